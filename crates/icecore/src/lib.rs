@@ -1,0 +1,7 @@
+//! Icecore: a store that never overwrites, so that a snapshot is a remembered log position.
+
+pub mod error;
+pub mod storage;
+pub mod units;
+
+pub use error::{Error, FileFault, Result};

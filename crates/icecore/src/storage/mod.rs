@@ -1,0 +1,103 @@
+//! The only way to the disk: a small trait with real files behind it in production, and a counting
+//! or a simulated disk in benchmarks and tests.
+
+mod aligned;
+mod real;
+
+pub use aligned::AlignedBuffer;
+pub use real::RealStorage;
+
+use std::io;
+
+/// What a write carries. Real files ignore it; the counters and the backend that forgets data do not.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// File contents.
+    Data = 0,
+    /// Record headers, with the small writes that travel in them.
+    RecordHeader = 1,
+    /// Tree nodes.
+    Node = 2,
+    /// Sets, maps and catalogue: what a checkpoint writes beside nodes.
+    Checkpoint = 3,
+    /// Superblocks, segment headers and checksum tables.
+    Frame = 4,
+    /// Zeros written ahead so that later writes meet written extents.
+    Ahead = 5,
+}
+
+impl Kind {
+    /// Number of kinds.
+    pub const COUNT: usize = 6;
+}
+
+/// Space on the medium that holds the pool, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Space {
+    /// Size of the medium.
+    pub total: u64,
+    /// What this process may still take of it.
+    pub free: u64,
+}
+
+/// A flat folder of named files, and the lock that says who owns it.
+///
+/// Every method may fail with any operating system error. After a crash, an entry made, removed or
+/// renamed is certain to be found so only if [`Storage::sync_directory`] returned afterwards.
+pub trait Storage: Send + Sync + 'static {
+    /// Makes a file of `length` bytes, all allocated (it must not exist). Fails with `StorageFull`, leaving
+    /// no file behind, when the medium cannot hold it.
+    fn create(&self, name: &str, length: u64) -> io::Result<Box<dyn StorageFile>>;
+
+    /// Opens a file that exists. `writable` false never changes anything.
+    fn open(&self, name: &str, writable: bool) -> io::Result<Box<dyn StorageFile>>;
+
+    /// Removes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Renames a file over another, atomically.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Names and lengths of all files, in no particular order.
+    fn list(&self) -> io::Result<Vec<(String, u64)>>;
+
+    /// Makes creations, removals and renames so far durable.
+    fn sync_directory(&self) -> io::Result<()>;
+
+    /// Space on the medium.
+    fn space(&self) -> io::Result<Space>;
+
+    /// Takes the lock on the folder without waiting: exclusive for writers, shared for readers. The lock
+    /// lasts until the value returned is dropped. `WouldBlock` when somebody else holds it.
+    fn lock(&self, exclusive: bool) -> io::Result<Box<dyn StorageLock>>;
+
+    /// What to call this place in messages (a path).
+    fn describe(&self) -> String;
+
+    /// The directory behind this storage, where there is one (for the control socket).
+    fn directory(&self) -> Option<std::path::PathBuf> {
+        None
+    }
+}
+
+/// A lock that is let go when dropped.
+pub trait StorageLock: Send + Sync {}
+
+/// One open file. Reads and writes at explicit positions; safe to share between threads.
+pub trait StorageFile: Send + Sync {
+    /// Fills `buffer` from `offset`. `UnexpectedEof` if the file ends before.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Writes all the parts one after the other at `offset`. On an error any subset of the bytes may have
+    /// been written. Parts that start and end on block borders of buffers aligned to blocks may bypass the
+    /// page cache.
+    fn write_at(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()>;
+
+    /// Makes everything written to this file before the call durable. After an error nothing may be assumed
+    /// about what was written since the last success.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Length in bytes.
+    fn length(&self) -> io::Result<u64>;
+}

@@ -1,0 +1,213 @@
+//! Types for quantities. Mixing up a log address with a file block or a slot must not compile.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Bytes in one block, the unit of every address, extent and checksum.
+pub const BLOCK_BYTES: usize = 4096;
+/// Base-two logarithm of [`BLOCK_BYTES`].
+pub const BLOCK_SHIFT: u32 = 12;
+/// One more than the largest log address of any stream (48 bits: an exbibyte per stream, for life).
+pub const LOG_ADDRESS_LIMIT: u64 = 1 << 48;
+/// One more than the largest inode number (dense numbers below 2^40).
+pub const INODE_NUMBER_LIMIT: u64 = 1 << 40;
+/// Largest size of a file in bytes: 16 TiB.
+pub const FILE_BYTES_MAX: u64 = 1 << 44;
+/// Longest run that one extent describes, in blocks (64 MiB).
+pub const EXTENT_BLOCKS_MAX: u64 = (1 << 14) - 1;
+
+macro_rules! quantity {
+    ($(#[$meta:meta])* $name:ident($inner:ty)) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub $inner);
+
+        impl $name {
+            /// The bare number.
+            #[must_use]
+            pub const fn get(self) -> $inner {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(formatter, "{}", self.0)
+            }
+        }
+    };
+}
+
+quantity!(
+    /// A number of blocks of [`BLOCK_BYTES`] bytes.
+    BlockCount(u64)
+);
+quantity!(
+    /// A number of bytes.
+    ByteLength(u64)
+);
+quantity!(
+    /// A position in one stream, in blocks. Only grows and is never reused.
+    LogAddress(u64)
+);
+quantity!(
+    /// The index of a block within a file (byte offset divided by [`BLOCK_BYTES`]).
+    FileBlock(u64)
+);
+quantity!(
+    /// The number of a file, directory or link within a dataset: 1 to 2^40 - 1. 1 is the root directory.
+    InodeNumber(u64)
+);
+quantity!(
+    /// The number of a version (a snapshot or a head) within a pool. Never reused.
+    VersionId(u64)
+);
+quantity!(
+    /// The number of a dataset within a pool. Never reused.
+    DatasetId(u64)
+);
+quantity!(
+    /// The number of a record in the log: consecutive, never reused within an epoch.
+    RecordSequence(u64)
+);
+quantity!(
+    /// Counts the lives of a pool: one more after every opening for writing.
+    RecoveryEpoch(u64)
+);
+quantity!(
+    /// The number of a segment: names its file.
+    SegmentId(u32)
+);
+quantity!(
+    /// The index of a block within a segment.
+    Slot(u32)
+);
+quantity!(
+    /// Nanoseconds since 1970-01-01 00:00 UTC.
+    Timestamp(i64)
+);
+
+impl BlockCount {
+    /// Length in bytes.
+    #[must_use]
+    pub const fn bytes(self) -> ByteLength {
+        ByteLength(self.0 << BLOCK_SHIFT)
+    }
+
+    /// Blocks needed to hold `length` bytes.
+    #[must_use]
+    pub const fn holding(length: ByteLength) -> Self {
+        Self(length.0.div_ceil(BLOCK_BYTES as u64))
+    }
+}
+
+impl LogAddress {
+    /// The address `count` blocks further on.
+    #[must_use]
+    pub const fn plus(self, count: BlockCount) -> Self {
+        Self(self.0 + count.0)
+    }
+}
+
+impl FileBlock {
+    /// The block that holds the byte at `offset`.
+    #[must_use]
+    pub const fn containing(offset: u64) -> Self {
+        Self(offset >> BLOCK_SHIFT)
+    }
+
+    /// Byte offset of the first byte of this block.
+    #[must_use]
+    pub const fn offset(self) -> u64 {
+        self.0 << BLOCK_SHIFT
+    }
+}
+
+impl InodeNumber {
+    /// The root directory of every dataset.
+    pub const ROOT: Self = Self(1);
+}
+
+impl Timestamp {
+    /// The time now, by the system's clock.
+    #[must_use]
+    pub fn now() -> Self {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Self(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+    }
+}
+
+/// A sequence of log addresses of one kind. A block is named by its stream and its address in it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum Stream {
+    /// File data, in the order in which it was appended to the log (record headers take up addresses too).
+    Data = 0,
+    /// Blocks merged from small writes: the address is drawn when the block is born, the place when it is written.
+    Merged = 1,
+    /// Tree nodes: the address is drawn when the node is born, the place when a checkpoint writes it.
+    Node = 2,
+}
+
+impl Stream {
+    /// Every stream, in the order of its number.
+    pub const ALL: [Self; 3] = [Self::Data, Self::Merged, Self::Node];
+
+    /// The stream with this number.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Data),
+            1 => Some(Self::Merged),
+            2 => Some(Self::Node),
+            _ => None,
+        }
+    }
+}
+
+/// The position of every stream at one moment: everything below was born before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Marks(pub [LogAddress; 3]);
+
+impl Marks {
+    /// The position of one stream.
+    #[must_use]
+    pub const fn of(&self, stream: Stream) -> LogAddress {
+        self.0[stream as usize]
+    }
+
+    /// The position of one stream, to change it.
+    pub fn of_mut(&mut self, stream: Stream) -> &mut LogAddress {
+        &mut self.0[stream as usize]
+    }
+}
+
+/// A run of consecutive addresses of one stream.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// The stream that `start` is a position of.
+    pub stream: Stream,
+    /// First address.
+    pub start: LogAddress,
+    /// Number of blocks, at least one.
+    pub length: BlockCount,
+}
+
+impl Run {
+    /// One more than the last address.
+    #[must_use]
+    pub const fn end(&self) -> LogAddress {
+        self.start.plus(self.length)
+    }
+}
+
+/// The identity of a pool, drawn at random when it is made.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+pub struct PoolId(pub [u8; 16]);
+
+impl fmt::Display for PoolId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
