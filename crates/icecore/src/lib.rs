@@ -1,5 +1,6 @@
 //! Icecore: a store that never overwrites, so that a snapshot is a remembered log position.
 
+pub mod admin;
 pub mod error;
 pub mod names;
 pub mod storage;
