@@ -2,6 +2,8 @@
 
 pub mod error;
 pub mod storage;
+#[doc(hidden)]
+pub mod tree;
 pub mod units;
 
 pub use error::{Error, FileFault, Result};
