@@ -51,7 +51,9 @@ impl Client {
                     return Err(Failure::new(ErrorCode::NewerFormat, error.to_string()));
                 }
                 Err(error) => {
-                    return Err(Failure::protocol(format!("the owner of the pool answers nonsense: {error}")));
+                    return Err(Failure::protocol(format!(
+                        "the owner of the pool answers nonsense: {error}"
+                    )));
                 }
             }
         }
