@@ -32,7 +32,7 @@ pub struct SnapshotName {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum VersionName {
     /// A dataset: its head.
-    Dataset(DatasetName),
+    Head(DatasetName),
     /// A snapshot.
     Snapshot(SnapshotName),
 }
@@ -150,7 +150,7 @@ impl VersionName {
         if text.contains('@') {
             SnapshotName::parse(text).map(Self::Snapshot)
         } else {
-            DatasetName::parse(text).map(Self::Dataset)
+            DatasetName::parse(text).map(Self::Head)
         }
     }
 
@@ -158,7 +158,7 @@ impl VersionName {
     #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
-            Self::Dataset(name) => name.as_str(),
+            Self::Head(name) => name.as_str(),
             Self::Snapshot(name) => name.as_str(),
         }
     }
@@ -167,7 +167,7 @@ impl VersionName {
     #[must_use]
     pub fn dataset(&self) -> DatasetName {
         match self {
-            Self::Dataset(name) => name.clone(),
+            Self::Head(name) => name.clone(),
             Self::Snapshot(name) => name.dataset(),
         }
     }

@@ -90,7 +90,7 @@ fn snapshots_come_apart() {
     assert_eq!(name.dataset().as_str(), "team/db");
     assert_eq!(name.to_string(), "team/db@monday");
     assert_eq!(VersionName::parse("team/db@monday").unwrap(), VersionName::Snapshot(name));
-    assert!(matches!(VersionName::parse("team/db").unwrap(), VersionName::Dataset(_)));
+    assert!(matches!(VersionName::parse("team/db").unwrap(), VersionName::Head(_)));
 }
 
 #[test]

@@ -78,6 +78,8 @@ codes! {
     Forked,
     /// The handle belongs to a state that a rollback has replaced.
     StaleHandle,
+    /// The owner is closing the pool; what was asked was not begun.
+    Closing,
     /// The other end of the socket spoke nonsense, or went away before it answered.
     Protocol,
     /// A code that this program does not know.

@@ -135,7 +135,7 @@ fn dataset_exists<T>(
     snapshot: &SnapshotName,
     find: &mut impl FnMut(&VersionName) -> Result<T>,
 ) -> Result<bool> {
-    match find(&VersionName::Dataset(snapshot.dataset())) {
+    match find(&VersionName::Head(snapshot.dataset())) {
         Ok(_) => Ok(true),
         Err(Error::NotFound { .. }) => Ok(false),
         Err(error) => Err(error),

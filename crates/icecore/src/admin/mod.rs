@@ -8,20 +8,22 @@
 //! Layers, from below: [`codec`] (frames), [`protocol`] (what is said), [`client`] and [`server`] (who says it),
 //! [`execute`] (what it does to a pool), [`access`] (open or connect).
 
-//ACCESS pub mod access;
+pub mod access;
 pub mod client;
 pub mod codec;
-//ACCESS pub mod execute;
+pub mod escape;
+pub mod execute;
 mod failure;
-//ACCESS mod files;
+mod files;
+mod import;
 pub mod locate;
 pub mod protocol;
 pub mod server;
 mod socket;
 
-//ACCESS pub use access::{Access, connect_or_open};
+pub use access::{Access, connect_or_open};
 pub use client::Client;
-//ACCESS pub use execute::{Executor, PoolService};
+pub use execute::{Executor, PoolService};
 pub use failure::{ErrorCode, Failure};
 pub use protocol::{Progress, Request, Response};
 pub use server::{Server, Service, Session};

@@ -1,10 +1,13 @@
 //! What clients ask the owner of a pool, and what it answers.
 //!
-//! These types are the wire format: they change only together with [`PROTOCOL_VERSION`].
+//! These types, and those of the store inside them, are the wire format: when one of them changes, so does
+//! [`PROTOCOL_VERSION`].
 
 use super::failure::Failure;
 use crate::names::DestroyTarget;
-use crate::units::{ByteLength, InodeNumber, Timestamp};
+use crate::pool::{DestroyPlan, DiffEntry, Hold, ListEntry, ListFilter, Property, ScrubReport};
+use crate::statistics::Statistics;
+use crate::units::{InodeNumber, PoolId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The version of the conversation. Both ends must speak the same.
@@ -123,7 +126,7 @@ pub enum Request {
         name: String,
     },
     /// Datasets and snapshots with their sizes. Answer: [`Response::List`].
-    List(Filter),
+    List(ListFilter),
     /// What changed between two versions. Answer: [`Response::Diff`].
     Diff {
         /// The older version.
@@ -183,13 +186,17 @@ pub enum Request {
     MakeDirectories {
         /// `dataset/directory/...`.
         path: Vec<u8>,
+        /// Whose they are.
+        owner: Owner,
     },
     /// Begins to stage a file. One at a time per client; dropped when the client goes.
     BeginImport {
         /// `dataset/file`; the directories above it exist.
         path: Vec<u8>,
         /// Permission bits of the file if it is made.
-        mode: u32,
+        mode: u16,
+        /// Whose it is then.
+        owner: Owner,
         /// Whether a file that exists may be replaced.
         replace: bool,
     },
@@ -209,17 +216,13 @@ pub enum Request {
     AbortImport,
 }
 
-/// Which datasets and snapshots to list.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Filter {
-    /// The dataset (or the one snapshot) to begin with; everything when absent.
-    pub root: Option<String>,
-    /// How many levels of datasets below the root; all when absent.
-    pub depth: Option<u32>,
-    /// Whether to list datasets.
-    pub datasets: bool,
-    /// Whether to list snapshots.
-    pub snapshots: bool,
+/// User and group that a file belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Owner {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
 }
 
 /// The answer to a [`Request`].
@@ -238,17 +241,17 @@ pub enum Response {
         saved_as: String,
     },
     /// What was, or would be, destroyed.
-    Destroyed(Plan),
+    Destroyed(DestroyPlan),
     /// See [`Request::Holds`].
-    Holds(Vec<HoldEntry>),
+    Holds(Vec<Hold>),
     /// See [`Request::Properties`].
-    Properties(Vec<PropertyEntry>),
+    Properties(Vec<Property>),
     /// See [`Request::List`].
-    List(Vec<Entry>),
+    List(Vec<ListEntry>),
     /// See [`Request::Diff`].
-    Diff(Vec<Change>),
+    Diff(Vec<DiffEntry>),
     /// See [`Request::Scrub`].
-    Scrubbed(Scrubbed),
+    Scrubbed(ScrubReport),
     /// See [`Request::Pin`].
     Pinned(Pinned),
     /// See [`Request::Stat`].
@@ -271,8 +274,6 @@ pub struct Progress {
     pub done: u64,
     /// Bytes in all, as far as known; 0 when not.
     pub total: u64,
-    /// What is being dealt with.
-    pub what: String,
 }
 
 /// What the owner sends: any number of [`Reply::Progress`], then one of the others.
@@ -286,108 +287,6 @@ pub enum Reply {
     Failed(Failure),
     /// The owner is closing the pool and has not begun the request: ask whoever opens the pool next.
     Goodbye,
-}
-
-/// What destroying something comes to.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Plan {
-    /// Everything that goes.
-    pub names: Vec<String>,
-    /// Bytes that come back.
-    pub frees: ByteLength,
-}
-
-/// A hold on a snapshot.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct HoldEntry {
-    /// Names the hold.
-    pub tag: String,
-    /// When it was placed.
-    pub created: Timestamp,
-}
-
-/// A user property and where it comes from.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct PropertyEntry {
-    /// Its name.
-    pub name: String,
-    /// Its value.
-    pub value: String,
-    /// `local`, or `inherited from DATASET`.
-    pub source: String,
-}
-
-/// Dataset or snapshot.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub enum Kind {
-    /// A dataset.
-    Dataset,
-    /// A snapshot.
-    Snapshot,
-}
-
-/// A dataset or snapshot in a list.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Entry {
-    /// Its full name.
-    pub name: String,
-    /// What it is.
-    pub kind: Kind,
-    /// Bytes that destroying it alone would free.
-    pub used: ByteLength,
-    /// Bytes that can still be written; for datasets.
-    pub available: Option<ByteLength>,
-    /// Bytes that can be reached from it.
-    pub referenced: ByteLength,
-    /// Bytes written since the snapshot before.
-    pub written: ByteLength,
-    /// When it was made.
-    pub created: Timestamp,
-    /// The snapshot it was cloned from.
-    pub origin: Option<String>,
-    /// Number of holds.
-    pub holds: u32,
-    /// The clones that hang below a snapshot.
-    pub clones: Vec<String>,
-}
-
-/// What happened to a file between two versions.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub enum ChangeKind {
-    /// The newer version has it and the older has not.
-    Added,
-    /// The older version has it and the newer has not.
-    Removed,
-    /// Its content or attributes differ.
-    Modified,
-    /// It is the same file under another name.
-    Renamed,
-}
-
-/// A difference between two versions.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Change {
-    /// What happened.
-    pub kind: ChangeKind,
-    /// What kind of file it is.
-    pub file: FileKind,
-    /// Its path in the newer version (in the older one if it was removed).
-    pub path: Vec<u8>,
-    /// Its path in the older version, if it was renamed.
-    pub former_path: Option<Vec<u8>>,
-    /// Byte ranges (offset, length) of the content that differ.
-    pub ranges: Vec<(u64, u64)>,
-}
-
-/// What a scrub has read and found.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Scrubbed {
-    /// Bytes of data read and verified.
-    pub data_bytes: u64,
-    /// Bytes of tree nodes and bookkeeping read and verified.
-    pub metadata_bytes: u64,
-    /// One sentence for each place that is damaged.
-    pub damage: Vec<String>,
 }
 
 /// A pinned version, and what the path led to in it.
@@ -430,13 +329,11 @@ pub struct FileAttributes {
     /// What it is.
     pub kind: FileKind,
     /// Permission bits.
-    pub mode: u32,
+    pub mode: u16,
     /// Number of names it has.
     pub links: u32,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
+    /// Whose it is.
+    pub owner: Owner,
     /// Size in bytes.
     pub size: u64,
     /// Bytes stored for it.
@@ -457,66 +354,18 @@ pub struct FileEntry {
 }
 
 /// A pool, who owns it and what it has done.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Status {
     /// Where the pool is.
     pub path: String,
     /// The pool's identity.
-    pub id: String,
+    pub id: PoolId,
     /// Process number of the owner.
     pub process: u32,
     /// Version of the owner's program.
     pub program: String,
-    /// Whether it was opened read-only.
+    /// Whether it takes no writes: opened so, or after a failure.
     pub read_only: bool,
-    /// Groups of counters.
-    pub sections: Vec<Section>,
-    /// Latencies by operation.
-    pub latencies: Vec<Latency>,
-}
-
-/// Counters that belong together.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Section {
-    /// What they have in common: `space`, `written`, ...
-    pub name: String,
     /// The counters.
-    pub counters: Vec<Counter>,
-}
-
-/// One counter.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Counter {
-    /// Its name.
-    pub name: String,
-    /// Its value.
-    pub value: u64,
-    /// What it counts.
-    pub unit: Unit,
-}
-
-/// What a counter counts.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub enum Unit {
-    /// Things.
-    Count,
-    /// Bytes.
-    Bytes,
-    /// Nanoseconds.
-    Nanoseconds,
-}
-
-/// How long an operation takes.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Latency {
-    /// The operation.
-    pub name: String,
-    /// How often it was done.
-    pub count: u64,
-    /// Half of them took at most this many nanoseconds.
-    pub median_ns: u64,
-    /// 99 of 100 took at most this many nanoseconds.
-    pub p99_ns: u64,
-    /// The longest took this many nanoseconds.
-    pub max_ns: u64,
+    pub statistics: Statistics,
 }

@@ -57,7 +57,7 @@ impl Default for Limits {
         Self {
             clients: 64,
             idle: Duration::from_secs(60),
-            idle_holding: Duration::from_secs(3600),
+            idle_holding: Duration::from_secs(900),
             message: Duration::from_secs(30),
         }
     }
@@ -268,6 +268,7 @@ fn answer(shared: &Shared, session: &mut dyn Session, request: Request, stream: 
     });
     let reply = match result {
         Ok(response) => Reply::Done(response),
+        Err(failure) if failure.code == ErrorCode::Closing => Reply::Goodbye,
         Err(failure) => Reply::Failed(failure),
     };
     connected && write_message(&mut Writer(stream), &reply).is_ok()
