@@ -1,6 +1,7 @@
 //! Icecore: a store that never overwrites, so that a snapshot is a remembered log position.
 
 pub mod error;
+pub mod names;
 pub mod storage;
 pub mod units;
 
