@@ -11,7 +11,7 @@ mod counting;
 mod disk;
 mod forgetful;
 mod lock;
-
+pub mod model;
 mod pages;
 mod random;
 

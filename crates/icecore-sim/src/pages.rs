@@ -10,7 +10,7 @@ pub(crate) const PAGE_BYTES: usize = 4096;
 pub(crate) type Page = [u8; PAGE_BYTES];
 
 /// Pages by number. What is missing is for the user to say.
-#[derive(Clone, Default)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub(crate) struct Pages {
     pages: BTreeMap<u64, Arc<Page>>,
 }
@@ -54,6 +54,16 @@ impl Pages {
     /// The page with this number, to change; `missing` makes it where it is not there.
     pub(crate) fn get_mut(&mut self, page: u64, missing: impl FnOnce() -> Arc<Page>) -> &mut Page {
         Arc::make_mut(self.pages.entry(page).or_insert_with(missing))
+    }
+
+    /// Forgets one page.
+    pub(crate) fn remove(&mut self, page: u64) {
+        self.pages.remove(&page);
+    }
+
+    /// Numbers of the pages that are there, ascending.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.pages.keys().copied()
     }
 
     /// Forgets the pages from `first` up to and without `end`.

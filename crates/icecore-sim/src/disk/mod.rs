@@ -4,6 +4,7 @@
 //! directory entries after a `sync_directory`, and everything else may be there after a crash or not, down to
 //! single sectors, in any combination.
 
+mod calls;
 mod directory;
 mod faults;
 mod image;
