@@ -3,6 +3,8 @@
 pub mod error;
 pub mod names;
 pub mod storage;
+#[doc(hidden)]
+pub mod tree;
 pub mod units;
 
 pub use error::{Error, FileFault, Result};
