@@ -1,6 +1,10 @@
 //! Icecore: a store that never overwrites, so that a snapshot is a remembered log position.
 
 pub mod error;
+#[doc(hidden)]
+pub mod liveness;
+#[doc(hidden)]
+pub mod location;
 pub mod storage;
 pub mod units;
 
