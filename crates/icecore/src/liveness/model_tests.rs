@@ -248,7 +248,7 @@ impl Trial {
     fn compare_freed_by_deleting(&self, step: &Step) {
         let versions: Vec<VersionId> = self.model.0.keys().copied().collect();
         let mut doomed: Vec<VersionId> = (0..versions.len())
-            .filter(|index| step.which >> (index % 32) & 1 == 1 || step.amount % 7 == 0)
+            .filter(|index| step.which >> (index % 32) & 1 == 1 || step.amount.is_multiple_of(7))
             .map(|index| versions[index])
             .collect();
         if step.amount & 1 == 1 {
