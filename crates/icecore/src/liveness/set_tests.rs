@@ -117,6 +117,31 @@ proptest! {
     }
 
     #[test]
+    fn absorbing_joins_the_journals(steps in prop::collection::vec((any::<bool>(), 0u8..5, spans()), 1..40)) {
+        // Two sets that can share nothing: even addresses and odd ones.
+        let (mut sets, mut before) = ([AddressSet::new(), AddressSet::new()], BTreeSet::new());
+        for (odd, kind, run) in steps {
+            let of_parity = all(&run).into_iter().filter(|number| number % 2 == u64::from(odd));
+            let part: BlockSet = of_parity.map(|number| span(number, 1)).collect();
+            match kind {
+                0 | 1 => drop(sets[usize::from(odd)].unite(part)),
+                2 | 3 => drop(sets[usize::from(odd)].subtract(&part)),
+                _ => {
+                    sets.each_mut().map(AddressSet::take_changes);
+                    before = sets.iter().flat_map(|set| numbers(set.blocks())).collect();
+                }
+            }
+        }
+        let now: BTreeSet<u64> = sets.iter().flat_map(|set| numbers(set.blocks())).collect();
+        let [mut set, other] = sets;
+        set.absorb(other);
+        prop_assert_eq!(numbers(set.blocks()), now.clone());
+        let changes = set.take_changes();
+        prop_assert_eq!(numbers(&changes.added), now.difference(&before).copied().collect());
+        prop_assert_eq!(numbers(&changes.removed), before.difference(&now).copied().collect());
+    }
+
+    #[test]
     fn any_bytes_decode_or_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut limits = DecodeLimits::new(marks(LOG_ADDRESS_LIMIT));
         let _ = SetChanges::decode(&bytes, Stream::Data, &mut limits);
