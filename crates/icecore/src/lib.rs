@@ -5,7 +5,10 @@ pub mod error;
 pub mod liveness;
 #[doc(hidden)]
 pub mod location;
+pub mod names;
 pub mod storage;
+#[doc(hidden)]
+pub mod tree;
 pub mod units;
 
 pub use error::{Error, FileFault, Result};

@@ -62,12 +62,6 @@ pub struct HistoryChanges {
 }
 
 impl HistoryChanges {
-    /// Whether there is nothing to store.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.removed.is_empty() && self.versions.is_empty()
-    }
-
     /// These changes as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -120,11 +114,18 @@ fn encode_record(record: &VersionRecord, out: &mut Vec<u8>) {
 }
 
 impl History {
+    /// Whether there is anything to store; a version that came and went counts, for its number is used up.
+    #[must_use]
+    pub fn has_changes(&self) -> bool {
+        self.next != self.stored_next || !self.changed.is_empty() || !self.removed.is_empty()
+    }
+
     /// What changed since the last call (or since the history was loaded). The caller must store it: it is
     /// not reported again. Takes time with what changed, not with the length of the history.
     pub fn take_changes(&mut self) -> HistoryChanges {
         let removed = std::mem::take(&mut self.removed);
         let changed = std::mem::take(&mut self.changed);
+        self.stored_next = self.next;
         let mut versions = Vec::with_capacity(changed.len());
         for id in changed {
             let node = self.versions.get_mut(&id).expect("deleted versions are not among the changed");

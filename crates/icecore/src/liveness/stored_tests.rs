@@ -67,6 +67,7 @@ fn what_comes_and_goes_between_checkpoints_leaves_no_trace() {
     history.born(head, data(5_000_000, 100)).unwrap();
     let mut freed = FreedSink::new();
     history.delete(head, &mut freed).unwrap();
+    assert!(history.has_changes(), "the number of the head is used up");
     history.born(VersionId(1), data(6_000_000, 10)).unwrap();
     history.dropped(VersionId(1), data(6_000_000, 10), &mut freed).unwrap();
     let changes = history.take_changes();

@@ -18,7 +18,7 @@ impl StoredHistory {
     ///
     /// `Damaged`, naming the version.
     pub fn verify(self) -> Result<History> {
-        let mut history = History { next: self.next, ..History::default() };
+        let mut history = History { next: self.next, stored_next: self.next, ..History::default() };
         let mut children: BTreeMap<Option<VersionId>, Vec<VersionId>> = BTreeMap::new();
         for (&id, version) in &self.versions {
             children.entry(version.parent).or_default().push(id);

@@ -69,8 +69,14 @@ pub trait Storage: Send + Sync + 'static {
     fn space(&self) -> io::Result<Space>;
 
     /// Takes the lock on the folder without waiting: exclusive for writers, shared for readers. The lock
-    /// lasts until the value returned is dropped. `WouldBlock` when somebody else holds it.
+    /// lasts until the value returned is dropped. `WouldBlock` when somebody else holds it, be it in this very
+    /// process. A forked child shares the lock of its parent: users must check their process number.
     fn lock(&self, exclusive: bool) -> io::Result<Box<dyn StorageLock>>;
+
+    /// Who holds the lock that [`Storage::lock`] refused: "pid command-line", where that is known.
+    fn lock_owner(&self) -> Option<String> {
+        None
+    }
 
     /// What to call this place in messages (a path).
     fn describe(&self) -> String;
