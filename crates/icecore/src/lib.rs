@@ -1,6 +1,8 @@
 //! Icecore: a store that never overwrites, so that a snapshot is a remembered log position.
 
 pub mod error;
+#[doc(hidden)]
+pub mod namespace;
 pub mod storage;
 #[doc(hidden)]
 pub mod tree;

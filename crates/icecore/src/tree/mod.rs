@@ -15,6 +15,7 @@ mod change;
 mod codec;
 mod difference;
 mod entry;
+mod hold;
 mod interior;
 mod item;
 mod key;
@@ -26,8 +27,9 @@ mod source;
 mod walk;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
+pub use hold::Held;
 pub use item::{Extent, ITEM_BYTES_MAX, Item, ItemRef};
 pub use key::{ItemKind, Key};
 pub use node::Node;

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Blocks by address. Every load decodes.
 #[derive(Default)]
-pub(super) struct Store {
+pub(crate) struct Store {
     blocks: Mutex<HashMap<LogAddress, Box<[u8; BLOCK_BYTES]>>>,
     pub loads: AtomicU64,
     /// Loads that still succeed; then all fail.
@@ -60,7 +60,7 @@ impl Store {
 
 /// One version's books over a common counter.
 #[derive(Clone, Default)]
-pub(super) struct Books {
+pub(crate) struct Books {
     next: Arc<AtomicU64>,
     pub live: BTreeSet<LogAddress>,
 }
@@ -78,7 +78,7 @@ impl NodeLedger for Books {
 }
 
 /// The books agree with what the tree refers to, and the tree is sound.
-pub(super) fn verify(tree: &Tree, store: &Store, books: &Books) {
+pub(crate) fn verify(tree: &Tree, store: &Store, books: &Books) {
     tree.check(store).unwrap();
     let mut reachable = BTreeSet::new();
     tree.nodes(store, &mut |address, _| {
@@ -89,16 +89,16 @@ pub(super) fn verify(tree: &Tree, store: &Store, books: &Books) {
     assert_eq!(reachable, books.live);
 }
 
-pub(super) fn extent(stream: Stream, start: u64, length: u64) -> Item {
+pub(crate) fn extent(stream: Stream, start: u64, length: u64) -> Item {
     Item::Extent(Extent { run: Run { stream, start: LogAddress(start), length: BlockCount(length) } })
 }
 
-pub(super) fn extent_key(inode: u64, block: u64) -> Key {
+pub(crate) fn extent_key(inode: u64, block: u64) -> Key {
     Key::new(InodeNumber(inode), ItemKind::Extent, block)
 }
 
 /// A small generator (SplitMix64): bulk operations of the tests are told by their seed.
-pub(super) struct Random(pub u64);
+pub(crate) struct Random(pub u64);
 
 impl Random {
     pub fn next(&mut self) -> u64 {
@@ -115,6 +115,6 @@ impl Random {
 }
 
 /// Number of cases of a property test: `ICECORE_PROPTEST_CASES`, or a number small enough for every run.
-pub(super) fn cases(default: u32) -> u32 {
+pub(crate) fn cases(default: u32) -> u32 {
     std::env::var("ICECORE_PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(default)
 }
