@@ -2,6 +2,11 @@
 
 pub mod error;
 #[doc(hidden)]
+pub mod liveness;
+#[doc(hidden)]
+pub mod location;
+pub mod names;
+#[doc(hidden)]
 pub mod namespace;
 pub mod storage;
 #[doc(hidden)]

@@ -44,7 +44,9 @@ pub struct Space {
 /// A flat folder of named files, and the lock that says who owns it.
 ///
 /// Every method may fail with any operating system error. After a crash, an entry made, removed or
-/// renamed is certain to be found so only if [`Storage::sync_directory`] returned afterwards.
+/// renamed is certain to be found so only if [`Storage::sync_directory`] returned afterwards, and a file is
+/// certain to have its length and contents only if its own [`StorageFile::sync`] did: a new file that was
+/// never flushed may be found empty.
 pub trait Storage: Send + Sync + 'static {
     /// Makes a file of `length` bytes, all allocated (it must not exist). Fails with `StorageFull`, leaving
     /// no file behind, when the medium cannot hold it.
@@ -69,8 +71,14 @@ pub trait Storage: Send + Sync + 'static {
     fn space(&self) -> io::Result<Space>;
 
     /// Takes the lock on the folder without waiting: exclusive for writers, shared for readers. The lock
-    /// lasts until the value returned is dropped. `WouldBlock` when somebody else holds it.
+    /// lasts until the value returned is dropped. `WouldBlock` when somebody else holds it, be it in this very
+    /// process. A forked child shares the lock of its parent: users must check their process number.
     fn lock(&self, exclusive: bool) -> io::Result<Box<dyn StorageLock>>;
+
+    /// Who holds the lock that [`Storage::lock`] refused: "pid command-line", where that is known.
+    fn lock_owner(&self) -> Option<String> {
+        None
+    }
 
     /// What to call this place in messages (a path).
     fn describe(&self) -> String;

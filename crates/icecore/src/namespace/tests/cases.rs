@@ -207,6 +207,9 @@ fn damaged_items_are_reported_not_believed() {
     assert!(matches!(check(&version.reader(&store)), Err(Error::Damaged { .. })));
 }
 
+/// Takes a directory, and an inode in it.
+type Operation = fn(&mut TreeWriter<'_>, InodeNumber, InodeNumber) -> Result<()>;
+
 /// An operation on many keys, with every read failing in turn, leaves everything as it was until it succeeds.
 #[test]
 fn a_failed_read_anywhere_in_an_operation_leaves_no_trace() {
@@ -227,7 +230,7 @@ fn a_failed_read_anywhere_in_an_operation_leaves_no_trace() {
         .set_xattr(inode, b"user.large", &[1; XATTR_BYTES_MAX], XattrHow::Set, NOW)
         .unwrap();
     store.write_all(&version.tree);
-    let operations: [fn(&mut TreeWriter<'_>, InodeNumber, InodeNumber) -> Result<()>; 4] = [
+    let operations: [Operation; 4] = [
         |writer, directory, _| {
             writer.rename((directory, b"3"), (ROOT, b"three"), RenameHow::Replace, NOW).map(drop)
         },
