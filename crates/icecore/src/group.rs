@@ -7,6 +7,7 @@ use crate::error::{Error, FileFault, Result};
 use crate::format::crc32c;
 use crate::format::segment::SegmentKind;
 use crate::log::tail::Payload;
+use crate::namespace::{InodeKind, Read, TreeReader};
 use crate::operation::{Operation, Write};
 use crate::pool::Pool;
 use crate::state::State;
@@ -23,6 +24,8 @@ use std::sync::{Arc, Weak};
 const MEMORY_BLOCKS_MAX: usize = 2048;
 /// Pieces written ahead that stay in memory too.
 const RECENT_PIECES_MAX: usize = 16;
+/// Tree nodes that one step of a commit makes dirty, on a generous estimate.
+const NODES_PER_STEP: usize = 16;
 /// Blocks written together.
 const PIECE_BLOCKS: usize = 256;
 
@@ -321,6 +324,7 @@ pub(crate) fn commit(pool: &Pool, groups: Vec<Group>) -> Result<CommitPoint> {
     let mut state = engine.state();
     for group in &groups {
         check_generation(&state, group)?;
+        check_files(engine, &state, group)?;
     }
     if steps.is_empty() {
         return Ok(CommitPoint(state.tail.last_sequence()));
@@ -357,6 +361,20 @@ fn check_generation(state: &State, group: &Group) -> Result<()> {
     Ok(())
 }
 
+/// A file may have gone since the group began. Once the first step is taken it is too late to refuse the rest.
+fn check_files(engine: &Engine, state: &State, group: &Group) -> Result<()> {
+    let head = state.head(group.dataset.id())?;
+    let reader = TreeReader::new(&state.trees[&head], &*engine.nodes);
+    for inode in group.files.keys() {
+        match reader.inode(*inode)?.kind {
+            InodeKind::File => {}
+            InodeKind::Directory => return Err(FileFault::IsADirectory.into()),
+            _ => return Err(FileFault::Invalid.into()),
+        }
+    }
+    Ok(())
+}
+
 /// Sees to it that all the steps find room, before the first of them is taken.
 fn make_room(engine: &Engine, state: &mut State, steps: &[Step]) -> Result<()> {
     let blocks: u64 = steps
@@ -370,17 +388,19 @@ fn make_room(engine: &Engine, state: &mut State, steps: &[Step]) -> Result<()> {
     let per_segment = u64::from(engine.geometry.end(SegmentKind::Log).0) - PIECE_BLOCKS as u64 - 2;
     let beyond = blocks.saturating_sub(state.tail.room());
     let segments = beyond.div_ceil(per_segment) as usize + usize::from(beyond > 0);
-    engine.ensure_free(state, segments, Purpose::Data)
+    let nodes = steps.len() * NODES_PER_STEP / engine.geometry.slots() as usize;
+    engine.ensure_free(state, segments + nodes + 1, Purpose::Data)
 }
 
 fn append_step(engine: &Engine, state: &mut State, step: &Step) -> Result<()> {
+    // There is room for it, and more than that must not be asked half-way.
     match step {
-        Step::Log(operation, payload) => engine.append(state, operation, payload.clone(), Purpose::Data),
+        Step::Log(operation, payload) => engine.append(state, operation, payload.clone(), Purpose::Freeing),
         Step::Staged { write, segment, slot } => {
             let count = BlockCount(write.blocks.into());
             let address = engine.take_addresses(state, count)?;
             let operation = Operation::MapStaged { write: *write, address, segment: *segment, slot: *slot };
-            engine.append(state, &operation, None, Purpose::Data)
+            engine.append(state, &operation, None, Purpose::Freeing)
         }
     }
 }

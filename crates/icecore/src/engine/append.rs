@@ -98,6 +98,7 @@ impl Engine {
                 encoded.len()
             )));
         }
+        self.ensure_reserve(state, purpose)?;
         if state.tail.needs_segment(need) {
             self.switch_segment(state, purpose)?;
         }

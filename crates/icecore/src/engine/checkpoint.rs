@@ -62,7 +62,6 @@ pub(crate) struct PositionSection {
     pub tail_mapped: Run,
     pub run_cursor: Option<Cursor>,
     pub node_cursor: Option<Cursor>,
-    pub ledger_cursor: Option<Cursor>,
     pub clock: u64,
 }
 
@@ -90,6 +89,14 @@ pub(crate) struct Placed {
     pub run: Run,
     pub segment: SegmentId,
     pub slot: Slot,
+}
+
+/// Runs that a checkpoint placed, after its picture of the location map was taken.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct PlacedSection {
+    /// Segments that found a new use since the picture: what it says of them is about an earlier use.
+    pub taken: Vec<SegmentId>,
+    pub runs: Vec<Placed>,
 }
 
 /// What a checkpoint wrote beside the ledger.
@@ -167,7 +174,7 @@ impl Engine {
             self.blocks.files().sync(segment)?;
             self.counters.flushes.add(1);
         }
-        let blob = self.write_ledger(line, &frozen, &roots, &written.placed, previous)?;
+        let blob = self.write_ledger(line, &frozen, &roots, written.placed, previous)?;
         let position = frozen.position;
         self.write_superblock(|superblock| {
             superblock.ledger = blob;
@@ -206,8 +213,9 @@ impl Engine {
             if full { map.full_changes().encode() } else { changes.encode() }
         };
         state.log_blocks = 0;
+        state.taken.clear();
         self.checkpoint_writing.store(true, Ordering::Release);
-        state.dirty_nodes = 0;
+        state.writing_nodes = std::mem::take(&mut state.dirty_nodes);
         state.frozen_nodes = state.marks.of(Stream::Node);
         Frozen {
             full,
@@ -357,7 +365,7 @@ impl Engine {
         line: &mut CheckpointLine,
         frozen: &Frozen,
         roots: &RootsSection,
-        placed: &[Placed],
+        placed: Vec<Placed>,
         previous: [u8; 16],
     ) -> Result<LedgerPointer> {
         let mut state = self.state();
@@ -372,9 +380,9 @@ impl Engine {
             tail_mapped: frozen.tail_mapped,
             run_cursor: state.run_cursor,
             node_cursor: state.node_cursor,
-            ledger_cursor: state.ledger_cursor,
             clock: frozen.clock,
         };
+        let placed = PlacedSection { taken: state.taken.iter().copied().collect(), runs: placed };
         let encode_failed = |error| Error::Invalid(format!("cannot encode a ledger: {error}"));
         let blob = Blob {
             base: if frozen.full { None } else { line.blobs.last().copied() },
@@ -384,7 +392,7 @@ impl Engine {
                 (SectionTag::Catalogue, frozen.catalogue.encode()),
                 (SectionTag::History, frozen.history.clone()),
                 (SectionTag::Location, frozen.location.clone()),
-                (SectionTag::Placed, postcard::to_stdvec(placed).map_err(encode_failed)?),
+                (SectionTag::Placed, postcard::to_stdvec(&placed).map_err(encode_failed)?),
                 (SectionTag::Roots, postcard::to_stdvec(roots).map_err(encode_failed)?),
             ],
         };
@@ -420,6 +428,7 @@ impl Engine {
         line.blobs.push(blob);
         line.number += 1;
         state.replay_from = frozen.position.sequence;
+        state.writing_nodes = 0;
         state.graveyard.recorded(frozen.deaths);
         // Snapshots never change: their trees need no memory of their own from here on.
         for (version, root) in roots {

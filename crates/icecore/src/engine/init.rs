@@ -116,11 +116,13 @@ fn fill(storage: &Arc<dyn Storage>, superblock: Superblock, lock: Box<dyn Storag
         graveyard: Graveyard::default(),
         clock: 1,
         dirty_nodes: 0,
+        writing_nodes: 0,
         frozen_nodes: marks.of(Stream::Node),
         run_cursor: None,
         node_cursor: None,
         ledger_cursor: None,
         staged: BTreeSet::new(),
+        taken: BTreeSet::new(),
         operations_pending: 0,
         replay_from: RecordSequence(1),
         torn: false,
@@ -199,7 +201,15 @@ fn begin_life(
 fn reopen_tables(blocks: &Blocks, state: &mut State) -> Result<()> {
     blocks.sums().reopen(state.tail.segment(), blocks.files())?;
     if let Some(cursor) = state.run_cursor {
-        blocks.sums().reopen(cursor.segment, blocks.files())?;
+        match blocks.sums().reopen(cursor.segment, blocks.files()) {
+            Ok(()) => {}
+            // Whoever reads from it is told of the damage. It is not filled any further.
+            Err(Error::Damaged { .. }) => {
+                state.run_cursor = None;
+                state.segments.let_go(cursor.segment);
+            }
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
 }
@@ -298,9 +308,14 @@ impl Engine {
 
     /// What is left to do once everything is in place.
     fn finish_opening(&self, replayed: u64) -> Result<()> {
-        // The reserve may have been used up before the crash; room for it is taken when there is any.
-        self.release_orphans()?;
-        if replayed > 0 && !self.options.background {
+        match self.release_orphans() {
+            // They stay in the durable list: a full pool has to open, or nothing could be deleted from it.
+            Ok(()) | Err(Error::NoSpace { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        // Only so many lives can be told apart, and a life cut short may never come to a checkpoint of its own.
+        let many_lives = self.superblock.lock().lives.len() > LIVES_MAX / 2;
+        if replayed > 0 && (!self.options.background || many_lives) {
             self.run_checkpoint()?;
         }
         let mut state = self.state();

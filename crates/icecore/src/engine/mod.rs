@@ -11,6 +11,8 @@ mod init;
 mod recovery;
 mod space;
 mod superblocks;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use append::Purpose;
 pub(crate) use init::{init, open};

@@ -1,12 +1,12 @@
 //! From what lies on disk to a state in memory: the last checkpoint, and what the log says happened since.
 
-use super::checkpoint::{CheckpointLine, Placed, PositionSection, RootsSection};
+use super::checkpoint::{CheckpointLine, Placed, PlacedSection, PositionSection, RootsSection};
 use crate::blocks::Blocks;
 use crate::catalogue::{Catalogue, CatalogueChanges};
 use crate::error::{Error, Result};
 use crate::format::crc32c;
 use crate::format::ledger::{Blob, SectionTag};
-use crate::format::segment::{SegmentHeader, SegmentKind, file_name, from_file_name};
+use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name, from_file_name};
 use crate::format::superblock::{LedgerPointer, Superblock};
 use crate::liveness::{DecodeLimits, HistoryChanges, StoredHistory};
 use crate::location::{LocationMap, MapChanges};
@@ -14,7 +14,7 @@ use crate::log::replay::{Found, Reader, Waiting, spilled_blocks};
 use crate::log::tail::{Position, Tail};
 use crate::nodes::Nodes;
 use crate::operation::Operation;
-use crate::segments::Segments;
+use crate::segments::{Cursor, Segments};
 use crate::state::{Environment, Graveyard, Placement, State};
 use crate::statistics::Counters;
 use crate::storage::{AlignedBuffer, Kind, Storage};
@@ -136,13 +136,8 @@ pub(super) fn load(
     }
     catalogue.check()?;
     // What a checkpoint itself placed is part of the changes that the next one stores.
-    let placed: Vec<Placed> = postcard_section(newest, SectionTag::Placed)?;
-    for Placed { run, segment, slot } in placed {
-        if map.entries_within(run).next().is_some() || run.end().0 >= LOG_ADDRESS_LIMIT {
-            return Err(Error::damaged("the ledger", "a run was placed twice"));
-        }
-        map.insert(run, segment, slot);
-    }
+    let placed: PlacedSection = postcard_section(newest, SectionTag::Placed)?;
+    place(&mut map, placed, &position.marks, segments.geometry())?;
     let history = history.verify()?;
     let consistent = history.versions().all(|node| trees.contains_key(&node.id()))
         && catalogue.datasets().all(|(_, row)| history.version(row.head).is_ok_and(|node| node.is_head()))
@@ -165,23 +160,17 @@ pub(super) fn load(
         segments.add_live(pointer.segment, u64::from(pointer.blocks));
         line.blobs.push(*pointer);
     }
+    let ledger_cursor = behind_newest_blob(blocks, superblock)?;
     for (cursor, kind) in [
         (run_cursor, SegmentKind::Run),
         (position.node_cursor, SegmentKind::Node),
-        (position.ledger_cursor, SegmentKind::Ledger),
+        (ledger_cursor, SegmentKind::Ledger),
     ] {
         if let Some(cursor) = cursor {
             claim(&mut segments, cursor.segment, kind)?;
             segments.hold(cursor.segment);
         }
     }
-    // The blob itself was allocated after its cursor was noted.
-    let ledger_cursor = position.ledger_cursor.map(|mut cursor| {
-        if cursor.segment == superblock.ledger.segment {
-            cursor.slot = cursor.slot.max(Slot(superblock.ledger.slot.0 + superblock.ledger.blocks));
-        }
-        cursor
-    });
     claim(&mut segments, position.segment, SegmentKind::Log)?;
     segments.hold(position.segment);
     *blocks.map().write() = map;
@@ -198,11 +187,13 @@ pub(super) fn load(
         graveyard: Graveyard::default(),
         clock: position.clock,
         dirty_nodes: 0,
+        writing_nodes: 0,
         frozen_nodes: position.marks.of(Stream::Node),
         run_cursor,
         node_cursor: position.node_cursor,
         ledger_cursor,
         staged: BTreeSet::new(),
+        taken: BTreeSet::new(),
         operations_pending: 0,
         replay_from: position.sequence,
         torn: false,
@@ -211,13 +202,51 @@ pub(super) fn load(
     Ok((state, line, position.previous))
 }
 
+/// Enters what a checkpoint placed after its picture of the map was taken.
+fn place(map: &mut LocationMap, placed: PlacedSection, marks: &Marks, geometry: Geometry) -> Result<()> {
+    // The picture may still have runs in them, all of them dead by then.
+    for segment in placed.taken {
+        map.remove_segment(segment);
+    }
+    for Placed { run, segment, slot } in placed.runs {
+        let end = run.start.0.checked_add(run.length.0);
+        let slots_end = u64::from(slot.0).checked_add(run.length.0);
+        let fits = run.length.0 > 0
+            && run.stream != Stream::Data
+            && end.is_some_and(|end| end <= marks.of(run.stream).0)
+            && slots_end.is_some_and(|end| end <= u64::from(geometry.slots()));
+        if !fits || !map.try_insert(run, segment, slot) {
+            return Err(Error::damaged("the ledger", "a run of the checkpoint cannot be where it says"));
+        }
+    }
+    Ok(())
+}
+
+/// Where the next blob goes. A blob cannot say so itself: it is placed after it was encoded, and what was
+/// filled with ledgers before it may be a stretch of the log by now.
+fn behind_newest_blob(blocks: &Blocks, superblock: &Superblock) -> Result<Option<Cursor>> {
+    let pointer = superblock.ledger;
+    let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
+    blocks.files().read(pointer.segment, Slot(0), &mut block)?;
+    let header = SegmentHeader::decode(&block).filter(|header| {
+        header.pool == superblock.pool
+            && header.segment == pointer.segment
+            && header.kind == SegmentKind::Ledger
+    });
+    // Without a header, ledgers go on in a new segment.
+    Ok(header.map(|header| Cursor {
+        segment: pointer.segment,
+        incarnation: header.incarnation,
+        slot: Slot(pointer.slot.0 + pointer.blocks),
+    }))
+}
+
 fn check_position(position: &PositionSection, segments: &Segments, blocks: &Blocks) -> Result<()> {
     let geometry = blocks.files().geometry();
     let slots_fit = [
         (Some(position.slot), SegmentKind::Log),
         (position.run_cursor.map(|cursor| cursor.slot), SegmentKind::Run),
         (position.node_cursor.map(|cursor| cursor.slot), SegmentKind::Node),
-        (position.ledger_cursor.map(|cursor| cursor.slot), SegmentKind::Ledger),
     ]
     .into_iter()
     .all(|(slot, kind)| slot.is_none_or(|slot| slot.0 >= 1 && slot <= geometry.end(kind)));
@@ -287,7 +316,7 @@ pub(super) fn replay(
     let start = state.tail.position();
     let reader = Reader::new(blocks, counters, superblock.pool, &superblock.lives, start, previous);
     let mut replay = Replay {
-        touched: BTreeSet::from([start.segment]),
+        touched: BTreeMap::from([(start.segment, start.incarnation)]),
         env: Environment { blocks, nodes },
         state,
         end: (start, previous),
@@ -310,8 +339,10 @@ pub(super) fn replay(
             replay.apply_step(&reader, step)?;
         }
     }
-    let free: Vec<SegmentId> = replay.state.segments.all();
-    if let Some(witness) = reader.witness(&free)? {
+    let all: Vec<SegmentId> = replay.state.segments.all();
+    // A clean close says by itself where the log ends; else a torn tail has to be told from damage.
+    let witness = if superblock.clean { None } else { reader.witness(&all)? };
+    if let Some(witness) = witness {
         let place = file_name(reader.next.segment);
         let offset = blocks.files().geometry().offset(reader.next.slot);
         let lost = reader.next.sequence;
@@ -344,8 +375,8 @@ pub(super) fn replay(
 struct Replay<'a> {
     env: Environment<'a>,
     state: State,
-    /// Log segments that may hold what was never flushed.
-    touched: BTreeSet<SegmentId>,
+    /// Log segments that may hold what was never flushed, each with its use.
+    touched: BTreeMap<SegmentId, u64>,
     /// Where the log ends, after what was applied so far, and the hash to go on from.
     end: (Position, [u8; 16]),
     replayed: u64,
@@ -407,25 +438,21 @@ impl Replay<'_> {
         match operation {
             Operation::Switch { segment, incarnation } => {
                 let old = next.segment;
-                self.env.blocks.map().write().remove_segment(*segment);
-                self.state.segments.use_as(*segment, SegmentKind::Log);
+                self.take_over(*segment, SegmentKind::Log)?;
                 self.state.segments.hold(*segment);
                 self.state.segments.filled(old, RecordSequence(next.sequence.0 - 1));
                 self.state.segments.let_go(old);
-                self.touched.insert(*segment);
+                self.touched.insert(*segment, *incarnation);
                 self.end.0 = Position { segment: *segment, incarnation: *incarnation, slot: Slot(1), ..next };
                 self.state.map_tail(self.env.blocks, next.address, *segment, Slot(1), next.address);
             }
             Operation::MapStaged { segment, slot, write, .. } => {
                 let end = u64::from(slot.0) + u64::from(write.blocks);
-                if !self.state.segments.exists(*segment) || end > u64::from(geometry.end(SegmentKind::Run).0)
-                {
-                    let detail = "a staged run lies in a segment that is missing, or outside it";
-                    return Err(Error::damaged(file_name(*segment), detail));
+                if slot.0 == 0 || end > u64::from(geometry.end(SegmentKind::Run).0) {
+                    return Err(Error::damaged(file_name(*segment), "a staged run lies outside its segment"));
                 }
-                if self.state.segments.kind(*segment).is_none() {
-                    self.env.blocks.map().write().remove_segment(*segment);
-                    self.state.segments.use_as(*segment, SegmentKind::Run);
+                if self.state.segments.live(*segment) == 0 {
+                    self.take_over(*segment, SegmentKind::Run)?;
                 }
             }
             _ => {}
@@ -433,29 +460,49 @@ impl Replay<'_> {
         Ok(())
     }
 
+    /// A segment that was free found a use since the checkpoint. A cursor of the checkpoint may still point
+    /// into it: what was filled in its turn and then empty was free as well.
+    fn take_over(&mut self, segment: SegmentId, kind: SegmentKind) -> Result<()> {
+        let state = &mut self.state;
+        for cursor in [&mut state.run_cursor, &mut state.node_cursor, &mut state.ledger_cursor] {
+            if cursor.is_some_and(|cursor| cursor.segment == segment) {
+                *cursor = None;
+                state.segments.let_go(segment);
+            }
+        }
+        if !state.segments.give_up(segment) {
+            let detail = "the log says that it found a new use, but it is missing or in use";
+            return Err(Error::damaged(file_name(segment), detail));
+        }
+        self.env.blocks.map().write().remove_segment(segment);
+        state.segments.use_as(segment, kind);
+        Ok(())
+    }
+
     /// Makes what was found durable, and mends headers of segments that a crash tore off their records.
     fn settle(&mut self, superblock: &Superblock) -> Result<()> {
         let end = self.end.0.segment;
         let files = self.env.blocks.files();
-        for segment in std::mem::take(&mut self.touched) {
+        for (segment, incarnation) in std::mem::take(&mut self.touched) {
             if self.replayed > 0 || segment == end {
-                self.mend_header(segment, superblock)?;
+                self.mend_header(segment, incarnation, superblock)?;
                 files.sync(segment)?;
             }
         }
         Ok(())
     }
 
-    fn mend_header(&self, segment: SegmentId, superblock: &Superblock) -> Result<()> {
+    /// Checksums of a log segment without a table are gathered under its header's incarnation: a header of an
+    /// earlier use, left there by a crash that the records survived, is as bad as none.
+    fn mend_header(&self, segment: SegmentId, incarnation: u64, superblock: &Superblock) -> Result<()> {
         let files = self.env.blocks.files();
         let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
         files.read(segment, Slot(0), &mut block)?;
         let valid = SegmentHeader::decode(&block).is_some_and(|header| {
-            let current = segment != self.end.0.segment || header.incarnation == self.end.0.incarnation;
             header.pool == superblock.pool
                 && header.segment == segment
                 && header.kind == SegmentKind::Log
-                && current
+                && header.incarnation == incarnation
         });
         if valid {
             return Ok(());
@@ -464,10 +511,9 @@ impl Replay<'_> {
         files.read(segment, Slot(1), &mut first)?;
         let is_end = segment == self.end.0.segment && self.end.0.slot == Slot(1);
         let view = crate::format::record::RecordView::decode(&first).filter(|_| !is_end);
-        let (address, sequence, incarnation) = view
-            .map_or((self.end.0.address, self.end.0.sequence, self.end.0.incarnation), |view| {
-                (view.header.address, view.header.sequence, view.header.incarnation)
-            });
+        let (address, sequence) = view.map_or((self.end.0.address, self.end.0.sequence), |view| {
+            (view.header.address, view.header.sequence)
+        });
         let header = SegmentHeader {
             pool: superblock.pool,
             kind: SegmentKind::Log,
@@ -477,6 +523,7 @@ impl Replay<'_> {
             first_sequence: sequence,
             epoch: superblock.epoch(),
         };
+        block.fill(0);
         header.encode(&mut block);
         files.write(segment, Slot(0), &[(Kind::Frame, &block)])
     }

@@ -41,6 +41,7 @@ impl Engine {
         let segment = recycled.expect("there are free segments");
         self.blocks.sums().forget(segment);
         self.blocks.map().write().remove_segment(segment);
+        state.taken.insert(segment);
         Ok(segment)
     }
 
@@ -55,12 +56,27 @@ impl Engine {
         Ok(())
     }
 
+    /// Refuses what adds something as soon as the next checkpoint could not be written any more: also without
+    /// a new stretch of log, every operation makes nodes that a checkpoint has to find room for.
+    pub(crate) fn ensure_reserve(&self, state: &mut State, purpose: Purpose) -> Result<()> {
+        if purpose != Purpose::Data {
+            return Ok(());
+        }
+        while state.segments.free() < self.reserve(state, purpose) {
+            self.make_segment(state)?;
+        }
+        Ok(())
+    }
+
     /// Free segments that must be left over.
     fn reserve(&self, state: &State, purpose: Purpose) -> usize {
-        let slots = u64::from(self.geometry.slots());
-        let nodes = 1 + (state.dirty_nodes / slots) as usize;
-        let merged = (self.blocks.pending_count() as u64).div_ceil(slots) as usize;
-        let checkpoint = nodes + merged + 1;
+        // Less the header, the table of checksums, and what is left over at the end because a run does not fit.
+        let room = u64::from(self.geometry.end(SegmentKind::Run).0) - 3;
+        let nodes = (state.dirty_nodes + state.writing_nodes).div_ceil(room);
+        // Every run of merged blocks has a header of its own.
+        let pending = self.blocks.pending_count() as u64;
+        let merged = (pending + pending.div_ceil(u64::from(PIECE_BLOCKS_MAX))).div_ceil(room);
+        let checkpoint = (1 + nodes + merged + 1) as usize;
         match purpose {
             Purpose::Data => checkpoint + 1,
             Purpose::Freeing => checkpoint,
@@ -79,9 +95,12 @@ impl Engine {
             });
         };
         self.blocks.files().create(segment)?;
-        self.storage
-            .sync_directory()
-            .map_err(|error| Error::io("flush", format!("directory {}", self.storage.describe()), error))?;
+        self.storage.sync_directory().map_err(|error| {
+            // The file is there and may not stay: as with any failed flush, nothing more is built on it.
+            let error = Error::io("flush", format!("directory {}", self.storage.describe()), error);
+            self.writer.fail(&error.to_string());
+            error
+        })?;
         self.counters.segments_created.add(1);
         state.segments.add_free(segment, false);
         Ok(())

@@ -54,6 +54,8 @@ pub(crate) struct State {
     pub clock: u64,
     /// Nodes drawn and not yet dropped or frozen by a checkpoint.
     pub dirty_nodes: u64,
+    /// Nodes that the checkpoint being written found dirty.
+    pub writing_nodes: u64,
     /// Nodes from here on were born after the last checkpoint was frozen.
     pub frozen_nodes: LogAddress,
     /// Segments being filled outside the log.
@@ -62,6 +64,8 @@ pub(crate) struct State {
     pub ledger_cursor: Option<Cursor>,
     /// Segments with staged runs that were committed and not yet flushed.
     pub staged: BTreeSet<SegmentId>,
+    /// Segments that found a new use since the last checkpoint was frozen.
+    pub taken: BTreeSet<SegmentId>,
     /// Operations since the log was handed over last.
     pub operations_pending: u64,
     /// Replay starts here: log segments that end before it are not needed for it.
