@@ -24,8 +24,8 @@ pub mod status;
 use crate::cli::{Cli, Commands};
 use crate::exit;
 use crate::pool::Context;
-use icecore::admin::protocol::{Entry, Filter};
 use icecore::admin::{Access, Failure, Request, Response};
+use icecore::{ListEntry, ListFilter};
 
 /// Does what the command line says.
 pub fn run(cli: Cli) -> anyhow::Result<()> {
@@ -104,7 +104,7 @@ fn keys_and_values(texts: &[String]) -> anyhow::Result<Vec<(String, String)>> {
 }
 
 /// Entries that match.
-fn list_entries(access: &mut Access, filter: Filter) -> anyhow::Result<Vec<Entry>> {
+fn list_entries(access: &mut Access, filter: ListFilter) -> anyhow::Result<Vec<ListEntry>> {
     Ok(take!(access.call(Request::List(filter))?, Response::List(entries) => entries))
 }
 
@@ -112,7 +112,7 @@ fn list_entries(access: &mut Access, filter: Filter) -> anyhow::Result<Vec<Entry
 fn with_descendants(access: &mut Access, snapshot: &str) -> anyhow::Result<Vec<String>> {
     let name = icecore::names::SnapshotName::parse(snapshot).map_err(Failure::from)?;
     let root = Some(name.dataset_str().to_owned());
-    let entries = list_entries(access, Filter { root, depth: None, datasets: false, snapshots: true })?;
+    let entries = list_entries(access, ListFilter { root, depth: None, datasets: false, snapshots: true })?;
     let names: Vec<String> = entries
         .into_iter()
         .map(|entry| entry.name)
