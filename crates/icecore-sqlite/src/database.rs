@@ -113,10 +113,10 @@ impl Database {
     }
 
     /// The name of the dataset.
-    pub fn dataset(&self) -> String {
+    pub fn dataset(&self) -> Result<String> {
         match &self.source {
             Source::Head { file, .. } => file.dataset(),
-            Source::Fixed { dataset } => dataset.clone(),
+            Source::Fixed { dataset } => Ok(dataset.clone()),
         }
     }
 

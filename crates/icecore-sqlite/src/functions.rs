@@ -124,7 +124,7 @@ fn snapshot(call: &Call<'_>) -> Result<String> {
         );
         return Err(Fault::new(code::ERROR, text));
     }
-    store::take_snapshot(&database.pool.pool, &database.dataset(), &name)
+    store::take_snapshot(&database.pool.pool, &database.dataset()?, &name)
 }
 
 /// The file behind a schema, if it lies in a pool.

@@ -3,6 +3,7 @@
 use crate::database::{Database, Source};
 use crate::errors::Result;
 use crate::locks::Level;
+use crate::store;
 use crate::transaction::Transaction;
 
 /// Where SQLite reads 16 bytes of the header, and only those, to see whether its page cache is valid.
@@ -47,7 +48,7 @@ impl Database {
         }
         match &pin.overlay {
             Some(overlay) => overlay.read(view, inode, offset, buffer),
-            None => Ok(view.read(inode, offset, buffer)?),
+            None => store::read(view, inode, pin.pinned.facts.size, offset, buffer),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The only place that calls the store: what a database file needs of a pool, and nothing else.
 
 use crate::errors::{Fault, Result};
-use icecore::{Error, FileFault, InodeKind, NewInode};
+use icecore::{Creation, Error, FileFault, InodeKind};
 use icecore::units::{InodeNumber, Timestamp};
 use std::path::Path;
 
@@ -50,7 +50,12 @@ pub fn dataset_components(pool: &Pool, components: &[&str]) -> Option<usize> {
 /// The facts of a file in a version.
 pub fn facts(view: &View, inode: InodeNumber) -> Result<Facts> {
     let attributes = view.attributes(inode)?;
-    Ok(Facts { size: attributes.size, changed: attributes.changed, links: attributes.links })
+    Ok(Facts { size: attributes.size, changed: attributes.change, links: attributes.links })
+}
+
+/// Reads a file whose length in this version is known; returns how much there was.
+pub fn read(view: &View, inode: InodeNumber, size: u64, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    Ok(view.read_sized(inode, size, offset, buffer)?)
 }
 
 /// Finds a regular file by its path below the root of a dataset. `None` if there is no such name.
@@ -108,7 +113,8 @@ pub fn list_snapshots(pool: &Pool, dataset: &str) -> Result<Vec<ListEntry>> {
 /// The pool's counters by name.
 pub fn counters(pool: &Pool) -> Vec<(String, i64)> {
     let clamp = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-    pool.statistics().into_iter().map(|(name, value)| (name, clamp(value))).collect()
+    let counters = pool.statistics().counters();
+    counters.into_iter().map(|(name, value)| (name.to_owned(), clamp(value))).collect()
 }
 
 /// Appends the groups as one record, all or nothing, and makes them the head's content. Not yet durable.
@@ -128,7 +134,7 @@ pub struct HeadFile {
     inode: InodeNumber,
     generation: u64,
     path: Vec<String>,
-    _alive: icecore::OpenInode,
+    _alive: icecore::OpenFile,
     _user: icecore::UserGuard,
 }
 
@@ -137,7 +143,7 @@ impl HeadFile {
     /// missing. The creation is durable with the first commit after it.
     pub fn open(pool: &Pool, dataset: &str, path: &[&str], create: bool) -> Result<Option<Self>> {
         let dataset = pool.dataset(dataset)?;
-        let generation = dataset.generation();
+        let generation = dataset.generation()?;
         let view = dataset.view()?;
         let inode = match find_file(&view, path)? {
             Some(inode) => inode,
@@ -147,7 +153,7 @@ impl HeadFile {
             },
             None => return Ok(None),
         };
-        let alive = dataset.open_inode(inode)?;
+        let alive = dataset.open_file(inode);
         let user = dataset.register_user(&format!("SQLite file {}", path.join("/")));
         let path = path.iter().map(|&part| part.to_owned()).collect();
         Ok(Some(Self { dataset, inode, generation, path, _alive: alive, _user: user }))
@@ -159,8 +165,8 @@ impl HeadFile {
     }
 
     /// The name of its dataset.
-    pub fn dataset(&self) -> String {
-        self.dataset.name()
+    pub fn dataset(&self) -> Result<String> {
+        Ok(self.dataset.name()?)
     }
 
     /// Its path below the root of the dataset.
@@ -175,10 +181,10 @@ impl HeadFile {
 
     /// An error if the dataset was rolled back since the file was opened.
     pub fn check_generation(&self) -> Result<()> {
-        if self.dataset.generation() == self.generation {
+        if self.dataset.generation()? == self.generation {
             return Ok(());
         }
-        Err(Error::StaleHandle { dataset: self.dataset.name() }.into())
+        Err(Error::StaleHandle { dataset: self.dataset.name()? }.into())
     }
 
     /// The head as it is now, and the file's facts in it.
@@ -202,11 +208,8 @@ impl HeadFile {
 /// What the lock table knows a file of a dataset's head by. `None` if there is no such file.
 pub fn file_key(pool: &Pool, dataset: &str, path: &[&str]) -> Result<Option<FileKey>> {
     let dataset = pool.dataset(dataset)?;
-    let key = |inode: InodeNumber| FileKey {
-        dataset: dataset.id().get(),
-        generation: dataset.generation(),
-        inode: inode.get(),
-    };
+    let generation = dataset.generation()?;
+    let key = |inode: InodeNumber| FileKey { dataset: dataset.id().get(), generation, inode: inode.get() };
     Ok(find_file(&dataset.view()?, path)?.map(key))
 }
 
@@ -229,16 +232,11 @@ fn remove_from(dataset: &icecore::Dataset, path: &[&str]) -> Result<bool> {
 fn make_file(dataset: &icecore::Dataset, view: &View, path: &[&str]) -> Result<Option<InodeNumber>> {
     let Some((name, directories)) = path.split_last() else { return Ok(None) };
     let Some(directory) = find_directory(view, directories)? else { return Ok(None) };
-    let new = NewInode {
-        kind: InodeKind::File,
-        mode: 0o644,
-        uid: rustix::process::geteuid().as_raw(),
-        gid: rustix::process::getegid().as_raw(),
-        rdev: 0,
-        time: Timestamp::now(),
-    };
+    let uid = rustix::process::geteuid().as_raw();
+    let gid = rustix::process::getegid().as_raw();
+    let new = Creation { uid, gid, ..Creation::file() };
     match dataset.create(directory, name.as_bytes(), &new) {
-        Ok(attributes) => Ok(Some(attributes.inode)),
+        Ok(inode) => Ok(Some(inode)),
         // Another thread was faster: its file is as good.
         Err(Error::File(FileFault::Exists)) => find_file(&dataset.view()?, path),
         Err(error) => Err(error.into()),

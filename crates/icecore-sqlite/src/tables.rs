@@ -49,7 +49,7 @@ static STAT: Kind = Kind {
 
 fn snapshot_rows(database: &crate::database::Database) -> Result<Vec<Row>> {
     let bytes = |length: icecore::units::ByteLength| integer(length.get());
-    let entries = store::list_snapshots(&database.pool.pool, &database.dataset())?;
+    let entries = store::list_snapshots(&database.pool.pool, &database.dataset()?)?;
     let row = |entry: store::ListEntry| {
         let clones = if entry.clones.is_empty() { Cell::Null } else { Cell::Text(entry.clones.join(",")) };
         vec![

@@ -180,6 +180,12 @@ pub enum FileFault {
     /// ESTALE
     #[error("file was deleted")]
     Stale,
+    /// EPERM: a second name for a directory
+    #[error("operation not permitted")]
+    NotPermitted,
+    /// ENOSPC: too many names of one hash in a directory, or extended attributes of a file
+    #[error("no room for this name: 256 others have its hash")]
+    DirectoryFull,
     /// ENOSPC: no inode numbers left
     #[error("no inode numbers left in this dataset")]
     NoInodes,
@@ -190,13 +196,14 @@ impl FileFault {
     #[must_use]
     pub const fn errno(self) -> i32 {
         match self {
+            Self::NotPermitted => 1,
             Self::NotFound => 2,
             Self::Exists => 17,
             Self::NotADirectory => 20,
             Self::IsADirectory => 21,
             Self::Invalid => 22,
             Self::TooLarge => 27,
-            Self::NoInodes => 28,
+            Self::NoInodes | Self::DirectoryFull => 28,
             Self::TooManyLinks => 31,
             Self::NameTooLong => 36,
             Self::NotEmpty => 39,

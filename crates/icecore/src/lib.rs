@@ -1,8 +1,50 @@
 //! Icecore: a store that never overwrites, so that a snapshot is a remembered log position.
+//!
+//! Layers, bottom up: [`storage`] is the only way to the disk; `format` has the byte layouts; `log` appends and
+//! replays records; [`tree`] and [`location`] say what is where; [`liveness`] says what is alive; `state` executes
+//! operations; `engine` puts a pool together; [`Pool`], [`Dataset`], [`View`] and [`Group`] are what callers use.
 
+mod blocks;
+mod catalogue;
+mod dataset;
+mod engine;
 pub mod error;
+mod files;
+#[doc(hidden)]
+pub mod format;
+mod group;
+#[doc(hidden)]
+pub mod liveness;
+#[doc(hidden)]
+pub mod location;
+mod log;
 pub mod names;
+#[doc(hidden)]
+pub mod namespace;
+mod nodes;
+#[doc(hidden)]
+pub mod operation;
+mod options;
+mod pins;
+mod pool;
+mod segments;
+mod state;
+mod statistics;
 pub mod storage;
+#[doc(hidden)]
+pub mod tree;
 pub mod units;
+mod view;
 
+pub use dataset::{ATOMIC_WRITE_BYTES, Creation, Dataset, OpenFile, UserGuard};
 pub use error::{Error, FileFault, Result};
+pub use group::{CommitPoint, Group};
+pub use names::DestroyTarget;
+pub use namespace::{AttributeChange, DirectoryEntry, InodeItem, InodeKind, RenameHow, XattrHow};
+pub use options::{InitOptions, OpenOptions};
+pub use pool::{
+    ByteRange, Change, DestroyPlan, DiffEntry, EntryKind, Finding, Hold, ListEntry, ListFilter, Pool,
+    Property, PropertySource, RollbackReport, ScrubProgress, ScrubReport,
+};
+pub use statistics::{Quantiles, Statistics};
+pub use view::View;

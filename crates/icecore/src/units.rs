@@ -136,6 +136,28 @@ impl Timestamp {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         Self(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
     }
+
+    /// The moment in UTC to the millisecond, as RFC 3339 has it: `2026-11-21T20:01:02.003Z`. Also a legal name
+    /// of a snapshot.
+    #[must_use]
+    pub fn to_rfc3339(self) -> String {
+        let milliseconds = self.0.div_euclid(1_000_000);
+        let (days, within) = (milliseconds.div_euclid(86_400_000), milliseconds.rem_euclid(86_400_000));
+        // Days to date by eras of 400 years that begin in March: H. Hinnant, "chrono-compatible low-level
+        // date algorithms", civil_from_days.
+        let shifted = days + 719_468;
+        let era = shifted.div_euclid(146_097);
+        let day_of_era = shifted.rem_euclid(146_097);
+        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month_from_march = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+        let year = year_of_era + era * 400 + i64::from(month <= 2);
+        let (hour, minute) = (within / 3_600_000, within / 60_000 % 60);
+        let (second, millisecond) = (within / 1000 % 60, within % 1000);
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z")
+    }
 }
 
 /// A sequence of log addresses of one kind. A block is named by its stream and its address in it.
@@ -209,5 +231,18 @@ pub struct PoolId(pub [u8; 16]);
 impl fmt::Display for PoolId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Timestamp;
+
+    #[test]
+    fn moments_are_written_as_rfc_3339_has_them() {
+        assert_eq!(Timestamp(0).to_rfc3339(), "1970-01-01T00:00:00.000Z");
+        assert_eq!(Timestamp(951_782_400_000_000_000).to_rfc3339(), "2000-02-29T00:00:00.000Z");
+        assert_eq!(Timestamp(1_795_291_262_003_999_999).to_rfc3339(), "2026-11-21T20:01:02.003Z");
+        assert_eq!(Timestamp(-1).to_rfc3339(), "1969-12-31T23:59:59.999Z");
     }
 }

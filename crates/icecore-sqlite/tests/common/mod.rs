@@ -81,16 +81,8 @@ impl Place {
 /// Puts bytes into a new file of dataset `ds`.
 pub fn put_raw(pool: &Pool, name: &str, bytes: &[u8]) {
     let dataset = pool.dataset("ds").expect("the dataset");
-    let new = icecore::NewInode {
-        kind: icecore::InodeKind::File,
-        mode: 0o644,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        time: icecore::units::Timestamp::now(),
-    };
     let root = icecore::units::InodeNumber::ROOT;
-    let file = dataset.create(root, name.as_bytes(), &new).expect("a new file").inode;
+    let file = dataset.create(root, name.as_bytes(), &icecore::Creation::file()).expect("a new file");
     for (index, part) in bytes.chunks(1 << 20).enumerate() {
         dataset.write(file, (index as u64) << 20, part).expect("a write");
     }

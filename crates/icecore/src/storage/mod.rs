@@ -44,7 +44,9 @@ pub struct Space {
 /// A flat folder of named files, and the lock that says who owns it.
 ///
 /// Every method may fail with any operating system error. After a crash, an entry made, removed or
-/// renamed is certain to be found so only if [`Storage::sync_directory`] returned afterwards.
+/// renamed is certain to be found so only if [`Storage::sync_directory`] returned afterwards, and a file is
+/// certain to have its length and contents only if its own [`StorageFile::sync`] did: a new file that was
+/// never flushed may be found empty.
 pub trait Storage: Send + Sync + 'static {
     /// Makes a file of `length` bytes, all allocated (it must not exist). Fails with `StorageFull`, leaving
     /// no file behind, when the medium cannot hold it.

@@ -1,0 +1,190 @@
+//! The command line as a whole: global options, the list of commands, and the environment variables.
+
+use crate::commands::*;
+use crate::exit;
+use clap::builder::{FalseyValueParser, OsStr};
+use clap::{Arg, ArgAction, Command, CommandFactory as _, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// Snapshots for databases that cost nothing
+#[derive(Parser, Debug)]
+#[command(
+    name = "icecore",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true,
+    subcommand_required = true
+)]
+pub struct Cli {
+    /// The pool: the folder that `icecore init` made
+    #[arg(short = 'P', long, global = true, value_name = "FOLDER", env = "ICECORE_POOL")]
+    pub pool: Option<PathBuf>,
+
+    #[command(subcommand)]
+    pub command: Commands,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Commands {
+    /// Make a pool
+    Init(init::Arguments),
+    /// Make a dataset
+    Create(create::Arguments),
+    /// List datasets and snapshots
+    List(list::Arguments),
+    /// Take snapshots
+    #[command(visible_alias = "snap")]
+    Snapshot(snapshot::Arguments),
+    /// Make a writable dataset of a snapshot
+    Clone(clone::Arguments),
+    /// Take a dataset back to a snapshot
+    Rollback(rollback::Arguments),
+    /// Make a clone the owner of the history it shares
+    Promote(promote::Arguments),
+    /// Rename a dataset or a snapshot
+    Rename(rename::Arguments),
+    /// Destroy snapshots or a dataset
+    Destroy(destroy::Arguments),
+    /// Show what changed between two versions
+    Diff(diff::Arguments),
+    /// Keep snapshots from being destroyed
+    Hold(hold::HoldArguments),
+    /// Take holds back
+    Release(hold::ReleaseArguments),
+    /// List the holds on snapshots
+    Holds(hold::HoldsArguments),
+    /// Show properties
+    Get(property::GetArguments),
+    /// Set user properties
+    Set(property::SetArguments),
+    /// Remove a user property, so that the inherited one counts
+    Inherit(property::InheritArguments),
+    /// Copy a file into a dataset
+    Import(import::Arguments),
+    /// Copy a file out of any version
+    Export(export::Arguments),
+    /// Print files of any version
+    Cat(cat::Arguments),
+    /// List the files of any version
+    Ls(ls::Arguments),
+    /// Read and verify everything
+    Scrub(scrub::Arguments),
+    /// Show who has the pool, how full it is, and its counters
+    Status(status::Arguments),
+    /// Print the completions for a shell
+    Completions(generate::CompletionsArguments),
+    /// Print a manual page, or write all of them into a folder
+    Man(generate::ManArguments),
+}
+
+const NAMES_HELP: &str = "\
+Names:
+  DATASET            team/db
+  SNAPSHOT           team/db@monday
+  file in a version  team/db/app.db, team/db@monday/app.db
+A name is looked up in the pool that -P or ICECORE_POOL gives. Written as a path that leads through a
+pool's folder (/srv/pool/team/db@monday) it needs neither.
+
+Environment:
+  Every option can be given as ICECORE_COMMAND_OPTION, as in ICECORE_LIST_JSON=1; the pool is ICECORE_POOL.
+
+Every command works while another process has the pool open: it is sent there.";
+
+const FIRST_STEPS: &str = "\
+First steps:
+  icecore init /srv/pool
+  export ICECORE_POOL=/srv/pool
+  icecore create db
+  icecore import app.db db/app.db
+  icecore snapshot db@monday
+  icecore list -t all";
+
+/// The command with everything that is not derived: environment variables, and the long texts.
+pub fn command() -> Command {
+    let command = Cli::command()
+        .after_help(FIRST_STEPS)
+        .after_long_help(format!("{FIRST_STEPS}\n\n{NAMES_HELP}\n\n{}", exit::HELP));
+    with_environment(command)
+}
+
+/// Gives every long option of every command its variable, which help mentions once instead of at each option.
+fn with_environment(command: Command) -> Command {
+    let names: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_owned()).collect();
+    names.into_iter().fold(command, |command, name| {
+        let prefix = format!("ICECORE_{}", variable_part(&name));
+        command.mut_subcommand(name, |one| one.mut_args(|arg| with_variable(arg, &prefix)))
+    })
+}
+
+fn with_variable(arg: Arg, prefix: &str) -> Arg {
+    let Some(long) = arg.get_long().filter(|long| *long != "help" && *long != "version") else { return arg };
+    let variable = OsStr::from(format!("{prefix}_{}", variable_part(long)));
+    let arg = arg.env(variable).hide_env(true);
+    match arg.get_action() {
+        // For a variable, the empty text is no wish at all.
+        ArgAction::SetTrue => arg.value_parser(FalseyValueParser::new()),
+        _ => arg,
+    }
+}
+
+fn variable_part(name: &str) -> String {
+    name.to_ascii_uppercase().replace('-', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::FromArgMatches as _;
+    use proptest::prelude::*;
+
+    fn parse(arguments: &[&str]) -> Result<Cli, clap::Error> {
+        let all = std::iter::once("icecore").chain(arguments.iter().copied());
+        Cli::from_arg_matches(&command().try_get_matches_from(all)?)
+    }
+
+    #[test]
+    fn the_command_is_well_formed() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_teaches_with_an_example() {
+        for one in command().get_subcommands() {
+            let name = one.get_name();
+            let help = one.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains(&format!("icecore {name}")), "{name} has no example");
+            assert!(one.get_about().is_some(), "{name} has no description");
+        }
+    }
+
+    #[test]
+    fn every_option_has_a_description_and_a_variable() {
+        for one in command().get_subcommands() {
+            for arg in one.get_arguments().filter(|arg| arg.get_long().is_some_and(|long| long != "help")) {
+                let what = format!("{} --{}", one.get_name(), arg.get_long().unwrap_or_default());
+                assert!(arg.get_help().is_some(), "{what} has no description");
+                let variable = arg.get_env().and_then(|name| name.to_str()).unwrap_or_default();
+                assert!(variable.starts_with("ICECORE_"), "{what} has no variable");
+            }
+        }
+    }
+
+    #[test]
+    fn options_come_before_or_after_the_command() {
+        let before = parse(&["-P", "/pool", "list", "-H"]).unwrap();
+        let after = parse(&["list", "-H", "-P", "/pool"]).unwrap();
+        assert_eq!((before.pool.is_some(), after.pool), (true, before.pool));
+        assert!(parse(&["list", "--nonsense"]).is_err());
+        assert!(parse(&[]).is_err());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_command_line_panics(arguments in proptest::collection::vec("-[a-zA-Z]|--[a-z-]{0,8}|list|destroy|set|get|[a-z@%/=,.:]{0,6}|\\PC{0,6}", 0..6)) {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let _ = parse(&arguments);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! `icecore import`
+
+use super::files::{base_name, pin, runs_with_data};
+use super::{finish, take};
+use crate::exit;
+use crate::format;
+use crate::output::{Output, print_document};
+use crate::pool::{Context, open_to_write};
+use crate::progress::Progress;
+use anyhow::Context as _;
+use clap::Args;
+use icecore::admin::protocol::{CHUNK_BYTES_MAX, FileKind};
+use icecore::admin::{Access, Request, Response};
+use serde_json::json;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+The file appears whole or not at all, and is durable when the command returns.
+
+Example:
+  icecore import app.db db/app.db
+  tar c docs | icecore import - db/docs.tar")]
+pub struct Arguments {
+    /// The file to copy; - for standard input
+    #[arg(value_name = "SOURCE")]
+    source: PathBuf,
+
+    /// Where it goes: DATASET/FILE, or a directory of a dataset
+    #[arg(value_name = "DESTINATION")]
+    destination: OsString,
+
+    /// Replace a file that exists
+    #[arg(short, long)]
+    force: bool,
+
+    /// Make missing directories of the dataset
+    #[arg(short, long)]
+    parents: bool,
+
+    /// Say what was copied
+    #[arg(short, long)]
+    verbose: bool,
+
+    /// Print a JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is to be copied.
+struct Source {
+    stream: Box<dyn Read>,
+    /// As far as known.
+    size: u64,
+    mode: u32,
+    name: Vec<u8>,
+}
+
+pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
+    let mut source = open_source(&arguments.source)?;
+    let location = context.locate(&arguments.destination)?;
+    let path = location.path()?;
+    let mut access = open_to_write(&location.pool)?;
+    let imported = find_place(&mut access, path, &source, arguments)
+        .and_then(|path| copy(&mut access, &path, &mut source, arguments.force).map(|copied| (path, copied)));
+    let (path, (bytes, replaced)) = finish(access, imported)?;
+    if arguments.json {
+        let mut body = serde_json::Map::new();
+        crate::output::insert_name(&mut body, "path", &path);
+        body.insert("bytes".into(), json!(bytes));
+        body.insert("replaced".into(), json!(replaced));
+        return print_document("import", &location.pool, body.into());
+    }
+    let mut output = Output::new();
+    if arguments.verbose {
+        let size = format::size(icecore::units::ByteLength(bytes));
+        output.line(format!("imported {size} into {}", format::escaped(&path)))?;
+    }
+    output.finish()
+}
+
+fn open_source(path: &Path) -> anyhow::Result<Source> {
+    if path == Path::new("-") {
+        let stream = Box::new(std::io::stdin().lock());
+        return Ok(Source { stream, size: 0, mode: 0o644, name: Vec::new() });
+    }
+    let shown = path.display();
+    let file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
+    let metadata = file.metadata().with_context(|| format!("cannot look at {shown}"))?;
+    if metadata.is_dir() {
+        anyhow::bail!("{shown} is a directory: import its files one by one");
+    }
+    Ok(Source {
+        stream: Box::new(file),
+        size: metadata.len(),
+        mode: metadata.permissions().mode() & 0o7777,
+        name: path.file_name().unwrap_or_default().as_bytes().to_vec(),
+    })
+}
+
+/// The path of the new file: a directory stands for the file in it that is called as the source is.
+fn find_place(
+    access: &mut Access,
+    path: &[u8],
+    source: &Source,
+    arguments: &Arguments,
+) -> anyhow::Result<Vec<u8>> {
+    let pinned = pin(access, path)?;
+    take!(access.call(Request::Unpin { pin: pinned.pin })?, Response::Done => ());
+    let mut path = path.to_vec();
+    if pinned.found.as_ref().is_some_and(|found| found.kind == FileKind::Directory) {
+        if source.name.is_empty() {
+            return Err(exit::usage("standard input has no name: write DATASET/FILE"));
+        }
+        path.push(b'/');
+        path.extend_from_slice(&source.name);
+    } else if arguments.parents {
+        let parent = &path[..path.len() - base_name(&path).len()];
+        let parent = parent.strip_suffix(b"/").unwrap_or(parent);
+        take!(access.call(Request::MakeDirectories { path: parent.to_vec() })?, Response::Done => ());
+    }
+    Ok(path)
+}
+
+/// Stages the content piece by piece and makes it a file at the end. Bytes copied, and whether a file was replaced.
+fn copy(access: &mut Access, path: &[u8], source: &mut Source, replace: bool) -> anyhow::Result<(u64, bool)> {
+    let begin = Request::BeginImport { path: path.to_vec(), mode: source.mode, replace };
+    take!(access.call(begin)?, Response::Done => ());
+    let progress = Progress::new("importing", source.size);
+    let mut buffer = vec![0; CHUNK_BYTES_MAX];
+    let mut offset = 0;
+    loop {
+        let length = fill(source.stream.as_mut(), &mut buffer).context("cannot read the source")?;
+        for (start, run) in runs_with_data(&buffer[..length]) {
+            let chunk = Request::ImportChunk { offset: offset + start as u64, data: run.to_vec() };
+            take!(access.call(chunk)?, Response::Done => ());
+        }
+        offset += length as u64;
+        progress.set(offset);
+        if length < buffer.len() {
+            break;
+        }
+    }
+    let response = access.call(Request::CommitImport { size: offset })?;
+    Ok(take!(response, Response::Imported { replaced } => (offset, replaced)))
+}
+
+/// Fills the buffer as far as the stream goes.
+fn fill(stream: &mut dyn Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match stream.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}

@@ -1,0 +1,34 @@
+//! `icecore init`
+
+use crate::exit;
+use crate::format::parse_size;
+use crate::pool::Context;
+use clap::Args;
+use icecore::admin::Failure;
+use icecore::units::ByteLength;
+use icecore::{InitOptions, Pool};
+use std::path::PathBuf;
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  icecore init /srv/pool\n  icecore init --size-limit 20G /srv/pool")]
+pub struct Arguments {
+    /// The folder: it is made if it does not exist, and must be empty if it does
+    #[arg(value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+
+    /// Size of the files that the pool is made of: a power of two from 2M to 1G
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
+    segment_size: ByteLength,
+
+    /// Most that the files of the pool may take up together
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    size_limit: Option<ByteLength>,
+}
+
+pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
+    let folder = arguments.folder.as_ref().or(context.pool.as_ref());
+    let folder = folder.ok_or_else(|| exit::usage("name the folder: icecore init FOLDER"))?;
+    let options =
+        InitOptions { segment_bytes: arguments.segment_size.get(), size_limit: arguments.size_limit };
+    Ok(Pool::init_directory(folder, &options).map_err(Failure::from)?)
+}

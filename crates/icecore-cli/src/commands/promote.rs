@@ -1,0 +1,24 @@
+//! `icecore promote`
+
+use super::{request_once, take};
+use crate::pool::{Context, open_to_write};
+use clap::Args;
+use icecore::admin::{Request, Response};
+use std::ffi::OsString;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+After that the snapshots up to the clone's origin belong to the clone, and its former origin can be destroyed.
+
+Example:
+  icecore promote try-it")]
+pub struct Arguments {
+    /// The clone
+    #[arg(value_name = "DATASET")]
+    dataset: OsString,
+}
+
+pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
+    let (pool, dataset) = context.name(&arguments.dataset)?;
+    take!(request_once(open_to_write(&pool)?, Request::Promote { dataset })?, Response::Done => Ok(()))
+}

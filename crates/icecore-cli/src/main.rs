@@ -1,0 +1,38 @@
+//! `icecore`: snapshots for databases, from the command line.
+
+mod cli;
+mod commands;
+mod exit;
+mod format;
+mod output;
+mod pool;
+mod progress;
+mod properties;
+
+use clap::FromArgMatches as _;
+use clap::error::ErrorKind;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let parsed = cli::command().try_get_matches().and_then(|matches| cli::Cli::from_arg_matches(&matches));
+    match parsed {
+        Ok(arguments) => exit::report(commands::run(arguments)),
+        Err(error) => usage(&error),
+    }
+}
+
+/// Help and version go to standard output and are no failure; everything else is a usage error.
+fn usage(error: &clap::Error) -> ExitCode {
+    let rendered = error.render().to_string();
+    if !error.use_stderr() {
+        let _ = std::io::stdout().lock().write_all(rendered.as_bytes());
+        return ExitCode::SUCCESS;
+    }
+    let text = match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => rendered,
+        _ => format!("icecore: {}", rendered.strip_prefix("error: ").unwrap_or(&rendered)),
+    };
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    exit::USAGE.into()
+}

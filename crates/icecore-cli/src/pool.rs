@@ -1,0 +1,190 @@
+//! Which pool a command means, and what in it.
+//!
+//! A name that begins with `/`, `./` or `../` is a path that leads into a pool. Any other name is one in the pool
+//! that `-P` or `ICECORE_POOL` gives; with neither, it is a path too.
+
+use crate::exit;
+use icecore::admin::locate::{is_pool, split_at_pool};
+use icecore::admin::{Access, ErrorCode, Failure};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// What all commands need to know.
+pub struct Context {
+    /// The pool from `-P` or `ICECORE_POOL`.
+    pub pool: Option<PathBuf>,
+}
+
+/// A pool, and the rest of a name: a dataset, a snapshot, or a path into one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Location {
+    pub pool: PathBuf,
+    pub rest: Vec<u8>,
+}
+
+impl Context {
+    /// Where an argument leads.
+    pub fn locate(&self, argument: &OsStr) -> anyhow::Result<Location> {
+        match &self.pool {
+            Some(pool) if !is_path(argument.as_bytes()) => {
+                Ok(Location { pool: pool.clone(), rest: argument.as_bytes().to_vec() })
+            }
+            _ => split_at_pool(Path::new(argument))
+                .map(|(pool, rest)| Location { pool, rest })
+                .map_err(|error| self.explained(argument, error.into())),
+        }
+    }
+
+    /// Without any pool given, a bare name that leads to none deserves more than "not a pool".
+    fn explained(&self, argument: &OsStr, failure: Failure) -> anyhow::Error {
+        if failure.code != ErrorCode::NotAPool {
+            return failure.into();
+        }
+        let shown = crate::format::escaped(argument.as_bytes());
+        let message = if is_path(argument.as_bytes()) {
+            format!("{shown} does not lead into a pool: `icecore init FOLDER` makes one")
+        } else {
+            format!(
+                "no pool is given, and {shown} does not lead into one: use -P FOLDER, ICECORE_POOL, or FOLDER/{shown}"
+            )
+        };
+        Failure::new(ErrorCode::NotAPool, message).into()
+    }
+
+    /// Names of datasets or snapshots, all in one pool.
+    pub fn names<S: AsRef<OsStr>>(&self, arguments: &[S]) -> anyhow::Result<(PathBuf, Vec<String>)> {
+        let mut pool: Option<PathBuf> = None;
+        let mut names = Vec::with_capacity(arguments.len());
+        for argument in arguments {
+            let location = self.locate(argument.as_ref())?;
+            let pool = pool.get_or_insert_with(|| location.pool.clone());
+            if *pool != location.pool {
+                let (one, other) = (pool.display(), location.pool.display());
+                return Err(exit::usage(format!(
+                    "one command works on one pool, and these are two: {one} and {other}"
+                )));
+            }
+            names.push(location.name()?);
+        }
+        let pool = pool.ok_or_else(|| exit::usage("a name is missing"))?;
+        Ok((pool, names))
+    }
+
+    /// One name of a dataset or snapshot.
+    pub fn name(&self, argument: &OsStr) -> anyhow::Result<(PathBuf, String)> {
+        let location = self.locate(argument)?;
+        let name = location.name()?;
+        Ok((location.pool, name))
+    }
+
+    /// The pool itself, for commands that need no name: `-P`, `ICECORE_POOL`, or the folder we are in.
+    pub fn pool(&self) -> anyhow::Result<PathBuf> {
+        if let Some(pool) = &self.pool {
+            return Ok(pool.clone());
+        }
+        if matches!(is_pool(Path::new(".")), Ok(true)) {
+            return Ok(PathBuf::from("."));
+        }
+        let message = "no pool is given: use -P FOLDER or ICECORE_POOL";
+        Err(Failure::new(ErrorCode::NotAPool, message).into())
+    }
+
+    /// The pool of a command that may be given one as its only argument.
+    pub fn pool_or(&self, argument: Option<&OsStr>) -> anyhow::Result<PathBuf> {
+        let Some(argument) = argument else { return self.pool() };
+        let location =
+            split_at_pool(Path::new(argument)).map_err(|error| self.explained(argument, error.into()))?;
+        if location.1.is_empty() {
+            return Ok(location.0);
+        }
+        Err(exit::usage(format!(
+            "{} is something in a pool, and a pool is meant",
+            Path::new(argument).display()
+        )))
+    }
+}
+
+impl Location {
+    /// The rest, as a name that is not empty. Whether it is well formed is for the pool to say.
+    pub fn name(&self) -> anyhow::Result<String> {
+        if self.rest.is_empty() {
+            let pool = self.pool.display();
+            return Err(exit::usage(format!("{pool} is a pool: name a dataset in it, {pool}/DATASET")));
+        }
+        String::from_utf8(self.rest.clone()).map_err(|_| {
+            let name = crate::format::escaped(&self.rest);
+            Failure::new(ErrorCode::BadName, format!("{name} is not a usable name: it is not UTF-8")).into()
+        })
+    }
+
+    /// The rest as a path to a file, which needs a dataset at least.
+    pub fn path(&self) -> anyhow::Result<&[u8]> {
+        if self.rest.is_empty() {
+            let pool = self.pool.display();
+            return Err(exit::usage(format!(
+                "{pool} is a pool, and files are in its datasets: `icecore list {pool}` shows them"
+            )));
+        }
+        Ok(&self.rest)
+    }
+}
+
+fn is_path(argument: &[u8]) -> bool {
+    argument == b"."
+        || argument == b".."
+        || [&b"/"[..], b"./", b"../"].iter().any(|start| argument.starts_with(start))
+}
+
+/// For commands that change nothing.
+pub fn open_to_read(pool: &Path) -> anyhow::Result<Access> {
+    Ok(icecore::admin::connect_or_open(pool, true)?)
+}
+
+/// For commands that change something.
+pub fn open_to_write(pool: &Path) -> anyhow::Result<Access> {
+    Ok(icecore::admin::connect_or_open(pool, false)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn context(pool: Option<&str>) -> Context {
+        Context { pool: pool.map(PathBuf::from) }
+    }
+
+    #[test]
+    fn names_belong_to_the_pool_that_is_given() {
+        let location = context(Some("/pool")).locate(OsStr::new("a/b@x")).unwrap();
+        assert_eq!(location, Location { pool: "/pool".into(), rest: b"a/b@x".to_vec() });
+        let (pool, names) = context(Some("/pool")).names(&["a@x", "b"]).unwrap();
+        assert_eq!((pool, names), (PathBuf::from("/pool"), vec!["a@x".to_owned(), "b".to_owned()]));
+    }
+
+    #[test]
+    fn paths_lead_to_their_own_pool_whatever_is_given() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("superblock.0"), b"").unwrap();
+        let inside = folder.path().join("db@x");
+        let location = context(Some("/pool")).locate(inside.as_os_str()).unwrap();
+        assert_eq!(location, Location { pool: folder.path().into(), rest: b"db@x".to_vec() });
+    }
+
+    #[test]
+    fn without_a_pool_the_error_tells_the_ways_to_give_one() {
+        let error = context(None).locate(OsStr::new("tank/db")).unwrap_err();
+        assert!(error.to_string().contains("ICECORE_POOL"), "{error}");
+        let error = context(None).locate(OsStr::new("/no/such/db")).unwrap_err();
+        assert!(error.to_string().contains("icecore init"), "{error}");
+    }
+
+    #[test]
+    fn a_pool_alone_is_no_name() {
+        let location = Location { pool: "/pool".into(), rest: vec![] };
+        assert!(location.name().unwrap_err().to_string().contains("/pool/DATASET"));
+        assert!(location.path().is_err());
+        let odd = Location { pool: "/pool".into(), rest: b"a\xff".to_vec() };
+        assert!(odd.name().unwrap_err().to_string().contains("a\\377"));
+    }
+}

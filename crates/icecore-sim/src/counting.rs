@@ -1,0 +1,291 @@
+//! A storage that counts what passes through it.
+
+use icecore::storage::{Kind, Space, Storage, StorageFile, StorageLock};
+use std::io;
+use std::ops::Sub;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Counters that many threads add to. Calls are counted when they are made, whether or not they succeed.
+#[derive(Default, Debug)]
+pub struct Counters {
+    reads: AtomicU64,
+    read_bytes: AtomicU64,
+    writes: AtomicU64,
+    parts: [AtomicU64; Kind::COUNT],
+    bytes: [AtomicU64; Kind::COUNT],
+    syncs: AtomicU64,
+    directory_syncs: AtomicU64,
+    creates: AtomicU64,
+    created_bytes: AtomicU64,
+    opens: AtomicU64,
+    removes: AtomicU64,
+    renames: AtomicU64,
+}
+
+/// What [`Counters`] stood at, at one moment. Subtract two for what happened in between.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counts {
+    /// Calls of `read_at`.
+    pub reads: u64,
+    /// Bytes asked for by them.
+    pub read_bytes: u64,
+    /// Calls of `write_at`.
+    pub writes: u64,
+    /// Parts handed to them, by kind (index with `Kind as usize`).
+    pub parts: [u64; Kind::COUNT],
+    /// Bytes handed to them, by kind.
+    pub bytes: [u64; Kind::COUNT],
+    /// Calls of `sync`.
+    pub syncs: u64,
+    /// Calls of `sync_directory`.
+    pub directory_syncs: u64,
+    /// Calls of `create`.
+    pub creates: u64,
+    /// Bytes asked for by them.
+    pub created_bytes: u64,
+    /// Calls of `open`.
+    pub opens: u64,
+    /// Calls of `remove`.
+    pub removes: u64,
+    /// Calls of `rename`.
+    pub renames: u64,
+}
+
+impl Counts {
+    /// Bytes written of one kind.
+    #[must_use]
+    pub const fn bytes_of(&self, kind: Kind) -> u64 {
+        self.bytes[kind as usize]
+    }
+
+    /// Bytes written, all kinds together.
+    #[must_use]
+    pub fn written_bytes(&self) -> u64 {
+        self.bytes.iter().sum()
+    }
+}
+
+impl Sub for Counts {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            reads: self.reads - earlier.reads,
+            read_bytes: self.read_bytes - earlier.read_bytes,
+            writes: self.writes - earlier.writes,
+            parts: std::array::from_fn(|kind| self.parts[kind] - earlier.parts[kind]),
+            bytes: std::array::from_fn(|kind| self.bytes[kind] - earlier.bytes[kind]),
+            syncs: self.syncs - earlier.syncs,
+            directory_syncs: self.directory_syncs - earlier.directory_syncs,
+            creates: self.creates - earlier.creates,
+            created_bytes: self.created_bytes - earlier.created_bytes,
+            opens: self.opens - earlier.opens,
+            removes: self.removes - earlier.removes,
+            renames: self.renames - earlier.renames,
+        }
+    }
+}
+
+impl Counters {
+    /// All counters. While others count on, the numbers need not be of the very same moment.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        Counts {
+            reads: self.reads.load(Relaxed),
+            read_bytes: self.read_bytes.load(Relaxed),
+            writes: self.writes.load(Relaxed),
+            parts: std::array::from_fn(|kind| self.parts[kind].load(Relaxed)),
+            bytes: std::array::from_fn(|kind| self.bytes[kind].load(Relaxed)),
+            syncs: self.syncs.load(Relaxed),
+            directory_syncs: self.directory_syncs.load(Relaxed),
+            creates: self.creates.load(Relaxed),
+            created_bytes: self.created_bytes.load(Relaxed),
+            opens: self.opens.load(Relaxed),
+            removes: self.removes.load(Relaxed),
+            renames: self.renames.load(Relaxed),
+        }
+    }
+
+    pub(crate) fn read(&self, bytes: usize) {
+        self.reads.fetch_add(1, Relaxed);
+        self.read_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    pub(crate) fn write(&self, parts: &[(Kind, &[u8])]) {
+        self.writes.fetch_add(1, Relaxed);
+        for (kind, bytes) in parts {
+            self.parts[*kind as usize].fetch_add(1, Relaxed);
+            self.bytes[*kind as usize].fetch_add(bytes.len() as u64, Relaxed);
+        }
+    }
+
+    pub(crate) fn sync(&self) {
+        self.syncs.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn directory_sync(&self) {
+        self.directory_syncs.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn create(&self, bytes: u64) {
+        self.creates.fetch_add(1, Relaxed);
+        self.created_bytes.fetch_add(bytes, Relaxed);
+    }
+
+    pub(crate) fn open(&self) {
+        self.opens.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn remove(&self) {
+        self.removes.fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn rename(&self) {
+        self.renames.fetch_add(1, Relaxed);
+    }
+}
+
+/// Counts everything that is asked of another storage.
+pub struct CountingStorage<S: Storage + ?Sized> {
+    counters: Arc<Counters>,
+    inner: Arc<S>,
+}
+
+impl<S: Storage + ?Sized> CountingStorage<S> {
+    /// Counts what is asked of `inner`.
+    pub fn new(inner: Arc<S>) -> Self {
+        Self { counters: Arc::default(), inner }
+    }
+
+    /// The counters, to keep.
+    #[must_use]
+    pub fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.counters)
+    }
+
+    fn wrap(&self, inner: Box<dyn StorageFile>) -> Box<dyn StorageFile> {
+        Box::new(CountingFile { counters: self.counters(), inner })
+    }
+}
+
+impl<S: Storage + ?Sized> Storage for CountingStorage<S> {
+    fn create(&self, name: &str, length: u64) -> io::Result<Box<dyn StorageFile>> {
+        self.counters.create(length);
+        self.inner.create(name, length).map(|file| self.wrap(file))
+    }
+
+    fn open(&self, name: &str, writable: bool) -> io::Result<Box<dyn StorageFile>> {
+        self.counters.open();
+        self.inner.open(name, writable).map(|file| self.wrap(file))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.counters.remove();
+        self.inner.remove(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.counters.rename();
+        self.inner.rename(from, to)
+    }
+
+    fn list(&self) -> io::Result<Vec<(String, u64)>> {
+        self.inner.list()
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        self.counters.directory_sync();
+        self.inner.sync_directory()
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        self.inner.space()
+    }
+
+    fn lock(&self, exclusive: bool) -> io::Result<Box<dyn StorageLock>> {
+        self.inner.lock(exclusive)
+    }
+
+    fn lock_owner(&self) -> Option<String> {
+        self.inner.lock_owner()
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
+    fn directory(&self) -> Option<PathBuf> {
+        self.inner.directory()
+    }
+}
+
+struct CountingFile {
+    counters: Arc<Counters>,
+    inner: Box<dyn StorageFile>,
+}
+
+impl StorageFile for CountingFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.counters.read(buffer.len());
+        self.inner.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
+        self.counters.write(parts);
+        self.inner.write_at(parts, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.counters.sync();
+        self.inner.sync()
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.inner.length()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use icecore::storage::RealStorage;
+
+    #[test]
+    fn everything_is_counted_and_passed_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let real: Arc<dyn Storage> = Arc::new(RealStorage::new(folder.path()).unwrap());
+        let storage = CountingStorage::new(real);
+        let counters = storage.counters();
+        let file = storage.create("a", 8192).unwrap();
+        file.write_at(&[(Kind::Data, &[1; 100]), (Kind::Node, &[2; 10]), (Kind::Data, &[3; 1])], 7).unwrap();
+        let before = counters.counts();
+        assert_eq!(before.bytes, [101, 0, 10, 0, 0, 0]);
+        assert_eq!(before.parts, [2, 0, 1, 0, 0, 0]);
+        assert_eq!((before.creates, before.created_bytes, before.writes), (1, 8192, 1));
+
+        let mut buffer = [0; 3];
+        file.read_at(&mut buffer, 106).unwrap();
+        assert_eq!(buffer, [1, 2, 2]);
+        file.sync().unwrap();
+        storage.rename("a", "b").unwrap();
+        storage.sync_directory().unwrap();
+        assert!(storage.open("a", false).is_err());
+        storage.remove("b").unwrap();
+        let since = counters.counts() - before;
+        let expected = Counts {
+            reads: 1,
+            read_bytes: 3,
+            syncs: 1,
+            directory_syncs: 1,
+            opens: 1,
+            removes: 1,
+            renames: 1,
+            ..Counts::default()
+        };
+        assert_eq!(since, expected);
+        assert_eq!(since.written_bytes(), 0);
+        assert_eq!(storage.directory(), Some(folder.path().canonicalize().unwrap()));
+    }
+}

@@ -1,0 +1,21 @@
+//! What stands behind the I/O seam in tests and measurements, and what runs beside the store to check it.
+//!
+//! - [`CountingStorage`] counts what passes through to another storage.
+//! - [`ForgetfulStorage`] keeps tree nodes and frames in memory and forgets the data, for pools larger than
+//!   any disk here.
+//! - [`SimulatedDisk`] loses, tears and reorders what was not flushed, fails on demand and crashes at any
+//!   I/O, all of it decided by one seed.
+//! - [`model`] is the store as plain maps, with a generator of histories.
+
+mod counting;
+mod disk;
+mod forgetful;
+mod lock;
+pub mod model;
+mod pages;
+mod random;
+
+pub use counting::{Counters, CountingStorage, Counts};
+pub use disk::{CrashMode, DiskConfig, FaultKind, SECTOR_BYTES, SimulatedDisk};
+pub use forgetful::ForgetfulStorage;
+pub use random::Random;

@@ -1,0 +1,151 @@
+//! A pool, whoever has it open.
+
+use super::client::{Client, Outcome};
+use super::execute::Executor;
+use super::failure::{ErrorCode, Failure};
+use super::protocol::{Progress, Request, Response};
+use super::server::Session;
+use crate::pool::{OpenOptions, Pool};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long an owner that does not answer (yet, or any more) is waited for: it may be recovering the pool, or be
+/// a command that is about to end.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How often it is tried within that time.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+/// A connection that was silent for longer is made anew: the owner may have ended it.
+const FRESH: Duration = Duration::from_secs(30);
+
+/// A pool that this process has opened, or a connection to the process that has.
+#[derive(Debug)]
+pub struct Access {
+    directory: PathBuf,
+    options: OpenOptions,
+    way: Way,
+    /// Pins and a staged file live and die with the connection or session: then it is not made anew.
+    holds: bool,
+}
+
+#[derive(Debug)]
+enum Way {
+    Local(Pool, Executor),
+    Remote(Client, Instant),
+}
+
+/// Opens the pool in this folder, or connects to the process that has it open. `read_only` says that nothing will
+/// be changed; the pool is opened for writing nevertheless where it was not closed cleanly, to recover it.
+pub fn connect_or_open(directory: &Path, read_only: bool) -> Result<Access, Failure> {
+    let options = OpenOptions { read_only, ..OpenOptions::default() };
+    Access::open(directory, options)
+}
+
+impl Access {
+    /// [`connect_or_open`] with other options.
+    pub fn open(directory: &Path, options: OpenOptions) -> Result<Self, Failure> {
+        let way = find_way(directory, &options)?;
+        Ok(Self { directory: directory.to_owned(), options, way, holds: false })
+    }
+
+    /// Whether another process has the pool open.
+    #[must_use]
+    pub const fn is_remote(&self) -> bool {
+        matches!(self.way, Way::Remote(..))
+    }
+
+    /// Does what is asked, here or there.
+    pub fn call(&mut self, request: Request) -> Result<Response, Failure> {
+        self.call_with(request, &mut |_| {})
+    }
+
+    /// [`Access::call`], telling of the progress of what takes long.
+    pub fn call_with(
+        &mut self,
+        request: Request,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Response, Failure> {
+        let holds_from_now = matches!(request, Request::Pin { .. } | Request::BeginImport { .. });
+        loop {
+            match &mut self.way {
+                Way::Local(_, executor) => {
+                    return executor.call(request, &mut |now| {
+                        progress(now);
+                        true
+                    });
+                }
+                Way::Remote(client, used) if self.holds || used.elapsed() < FRESH => {
+                    if let Outcome::Done(response) = client.call(&request, progress)? {
+                        *used = Instant::now();
+                        self.holds |= holds_from_now;
+                        return Ok(response);
+                    }
+                    if self.holds {
+                        return Err(closed_meanwhile());
+                    }
+                }
+                Way::Remote(..) => {}
+            }
+            self.way = find_way(&self.directory, &self.options)?;
+        }
+    }
+
+    /// Closes a pool that was opened here. Errors of the last writes surface here.
+    pub fn close(self) -> Result<(), Failure> {
+        match self.way {
+            Way::Local(pool, executor) => {
+                drop(executor);
+                Ok(pool.close()?)
+            }
+            Way::Remote(..) => Ok(()),
+        }
+    }
+}
+
+fn closed_meanwhile() -> Failure {
+    Failure::new(
+        ErrorCode::StaleHandle,
+        "the owner closed the pool in the middle; nothing was changed: repeat the command",
+    )
+}
+
+/// Opens, or else connects; tries both in turn for a while, since owners come and go.
+fn find_way(directory: &Path, options: &OpenOptions) -> Result<Way, Failure> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let in_use = match open_pool(directory, options) {
+            Ok(pool) => {
+                let executor = Executor::new(pool.clone());
+                return Ok(Way::Local(pool, executor));
+            }
+            Err(failure) if failure.code == ErrorCode::PoolInUse => failure,
+            Err(failure) => return Err(failure),
+        };
+        match Client::connect(directory) {
+            Ok(client) => return Ok(Way::Remote(client, Instant::now())),
+            Err(error) if is_nobody(&error) && Instant::now() < deadline => thread::sleep(RETRY_INTERVAL),
+            Err(error) if is_nobody(&error) => return Err(in_use),
+            Err(error) => {
+                let message = format!("{in_use}; and its control socket cannot be reached: {error}");
+                return Err(Failure::new(ErrorCode::PoolInUse, message));
+            }
+        }
+    }
+}
+
+/// Reading alone suffices for many commands; but only the next writer can recover a pool.
+fn open_pool(directory: &Path, options: &OpenOptions) -> Result<Pool, Failure> {
+    let opened = Pool::open_directory(directory, options).map_err(Failure::from);
+    match opened {
+        Err(failure) if options.read_only && failure.code == ErrorCode::NeedsRecovery => {
+            let writing = OpenOptions { read_only: false, ..options.clone() };
+            Ok(Pool::open_directory(directory, &writing)?)
+        }
+        other => other,
+    }
+}
+
+fn is_nobody(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+}

@@ -1,0 +1,179 @@
+//! A file that comes in piece by piece and appears whole.
+//!
+//! The pieces go into an atomic group. A file that exists gets its new content by the commit of the group, and
+//! keeps its number, so that whoever has it open sees the old content before and the new one after. A new file
+//! is made empty under a hidden name first and gets its own by a rename, which is one atomic step; a crash in
+//! between leaves nothing but the hidden file, which the next import of the same name removes.
+
+use super::escape::escaped;
+use super::files::{about, head_of, resolve, split_last};
+use super::protocol::Owner;
+use crate::dataset::{Creation, Dataset, UserGuard};
+use crate::error::{Error, FileFault, Result};
+use crate::group::Group;
+use crate::namespace::{InodeKind, RenameHow, name_hash};
+use crate::pool::Pool;
+use crate::units::{DatasetId, InodeNumber, PoolId};
+use parking_lot::Mutex;
+use std::collections::HashSet;
+
+/// A file on its way in. Dropped before the commit, it leaves no trace.
+pub(super) struct Import {
+    // Dropped in this order: what was staged, the hidden file, the claim.
+    group: Option<Group>,
+    hidden: Option<Hidden>,
+    inode: InodeNumber,
+    path: Vec<u8>,
+    _user: UserGuard,
+    _claim: Claim,
+}
+
+/// A new file under a name that nobody looks for.
+struct Hidden {
+    dataset: Dataset,
+    directory: InodeNumber,
+    name: Vec<u8>,
+    hidden_name: Vec<u8>,
+    renamed: bool,
+}
+
+impl Import {
+    pub(super) fn begin(pool: &Pool, path: &[u8], mode: u16, owner: Owner, replace: bool) -> Result<Self> {
+        let (dataset, file) = head_of(pool, path)?;
+        if file.is_empty() {
+            return Err(about(path, FileFault::IsADirectory));
+        }
+        let user = dataset.register_user(&format!("an import of {}", escaped(path)));
+        let (parent, name) = split_last(&file);
+        let view = dataset.view()?;
+        let directory = resolve(&view, parent)?.ok_or_else(|| missing_parent(path))?;
+        let existing = match view.lookup(directory, name) {
+            Ok(existing) => existing,
+            Err(Error::File(FileFault::NotADirectory)) => return Err(missing_parent(path)),
+            Err(Error::File(fault)) => return Err(about(path, fault)),
+            Err(error) => return Err(error),
+        };
+        let claim = Claim::take(pool.id(), &dataset, directory, name, path)?;
+        let (inode, hidden) = match existing {
+            Some(entry) if !replace && entry.kind == InodeKind::File => {
+                return Err(Error::Exists { what: format!("{} (-f replaces it)", escaped(path)) });
+            }
+            Some(entry) if entry.kind == InodeKind::File => (entry.inode, None),
+            Some(entry) if entry.kind == InodeKind::Directory => return Err(about(path, FileFault::IsADirectory)),
+            Some(_) => {
+                return Err(Error::Invalid(format!("{} is not a regular file", escaped(path))));
+            }
+            None => {
+                let creation = Creation { mode, uid: owner.uid, gid: owner.gid, ..Creation::file() };
+                let (inode, hidden) = Hidden::create(&dataset, directory, name, &creation)
+                    .map_err(|error| match error {
+                        Error::File(fault) => about(path, fault),
+                        other => other,
+                    })?;
+                (inode, Some(hidden))
+            }
+        };
+        let mut group = dataset.begin()?;
+        if hidden.is_none() {
+            group.truncate(inode, 0)?;
+        }
+        Ok(Self { group: Some(group), hidden, inode, path: path.to_vec(), _user: user, _claim: claim })
+    }
+
+    pub(super) fn write(&mut self, offset: u64, data: &[u8]) -> Result<()> {
+        let Some(group) = &mut self.group else { return Ok(()) };
+        group.write(self.inode, offset, data).map_err(|error| match error {
+            Error::File(fault) => about(&self.path, fault),
+            other => other,
+        })
+    }
+
+    /// Makes the file visible and durable; whether one was replaced.
+    pub(super) fn commit(mut self, pool: &Pool, size: u64) -> Result<bool> {
+        if let Some(mut group) = self.group.take() {
+            group.truncate(self.inode, size)?;
+            pool.commit(vec![group])?;
+        }
+        let replaced = self.hidden.is_none();
+        if let Some(hidden) = &mut self.hidden {
+            hidden.reveal().map_err(|error| match error {
+                Error::File(FileFault::Exists) => {
+                    Error::Exists { what: format!("{} (made meanwhile)", escaped(&self.path)) }
+                }
+                other => other,
+            })?;
+        }
+        pool.sync()?;
+        Ok(replaced)
+    }
+}
+
+fn missing_parent(path: &[u8]) -> Error {
+    let (parent, _) = split_last(path);
+    Error::NotFound { what: format!("directory {} (-p makes it)", escaped(parent)) }
+}
+
+impl Hidden {
+    fn create(
+        dataset: &Dataset,
+        directory: InodeNumber,
+        name: &[u8],
+        creation: &Creation,
+    ) -> Result<(InodeNumber, Self)> {
+        let hidden_name = format!(".icecore-import-{:016x}", name_hash(name)).into_bytes();
+        // The caller claims the name, so what is there is left of a crash.
+        match dataset.unlink(directory, &hidden_name) {
+            Ok(()) | Err(Error::File(FileFault::NotFound)) => {}
+            Err(error) => return Err(error),
+        }
+        let inode = dataset.create(directory, &hidden_name, creation)?;
+        let hidden =
+            Self { dataset: dataset.clone(), directory, name: name.to_vec(), hidden_name, renamed: false };
+        Ok((inode, hidden))
+    }
+
+    fn reveal(&mut self) -> Result<()> {
+        let from = (self.directory, self.hidden_name.as_slice());
+        self.dataset.rename(from, (self.directory, &self.name), RenameHow::NoReplace)?;
+        self.renamed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        if !self.renamed {
+            // What cannot be removed now, the next import of this name removes.
+            let _ = self.dataset.unlink(self.directory, &self.hidden_name);
+        }
+    }
+}
+
+type Place = (PoolId, DatasetId, InodeNumber, Vec<u8>);
+
+/// Files that are being imported in this process, which is the only one that can.
+static CLAIMS: Mutex<Option<HashSet<Place>>> = Mutex::new(None);
+
+/// Keeps a second import of the same file out.
+struct Claim(Place);
+
+impl Claim {
+    fn take(pool: PoolId, dataset: &Dataset, directory: InodeNumber, name: &[u8], path: &[u8]) -> Result<Self> {
+        let place = (pool, dataset.id(), directory, name.to_vec());
+        if CLAIMS.lock().get_or_insert_default().insert(place.clone()) {
+            return Ok(Self(place));
+        }
+        Err(Error::Busy {
+            what: escaped(path),
+            blockers: "another import of it is under way".to_owned(),
+        })
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        if let Some(claims) = CLAIMS.lock().as_mut() {
+            claims.remove(&self.0);
+        }
+    }
+}

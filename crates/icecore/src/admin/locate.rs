@@ -1,0 +1,201 @@
+//! Paths that lead into a pool: `/path/to/pool/dataset@snapshot/file`.
+
+use crate::error::{Error, Result};
+use crate::names::{SnapshotName, VersionName};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The file that makes a folder a pool.
+const SUPERBLOCK: &str = "superblock.0";
+
+/// Whether there is a pool in this folder. The error is the system's, when it does not let us look.
+pub fn is_pool(directory: &Path) -> io::Result<bool> {
+    match directory.join(SUPERBLOCK).symlink_metadata() {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(false)
+        }
+        Err(error) if error.raw_os_error() == Some(36) => Ok(false), // ENAMETOOLONG: no such folder either
+        Err(error) => Err(error),
+    }
+}
+
+/// Splits a path at the pool: the longest leading part that is a pool's folder, and what follows, without
+/// empty and `.` components. [`Error::NotAPool`] when no part of it is one.
+pub fn split_at_pool(path: &Path) -> Result<(PathBuf, Vec<u8>)> {
+    let bytes = path.as_os_str().as_bytes();
+    let mut denied = None;
+    let mut end = bytes.len();
+    loop {
+        let prefix = Path::new(OsStr::from_bytes(if end == 0 { b"." } else { &bytes[..end] }));
+        match is_pool(prefix) {
+            Ok(true) => return Ok((prefix.to_owned(), clean(&bytes[end..], path)?)),
+            Ok(false) => {}
+            Err(error) => denied = denied.or(Some((prefix.to_owned(), error))),
+        }
+        if end == 0 {
+            break;
+        }
+        end = match bytes[..end].iter().rposition(|byte| *byte == b'/') {
+            Some(0) if end > 1 => 1,
+            Some(position) => position,
+            None => 0,
+        };
+        if end == 0 && bytes[0] == b'/' {
+            break;
+        }
+    }
+    match denied {
+        Some((prefix, error)) => Err(Error::io("look into", prefix.display().to_string(), error)),
+        None => Err(Error::NotAPool {
+            path: path.display().to_string(),
+            reason: format!("no folder of this path contains {SUPERBLOCK}"),
+        }),
+    }
+}
+
+/// A path within a pool, cleaned of empty and `.` components. `..` is refused: what it would lead to depends
+/// on the version.
+fn clean(rest: &[u8], whole: &Path) -> Result<Vec<u8>> {
+    let mut cleaned = Vec::with_capacity(rest.len());
+    for component in rest.split(|byte| *byte == b'/') {
+        match component {
+            b"" | b"." => continue,
+            b".." => {
+                let path = whole.display();
+                return Err(Error::Invalid(format!(
+                    "{path} leads up with '..' inside a pool: write the path without it"
+                )));
+            }
+            _ => {}
+        }
+        if !cleaned.is_empty() {
+            cleaned.push(b'/');
+        }
+        cleaned.extend_from_slice(component);
+    }
+    Ok(cleaned)
+}
+
+/// One way to read a path within a pool: a version, and a file in it (empty: its root).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reading<'a> {
+    /// Dataset or snapshot; whether it exists is not known here.
+    pub version: VersionName,
+    /// The rest of the path.
+    pub file: &'a [u8],
+}
+
+/// The ways to read a path within a pool, longest version name first. Where datasets nest, a dataset goes
+/// before a folder of the same name in the dataset above it.
+#[must_use]
+pub fn readings(path: &[u8]) -> Vec<Reading<'_>> {
+    let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(index, _)| index);
+    let mut readings: Vec<_> = ends
+        .chain([path.len()])
+        .filter_map(|end| {
+            let version = std::str::from_utf8(&path[..end]).ok()?;
+            let version = VersionName::parse(version).ok()?;
+            Some(Reading { version, file: path.get(end + 1..).unwrap_or_default() })
+        })
+        .collect();
+    readings.reverse();
+    readings
+}
+
+/// Finds the first reading whose version exists, by asking `find`, which answers `NotFound` for those that do
+/// not. A snapshot that is missing in a dataset that exists is that error, and not a file with an `@` in it.
+pub fn find_reading<'a, T>(
+    path: &'a [u8],
+    mut find: impl FnMut(&VersionName) -> Result<T>,
+) -> Result<(Reading<'a>, T)> {
+    let mut missing: Option<Error> = None;
+    for reading in readings(path) {
+        match find(&reading.version) {
+            Ok(found) => return Ok((reading, found)),
+            Err(error @ Error::NotFound { .. }) => {
+                if let VersionName::Snapshot(snapshot) = &reading.version
+                    && dataset_exists(snapshot, &mut find)?
+                {
+                    return Err(error);
+                }
+                missing = Some(error);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(missing.unwrap_or_else(|| Error::NotFound {
+        what: format!("dataset of {:?}", String::from_utf8_lossy(path)),
+    }))
+}
+
+fn dataset_exists<T>(
+    snapshot: &SnapshotName,
+    find: &mut impl FnMut(&VersionName) -> Result<T>,
+) -> Result<bool> {
+    match find(&VersionName::Head(snapshot.dataset())) {
+        Ok(_) => Ok(true),
+        Err(Error::NotFound { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool_in(parent: &Path, name: &str) -> PathBuf {
+        let path = parent.join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        std::fs::write(path.join(SUPERBLOCK), b"").unwrap();
+        path
+    }
+
+    #[test]
+    fn the_longest_folder_that_is_a_pool_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let outer = pool_in(folder.path(), "outer");
+        let inner = pool_in(&outer, "inner");
+        let split = |path: &Path| split_at_pool(path).unwrap();
+        assert_eq!(split(&outer), (outer.clone(), vec![]));
+        assert_eq!(split(&outer.join("db@x/file")), (outer.clone(), b"db@x/file".to_vec()));
+        assert_eq!(split(&inner.join("db/./a//b/")), (inner.clone(), b"db/a/b".to_vec()));
+        assert!(matches!(split_at_pool(&inner.join("db/../x")), Err(Error::Invalid(_))));
+        assert!(matches!(split_at_pool(folder.path()), Err(Error::NotAPool { .. })));
+        assert!(matches!(split_at_pool(Path::new("/")), Err(Error::NotAPool { .. })));
+        assert!(matches!(split_at_pool(Path::new("")), Err(Error::NotAPool { .. })));
+        assert!(matches!(split_at_pool(Path::new("no/such/pool")), Err(Error::NotAPool { .. })));
+    }
+
+    #[test]
+    fn readings_begin_with_the_longest_name() {
+        let as_text = |path: &'static [u8]| -> Vec<(String, &[u8])> {
+            readings(path)
+                .into_iter()
+                .map(|reading| (reading.version.as_str().to_owned(), reading.file))
+                .collect()
+        };
+        assert_eq!(as_text(b"a/b"), [("a/b".into(), &b""[..]), ("a".into(), b"b")]);
+        assert_eq!(as_text(b"a@x/b c"), [("a@x".into(), &b"b c"[..])]);
+        assert_eq!(as_text(b"a/\xff"), [("a".into(), &b"\xff"[..])]);
+        assert_eq!(as_text(b""), []);
+    }
+
+    #[test]
+    fn a_missing_snapshot_of_a_known_dataset_is_not_taken_for_a_file() {
+        let known = ["a", "a/b", "a/b@x"];
+        let find = |name: &VersionName| match known.contains(&name.as_str()) {
+            true => Ok(()),
+            false => Err(Error::NotFound { what: name.to_string() }),
+        };
+        let found = |path: &'static [u8]| {
+            find_reading(path, find).map(|(reading, ())| (reading.version.to_string(), reading.file))
+        };
+        assert_eq!(found(b"a/b@x/f").unwrap(), ("a/b@x".into(), &b"f"[..]));
+        assert_eq!(found(b"a/c@x/f").unwrap(), ("a".into(), &b"c@x/f"[..]));
+        assert!(found(b"a/b@y/f").unwrap_err().to_string().contains("a/b@y"));
+        assert!(found(b"z/f").unwrap_err().to_string().contains('z'));
+    }
+}

@@ -1,0 +1,396 @@
+//! Blocks by log address: where they are, what they hold, and whether that is what was written.
+
+use crate::error::{Error, Result};
+use crate::files::SegmentFiles;
+use crate::format::crc32c;
+use crate::format::record::RecordView;
+use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, decode_table, file_name};
+use crate::location::LocationMap;
+use crate::log::tail::Payload;
+use crate::statistics::Counters;
+use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, PoolId, Run, SegmentId, Slot, Stream};
+use parking_lot::{Mutex, RwLock};
+use quick_cache::sync::Cache;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+/// One block in memory.
+pub(crate) type Block = [u8; BLOCK_BYTES];
+
+/// Reads blocks of every stream but tree nodes, through caches, verified.
+pub(crate) struct Blocks {
+    files: SegmentFiles,
+    map: RwLock<LocationMap>,
+    cache: Cache<u64, Arc<Block>>,
+    recent: Recent,
+    /// Merged blocks that no checkpoint has written yet.
+    pending: RwLock<HashMap<LogAddress, Arc<Block>>>,
+    sums: Sums,
+    counters: Arc<Counters>,
+}
+
+/// Stream and address in one number.
+fn key(stream: Stream, address: LogAddress) -> u64 {
+    (stream as u64) << 48 | address.0
+}
+
+impl Blocks {
+    pub(crate) fn new(files: SegmentFiles, pool: PoolId, cache_bytes: u64, counters: Arc<Counters>) -> Self {
+        // Half for what was written last, kept in the buffers it was written from; half for what was read.
+        let cached = (cache_bytes / 2 / BLOCK_BYTES as u64).max(64) as usize;
+        Self {
+            files,
+            map: RwLock::default(),
+            cache: Cache::new(cached),
+            recent: Recent::new(cache_bytes / 2),
+            pending: RwLock::default(),
+            sums: Sums::new(pool),
+            counters,
+        }
+    }
+
+    pub(crate) fn files(&self) -> &SegmentFiles {
+        &self.files
+    }
+
+    pub(crate) fn map(&self) -> &RwLock<LocationMap> {
+        &self.map
+    }
+
+    pub(crate) fn recent(&self) -> &Recent {
+        &self.recent
+    }
+
+    pub(crate) fn sums(&self) -> &Sums {
+        &self.sums
+    }
+
+    /// A merged block was born; a checkpoint will write it.
+    pub(crate) fn merge_pending(&self, address: LogAddress, block: Arc<Block>) {
+        self.pending.write().insert(address, block);
+    }
+
+    /// A merged block that no checkpoint has written yet.
+    pub(crate) fn pending(&self, address: LogAddress) -> Option<Arc<Block>> {
+        self.pending.read().get(&address).map(Arc::clone)
+    }
+
+    /// Merged blocks that no checkpoint has written yet, in order of their addresses.
+    pub(crate) fn all_pending(&self) -> Vec<(LogAddress, Arc<Block>)> {
+        let pending = self.pending.read();
+        let mut all: Vec<_> = pending.iter().map(|(address, block)| (*address, Arc::clone(block))).collect();
+        all.sort_unstable_by_key(|(address, _)| *address);
+        all
+    }
+
+    /// Number of merged blocks that no checkpoint has written yet.
+    pub(crate) fn pending_count(&self) -> usize {
+        self.pending.read().len()
+    }
+
+    /// A merged block was written, or died unwritten.
+    pub(crate) fn pending_done(&self, address: LogAddress) {
+        self.pending.write().remove(&address);
+    }
+
+    /// One block.
+    pub(crate) fn read(&self, stream: Stream, address: LogAddress) -> Result<Arc<Block>> {
+        let run = Run { stream, start: address, length: BlockCount(1) };
+        if let Some(block) = self.cache.get(&key(stream, address)) {
+            self.counters.block_cache_hits.add(1);
+            return Ok(block);
+        }
+        if stream == Stream::Merged
+            && let Some(block) = self.pending(address)
+        {
+            return Ok(block);
+        }
+        let mut block = Arc::new([0; BLOCK_BYTES]);
+        self.read_run(run, Arc::get_mut(&mut block).expect("new"), true)?;
+        Ok(block)
+    }
+
+    /// Part of one block.
+    pub(crate) fn read_part(
+        &self,
+        stream: Stream,
+        address: LogAddress,
+        at: usize,
+        into: &mut [u8],
+    ) -> Result<()> {
+        if let Some(block) = self.cache.get(&key(stream, address)) {
+            self.counters.block_cache_hits.add(1);
+            into.copy_from_slice(&block[at..at + into.len()]);
+            return Ok(());
+        }
+        if self.recent.copy(key(stream, address), at, into) {
+            self.counters.block_cache_hits.add(1);
+            return Ok(());
+        }
+        let block = self.read(stream, address)?;
+        into.copy_from_slice(&block[at..at + into.len()]);
+        Ok(())
+    }
+
+    /// Fills `into` with a whole run. `keep`: what had to be read from disk goes to the cache.
+    pub(crate) fn read_run(&self, run: Run, into: &mut [u8], keep: bool) -> Result<()> {
+        assert_eq!(into.len() as u64, run.length.bytes().0);
+        let mut index = 0;
+        while index < run.length.0 {
+            let address = run.start.plus(BlockCount(index));
+            let target = &mut into[index as usize * BLOCK_BYTES..];
+            if self.copy_from_memory(run.stream, address, &mut target[..BLOCK_BYTES]) {
+                self.counters.block_cache_hits.add(1);
+                index += 1;
+                continue;
+            }
+            // As many blocks as lie together, up to the next one that memory holds.
+            let (segment, slot, together) = self.locate(run.stream, address)?;
+            let mut count = 1;
+            let limit = together.0.min(run.length.0 - index);
+            while count < limit && !self.in_memory(run.stream, address.plus(BlockCount(count))) {
+                count += 1;
+            }
+            let target = &mut target[..count as usize * BLOCK_BYTES];
+            self.read_verified(segment, slot, target)?;
+            self.counters.read_bytes_data.add(target.len() as u64);
+            if keep {
+                for (offset, block) in target.as_chunks::<BLOCK_BYTES>().0.iter().enumerate() {
+                    let address = address.plus(BlockCount(offset as u64));
+                    self.cache.insert(key(run.stream, address), Arc::new(*block));
+                }
+            }
+            index += count;
+        }
+        Ok(())
+    }
+
+    fn copy_from_memory(&self, stream: Stream, address: LogAddress, into: &mut [u8]) -> bool {
+        let key = key(stream, address);
+        if let Some(block) = self.cache.get(&key) {
+            into.copy_from_slice(&*block);
+            return true;
+        }
+        if stream == Stream::Merged
+            && let Some(block) = self.pending(address)
+        {
+            into.copy_from_slice(&*block);
+            return true;
+        }
+        self.recent.copy(key, 0, into)
+    }
+
+    fn in_memory(&self, stream: Stream, address: LogAddress) -> bool {
+        let key = key(stream, address);
+        self.cache.peek(&key).is_some()
+            || self.recent.holds(key)
+            || (stream == Stream::Merged && self.pending.read().contains_key(&address))
+    }
+
+    /// Where a block is, and how many blocks from it on lie together.
+    pub(crate) fn locate(
+        &self,
+        stream: Stream,
+        address: LogAddress,
+    ) -> Result<(SegmentId, Slot, BlockCount)> {
+        self.map.read().lookup(stream, address).ok_or_else(|| {
+            Error::damaged("the location map", format!("no place is known for {stream:?} address {address}"))
+        })
+    }
+
+    /// Reads blocks of a data segment and compares each with its checksum.
+    pub(crate) fn read_verified(&self, segment: SegmentId, slot: Slot, into: &mut [u8]) -> Result<()> {
+        self.files.read(segment, slot, into)?;
+        let table = self.sums.table(segment, &self.files)?;
+        let table = table.read();
+        for (index, block) in into.chunks(BLOCK_BYTES).enumerate() {
+            let at = slot.0 as usize + index;
+            if table.get(at).copied() != Some(crc32c(block)) {
+                let offset = self.files.geometry().offset(Slot(at as u32));
+                let place = format!("{} at offset {offset}", file_name(segment));
+                return Err(Error::damaged(place, "a data block does not match its checksum"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What was written last, in the buffers it was written from: readable before it is on disk, and for a
+/// while after, without a copy.
+pub(crate) struct Recent {
+    budget: u64,
+    inner: RwLock<RecentInner>,
+}
+
+#[derive(Default)]
+struct RecentInner {
+    runs: BTreeMap<u64, Payload>,
+    order: VecDeque<u64>,
+    bytes: u64,
+    written: u64,
+}
+
+impl Recent {
+    fn new(budget: u64) -> Self {
+        Self { budget, inner: RwLock::default() }
+    }
+
+    /// Takes up blocks of the data stream that the log will write; kept at least until they are written.
+    pub(crate) fn add_log(&self, address: LogAddress, payload: Payload) {
+        self.add(key(Stream::Data, address), payload);
+    }
+
+    fn add(&self, key: u64, payload: Payload) {
+        let inner = &mut *self.inner.write();
+        inner.bytes += payload.bytes().len() as u64;
+        inner.order.push_back(key);
+        inner.runs.insert(key, payload);
+        while inner.bytes > self.budget {
+            let Some(oldest) = inner.order.front().copied() else { return };
+            // Log addresses grow in order, so nothing behind an unwritten run is written either.
+            let is_log = oldest < 1 << 48;
+            if is_log && oldest >= inner.written {
+                return;
+            }
+            inner.order.pop_front();
+            if let Some(payload) = inner.runs.remove(&oldest) {
+                inner.bytes -= payload.bytes().len() as u64;
+            }
+        }
+    }
+
+    /// Every log block below this address of the data stream is on disk.
+    pub(crate) fn written_below(&self, address: u64) {
+        self.inner.write().written = address;
+    }
+
+    fn find<T>(&self, key: u64, found: impl FnOnce(&[u8]) -> T) -> Option<T> {
+        let inner = self.inner.read();
+        let (start, payload) = inner.runs.range(..=key).next_back()?;
+        let index = (key - start) as usize;
+        let bytes = payload.bytes();
+        (index * BLOCK_BYTES < bytes.len())
+            .then(|| found(&bytes[index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES]))
+    }
+
+    fn holds(&self, key: u64) -> bool {
+        self.find(key, |_| ()).is_some()
+    }
+
+    fn copy(&self, key: u64, at: usize, into: &mut [u8]) -> bool {
+        self.find(key, |block| into.copy_from_slice(&block[at..at + into.len()])).is_some()
+    }
+}
+
+type Table = Arc<RwLock<Vec<u32>>>;
+
+/// Checksum tables of data segments: those being filled, and a bounded number of finished ones.
+pub(crate) struct Sums {
+    pool: PoolId,
+    filling: Mutex<HashMap<SegmentId, Table>>,
+    finished: Cache<SegmentId, Table>,
+}
+
+/// Finished tables kept in memory; one is 64 KiB with segments of 64 MiB.
+const TABLES_MAX: usize = 128;
+
+impl Sums {
+    fn new(pool: PoolId) -> Self {
+        Self { pool, filling: Mutex::default(), finished: Cache::new(TABLES_MAX) }
+    }
+
+    /// A segment begins to be filled.
+    pub(crate) fn open(&self, segment: SegmentId, geometry: Geometry) {
+        self.finished.remove(&segment);
+        let table = Arc::new(RwLock::new(vec![0; geometry.slots() as usize]));
+        self.filling.lock().insert(segment, table);
+    }
+
+    /// A segment that was filled in part by an earlier life goes on being filled.
+    pub(crate) fn reopen(&self, segment: SegmentId, files: &SegmentFiles) -> Result<()> {
+        let table = self.rebuild(segment, files)?;
+        self.filling.lock().insert(segment, Arc::new(RwLock::new(table)));
+        Ok(())
+    }
+
+    /// Checksums of blocks from `slot` on.
+    pub(crate) fn set(&self, segment: SegmentId, slot: Slot, sums: impl IntoIterator<Item = u32>) {
+        let table = self.filling.lock().get(&segment).map(Arc::clone).expect("the segment is being filled");
+        let mut table = table.write();
+        for (index, sum) in sums.into_iter().enumerate() {
+            table[slot.0 as usize + index] = sum;
+        }
+    }
+
+    /// The segment is full: its table, to be written.
+    pub(crate) fn close(&self, segment: SegmentId, geometry: Geometry) -> Vec<u32> {
+        let Some(table) = self.filling.lock().remove(&segment) else {
+            return vec![0; geometry.slots() as usize];
+        };
+        self.finished.insert(segment, Arc::clone(&table));
+        table.read().clone()
+    }
+
+    /// The segment is used for something else from now on.
+    pub(crate) fn forget(&self, segment: SegmentId) {
+        self.filling.lock().remove(&segment);
+        self.finished.remove(&segment);
+    }
+
+    fn table(&self, segment: SegmentId, files: &SegmentFiles) -> Result<Table> {
+        if let Some(table) = self.finished.get(&segment) {
+            return Ok(table);
+        }
+        if let Some(table) = self.filling.lock().get(&segment) {
+            return Ok(Arc::clone(table));
+        }
+        let table = Arc::new(RwLock::new(self.read_table(segment, files)?));
+        self.finished.insert(segment, Arc::clone(&table));
+        Ok(table)
+    }
+
+    fn header(&self, segment: SegmentId, files: &SegmentFiles) -> Result<SegmentHeader> {
+        let mut block = vec![0; BLOCK_BYTES];
+        files.read(segment, Slot(0), &mut block)?;
+        let header = SegmentHeader::decode(&block);
+        header
+            .filter(|header| header.pool == self.pool && header.segment == segment && header.kind.has_table())
+            .ok_or_else(|| Error::damaged(file_name(segment), "the segment header is not valid"))
+    }
+
+    fn read_table(&self, segment: SegmentId, files: &SegmentFiles) -> Result<Vec<u32>> {
+        let header = self.header(segment, files)?;
+        let geometry = files.geometry();
+        let mut bytes = vec![0; geometry.table_blocks() as usize * BLOCK_BYTES];
+        files.read(segment, geometry.end(header.kind), &mut bytes)?;
+        match decode_table(geometry, header.incarnation, &bytes) {
+            Some(sums) => Ok(sums),
+            None => self.rebuild(segment, files),
+        }
+    }
+
+    /// Gathers the table from the record headers of a segment that has none.
+    fn rebuild(&self, segment: SegmentId, files: &SegmentFiles) -> Result<Vec<u32>> {
+        let header = self.header(segment, files)?;
+        let geometry = files.geometry();
+        let mut sums = vec![0; geometry.slots() as usize];
+        let end = geometry.end(header.kind).0;
+        let mut slot = 1;
+        let mut block = vec![0; BLOCK_BYTES];
+        while slot < end {
+            files.read(segment, Slot(slot), &mut block)?;
+            let Some(record) = RecordView::decode(&block) else { break };
+            let is_run = header.kind == SegmentKind::Run;
+            if record.header.incarnation != header.incarnation || record.header.run != is_run {
+                break;
+            }
+            for (index, sum) in record.sums.iter().enumerate() {
+                if let Some(entry) = sums.get_mut(slot as usize + 1 + index) {
+                    *entry = *sum;
+                }
+            }
+            slot += 1 + record.sums.len() as u32;
+        }
+        Ok(sums)
+    }
+}

@@ -1,0 +1,485 @@
+//! The head of a dataset: files and directories, to be changed.
+
+use crate::engine::Purpose;
+use crate::error::{Error, FileFault, Result};
+use crate::format::crc32c;
+use crate::group::Group;
+use crate::log::tail::Payload;
+use crate::namespace::{AttributeChange, InodeKind, NewInode, Read, RenameHow, TreeReader, XattrHow};
+use crate::operation::{NamespaceOperation, Operation, Write};
+use crate::pool::Pool;
+use crate::storage::AlignedBuffer;
+use crate::units::{
+    BLOCK_BYTES, DatasetId, FILE_BYTES_MAX, FileBlock, InodeNumber, RecordSequence, Timestamp,
+};
+use crate::view::View;
+use std::sync::Arc;
+
+/// Bytes of one write that are certain to be atomic.
+pub const ATOMIC_WRITE_BYTES: usize = 1 << 20;
+/// Writes up to this size that do not cover whole blocks travel in the record header.
+const INLINE_BYTES_MAX: usize = 2048;
+
+/// What a new file is to be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Creation {
+    /// What it is; not a symbolic link.
+    pub kind: InodeKind,
+    /// Permission bits (the lower 12).
+    pub mode: u16,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number, for devices.
+    pub rdev: u64,
+}
+
+impl Creation {
+    /// A regular file of the superuser, readable by all.
+    #[must_use]
+    pub const fn file() -> Self {
+        Self { kind: InodeKind::File, mode: 0o644, uid: 0, gid: 0, rdev: 0 }
+    }
+
+    /// A directory of the superuser, readable by all.
+    #[must_use]
+    pub const fn directory() -> Self {
+        Self { kind: InodeKind::Directory, mode: 0o755, uid: 0, gid: 0, rdev: 0 }
+    }
+
+    fn inode(&self) -> NewInode {
+        let Self { kind, mode, uid, gid, rdev } = *self;
+        let time = Timestamp::now();
+        // Two inodes with one number, in two histories of a dataset, were not made in the same nanosecond.
+        NewInode { kind, mode, uid, gid, rdev, generation: time.0 as u64, time }
+    }
+}
+
+/// A handle on the head of a dataset. Cheap to clone; keeps the pool open.
+#[derive(Clone)]
+pub struct Dataset {
+    pool: Pool,
+    id: DatasetId,
+}
+
+impl Dataset {
+    pub(crate) fn new(pool: Pool, id: DatasetId) -> Self {
+        Self { pool, id }
+    }
+
+    /// The pool it belongs to.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// Its number: stays the same when it is renamed.
+    #[must_use]
+    pub fn id(&self) -> DatasetId {
+        self.id
+    }
+
+    /// Its name now.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it was destroyed.
+    pub fn name(&self) -> Result<String> {
+        let state = self.pool.engine().state();
+        let row = state.catalogue.dataset(self.id);
+        row.map(|row| row.name.clone()).ok_or_else(destroyed)
+    }
+
+    /// Grows with every rollback: what was opened before belongs to a state that is gone.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it was destroyed.
+    pub fn generation(&self) -> Result<u64> {
+        let state = self.pool.engine().state();
+        state.catalogue.dataset(self.id).map(|row| row.generation).ok_or_else(destroyed)
+    }
+
+    /// The head as it is now, pinned.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if it was destroyed.
+    pub fn view(&self) -> Result<View> {
+        let engine = self.pool.engine();
+        engine.check_open()?;
+        let state = engine.state();
+        let row = state.catalogue.dataset(self.id).ok_or_else(destroyed)?;
+        Ok(View::pin(&self.pool, &state, row.head, row.name.clone()))
+    }
+
+    /// Writes at `offset`, growing the file if need be. Visible at once, to everybody. A call of up to 1 MiB
+    /// is there whole after a crash or not at all; durable after [`Dataset::sync`].
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] before anything changed, [`FileFault::TooLarge`] beyond 16 TiB,
+    /// [`FileFault::NotFound`], [`Error::ReadOnlyAfterFailure`].
+    pub fn write(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
+        self.write_logged(inode, offset, data).map(|_| ())
+    }
+
+    /// As [`Dataset::write`], and durable on return: costs one flush, shared with others that wait.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn write_durable(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
+        let last = self.write_logged(inode, offset, data)?;
+        self.pool.engine().make_durable(last)
+    }
+
+    fn write_logged(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<RecordSequence> {
+        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
+        end.ok_or(FileFault::TooLarge)?;
+        let engine = self.pool.engine();
+        let time = Timestamp::now();
+        let mut last = engine.state().tail.last_sequence();
+        for (index, part) in data.chunks(ATOMIC_WRITE_BYTES).enumerate() {
+            let at = offset + (index * ATOMIC_WRITE_BYTES) as u64;
+            self.warm(inode, at)?;
+            last = if at.is_multiple_of(BLOCK_BYTES as u64) && part.len().is_multiple_of(BLOCK_BYTES) {
+                self.write_blocks(inode, at, part, time)?
+            } else if part.len() <= INLINE_BYTES_MAX {
+                let bytes = part.to_vec();
+                let operation = Operation::WriteInline { dataset: self.id, inode, offset: at, bytes, time };
+                engine.execute(&operation, None, Purpose::Data)?
+            } else {
+                self.write_unaligned(inode, at, part, time)?
+            };
+        }
+        engine.counters.write_calls.add(1);
+        engine.counters.write_bytes.add(data.len() as u64);
+        Ok(last)
+    }
+
+    /// Brings the path to an extent into memory before the state is locked.
+    fn warm(&self, inode: InodeNumber, at: u64) -> Result<()> {
+        let engine = self.pool.engine();
+        let tree = {
+            let state = engine.state();
+            state.trees[&state.head(self.id)?].clone()
+        };
+        TreeReader::new(&tree, &*engine.nodes).run_at(inode, FileBlock::containing(at)).map(|_| ())
+    }
+
+    fn write_operation(
+        &self,
+        inode: InodeNumber,
+        block: FileBlock,
+        blocks: usize,
+        end: u64,
+        time: Timestamp,
+    ) -> Operation {
+        Operation::Write(Write { dataset: self.id, inode, block, blocks: blocks as u32, end, time })
+    }
+
+    fn write_blocks(
+        &self,
+        inode: InodeNumber,
+        at: u64,
+        part: &[u8],
+        time: Timestamp,
+    ) -> Result<RecordSequence> {
+        let mut buffer = AlignedBuffer::zeroed(part.len());
+        buffer.copy_from_slice(part);
+        let sums = buffer.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
+        let payload = Payload { buffer: Arc::new(buffer), first: 0, sums };
+        let end = at + part.len() as u64;
+        let operation = self.write_operation(inode, FileBlock::containing(at), payload.blocks(), end, time);
+        self.pool.engine().execute(&operation, Some(payload), Purpose::Data)
+    }
+
+    /// Whole blocks whose ends are made up from what is there: nothing may change in between.
+    fn write_unaligned(
+        &self,
+        inode: InodeNumber,
+        at: u64,
+        part: &[u8],
+        time: Timestamp,
+    ) -> Result<RecordSequence> {
+        let engine = self.pool.engine();
+        engine.admit()?;
+        let end = at + part.len() as u64;
+        let first = FileBlock::containing(at);
+        let blocks = (FileBlock::containing(end - 1).0 - first.0 + 1) as usize;
+        let mut buffer = AlignedBuffer::zeroed(blocks * BLOCK_BYTES);
+        let mut state = engine.state();
+        let head = state.head(self.id)?;
+        let reader = TreeReader::new(&state.trees[&head], &*engine.nodes);
+        let mut fill = |index: usize| -> Result<()> {
+            let Some(run) = reader.run_at(inode, FileBlock(first.0 + index as u64))? else { return Ok(()) };
+            let target = &mut buffer[index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES];
+            target.copy_from_slice(&*engine.blocks.read(run.stream, run.start)?);
+            Ok(())
+        };
+        if !at.is_multiple_of(BLOCK_BYTES as u64) {
+            fill(0)?;
+        }
+        if !end.is_multiple_of(BLOCK_BYTES as u64) {
+            fill(blocks - 1)?;
+        }
+        let within = (at - first.offset()) as usize;
+        buffer[within..within + part.len()].copy_from_slice(part);
+        let sums = buffer.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
+        let payload = Payload { buffer: Arc::new(buffer), first: 0, sums };
+        let operation = self.write_operation(inode, first, blocks, end, time);
+        engine.append(&mut state, &operation, Some(payload), Purpose::Data)?;
+        let last = state.tail.last_sequence();
+        let pressure = engine.pressure(&state);
+        drop(state);
+        engine.after_append(pressure)?;
+        Ok(last)
+    }
+
+    /// Sets the size of a file: what lies behind is dropped, what is new reads as zeros.
+    ///
+    /// # Errors
+    /// [`FileFault::TooLarge`], [`FileFault::NotFound`], [`FileFault::IsADirectory`].
+    pub fn truncate(&self, inode: InodeNumber, size: u64) -> Result<()> {
+        if size > FILE_BYTES_MAX {
+            return Err(FileFault::TooLarge.into());
+        }
+        let operation = Operation::Truncate { dataset: self.id, inode, size, time: Timestamp::now() };
+        self.pool.engine().execute(&operation, None, Purpose::Freeing).map(|_| ())
+    }
+
+    /// Makes a range read as zeros, and frees its blocks.
+    ///
+    /// # Errors
+    /// [`FileFault::NotFound`], [`FileFault::IsADirectory`].
+    pub fn punch_hole(&self, inode: InodeNumber, offset: u64, length: u64) -> Result<()> {
+        let time = Timestamp::now();
+        let operation = Operation::PunchHole { dataset: self.id, inode, offset, length, time };
+        self.pool.engine().execute(&operation, None, Purpose::Freeing).map(|_| ())
+    }
+
+    fn namespace(&self, operation: NamespaceOperation, purpose: Purpose) -> Result<()> {
+        let operation = Operation::Namespace { dataset: self.id, operation };
+        self.pool.engine().execute(&operation, None, purpose).map(|_| ())
+    }
+
+    /// Makes a file, directory or device node.
+    ///
+    /// # Errors
+    /// [`FileFault::Exists`], [`FileFault::NotFound`], [`FileFault::NotADirectory`], [`FileFault::NameTooLong`],
+    /// [`FileFault::Invalid`] for a name with `/` or NUL in it, or `.` or `..`.
+    pub fn create(&self, directory: InodeNumber, name: &[u8], new: &Creation) -> Result<InodeNumber> {
+        let new = new.inode();
+        self.namespace(NamespaceOperation::Create { directory, name: name.to_vec(), new }, Purpose::Data)?;
+        self.created(directory, name)
+    }
+
+    /// Makes a symbolic link.
+    ///
+    /// # Errors
+    /// As for [`Dataset::create`]; the target is 1 to 4095 bytes without NUL.
+    pub fn create_symlink(
+        &self,
+        directory: InodeNumber,
+        name: &[u8],
+        target: &[u8],
+        new: &Creation,
+    ) -> Result<InodeNumber> {
+        let new = NewInode { kind: InodeKind::Symlink, ..new.inode() };
+        let (name_copy, target) = (name.to_vec(), target.to_vec());
+        let operation = NamespaceOperation::CreateSymlink { directory, name: name_copy, target, new };
+        self.namespace(operation, Purpose::Data)?;
+        self.created(directory, name)
+    }
+
+    fn created(&self, directory: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
+        // Somebody may have renamed it since; then it is as if it had been looked for later.
+        let entry = self.view()?.lookup(directory, name)?;
+        entry.map(|entry| entry.inode).ok_or_else(|| FileFault::NotFound.into())
+    }
+
+    /// The file at a path below the root, made empty if it does not exist; the directories above it have to.
+    ///
+    /// # Errors
+    /// As for [`Dataset::create`].
+    pub fn open_or_create(&self, path: &[u8], new: &Creation) -> Result<InodeNumber> {
+        let (parent, name) = match path.iter().rposition(|byte| *byte == b'/') {
+            Some(at) => (&path[..at], &path[at + 1..]),
+            None => (&path[..0], path),
+        };
+        let view = self.view()?;
+        let directory = view.resolve(parent)?.ok_or(FileFault::NotFound)?;
+        if let Some(entry) = view.lookup(directory, name)? {
+            return Ok(entry.inode);
+        }
+        match self.create(directory, name, new) {
+            Err(Error::File(FileFault::Exists)) => self.created(directory, name),
+            outcome => outcome,
+        }
+    }
+
+    /// Gives a file one more name.
+    ///
+    /// # Errors
+    /// As for [`Dataset::create`]; [`FileFault::TooManyLinks`]; [`FileFault::IsADirectory`].
+    pub fn link(&self, inode: InodeNumber, directory: InodeNumber, name: &[u8]) -> Result<()> {
+        let time = Timestamp::now();
+        self.namespace(
+            NamespaceOperation::Link { inode, directory, name: name.to_vec(), time },
+            Purpose::Data,
+        )
+    }
+
+    /// Takes a name away. A file without names that somebody has open (see [`Dataset::open_file`]) lives on
+    /// until it is closed, also through a crash.
+    ///
+    /// # Errors
+    /// [`FileFault::NotFound`], [`FileFault::IsADirectory`].
+    pub fn unlink(&self, directory: InodeNumber, name: &[u8]) -> Result<()> {
+        let inode = self.view()?.lookup(directory, name)?.ok_or(FileFault::NotFound)?.inode;
+        // Held while the name goes: if this was the last name and nobody else has it open, closing frees it.
+        let held = self.open_file(inode);
+        let time = Timestamp::now();
+        self.namespace(
+            NamespaceOperation::Unlink { directory, name: name.to_vec(), time },
+            Purpose::Freeing,
+        )?;
+        held.close()
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// [`FileFault::NotEmpty`], [`FileFault::NotADirectory`], [`FileFault::NotFound`].
+    pub fn remove_directory(&self, directory: InodeNumber, name: &[u8]) -> Result<()> {
+        let time = Timestamp::now();
+        let name = name.to_vec();
+        self.namespace(NamespaceOperation::RemoveDirectory { directory, name, time }, Purpose::Freeing)
+    }
+
+    /// Renames, over what has the new name if it is of the same sort, as rename(2) does.
+    ///
+    /// # Errors
+    /// As rename(2) and renameat2(2).
+    pub fn rename(&self, from: (InodeNumber, &[u8]), to: (InodeNumber, &[u8]), how: RenameHow) -> Result<()> {
+        let replaced = self.view()?.lookup(to.0, to.1)?.map(|entry| self.open_file(entry.inode));
+        let operation = NamespaceOperation::Rename {
+            from: from.0,
+            from_name: from.1.to_vec(),
+            to: to.0,
+            to_name: to.1.to_vec(),
+            how,
+            time: Timestamp::now(),
+        };
+        self.namespace(operation, Purpose::Freeing)?;
+        replaced.map_or(Ok(()), OpenFile::close)
+    }
+
+    /// Changes mode, owner or times.
+    ///
+    /// # Errors
+    /// [`FileFault::NotFound`].
+    pub fn set_attributes(&self, inode: InodeNumber, change: &AttributeChange) -> Result<()> {
+        self.namespace(NamespaceOperation::SetAttributes { inode, change: *change }, Purpose::Freeing)
+    }
+
+    /// Sets an extended attribute.
+    ///
+    /// # Errors
+    /// [`FileFault::AttributeTooLarge`], [`FileFault::Exists`] and [`FileFault::NoSuchAttribute`] as `how` asks.
+    pub fn set_xattr(&self, inode: InodeNumber, name: &[u8], value: &[u8], how: XattrHow) -> Result<()> {
+        let operation = NamespaceOperation::SetXattr {
+            inode,
+            name: name.to_vec(),
+            value: value.to_vec(),
+            how,
+            time: Timestamp::now(),
+        };
+        self.namespace(operation, Purpose::Data)
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// [`FileFault::NoSuchAttribute`].
+    pub fn remove_xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<()> {
+        let time = Timestamp::now();
+        self.namespace(NamespaceOperation::RemoveXattr { inode, name: name.to_vec(), time }, Purpose::Freeing)
+    }
+
+    /// Keeps a file alive when its last name goes, until the handle is dropped.
+    #[must_use]
+    pub fn open_file(&self, inode: InodeNumber) -> OpenFile {
+        self.pool.engine().open_file(self.id, inode);
+        OpenFile { dataset: self.clone(), inode, open: true }
+    }
+
+    /// Everything done so far, in every dataset, is durable on return. Callers that wait together share a flush.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnlyAfterFailure`].
+    pub fn sync(&self) -> Result<()> {
+        self.pool.sync()
+    }
+
+    /// Begins an atomic group of writes.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`], [`Error::ReadOnlyAfterFailure`].
+    pub fn begin(&self) -> Result<Group> {
+        self.pool.engine().check_writable()?;
+        Group::new(self.clone())
+    }
+
+    /// Announces that something has the dataset open: rolling it back is refused while it has, naming `what`.
+    #[must_use]
+    pub fn register_user(&self, what: &str) -> UserGuard {
+        self.pool.engine().users.lock().entry(self.id).or_default().push(what.to_owned());
+        UserGuard { dataset: self.clone(), what: what.to_owned() }
+    }
+}
+
+fn destroyed() -> Error {
+    Error::NotFound { what: "the dataset (it was destroyed)".to_owned() }
+}
+
+/// A file that stays although it may have no name any more.
+pub struct OpenFile {
+    dataset: Dataset,
+    inode: InodeNumber,
+    open: bool,
+}
+
+impl OpenFile {
+    /// Closes the handle; frees the file if it was unlinked and this was the last handle.
+    ///
+    /// # Errors
+    /// When freeing fails. The file is freed at the next opening of the pool then.
+    pub fn close(mut self) -> Result<()> {
+        self.open = false;
+        self.dataset.pool.engine().close_file(self.dataset.id, self.inode)
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        if self.open {
+            // What cannot be freed now is in the durable list of orphans.
+            let _ = self.dataset.pool.engine().close_file(self.dataset.id, self.inode);
+        }
+    }
+}
+
+/// See [`Dataset::register_user`].
+pub struct UserGuard {
+    dataset: Dataset,
+    what: String,
+}
+
+impl Drop for UserGuard {
+    fn drop(&mut self) {
+        let mut users = self.dataset.pool.engine().users.lock();
+        if let Some(open) = users.get_mut(&self.dataset.id)
+            && let Some(index) = open.iter().position(|what| *what == self.what)
+        {
+            open.swap_remove(index);
+        }
+    }
+}

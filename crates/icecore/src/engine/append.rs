@@ -1,0 +1,149 @@
+//! Appending operations: checked, given room, applied to the state and put at the tail of the log.
+
+use super::Engine;
+use crate::error::{Error, Result};
+use crate::format::segment::SegmentKind;
+use crate::log::tail::{Need, Payload};
+use crate::operation::Operation;
+use crate::state::{Placement, State};
+use crate::units::{BLOCK_BYTES, RecordSequence, Slot};
+
+/// What an operation is for: the reserve is only there for what frees space or keeps the pool going.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    /// Adds something.
+    Data,
+    /// Frees something, or is needed to.
+    Freeing,
+    /// A checkpoint: may take the last segment.
+    Checkpoint,
+}
+
+/// What an append found has to be done soon.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pressure {
+    pub pending_bytes: usize,
+    pub checkpoint: bool,
+    pub prepare: bool,
+}
+
+/// Log built and not yet written, beyond which a writer writes it before it goes on.
+const PENDING_BYTES_MAX: usize = 4 << 20;
+
+impl Engine {
+    /// Executes one operation by itself. On return it is visible, and durable with record number returned.
+    pub(crate) fn execute(
+        &self,
+        operation: &Operation,
+        payload: Option<Payload>,
+        purpose: Purpose,
+    ) -> Result<RecordSequence> {
+        self.admit()?;
+        let mut state = self.state();
+        self.append(&mut state, operation, payload, purpose)?;
+        let sequence = state.tail.last_sequence();
+        let pressure = self.pressure(&state);
+        drop(state);
+        self.after_append(pressure)?;
+        Ok(sequence)
+    }
+
+    /// What every writer passes before it takes the state lock: it may have to wait for a checkpoint.
+    pub(crate) fn admit(&self) -> Result<()> {
+        self.check_writable()?;
+        self.wait_for_checkpoint_room()
+    }
+
+    /// What has to be done soon, as seen while the state is locked.
+    pub(crate) fn pressure(&self, state: &State) -> Pressure {
+        let log = state.log_blocks * BLOCK_BYTES as u64;
+        let dirty = (state.dirty_nodes + self.blocks.pending_count() as u64) * BLOCK_BYTES as u64;
+        let crowded = state.segments.free() <= 3
+            && state.segments.creatable() == 0
+            && state.graveyard.pending_blocks() > u64::from(self.geometry.slots()) / 4;
+        Pressure {
+            pending_bytes: state.tail.pending_bytes(),
+            checkpoint: log >= self.options.log_bytes_max / 2
+                || dirty >= self.options.dirty_bytes_max / 2
+                || crowded,
+            prepare: state.tail.is_past_half() && state.segments.free_written() == 0,
+        }
+    }
+
+    /// What every writer does after it let go of the state lock.
+    pub(crate) fn after_append(&self, pressure: Pressure) -> Result<()> {
+        if pressure.pending_bytes > PENDING_BYTES_MAX {
+            self.writer.write(&self.blocks, &self.counters, || self.take_batch(&mut self.state()))?;
+        }
+        self.trigger_background(pressure)
+    }
+
+    /// Appends an operation while the state is locked.
+    pub(crate) fn append(
+        &self,
+        state: &mut State,
+        operation: &Operation,
+        payload: Option<Payload>,
+        purpose: Purpose,
+    ) -> Result<()> {
+        let mut encoded = Vec::with_capacity(64);
+        operation.encode(&mut encoded);
+        let blocks = payload.as_ref().map_or(0, Payload::blocks);
+        debug_assert_eq!(blocks, operation.data_blocks() as usize);
+        let need = Need { operation_bytes: encoded.len(), blocks };
+        let spilled = need.operation_bytes.div_ceil(BLOCK_BYTES);
+        if blocks + spilled > self.record_blocks_max() {
+            return Err(Error::Invalid(format!(
+                "an operation of {} bytes is too large to log",
+                encoded.len()
+            )));
+        }
+        if state.tail.needs_segment(need) {
+            self.switch_segment(state, purpose)?;
+        }
+        let address = state.tail.plan(need);
+        let at = Placement { address, segment: state.tail.segment() };
+        state.torn = false;
+        if let Err(error) = state.apply(operation, at, &self.environment()) {
+            if state.torn {
+                // The state holds half an operation that the log will never hold.
+                self.writer.fail(&format!("an operation was cut off in the middle: {error}"));
+            }
+            return Err(error);
+        }
+        if let Some(payload) = &payload {
+            let slot = state.tail.next_slot();
+            self.blocks.sums().set(at.segment, slot, payload.sums.iter().copied());
+            self.blocks.recent().add_log(address, payload.clone());
+        }
+        // Merged blocks that nobody can reach any more need not wait for a checkpoint to leave the memory.
+        while let Some(address) = state.graveyard.superseded(|| self.pins.oldest()) {
+            self.blocks.pending_done(address);
+        }
+        state.tail.append(&encoded, payload);
+        state.operations_pending += 1;
+        state.log_blocks += blocks as u64 + 1;
+        Ok(())
+    }
+
+    /// Most data blocks that one operation may carry: a record must fit a segment.
+    pub(crate) fn record_blocks_max(&self) -> usize {
+        let segment = self.geometry.end(SegmentKind::Log).0 as usize - 3;
+        segment.min(crate::log::tail::RECORD_BLOCKS_MAX)
+    }
+
+    pub(crate) fn switch_segment(&self, state: &mut State, purpose: Purpose) -> Result<()> {
+        let segment = self.take_segment(state, SegmentKind::Log, purpose)?;
+        let incarnation = state.segments.next_incarnation();
+        let mut encoded = Vec::new();
+        Operation::Switch { segment, incarnation }.encode(&mut encoded);
+        let old = state.tail.segment();
+        state.tail.switch(&encoded, segment, incarnation);
+        state.segments.filled(old, state.tail.last_sequence());
+        state.segments.let_go(old);
+        self.blocks.sums().open(segment, self.geometry);
+        let address = state.tail.next_address();
+        state.map_tail(&self.blocks, address, segment, Slot(1), address);
+        Ok(())
+    }
+}

@@ -1,0 +1,165 @@
+//! What goes on beside the callers: checkpoints, and segments written ahead.
+
+use super::Engine;
+use super::append::Pressure;
+use crate::error::Result;
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Bytes of log per flush above which writing segments ahead costs more than it saves.
+const AHEAD_FLUSH_BYTES_MAX: u64 = 256 << 10;
+/// How long the background sleeps when nobody calls it.
+const IDLE: Duration = Duration::from_millis(500);
+
+/// Wakes the background, and those who wait for it.
+#[derive(Default)]
+pub(super) struct Signals {
+    inner: Mutex<Wanted>,
+    changed: Condvar,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Wanted {
+    checkpoint: bool,
+    prepare: bool,
+    stop: bool,
+    /// Grows with every checkpoint that ended, well or not.
+    checkpoints_ended: u64,
+}
+
+impl Signals {
+    /// A checkpoint ended.
+    pub(super) fn checkpoint_done(&self) {
+        let mut wanted = self.inner.lock();
+        wanted.checkpoints_ended += 1;
+        self.changed.notify_all();
+    }
+
+    fn request(&self, checkpoint: bool, prepare: bool) {
+        let mut wanted = self.inner.lock();
+        if (checkpoint && !wanted.checkpoint) || (prepare && !wanted.prepare) {
+            wanted.checkpoint |= checkpoint;
+            wanted.prepare |= prepare;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Ends the thread, and waits for it unless it is the one that calls.
+    pub(super) fn stop(&self) {
+        self.inner.lock().stop = true;
+        self.changed.notify_all();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            // A panic there was reported by the thread itself.
+            let _ = thread.join();
+        }
+    }
+
+    /// Sleeps until something is wanted: a checkpoint, a preparation. `None` to end.
+    fn next(&self) -> Option<(bool, bool)> {
+        let mut wanted = self.inner.lock();
+        if !wanted.checkpoint && !wanted.prepare && !wanted.stop {
+            self.changed.wait_for(&mut wanted, IDLE);
+        }
+        if wanted.stop {
+            return None;
+        }
+        Some((std::mem::take(&mut wanted.checkpoint), std::mem::take(&mut wanted.prepare)))
+    }
+}
+
+/// Starts the background of a pool. It ends when the pool is closed.
+pub(super) fn start(engine: &Arc<Engine>) -> std::io::Result<()> {
+    let weak = Arc::downgrade(engine);
+    let name = "icecore-background".to_owned();
+    let thread = std::thread::Builder::new().name(name).spawn(move || run(&weak))?;
+    *engine.signals.thread.lock() = Some(thread);
+    Ok(())
+}
+
+fn run(weak: &Weak<Engine>) {
+    loop {
+        let Some(engine) = weak.upgrade() else { return };
+        let Some((checkpoint, prepare)) = engine.signals.next() else { return };
+        if checkpoint {
+            // A failure is kept by the log writer, which tells every caller from now on.
+            let _ = engine.run_checkpoint();
+        }
+        if prepare {
+            engine.prepare_ahead();
+        }
+        engine.bury_what_waited();
+    }
+}
+
+impl Engine {
+    /// Sees to it that a checkpoint begins when it is due, and that a segment is ready before it is needed.
+    pub(super) fn trigger_background(&self, pressure: Pressure) -> Result<()> {
+        if !self.options.background {
+            return if pressure.checkpoint { self.run_checkpoint() } else { Ok(()) };
+        }
+        if pressure.checkpoint {
+            self.signals.request(true, false);
+        }
+        let flushes = self.counters.commits.get().max(1);
+        if pressure.prepare && self.counters.logged_data.get() / flushes < AHEAD_FLUSH_BYTES_MAX {
+            self.signals.request(false, true);
+        }
+        Ok(())
+    }
+
+    /// Waits while a checkpoint is being written and the next is due already: the log must not outgrow what
+    /// a recovery may take.
+    pub(super) fn wait_for_checkpoint_room(&self) -> Result<()> {
+        if !self.checkpoint_writing.load(Ordering::Acquire) || !self.options.background {
+            return Ok(());
+        }
+        if !self.pressure(&self.state()).checkpoint {
+            return Ok(());
+        }
+        self.counters.stalls.add(1);
+        let mut wanted = self.signals.inner.lock();
+        let before = wanted.checkpoints_ended;
+        while wanted.checkpoints_ended == before
+            && !wanted.stop
+            && self.checkpoint_writing.load(Ordering::Acquire)
+            && self.writer.failure().is_none()
+        {
+            self.signals.changed.wait_for(&mut wanted, IDLE);
+        }
+        drop(wanted);
+        self.check_writable()
+    }
+
+    /// Writes zeros over one free segment.
+    fn prepare_ahead(&self) {
+        let mut state = self.state();
+        if state.segments.free_unwritten().is_none() && self.make_segment(&mut state).is_err() {
+            return;
+        }
+        let Some(segment) = state.segments.free_unwritten() else { return };
+        state.segments.hold(segment);
+        drop(state);
+        let outcome = self.write_ahead(segment);
+        let mut state = self.state();
+        state.segments.let_go(segment);
+        match outcome {
+            Ok(()) => state.segments.mark_written(segment),
+            Err(error) => self.writer.fail(&format!("writing a segment ahead failed: {error}")),
+        }
+    }
+
+    /// Frees what only waited for readers that are gone now.
+    fn bury_what_waited(&self) {
+        let mut state = self.state();
+        if state.graveyard.waits() {
+            self.bury(&mut state);
+        }
+    }
+}

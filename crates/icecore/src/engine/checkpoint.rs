@@ -1,0 +1,464 @@
+//! Checkpoints: a durable picture of everything, from which replay starts.
+//!
+//! Frozen in one moment together with a flush of the log up to there; then written while new operations go
+//! on. Nodes and merged blocks got their addresses when they were born, so they can be written in any order:
+//! they are written in the order of their addresses, so that the location map stays small.
+
+use super::{Engine, Purpose};
+use crate::blocks::Block;
+use crate::catalogue::CatalogueChanges;
+use crate::error::{Error, Result};
+use crate::format::crc32c;
+use crate::format::ledger::{Blob, SectionTag};
+use crate::format::record::RecordHeader;
+use crate::format::segment::SegmentKind;
+use crate::format::superblock::{LedgerPointer, Life};
+use crate::log::tail::{Payload, Position};
+use crate::log::writer::Chain;
+use crate::segments::Cursor;
+use crate::state::{Deaths, State};
+use crate::storage::{AlignedBuffer, Kind};
+use crate::tree::{NodeSlot, Tree};
+use crate::units::{
+    BLOCK_BYTES, BlockCount, LogAddress, Marks, RecordSequence, RecoveryEpoch, Run, SegmentId, Slot, Stream,
+    VersionId,
+};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Deltas after which a full ledger is written at the latest.
+const DELTAS_MAX: usize = 64;
+/// Blocks written in one call.
+const BATCH_BLOCKS: usize = 256;
+
+/// The ledger blobs that together describe the last checkpoint, the full one first.
+#[derive(Default)]
+pub(crate) struct CheckpointLine {
+    pub blobs: Vec<LedgerPointer>,
+    pub number: u64,
+}
+
+impl CheckpointLine {
+    /// Changes are worth writing as such while they are short beside the full blob.
+    fn wants_full(&self) -> bool {
+        let Some((full, deltas)) = self.blobs.split_first() else { return true };
+        let changed: u64 = deltas.iter().map(|blob| u64::from(blob.blocks)).sum();
+        deltas.len() >= DELTAS_MAX || changed > (u64::from(full.blocks)).max(64)
+    }
+}
+
+/// Fixed part of a ledger: where replay starts, and every counter.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct PositionSection {
+    pub segment: SegmentId,
+    pub incarnation: u64,
+    pub slot: Slot,
+    pub address: LogAddress,
+    pub sequence: RecordSequence,
+    pub previous: [u8; 16],
+    pub marks: Marks,
+    pub tail_mapped: Run,
+    pub run_cursor: Option<Cursor>,
+    pub node_cursor: Option<Cursor>,
+    pub ledger_cursor: Option<Cursor>,
+    pub clock: u64,
+}
+
+impl PositionSection {
+    pub(crate) fn position(&self) -> Position {
+        Position {
+            segment: self.segment,
+            incarnation: self.incarnation,
+            slot: self.slot,
+            address: self.address,
+            sequence: self.sequence,
+        }
+    }
+}
+
+/// Roots of trees that changed, and versions that are gone.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct RootsSection {
+    pub roots: Vec<(VersionId, Option<LogAddress>)>,
+}
+
+/// Where a checkpoint itself put a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Placed {
+    pub run: Run,
+    pub segment: SegmentId,
+    pub slot: Slot,
+}
+
+/// What a checkpoint wrote beside the ledger.
+#[derive(Default)]
+struct Written {
+    /// Segments to be flushed.
+    segments: BTreeSet<SegmentId>,
+    placed: Vec<Placed>,
+}
+
+impl Written {
+    fn place(&mut self, run: Run, segment: SegmentId, slot: Slot) {
+        if let Some(last) = self.placed.last_mut()
+            && last.run.stream == run.stream
+            && last.run.end() == run.start
+            && last.segment == segment
+            && u64::from(last.slot.0) + last.run.length.0 == u64::from(slot.0)
+        {
+            last.run.length.0 += run.length.0;
+            return;
+        }
+        self.placed.push(Placed { run, segment, slot });
+    }
+}
+
+/// What a checkpoint is made of, taken in one moment.
+struct Frozen {
+    full: bool,
+    position: Position,
+    marks: Marks,
+    tail_mapped: Run,
+    clock: u64,
+    catalogue: CatalogueChanges,
+    history: Vec<u8>,
+    location: Vec<u8>,
+    roots: Vec<(VersionId, Option<Tree>)>,
+    merged: Vec<(LogAddress, Arc<Block>)>,
+    deaths: Deaths,
+}
+
+impl Engine {
+    /// Makes a checkpoint now.
+    pub(crate) fn run_checkpoint(&self) -> Result<()> {
+        self.check_writable()?;
+        self.checkpoint_with(|_| {})
+    }
+
+    /// The checkpoint of a clean close.
+    pub(super) fn checkpoint_to_close(&self) -> Result<()> {
+        self.checkpoint_with(|superblock| superblock.clean = true)
+    }
+
+    fn checkpoint_with(&self, finish: impl FnOnce(&mut crate::format::superblock::Superblock)) -> Result<()> {
+        let mut line = self.checkpoint.lock();
+        let outcome = self.checkpoint_locked(&mut line, finish);
+        if let Err(error) = &outcome {
+            // What was frozen is lost to the next checkpoint: only a recovery can tell what is on disk.
+            self.writer.fail(&format!("a checkpoint failed: {error}"));
+            self.signals.checkpoint_done();
+        }
+        outcome
+    }
+
+    fn checkpoint_locked(
+        &self,
+        line: &mut CheckpointLine,
+        finish: impl FnOnce(&mut crate::format::superblock::Superblock),
+    ) -> Result<()> {
+        let full = line.wants_full();
+        let (mut frozen, previous) = self.writer.exclusive(|chain| self.freeze(chain, full))?;
+        let mut written = Written::default();
+        self.write_merged(&frozen.merged, &mut written)?;
+        let roots = self.write_nodes(&mut frozen.roots, &mut written)?;
+        for segment in std::mem::take(&mut written.segments) {
+            self.blocks.files().sync(segment)?;
+            self.counters.flushes.add(1);
+        }
+        let blob = self.write_ledger(line, &frozen, &roots, &written.placed, previous)?;
+        let position = frozen.position;
+        self.write_superblock(|superblock| {
+            superblock.ledger = blob;
+            let epoch = superblock.epoch();
+            // Older lives have no records at or after the position.
+            superblock.lives = vec![Life { epoch, first: position.sequence }];
+            finish(superblock);
+        })?;
+        self.finish_checkpoint(line, frozen, blob, roots.roots);
+        self.counters.checkpoints.add(1);
+        Ok(())
+    }
+
+    /// Takes the picture, and makes the log durable up to it.
+    fn freeze(&self, chain: &mut Chain, full: bool) -> Result<(Frozen, [u8; 16])> {
+        let mut state = self.state();
+        let batch = self.take_batch(&mut state);
+        let frozen = self.picture(&mut state, full);
+        drop(state);
+        self.writer.write_batch(chain, batch, true, &self.blocks, &self.counters)?;
+        Ok((frozen, chain.previous))
+    }
+
+    fn picture(&self, state: &mut State, full: bool) -> Frozen {
+        let changed = std::mem::take(&mut state.changed_roots);
+        let roots: Vec<_> = if full {
+            state.trees.iter().map(|(version, tree)| (*version, Some(tree.clone()))).collect()
+        } else {
+            changed.into_iter().map(|version| (version, state.trees.get(&version).cloned())).collect()
+        };
+        let changes = state.catalogue.take_changes();
+        let delta = state.history.take_changes().encode();
+        let moved = {
+            let mut map = self.blocks.map().write();
+            let changes = map.take_changes();
+            if full { map.full_changes().encode() } else { changes.encode() }
+        };
+        state.log_blocks = 0;
+        self.checkpoint_writing.store(true, Ordering::Release);
+        state.dirty_nodes = 0;
+        state.frozen_nodes = state.marks.of(Stream::Node);
+        Frozen {
+            full,
+            position: state.tail.position(),
+            marks: state.marks,
+            tail_mapped: state.tail_mapped,
+            clock: state.clock,
+            catalogue: if full { state.catalogue.everything() } else { changes },
+            history: if full { state.history.encode_full() } else { delta },
+            location: moved,
+            roots,
+            merged: self.living_merged(state),
+            deaths: state.graveyard.freeze(),
+        }
+    }
+
+    /// Merged blocks that some version still reaches.
+    fn living_merged(&self, state: &State) -> Vec<(LogAddress, Arc<Block>)> {
+        let mut merged = self.blocks.all_pending();
+        merged.retain(|(address, _)| !state.graveyard.holds(Stream::Merged, *address));
+        merged
+    }
+
+    pub(crate) fn epoch(&self) -> RecoveryEpoch {
+        self.superblock.lock().epoch()
+    }
+
+    /// Writes merged blocks as runs: a header that vouches for the blocks behind it.
+    fn write_merged(&self, merged: &[(LogAddress, Arc<Block>)], out: &mut Written) -> Result<()> {
+        let mut rest = merged;
+        while !rest.is_empty() {
+            let count = rest.len().min(BATCH_BLOCKS);
+            let mut content = AlignedBuffer::zeroed(count * BLOCK_BYTES);
+            for (target, (_, block)) in content.chunks_exact_mut(BLOCK_BYTES).zip(rest) {
+                target.copy_from_slice(&**block);
+            }
+            let sums: Vec<u32> = content.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
+            let payload = Payload { buffer: Arc::new(content), first: 0, sums };
+            let (segment, slot, written) = self.write_run(&payload, Purpose::Checkpoint)?;
+            out.segments.insert(segment);
+            let (now, later) = rest.split_at(written);
+            let addresses = now.iter().map(|(address, _)| *address);
+            self.place(Stream::Merged, addresses, segment, slot, out);
+            now.iter().for_each(|(address, _)| self.blocks.pending_done(*address));
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Writes a run outside the log: a header block, then as many of the blocks as the segment has room for.
+    /// Answers where the first block lies and how many were written. Not flushed.
+    pub(crate) fn write_run(&self, payload: &Payload, purpose: Purpose) -> Result<(SegmentId, Slot, usize)> {
+        let wanted = 1 + payload.blocks() as u32;
+        let mut state = self.state();
+        let allocation = self.allocate(&mut state, SegmentKind::Run, wanted, false, purpose)?;
+        let count = allocation.blocks as usize - 1;
+        let cursor = state.run_cursor.expect("it was just allocated from");
+        let sums = &payload.sums[..count];
+        self.blocks.sums().set(allocation.segment, Slot(allocation.slot.0 + 1), sums.iter().copied());
+        drop(state);
+        self.frame(SegmentKind::Run, &allocation, self.epoch())?;
+        let header = RecordHeader {
+            pool: self.pool,
+            epoch: self.epoch(),
+            sequence: RecordSequence(0),
+            previous: [0; 16],
+            address: LogAddress(0),
+            durable: RecordSequence(0),
+            incarnation: cursor.incarnation,
+            more: false,
+            operations_in_blocks: false,
+            run: true,
+            operations_length: 0,
+            operations: 0,
+        };
+        let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
+        header.encode(&mut block, sums, &[]);
+        let content = &payload.bytes()[..count * BLOCK_BYTES];
+        let parts = [(Kind::RecordHeader, &*block), (Kind::Data, content)];
+        self.blocks.files().write(allocation.segment, allocation.slot, &parts)?;
+        self.counters.logged_headers.add(BLOCK_BYTES as u64);
+        self.counters.logged_data.add(content.len() as u64);
+        Ok((allocation.segment, Slot(allocation.slot.0 + 1), count))
+    }
+
+    /// Writes every unwritten node of the frozen trees; answers the roots' addresses.
+    fn write_nodes(
+        &self,
+        trees: &mut [(VersionId, Option<Tree>)],
+        written: &mut Written,
+    ) -> Result<RootsSection> {
+        let mut slots: Vec<Arc<NodeSlot>> = Vec::new();
+        for (_, tree) in trees.iter() {
+            slots.extend(tree.iter().flat_map(Tree::dirty));
+        }
+        slots.sort_unstable_by_key(|slot| slot.address());
+        // Versions share subtrees.
+        slots.dedup_by_key(|slot| slot.address());
+        let mut rest = &slots[..];
+        while !rest.is_empty() {
+            let wanted = rest.len().min(BATCH_BLOCKS) as u32;
+            let allocation =
+                self.allocate(&mut self.state(), SegmentKind::Node, wanted, false, Purpose::Checkpoint)?;
+            self.frame(SegmentKind::Node, &allocation, self.epoch())?;
+            let (now, later) = rest.split_at(allocation.blocks as usize);
+            let mut content = AlignedBuffer::zeroed(now.len() * BLOCK_BYTES);
+            for (target, slot) in content.as_chunks_mut::<BLOCK_BYTES>().0.iter_mut().zip(now) {
+                slot.encode(target);
+            }
+            self.blocks.files().write(allocation.segment, allocation.slot, &[(Kind::Node, &content)])?;
+            self.counters.node_bytes.add(content.len() as u64);
+            written.segments.insert(allocation.segment);
+            let addresses = now.iter().map(|slot| slot.address());
+            self.place(Stream::Node, addresses, allocation.segment, allocation.slot, written);
+            rest = later;
+        }
+        slots.iter().for_each(|slot| slot.mark_written(&*self.nodes));
+        let roots =
+            trees.iter_mut().map(|(version, tree)| (*version, tree.take().map(|tree| tree.root_address())));
+        Ok(RootsSection { roots: roots.collect() })
+    }
+
+    /// Notes where blocks lie that a checkpoint wrote side by side.
+    fn place(
+        &self,
+        stream: Stream,
+        addresses: impl Iterator<Item = LogAddress>,
+        segment: SegmentId,
+        first: Slot,
+        written: &mut Written,
+    ) {
+        let mut state = self.state();
+        let mut map = self.blocks.map().write();
+        let mut count = 0;
+        for (index, address) in addresses.enumerate() {
+            let run = Run { stream, start: address, length: BlockCount(1) };
+            let slot = Slot(first.0 + index as u32);
+            map.insert(run, segment, slot);
+            written.place(run, segment, slot);
+            count += 1;
+        }
+        state.segments.add_live(segment, count);
+    }
+
+    fn write_ledger(
+        &self,
+        line: &mut CheckpointLine,
+        frozen: &Frozen,
+        roots: &RootsSection,
+        placed: &[Placed],
+        previous: [u8; 16],
+    ) -> Result<LedgerPointer> {
+        let mut state = self.state();
+        let section = PositionSection {
+            segment: frozen.position.segment,
+            incarnation: frozen.position.incarnation,
+            slot: frozen.position.slot,
+            address: frozen.position.address,
+            sequence: frozen.position.sequence,
+            previous,
+            marks: frozen.marks,
+            tail_mapped: frozen.tail_mapped,
+            run_cursor: state.run_cursor,
+            node_cursor: state.node_cursor,
+            ledger_cursor: state.ledger_cursor,
+            clock: frozen.clock,
+        };
+        let encode_failed = |error| Error::Invalid(format!("cannot encode a ledger: {error}"));
+        let blob = Blob {
+            base: if frozen.full { None } else { line.blobs.last().copied() },
+            checkpoint: line.number + 1,
+            sections: vec![
+                (SectionTag::Position, postcard::to_stdvec(&section).map_err(encode_failed)?),
+                (SectionTag::Catalogue, frozen.catalogue.encode()),
+                (SectionTag::History, frozen.history.clone()),
+                (SectionTag::Location, frozen.location.clone()),
+                (SectionTag::Placed, postcard::to_stdvec(placed).map_err(encode_failed)?),
+                (SectionTag::Roots, postcard::to_stdvec(roots).map_err(encode_failed)?),
+            ],
+        };
+        let bytes = blob.encode(self.pool);
+        let blocks = (bytes.len() / BLOCK_BYTES) as u32;
+        let allocation = self.allocate(&mut state, SegmentKind::Ledger, blocks, true, Purpose::Checkpoint)?;
+        state.segments.add_live(allocation.segment, u64::from(blocks));
+        drop(state);
+        self.frame(SegmentKind::Ledger, &allocation, self.epoch())?;
+        let mut aligned = AlignedBuffer::zeroed(bytes.len());
+        aligned.copy_from_slice(&bytes);
+        self.blocks.files().write(allocation.segment, allocation.slot, &[(Kind::Checkpoint, &aligned)])?;
+        self.counters.checkpoint_bytes.add(bytes.len() as u64);
+        self.blocks.files().sync(allocation.segment)?;
+        self.counters.flushes.add(1);
+        Ok(LedgerPointer { segment: allocation.segment, slot: allocation.slot, blocks, crc: crc32c(&bytes) })
+    }
+
+    /// The checkpoint is durable: what it made superfluous can be used again.
+    fn finish_checkpoint(
+        &self,
+        line: &mut CheckpointLine,
+        frozen: Frozen,
+        blob: LedgerPointer,
+        roots: Vec<(VersionId, Option<LogAddress>)>,
+    ) {
+        let mut state = self.state();
+        if frozen.full {
+            for old in line.blobs.drain(..) {
+                state.segments.remove_live(old.segment, u64::from(old.blocks));
+            }
+        }
+        line.blobs.push(blob);
+        line.number += 1;
+        state.replay_from = frozen.position.sequence;
+        state.graveyard.recorded(frozen.deaths);
+        // Snapshots never change: their trees need no memory of their own from here on.
+        for (version, root) in roots {
+            let is_snapshot = state.history.version(version).is_ok_and(|node| !node.is_head());
+            if let (true, Some(root)) = (is_snapshot, root) {
+                state.trees.insert(version, Tree::at(root));
+            }
+        }
+        self.checkpoint_writing.store(false, Ordering::Release);
+        self.bury(&mut state);
+        drop(state);
+        self.signals.checkpoint_done();
+    }
+
+    /// Frees what is recorded as dead and what no reader can reach, and with it segments.
+    pub(crate) fn bury(&self, state: &mut State) {
+        let dead = state.graveyard.exhume(self.pins.oldest());
+        for run in dead {
+            self.free_run(state, run);
+        }
+        let released = state.segments.release(state.replay_from);
+        self.counters.segments_recycled.add(released.len() as u64);
+    }
+
+    fn free_run(&self, state: &mut State, run: Run) {
+        let mut at = run.start;
+        while at < run.end() {
+            let found = self.blocks.map().read().lookup(run.stream, at);
+            let Some((segment, _, together)) = found else {
+                // Born and dead between two checkpoints: it was never anywhere.
+                if run.stream == Stream::Merged {
+                    self.blocks.pending_done(at);
+                }
+                at = at.plus(BlockCount(1));
+                continue;
+            };
+            let count = together.0.min(run.end().0 - at.0);
+            state.segments.remove_live(segment, count);
+            at = at.plus(BlockCount(count));
+        }
+    }
+}

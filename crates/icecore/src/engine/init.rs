@@ -1,0 +1,310 @@
+//! Making a pool, and opening one.
+
+use super::checkpoint::CheckpointLine;
+use super::recovery::{self, Recovered};
+use super::{Engine, background, superblocks};
+use crate::blocks::Blocks;
+use crate::catalogue::Catalogue;
+use crate::error::{Error, Result};
+use crate::files::SegmentFiles;
+use crate::format::segment::{Geometry, SegmentKind, from_file_name};
+use crate::format::superblock::{LIVES_MAX, LedgerPointer, Life, NAMES, Superblock, segment_bytes_usable};
+use crate::liveness::History;
+use crate::log::tail::{Position, Tail};
+use crate::log::writer::{Chain, Writer};
+use crate::nodes::Nodes;
+use crate::options::{InitOptions, OpenOptions};
+use crate::pins::Pins;
+use crate::segments::Segments;
+use crate::state::{Graveyard, State};
+use crate::statistics::Counters;
+use crate::storage::{Storage, StorageLock};
+use crate::units::{
+    BlockCount, PoolId, RecordSequence, RecoveryEpoch, Run, SegmentId, Slot, Stream, Timestamp,
+};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Segments that a pool has at least: the log, one being filled with nodes, one with the ledger, and a reserve.
+const SEGMENTS_MIN: u64 = 6;
+
+/// Makes an empty pool.
+pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<()> {
+    let refuse = |reason: String| Error::CannotInit { path: storage.describe(), reason };
+    if !segment_bytes_usable(options.segment_bytes) {
+        return Err(refuse("the size of a segment must be a power of two from 2 MiB to 1 GiB".to_owned()));
+    }
+    let least = SEGMENTS_MIN * options.segment_bytes;
+    if options.size_limit.is_some_and(|limit| limit.0 < least) {
+        return Err(refuse(format!("the size limit must be {least} bytes at least, with these segments")));
+    }
+    let lock = lock(&**storage, true)?;
+    let files = storage.list().map_err(|error| Error::io("list", storage.describe(), error))?;
+    let ours =
+        files.iter().find(|(name, _)| NAMES.contains(&name.as_str()) || from_file_name(name).is_some());
+    if let Some((name, _)) = ours {
+        return Err(refuse(format!("there is a pool, or part of one, in it already ({name})")));
+    }
+    let space = storage.space().map_err(|error| Error::io("measure", storage.describe(), error))?;
+    if space.free < least {
+        return Err(Error::NoSpace {
+            detail: format!(
+                "a pool takes {least} bytes at least and {} has {}",
+                storage.describe(),
+                space.free
+            ),
+        });
+    }
+    let superblock = Superblock {
+        pool: random_id()?,
+        generation: 0,
+        segment_bytes: options.segment_bytes,
+        size_limit: options.size_limit.map_or(0, |limit| limit.0),
+        clean: false,
+        ledger: LedgerPointer::default(),
+        created: Timestamp::now().0,
+        lives: vec![Life { epoch: RecoveryEpoch(1), first: RecordSequence(1) }],
+    };
+    let outcome = fill(storage, superblock, lock);
+    if outcome.is_err() {
+        // Best effort: what was made would be in the way of another try.
+        for (name, _) in storage.list().unwrap_or_default() {
+            if NAMES.contains(&name.as_str()) || from_file_name(&name).is_some() {
+                let _ = storage.remove(&name);
+            }
+        }
+    }
+    outcome
+}
+
+fn fill(storage: &Arc<dyn Storage>, superblock: Superblock, lock: Box<dyn StorageLock>) -> Result<()> {
+    let geometry = Geometry { bytes: superblock.segment_bytes };
+    let mut segments = Segments::new(geometry, superblock.size_limit, superblock.epoch());
+    let log = SegmentId(0);
+    let parts =
+        Parts::new(storage, &superblock, &OpenOptions { background: false, ..OpenOptions::default() }, true);
+    parts.blocks.files().create(log)?;
+    segments.add_free(log, false);
+    segments.use_as(log, SegmentKind::Log);
+    segments.hold(log);
+    let incarnation = segments.next_incarnation();
+    let marks = recovery::first_marks();
+    let start = Position {
+        segment: log,
+        incarnation,
+        slot: Slot(1),
+        address: marks.of(Stream::Data),
+        sequence: RecordSequence(1),
+    };
+    let mapped = Run {
+        stream: Stream::Data,
+        start: start.address,
+        length: BlockCount(u64::from(geometry.end(SegmentKind::Log).0 - 1)),
+    };
+    parts.blocks.map().write().insert(mapped, log, Slot(1));
+    let state = State {
+        catalogue: Catalogue::default(),
+        history: History::new(),
+        trees: BTreeMap::new(),
+        changed_roots: BTreeSet::new(),
+        marks,
+        tail: Tail::new(geometry, start),
+        segments,
+        tail_mapped: mapped,
+        graveyard: Graveyard::default(),
+        clock: 1,
+        dirty_nodes: 0,
+        frozen_nodes: marks.of(Stream::Node),
+        run_cursor: None,
+        node_cursor: None,
+        ledger_cursor: None,
+        staged: BTreeSet::new(),
+        operations_pending: 0,
+        replay_from: RecordSequence(1),
+        torn: false,
+        log_blocks: 0,
+    };
+    let recovered = Recovered { state, line: CheckpointLine::default(), previous: [0; 16], replayed: 0 };
+    let engine = parts.assemble(superblock, recovered, lock);
+    engine.write_log_start(start)?;
+    engine.write_ahead(log)?;
+    engine.write_log_start(start)?;
+    engine.blocks.files().sync(log)?;
+    {
+        let mut state = engine.state();
+        state.segments.mark_written(log);
+        // The reserve is there from the beginning.
+        while state.segments.free() < 3 {
+            engine.make_segment(&mut state)?;
+        }
+    }
+    engine.close()
+}
+
+/// Opens a pool, recovering it if need be.
+pub(crate) fn open(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<Arc<Engine>> {
+    // Before the lock: a directory that is no pool must not get a lock file.
+    superblocks::read(&**storage)?;
+    let lock = lock(&**storage, !options.read_only)?;
+    let superblock = superblocks::read(&**storage)?;
+    if options.read_only && !superblock.clean {
+        return Err(Error::NeedsRecovery { path: storage.describe() });
+    }
+    let geometry = Geometry { bytes: superblock.segment_bytes };
+    let epoch = RecoveryEpoch(superblock.epoch().0 + u64::from(!options.read_only));
+    let mut segments = Segments::new(geometry, superblock.size_limit, epoch);
+    recovery::segments(&**storage, &superblock, &mut segments)?;
+    let parts = Parts::new(storage, &superblock, options, !options.read_only);
+    let loaded = recovery::load(&parts.blocks, &superblock, segments)?;
+    if options.read_only {
+        let (state, line, previous) = loaded;
+        let recovered = Recovered { state, line, previous, replayed: 0 };
+        return Ok(Arc::new(parts.assemble(superblock, recovered, lock)));
+    }
+    let mut recovered = recovery::replay(loaded, &parts.blocks, &parts.nodes, &superblock, &parts.counters)?;
+    recovery::remove_half_made(&**storage, &superblock, &recovered.state.segments)?;
+    let superblock = begin_life(&**storage, superblock, epoch, recovered.state.tail.position().sequence)?;
+    reopen_tables(&parts.blocks, &mut recovered.state)?;
+    let replayed = recovered.replayed;
+    let engine = Arc::new(parts.assemble(superblock, recovered, lock));
+    engine.finish_opening(replayed)?;
+    if options.background {
+        background::start(&engine).map_err(|error| Error::io("start", "the background thread", error))?;
+    }
+    Ok(engine)
+}
+
+/// A new life is made known before it writes anything, so that nothing from an earlier one can pass for its own.
+fn begin_life(
+    storage: &dyn Storage,
+    mut superblock: Superblock,
+    epoch: RecoveryEpoch,
+    first: RecordSequence,
+) -> Result<Superblock> {
+    // A life that wrote nothing leaves nothing to be told apart.
+    superblock.lives.retain(|life| life.first < first);
+    if superblock.lives.len() >= LIVES_MAX {
+        return Err(Error::damaged("the superblock", "too many lives without a checkpoint"));
+    }
+    superblock.lives.push(Life { epoch, first });
+    superblock.clean = false;
+    superblock.generation += 1;
+    superblocks::write(storage, &superblock)?;
+    Ok(superblock)
+}
+
+/// Segments that were being filled go on being filled: their checksums so far are in their record headers.
+fn reopen_tables(blocks: &Blocks, state: &mut State) -> Result<()> {
+    blocks.sums().reopen(state.tail.segment(), blocks.files())?;
+    if let Some(cursor) = state.run_cursor {
+        blocks.sums().reopen(cursor.segment, blocks.files())?;
+    }
+    Ok(())
+}
+
+fn lock(storage: &dyn Storage, exclusive: bool) -> Result<Box<dyn StorageLock>> {
+    storage.lock(exclusive).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => Error::PoolInUse {
+            path: storage.describe(),
+            owner: storage.lock_owner().unwrap_or_else(|| "another process".to_owned()),
+            way_out: "use the icecore command, which reaches the owner, or close the pool there".to_owned(),
+        },
+        _ => Error::io("lock", storage.describe(), error),
+    })
+}
+
+fn random_id() -> Result<PoolId> {
+    let mut id = [0; 16];
+    let got = rustix::rand::getrandom(&mut id, rustix::rand::GetRandomFlags::empty());
+    match got {
+        Ok(16) => Ok(PoolId(id)),
+        Ok(_) => Err(Error::Invalid("the system gave too little randomness".to_owned())),
+        Err(error) => Err(Error::io("get", "random bytes", error.into())),
+    }
+}
+
+/// What an engine is put together from.
+struct Parts {
+    options: OpenOptions,
+    storage: Arc<dyn Storage>,
+    blocks: Arc<Blocks>,
+    nodes: Arc<Nodes>,
+    counters: Arc<Counters>,
+}
+
+impl Parts {
+    fn new(
+        storage: &Arc<dyn Storage>,
+        superblock: &Superblock,
+        options: &OpenOptions,
+        writable: bool,
+    ) -> Self {
+        let counters = Arc::new(Counters::default());
+        let geometry = Geometry { bytes: superblock.segment_bytes };
+        let files = SegmentFiles::new(Arc::clone(storage), geometry, writable);
+        let cache = options.block_cache_bytes;
+        let blocks = Arc::new(Blocks::new(files, superblock.pool, cache, Arc::clone(&counters)));
+        let nodes = Nodes::new(Arc::clone(&blocks), options.node_cache_bytes, Arc::clone(&counters));
+        let options = options.clone();
+        Self { options, storage: Arc::clone(storage), blocks, nodes: Arc::new(nodes), counters }
+    }
+
+    fn assemble(self, superblock: Superblock, recovered: Recovered, lock: Box<dyn StorageLock>) -> Engine {
+        let Recovered { state, line, previous, .. } = recovered;
+        let chain = Chain { previous, unsynced: BTreeSet::new(), written: state.tail.last_sequence() };
+        Engine {
+            options: self.options,
+            pool: superblock.pool,
+            geometry: Geometry { bytes: superblock.segment_bytes },
+            storage: self.storage,
+            blocks: self.blocks,
+            nodes: self.nodes,
+            pins: Arc::new(Pins::default()),
+            counters: self.counters,
+            writer: Writer::new(superblock.pool, superblock.epoch(), chain),
+            state: Mutex::new(state),
+            superblock: Mutex::new(superblock),
+            checkpoint: Mutex::new(line),
+            signals: background::Signals::default(),
+            users: Mutex::new(HashMap::new()),
+            open_files: Mutex::new(HashMap::new()),
+            closed: AtomicBool::new(false),
+            checkpoint_writing: AtomicBool::new(false),
+            owner: std::process::id(),
+            lock: Mutex::new(Some(lock)),
+        }
+    }
+}
+
+impl Engine {
+    /// Writes the header of the segment that the log begins in.
+    fn write_log_start(&self, start: Position) -> Result<()> {
+        self.blocks.sums().open(start.segment, self.geometry);
+        let piece = crate::log::tail::Piece::Start {
+            segment: start.segment,
+            incarnation: start.incarnation,
+            address: start.address,
+            sequence: start.sequence,
+        };
+        self.writer.write(&self.blocks, &self.counters, || crate::log::writer::Batch {
+            pieces: vec![piece],
+            last: RecordSequence(start.sequence.0 - 1),
+            runs: BTreeSet::new(),
+            operations: 0,
+        })
+    }
+
+    /// What is left to do once everything is in place.
+    fn finish_opening(&self, replayed: u64) -> Result<()> {
+        // The reserve may have been used up before the crash; room for it is taken when there is any.
+        self.release_orphans()?;
+        if replayed > 0 && !self.options.background {
+            self.run_checkpoint()?;
+        }
+        let mut state = self.state();
+        self.bury(&mut state);
+        Ok(())
+    }
+}

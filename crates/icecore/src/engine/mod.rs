@@ -1,0 +1,154 @@
+//! The engine: one open pool, its state behind one lock, its log, its checkpoints.
+//!
+//! Locks are taken in this order: checkpoint, turn of the log writer, state, location map, caches. Readers
+//! take the state lock only to pin a version and to look up its tree.
+
+mod append;
+mod background;
+mod checkpoint;
+mod files;
+mod init;
+mod recovery;
+mod space;
+mod superblocks;
+
+pub(crate) use append::Purpose;
+pub(crate) use init::{init, open};
+
+use crate::blocks::Blocks;
+use crate::error::{Error, Result};
+use crate::format::segment::Geometry;
+use crate::format::superblock::Superblock;
+use crate::log::writer::{Batch, Writer};
+use crate::nodes::Nodes;
+use crate::options::OpenOptions;
+use crate::pins::Pins;
+use crate::state::{Environment, State};
+use crate::statistics::{Counters, Statistics};
+use crate::storage::{Storage, StorageLock};
+use crate::units::{PoolId, RecordSequence};
+use checkpoint::CheckpointLine;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// One open pool.
+pub(crate) struct Engine {
+    pub options: OpenOptions,
+    pub pool: PoolId,
+    pub geometry: Geometry,
+    pub storage: Arc<dyn Storage>,
+    pub blocks: Arc<Blocks>,
+    pub nodes: Arc<Nodes>,
+    pub pins: Arc<Pins>,
+    pub counters: Arc<Counters>,
+    pub(crate) writer: Writer,
+    state: Mutex<State>,
+    superblock: Mutex<Superblock>,
+    checkpoint: Mutex<CheckpointLine>,
+    signals: background::Signals,
+    /// Open handles on datasets, by description: rollback refuses while there are any.
+    pub(crate) users: Mutex<HashMap<crate::units::DatasetId, Vec<String>>>,
+    /// Files that are open though unlinked: how many handles each.
+    pub(crate) open_files: Mutex<HashMap<(crate::units::DatasetId, crate::units::InodeNumber), usize>>,
+    closed: AtomicBool,
+    /// A checkpoint was frozen and is not yet durable.
+    checkpoint_writing: AtomicBool,
+    owner: u32,
+    lock: Mutex<Option<Box<dyn StorageLock>>>,
+}
+
+impl Engine {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    pub(crate) fn environment(&self) -> Environment<'_> {
+        Environment { blocks: &self.blocks, nodes: &self.nodes }
+    }
+
+    /// Refuses what must not go on: the pool is closed, or this process is a fork of its owner.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Error::Invalid(format!("pool {} was closed", self.storage.describe())));
+        }
+        if std::process::id() != self.owner {
+            return Err(Error::Forked { owner: self.owner });
+        }
+        Ok(())
+    }
+
+    /// Refuses writes where there must be none.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_open()?;
+        if self.options.read_only {
+            return Err(Error::ReadOnly);
+        }
+        match self.writer.failure() {
+            Some(reason) => Err(Error::ReadOnlyAfterFailure { reason }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether this process is the one that opened the pool.
+    pub(crate) fn is_owner(&self) -> bool {
+        std::process::id() == self.owner
+    }
+
+    /// Returns when record `wanted` is durable.
+    pub(crate) fn make_durable(&self, wanted: RecordSequence) -> Result<()> {
+        self.check_open()?;
+        self.writer.make_durable(wanted, &self.blocks, &self.counters, || self.take_batch(&mut self.state()))
+    }
+
+    /// Everything up to now is durable on return.
+    pub(crate) fn sync(&self) -> Result<()> {
+        let last = self.state().tail.last_sequence();
+        self.make_durable(last)
+    }
+
+    pub(crate) fn take_batch(&self, state: &mut State) -> Batch {
+        let pieces = state.tail.take();
+        Batch {
+            pieces,
+            last: state.tail.last_sequence(),
+            runs: std::mem::take(&mut state.staged),
+            operations: std::mem::take(&mut state.operations_pending),
+        }
+    }
+
+    /// The counters, and how full the pool is.
+    pub(crate) fn statistics(&self) -> Statistics {
+        let mut statistics = self.counters.read();
+        let state = self.state();
+        let block = crate::units::BLOCK_BYTES as u64;
+        statistics.live_bytes = state.segments.live_total() * block;
+        statistics.segments = state.segments.len() as u64;
+        statistics.segments_free = state.segments.free() as u64;
+        statistics.segment_file_bytes = statistics.segments * self.geometry.bytes;
+        statistics.log_bytes = state.log_blocks * block;
+        statistics.dirty_bytes = (state.dirty_nodes + self.blocks.pending_count() as u64) * block;
+        drop(state);
+        statistics.pins = self.pins.count() as u64;
+        statistics.failure = self.writer.failure();
+        statistics
+    }
+
+    /// Closes the pool: everything durable, a last checkpoint, and a superblock that says so. Closing twice
+    /// is no error.
+    pub(crate) fn close(&self) -> Result<()> {
+        if !self.is_owner() || self.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.signals.stop();
+        let outcome = if self.options.read_only || self.writer.failure().is_some() {
+            Ok(())
+        } else {
+            self.release_orphans().and_then(|()| self.checkpoint_to_close())
+        };
+        self.closed.store(true, Ordering::Release);
+        *self.lock.lock() = None;
+        outcome
+    }
+}

@@ -1,0 +1,203 @@
+//! Room: segments are taken from the free ones or made, and some are kept back so that deleting and
+//! checkpointing always succeed.
+
+use super::{Engine, Purpose};
+use crate::error::{Error, Result};
+use crate::format::segment::SegmentKind;
+use crate::state::State;
+use crate::storage::{AlignedBuffer, Kind};
+use crate::units::{BLOCK_BYTES, SegmentId, Slot};
+
+/// Blocks of a cursor's next piece at most.
+const PIECE_BLOCKS_MAX: u32 = 256;
+
+impl Engine {
+    /// Takes a segment for a use, making one if need be.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if only the reserve is left and the purpose may not touch it.
+    pub(crate) fn take_segment(
+        &self,
+        state: &mut State,
+        kind: SegmentKind,
+        purpose: Purpose,
+    ) -> Result<SegmentId> {
+        let reserve = self.reserve(state, purpose);
+        let mut refusal = None;
+        while state.segments.free() <= reserve {
+            match self.make_segment(state) {
+                Ok(()) => {}
+                Err(error) => {
+                    refusal = Some(error);
+                    break;
+                }
+            }
+        }
+        if state.segments.free() <= reserve && (purpose != Purpose::Checkpoint || state.segments.free() == 0)
+        {
+            return Err(refusal.expect("making a segment failed"));
+        }
+        let recycled = state.segments.take(kind);
+        let segment = recycled.expect("there are free segments");
+        self.blocks.sums().forget(segment);
+        self.blocks.map().write().remove_segment(segment);
+        Ok(segment)
+    }
+
+    /// Sees to it that so many segments can be taken for a purpose.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`].
+    pub(crate) fn ensure_free(&self, state: &mut State, segments: usize, purpose: Purpose) -> Result<()> {
+        while segments > 0 && state.segments.free() < self.reserve(state, purpose) + segments {
+            self.make_segment(state)?;
+        }
+        Ok(())
+    }
+
+    /// Free segments that must be left over.
+    fn reserve(&self, state: &State, purpose: Purpose) -> usize {
+        let slots = u64::from(self.geometry.slots());
+        let nodes = 1 + (state.dirty_nodes / slots) as usize;
+        let merged = (self.blocks.pending_count() as u64).div_ceil(slots) as usize;
+        let checkpoint = nodes + merged + 1;
+        match purpose {
+            Purpose::Data => checkpoint + 1,
+            Purpose::Freeing => checkpoint,
+            Purpose::Checkpoint => 0,
+        }
+    }
+
+    /// Makes one more segment file.
+    pub(crate) fn make_segment(&self, state: &mut State) -> Result<()> {
+        let Some(segment) = state.segments.next_new() else {
+            return Err(Error::NoSpace {
+                detail: format!(
+                    "the size limit of {} is reached; destroying snapshots frees space",
+                    self.storage.describe()
+                ),
+            });
+        };
+        self.blocks.files().create(segment)?;
+        self.storage
+            .sync_directory()
+            .map_err(|error| Error::io("flush", format!("directory {}", self.storage.describe()), error))?;
+        self.counters.segments_created.add(1);
+        state.segments.add_free(segment, false);
+        Ok(())
+    }
+
+    /// Slots for `wanted` blocks, or fewer, in the segment that is being filled with this kind.
+    pub(crate) fn allocate(
+        &self,
+        state: &mut State,
+        kind: SegmentKind,
+        wanted: u32,
+        whole: bool,
+        purpose: Purpose,
+    ) -> Result<Allocation> {
+        let end = self.geometry.end(kind).0;
+        let cursor = *cursor_of(state, kind);
+        let left = cursor.map_or(0, |cursor| end - cursor.slot.0);
+        let enough = if whole { left >= wanted } else { left >= wanted.min(2) };
+        if let (Some(cursor), true) = (cursor, enough) {
+            let blocks = wanted.min(left);
+            cursor_of(state, kind).as_mut().expect("looked at").slot.0 += blocks;
+            return Ok(Allocation {
+                segment: cursor.segment,
+                slot: cursor.slot,
+                blocks,
+                full: None,
+                fresh: None,
+            });
+        }
+        if wanted >= end {
+            return Err(Error::NoSpace {
+                detail: format!("{wanted} blocks do not fit a segment of {end}: use larger segments"),
+            });
+        }
+        let segment = self.take_segment(state, kind, purpose)?;
+        let incarnation = state.segments.next_incarnation();
+        if kind.has_table() {
+            self.blocks.sums().open(segment, self.geometry);
+        }
+        if let Some(old) = cursor {
+            state.segments.let_go(old.segment);
+        }
+        let blocks = wanted.min(end - 1);
+        let slot = Slot(1 + blocks);
+        *cursor_of(state, kind) = Some(crate::segments::Cursor { segment, incarnation, slot });
+        let full = cursor.map(|cursor| (cursor.segment, cursor.incarnation));
+        Ok(Allocation { segment, slot: Slot(1), blocks, full, fresh: Some(incarnation) })
+    }
+
+    /// Writes the header of a segment that begins, and the checksum table of the one that it replaces.
+    pub(crate) fn frame(
+        &self,
+        kind: SegmentKind,
+        allocation: &Allocation,
+        epoch: crate::units::RecoveryEpoch,
+    ) -> Result<()> {
+        if let Some(incarnation) = allocation.fresh {
+            let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
+            let header = crate::format::segment::SegmentHeader {
+                pool: self.pool,
+                kind,
+                segment: allocation.segment,
+                incarnation,
+                first_address: crate::units::LogAddress(0),
+                first_sequence: crate::units::RecordSequence(0),
+                epoch,
+            };
+            header.encode(&mut block);
+            self.blocks.files().write(allocation.segment, Slot(0), &[(Kind::Frame, &block)])?;
+            self.counters.frame_bytes.add(BLOCK_BYTES as u64);
+        }
+        if let (Some((segment, incarnation)), true) = (allocation.full, kind.has_table()) {
+            let sums = self.blocks.sums().close(segment, self.geometry);
+            let table = crate::format::segment::encode_table(self.geometry, incarnation, &sums);
+            let mut aligned = AlignedBuffer::zeroed(table.len());
+            aligned.copy_from_slice(&table);
+            self.blocks.files().write(segment, self.geometry.end(kind), &[(Kind::Frame, &aligned)])?;
+            self.counters.frame_bytes.add(table.len() as u64);
+        }
+        Ok(())
+    }
+
+    /// Writes zeros over a free segment that was never written, so that later flushes need not wait for the
+    /// filesystem.
+    pub(crate) fn write_ahead(&self, segment: SegmentId) -> Result<()> {
+        let zeros = AlignedBuffer::zeroed(PIECE_BLOCKS_MAX as usize * BLOCK_BYTES);
+        let mut slot = 0;
+        while slot < self.geometry.slots() {
+            let blocks = PIECE_BLOCKS_MAX.min(self.geometry.slots() - slot);
+            let part = &zeros[..blocks as usize * BLOCK_BYTES];
+            self.blocks.files().write(segment, Slot(slot), &[(Kind::Ahead, part)])?;
+            self.counters.ahead_bytes.add(part.len() as u64);
+            slot += blocks;
+        }
+        self.blocks.files().sync(segment)?;
+        self.counters.flushes.add(1);
+        Ok(())
+    }
+}
+
+/// Slots that were given out.
+pub(crate) struct Allocation {
+    pub segment: SegmentId,
+    pub slot: Slot,
+    pub blocks: u32,
+    /// The segment that is full now, and its use.
+    pub full: Option<(SegmentId, u64)>,
+    /// Set when the segment begins with this allocation: its use.
+    pub fresh: Option<u64>,
+}
+
+fn cursor_of(state: &mut State, kind: SegmentKind) -> &mut Option<crate::segments::Cursor> {
+    match kind {
+        SegmentKind::Run => &mut state.run_cursor,
+        SegmentKind::Node => &mut state.node_cursor,
+        SegmentKind::Ledger => &mut state.ledger_cursor,
+        SegmentKind::Log => unreachable!("the log has its tail"),
+    }
+}

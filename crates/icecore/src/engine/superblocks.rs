@@ -1,0 +1,81 @@
+//! The two superblock files.
+
+use super::Engine;
+use crate::error::{Error, Result};
+use crate::format::superblock::{NAMES, Superblock};
+use crate::storage::{AlignedBuffer, Kind, Storage};
+use crate::units::BLOCK_BYTES;
+
+/// Reads the newer of the two superblocks. One that is missing or damaged is made up for by its twin.
+pub(super) fn read(storage: &dyn Storage) -> Result<Superblock> {
+    let path = storage.describe();
+    let mut best: Option<Superblock> = None;
+    let mut first_error = None;
+    for name in NAMES {
+        match read_one(storage, name, &path) {
+            Ok(superblock) => {
+                if best.as_ref().is_none_or(|best| best.generation < superblock.generation) {
+                    best = Some(superblock);
+                }
+            }
+            Err(error @ Error::NewerFormat { .. }) => return Err(error),
+            Err(error) => drop(first_error.get_or_insert(error)),
+        }
+    }
+    best.ok_or_else(|| first_error.expect("neither was read"))
+}
+
+fn read_one(storage: &dyn Storage, name: &str, path: &str) -> Result<Superblock> {
+    let not_a_pool = |reason: String| Error::NotAPool { path: path.to_owned(), reason };
+    let file = storage.open(name, false).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => not_a_pool(format!("there is no {name} in it")),
+        _ => Error::io("open", name, error),
+    })?;
+    let mut block = vec![0; BLOCK_BYTES];
+    file.read_at(&mut block, 0).map_err(|error| match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => Error::damaged(name, "the superblock is cut short"),
+        _ => Error::io("read", name, error),
+    })?;
+    Superblock::decode(&block, path, name)
+}
+
+/// Writes both, one after the other, each durable before the next is touched.
+pub(super) fn write(storage: &dyn Storage, superblock: &Superblock) -> Result<()> {
+    let block = superblock.encode();
+    let mut aligned = AlignedBuffer::zeroed(BLOCK_BYTES);
+    aligned.copy_from_slice(&block);
+    let mut created = false;
+    for name in NAMES {
+        let file = match storage.open(name, true) {
+            Ok(file) => file,
+            // One of the twins was lost: it is made again.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                created = true;
+                let made = storage.create(name, BLOCK_BYTES as u64);
+                made.map_err(|error| Error::io("create", name, error))?
+            }
+            Err(error) => return Err(Error::io("open", name, error)),
+        };
+        file.write_at(&[(Kind::Frame, &aligned)], 0).map_err(|error| Error::io("write", name, error))?;
+        file.sync().map_err(|error| Error::io("flush", name, error))?;
+    }
+    if created {
+        storage.sync_directory().map_err(|error| Error::io("flush", storage.describe(), error))?;
+    }
+    Ok(())
+}
+
+impl Engine {
+    /// Changes the superblock and writes both copies.
+    pub(super) fn write_superblock(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+        let mut superblock = self.superblock.lock();
+        let mut next = superblock.clone();
+        change(&mut next);
+        next.generation += 1;
+        write(&*self.storage, &next)?;
+        self.counters.frame_bytes.add(2 * BLOCK_BYTES as u64);
+        self.counters.flushes.add(2);
+        *superblock = next;
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! Ledger blobs: the bookkeeping that a checkpoint writes beside tree nodes.
+//!
+//! A blob is either full or a list of changes to the blob before it, to which it points. A blob is a header
+//! block, then sections (tag, length, bytes), padded with zeros to whole blocks.
+
+use super::superblock::LedgerPointer;
+use super::{block_is_sealed, get_16, get_u32, get_u64, put, seal_block};
+use crate::error::{Error, Result};
+use crate::units::{BLOCK_BYTES, PoolId, SegmentId, Slot};
+
+const MAGIC: &[u8; 8] = b"ICELEDG\n";
+
+/// What a section holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum SectionTag {
+    /// Log position, counters and marks.
+    Position = 1,
+    /// Datasets and versions: rows changed and numbers removed.
+    Catalogue = 2,
+    /// Owned and dead sets.
+    History = 3,
+    /// Location map.
+    Location = 4,
+    /// Roots of the trees of versions.
+    Roots = 5,
+    /// Runs that the checkpoint itself wrote, and where: applied after the location map.
+    Placed = 6,
+}
+
+impl SectionTag {
+    const ALL: [Self; 6] =
+        [Self::Position, Self::Catalogue, Self::History, Self::Location, Self::Roots, Self::Placed];
+}
+
+/// A blob, decoded as far as its sections.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Blob {
+    /// The blob that this one changes; `None` when it is full.
+    pub base: Option<LedgerPointer>,
+    /// Number of the checkpoint.
+    pub checkpoint: u64,
+    /// Sections in order.
+    pub sections: Vec<(SectionTag, Vec<u8>)>,
+}
+
+impl Blob {
+    /// The bytes to write: a multiple of the block size.
+    #[must_use]
+    pub fn encode(&self, pool: PoolId) -> Vec<u8> {
+        let mut bytes = vec![0; BLOCK_BYTES];
+        for (tag, section) in &self.sections {
+            bytes.extend_from_slice(&(*tag as u32).to_le_bytes());
+            bytes.extend_from_slice(&0_u32.to_le_bytes());
+            bytes.extend_from_slice(&(section.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(section);
+        }
+        let payload = (bytes.len() - BLOCK_BYTES) as u64;
+        bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
+        let header = &mut bytes[..BLOCK_BYTES];
+        put(header, 0, MAGIC);
+        put(header, 8, &1_u32.to_le_bytes());
+        put(header, 12, &u32::from(self.base.is_some()).to_le_bytes());
+        put(header, 16, &pool.0);
+        put(header, 32, &self.checkpoint.to_le_bytes());
+        put(header, 40, &payload.to_le_bytes());
+        put(header, 48, &(self.sections.len() as u32).to_le_bytes());
+        let base = self.base.unwrap_or_default();
+        put(header, 56, &base.segment.0.to_le_bytes());
+        put(header, 60, &base.slot.0.to_le_bytes());
+        put(header, 64, &base.blocks.to_le_bytes());
+        put(header, 68, &base.crc.to_le_bytes());
+        seal_block(header);
+        bytes
+    }
+
+    /// Reads a blob whose CRC over all bytes has been checked against the pointer that led to it.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] naming `place`.
+    pub fn decode(bytes: &[u8], pool: PoolId, place: &str) -> Result<Self> {
+        let damaged = |detail: &str| Error::damaged(place, format!("ledger blob: {detail}"));
+        if bytes.len() < BLOCK_BYTES || !block_is_sealed(&bytes[..BLOCK_BYTES]) || &bytes[..8] != MAGIC {
+            return Err(damaged("the header does not fit its checksum"));
+        }
+        if get_u32(bytes, 8) != 1 || get_16(bytes, 16) != pool.0 {
+            return Err(damaged("version or pool is not ours"));
+        }
+        let payload = get_u64(bytes, 40);
+        if payload > (bytes.len() - BLOCK_BYTES) as u64 {
+            return Err(damaged("shorter than it says"));
+        }
+        let mut rest = &bytes[BLOCK_BYTES..BLOCK_BYTES + payload as usize];
+        let mut sections = Vec::new();
+        for _ in 0..get_u32(bytes, 48) {
+            if rest.len() < 16 {
+                return Err(damaged("a section is cut short"));
+            }
+            let tag = get_u32(rest, 0);
+            let length = get_u64(rest, 8);
+            let tag = SectionTag::ALL.into_iter().find(|known| *known as u32 == tag);
+            let tag = tag.ok_or_else(|| damaged("a section of unknown meaning"))?;
+            if length > (rest.len() - 16) as u64 {
+                return Err(damaged("a section is longer than the blob"));
+            }
+            let (section, after) = rest[16..].split_at(length as usize);
+            sections.push((tag, section.to_vec()));
+            rest = after;
+        }
+        let base = (get_u32(bytes, 12) == 1).then(|| LedgerPointer {
+            segment: SegmentId(get_u32(bytes, 56)),
+            slot: Slot(get_u32(bytes, 60)),
+            blocks: get_u32(bytes, 64),
+            crc: get_u32(bytes, 68),
+        });
+        Ok(Self { base, checkpoint: get_u64(bytes, 32), sections })
+    }
+
+    /// The section with this tag.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if there is none.
+    pub fn section(&self, wanted: SectionTag, place: &str) -> Result<&[u8]> {
+        let found = self.sections.iter().find(|(tag, _)| *tag == wanted);
+        let (_, bytes) =
+            found.ok_or_else(|| Error::damaged(place, format!("ledger blob without section {wanted:?}")))?;
+        Ok(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blob_round_trips() {
+        let blob = Blob {
+            base: Some(LedgerPointer { segment: SegmentId(1), slot: Slot(2), blocks: 3, crc: 4 }),
+            checkpoint: 9,
+            sections: vec![(SectionTag::Position, vec![1; 5000]), (SectionTag::Location, vec![])],
+        };
+        let bytes = blob.encode(PoolId([1; 16]));
+        assert_eq!(Blob::decode(&bytes, PoolId([1; 16]), "x").unwrap(), blob);
+        for cut in [0, 1, 4095, 4096, 5000] {
+            assert!(Blob::decode(&bytes[..cut], PoolId([1; 16]), "x").is_err());
+        }
+    }
+}

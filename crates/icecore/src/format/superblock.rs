@@ -1,0 +1,199 @@
+//! The superblock: who this pool is, and where its last checkpoint lies. Two files hold the same block.
+
+use super::{block_is_sealed, get_16, get_u32, get_u64, put, seal_block};
+use crate::error::{Error, Result};
+use crate::units::{BLOCK_BYTES, PoolId, RecordSequence, RecoveryEpoch, SegmentId, Slot};
+
+/// Names of the two files that hold a superblock each.
+pub const NAMES: [&str; 2] = ["superblock.0", "superblock.1"];
+/// The format that this program writes, and the newest that it reads.
+pub const FORMAT_VERSION: u32 = 1;
+/// Features without which a pool must not even be read. None are defined yet.
+pub const FEATURES_REQUIRED: u64 = 0;
+/// Features without which a pool may be read but not written. None are defined yet.
+pub const FEATURES_TO_WRITE: u64 = 0;
+/// Lives whose records may still be in the part of the log that would be replayed.
+pub const LIVES_MAX: usize = 64;
+
+const MAGIC: &[u8; 8] = b"ICECORE\n";
+const LIVES_AT: usize = 256;
+
+/// Where a ledger blob lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LedgerPointer {
+    /// Segment that holds it.
+    pub segment: SegmentId,
+    /// Its first block there.
+    pub slot: Slot,
+    /// Length in blocks, its header included.
+    pub blocks: u32,
+    /// CRC32C of all of it.
+    pub crc: u32,
+}
+
+/// The life of a pool that wrote the records from `first` on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Life {
+    /// Epoch in its record headers.
+    pub epoch: RecoveryEpoch,
+    /// Sequence number of its first record.
+    pub first: RecordSequence,
+}
+
+/// Contents of a superblock.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Superblock {
+    /// Identity of the pool.
+    pub pool: PoolId,
+    /// Grows by one with every superblock written; the higher of two valid ones counts.
+    pub generation: u64,
+    /// Size of every segment file.
+    pub segment_bytes: u64,
+    /// Most bytes that the segments together may take; 0 for no limit.
+    pub size_limit: u64,
+    /// Whether the pool was closed cleanly: nothing is to be replayed.
+    pub clean: bool,
+    /// The newest ledger blob.
+    pub ledger: LedgerPointer,
+    /// When the pool was made, nanoseconds since 1970.
+    pub created: i64,
+    /// Lives since the checkpoint, oldest first; the last one is the present.
+    pub lives: Vec<Life>,
+}
+
+impl Superblock {
+    /// The present epoch.
+    #[must_use]
+    pub fn epoch(&self) -> RecoveryEpoch {
+        self.lives.last().map_or(RecoveryEpoch(0), |life| life.epoch)
+    }
+
+    /// The block to write.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        assert!(self.lives.len() <= LIVES_MAX);
+        let mut block = vec![0; BLOCK_BYTES];
+        put(&mut block, 0, MAGIC);
+        put(&mut block, 8, &FORMAT_VERSION.to_le_bytes());
+        put(&mut block, 16, &FEATURES_REQUIRED.to_le_bytes());
+        put(&mut block, 24, &FEATURES_TO_WRITE.to_le_bytes());
+        put(&mut block, 40, &self.pool.0);
+        put(&mut block, 56, &self.generation.to_le_bytes());
+        put(&mut block, 64, &self.segment_bytes.to_le_bytes());
+        put(&mut block, 72, &self.size_limit.to_le_bytes());
+        block[80] = u8::from(self.clean);
+        put(&mut block, 88, &self.ledger.segment.0.to_le_bytes());
+        put(&mut block, 92, &self.ledger.slot.0.to_le_bytes());
+        put(&mut block, 96, &self.ledger.blocks.to_le_bytes());
+        put(&mut block, 100, &self.ledger.crc.to_le_bytes());
+        put(&mut block, 104, &self.created.to_le_bytes());
+        put(&mut block, 112, &(self.lives.len() as u32).to_le_bytes());
+        for (index, life) in self.lives.iter().enumerate() {
+            put(&mut block, LIVES_AT + index * 16, &life.epoch.0.to_le_bytes());
+            put(&mut block, LIVES_AT + index * 16 + 8, &life.first.0.to_le_bytes());
+        }
+        seal_block(&mut block);
+        block
+    }
+
+    /// Reads a block. `path` names the pool in errors.
+    ///
+    /// # Errors
+    /// [`Error::NewerFormat`] for a format or feature unknown here, [`Error::Damaged`] for anything else.
+    pub fn decode(block: &[u8], path: &str, place: &str) -> Result<Self> {
+        let damaged = |detail: &str| Error::damaged(place, detail);
+        if block.len() != BLOCK_BYTES || &block[..8] != MAGIC {
+            return Err(damaged("the superblock does not begin as one"));
+        }
+        if !block_is_sealed(block) {
+            return Err(damaged("the checksum of the superblock does not fit"));
+        }
+        let version = get_u32(block, 8);
+        let required = get_u64(block, 16);
+        if version > FORMAT_VERSION || required & !FEATURES_REQUIRED != 0 {
+            return Err(Error::NewerFormat {
+                path: path.to_owned(),
+                found: format!("version {version}, features {required:#x}"),
+                supported: format!("version {FORMAT_VERSION}, features {FEATURES_REQUIRED:#x}"),
+            });
+        }
+        let lives = get_u32(block, 112) as usize;
+        let segment_bytes = get_u64(block, 64);
+        if version == 0
+            || lives == 0
+            || lives > LIVES_MAX
+            || !segment_bytes_usable(segment_bytes)
+            || block[80] > 1
+        {
+            return Err(damaged("a field of the superblock is out of range"));
+        }
+        let life = |index: usize| Life {
+            epoch: RecoveryEpoch(get_u64(block, LIVES_AT + index * 16)),
+            first: RecordSequence(get_u64(block, LIVES_AT + index * 16 + 8)),
+        };
+        Ok(Self {
+            pool: PoolId(get_16(block, 40)),
+            generation: get_u64(block, 56),
+            segment_bytes,
+            size_limit: get_u64(block, 72),
+            clean: block[80] == 1,
+            ledger: LedgerPointer {
+                segment: SegmentId(get_u32(block, 88)),
+                slot: Slot(get_u32(block, 92)),
+                blocks: get_u32(block, 96),
+                crc: get_u32(block, 100),
+            },
+            created: get_u64(block, 104) as i64,
+            lives: (0..lives).map(life).collect(),
+        })
+    }
+}
+
+/// Whether segments may have this size: a power of two from 2 MiB to 1 GiB.
+#[must_use]
+pub const fn segment_bytes_usable(bytes: u64) -> bool {
+    bytes.is_power_of_two() && bytes >= 2 << 20 && bytes <= 1 << 30
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Superblock {
+        Superblock {
+            pool: PoolId([7; 16]),
+            generation: 3,
+            segment_bytes: 64 << 20,
+            size_limit: 0,
+            clean: true,
+            ledger: LedgerPointer { segment: SegmentId(1), slot: Slot(2), blocks: 3, crc: 4 },
+            created: 5,
+            lives: vec![Life { epoch: RecoveryEpoch(6), first: RecordSequence(7) }],
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let block = example().encode();
+        assert_eq!(Superblock::decode(&block, "p", "s").unwrap(), example());
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let block = example().encode();
+        for bit in 0..BLOCK_BYTES * 8 {
+            let mut hurt = block.clone();
+            hurt[bit / 8] ^= 1 << (bit % 8);
+            assert!(Superblock::decode(&hurt, "p", "s").is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_newer_format_is_named_as_such() {
+        let mut block = example().encode();
+        block[8] = 9;
+        seal_block(&mut block);
+        let error = Superblock::decode(&block, "p", "s").unwrap_err();
+        assert!(matches!(error, Error::NewerFormat { .. }), "{error}");
+    }
+}

@@ -1,0 +1,50 @@
+//! Why a request to the history of versions cannot be met.
+
+use crate::Error;
+use crate::units::VersionId;
+
+/// A request that the tree of versions cannot meet. Nothing has changed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum HistoryFault {
+    /// There is no such version.
+    #[error("version {0} does not exist")]
+    Unknown(VersionId),
+    /// A snapshot was given where only a head will do.
+    #[error("version {0} is a snapshot, not a head")]
+    NotAHead(VersionId),
+    /// A head was given where only a snapshot will do.
+    #[error("version {0} is a head, not a snapshot")]
+    NotASnapshot(VersionId),
+    /// Several branches hang below: the caller refuses, or hides the name until one is left.
+    #[error("version {version} has several branches below it: {children:?}")]
+    HasBranches {
+        /// The version that cannot go.
+        version: VersionId,
+        /// The versions nearest below it that stay.
+        children: Vec<VersionId>,
+    },
+    /// The marks of a snapshot lie before those of the snapshot above it.
+    #[error("a snapshot of version {0} cannot lie before the one above it")]
+    MarksWentBack(VersionId),
+    /// The second version does not descend from the first.
+    #[error("version {ancestor} is not an ancestor of version {descendant}")]
+    NotAnAncestor {
+        /// Should have been above.
+        ancestor: VersionId,
+        /// Should have been below.
+        descendant: VersionId,
+    },
+}
+
+impl From<HistoryFault> for Error {
+    fn from(fault: HistoryFault) -> Self {
+        match &fault {
+            HistoryFault::Unknown(version) => Self::NotFound { what: format!("version {version}") },
+            HistoryFault::HasBranches { version, children } => Self::Busy {
+                what: format!("version {version}"),
+                blockers: format!("versions {children:?} hang below it; destroy all but one first"),
+            },
+            _ => Self::Invalid(fault.to_string()),
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Which blocks are alive, and because of which version: set arithmetic on log addresses.
+//!
+//! Layers, bottom up: [`BlockSet`] is a bitmap of addresses; [`AddressSet`] is one that remembers what
+//! changed since the last checkpoint; [`StreamSets`] holds one for each stream; [`History`] is the tree
+//! of versions with the rules for birth, death, snapshots and deletion. `docs/format/sets.md` has the
+//! layout on disk.
+
+mod accounting;
+mod blocks;
+mod codec;
+mod fault;
+mod set;
+mod stored;
+mod streams;
+mod varint;
+mod verify;
+mod versions;
+
+#[cfg(test)]
+mod model_tests;
+#[cfg(test)]
+mod rule_tests;
+#[cfg(test)]
+mod set_tests;
+#[cfg(test)]
+mod stored_tests;
+
+pub use accounting::LiveRuns;
+pub use blocks::{BlockSet, Runs, Span};
+pub use codec::DecodeLimits;
+pub(crate) use codec::{encode_set, take_set};
+pub use fault::HistoryFault;
+pub use set::{AddressSet, SetChanges};
+pub use stored::{HistoryChanges, StoredHistory, VersionChange, VersionRecord};
+pub use streams::{FreedSink, StreamChanges, StreamSets};
+pub(crate) use varint::{put_varint, take_varint};
+pub use versions::{History, VersionNode};

@@ -1,0 +1,392 @@
+//! The algebra against brute force: a model keeps, for every version, the explicit set of blocks that it
+//! references, and every figure is counted from those.
+
+use super::{DecodeLimits, FreedSink, History, HistoryChanges, HistoryFault, StoredHistory};
+use crate::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+type Block = (u8, u64);
+
+/// Cases of a property test: few by default, more with `ICECORE_TEST_CASES`.
+pub(super) fn cases(default: u32) -> ProptestConfig {
+    let cases = std::env::var("ICECORE_TEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    ProptestConfig::with_cases(cases.unwrap_or(default))
+}
+
+#[derive(Clone, Default)]
+struct ModelVersion {
+    parent: Option<VersionId>,
+    mark: Option<[u64; 3]>,
+    blocks: BTreeSet<Block>,
+}
+
+#[derive(Clone, Default)]
+struct Model(BTreeMap<VersionId, ModelVersion>);
+
+impl Model {
+    fn children(&self, version: VersionId) -> Vec<VersionId> {
+        self.0.iter().filter(|(_, other)| other.parent == Some(version)).map(|(&id, _)| id).collect()
+    }
+
+    fn all_blocks(&self) -> BTreeSet<Block> {
+        self.0.values().flat_map(|version| version.blocks.iter().copied()).collect()
+    }
+
+    fn delete(&mut self, version: VersionId) -> bool {
+        let children = self.children(version);
+        if children.len() > 1 {
+            return false;
+        }
+        let gone = self.0.remove(&version).unwrap();
+        for child in children {
+            self.0.get_mut(&child).unwrap().parent = gone.parent;
+        }
+        true
+    }
+
+    /// What deleting all of `doomed` frees, in whatever order works. None when no order does.
+    fn freed_by_deleting(&self, doomed: &BTreeSet<VersionId>) -> Option<u64> {
+        let mut after = self.clone();
+        let mut left = doomed.clone();
+        while let Some(&next) = left.iter().find(|&&version| after.children(version).len() <= 1) {
+            after.delete(next);
+            left.remove(&next);
+        }
+        left.is_empty().then(|| self.all_blocks().difference(&after.all_blocks()).count() as u64)
+    }
+
+    fn is_ancestor(&self, ancestor: VersionId, descendant: VersionId) -> bool {
+        let mut at = Some(descendant);
+        while let Some(id) = at {
+            if id == ancestor {
+                return true;
+            }
+            at = self.0[&id].parent;
+        }
+        false
+    }
+
+    fn low_mark(&self, version: VersionId) -> [u64; 3] {
+        self.0[&version].parent.map_or([0; 3], |parent| self.0[&parent].mark.unwrap())
+    }
+}
+
+/// One random step; numbers choose among what is possible.
+#[derive(Clone, Debug)]
+struct Step {
+    kind: u8,
+    which: u32,
+    amount: u32,
+    stream: u8,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = (0u8..32, any::<u32>(), any::<u32>(), 0u8..3);
+    prop::collection::vec(
+        step.prop_map(|(kind, which, amount, stream)| Step { kind, which, amount, stream }),
+        1..70,
+    )
+}
+
+struct Trial {
+    history: History,
+    model: Model,
+    positions: [u64; 3],
+    ever_freed: BTreeSet<Block>,
+    /// Every checkpoint since the beginning.
+    deltas: Vec<Vec<u8>>,
+    /// A full image, and how many of the deltas it contains.
+    base: Option<(Vec<u8>, usize)>,
+}
+
+fn pick<T: Copy>(from: &[T], which: u32) -> Option<T> {
+    if from.is_empty() { None } else { Some(from[which as usize % from.len()]) }
+}
+
+impl Trial {
+    fn new() -> Self {
+        Self {
+            history: History::new(),
+            model: Model::default(),
+            positions: [0; 3],
+            ever_freed: BTreeSet::new(),
+            deltas: Vec::new(),
+            base: None,
+        }
+    }
+
+    fn heads(&self) -> Vec<VersionId> {
+        self.model.0.iter().filter(|(_, version)| version.mark.is_none()).map(|(&id, _)| id).collect()
+    }
+
+    fn snapshots(&self) -> Vec<VersionId> {
+        self.model.0.iter().filter(|(_, version)| version.mark.is_some()).map(|(&id, _)| id).collect()
+    }
+
+    fn take(&mut self, step: &Step) {
+        match step.kind {
+            0..=7 => self.bear(step),
+            8..=17 => self.drop_some(step),
+            18..=20 => self.seal(step),
+            21 if step.amount.is_multiple_of(4) => self.start_head(None),
+            21..=23 => self.start_head(pick(&self.snapshots(), step.which)),
+            24 => self.roll_back(step),
+            25..=28 => self.delete(pick(&self.model.0.keys().copied().collect::<Vec<_>>(), step.which)),
+            29 => self.delete(pick(&self.heads(), step.which)),
+            _ => self.checkpoint(),
+        }
+    }
+
+    fn bear(&mut self, step: &Step) {
+        let Some(head) = pick(&self.heads(), step.which) else { return self.start_head(None) };
+        let stream = Stream::from_number(step.stream).unwrap();
+        // Gaps that end just before the borders of chunks and of 32 bits, so that runs lie across them.
+        let position = &mut self.positions[step.stream as usize];
+        match step.amount % 40 {
+            0 => *position = position.next_multiple_of(1 << 16) + (1 << 16) - 3,
+            1 => *position = position.next_multiple_of(1 << 32) + (1 << 32) - 3,
+            gap => *position += u64::from(gap % 3),
+        }
+        let length = u64::from(step.amount / 64 % 12) + 1;
+        let run = Run { stream, start: LogAddress(*position), length: BlockCount(length) };
+        self.history.born(head, run).unwrap();
+        let blocks = (*position..*position + length).map(|address| (step.stream, address));
+        self.model.0.get_mut(&head).unwrap().blocks.extend(blocks);
+        *position += length;
+    }
+
+    fn drop_some(&mut self, step: &Step) {
+        let Some(head) = pick(&self.heads(), step.which) else { return };
+        let blocks: Vec<Block> = self.model.0[&head].blocks.iter().copied().collect();
+        let Some((number, start)) = pick(&blocks, step.amount) else { return };
+        let length_max = u64::from(step.amount >> 24) % 16 + 1;
+        let have = &self.model.0[&head].blocks;
+        let length =
+            (1..length_max).find(|&more| !have.contains(&(number, start + more))).unwrap_or(length_max);
+        let stream = Stream::from_number(number).unwrap();
+        let run = Run { stream, start: LogAddress(start), length: BlockCount(length) };
+
+        let before = self.model.all_blocks();
+        let blocks = &mut self.model.0.get_mut(&head).unwrap().blocks;
+        for address in start..start + length {
+            blocks.remove(&(number, address));
+        }
+        let mut freed = FreedSink::new();
+        self.history.dropped(head, run, &mut freed).unwrap();
+        self.compare_freed(&before, &freed);
+    }
+
+    fn marks(&self) -> Marks {
+        Marks(self.positions.map(LogAddress))
+    }
+
+    fn seal(&mut self, step: &Step) {
+        let Some(head) = pick(&self.heads(), step.which) else { return };
+        self.seal_head(head);
+    }
+
+    fn seal_head(&mut self, head: VersionId) -> VersionId {
+        let snapshot = self.history.seal(head, self.marks()).unwrap();
+        let mut version = self.model.0[&head].clone();
+        version.mark = Some(self.positions);
+        self.model.0.insert(snapshot, version);
+        self.model.0.get_mut(&head).unwrap().parent = Some(snapshot);
+        snapshot
+    }
+
+    fn start_head(&mut self, parent: Option<VersionId>) {
+        let head = self.history.new_head(parent).unwrap();
+        let blocks = parent.map(|parent| self.model.0[&parent].blocks.clone()).unwrap_or_default();
+        self.model.0.insert(head, ModelVersion { parent, mark: None, blocks });
+    }
+
+    /// The former head becomes a snapshot of its own; a new head starts below an older snapshot.
+    fn roll_back(&mut self, step: &Step) {
+        let Some(head) = pick(&self.heads(), step.which) else { return };
+        let above: Vec<VersionId> =
+            self.snapshots().into_iter().filter(|&snapshot| self.model.is_ancestor(snapshot, head)).collect();
+        let Some(target) = pick(&above, step.amount) else { return };
+        self.seal_head(head);
+        self.delete(Some(head));
+        self.start_head(Some(target));
+    }
+
+    fn delete(&mut self, version: Option<VersionId>) {
+        let Some(version) = version else { return };
+        let before = self.model.all_blocks();
+        let mut children = self.model.children(version);
+        let mut freed = FreedSink::new();
+        let used = self.history.used(version).unwrap();
+        let outcome = self.history.delete(version, &mut freed);
+        if self.model.delete(version) {
+            assert_eq!(outcome, Ok(used));
+            assert_eq!(freed.len(), used);
+        } else {
+            let Err(HistoryFault::HasBranches { version: named, children: mut found }) = outcome else {
+                panic!("deleted a version with several children: {outcome:?}")
+            };
+            found.sort_unstable();
+            children.sort_unstable();
+            assert_eq!((named, found), (version, children));
+        }
+        self.compare_freed(&before, &freed);
+    }
+
+    /// Freed is exactly what nothing references any more, and nothing is freed twice.
+    fn compare_freed(&mut self, before: &BTreeSet<Block>, freed: &FreedSink) {
+        let after = self.model.all_blocks();
+        let expected: BTreeSet<Block> = before.difference(&after).copied().collect();
+        let found = blocks_of(freed.runs());
+        assert_eq!(found, expected);
+        for block in found {
+            assert!(self.ever_freed.insert(block), "freed twice: {block:?}");
+        }
+    }
+
+    fn compare_freed_by_deleting(&self, step: &Step) {
+        let versions: Vec<VersionId> = self.model.0.keys().copied().collect();
+        let mut doomed: Vec<VersionId> = (0..versions.len())
+            .filter(|index| step.which >> (index % 32) & 1 == 1 || step.amount.is_multiple_of(7))
+            .map(|index| versions[index])
+            .collect();
+        if step.amount & 1 == 1 {
+            doomed.reverse();
+        }
+        let expected = self.model.freed_by_deleting(&doomed.iter().copied().collect());
+        match self.history.freed_by_deleting_set(&doomed) {
+            Ok(freed) => assert_eq!(Some(freed.0), expected),
+            Err(HistoryFault::HasBranches { version, children }) => {
+                assert_eq!(expected, None);
+                assert!(doomed.contains(&version) && children.len() > 1);
+                assert!(children.iter().all(|child| !doomed.contains(child)));
+            }
+            Err(fault) => panic!("{fault}"),
+        }
+        self.compare_freed_by_range(step, &versions);
+    }
+
+    fn compare_freed_by_range(&self, step: &Step, versions: &[VersionId]) {
+        let (Some(first), Some(last)) = (pick(versions, step.which), pick(versions, step.amount)) else {
+            return;
+        };
+        let found = self.history.freed_by_deleting(first, last);
+        if !self.model.is_ancestor(first, last) {
+            assert_eq!(found, Err(HistoryFault::NotAnAncestor { ancestor: first, descendant: last }));
+            return;
+        }
+        let within =
+            |&&id: &&VersionId| self.model.is_ancestor(first, id) && self.model.is_ancestor(id, last);
+        let range: BTreeSet<VersionId> = versions.iter().filter(within).copied().collect();
+        assert_eq!(found.ok().map(|freed| freed.0), self.model.freed_by_deleting(&range));
+    }
+
+    fn checkpoint(&mut self) {
+        if self.deltas.len() % 3 == 2 {
+            self.base = Some((self.history.encode_full(), self.deltas.len() + 1));
+        }
+        let changes = self.history.take_changes();
+        let bytes = changes.encode();
+        assert_eq!(HistoryChanges::decode(&bytes, &mut DecodeLimits::new(self.marks())).unwrap(), changes);
+        self.deltas.push(bytes);
+        assert!(!self.history.has_changes());
+    }
+
+    /// The full image, all deltas from nothing, and a base with the deltas since give the same history.
+    fn compare_stored(&mut self) {
+        self.checkpoint();
+        let full = self.history.encode_full();
+        let mut chains = vec![vec![&full], self.deltas.iter().collect()];
+        if let Some((base, contained)) = &self.base {
+            chains.push(std::iter::once(base).chain(&self.deltas[*contained..]).collect());
+        }
+        for chain in chains {
+            let mut stored = StoredHistory::new();
+            for bytes in chain {
+                let changes = HistoryChanges::decode(bytes, &mut DecodeLimits::new(self.marks())).unwrap();
+                stored.apply_changes(changes).unwrap();
+            }
+            let loaded = stored.verify().unwrap();
+            assert!(!loaded.has_changes());
+            assert_same(&loaded, &self.history);
+        }
+    }
+
+    fn compare_all(&self) {
+        let (history, model) = (&self.history, &self.model);
+        history.check().unwrap();
+        assert_eq!(history.versions().len(), model.0.len());
+        let mut owners: BTreeMap<Block, u32> = BTreeMap::new();
+        let mut references: BTreeMap<Block, u32> = BTreeMap::new();
+        for (id, version) in &model.0 {
+            let node = history.version(*id).unwrap();
+            assert_eq!((node.parent(), node.is_head()), (version.parent, version.mark.is_none()));
+            for stream in Stream::ALL {
+                for span in node.owned().of(stream).runs() {
+                    for address in span.start.0..span.end.0 {
+                        *owners.entry((stream as u8, address)).or_default() += 1;
+                    }
+                }
+            }
+            for &block in &version.blocks {
+                *references.entry(block).or_default() += 1;
+            }
+        }
+        assert!(owners.values().all(|&count| count == 1), "owned by two");
+        assert!(owners.keys().eq(references.keys()), "owned sets are not what is referenced");
+        assert!(self.ever_freed.iter().all(|block| !references.contains_key(block)), "freed and referenced");
+
+        for (&id, version) in &model.0 {
+            let used = version.blocks.iter().filter(|block| references[block] == 1).count() as u64;
+            assert_eq!(history.used(id).unwrap().0, used, "USED of {id}");
+            assert_eq!(history.referenced(id).unwrap().0, version.blocks.len() as u64, "REFER of {id}");
+            let low = model.low_mark(id);
+            let written =
+                version.blocks.iter().filter(|block| block.1 >= low[block.0 as usize]).count() as u64;
+            assert_eq!(history.written(id).unwrap().0, written, "WRITTEN of {id}");
+            for &(number, address) in references.keys() {
+                let stream = Stream::from_number(number).unwrap();
+                let reaches = history.reaches(id, stream, LogAddress(address)).unwrap();
+                assert_eq!(reaches, version.blocks.contains(&(number, address)));
+            }
+            for &other in model.0.keys() {
+                assert_eq!(history.is_ancestor(id, other).unwrap(), model.is_ancestor(id, other));
+            }
+        }
+        let alive = blocks_of(Stream::ALL.into_iter().flat_map(|stream| history.live_runs(stream)));
+        assert!(alive.iter().eq(references.keys()));
+        assert_eq!(history.live_in_all().0, references.len() as u64);
+    }
+}
+
+fn blocks_of(runs: impl Iterator<Item = Run>) -> BTreeSet<Block> {
+    runs.flat_map(|run| (run.start.0..run.end().0).map(move |address| (run.stream as u8, address))).collect()
+}
+
+/// Everything but journals, caches and the order of children.
+pub(super) fn assert_same(left: &History, right: &History) {
+    assert_eq!((left.next, left.live), (right.next, right.live));
+    assert!(left.versions.keys().eq(right.versions.keys()));
+    for (left, right) in left.versions().zip(right.versions()) {
+        assert_eq!((left.id, left.parent, left.mark), (right.id, right.parent, right.mark));
+        assert_eq!(
+            (left.owned(), left.dead(), left.referenced),
+            (right.owned(), right.dead(), right.referenced)
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(96))]
+
+    #[test]
+    fn every_history_agrees_with_brute_force(steps in steps()) {
+        let mut trial = Trial::new();
+        for step in &steps {
+            trial.take(step);
+            trial.compare_all();
+            trial.compare_freed_by_deleting(step);
+        }
+        trial.compare_stored();
+    }
+}

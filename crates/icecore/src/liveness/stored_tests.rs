@@ -1,0 +1,202 @@
+//! Stored histories: what a checkpoint writes, and what is refused when read back.
+
+use super::model_tests::{assert_same, cases};
+use super::rule_tests::{data, marks};
+use super::{BlockSet, DecodeLimits, FreedSink, History, HistoryChanges, StoredHistory, VersionChange};
+use crate::units::{LOG_ADDRESS_LIMIT, LogAddress, VersionId};
+use proptest::prelude::*;
+
+fn load(changes: &[HistoryChanges]) -> crate::Result<History> {
+    let mut stored = StoredHistory::new();
+    for changes in changes {
+        let bytes = changes.encode();
+        stored.apply_changes(HistoryChanges::decode(&bytes, &mut limits())?)?;
+    }
+    stored.verify()
+}
+
+fn limits() -> DecodeLimits {
+    DecodeLimits::new(marks(LOG_ADDRESS_LIMIT))
+}
+
+/// Two snapshots above a head, the blocks of each in scattered runs, and a clone of the first.
+fn sample() -> History {
+    let mut history = History::new();
+    let head = history.new_head(None).unwrap();
+    let mut freed = FreedSink::new();
+    for round in 0..2u64 {
+        for index in 0..2_000 {
+            history.born(head, data(round * 1_000_000 + index * 300, 1 + index % 5)).unwrap();
+        }
+        let snapshot = history.seal(head, marks((round + 1) * 1_000_000)).unwrap();
+        if round == 0 {
+            history.new_head(Some(snapshot)).unwrap();
+        }
+        for index in 0..500 {
+            history.dropped(head, data(round * 1_000_000 + index * 1_200, 1), &mut freed).unwrap();
+        }
+    }
+    history
+}
+
+#[test]
+fn snapshots_and_deletions_are_stored_without_storing_their_sets_again() {
+    let mut history = sample();
+    let first = history.take_changes();
+    let full_bytes = first.encode().len();
+    let head = VersionId(1);
+    let snapshot = history.seal(head, marks(2_000_000)).unwrap();
+    let sealed = history.take_changes();
+    assert!(sealed.encode().len() < 40, "{} bytes", sealed.encode().len());
+    // Merges the second snapshot (2,000 runs, none of them freed) into the one just taken.
+    let second = history.version(snapshot).unwrap().parent().unwrap();
+    let mut freed = FreedSink::new();
+    history.delete(second, &mut freed).unwrap();
+    let deleted = history.take_changes();
+    let deleted_bytes = deleted.encode().len();
+    // The 500 freed blocks are named twice, out of one dead and one owned set.
+    assert!(deleted_bytes < full_bytes / 4, "{deleted_bytes} of {full_bytes} bytes");
+    assert_same(&load(&[first, sealed, deleted]).unwrap(), &history);
+}
+
+#[test]
+fn what_comes_and_goes_between_checkpoints_leaves_no_trace() {
+    let mut history = sample();
+    history.take_changes();
+    let head = history.new_head(None).unwrap();
+    history.born(head, data(5_000_000, 100)).unwrap();
+    let mut freed = FreedSink::new();
+    history.delete(head, &mut freed).unwrap();
+    assert!(history.has_changes(), "the number of the head is used up");
+    history.born(VersionId(1), data(6_000_000, 10)).unwrap();
+    history.dropped(VersionId(1), data(6_000_000, 10), &mut freed).unwrap();
+    let changes = history.take_changes();
+    assert!(changes.removed.is_empty());
+    assert_eq!(changes.versions.len(), 1);
+    assert!(changes.encode().len() < 20, "{} bytes", changes.encode().len());
+}
+
+/// A stored history with one thing changed.
+fn with(change: impl FnOnce(&mut Vec<VersionChange>)) -> crate::Result<History> {
+    let mut changes = sample().take_changes();
+    assert_eq!(changes.versions.iter().map(|v| v.record.id.0).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    change(&mut changes.versions);
+    load(&[changes])
+}
+
+fn refused(what: &str, change: impl FnOnce(&mut Vec<VersionChange>)) {
+    let fault = with(change).expect_err(what).to_string();
+    assert!(fault.contains(what), "{fault}");
+}
+
+#[test]
+fn stored_histories_that_contradict_themselves_are_refused() {
+    with(|_| {}).unwrap();
+    let block = |address| BlockSet::of(LogAddress(address)..LogAddress(address + 1));
+    // 1 is the head, 2 the first snapshot, 3 the clone of it, 4 the second snapshot.
+    refused("parent that is gone", |all| all[0].record.parent = Some(VersionId(77)));
+    refused("descends from a head", |all| all[0].record.parent = Some(VersionId(3)));
+    refused("taken before its parent", |all| {
+        all[3].record.mark = Some(marks(5));
+        all[0].dead[0] = Default::default();
+    });
+    refused("outside its marks", |all| {
+        all[3].owned[0].added.unite(block(2_000_000));
+    });
+    refused("outside its marks", |all| {
+        all[3].owned[0].added.unite(block(999_999));
+    });
+    refused("outside its marks", |all| {
+        all[3].dead[0].added.unite(block(1_000_000));
+    });
+    refused("does not reach", |all| {
+        all[3].dead[0].added.unite(block(299));
+    });
+    refused("ring", |all| {
+        all[1].record.parent = Some(VersionId(4));
+        all[1].record.mark = Some(marks(2_000_000));
+        all[1].owned[0] = Default::default();
+        all[3].owned[0] = Default::default();
+        all[3].dead[0] = Default::default();
+    });
+    refused("another version owns", |all| {
+        all[2].owned[0].added.unite(block(1_000_000));
+    });
+    refused("out of order", |all| all.swap(0, 1));
+    refused("out of order", |all| all[3].record.id = VersionId(99));
+    refused("source that does not exist", |all| all[0].record.sources.push(VersionId(2)));
+    refused("do not fit", |all| {
+        all[0].owned[0].removed = block(3_000_000);
+    });
+}
+
+#[test]
+fn changes_that_do_not_follow_what_was_loaded_are_refused() {
+    let mut history = sample();
+    let base = history.take_changes();
+    history.born(VersionId(1), data(7_000_000, 1)).unwrap();
+    let next = history.take_changes();
+    load(&[base.clone(), next.clone()]).unwrap();
+    let refused = |chain: &[HistoryChanges], what: &str| {
+        let fault = load(chain).expect_err(what).to_string();
+        assert!(fault.contains(what), "{fault}");
+    };
+    refused(std::slice::from_ref(&next), "source that does not exist");
+    refused(&[base.clone(), next.clone(), next.clone()], "do not fit");
+    refused(&[base.clone(), base.clone()], "nobody's source");
+    let mut wrong = next.clone();
+    wrong.full = true;
+    refused(&[base.clone(), wrong], "full image");
+    let mut wrong = next.clone();
+    wrong.removed.push(VersionId(55));
+    refused(&[base.clone(), wrong], "removes a version that does not exist");
+    let mut wrong = next.clone();
+    wrong.versions[0].record.sources.push(VersionId(1));
+    refused(&[base.clone(), wrong], "source of two");
+    let mut wrong = next;
+    wrong.next = VersionId(1);
+    refused(&[base, wrong], "went back");
+}
+
+proptest! {
+    #![proptest_config(cases(128))]
+
+    #[test]
+    fn any_bytes_load_or_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..120)) {
+        let bytes: Vec<u8> = std::iter::once(1).chain(bytes).collect();
+        if let Ok(changes) = HistoryChanges::decode(&bytes, &mut limits()) {
+            let mut stored = StoredHistory::new();
+            let _ = stored.apply_changes(changes).and_then(|()| stored.verify());
+        }
+    }
+
+    #[test]
+    fn flipped_bytes_load_as_a_sound_history_or_are_refused(
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let mut history = History::new();
+        let head = history.new_head(None).unwrap();
+        history.born(head, data(0, 50)).unwrap();
+        let snapshot = history.seal(head, marks(60)).unwrap();
+        history.born(head, data(60, 9)).unwrap();
+        history.new_head(Some(snapshot)).unwrap();
+        let mut freed = FreedSink::new();
+        history.dropped(head, data(40, 5), &mut freed).unwrap();
+        let mut bytes = history.encode_full();
+        for (place, value) in flips {
+            let place = place.index(bytes.len());
+            bytes[place] ^= value;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        let mut limits = DecodeLimits { chunks: 1 << 12, ..limits() };
+        if let Ok(changes) = HistoryChanges::decode(&bytes, &mut limits) {
+            let mut stored = StoredHistory::new();
+            if let Ok(history) = stored.apply_changes(changes).and_then(|()| stored.verify()) {
+                history.check().unwrap();
+            }
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! The tree of versions, and the rules by which blocks are born, die and are freed.
+//!
+//! Every version has an *owned* set (live blocks born on the edge from its parent to it) and a *dead* set
+//! (blocks that its parent reaches and it does not). What must hold at all times:
+//!
+//! - The owned sets of all versions partition the live blocks of the pool.
+//! - A version reaches `owned ∪ (what its parent reaches − dead)`; `dead` is part of what the parent reaches.
+//! - `owned` lies at or above the parent's mark and below the version's own; `dead` lies below the parent's.
+//!
+//! "Parent" always means the tree, never the order of names in a dataset: after a rollback the two differ.
+
+use super::fault::HistoryFault;
+use super::streams::{FreedSink, StreamSets, run_of, span_of};
+use crate::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Stands in [`VersionNode::used`] for "not known".
+const UNKNOWN: u64 = u64::MAX;
+
+/// One version: a snapshot if it has a mark, else a head.
+#[derive(Debug)]
+pub struct VersionNode {
+    pub(super) id: VersionId,
+    pub(super) parent: Option<VersionId>,
+    pub(super) children: Vec<VersionId>,
+    pub(super) mark: Option<Marks>,
+    pub(super) owned: StreamSets,
+    pub(super) dead: StreamSets,
+    /// Blocks that the version reaches.
+    pub(super) referenced: u64,
+    /// Blocks that only this version reaches, or [`UNKNOWN`]. Atomic so that listing needs no exclusive access.
+    used: AtomicU64,
+    /// The versions of the last checkpoint whose sets, united, are what the journals of these sets build on.
+    pub(super) sources: Vec<VersionId>,
+    /// Whether the last checkpoint knows this version.
+    pub(super) stored: bool,
+}
+
+impl VersionNode {
+    pub(super) fn new(id: VersionId, parent: Option<VersionId>, mark: Option<Marks>) -> Self {
+        Self {
+            id,
+            parent,
+            children: Vec::new(),
+            mark,
+            owned: StreamSets::default(),
+            dead: StreamSets::default(),
+            referenced: 0,
+            used: AtomicU64::new(UNKNOWN),
+            sources: Vec::new(),
+            stored: false,
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn id(&self) -> VersionId {
+        self.id
+    }
+
+    /// The snapshot it descends from.
+    #[must_use]
+    pub const fn parent(&self) -> Option<VersionId> {
+        self.parent
+    }
+
+    /// The versions that descend from it directly.
+    #[must_use]
+    pub fn children(&self) -> &[VersionId] {
+        &self.children
+    }
+
+    /// The position of every stream when the snapshot was taken. None for a head.
+    #[must_use]
+    pub const fn mark(&self) -> Option<Marks> {
+        self.mark
+    }
+
+    /// Whether it can still be written.
+    #[must_use]
+    pub const fn is_head(&self) -> bool {
+        self.mark.is_none()
+    }
+
+    /// Live blocks born on the edge from the parent.
+    #[must_use]
+    pub const fn owned(&self) -> &StreamSets {
+        &self.owned
+    }
+
+    /// Blocks that the parent reaches and this version does not.
+    #[must_use]
+    pub const fn dead(&self) -> &StreamSets {
+        &self.dead
+    }
+
+    /// The cached count of blocks that only this version reaches.
+    pub(super) fn cached_used(&self) -> Option<u64> {
+        Some(self.used.load(Ordering::Relaxed)).filter(|&used| used != UNKNOWN)
+    }
+
+    pub(super) fn cache_used(&self, used: u64) {
+        self.used.store(used, Ordering::Relaxed);
+    }
+
+    fn forget_used(&self) {
+        self.cache_used(UNKNOWN);
+    }
+}
+
+/// The tree of versions of a pool. Reading needs shared access, everything else exclusive access; no
+/// operation on the path of a write or a snapshot depends on how many versions there are, except by the
+/// logarithm of finding one.
+#[derive(Debug, Default)]
+pub struct History {
+    pub(super) versions: BTreeMap<VersionId, VersionNode>,
+    /// The number of the next version.
+    pub(super) next: VersionId,
+    /// What [`History::next`] was at the last checkpoint.
+    pub(super) stored_next: VersionId,
+    /// Live blocks in each stream.
+    pub(super) live: [u64; 3],
+    /// Versions that differ from the last checkpoint.
+    pub(super) changed: BTreeSet<VersionId>,
+    /// Versions of the last checkpoint that are gone.
+    pub(super) removed: Vec<VersionId>,
+}
+
+impl History {
+    /// A history without versions.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The version with this number.
+    ///
+    /// # Errors
+    ///
+    /// [`HistoryFault::Unknown`].
+    pub fn version(&self, version: VersionId) -> Result<&VersionNode, HistoryFault> {
+        self.versions.get(&version).ok_or(HistoryFault::Unknown(version))
+    }
+
+    /// All versions, by number.
+    pub fn versions(&self) -> impl ExactSizeIterator<Item = &VersionNode> {
+        self.versions.values()
+    }
+
+    /// Starts a head that sees exactly what `parent` sees: a fresh dataset (no parent), a clone and a
+    /// rollback are all this.
+    ///
+    /// # Errors
+    ///
+    /// The parent does not exist or is a head.
+    pub fn new_head(&mut self, parent: Option<VersionId>) -> Result<VersionId, HistoryFault> {
+        let referenced = match parent {
+            None => 0,
+            Some(parent) => {
+                let node = self.version(parent)?;
+                if node.is_head() {
+                    return Err(HistoryFault::NotASnapshot(parent));
+                }
+                node.referenced
+            }
+        };
+        let id = self.draw_number();
+        let mut node = VersionNode::new(id, parent, None);
+        node.referenced = referenced;
+        node.cache_used(0);
+        self.versions.insert(id, node);
+        self.changed.insert(id);
+        if let Some(parent) = parent {
+            // A block has to be dead in the new head too to be the parent's alone: none is.
+            let parent = self.node_mut(parent);
+            parent.children.push(id);
+            parent.cache_used(0);
+        }
+        Ok(id)
+    }
+
+    /// Blocks written by `head`. Tree nodes that a snapshot has yet to write are born, all at once, before
+    /// it is sealed: their addresses are reserved below its mark.
+    ///
+    /// Panics if an address is below the parent's mark or was born before.
+    ///
+    /// # Errors
+    ///
+    /// The version does not exist or is a snapshot.
+    pub fn born(&mut self, head: VersionId, run: Run) -> Result<(), HistoryFault> {
+        let low = self.low_mark(self.head(head)?);
+        assert!(run.start >= low.of(run.stream), "{run:?} is born below the mark of its head's parent");
+        let node = self.node_mut(head);
+        let added = node.owned.of_mut(run.stream).insert_run(span_of(&run));
+        assert_eq!(added, run.length, "born twice: {run:?}");
+        node.referenced += run.length.0;
+        node.forget_used();
+        self.live[run.stream as usize] += run.length.0;
+        self.changed.insert(head);
+        Ok(())
+    }
+
+    /// Blocks that `head` reached and no longer does (overwritten, truncated, deleted). What its parent sees
+    /// too stays, as part of the head's dead set; the rest goes to `freed`.
+    ///
+    /// Panics if the head had dropped one of them before, or never wrote it.
+    ///
+    /// # Errors
+    ///
+    /// The version does not exist or is a snapshot.
+    pub fn dropped(&mut self, head: VersionId, run: Run, freed: &mut FreedSink) -> Result<(), HistoryFault> {
+        let node = self.head(head)?;
+        let (parent, mark) = (node.parent, self.low_mark(node).of(run.stream));
+        let middle = mark.clamp(run.start, run.end());
+        let (below, above) = (run.start..middle, middle..run.end());
+
+        let node = self.node_mut(head);
+        let died = node.dead.of_mut(run.stream).insert_run(below.clone());
+        assert_eq!(died.0, below.end.0 - below.start.0, "dropped twice: {run:?}");
+        let left = node.owned.of_mut(run.stream).remove_run(&above);
+        assert_eq!(left.0, above.end.0 - above.start.0, "dropped but not owned: {run:?}");
+        node.referenced = node.referenced.checked_sub(run.length.0).expect("drops more than it references");
+        node.forget_used();
+        if died.0 > 0 {
+            let parent = parent.expect("nothing lies below the mark of no parent");
+            self.node_mut(parent).forget_used();
+        }
+        if left.0 > 0 {
+            freed.push(run_of(run.stream, &above));
+            self.live[run.stream as usize] -= left.0;
+        }
+        self.changed.insert(head);
+        Ok(())
+    }
+
+    /// Takes a snapshot: what the head owns and what died in it becomes the new snapshot's, and the head
+    /// goes on below it with empty sets. Moves the sets and copies nothing.
+    ///
+    /// Panics if the head owns a block at or above `marks`.
+    ///
+    /// # Errors
+    ///
+    /// The version does not exist or is a snapshot, or the marks lie before those of its parent.
+    pub fn seal(&mut self, head: VersionId, marks: Marks) -> Result<VersionId, HistoryFault> {
+        let node = self.head(head)?;
+        let low = self.low_mark(node);
+        if Stream::ALL.into_iter().any(|stream| marks.of(stream) < low.of(stream)) {
+            return Err(HistoryFault::MarksWentBack(head));
+        }
+        assert!(node.owned.is_below(&marks), "version {head} owns blocks above the mark of its snapshot");
+
+        let id = self.draw_number();
+        let node = self.node_mut(head);
+        let parent = node.parent.replace(id);
+        let mut snapshot = VersionNode::new(id, parent, Some(marks));
+        snapshot.children.push(head);
+        snapshot.owned = std::mem::take(&mut node.owned);
+        snapshot.dead = std::mem::take(&mut node.dead);
+        snapshot.sources = std::mem::take(&mut node.sources);
+        snapshot.referenced = node.referenced;
+        // All it reaches, the head reaches too.
+        snapshot.cache_used(0);
+        node.cache_used(0);
+        self.versions.insert(id, snapshot);
+        self.replace_child(parent, head, id);
+        self.changed.extend([head, id]);
+        Ok(id)
+    }
+
+    /// Removes a version and answers how many blocks that freed; they go to `freed`.
+    ///
+    /// A leaf frees what it owns. A snapshot with one version below it frees what died on the way there and
+    /// was born since its own parent; the rest of its sets goes to that version.
+    ///
+    /// # Errors
+    ///
+    /// The version does not exist, or several branches hang below it.
+    pub fn delete(&mut self, version: VersionId, freed: &mut FreedSink) -> Result<BlockCount, HistoryFault> {
+        let node = self.version(version)?;
+        let child = match node.children[..] {
+            [] => None,
+            [child] => Some(child),
+            _ => return Err(HistoryFault::HasBranches { version, children: node.children.clone() }),
+        };
+        let low = self.low_mark(node);
+        let node = self.versions.remove(&version).expect("found above");
+        self.changed.remove(&version);
+        if node.stored {
+            self.removed.push(version);
+        }
+        let before = freed.len();
+        match child {
+            None => self.free_leaf(node, freed),
+            Some(child) => self.merge_into_child(node, child, &low, freed),
+        }
+        Ok(BlockCount(freed.len().0 - before.0))
+    }
+
+    fn free_leaf(&mut self, node: VersionNode, freed: &mut FreedSink) {
+        if let Some(parent) = node.parent {
+            let parent = self.node_mut(parent);
+            parent.children.retain(|&child| child != node.id);
+            parent.forget_used();
+        }
+        let mut owned = node.owned;
+        for stream in Stream::ALL {
+            let blocks = std::mem::take(owned.of_mut(stream)).into_blocks();
+            self.live[stream as usize] -= blocks.len().0;
+            freed.absorb(stream, blocks);
+        }
+    }
+
+    /// `low` is the mark of the parent of `gone`: what was born before it, the parent still sees.
+    fn merge_into_child(&mut self, gone: VersionNode, child: VersionId, low: &Marks, freed: &mut FreedSink) {
+        let high = gone.mark.expect("only a snapshot has anything below it");
+        let (parent, mut owned) = (gone.parent, gone.owned);
+        let node = self.versions.get_mut(&child).expect("children exist");
+        for stream in Stream::ALL {
+            let span = low.of(stream)..high.of(stream);
+            let unreachable = node.dead.of_mut(stream).extract(&span);
+            let left = owned.of_mut(stream).subtract(&unreachable);
+            assert_eq!(
+                left,
+                unreachable.len(),
+                "version {child} lost blocks that version {} never had",
+                gone.id
+            );
+            self.live[stream as usize] -= left.0;
+            freed.absorb(stream, unreachable);
+        }
+        // What is left of the child's dead lies below `low`, reached by the new parent.
+        node.owned.absorb(owned);
+        node.dead.absorb(gone.dead);
+        node.parent = parent;
+        node.sources.extend(gone.sources);
+        node.forget_used();
+        self.changed.insert(child);
+        self.replace_child(parent, gone.id, child);
+        if let Some(parent) = parent {
+            self.node_mut(parent).forget_used();
+        }
+    }
+
+    /// The mark of the parent: everything from there on was born on the edge to `node`. Zero without a parent.
+    pub(super) fn low_mark(&self, node: &VersionNode) -> Marks {
+        let Some(parent) = node.parent else { return Marks([LogAddress(0); 3]) };
+        self.versions[&parent].mark.expect("a parent is a snapshot")
+    }
+
+    /// A version that exists because the tree says so.
+    fn node_mut(&mut self, version: VersionId) -> &mut VersionNode {
+        self.versions.get_mut(&version).expect("the tree names only versions that exist")
+    }
+
+    fn head(&self, version: VersionId) -> Result<&VersionNode, HistoryFault> {
+        let node = self.version(version)?;
+        if node.is_head() { Ok(node) } else { Err(HistoryFault::NotAHead(version)) }
+    }
+
+    fn replace_child(&mut self, parent: Option<VersionId>, old: VersionId, new: VersionId) {
+        let Some(parent) = parent else { return };
+        let children = &mut self.node_mut(parent).children;
+        let place = children.iter_mut().find(|child| **child == old).expect("a parent knows its children");
+        *place = new;
+    }
+
+    /// Version numbers start at 1 and are never used again.
+    fn draw_number(&mut self) -> VersionId {
+        self.next.0 += 1;
+        self.next
+    }
+}

@@ -1,0 +1,180 @@
+//! The location map on disk: a full image, and changes since the last one, in the same form. The layout is
+//! in `docs/format/location.md`.
+
+use super::map::{LocationMap, PlacedRun};
+use crate::liveness::{BlockSet, DecodeLimits, encode_set, put_varint, take_set, take_varint};
+use crate::units::{BlockCount, LOG_ADDRESS_LIMIT, LogAddress, Run, SegmentId, Slot, Stream};
+use crate::{Error, Result};
+
+/// First byte of the encoding.
+const FORMAT: u8 = 1;
+/// Second byte: builds on nothing, or on what came before.
+const DELTA: u8 = 0;
+const FULL: u8 = 1;
+
+/// What changed in the map of one stream.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct StreamMapChanges {
+    /// Addresses that had a place, and have another or none now.
+    pub cleared: BlockSet,
+    /// Runs that have a place they did not have, by address; none has a place once `cleared` is taken out.
+    pub placed: Vec<PlacedRun>,
+}
+
+/// What turns one stored map into the next.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct MapChanges {
+    /// Whether this builds on nothing.
+    pub full: bool,
+    /// Changes of each stream.
+    pub streams: [StreamMapChanges; 3],
+}
+
+impl LocationMap {
+    /// What changed since the last call (or since the map was loaded). The caller must store it: it is not
+    /// reported again.
+    pub fn take_changes(&mut self) -> MapChanges {
+        let mut changes = MapChanges::default();
+        for (stream, journal) in Stream::ALL.into_iter().zip(std::mem::take(&mut self.journals)) {
+            let runs = journal.written.runs();
+            let placed = runs.flat_map(|span| {
+                let length = BlockCount(span.end.0 - span.start.0);
+                self.entries_within(Run { stream, start: span.start, length })
+            });
+            changes.streams[stream as usize].placed = placed.collect();
+            changes.streams[stream as usize].cleared = journal.cleared;
+        }
+        changes
+    }
+
+    /// The whole map as changes of an empty one. Does not touch the journal: after storing this, call
+    /// [`LocationMap::take_changes`] under the same lock and drop what it answers.
+    #[must_use]
+    pub fn full_changes(&self) -> MapChanges {
+        let placed =
+            |stream| StreamMapChanges { cleared: BlockSet::new(), placed: self.entries(stream).collect() };
+        MapChanges { full: true, streams: Stream::ALL.map(placed) }
+    }
+
+    /// Applies stored changes, which leave no trace in the journal.
+    ///
+    /// # Errors
+    ///
+    /// `Damaged` when they do not fit the map as it is; it must then be dropped.
+    pub fn apply_changes(&mut self, changes: &MapChanges) -> Result<()> {
+        if changes.full && !self.is_empty() {
+            return Err(damaged("a full image in the middle of changes"));
+        }
+        for (stream, changes) in Stream::ALL.into_iter().zip(&changes.streams) {
+            for span in changes.cleared.runs() {
+                let run = Run { stream, start: span.start, length: BlockCount(span.end.0 - span.start.0) };
+                let left: u64 = self.displace(run).iter().map(|piece| piece.run.length.0).sum();
+                if left != run.length.0 {
+                    return Err(damaged("takes a place from what has none"));
+                }
+            }
+        }
+        for placed in changes.streams.iter().flat_map(|changes| &changes.placed) {
+            if !self.is_free(placed) {
+                return Err(damaged("two runs share an address or a slot"));
+            }
+            self.place(placed);
+        }
+        Ok(())
+    }
+}
+
+impl MapChanges {
+    /// Whether there is nothing to store.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.streams.iter().all(|stream| stream.cleared.is_empty() && stream.placed.is_empty())
+    }
+
+    /// These changes as bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![FORMAT, if self.full { FULL } else { DELTA }];
+        for stream in &self.streams {
+            out.push(u8::from(!stream.cleared.is_empty()));
+            if !stream.cleared.is_empty() {
+                encode_set(&stream.cleared, &mut out);
+            }
+            encode_placed(&stream.placed, &mut out);
+        }
+        out
+    }
+
+    /// Reads what [`MapChanges::encode`] wrote.
+    ///
+    /// # Errors
+    ///
+    /// `Damaged` for any other bytes. Whether the changes make sense is checked when they are applied.
+    pub fn decode(bytes: &[u8], limits: &mut DecodeLimits) -> Result<Self> {
+        let &[FORMAT, kind @ (DELTA | FULL), ref rest @ ..] = bytes else {
+            return Err(damaged("not a map, or one of an unknown format"));
+        };
+        let mut rest = rest;
+        let mut changes = Self { full: kind == FULL, ..Self::default() };
+        for stream in Stream::ALL {
+            let (&has_cleared, after) = rest.split_first().ok_or_else(|| damaged("cut short"))?;
+            rest = after;
+            match has_cleared {
+                0 => {}
+                1 => changes.streams[stream as usize].cleared = take_set(&mut rest, stream, limits)?,
+                _ => return Err(damaged("unknown kind of change")),
+            }
+            changes.streams[stream as usize].placed = take_placed(&mut rest, stream, limits)?;
+        }
+        if rest.is_empty() { Ok(changes) } else { Err(damaged("bytes left over")) }
+    }
+}
+
+fn damaged(detail: &str) -> Error {
+    Error::damaged("location map", detail)
+}
+
+fn encode_placed(placed: &[PlacedRun], out: &mut Vec<u8>) {
+    put_varint(out, placed.len() as u64);
+    let (mut end, mut segment) = (LogAddress(0), SegmentId(0));
+    for entry in placed {
+        put_varint(out, entry.run.start.0 - end.0);
+        put_varint(out, entry.run.length.0 - 1);
+        let step = i64::from(entry.segment.0) - i64::from(segment.0);
+        // Small steps either way become small numbers: 0, -1, 1, -2, ... as 0, 1, 2, 3, ...
+        put_varint(out, ((step << 1) ^ (step >> 63)) as u64);
+        put_varint(out, u64::from(entry.slot.0));
+        (end, segment) = (entry.run.end(), entry.segment);
+    }
+}
+
+fn take_placed(bytes: &mut &[u8], stream: Stream, limits: &DecodeLimits) -> Result<Vec<PlacedRun>> {
+    let count = take_varint(bytes).ok_or_else(|| damaged("number of entries"))?;
+    let mut placed = Vec::new();
+    let (mut end, mut segment) = (LogAddress(0), SegmentId(0));
+    for _ in 0..count {
+        let entry =
+            take_entry(bytes, stream, end, segment).ok_or_else(|| damaged("an entry makes no sense"))?;
+        (end, segment) = (entry.run.end(), entry.segment);
+        if end > limits.positions.of(stream) || end.0 > LOG_ADDRESS_LIMIT {
+            return Err(damaged("an address that was never given out"));
+        }
+        placed.push(entry);
+    }
+    Ok(placed)
+}
+
+/// One entry that comes after address `end` and an entry in `segment`. None when it is cut short or a number
+/// in it is out of bounds.
+fn take_entry(bytes: &mut &[u8], stream: Stream, end: LogAddress, segment: SegmentId) -> Option<PlacedRun> {
+    let start = end.0.checked_add(take_varint(bytes)?)?;
+    let length = u64::from(u32::try_from(take_varint(bytes)?.checked_add(1)?).ok()?);
+    let folded = take_varint(bytes)?;
+    let step = (folded >> 1) as i64 ^ -((folded & 1) as i64);
+    let segment = SegmentId(u32::try_from(i64::from(segment.0).checked_add(step)?).ok()?);
+    let slot = Slot(u32::try_from(take_varint(bytes)?).ok()?);
+    start.checked_add(length)?;
+    slot.0.checked_add(length as u32)?;
+    let run = Run { stream, start: LogAddress(start), length: BlockCount(length) };
+    Some(PlacedRun { run, segment, slot })
+}

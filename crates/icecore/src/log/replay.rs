@@ -1,0 +1,236 @@
+//! Reading the log back: every record that is next in the chain, up to the torn tail.
+
+use crate::blocks::Blocks;
+use crate::error::{Error, Result};
+use crate::format::crc32c;
+use crate::format::record::RecordView;
+use crate::format::segment::{SegmentHeader, SegmentKind, file_name};
+use crate::format::superblock::Life;
+use crate::log::tail::Position;
+use crate::operation::Operation;
+use crate::statistics::Counters;
+use crate::units::{
+    BLOCK_BYTES, BlockCount, LOG_ADDRESS_LIMIT, LogAddress, PoolId, RecordSequence, SegmentId, Slot,
+};
+use std::collections::VecDeque;
+
+/// Read at once when looking for headers.
+const WINDOW_BLOCKS: usize = 64;
+
+/// A record of the chain, with where it lies.
+pub(crate) struct Found {
+    pub view: RecordView,
+    pub segment: SegmentId,
+    pub slot: Slot,
+    /// The address that would have followed the record before; differs from this record's own where a staged
+    /// run took addresses in between.
+    pub expected: LogAddress,
+}
+
+/// Walks the chain of records.
+pub(crate) struct Reader<'a> {
+    blocks: &'a Blocks,
+    counters: &'a Counters,
+    pool: PoolId,
+    lives: &'a [Life],
+    /// Where the next record is to be.
+    pub next: Position,
+    /// Hash of the header before.
+    pub previous: [u8; 16],
+    window: Vec<u8>,
+    window_at: Option<(SegmentId, Slot)>,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(
+        blocks: &'a Blocks,
+        counters: &'a Counters,
+        pool: PoolId,
+        lives: &'a [Life],
+        next: Position,
+        previous: [u8; 16],
+    ) -> Self {
+        let window = vec![0; WINDOW_BLOCKS * BLOCK_BYTES];
+        Self { blocks, counters, pool, lives, next, previous, window, window_at: None }
+    }
+
+    fn block(&mut self, segment: SegmentId, slot: Slot) -> Result<&[u8]> {
+        let inside = self.window_at.is_some_and(|(at, first)| {
+            at == segment && slot >= first && slot.0 < first.0 + WINDOW_BLOCKS as u32
+        });
+        if !inside {
+            let slots = self.blocks.files().geometry().slots();
+            let blocks = WINDOW_BLOCKS.min((slots - slot.0) as usize);
+            self.window_at = None;
+            self.blocks.files().read(segment, slot, &mut self.window[..blocks * BLOCK_BYTES])?;
+            self.counters.read_bytes_replay.add((blocks * BLOCK_BYTES) as u64);
+            self.window_at = Some((segment, slot));
+        }
+        let first = self.window_at.expect("just read").1;
+        let at = (slot.0 - first.0) as usize * BLOCK_BYTES;
+        Ok(&self.window[at..at + BLOCK_BYTES])
+    }
+
+    fn epoch_fits(&self, view: &RecordView) -> bool {
+        let life = self.lives.iter().rev().find(|life| life.first <= view.header.sequence);
+        life.is_some_and(|life| life.epoch == view.header.epoch)
+    }
+
+    /// The next record of the chain; `None` at its end. Its data is not looked at.
+    pub(crate) fn next(&mut self) -> Result<Option<Found>> {
+        let end = self.blocks.files().geometry().end(SegmentKind::Log);
+        let Position { segment, slot, .. } = self.next;
+        if slot >= end {
+            return Ok(None);
+        }
+        let Some(view) = RecordView::decode(self.block(segment, slot)?) else { return Ok(None) };
+        let header = &view.header;
+        let behind = slot.0 as usize + 1 + view.sums.len();
+        let fits = header.pool == self.pool
+            && !header.run
+            && header.sequence == self.next.sequence
+            && header.previous == self.previous
+            && header.incarnation == self.next.incarnation
+            && header.address >= self.next.address
+            && header.address.0 < LOG_ADDRESS_LIMIT - (1 << 20)
+            && behind <= end.0 as usize
+            && self.epoch_fits(&view);
+        if !fits {
+            return Ok(None);
+        }
+        let expected = self.next.address;
+        self.next.slot = Slot(behind as u32);
+        self.next.address = header.address.plus(BlockCount(1 + view.sums.len() as u64));
+        self.next.sequence.0 += 1;
+        self.previous = view.hash;
+        Ok(Some(Found { view, segment, slot, expected }))
+    }
+
+    /// The chain goes on in another segment.
+    pub(crate) fn follow(&mut self, segment: SegmentId, incarnation: u64) {
+        self.next.segment = segment;
+        self.next.incarnation = incarnation;
+        self.next.slot = Slot(1);
+    }
+
+    /// The data blocks of a record, if all of them match their checksums.
+    pub(crate) fn data(&self, found: &Found) -> Result<Option<Vec<u8>>> {
+        let mut data = vec![0; found.view.sums.len() * BLOCK_BYTES];
+        if !data.is_empty() {
+            self.blocks.files().read(found.segment, Slot(found.slot.0 + 1), &mut data)?;
+            self.counters.read_bytes_replay.add(data.len() as u64);
+        }
+        let intact = data.chunks(BLOCK_BYTES).zip(&found.view.sums).all(|(block, sum)| crc32c(block) == *sum);
+        Ok(intact.then_some(data))
+    }
+
+    /// The operations of a record.
+    pub(crate) fn operations(&self, found: &Found) -> Result<Vec<Operation>> {
+        let header = &found.view.header;
+        let damaged = |detail: &str| {
+            let offset = self.blocks.files().geometry().offset(found.slot);
+            let place = format!("{} at offset {offset}", file_name(found.segment));
+            Error::damaged(place, format!("log record {}: {detail}", header.sequence))
+        };
+        let in_blocks;
+        let mut rest = &found.view.operations[..];
+        if header.operations_in_blocks {
+            in_blocks =
+                self.data(found)?.ok_or_else(|| damaged("its blocks do not match their checksums"))?;
+            rest = &in_blocks[..header.operations_length as usize];
+        }
+        let mut operations = Vec::with_capacity(usize::from(header.operations));
+        for _ in 0..header.operations {
+            let (operation, after) =
+                Operation::decode(rest).ok_or_else(|| damaged("its operations cannot be read"))?;
+            operations.push(operation);
+            rest = after;
+        }
+        let spilled = spilled_blocks(found);
+        let blocks: usize = operations.iter().map(|operation| operation.data_blocks() as usize).sum();
+        if spilled + blocks != found.view.sums.len() {
+            return Err(damaged("its operations and its data do not fit each other"));
+        }
+        Ok(operations)
+    }
+
+    /// Whether a record further on, that belongs to this log, says that the log was durable here: then its
+    /// absence is damage and not a torn tail.
+    pub(crate) fn witness(&mut self, others: &[SegmentId]) -> Result<Option<String>> {
+        let lost = self.next.sequence;
+        let Position { segment, slot, incarnation, .. } = self.next;
+        if let Some(found) = self.search(segment, slot, incarnation, lost)? {
+            return Ok(Some(found));
+        }
+        for other in others {
+            if *other == segment {
+                continue;
+            }
+            let header = SegmentHeader::decode(self.block(*other, Slot(0))?);
+            let Some(header) = header else { continue };
+            let ours =
+                header.pool == self.pool && header.segment == *other && header.kind == SegmentKind::Log;
+            if !ours || header.first_sequence <= lost {
+                continue;
+            }
+            if let Some(found) = self.search(*other, Slot(1), header.incarnation, lost)? {
+                return Ok(Some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    fn search(
+        &mut self,
+        segment: SegmentId,
+        from: Slot,
+        incarnation: u64,
+        lost: RecordSequence,
+    ) -> Result<Option<String>> {
+        let end = self.blocks.files().geometry().end(SegmentKind::Log).0;
+        let mut slot = from.0;
+        while slot < end {
+            let Some(view) = RecordView::decode(self.block(segment, Slot(slot))?) else {
+                slot += 1;
+                continue;
+            };
+            let header = &view.header;
+            let ours = header.pool == self.pool && !header.run && header.incarnation == incarnation;
+            if ours && header.sequence > lost && header.durable >= lost && self.epoch_fits(&view) {
+                let place = format!("record {} at slot {slot} of {}", header.sequence, file_name(segment));
+                return Ok(Some(place));
+            }
+            slot += 1;
+        }
+        Ok(None)
+    }
+}
+
+/// Blocks of a record that hold operations rather than file data.
+pub(crate) fn spilled_blocks(found: &Found) -> usize {
+    let header = &found.view.header;
+    if header.operations_in_blocks { (header.operations_length as usize).div_ceil(BLOCK_BYTES) } else { 0 }
+}
+
+/// Records that may not be applied yet: either no mark covers them, or their atomic step is not complete.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    records: VecDeque<Found>,
+}
+
+impl Waiting {
+    pub(crate) fn push(&mut self, found: Found) {
+        self.records.push_back(found);
+    }
+
+    /// Takes the first atomic step, if it is complete and durable by the word of a later record.
+    pub(crate) fn take_below(&mut self, durable: RecordSequence) -> Option<Vec<Found>> {
+        self.take_if(|found| found.view.header.sequence <= durable)
+    }
+
+    /// Takes the first atomic step if it is complete and `accept` likes every record of it.
+    pub(crate) fn take_if(&mut self, mut accept: impl FnMut(&Found) -> bool) -> Option<Vec<Found>> {
+        let last = self.records.iter().position(|found| !found.view.header.more)?;
+        self.records.iter().take(last + 1).all(&mut accept).then(|| self.records.drain(..=last).collect())
+    }
+}

@@ -1,0 +1,197 @@
+//! Reading a namespace: the same for a version, and for a head in the middle of an operation.
+
+use super::TreeWriter;
+use super::directory::{self, DirectoryEntry, NameHash, name_hash};
+use super::inode::{self, InodeItem, SuperItem};
+use super::{create, file, orphan, xattr};
+use crate::error::Result;
+use crate::tree::{Item, ItemKind, Key, NodeSource, Tree};
+use crate::units::{FileBlock, InodeNumber, Run};
+
+/// Reads a namespace. The first four methods are what an implementation provides.
+pub trait Read {
+    /// The item at a key.
+    fn item(&self, key: Key) -> Result<Option<Item>>;
+
+    /// Visits items from `from` up to, not including, `to`, ascending, as long as `visit` answers true.
+    fn scan(&self, from: Key, to: Key, visit: &mut dyn FnMut(Key, Item) -> Result<bool>) -> Result<()>;
+
+    /// The extent of a file with the greatest first block that is not above `block`: that block, and its run.
+    fn extent_at_or_before(&self, inode: InodeNumber, block: FileBlock) -> Result<Option<(FileBlock, Run)>>;
+
+    /// How names are hashed.
+    fn name_hash(&self) -> NameHash;
+
+    /// Counters of the dataset. `Damaged` if it has none.
+    fn super_item(&self) -> Result<SuperItem> {
+        inode::read_super(self)
+    }
+
+    /// Attributes of an inode. `FileFault::Stale` if there is none of this number.
+    fn inode(&self, inode: InodeNumber) -> Result<InodeItem> {
+        inode::read(self, inode)
+    }
+
+    /// Attributes of a directory. `FileFault::NotADirectory` if it is something else.
+    fn directory(&self, inode: InodeNumber) -> Result<InodeItem> {
+        inode::read_directory(self, inode)
+    }
+
+    /// The entry with this name. `FileFault::NotFound` if there is none.
+    fn lookup(&self, directory: InodeNumber, name: &[u8]) -> Result<DirectoryEntry> {
+        directory::lookup(self, directory, name)
+    }
+
+    /// Visits the entries of a directory whose cookies are above `after` (0 for all), ascending by cookie,
+    /// as long as `visit` answers true. Cookies stay what they are as long as the entry exists.
+    fn entries(
+        &self,
+        directory: InodeNumber,
+        after: u64,
+        visit: &mut dyn FnMut(DirectoryEntry) -> Result<bool>,
+    ) -> Result<()> {
+        directory::entries(self, directory, after, visit)
+    }
+
+    /// The target of a symbolic link. `FileFault::Invalid` if it is something else.
+    fn link_target(&self, inode: InodeNumber) -> Result<Vec<u8>> {
+        create::link_target(self, inode)
+    }
+
+    /// The value of an extended attribute. `FileFault::NoSuchAttribute` if there is none of this name.
+    fn xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<Vec<u8>> {
+        xattr::get(self, inode, name)
+    }
+
+    /// Names of the extended attributes, in no particular order.
+    fn xattr_names(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
+        xattr::names(self, inode)
+    }
+
+    /// The run that holds a block of a file and what follows it, or `None` for a hole. The fast way for one block.
+    fn run_at(&self, inode: InodeNumber, block: FileBlock) -> Result<Option<Run>> {
+        file::run_at(self, inode, block)
+    }
+
+    /// Visits the extents of a file between two blocks, clipped to them, ascending, as long as `visit` answers
+    /// true. What is not visited is a hole.
+    fn extents(
+        &self,
+        inode: InodeNumber,
+        first: FileBlock,
+        end: FileBlock,
+        visit: &mut dyn FnMut(FileBlock, Run) -> Result<bool>,
+    ) -> Result<()> {
+        file::extents(self, inode, first, end, visit)
+    }
+
+    /// Visits the inodes that have no name left and are still to be released, ascending.
+    fn orphans(&self, visit: &mut dyn FnMut(InodeNumber) -> Result<bool>) -> Result<()> {
+        orphan::orphans(self, visit)
+    }
+}
+
+/// Reads a version.
+#[derive(Clone, Copy)]
+pub struct TreeReader<'a> {
+    tree: &'a Tree,
+    source: &'a dyn NodeSource,
+    name_hash: NameHash,
+}
+
+impl<'a> TreeReader<'a> {
+    /// A reader of the version that `tree` is.
+    #[must_use]
+    pub fn new(tree: &'a Tree, source: &'a dyn NodeSource) -> Self {
+        Self { tree, source, name_hash }
+    }
+
+    /// Replaces the hash of names. All users of a tree must use the same: for tests of collisions.
+    #[must_use]
+    pub fn with_name_hash(mut self, name_hash: NameHash) -> Self {
+        self.name_hash = name_hash;
+        self
+    }
+}
+
+impl Read for TreeReader<'_> {
+    fn item(&self, key: Key) -> Result<Option<Item>> {
+        self.tree.get(self.source, key)
+    }
+
+    fn scan(&self, from: Key, to: Key, visit: &mut dyn FnMut(Key, Item) -> Result<bool>) -> Result<()> {
+        for entry in self.tree.range(self.source, from, to) {
+            let (key, item) = entry?;
+            if !visit(key, item)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn extent_at_or_before(&self, inode: InodeNumber, block: FileBlock) -> Result<Option<(FileBlock, Run)>> {
+        file::extent_at_or_before(self.tree, self.source, inode, block)
+    }
+
+    fn name_hash(&self) -> NameHash {
+        self.name_hash
+    }
+}
+
+impl TreeWriter<'_> {
+    /// A reader of the head as it is, without what is staged.
+    #[must_use]
+    pub fn reader(&self) -> TreeReader<'_> {
+        TreeReader { tree: self.tree, source: self.source, name_hash: self.name_hash }
+    }
+}
+
+impl Read for TreeWriter<'_> {
+    fn item(&self, key: Key) -> Result<Option<Item>> {
+        match self.staged.binary_search_by_key(&key, |(staged, _)| *staged) {
+            Ok(index) => Ok(self.staged[index].1.clone()),
+            Err(_) => self.tree.get(self.source, key),
+        }
+    }
+
+    fn scan(&self, from: Key, to: Key, visit: &mut dyn FnMut(Key, Item) -> Result<bool>) -> Result<()> {
+        let first = self.staged.partition_point(|(key, _)| *key < from);
+        let end = self.staged.partition_point(|(key, _)| *key < to).max(first);
+        let mut staged = self.staged[first..end].iter().peekable();
+        let mut stored = self.tree.range(self.source, from, to);
+        let mut next = stored.next().transpose()?;
+        loop {
+            let (key, item) = match (&next, staged.peek()) {
+                (None, None) => return Ok(()),
+                (Some((key, _)), overlay) if overlay.is_none_or(|(overlay, _)| key < overlay) => {
+                    let (key, item) = next.take().expect("it was just seen");
+                    next = stored.next().transpose()?;
+                    (key, Some(item))
+                }
+                (_, Some(_)) => {
+                    let (key, item) = staged.next().expect("it was just seen");
+                    if next.as_ref().is_some_and(|(stored, _)| stored == key) {
+                        next = stored.next().transpose()?;
+                    }
+                    (*key, item.clone())
+                }
+                (Some(_), None) => unreachable!("the second arm has it"),
+            };
+            if let Some(item) = item
+                && !visit(key, item)?
+            {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Only before extents are staged: operations read all the extents that they need first.
+    fn extent_at_or_before(&self, inode: InodeNumber, block: FileBlock) -> Result<Option<(FileBlock, Run)>> {
+        debug_assert!(self.staged.iter().all(|(key, _)| key.kind() != Some(ItemKind::Extent)));
+        file::extent_at_or_before(self.tree, self.source, inode, block)
+    }
+
+    fn name_hash(&self) -> NameHash {
+        self.name_hash
+    }
+}

@@ -1,0 +1,95 @@
+//! Taking names away.
+
+use super::TreeWriter;
+use super::directory::{DirectoryEntry, find, is_empty};
+use super::inode::InodeKind;
+use super::orphan::orphan_key;
+use super::read::Read;
+use crate::error::{FileFault, Result};
+use crate::units::{InodeNumber, Timestamp};
+
+impl TreeWriter<'_> {
+    /// Takes a name of something that is no directory away. Answers the inode if that was its last name: it is
+    /// an orphan now, which can be read and written, until [`TreeWriter::release_orphan`].
+    ///
+    /// `NotFound`, `IsADirectory`, `NotADirectory` (the parent).
+    pub fn unlink(
+        &mut self,
+        parent: InodeNumber,
+        name: &[u8],
+        time: Timestamp,
+    ) -> Result<Option<InodeNumber>> {
+        self.atomically(|writer| {
+            let entry = writer.lookup(parent, name)?;
+            if entry.kind == InodeKind::Directory {
+                return Err(FileFault::IsADirectory.into());
+            }
+            writer.stage_removed(parent, &entry, time)?;
+            writer.stage_unlinked(entry.inode, time)
+        })
+    }
+
+    /// Removes an empty directory. Answers its inode, which is an orphan now.
+    ///
+    /// `NotFound`, `NotADirectory`, `NotEmpty`.
+    pub fn remove_directory(
+        &mut self,
+        parent: InodeNumber,
+        name: &[u8],
+        time: Timestamp,
+    ) -> Result<InodeNumber> {
+        self.atomically(|writer| {
+            let entry = writer.lookup(parent, name)?;
+            if entry.kind != InodeKind::Directory {
+                return Err(FileFault::NotADirectory.into());
+            }
+            if !is_empty(writer, entry.inode)? {
+                return Err(FileFault::NotEmpty.into());
+            }
+            writer.stage_removed(parent, &entry, time)?;
+            writer.stage_unlinked(entry.inode, time)?;
+            Ok(entry.inode)
+        })
+    }
+
+    /// Stages that an entry is gone, and what that does to its directory.
+    pub(super) fn stage_removed(
+        &mut self,
+        parent: InodeNumber,
+        entry: &DirectoryEntry,
+        time: Timestamp,
+    ) -> Result<()> {
+        self.stage_no_entry(parent, entry.cookie);
+        self.update(parent, |directory| {
+            directory.size = directory.size.saturating_sub(1);
+            if entry.kind == InodeKind::Directory {
+                directory.links = directory.links.saturating_sub(1);
+            }
+            directory.modify = time;
+            directory.change = time;
+        })?;
+        Ok(())
+    }
+
+    /// Stages that an inode has a name less; a directory has only one. Answers it if that was the last.
+    pub(super) fn stage_unlinked(
+        &mut self,
+        inode: InodeNumber,
+        time: Timestamp,
+    ) -> Result<Option<InodeNumber>> {
+        let item = self.update(inode, |item| {
+            item.links = if item.kind == InodeKind::Directory { 0 } else { item.links.saturating_sub(1) };
+            item.change = time;
+        })?;
+        if item.links > 0 {
+            return Ok(None);
+        }
+        self.stage_bytes(orphan_key(inode), Vec::new());
+        Ok(Some(inode))
+    }
+
+    /// The entry of this name in a directory that is known to be one.
+    pub(super) fn entry(&self, parent: InodeNumber, name: &[u8]) -> Result<Option<DirectoryEntry>> {
+        find(self, parent, name)
+    }
+}

@@ -1,0 +1,66 @@
+//! Tree nodes by address, through a bounded cache.
+
+use crate::blocks::Blocks;
+use crate::error::{Error, Result};
+use crate::format::segment::file_name;
+use crate::statistics::Counters;
+use crate::tree::{Node, NodeSource};
+use crate::units::{BLOCK_BYTES, LogAddress, Stream};
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use std::sync::Arc;
+
+/// Loads nodes that a checkpoint wrote.
+pub(crate) struct Nodes {
+    blocks: Arc<Blocks>,
+    cache: Cache<u64, Arc<Node>, ByBytes>,
+    counters: Arc<Counters>,
+}
+
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<u64, Arc<Node>> for ByBytes {
+    fn weight(&self, _address: &u64, node: &Arc<Node>) -> u64 {
+        node.memory_bytes() as u64
+    }
+}
+
+impl Nodes {
+    pub(crate) fn new(blocks: Arc<Blocks>, cache_bytes: u64, counters: Arc<Counters>) -> Self {
+        let cache = Cache::with_weighter((cache_bytes / 8192).max(16) as usize, cache_bytes, ByBytes);
+        Self { blocks, cache, counters }
+    }
+
+    /// Reads and checks a node past the cache, which it does not enter.
+    pub(crate) fn read(&self, address: LogAddress) -> Result<Node> {
+        let (segment, slot, _) = self.blocks.locate(Stream::Node, address)?;
+        let mut bytes = [0; BLOCK_BYTES];
+        self.blocks.files().read(segment, slot, &mut bytes)?;
+        self.counters.read_bytes_node.add(bytes.len() as u64);
+        Node::decode(&bytes, address).map_err(|error| match error {
+            Error::Damaged { detail, .. } => {
+                let offset = self.blocks.files().geometry().offset(slot);
+                Error::damaged(format!("{} at offset {offset}", file_name(segment)), detail)
+            }
+            other => other,
+        })
+    }
+}
+
+impl NodeSource for Nodes {
+    fn load(&self, address: LogAddress) -> Result<Arc<Node>> {
+        if let Some(node) = self.cache.get(&address.0) {
+            self.counters.node_cache_hits.add(1);
+            return Ok(node);
+        }
+        self.counters.node_cache_misses.add(1);
+        let node = Arc::new(self.read(address)?);
+        self.cache.insert(address.0, Arc::clone(&node));
+        Ok(node)
+    }
+
+    fn keep(&self, address: LogAddress, node: &Arc<Node>) {
+        self.cache.insert(address.0, Arc::clone(node));
+    }
+}

@@ -1,0 +1,315 @@
+//! What the log says: every change to a pool is one of these operations, executed in sequence both when it
+//! is made and when it is replayed. Nothing in them may depend on a clock, on chance or on a cache.
+
+use crate::units::{DatasetId, FileBlock, InodeNumber, LogAddress, SegmentId, Slot, Timestamp, VersionId};
+use serde::{Deserialize, Serialize};
+
+use crate::namespace::{AttributeChange, NewInode, RenameHow, XattrHow};
+
+/// One change. Encoded with postcard: the order of variants and fields is part of the format.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Operation {
+    /// Nothing; the record's header says up to where the log is durable.
+    Mark,
+    /// The log goes on in slot 1 of another segment.
+    Switch {
+        /// The segment.
+        segment: SegmentId,
+        /// Its use.
+        incarnation: u64,
+    },
+    /// Whole blocks of a file: the data blocks of the record, in order.
+    Write(Write),
+    /// Bytes of a file, less than a block or across a border.
+    WriteInline {
+        /// Where the file is.
+        dataset: DatasetId,
+        /// The file.
+        inode: InodeNumber,
+        /// First byte.
+        offset: u64,
+        /// The bytes.
+        bytes: Vec<u8>,
+        /// Modification time.
+        time: Timestamp,
+    },
+    /// Whole blocks of a file that were written ahead outside the log, and get their addresses now.
+    MapStaged {
+        /// As for a write in the log.
+        write: Write,
+        /// Address of the first block in the data stream.
+        address: LogAddress,
+        /// Segment that holds the run.
+        segment: SegmentId,
+        /// Slot of the first block.
+        slot: Slot,
+    },
+    /// A new size; what lies behind is dropped.
+    Truncate {
+        /// Where the file is.
+        dataset: DatasetId,
+        /// The file.
+        inode: InodeNumber,
+        /// Size in bytes.
+        size: u64,
+        /// Modification time.
+        time: Timestamp,
+    },
+    /// A range that reads as zeros from now on.
+    PunchHole {
+        /// Where the file is.
+        dataset: DatasetId,
+        /// The file.
+        inode: InodeNumber,
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        length: u64,
+        /// Modification time.
+        time: Timestamp,
+    },
+    /// A change to the tree of files.
+    Namespace {
+        /// The dataset.
+        dataset: DatasetId,
+        /// The change.
+        operation: NamespaceOperation,
+    },
+    /// Frees part of an unlinked file that nobody has open any more.
+    ReleaseOrphan {
+        /// The dataset.
+        dataset: DatasetId,
+        /// The file.
+        inode: InodeNumber,
+        /// Most items to free in this step.
+        items_max: u32,
+    },
+    /// A new, empty dataset.
+    CreateDataset {
+        /// Its name.
+        name: String,
+        /// Creation time.
+        time: Timestamp,
+        /// User properties.
+        properties: Vec<(String, String)>,
+    },
+    /// Snapshots of several datasets at one moment.
+    Snapshot {
+        /// Dataset, and name of its snapshot.
+        snapshots: Vec<(DatasetId, String)>,
+        /// Creation time.
+        time: Timestamp,
+        /// User properties of each of them.
+        properties: Vec<(String, String)>,
+    },
+    /// Snapshots go, in this order.
+    DestroySnapshots {
+        /// Their versions.
+        versions: Vec<VersionId>,
+    },
+    /// Datasets go, with all their versions.
+    DestroyDatasets {
+        /// Their numbers.
+        datasets: Vec<DatasetId>,
+    },
+    /// A new dataset whose origin is a snapshot.
+    Clone {
+        /// The snapshot.
+        origin: VersionId,
+        /// Name of the dataset.
+        name: String,
+        /// Creation time.
+        time: Timestamp,
+    },
+    /// The head starts anew from a snapshot; the former head becomes a snapshot.
+    Rollback {
+        /// The dataset.
+        dataset: DatasetId,
+        /// The snapshot.
+        snapshot: VersionId,
+        /// Name under which the former head is kept.
+        saved: String,
+        /// When.
+        time: Timestamp,
+    },
+    /// A clone takes over the history of its origin.
+    Promote {
+        /// The clone.
+        dataset: DatasetId,
+    },
+    /// Datasets get new names.
+    RenameDatasets {
+        /// Numbers and names.
+        names: Vec<(DatasetId, String)>,
+    },
+    /// Snapshots get new names.
+    RenameSnapshots {
+        /// Versions and names.
+        names: Vec<(VersionId, String)>,
+    },
+    /// A hold is put on a snapshot, or taken off.
+    Hold {
+        /// The snapshot.
+        version: VersionId,
+        /// Its tag.
+        tag: String,
+        /// When it was put on; `None` takes it off.
+        since: Option<Timestamp>,
+    },
+    /// A user property changes.
+    SetProperty {
+        /// What has the property.
+        target: Target,
+        /// Its name.
+        key: String,
+        /// Its value; `None` removes it.
+        value: Option<String>,
+    },
+}
+
+/// A change to the tree of files of a dataset.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum NamespaceOperation {
+    /// A new file, directory or device node.
+    Create {
+        /// Where.
+        directory: InodeNumber,
+        /// Under which name.
+        name: Vec<u8>,
+        /// What it is.
+        new: NewInode,
+    },
+    /// A new symbolic link.
+    CreateSymlink {
+        /// Where.
+        directory: InodeNumber,
+        /// Under which name.
+        name: Vec<u8>,
+        /// Where it points.
+        target: Vec<u8>,
+        /// Its attributes.
+        new: NewInode,
+    },
+    /// One more name for a file.
+    Link {
+        /// The file.
+        inode: InodeNumber,
+        /// Where.
+        directory: InodeNumber,
+        /// Under which name.
+        name: Vec<u8>,
+        /// When.
+        time: Timestamp,
+    },
+    /// One name less for a file.
+    Unlink {
+        /// Where.
+        directory: InodeNumber,
+        /// The name.
+        name: Vec<u8>,
+        /// When.
+        time: Timestamp,
+    },
+    /// An empty directory goes.
+    RemoveDirectory {
+        /// Where.
+        directory: InodeNumber,
+        /// Its name.
+        name: Vec<u8>,
+        /// When.
+        time: Timestamp,
+    },
+    /// Something gets another name.
+    Rename {
+        /// Where it is.
+        from: InodeNumber,
+        /// Its name there.
+        from_name: Vec<u8>,
+        /// Where it will be.
+        to: InodeNumber,
+        /// Its name there.
+        to_name: Vec<u8>,
+        /// What to do about a name that exists.
+        how: RenameHow,
+        /// When.
+        time: Timestamp,
+    },
+    /// Attributes change.
+    SetAttributes {
+        /// Of what.
+        inode: InodeNumber,
+        /// Which, and to what.
+        change: AttributeChange,
+    },
+    /// An extended attribute is set.
+    SetXattr {
+        /// Of what.
+        inode: InodeNumber,
+        /// Its name.
+        name: Vec<u8>,
+        /// Its value.
+        value: Vec<u8>,
+        /// What to do about one that exists.
+        how: XattrHow,
+        /// When.
+        time: Timestamp,
+    },
+    /// An extended attribute goes.
+    RemoveXattr {
+        /// Of what.
+        inode: InodeNumber,
+        /// Its name.
+        name: Vec<u8>,
+        /// When.
+        time: Timestamp,
+    },
+}
+
+/// Whole blocks of a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Write {
+    /// Where the file is.
+    pub dataset: DatasetId,
+    /// The file.
+    pub inode: InodeNumber,
+    /// First block.
+    pub block: FileBlock,
+    /// Number of blocks.
+    pub blocks: u32,
+    /// The file ends here or later afterwards, in bytes.
+    pub end: u64,
+    /// Modification time.
+    pub time: Timestamp,
+}
+
+/// Something that has user properties.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Target {
+    /// A dataset.
+    Dataset(DatasetId),
+    /// A snapshot.
+    Snapshot(VersionId),
+}
+
+impl Operation {
+    /// Appends the encoding.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        let bytes = std::mem::take(into);
+        *into = postcard::to_extend(self, bytes).expect("operations hold nothing that cannot be encoded");
+    }
+
+    /// Reads one operation and what lies behind it; `None` if the bytes hold none.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        postcard::take_from_bytes(bytes).ok()
+    }
+
+    /// How many data blocks of its record the operation takes up.
+    #[must_use]
+    pub const fn data_blocks(&self) -> u32 {
+        match self {
+            Self::Write(write) => write.blocks,
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! How pools are made and opened.
+
+use crate::units::ByteLength;
+
+/// How a pool is made.
+#[derive(Clone, Debug)]
+pub struct InitOptions {
+    /// Size of a segment file: a power of two from 2 MiB to 1 GiB. 64 MiB unless said otherwise.
+    pub segment_bytes: u64,
+    /// Most bytes that the segment files may take together; no limit unless said.
+    pub size_limit: Option<ByteLength>,
+}
+
+impl Default for InitOptions {
+    fn default() -> Self {
+        Self { segment_bytes: 64 << 20, size_limit: None }
+    }
+}
+
+/// How a pool is opened.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// Only reads; several processes may do so at once, if the pool was closed cleanly.
+    pub read_only: bool,
+    /// Memory for blocks of files.
+    pub block_cache_bytes: u64,
+    /// Memory for tree nodes that are on disk.
+    pub node_cache_bytes: u64,
+    /// Log that a recovery may have to replay: a checkpoint begins at half of it, and writers wait before
+    /// it is exceeded.
+    pub log_bytes_max: u64,
+    /// Tree nodes waiting for a checkpoint: one begins at half of it.
+    pub dirty_bytes_max: u64,
+    /// Whether checkpoints and preparations run in threads of their own. Without, they run inside the calls
+    /// that make them necessary: what a simulation needs to be repeatable.
+    pub background: bool,
+    /// Whether other processes can reach the pool through a socket in its directory.
+    pub control_socket: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            read_only: false,
+            block_cache_bytes: 64 << 20,
+            node_cache_bytes: 32 << 20,
+            log_bytes_max: 2 << 30,
+            dirty_bytes_max: 256 << 20,
+            background: true,
+            control_socket: true,
+        }
+    }
+}

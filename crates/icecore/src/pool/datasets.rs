@@ -1,0 +1,187 @@
+//! Making, cloning, renaming and promoting datasets.
+
+use super::Pool;
+use crate::engine::Purpose;
+use crate::error::{Error, Result};
+use crate::names::{DatasetName, SnapshotName, VersionName, check_property_name, check_property_value};
+use crate::operation::Operation;
+use crate::state::State;
+use crate::units::Timestamp;
+
+impl Pool {
+    /// Makes a dataset. `parents`: also the datasets above it that do not exist. Durable on return.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::BadName`], [`Error::NotFound`] for a missing parent, [`Error::NoSpace`].
+    pub fn create_dataset(&self, name: &str, parents: bool, properties: &[(String, String)]) -> Result<()> {
+        let name = DatasetName::parse(name)?;
+        for (key, value) in properties {
+            check_property_name(key)?;
+            check_property_value(key, value)?;
+        }
+        let engine = self.engine();
+        engine.admit()?;
+        let mut state = engine.state();
+        self.prepare_place(&mut state, &name, parents)?;
+        let operation = Operation::CreateDataset {
+            name: name.as_str().to_owned(),
+            time: Timestamp::now(),
+            properties: properties.to_vec(),
+        };
+        engine.append(&mut state, &operation, None, Purpose::Data)?;
+        self.finish(state)
+    }
+
+    /// Makes a dataset that begins as a copy of a snapshot, at no cost. Durable on return.
+    ///
+    /// # Errors
+    /// As for [`Pool::create_dataset`]; [`Error::NotFound`] for the snapshot.
+    pub fn clone_snapshot(&self, snapshot: &str, target: &str, parents: bool) -> Result<()> {
+        let target = DatasetName::parse(target)?;
+        let engine = self.engine();
+        engine.admit()?;
+        let mut state = engine.state();
+        let (_, origin) = self.find_snapshot(&state, snapshot)?;
+        self.prepare_place(&mut state, &target, parents)?;
+        let operation = Operation::Clone { origin, name: target.as_str().to_owned(), time: Timestamp::now() };
+        engine.append(&mut state, &operation, None, Purpose::Data)?;
+        self.finish(state)
+    }
+
+    /// Checks that a dataset can be made, and makes what has to be above it.
+    fn prepare_place(&self, state: &mut State, name: &DatasetName, parents: bool) -> Result<()> {
+        if state.catalogue.has_dataset(name.as_str()) {
+            return Err(Error::Exists { what: format!("dataset {name}") });
+        }
+        let mut missing = Vec::new();
+        let mut above = name.parent();
+        while let Some(parent) = above {
+            if state.catalogue.has_dataset(parent.as_str()) {
+                break;
+            }
+            above = parent.parent();
+            missing.push(parent);
+        }
+        if let (Some(first), false) = (missing.last(), parents) {
+            let what = format!("dataset {first}, above {name} (-p makes it)");
+            return Err(Error::NotFound { what });
+        }
+        for parent in missing.iter().rev() {
+            let operation = Operation::CreateDataset {
+                name: parent.as_str().to_owned(),
+                time: Timestamp::now(),
+                properties: Vec::new(),
+            };
+            self.engine().append(state, &operation, None, Purpose::Data)?;
+        }
+        Ok(())
+    }
+
+    /// Lets go of the state, and makes what was appended durable.
+    pub(super) fn finish(&self, state: parking_lot::MutexGuard<'_, State>) -> Result<()> {
+        let last = state.tail.last_sequence();
+        let pressure = self.engine().pressure(&state);
+        drop(state);
+        self.engine().make_durable(last)?;
+        self.engine().after_append(pressure)
+    }
+
+    /// Lets a clone take over the snapshots of its origin, up to the one it was made from. Durable on return.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if it is not a clone, [`Error::Exists`] if names would collide.
+    pub fn promote(&self, dataset: &str) -> Result<()> {
+        let engine = self.engine();
+        engine.admit()?;
+        let mut state = engine.state();
+        let id = state.catalogue.find(dataset)?;
+        let versions = state.promoted(id);
+        if versions.is_empty() {
+            return Err(Error::Invalid(format!("{dataset} is not a clone: there is nothing to promote")));
+        }
+        let clashes: Vec<String> = versions
+            .iter()
+            .filter_map(|version| state.catalogue.snapshot(*version))
+            .filter(|row| !row.hidden && state.catalogue.has_snapshot(id, &row.name))
+            .map(|row| format!("{dataset}@{}", row.name))
+            .collect();
+        if !clashes.is_empty() {
+            let what = format!("{} (rename one of the two first)", clashes.join(", "));
+            return Err(Error::Exists { what });
+        }
+        engine.append(&mut state, &Operation::Promote { dataset: id }, None, Purpose::Freeing)?;
+        self.finish(state)
+    }
+
+    /// Renames a dataset with everything below it, or a snapshot within its dataset (`recursive`: the
+    /// snapshots of that name in the datasets below, too). Durable on return.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::Exists`], [`Error::BadName`].
+    pub fn rename(&self, from: &str, to: &str, recursive: bool) -> Result<()> {
+        match (VersionName::parse(from)?, to.contains('@')) {
+            (VersionName::Head(from), false) => self.rename_dataset(&from, &DatasetName::parse(to)?),
+            (VersionName::Snapshot(from), _) => {
+                let to =
+                    if to.contains('@') { to.to_owned() } else { format!("{}@{to}", from.dataset_str()) };
+                let to = SnapshotName::parse(&to)?;
+                if to.dataset_str() != from.dataset_str() {
+                    let message = format!("{from} can only be renamed within {}", from.dataset_str());
+                    return Err(Error::Invalid(message));
+                }
+                self.rename_snapshot(&from, &to, recursive)
+            }
+            (VersionName::Head(from), true) => {
+                Err(Error::Invalid(format!("dataset {from} cannot be renamed to a snapshot")))
+            }
+        }
+    }
+
+    fn rename_dataset(&self, from: &DatasetName, to: &DatasetName) -> Result<()> {
+        let engine = self.engine();
+        engine.admit()?;
+        let mut state = engine.state();
+        state.catalogue.find(from.as_str())?;
+        if to.is_within(from) {
+            return Err(Error::Invalid(format!("{from} cannot be moved below itself")));
+        }
+        if state.catalogue.has_dataset(to.as_str()) {
+            return Err(Error::Exists { what: format!("dataset {to}") });
+        }
+        if let Some(parent) = to.parent() {
+            state.catalogue.find(parent.as_str())?;
+        }
+        let mut names = Vec::new();
+        for id in state.catalogue.subtree(from.as_str()) {
+            let old = &state.catalogue.dataset(id).expect("listed").name;
+            let new = format!("{to}{}", &old[from.as_str().len()..]);
+            DatasetName::parse(&new)?;
+            names.push((id, new));
+        }
+        engine.append(&mut state, &Operation::RenameDatasets { names }, None, Purpose::Freeing)?;
+        self.finish(state)
+    }
+
+    fn rename_snapshot(&self, from: &SnapshotName, to: &SnapshotName, recursive: bool) -> Result<()> {
+        let engine = self.engine();
+        engine.admit()?;
+        let mut state = engine.state();
+        let top = state.catalogue.find(from.dataset_str())?;
+        let datasets = if recursive { state.catalogue.subtree(from.dataset_str()) } else { vec![top] };
+        let mut names = Vec::new();
+        for id in datasets {
+            let version = match state.catalogue.find_snapshot(id, from.short()) {
+                Ok(version) => version,
+                Err(error) if id == top => return Err(error),
+                Err(_) => continue,
+            };
+            if state.catalogue.has_snapshot(id, to.short()) {
+                let dataset = &state.catalogue.dataset(id).expect("listed").name;
+                return Err(Error::Exists { what: format!("snapshot {dataset}@{}", to.short()) });
+            }
+            names.push((version, to.short().to_owned()));
+        }
+        engine.append(&mut state, &Operation::RenameSnapshots { names }, None, Purpose::Freeing)?;
+        self.finish(state)
+    }
+}

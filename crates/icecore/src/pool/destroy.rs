@@ -1,0 +1,199 @@
+//! Destroying snapshots, ranges of them and datasets: first what would go, then the act.
+
+use super::Pool;
+use crate::engine::Purpose;
+use crate::error::{Error, Result};
+use crate::names::{DestroyTarget, SnapshotName};
+use crate::operation::Operation;
+use crate::state::State;
+use crate::units::{BlockCount, ByteLength, DatasetId, VersionId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// Snapshots that one record destroys at most; a longer range takes several.
+const VERSIONS_PER_RECORD: usize = 100_000;
+
+/// What destroying something comes to.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct DestroyPlan {
+    /// Full names of everything that goes.
+    pub names: Vec<String>,
+    /// Bytes that nothing else refers to, and that come back. Exact.
+    pub frees: ByteLength,
+}
+
+struct Selection {
+    versions: Vec<VersionId>,
+    datasets: Vec<DatasetId>,
+    names: Vec<String>,
+}
+
+impl Pool {
+    /// What destroying `target` would do, without doing it.
+    ///
+    /// # Errors
+    /// As for [`Pool::destroy`].
+    pub fn plan_destroy(&self, target: &DestroyTarget) -> Result<DestroyPlan> {
+        self.engine().check_open()?;
+        let state = self.engine().state();
+        target.check()?;
+        let selection = select(&state, target)?;
+        self.plan(&state, &selection)
+    }
+
+    /// Destroys snapshots or datasets. Durable on return; the space is reused once the next checkpoint is
+    /// durable. Works on a full pool.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] naming holds, clones, snapshots or handles in the way; [`Error::NotFound`]. Then
+    /// nothing is destroyed.
+    pub fn destroy(&self, target: &DestroyTarget) -> Result<DestroyPlan> {
+        let engine = self.engine();
+        engine.admit()?;
+        let mut state = engine.state();
+        target.check()?;
+        let selection = select(&state, target)?;
+        let plan = self.plan(&state, &selection)?;
+        if selection.datasets.is_empty() {
+            for part in selection.versions.chunks(VERSIONS_PER_RECORD) {
+                let operation = Operation::DestroySnapshots { versions: part.to_vec() };
+                engine.append(&mut state, &operation, None, Purpose::Freeing)?;
+            }
+        } else {
+            self.refuse_open(&state, &selection.datasets)?;
+            let operation = Operation::DestroyDatasets { datasets: selection.datasets };
+            engine.append(&mut state, &operation, None, Purpose::Freeing)?;
+        }
+        self.finish(state)?;
+        Ok(plan)
+    }
+
+    fn plan(&self, state: &State, selection: &Selection) -> Result<DestroyPlan> {
+        let blocks: BlockCount = state.history.freed_by_deleting_set(&selection.versions)?;
+        Ok(DestroyPlan { names: selection.names.clone(), frees: blocks.bytes() })
+    }
+
+    fn refuse_open(&self, state: &State, datasets: &[DatasetId]) -> Result<()> {
+        let users = self.engine().users.lock();
+        for id in datasets {
+            if let Some(open) = users.get(id).filter(|open| !open.is_empty()) {
+                let what = state.catalogue.dataset(*id).expect("selected").name.clone();
+                return Err(Error::Busy {
+                    what,
+                    blockers: format!("{} is open; close it first", open.join(", ")),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn select(state: &State, target: &DestroyTarget) -> Result<Selection> {
+    match target {
+        DestroyTarget::Snapshot(name) => {
+            let name = SnapshotName::parse(name)?;
+            let id = state.catalogue.find(name.dataset_str())?;
+            let version = state.catalogue.find_snapshot(id, name.short())?;
+            select_snapshots(state, vec![version])
+        }
+        DestroyTarget::Range { dataset, first, last } => {
+            let id = state.catalogue.find(dataset)?;
+            select_snapshots(state, range(state, id, first, last)?)
+        }
+        DestroyTarget::Dataset { name, recursive } => select_datasets(state, name, *recursive),
+    }
+}
+
+/// The snapshots from `first` to `last`, which must lie on one branch.
+fn range(state: &State, id: DatasetId, first: &str, last: &str) -> Result<Vec<VersionId>> {
+    let first = state.catalogue.find_snapshot(id, first)?;
+    let last = state.catalogue.find_snapshot(id, last)?;
+    let mut versions = Vec::new();
+    let mut next = Some(last);
+    while let Some(version) = next {
+        let Some(row) = state.catalogue.snapshot(version).filter(|row| row.dataset == id) else { break };
+        if !row.hidden {
+            versions.push(version);
+        }
+        if version == first {
+            versions.reverse();
+            return Ok(versions);
+        }
+        next = state.parent(version);
+    }
+    let (first, last) = (state.catalogue.full_name(first), state.catalogue.full_name(last));
+    Err(Error::Invalid(format!("{first} is not an ancestor of {last}: they do not make a range")))
+}
+
+fn select_snapshots(state: &State, versions: Vec<VersionId>) -> Result<Selection> {
+    let mut blockers = Vec::new();
+    for version in &versions {
+        let row = state.catalogue.snapshot(*version).expect("found");
+        let name = state.catalogue.full_name(*version);
+        for tag in row.holds.keys() {
+            blockers.push(format!("{name} has hold {tag:?} (release it first)"));
+        }
+        for child in state.children(*version) {
+            let label = state.catalogue.label(*child);
+            if let Some(clone) = label.filter(|label| *label != row.dataset) {
+                let clone = &state.catalogue.dataset(clone).expect("labelled").name;
+                blockers.push(format!("{clone} is a clone of {name} (destroy or promote it first)"));
+            }
+        }
+    }
+    if !blockers.is_empty() {
+        let what = state.catalogue.full_name(versions[0]);
+        return Err(Error::Busy { what, blockers: blockers.join("; ") });
+    }
+    let names = versions.iter().map(|version| state.catalogue.full_name(*version)).collect();
+    Ok(Selection { versions, datasets: Vec::new(), names })
+}
+
+fn select_datasets(state: &State, name: &str, recursive: bool) -> Result<Selection> {
+    let top = state.catalogue.find(name)?;
+    let datasets = state.catalogue.subtree(name);
+    let chosen: BTreeSet<DatasetId> = datasets.iter().copied().collect();
+    let mut versions = Vec::new();
+    let mut names = Vec::new();
+    let mut blockers = Vec::new();
+    for id in &datasets {
+        let row = state.catalogue.dataset(*id).expect("listed");
+        versions.push(row.head);
+        names.push(row.name.clone());
+        if *id != top && !recursive {
+            blockers.push(format!("{} lies below it", row.name));
+        }
+        for (version, snapshot) in state.catalogue.snapshots_of(*id) {
+            versions.push(version);
+            let full = format!("{}@{}", row.name, snapshot.name);
+            if !recursive && !snapshot.hidden {
+                blockers.push(format!("it has snapshot {full}"));
+            }
+            for tag in snapshot.holds.keys() {
+                blockers.push(format!("{full} has hold {tag:?} (release it first)"));
+            }
+            for child in state.children(version) {
+                let clone = state.catalogue.label(*child).filter(|label| !chosen.contains(label));
+                if let Some(clone) = clone {
+                    let clone = &state.catalogue.dataset(clone).expect("labelled").name;
+                    blockers.push(format!("{clone} is a clone of {full} (destroy or promote it first)"));
+                }
+            }
+            if !snapshot.hidden {
+                names.push(full);
+            }
+        }
+    }
+    if !blockers.is_empty() {
+        let shown = 10.min(blockers.len());
+        let mut text = blockers[..shown].join("; ");
+        if blockers.len() > shown {
+            text.push_str(&format!("; and {} more", blockers.len() - shown));
+        }
+        if !recursive {
+            text.push_str(" (-r destroys what belongs to it)");
+        }
+        return Err(Error::Busy { what: name.to_owned(), blockers: text });
+    }
+    Ok(Selection { versions, datasets, names })
+}

@@ -1,0 +1,179 @@
+//! Listing datasets and snapshots.
+
+use super::Pool;
+use crate::error::Result;
+use crate::state::State;
+use crate::units::{BLOCK_BYTES, ByteLength, DatasetId, Timestamp, VersionId};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+
+/// What to list.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct ListFilter {
+    /// Only this dataset (or snapshot), and with `depth` what lies below it.
+    pub root: Option<String>,
+    /// How many levels below the root, or below the top: `Some(0)` for itself alone, `None` for all.
+    pub depth: Option<usize>,
+    /// Datasets.
+    pub datasets: bool,
+    /// Snapshots.
+    pub snapshots: bool,
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum EntryKind {
+    /// A dataset.
+    Dataset,
+    /// A snapshot.
+    Snapshot,
+}
+
+/// A dataset or snapshot with its figures, in bytes, all exact.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ListEntry {
+    /// Full name.
+    pub name: String,
+    /// What it is.
+    pub kind: EntryKind,
+    /// A snapshot: what destroying it alone would free. A dataset: all that its head and snapshots hold
+    /// beside what they share with other datasets, and what lies below it.
+    pub used: ByteLength,
+    /// A dataset: what can still be written.
+    pub available: Option<ByteLength>,
+    /// What it refers to, shared or not.
+    pub referenced: ByteLength,
+    /// What was written since the version before.
+    pub written: ByteLength,
+    /// When it was made.
+    pub created: Timestamp,
+    /// A clone: the snapshot it was made from.
+    pub origin: Option<String>,
+    /// A snapshot: number of holds.
+    pub holds: u32,
+    /// A snapshot: the clones made from it.
+    pub clones: Vec<String>,
+}
+
+impl Pool {
+    /// Datasets and snapshots, datasets by name, snapshots behind their dataset in order of age.
+    ///
+    /// # Errors
+    /// [`crate::Error::NotFound`] for the root.
+    pub fn list(&self, filter: &ListFilter) -> Result<Vec<ListEntry>> {
+        self.engine().check_open()?;
+        let available = self.available()?;
+        let state = self.engine().state();
+        let lister = Lister::new(&state, available);
+        if let Some(root) = filter.root.as_deref().filter(|root| root.contains('@')) {
+            let (dataset, version) = self.find_snapshot(&state, root)?;
+            return Ok(vec![lister.snapshot(dataset, version)?]);
+        }
+        if let Some(root) = &filter.root {
+            state.catalogue.find(root)?;
+        }
+        let base = filter.root.as_ref().map_or(0, |root| root.matches('/').count());
+        let mut entries = Vec::new();
+        for (name, id) in state.catalogue.names() {
+            let below = filter.root.as_ref().is_none_or(|root| {
+                name == root || name.strip_prefix(root.as_str()).is_some_and(|rest| rest.starts_with('/'))
+            });
+            let level = name.matches('/').count().saturating_sub(base);
+            if !below || filter.depth.is_some_and(|depth| level > depth) {
+                continue;
+            }
+            if filter.datasets {
+                entries.push(lister.dataset(id)?);
+            }
+            if filter.snapshots {
+                for (version, row) in state.catalogue.snapshots_of(id) {
+                    if !row.hidden {
+                        entries.push(lister.snapshot(id, version)?);
+                    }
+                }
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Bytes that can still be written: free segments beside the reserve, and what the medium has left.
+    fn available(&self) -> Result<ByteLength> {
+        let engine = self.engine();
+        let space = engine.storage.space();
+        let space = space.map_err(|error| crate::Error::io("measure", engine.storage.describe(), error))?;
+        let state = engine.state();
+        let spare = (state.segments.free() as u64).saturating_sub(3);
+        let creatable = state.segments.creatable().min(space.free / engine.geometry.bytes);
+        Ok(ByteLength((spare + creatable) * engine.geometry.bytes))
+    }
+}
+
+struct Lister<'a> {
+    state: &'a State,
+    available: ByteLength,
+    /// Clones by the snapshot they were made from.
+    clones: HashMap<VersionId, Vec<String>>,
+    origins: HashMap<DatasetId, VersionId>,
+}
+
+impl<'a> Lister<'a> {
+    fn new(state: &'a State, available: ByteLength) -> Self {
+        let mut clones: HashMap<VersionId, Vec<String>> = HashMap::new();
+        let mut origins = HashMap::new();
+        for (id, row) in state.catalogue.datasets() {
+            if let Some(origin) = state.origin(id) {
+                clones.entry(origin).or_default().push(row.name.clone());
+                origins.insert(id, origin);
+            }
+        }
+        Self { state, available, clones, origins }
+    }
+
+    fn dataset(&self, id: DatasetId) -> Result<ListEntry> {
+        let row = self.state.catalogue.dataset(id).expect("listed");
+        let mut used = 0;
+        for inner in self.state.catalogue.subtree(&row.name) {
+            used += self.owned(inner)?;
+        }
+        Ok(ListEntry {
+            name: row.name.clone(),
+            kind: EntryKind::Dataset,
+            used: ByteLength(used * BLOCK_BYTES as u64),
+            available: Some(self.available),
+            referenced: self.state.history.referenced(row.head)?.bytes(),
+            written: self.state.history.written(row.head)?.bytes(),
+            created: row.created,
+            origin: self.origins.get(&id).map(|origin| self.state.catalogue.full_name(*origin)),
+            holds: 0,
+            clones: Vec::new(),
+        })
+    }
+
+    /// Live blocks born in versions that are labelled with this dataset.
+    fn owned(&self, id: DatasetId) -> Result<u64> {
+        let head = self.state.head(id)?;
+        let versions = self.state.catalogue.snapshots_of(id).map(|(version, _)| version);
+        let mut owned = 0;
+        for version in versions.chain([head]) {
+            owned += self.state.history.version(version)?.owned().len().0;
+        }
+        Ok(owned)
+    }
+
+    fn snapshot(&self, dataset: DatasetId, version: VersionId) -> Result<ListEntry> {
+        let row = self.state.catalogue.snapshot(version).expect("listed");
+        let name = &self.state.catalogue.dataset(dataset).expect("listed").name;
+        Ok(ListEntry {
+            name: format!("{name}@{}", row.name),
+            kind: EntryKind::Snapshot,
+            used: self.state.history.used(version)?.bytes(),
+            available: None,
+            referenced: self.state.history.referenced(version)?.bytes(),
+            written: self.state.history.written(version)?.bytes(),
+            created: row.created,
+            origin: None,
+            holds: row.holds.len() as u32,
+            clones: self.clones.get(&version).cloned().unwrap_or_default(),
+        })
+    }
+}

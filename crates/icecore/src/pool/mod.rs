@@ -1,0 +1,215 @@
+//! The handle on an open pool, and everything that concerns more than one file.
+
+mod datasets;
+mod destroy;
+mod diff;
+mod list;
+mod properties;
+mod scrub;
+mod snapshots;
+
+pub use destroy::DestroyPlan;
+pub use diff::{ByteRange, Change, DiffEntry};
+pub use list::{EntryKind, ListEntry, ListFilter};
+pub use properties::{Hold, Property, PropertySource};
+pub use scrub::{Finding, ScrubProgress, ScrubReport};
+pub use snapshots::RollbackReport;
+
+use crate::dataset::Dataset;
+use crate::engine::{self, Engine};
+use crate::error::{Error, Result};
+use crate::group::{CommitPoint, Group};
+use crate::names::VersionName;
+use crate::options::{InitOptions, OpenOptions};
+use crate::state::State;
+use crate::statistics::Statistics;
+use crate::storage::{RealStorage, Storage};
+use crate::units::{DatasetId, PoolId, VersionId};
+use crate::view::View;
+use std::path::Path;
+use std::sync::Arc;
+
+/// An open pool. Clones share it; when the last one is gone, with every dataset and view, it is closed.
+#[derive(Clone)]
+pub struct Pool {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// Closes the pool when the last handle goes.
+pub(crate) struct Shared {
+    pub(crate) engine: Arc<Engine>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Nobody is left to tell; an unclean close only means that the next opening replays the log.
+        let _ = self.engine.close();
+    }
+}
+
+impl Pool {
+    /// Makes an empty pool in a directory, which is made if it does not exist. Durable on return.
+    ///
+    /// # Errors
+    /// [`Error::CannotInit`] if there is a pool already; [`Error::NoSpace`]; [`Error::Io`].
+    pub fn init_directory(path: &Path, options: &InitOptions) -> Result<()> {
+        match std::fs::create_dir(path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Error::io("create", path.display().to_string(), error)),
+        }
+        Self::init(real(path)?, options)
+    }
+
+    /// Makes an empty pool in any storage. Durable on return.
+    ///
+    /// # Errors
+    /// As for [`Pool::init_directory`].
+    pub fn init(storage: Arc<dyn Storage>, options: &InitOptions) -> Result<()> {
+        engine::init(&storage, options)
+    }
+
+    /// Opens the pool in a directory, recovering it if it was not closed cleanly.
+    ///
+    /// # Errors
+    /// [`Error::NotAPool`], [`Error::NewerFormat`], [`Error::PoolInUse`], [`Error::NeedsRecovery`] (read-only),
+    /// [`Error::Damaged`], [`Error::Io`].
+    pub fn open_directory(path: &Path, options: &OpenOptions) -> Result<Self> {
+        Self::open(real(path)?, options)
+    }
+
+    /// Opens the pool in any storage. See [`Pool::open_directory`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open(storage: Arc<dyn Storage>, options: &OpenOptions) -> Result<Self> {
+        let engine = engine::open(&storage, options)?;
+        Ok(Self { shared: Arc::new(Shared { engine }) })
+    }
+
+    /// Closes the pool: everything is durable, and the next opening has nothing to replay. Other handles
+    /// answer errors from then on. Dropping the last handle does the same without a word about failures.
+    ///
+    /// # Errors
+    /// When the last checkpoint fails; nothing acknowledged is lost by that.
+    pub fn close(&self) -> Result<()> {
+        self.engine().close()
+    }
+
+    /// Whether the pool takes no writes: opened so, or after a failure.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.engine().check_writable().is_err()
+    }
+
+    /// Where the pool is.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        self.engine().storage.describe()
+    }
+
+    /// Identity of the pool.
+    #[must_use]
+    pub fn id(&self) -> PoolId {
+        self.engine().pool
+    }
+
+    /// Everything done so far is durable on return.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnlyAfterFailure`] if a write or flush failed, now or before.
+    pub fn sync(&self) -> Result<()> {
+        self.engine().sync()
+    }
+
+    /// Makes a checkpoint now. Never needed for safety: it shortens the next recovery and lets space be reused.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnlyAfterFailure`], [`Error::ReadOnly`].
+    pub fn checkpoint(&self) -> Result<()> {
+        self.engine().run_checkpoint()
+    }
+
+    /// The head of a dataset, to read and write.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::SnapshotIsReadOnly`] if the name is one of a snapshot.
+    pub fn dataset(&self, name: &str) -> Result<Dataset> {
+        self.engine().check_open()?;
+        if name.contains('@') {
+            return Err(Error::SnapshotIsReadOnly { name: name.to_owned() });
+        }
+        let state = self.engine().state();
+        let id = state.catalogue.find(name)?;
+        drop(state);
+        Ok(Dataset::new(self.clone(), id))
+    }
+
+    /// A version as it is now, pinned: `dataset@snapshot`, or `dataset` for its head at this moment.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::BadName`].
+    pub fn view(&self, name: &str) -> Result<View> {
+        self.engine().check_open()?;
+        let state = self.engine().state();
+        let version = self.find_version(&state, name)?;
+        Ok(View::pin(self, &state, version, name.to_owned()))
+    }
+
+    /// Appends groups, of any datasets, as one atomic step, and makes them visible. After a crash all of it is
+    /// there or nothing. Not durable yet: see [`Pool::make_durable`].
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] before anything changed; [`Error::StaleHandle`] after a rollback.
+    pub fn commit(&self, groups: Vec<Group>) -> Result<CommitPoint> {
+        crate::group::commit(self, groups)
+    }
+
+    /// Returns when everything up to `point` is durable. Callers that wait together share one flush.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnlyAfterFailure`]: what was not durable before may or may not be there after a restart.
+    pub fn make_durable(&self, point: CommitPoint) -> Result<()> {
+        self.engine().make_durable(point.0)
+    }
+
+    /// What the pool has done, and how full it is.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        self.engine().statistics()
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.shared.engine
+    }
+
+    pub(crate) fn find_version(&self, state: &State, name: &str) -> Result<VersionId> {
+        match VersionName::parse(name)? {
+            VersionName::Head(dataset) => {
+                let id = state.catalogue.find(dataset.as_str())?;
+                state.head(id)
+            }
+            VersionName::Snapshot(snapshot) => {
+                let id = state.catalogue.find(snapshot.dataset_str())?;
+                state.catalogue.find_snapshot(id, snapshot.short())
+            }
+        }
+    }
+
+    pub(crate) fn find_snapshot(&self, state: &State, name: &str) -> Result<(DatasetId, VersionId)> {
+        let parsed = crate::names::SnapshotName::parse(name)?;
+        let id = state.catalogue.find(parsed.dataset_str())?;
+        Ok((id, state.catalogue.find_snapshot(id, parsed.short())?))
+    }
+}
+
+fn real(path: &Path) -> Result<Arc<dyn Storage>> {
+    let storage = RealStorage::new(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Error::NotAPool {
+            path: path.display().to_string(),
+            reason: "there is no such directory".to_owned(),
+        },
+        _ => Error::io("open", path.display().to_string(), error),
+    })?;
+    Ok(Arc::new(storage))
+}

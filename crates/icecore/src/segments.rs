@@ -1,0 +1,196 @@
+//! Which segments there are, what each is used for, and how many live blocks it holds.
+
+use crate::format::segment::{Geometry, SegmentKind};
+use crate::units::{RecordSequence, RecoveryEpoch, SegmentId, Slot};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Where the next block goes in a segment that is being filled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Cursor {
+    pub segment: SegmentId,
+    pub incarnation: u64,
+    pub slot: Slot,
+}
+
+#[derive(Clone, Debug)]
+struct SegmentState {
+    /// `None` when it is free.
+    kind: Option<SegmentKind>,
+    /// Live blocks in it.
+    live: u64,
+    /// Log segments: the last record in it, once it is full.
+    last_record: Option<RecordSequence>,
+    /// Being filled, or referred to by something that is not counted in `live`.
+    users: u32,
+    /// All of it was written at least once: a flush need not wait for the filesystem.
+    written: bool,
+}
+
+/// The table of segments.
+pub(crate) struct Segments {
+    geometry: Geometry,
+    size_limit: u64,
+    epoch: RecoveryEpoch,
+    uses: u64,
+    table: BTreeMap<SegmentId, SegmentState>,
+    free: usize,
+}
+
+impl Segments {
+    pub(crate) fn new(geometry: Geometry, size_limit: u64, epoch: RecoveryEpoch) -> Self {
+        Self { geometry, size_limit, epoch, uses: 0, table: BTreeMap::new(), free: 0 }
+    }
+
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Number of segments.
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Number of free segments.
+    pub(crate) fn free(&self) -> usize {
+        self.free
+    }
+
+    /// Free segments that were written before.
+    pub(crate) fn free_written(&self) -> usize {
+        self.table.values().filter(|state| state.kind.is_none() && state.written).count()
+    }
+
+    /// A free segment that was never written.
+    pub(crate) fn free_unwritten(&self) -> Option<SegmentId> {
+        let found =
+            self.table.iter().find(|(_, state)| state.kind.is_none() && !state.written && state.users == 0);
+        found.map(|(segment, _)| *segment)
+    }
+
+    /// The number for one more segment; `None` when the size limit forbids it.
+    pub(crate) fn next_new(&self) -> Option<SegmentId> {
+        let bytes = (self.table.len() as u64 + 1) * self.geometry.bytes;
+        if self.size_limit != 0 && bytes > self.size_limit {
+            return None;
+        }
+        // Gaps are filled first, so that numbers stay dense.
+        let gap = self.table.keys().enumerate().find(|(index, segment)| *index as u32 != segment.0);
+        Some(SegmentId(gap.map_or(self.table.len() as u32, |(index, _)| index as u32)))
+    }
+
+    /// Segments that the size limit still allows to be made.
+    pub(crate) fn creatable(&self) -> u64 {
+        if self.size_limit == 0 {
+            return u64::MAX;
+        }
+        (self.size_limit / self.geometry.bytes).saturating_sub(self.table.len() as u64)
+    }
+
+    /// A segment file exists; it is free until something is known to be in it.
+    pub(crate) fn add_free(&mut self, segment: SegmentId, written: bool) {
+        let state = SegmentState { kind: None, live: 0, last_record: None, users: 0, written };
+        if self.table.insert(segment, state).is_none() {
+            self.free += 1;
+        }
+    }
+
+    /// A use number that no other use has, in this life or another.
+    pub(crate) fn next_incarnation(&mut self) -> u64 {
+        self.uses += 1;
+        self.epoch.0 << 32 | self.uses
+    }
+
+    /// Takes a free segment, for the log one that was written before if there is one.
+    pub(crate) fn take(&mut self, kind: SegmentKind) -> Option<SegmentId> {
+        let wants_written = kind == SegmentKind::Log;
+        let free = || self.table.iter().filter(|(_, state)| state.kind.is_none() && state.users == 0);
+        let best = free().find(|(_, state)| state.written == wants_written);
+        let segment = *best.or_else(|| free().next())?.0;
+        self.use_as(segment, kind);
+        self.hold(segment);
+        Some(segment)
+    }
+
+    /// Notes what a segment is used for. Replay and recovery call this for segments found in use.
+    pub(crate) fn use_as(&mut self, segment: SegmentId, kind: SegmentKind) {
+        let state = self.table.get_mut(&segment).expect("the segment exists");
+        if state.kind.is_none() {
+            self.free -= 1;
+        }
+        state.kind = Some(kind);
+        state.last_record = None;
+    }
+
+    /// What a segment is used for; `None` if it is free or does not exist.
+    pub(crate) fn kind(&self, segment: SegmentId) -> Option<SegmentKind> {
+        self.table.get(&segment).and_then(|state| state.kind)
+    }
+
+    /// Whether there is such a segment.
+    pub(crate) fn exists(&self, segment: SegmentId) -> bool {
+        self.table.contains_key(&segment)
+    }
+
+    /// All segments.
+    pub(crate) fn all(&self) -> Vec<SegmentId> {
+        self.table.keys().copied().collect()
+    }
+
+    /// The segment must not be freed until `let_go`.
+    pub(crate) fn hold(&mut self, segment: SegmentId) {
+        self.table.get_mut(&segment).expect("the segment exists").users += 1;
+    }
+
+    /// Undoes one `hold`.
+    pub(crate) fn let_go(&mut self, segment: SegmentId) {
+        let state = self.table.get_mut(&segment).expect("the segment exists");
+        state.users = state.users.checked_sub(1).expect("held before");
+    }
+
+    /// A log segment is full; its last record has this number.
+    pub(crate) fn filled(&mut self, segment: SegmentId, last: RecordSequence) {
+        let state = self.table.get_mut(&segment).expect("the segment exists");
+        state.last_record = Some(last);
+        state.written = true;
+    }
+
+    /// Every block of the segment has been written at least once.
+    pub(crate) fn mark_written(&mut self, segment: SegmentId) {
+        if let Some(state) = self.table.get_mut(&segment) {
+            state.written = true;
+        }
+    }
+
+    /// More live blocks lie in a segment.
+    pub(crate) fn add_live(&mut self, segment: SegmentId, blocks: u64) {
+        self.table.get_mut(&segment).expect("the segment exists").live += blocks;
+    }
+
+    /// Fewer live blocks lie in a segment.
+    pub(crate) fn remove_live(&mut self, segment: SegmentId, blocks: u64) {
+        let state = self.table.get_mut(&segment).expect("the segment exists");
+        state.live = state.live.checked_sub(blocks).expect("no more blocks die than live");
+    }
+
+    /// Live blocks in all segments.
+    pub(crate) fn live_total(&self) -> u64 {
+        self.table.values().map(|state| state.live).sum()
+    }
+
+    /// Frees the segments that hold nothing live, nothing that a replay from `replay_from` needs, and that
+    /// nobody uses; returns them.
+    pub(crate) fn release(&mut self, replay_from: RecordSequence) -> Vec<SegmentId> {
+        let mut released = Vec::new();
+        for (segment, state) in &mut self.table {
+            let needed = state.last_record.is_some_and(|last| last >= replay_from);
+            if state.kind.is_some() && state.live == 0 && state.users == 0 && !needed {
+                state.kind = None;
+                state.last_record = None;
+                released.push(*segment);
+            }
+        }
+        self.free += released.len();
+        released
+    }
+}

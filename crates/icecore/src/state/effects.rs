@@ -1,0 +1,152 @@
+//! What changing a tree does to liveness: blocks are born, and blocks die.
+
+use crate::liveness::{FreedSink, History};
+use crate::namespace::Ledger;
+use crate::tree::NodeLedger;
+use crate::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
+use std::collections::VecDeque;
+
+/// Blocks that died, waiting for the checkpoint that records their death and for readers of older versions.
+#[derive(Default)]
+pub(crate) struct Graveyard {
+    current: FreedSink,
+    moment: u64,
+    recorded: VecDeque<Deaths>,
+    /// Merged blocks that died, to be forgotten early if they were never written.
+    superseded: VecDeque<(u64, LogAddress)>,
+}
+
+/// Blocks that died up to a moment.
+pub(crate) struct Deaths {
+    moment: u64,
+    blocks: FreedSink,
+}
+
+impl Graveyard {
+    /// Deaths from here on happen at `moment`.
+    pub(crate) fn now(&mut self, moment: u64) {
+        self.moment = moment;
+    }
+
+    /// Where deaths are noted.
+    pub(crate) fn sink(&mut self) -> &mut FreedSink {
+        &mut self.current
+    }
+
+    /// A checkpoint is frozen: what died since the one before.
+    pub(crate) fn freeze(&mut self) -> Deaths {
+        Deaths { moment: self.moment, blocks: self.current.take() }
+    }
+
+    /// The checkpoint that froze these deaths is durable.
+    pub(crate) fn recorded(&mut self, deaths: Deaths) {
+        self.recorded.push_back(deaths);
+    }
+
+    /// Takes what no reader can reach any more: recorded deaths from before the oldest pin was taken.
+    pub(crate) fn exhume(&mut self, oldest_pin: Option<u64>) -> Vec<Run> {
+        let mut out = Vec::new();
+        while let Some(deaths) = self.recorded.front() {
+            if oldest_pin.is_some_and(|pin| pin < deaths.moment) {
+                break;
+            }
+            out.extend(deaths.blocks.runs());
+            self.recorded.pop_front();
+        }
+        out
+    }
+
+    /// Whether a block is dead and not yet freed.
+    pub(crate) fn holds(&self, stream: Stream, address: LogAddress) -> bool {
+        let recorded = self.recorded.iter().map(|deaths| &deaths.blocks);
+        recorded.chain([&self.current]).any(|sink| sink.of(stream).contains(address))
+    }
+
+    /// Merged blocks that died unwritten and that no reader can reach any more.
+    pub(crate) fn superseded(&mut self, oldest_pin: impl Fn() -> Option<u64>) -> Option<LogAddress> {
+        let (moment, address) = *self.superseded.front()?;
+        if oldest_pin().is_some_and(|pin| pin < moment) {
+            return None;
+        }
+        self.superseded.pop_front();
+        Some(address)
+    }
+
+    /// Whether anything waits for readers.
+    pub(crate) fn waits(&self) -> bool {
+        !self.recorded.is_empty()
+    }
+
+    /// Whether deaths since the last checkpoint wait for the next one.
+    pub(crate) fn pending_blocks(&self) -> u64 {
+        self.current.len().0
+    }
+}
+
+/// Records births and deaths of blocks of one head.
+pub(crate) struct Effects<'a> {
+    pub history: &'a mut History,
+    pub head: VersionId,
+    pub marks: &'a mut Marks,
+    pub graveyard: &'a mut Graveyard,
+    pub dirty_nodes: &'a mut u64,
+    /// Nodes from here on were born both after the last checkpoint was frozen and in this head alone.
+    pub unwritten_from: LogAddress,
+    /// Merged blocks from here on were born in this head.
+    pub own_merged_from: LogAddress,
+}
+
+impl Effects<'_> {
+    /// A run was written.
+    pub(crate) fn born(&mut self, run: Run) {
+        self.history.born(self.head, run).expect("the head was looked up");
+    }
+
+    /// The addresses that merged blocks would get now.
+    pub(crate) fn next_merged(&self, length: BlockCount) -> Run {
+        Run { stream: Stream::Merged, start: self.marks.of(Stream::Merged), length }
+    }
+
+    /// Merged blocks are born with the addresses that [`Effects::next_merged`] answered.
+    pub(crate) fn draw_merged(&mut self, run: Run) {
+        let next = self.marks.of_mut(Stream::Merged);
+        assert!(run.stream == Stream::Merged && run.start == *next);
+        *next = run.end();
+        self.born(run);
+    }
+
+    fn dropped(&mut self, run: Run) {
+        let dropped = self.history.dropped(self.head, run, self.graveyard.sink());
+        dropped.expect("the head was looked up");
+    }
+}
+
+impl NodeLedger for Effects<'_> {
+    fn draw_node(&mut self) -> LogAddress {
+        let next = self.marks.of_mut(Stream::Node);
+        let run = Run { stream: Stream::Node, start: *next, length: BlockCount(1) };
+        next.0 += 1;
+        *self.dirty_nodes += 1;
+        self.born(run);
+        run.start
+    }
+
+    fn drop_node(&mut self, address: LogAddress) {
+        self.dropped(Run { stream: Stream::Node, start: address, length: BlockCount(1) });
+        if address >= self.unwritten_from {
+            *self.dirty_nodes -= 1;
+        }
+    }
+}
+
+impl Ledger for Effects<'_> {
+    fn drop_run(&mut self, run: Run) {
+        self.dropped(run);
+        if run.stream == Stream::Merged && run.start >= self.own_merged_from {
+            let moment = self.graveyard.moment;
+            for index in 0..run.length.0 {
+                self.graveyard.superseded.push_back((moment, run.start.plus(BlockCount(index))));
+            }
+        }
+    }
+}

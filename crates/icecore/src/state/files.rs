@@ -1,0 +1,244 @@
+//! Operations on files and directories. Each is all or nothing, as far as one change of the tree goes; those
+//! that take several changes raise [`State::torn`] in between.
+
+use super::{Effects, Environment, State};
+use crate::blocks::{Block, Blocks};
+use crate::error::Result;
+use crate::namespace::{Read, Touch, TreeReader, TreeWriter};
+use crate::operation::{NamespaceOperation, Write};
+use crate::tree::{NodeSource, Tree};
+use crate::units::{
+    BLOCK_BYTES, BlockCount, DatasetId, FileBlock, InodeNumber, Run, SegmentId, Timestamp, VersionId,
+};
+use std::sync::Arc;
+
+/// The head of a dataset, with what changing it needs.
+pub(super) struct Head<'a> {
+    tree: &'a mut Tree,
+    effects: Effects<'a>,
+    nodes: &'a dyn NodeSource,
+    blocks: &'a Blocks,
+    torn: &'a mut bool,
+}
+
+impl Head<'_> {
+    pub(super) fn writer(&mut self) -> TreeWriter<'_> {
+        TreeWriter::new(self.tree, self.nodes, &mut self.effects)
+    }
+
+    fn reader(&self) -> TreeReader<'_> {
+        TreeReader::new(self.tree, self.nodes)
+    }
+
+    /// What a block of a file holds; `None` for a hole.
+    fn content(&self, inode: InodeNumber, block: FileBlock) -> Result<Option<Arc<Block>>> {
+        let Some(run) = self.reader().run_at(inode, block)? else { return Ok(None) };
+        self.blocks.read(run.stream, run.start).map(Some)
+    }
+
+    /// Puts merged blocks into a file. They get their addresses now, at birth.
+    fn put_merged(
+        &mut self,
+        inode: InodeNumber,
+        first: FileBlock,
+        contents: Vec<Arc<Block>>,
+        touch: Touch,
+    ) -> Result<()> {
+        let run = self.effects.next_merged(BlockCount(contents.len() as u64));
+        self.writer().map_run(inode, first, run, touch)?;
+        self.effects.draw_merged(run);
+        for (index, content) in contents.into_iter().enumerate() {
+            self.blocks.merge_pending(run.start.plus(BlockCount(index as u64)), content);
+        }
+        Ok(())
+    }
+
+    /// Zeros `[from, to)`, which lies within one block; nothing happens where the file has a hole or zeros.
+    fn zero_within_block(&mut self, inode: InodeNumber, from: u64, to: u64, time: Timestamp) -> Result<()> {
+        if from >= to {
+            return Ok(());
+        }
+        let block = FileBlock::containing(from);
+        let Some(mut content) = self.content(inode, block)? else { return Ok(()) };
+        let range = (from - block.offset()) as usize..(to - block.offset()) as usize;
+        if content[range.clone()].iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        Arc::make_mut(&mut content)[range].fill(0);
+        self.put_merged(inode, block, vec![content], Touch { time, size_at_least: 0 })?;
+        *self.torn = true;
+        Ok(())
+    }
+}
+
+impl State {
+    /// Calls `body` with the head of a dataset, to change it.
+    fn change<T>(
+        &mut self,
+        dataset: DatasetId,
+        env: &Environment<'_>,
+        body: impl FnOnce(&mut Head<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let head = self.head(dataset)?;
+        self.change_version(head, env, body)
+    }
+
+    pub(super) fn change_version<T>(
+        &mut self,
+        head: VersionId,
+        env: &Environment<'_>,
+        body: impl FnOnce(&mut Head<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.changed_roots.insert(head);
+        let mut torn = self.torn;
+        let (tree, effects) = self.effects(head);
+        let outcome =
+            body(&mut Head { tree, effects, nodes: env.nodes, blocks: env.blocks, torn: &mut torn });
+        // An operation that came to its end is whole.
+        self.torn = torn && outcome.is_err();
+        outcome
+    }
+
+    pub(super) fn apply_write(
+        &mut self,
+        write: &Write,
+        run: Run,
+        segment: SegmentId,
+        env: &Environment<'_>,
+    ) -> Result<()> {
+        self.change(write.dataset, env, |head| {
+            let touch = Touch { time: write.time, size_at_least: write.end };
+            head.writer().map_run(write.inode, write.block, run, touch)?;
+            head.effects.born(run);
+            Ok(())
+        })?;
+        self.segments.add_live(segment, run.length.0);
+        Ok(())
+    }
+
+    pub(super) fn apply_inline(
+        &mut self,
+        dataset: DatasetId,
+        inode: InodeNumber,
+        offset: u64,
+        bytes: &[u8],
+        time: Timestamp,
+        env: &Environment<'_>,
+    ) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.change(dataset, env, |head| {
+            let first = FileBlock::containing(offset);
+            let end = offset + bytes.len() as u64;
+            let mut contents = Vec::new();
+            let mut rest = bytes;
+            let mut at = offset;
+            while !rest.is_empty() {
+                let block = FileBlock::containing(at);
+                let within = (at - block.offset()) as usize;
+                let (part, after) = rest.split_at(rest.len().min(BLOCK_BYTES - within));
+                let content = head.content(inode, block)?;
+                let mut content = content.unwrap_or_else(|| Arc::new([0; BLOCK_BYTES]));
+                Arc::make_mut(&mut content)[within..within + part.len()].copy_from_slice(part);
+                contents.push(content);
+                at += part.len() as u64;
+                rest = after;
+            }
+            head.put_merged(inode, first, contents, Touch { time, size_at_least: end })
+        })
+    }
+
+    pub(super) fn apply_truncate(
+        &mut self,
+        dataset: DatasetId,
+        inode: InodeNumber,
+        size: u64,
+        time: Timestamp,
+        env: &Environment<'_>,
+    ) -> Result<()> {
+        self.change(dataset, env, |head| {
+            // Bytes behind the end of a file are zero, so that growing it again shows zeros.
+            if size < head.reader().inode(inode)?.size {
+                head.zero_within_block(inode, size, size.next_multiple_of(BLOCK_BYTES as u64), time)?;
+            }
+            head.writer().set_size(inode, size, usize::MAX, time).map(|_| ())
+        })
+    }
+
+    pub(super) fn apply_punch(
+        &mut self,
+        dataset: DatasetId,
+        inode: InodeNumber,
+        offset: u64,
+        length: u64,
+        time: Timestamp,
+        env: &Environment<'_>,
+    ) -> Result<()> {
+        self.change(dataset, env, |head| {
+            let end = offset.saturating_add(length).min(head.reader().inode(inode)?.size);
+            if offset >= end {
+                return Ok(());
+            }
+            let first = offset.div_ceil(BLOCK_BYTES as u64);
+            let last = end / BLOCK_BYTES as u64;
+            // A range within one block has both its ends there.
+            head.zero_within_block(inode, offset, (first * BLOCK_BYTES as u64).min(end), time)?;
+            if last >= first {
+                head.zero_within_block(inode, last * BLOCK_BYTES as u64, end, time)?;
+            }
+            let last = last.max(first);
+            head.writer().unmap(inode, FileBlock(first), FileBlock(last), usize::MAX, time).map(|_| ())
+        })
+    }
+
+    pub(super) fn apply_namespace(
+        &mut self,
+        dataset: DatasetId,
+        operation: &NamespaceOperation,
+        env: &Environment<'_>,
+    ) -> Result<()> {
+        self.change(dataset, env, |head| {
+            let mut writer = head.writer();
+            match operation {
+                NamespaceOperation::Create { directory, name, new } => {
+                    writer.create(*directory, name, new).map(|_| ())
+                }
+                NamespaceOperation::CreateSymlink { directory, name, target, new } => {
+                    writer.create_symlink(*directory, name, target, new).map(|_| ())
+                }
+                NamespaceOperation::Link { inode, directory, name, time } => {
+                    writer.link(*inode, *directory, name, *time)
+                }
+                NamespaceOperation::Unlink { directory, name, time } => {
+                    writer.unlink(*directory, name, *time).map(|_| ())
+                }
+                NamespaceOperation::RemoveDirectory { directory, name, time } => {
+                    writer.remove_directory(*directory, name, *time).map(|_| ())
+                }
+                NamespaceOperation::Rename { from, from_name, to, to_name, how, time } => {
+                    writer.rename((*from, from_name), (*to, to_name), *how, *time).map(|_| ())
+                }
+                NamespaceOperation::SetAttributes { inode, change } => {
+                    writer.set_attributes(*inode, change).map(|_| ())
+                }
+                NamespaceOperation::SetXattr { inode, name, value, how, time } => {
+                    writer.set_xattr(*inode, name, value, *how, *time)
+                }
+                NamespaceOperation::RemoveXattr { inode, name, time } => {
+                    writer.remove_xattr(*inode, name, *time)
+                }
+            }
+        })
+    }
+
+    pub(super) fn apply_release(
+        &mut self,
+        dataset: DatasetId,
+        inode: InodeNumber,
+        items_max: u32,
+        env: &Environment<'_>,
+    ) -> Result<()> {
+        self.change(dataset, env, |head| head.writer().release_orphan(inode, items_max as usize).map(|_| ()))
+    }
+}

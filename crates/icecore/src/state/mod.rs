@@ -1,0 +1,184 @@
+//! The state of a pool, and the one function that changes it: [`State::apply`], called with each operation
+//! when it is made and again, in the same order, when it is replayed.
+
+mod effects;
+mod files;
+mod versions;
+
+pub(crate) use effects::{Deaths, Effects, Graveyard};
+
+use crate::blocks::Blocks;
+use crate::catalogue::Catalogue;
+use crate::error::{Error, Result};
+use crate::liveness::History;
+use crate::log::tail::Tail;
+use crate::nodes::Nodes;
+use crate::operation::Operation;
+use crate::segments::{Cursor, Segments};
+use crate::tree::Tree;
+use crate::units::{
+    BlockCount, DatasetId, LogAddress, Marks, RecordSequence, Run, SegmentId, Slot, Stream, VersionId,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What applying an operation reads.
+pub(crate) struct Environment<'a> {
+    pub blocks: &'a Blocks,
+    pub nodes: &'a Nodes,
+}
+
+/// Where the data blocks of an operation lie in the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placement {
+    /// Address of the first one, or that the next one would get.
+    pub address: LogAddress,
+    /// Segment of the record.
+    pub segment: SegmentId,
+}
+
+/// Everything about a pool that changes with its operations.
+pub(crate) struct State {
+    pub catalogue: Catalogue,
+    pub history: History,
+    pub trees: BTreeMap<VersionId, Tree>,
+    /// Versions whose root differs from what the last checkpoint froze.
+    pub changed_roots: BTreeSet<VersionId>,
+    /// Next addresses of the streams whose addresses are drawn at birth; the data stream's is the tail's.
+    pub marks: Marks,
+    pub segments: Segments,
+    pub tail: Tail,
+    /// End of the run of the location map that the log is growing into.
+    pub tail_mapped: Run,
+    pub graveyard: Graveyard,
+    /// Counts operations: the time by which pins and deaths are ordered.
+    pub clock: u64,
+    /// Nodes drawn and not yet dropped or frozen by a checkpoint.
+    pub dirty_nodes: u64,
+    /// Nodes from here on were born after the last checkpoint was frozen.
+    pub frozen_nodes: LogAddress,
+    /// Segments being filled outside the log.
+    pub run_cursor: Option<Cursor>,
+    pub node_cursor: Option<Cursor>,
+    pub ledger_cursor: Option<Cursor>,
+    /// Segments with staged runs that were committed and not yet flushed.
+    pub staged: BTreeSet<SegmentId>,
+    /// Operations since the log was handed over last.
+    pub operations_pending: u64,
+    /// Replay starts here: log segments that end before it are not needed for it.
+    pub replay_from: RecordSequence,
+    /// An operation was cut off in the middle by an error: memory no longer agrees with the log.
+    pub torn: bool,
+    /// Blocks of log since the last checkpoint was frozen.
+    pub log_blocks: u64,
+}
+
+impl State {
+    /// The version that a dataset's head is.
+    pub(crate) fn head(&self, dataset: DatasetId) -> Result<VersionId> {
+        let row = self.catalogue.dataset(dataset);
+        row.map(|row| row.head)
+            .ok_or_else(|| Error::NotFound { what: "the dataset (it was destroyed)".to_owned() })
+    }
+
+    /// Versions directly below one.
+    pub(crate) fn children(&self, version: VersionId) -> &[VersionId] {
+        self.history.version(version).map_or(&[], |node| node.children())
+    }
+
+    /// The version above one.
+    pub(crate) fn parent(&self, version: VersionId) -> Option<VersionId> {
+        self.history.version(version).ok().and_then(|node| node.parent())
+    }
+
+    /// What was born from here on was born in this head.
+    fn edge(&self, head: VersionId) -> Marks {
+        let parent = self.parent(head).and_then(|parent| self.history.version(parent).ok());
+        parent.and_then(|node| node.mark()).unwrap_or_default()
+    }
+
+    /// What changing the tree of a head does to everything else; the tree itself is taken apart from it.
+    fn effects(&mut self, head: VersionId) -> (&mut Tree, Effects<'_>) {
+        let edge = self.edge(head);
+        let effects = Effects {
+            history: &mut self.history,
+            head,
+            marks: &mut self.marks,
+            graveyard: &mut self.graveyard,
+            dirty_nodes: &mut self.dirty_nodes,
+            unwritten_from: edge.of(Stream::Node).max(self.frozen_nodes),
+            own_merged_from: edge.of(Stream::Merged),
+        };
+        (self.trees.get_mut(&head).expect("every version has a tree"), effects)
+    }
+
+    /// Positions of all streams now; `data` is where the data stream is.
+    pub(crate) fn marks_at(&self, data: LogAddress) -> Marks {
+        let mut marks = self.marks;
+        *marks.of_mut(Stream::Data) = data;
+        marks
+    }
+
+    /// Executes one operation. On an error nothing has changed, unless the operation is one of several
+    /// that belong together: then the caller gives up the pool.
+    pub(crate) fn apply(
+        &mut self,
+        operation: &Operation,
+        at: Placement,
+        env: &Environment<'_>,
+    ) -> Result<()> {
+        self.clock += 1;
+        self.graveyard.now(self.clock);
+        match operation {
+            Operation::Mark | Operation::Switch { .. } => Ok(()),
+            Operation::Write(write) => {
+                let run =
+                    Run { stream: Stream::Data, start: at.address, length: BlockCount(write.blocks.into()) };
+                self.apply_write(write, run, at.segment, env)
+            }
+            Operation::MapStaged { write, address, segment, slot, .. } => {
+                let run =
+                    Run { stream: Stream::Data, start: *address, length: BlockCount(write.blocks.into()) };
+                env.blocks.map().write().insert(run, *segment, *slot);
+                self.staged.insert(*segment);
+                self.apply_write(write, run, *segment, env)
+            }
+            Operation::WriteInline { dataset, inode, offset, bytes, time } => {
+                self.apply_inline(*dataset, *inode, *offset, bytes, *time, env)
+            }
+            Operation::Truncate { dataset, inode, size, time } => {
+                self.apply_truncate(*dataset, *inode, *size, *time, env)
+            }
+            Operation::PunchHole { dataset, inode, offset, length, time } => {
+                self.apply_punch(*dataset, *inode, *offset, *length, *time, env)
+            }
+            Operation::Namespace { dataset, operation } => self.apply_namespace(*dataset, operation, env),
+            Operation::ReleaseOrphan { dataset, inode, items_max } => {
+                self.apply_release(*dataset, *inode, *items_max, env)
+            }
+            other => self.apply_administration(other, at, env),
+        }
+    }
+
+    /// The log goes on at `slot` of `segment` with `address`: the location map follows.
+    pub(crate) fn map_tail(
+        &mut self,
+        blocks: &Blocks,
+        address: LogAddress,
+        segment: SegmentId,
+        slot: Slot,
+        used: LogAddress,
+    ) {
+        let mut map = blocks.map().write();
+        let old = self.tail_mapped;
+        if used < old.end() {
+            let unused = BlockCount(old.end().0 - used.0);
+            map.trim_end(Run { stream: Stream::Data, start: used, length: unused });
+        }
+        let end = self.segments.geometry().end(crate::format::segment::SegmentKind::Log);
+        let length = BlockCount(u64::from(end.0.saturating_sub(slot.0)));
+        self.tail_mapped = Run { stream: Stream::Data, start: address, length };
+        if length.0 > 0 {
+            map.insert(self.tail_mapped, segment, slot);
+        }
+    }
+}

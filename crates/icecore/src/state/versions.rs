@@ -1,0 +1,289 @@
+//! Operations on datasets and snapshots. What they may do was checked before they were logged.
+
+use super::{Environment, Placement, State};
+use crate::catalogue::SnapshotRow;
+use crate::error::{Error, Result};
+use crate::namespace::{InodeKind, NewInode};
+use crate::operation::{Operation, Target};
+use crate::tree::Tree;
+use crate::units::{DatasetId, LogAddress, Timestamp, VersionId};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl State {
+    pub(super) fn apply_administration(
+        &mut self,
+        operation: &Operation,
+        at: Placement,
+        env: &Environment<'_>,
+    ) -> Result<()> {
+        match operation {
+            Operation::CreateDataset { name, time, properties } => {
+                self.create_dataset(name, *time, properties, env)
+            }
+            Operation::Snapshot { snapshots, time, properties } => {
+                for (dataset, name) in snapshots {
+                    let head = self.head(*dataset)?;
+                    let version = self.seal(head, at.address)?;
+                    self.label(version, *dataset, name, *time, properties);
+                }
+                Ok(())
+            }
+            Operation::DestroySnapshots { versions } => {
+                versions.iter().try_for_each(|version| self.destroy_version(*version))
+            }
+            Operation::DestroyDatasets { datasets } => self.destroy_datasets(datasets),
+            Operation::Clone { origin, name, time } => {
+                let head = self.fork(*origin)?;
+                self.catalogue.add_dataset(name, head, *time);
+                Ok(())
+            }
+            Operation::Rollback { dataset, snapshot, saved, time } => {
+                self.rollback(*dataset, *snapshot, saved, *time, at.address)
+            }
+            Operation::Promote { dataset } => self.promote(*dataset),
+            Operation::RenameDatasets { names } => {
+                for (dataset, name) in names {
+                    self.require_dataset(*dataset)?;
+                    self.catalogue.edit_dataset(*dataset, |row| row.name.clone_from(name));
+                }
+                Ok(())
+            }
+            Operation::RenameSnapshots { names } => {
+                for (version, name) in names {
+                    self.require_snapshot(*version)?;
+                    self.catalogue.edit_snapshot(*version, |row| row.name.clone_from(name));
+                }
+                Ok(())
+            }
+            Operation::Hold { version, tag, since } => {
+                self.require_snapshot(*version)?;
+                self.catalogue.edit_snapshot(*version, |row| match since {
+                    Some(time) => drop(row.holds.insert(tag.clone(), *time)),
+                    None => drop(row.holds.remove(tag)),
+                });
+                Ok(())
+            }
+            Operation::SetProperty { target, key, value } => {
+                self.set_property(*target, key, value.as_deref())
+            }
+            _ => Err(Error::Invalid("an operation on files is not one on versions".to_owned())),
+        }
+    }
+
+    fn require_dataset(&self, dataset: DatasetId) -> Result<()> {
+        self.head(dataset).map(|_| ())
+    }
+
+    fn require_snapshot(&self, version: VersionId) -> Result<()> {
+        let found = self.catalogue.snapshot(version);
+        found.map(|_| ()).ok_or_else(|| Error::NotFound { what: format!("the snapshot (version {version})") })
+    }
+
+    fn create_dataset(
+        &mut self,
+        name: &str,
+        time: Timestamp,
+        properties: &[(String, String)],
+        env: &Environment<'_>,
+    ) -> Result<()> {
+        let head = self.history.new_head(None)?;
+        let root = NewInode {
+            kind: InodeKind::Directory,
+            mode: 0o755,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            generation: time.0 as u64,
+            time,
+        };
+        // Drawing the first node needs the rest of the state: the tree proper takes the place at once.
+        self.trees.insert(head, Tree::at(LogAddress(0)));
+        let (tree, mut effects) = self.effects(head);
+        *tree = Tree::new(&mut effects);
+        self.changed_roots.insert(head);
+        self.change_version(head, env, |head| head.writer().format(&root))?;
+        let id = self.catalogue.add_dataset(name, head, time);
+        self.catalogue.edit_dataset(id, |row| row.properties.extend(properties.iter().cloned()));
+        Ok(())
+    }
+
+    /// Freezes a head as a snapshot: remembers where every stream is, and shares the tree.
+    fn seal(&mut self, head: VersionId, data: LogAddress) -> Result<VersionId> {
+        let marks = self.marks_at(data);
+        let version = self.history.seal(head, marks)?;
+        let tree = self.trees[&head].clone();
+        self.trees.insert(version, tree);
+        self.changed_roots.insert(version);
+        Ok(version)
+    }
+
+    fn label(
+        &mut self,
+        version: VersionId,
+        dataset: DatasetId,
+        name: &str,
+        created: Timestamp,
+        properties: &[(String, String)],
+    ) {
+        let properties: BTreeMap<String, String> = properties.iter().cloned().collect();
+        let row = SnapshotRow {
+            dataset,
+            name: name.to_owned(),
+            created,
+            properties,
+            holds: BTreeMap::new(),
+            hidden: false,
+        };
+        self.catalogue.add_snapshot(version, row);
+    }
+
+    /// A new head below a snapshot.
+    fn fork(&mut self, snapshot: VersionId) -> Result<VersionId> {
+        self.require_snapshot(snapshot)?;
+        let head = self.history.new_head(Some(snapshot))?;
+        let tree = self.trees[&snapshot].clone();
+        self.trees.insert(head, tree);
+        self.changed_roots.insert(head);
+        Ok(head)
+    }
+
+    fn rollback(
+        &mut self,
+        dataset: DatasetId,
+        snapshot: VersionId,
+        saved: &str,
+        time: Timestamp,
+        data: LogAddress,
+    ) -> Result<()> {
+        let former = self.head(dataset)?;
+        let head = self.fork(snapshot)?;
+        let kept = self.seal(former, data)?;
+        self.label(kept, dataset, saved, time, &[]);
+        // What is left of the former head is an empty leaf below the snapshot that kept its content.
+        self.delete(former)?;
+        self.catalogue.edit_dataset(dataset, |row| {
+            row.head = head;
+            row.generation += 1;
+        });
+        Ok(())
+    }
+
+    /// Takes a version out of the history and frees what only it held.
+    fn delete(&mut self, version: VersionId) -> Result<()> {
+        self.history.delete(version, self.graveyard.sink())?;
+        self.trees.remove(&version);
+        self.changed_roots.insert(version);
+        Ok(())
+    }
+
+    /// Destroys a snapshot, or hides it while several forks hang below it.
+    fn destroy_version(&mut self, version: VersionId) -> Result<()> {
+        self.require_snapshot(version)?;
+        if self.children(version).len() > 1 {
+            self.catalogue.edit_snapshot(version, |row| row.hidden = true);
+            return Ok(());
+        }
+        let parent = self.parent(version);
+        self.delete(version)?;
+        self.catalogue.remove_snapshot(version);
+        self.drop_hidden(parent)
+    }
+
+    /// Hidden snapshots go as soon as one fork is left below them.
+    fn drop_hidden(&mut self, version: Option<VersionId>) -> Result<()> {
+        let mut next = version;
+        while let Some(version) = next {
+            let hidden = self.catalogue.snapshot(version).is_some_and(|row| row.hidden);
+            if !hidden || self.children(version).len() > 1 {
+                break;
+            }
+            next = self.parent(version);
+            self.delete(version)?;
+            self.catalogue.remove_snapshot(version);
+        }
+        Ok(())
+    }
+
+    fn destroy_datasets(&mut self, datasets: &[DatasetId]) -> Result<()> {
+        let mut versions = BTreeSet::new();
+        for dataset in datasets {
+            versions.insert(self.head(*dataset)?);
+            versions.extend(self.catalogue.snapshots_of(*dataset).map(|(version, _)| version));
+        }
+        // Leaves first. A version has a higher number than its parent unless it is a head, which is a leaf.
+        while !versions.is_empty() {
+            let leaves: Vec<VersionId> =
+                versions.iter().copied().filter(|version| self.children(*version).is_empty()).collect();
+            if leaves.is_empty() {
+                return Err(Error::Invalid("a clone hangs below a dataset to be destroyed".to_owned()));
+            }
+            for version in leaves {
+                let parent = self.parent(version);
+                self.delete(version)?;
+                self.catalogue.remove_snapshot(version);
+                versions.remove(&version);
+                if parent.is_some_and(|parent| !versions.contains(&parent)) {
+                    self.drop_hidden(parent)?;
+                }
+            }
+        }
+        for dataset in datasets {
+            self.catalogue.remove_dataset(*dataset);
+        }
+        Ok(())
+    }
+
+    /// The snapshot that a dataset was cloned from.
+    pub(crate) fn origin(&self, dataset: DatasetId) -> Option<VersionId> {
+        let head = self.catalogue.dataset(dataset)?.head;
+        let mut version = self.parent(head);
+        while let Some(candidate) = version {
+            if self.catalogue.snapshot(candidate).is_some_and(|row| row.dataset != dataset) {
+                return Some(candidate);
+            }
+            version = self.parent(candidate);
+        }
+        None
+    }
+
+    /// Versions that promoting a clone relabels: its origin and what lies above it in the same dataset.
+    pub(crate) fn promoted(&self, dataset: DatasetId) -> Vec<VersionId> {
+        let Some(origin) = self.origin(dataset) else { return Vec::new() };
+        let label = self.catalogue.snapshot(origin).map(|row| row.dataset);
+        let mut versions = Vec::new();
+        let mut next = Some(origin);
+        while let Some(version) = next {
+            if self.catalogue.snapshot(version).map(|row| row.dataset) != label {
+                break;
+            }
+            versions.push(version);
+            next = self.parent(version);
+        }
+        versions
+    }
+
+    fn promote(&mut self, dataset: DatasetId) -> Result<()> {
+        for version in self.promoted(dataset) {
+            self.catalogue.edit_snapshot(version, |row| row.dataset = dataset);
+        }
+        Ok(())
+    }
+
+    fn set_property(&mut self, target: Target, key: &str, value: Option<&str>) -> Result<()> {
+        let edit = |properties: &mut BTreeMap<String, String>| match value {
+            Some(value) => drop(properties.insert(key.to_owned(), value.to_owned())),
+            None => drop(properties.remove(key)),
+        };
+        match target {
+            Target::Dataset(dataset) => {
+                self.require_dataset(dataset)?;
+                self.catalogue.edit_dataset(dataset, |row| edit(&mut row.properties));
+            }
+            Target::Snapshot(version) => {
+                self.require_snapshot(version)?;
+                self.catalogue.edit_snapshot(version, |row| edit(&mut row.properties));
+            }
+        }
+        Ok(())
+    }
+}

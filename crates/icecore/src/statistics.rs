@@ -1,0 +1,230 @@
+//! Counters, from the start: operations and bytes by kind, flushes, group sizes, latencies.
+
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A number that only grows.
+#[derive(Default, Debug)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    pub(crate) fn add(&self, amount: u64) {
+        self.0.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What a pool has done since it was opened.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub write_calls: Counter,
+    pub write_bytes: Counter,
+    pub read_calls: Counter,
+    pub read_bytes: Counter,
+    pub logged_data: Counter,
+    pub logged_headers: Counter,
+    pub node_bytes: Counter,
+    pub checkpoint_bytes: Counter,
+    pub frame_bytes: Counter,
+    pub ahead_bytes: Counter,
+    pub flushes: Counter,
+    pub commits: Counter,
+    pub committed_operations: Counter,
+    pub checkpoints: Counter,
+    pub snapshots: Counter,
+    pub read_bytes_data: Counter,
+    pub read_bytes_node: Counter,
+    pub read_bytes_scrub: Counter,
+    pub read_bytes_replay: Counter,
+    pub block_cache_hits: Counter,
+    pub node_cache_hits: Counter,
+    pub node_cache_misses: Counter,
+    pub segments_created: Counter,
+    pub segments_recycled: Counter,
+    pub stalls: Counter,
+    latencies: Mutex<Latencies>,
+}
+
+struct Latencies {
+    commit: Histogram<u64>,
+    group: Histogram<u64>,
+    snapshot: Histogram<u64>,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        let histogram = || Histogram::new_with_bounds(1, 60_000_000_000, 2).expect("bounds are in order");
+        Self { commit: histogram(), group: histogram(), snapshot: histogram() }
+    }
+}
+
+impl Counters {
+    /// One group flush that made `operations` durable.
+    pub(crate) fn commit(&self, operations: u64, took: Duration) {
+        self.commits.add(1);
+        self.committed_operations.add(operations);
+        let mut latencies = self.latencies.lock();
+        latencies.commit.saturating_record(took.as_nanos() as u64);
+        latencies.group.saturating_record(operations);
+    }
+
+    /// One snapshot call.
+    pub(crate) fn snapshot(&self, took: Duration) {
+        self.snapshots.add(1);
+        self.latencies.lock().snapshot.saturating_record(took.as_nanos() as u64);
+    }
+
+    /// The figures at this moment.
+    pub(crate) fn read(&self) -> Statistics {
+        let latencies = self.latencies.lock();
+        let quantiles = |histogram: &Histogram<u64>| Quantiles {
+            count: histogram.len(),
+            median: histogram.value_at_quantile(0.5),
+            p99: histogram.value_at_quantile(0.99),
+            max: histogram.max(),
+        };
+        Statistics {
+            write_calls: self.write_calls.get(),
+            write_bytes: self.write_bytes.get(),
+            read_calls: self.read_calls.get(),
+            read_bytes: self.read_bytes.get(),
+            logged_data_bytes: self.logged_data.get(),
+            logged_header_bytes: self.logged_headers.get(),
+            node_bytes: self.node_bytes.get(),
+            checkpoint_bytes: self.checkpoint_bytes.get(),
+            frame_bytes: self.frame_bytes.get(),
+            ahead_bytes: self.ahead_bytes.get(),
+            flushes: self.flushes.get(),
+            commits: self.commits.get(),
+            committed_operations: self.committed_operations.get(),
+            checkpoints: self.checkpoints.get(),
+            snapshots: self.snapshots.get(),
+            disk_read_bytes_data: self.read_bytes_data.get(),
+            disk_read_bytes_node: self.read_bytes_node.get(),
+            disk_read_bytes_scrub: self.read_bytes_scrub.get(),
+            disk_read_bytes_replay: self.read_bytes_replay.get(),
+            block_cache_hits: self.block_cache_hits.get(),
+            node_cache_hits: self.node_cache_hits.get(),
+            node_cache_misses: self.node_cache_misses.get(),
+            segments_created: self.segments_created.get(),
+            segments_recycled: self.segments_recycled.get(),
+            stalls: self.stalls.get(),
+            commit_nanoseconds: quantiles(&latencies.commit),
+            operations_per_commit: quantiles(&latencies.group),
+            snapshot_nanoseconds: quantiles(&latencies.snapshot),
+            ..Statistics::default()
+        }
+    }
+}
+
+/// Where half, most and all values of something lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Quantiles {
+    /// Number of values.
+    pub count: u64,
+    /// Half are at most this.
+    pub median: u64,
+    /// 99 of 100 are at most this.
+    pub p99: u64,
+    /// The largest.
+    pub max: u64,
+}
+
+macro_rules! statistics {
+    ($($(#[$meta:meta])* $name:ident),* $(,)?) => {
+        /// What a pool has done since it was opened, and how full it is. Bytes unless said otherwise.
+        #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+        pub struct Statistics {
+            $($(#[$meta])* pub $name: u64,)*
+            /// Time of a group flush.
+            pub commit_nanoseconds: Quantiles,
+            /// Operations that one flush made durable.
+            pub operations_per_commit: Quantiles,
+            /// Time of a snapshot call.
+            pub snapshot_nanoseconds: Quantiles,
+            /// Why the pool takes no more writes, if so.
+            pub failure: Option<String>,
+        }
+
+        impl Statistics {
+            /// All counters by name, in a stable order.
+            #[must_use]
+            pub fn counters(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name)),*]
+            }
+        }
+    };
+}
+
+statistics! {
+    /// Write calls.
+    write_calls,
+    /// Bytes written by callers.
+    write_bytes,
+    /// Read calls.
+    read_calls,
+    /// Bytes read by callers.
+    read_bytes,
+    /// File data written.
+    logged_data_bytes,
+    /// Record headers written, with the small writes in them.
+    logged_header_bytes,
+    /// Tree nodes written.
+    node_bytes,
+    /// Ledger blobs written.
+    checkpoint_bytes,
+    /// Superblocks, segment headers and checksum tables written.
+    frame_bytes,
+    /// Zeros written ahead.
+    ahead_bytes,
+    /// Flushes, in number.
+    flushes,
+    /// Group flushes of the log, in number.
+    commits,
+    /// Operations made durable, in number.
+    committed_operations,
+    /// Checkpoints, in number.
+    checkpoints,
+    /// Snapshot calls, in number.
+    snapshots,
+    /// Data read from disk for callers.
+    disk_read_bytes_data,
+    /// Tree nodes read from disk.
+    disk_read_bytes_node,
+    /// Read from disk by scrub.
+    disk_read_bytes_scrub,
+    /// Read from disk by replay.
+    disk_read_bytes_replay,
+    /// Blocks found in memory, in number.
+    block_cache_hits,
+    /// Tree nodes found in memory, in number.
+    node_cache_hits,
+    /// Tree nodes not found in memory, in number.
+    node_cache_misses,
+    /// Segment files made, in number.
+    segments_created,
+    /// Segments used again, in number.
+    segments_recycled,
+    /// Times that a writer had to wait for a checkpoint.
+    stalls,
+    /// Live data and nodes.
+    live_bytes,
+    /// All segment files together.
+    segment_file_bytes,
+    /// Free segments, in number.
+    segments_free,
+    /// Segments, in number.
+    segments,
+    /// Log that a recovery would replay.
+    log_bytes,
+    /// Tree nodes waiting for a checkpoint.
+    dirty_bytes,
+    /// Versions pinned by readers, in number.
+    pins,
+}

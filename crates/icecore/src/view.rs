@@ -1,0 +1,230 @@
+//! Views: one version of a dataset, pinned. It never changes and never blocks anybody.
+
+use crate::error::{Error, FileFault, Result};
+use crate::namespace::{DirectoryEntry, InodeItem, InodeKind, Read, TreeReader};
+use crate::pins::Pin;
+use crate::pool::Pool;
+use crate::state::State;
+use crate::tree::Tree;
+use crate::units::{BLOCK_BYTES, BLOCK_SHIFT, BlockCount, FileBlock, InodeNumber, Run, VersionId};
+use std::sync::Arc;
+
+/// A snapshot, or the head of a dataset as it was at one moment. Cheap to clone and to send to threads.
+#[derive(Clone)]
+pub struct View {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    pool: Pool,
+    tree: Tree,
+    name: String,
+    version: VersionId,
+    moment: u64,
+    _pin: Pin,
+}
+
+impl View {
+    pub(crate) fn pin(pool: &Pool, state: &State, version: VersionId, name: String) -> Self {
+        let pin = pool.engine().pins.pin(state.clock);
+        let tree = state.trees[&version].clone();
+        let inner = Inner { pool: pool.clone(), tree, name, version, moment: state.clock, _pin: pin };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The name it was asked for by.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// The pool it belongs to.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.inner.pool
+    }
+
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.inner.tree
+    }
+
+    /// Whether nothing was changed between the moments at which the two were taken. `false` may also mean
+    /// that something else changed.
+    #[must_use]
+    pub fn is_same_moment(&self, other: &Self) -> bool {
+        self.inner.version == other.inner.version && self.inner.moment == other.inner.moment
+    }
+
+    pub(crate) fn reader(&self) -> TreeReader<'_> {
+        TreeReader::new(&self.inner.tree, &*self.inner.pool.engine().nodes)
+    }
+
+    /// The entry of this name in a directory.
+    ///
+    /// # Errors
+    /// [`FileFault::Stale`] and [`FileFault::NotADirectory`] for the directory; [`crate::Error::Damaged`],
+    /// [`crate::Error::Io`].
+    pub fn lookup(&self, directory: InodeNumber, name: &[u8]) -> Result<Option<DirectoryEntry>> {
+        self.inner.pool.engine().check_open()?;
+        match self.reader().lookup(directory, name) {
+            Ok(entry) => Ok(Some(entry)),
+            Err(Error::File(FileFault::NotFound)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The file at a path below the root, components separated by `/`. Links are not followed.
+    ///
+    /// # Errors
+    /// As for [`View::lookup`].
+    pub fn resolve(&self, path: &[u8]) -> Result<Option<InodeNumber>> {
+        let mut inode = InodeNumber::ROOT;
+        for component in path.split(|byte| *byte == b'/').filter(|component| !component.is_empty()) {
+            match self.lookup(inode, component)? {
+                Some(entry) => inode = entry.inode,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(inode))
+    }
+
+    /// Size, kind, owner, times and so on.
+    ///
+    /// # Errors
+    /// [`FileFault::Stale`] if there is none; [`crate::Error::Damaged`], [`crate::Error::Io`].
+    pub fn attributes(&self, inode: InodeNumber) -> Result<InodeItem> {
+        self.inner.pool.engine().check_open()?;
+        self.reader().inode(inode)
+    }
+
+    /// Entries of a directory, those whose cookie is greater than `after`, at most `max`, in order of cookies.
+    /// A cookie stays what it is for as long as the entry exists.
+    ///
+    /// # Errors
+    /// As for [`View::lookup`].
+    pub fn read_directory(&self, inode: InodeNumber, after: u64, max: usize) -> Result<Vec<DirectoryEntry>> {
+        self.inner.pool.engine().check_open()?;
+        let mut entries = Vec::new();
+        self.reader().entries(inode, after, &mut |entry| {
+            entries.push(entry);
+            Ok(entries.len() < max)
+        })?;
+        Ok(entries)
+    }
+
+    /// Where a symbolic link points.
+    ///
+    /// # Errors
+    /// [`FileFault::Invalid`] if it is not one.
+    pub fn read_link(&self, inode: InodeNumber) -> Result<Vec<u8>> {
+        self.inner.pool.engine().check_open()?;
+        self.reader().link_target(inode)
+    }
+
+    /// An extended attribute.
+    ///
+    /// # Errors
+    /// [`FileFault::NoSuchAttribute`].
+    pub fn xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<Vec<u8>> {
+        self.inner.pool.engine().check_open()?;
+        self.reader().xattr(inode, name)
+    }
+
+    /// Names of all extended attributes of a file.
+    ///
+    /// # Errors
+    /// As for [`View::attributes`].
+    pub fn list_xattrs(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
+        self.inner.pool.engine().check_open()?;
+        self.reader().xattr_names(inode)
+    }
+
+    /// Reads from `offset`, up to the end of the file or of the buffer; answers how much. Holes read as zeros.
+    ///
+    /// # Errors
+    /// [`crate::Error::Damaged`] if stored bytes do not match their checksum: none of them are returned.
+    pub fn read(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let attributes = self.attributes(inode)?;
+        if attributes.kind == InodeKind::Directory {
+            return Err(FileFault::IsADirectory.into());
+        }
+        self.read_sized(inode, attributes.size, offset, buffer)
+    }
+
+    /// As [`View::read`], for callers that know the size of the file in this version.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_sized(&self, inode: InodeNumber, size: u64, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let engine = self.inner.pool.engine();
+        engine.check_open()?;
+        let length = size.saturating_sub(offset).min(buffer.len() as u64) as usize;
+        let mut rest = &mut buffer[..length];
+        let mut at = offset;
+        while !rest.is_empty() {
+            let done = self.read_piece(inode, at, rest)?;
+            at += done as u64;
+            rest = &mut rest[done..];
+        }
+        engine.counters.read_calls.add(1);
+        engine.counters.read_bytes.add(length as u64);
+        Ok(length)
+    }
+
+    /// Reads what lies together from `at` on, and answers how much that was: at least one byte.
+    fn read_piece(&self, inode: InodeNumber, at: u64, into: &mut [u8]) -> Result<usize> {
+        let blocks = &self.inner.pool.engine().blocks;
+        let file_block = FileBlock::containing(at);
+        let within = (at - file_block.offset()) as usize;
+        let Some(run) = self.reader().run_at(inode, file_block)? else {
+            let count = into.len().min(BLOCK_BYTES - within);
+            into[..count].fill(0);
+            return Ok(count);
+        };
+        let whole = (into.len() / BLOCK_BYTES) as u64;
+        if within == 0 && whole > 0 {
+            let length = BlockCount(run.length.0.min(whole));
+            let count = length.bytes().0 as usize;
+            // What is read in bulk is read once: the cache is for what comes back.
+            let keep = length.0 <= 16;
+            blocks
+                .read_run(Run { length, ..run }, &mut into[..count], keep)
+                .map_err(|error| self.locate(error, inode, at))?;
+            return Ok(count);
+        }
+        let count = into.len().min(BLOCK_BYTES - within);
+        blocks
+            .read_part(run.stream, run.start, within, &mut into[..count])
+            .map_err(|error| self.locate(error, inode, at))?;
+        Ok(count)
+    }
+
+    /// Says in which file and version a damaged block was met.
+    fn locate(&self, error: crate::Error, inode: InodeNumber, at: u64) -> crate::Error {
+        match error {
+            crate::Error::Damaged { place, detail } => crate::Error::Damaged {
+                place: format!("{}, file with inode {inode}, offset {at} ({place})", self.inner.name),
+                detail,
+            },
+            other => other,
+        }
+    }
+
+    /// The parts of a file that hold data: offset and length in bytes, in order, neighbours joined.
+    ///
+    /// # Errors
+    /// As for [`View::attributes`].
+    pub fn data_ranges(&self, inode: InodeNumber) -> Result<Vec<(u64, u64)>> {
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        let end = FileBlock(u64::MAX >> BLOCK_SHIFT);
+        self.reader().extents(inode, FileBlock(0), end, &mut |file_block, run| {
+            let (start, length) = (file_block.offset(), run.length.bytes().0);
+            match ranges.last_mut() {
+                Some((last, extent)) if *last + *extent == start => *extent += length,
+                _ => ranges.push((start, length)),
+            }
+            Ok(true)
+        })?;
+        Ok(ranges)
+    }
+}
