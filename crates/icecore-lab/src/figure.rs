@@ -90,7 +90,10 @@ fn round_step(least: f64) -> f64 {
         return 1.0;
     }
     let power = 10_f64.powf(least.log10().floor());
-    [1.0, 2.0, 5.0, 10.0].into_iter().map(|digit| digit * power).find(|&step| step >= least * 0.999_999)
+    [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|digit| digit * power)
+        .find(|&step| step >= least * 0.999_999)
         .unwrap_or(10.0 * power)
 }
 
@@ -134,7 +137,8 @@ fn draw_axes(svg: &mut String, scale: &Scale) {
         let y = scale.y(value);
         let class = if value == 0.0 { "axis" } else { "grid" };
         let end = WIDTH - RIGHT;
-        let _ = writeln!(svg, "<line class=\"{class}\" x1=\"{LEFT}\" x2=\"{end}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>");
+        let _ =
+            writeln!(svg, "<line class=\"{class}\" x1=\"{LEFT}\" x2=\"{end}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>");
         text(svg, LEFT - 8.0, y + 4.0, "end", &format!("{value:.decimals$}"));
         value += scale.step;
     }
@@ -200,7 +204,11 @@ mod tests {
 
     #[test]
     fn every_point_lies_on_the_canvas_and_words_are_escaped() {
-        let svg = draw("title", "x \"y\"", &lines(&[&[10.0, 250.0, 180.0], &[5.0, 90.0, 100.0], &[6.0, 91.0, 99.0]]));
+        let svg = draw(
+            "title",
+            "x \"y\"",
+            &lines(&[&[10.0, 250.0, 180.0], &[5.0, 90.0, 100.0], &[6.0, 91.0, 99.0]]),
+        );
         assert!(svg.contains("a &lt; b &amp; c") && svg.contains("x &quot;y&quot;"));
         let points: Vec<(f64, f64)> = svg
             .split("points=\"")
@@ -212,7 +220,11 @@ mod tests {
             })
             .collect();
         assert_eq!(points.len(), 9);
-        assert!(points.iter().all(|&(x, y)| (LEFT..=WIDTH - RIGHT).contains(&x) && (TOP..=HEIGHT - BOTTOM).contains(&y)));
+        assert!(
+            points
+                .iter()
+                .all(|&(x, y)| (LEFT..=WIDTH - RIGHT).contains(&x) && (TOP..=HEIGHT - BOTTOM).contains(&y))
+        );
     }
 
     #[test]

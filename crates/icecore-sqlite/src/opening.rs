@@ -52,7 +52,10 @@ pub unsafe fn open(door: &Door, name: *const c_char, path: &str, flags: c_int) -
     let for_reading = flags & open::READWRITE == 0;
     let wishes = Wishes { snapshot, immutable, for_reading, create: flags & open::CREATE != 0 };
     let cut = path::cut(path).ok_or_else(|| {
-        Fault::new(code::CANTOPEN, format!("{path} lies in no icecore pool: `icecore init DIRECTORY` makes one"))
+        Fault::new(
+            code::CANTOPEN,
+            format!("{path} lies in no icecore pool: `icecore init DIRECTORY` makes one"),
+        )
     })?;
     let pool = registry::current().use_pool(cut.pool, for_reading)?;
     let place = Place::find(&pool.pool, cut, wishes.snapshot.clone())?;
@@ -115,5 +118,8 @@ fn no_file(place: &Place, pool: &PoolUse) -> Fault {
         (None, 1) => "it was to be opened, but not to be made",
         (None, _) => "it, or a directory on the way to it, does not exist",
     };
-    Fault::new(code::CANTOPEN, format!("{} in pool {} has no file {file}: {hint}", place.version(), pool.name))
+    Fault::new(
+        code::CANTOPEN,
+        format!("{} in pool {} has no file {file}: {hint}", place.version(), pool.name),
+    )
 }

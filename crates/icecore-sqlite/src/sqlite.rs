@@ -4,7 +4,9 @@
 //! form it was built into. There is one `Api` for every SQLite library in the process, as a program may well
 //! contain two (its own, and one inside another extension).
 
-use crate::bindings::{ApiRoutines, Connection, Context, File, Module, Mutex, Symbol, Value, Vfs, code, slot};
+use crate::bindings::{
+    ApiRoutines, Connection, Context, File, Module, Mutex, Symbol, Value, Vfs, code, slot,
+};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 /// An SQL function.
@@ -173,7 +175,9 @@ impl Api {
     /// Has `entry` called for every new connection.
     pub fn auto_extension(&self, entry: EntryPoint) -> c_int {
         // SAFETY: SQLite stores the pointer and calls it with the arguments of an entry point.
-        unsafe { (self.auto_extension)(Some(std::mem::transmute::<EntryPoint, unsafe extern "C" fn()>(entry))) }
+        unsafe {
+            (self.auto_extension)(Some(std::mem::transmute::<EntryPoint, unsafe extern "C" fn()>(entry)))
+        }
     }
 
     /// Runs `work` while no other thread runs code under one of SQLite's static mutexes.

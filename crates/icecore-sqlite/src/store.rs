@@ -1,8 +1,8 @@
 //! The only place that calls the store: what a database file needs of a pool, and nothing else.
 
 use crate::errors::{Fault, Result};
-use icecore::{Creation, Error, FileFault, InodeKind};
 use icecore::units::{InodeNumber, Timestamp};
+use icecore::{Creation, Error, FileFault, InodeKind};
 use std::path::Path;
 
 pub use icecore::{CommitPoint, Group, ListEntry, Pool, View};

@@ -172,7 +172,8 @@ impl Database {
     }
 
     fn park(&mut self, name: &str) -> Result<()> {
-        let known = self.pool.behind(name).and_then(|rest| self.pool.super_journals.lock().get(rest).cloned());
+        let known =
+            self.pool.behind(name).and_then(|rest| self.pool.super_journals.lock().get(rest).cloned());
         let Some(super_journal) = known else {
             return Err(Fault::new(
                 code::IOERR,
@@ -272,7 +273,9 @@ impl Database {
     /// Whether what is being written can be read through `read`; runs it if so.
     pub fn with_open_group<T>(&self, read: impl FnOnce(&Group) -> T) -> Option<T> {
         match &self.transaction {
-            Transaction::Open { group, .. } | Transaction::RollingBack { group: Some(group) } => Some(read(group)),
+            Transaction::Open { group, .. } | Transaction::RollingBack { group: Some(group) } => {
+                Some(read(group))
+            }
             Transaction::Parked(super_journal) => {
                 super_journal.with_parked(self.id, |prepared| read(&prepared.group))
             }
