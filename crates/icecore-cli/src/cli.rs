@@ -71,6 +71,10 @@ pub enum Commands {
     Scrub(scrub::Arguments),
     /// Show who has the pool, how full it is, and its counters
     Status(status::Arguments),
+    /// Show what it does: 95 versions of a growing database, each proved
+    Demo(demo::Arguments),
+    /// Measure it, beside the plain filesystem
+    Lab(lab::Arguments),
     /// Print the completions for a shell
     Completions(generate::CompletionsArguments),
     /// Print a manual page, or write all of them into a folder
