@@ -3,7 +3,7 @@
 use crate::exit;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use icecore_lab::report::Direction;
+use icecore_lab::targets::Direction;
 use icecore_lab::{EXPERIMENTS, Options, Report};
 use std::io::Write as _;
 use std::path::PathBuf;
