@@ -324,10 +324,13 @@ impl Sums {
 
     /// The segment is full: its table, to be written.
     pub(crate) fn close(&self, segment: SegmentId, geometry: Geometry) -> Vec<u32> {
-        let Some(table) = self.filling.lock().remove(&segment) else {
+        let mut filling = self.filling.lock();
+        let Some(table) = filling.remove(&segment) else {
             return vec![0; geometry.slots() as usize];
         };
+        // Nobody may find it in neither place: what can be read of it from disk now need not be all of it.
         self.finished.insert(segment, Arc::clone(&table));
+        drop(filling);
         table.read().clone()
     }
 
@@ -341,8 +344,12 @@ impl Sums {
         if let Some(table) = self.finished.get(&segment) {
             return Ok(table);
         }
-        if let Some(table) = self.filling.lock().get(&segment) {
-            return Ok(Arc::clone(table));
+        {
+            let filling = self.filling.lock();
+            if let Some(table) = filling.get(&segment).map(Arc::clone).or_else(|| self.finished.get(&segment))
+            {
+                return Ok(table);
+            }
         }
         let table = Arc::new(RwLock::new(self.read_table(segment, files)?));
         self.finished.insert(segment, Arc::clone(&table));
@@ -379,11 +386,20 @@ impl Sums {
         let mut block = vec![0; BLOCK_BYTES];
         while slot < end {
             files.read(segment, Slot(slot), &mut block)?;
-            let Some(record) = RecordView::decode(&block) else { break };
             let is_run = header.kind == SegmentKind::Run;
-            if record.header.incarnation != header.incarnation || record.header.run != is_run {
+            let record = RecordView::decode(&block).filter(|record| {
+                let own = !is_run || record.header.address.0 == u64::from(slot);
+                record.header.incarnation == header.incarnation && record.header.run == is_run && own
+            });
+            let Some(record) = record else {
+                // The log ends with its first gap. Among runs there may be holes: two were on their way when
+                // the pool crashed, and only the later one arrived and was committed.
+                if is_run {
+                    slot += 1;
+                    continue;
+                }
                 break;
-            }
+            };
             for (index, sum) in record.sums.iter().enumerate() {
                 if let Some(entry) = sums.get_mut(slot as usize + 1 + index) {
                     *entry = *sum;

@@ -265,8 +265,10 @@ impl Group {
             let piece = &rest[..rest.len().min(PIECE_BLOCKS)];
             let payload = pack(piece.iter().map(|(_, _, content)| &**content), piece.len());
             let (segment, slot, written) = self.engine().write_run(&payload, Purpose::Data)?;
-            if self.held.last() != Some(&segment) {
-                self.engine().state().segments.hold(segment);
+            // The run came with a hold on its segment; one for each segment is enough.
+            if self.held.last() == Some(&segment) {
+                self.engine().state().segments.let_go(segment);
+            } else {
                 self.held.push(segment);
             }
             for (index, (inode, block, _)) in rest[..written].iter().enumerate() {
@@ -337,7 +339,7 @@ pub(crate) fn commit(pool: &Pool, groups: Vec<Group>) -> Result<CommitPoint> {
         if let Err(error) = append_step(engine, &mut state, step) {
             if steps.len() > 1 {
                 // Half of the step is in memory, and the log will never hold all of it.
-                engine.writer.fail(&format!("a commit was cut off in the middle: {error}"));
+                engine.lose(&mut state, &format!("a commit was cut off in the middle: {error}"));
             }
             return Err(error);
         }

@@ -98,6 +98,9 @@ impl Engine {
                 encoded.len()
             )));
         }
+        if let Some(refusal) = state.refusal {
+            return Err(self.refused(refusal));
+        }
         self.ensure_reserve(state, purpose)?;
         if state.tail.needs_segment(need) {
             self.switch_segment(state, purpose)?;
@@ -108,7 +111,7 @@ impl Engine {
         if let Err(error) = state.apply(operation, at, &self.environment()) {
             if state.torn {
                 // The state holds half an operation that the log will never hold.
-                self.writer.fail(&format!("an operation was cut off in the middle: {error}"));
+                self.lose(state, &format!("an operation was cut off in the middle: {error}"));
             }
             return Err(error);
         }

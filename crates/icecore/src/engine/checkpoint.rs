@@ -4,6 +4,7 @@
 //! on. Nodes and merged blocks got their addresses when they were born, so they can be written in any order:
 //! they are written in the order of their addresses, so that the location map stays small.
 
+use super::space::Allocation;
 use super::{Engine, Purpose};
 use crate::blocks::Block;
 use crate::catalogue::CatalogueChanges;
@@ -16,7 +17,7 @@ use crate::format::superblock::{LedgerPointer, Life};
 use crate::log::tail::{Payload, Position};
 use crate::log::writer::Chain;
 use crate::segments::Cursor;
-use crate::state::{Deaths, State};
+use crate::state::{Deaths, Refusal, State};
 use crate::storage::{AlignedBuffer, Kind};
 use crate::tree::{NodeSlot, Tree};
 use crate::units::{
@@ -141,17 +142,17 @@ impl Engine {
     /// Makes a checkpoint now.
     pub(crate) fn run_checkpoint(&self) -> Result<()> {
         self.check_writable()?;
-        self.checkpoint_with(|_| {})
+        self.checkpoint_with(false)
     }
 
     /// The checkpoint of a clean close.
     pub(super) fn checkpoint_to_close(&self) -> Result<()> {
-        self.checkpoint_with(|superblock| superblock.clean = true)
+        self.checkpoint_with(true)
     }
 
-    fn checkpoint_with(&self, finish: impl FnOnce(&mut crate::format::superblock::Superblock)) -> Result<()> {
+    fn checkpoint_with(&self, closing: bool) -> Result<()> {
         let mut line = self.checkpoint.lock();
-        let outcome = self.checkpoint_locked(&mut line, finish);
+        let outcome = self.checkpoint_locked(&mut line, closing);
         if let Err(error) = &outcome {
             // What was frozen is lost to the next checkpoint: only a recovery can tell what is on disk.
             self.writer.fail(&format!("a checkpoint failed: {error}"));
@@ -160,13 +161,9 @@ impl Engine {
         outcome
     }
 
-    fn checkpoint_locked(
-        &self,
-        line: &mut CheckpointLine,
-        finish: impl FnOnce(&mut crate::format::superblock::Superblock),
-    ) -> Result<()> {
+    fn checkpoint_locked(&self, line: &mut CheckpointLine, closing: bool) -> Result<()> {
         let full = line.wants_full();
-        let (mut frozen, previous) = self.writer.exclusive(|chain| self.freeze(chain, full))?;
+        let (mut frozen, previous) = self.writer.exclusive(|chain| self.freeze(chain, full, closing))?;
         let mut written = Written::default();
         self.write_merged(&frozen.merged, &mut written)?;
         let roots = self.write_nodes(&mut frozen.roots, &mut written)?;
@@ -181,7 +178,7 @@ impl Engine {
             let epoch = superblock.epoch();
             // Older lives have no records at or after the position.
             superblock.lives = vec![Life { epoch, first: position.sequence }];
-            finish(superblock);
+            superblock.clean = closing;
         })?;
         self.finish_checkpoint(line, frozen, blob, roots.roots);
         self.counters.checkpoints.add(1);
@@ -189,9 +186,13 @@ impl Engine {
     }
 
     /// Takes the picture, and makes the log durable up to it.
-    fn freeze(&self, chain: &mut Chain, full: bool) -> Result<(Frozen, [u8; 16])> {
+    fn freeze(&self, chain: &mut Chain, full: bool, closing: bool) -> Result<(Frozen, [u8; 16])> {
         let mut state = self.state();
-        let batch = self.take_batch(&mut state);
+        let batch = self.take_batch(&mut state)?;
+        if closing {
+            // What came after would be durable behind a superblock that says there is nothing behind it.
+            state.refusal = Some(Refusal::Closed);
+        }
         let frozen = self.picture(&mut state, full);
         drop(state);
         self.writer.write_batch(chain, batch, true, &self.blocks, &self.counters)?;
@@ -259,6 +260,7 @@ impl Engine {
             let (now, later) = rest.split_at(written);
             let addresses = now.iter().map(|(address, _)| *address);
             self.place(Stream::Merged, addresses, segment, slot, out);
+            self.state().segments.let_go(segment);
             now.iter().for_each(|(address, _)| self.blocks.pending_done(*address));
             rest = later;
         }
@@ -266,25 +268,48 @@ impl Engine {
     }
 
     /// Writes a run outside the log: a header block, then as many of the blocks as the segment has room for.
-    /// Answers where the first block lies and how many were written. Not flushed.
+    /// Answers where the first block lies and how many were written. Not flushed. The segment is held for the
+    /// caller, who lets go of it when something else keeps it.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]: nothing has changed. Any other gives up the pool: a hole among runs is as good as a
+    /// lost write, and nothing says what else it took along.
     pub(crate) fn write_run(&self, payload: &Payload, purpose: Purpose) -> Result<(SegmentId, Slot, usize)> {
         let wanted = 1 + payload.blocks() as u32;
         let mut state = self.state();
+        if let (Some(refusal), Purpose::Data) = (state.refusal, purpose) {
+            return Err(self.refused(refusal));
+        }
         let allocation = self.allocate(&mut state, SegmentKind::Run, wanted, false, purpose)?;
         let count = allocation.blocks as usize - 1;
-        let cursor = state.run_cursor.expect("it was just allocated from");
+        let incarnation = state.run_cursor.expect("it was just allocated from").incarnation;
         let sums = &payload.sums[..count];
         self.blocks.sums().set(allocation.segment, Slot(allocation.slot.0 + 1), sums.iter().copied());
+        // From here on others fill the segment too, and may commit what they put there: its header comes first.
+        let begun = self.begin_segment(SegmentKind::Run, &allocation, self.epoch());
+        state.segments.hold(allocation.segment);
         drop(state);
-        self.frame(SegmentKind::Run, &allocation, self.epoch())?;
+        let outcome = begun.and_then(|()| self.write_run_at(&allocation, payload, incarnation));
+        if let Err(error) = outcome {
+            self.writer.fail(&error.to_string());
+            self.state().segments.let_go(allocation.segment);
+            return Err(error);
+        }
+        Ok((allocation.segment, Slot(allocation.slot.0 + 1), count))
+    }
+
+    fn write_run_at(&self, allocation: &Allocation, payload: &Payload, incarnation: u64) -> Result<()> {
+        self.end_segment(SegmentKind::Run, allocation)?;
+        let count = allocation.blocks as usize - 1;
         let header = RecordHeader {
             pool: self.pool,
             epoch: self.epoch(),
             sequence: RecordSequence(0),
             previous: [0; 16],
-            address: LogAddress(0),
+            // Says where it belongs, so that it is found behind a hole, and not mistaken where it was copied to.
+            address: LogAddress(u64::from(allocation.slot.0)),
             durable: RecordSequence(0),
-            incarnation: cursor.incarnation,
+            incarnation,
             more: false,
             operations_in_blocks: false,
             run: true,
@@ -292,13 +317,13 @@ impl Engine {
             operations: 0,
         };
         let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
-        header.encode(&mut block, sums, &[]);
+        header.encode(&mut block, &payload.sums[..count], &[]);
         let content = &payload.bytes()[..count * BLOCK_BYTES];
         let parts = [(Kind::RecordHeader, &*block), (Kind::Data, content)];
         self.blocks.files().write(allocation.segment, allocation.slot, &parts)?;
         self.counters.logged_headers.add(BLOCK_BYTES as u64);
         self.counters.logged_data.add(content.len() as u64);
-        Ok((allocation.segment, Slot(allocation.slot.0 + 1), count))
+        Ok(())
     }
 
     /// Writes every unwritten node of the frozen trees; answers the roots' addresses.

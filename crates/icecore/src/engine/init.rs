@@ -2,7 +2,7 @@
 
 use super::checkpoint::CheckpointLine;
 use super::recovery::{self, Recovered};
-use super::{Engine, background, superblocks};
+use super::{Engine, background, load, superblocks};
 use crate::blocks::Blocks;
 use crate::catalogue::Catalogue;
 use crate::error::{Error, Result};
@@ -125,6 +125,7 @@ fn fill(storage: &Arc<dyn Storage>, superblock: Superblock, lock: Box<dyn Storag
         taken: BTreeSet::new(),
         operations_pending: 0,
         replay_from: RecordSequence(1),
+        refusal: None,
         torn: false,
         log_blocks: 0,
     };
@@ -159,7 +160,7 @@ pub(crate) fn open(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<
     let mut segments = Segments::new(geometry, superblock.size_limit, epoch);
     recovery::segments(&**storage, &superblock, &mut segments)?;
     let parts = Parts::new(storage, &superblock, options, !options.read_only);
-    let loaded = recovery::load(&parts.blocks, &superblock, segments)?;
+    let loaded = load::load(&parts.blocks, &superblock, segments)?;
     if options.read_only {
         let (state, line, previous) = loaded;
         let recovered = Recovered { state, line, previous, replayed: 0 };
@@ -298,11 +299,13 @@ impl Engine {
             address: start.address,
             sequence: start.sequence,
         };
-        self.writer.write(&self.blocks, &self.counters, || crate::log::writer::Batch {
-            pieces: vec![piece],
-            last: RecordSequence(start.sequence.0 - 1),
-            runs: BTreeSet::new(),
-            operations: 0,
+        self.writer.write(&self.blocks, &self.counters, || {
+            Ok(crate::log::writer::Batch {
+                pieces: vec![piece],
+                last: RecordSequence(start.sequence.0 - 1),
+                runs: BTreeSet::new(),
+                operations: 0,
+            })
         })
     }
 

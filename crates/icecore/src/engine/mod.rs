@@ -8,6 +8,7 @@ mod background;
 mod checkpoint;
 mod files;
 mod init;
+mod load;
 mod recovery;
 mod space;
 mod superblocks;
@@ -25,7 +26,7 @@ use crate::log::writer::{Batch, Writer};
 use crate::nodes::Nodes;
 use crate::options::OpenOptions;
 use crate::pins::Pins;
-use crate::state::{Environment, State};
+use crate::state::{Environment, Refusal, State};
 use crate::statistics::{Counters, Statistics};
 use crate::storage::{Storage, StorageLock};
 use crate::units::{PoolId, RecordSequence};
@@ -110,14 +111,36 @@ impl Engine {
         self.make_durable(last)
     }
 
-    pub(crate) fn take_batch(&self, state: &mut State) -> Batch {
+    /// What a leader is to write.
+    ///
+    /// # Errors
+    /// If a step was cut off: then it is in the tail in part, and no part of it may be written.
+    pub(crate) fn take_batch(&self, state: &mut State) -> Result<Batch> {
+        if state.refusal == Some(Refusal::Lost) {
+            return Err(self.refused(Refusal::Lost));
+        }
         let pieces = state.tail.take();
-        Batch {
+        Ok(Batch {
             pieces,
             last: state.tail.last_sequence(),
             runs: std::mem::take(&mut state.staged),
             operations: std::mem::take(&mut state.operations_pending),
+        })
+    }
+
+    pub(crate) fn refused(&self, refusal: Refusal) -> Error {
+        match refusal {
+            Refusal::Closed => Error::Invalid(format!("pool {} was closed", self.storage.describe())),
+            Refusal::Lost => Error::ReadOnlyAfterFailure {
+                reason: self.writer.failure().unwrap_or_else(|| "an operation was cut off".to_owned()),
+            },
         }
+    }
+
+    /// Gives up the pool: memory holds half of something. Called with the state locked.
+    pub(crate) fn lose(&self, state: &mut State, reason: &str) {
+        state.refusal = Some(Refusal::Lost);
+        self.writer.fail(reason);
     }
 
     /// The counters, and how full the pool is.

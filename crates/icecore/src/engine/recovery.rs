@@ -1,29 +1,21 @@
-//! From what lies on disk to a state in memory: the last checkpoint, and what the log says happened since.
+//! What the log says happened since the last checkpoint, and the files that a crash left half made.
 
-use super::checkpoint::{CheckpointLine, Placed, PlacedSection, PositionSection, RootsSection};
+use super::checkpoint::CheckpointLine;
 use crate::blocks::Blocks;
-use crate::catalogue::{Catalogue, CatalogueChanges};
 use crate::error::{Error, Result};
-use crate::format::crc32c;
-use crate::format::ledger::{Blob, SectionTag};
-use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name, from_file_name};
-use crate::format::superblock::{LedgerPointer, Superblock};
-use crate::liveness::{DecodeLimits, HistoryChanges, StoredHistory};
-use crate::location::{LocationMap, MapChanges};
+use crate::format::segment::{SegmentHeader, SegmentKind, file_name, from_file_name};
+use crate::format::superblock::Superblock;
 use crate::log::replay::{Found, Reader, Waiting, spilled_blocks};
 use crate::log::tail::{Position, Tail};
 use crate::nodes::Nodes;
 use crate::operation::Operation;
-use crate::segments::{Cursor, Segments};
-use crate::state::{Environment, Graveyard, Placement, State};
+use crate::segments::Segments;
+use crate::state::{Environment, Placement, State};
 use crate::statistics::Counters;
 use crate::storage::{AlignedBuffer, Kind, Storage};
-use crate::tree::Tree;
-use crate::units::{
-    BLOCK_BYTES, BlockCount, LOG_ADDRESS_LIMIT, LogAddress, Marks, RecordSequence, SegmentId, Slot, Stream,
-    VersionId,
-};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Marks, RecordSequence, SegmentId, Slot};
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// A state brought back, and what goes with it.
 pub(super) struct Recovered {
@@ -68,242 +60,6 @@ pub(super) fn remove_half_made(
     Ok(())
 }
 
-/// Reads the blobs that lead to the last checkpoint, the full one first.
-fn read_ledger(blocks: &Blocks, superblock: &Superblock) -> Result<Vec<(LedgerPointer, Blob)>> {
-    let mut blobs = Vec::new();
-    let mut next = Some(superblock.ledger);
-    while let Some(pointer) = next {
-        let place = format!("{} at slot {}", file_name(pointer.segment), pointer.slot);
-        let end = u64::from(pointer.slot.0) + u64::from(pointer.blocks);
-        if pointer.blocks == 0 || end > u64::from(blocks.files().geometry().slots()) || blobs.len() > 1 << 16
-        {
-            return Err(Error::damaged(place, "the pointer to a ledger blob is out of range"));
-        }
-        let mut bytes = vec![0; pointer.blocks as usize * BLOCK_BYTES];
-        blocks.files().read(pointer.segment, pointer.slot, &mut bytes)?;
-        if crc32c(&bytes) != pointer.crc {
-            return Err(Error::damaged(place, "a ledger blob does not match its checksum"));
-        }
-        let blob = Blob::decode(&bytes, superblock.pool, &place)?;
-        next = blob.base;
-        blobs.push((pointer, blob));
-    }
-    blobs.reverse();
-    Ok(blobs)
-}
-
-fn postcard_section<T: serde::de::DeserializeOwned>(blob: &Blob, tag: SectionTag) -> Result<T> {
-    let bytes = blob.section(tag, "the ledger")?;
-    postcard::from_bytes(bytes)
-        .map_err(|error| Error::damaged("the ledger", format!("section {tag:?}: {error}")))
-}
-
-/// Brings back the state as of the last checkpoint.
-pub(super) fn load(
-    blocks: &Blocks,
-    superblock: &Superblock,
-    mut segments: Segments,
-) -> Result<(State, CheckpointLine, [u8; 16])> {
-    let blobs = read_ledger(blocks, superblock)?;
-    let (_, newest) = blobs.last().expect("there is one at least");
-    let position: PositionSection = postcard_section(newest, SectionTag::Position)?;
-    let number = newest.checkpoint;
-    check_position(&position, &segments, blocks)?;
-
-    let mut catalogue = Catalogue::default();
-    let mut history = StoredHistory::new();
-    let mut map = LocationMap::default();
-    let mut trees: BTreeMap<VersionId, Tree> = BTreeMap::new();
-    let mut positions = position.marks;
-    *positions.of_mut(Stream::Data) = LogAddress(LOG_ADDRESS_LIMIT);
-    for (_, blob) in &blobs {
-        catalogue.apply(CatalogueChanges::decode(
-            blob.section(SectionTag::Catalogue, "the ledger")?,
-            "the ledger",
-        )?);
-        let mut limits = DecodeLimits::new(positions);
-        let changes = HistoryChanges::decode(blob.section(SectionTag::History, "the ledger")?, &mut limits)?;
-        history.apply_changes(changes)?;
-        let moved = MapChanges::decode(blob.section(SectionTag::Location, "the ledger")?, &mut limits)?;
-        map.apply_changes(&moved)?;
-        let roots: RootsSection = postcard_section(blob, SectionTag::Roots)?;
-        for (version, root) in roots.roots {
-            match root {
-                Some(root) => drop(trees.insert(version, Tree::at(root))),
-                None => drop(trees.remove(&version)),
-            }
-        }
-    }
-    catalogue.check()?;
-    // What a checkpoint itself placed is part of the changes that the next one stores.
-    let placed: PlacedSection = postcard_section(newest, SectionTag::Placed)?;
-    place(&mut map, placed, &position.marks, segments.geometry())?;
-    let history = history.verify()?;
-    let consistent = history.versions().all(|node| trees.contains_key(&node.id()))
-        && catalogue.datasets().all(|(_, row)| history.version(row.head).is_ok_and(|node| node.is_head()))
-        && catalogue.datasets().all(|(id, _)| {
-            catalogue
-                .snapshots_of(id)
-                .all(|(version, _)| history.version(version).is_ok_and(|node| !node.is_head()))
-        });
-    if !consistent {
-        return Err(Error::damaged("the ledger", "catalogue, history and roots do not fit each other"));
-    }
-
-    count_live(&history, &map, &mut segments)?;
-    // After a crash a segment of runs may have holes between them, where an earlier life left headers of its
-    // own: it is not filled any further.
-    let run_cursor = position.run_cursor.filter(|_| superblock.clean);
-    let mut line = CheckpointLine { blobs: Vec::new(), number };
-    for (pointer, _) in &blobs {
-        claim(&mut segments, pointer.segment, SegmentKind::Ledger)?;
-        segments.add_live(pointer.segment, u64::from(pointer.blocks));
-        line.blobs.push(*pointer);
-    }
-    let ledger_cursor = behind_newest_blob(blocks, superblock)?;
-    for (cursor, kind) in [
-        (run_cursor, SegmentKind::Run),
-        (position.node_cursor, SegmentKind::Node),
-        (ledger_cursor, SegmentKind::Ledger),
-    ] {
-        if let Some(cursor) = cursor {
-            claim(&mut segments, cursor.segment, kind)?;
-            segments.hold(cursor.segment);
-        }
-    }
-    claim(&mut segments, position.segment, SegmentKind::Log)?;
-    segments.hold(position.segment);
-    *blocks.map().write() = map;
-
-    let state = State {
-        catalogue,
-        history,
-        trees,
-        changed_roots: BTreeSet::new(),
-        marks: position.marks,
-        tail: Tail::new(segments.geometry(), position.position()),
-        segments,
-        tail_mapped: position.tail_mapped,
-        graveyard: Graveyard::default(),
-        clock: position.clock,
-        dirty_nodes: 0,
-        writing_nodes: 0,
-        frozen_nodes: position.marks.of(Stream::Node),
-        run_cursor,
-        node_cursor: position.node_cursor,
-        ledger_cursor,
-        staged: BTreeSet::new(),
-        taken: BTreeSet::new(),
-        operations_pending: 0,
-        replay_from: position.sequence,
-        torn: false,
-        log_blocks: 0,
-    };
-    Ok((state, line, position.previous))
-}
-
-/// Enters what a checkpoint placed after its picture of the map was taken.
-fn place(map: &mut LocationMap, placed: PlacedSection, marks: &Marks, geometry: Geometry) -> Result<()> {
-    // The picture may still have runs in them, all of them dead by then.
-    for segment in placed.taken {
-        map.remove_segment(segment);
-    }
-    for Placed { run, segment, slot } in placed.runs {
-        let end = run.start.0.checked_add(run.length.0);
-        let slots_end = u64::from(slot.0).checked_add(run.length.0);
-        let fits = run.length.0 > 0
-            && run.stream != Stream::Data
-            && end.is_some_and(|end| end <= marks.of(run.stream).0)
-            && slots_end.is_some_and(|end| end <= u64::from(geometry.slots()));
-        if !fits || !map.try_insert(run, segment, slot) {
-            return Err(Error::damaged("the ledger", "a run of the checkpoint cannot be where it says"));
-        }
-    }
-    Ok(())
-}
-
-/// Where the next blob goes. A blob cannot say so itself: it is placed after it was encoded, and what was
-/// filled with ledgers before it may be a stretch of the log by now.
-fn behind_newest_blob(blocks: &Blocks, superblock: &Superblock) -> Result<Option<Cursor>> {
-    let pointer = superblock.ledger;
-    let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
-    blocks.files().read(pointer.segment, Slot(0), &mut block)?;
-    let header = SegmentHeader::decode(&block).filter(|header| {
-        header.pool == superblock.pool
-            && header.segment == pointer.segment
-            && header.kind == SegmentKind::Ledger
-    });
-    // Without a header, ledgers go on in a new segment.
-    Ok(header.map(|header| Cursor {
-        segment: pointer.segment,
-        incarnation: header.incarnation,
-        slot: Slot(pointer.slot.0 + pointer.blocks),
-    }))
-}
-
-fn check_position(position: &PositionSection, segments: &Segments, blocks: &Blocks) -> Result<()> {
-    let geometry = blocks.files().geometry();
-    let slots_fit = [
-        (Some(position.slot), SegmentKind::Log),
-        (position.run_cursor.map(|cursor| cursor.slot), SegmentKind::Run),
-        (position.node_cursor.map(|cursor| cursor.slot), SegmentKind::Node),
-    ]
-    .into_iter()
-    .all(|(slot, kind)| slot.is_none_or(|slot| slot.0 >= 1 && slot <= geometry.end(kind)));
-    let in_range = Stream::ALL.iter().all(|stream| position.marks.of(*stream).0 < LOG_ADDRESS_LIMIT)
-        && position.address.0 < LOG_ADDRESS_LIMIT
-        && position.sequence.0 > 0
-        && position.tail_mapped.length.0 <= u64::from(geometry.slots());
-    if !slots_fit || !in_range {
-        return Err(Error::damaged("the ledger", "a position is out of range"));
-    }
-    if !segments.exists(position.segment) {
-        return Err(Error::damaged(
-            file_name(position.segment),
-            "the segment that the log ends in is missing",
-        ));
-    }
-    Ok(())
-}
-
-/// Notes that a segment is in use.
-fn claim(segments: &mut Segments, segment: SegmentId, kind: SegmentKind) -> Result<()> {
-    if !segments.exists(segment) {
-        return Err(Error::damaged(file_name(segment), "the segment is missing or cut short"));
-    }
-    if segments.kind(segment).is_none() {
-        segments.use_as(segment, kind);
-    }
-    Ok(())
-}
-
-/// Owned sets partition all live blocks: together with the map they say what lives in each segment.
-fn count_live(history: &crate::liveness::History, map: &LocationMap, segments: &mut Segments) -> Result<()> {
-    for stream in Stream::ALL {
-        let kind = match stream {
-            Stream::Data => SegmentKind::Log,
-            Stream::Merged => SegmentKind::Run,
-            Stream::Node => SegmentKind::Node,
-        };
-        for run in history.live_runs(stream) {
-            let mut at = run.start;
-            while at < run.end() {
-                let (segment, _, together) = map.lookup(stream, at).ok_or_else(|| {
-                    Error::damaged(
-                        "the ledger",
-                        format!("no place is known for live {stream:?} address {at}"),
-                    )
-                })?;
-                let count = together.0.min(run.end().0 - at.0);
-                claim(segments, segment, kind)?;
-                segments.add_live(segment, count);
-                at = at.plus(BlockCount(count));
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Replays the log since the checkpoint, and makes what was found durable.
 pub(super) fn replay(
     loaded: (State, CheckpointLine, [u8; 16]),
@@ -321,6 +77,7 @@ pub(super) fn replay(
         state,
         end: (start, previous),
         replayed: 0,
+        gap: LogAddress(0)..LogAddress(0),
     };
     let mut reader = reader;
     let mut waiting = Waiting::default();
@@ -380,6 +137,8 @@ struct Replay<'a> {
     /// Where the log ends, after what was applied so far, and the hash to go on from.
     end: (Position, [u8; 16]),
     replayed: u64,
+    /// Addresses that were given to staged runs, whose operations follow.
+    gap: Range<LogAddress>,
 }
 
 impl Replay<'_> {
@@ -402,6 +161,7 @@ impl Replay<'_> {
         let header = &found.view.header;
         let operations = reader.operations(found)?;
         if header.address != found.expected {
+            self.gap = found.expected..header.address;
             self.state.map_tail(self.env.blocks, header.address, found.segment, found.slot, found.expected);
         }
         let mut address = header.address.plus(BlockCount(1 + spilled_blocks(found) as u64));
@@ -414,9 +174,10 @@ impl Replay<'_> {
             sequence: RecordSequence(header.sequence.0 + 1),
         };
         self.end = (next, found.view.hash);
+        let alone = operations.len() == 1 && found.view.sums.is_empty();
         for operation in operations {
             let at = Placement { address, segment: found.segment };
-            self.prepare(&operation, next)?;
+            self.prepare(&operation, alone, next)?;
             self.state.apply(&operation, at, &self.env).map_err(|error| match error {
                 Error::Io { .. } | Error::Damaged { .. } => error,
                 // It was possible when it was logged: what it met now is not what was there then.
@@ -433,10 +194,14 @@ impl Replay<'_> {
     }
 
     /// What the engine does around an operation when it is made, beside applying it.
-    fn prepare(&mut self, operation: &Operation, next: Position) -> Result<()> {
+    fn prepare(&mut self, operation: &Operation, alone: bool, next: Position) -> Result<()> {
         let geometry = self.env.blocks.files().geometry();
         match operation {
             Operation::Switch { segment, incarnation } => {
+                if !alone {
+                    let detail = "the log names its next segment in the middle of a record";
+                    return Err(Error::damaged(file_name(next.segment), detail));
+                }
                 let old = next.segment;
                 self.take_over(*segment, SegmentKind::Log)?;
                 self.state.segments.hold(*segment);
@@ -446,10 +211,18 @@ impl Replay<'_> {
                 self.end.0 = Position { segment: *segment, incarnation: *incarnation, slot: Slot(1), ..next };
                 self.state.map_tail(self.env.blocks, next.address, *segment, Slot(1), next.address);
             }
-            Operation::MapStaged { segment, slot, write, .. } => {
+            Operation::MapStaged { segment, slot, write, address } => {
                 let end = u64::from(slot.0) + u64::from(write.blocks);
                 if slot.0 == 0 || end > u64::from(geometry.end(SegmentKind::Run).0) {
                     return Err(Error::damaged(file_name(*segment), "a staged run lies outside its segment"));
+                }
+                let after = address.0.checked_add(u64::from(write.blocks)).map(LogAddress);
+                match after.filter(|after| *address >= self.gap.start && *after <= self.gap.end) {
+                    Some(after) => self.gap.start = after,
+                    None => {
+                        let detail = format!("address {address} was not set aside for a staged run");
+                        return Err(Error::damaged(file_name(next.segment), detail));
+                    }
                 }
                 if self.state.segments.live(*segment) == 0 {
                     self.take_over(*segment, SegmentKind::Run)?;

@@ -37,8 +37,7 @@ impl Engine {
         {
             return Err(refusal.expect("making a segment failed"));
         }
-        let recycled = state.segments.take(kind);
-        let segment = recycled.expect("there are free segments");
+        let segment = state.segments.take(kind).expect("there are free segments");
         self.blocks.sums().forget(segment);
         self.blocks.map().write().remove_segment(segment);
         state.taken.insert(segment);
@@ -157,6 +156,17 @@ impl Engine {
         allocation: &Allocation,
         epoch: crate::units::RecoveryEpoch,
     ) -> Result<()> {
+        self.begin_segment(kind, allocation, epoch)?;
+        self.end_segment(kind, allocation)
+    }
+
+    /// Writes the header of a segment that begins with this allocation.
+    pub(crate) fn begin_segment(
+        &self,
+        kind: SegmentKind,
+        allocation: &Allocation,
+        epoch: crate::units::RecoveryEpoch,
+    ) -> Result<()> {
         if let Some(incarnation) = allocation.fresh {
             let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
             let header = crate::format::segment::SegmentHeader {
@@ -172,6 +182,11 @@ impl Engine {
             self.blocks.files().write(allocation.segment, Slot(0), &[(Kind::Frame, &block)])?;
             self.counters.frame_bytes.add(BLOCK_BYTES as u64);
         }
+        Ok(())
+    }
+
+    /// Writes the checksum table of the segment that this allocation found full.
+    pub(crate) fn end_segment(&self, kind: SegmentKind, allocation: &Allocation) -> Result<()> {
         if let (Some((segment, incarnation)), true) = (allocation.full, kind.has_table()) {
             let sums = self.blocks.sums().close(segment, self.geometry);
             let table = crate::format::segment::encode_table(self.geometry, incarnation, &sums);

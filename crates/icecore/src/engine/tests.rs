@@ -1,9 +1,18 @@
 //! What a review found, kept found: each of these went wrong once.
 
+use super::Purpose;
+use crate::format::crc32c;
+use crate::log::tail::Payload;
+use crate::operation::{Operation, Target, Write};
 use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
+use crate::state::{Placement, Refusal};
 use crate::storage::memory::MemoryStorage;
-use crate::units::{ByteLength, InodeNumber};
+use crate::storage::{AlignedBuffer, Kind};
+use crate::units::{
+    BLOCK_BYTES, ByteLength, DatasetId, FileBlock, InodeNumber, LogAddress, SegmentId, Slot, Timestamp,
+    VersionId,
+};
 use crate::{Creation, Dataset, Error};
 use std::sync::Arc;
 
@@ -170,4 +179,133 @@ fn a_pool_full_of_groups_can_be_emptied() {
         }
         db.pool().commit(vec![group]).map(|_| ())
     });
+}
+
+/// Operations that a damaged or forged log could hold are refused, each of them, and nothing panics.
+#[test]
+fn hostile_operations_are_refused() {
+    let storage = make(None);
+    let (pool, db, file) = with_file(&storage);
+    db.write(file, 0, &[1; 8192]).unwrap();
+    pool.snapshot(&["db@s".to_owned()], false, &[]).unwrap();
+    let engine = pool.engine();
+    let mut state = engine.state();
+    let (dataset, time) = (db.id(), Timestamp(1));
+    let at = Placement { address: state.tail.next_address(), segment: state.tail.segment() };
+    let write = Write { dataset, inode: file, block: FileBlock(0), blocks: 1, end: 0, time };
+    let staged =
+        |write, address| Operation::MapStaged { write, address, segment: SegmentId(0), slot: Slot(1) };
+    let nowhere = DatasetId(u64::MAX);
+    let name = |name: &str| name.to_owned();
+    let hostile = [
+        Operation::Write(Write { blocks: 0, ..write }),
+        Operation::Write(Write { block: FileBlock(u64::MAX), ..write }),
+        Operation::Write(Write { block: FileBlock(1 << 32), ..write }),
+        Operation::Write(Write { end: u64::MAX, ..write }),
+        Operation::Write(Write { inode: InodeNumber(0), ..write }),
+        Operation::Write(Write { inode: InodeNumber(u64::MAX), ..write }),
+        Operation::Write(Write { inode: InodeNumber::ROOT, ..write }),
+        Operation::Write(Write { dataset: nowhere, ..write }),
+        staged(Write { blocks: 0, ..write }, LogAddress(5)),
+        staged(write, LogAddress(1)),
+        Operation::WriteInline { dataset, inode: file, offset: u64::MAX, bytes: vec![1; 9], time },
+        Operation::WriteInline { dataset, inode: file, offset: 1 << 44, bytes: vec![1], time },
+        Operation::WriteInline { dataset, inode: InodeNumber(0), offset: 0, bytes: vec![1], time },
+        Operation::Truncate { dataset, inode: file, size: u64::MAX, time },
+        Operation::Truncate { dataset, inode: InodeNumber(77), size: 0, time },
+        Operation::PunchHole { dataset, inode: InodeNumber(0), offset: 0, length: u64::MAX, time },
+        Operation::ReleaseOrphan { dataset, inode: file, items_max: 0 },
+        Operation::CreateDataset { name: name("db"), time, properties: Vec::new() },
+        Operation::Snapshot { snapshots: vec![(nowhere, name("x"))], time, properties: Vec::new() },
+        Operation::Snapshot { snapshots: vec![(dataset, name("s"))], time, properties: Vec::new() },
+        Operation::DestroySnapshots { versions: vec![VersionId(1)] },
+        Operation::DestroySnapshots { versions: vec![VersionId(u64::MAX)] },
+        Operation::DestroyDatasets { datasets: vec![nowhere] },
+        Operation::Clone { origin: VersionId(1), name: name("c"), time },
+        Operation::Clone { origin: VersionId(2), name: name("db"), time },
+        Operation::Rollback { dataset, snapshot: VersionId(9), saved: name("r"), time },
+        Operation::Rollback { dataset, snapshot: VersionId(2), saved: name("s"), time },
+        Operation::RenameDatasets { names: vec![(dataset, name("db"))] },
+        Operation::RenameSnapshots { names: vec![(VersionId(2), name("s"))] },
+        Operation::Hold { version: VersionId(1), tag: name("t"), since: None },
+        Operation::SetProperty { target: Target::Dataset(nowhere), key: name("k"), value: None },
+    ];
+    for operation in hostile {
+        let outcome = state.apply(&operation, at, &engine.environment());
+        assert!(outcome.is_err(), "{operation:?}");
+    }
+    // A hole as long as there are numbers is only as long as the file.
+    let punch = Operation::PunchHole { dataset, inode: file, offset: 4095, length: u64::MAX, time };
+    state.apply(&punch, at, &engine.environment()).unwrap();
+    drop(state);
+    let view = db.view().unwrap();
+    let mut bytes = [1; 8192];
+    view.read(file, 0, &mut bytes).unwrap();
+    assert!(bytes[..4095].iter().all(|byte| *byte == 1) && bytes[4095..].iter().all(|byte| *byte == 0));
+}
+
+/// Two runs were on their way when the pool crashed, and only the later one arrived: it is found behind the hole.
+#[test]
+fn checksums_of_runs_are_found_behind_a_hole() {
+    let storage = make(None);
+    let (pool, ..) = with_file(&storage);
+    let engine = pool.engine();
+    let content = AlignedBuffer::zeroed(3 * BLOCK_BYTES);
+    let sums: Vec<u32> = content.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
+    let payload = Payload { buffer: Arc::new(content), first: 0, sums };
+    let (segment, first, _) = engine.write_run(&payload, Purpose::Data).unwrap();
+    let (same, second, _) = engine.write_run(&payload, Purpose::Data).unwrap();
+    assert_eq!(segment, same);
+    let blank = AlignedBuffer::zeroed(4 * BLOCK_BYTES);
+    let files = engine.blocks.files();
+    files.write(segment, Slot(first.0 - 1), &[(Kind::Data, &blank)]).unwrap();
+    engine.blocks.sums().forget(segment);
+    let mut bytes = vec![1; 3 * BLOCK_BYTES];
+    engine.blocks.read_verified(segment, second, &mut bytes).unwrap();
+    assert!(engine.blocks.read_verified(segment, first, &mut bytes).is_err());
+}
+
+/// A pool that is being closed takes nothing more: it would be durable behind a mark that says "nothing".
+#[test]
+fn nothing_slips_by_a_close() {
+    let storage = make(None);
+    let (pool, db, file) = with_file(&storage);
+    pool.engine().state().refusal = Some(Refusal::Closed);
+    assert!(db.write(file, 0, b"late").is_err());
+    pool.engine().state().refusal = None;
+    db.write(file, 0, b"early").unwrap();
+    pool.close().unwrap();
+    let pool = open(&storage);
+    let mut bytes = [0; 5];
+    pool.view("db").unwrap().read(file, 0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"early");
+}
+
+/// Once a step was cut off, neither it nor anything appended after it reaches the disk.
+#[test]
+fn what_is_lost_is_neither_written_nor_built_on() {
+    let storage = make(None);
+    let (pool, db, file) = with_file(&storage);
+    db.write_durable(file, 0, b"good").unwrap();
+    {
+        let engine = pool.engine();
+        let mut state = engine.state();
+        state.tail.begin_chain();
+        let write = |bytes: &[u8]| Operation::WriteInline {
+            dataset: db.id(),
+            inode: file,
+            offset: 0,
+            bytes: bytes.to_vec(),
+            time: Timestamp(1),
+        };
+        engine.append(&mut state, &write(b"half"), None, Purpose::Data).unwrap();
+        engine.lose(&mut state, "a test");
+        assert!(engine.append(&mut state, &write(b"late"), None, Purpose::Data).is_err());
+        assert!(engine.take_batch(&mut state).is_err());
+    }
+    assert!(db.sync().is_err());
+    let pool = open(&storage.copy());
+    let mut bytes = [0; 4];
+    pool.view("db").unwrap().read(file, 0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"good");
 }

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::liveness::History;
 use crate::log::tail::Tail;
 use crate::nodes::Nodes;
-use crate::operation::Operation;
+use crate::operation::{Operation, Write};
 use crate::segments::{Cursor, Segments};
 use crate::tree::Tree;
 use crate::units::{
@@ -34,6 +34,15 @@ pub(crate) struct Placement {
     pub address: LogAddress,
     /// Segment of the record.
     pub segment: SegmentId,
+}
+
+/// Why nothing may be appended any more. Decided under the state lock, so that nobody who waits for it slips by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Refusal {
+    /// The last checkpoint of a clean close was frozen.
+    Closed,
+    /// Memory holds what the log will never hold: neither may be built on.
+    Lost,
 }
 
 /// Everything about a pool that changes with its operations.
@@ -70,6 +79,8 @@ pub(crate) struct State {
     pub operations_pending: u64,
     /// Replay starts here: log segments that end before it are not needed for it.
     pub replay_from: RecordSequence,
+    /// Why nothing is appended any more, should that be so.
+    pub refusal: Option<Refusal>,
     /// An operation was cut off in the middle by an error: memory no longer agrees with the log.
     pub torn: bool,
     /// Blocks of log since the last checkpoint was frozen.
@@ -134,6 +145,10 @@ impl State {
         self.graveyard.now(self.clock);
         match operation {
             Operation::Mark | Operation::Switch { .. } => Ok(()),
+            Operation::Write(Write { blocks: 0, .. })
+            | Operation::MapStaged { write: Write { blocks: 0, .. }, .. } => {
+                Err(Error::Invalid("a write of no blocks".to_owned()))
+            }
             Operation::Write(write) => {
                 let run =
                     Run { stream: Stream::Data, start: at.address, length: BlockCount(write.blocks.into()) };
@@ -142,7 +157,9 @@ impl State {
             Operation::MapStaged { write, address, segment, slot, .. } => {
                 let run =
                     Run { stream: Stream::Data, start: *address, length: BlockCount(write.blocks.into()) };
-                env.blocks.map().write().insert(run, *segment, *slot);
+                if !env.blocks.map().write().try_insert(run, *segment, *slot) {
+                    return Err(Error::Invalid("a staged run is mapped to what is in use".to_owned()));
+                }
                 self.staged.insert(*segment);
                 self.apply_write(write, run, *segment, env)
             }
