@@ -269,7 +269,8 @@ impl Database {
     }
 
     /// `xFileSize`
-    pub fn file_size(&self) -> Result<u64> {
+    pub fn file_size(&mut self) -> Result<u64> {
+        self.notice_end_of_roll_back()?;
         match &self.pin {
             Some(_) => Ok(self.size),
             None => Ok(self.unpinned()?.1),

@@ -253,6 +253,11 @@ impl FileState {
         self.inner.lock().parked = Some(prepared);
     }
 
+    /// Whether the end of a journal is being waited for.
+    pub fn has_parked(&self) -> bool {
+        self.inner.lock().parked.is_some()
+    }
+
     /// Takes the parked writes back. `None` if there are none, or they have been committed.
     pub fn take_parked(&self) -> Option<Prepared> {
         self.inner.lock().parked.take()

@@ -14,6 +14,7 @@ const FORMAT_VERSIONS: u64 = 18;
 impl Database {
     /// `xRead`. Returns false if the file ends before; the rest of the buffer is zero then.
     pub fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
+        self.notice_end_of_roll_back()?;
         let length = self.read_version(offset, buffer)?;
         buffer[length..].fill(0);
         if offset < FORMAT_VERSIONS + 2 {

@@ -102,7 +102,7 @@ impl Registry {
         let mut pools = self.pools.lock();
         if let Some(slot) = pools.get_mut(&name) {
             if slot.pool.pool.is_read_only() && !read_only && !slot.kept {
-                return Err(Fault::new(code::CANTOPEN, format!("pool {name} is open in this process for reading only: close what was opened with mode=ro first")));
+                return Err(Fault::new(code::CANTOPEN, format!("pool {name} is open in this process for reading only: close what was opened with pool=ro first")));
             }
             slot.uses += 1;
             return Ok(PoolUse { registry: self, pool: Arc::clone(&slot.pool) });

@@ -105,6 +105,10 @@ unsafe extern "C" fn x_open(
         if flags & open::MAIN_DB != 0 {
             // SAFETY: the name of a main database, so it may be asked for URI parameters.
             let database = unsafe { opening::open(door, name, path, flags) }.map_err(Fault::while_opening)?;
+            let Some(database) = database else {
+                to_base = true;
+                return Ok(());
+            };
             if !flags_out.is_null() {
                 // SAFETY: not null, so it points to where the flags are wanted.
                 unsafe { *flags_out = granted(flags, database.read_only) };
@@ -116,7 +120,10 @@ unsafe extern "C" fn x_open(
         match open_side_file(door, path, flags)? {
             // SAFETY: as above.
             Some(side) => unsafe { Slot::fill(file, &SIDE_METHODS, Box::new(side)) },
-            None => to_base = true,
+            None => {
+                to_base = true;
+                return Ok(());
+            }
         }
         if !flags_out.is_null() {
             // SAFETY: as above.
@@ -156,18 +163,22 @@ fn granted(flags: c_int, read_only: bool) -> c_int {
 /// Opens what is not a database. `None` if it lies in no pool.
 fn open_side_file(door: &Door, path: &str, flags: c_int) -> Result<Option<SideFile>> {
     let creates = flags & open::CREATE != 0;
+    // The usual case, without looking the path up: the journal of a database that this thread has locked.
+    if creates && flags & open::MAIN_JOURNAL != 0 && recent::look_up(path).is_some() {
+        return Ok(Some(SideFile::Memory(MemoryFile::new(door.base))));
+    }
+    let Some((pool, rest)) = pool_of(path) else { return Ok(None) };
+    if flags & open::WAL != 0 {
+        let text = "WAL mode is neither needed nor possible in icecore: readers and writers do not block each \
+                    other in any journal mode";
+        return Err(Fault::new(code::CANTOPEN, text));
+    }
     if flags & open::MAIN_JOURNAL != 0 {
         if creates {
             return Ok(Some(SideFile::Memory(MemoryFile::new(door.base))));
         }
         return open_real(door, path).map(Some);
     }
-    if flags & open::WAL != 0 {
-        let text = "WAL mode is neither needed nor possible in icecore: readers and writers do not block each \
-                    other in any journal mode";
-        return Err(Fault::new(code::CANTOPEN, text));
-    }
-    let Some((pool, rest)) = pool_of(path) else { return Ok(None) };
     let known = pool.super_journals.lock().get(&rest).cloned();
     match known {
         Some(journal) if !creates => Ok(Some(SideFile::Super { journal, pool })),
@@ -210,7 +221,7 @@ fn pool_of(path: &str) -> Option<(PoolUse, String)> {
     let registry = registry::current();
     registry.pool_of(path).or_else(|| {
         let cut = path::cut(path)?;
-        let pool = registry.use_pool(cut.pool, true).ok()?;
+        let pool = registry.use_pool(cut.pool, false).ok()?;
         Some((pool, cut.rest.to_owned()))
     })
 }
