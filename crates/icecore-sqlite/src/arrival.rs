@@ -94,7 +94,7 @@ fn replay(
     log: Option<InodeNumber>,
 ) -> Result<()> {
     let version = database.pinned_version();
-    state.reserve(database.id, version, || file.now())?;
+    state.reserve(database.id, version, || Ok(file.now()?.1))?;
     let committed = state.exclude(database.id, false).and_then(|()| commit_log(database, file, state, log));
     state.release(database.id, Level::Reserved, Level::Shared, false);
     committed?;
@@ -135,7 +135,7 @@ fn commit_log(
         group.truncate(log, 0)?;
     }
     let prepared = Prepared { group, head: Arc::clone(file), state: Arc::clone(state), former };
-    prepared::commit(&database.pool.pool, vec![prepared], true)
+    prepared::commit(&database.pool.pool, vec![prepared], true).map(drop)
 }
 
 /// Removes a log that is empty by now; nothing is lost if that fails.

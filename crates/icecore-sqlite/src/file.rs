@@ -264,7 +264,7 @@ unsafe fn control_database(database: &mut Database, operation: c_int, argument: 
                 let connection = *argument.cast::<*mut Connection>();
                 database.modes.connection = Some(database.pool.registry().connection(connection.addr()));
             }
-            control::HAS_MOVED => *argument.cast::<c_int>() = c_int::from(database.is_unlinked()?),
+            control::HAS_MOVED => *argument.cast::<c_int>() = c_int::from(database.is_unlinked()),
             control::MMAP_SIZE => *argument.cast::<i64>() = 0,
             control::LOCKSTATE => *argument.cast::<c_int>() = lock_number(database.level),
             control::LAST_ERRNO => *argument.cast::<c_int>() = 0,

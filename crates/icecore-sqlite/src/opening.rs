@@ -11,9 +11,9 @@ use crate::recent::Names;
 use crate::registry::{self, PoolUse};
 use crate::store::{self, HeadFile};
 use crate::transaction::Transaction;
+use crate::vfs::NAME;
 use icecore::units::InodeNumber;
 use std::ffi::{c_char, c_int};
-use crate::vfs::NAME;
 use std::sync::Arc;
 
 /// What the parameters of a URI ask for.
@@ -123,5 +123,8 @@ fn no_file(place: &Place, pool: &PoolUse) -> Fault {
         (None, 1) => "it was to be opened, but not to be made",
         (None, _) => "it, or a directory on the way to it, does not exist",
     };
-    Fault::new(code::CANTOPEN, format!("{} in pool {} has no file {file}: {hint}", place.version(), pool.name))
+    Fault::new(
+        code::CANTOPEN,
+        format!("{} in pool {} has no file {file}: {hint}", place.version(), pool.name),
+    )
 }

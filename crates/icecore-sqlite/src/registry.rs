@@ -102,7 +102,12 @@ impl Registry {
         let mut pools = self.pools.lock();
         if let Some(slot) = pools.get_mut(&name) {
             if slot.pool.pool.is_read_only() && !read_only && !slot.kept {
-                return Err(Fault::new(code::CANTOPEN, format!("pool {name} is open in this process for reading only: close what was opened with pool=ro first")));
+                return Err(Fault::new(
+                    code::CANTOPEN,
+                    format!(
+                        "pool {name} is open in this process for reading only: close what was opened with pool=ro first"
+                    ),
+                ));
             }
             slot.uses += 1;
             return Ok(PoolUse { registry: self, pool: Arc::clone(&slot.pool) });
@@ -122,7 +127,10 @@ impl Registry {
     pub fn register(&self, name: &str, pool: Pool) -> Result<()> {
         let key = format!("{REGISTERED}{name}");
         if name.is_empty() || name.contains('/') {
-            return Err(Fault::new(code::MISUSE, format!("{name:?} cannot name a pool: it must be one part of a path")));
+            return Err(Fault::new(
+                code::MISUSE,
+                format!("{name:?} cannot name a pool: it must be one part of a path"),
+            ));
         }
         let mut pools = self.pools.lock();
         if pools.contains_key(&key) {
@@ -165,7 +173,9 @@ impl Registry {
     /// Ends one use; with the last one a pool that the door opened is closed.
     fn release(&self, pool: &Arc<OpenPool>) {
         let mut pools = self.pools.lock();
-        let Some(slot) = pools.get_mut(&pool.name).filter(|slot| Arc::ptr_eq(&slot.pool, pool)) else { return };
+        let Some(slot) = pools.get_mut(&pool.name).filter(|slot| Arc::ptr_eq(&slot.pool, pool)) else {
+            return;
+        };
         slot.uses -= 1;
         if slot.uses > 0 || slot.kept {
             return;

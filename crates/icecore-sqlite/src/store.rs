@@ -1,8 +1,8 @@
 //! The only place that calls the store: what a database file needs of a pool, and nothing else.
 
 use crate::errors::{Fault, Result};
-use icecore::{Creation, Error, FileFault, InodeKind};
 use icecore::units::{InodeNumber, Timestamp};
+use icecore::{Creation, Error, FileFault, InodeKind};
 use std::path::Path;
 
 pub use icecore::{CommitPoint, Group, ListEntry, Pool, View};
@@ -185,6 +185,13 @@ impl HeadFile {
         let view = self.dataset.view()?;
         let facts = facts(&view, self.inode)?;
         Ok((view, facts))
+    }
+
+    /// The file's facts in the head as it is now, given those of a version that may be the same.
+    pub fn facts_since(&self, view: &View, known: Facts) -> Result<Facts> {
+        let now = self.dataset.view()?;
+        // Nobody has written anything: no need to look the file up.
+        if now.is_same_moment(view) { Ok(known) } else { facts(&now, self.inode) }
     }
 
     /// Opens an atomic group of writes.

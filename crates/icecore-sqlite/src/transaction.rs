@@ -110,7 +110,9 @@ impl Database {
             self.transaction = Transaction::RollingBack { group: Some(self.begin()?), parked: false };
         }
         Ok(match &mut self.transaction {
-            Transaction::Open { group, .. } | Transaction::RollingBack { group: Some(group), .. } => Some(group),
+            Transaction::Open { group, .. } | Transaction::RollingBack { group: Some(group), .. } => {
+                Some(group)
+            }
             _ => None,
         })
     }
@@ -176,7 +178,8 @@ impl Database {
     }
 
     fn park(&mut self, name: &str) -> Result<()> {
-        let known = self.pool.behind(name).and_then(|rest| self.pool.super_journals.lock().get(rest).cloned());
+        let known =
+            self.pool.behind(name).and_then(|rest| self.pool.super_journals.lock().get(rest).cloned());
         let Some(super_journal) = known else {
             return Err(Fault::new(
                 code::IOERR,
@@ -230,12 +233,13 @@ impl Database {
         if group.is_empty() {
             return Ok(());
         }
-        let committed = self.check().and_then(|()| {
-            let prepared = self.prepare(group)?;
+        let committed = self.prepare(group).and_then(|prepared| {
+            // Of a dataset that was rolled back meanwhile, the store itself refuses it.
             prepared::commit(&self.pool.pool, vec![prepared], durable)
         });
-        match committed.and_then(|()| self.adopt_published()) {
-            Ok(()) => {
+        match committed {
+            Ok(published) => {
+                published.into_iter().for_each(|pinned| self.adopt(pinned));
                 self.seen = Some(self.pinned_version());
                 Ok(())
             }

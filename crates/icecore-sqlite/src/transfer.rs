@@ -70,7 +70,8 @@ pub fn import(
     let what = format!("cannot import {} into {dataset}/{path}", source.display());
     let from = open_source(source).map_err(failed(what.clone()))?;
     let target_uri = uri(Path::new(&target_path), None);
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_URI;
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_URI;
     let mut target = Connection::open_with_flags(&target_uri, flags).map_err(failed_in_pool(what.clone()))?;
     target.busy_timeout(BUSY_WAIT).map_err(failed(what.clone()))?;
     copy(&from, &mut target, &what, progress)
@@ -144,9 +145,9 @@ struct Partial {
 
 impl Partial {
     fn beside(target: &Path) -> Result<Self> {
-        let name = target.file_name().ok_or_else(|| {
-            TransferError(format!("{} names no file to export to", target.display()))
-        })?;
+        let name = target
+            .file_name()
+            .ok_or_else(|| TransferError(format!("{} names no file to export to", target.display())))?;
         let mut partial = std::ffi::OsString::from(".");
         partial.push(name);
         partial.push(format!(".{}.partial", std::process::id()));

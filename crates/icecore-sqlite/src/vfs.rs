@@ -211,7 +211,9 @@ fn open_real(door: &Door, path: &str) -> Result<SideFile> {
 /// The lock table's entry of the database that a journal belongs to.
 fn state_of_journal(pool: &PoolUse, place: &Place) -> Result<Option<Arc<crate::locks::FileState>>> {
     let mut parts = place.parts();
-    let Some(database) = parts.pop().and_then(|name| name.strip_suffix(JOURNAL_SUFFIX)) else { return Ok(None) };
+    let Some(database) = parts.pop().and_then(|name| name.strip_suffix(JOURNAL_SUFFIX)) else {
+        return Ok(None);
+    };
     parts.push(database);
     Ok(store::file_key(&pool.pool, &place.dataset, &parts)?.map(|key| pool.file_state(key)))
 }
@@ -245,7 +247,9 @@ unsafe extern "C" fn x_delete(vfs: *mut Vfs, name: *const c_char, sync_directory
     });
     if to_base {
         // SAFETY: the base VFS with arguments that SQLite has given.
-        return unsafe { (*door.base).delete.map_or(code::OK, |delete| delete(door.base, name, sync_directory)) };
+        return unsafe {
+            (*door.base).delete.map_or(code::OK, |delete| delete(door.base, name, sync_directory))
+        };
     }
     result
 }

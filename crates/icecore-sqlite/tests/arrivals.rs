@@ -31,7 +31,10 @@ impl Files {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("app.db");
         let db = open_plain(&path);
-        run(&db, &format!("PRAGMA page_size={page_bytes}; PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0"));
+        run(
+            &db,
+            &format!("PRAGMA page_size={page_bytes}; PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0"),
+        );
         fill(&db);
         run(&db, "PRAGMA wal_checkpoint; UPDATE t SET a = 'first' WHERE id % 2");
         run(&db, "DELETE FROM t WHERE id > 60; PRAGMA incremental_vacuum");
@@ -47,7 +50,10 @@ impl Files {
         let db = open_plain(&path);
         run(&db, &format!("PRAGMA page_size={page_bytes}"));
         fill(&db);
-        run(&db, "PRAGMA cache_size=1; BEGIN; UPDATE t SET b = zeroblob(3000); DELETE FROM t WHERE id % 3 = 0");
+        run(
+            &db,
+            "PRAGMA cache_size=1; BEGIN; UPDATE t SET b = zeroblob(3000); DELETE FROM t WHERE id % 3 = 0",
+        );
         Self::copy(&path, "-journal")
     }
 

@@ -17,7 +17,8 @@ fn values(place: &Place) -> [i64; 3] {
     ["a.db", "b.db", "c.db"].map(|name| one(&place.open(name), "SELECT sum(x) FROM t"))
 }
 
-const UPDATE: &str = "BEGIN; UPDATE main.t SET x = x + 1; UPDATE b.t SET x = x + 10; UPDATE c.t SET x = x + 100";
+const UPDATE: &str =
+    "BEGIN; UPDATE main.t SET x = x + 1; UPDATE b.t SET x = x + 10; UPDATE c.t SET x = x + 100";
 
 #[test]
 fn all_files_commit_in_one_record() {
@@ -57,11 +58,15 @@ fn shrinking_and_spilling_files_commit_together() {
     run(&db, "PRAGMA cache_size=3; PRAGMA b.cache_size=3");
     for schema in ["main", "b"] {
         run(&db, &format!("PRAGMA {schema}.auto_vacuum=FULL; VACUUM {schema}"));
-        let rows = "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 300) SELECT i FROM s";
+        let rows =
+            "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 300) SELECT i FROM s";
         run(&db, &format!("CREATE TABLE {schema}.big AS SELECT i, randomblob(900) AS b FROM ({rows})"));
     }
     let pages: i64 = one(&db, "PRAGMA main.page_count");
-    run(&db, "BEGIN; DELETE FROM main.big WHERE i > 3; DELETE FROM b.big WHERE i % 50; UPDATE c.t SET x = 5; COMMIT");
+    run(
+        &db,
+        "BEGIN; DELETE FROM main.big WHERE i > 3; DELETE FROM b.big WHERE i % 50; UPDATE c.t SET x = 5; COMMIT",
+    );
     assert!(one::<i64>(&db, "PRAGMA main.page_count") < pages);
     let seen = ["a.db", "b.db", "c.db"].map(|name| dump(&place.open(name)));
     drop(db);

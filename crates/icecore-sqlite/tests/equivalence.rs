@@ -113,7 +113,10 @@ fn alone(page_bytes: u32, mode: &str, vacuum: &str, script: &[String]) {
         } else {
             (open_plain(&place.outside("app.db")), place.outside("other.db").display().to_string())
         };
-        run(&db, &format!("PRAGMA page_size={page_bytes}; PRAGMA auto_vacuum={vacuum}; ATTACH '{other}' AS other"));
+        run(
+            &db,
+            &format!("PRAGMA page_size={page_bytes}; PRAGMA auto_vacuum={vacuum}; ATTACH '{other}' AS other"),
+        );
         run(&db, &format!("PRAGMA journal_mode={mode}; PRAGMA main.journal_mode={mode}"));
         db
     };
@@ -181,7 +184,8 @@ fn shared_statement() -> impl Strategy<Value = String> {
         "PRAGMA cache_size=3",
     ];
     let control = proptest::sample::select(control.to_vec()).prop_map(str::to_owned);
-    let inside = |sql: &String| !sql.contains("other.") && !sql.contains("page_count") && !sql.contains("freelist");
+    let inside =
+        |sql: &String| !sql.contains("other.") && !sql.contains("page_count") && !sql.contains("freelist");
     prop_oneof![
         4 => write().prop_filter("one file only", inside),
         4 => control,

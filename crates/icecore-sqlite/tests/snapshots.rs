@@ -30,9 +30,11 @@ fn the_past_joins_the_present() {
     let db = place.open("app.db");
     let uri = icecore_sqlite::uri(&place.path("app.db"), Some("monday"));
     run(&db, &format!("ATTACH '{uri}' AS monday"));
-    let sql = "SELECT t.a || '/' || coalesce(m.a, 'nothing') FROM t LEFT JOIN monday.t AS m USING (id) ORDER BY id";
+    let sql =
+        "SELECT t.a || '/' || coalesce(m.a, 'nothing') FROM t LEFT JOIN monday.t AS m USING (id) ORDER BY id";
     let mut statement = db.prepare(sql).expect("a join");
-    let rows: Vec<String> = statement.query_map([], |row| row.get(0)).expect("rows").map(Result::unwrap).collect();
+    let rows: Vec<String> =
+        statement.query_map([], |row| row.get(0)).expect("rows").map(Result::unwrap).collect();
     assert_eq!(rows, ["new/old", "more/nothing"]);
     drop(statement);
     run(&db, "INSERT INTO t SELECT id + 10, a FROM monday.t");

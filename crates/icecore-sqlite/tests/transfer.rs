@@ -12,7 +12,8 @@ fn quiet(_: u64, _: u64) -> bool {
 
 fn fill(db: &rusqlite::Connection) {
     run(db, "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b BLOB)");
-    let rows = "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 3000) SELECT i FROM s";
+    let rows =
+        "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 3000) SELECT i FROM s";
     run(db, &format!("INSERT INTO t SELECT i, 0, randomblob(1000) FROM ({rows})"));
 }
 
@@ -22,7 +23,10 @@ fn in_and_out_again() {
         let place = Place::new();
         let source = place.outside("source.db");
         let db = open_plain(&source);
-        run(&db, &format!("PRAGMA page_size={page_bytes}; PRAGMA journal_mode={mode}; PRAGMA user_version=7"));
+        run(
+            &db,
+            &format!("PRAGMA page_size={page_bytes}; PRAGMA journal_mode={mode}; PRAGMA user_version=7"),
+        );
         fill(&db);
         let expected = dump(&db);
         let mut reports = Vec::new();
@@ -100,14 +104,16 @@ fn an_import_is_consistent_while_the_source_is_written() {
 fn failures_name_the_file() {
     let place = Place::new();
     let source = place.outside("source.db");
-    std::fs::write(&source, "this is no database at all, but long enough to be looked at".repeat(100)).expect("a file");
+    std::fs::write(&source, "this is no database at all, but long enough to be looked at".repeat(100))
+        .expect("a file");
     place.with_pool(|pool| {
         for (source, dataset, part) in [
             (place.outside("missing.db"), "ds", "missing.db"),
             (source.clone(), "ds", "not a database"),
             (source.clone(), "nothing", "source.db"),
         ] {
-            let error = import(&source, pool, dataset, "app.db", &mut quiet).expect_err("it cannot work").to_string();
+            let error =
+                import(&source, pool, dataset, "app.db", &mut quiet).expect_err("it cannot work").to_string();
             assert!(error.contains(part), "{error}");
         }
     });
@@ -119,6 +125,7 @@ fn failures_name_the_file() {
     let far = place.outside("no/such/directory/target.db");
     assert!(export(&uri(&place.path("app.db"), None), &far, &mut quiet).is_err());
     assert!(!target.exists());
-    let left: Vec<_> = std::fs::read_dir(target.parent().expect("a directory")).expect("a directory").collect();
+    let left: Vec<_> =
+        std::fs::read_dir(target.parent().expect("a directory")).expect("a directory").collect();
     assert_eq!(left.len(), 2, "nothing is left behind: {left:?}");
 }

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{Place, code_of, dump, one, open_uri, run};
-use icecore::{InitOptions, OpenOptions, Pool};
 use icecore::units::{ByteLength, InodeNumber};
+use icecore::{InitOptions, OpenOptions, Pool};
 
 /// A pool that the test works on beside SQLite.
 struct Shared {
@@ -101,7 +101,10 @@ fn a_full_pool_fails_whole_transactions_and_nothing_else() {
                 run(&db, "PRAGMA locking_mode=EXCLUSIVE");
             }
             run(&db, &format!("PRAGMA journal_mode={mode}; PRAGMA cache_size=20"));
-            run(&db, "CREATE TABLE t(id INTEGER PRIMARY KEY, b BLOB); INSERT INTO t VALUES (1, randomblob(100000))");
+            run(
+                &db,
+                "CREATE TABLE t(id INTEGER PRIMARY KEY, b BLOB); INSERT INTO t VALUES (1, randomblob(100000))",
+            );
             let before = dump(&db);
             let rows = "WITH RECURSIVE s(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM s WHERE i < 200) SELECT i FROM s";
             let error = db
@@ -110,7 +113,10 @@ fn a_full_pool_fails_whole_transactions_and_nothing_else() {
             assert_eq!(code_of(&error) & 0xff, 13, "{mode} {exclusive}: {error}");
             let _ = db.execute_batch("ROLLBACK");
             assert_eq!(dump(&db), before, "{mode} {exclusive}");
-            run(&db, "INSERT INTO t VALUES (2, randomblob(100000)); UPDATE t SET b = zeroblob(5) WHERE id = 1");
+            run(
+                &db,
+                "INSERT INTO t VALUES (2, randomblob(100000)); UPDATE t SET b = zeroblob(5) WHERE id = 1",
+            );
             let after = dump(&db);
             drop(db);
             assert_eq!(dump(&open_uri(&shared.uri())), after, "{mode} {exclusive}");

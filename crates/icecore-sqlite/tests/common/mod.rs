@@ -169,7 +169,8 @@ fn text_of(value: rusqlite::types::ValueRef<'_>) -> String {
         ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
         // Long ones would make a failed comparison unreadable.
         ValueRef::Blob(bytes) => {
-            let sum = bytes.iter().fold(0_u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
+            let sum =
+                bytes.iter().fold(0_u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
             format!("{} bytes {sum:x}", bytes.len())
         }
         other => format!("{other:?}"),
