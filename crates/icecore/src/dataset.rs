@@ -135,7 +135,7 @@ impl Dataset {
         end.ok_or(FileFault::TooLarge)?;
         let engine = self.pool.engine();
         let time = Timestamp::now();
-        let mut last = engine.state().tail.last_sequence();
+        let mut last = RecordSequence(0);
         for (index, part) in data.chunks(ATOMIC_WRITE_BYTES).enumerate() {
             let at = offset + (index * ATOMIC_WRITE_BYTES) as u64;
             self.warm(inode, at)?;
@@ -182,8 +182,7 @@ impl Dataset {
         part: &[u8],
         time: Timestamp,
     ) -> Result<RecordSequence> {
-        let mut buffer = AlignedBuffer::zeroed(part.len());
-        buffer.copy_from_slice(part);
+        let buffer = AlignedBuffer::copied(part);
         let sums = buffer.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
         let payload = Payload { buffer: Arc::new(buffer), first: 0, sums };
         let end = at + part.len() as u64;
