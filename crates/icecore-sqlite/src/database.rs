@@ -135,9 +135,6 @@ impl Database {
     }
 
     fn check_process(&self) -> Result<()> {
-        if self.broken {
-            return Err(Fault::quiet(code::IOERR));
-        }
         self.pool.registry().check_process()
     }
 

@@ -178,8 +178,7 @@ impl Database {
     }
 
     fn park(&mut self, name: &str) -> Result<()> {
-        let known =
-            self.pool.behind(name).and_then(|rest| self.pool.super_journals.lock().get(rest).cloned());
+        let known = self.pool.behind(name).and_then(|rest| self.pool.super_journal(rest));
         let Some(super_journal) = known else {
             return Err(Fault::new(
                 code::IOERR,

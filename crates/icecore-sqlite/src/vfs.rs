@@ -12,7 +12,6 @@ use crate::path::{self, JOURNAL_SUFFIX, Place};
 use crate::recent::{self, HotJournal, Known};
 use crate::registry::{self, PoolUse};
 use crate::store;
-use crate::superjournal::SuperJournal;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
@@ -179,16 +178,14 @@ fn open_side_file(door: &Door, path: &str, flags: c_int) -> Result<Option<SideFi
         }
         return open_real(door, path).map(Some);
     }
-    let known = pool.super_journals.lock().get(&rest).cloned();
-    match known {
-        Some(journal) if !creates => Ok(Some(SideFile::Super { journal, pool })),
-        None if creates && flags & open::SUPER_JOURNAL != 0 => {
-            let journal = Arc::new(SuperJournal::default());
-            pool.super_journals.lock().insert(rest, Arc::clone(&journal));
-            Ok(Some(SideFile::Super { journal, pool }))
-        }
-        None if !creates => open_real(door, path).map(Some),
-        _ => Err(Fault::quiet(code::CANTOPEN)),
+    if creates {
+        let journal = (flags & open::SUPER_JOURNAL != 0).then(|| pool.make_super_journal(rest)).flatten();
+        let journal = journal.ok_or(Fault::quiet(code::CANTOPEN))?;
+        return Ok(Some(SideFile::Super { journal, pool }));
+    }
+    match pool.super_journal(&rest) {
+        Some(journal) => Ok(Some(SideFile::Super { journal, pool })),
+        None => open_real(door, path).map(Some),
     }
 }
 
@@ -261,13 +258,12 @@ fn delete(path: &str) -> Result<bool> {
         return Ok(true);
     }
     let Some((pool, rest)) = pool_of(path) else { return Ok(false) };
-    let super_journal = pool.super_journals.lock().remove(&rest);
-    if let Some(super_journal) = super_journal {
+    if let Some(super_journal) = pool.take_super_journal(&rest) {
         super_journal.commit(&pool.pool)?;
         return Ok(true);
     }
     let cut = path::Cut { pool: &pool.name, rest: &rest };
-    let place = Place::find(&pool.pool, cut, None)?;
+    let Ok(place) = Place::find(&pool.pool, cut, None) else { return Ok(true) };
     if end_journal(&pool, &place)? {
         return Ok(true);
     }
@@ -316,7 +312,7 @@ fn exists(path: &str) -> Result<Option<bool>> {
         return Ok(Some(matches!(known, Known::HotJournal(_))));
     }
     let Some((pool, rest)) = pool_of(path) else { return Ok(None) };
-    if pool.super_journals.lock().contains_key(&rest) {
+    if pool.super_journal(&rest).is_some() {
         return Ok(Some(true));
     }
     let cut = path::Cut { pool: &pool.name, rest: &rest };
@@ -336,19 +332,27 @@ unsafe extern "C" fn x_full_pathname(
 ) -> c_int {
     // SAFETY: SQLite calls us with the VFS that was registered.
     let door = unsafe { door(vfs) };
-    // SAFETY: SQLite's file names end in a zero byte.
-    let path = unsafe { CStr::from_ptr(name) };
-    if path.to_bytes().starts_with(path::REGISTERED.as_bytes()) {
-        let path = path.to_bytes_with_nul();
-        if path.len() > usize::try_from(bytes).unwrap_or(0) {
+    let mut full = None;
+    let result = guard(door.api, || {
+        // SAFETY: SQLite's file names end in a zero byte.
+        full = path::full(unsafe { text(name) }?);
+        Ok(())
+    });
+    if result != code::OK {
+        return result;
+    }
+    if let Some(full) = full {
+        if full.len() >= usize::try_from(bytes).unwrap_or(0) {
             return code::CANTOPEN;
         }
-        // SAFETY: the output has room for `bytes` bytes.
-        unsafe { ptr::copy_nonoverlapping(path.as_ptr().cast(), out, path.len()) };
+        // SAFETY: the output has room for `bytes` bytes, the zero at the end included.
+        unsafe {
+            ptr::copy_nonoverlapping(full.as_ptr().cast(), out, full.len());
+            *out.add(full.len()) = 0;
+        }
         return code::OK;
     }
-    // SAFETY: the base VFS with arguments that SQLite has given. It resolves links, and leaves alone what does not
-    // exist as a file of the system, as the part inside a pool.
+    // SAFETY: the base VFS with arguments that SQLite has given.
     unsafe { (*door.base).full_pathname.map_or(code::CANTOPEN, |full| full(door.base, name, bytes, out)) }
 }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Place, dump, one, open_plain, run};
-use icecore_sqlite::{export, import, uri};
+use icecore_sqlite::{copy_plain, export, export_uri, import, uri};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn quiet(_: u64, _: u64) -> bool {
@@ -45,11 +45,15 @@ fn in_and_out_again() {
         assert_eq!(one::<String>(&copy, "PRAGMA journal_mode"), "delete");
         run(&copy, "SELECT icecore_snapshot('s'); DELETE FROM t");
         let target = place.outside("target.db");
-        export(&uri(&place.path("app.db"), Some("s")), &target, &mut quiet).expect("an export");
+        export_uri(&uri(&place.path("app.db"), Some("s")), &target, &mut quiet).expect("an export");
         assert_eq!(dump(&open_plain(&target)), expected);
+        drop(copy);
+        let second = place.outside("second.db");
+        place.with_pool(|pool| export(pool, "ds@s", "app.db", &second, &mut quiet).expect("an export"));
+        assert_eq!(dump(&open_plain(&second)), expected);
         // Over what is there, also over what is no database.
         std::fs::write(&target, "nonsense").expect("a file");
-        export(&uri(&place.path("app.db"), None), &target, &mut quiet).expect("an export");
+        export_uri(&uri(&place.path("app.db"), None), &target, &mut quiet).expect("an export");
         assert_eq!(one::<i64>(&open_plain(&target), "SELECT count(*) FROM t"), 0);
     }
 }
@@ -96,8 +100,32 @@ fn an_import_is_consistent_while_the_source_is_written() {
             assert_eq!(one::<i64>(&copy, "SELECT max(a) - min(a) FROM t"), 0);
             assert_eq!(one::<String>(&copy, "PRAGMA integrity_check"), "ok");
         }
+        let plain = place.outside("plain.db");
+        copy_plain(&source, &plain, &mut quiet).expect("a copy");
+        assert_eq!(one::<i64>(&open_plain(&plain), "SELECT max(a) - min(a) FROM t"), 0);
         done.store(true, Ordering::Relaxed);
     });
+}
+
+#[test]
+fn a_pool_in_use_is_imported_into_by_the_way_in_use() {
+    let place = Place::new();
+    let source = place.outside("source.db");
+    fill(&open_plain(&source));
+    let pool = icecore::Pool::open_directory(&place.pool_path(), &icecore::OpenOptions::default())
+        .expect("the pool");
+    let registration = icecore_sqlite::register_pool("in-use", pool.clone()).expect("a free name");
+    let path = format!("{}/ds/app.db", registration.prefix());
+    let db = common::open_uri(&uri(path.as_ref(), None));
+    run(&db, "CREATE TABLE old(a); BEGIN IMMEDIATE");
+    std::thread::scope(|scope| {
+        let import = scope.spawn(|| import(&source, &pool, "ds", "app.db", &mut quiet).expect("an import"));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        // It waits for us: one lock table.
+        run(&db, "INSERT INTO old VALUES (1); COMMIT");
+        import.join().expect("the import");
+    });
+    assert_eq!(dump(&db), dump(&open_plain(&source)));
 }
 
 #[test]
@@ -118,12 +146,13 @@ fn failures_name_the_file() {
         }
     });
     let target = place.outside("target.db");
-    let error = export(&uri(&place.path("nothing.db"), None), &target, &mut quiet).expect_err("no such file");
+    let error =
+        export_uri(&uri(&place.path("nothing.db"), None), &target, &mut quiet).expect_err("no such file");
     assert!(error.to_string().contains("nothing.db"), "{error}");
     let db = place.open("app.db");
     run(&db, "CREATE TABLE t(a)");
     let far = place.outside("no/such/directory/target.db");
-    assert!(export(&uri(&place.path("app.db"), None), &far, &mut quiet).is_err());
+    assert!(export_uri(&uri(&place.path("app.db"), None), &far, &mut quiet).is_err());
     assert!(!target.exists());
     let left: Vec<_> =
         std::fs::read_dir(target.parent().expect("a directory")).expect("a directory").collect();

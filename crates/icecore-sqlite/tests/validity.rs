@@ -86,6 +86,28 @@ fn a_rollback_is_refused_while_a_file_is_open_and_forced_makes_handles_useless()
     assert_eq!(one::<String>(&fresh, "PRAGMA integrity_check"), "ok");
 }
 
+#[test]
+fn a_commit_of_several_files_fails_as_a_whole() {
+    for mode in ["DELETE", "MEMORY"] {
+        let shared = Shared::new(&format!("several-{mode}"), &InitOptions::default());
+        let other = shared.uri().replace("app.db", "other.db");
+        let db = open_uri(&shared.uri());
+        run(&db, &format!("ATTACH '{other}' AS other; CREATE TABLE t(a); CREATE TABLE other.t(a)"));
+        run(&db, &format!("PRAGMA journal_mode={mode}; SELECT icecore_snapshot('s')"));
+        run(&db, "BEGIN; INSERT INTO t VALUES (1); INSERT INTO other.t VALUES (1)");
+        shared.pool.rollback("ds@s", true).expect("it is forced");
+        assert!(db.execute_batch("COMMIT").is_err(), "{mode}");
+        let reason: String = one(&open_memory(), "SELECT icecore_last_error()");
+        assert!(reason.contains("rolled back"), "{mode}: {reason}");
+        drop(db);
+        for uri in [shared.uri(), other] {
+            let db = open_uri(&uri);
+            assert_eq!(one::<i64>(&db, "SELECT count(*) FROM t"), 0, "{mode}");
+            run(&db, "INSERT INTO t VALUES (2)");
+        }
+    }
+}
+
 fn open_memory() -> rusqlite::Connection {
     rusqlite::Connection::open_in_memory().expect("a connection")
 }
