@@ -135,7 +135,7 @@ impl Dataset {
         end.ok_or(FileFault::TooLarge)?;
         let engine = self.pool.engine();
         let time = Timestamp::now();
-        let mut last = engine.state().tail.last_sequence();
+        let mut last = RecordSequence(0);
         for (index, part) in data.chunks(ATOMIC_WRITE_BYTES).enumerate() {
             let at = offset + (index * ATOMIC_WRITE_BYTES) as u64;
             self.warm(inode, at)?;

@@ -16,11 +16,13 @@ use crate::units::{
     Timestamp,
 };
 use crate::view::View;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Weak};
 
 /// Blocks that a group keeps in memory; what exceeds them is written ahead, without addresses.
 const MEMORY_BLOCKS_MAX: usize = 2048;
+/// Pieces written ahead that stay in memory too.
+const RECENT_PIECES_MAX: usize = 16;
 /// Blocks written together.
 const PIECE_BLOCKS: usize = 256;
 
@@ -39,6 +41,8 @@ pub struct Group {
     in_memory: usize,
     /// Segments with staged runs of this group, kept from being reused.
     held: Vec<SegmentId>,
+    /// What was written ahead last: a transaction comes back to it.
+    recent: VecDeque<Arc<AlignedBuffer>>,
 }
 
 #[derive(Default)]
@@ -53,14 +57,28 @@ struct FileChanges {
 #[derive(Clone)]
 enum Content {
     Memory(Arc<Block>),
-    Staged { segment: SegmentId, slot: Slot },
+    /// Written ahead. The memory it was written from is there as long as it is among the last.
+    Staged {
+        segment: SegmentId,
+        slot: Slot,
+        memory: Weak<AlignedBuffer>,
+        index: u32,
+    },
 }
 
 impl Group {
     pub(crate) fn new(dataset: Dataset) -> Result<Self> {
         let base = dataset.view()?;
         let generation = dataset.generation()?;
-        Ok(Self { dataset, generation, base, files: BTreeMap::new(), in_memory: 0, held: Vec::new() })
+        Ok(Self {
+            dataset,
+            generation,
+            base,
+            files: BTreeMap::new(),
+            in_memory: 0,
+            held: Vec::new(),
+            recent: VecDeque::new(),
+        })
     }
 
     fn engine(&self) -> &Engine {
@@ -142,8 +160,13 @@ impl Group {
     fn load(&self, content: &Content) -> Result<Arc<Block>> {
         match content {
             Content::Memory(block) => Ok(Arc::clone(block)),
-            Content::Staged { segment, slot } => {
+            Content::Staged { segment, slot, memory, index } => {
                 let mut block = Arc::new([0; BLOCK_BYTES]);
+                if let Some(buffer) = memory.upgrade() {
+                    let at = *index as usize * BLOCK_BYTES;
+                    Arc::make_mut(&mut block).copy_from_slice(&buffer[at..at + BLOCK_BYTES]);
+                    return Ok(block);
+                }
                 self.engine().blocks.read_verified(*segment, *slot, &mut Arc::make_mut(&mut block)[..])?;
                 Ok(block)
             }
@@ -245,11 +268,16 @@ impl Group {
             }
             for (index, (inode, block, _)) in rest[..written].iter().enumerate() {
                 let file = self.files.get_mut(inode).expect("listed from it");
-                let staged = Content::Staged { segment, slot: Slot(slot.0 + index as u32) };
+                let (memory, index) = (Arc::downgrade(&payload.buffer), index as u32);
+                let staged = Content::Staged { segment, slot: Slot(slot.0 + index), memory, index };
                 file.blocks.insert(*block, staged);
                 self.in_memory -= 1;
             }
             rest = &rest[written..];
+            self.recent.push_back(payload.buffer);
+            if self.recent.len() > RECENT_PIECES_MAX {
+                self.recent.pop_front();
+            }
         }
         Ok(())
     }
@@ -396,9 +424,10 @@ fn together(blocks: &[(u64, &Content)]) -> usize {
         before.0 + 1 == after.0
             && match (before.1, after.1) {
                 (Content::Memory(_), Content::Memory(_)) => true,
-                (Content::Staged { segment: a, slot: b }, Content::Staged { segment: c, slot: d }) => {
-                    a == c && b.0 + 1 == d.0
-                }
+                (
+                    Content::Staged { segment: a, slot: b, .. },
+                    Content::Staged { segment: c, slot: d, .. },
+                ) => a == c && b.0 + 1 == d.0,
                 _ => false,
             }
     };
@@ -407,7 +436,7 @@ fn together(blocks: &[(u64, &Content)]) -> usize {
 
 fn step_of(write: Write, blocks: &[(u64, &Content)]) -> Step {
     match blocks[0].1 {
-        Content::Staged { segment, slot } => Step::Staged { write, segment: *segment, slot: *slot },
+        Content::Staged { segment, slot, .. } => Step::Staged { write, segment: *segment, slot: *slot },
         Content::Memory(_) => {
             let contents = blocks.iter().map(|(_, content)| match content {
                 Content::Memory(block) => &**block,

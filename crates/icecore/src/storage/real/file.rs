@@ -3,6 +3,9 @@
 //! On extents written before, a direct write followed by `fdatasync` takes half the time of a buffered
 //! one: there are no pages to find, dirty and write back. The kernel keeps the page cache coherent with
 //! direct writes of the same machine, so reads may stay buffered.
+//!
+//! Long writes are another matter: nobody waits for each of them, and what they carry is likely to be read
+//! again. They go through the page cache, and the kernel is told to begin writing at once.
 
 use crate::storage::{Kind, StorageFile};
 use crate::units::BLOCK_BYTES;
@@ -15,6 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Calls with up to this many parts need no memory of their own.
 const PARTS_INLINE: usize = 16;
+/// Writes of this many bytes and more go through the page cache.
+const LONG_WRITE_BYTES: usize = 256 << 10;
 /// The kernel takes no more than this many parts in one call (`IOV_MAX`).
 const PARTS_MAX: usize = 1024;
 
@@ -84,6 +89,12 @@ impl StorageFile for RealFile {
             many = parts.iter().map(|(_, bytes)| IoSlice::new(bytes)).collect::<Vec<_>>();
             many.as_mut_slice()
         };
+        let length = slices.iter().map(|slice| slice.len()).sum::<usize>();
+        if length >= LONG_WRITE_BYTES {
+            write_all(&self.buffered, slices, offset)?;
+            begin_writeback(&self.buffered, offset, length);
+            return Ok(());
+        }
         if is_aligned(slices, offset)
             && let Some(direct) = self.direct()
         {
@@ -110,6 +121,14 @@ impl StorageFile for RealFile {
         let status = rustix::fs::fstat(&self.buffered)?;
         Ok(u64::try_from(status.st_size).unwrap_or(0))
     }
+}
+
+/// Asks the kernel to begin writing a range to the device, so that the flush to come finds little left to do.
+fn begin_writeback(file: &OwnedFd, offset: u64, length: usize) {
+    let (Ok(offset), Ok(length)) = (i64::try_from(offset), i64::try_from(length)) else { return };
+    // SAFETY: the call takes a descriptor, which is open as long as it is borrowed here, and numbers.
+    let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, length, libc::SYNC_FILE_RANGE_WRITE) };
+    // A hint: should it fail, the flush does all the work, and reports what goes wrong.
 }
 
 /// Opens the same file once more. Through the descriptor and not by name: the file may have another name by now.
