@@ -3,8 +3,8 @@
 use crate::model::{Body, Content, FileChange, GroupWrite, ModelPool, Snapshot, Step, Tree};
 use icecore::units::InodeNumber;
 use icecore::{
-    AttributeChange, Creation, Dataset, Error, FileFault, Group, InodeKind, ListFilter, Pool, RenameHow, Result,
-    View, XattrHow,
+    AttributeChange, Creation, Dataset, Error, FileFault, Group, InodeKind, ListFilter, Pool, RenameHow,
+    Result, View, XattrHow,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -27,18 +27,28 @@ pub fn drive(pool: &Pool, step: &Step) -> Result<Option<String>> {
         Step::CreateDataset { name, parents } => pool.create_dataset(name, *parents, &[])?,
         Step::Snapshot { names, recursive } => drop(pool.snapshot(names, *recursive, &[])?),
         Step::Clone { snapshot, target } => pool.clone_snapshot(snapshot, target, false)?,
-        Step::Rollback { snapshot } => return pool.rollback(snapshot, true).map(|report| Some(report.saved_as)),
+        Step::Rollback { snapshot } => {
+            return pool.rollback(snapshot, true).map(|report| Some(report.saved_as));
+        }
         Step::Promote { dataset } => pool.promote(dataset)?,
         Step::Rename { from, to, recursive } => pool.rename(from, to, *recursive)?,
         Step::Destroy(target) => {
             let plan = pool.plan_destroy(target)?;
+            let before = held(pool)?;
             let done = pool.destroy(target)?;
             assert_eq!(plan, done, "what was planned is what was done");
+            assert_eq!(before - held(pool)?, done.frees.0, "{target:?} frees what it says");
         }
         Step::Hold { tag, snapshot } => pool.hold(tag, snapshot)?,
         Step::Release { tag, snapshot } => pool.release(tag, snapshot)?,
     }
     Ok(None)
+}
+
+/// Bytes that all datasets together hold.
+fn held(pool: &Pool) -> Result<u64> {
+    let filter = ListFilter { datasets: true, depth: Some(0), ..ListFilter::default() };
+    Ok(pool.list(&filter)?.iter().map(|entry| entry.used.0).sum())
 }
 
 /// Whether everything up to and with a step is durable once the store has returned: it promises that for every
@@ -67,7 +77,9 @@ fn drive_change(dataset: &Dataset, change: &FileChange) -> Result<()> {
         }
         FileChange::CreateDirectory { path, mode } => {
             let (directory, name) = place(&view, path)?;
-            dataset.create(directory, name, &Creation { mode: *mode as u16, ..Creation::directory() }).map(drop)
+            dataset
+                .create(directory, name, &Creation { mode: *mode as u16, ..Creation::directory() })
+                .map(drop)
         }
         FileChange::CreateSymlink { path, target } => {
             let (directory, name) = place(&view, path)?;
@@ -285,7 +297,8 @@ impl Picture {
 /// # Errors
 /// The first difference; what the store answers when it cannot be read is one, too.
 pub fn compare(pool: &Pool, model: &ModelPool) -> Result<(), Difference> {
-    let picture = Picture::take(pool).map_err(|error| differ("the pool", format!("cannot be read: {error}")))?;
+    let picture =
+        Picture::take(pool).map_err(|error| differ("the pool", format!("cannot be read: {error}")))?;
     picture.compare(model)
 }
 
@@ -331,8 +344,10 @@ fn compare_trees(version: &str, found: &TreePicture, expected: &Tree) -> Result<
         let mine = &found.inodes[&inode];
         let links = expected.links(*number);
         if (mine.mode, mine.links) != (theirs.mode, links) {
-            let detail =
-                format!("has mode {:o} and {} links, not {:o} and {links}", mine.mode, mine.links, theirs.mode);
+            let detail = format!(
+                "has mode {:o} and {} links, not {:o} and {links}",
+                mine.mode, mine.links, theirs.mode
+            );
             return Err(differ(place(), detail));
         }
         if mine.attributes != theirs.attributes {

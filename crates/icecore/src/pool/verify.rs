@@ -125,8 +125,8 @@ impl Engine {
         may_lack: impl Fn(u64) -> bool,
     ) -> Result<()> {
         let kinds: &[SegmentKind] = match run.stream {
-            Stream::Data => &[SegmentKind::Log, SegmentKind::Run],
-            Stream::Merged => &[SegmentKind::Run],
+            // A restart takes segments with data in them for stretches of the log, staged runs or not.
+            Stream::Data | Stream::Merged => &[SegmentKind::Log, SegmentKind::Run],
             Stream::Node => &[SegmentKind::Node],
         };
         let map = self.blocks.map().read();
@@ -140,7 +140,8 @@ impl Engine {
                 continue;
             };
             let count = together.0.min(run.end().0 - at.0);
-            let kind = check_kind(state, segment, kinds)?;
+            let kind = check_kind(state, segment, kinds)
+                .map_err(|error| in_version(error, &format!("{run:?} from {at} on")))?;
             let end = self.geometry.end(kind);
             if slot == Slot(0) || u64::from(slot.0) + count > u64::from(end.0) {
                 return Err(wrong(file_name(segment), format!("{run:?} lies outside of its slots")));
