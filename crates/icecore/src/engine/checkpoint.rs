@@ -92,12 +92,13 @@ pub(crate) struct Placed {
     pub slot: Slot,
 }
 
-/// Runs that a checkpoint placed, after its picture of the location map was taken.
+/// What a checkpoint did to the location map after it had frozen it.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct PlacedSection {
-    /// Segments that found a new use since the picture: what it says of them is about an earlier use.
-    pub taken: Vec<SegmentId>,
-    pub runs: Vec<Placed>,
+    /// Segments that were taken for a new use: what the frozen map says to lie in them is gone.
+    pub retired: Vec<SegmentId>,
+    /// Where runs were put.
+    pub placed: Vec<Placed>,
 }
 
 /// What a checkpoint wrote beside the ledger.
@@ -214,7 +215,7 @@ impl Engine {
             if full { map.full_changes().encode() } else { changes.encode() }
         };
         state.log_blocks = 0;
-        state.taken.clear();
+        state.retired.clear();
         self.checkpoint_writing.store(true, Ordering::Release);
         state.writing_nodes = std::mem::take(&mut state.dirty_nodes);
         state.frozen_nodes = state.marks.of(Stream::Node);
@@ -272,8 +273,7 @@ impl Engine {
     /// caller, who lets go of it when something else keeps it.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]: nothing has changed. Any other gives up the pool: a hole among runs is as good as a
-    /// lost write, and nothing says what else it took along.
+    /// [`Error::NoSpace`]: nothing has changed. After any other, the segment takes no more runs.
     pub(crate) fn write_run(&self, payload: &Payload, purpose: Purpose) -> Result<(SegmentId, Slot, usize)> {
         let wanted = 1 + payload.blocks() as u32;
         let mut state = self.state();
@@ -291,8 +291,9 @@ impl Engine {
         drop(state);
         let outcome = begun.and_then(|()| self.write_run_at(&allocation, payload, incarnation));
         if let Err(error) = outcome {
-            self.writer.fail(&error.to_string());
-            self.state().segments.let_go(allocation.segment);
+            let mut state = self.state();
+            self.abandon_runs(&mut state, allocation.segment);
+            state.segments.let_go(allocation.segment);
             return Err(error);
         }
         Ok((allocation.segment, Slot(allocation.slot.0 + 1), count))
@@ -407,7 +408,7 @@ impl Engine {
             node_cursor: state.node_cursor,
             clock: frozen.clock,
         };
-        let placed = PlacedSection { taken: state.taken.iter().copied().collect(), runs: placed };
+        let placed = PlacedSection { retired: state.retired.clone(), placed };
         let encode_failed = |error| Error::Invalid(format!("cannot encode a ledger: {error}"));
         let blob = Blob {
             base: if frozen.full { None } else { line.blobs.last().copied() },

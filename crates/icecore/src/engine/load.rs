@@ -155,7 +155,7 @@ pub(super) fn load(
         node_cursor: position.node_cursor,
         ledger_cursor,
         staged: BTreeSet::new(),
-        taken: BTreeSet::new(),
+        retired: Vec::new(),
         operations_pending: 0,
         replay_from: position.sequence,
         refusal: None,
@@ -168,10 +168,10 @@ pub(super) fn load(
 /// Enters what a checkpoint placed after its picture of the map was taken.
 fn place(map: &mut LocationMap, placed: PlacedSection, marks: &Marks, geometry: Geometry) -> Result<()> {
     // The picture may still have runs in them, all of them dead by then.
-    for segment in placed.taken {
+    for segment in placed.retired {
         map.remove_segment(segment);
     }
-    for Placed { run, segment, slot } in placed.runs {
+    for Placed { run, segment, slot } in placed.placed {
         let end = run.start.0.checked_add(run.length.0);
         let slots_end = u64::from(slot.0).checked_add(run.length.0);
         let fits = run.length.0 > 0

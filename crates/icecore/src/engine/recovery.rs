@@ -1,7 +1,7 @@
 //! What the log says happened since the last checkpoint, and the files that a crash left half made.
 
 use super::checkpoint::CheckpointLine;
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, Use};
 use crate::error::{Error, Result};
 use crate::format::segment::{SegmentHeader, SegmentKind, file_name, from_file_name};
 use crate::format::superblock::Superblock;
@@ -70,6 +70,9 @@ pub(super) fn replay(
 ) -> Result<Recovered> {
     let (state, line, previous) = loaded;
     let start = state.tail.position();
+    // Replay reads what it replays: the checksums of the segments that are not sealed come from their records.
+    let use_ = Use { kind: SegmentKind::Log, incarnation: start.incarnation };
+    blocks.sums().reopen(start.segment, use_, blocks.files())?;
     let reader = Reader::new(blocks, counters, superblock.pool, &superblock.lives, start, previous);
     let mut replay = Replay {
         touched: BTreeMap::from([(start.segment, start.incarnation)]),
@@ -174,6 +177,7 @@ impl Replay<'_> {
             sequence: RecordSequence(header.sequence.0 + 1),
         };
         self.end = (next, found.view.hash);
+        self.env.blocks.sums().set(found.segment, Slot(found.slot.0 + 1), found.view.sums.iter().copied());
         let alone = operations.len() == 1 && found.view.sums.is_empty();
         for operation in operations {
             let at = Placement { address, segment: found.segment };
@@ -204,6 +208,8 @@ impl Replay<'_> {
                 }
                 let old = next.segment;
                 self.take_over(*segment, SegmentKind::Log)?;
+                self.env.blocks.sums().close(old, geometry);
+                self.env.blocks.sums().open(*segment, geometry);
                 self.state.segments.hold(*segment);
                 self.state.segments.filled(old, RecordSequence(next.sequence.0 - 1));
                 self.state.segments.let_go(old);

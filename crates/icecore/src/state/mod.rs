@@ -55,6 +55,8 @@ pub(crate) struct State {
     /// Next addresses of the streams whose addresses are drawn at birth; the data stream's is the tail's.
     pub marks: Marks,
     pub segments: Segments,
+    /// Segments taken for a new use since the last checkpoint was frozen.
+    pub retired: Vec<SegmentId>,
     pub tail: Tail,
     /// End of the run of the location map that the log is growing into.
     pub tail_mapped: Run,
@@ -73,8 +75,6 @@ pub(crate) struct State {
     pub ledger_cursor: Option<Cursor>,
     /// Segments with staged runs that were committed and not yet flushed.
     pub staged: BTreeSet<SegmentId>,
-    /// Segments that found a new use since the last checkpoint was frozen.
-    pub taken: BTreeSet<SegmentId>,
     /// Operations since the log was handed over last.
     pub operations_pending: u64,
     /// Replay starts here: log segments that end before it are not needed for it.
