@@ -43,7 +43,7 @@ mod transfer;
 #[cfg(feature = "static")]
 pub use program::{Registration, register, register_pool, uri};
 #[cfg(feature = "static")]
-pub use transfer::{TransferError, export, import};
+pub use transfer::{TransferError, copy_plain, export, export_uri, import};
 
 /// What the layout test compares with a C compiler's opinion.
 #[doc(hidden)]

@@ -36,8 +36,9 @@ pub struct OpenPool {
     pub pool: Pool,
     /// Directory or `/@NAME`.
     pub name: String,
-    /// The super-journals of commits under way, by their paths behind the pool.
-    pub super_journals: Mutex<HashMap<String, Arc<SuperJournal>>>,
+    /// The super-journals of commits under way, by their paths behind the pool. One whose commit was given up
+    /// is not deleted by SQLite, and goes when nobody refers to it any more.
+    super_journals: Mutex<HashMap<String, Weak<SuperJournal>>>,
     files: Mutex<HashMap<FileKey, Weak<FileState>>>,
 }
 
@@ -105,7 +106,7 @@ impl Registry {
                 return Err(Fault::new(
                     code::CANTOPEN,
                     format!(
-                        "pool {name} is open in this process for reading only: close what was opened with mode=ro first"
+                        "pool {name} is open in this process for reading only: close what was opened with pool=ro first"
                     ),
                 ));
             }
@@ -156,6 +157,13 @@ impl Registry {
         let slot = pools.get_mut(&name)?;
         slot.uses += 1;
         Some((PoolUse { registry: self, pool: Arc::clone(&slot.pool) }, rest))
+    }
+
+    #[cfg(feature = "static")]
+    /// What the paths of a pool begin with that is in use already, so that nobody opens a second way into it.
+    pub fn name_of(&self, pool: &Pool) -> Option<String> {
+        let pools = self.pools.lock();
+        pools.iter().find(|(_, slot)| slot.pool.pool.id() == pool.id()).map(|(name, _)| name.clone())
     }
 
     /// What the files of the connection at this address share.
@@ -213,6 +221,28 @@ impl OpenPool {
             let cut = crate::path::cut(path)?;
             (canonical(cut.pool).ok()? == self.name).then_some(cut.rest)
         })
+    }
+
+    /// A super-journal of that name, if its commit is under way.
+    pub fn super_journal(&self, path: &str) -> Option<Arc<SuperJournal>> {
+        self.super_journals.lock().get(path)?.upgrade()
+    }
+
+    /// A new super-journal. `None` if there is one of that name.
+    pub fn make_super_journal(&self, path: String) -> Option<Arc<SuperJournal>> {
+        let mut journals = self.super_journals.lock();
+        journals.retain(|_, journal| journal.strong_count() > 0);
+        if journals.contains_key(&path) {
+            return None;
+        }
+        let journal = Arc::new(SuperJournal::default());
+        journals.insert(path, Arc::downgrade(&journal));
+        Some(journal)
+    }
+
+    /// Takes a super-journal out, to be committed.
+    pub fn take_super_journal(&self, path: &str) -> Option<Arc<SuperJournal>> {
+        self.super_journals.lock().remove(path)?.upgrade()
     }
 
     /// The lock table's entry for a file; the same one for everybody who has the file open.

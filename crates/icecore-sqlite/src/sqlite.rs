@@ -74,7 +74,7 @@ impl Api {
         // SAFETY: the caller vouches for the table; the version function is in every table ever made.
         let version = unsafe {
             let entry = (&raw const (*routines).slots).cast::<Symbol>().add(slot::LIBVERSION_NUMBER).read();
-            let function: Option<unsafe extern "C" fn() -> c_int> = std::mem::transmute(entry);
+            let function = std::mem::transmute::<Symbol, Option<unsafe extern "C" fn() -> c_int>>(entry);
             function.map_or(0, |function| function())
         };
         if version < VERSION_MIN {
@@ -91,6 +91,7 @@ impl Api {
 
     /// # Safety
     /// As for [`Api::from_routines`], and the table must be complete up to the last slot.
+    #[expect(clippy::missing_transmute_annotations, reason = "the type of each field is the annotation")]
     unsafe fn cast(routines: *const ApiRoutines) -> Option<Self> {
         // SAFETY: the caller vouches for the length of the table.
         let slots = unsafe { &(*routines).slots };

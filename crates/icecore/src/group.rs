@@ -19,8 +19,6 @@ use crate::view::View;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Weak};
 
-/// Blocks that a group keeps in memory; what exceeds them is written ahead, without addresses.
-const MEMORY_BLOCKS_MAX: usize = 2048;
 /// Pieces written ahead that stay in memory too.
 const RECENT_PIECES_MAX: usize = 16;
 /// Blocks written together.
@@ -105,7 +103,8 @@ impl Group {
         if data.is_empty() {
             return Ok(());
         }
-        if self.in_memory + data.len() / BLOCK_BYTES + 2 > MEMORY_BLOCKS_MAX {
+        let memory_blocks_max = self.engine().options.group_memory_bytes as usize / BLOCK_BYTES;
+        if self.in_memory + data.len() / BLOCK_BYTES + 2 > memory_blocks_max {
             self.spill()?;
         }
         let mut rest = data;

@@ -173,6 +173,11 @@ impl Segments {
         state.live = state.live.checked_sub(blocks).expect("no more blocks die than live");
     }
 
+    /// Live blocks in a segment.
+    pub(crate) fn live(&self, segment: SegmentId) -> u64 {
+        self.table.get(&segment).map_or(0, |state| state.live)
+    }
+
     /// Live blocks in all segments.
     pub(crate) fn live_total(&self) -> u64 {
         self.table.values().map(|state| state.live).sum()

@@ -3,7 +3,7 @@
 use super::checkpoint::CheckpointLine;
 use super::recovery::{self, Recovered};
 use super::{Engine, background, superblocks};
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, Use};
 use crate::catalogue::Catalogue;
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
@@ -112,6 +112,7 @@ fn fill(storage: &Arc<dyn Storage>, superblock: Superblock, lock: Box<dyn Storag
         marks,
         tail: Tail::new(geometry, start),
         segments,
+        retired: Vec::new(),
         tail_mapped: mapped,
         graveyard: Graveyard::default(),
         clock: 1,
@@ -163,10 +164,10 @@ pub(crate) fn open(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<
         let recovered = Recovered { state, line, previous, replayed: 0 };
         return Ok(Arc::new(parts.assemble(superblock, recovered, lock)));
     }
-    let mut recovered = recovery::replay(loaded, &parts.blocks, &parts.nodes, &superblock, &parts.counters)?;
+    let recovered = recovery::replay(loaded, &parts.blocks, &parts.nodes, &superblock, &parts.counters)?;
     recovery::remove_half_made(&**storage, &superblock, &recovered.state.segments)?;
     let superblock = begin_life(&**storage, superblock, epoch, recovered.state.tail.position().sequence)?;
-    reopen_tables(&parts.blocks, &mut recovered.state)?;
+    reopen_runs(&parts.blocks, &recovered.state)?;
     let replayed = recovered.replayed;
     let engine = Arc::new(parts.assemble(superblock, recovered, lock));
     engine.finish_opening(replayed)?;
@@ -195,13 +196,11 @@ fn begin_life(
     Ok(superblock)
 }
 
-/// Segments that were being filled go on being filled: their checksums so far are in their record headers.
-fn reopen_tables(blocks: &Blocks, state: &mut State) -> Result<()> {
-    blocks.sums().reopen(state.tail.segment(), blocks.files())?;
-    if let Some(cursor) = state.run_cursor {
-        blocks.sums().reopen(cursor.segment, blocks.files())?;
-    }
-    Ok(())
+/// The segment of runs that was being filled goes on being filled: its checksums so far are in its record headers.
+fn reopen_runs(blocks: &Blocks, state: &State) -> Result<()> {
+    let Some(cursor) = state.run_cursor else { return Ok(()) };
+    let use_ = Use { kind: SegmentKind::Run, incarnation: cursor.incarnation };
+    blocks.sums().reopen(cursor.segment, use_, blocks.files())
 }
 
 fn lock(storage: &dyn Storage, exclusive: bool) -> Result<Box<dyn StorageLock>> {

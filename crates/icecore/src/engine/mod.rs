@@ -135,6 +135,16 @@ impl Engine {
         statistics
     }
 
+    /// Calls `body` with the state, and the places and lengths of the ledger's blobs, while no checkpoint is on its way.
+    pub(crate) fn with_books<T>(
+        &self,
+        body: impl FnOnce(&State, &[(crate::units::SegmentId, u32)]) -> Result<T>,
+    ) -> Result<T> {
+        let line = self.checkpoint.lock();
+        let blobs: Vec<_> = line.blobs.iter().map(|blob| (blob.segment, blob.blocks)).collect();
+        body(&self.state(), &blobs)
+    }
+
     /// Closes the pool: everything durable, a last checkpoint, and a superblock that says so. Closing twice
     /// is no error.
     pub(crate) fn close(&self) -> Result<()> {

@@ -1,7 +1,7 @@
 //! From what lies on disk to a state in memory: the last checkpoint, and what the log says happened since.
 
-use super::checkpoint::{CheckpointLine, Placed, PositionSection, RootsSection};
-use crate::blocks::Blocks;
+use super::checkpoint::{CheckpointLine, Placed, PlacedSection, PositionSection, RootsSection};
+use crate::blocks::{Blocks, Use};
 use crate::catalogue::{Catalogue, CatalogueChanges};
 use crate::error::{Error, Result};
 use crate::format::crc32c;
@@ -9,7 +9,7 @@ use crate::format::ledger::{Blob, SectionTag};
 use crate::format::segment::{SegmentHeader, SegmentKind, file_name, from_file_name};
 use crate::format::superblock::{LedgerPointer, Superblock};
 use crate::liveness::{DecodeLimits, HistoryChanges, StoredHistory};
-use crate::location::{LocationMap, MapChanges};
+use crate::location::{LocationMap, MapChanges, PlacedRun};
 use crate::log::replay::{Found, Reader, Waiting, spilled_blocks};
 use crate::log::tail::{Position, Tail};
 use crate::nodes::Nodes;
@@ -136,10 +136,14 @@ pub(super) fn load(
     }
     catalogue.check()?;
     // What a checkpoint itself placed is part of the changes that the next one stores.
-    let placed: Vec<Placed> = postcard_section(newest, SectionTag::Placed)?;
+    let PlacedSection { retired, placed } = postcard_section(newest, SectionTag::Placed)?;
+    for segment in retired {
+        map.remove_segment(segment);
+    }
     for Placed { run, segment, slot } in placed {
-        if map.entries_within(run).next().is_some() || run.end().0 >= LOG_ADDRESS_LIMIT {
-            return Err(Error::damaged("the ledger", "a run was placed twice"));
+        let in_range = run.length.0 > 0 && run.end().0 < LOG_ADDRESS_LIMIT;
+        if !in_range || !map.is_free(&PlacedRun { run, segment, slot }) {
+            return Err(Error::damaged("the ledger", "two runs were put in one place, or one in two"));
         }
         map.insert(run, segment, slot);
     }
@@ -194,6 +198,7 @@ pub(super) fn load(
         marks: position.marks,
         tail: Tail::new(segments.geometry(), position.position()),
         segments,
+        retired: Vec::new(),
         tail_mapped: position.tail_mapped,
         graveyard: Graveyard::default(),
         clock: position.clock,
@@ -285,6 +290,9 @@ pub(super) fn replay(
 ) -> Result<Recovered> {
     let (state, line, previous) = loaded;
     let start = state.tail.position();
+    // Replay reads what it replays: the checksums of the segments that are not sealed come from their records.
+    let use_ = Use { kind: SegmentKind::Log, incarnation: start.incarnation };
+    blocks.sums().reopen(start.segment, use_, blocks.files())?;
     let reader = Reader::new(blocks, counters, superblock.pool, &superblock.lives, start, previous);
     let mut replay = Replay {
         touched: BTreeSet::from([start.segment]),
@@ -383,6 +391,7 @@ impl Replay<'_> {
             sequence: RecordSequence(header.sequence.0 + 1),
         };
         self.end = (next, found.view.hash);
+        self.env.blocks.sums().set(found.segment, Slot(found.slot.0 + 1), found.view.sums.iter().copied());
         for operation in operations {
             let at = Placement { address, segment: found.segment };
             self.prepare(&operation, next)?;
@@ -408,6 +417,8 @@ impl Replay<'_> {
             Operation::Switch { segment, incarnation } => {
                 let old = next.segment;
                 self.env.blocks.map().write().remove_segment(*segment);
+                self.env.blocks.sums().close(old, geometry);
+                self.env.blocks.sums().open(*segment, geometry);
                 self.state.segments.use_as(*segment, SegmentKind::Log);
                 self.state.segments.hold(*segment);
                 self.state.segments.filled(old, RecordSequence(next.sequence.0 - 1));

@@ -69,7 +69,7 @@ impl Pool {
     }
 
     fn plan(&self, state: &State, selection: &Selection) -> Result<DestroyPlan> {
-        let blocks: BlockCount = state.history.freed_by_deleting_set(&selection.versions)?;
+        let blocks: BlockCount = state.history.freed_by_deleting_set(&state.going(&selection.versions))?;
         Ok(DestroyPlan { names: selection.names.clone(), frees: blocks.bytes() })
     }
 

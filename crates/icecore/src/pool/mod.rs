@@ -7,6 +7,7 @@ mod list;
 mod properties;
 mod scrub;
 mod snapshots;
+mod verify;
 
 pub use destroy::DestroyPlan;
 pub use diff::{ByteRange, Change, DiffEntry};

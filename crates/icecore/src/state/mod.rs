@@ -46,6 +46,8 @@ pub(crate) struct State {
     /// Next addresses of the streams whose addresses are drawn at birth; the data stream's is the tail's.
     pub marks: Marks,
     pub segments: Segments,
+    /// Segments taken for a new use since the last checkpoint was frozen.
+    pub retired: Vec<SegmentId>,
     pub tail: Tail,
     /// End of the run of the location map that the log is growing into.
     pub tail_mapped: Run,
