@@ -63,7 +63,6 @@ pub(crate) struct PositionSection {
     pub tail_mapped: Run,
     pub run_cursor: Option<Cursor>,
     pub node_cursor: Option<Cursor>,
-    pub ledger_cursor: Option<Cursor>,
     pub clock: u64,
 }
 
@@ -397,7 +396,6 @@ impl Engine {
             tail_mapped: frozen.tail_mapped,
             run_cursor: state.run_cursor,
             node_cursor: state.node_cursor,
-            ledger_cursor: state.ledger_cursor,
             clock: frozen.clock,
         };
         let placed = PlacedSection { retired: state.retired.clone(), placed };
