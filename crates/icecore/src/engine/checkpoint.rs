@@ -193,6 +193,8 @@ impl Engine {
     /// Takes the picture, and makes the log durable up to it.
     fn freeze(&self, chain: &mut Chain, full: bool) -> Result<(Frozen, [u8; 16])> {
         let mut state = self.state();
+        // A step that was cut off in the middle, just now, must not become durable.
+        self.check_writable()?;
         let batch = self.take_batch(&mut state);
         let frozen = self.picture(&mut state, full);
         drop(state);

@@ -29,7 +29,7 @@ use crate::storage::{Storage, StorageLock};
 use crate::units::{PoolId, RecordSequence};
 use checkpoint::CheckpointLine;
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -109,6 +109,15 @@ impl Engine {
     }
 
     pub(crate) fn take_batch(&self, state: &mut State) -> Batch {
+        if state.tail.is_abandoned() {
+            // Somebody who leads already finds nothing, and then learns of the failure.
+            return Batch {
+                pieces: Vec::new(),
+                last: RecordSequence(0),
+                runs: BTreeSet::new(),
+                operations: 0,
+            };
+        }
         let pieces = state.tail.take();
         Batch {
             pieces,
