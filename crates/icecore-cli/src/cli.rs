@@ -71,6 +71,10 @@ pub enum Commands {
     Scrub(scrub::Arguments),
     /// Show who has the pool, how full it is, and its counters
     Status(status::Arguments),
+    /// Show what it does: 95 versions of a growing database, each proved
+    Demo(demo::Arguments),
+    /// Measure it, beside the plain filesystem
+    Lab(lab::Arguments),
     /// Print the completions for a shell
     Completions(generate::CompletionsArguments),
     /// Print a manual page, or write all of them into a folder
@@ -119,10 +123,13 @@ fn with_environment(command: Command) -> Command {
 fn with_variable(arg: Arg, prefix: &str) -> Arg {
     let Some(long) = arg.get_long().filter(|long| *long != "help" && *long != "version") else { return arg };
     let variable = OsStr::from(format!("{prefix}_{}", variable_part(long)));
+    let id = arg.get_id().clone();
     let arg = arg.env(variable).hide_env(true);
+    // Given twice, as an alias in a shell makes it happen, the last one counts.
     match arg.get_action() {
         // For a variable, the empty text is no wish at all.
-        ArgAction::SetTrue => arg.value_parser(FalseyValueParser::new()),
+        ArgAction::SetTrue => arg.value_parser(FalseyValueParser::new()).overrides_with(id),
+        ArgAction::Set => arg.overrides_with(id),
         _ => arg,
     }
 }
@@ -174,6 +181,7 @@ mod tests {
         let before = parse(&["-P", "/pool", "list", "-H"]).unwrap();
         let after = parse(&["list", "-H", "-P", "/pool"]).unwrap();
         assert_eq!((before.pool.is_some(), after.pool), (true, before.pool));
+        assert!(parse(&["list", "-H", "-H", "-o", "name", "-o", "used"]).is_ok());
         assert!(parse(&["list", "--nonsense"]).is_err());
         assert!(parse(&[]).is_err());
     }

@@ -4,8 +4,8 @@
 use crate::exit;
 use crate::format;
 use crate::output::Align;
-use icecore::admin::protocol::{Entry, Kind};
 use icecore::units::{ByteLength, Timestamp};
+use icecore::{EntryKind, ListEntry};
 use serde_json::json;
 use std::cmp::Ordering;
 
@@ -17,7 +17,7 @@ pub struct Native {
     header: &'static str,
     align: Align,
     help: &'static str,
-    value: fn(&Entry) -> Value,
+    value: fn(&ListEntry) -> Value,
 }
 
 /// Every native property, in the order of `get all`.
@@ -51,7 +51,7 @@ pub const NATIVE: &[Native] = &[
         aliases: &[],
         header: "USED",
         align: Align::Right,
-        help: "bytes that destroying it alone would free",
+        help: "bytes that destroying it would free; of a dataset, all that it alone holds",
         value: |entry| Value::Size(entry.used),
     },
     Native {
@@ -93,8 +93,8 @@ pub const NATIVE: &[Native] = &[
         align: Align::Left,
         help: "the clones that were made of a snapshot",
         value: |entry| match entry.kind {
-            Kind::Dataset => Value::None,
-            Kind::Snapshot => Value::Names(entry.clones.clone()),
+            EntryKind::Dataset => Value::None,
+            EntryKind::Snapshot => Value::Names(entry.clones.clone()),
         },
     },
     Native {
@@ -104,8 +104,8 @@ pub const NATIVE: &[Native] = &[
         align: Align::Right,
         help: "number of holds on a snapshot",
         value: |entry| match entry.kind {
-            Kind::Dataset => Value::None,
-            Kind::Snapshot => Value::Count(u64::from(entry.holds)),
+            EntryKind::Dataset => Value::None,
+            EntryKind::Snapshot => Value::Count(u64::from(entry.holds)),
         },
     },
 ];
@@ -199,7 +199,7 @@ impl<'a> Property<'a> {
     }
 
     /// Its value. `user` knows the user properties of the entry.
-    pub fn value(&self, entry: &Entry, user: impl FnOnce(&str) -> Option<String>) -> Value {
+    pub fn value(&self, entry: &ListEntry, user: impl FnOnce(&str) -> Option<String>) -> Value {
         match self {
             Self::Native(native) => (native.value)(entry),
             Self::User(name) => user(name).map_or(Value::None, Value::Text),
@@ -208,10 +208,10 @@ impl<'a> Property<'a> {
 }
 
 /// `dataset` or `snapshot`.
-pub const fn kind_name(kind: Kind) -> &'static str {
+pub const fn kind_name(kind: EntryKind) -> &'static str {
     match kind {
-        Kind::Dataset => "dataset",
-        Kind::Snapshot => "snapshot",
+        EntryKind::Dataset => "dataset",
+        EntryKind::Snapshot => "snapshot",
     }
 }
 
@@ -228,10 +228,10 @@ pub fn help() -> String {
 }
 
 /// The order of lists: datasets by name, level by level, each followed by its snapshots, oldest first.
-pub fn natural_order(one: &Entry, other: &Entry) -> Ordering {
-    let key = |entry: &Entry| {
+pub fn natural_order(one: &ListEntry, other: &ListEntry) -> Ordering {
+    let key = |entry: &ListEntry| {
         let dataset = entry.name.split('@').next().unwrap_or_default();
-        (dataset.split('/').map(str::to_owned).collect::<Vec<_>>(), entry.kind)
+        (dataset.split('/').map(str::to_owned).collect::<Vec<_>>(), entry.kind == EntryKind::Snapshot)
     };
     key(one).cmp(&key(other)).then(one.created.cmp(&other.created)).then_with(|| one.name.cmp(&other.name))
 }
@@ -240,10 +240,10 @@ pub fn natural_order(one: &Entry, other: &Entry) -> Ordering {
 mod tests {
     use super::*;
 
-    fn entry(name: &str, created: i64) -> Entry {
-        Entry {
+    fn entry(name: &str, created: i64) -> ListEntry {
+        ListEntry {
             name: name.to_owned(),
-            kind: if name.contains('@') { Kind::Snapshot } else { Kind::Dataset },
+            kind: if name.contains('@') { EntryKind::Snapshot } else { EntryKind::Dataset },
             used: ByteLength(1536),
             available: None,
             referenced: ByteLength(2048),

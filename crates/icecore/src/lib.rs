@@ -4,6 +4,7 @@
 //! replays records; [`tree`] and [`location`] say what is where; [`liveness`] says what is alive; `state` executes
 //! operations; `engine` puts a pool together; [`Pool`], [`Dataset`], [`View`] and [`Group`] are what callers use.
 
+pub mod admin;
 mod blocks;
 mod catalogue;
 mod dataset;

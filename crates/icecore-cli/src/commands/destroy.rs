@@ -5,7 +5,7 @@ use crate::format;
 use crate::output::{Output, print_document};
 use crate::pool::{Context, open_to_read, open_to_write};
 use clap::Args;
-use icecore::admin::protocol::Plan;
+use icecore::DestroyPlan;
 use icecore::admin::{Access, Failure, Request, Response};
 use icecore::names::{DestroyTarget, parse_target};
 use icecore::units::ByteLength;
@@ -68,14 +68,18 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 /// Plans everything before anything is destroyed, so that a refusal leaves all as it was.
-fn carry_out(access: &mut Access, target: DestroyTarget, arguments: &Arguments) -> anyhow::Result<Plan> {
+fn carry_out(
+    access: &mut Access,
+    target: DestroyTarget,
+    arguments: &Arguments,
+) -> anyhow::Result<DestroyPlan> {
     let targets = match &target {
         DestroyTarget::Snapshot(name) if arguments.recursive => {
             with_descendants(access, name)?.into_iter().map(DestroyTarget::Snapshot).collect()
         }
         _ => vec![target],
     };
-    let mut planned = Plan::default();
+    let mut planned = DestroyPlan::default();
     for target in &targets {
         let plan = access.call(Request::PlanDestroy { target: target.clone() })?;
         add(&mut planned, take!(plan, Response::Destroyed(plan) => plan));
@@ -83,7 +87,7 @@ fn carry_out(access: &mut Access, target: DestroyTarget, arguments: &Arguments) 
     if arguments.dry_run {
         return Ok(planned);
     }
-    let mut done = Plan::default();
+    let mut done = DestroyPlan::default();
     for target in targets {
         let plan = access.call(Request::Destroy { target })?;
         add(&mut done, take!(plan, Response::Destroyed(plan) => plan));
@@ -92,12 +96,12 @@ fn carry_out(access: &mut Access, target: DestroyTarget, arguments: &Arguments) 
 }
 
 /// Snapshots of different datasets hold different blocks, so their sums add up.
-fn add(sum: &mut Plan, plan: Plan) {
+fn add(sum: &mut DestroyPlan, plan: DestroyPlan) {
     sum.names.extend(plan.names);
     sum.frees = ByteLength(sum.frees.get() + plan.frees.get());
 }
 
-fn tell(plan: &Plan, arguments: &Arguments, output: &mut Output) -> anyhow::Result<()> {
+fn tell(plan: &DestroyPlan, arguments: &Arguments, output: &mut Output) -> anyhow::Result<()> {
     if arguments.parsable {
         for name in &plan.names {
             output.line(format!("destroy\t{name}"))?;

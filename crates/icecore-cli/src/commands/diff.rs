@@ -6,8 +6,8 @@ use crate::format::escaped;
 use crate::output::{Output, insert_name};
 use crate::pool::{Context, open_to_read};
 use clap::Args;
-use icecore::admin::protocol::{Change, ChangeKind, FileKind};
 use icecore::admin::{Request, Response};
+use icecore::{Change, DiffEntry};
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
 
@@ -27,7 +27,7 @@ pub struct Arguments {
     #[arg(value_name = "VERSION")]
     to: Option<OsString>,
 
-    /// Show the kind of each file: F file, / directory, @ link, | pipe, = socket, C and B devices
+    /// Show the kind of each file: / for directories, F for everything else
     #[arg(short = 'F', long)]
     classify: bool,
 
@@ -77,73 +77,59 @@ fn newer_version(
     Err(exit::usage(format!("{} and {} are two pools", pool.display(), other.display())))
 }
 
-const fn sign(kind: ChangeKind) -> &'static str {
-    match kind {
-        ChangeKind::Added => "+",
-        ChangeKind::Removed => "-",
-        ChangeKind::Modified => "M",
-        ChangeKind::Renamed => "R",
+/// The sign and the word for a change.
+const fn names(change: &Change) -> (&'static str, &'static str) {
+    match change {
+        Change::Added => ("+", "added"),
+        Change::Removed => ("-", "removed"),
+        Change::Modified => ("M", "modified"),
+        Change::Renamed(_) => ("R", "renamed"),
     }
 }
 
-const fn word(kind: ChangeKind) -> &'static str {
-    match kind {
-        ChangeKind::Added => "added",
-        ChangeKind::Removed => "removed",
-        ChangeKind::Modified => "modified",
-        ChangeKind::Renamed => "renamed",
-    }
+/// A path within a dataset, from its root.
+fn shown(path: &[u8]) -> String {
+    format!("/{}", escaped(path.strip_prefix(b"/").unwrap_or(path)))
 }
 
-const fn class(kind: FileKind) -> &'static str {
-    match kind {
-        FileKind::File => "F",
-        FileKind::Directory => "/",
-        FileKind::Symlink => "@",
-        FileKind::Pipe => "|",
-        FileKind::Socket => "=",
-        FileKind::CharacterDevice => "C",
-        FileKind::BlockDevice => "B",
-    }
-}
-
-fn print(change: &Change, arguments: &Arguments, output: &mut Output) -> anyhow::Result<()> {
-    let mut columns = vec![sign(change.kind).to_owned()];
+fn print(entry: &DiffEntry, arguments: &Arguments, output: &mut Output) -> anyhow::Result<()> {
+    let mut columns = vec![names(&entry.change).0.to_owned()];
     if arguments.classify {
-        columns.push(class(change.file).to_owned());
+        columns.push(if entry.directory { "/" } else { "F" }.to_owned());
     }
-    let path = format!("/{}", escaped(&change.path));
-    match &change.former_path {
-        Some(former) if arguments.no_header => columns.extend([format!("/{}", escaped(former)), path]),
-        Some(former) => columns.push(format!("/{} -> {path}", escaped(former))),
-        None => columns.push(path),
+    let path = shown(&entry.path);
+    match &entry.change {
+        Change::Renamed(former) if arguments.no_header => columns.extend([shown(former), path]),
+        Change::Renamed(former) => columns.push(format!("{} -> {path}", shown(former))),
+        _ => columns.push(path),
     }
-    let ranges = change.ranges.iter().map(|(offset, length)| format!("{offset}+{length}"));
     if arguments.no_header {
         if arguments.bytes {
+            let ranges = entry.ranges.iter().map(|range| format!("{}+{}", range.offset, range.length));
             columns.push(ranges.collect::<Vec<_>>().join(","));
         }
         return output.line(columns.join("\t"));
     }
     output.line(columns.join("  "))?;
     if arguments.bytes {
-        for (offset, length) in &change.ranges {
-            output.line(format!("     bytes {offset} to {} ({length})", offset + length))?;
+        for range in &entry.ranges {
+            let end = range.offset + range.length;
+            output.line(format!("     bytes {} to {end} ({})", range.offset, range.length))?;
         }
     }
     Ok(())
 }
 
-fn document(change: &Change) -> Value {
+fn document(entry: &DiffEntry) -> Value {
     let mut object = Map::new();
-    object.insert("change".into(), json!(word(change.kind)));
-    object.insert("type".into(), json!(super::files::kind_name(change.file)));
-    insert_name(&mut object, "path", &change.path);
-    if let Some(former) = &change.former_path {
+    object.insert("change".into(), json!(names(&entry.change).1));
+    object.insert("directory".into(), json!(entry.directory));
+    insert_name(&mut object, "path", &entry.path);
+    if let Change::Renamed(former) = &entry.change {
         insert_name(&mut object, "former_path", former);
     }
     let ranges: Vec<Value> =
-        change.ranges.iter().map(|(offset, length)| json!({ "offset": offset, "length": length })).collect();
+        entry.ranges.iter().map(|range| json!({ "offset": range.offset, "length": range.length })).collect();
     object.insert("ranges".into(), json!(ranges));
     Value::Object(object)
 }

@@ -101,7 +101,7 @@ fn to_file(
     })?;
     let file = staged.as_file();
     file.set_len(attributes.size).with_context(failed)?;
-    file.set_permissions(Permissions::from_mode(attributes.mode & 0o777)).with_context(failed)?;
+    file.set_permissions(Permissions::from_mode(u32::from(attributes.mode) & 0o777)).with_context(failed)?;
     file.sync_all().with_context(failed)?;
     let kept = if force { staged.persist(destination) } else { staged.persist_noclobber(destination) };
     kept.map_err(|error| error.error).with_context(failed)?;

@@ -5,7 +5,7 @@ use crate::format;
 use crate::output::{Align, Output, Table};
 use crate::pool::{Context, open_to_read, open_to_write};
 use clap::Args;
-use icecore::admin::protocol::HoldEntry;
+use icecore::Hold;
 use icecore::admin::{Access, Request, Response};
 use serde_json::json;
 use std::ffi::OsString;
@@ -128,11 +128,7 @@ pub fn list(context: &Context, arguments: &HoldsArguments) -> anyhow::Result<()>
     output.finish()
 }
 
-fn find(
-    access: &mut Access,
-    names: Vec<String>,
-    recursive: bool,
-) -> anyhow::Result<Vec<(String, HoldEntry)>> {
+fn find(access: &mut Access, names: Vec<String>, recursive: bool) -> anyhow::Result<Vec<(String, Hold)>> {
     let mut found = Vec::new();
     for name in expanded(access, names, recursive)? {
         let holds = access.call(Request::Holds { snapshot: name.clone() })?;

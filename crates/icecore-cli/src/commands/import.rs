@@ -9,7 +9,7 @@ use crate::pool::{Context, open_to_write};
 use crate::progress::Progress;
 use anyhow::Context as _;
 use clap::Args;
-use icecore::admin::protocol::{CHUNK_BYTES_MAX, FileKind};
+use icecore::admin::protocol::{CHUNK_BYTES_MAX, FileKind, Owner};
 use icecore::admin::{Access, Request, Response};
 use serde_json::json;
 use std::ffi::OsString;
@@ -57,7 +57,8 @@ struct Source {
     stream: Box<dyn Read>,
     /// As far as known.
     size: u64,
-    mode: u32,
+    mode: u16,
+    owner: Owner,
     name: Vec<u8>,
 }
 
@@ -87,7 +88,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
 fn open_source(path: &Path) -> anyhow::Result<Source> {
     if path == Path::new("-") {
         let stream = Box::new(std::io::stdin().lock());
-        return Ok(Source { stream, size: 0, mode: 0o644, name: Vec::new() });
+        return Ok(Source { stream, size: 0, mode: 0o644, owner: caller(), name: Vec::new() });
     }
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("cannot open {shown}"))?;
@@ -98,9 +99,15 @@ fn open_source(path: &Path) -> anyhow::Result<Source> {
     Ok(Source {
         stream: Box::new(file),
         size: metadata.len(),
-        mode: metadata.permissions().mode() & 0o7777,
+        mode: (metadata.permissions().mode() & 0o7777) as u16,
+        owner: caller(),
         name: path.file_name().unwrap_or_default().as_bytes().to_vec(),
     })
+}
+
+/// What is imported belongs to whoever imports it.
+fn caller() -> Owner {
+    Owner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
 }
 
 /// The path of the new file: a directory stands for the file in it that is called as the source is.
@@ -122,14 +129,14 @@ fn find_place(
     } else if arguments.parents {
         let parent = &path[..path.len() - base_name(&path).len()];
         let parent = parent.strip_suffix(b"/").unwrap_or(parent);
-        take!(access.call(Request::MakeDirectories { path: parent.to_vec() })?, Response::Done => ());
+        take!(access.call(Request::MakeDirectories { path: parent.to_vec(), owner: source.owner })?, Response::Done => ());
     }
     Ok(path)
 }
 
 /// Stages the content piece by piece and makes it a file at the end. Bytes copied, and whether a file was replaced.
 fn copy(access: &mut Access, path: &[u8], source: &mut Source, replace: bool) -> anyhow::Result<(u64, bool)> {
-    let begin = Request::BeginImport { path: path.to_vec(), mode: source.mode, replace };
+    let begin = Request::BeginImport { path: path.to_vec(), mode: source.mode, owner: source.owner, replace };
     take!(access.call(begin)?, Response::Done => ());
     let progress = Progress::new("importing", source.size);
     let mut buffer = vec![0; CHUNK_BYTES_MAX];

@@ -6,8 +6,8 @@ use crate::output::{Output, Table};
 use crate::pool::{Context, open_to_read};
 use crate::properties::{self, Property, Value, natural_order};
 use clap::Args;
-use icecore::admin::protocol::{Entry, Filter};
 use icecore::admin::{Access, Request, Response};
+use icecore::{ListEntry, ListFilter};
 use serde_json::{Map, json};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -44,7 +44,7 @@ pub struct Arguments {
 
     /// So many levels of datasets below the names
     #[arg(short, long, value_name = "LEVELS")]
-    depth: Option<u32>,
+    depth: Option<usize>,
 
     /// For scripts: no headers, tabs between columns
     #[arg(short = 'H', long)]
@@ -86,7 +86,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     let found = find(&mut access, filters, columns.iter().chain(keys.iter().map(|(key, _)| key)));
     let (mut entries, user) = finish(access, found)?;
     entries.sort_by(natural_order);
-    let value = |entry: &Entry, property: &Property<'_>| {
+    let value = |entry: &ListEntry, property: &Property<'_>| {
         property.value(entry, |key| user.get(&entry.name).and_then(|all| all.get(key)).cloned())
     };
     sort(&mut entries, &keys, value);
@@ -129,14 +129,14 @@ fn sort_keys(arguments: &Arguments) -> anyhow::Result<Vec<(Property<'_>, bool)>>
 }
 
 fn sort(
-    entries: &mut Vec<Entry>,
+    entries: &mut Vec<ListEntry>,
     keys: &[(Property<'_>, bool)],
-    value: impl Fn(&Entry, &Property<'_>) -> Value,
+    value: impl Fn(&ListEntry, &Property<'_>) -> Value,
 ) {
     if keys.is_empty() {
         return;
     }
-    let mut keyed: Vec<(Vec<Value>, Entry)> = entries
+    let mut keyed: Vec<(Vec<Value>, ListEntry)> = entries
         .drain(..)
         .map(|entry| (keys.iter().map(|(key, _)| value(&entry, key)).collect(), entry))
         .collect();
@@ -165,12 +165,13 @@ fn parse_types(text: &str) -> anyhow::Result<Types> {
 
 /// One filter for each name. A name alone means itself: with snapshots asked for, those it has; a snapshot's
 /// name is shown whatever is asked for.
-fn filters(context: &Context, arguments: &Arguments) -> anyhow::Result<(PathBuf, Vec<Filter>)> {
+fn filters(context: &Context, arguments: &Arguments) -> anyhow::Result<(PathBuf, Vec<ListFilter>)> {
     let types = match &arguments.types {
         Some(text) => parse_types(text)?,
         None => Types { datasets: true, snapshots: false },
     };
-    let whole = |depth| Filter { root: None, depth, datasets: types.datasets, snapshots: types.snapshots };
+    let whole =
+        |depth| ListFilter { root: None, depth, datasets: types.datasets, snapshots: types.snapshots };
     let depth = arguments.depth;
     if arguments.names.is_empty() {
         return Ok((context.pool()?, vec![whole(depth)]));
@@ -188,7 +189,7 @@ fn filters(context: &Context, arguments: &Arguments) -> anyhow::Result<(PathBuf,
         }
         let name = location.name()?;
         let snapshot = name.contains('@');
-        filters.push(Filter {
+        filters.push(ListFilter {
             root: Some(name),
             depth: depth.or((!arguments.recursive).then_some(0)),
             datasets: types.datasets && !snapshot,
@@ -203,9 +204,9 @@ type UserProperties = HashMap<String, HashMap<String, String>>;
 /// Entries, each once, and their user properties where one of `wanted` is such.
 fn find<'a>(
     access: &mut Access,
-    filters: Vec<Filter>,
+    filters: Vec<ListFilter>,
     wanted: impl Iterator<Item = &'a Property<'a>>,
-) -> anyhow::Result<(Vec<Entry>, UserProperties)> {
+) -> anyhow::Result<(Vec<ListEntry>, UserProperties)> {
     let mut entries = Vec::new();
     for filter in filters {
         entries.extend(list_entries(access, filter)?);

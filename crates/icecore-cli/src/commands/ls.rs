@@ -101,8 +101,8 @@ fn print_long(files: &[Shown], exact: bool, output: &mut Output) -> anyhow::Resu
         table.row(vec![
             mode_text(attributes),
             attributes.links.to_string(),
-            attributes.uid.to_string(),
-            attributes.gid.to_string(),
+            attributes.owner.uid.to_string(),
+            attributes.owner.gid.to_string(),
             if exact { attributes.size.to_string() } else { format::size(ByteLength(attributes.size)) },
             format::time(attributes.modified),
             match &file.target {
@@ -149,8 +149,8 @@ fn document(file: &Shown) -> Value {
     object.insert("inode".into(), json!(attributes.inode.get()));
     object.insert("mode".into(), json!(attributes.mode));
     object.insert("links".into(), json!(attributes.links));
-    object.insert("uid".into(), json!(attributes.uid));
-    object.insert("gid".into(), json!(attributes.gid));
+    object.insert("uid".into(), json!(attributes.owner.uid));
+    object.insert("gid".into(), json!(attributes.owner.gid));
     object.insert("size".into(), json!(attributes.size));
     object.insert("stored".into(), json!(attributes.stored));
     object.insert("modified".into(), json!(format::exact_time(attributes.modified)));
@@ -163,6 +163,7 @@ fn document(file: &Shown) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use icecore::admin::protocol::Owner;
     use icecore::units::{InodeNumber, Timestamp};
 
     #[test]
@@ -173,8 +174,7 @@ mod tests {
                 kind,
                 mode,
                 links: 1,
-                uid: 0,
-                gid: 0,
+                owner: Owner::default(),
                 size: 0,
                 stored: 0,
                 modified: Timestamp(0),

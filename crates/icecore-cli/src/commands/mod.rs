@@ -3,6 +3,7 @@
 pub mod cat;
 pub mod clone;
 pub mod create;
+pub mod demo;
 pub mod destroy;
 pub mod diff;
 pub mod export;
@@ -11,6 +12,7 @@ pub mod generate;
 pub mod hold;
 pub mod import;
 pub mod init;
+pub mod lab;
 pub mod list;
 pub mod ls;
 pub mod promote;
@@ -24,8 +26,8 @@ pub mod status;
 use crate::cli::{Cli, Commands};
 use crate::exit;
 use crate::pool::Context;
-use icecore::admin::protocol::{Entry, Filter};
 use icecore::admin::{Access, Failure, Request, Response};
+use icecore::{ListEntry, ListFilter};
 
 /// Does what the command line says.
 pub fn run(cli: Cli) -> anyhow::Result<()> {
@@ -53,6 +55,8 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Commands::Ls(arguments) => ls::run(&context, &arguments),
         Commands::Scrub(arguments) => scrub::run(&context, &arguments),
         Commands::Status(arguments) => status::run(&context, &arguments),
+        Commands::Demo(arguments) => demo::run(&arguments),
+        Commands::Lab(arguments) => lab::run(&arguments),
         Commands::Completions(arguments) => generate::completions(&arguments),
         Commands::Man(arguments) => generate::man(&arguments),
     }
@@ -104,7 +108,7 @@ fn keys_and_values(texts: &[String]) -> anyhow::Result<Vec<(String, String)>> {
 }
 
 /// Entries that match.
-fn list_entries(access: &mut Access, filter: Filter) -> anyhow::Result<Vec<Entry>> {
+fn list_entries(access: &mut Access, filter: ListFilter) -> anyhow::Result<Vec<ListEntry>> {
     Ok(take!(access.call(Request::List(filter))?, Response::List(entries) => entries))
 }
 
@@ -112,7 +116,7 @@ fn list_entries(access: &mut Access, filter: Filter) -> anyhow::Result<Vec<Entry
 fn with_descendants(access: &mut Access, snapshot: &str) -> anyhow::Result<Vec<String>> {
     let name = icecore::names::SnapshotName::parse(snapshot).map_err(Failure::from)?;
     let root = Some(name.dataset_str().to_owned());
-    let entries = list_entries(access, Filter { root, depth: None, datasets: false, snapshots: true })?;
+    let entries = list_entries(access, ListFilter { root, depth: None, datasets: false, snapshots: true })?;
     let names: Vec<String> = entries
         .into_iter()
         .map(|entry| entry.name)

@@ -6,8 +6,8 @@ use crate::output::{Align, Output, Table};
 use crate::pool::{Context, open_to_read, open_to_write};
 use crate::properties::{self, NATIVE, Property, natural_order};
 use clap::Args;
-use icecore::admin::protocol::{Entry, Filter, PropertyEntry};
 use icecore::admin::{Access, ErrorCode, Failure, Request, Response};
+use icecore::{ListEntry, ListFilter, Property as UserProperty, PropertySource};
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
 
@@ -157,8 +157,8 @@ fn find_rows(
     Ok(rows)
 }
 
-fn find_entries(access: &mut Access, names: &[String], recursive: bool) -> anyhow::Result<Vec<Entry>> {
-    let everything = Filter { root: None, depth: None, datasets: true, snapshots: true };
+fn find_entries(access: &mut Access, names: &[String], recursive: bool) -> anyhow::Result<Vec<ListEntry>> {
+    let everything = ListFilter { root: None, depth: None, datasets: true, snapshots: true };
     let mut entries = Vec::new();
     if names.is_empty() {
         entries = list_entries(access, everything.clone())?;
@@ -167,9 +167,9 @@ fn find_entries(access: &mut Access, names: &[String], recursive: bool) -> anyho
         let snapshot = name.contains('@');
         let root = Some(name.clone());
         let filter = if recursive && !snapshot {
-            Filter { root, ..everything.clone() }
+            ListFilter { root, ..everything.clone() }
         } else {
-            Filter { root, depth: Some(0), datasets: !snapshot, snapshots: snapshot }
+            ListFilter { root, depth: Some(0), datasets: !snapshot, snapshots: snapshot }
         };
         entries.extend(list_entries(access, filter)?);
     }
@@ -178,20 +178,27 @@ fn find_entries(access: &mut Access, names: &[String], recursive: bool) -> anyho
     Ok(entries)
 }
 
-fn user_properties(access: &mut Access, name: &str) -> anyhow::Result<Vec<PropertyEntry>> {
+fn user_properties(access: &mut Access, name: &str) -> anyhow::Result<Vec<UserProperty>> {
     let response = access.call(Request::Properties { name: name.to_owned() })?;
     let mut properties = take!(response, Response::Properties(properties) => properties);
     properties.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(properties)
 }
 
-fn row(entry: &Entry, property: Property<'_>, user: &[PropertyEntry]) -> Row {
+fn row(entry: &ListEntry, property: Property<'_>, user: &[UserProperty]) -> Row {
     let found = user.iter().find(|one| one.name == property.name());
     Row {
         name: entry.name.clone(),
         property: property.name().to_owned(),
         value: property.value(entry, |_| found.map(|one| one.value.clone())),
-        source: found.map_or_else(|| "-".to_owned(), |one| one.source.clone()),
+        source: found.map_or_else(|| "-".to_owned(), |one| source_text(&one.source)),
+    }
+}
+
+fn source_text(source: &PropertySource) -> String {
+    match source {
+        PropertySource::Local => "local".to_owned(),
+        PropertySource::Inherited(dataset) => format!("inherited from {dataset}"),
     }
 }
 
@@ -253,7 +260,7 @@ pub fn inherit(context: &Context, arguments: &InheritArguments) -> anyhow::Resul
 fn below(access: &mut Access, names: &mut Vec<String>, recursive: bool) -> anyhow::Result<()> {
     if recursive {
         for root in std::mem::take(names) {
-            let filter = Filter { root: Some(root), depth: None, datasets: true, snapshots: false };
+            let filter = ListFilter { root: Some(root), depth: None, datasets: true, snapshots: false };
             names.extend(list_entries(access, filter)?.into_iter().map(|entry| entry.name));
         }
     }

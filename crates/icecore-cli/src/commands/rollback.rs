@@ -4,7 +4,7 @@ use super::{finish, list_entries, take};
 use crate::output::{print_document, say};
 use crate::pool::{Context, open_to_read, open_to_write};
 use clap::Args;
-use icecore::admin::protocol::Filter;
+use icecore::ListFilter;
 use icecore::admin::{Failure, Request, Response};
 use icecore::names::SnapshotName;
 use serde_json::json;
@@ -54,7 +54,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
 fn explain(pool: &Path, snapshot: &SnapshotName, json: bool) -> anyhow::Result<()> {
     let mut access = open_to_read(pool)?;
     let root = Some(snapshot.as_str().to_owned());
-    let found = list_entries(&mut access, Filter { root, depth: Some(0), datasets: false, snapshots: true });
+    let found =
+        list_entries(&mut access, ListFilter { root, depth: Some(0), datasets: false, snapshots: true });
     finish(access, found)?;
     let (dataset, snapshot) = (snapshot.dataset_str(), snapshot.as_str());
     if json {

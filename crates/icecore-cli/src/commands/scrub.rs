@@ -2,13 +2,13 @@
 
 use super::{finish, take};
 use crate::format;
-use crate::output::{Output, say};
+use crate::output::Output;
 use crate::pool::{Context, open_to_read};
 use crate::progress::Progress;
 use clap::Args;
-use icecore::admin::protocol::Scrubbed;
 use icecore::admin::{ErrorCode, Failure, Request, Response};
 use icecore::units::ByteLength;
+use icecore::{Finding, ScrubReport};
 use serde_json::json;
 use std::ffi::OsString;
 
@@ -40,10 +40,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     drop(progress);
     let report = take!(finish(access, response)?, Response::Scrubbed(report) => report);
     if arguments.json {
+        let findings: Vec<_> = report.findings.iter().map(document).collect();
         let body = json!({
-            "data_bytes": report.data_bytes,
-            "metadata_bytes": report.metadata_bytes,
-            "damage": report.damage,
+            "verified_bytes": report.verified,
+            "damaged_blocks": report.damaged,
+            "findings": findings,
+            "complete": report.complete,
         });
         let mut output = Output::new();
         output.document("scrub", &pool, body)?;
@@ -54,26 +56,42 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     verdict(&report)
 }
 
-fn print(report: &Scrubbed) -> anyhow::Result<()> {
-    let data = format::size(ByteLength(report.data_bytes));
-    let metadata = format::size(ByteLength(report.metadata_bytes));
-    let read = format!("verified {data} of data and {metadata} of metadata");
-    if report.damage.is_empty() {
-        return say(format!("{read}: no damage"));
-    }
+fn document(finding: &Finding) -> serde_json::Value {
+    json!({
+        "damage": finding.damage,
+        "versions": finding.versions,
+        "inode": finding.file.map(|(inode, _)| inode),
+        "offset": finding.file.map(|(_, offset)| offset),
+    })
+}
+
+fn print(report: &ScrubReport) -> anyhow::Result<()> {
     let mut output = Output::new();
-    report.damage.iter().try_for_each(|place| output.line(place))?;
-    output.line(read)?;
+    for finding in &report.findings {
+        output.line(&finding.damage)?;
+        if let Some((inode, offset)) = finding.file {
+            output.line(format!("  in the file with inode {inode}, at offset {offset}"))?;
+        }
+        for version in &finding.versions {
+            output.line(format!("  seen by {version}"))?;
+        }
+    }
+    let verdict = match report.damaged {
+        0 => "no damage".to_owned(),
+        1 => "1 block is damaged".to_owned(),
+        count => format!("{count} blocks are damaged"),
+    };
+    output.line(format!("verified {}: {verdict}", format::size(ByteLength(report.verified))))?;
     output.finish()
 }
 
-fn verdict(report: &Scrubbed) -> anyhow::Result<()> {
-    let message = match report.damage.len() {
-        0 => return Ok(()),
-        1 => "1 place is damaged: restore what it belongs to from a copy, or destroy it".to_owned(),
-        count => {
-            format!("{count} places are damaged: restore what they belong to from a copy, or destroy it")
-        }
-    };
-    Err(Failure::new(ErrorCode::Damaged, message).into())
+fn verdict(report: &ScrubReport) -> anyhow::Result<()> {
+    if report.damaged > 0 {
+        let blocks =
+            if report.damaged == 1 { "1 block is" } else { &format!("{} blocks are", report.damaged) };
+        let message = format!("{blocks} damaged: restore what sees them from a copy, or destroy it");
+        return Err(Failure::new(ErrorCode::Damaged, message).into());
+    }
+    anyhow::ensure!(report.complete, "the scrub was cut off: the owner of the pool closes it");
+    Ok(())
 }

@@ -5,15 +5,16 @@ use crate::format;
 use crate::output::{Align, Output, Table};
 use crate::pool::{Context, open_to_read};
 use clap::Args;
-use icecore::admin::protocol::{Counter, Status, Unit};
+use icecore::admin::protocol::Status;
 use icecore::admin::{Request, Response};
 use icecore::units::ByteLength;
+use icecore::{Quantiles, Statistics};
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Counters begin when the pool is opened: ask while the process that uses the pool runs.
+Counters begin when the pool is opened: ask while the process that uses it runs.
 
 Example:
   icecore status /srv/pool")]
@@ -31,6 +32,48 @@ pub struct Arguments {
     json: bool,
 }
 
+/// How the counters are grouped; those that are not named come last.
+const SECTIONS: &[(&str, &[&str])] = &[
+    (
+        "space",
+        &[
+            "live_bytes",
+            "segment_file_bytes",
+            "segments",
+            "segments_free",
+            "log_bytes",
+            "dirty_bytes",
+            "pins",
+        ],
+    ),
+    (
+        "done",
+        &[
+            "write_calls",
+            "write_bytes",
+            "read_calls",
+            "read_bytes",
+            "commits",
+            "committed_operations",
+            "flushes",
+            "snapshots",
+            "checkpoints",
+            "stalls",
+        ],
+    ),
+    (
+        "written to disk",
+        &[
+            "logged_data_bytes",
+            "logged_header_bytes",
+            "node_bytes",
+            "checkpoint_bytes",
+            "frame_bytes",
+            "ahead_bytes",
+        ],
+    ),
+];
+
 pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     let pool = context.pool_or(arguments.folder.as_deref())?;
     let mut access = open_to_read(&pool)?;
@@ -47,85 +90,114 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 fn print(status: &Status, remote: bool, exact: bool, output: &mut Output) -> anyhow::Result<()> {
-    let owner = match (remote, status.read_only) {
-        (true, false) => format!("process {}, icecore {}", status.process, status.program),
-        (true, true) => format!("process {}, icecore {}, reading only", status.process, status.program),
-        (false, _) => "nobody".to_owned(),
+    let owner = if remote {
+        format!("process {}, icecore {}", status.process, status.program)
+    } else {
+        "nobody".to_owned()
     };
     output.line(format!("pool   {}", status.path))?;
     output.line(format!("id     {}", status.id))?;
     output.line(format!("owner  {owner}"))?;
-    for section in &status.sections {
-        output.line(format!("\n{}", section.name))?;
-        let mut table = Table::new([(String::new(), Align::Left), (String::new(), Align::Right)]);
-        for counter in &section.counters {
-            table.row(vec![format!("  {}", counter.name), value_text(counter, exact)]);
+    if let Some(failure) = &status.statistics.failure {
+        output.line(format!("reads only, since a failure: {failure}"))?;
+    }
+    let width = status.statistics.counters().iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    for (title, counters) in sections(&status.statistics) {
+        output.line(format!("\n{title}"))?;
+        let mut table = Table::new([(" ".repeat(width + 2), Align::Left), (" ".repeat(10), Align::Right)]);
+        for (name, value) in counters {
+            table.row(vec![format!("  {name}"), value_text(name, value, exact)]);
         }
         table.print_bare(output)?;
     }
-    print_latencies(status, exact, output)
+    print_quantiles(&status.statistics, exact, output)
 }
 
-fn print_latencies(status: &Status, exact: bool, output: &mut Output) -> anyhow::Result<()> {
-    if status.latencies.is_empty() {
-        return Ok(());
-    }
+/// Counters by section, each exactly once.
+fn sections(statistics: &Statistics) -> Vec<(&'static str, Vec<(&'static str, u64)>)> {
+    let mut rest = statistics.counters();
+    let mut sections: Vec<_> = SECTIONS
+        .iter()
+        .map(|(title, names)| {
+            let (mut found, others): (Vec<_>, Vec<_>) =
+                rest.drain(..).partition(|(name, _)| names.contains(name));
+            rest = others;
+            found.sort_by_key(|(name, _)| names.iter().position(|known| known == name));
+            (*title, found)
+        })
+        .collect();
+    sections.push(("caches and reads", rest));
+    sections
+}
+
+/// What was measured, with its unit.
+fn quantiles(statistics: &Statistics) -> [(&'static str, &Quantiles, bool); 3] {
+    [
+        ("flush", &statistics.commit_nanoseconds, true),
+        ("snapshot", &statistics.snapshot_nanoseconds, true),
+        ("operations in a flush", &statistics.operations_per_commit, false),
+    ]
+}
+
+fn print_quantiles(statistics: &Statistics, exact: bool, output: &mut Output) -> anyhow::Result<()> {
     output.line("")?;
-    let headers = ["latencies", "COUNT", "MEDIAN", "P99", "MAX"];
+    let headers = ["distributions", "COUNT", "MEDIAN", "P99", "MAX"];
     let mut table =
         Table::new(headers.iter().enumerate().map(|(index, header)| {
             ((*header).to_owned(), if index == 0 { Align::Left } else { Align::Right })
         }));
-    for latency in &status.latencies {
-        let time = |value: u64| if exact { value.to_string() } else { format::duration(value) };
+    for (name, quantiles, is_time) in quantiles(statistics) {
+        let shown = |value: u64| if is_time && !exact { format::duration(value) } else { value.to_string() };
         table.row(vec![
-            format!("  {}", latency.name),
-            latency.count.to_string(),
-            time(latency.median_ns),
-            time(latency.p99_ns),
-            time(latency.max_ns),
+            format!("  {name}"),
+            quantiles.count.to_string(),
+            shown(quantiles.median),
+            shown(quantiles.p99),
+            shown(quantiles.max),
         ]);
     }
     table.print(output, false)
 }
 
-fn value_text(counter: &Counter, exact: bool) -> String {
-    match counter.unit {
-        Unit::Bytes if !exact => format::size(ByteLength(counter.value)),
-        Unit::Nanoseconds if !exact => format::duration(counter.value),
-        _ => counter.value.to_string(),
-    }
+fn value_text(name: &str, value: u64, exact: bool) -> String {
+    if name.contains("bytes") && !exact { format::size(ByteLength(value)) } else { value.to_string() }
 }
 
 fn document(status: &Status, remote: bool) -> Value {
-    let sections: Map<String, Value> = status
-        .sections
-        .iter()
-        .map(|section| {
-            let counters = section.counters.iter().map(|one| (one.name.clone(), json!(one.value)));
-            (section.name.clone(), Value::Object(counters.collect()))
-        })
-        .collect();
-    let latencies: Map<String, Value> = status
-        .latencies
-        .iter()
-        .map(|one| {
-            let body = json!({
-                "count": one.count,
-                "median_ns": one.median_ns,
-                "p99_ns": one.p99_ns,
-                "max_ns": one.max_ns,
-            });
-            (one.name.clone(), body)
-        })
-        .collect();
+    let statistics = &status.statistics;
+    let counters: Map<String, Value> =
+        statistics.counters().into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect();
     json!({
         "path": status.path,
-        "id": status.id,
+        "id": status.id.to_string(),
         "owner": remote.then_some(status.process),
         "program": status.program,
         "read_only": status.read_only,
-        "counters": sections,
-        "latencies": latencies,
+        "failure": statistics.failure,
+        "counters": counters,
+        "flush_nanoseconds": statistics.commit_nanoseconds,
+        "snapshot_nanoseconds": statistics.snapshot_nanoseconds,
+        "operations_per_flush": statistics.operations_per_commit,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_is_shown_once() {
+        let statistics = Statistics::default();
+        let mut shown: Vec<_> =
+            sections(&statistics).into_iter().flat_map(|(_, counters)| counters).collect();
+        let mut all = statistics.counters();
+        shown.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(shown, all);
+        for (_, names) in SECTIONS {
+            for name in *names {
+                assert!(all.iter().any(|(known, _)| known == name), "{name} is no counter");
+            }
+        }
+    }
 }

@@ -5,7 +5,8 @@ use super::execute::Executor;
 use super::failure::{ErrorCode, Failure};
 use super::protocol::{Progress, Request, Response};
 use super::server::Session;
-use crate::pool::{OpenOptions, Pool};
+use crate::options::OpenOptions;
+use crate::pool::Pool;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -20,7 +21,6 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 const FRESH: Duration = Duration::from_secs(30);
 
 /// A pool that this process has opened, or a connection to the process that has.
-#[derive(Debug)]
 pub struct Access {
     directory: PathBuf,
     options: OpenOptions,
@@ -29,10 +29,20 @@ pub struct Access {
     holds: bool,
 }
 
-#[derive(Debug)]
 enum Way {
-    Local(Pool, Executor),
+    Local(Pool, Box<Executor>),
     Remote(Client, Instant),
+}
+
+impl std::fmt::Debug for Access {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let way = if self.is_remote() { "remote" } else { "local" };
+        formatter
+            .debug_struct("Access")
+            .field("directory", &self.directory)
+            .field("way", &way)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Opens the pool in this folder, or connects to the process that has it open. `read_only` says that nothing will
@@ -116,7 +126,7 @@ fn find_way(directory: &Path, options: &OpenOptions) -> Result<Way, Failure> {
     loop {
         let in_use = match open_pool(directory, options) {
             Ok(pool) => {
-                let executor = Executor::new(pool.clone());
+                let executor = Box::new(Executor::new(pool.clone()));
                 return Ok(Way::Local(pool, executor));
             }
             Err(failure) if failure.code == ErrorCode::PoolInUse => failure,

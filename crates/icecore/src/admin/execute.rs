@@ -40,12 +40,6 @@ enum Handle {
     Weak(Weak<Shared>),
 }
 
-impl std::fmt::Debug for Executor {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Executor").finish_non_exhaustive()
-    }
-}
-
 impl Executor {
     /// An executor that keeps the pool open.
     #[must_use]
@@ -101,7 +95,9 @@ fn administer(pool: &Pool, request: Request) -> Result<Response> {
         Request::Snapshot { names, recursive, properties } => {
             pool.snapshot(&names, recursive, &properties).map(Response::Names)
         }
-        Request::Clone { snapshot, target, parents } => done(pool.clone_snapshot(&snapshot, &target, parents)),
+        Request::Clone { snapshot, target, parents } => {
+            done(pool.clone_snapshot(&snapshot, &target, parents))
+        }
         Request::Rollback { snapshot, force } => {
             pool.rollback(&snapshot, force).map(|report| Response::RolledBack { saved_as: report.saved_as })
         }
@@ -139,8 +135,6 @@ fn status(pool: &Pool) -> Status {
 }
 
 fn scrub(pool: &Pool, progress: &mut dyn FnMut(Progress) -> bool) -> Result<Response> {
-    let mut tell = |now: ScrubProgress| {
-        progress(Progress { done: now.done, total: now.total })
-    };
+    let mut tell = |now: ScrubProgress| progress(Progress { done: now.done, total: now.total });
     pool.scrub(&mut tell).map(Response::Scrubbed)
 }

@@ -4,7 +4,8 @@ use super::escape::escaped;
 use super::import::Import;
 use super::locate::find_reading;
 use super::protocol::{
-    CHUNK_BYTES_MAX, DIRECTORY_ENTRIES_MAX, FileAttributes, FileEntry, FileKind, Owner, Pinned, Request, Response,
+    CHUNK_BYTES_MAX, DIRECTORY_ENTRIES_MAX, FileAttributes, FileEntry, FileKind, Owner, Pinned, Request,
+    Response,
 };
 use crate::dataset::Creation;
 use crate::error::{Error, FileFault, Result};

@@ -59,14 +59,16 @@ impl Import {
                 return Err(Error::Exists { what: format!("{} (-f replaces it)", escaped(path)) });
             }
             Some(entry) if entry.kind == InodeKind::File => (entry.inode, None),
-            Some(entry) if entry.kind == InodeKind::Directory => return Err(about(path, FileFault::IsADirectory)),
+            Some(entry) if entry.kind == InodeKind::Directory => {
+                return Err(about(path, FileFault::IsADirectory));
+            }
             Some(_) => {
                 return Err(Error::Invalid(format!("{} is not a regular file", escaped(path))));
             }
             None => {
                 let creation = Creation { mode, uid: owner.uid, gid: owner.gid, ..Creation::file() };
-                let (inode, hidden) = Hidden::create(&dataset, directory, name, &creation)
-                    .map_err(|error| match error {
+                let (inode, hidden) =
+                    Hidden::create(&dataset, directory, name, &creation).map_err(|error| match error {
                         Error::File(fault) => about(path, fault),
                         other => other,
                     })?;
@@ -158,15 +160,18 @@ static CLAIMS: Mutex<Option<HashSet<Place>>> = Mutex::new(None);
 struct Claim(Place);
 
 impl Claim {
-    fn take(pool: PoolId, dataset: &Dataset, directory: InodeNumber, name: &[u8], path: &[u8]) -> Result<Self> {
+    fn take(
+        pool: PoolId,
+        dataset: &Dataset,
+        directory: InodeNumber,
+        name: &[u8],
+        path: &[u8],
+    ) -> Result<Self> {
         let place = (pool, dataset.id(), directory, name.to_vec());
         if CLAIMS.lock().get_or_insert_default().insert(place.clone()) {
             return Ok(Self(place));
         }
-        Err(Error::Busy {
-            what: escaped(path),
-            blockers: "another import of it is under way".to_owned(),
-        })
+        Err(Error::Busy { what: escaped(path), blockers: "another import of it is under way".to_owned() })
     }
 }
 

@@ -1,0 +1,228 @@
+//! Datasets, snapshots, clones, holds and properties.
+
+use crate::fixture::Fixture;
+
+fn names(fixture: &Fixture, more: &[&str]) -> Vec<String> {
+    let arguments = [&["list", "-H", "-o", "name", "-t", "all"], more].concat();
+    fixture.done(&arguments).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_bare_list_shows_name_used_avail_refer() {
+    let fixture = Fixture::with_db();
+    let text = fixture.done(&["list"]);
+    let mut lines = text.lines();
+    let header: Vec<_> = lines.next().unwrap().split_whitespace().collect();
+    assert_eq!(header, ["NAME", "USED", "AVAIL", "REFER"]);
+    let row: Vec<_> = lines.next().unwrap().split_whitespace().collect();
+    assert_eq!((row[0], row.len(), lines.next()), ("db", 4, None));
+    for size in &row[1..] {
+        assert!(size.len() <= 5 && size.ends_with(|unit: char| "BKMGTPE".contains(unit)), "{size}");
+    }
+}
+
+#[test]
+fn lists_select_sort_and_print_for_scripts() {
+    let fixture = Fixture::with_db();
+    fixture.done(&["create", "-p", "team/reports"]);
+    fixture.done(&["snapshot", "-r", "team@one", "db@two"]);
+    assert_eq!(
+        names(&fixture, &[]),
+        ["db", "db@one", "db@two", "team", "team@one", "team/reports", "team/reports@one"]
+    );
+    assert_eq!(names(&fixture, &["-t", "snapshot", "db"]), ["db@one", "db@two"]);
+    assert_eq!(names(&fixture, &["-t", "dataset", "-d", "0"]), ["db", "team"]);
+    assert_eq!(names(&fixture, &["team"]), ["team", "team@one"]);
+    assert_eq!(names(&fixture, &["-r", "team"]), ["team", "team@one", "team/reports", "team/reports@one"]);
+    assert_eq!(names(&fixture, &["db@one", "db@one"]), ["db@one"]);
+    assert_eq!(names(&fixture, &["-t", "snapshot", "-S", "name"])[0], "team@one");
+    let line = fixture.done(&["list", "-Hp", "-o", "name,used,creation,type", "db@one"]);
+    let columns: Vec<_> = line.trim_end().split('\t').collect();
+    assert_eq!((columns[0], columns[3]), ("db@one", "snapshot"));
+    assert!(columns[1].parse::<u64>().unwrap() >= 4096);
+    assert!(columns[2].parse::<u64>().unwrap() > 1_600_000_000);
+}
+
+#[test]
+fn a_name_can_be_a_path_through_the_pool() {
+    let fixture = Fixture::with_db();
+    let inside = fixture.pool.join("db@one/app");
+    crate::fixture::program().arg("cat").arg(&inside).assert().success().stdout("first");
+    crate::fixture::program().arg("list").arg(&fixture.pool).assert().success();
+    crate::fixture::program().arg("list").current_dir(&fixture.pool).assert().success();
+    crate::fixture::program()
+        .args(["cat", "pool/db/app"])
+        .current_dir(fixture.folder.path())
+        .assert()
+        .success();
+}
+
+#[test]
+fn snapshots_never_change_and_clones_are_writable() {
+    let fixture = Fixture::with_db();
+    assert_eq!(fixture.done(&["snapshot", "-v", "db@two"]), "db@two\n");
+    fixture.done(&["clone", "db@one", "try"]);
+    assert_eq!(fixture.done(&["cat", "try/app"]), "first");
+    fixture.run(&["import", "-f", "-", "try/app"]).write_stdin("third").assert().success();
+    let all = ["cat", "db@one/app", "db@two/app", "db/app", "try/app"];
+    assert_eq!(fixture.done(&all), "firstsecondsecondthird");
+    assert_eq!(fixture.done(&["get", "-H", "-o", "value", "origin", "try"]), "db@one\n");
+    assert_eq!(fixture.done(&["get", "-H", "-o", "value", "clones", "db@one"]), "try\n");
+}
+
+#[test]
+fn a_rollback_keeps_everything_and_can_be_undone() {
+    let fixture = Fixture::with_db();
+    fixture.done(&["snapshot", "db@two"]);
+    assert!(fixture.done(&["rollback", "-n", "db@one"]).contains("would take db back to db@one"));
+    assert_eq!(fixture.done(&["cat", "db/app"]), "second");
+    let said = fixture.done(&["rollback", "db@one"]);
+    assert_eq!(fixture.done(&["cat", "db/app", "db@two/app"]), "firstsecond");
+    let saved = said.trim_end().rsplit(' ').next().unwrap();
+    fixture.done(&["rollback", saved]);
+    assert_eq!(fixture.done(&["cat", "db/app"]), "second");
+}
+
+#[test]
+fn promote_turns_the_family_around() {
+    let fixture = Fixture::with_db();
+    fixture.done(&["clone", "db@one", "try"]);
+    fixture.refused(7, &["destroy", "-r", "db"]);
+    fixture.done(&["promote", "try"]);
+    fixture.done(&["destroy", "-r", "db"]);
+    assert_eq!(names(&fixture, &[]), ["try", "try@one"]);
+    assert_eq!(fixture.done(&["cat", "try/app", "try@one/app"]), "firstfirst");
+}
+
+#[test]
+fn datasets_and_snapshots_are_renamed() {
+    let fixture = Fixture::with_db();
+    fixture.done(&["rename", "db@one", "@monday"]);
+    fixture.done(&["rename", "db@monday", "db@tuesday"]);
+    fixture.done(&["create", "team"]);
+    fixture.done(&["rename", "db", "team/db"]);
+    assert_eq!(names(&fixture, &[]), ["team", "team/db", "team/db@tuesday"]);
+    fixture.refused(2, &["rename", "team/db", "@short"]);
+    fixture.refused(1, &["rename", "team/db", "team"]);
+}
+
+#[test]
+fn destroy_says_before_what_goes_and_what_comes_back() {
+    let fixture = Fixture::with_db();
+    fixture.import("app", &[7; 100_000]);
+    fixture.done(&["snapshot", "db@two"]);
+    fixture.import("app", b"small");
+    fixture.done(&["snapshot", "db@three"]);
+    let planned = fixture.done(&["destroy", "-np", "db@one%two"]);
+    let lines: Vec<_> = planned.lines().collect();
+    assert_eq!(lines[..2], ["destroy\tdb@one", "destroy\tdb@two"]);
+    let bytes: u64 = lines[2].strip_prefix("reclaim\t").unwrap().parse().unwrap();
+    assert!((100_000..200_000).contains(&bytes), "{bytes}");
+    assert_eq!(names(&fixture, &["-t", "snapshot"]).len(), 3);
+    let done = fixture.done(&["destroy", "-vp", "db@one%two"]);
+    assert_eq!(done, planned);
+    assert_eq!(names(&fixture, &["-t", "snapshot"]), ["db@three"]);
+    assert!(fixture.done(&["destroy", "-nv", "db@three"]).contains("would destroy db@three\nwould reclaim "));
+    let refusal = fixture.refused(7, &["destroy", "db"]);
+    assert!(refusal.contains("db@three"), "{refusal}");
+    fixture.done(&["destroy", "-r", "db"]);
+    assert!(names(&fixture, &[]).is_empty());
+}
+
+#[test]
+fn a_snapshot_of_many_datasets_is_destroyed_as_it_was_taken() {
+    let fixture = Fixture::new();
+    fixture.done(&["create", "-p", "a/b/c"]);
+    fixture.done(&["snapshot", "-r", "a@x"]);
+    fixture.done(&["snapshot", "a/b@y"]);
+    fixture.done(&["hold", "keep", "a/b/c@x"]);
+    let refusal = fixture.refused(7, &["destroy", "-r", "a@x"]);
+    assert!(refusal.contains("keep"), "{refusal}");
+    assert_eq!(names(&fixture, &["-t", "snapshot"]).len(), 4, "nothing goes when one cannot");
+    fixture.done(&["release", "keep", "a/b/c@x"]);
+    fixture.done(&["destroy", "-r", "a@x"]);
+    assert_eq!(names(&fixture, &["-t", "snapshot"]), ["a/b@y"]);
+    fixture.refused(1, &["destroy", "-r", "a@x"]);
+}
+
+#[test]
+fn holds_keep_snapshots() {
+    let fixture = Fixture::with_db();
+    fixture.done(&["hold", "audit", "db@one"]);
+    fixture.done(&["hold", "-r", "second", "db@one"]);
+    fixture.refused(1, &["hold", "audit", "db@one"]);
+    let refusal = fixture.refused(7, &["destroy", "db@one"]);
+    assert!(refusal.contains("audit"), "{refusal}");
+    let lines = fixture.done(&["holds", "-H", "db@one"]);
+    let tags: Vec<_> = lines.lines().map(|line| line.split('\t').nth(1).unwrap()).collect();
+    assert_eq!(tags, ["audit", "second"]);
+    assert!(fixture.done(&["holds", "db@one"]).starts_with("NAME    TAG     TIMESTAMP\n"));
+    fixture.done(&["release", "audit", "db@one"]);
+    fixture.done(&["release", "second", "db@one"]);
+    fixture.refused(1, &["release", "second", "db@one"]);
+    fixture.done(&["destroy", "db@one"]);
+}
+
+#[test]
+fn user_properties_are_set_inherited_and_shown() {
+    let fixture = Fixture::new();
+    fixture.done(&["create", "-p", "-o", "team:owner=ada", "team/db"]);
+    fixture.done(&["set", "team:owner=grace", "team:note=a b=c", "team"]);
+    let value = |name: &str| fixture.done(&["get", "-H", "-o", "value,source", "team:owner", name]);
+    assert_eq!(value("team/db"), "ada\tlocal\n");
+    fixture.done(&["inherit", "team:owner", "team/db"]);
+    assert_eq!(value("team/db"), "grace\tinherited from team\n");
+    let listed = fixture.done(&["list", "-H", "-o", "name,team:note,team:none"]);
+    assert_eq!(listed, "team\ta b=c\t-\nteam/db\ta b=c\t-\n");
+    fixture.done(&["snapshot", "-o", "team:ticket=7", "team/db@x"]);
+    assert_eq!(fixture.done(&["get", "-H", "-o", "value", "team:ticket", "team/db@x"]), "7\n");
+    let all = fixture.done(&["get", "all", "team/db"]);
+    for word in ["NAME", "PROPERTY", "VALUE", "SOURCE", "creation", "used", "referenced", "team:note"] {
+        assert!(all.contains(word), "{word} is missing:\n{all}");
+    }
+    fixture.refused(1, &["set", "used=1", "team"]);
+    fixture.refused(2, &["set", "owner=ada", "team"]);
+    fixture.refused(2, &["set", "team", "team/db"]);
+    fixture.refused(2, &["get", "nonsense", "team"]);
+    fixture.refused(1, &["inherit", "team:none", "team"]);
+}
+
+#[test]
+fn differences_are_files_and_byte_ranges() {
+    let fixture = Fixture::with_db();
+    fixture.import("new", b"x");
+    assert_eq!(fixture.done(&["diff", "-H", "db@one"]), "M\t/\nM\t/app\n+\t/new\n");
+    fixture.done(&["snapshot", "db@two"]);
+    let with_bytes = fixture.done(&["diff", "-HbF", "db@one", "@two"]);
+    assert_eq!(with_bytes, "M\t/\t/\t\nM\tF\t/app\t0+6\n+\tF\t/new\t0+1\n");
+    assert_eq!(fixture.done(&["diff", "db@two", "db"]), "");
+    assert!(fixture.done(&["diff", "-b", "db@one", "db@two"]).contains("     bytes 0 to 6 (6)\n"));
+}
+
+#[test]
+fn a_healthy_pool_scrubs_clean_and_has_a_status() {
+    let fixture = Fixture::with_db();
+    assert!(fixture.done(&["scrub"]).ends_with("no damage\n"));
+    let status = fixture.done(&["status"]);
+    assert!(status.contains("owner  nobody"), "{status}");
+    assert!(status.contains("live_bytes"), "{status}");
+}
+
+#[test]
+fn completions_and_manual_pages_are_made() {
+    let fixture = Fixture::new();
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(fixture.done(&["completions", shell]).contains("snapshot"));
+    }
+    assert!(fixture.done(&["man"]).contains(".TH icecore"));
+    assert!(
+        fixture.done(&["man", "destroy"]).contains(".TH icecore\\-destroy")
+            || fixture.done(&["man", "destroy"]).contains(".TH icecore-destroy")
+    );
+    let folder = fixture.beside("man1");
+    std::fs::create_dir(&folder).unwrap();
+    fixture.done(&["man", folder.to_str().unwrap()]);
+    let pages = crate::fixture::entries(&folder);
+    assert!(pages.contains(&"icecore.1".to_owned()) && pages.contains(&"icecore-list.1".to_owned()));
+    fixture.refused(2, &["man", "nonsense"]);
+}

@@ -1,0 +1,80 @@
+//! What surrounds the program: variables, pipes, full disks.
+
+use crate::fixture::{Fixture, program};
+use std::process::Stdio;
+
+#[test]
+fn every_option_can_be_a_variable() {
+    let fixture = Fixture::with_db();
+    program()
+        .env("ICECORE_POOL", &fixture.pool)
+        .args(["list", "-H", "-o", "name"])
+        .assert()
+        .success()
+        .stdout("db\n");
+    let with = |name: &str, value: &str| {
+        let assert = fixture.run(&["list"]).env(name, value).assert().success();
+        String::from_utf8(assert.get_output().stdout.clone()).unwrap()
+    };
+    assert!(with("ICECORE_LIST_JSON", "1").starts_with('{'));
+    assert!(with("ICECORE_LIST_JSON", "no").starts_with("NAME"));
+    assert!(with("ICECORE_LIST_JSON", "").starts_with("NAME"));
+    assert_eq!(with("ICECORE_LIST_COLUMNS", "name"), "NAME\ndb\n");
+    // The variable of one command does not concern another.
+    assert!(with("ICECORE_GET_JSON", "1").starts_with("NAME"));
+    fixture.run(&["list"]).env("ICECORE_LIST_DEPTH", "nonsense").assert().code(2);
+}
+
+#[test]
+fn an_option_goes_before_its_variable() {
+    let fixture = Fixture::with_db();
+    fixture
+        .run(&["list", "-o", "type"])
+        .env("ICECORE_LIST_COLUMNS", "name")
+        .assert()
+        .stdout("TYPE\ndataset\n");
+    let other = Fixture::new();
+    let names = fixture.run(&["list", "-Ho", "name"]).env("ICECORE_POOL", &other.pool).assert().success();
+    names.stdout("db\n");
+}
+
+#[test]
+fn a_reader_that_has_enough_is_no_error() {
+    let fixture = Fixture::with_db();
+    let large = vec![b'x'; 4 << 20];
+    fixture.import("large", &large);
+    let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("icecore"))
+        .arg("-P")
+        .arg(&fixture.pool)
+        .args(["cat", "db/large"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+}
+
+#[test]
+fn a_full_standard_output_is_an_error() {
+    let fixture = Fixture::with_db();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = std::process::Command::new(assert_cmd::cargo::cargo_bin("icecore"))
+        .arg("-P")
+        .arg(&fixture.pool)
+        .arg("list")
+        .stdout(full)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(6));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("standard output"));
+}
+
+#[test]
+fn nothing_is_drawn_where_nobody_watches() {
+    let fixture = Fixture::with_db();
+    fixture.import("large", &[1; 3 << 20]);
+    fixture.run(&["scrub"]).assert().success().stderr("");
+    fixture.run(&["export", "db/large", "out"]).assert().success().stdout("").stderr("");
+}

@@ -1,0 +1,166 @@
+//! Bad input: one clear sentence, the right exit code, nothing lost.
+
+use crate::fixture::{Fixture, complaint, program};
+
+#[test]
+fn there_is_no_pool() {
+    let folder = tempfile::tempdir().unwrap();
+    for arguments in [&["list"][..], &["list", "db"], &["list", "/nowhere/db"], &["-P", "/nowhere", "list"]] {
+        let mut command = program();
+        command.args(arguments).current_dir(folder.path());
+        let said = complaint(command, 3);
+        assert!(said.contains("pool"), "{said}");
+    }
+    let mut command = program();
+    command.arg("-P").arg(folder.path()).arg("list");
+    assert!(complaint(command, 3).contains("icecore init"));
+    assert_eq!(crate::fixture::entries(folder.path()), Vec::<String>::new(), "looking leaves nothing behind");
+}
+
+#[test]
+fn a_pool_is_not_made_over_something() {
+    let fixture = Fixture::new();
+    let mut command = program();
+    command.arg("init").arg(&fixture.pool);
+    complaint(command, 1);
+    for size in ["1M", "3M", "2G", "nonsense"] {
+        let mut command = program();
+        command.args(["init", "--segment-size", size]).arg(fixture.beside("other"));
+        let code = if size == "nonsense" { 2 } else { 1 };
+        complaint(command, code);
+    }
+}
+
+#[test]
+fn names_that_cannot_be_are_refused_with_the_reason() {
+    let fixture = Fixture::with_db();
+    let long = format!("db@{}", "x".repeat(255));
+    for (name, part) in [
+        ("db@", "empty"),
+        ("@x", "empty"),
+        ("db@a@b", "more than one '@'"),
+        ("db@a%b", "'%'"),
+        ("db@a/b", "'/'"),
+        ("db@a\nb", "'\\n'"),
+        (long.as_str(), "255 at most"),
+        ("db", "dataset@snapshot"),
+    ] {
+        let said = fixture.refused(2, &["snapshot", name]);
+        assert!(said.contains(part), "{name:?}: {said}");
+    }
+    for name in ["", "a//b", "a/", "a b", "a/..", "a@b"] {
+        fixture.refused(2, &["create", name]);
+    }
+    assert!(fixture.refused(1, &["snapshot", "db@one"]).contains("exists already"));
+    assert!(fixture.refused(1, &["create", "db"]).contains("exists already"));
+    assert!(fixture.refused(1, &["snapshot", "none@x"]).contains("none"));
+    assert!(fixture.refused(1, &["create", "x/y/z"]).contains("-p"));
+    assert_eq!(fixture.done(&["list", "-H", "-t", "all", "-o", "name"]), "db\ndb@one\n");
+}
+
+#[test]
+fn usage_errors_have_code_2_and_say_what_is_wrong() {
+    let fixture = Fixture::new();
+    for arguments in [
+        &["nonsense"][..],
+        &["list", "--nonsense"],
+        &["snapshot"],
+        &["list", "-o", "nonsense"],
+        &["list", "-t", "volume"],
+        &["destroy"],
+        &["destroy", "db@x%"],
+        &["create", "-o", "novalue", "db"],
+        &["holds"],
+        &["completions", "nonsense"],
+        &["ls", "-0", "--json", "db"],
+    ] {
+        fixture.refused(2, arguments);
+    }
+    let other = Fixture::new();
+    let (one, two) = (fixture.pool.join("a@x"), other.pool.join("a@x"));
+    let said = fixture.refused(2, &["snapshot", one.to_str().unwrap(), two.to_str().unwrap()]);
+    assert!(said.contains("two"), "{said}");
+}
+
+#[test]
+fn help_and_version_are_no_failure() {
+    program().arg("--version").assert().success().stdout(concat!(
+        "icecore ",
+        env!("CARGO_PKG_VERSION"),
+        "\n"
+    ));
+    let help = program().arg("--help").assert().success();
+    let text = String::from_utf8(help.get_output().stdout.clone()).unwrap();
+    for part in ["First steps", "Exit codes", "ICECORE_POOL", "db@monday"] {
+        assert!(text.contains(part), "{part} is missing");
+    }
+    program().args(["help", "destroy"]).assert().success();
+    program().args(["list", "-h"]).assert().success().stderr("");
+    program().assert().code(2).stdout("");
+}
+
+#[test]
+fn damage_is_found_and_named() {
+    let fixture = Fixture::new();
+    fixture.done(&["create", "db"]);
+    let content: Vec<u8> = (0..400_000u32).flat_map(u32::to_le_bytes).collect();
+    fixture.import("app", &content);
+    // A stretch of the file's content, wherever the pool keeps it, is overwritten.
+    let needle = &content[800_000..800_064];
+    let mut hit = false;
+    for entry in std::fs::read_dir(&fixture.pool).unwrap() {
+        let path = entry.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        if let Some(position) = bytes.windows(needle.len()).position(|window| window == needle) {
+            bytes[position] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+            hit = true;
+        }
+    }
+    assert!(hit, "the content lies in no file of the pool");
+    let scrub = fixture.run(&["scrub"]).assert().code(5);
+    let output = scrub.get_output();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("seen by db"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("1 block is damaged"), "{output:?}");
+    let document = fixture.run(&["scrub", "--json"]).assert().code(5);
+    let document: serde_json::Value = serde_json::from_slice(&document.get_output().stdout).unwrap();
+    assert_eq!(document["damaged_blocks"], 1);
+    assert_eq!(document["findings"][0]["versions"][0], "db");
+    assert!(fixture.refused(5, &["export", "db/app", "out"]).contains("db"));
+    assert!(!fixture.beside("out").exists(), "half a file was left");
+}
+
+#[test]
+fn a_full_pool_says_so_and_still_lets_go() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = folder.path().join("pool");
+    program().args(["init", "--segment-size", "2M", "--size-limit", "32M"]).arg(&pool).assert().success();
+    let run = |arguments: &[&str]| {
+        let mut command = program();
+        command.arg("-P").arg(&pool).args(arguments);
+        command
+    };
+    run(&["create", "db"]).assert().success();
+    run(&["import", "-", "db/small"]).write_stdin("small").assert().success();
+    run(&["snapshot", "db@one"]).assert().success();
+    let mut too_large = run(&["import", "-", "db/large"]);
+    too_large.write_stdin(vec![7; 60 << 20]);
+    let said = complaint(too_large, 6);
+    assert!(said.contains("space"), "{said}");
+    run(&["ls", "db"]).assert().success().stdout("small\n");
+    run(&["cat", "db/small", "db@one/small"]).assert().success().stdout("smallsmall");
+    run(&["destroy", "db@one"]).assert().success();
+    run(&["import", "-f", "-", "db/small"]).write_stdin("smaller").assert().success();
+    run(&["scrub"]).assert().success();
+}
+
+#[test]
+fn what_is_not_a_pool_any_more_is_refused() {
+    let fixture = Fixture::with_db();
+    for name in ["superblock.0", "superblock.1"] {
+        std::fs::write(fixture.pool.join(name), b"").unwrap();
+    }
+    let assert = fixture.run(&["list"]).assert().failure();
+    let code = assert.get_output().status.code().unwrap();
+    assert!([3, 5].contains(&code), "{code}");
+}

@@ -1,0 +1,9 @@
+//! The program as people run it, against real pools.
+
+mod commands;
+mod environment;
+mod errors;
+mod files;
+mod fixture;
+mod json;
+mod owned;

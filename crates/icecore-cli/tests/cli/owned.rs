@@ -1,0 +1,248 @@
+//! A pool that another process has open: this one, or a child of it.
+
+use crate::fixture::{Fixture, Owned, complaint, program};
+use icecore::admin::{Client, SOCKET_NAME};
+use icecore::{Creation, OpenOptions, Pool};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+#[test]
+fn every_command_works_on_a_pool_in_use() {
+    let fixture = Fixture::with_db();
+    let pool = fixture.own();
+    let status = fixture.done(&["status"]);
+    assert!(status.contains(&format!("owner  process {}", std::process::id())), "{status}");
+    fixture.done(&["create", "-p", "-o", "team:owner=ada", "team/x"]);
+    fixture.done(&["snapshot", "-r", "team@one", "db@two"]);
+    fixture.done(&["clone", "db@one", "try"]);
+    fixture.done(&["hold", "keep", "db@one"]);
+    assert!(fixture.done(&["holds", "db@one"]).contains("keep"));
+    let refusal = fixture.refused(7, &["destroy", "db@one"]);
+    assert!(refusal.contains("keep"), "{refusal}");
+    fixture.done(&["release", "keep", "db@one"]);
+    fixture.done(&["promote", "try"]);
+    fixture.done(&["rename", "try@one", "@first"]);
+    fixture.done(&["set", "team:owner=grace", "team"]);
+    fixture.done(&["inherit", "team:owner", "team/x"]);
+    assert_eq!(fixture.done(&["get", "-H", "-o", "value", "team:owner", "team/x"]), "grace\n");
+    fixture.done(&["rollback", "db@two"]);
+    fixture.import("large", &vec![5; 3 << 20]);
+    assert_eq!(fixture.done(&["export", "db/large", "-"]).len(), 3 << 20);
+    assert_eq!(fixture.done(&["ls", "db"]), "app\nlarge\n");
+    assert_eq!(fixture.done(&["diff", "-H", "db@two"]), "M\t/\n+\t/large\n");
+    assert!(fixture.done(&["scrub"]).contains("no damage"));
+    fixture.done(&["snapshot", "db@three"]);
+    assert!(fixture.done(&["destroy", "-nv", "db@three"]).contains("would reclaim"));
+    fixture.done(&["destroy", "-r", "team"]);
+    let names = fixture.done(&["list", "-H", "-t", "all", "-o", "name"]);
+    assert!(names.contains("try@first\n") && !names.contains("team"), "{names}");
+    // What the program did is there for the owner at once, and the other way round.
+    let dataset = pool.dataset("db").unwrap();
+    assert!(dataset.view().unwrap().resolve(b"large").unwrap().is_some());
+    let file = dataset.open_or_create(b"mine", &Creation::file()).unwrap();
+    dataset.write(file, 0, b"not yet durable").unwrap();
+    assert_eq!(fixture.done(&["cat", "db/mine"]), "not yet durable");
+    pool.close();
+    assert_eq!(fixture.done(&["cat", "db/mine"]), "not yet durable");
+}
+
+#[test]
+fn errors_read_the_same_here_and_there() {
+    let fixture = Fixture::with_db();
+    let attempts: &[(i32, &[&str])] = &[
+        (1, &["snapshot", "db@one"]),
+        (1, &["snapshot", "none@x"]),
+        (2, &["create", "a b"]),
+        (1, &["destroy", "db@none"]),
+        (7, &["destroy", "db"]),
+        (1, &["cat", "db/none"]),
+        (1, &["ls", "db@none"]),
+    ];
+    let here: Vec<_> = attempts.iter().map(|(code, arguments)| fixture.refused(*code, arguments)).collect();
+    let pool = fixture.own();
+    let there: Vec<_> = attempts.iter().map(|(code, arguments)| fixture.refused(*code, arguments)).collect();
+    assert_eq!(here, there);
+    pool.close();
+}
+
+#[test]
+fn an_owner_that_does_not_listen_is_named() {
+    let fixture = Fixture::with_db();
+    let options = OpenOptions { control_socket: false, ..OpenOptions::default() };
+    let pool = Pool::open_directory(&fixture.pool, &options).unwrap();
+    let said = fixture.refused(4, &["snapshot", "db@two"]);
+    assert!(said.contains(&std::process::id().to_string()), "{said}");
+    pool.close().unwrap();
+    fixture.done(&["snapshot", "db@two"]);
+}
+
+#[test]
+fn nonsense_on_the_socket_hurts_nobody() {
+    let fixture = Fixture::with_db();
+    let pool = fixture.own();
+    let socket = fixture.pool.join(SOCKET_NAME);
+    let mut stalled = UnixStream::connect(&socket).unwrap();
+    stalled.write_all(b"ICEA").unwrap();
+    for bytes in
+        [&b"\0\0\0\0\0\0\0\0\0\0\0\0"[..], b"ICEA\x01\0\0\0\xff\xff\xff\xff", b"ICEA\x01\0\0\0\x01\0\0\0\xfe"]
+    {
+        let mut client = UnixStream::connect(&socket).unwrap();
+        client.write_all(bytes).unwrap();
+        let mut answer = Vec::new();
+        let _ = client.read_to_end(&mut answer);
+        assert!(answer.starts_with(b"ICEA"), "one clear error");
+    }
+    fixture.done(&["list"]);
+    drop(Client::connect(&fixture.pool).unwrap());
+    fixture.done(&["snapshot", "db@two"]);
+    pool.close();
+}
+
+#[test]
+fn an_import_that_is_cut_off_leaves_nothing() {
+    let fixture = Fixture::with_db();
+    let pool = fixture.own();
+    let mut child = spawn(&fixture, &["import", "-f", "-", "db/app"]);
+    let mut new = spawn(&fixture, &["import", "-", "db/new"]);
+    for child in [&mut child, &mut new] {
+        child.stdin.as_mut().unwrap().write_all(&vec![3; 20 << 20]).unwrap();
+    }
+    let said = fixture.refused(7, &["rollback", "db@one"]);
+    assert!(said.contains("import"), "{said}");
+    for mut child in [child, new] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    assert_eq!(fixture.done(&["cat", "db/app"]), "second");
+    wait_until(|| fixture.done(&["ls", "db"]) == "app\n");
+    wait_until(|| fixture.run(&["rollback", "db@one"]).output().unwrap().status.success());
+    pool.close();
+}
+
+#[test]
+fn two_imports_of_one_file_do_not_mix() {
+    let fixture = Fixture::with_db();
+    let pool = fixture.own();
+    let mut first = spawn(&fixture, &["import", "-", "db/new"]);
+    first.stdin.as_mut().unwrap().write_all(&vec![3; 4 << 20]).unwrap();
+    wait_until(|| !hidden_files(&pool).is_empty());
+    let mut second = fixture.run(&["import", "-", "db/new"]);
+    second.write_stdin("late");
+    complaint(second, 7);
+    drop(first.stdin.take());
+    assert!(first.wait().unwrap().success());
+    assert_eq!(fixture.done(&["ls", "db"]), "app\nnew\n");
+    pool.close();
+}
+
+/// Names in `db` that no command shows twice.
+fn hidden_files(pool: &Pool) -> Vec<Vec<u8>> {
+    let view = pool.view("db").unwrap();
+    let entries = view.read_directory(icecore::units::InodeNumber::ROOT, 0, 100).unwrap();
+    entries.into_iter().map(|entry| entry.name).filter(|name| name.starts_with(b".icecore-import")).collect()
+}
+
+fn spawn(fixture: &Fixture, arguments: &[&str]) -> Child {
+    std::process::Command::new(assert_cmd::cargo::cargo_bin("icecore"))
+        .arg("-P")
+        .arg(&fixture.pool)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn wait_until(mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < deadline, "it did not come about");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn many_commands_at_once_take_turns() {
+    let fixture = Fixture::with_db();
+    let children: Vec<_> =
+        (0..8).map(|index| spawn(&fixture, &["snapshot", &format!("db@s{index}")])).collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let names = fixture.done(&["list", "-H", "-t", "snapshot", "-o", "name"]);
+    assert_eq!(names.lines().count(), 9, "{names}");
+}
+
+/// Not a test of its own: a process that owns a pool until its standard input ends.
+#[test]
+#[ignore = "a process for other tests"]
+fn owner_process() {
+    let Some(pool) = std::env::var_os("OWNED_POOL") else { return };
+    let pool = Owned::open(Path::new(&pool));
+    println!("\nopen");
+    let _ = std::io::stdin().read_to_end(&mut Vec::new());
+    pool.close();
+    // The harness would write to a pipe that nobody reads any more.
+    std::process::exit(0);
+}
+
+fn spawn_owner(fixture: &Fixture) -> Child {
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "owned::owner_process", "--ignored", "--nocapture"])
+        .env("OWNED_POOL", &fixture.pool)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap() == "open"));
+    child
+}
+
+#[test]
+fn the_socket_of_a_killed_owner_is_in_nobodys_way() {
+    let fixture = Fixture::with_db();
+    let mut owner = spawn_owner(&fixture);
+    fixture.done(&["snapshot", "db@two"]);
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    assert!(fixture.pool.join(SOCKET_NAME).exists());
+    assert!(fixture.done(&["list", "-t", "all"]).contains("db@two"));
+    let pool = fixture.own();
+    fixture.done(&["snapshot", "db@three"]);
+    pool.close();
+    assert!(!fixture.pool.join(SOCKET_NAME).exists());
+}
+
+#[test]
+fn a_pool_that_changes_hands_keeps_answering() {
+    let fixture = Fixture::with_db();
+    for round in 0..3 {
+        let mut owner = spawn_owner(&fixture);
+        let snapshots: Vec<_> =
+            (0..4).map(|index| spawn(&fixture, &["snapshot", &format!("db@r{round}-{index}")])).collect();
+        drop(owner.stdin.take());
+        for mut child in snapshots {
+            assert!(child.wait().unwrap().success());
+        }
+        assert!(owner.wait().unwrap().success());
+    }
+    let names = fixture.done(&["list", "-H", "-t", "snapshot", "-o", "name"]);
+    assert_eq!(names.lines().count(), 13, "{names}");
+}
+
+#[test]
+fn a_pool_under_a_long_path_is_reached() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = folder.path().join("d".repeat(120)).join("pool");
+    std::fs::create_dir_all(pool.parent().unwrap()).unwrap();
+    program().args(["init", "--segment-size", "2M"]).arg(&pool).assert().success();
+    let owner = Owned::open(&pool);
+    program().arg("create").arg(pool.join("db")).assert().success();
+    assert!(owner.view("db").is_ok());
+    owner.close();
+}
