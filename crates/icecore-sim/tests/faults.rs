@@ -146,6 +146,8 @@ fn a_full_pool_can_be_emptied_and_goes_on() {
         setting.weights.clone = 0;
         setting.weights.write = 80;
         setting.weights.far_percent = 0;
+        setting.weights.write_bytes_max = 256 << 10;
+        setting.weights.offset_max = 512 << 10;
         let bytes = (random.between(8, 16)) * setting.segment_bytes;
         // The limit of the pool, or the medium itself.
         if random.chance(50) {

@@ -261,7 +261,10 @@ impl Group {
         while !rest.is_empty() {
             let piece = &rest[..rest.len().min(PIECE_BLOCKS)];
             let payload = pack(piece.iter().map(|(_, _, content)| &**content), piece.len());
-            let (segment, slot, written) = self.engine().write_run(&payload, Purpose::Data)?;
+            let (segment, slot, written) = {
+                let engine = self.engine();
+                engine.with_room(|| engine.write_run(&payload, Purpose::Data))?
+            };
             if self.held.last() != Some(&segment) {
                 self.engine().state().segments.hold(segment);
                 self.held.push(segment);
@@ -314,23 +317,27 @@ enum Step {
 
 /// See [`Pool::commit`].
 pub(crate) fn commit(pool: &Pool, groups: Vec<Group>) -> Result<CommitPoint> {
-    let engine = pool.engine();
-    engine.admit()?;
     let time = Timestamp::now();
     let steps: Vec<Step> = groups.iter().flat_map(|group| steps_of(group, time)).collect();
+    pool.engine().with_room(|| commit_steps(pool, &groups, &steps))
+}
+
+fn commit_steps(pool: &Pool, groups: &[Group], steps: &[Step]) -> Result<CommitPoint> {
+    let engine = pool.engine();
+    engine.admit()?;
     let mut state = engine.state();
-    for group in &groups {
+    for group in groups {
         check_generation(&state, group)?;
         check_files(engine, &state, group)?;
     }
     if steps.is_empty() {
         return Ok(CommitPoint(state.tail.last_sequence()));
     }
-    make_room(engine, &mut state, &steps)?;
+    make_room(engine, &mut state, steps)?;
     if steps.len() > 1 {
         state.tail.begin_chain();
     }
-    for step in &steps {
+    for step in steps {
         if let Err(error) = append_step(engine, &mut state, step) {
             if steps.len() > 1 {
                 // Half of the step is in memory, and the log will never hold all of it.

@@ -219,7 +219,7 @@ impl Engine {
         state.log_blocks = 0;
         state.retired.clear();
         self.checkpoint_writing.store(true, Ordering::Release);
-        state.dirty_nodes = 0;
+        state.frozen_dirty = std::mem::take(&mut state.dirty_nodes);
         state.frozen_nodes = state.marks.of(Stream::Node);
         Frozen {
             full,
@@ -444,6 +444,7 @@ impl Engine {
         }
         line.blobs.push(blob);
         line.number += 1;
+        state.frozen_dirty = 0;
         state.replay_from = frozen.position.sequence;
         state.graveyard.recorded(frozen.deaths);
         // Snapshots never change: their trees need no memory of their own from here on.

@@ -55,6 +55,8 @@ pub(crate) struct Engine {
     closed: AtomicBool,
     /// A checkpoint was frozen and is not yet durable.
     checkpoint_writing: AtomicBool,
+    /// The log has hardly anywhere to go on: see [`Engine::admit`].
+    tight: AtomicBool,
     owner: u32,
     lock: Mutex<Option<Box<dyn StorageLock>>>,
 }
@@ -164,7 +166,7 @@ impl Engine {
         let outcome = if self.options.read_only || self.writer.failure().is_some() {
             Ok(())
         } else {
-            self.release_orphans().and_then(|()| self.checkpoint_to_close())
+            self.release_orphans_if_room().and_then(|()| self.checkpoint_to_close())
         };
         self.closed.store(true, Ordering::Release);
         *self.lock.lock() = None;

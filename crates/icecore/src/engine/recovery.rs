@@ -199,6 +199,8 @@ pub(super) fn load(
         graveyard: Graveyard::default(),
         clock: position.clock,
         dirty_nodes: 0,
+        frozen_dirty: 0,
+        medium_full: false,
         frozen_nodes: position.marks.of(Stream::Node),
         run_cursor,
         node_cursor: position.node_cursor,
