@@ -138,7 +138,25 @@ fn two_imports_of_one_file_do_not_mix() {
     pool.close();
 }
 
-/// Names in `db` that no command shows twice.
+#[test]
+fn a_file_that_a_program_has_open_is_not_replaced() {
+    let fixture = Fixture::with_db();
+    let pool = fixture.own();
+    let dataset = pool.dataset("db").unwrap();
+    let inode = dataset.view().unwrap().resolve(b"app").unwrap().unwrap();
+    let open = dataset.open_file(inode);
+    let mut import = fixture.run(&["import", "-f", "-", "db/app"]);
+    import.write_stdin("other");
+    assert!(complaint(import, 7).contains("db/app"));
+    assert_eq!(fixture.done(&["cat", "db/app"]), "second");
+    open.close().unwrap();
+    fixture.import("app", b"other");
+    assert_eq!(fixture.done(&["cat", "db/app"]), "other");
+    drop(dataset);
+    pool.close();
+}
+
+/// Names of files that are on their way into `db`.
 fn hidden_files(pool: &Pool) -> Vec<Vec<u8>> {
     let view = pool.view("db").unwrap();
     let entries = view.read_directory(icecore::units::InodeNumber::ROOT, 0, 100).unwrap();
