@@ -182,8 +182,7 @@ impl Dataset {
         part: &[u8],
         time: Timestamp,
     ) -> Result<RecordSequence> {
-        let mut buffer = AlignedBuffer::zeroed(part.len());
-        buffer.copy_from_slice(part);
+        let buffer = AlignedBuffer::copied(part);
         let sums = buffer.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
         let payload = Payload { buffer: Arc::new(buffer), first: 0, sums };
         let end = at + part.len() as u64;

@@ -394,8 +394,7 @@ impl Engine {
         state.segments.add_live(allocation.segment, u64::from(blocks));
         drop(state);
         self.frame(SegmentKind::Ledger, &allocation, self.epoch())?;
-        let mut aligned = AlignedBuffer::zeroed(bytes.len());
-        aligned.copy_from_slice(&bytes);
+        let aligned = AlignedBuffer::copied(&bytes);
         self.blocks.files().write(allocation.segment, allocation.slot, &[(Kind::Checkpoint, &aligned)])?;
         self.counters.checkpoint_bytes.add(bytes.len() as u64);
         self.blocks.files().sync(allocation.segment)?;

@@ -156,8 +156,7 @@ impl Engine {
         if let (Some((segment, incarnation)), true) = (allocation.full, kind.has_table()) {
             let sums = self.blocks.sums().close(segment, self.geometry);
             let table = crate::format::segment::encode_table(self.geometry, incarnation, &sums);
-            let mut aligned = AlignedBuffer::zeroed(table.len());
-            aligned.copy_from_slice(&table);
+            let aligned = AlignedBuffer::copied(&table);
             self.blocks.files().write(segment, self.geometry.end(kind), &[(Kind::Frame, &aligned)])?;
             self.counters.frame_bytes.add(table.len() as u64);
         }

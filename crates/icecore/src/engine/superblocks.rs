@@ -42,8 +42,7 @@ fn read_one(storage: &dyn Storage, name: &str, path: &str) -> Result<Superblock>
 /// Writes both, one after the other, each durable before the next is touched.
 pub(super) fn write(storage: &dyn Storage, superblock: &Superblock) -> Result<()> {
     let block = superblock.encode();
-    let mut aligned = AlignedBuffer::zeroed(BLOCK_BYTES);
-    aligned.copy_from_slice(&block);
+    let aligned = AlignedBuffer::copied(&block);
     let mut created = false;
     for name in NAMES {
         let file = match storage.open(name, true) {

@@ -47,12 +47,11 @@ pub struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// Writes the header block, with the CRC32C of every data block, and `operations` unless they lie in blocks.
+    /// Writes the header block into `block`, which is all zeros, with the CRC32C of every data block, and `operations` unless they lie in blocks.
     ///
     /// # Panics
     /// If it does not fit: callers keep within [`HEADER_ROOM`].
     pub fn encode(&self, block: &mut [u8], sums: &[u32], operations: &[u8]) {
-        block.fill(0);
         put(block, 0, MAGIC);
         put(block, 8, &self.pool.0);
         put(block, 24, &self.epoch.0.to_le_bytes());

@@ -269,8 +269,7 @@ fn seal_segment(segment: SegmentId, incarnation: u64, blocks: &Blocks) -> Result
     let geometry = blocks.files().geometry();
     let sums = blocks.sums().close(segment, geometry);
     let table = encode_table(geometry, incarnation, &sums);
-    let mut aligned = AlignedBuffer::zeroed(table.len());
-    aligned.copy_from_slice(&table);
+    let aligned = AlignedBuffer::copied(&table);
     blocks.files().write(segment, geometry.end(SegmentKind::Log), &[(Kind::Frame, &aligned)])
 }
 

@@ -1,7 +1,7 @@
 //! Memory that starts on a block border, as direct I/O demands.
 
 use crate::units::BLOCK_BYTES;
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
@@ -32,6 +32,24 @@ impl AlignedBuffer {
         Self { pointer, length }
     }
 
+    /// A buffer with these bytes, whose number must be a multiple of [`BLOCK_BYTES`] above zero.
+    ///
+    /// # Panics
+    /// If it is not.
+    #[must_use]
+    pub fn copied(bytes: &[u8]) -> Self {
+        let length = bytes.len();
+        assert!(length > 0 && length.is_multiple_of(BLOCK_BYTES));
+        // SAFETY: the layout has a size above zero, asserted above.
+        let pointer = unsafe { alloc(Self::layout(length)) };
+        let Some(pointer) = NonNull::new(pointer) else {
+            handle_alloc_error(Self::layout(length));
+        };
+        // SAFETY: both are `length` bytes long, and the new memory overlaps with nothing.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer.as_ptr(), length) };
+        Self { pointer, length }
+    }
+
     fn layout(length: usize) -> Layout {
         Layout::from_size_align(length, BLOCK_BYTES).expect("length fits an allocation")
     }
@@ -39,7 +57,7 @@ impl AlignedBuffer {
 
 impl Drop for AlignedBuffer {
     fn drop(&mut self) {
-        // SAFETY: allocated in `zeroed` with this very layout, and dropped once.
+        // SAFETY: allocated in `zeroed` or `copied` with this very layout, and dropped once.
         unsafe { dealloc(self.pointer.as_ptr(), Self::layout(self.length)) }
     }
 }

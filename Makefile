@@ -1,0 +1,54 @@
+# Everything a contributor runs. `make` alone explains itself.
+
+CARGO ?= cargo
+# Tools that the checks need and that are not part of the toolchain are kept outside the tree, so that a
+# clean checkout finds them again.
+ICECORE_TOOLS ?= $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/icecore-tools
+export ICECORE_TOOLS
+export PATH := $(ICECORE_TOOLS)/bin:$(PATH)
+
+# Where `make bench` measures and what it measures; results are written to $(RESULTS).
+BENCH_DIR ?= $(CURDIR)/target/lab
+RESULTS ?= $(CURDIR)/target/lab/results
+EXPERIMENTS ?= valuation commits randwrite randwrite-metadata many demo-rss recovery
+LAB_OPTIONS ?=
+# Cases that each property test tries in `make fuzz`.
+CASES ?= 2048
+
+ICECORE := target/release/icecore
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench figure fuzz tools
+
+help: ## Explain the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## Keep 95 versions of a growing database and prove each one (under a minute, plus the build)
+	$(CARGO) build --release --locked --package icecore-cli
+	$(ICECORE) demo
+
+test: tools ## Run all tests
+	$(CARGO) build --locked --workspace
+	$(CARGO) test --locked --workspace
+
+lint: tools ## Check format, lints, documentation, licences and sources of dependencies
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
+	scripts/check-dependencies
+
+bench: ## Run the experiments on the filesystem of BENCH_DIR, one JSON document each (takes an hour or so)
+	$(CARGO) build --release --locked --package icecore-cli
+	@mkdir -p $(BENCH_DIR) $(RESULTS)
+	for name in $(EXPERIMENTS); do \
+		$(ICECORE) lab run $$name --dir $(BENCH_DIR) --json $(LAB_OPTIONS) > $(RESULTS)/$$name.json || exit 1; \
+	done
+
+figure: ## Draw time per iteration from the last `make bench`
+	$(ICECORE) lab figure $(RESULTS)/valuation.json docs/valuation.svg
+
+fuzz: ## Run property tests and simulated crashes with many more cases (CASES=n)
+	ICECORE_TEST_CASES=$(CASES) ICECORE_PROPTEST_CASES=$(CASES) $(CARGO) test --release --locked --workspace
+
+tools:
+	@scripts/install-tools

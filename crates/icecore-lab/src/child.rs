@@ -1,0 +1,79 @@
+//! Measurements that need a process of their own: the program starts itself again.
+//!
+//! What the new process is to do stands in an environment variable, so that any program which calls
+//! [`serve`] from a hidden subcommand (or a test) can play the part.
+
+use crate::error::{Doing, Error, Result};
+use crate::{demo, experiments};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+/// Holds the job of a process started by the lab, as JSON.
+pub const JOB_VARIABLE: &str = "ICECORE_LAB_JOB";
+
+/// How to start a process that calls [`serve`].
+#[derive(Clone, Debug)]
+pub struct ChildCommand {
+    /// The program; `None` is the one that runs now.
+    pub program: Option<PathBuf>,
+    /// Its arguments.
+    pub arguments: Vec<OsString>,
+}
+
+impl Default for ChildCommand {
+    /// This program with the arguments `lab child`.
+    fn default() -> Self {
+        Self { program: None, arguments: vec!["lab".into(), "child".into()] }
+    }
+}
+
+/// What a process may be started for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Job {
+    /// Runs the demonstration and prints its outcome as JSON.
+    Demo(demo::DemoOptions),
+    /// Makes a long log, says so, and goes on until it is killed.
+    LongLog(experiments::recovery::LongLog),
+}
+
+impl ChildCommand {
+    /// Starts the job, its standard output captured and its standard error ours.
+    pub(crate) fn start(&self, job: &Job) -> Result<Child> {
+        let program = match &self.program {
+            Some(program) => program.clone(),
+            None => std::env::current_exe().doing(|| "find this program's own file".to_owned())?,
+        };
+        let text = serde_json::to_string(job).map_err(|error| job.failure(&error.to_string()))?;
+        Command::new(&program)
+            .args(&self.arguments)
+            .env(JOB_VARIABLE, text)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .doing(|| format!("start {}", program.display()))
+    }
+}
+
+impl Job {
+    /// The error of a process that did not do this job.
+    pub(crate) fn failure(&self, reason: &str) -> Error {
+        let job = match self {
+            Self::Demo(_) => "the demonstration",
+            Self::LongLog(_) => "making a long log",
+        };
+        Error::Child { job: job.to_owned(), reason: reason.to_owned() }
+    }
+}
+
+/// Does the job that the process was started for. The hidden subcommand `icecore lab child` calls this.
+pub fn serve() -> Result<()> {
+    let refuse = |reason: String| Error::Child { job: "a hidden subcommand".to_owned(), reason };
+    let text = std::env::var(JOB_VARIABLE)
+        .map_err(|_| refuse(format!("{JOB_VARIABLE} is not set: only the lab itself starts it")))?;
+    match serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))? {
+        Job::Demo(options) => experiments::demo_rss::serve(&options),
+        Job::LongLog(job) => experiments::recovery::serve(&job),
+    }
+}

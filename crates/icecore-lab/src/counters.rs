@@ -1,0 +1,55 @@
+//! The store's own counters, as results carry them.
+
+use icecore::{Pool, Statistics};
+use std::collections::BTreeMap;
+
+/// Counters by name, the unit at the end of each name.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Counters(BTreeMap<String, f64>);
+
+impl Counters {
+    /// What the pool has done since it was opened.
+    #[must_use]
+    pub fn of(pool: &Pool) -> Self {
+        Self(done(&pool.statistics()).map(|(name, value)| (name.to_owned(), value as f64)).collect())
+    }
+
+    /// What has happened since `before` was read.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let less = |(name, &value): (&String, &f64)| (name.clone(), value - before.0.get(name).unwrap_or(&0.0));
+        Self(self.0.iter().map(less).collect())
+    }
+
+    /// All of them together.
+    #[must_use]
+    pub fn sum<'counters>(all: impl IntoIterator<Item = &'counters Self>) -> Self {
+        let mut sum = BTreeMap::new();
+        for counters in all {
+            for (name, value) in &counters.0 {
+                *sum.entry(name.clone()).or_insert(0.0) += value;
+            }
+        }
+        Self(sum)
+    }
+
+    /// The bare map.
+    #[must_use]
+    pub fn into_map(self) -> BTreeMap<String, f64> {
+        self.0
+    }
+}
+
+/// Counters that only grow; what is a level at one moment has no sum over runs.
+pub(crate) fn done(statistics: &Statistics) -> impl Iterator<Item = (&'static str, u64)> {
+    const LEVELS: [&str; 7] = [
+        "live_bytes",
+        "segment_file_bytes",
+        "segments_free",
+        "segments",
+        "log_bytes",
+        "dirty_bytes",
+        "pins",
+    ];
+    statistics.counters().into_iter().filter(|(name, _)| !LEVELS.contains(name))
+}

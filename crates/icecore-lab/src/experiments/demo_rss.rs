@@ -1,0 +1,73 @@
+//! `demo-rss`: peak resident memory of the demonstration, each in a process of its own.
+
+use super::Findings;
+use crate::child::Job;
+use crate::demo::{DemoOptions, demo};
+use crate::error::{Doing, Error, Result};
+use crate::machine::peak_memory_bytes;
+use crate::options::Options;
+use crate::report::{Check, System};
+use crate::statistics::{bootstrap, median};
+use serde::{Deserialize, Serialize};
+
+/// What the process prints.
+#[derive(Serialize, Deserialize)]
+struct Outcome {
+    succeeded: bool,
+    peak_memory_bytes: Option<u64>,
+    seconds: f64,
+}
+
+pub(super) fn run(options: &Options) -> Result<Findings> {
+    let rounds = options.rounds(5, 1);
+    let mut demo = DemoOptions { directory: Some(options.directory.clone()), ..DemoOptions::default() };
+    demo.iterations = options.size(demo.iterations, 5);
+    demo.periods = options.size(demo.periods, 200);
+    let job = Job::Demo(demo.clone());
+    let (mut peaks, mut seconds) = (Vec::new(), Vec::new());
+    for round in 1..=rounds {
+        let outcome = run_once(options, &job)?;
+        let peak = outcome.peak_memory_bytes.ok_or_else(|| job.failure("the kernel tells no peak"))?;
+        peaks.push(peak as f64 / f64::from(1 << 20));
+        seconds.push(outcome.seconds);
+        options.say(&format!("round {round} of {rounds}: {} MiB", peak >> 20));
+    }
+    let mut findings = Findings::default();
+    findings.check(Check::new("demo.rss_mib", bootstrap(&peaks, median, options.seed)));
+    findings.system("peak", System::new("MiB", peaks));
+    findings.system("duration", System::new("s", seconds));
+    findings.parameter("rounds", rounds);
+    findings.parameter("iterations", u64::from(demo.iterations));
+    findings.parameter("periods", u64::from(demo.periods));
+    Ok(findings)
+}
+
+fn run_once(options: &Options, job: &Job) -> Result<Outcome> {
+    let child = options.child.start(job)?;
+    let output = child.wait_with_output().doing(|| "wait for the demonstration".to_owned())?;
+    if !output.status.success() {
+        return Err(job.failure(&output.status.to_string()));
+    }
+    // What the program itself prints may stand around the outcome.
+    let text = String::from_utf8_lossy(&output.stdout);
+    let outcome: Option<Outcome> = text.lines().find_map(|line| serde_json::from_str(line).ok());
+    match outcome {
+        Some(outcome) if outcome.succeeded => Ok(outcome),
+        Some(_) => Err(job.failure("a proof failed")),
+        None => Err(job.failure("it printed no outcome")),
+    }
+}
+
+/// Runs in the process of its own.
+pub(crate) fn serve(options: &DemoOptions) -> Result<()> {
+    let report = demo(options, &mut |_| ())?;
+    let outcome = Outcome {
+        succeeded: report.succeeded(),
+        peak_memory_bytes: peak_memory_bytes(),
+        seconds: report.total_s,
+    };
+    let text = serde_json::to_string(&outcome)
+        .map_err(|error| Error::Child { job: "the demonstration".to_owned(), reason: error.to_string() })?;
+    println!("\n{text}");
+    Ok(())
+}

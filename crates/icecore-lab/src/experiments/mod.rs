@@ -1,0 +1,111 @@
+//! The experiments, one module each, and what they have in common.
+
+pub mod commits;
+pub mod demo_rss;
+pub mod many;
+pub mod metadata;
+pub mod randwrite;
+pub mod recovery;
+pub mod valuation;
+
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::machine::Machine;
+use crate::options::Options;
+use crate::report::{Check, Parameter, REPORT_VERSION, Report, System, Versions};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// One experiment: a name, what it is about, and how to run it.
+pub struct Experiment {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// One line about it.
+    pub about: &'static str,
+    run: fn(&Options) -> Result<Findings>,
+}
+
+/// Every experiment that there is.
+pub const EXPERIMENTS: [Experiment; 7] = [
+    Experiment {
+        name: "valuation",
+        about: "95 versions of a growing SQLite database, beside plain SQLite",
+        run: valuation::run,
+    },
+    Experiment { name: "commits", about: "durable one-row transactions a second", run: commits::run },
+    Experiment {
+        name: "randwrite",
+        about: "durable random 16 KiB writes, beside pwrite + fdatasync",
+        run: randwrite::run,
+    },
+    Experiment {
+        name: "randwrite-metadata",
+        about: "bytes of metadata per byte of data, random writes over a huge file",
+        run: metadata::run,
+    },
+    Experiment { name: "many", about: "10,000 snapshots: taking, writing, listing, opening", run: many::run },
+    Experiment { name: "demo-rss", about: "peak memory of the demonstration", run: demo_rss::run },
+    Experiment { name: "recovery", about: "opening after a kill with the longest log", run: recovery::run },
+];
+
+/// What an experiment adds to the report.
+#[derive(Default)]
+pub(crate) struct Findings {
+    parameters: BTreeMap<String, Parameter>,
+    systems: BTreeMap<String, System>,
+    checks: Vec<Check>,
+}
+
+impl Findings {
+    fn parameter(&mut self, name: &str, value: impl Into<Parameter>) {
+        self.parameters.insert(name.to_owned(), value.into());
+    }
+
+    fn system(&mut self, name: &str, system: System) {
+        self.systems.insert(name.to_owned(), system);
+    }
+
+    fn check(&mut self, check: Check) {
+        self.checks.push(check);
+    }
+}
+
+/// Runs the experiment of that name.
+///
+/// # Errors
+/// There is no such experiment; or something failed while it ran, and then there is no result at all.
+pub fn run(name: &str, options: &Options) -> Result<Report> {
+    let experiment =
+        EXPERIMENTS.iter().find(|experiment| experiment.name == name).ok_or_else(|| unknown(name))?;
+    let (started, begin) = (clock::now(), Instant::now());
+    let machine = Machine::examine(&options.directory)?;
+    options.say(&format!("{name} on {machine}"));
+    let mut findings = (experiment.run)(options)?;
+    findings.parameter("seed", options.seed);
+    Ok(Report {
+        version: REPORT_VERSION,
+        experiment: name.to_owned(),
+        started,
+        duration_s: begin.elapsed().as_secs_f64(),
+        quick: options.quick,
+        machine,
+        versions: versions(),
+        parameters: findings.parameters,
+        systems: findings.systems,
+        checks: findings.checks,
+    })
+}
+
+fn unknown(name: &str) -> Error {
+    let known: Vec<_> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
+    Error::UnknownExperiment { name: name.to_owned(), known: known.join(", ") }
+}
+
+fn versions() -> Versions {
+    Versions {
+        icecore: env!("CARGO_PKG_VERSION").to_owned(),
+        sqlite: rusqlite::version().to_owned(),
+        rustc: env!("ICECORE_LAB_RUSTC").to_owned(),
+        profile: env!("ICECORE_LAB_PROFILE").to_owned(),
+    }
+}

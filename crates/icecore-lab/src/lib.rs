@@ -1,0 +1,32 @@
+//! The benchmark lab of icecore: experiments that hold the store's promises against measurements, and the
+//! demonstration.
+//!
+//! [`run`] runs one experiment and answers one [`Report`]; [`demo()`] runs the demonstration. Both are called
+//! by the command line as `icecore lab run` and `icecore demo`.
+
+mod clock;
+mod counters;
+pub mod child;
+pub mod demo;
+mod error;
+pub mod experiments;
+pub mod figure;
+pub mod flush;
+pub mod machine;
+pub mod options;
+pub mod pairs;
+pub mod random;
+pub mod report;
+mod settle;
+pub mod sqlite;
+pub mod statistics;
+pub mod stored;
+mod storefile;
+pub mod targets;
+pub mod valuation;
+
+pub use demo::{DemoOptions, DemoProgress, DemoReport, DemoStep, demo};
+pub use error::{Error, Result};
+pub use experiments::{EXPERIMENTS, run};
+pub use options::Options;
+pub use report::{Check, Report};

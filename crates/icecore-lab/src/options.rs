@@ -1,0 +1,69 @@
+//! How an experiment is to be run.
+
+use crate::child::ChildCommand;
+use crate::error::{Doing, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// Receives one line per step of a run.
+pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Choices common to all experiments.
+#[derive(Clone)]
+pub struct Options {
+    /// Folder on the filesystem to measure; everything is made in a temporary folder within it.
+    pub directory: PathBuf,
+    /// Rounds of interleaved runs; each experiment has its own default.
+    pub pairs: Option<usize>,
+    /// Small sizes and few rounds: exercises the harness in seconds, means nothing.
+    pub quick: bool,
+    /// Seed of workloads and of the bootstrap.
+    pub seed: u64,
+    /// Told what is going on.
+    pub progress: Progress,
+    /// How to start this program again, for experiments that need a process of their own.
+    pub child: ChildCommand,
+}
+
+impl Options {
+    /// The defaults, measuring the filesystem of `directory`, silently.
+    #[must_use]
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: directory.into(),
+            pairs: None,
+            quick: false,
+            seed: 20_141_001,
+            progress: Arc::new(|_| ()),
+            child: ChildCommand::default(),
+        }
+    }
+
+    /// Rounds to run: what was asked for, else `usual`, or `quick` in a quick run.
+    pub(crate) fn rounds(&self, usual: usize, quick: usize) -> usize {
+        self.pairs.unwrap_or(if self.quick { quick } else { usual }).max(1)
+    }
+
+    /// `usual`, or `quick` in a quick run.
+    pub(crate) fn size<T>(&self, usual: T, quick: T) -> T {
+        if self.quick { quick } else { usual }
+    }
+
+    pub(crate) fn say(&self, line: &str) {
+        (self.progress)(line);
+    }
+
+    /// A folder that vanishes with the value returned.
+    pub(crate) fn scratch(&self) -> Result<TempDir> {
+        scratch_in(&self.directory)
+    }
+}
+
+/// A temporary folder in `parent`.
+pub(crate) fn scratch_in(parent: &Path) -> Result<TempDir> {
+    tempfile::Builder::new()
+        .prefix("icecore-lab-")
+        .tempdir_in(parent)
+        .doing(|| format!("make a temporary folder in {}", parent.display()))
+}

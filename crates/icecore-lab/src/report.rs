@@ -1,0 +1,224 @@
+//! The one document that a run leaves behind. `docs/lab-schema.json` describes it for other programs.
+
+use crate::error::{Error, Result};
+use crate::machine::Machine;
+use crate::statistics::Estimate;
+use crate::targets::{self, Direction};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// The version of the document that this program writes and reads.
+pub const REPORT_VERSION: u32 = 1;
+
+/// Everything one run of one experiment found out.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// [`REPORT_VERSION`].
+    pub version: u32,
+    /// Name of the experiment.
+    pub experiment: String,
+    /// When it began (RFC 3339, UTC).
+    pub started: String,
+    /// How long it took in all, in seconds.
+    pub duration_s: f64,
+    /// True for small runs that exercise the harness: not for quoting.
+    pub quick: bool,
+    /// Where it ran.
+    pub machine: Machine,
+    /// What ran.
+    pub versions: Versions,
+    /// What it was asked to do.
+    pub parameters: BTreeMap<String, Parameter>,
+    /// Raw samples, by system.
+    pub systems: BTreeMap<String, System>,
+    /// Conclusions.
+    pub checks: Vec<Check>,
+}
+
+/// Versions of everything measured.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Versions {
+    /// The store.
+    pub icecore: String,
+    /// The SQLite that all sides use.
+    pub sqlite: String,
+    /// The compiler.
+    pub rustc: String,
+    /// The compiler's profile: `release` is what counts.
+    pub profile: String,
+}
+
+/// The value of a parameter.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Parameter {
+    /// Yes or no.
+    Switch(bool),
+    /// A number of something.
+    Count(u64),
+    /// A number with a fraction.
+    Number(f64),
+    /// Words.
+    Text(String),
+}
+
+/// One measured system.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct System {
+    /// What a sample counts, such as `s` or `writes/s`.
+    pub unit: String,
+    /// One value per run, in the order of the rounds.
+    pub samples: Vec<f64>,
+    /// Finer measurements within the runs, one list per run, by name (unit at the end of the name).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub series: BTreeMap<String, Vec<Vec<f64>>>,
+    /// The store's own counters over all runs, by name (unit at the end of the name).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<String, f64>,
+}
+
+/// One conclusion, held against its target.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Check {
+    /// Its name in the table of targets.
+    pub name: String,
+    /// The estimate.
+    pub value: f64,
+    /// Lower bound of its 95 % confidence interval.
+    pub low: f64,
+    /// Upper bound.
+    pub high: f64,
+    /// What is to be reached.
+    pub target: f64,
+    /// From which side.
+    pub direction: Direction,
+    /// Whether the *whole* interval reaches the target: anything less has not been shown.
+    pub met: bool,
+}
+
+impl Check {
+    /// Holds an estimate against the target of that name.
+    ///
+    /// # Panics
+    /// If there is no such target: names are written down in one table.
+    #[must_use]
+    pub fn new(name: &str, estimate: Estimate) -> Self {
+        let Some(target) = targets::find(name) else { panic!("{name} is not in the table of targets") };
+        let Estimate { value, low, high } = estimate;
+        let direction = target.direction;
+        let met = [value, low, high].into_iter().all(|bound| direction.met(bound, target.target));
+        Self { name: name.to_owned(), value, low, high, target: target.target, direction, met }
+    }
+}
+
+impl System {
+    /// A system with one sample per run.
+    #[must_use]
+    pub fn new(unit: &str, samples: Vec<f64>) -> Self {
+        Self { unit: unit.to_owned(), samples, ..Self::default() }
+    }
+
+    /// Adds finer measurements.
+    #[must_use]
+    pub fn with_series(mut self, name: &str, series: Vec<Vec<f64>>) -> Self {
+        self.series.insert(name.to_owned(), series);
+        self
+    }
+
+    /// Adds counters of the store.
+    #[must_use]
+    pub fn with_counters(mut self, counters: BTreeMap<String, f64>) -> Self {
+        self.counters = counters;
+        self
+    }
+}
+
+impl From<bool> for Parameter {
+    fn from(value: bool) -> Self {
+        Self::Switch(value)
+    }
+}
+
+impl From<u64> for Parameter {
+    fn from(value: u64) -> Self {
+        Self::Count(value)
+    }
+}
+
+impl From<usize> for Parameter {
+    fn from(value: usize) -> Self {
+        Self::Count(value as u64)
+    }
+}
+
+impl From<f64> for Parameter {
+    fn from(value: f64) -> Self {
+        Self::Number(value)
+    }
+}
+
+impl From<&str> for Parameter {
+    fn from(value: &str) -> Self {
+        Self::Text(value.to_owned())
+    }
+}
+
+impl Report {
+    /// The document as JSON.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // Strings, finite numbers and maps with string keys always have a JSON form.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    /// Reads a document; `what` names it in errors.
+    pub fn from_json(what: &str, text: &str) -> Result<Self> {
+        let refuse = |reason: String| Error::NotAResult { what: what.to_owned(), reason };
+        let report: Self = serde_json::from_str(text).map_err(|error| refuse(error.to_string()))?;
+        if report.version != REPORT_VERSION {
+            return Err(refuse(format!(
+                "it has version {}, and this program reads {REPORT_VERSION}",
+                report.version
+            )));
+        }
+        Ok(report)
+    }
+
+    /// A few lines for people.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let mut text = format!("{} on {}\n", self.experiment, self.machine);
+        for (name, system) in &self.systems {
+            let median = crate::statistics::median(&system.samples);
+            let (unit, count) = (&system.unit, system.samples.len());
+            let _ = writeln!(text, "  {name:<28} {median:>12.4} {unit} (median of {count})");
+        }
+        for check in &self.checks {
+            let Check { name, value, low, high, target, .. } = check;
+            let sign = match check.direction {
+                Direction::AtMost => "<=",
+                Direction::AtLeast => ">=",
+            };
+            let verdict = if check.met { "met" } else { "not met" };
+            let _ = writeln!(text, "  {name:<28} {value:>12.4} [{low:.4}, {high:.4}] {sign} {target} {verdict}");
+        }
+        if self.quick {
+            text.push_str("  (a quick run: not for quoting)\n");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_is_met_only_by_its_whole_interval() {
+        let check = |value, low, high| Check::new("commits.vs_wal", Estimate { value, low, high }).met;
+        assert!(check(1.2, 1.0, 1.4));
+        assert!(!check(1.2, 0.99, 1.4));
+        assert!(!check(0.9, 0.8, 1.1));
+    }
+}

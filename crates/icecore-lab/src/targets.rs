@@ -1,0 +1,88 @@
+//! What the store promises: every check with its target.
+
+use serde::{Deserialize, Serialize};
+
+/// On which side of the target a value has to lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// The value must not exceed the target.
+    AtMost,
+    /// The value must not fall below the target.
+    AtLeast,
+}
+
+/// One promise.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Target {
+    /// The name under which results report it.
+    pub name: &'static str,
+    /// The value to reach.
+    pub target: f64,
+    /// From which side.
+    pub direction: Direction,
+    /// What the value is.
+    pub meaning: &'static str,
+}
+
+use Direction::{AtLeast, AtMost};
+
+const fn target(name: &'static str, direction: Direction, target: f64, meaning: &'static str) -> Target {
+    Target { name, target, direction, meaning }
+}
+
+/// Every check that there is.
+pub const TARGETS: [Target; 16] = [
+    target("valuation.vs_plain", AtMost, 0.70, "time with a snapshot per iteration / plain SQLite without"),
+    target("valuation.snapshot_cost", AtMost, 1.03, "time with a snapshot per iteration / without"),
+    target("valuation.snapshot_flushes", AtMost, 2.0, "time of a snapshot / time of one flush of the disk"),
+    target("commits.vs_wal", AtLeast, 1.0, "durable one-row transactions a second / plain WAL"),
+    target("commits.vs_delete", AtLeast, 2.5, "durable one-row transactions a second / plain DELETE"),
+    target("commits.snapshot_cost", AtLeast, 0.97, "transactions a second with a snapshot a second / without"),
+    target("randwrite.1", AtLeast, 1.1, "durable 16 KiB writes a second, 1 thread / pwrite + fdatasync"),
+    target("randwrite.8", AtLeast, 1.6, "durable 16 KiB writes a second, 8 threads / pwrite + fdatasync"),
+    target("randwrite.snapshot_cost", AtLeast, 0.98, "writes a second with a live snapshot / without"),
+    target("randwrite.metadata", AtMost, 0.10, "tree and checkpoint bytes / data bytes"),
+    target("many.create", AtMost, 1.1, "time of the last 100 of 10,000 snapshots / the first 100"),
+    target("many.write", AtLeast, 0.97, "writes a second with 10,000 snapshots / with none"),
+    target("many.list_s", AtMost, 0.2, "seconds to list 10,000 snapshots"),
+    target("many.open_s", AtMost, 1.0, "seconds to open a pool with 10,000 snapshots"),
+    target("demo.rss_mib", AtMost, 300.0, "peak resident memory of the demonstration in MiB"),
+    target("recovery.seconds", AtMost, 5.0, "seconds to open after a kill with the longest log"),
+];
+
+/// The promise of that name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}
+
+impl Direction {
+    /// Whether `value` lies on the right side of `target`.
+    #[must_use]
+    pub fn met(self, value: f64, target: f64) -> bool {
+        match self {
+            Self::AtMost => value <= target,
+            Self::AtLeast => value >= target,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_distinct_and_found() {
+        for target in &TARGETS {
+            assert_eq!(find(target.name), Some(target));
+        }
+        assert_eq!(find("nothing"), None);
+    }
+
+    #[test]
+    fn a_value_that_is_not_a_number_meets_nothing() {
+        assert!(!AtMost.met(f64::NAN, 1.0) && !AtLeast.met(f64::NAN, 1.0));
+        assert!(AtMost.met(1.0, 1.0) && AtLeast.met(1.0, 1.0));
+    }
+}

@@ -1,0 +1,116 @@
+//! Every experiment runs, small, and leaves a document that the published schema describes.
+
+use icecore_lab::child::{self, ChildCommand, JOB_VARIABLE};
+use icecore_lab::targets::TARGETS;
+use icecore_lab::{EXPERIMENTS, Options, Report, figure};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
+
+fn schema() -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/lab-schema.json");
+    let text = fs::read_to_string(path).expect("the schema is there");
+    serde_json::from_str(&text).expect("the schema is JSON")
+}
+
+/// Plays the part of the hidden subcommand: the lab starts this test program again with this test alone.
+#[test]
+fn serve_as_a_child() {
+    if std::env::var_os(JOB_VARIABLE).is_some() {
+        child::serve().expect("the job was done");
+    }
+}
+
+fn quick_run(name: &str) -> Report {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut options = Options::new(folder.path());
+    options.quick = true;
+    options.child = ChildCommand {
+        program: None,
+        arguments: ["serve_as_a_child", "--exact", "--nocapture"].map(Into::into).to_vec(),
+    };
+    let report = icecore_lab::run(name, &options).expect("the experiment runs");
+    let left: Vec<_> = fs::read_dir(folder.path()).expect("readable").collect();
+    assert!(left.is_empty(), "an experiment cleans up: {left:?}");
+    report
+}
+
+fn runs_and_fits(name: &str, checks: &[&str]) -> Report {
+    let report = quick_run(name);
+    let document: Value = serde_json::from_str(&report.to_json()).expect("JSON");
+    let validator = jsonschema::validator_for(&schema()).expect("the schema is one");
+    let errors: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{name}: {errors:?}");
+    assert_eq!(Report::from_json(name, &report.to_json()).expect("read back"), report);
+    let names: Vec<&str> = report.checks.iter().map(|check| check.name.as_str()).collect();
+    assert_eq!(names, checks);
+    for check in &report.checks {
+        assert!(check.low <= check.value && check.value <= check.high, "{check:?}");
+        assert!(check.value > 0.0, "{check:?}");
+    }
+    assert!(report.quick && report.summary().contains("not for quoting"));
+    report
+}
+
+#[test]
+fn valuation_and_its_figure() {
+    let report = runs_and_fits(
+        "valuation",
+        &["valuation.vs_plain", "valuation.snapshot_cost", "valuation.snapshot_flushes"],
+    );
+    assert_eq!(report.systems["icecore_snapshots"].series["snapshot_s"][0].len(), 6);
+    let svg = figure::time_per_iteration(&report).expect("drawn");
+    assert_eq!(svg.matches("<polyline").count(), 3);
+}
+
+#[test]
+fn commits() {
+    runs_and_fits("commits", &["commits.vs_wal", "commits.vs_delete", "commits.snapshot_cost"]);
+}
+
+#[test]
+fn randwrite() {
+    runs_and_fits("randwrite", &["randwrite.1", "randwrite.8", "randwrite.snapshot_cost"]);
+}
+
+#[test]
+fn randwrite_metadata() {
+    runs_and_fits("randwrite-metadata", &["randwrite.metadata"]);
+}
+
+#[test]
+fn many() {
+    runs_and_fits("many", &["many.create", "many.write", "many.list_s", "many.open_s"]);
+}
+
+#[test]
+fn demo_rss() {
+    runs_and_fits("demo-rss", &["demo.rss_mib"]);
+}
+
+#[test]
+fn recovery() {
+    runs_and_fits("recovery", &["recovery.seconds"]);
+}
+
+#[test]
+fn an_unknown_experiment_is_refused_and_the_known_ones_named() {
+    let error = icecore_lab::run("nothing", &Options::new(".")).expect_err("refused").to_string();
+    assert!(EXPERIMENTS.iter().all(|experiment| error.contains(experiment.name)), "{error}");
+}
+
+#[test]
+fn the_schema_knows_exactly_the_checks_and_experiments_that_there_are() {
+    let schema = schema();
+    let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
+    assert_eq!(schema["$defs"]["check"]["properties"]["name"]["enum"], json!(names));
+    let names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
+    assert_eq!(schema["properties"]["experiment"]["enum"], json!(names));
+}
+
+#[test]
+fn documents_of_another_version_or_kind_are_refused() {
+    let refused = |text: &str| Report::from_json("x.json", text).expect_err("refused").to_string();
+    assert!(refused("{}").contains("x.json"));
+    assert!(refused("not JSON").contains("x.json"));
+}

@@ -1,0 +1,118 @@
+//! What goes wrong, twice: as the number that SQLite understands and as the sentence that a person needs.
+//!
+//! SQLite hands numbers through to its users but no text of a VFS. The text therefore goes to SQLite's log
+//! (`sqlite3_log`) and is kept for the SQL function `icecore_last_error()`, which any connection can ask.
+
+use crate::bindings::code;
+use crate::sqlite::Api;
+use parking_lot::Mutex;
+use std::cell::RefCell;
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A refusal or failure on its way to SQLite.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// SQLite's number for it.
+    pub code: c_int,
+    /// What happened, to what, and the way out. Empty for what is no error (busy, not there): not logged.
+    pub text: String,
+}
+
+/// Short for a result with [`Fault`].
+pub type Result<T> = std::result::Result<T, Fault>;
+
+impl Fault {
+    /// A fault that is worth a sentence.
+    pub fn new(code: c_int, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+
+    /// An answer that SQLite expects as part of normal work.
+    pub const fn quiet(code: c_int) -> Self {
+        Self { code, text: String::new() }
+    }
+
+    /// The same with another number: what fits depends on which call failed.
+    #[must_use]
+    pub fn with_code(self, code: c_int) -> Self {
+        Self { code, ..self }
+    }
+
+    /// The same while a file is being opened: SQLite reports any failure to open as "cannot open".
+    #[must_use]
+    pub fn while_opening(self) -> Self {
+        match self.code {
+            code::NOMEM | code::CANTOPEN => self,
+            _ => self.with_code(code::CANTOPEN),
+        }
+    }
+}
+
+impl From<icecore::Error> for Fault {
+    fn from(error: icecore::Error) -> Self {
+        use icecore::{Error, FileFault};
+        let number = match &error {
+            Error::NoSpace { .. } | Error::File(FileFault::NoInodes | FileFault::TooLarge) => code::FULL,
+            Error::ReadOnly | Error::SnapshotIsReadOnly { .. } => code::READONLY,
+            Error::Damaged { .. } => code::IOERR_DATA,
+            Error::PoolInUse { .. }
+            | Error::NotAPool { .. }
+            | Error::NewerFormat { .. }
+            | Error::NeedsRecovery { .. }
+            | Error::NotFound { .. }
+            | Error::BadName { .. } => code::CANTOPEN,
+            _ => code::IOERR,
+        };
+        Self::new(number, error.to_string())
+    }
+}
+
+thread_local! {
+    /// The last fault of this thread.
+    static LAST_HERE: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+/// The last fault of the process, for whoever asks from another thread.
+static LAST_ANYWHERE: Mutex<Option<String>> = Mutex::new(None);
+
+/// Logs a fault, keeps its text for `icecore_last_error()` and answers its number.
+pub fn report(api: &Api, fault: &Fault) -> c_int {
+    if !fault.text.is_empty() {
+        api.log(fault.code, &format!("icecore: {}", fault.text));
+        remember(&fault.text);
+    }
+    fault.code
+}
+
+/// Keeps a text for `icecore_last_error()`.
+pub fn remember(text: &str) {
+    // A thread that is ending has no place of its own any more; the process still has.
+    let _ = LAST_HERE.try_with(|last| *last.borrow_mut() = Some(text.to_owned()));
+    // After a fork the lock may be held by a thread that the child does not have.
+    if let Some(mut last) = LAST_ANYWHERE.try_lock() {
+        *last = Some(text.to_owned());
+    }
+}
+
+/// The sentence for the last fault: of this thread, else of the process.
+pub fn last_error() -> Option<String> {
+    let here = LAST_HERE.try_with(|last| last.borrow().clone()).ok().flatten();
+    here.or_else(|| LAST_ANYWHERE.try_lock().and_then(|last| last.clone()))
+}
+
+/// Runs the body of a callback: faults become numbers, and no panic reaches C.
+pub fn guard(api: &Api, body: impl FnOnce() -> Result<()>) -> c_int {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => code::OK,
+        Ok(Err(fault)) => report(api, &fault),
+        Err(panic) => {
+            report(api, &Fault::new(code::INTERNAL, format!("a bug in icecore: {}", panic_text(&*panic))))
+        }
+    }
+}
+
+/// What a panic said.
+pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic".to_owned())
+}

@@ -1,0 +1,119 @@
+//! Opening a database file.
+
+use crate::arrival;
+use crate::bindings::{code, open};
+use crate::database::{Database, Modes, Pin, Source};
+use crate::doors::Door;
+use crate::errors::{Fault, Result};
+use crate::locks::{FileVersion, HandleId, Level, Pinned};
+use crate::path::{self, JOURNAL_SUFFIX, Place, WAL_SUFFIX};
+use crate::recent::Names;
+use crate::registry::{self, PoolUse};
+use crate::store::{self, HeadFile};
+use crate::transaction::Transaction;
+use icecore::units::InodeNumber;
+use std::ffi::{c_char, c_int};
+use std::sync::Arc;
+
+/// What the parameters of a URI ask for.
+struct Wishes {
+    snapshot: Option<String>,
+    immutable: bool,
+    for_reading: bool,
+    create: bool,
+}
+
+/// What was found.
+struct Found {
+    source: Source,
+    inode: InodeNumber,
+    pin: Option<Pin>,
+    read_only: bool,
+}
+
+/// Opens a database file.
+///
+/// # Safety
+/// `name` must be the pointer that SQLite handed to `xOpen` for a main database, and `path` its text.
+pub unsafe fn open(door: &Door, name: *const c_char, path: &str, flags: c_int) -> Result<Database> {
+    let api = door.api;
+    // SAFETY: the caller's promise.
+    let (snapshot, immutable, nolock) = unsafe {
+        (
+            api.uri_parameter(name, c"snapshot"),
+            api.uri_boolean(name, c"immutable"),
+            api.uri_boolean(name, c"nolock"),
+        )
+    };
+    if nolock {
+        let text = "nolock=1 cannot be used with icecore: a version is pinned by locking it, which is cheap";
+        return Err(Fault::new(code::CANTOPEN, text));
+    }
+    let for_reading = flags & open::READWRITE == 0;
+    let wishes = Wishes { snapshot, immutable, for_reading, create: flags & open::CREATE != 0 };
+    let cut = path::cut(path).ok_or_else(|| {
+        Fault::new(code::CANTOPEN, format!("{path} lies in no icecore pool: `icecore init DIRECTORY` makes one"))
+    })?;
+    let pool = registry::current().use_pool(cut.pool, for_reading)?;
+    let place = Place::find(&pool.pool, cut, wishes.snapshot.clone())?;
+    let Found { source, inode, pin, read_only } = if place.snapshot.is_some() || wishes.immutable {
+        fixed(&pool, place)?
+    } else {
+        head(&pool, &place, &wishes)?
+    };
+    let names = Names {
+        database: path.to_owned(),
+        journal: format!("{path}{JOURNAL_SUFFIX}"),
+        wal: format!("{path}{WAL_SUFFIX}"),
+    };
+    Ok(Database {
+        api,
+        names: Arc::new(names),
+        inode,
+        read_only,
+        source,
+        id: HandleId::fresh(),
+        level: Level::None,
+        size: pin.as_ref().map_or(0, Pin::size),
+        pin,
+        seen: None,
+        transaction: Transaction::Idle,
+        modes: Modes::default(),
+        broken: false,
+        pool,
+    })
+}
+
+/// A snapshot, or the head as it is at this moment and will be for this handle.
+fn fixed(pool: &PoolUse, place: Place) -> Result<Found> {
+    let view = match &place.snapshot {
+        Some(snapshot) => store::snapshot_view(&pool.pool, &place.dataset, snapshot)?,
+        None => store::head_view(&pool.pool, &place.dataset)?,
+    };
+    let inode = store::find_file(&view, &place.parts())?.ok_or_else(|| no_file(&place, pool))?;
+    let overlay = arrival::overlay(&view, inode, &place.path)?;
+    let facts = store::facts(&view, inode)?;
+    let pinned = Pinned { view, facts, version: FileVersion::default(), settled: true };
+    let pin = Some(Pin { pinned, overlay, hot: None });
+    Ok(Found { source: Source::Fixed { dataset: place.dataset }, inode, pin, read_only: true })
+}
+
+fn head(pool: &PoolUse, place: &Place, wishes: &Wishes) -> Result<Found> {
+    let create = wishes.create && !pool.pool.is_read_only();
+    let file = HeadFile::open(&pool.pool, &place.dataset, &place.parts(), create)?;
+    let file = Arc::new(file.ok_or_else(|| no_file(place, pool))?);
+    let state = pool.file_state(file.key());
+    let inode = file.inode();
+    let read_only = wishes.for_reading || pool.pool.is_read_only();
+    Ok(Found { source: Source::Head { file, state }, inode, pin: None, read_only })
+}
+
+fn no_file(place: &Place, pool: &PoolUse) -> Fault {
+    let file = place.path.join("/");
+    let hint = match (&place.snapshot, place.path.len()) {
+        (Some(_), _) => "it did not exist when the snapshot was taken",
+        (None, 1) => "it was to be opened, but not to be made",
+        (None, _) => "it, or a directory on the way to it, does not exist",
+    };
+    Fault::new(code::CANTOPEN, format!("{} in pool {} has no file {file}: {hint}", place.version(), pool.name))
+}

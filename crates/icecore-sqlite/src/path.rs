@@ -1,0 +1,129 @@
+//! What a path means: which pool, which dataset or snapshot, which file in it.
+//!
+//! `POOL/DATASET[@SNAPSHOT]/FILE`: the pool is the longest leading part that is a directory with a pool in it
+//! (or `/@NAME` for a pool that the program registered), the dataset the longest part after it that names
+//! one, and the rest a file below the dataset's root.
+
+use crate::bindings::code;
+use crate::errors::{Fault, Result};
+use crate::store::{self, Pool};
+use std::path::Path;
+
+/// The file that makes a directory a pool.
+const SIGN_OF_A_POOL: &str = "superblock.0";
+/// What the paths of registered pools begin with.
+pub const REGISTERED: &str = "/@";
+/// What SQLite appends to a database's name for its rollback journal.
+pub const JOURNAL_SUFFIX: &str = "-journal";
+/// What SQLite appends to a database's name for its write-ahead log.
+pub const WAL_SUFFIX: &str = "-wal";
+
+/// A path cut behind the pool.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cut<'path> {
+    /// The pool's directory, or `/@NAME`.
+    pub pool: &'path str,
+    /// What follows, without the slash between.
+    pub rest: &'path str,
+}
+
+/// A file in a pool.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The dataset's name.
+    pub dataset: String,
+    /// The snapshot's name without the dataset's; `None` means the head.
+    pub snapshot: Option<String>,
+    /// Directories below the dataset's root and the file's name.
+    pub path: Vec<String>,
+}
+
+/// Cuts a full path behind its pool. `None` if no part of it is a pool.
+pub fn cut(path: &str) -> Option<Cut<'_>> {
+    if path.starts_with(REGISTERED) {
+        let slash = path[1..].find('/')? + 1;
+        return Some(Cut { pool: &path[..slash], rest: &path[slash + 1..] });
+    }
+    let mut end = path.len();
+    while let Some(slash) = path[..end].rfind('/') {
+        let directory = if slash == 0 { "/" } else { &path[..slash] };
+        if Path::new(directory).join(SIGN_OF_A_POOL).exists() {
+            return Some(Cut { pool: directory, rest: &path[slash + 1..] });
+        }
+        end = slash;
+    }
+    None
+}
+
+impl Place {
+    /// Finds dataset and file in what follows the pool. `snapshot` is the URI parameter of that name.
+    pub fn find(pool: &Pool, cut: Cut<'_>, snapshot: Option<String>) -> Result<Self> {
+        let components: Vec<&str> = cut.rest.split('/').filter(|part| !part.is_empty()).collect();
+        let place = match at_snapshot(pool, &components) {
+            Some(place) if snapshot.is_some() => {
+                let text = format!("{} names a snapshot twice: in the path and with snapshot=", cut.rest);
+                drop(place);
+                return Err(Fault::new(code::CANTOPEN, text));
+            }
+            Some(place) => place,
+            None => match store::dataset_components(pool, &components) {
+                Some(count) => Self {
+                    dataset: components[..count].join("/"),
+                    snapshot,
+                    path: owned(&components[count..]),
+                },
+                None => return Err(no_dataset(cut, &components)),
+            },
+        };
+        Ok(place)
+    }
+
+    /// The path below the dataset's root, for calls that take parts.
+    pub fn parts(&self) -> Vec<&str> {
+        self.path.iter().map(String::as_str).collect()
+    }
+
+    /// The name of the dataset or snapshot.
+    pub fn version(&self) -> String {
+        match &self.snapshot {
+            Some(snapshot) => format!("{}@{snapshot}", self.dataset),
+            None => self.dataset.clone(),
+        }
+    }
+}
+
+/// Reads `dataset@snapshot/file`. The last component is the file's name and may contain `@` itself.
+fn at_snapshot(pool: &Pool, components: &[&str]) -> Option<Place> {
+    let directories = components.len().saturating_sub(1);
+    for index in 0..directories {
+        let Some((last, snapshot)) = components[index].split_once('@') else { continue };
+        let mut names = components[..index].to_vec();
+        names.push(last);
+        let dataset = names.join("/");
+        // A directory of a dataset may have such a name, too.
+        if pool.dataset(&dataset).is_ok() {
+            let path = owned(&components[index + 1..]);
+            return Some(Place { dataset, snapshot: Some(snapshot.to_owned()), path });
+        }
+    }
+    None
+}
+
+fn owned(components: &[&str]) -> Vec<String> {
+    components.iter().map(|&part| part.to_owned()).collect()
+}
+
+fn no_dataset(cut: Cut<'_>, components: &[&str]) -> Fault {
+    let pool = cut.pool;
+    let text = match components {
+        [] | [_] => format!(
+            "{pool}/{} names no file in a dataset of pool {pool}: it should look like {pool}/DATASET/FILE",
+            cut.rest
+        ),
+        [dataset, ..] => {
+            let dataset = dataset.split('@').next().unwrap_or(dataset);
+            format!("pool {pool} has no dataset {dataset}: `icecore create {pool}/{dataset}` makes one")
+        }
+    };
+    Fault::new(code::CANTOPEN, text)
+}

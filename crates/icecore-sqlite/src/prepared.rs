@@ -1,0 +1,43 @@
+//! The one way in which a transaction reaches the log: all its files in one record, then durable, then
+//! published.
+
+use crate::errors::Result;
+use crate::locks::{FileState, Pinned};
+use crate::store::{self, Group, HeadFile, Pool};
+use std::sync::Arc;
+
+/// The finished writes to one file.
+pub struct Prepared {
+    /// The writes.
+    pub group: Group,
+    /// The file.
+    pub head: Arc<HeadFile>,
+    /// Its entry in the lock table.
+    pub state: Arc<FileState>,
+    /// The version that the writes start from, which readers get until the next one is published.
+    pub former: Pinned,
+}
+
+/// Commits the writes to all the files together. Either they are all published, with `durable` certain to
+/// survive a crash, or none is visible; after a failed flush none is visible in this process, and the
+/// next life of the pool decides.
+pub fn commit(pool: &Pool, prepared: Vec<Prepared>, durable: bool) -> Result<()> {
+    let mut groups = Vec::with_capacity(prepared.len());
+    let mut files = Vec::with_capacity(prepared.len());
+    for Prepared { group, head, state, former } in prepared {
+        state.hold_back(former);
+        groups.push(group);
+        files.push((head, state));
+    }
+    let point = match store::commit(pool, groups) {
+        Ok(point) => point,
+        Err(fault) => {
+            files.iter().for_each(|(_, state)| state.hold_no_longer());
+            return Err(fault);
+        }
+    };
+    if durable {
+        store::make_durable(pool, point)?;
+    }
+    files.iter().try_for_each(|(head, state)| state.publish(|| head.now()))
+}

@@ -1,0 +1,80 @@
+//! Reading a database file, and telling SQLite when its page cache is out of date.
+
+use crate::database::{Database, Source};
+use crate::errors::Result;
+use crate::locks::Level;
+use crate::store;
+use crate::transaction::Transaction;
+
+/// Where SQLite reads 16 bytes of the header, and only those, to see whether its page cache is valid.
+const VALIDITY: (u64, usize) = (24, 16);
+/// Offset of the read and write versions in the header.
+const FORMAT_VERSIONS: u64 = 18;
+
+impl Database {
+    /// `xRead`. Returns false if the file ends before; the rest of the buffer is zero then.
+    pub fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
+        let length = self.read_version(offset, buffer)?;
+        buffer[length..].fill(0);
+        if offset < FORMAT_VERSIONS + 2 {
+            hide_wal_mode(offset, buffer);
+        }
+        let mut complete = length == buffer.len();
+        if self.level >= Level::Shared && !matches!(self.source, Source::Fixed { .. }) {
+            if (offset, buffer.len()) == VALIDITY {
+                // SQLite reads this after having dealt with any failure before it.
+                if let Transaction::Doomed { .. } = self.transaction {
+                    self.transaction = Transaction::Idle;
+                }
+                if self.seen.is_some_and(|seen| seen != self.pinned_version()) {
+                    buffer.copy_from_slice(&never_in_a_header(buffer));
+                    complete = true;
+                }
+            }
+            self.seen = Some(self.pinned_version());
+        }
+        Ok(complete)
+    }
+
+    fn read_version(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let inode = self.inode;
+        let Some(pin) = &self.pin else {
+            let (view, _) = self.unpinned()?;
+            return Ok(view.read(inode, offset, buffer)?);
+        };
+        let view = &pin.pinned.view;
+        if let Some(length) = self.with_open_group(|group| group.read(view, inode, offset, &mut *buffer)) {
+            return Ok(length?);
+        }
+        match &pin.overlay {
+            Some(overlay) => overlay.read(view, inode, offset, buffer),
+            None => store::read(view, inode, pin.pinned.facts.size, offset, buffer),
+        }
+    }
+}
+
+/// A header that says WAL mode is shown as one that does not: there is no write-ahead log any more, or its
+/// contents are part of what is read.
+fn hide_wal_mode(offset: u64, buffer: &mut [u8]) {
+    for position in [FORMAT_VERSIONS, FORMAT_VERSIONS + 1] {
+        let index = position.checked_sub(offset).and_then(|index| usize::try_from(index).ok());
+        if let Some(byte) = index.and_then(|index| buffer.get_mut(index))
+            && *byte == 2
+        {
+            *byte = 1;
+        }
+    }
+}
+
+/// Sixteen bytes that differ from what any header holds there: a size of 2^32-1 pages is impossible, and the
+/// rest follows the true bytes inverted, so it is not the all-ones that SQLite uses for "unknown" either.
+fn never_in_a_header(truth: &[u8]) -> [u8; 16] {
+    let mut answer = [0xff; 16];
+    for (answer, truth) in answer[8..].iter_mut().zip(&truth[8..]) {
+        *answer = !truth;
+    }
+    if answer == [0xff; 16] {
+        answer[15] = 0;
+    }
+    answer
+}

@@ -1,0 +1,245 @@
+//! The pools that this process has open through the door: each once, however many files of it are in use.
+//!
+//! A forked child starts with an empty registry of its own. What it inherited stays in memory but is never
+//! touched again, neither pools nor locks, as its parent goes on using them.
+
+use crate::bindings::code;
+use crate::errors::{Fault, Result};
+use crate::locks::FileState;
+use crate::path::REGISTERED;
+use crate::process::ProcessMark;
+use crate::store::{self, FileKey, Pool};
+use crate::superjournal::SuperJournal;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Arc, Weak};
+
+/// Everything the door knows, for one process.
+pub struct Registry {
+    mark: ProcessMark,
+    pools: Mutex<BTreeMap<String, Slot>>,
+    connections: Mutex<HashMap<usize, Weak<ConnectionFlags>>>,
+}
+
+struct Slot {
+    pool: Arc<OpenPool>,
+    uses: usize,
+    /// Registered by the program, which also closes it.
+    kept: bool,
+}
+
+/// An open pool and what its files have in common.
+pub struct OpenPool {
+    /// The pool.
+    pub pool: Pool,
+    /// Directory or `/@NAME`.
+    pub name: String,
+    /// The super-journals of commits under way, by their paths behind the pool.
+    pub super_journals: Mutex<HashMap<String, Arc<SuperJournal>>>,
+    files: Mutex<HashMap<FileKey, Weak<FileState>>>,
+}
+
+/// What the files of one connection have in common.
+#[derive(Default)]
+pub struct ConnectionFlags {
+    /// `PRAGMA locking_mode=EXCLUSIVE` was given without a schema, or may have been.
+    pub exclusive: AtomicBool,
+}
+
+/// Keeps a pool open. When the last use of a pool that the door opened ends, the pool is closed.
+pub struct PoolUse {
+    registry: &'static Registry,
+    pool: Arc<OpenPool>,
+}
+
+static CURRENT: AtomicPtr<Registry> = AtomicPtr::new(std::ptr::null_mut());
+
+/// The registry of this process.
+pub fn current() -> &'static Registry {
+    let known = CURRENT.load(Ordering::Acquire);
+    // SAFETY: a registry that was published here is never freed.
+    if let Some(registry) = unsafe { known.as_ref() }
+        && registry.mark.is_here()
+    {
+        return registry;
+    }
+    let fresh = Box::into_raw(Box::new(Registry {
+        mark: ProcessMark::new(),
+        pools: Mutex::default(),
+        connections: Mutex::default(),
+    }));
+    match CURRENT.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: published now, so it lives for ever.
+        Ok(_) => unsafe { &*fresh },
+        Err(winner) => {
+            // SAFETY: made above and never shown to anybody.
+            drop(unsafe { Box::from_raw(fresh) });
+            // SAFETY: another thread of this process published it.
+            unsafe { &*winner }
+        }
+    }
+}
+
+impl Registry {
+    /// Whether this process is the one that the registry belongs to.
+    pub fn is_here(&self) -> bool {
+        self.mark.is_here()
+    }
+
+    /// An error in a forked child: what the registry holds is its parent's.
+    pub fn check_process(&self) -> Result<()> {
+        if self.mark.is_here() {
+            return Ok(());
+        }
+        Err(icecore::Error::Forked { owner: self.mark.process() }.into())
+    }
+
+    /// Uses the pool in `name` (a directory, or `/@NAME` of a registered one), opening it if need be.
+    pub fn use_pool(&'static self, name: &str, read_only: bool) -> Result<PoolUse> {
+        let name = canonical(name)?;
+        let mut pools = self.pools.lock();
+        if let Some(slot) = pools.get_mut(&name) {
+            if slot.pool.pool.is_read_only() && !read_only && !slot.kept {
+                return Err(Fault::new(code::CANTOPEN, format!("pool {name} is open in this process for reading only: close what was opened with mode=ro first")));
+            }
+            slot.uses += 1;
+            return Ok(PoolUse { registry: self, pool: Arc::clone(&slot.pool) });
+        }
+        if name.starts_with(REGISTERED) {
+            return Err(Fault::new(code::CANTOPEN, format!("no pool is registered as {name}")));
+        }
+        // Under the lock: a second opening of the same pool must not find it "in use" by ourselves.
+        let pool = store::open_pool(Path::new(&name), read_only)?;
+        let pool = Arc::new(OpenPool::new(pool, name.clone()));
+        pools.insert(name, Slot { pool: Arc::clone(&pool), uses: 1, kept: false });
+        Ok(PoolUse { registry: self, pool })
+    }
+
+    #[cfg(feature = "static")]
+    /// Makes a pool reachable as `/@NAME/...`. It stays open until it is taken out again.
+    pub fn register(&self, name: &str, pool: Pool) -> Result<()> {
+        let key = format!("{REGISTERED}{name}");
+        if name.is_empty() || name.contains('/') {
+            return Err(Fault::new(code::MISUSE, format!("{name:?} cannot name a pool: it must be one part of a path")));
+        }
+        let mut pools = self.pools.lock();
+        if pools.contains_key(&key) {
+            return Err(Fault::new(code::MISUSE, format!("a pool is registered as {name} already")));
+        }
+        let pool = Arc::new(OpenPool::new(pool, key.clone()));
+        pools.insert(key, Slot { pool, uses: 0, kept: true });
+        Ok(())
+    }
+
+    #[cfg(feature = "static")]
+    /// Takes a registered pool out again. Files that are open stay usable.
+    pub fn unregister(&self, name: &str) {
+        self.pools.lock().remove(&format!("{REGISTERED}{name}"));
+    }
+
+    /// The pool that a path lies in, if it is in use, and what follows it in the path.
+    pub fn pool_of(&'static self, path: &str) -> Option<(PoolUse, String)> {
+        let mut pools = self.pools.lock();
+        let below = |name: &str| path.strip_prefix(name).and_then(|rest| rest.strip_prefix('/'));
+        let name = pools.keys().filter(|name| below(name).is_some()).max_by_key(|name| name.len())?.clone();
+        let rest = below(&name)?.to_owned();
+        let slot = pools.get_mut(&name)?;
+        slot.uses += 1;
+        Some((PoolUse { registry: self, pool: Arc::clone(&slot.pool) }, rest))
+    }
+
+    /// What the files of the connection at this address share.
+    pub fn connection(&self, address: usize) -> Arc<ConnectionFlags> {
+        let mut connections = self.connections.lock();
+        if let Some(flags) = connections.get(&address).and_then(Weak::upgrade) {
+            return flags;
+        }
+        connections.retain(|_, flags| flags.strong_count() > 0);
+        let flags = Arc::new(ConnectionFlags::default());
+        connections.insert(address, Arc::downgrade(&flags));
+        flags
+    }
+
+    /// Ends one use; with the last one a pool that the door opened is closed.
+    fn release(&self, pool: &Arc<OpenPool>) {
+        let mut pools = self.pools.lock();
+        let Some(slot) = pools.get_mut(&pool.name).filter(|slot| Arc::ptr_eq(&slot.pool, pool)) else { return };
+        slot.uses -= 1;
+        if slot.uses > 0 || slot.kept {
+            return;
+        }
+        // Under the lock, so that whoever opens the pool next finds it closed.
+        if let Err(error) = pool.pool.close() {
+            crate::errors::remember(&Fault::from(error).text);
+        }
+        pools.remove(&pool.name);
+    }
+}
+
+/// The one name of a pool, whatever links led to it.
+fn canonical(name: &str) -> Result<String> {
+    if name.starts_with(REGISTERED) {
+        return Ok(name.to_owned());
+    }
+    let path = std::fs::canonicalize(name)
+        .map_err(|error| Fault::new(code::CANTOPEN, format!("cannot find the pool {name}: {error}")))?;
+    let not_text = |path: std::ffi::OsString| {
+        Fault::new(code::CANTOPEN, format!("the path {} is not UTF-8", Path::new(&path).display()))
+    };
+    path.into_os_string().into_string().map_err(not_text)
+}
+
+impl OpenPool {
+    fn new(pool: Pool, name: String) -> Self {
+        Self { pool, name, super_journals: Mutex::default(), files: Mutex::default() }
+    }
+
+    /// What follows the pool in a path; `None` if the path leads elsewhere.
+    pub fn behind<'path>(&self, path: &'path str) -> Option<&'path str> {
+        let direct = path.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('/'));
+        direct.or_else(|| {
+            let cut = crate::path::cut(path)?;
+            (canonical(cut.pool).ok()? == self.name).then_some(cut.rest)
+        })
+    }
+
+    /// The lock table's entry for a file; the same one for everybody who has the file open.
+    pub fn file_state(&self, key: FileKey) -> Arc<FileState> {
+        let mut files = self.files.lock();
+        if let Some(state) = files.get(&key).and_then(Weak::upgrade) {
+            return state;
+        }
+        files.retain(|_, state| state.strong_count() > 0);
+        let state = Arc::new(FileState::default());
+        files.insert(key, Arc::downgrade(&state));
+        state
+    }
+}
+
+impl std::ops::Deref for PoolUse {
+    type Target = OpenPool;
+
+    fn deref(&self) -> &OpenPool {
+        &self.pool
+    }
+}
+
+impl PoolUse {
+    /// The registry that the pool is in.
+    pub fn registry(&self) -> &'static Registry {
+        self.registry
+    }
+}
+
+impl Drop for PoolUse {
+    fn drop(&mut self) {
+        if self.registry.is_here() {
+            self.registry.release(&self.pool);
+        } else {
+            // The parent's: not even its reference counts may trigger anything here.
+            std::mem::forget(Arc::clone(&self.pool));
+        }
+    }
+}

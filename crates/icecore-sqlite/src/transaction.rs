@@ -1,0 +1,294 @@
+//! From SQLite's writes to a committed version.
+//!
+//! SQLite syncs a database file before it has decided to commit, and not at all with `synchronous=OFF`. So the
+//! writes collect in a group that nobody else sees; a sync only notes that the commit is to be durable; and
+//! the commit itself is SQLite's announcement that phase two is done, when nothing can follow any more. Then
+//! the group, with every truncation that came after the sync, is appended as one record, made durable, and
+//! published. Unlocking without that announcement is a rollback, and costs nothing.
+
+use crate::bindings::code;
+use crate::database::{Database, Source};
+use crate::errors::{Fault, Result};
+use crate::locks::Level;
+use crate::prepared::{self, Prepared};
+use crate::store::Group;
+use crate::superjournal::{Outcome, SuperJournal};
+use std::sync::Arc;
+
+/// Offset of the read and write versions in a database's header: 1 for a rollback journal, 2 for WAL.
+const FORMAT_VERSIONS: u64 = 18;
+
+/// What a handle is writing.
+#[derive(Default)]
+pub enum Transaction {
+    /// Nothing.
+    #[default]
+    Idle,
+    /// Writes that nobody else sees.
+    Open {
+        /// The writes.
+        group: Group,
+        /// A sync was asked for.
+        durable: bool,
+    },
+    /// The writes wait in a super-journal for their commit.
+    Parked(Arc<SuperJournal>),
+    /// SQLite is rolling back a journal that came with the file; the end of the journal will commit it.
+    RollingBack {
+        /// The writes, until they are parked in the lock table for whoever ends the journal.
+        group: Option<Group>,
+    },
+    /// A write failed: everything goes back to the base version, and what SQLite still writes to get there
+    /// is not needed.
+    Doomed {
+        /// The failure.
+        fault: Fault,
+        /// SQLite has written back what it wanted to. The next write belongs to another transaction.
+        played_back: bool,
+    },
+}
+
+impl Transaction {
+    /// The state in which the end of a journal commits.
+    pub fn rolling_back() -> Self {
+        Self::RollingBack { group: None }
+    }
+
+    fn doomed(fault: &Fault) -> Self {
+        Self::Doomed { fault: fault.clone(), played_back: false }
+    }
+}
+
+impl Database {
+    /// `xWrite`
+    pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<()> {
+        let inode = self.inode;
+        let Some(group) = self.group_for_writing()? else { return Ok(()) };
+        let written = match without_wal_mode(offset, data) {
+            Some(data) => group.write(inode, offset, &data),
+            None => group.write(inode, offset, data),
+        };
+        match written {
+            Ok(()) => {
+                self.size = self.size.max(offset + data.len() as u64);
+                Ok(())
+            }
+            Err(error) => Err(self.doom(error.into())),
+        }
+    }
+
+    /// `xTruncate`
+    pub fn truncate(&mut self, size: u64) -> Result<()> {
+        let inode = self.inode;
+        let Some(group) = self.group_for_writing()? else { return Ok(()) };
+        match group.truncate(inode, size) {
+            Ok(()) => {
+                self.size = size;
+                Ok(())
+            }
+            Err(error) => Err(self.doom(error.into())),
+        }
+    }
+
+    /// The group that a write goes to. `None` if the write has no effect, as the transaction has failed.
+    fn group_for_writing(&mut self) -> Result<Option<&mut Group>> {
+        if self.level < Level::Reserved {
+            return Err(Fault::new(code::IOERR_WRITE, "a database file is written only under a lock"));
+        }
+        self.take_back_parked()?;
+        if let Transaction::Doomed { played_back: true, .. } = self.transaction {
+            self.transaction = Transaction::Idle;
+        }
+        if let Transaction::Idle = self.transaction {
+            self.check()?;
+            self.transaction = Transaction::Open { group: self.begin()?, durable: false };
+        }
+        if let Transaction::RollingBack { group: None } = self.transaction {
+            self.transaction = Transaction::RollingBack { group: Some(self.begin()?) };
+        }
+        Ok(match &mut self.transaction {
+            Transaction::Open { group, .. } | Transaction::RollingBack { group: Some(group) } => Some(group),
+            _ => None,
+        })
+    }
+
+    fn begin(&self) -> Result<Group> {
+        self.head()?.0.begin()
+    }
+
+    /// A write after the file was parked under a super-journal: SQLite is rolling back, or truncates after
+    /// the commit.
+    fn take_back_parked(&mut self) -> Result<()> {
+        let Transaction::Parked(super_journal) = &self.transaction else { return Ok(()) };
+        match super_journal.outcome() {
+            Outcome::Waiting => {
+                self.transaction = match super_journal.take_back(self.id) {
+                    Some(prepared) => Transaction::Open { group: prepared.group, durable: true },
+                    None => Transaction::Idle,
+                };
+            }
+            Outcome::Committed => {
+                self.transaction = Transaction::Idle;
+                self.adopt_published()?;
+                self.seen = Some(self.pinned_version());
+            }
+            Outcome::Failed(fault) => self.transaction = Transaction::doomed(&fault),
+        }
+        Ok(())
+    }
+
+    fn doom(&mut self, fault: Fault) -> Fault {
+        self.transaction = Transaction::doomed(&fault);
+        self.size = self.pin.as_ref().map_or(0, crate::database::Pin::size);
+        fault
+    }
+
+    /// `xSync`: the commit to come has to survive a crash.
+    pub fn sync(&mut self) -> Result<()> {
+        self.pool.registry().check_process()?;
+        if let Transaction::Open { durable, .. } = &mut self.transaction {
+            *durable = true;
+        }
+        Ok(())
+    }
+
+    /// `SQLITE_FCNTL_SYNC`: SQLite has written all that it means to write before its sync. With the name of a
+    /// super-journal, the file is one of several.
+    pub fn seal(&mut self, super_journal: Option<&str>) -> Result<()> {
+        match &mut self.transaction {
+            Transaction::Doomed { played_back, .. } => *played_back = true,
+            Transaction::RollingBack { group } => {
+                let group = group.take();
+                self.park_roll_back(group)?;
+            }
+            Transaction::Open { .. } => {
+                if let Some(name) = super_journal {
+                    return self.park(name);
+                }
+            }
+            Transaction::Idle | Transaction::Parked(_) => {}
+        }
+        Ok(())
+    }
+
+    fn park(&mut self, name: &str) -> Result<()> {
+        let known = self.pool.behind(name).and_then(|rest| self.pool.super_journals.lock().get(rest).cloned());
+        let Some(super_journal) = known else {
+            return Err(Fault::new(
+                code::IOERR,
+                format!(
+                    "{} cannot be committed together with files outside its pool, as no crash-proof way \
+                     exists: write to them in separate transactions",
+                    self.names.database
+                ),
+            ));
+        };
+        let Transaction::Open { group, .. } = std::mem::take(&mut self.transaction) else { return Ok(()) };
+        super_journal.park(self.id, self.prepare(group)?);
+        self.transaction = Transaction::Parked(super_journal);
+        Ok(())
+    }
+
+    fn park_roll_back(&self, group: Option<Group>) -> Result<()> {
+        let group = match group {
+            Some(group) => group,
+            None => self.begin()?,
+        };
+        self.head()?.1.park(self.prepare(group)?);
+        Ok(())
+    }
+
+    fn prepare(&self, group: Group) -> Result<Prepared> {
+        let (head, state) = self.head()?;
+        let former = self.pinned()?.clone();
+        Ok(Prepared { group, head: Arc::clone(head), state: Arc::clone(state), former })
+    }
+
+    /// `SQLITE_FCNTL_COMMIT_PHASETWO`: the commit.
+    pub fn commit(&mut self) -> Result<()> {
+        self.take_back_parked()?;
+        match std::mem::take(&mut self.transaction) {
+            Transaction::Open { group, durable } => self.commit_group(group, durable),
+            Transaction::Doomed { fault, played_back } => {
+                // In exclusive locking mode this may be the next transaction already, with nothing in it.
+                if played_back && self.in_exclusive_mode() {
+                    return Ok(());
+                }
+                self.transaction = Transaction::doomed(&fault);
+                Err(fault)
+            }
+            Transaction::Idle | Transaction::Parked(_) | Transaction::RollingBack { .. } => Ok(()),
+        }
+    }
+
+    fn commit_group(&mut self, group: Group, durable: bool) -> Result<()> {
+        if group.is_empty() {
+            return Ok(());
+        }
+        let committed = self.check().and_then(|()| {
+            let prepared = self.prepare(group)?;
+            prepared::commit(&self.pool.pool, vec![prepared], durable)
+        });
+        match committed.and_then(|()| self.adopt_published()) {
+            Ok(()) => {
+                self.seen = Some(self.pinned_version());
+                Ok(())
+            }
+            Err(fault) => Err(self.doom(fault)),
+        }
+    }
+
+    /// Ends a transaction at an unlock: what is not committed by now never will be.
+    pub fn discard_transaction(&mut self) -> Result<()> {
+        let result = match std::mem::take(&mut self.transaction) {
+            Transaction::Parked(super_journal) => match super_journal.outcome() {
+                // Without phase two SQLite's page cache is not that of the new version: `seen` stays behind.
+                Outcome::Committed => self.adopt_published(),
+                Outcome::Waiting | Outcome::Failed(_) => {
+                    drop(super_journal.take_back(self.id));
+                    Ok(())
+                }
+            },
+            Transaction::RollingBack { .. } => self.end_roll_back(),
+            Transaction::Idle | Transaction::Open { .. } | Transaction::Doomed { .. } => Ok(()),
+        };
+        self.size = self.pin.as_ref().map_or(0, crate::database::Pin::size);
+        result
+    }
+
+    /// A journal that came with the file was rolled back, and ended, or not.
+    fn end_roll_back(&mut self) -> Result<()> {
+        let Source::Head { state, .. } = &self.source else { return Ok(()) };
+        if state.take_parked().is_some() {
+            // Going on would mean reading what the roll-back was to repair.
+            return Err(Fault::new(
+                code::IOERR,
+                format!("{} was rolled back but not ended", self.names.journal),
+            ));
+        }
+        self.adopt_published()
+    }
+
+    /// Whether what is being written can be read through `read`; runs it if so.
+    pub fn with_open_group<T>(&self, read: impl FnOnce(&Group) -> T) -> Option<T> {
+        match &self.transaction {
+            Transaction::Open { group, .. } | Transaction::RollingBack { group: Some(group) } => Some(read(group)),
+            Transaction::Parked(super_journal) => {
+                super_journal.with_parked(self.id, |prepared| read(&prepared.group))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A first page that would switch the file to WAL mode, changed so that it does not: the copy of a database
+/// in WAL mode arrives like this.
+fn without_wal_mode(offset: u64, data: &[u8]) -> Option<Vec<u8>> {
+    let versions = FORMAT_VERSIONS as usize;
+    if offset != 0 || data.len() < versions + 2 || (data[versions] != 2 && data[versions + 1] != 2) {
+        return None;
+    }
+    let mut changed = data.to_vec();
+    changed[versions..versions + 2].copy_from_slice(&[1, 1]);
+    Some(changed)
+}
