@@ -71,6 +71,12 @@ pub enum Commands {
     Scrub(scrub::Arguments),
     /// Show who has the pool, how full it is, and its counters
     Status(status::Arguments),
+    /// Ask a database in any version
+    Sql(sqlite::Arguments),
+    /// Watch 95 versions of a database being kept and proved
+    Demo(demo::Arguments),
+    /// Measure: experiments with confidence intervals
+    Lab(lab::Arguments),
     /// Print the completions for a shell
     Completions(generate::CompletionsArguments),
     /// Print a manual page, or write all of them into a folder
@@ -105,16 +111,18 @@ pub fn command() -> Command {
     let command = Cli::command()
         .after_help(FIRST_STEPS)
         .after_long_help(format!("{FIRST_STEPS}\n\n{NAMES_HELP}\n\n{}", exit::HELP));
-    with_environment(command)
+    with_environment(command, "ICECORE")
 }
 
 /// Gives every long option of every command its variable. Help mentions that once instead of at each option, the
 /// manual at each.
-fn with_environment(command: Command) -> Command {
+fn with_environment(command: Command, prefix: &str) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_owned()).collect();
     names.into_iter().fold(command, |command, name| {
-        let prefix = format!("ICECORE_{}", variable_part(&name));
-        command.mut_subcommand(name, |one| one.mut_args(|arg| with_variable(arg, &prefix)))
+        let prefix = format!("{prefix}_{}", variable_part(&name));
+        command.mut_subcommand(name, |one| {
+            with_environment(one.mut_args(|arg| with_variable(arg, &prefix)), &prefix)
+        })
     })
 }
 

@@ -3,6 +3,7 @@
 pub mod cat;
 pub mod clone;
 pub mod create;
+pub mod demo;
 pub mod destroy;
 pub mod diff;
 pub mod export;
@@ -11,6 +12,7 @@ pub mod generate;
 pub mod hold;
 pub mod import;
 pub mod init;
+pub mod lab;
 pub mod list;
 pub mod ls;
 pub mod promote;
@@ -19,6 +21,7 @@ pub mod rename;
 pub mod rollback;
 pub mod scrub;
 pub mod snapshot;
+pub mod sqlite;
 pub mod status;
 
 use crate::cli::{Cli, Commands};
@@ -53,6 +56,9 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Commands::Ls(arguments) => ls::run(&context, &arguments),
         Commands::Scrub(arguments) => scrub::run(&context, &arguments),
         Commands::Status(arguments) => status::run(&context, &arguments),
+        Commands::Sql(arguments) => sqlite::run(&context, &arguments),
+        Commands::Demo(arguments) => demo::run(&arguments),
+        Commands::Lab(arguments) => lab::run(&arguments),
         Commands::Completions(arguments) => generate::completions(&arguments),
         Commands::Man(arguments) => generate::man(&arguments),
     }

@@ -133,7 +133,7 @@ fn two_imports_of_one_file_do_not_mix() {
     second.write_stdin("late");
     complaint(second, 7);
     drop(first.stdin.take());
-    assert!(first.wait().unwrap().success());
+    succeed(first);
     assert_eq!(fixture.done(&["ls", "db"]), "app\nnew\n");
     pool.close();
 }
@@ -170,9 +170,15 @@ fn spawn(fixture: &Fixture, arguments: &[&str]) -> Child {
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap()
+}
+
+/// Waits for a command that must succeed.
+fn succeed(child: Child) {
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn wait_until(mut condition: impl FnMut() -> bool) {
@@ -188,9 +194,7 @@ fn many_commands_at_once_take_turns() {
     let fixture = Fixture::with_db();
     let children: Vec<_> =
         (0..8).map(|index| spawn(&fixture, &["snapshot", &format!("db@s{index}")])).collect();
-    for mut child in children {
-        assert!(child.wait().unwrap().success());
-    }
+    children.into_iter().for_each(succeed);
     let names = fixture.done(&["list", "-H", "-t", "snapshot", "-o", "name"]);
     assert_eq!(names.lines().count(), 9, "{names}");
 }
@@ -244,9 +248,7 @@ fn a_pool_that_changes_hands_keeps_answering() {
         let snapshots: Vec<_> =
             (0..4).map(|index| spawn(&fixture, &["snapshot", &format!("db@r{round}-{index}")])).collect();
         drop(owner.stdin.take());
-        for mut child in snapshots {
-            assert!(child.wait().unwrap().success());
-        }
+        snapshots.into_iter().for_each(succeed);
         assert!(owner.wait().unwrap().success());
     }
     let names = fixture.done(&["list", "-H", "-t", "snapshot", "-o", "name"]);

@@ -1,0 +1,127 @@
+//! `icecore lab`: the experiments that hold the store's promises against measurements.
+
+use crate::output::{Align, Output, Table};
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use icecore_lab::{EXPERIMENTS, Options, Report, child, figure};
+use std::io::{IsTerminal as _, Write as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Example:
+  icecore lab list
+  icecore lab run commits --json > commits.json")]
+#[command(arg_required_else_help = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: LabCommand,
+}
+
+#[derive(Subcommand, Debug)]
+enum LabCommand {
+    /// List the experiments
+    List(ListArguments),
+    /// Run an experiment
+    Run(RunArguments),
+    /// Draw the time for each iteration of a valuation as SVG
+    Figure(FigureArguments),
+    /// Part of an experiment that needs a process of its own
+    #[command(hide = true)]
+    Child,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  icecore lab list -H")]
+struct ListArguments {
+    /// For scripts: no headers, tabs between columns
+    #[arg(short = 'H', long)]
+    no_header: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Runs of the two sides are interleaved pair by pair on the filesystem of one
+folder. The document has every sample; docs/lab-schema.json describes it.
+
+Example:
+  icecore lab run valuation --directory /srv --json > valuation.json")]
+struct RunArguments {
+    /// The experiment
+    #[arg(value_name = "EXPERIMENT")]
+    name: String,
+
+    /// A folder on the filesystem to measure
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    directory: PathBuf,
+
+    /// Rounds of interleaved runs
+    #[arg(long, value_name = "COUNT")]
+    pairs: Option<usize>,
+
+    /// Small sizes and few rounds: shows that it works, and means nothing
+    #[arg(long)]
+    quick: bool,
+
+    /// Seed of the workload
+    #[arg(long)]
+    seed: Option<u64>,
+
+    /// Print the whole result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  icecore lab figure valuation.json > valuation.svg")]
+struct FigureArguments {
+    /// What `icecore lab run valuation --json` printed
+    #[arg(value_name = "FILE")]
+    result: PathBuf,
+}
+
+pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    match &arguments.command {
+        LabCommand::List(arguments) => list(arguments),
+        LabCommand::Run(arguments) => run_experiment(arguments),
+        LabCommand::Figure(arguments) => draw(arguments),
+        LabCommand::Child => Ok(child::serve()?),
+    }
+}
+
+fn list(arguments: &ListArguments) -> anyhow::Result<()> {
+    let mut table = Table::new(["NAME", "ABOUT"].map(|header| (header.to_owned(), Align::Left)));
+    for experiment in &EXPERIMENTS {
+        table.row(vec![experiment.name.to_owned(), experiment.about.to_owned()]);
+    }
+    let mut output = Output::new();
+    table.print(&mut output, arguments.no_header)?;
+    output.finish()
+}
+
+fn run_experiment(arguments: &RunArguments) -> anyhow::Result<()> {
+    let mut options = Options::new(&arguments.directory);
+    options.pairs = arguments.pairs;
+    options.quick = arguments.quick;
+    options.seed = arguments.seed.unwrap_or(options.seed);
+    if std::io::stderr().is_terminal() {
+        options.progress = Arc::new(|line| {
+            let _ = writeln!(std::io::stderr().lock(), "{line}");
+        });
+    }
+    let report = icecore_lab::run(&arguments.name, &options)?;
+    let mut output = Output::new();
+    let text = if arguments.json { report.to_json() } else { report.summary() };
+    output.line(text.trim_end())?;
+    output.finish()
+}
+
+fn draw(arguments: &FigureArguments) -> anyhow::Result<()> {
+    let name = arguments.result.display().to_string();
+    let text = std::fs::read_to_string(&arguments.result).with_context(|| format!("cannot read {name}"))?;
+    let report = Report::from_json(&name, &text)?;
+    let mut output = Output::new();
+    output.line(figure::time_per_iteration(&report)?.trim_end())?;
+    output.finish()
+}
