@@ -35,14 +35,6 @@ impl Progress {
         progress
     }
 
-    /// A bar of steps.
-    pub fn steps(what: &str, total: u64) -> Self {
-        let progress = Self::new(what, 0);
-        progress.0.set_length(total);
-        progress.style("{msg} {bar:30} {pos} of {len}, {eta} left");
-        progress
-    }
-
     /// Says how much there is in all.
     pub fn set_total(&self, total: u64) {
         if total > 0 && self.0.length() != Some(total) {
