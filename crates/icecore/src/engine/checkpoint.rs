@@ -17,7 +17,7 @@ use crate::format::superblock::{LedgerPointer, Life};
 use crate::log::tail::{Payload, Position};
 use crate::log::writer::Chain;
 use crate::segments::Cursor;
-use crate::state::{Deaths, Refusal, State};
+use crate::state::{Deaths, State};
 use crate::storage::{AlignedBuffer, Kind};
 use crate::tree::{NodeSlot, Tree};
 use crate::units::{
@@ -189,11 +189,11 @@ impl Engine {
     /// Takes the picture, and makes the log durable up to it.
     fn freeze(&self, chain: &mut Chain, full: bool, closing: bool) -> Result<(Frozen, [u8; 16])> {
         let mut state = self.state();
-        let batch = self.take_batch(&mut state)?;
-        if closing {
-            // What came after would be durable behind a superblock that says there is nothing behind it.
-            state.refusal = Some(Refusal::Closed);
-        }
+        // A step that was cut off in the middle, just now, must not become durable.
+        self.check_writable()?;
+        let batch = self.take_batch(&mut state);
+        // What came after would be durable behind a superblock that says there is nothing behind it.
+        state.closing = closing;
         let frozen = self.picture(&mut state, full);
         drop(state);
         self.writer.write_batch(chain, batch, true, &self.blocks, &self.counters)?;
@@ -217,7 +217,7 @@ impl Engine {
         state.log_blocks = 0;
         state.retired.clear();
         self.checkpoint_writing.store(true, Ordering::Release);
-        state.writing_nodes = std::mem::take(&mut state.dirty_nodes);
+        state.frozen_dirty = std::mem::take(&mut state.dirty_nodes);
         state.frozen_nodes = state.marks.of(Stream::Node);
         Frozen {
             full,
@@ -277,31 +277,35 @@ impl Engine {
     pub(crate) fn write_run(&self, payload: &Payload, purpose: Purpose) -> Result<(SegmentId, Slot, usize)> {
         let wanted = 1 + payload.blocks() as u32;
         let mut state = self.state();
-        if let (Some(refusal), Purpose::Data) = (state.refusal, purpose) {
-            return Err(self.refused(refusal));
+        if state.closing && purpose == Purpose::Data {
+            return Err(self.closed_error());
         }
         let allocation = self.allocate(&mut state, SegmentKind::Run, wanted, false, purpose)?;
         let count = allocation.blocks as usize - 1;
         let incarnation = state.run_cursor.expect("it was just allocated from").incarnation;
         let sums = &payload.sums[..count];
         self.blocks.sums().set(allocation.segment, Slot(allocation.slot.0 + 1), sums.iter().copied());
+        state.segments.hold(allocation.segment);
         // From here on others fill the segment too, and may commit what they put there: its header comes first.
         let begun = self.begin_segment(SegmentKind::Run, &allocation, self.epoch());
-        state.segments.hold(allocation.segment);
         drop(state);
-        let outcome = begun.and_then(|()| self.write_run_at(&allocation, payload, incarnation));
-        if let Err(error) = outcome {
+        let outcome = begun.and_then(|()| self.write_run_at(&allocation, incarnation, sums, payload));
+        if outcome.is_err() {
             let mut state = self.state();
             self.abandon_runs(&mut state, allocation.segment);
             state.segments.let_go(allocation.segment);
-            return Err(error);
         }
-        Ok((allocation.segment, Slot(allocation.slot.0 + 1), count))
+        outcome.map(|()| (allocation.segment, Slot(allocation.slot.0 + 1), count))
     }
 
-    fn write_run_at(&self, allocation: &Allocation, payload: &Payload, incarnation: u64) -> Result<()> {
+    fn write_run_at(
+        &self,
+        allocation: &Allocation,
+        incarnation: u64,
+        sums: &[u32],
+        payload: &Payload,
+    ) -> Result<()> {
         self.end_segment(SegmentKind::Run, allocation)?;
-        let count = allocation.blocks as usize - 1;
         let header = RecordHeader {
             pool: self.pool,
             epoch: self.epoch(),
@@ -318,8 +322,8 @@ impl Engine {
             operations: 0,
         };
         let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
-        header.encode(&mut block, &payload.sums[..count], &[]);
-        let content = &payload.bytes()[..count * BLOCK_BYTES];
+        header.encode(&mut block, sums, &[]);
+        let content = &payload.bytes()[..sums.len() * BLOCK_BYTES];
         let parts = [(Kind::RecordHeader, &*block), (Kind::Data, content)];
         self.blocks.files().write(allocation.segment, allocation.slot, &parts)?;
         self.counters.logged_headers.add(BLOCK_BYTES as u64);
@@ -452,8 +456,8 @@ impl Engine {
         }
         line.blobs.push(blob);
         line.number += 1;
+        state.frozen_dirty = 0;
         state.replay_from = frozen.position.sequence;
-        state.writing_nodes = 0;
         state.graveyard.recorded(frozen.deaths);
         // Snapshots never change: their trees need no memory of their own from here on.
         for (version, root) in roots {

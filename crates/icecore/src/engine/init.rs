@@ -117,7 +117,8 @@ fn fill(storage: &Arc<dyn Storage>, superblock: Superblock, lock: Box<dyn Storag
         graveyard: Graveyard::default(),
         clock: 1,
         dirty_nodes: 0,
-        writing_nodes: 0,
+        frozen_dirty: 0,
+        medium_full: false,
         frozen_nodes: marks.of(Stream::Node),
         run_cursor: None,
         node_cursor: None,
@@ -125,7 +126,7 @@ fn fill(storage: &Arc<dyn Storage>, superblock: Superblock, lock: Box<dyn Storag
         staged: BTreeSet::new(),
         operations_pending: 0,
         replay_from: RecordSequence(1),
-        refusal: None,
+        closing: false,
         torn: false,
         log_blocks: 0,
     };
@@ -273,6 +274,7 @@ impl Parts {
             open_files: Mutex::new(HashMap::new()),
             closed: AtomicBool::new(false),
             checkpoint_writing: AtomicBool::new(false),
+            tight: AtomicBool::new(false),
             owner: std::process::id(),
             lock: Mutex::new(Some(lock)),
         }
@@ -289,30 +291,22 @@ impl Engine {
             address: start.address,
             sequence: start.sequence,
         };
-        self.writer.write(&self.blocks, &self.counters, || {
-            Ok(crate::log::writer::Batch {
-                pieces: vec![piece],
-                last: RecordSequence(start.sequence.0 - 1),
-                runs: BTreeSet::new(),
-                operations: 0,
-            })
+        self.writer.write(&self.blocks, &self.counters, || crate::log::writer::Batch {
+            pieces: vec![piece],
+            last: RecordSequence(start.sequence.0 - 1),
+            runs: BTreeSet::new(),
+            operations: 0,
         })
     }
 
     /// What is left to do once everything is in place.
     fn finish_opening(&self, replayed: u64) -> Result<()> {
-        match self.release_orphans() {
-            // They stay in the durable list: a full pool has to open, or nothing could be deleted from it.
-            Ok(()) | Err(Error::NoSpace { .. }) => {}
-            Err(error) => return Err(error),
-        }
-        // Only so many lives can be told apart, and a life cut short may never come to a checkpoint of its own.
+        // Lives without a checkpoint are kept apart in the superblock, which has room for so many.
         let many_lives = self.superblock.lock().lives.len() > LIVES_MAX / 2;
-        if replayed > 0 && (!self.options.background || many_lives) {
+        if replayed > 0 && (many_lives || !self.options.background) {
             self.run_checkpoint()?;
         }
-        let mut state = self.state();
-        self.bury(&mut state);
-        Ok(())
+        self.bury(&mut self.state());
+        self.release_orphans_if_room()
     }
 }

@@ -149,7 +149,8 @@ pub(super) fn load(
         graveyard: Graveyard::default(),
         clock: position.clock,
         dirty_nodes: 0,
-        writing_nodes: 0,
+        frozen_dirty: 0,
+        medium_full: false,
         frozen_nodes: position.marks.of(Stream::Node),
         run_cursor,
         node_cursor: position.node_cursor,
@@ -158,7 +159,7 @@ pub(super) fn load(
         retired: Vec::new(),
         operations_pending: 0,
         replay_from: position.sequence,
-        refusal: None,
+        closing: false,
         torn: false,
         log_blocks: 0,
     };

@@ -28,13 +28,13 @@ use crate::log::writer::{Batch, Writer};
 use crate::nodes::Nodes;
 use crate::options::OpenOptions;
 use crate::pins::Pins;
-use crate::state::{Environment, Refusal, State};
+use crate::state::{Environment, State};
 use crate::statistics::{Counters, Statistics};
 use crate::storage::{Storage, StorageLock};
 use crate::units::{PoolId, RecordSequence};
 use checkpoint::CheckpointLine;
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -60,6 +60,8 @@ pub(crate) struct Engine {
     closed: AtomicBool,
     /// A checkpoint was frozen and is not yet durable.
     checkpoint_writing: AtomicBool,
+    /// The log has hardly anywhere to go on: see [`Engine::admit`].
+    tight: AtomicBool,
     owner: u32,
     lock: Mutex<Option<Box<dyn StorageLock>>>,
 }
@@ -76,12 +78,16 @@ impl Engine {
     /// Refuses what must not go on: the pool is closed, or this process is a fork of its owner.
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
-            return Err(Error::Invalid(format!("pool {} was closed", self.storage.describe())));
+            return Err(self.closed_error());
         }
         if std::process::id() != self.owner {
             return Err(Error::Forked { owner: self.owner });
         }
         Ok(())
+    }
+
+    pub(crate) fn closed_error(&self) -> Error {
+        Error::Invalid(format!("pool {} was closed", self.storage.describe()))
     }
 
     /// Refuses writes where there must be none.
@@ -113,36 +119,23 @@ impl Engine {
         self.make_durable(last)
     }
 
-    /// What a leader is to write.
-    ///
-    /// # Errors
-    /// If a step was cut off: then it is in the tail in part, and no part of it may be written.
-    pub(crate) fn take_batch(&self, state: &mut State) -> Result<Batch> {
-        if state.refusal == Some(Refusal::Lost) {
-            return Err(self.refused(Refusal::Lost));
+    pub(crate) fn take_batch(&self, state: &mut State) -> Batch {
+        if state.tail.is_abandoned() {
+            // Somebody who leads already finds nothing, and then learns of the failure.
+            return Batch {
+                pieces: Vec::new(),
+                last: RecordSequence(0),
+                runs: BTreeSet::new(),
+                operations: 0,
+            };
         }
         let pieces = state.tail.take();
-        Ok(Batch {
+        Batch {
             pieces,
             last: state.tail.last_sequence(),
             runs: std::mem::take(&mut state.staged),
             operations: std::mem::take(&mut state.operations_pending),
-        })
-    }
-
-    pub(crate) fn refused(&self, refusal: Refusal) -> Error {
-        match refusal {
-            Refusal::Closed => Error::Invalid(format!("pool {} was closed", self.storage.describe())),
-            Refusal::Lost => Error::ReadOnlyAfterFailure {
-                reason: self.writer.failure().unwrap_or_else(|| "an operation was cut off".to_owned()),
-            },
         }
-    }
-
-    /// Gives up the pool: memory holds half of something. Called with the state locked.
-    pub(crate) fn lose(&self, state: &mut State, reason: &str) {
-        state.refusal = Some(Refusal::Lost);
-        self.writer.fail(reason);
     }
 
     /// The counters, and how full the pool is.
@@ -182,7 +175,7 @@ impl Engine {
         let outcome = if self.options.read_only || self.writer.failure().is_some() {
             Ok(())
         } else {
-            self.release_orphans().and_then(|()| self.checkpoint_to_close())
+            self.release_orphans_if_room().and_then(|()| self.checkpoint_to_close())
         };
         self.closed.store(true, Ordering::Release);
         *self.lock.lock() = None;

@@ -84,12 +84,11 @@ impl Writer {
         wanted: RecordSequence,
         blocks: &Blocks,
         counters: &Counters,
-        mut take: impl FnMut() -> Result<Batch>,
+        mut take: impl FnMut() -> Batch,
     ) -> Result<()> {
         while self.durable() < wanted {
             let Some(mut chain) = self.wait_turn(|| self.durable() >= wanted)? else { return Ok(()) };
-            let outcome =
-                take().and_then(|batch| self.write_batch(&mut chain, batch, true, blocks, counters));
+            let outcome = self.write_batch(&mut chain, take(), true, blocks, counters);
             self.give_back(chain, outcome)?;
         }
         Ok(())
@@ -100,9 +99,9 @@ impl Writer {
         &self,
         blocks: &Blocks,
         counters: &Counters,
-        take: impl FnOnce() -> Result<Batch>,
+        take: impl FnOnce() -> Batch,
     ) -> Result<()> {
-        self.exclusive(|chain| self.write_batch(chain, take()?, false, blocks, counters))
+        self.exclusive(|chain| self.write_batch(chain, take(), false, blocks, counters))
     }
 
     /// Runs `body` while nobody else writes to the log. An error from it fails the pool.

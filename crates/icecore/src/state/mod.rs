@@ -36,15 +36,6 @@ pub(crate) struct Placement {
     pub segment: SegmentId,
 }
 
-/// Why nothing may be appended any more. Decided under the state lock, so that nobody who waits for it slips by.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Refusal {
-    /// The last checkpoint of a clean close was frozen.
-    Closed,
-    /// Memory holds what the log will never hold: neither may be built on.
-    Lost,
-}
-
 /// Everything about a pool that changes with its operations.
 pub(crate) struct State {
     pub catalogue: Catalogue,
@@ -65,8 +56,10 @@ pub(crate) struct State {
     pub clock: u64,
     /// Nodes drawn and not yet dropped or frozen by a checkpoint.
     pub dirty_nodes: u64,
-    /// Nodes that the checkpoint being written found dirty.
-    pub writing_nodes: u64,
+    /// Nodes that the checkpoint on its way has to write.
+    pub frozen_dirty: u64,
+    /// The medium had no room for another segment when it was asked last.
+    pub medium_full: bool,
     /// Nodes from here on were born after the last checkpoint was frozen.
     pub frozen_nodes: LogAddress,
     /// Segments being filled outside the log.
@@ -79,8 +72,9 @@ pub(crate) struct State {
     pub operations_pending: u64,
     /// Replay starts here: log segments that end before it are not needed for it.
     pub replay_from: RecordSequence,
-    /// Why nothing is appended any more, should that be so.
-    pub refusal: Option<Refusal>,
+    /// The last checkpoint of a clean close was frozen: nothing is appended any more. Under the state lock, so
+    /// that nobody who waits for it slips by.
+    pub closing: bool,
     /// An operation was cut off in the middle by an error: memory no longer agrees with the log.
     pub torn: bool,
     /// Blocks of log since the last checkpoint was frozen.
