@@ -82,7 +82,15 @@ impl Import {
         if hidden.is_none() {
             group.truncate(inode, 0)?;
         }
-        Ok(Self { group: Some(group), hidden, dataset, inode, path: path.to_vec(), _user: user, _claim: claim })
+        Ok(Self {
+            group: Some(group),
+            hidden,
+            dataset,
+            inode,
+            path: path.to_vec(),
+            _user: user,
+            _claim: claim,
+        })
     }
 
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) -> Result<()> {
