@@ -17,7 +17,8 @@ impl Counters {
     /// What has happened since `before` was read.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
-        let less = |(name, &value): (&String, &f64)| (name.clone(), value - before.0.get(name).unwrap_or(&0.0));
+        let less =
+            |(name, &value): (&String, &f64)| (name.clone(), value - before.0.get(name).unwrap_or(&0.0));
         Self(self.0.iter().map(less).collect())
     }
 
@@ -42,14 +43,7 @@ impl Counters {
 
 /// Counters that only grow; what is a level at one moment has no sum over runs.
 pub(crate) fn done(statistics: &Statistics) -> impl Iterator<Item = (&'static str, u64)> {
-    const LEVELS: [&str; 7] = [
-        "live_bytes",
-        "segment_file_bytes",
-        "segments_free",
-        "segments",
-        "log_bytes",
-        "dirty_bytes",
-        "pins",
-    ];
+    const LEVELS: [&str; 7] =
+        ["live_bytes", "segment_file_bytes", "segments_free", "segments", "log_bytes", "dirty_bytes", "pins"];
     statistics.counters().into_iter().filter(|(name, _)| !LEVELS.contains(name))
 }

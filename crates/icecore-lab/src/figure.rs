@@ -35,10 +35,11 @@ pub fn time_per_iteration(report: &Report) -> Result<String> {
         line(report, "icecore", "Icecore", "stored")?,
         line(report, "icecore_snapshots", "Icecore, a snapshot after each", "snapshots")?,
     ];
+    let runs = report.systems.get(plain).map_or(0, |system| system.samples.len());
+    let machine = &report.machine;
     let subtitle = format!(
-        "median of {} runs, synchronous=FULL; {}",
-        report.systems.get(plain).map_or(0, |system| system.samples.len()),
-        report.machine
+        "median of {runs} runs; synchronous=FULL; {} cores; {}; one flush takes {:.0} us",
+        machine.cores, machine.filesystem, machine.flush_us
     );
     Ok(draw("Time per iteration of 20,000 changed rows", &subtitle, &lines))
 }
@@ -90,7 +91,10 @@ fn round_step(least: f64) -> f64 {
         return 1.0;
     }
     let power = 10_f64.powf(least.log10().floor());
-    [1.0, 2.0, 5.0, 10.0].into_iter().map(|digit| digit * power).find(|&step| step >= least * 0.999_999)
+    [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|digit| digit * power)
+        .find(|&step| step >= least * 0.999_999)
         .unwrap_or(10.0 * power)
 }
 
@@ -134,7 +138,8 @@ fn draw_axes(svg: &mut String, scale: &Scale) {
         let y = scale.y(value);
         let class = if value == 0.0 { "axis" } else { "grid" };
         let end = WIDTH - RIGHT;
-        let _ = writeln!(svg, "<line class=\"{class}\" x1=\"{LEFT}\" x2=\"{end}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>");
+        let _ =
+            writeln!(svg, "<line class=\"{class}\" x1=\"{LEFT}\" x2=\"{end}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>");
         text(svg, LEFT - 8.0, y + 4.0, "end", &format!("{value:.decimals$}"));
         value += scale.step;
     }
@@ -200,7 +205,11 @@ mod tests {
 
     #[test]
     fn every_point_lies_on_the_canvas_and_words_are_escaped() {
-        let svg = draw("title", "x \"y\"", &lines(&[&[10.0, 250.0, 180.0], &[5.0, 90.0, 100.0], &[6.0, 91.0, 99.0]]));
+        let svg = draw(
+            "title",
+            "x \"y\"",
+            &lines(&[&[10.0, 250.0, 180.0], &[5.0, 90.0, 100.0], &[6.0, 91.0, 99.0]]),
+        );
         assert!(svg.contains("a &lt; b &amp; c") && svg.contains("x &quot;y&quot;"));
         let points: Vec<(f64, f64)> = svg
             .split("points=\"")
@@ -212,7 +221,11 @@ mod tests {
             })
             .collect();
         assert_eq!(points.len(), 9);
-        assert!(points.iter().all(|&(x, y)| (LEFT..=WIDTH - RIGHT).contains(&x) && (TOP..=HEIGHT - BOTTOM).contains(&y)));
+        assert!(
+            points
+                .iter()
+                .all(|&(x, y)| (LEFT..=WIDTH - RIGHT).contains(&x) && (TOP..=HEIGHT - BOTTOM).contains(&y))
+        );
     }
 
     #[test]

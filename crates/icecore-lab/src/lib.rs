@@ -4,9 +4,9 @@
 //! [`run`] runs one experiment and answers one [`Report`]; [`demo()`] runs the demonstration. Both are called
 //! by the command line as `icecore lab run` and `icecore demo`.
 
+pub mod child;
 mod clock;
 mod counters;
-pub mod child;
 pub mod demo;
 mod error;
 pub mod experiments;

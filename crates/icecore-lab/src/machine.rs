@@ -1,7 +1,7 @@
 //! Where a result was measured.
 
-use crate::flush;
 use crate::error::{Doing, Result};
+use crate::flush;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs;

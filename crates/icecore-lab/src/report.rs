@@ -201,7 +201,8 @@ impl Report {
                 Direction::AtLeast => ">=",
             };
             let verdict = if check.met { "met" } else { "not met" };
-            let _ = writeln!(text, "  {name:<28} {value:>12.4} [{low:.4}, {high:.4}] {sign} {target} {verdict}");
+            let _ =
+                writeln!(text, "  {name:<28} {value:>12.4} [{low:.4}, {high:.4}] {sign} {target} {verdict}");
         }
         if self.quick {
             text.push_str("  (a quick run: not for quoting)\n");

@@ -38,7 +38,12 @@ pub const TARGETS: [Target; 16] = [
     target("valuation.snapshot_flushes", AtMost, 2.0, "time of a snapshot / time of one flush of the disk"),
     target("commits.vs_wal", AtLeast, 1.0, "durable one-row transactions a second / plain WAL"),
     target("commits.vs_delete", AtLeast, 2.5, "durable one-row transactions a second / plain DELETE"),
-    target("commits.snapshot_cost", AtLeast, 0.97, "transactions a second with a snapshot a second / without"),
+    target(
+        "commits.snapshot_cost",
+        AtLeast,
+        0.97,
+        "transactions a second with a snapshot a second / without",
+    ),
     target("randwrite.1", AtLeast, 1.1, "durable 16 KiB writes a second, 1 thread / pwrite + fdatasync"),
     target("randwrite.8", AtLeast, 1.6, "durable 16 KiB writes a second, 8 threads / pwrite + fdatasync"),
     target("randwrite.snapshot_cost", AtLeast, 0.98, "writes a second with a live snapshot / without"),

@@ -6,9 +6,13 @@
 //! - [`SimulatedDisk`] loses, tears and reorders what was not flushed, fails on demand and crashes at any
 //!   I/O, all of it decided by one seed.
 //! - [`model`] is the store as plain maps, with a generator of histories.
+//! - [`driver`] does to a pool what a step of a history says, and compares it with the model; [`explorer`]
+//!   lives through a history with crashes and faults.
 
 mod counting;
 mod disk;
+pub mod driver;
+pub mod explorer;
 mod forgetful;
 mod lock;
 pub mod model;

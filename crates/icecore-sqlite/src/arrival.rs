@@ -4,6 +4,7 @@
 //! All of it is honoured before anything else is read. Where the file may be written, SQLite rolls a journal
 //! back, and we write the log's pages into the file; where it may not, both are laid over the file in memory.
 
+use crate::bindings::code;
 use crate::database::{Database, Pin};
 use crate::errors::Result;
 use crate::locks::{FileState, Level};
@@ -94,7 +95,11 @@ fn replay(
     log: Option<InodeNumber>,
 ) -> Result<()> {
     let version = database.pinned_version();
-    state.reserve(database.id, version, || file.now())?;
+    // Stale or not, for SQLite, which has read nothing yet, it is only a matter of trying again.
+    let reserved = state.reserve(database.id, version, || Ok(file.now()?.1));
+    reserved.map_err(
+        |fault| if fault.code == code::BUSY_SNAPSHOT { fault.with_code(code::BUSY) } else { fault },
+    )?;
     let committed = state.exclude(database.id, false).and_then(|()| commit_log(database, file, state, log));
     state.release(database.id, Level::Reserved, Level::Shared, false);
     committed?;
@@ -135,7 +140,7 @@ fn commit_log(
         group.truncate(log, 0)?;
     }
     let prepared = Prepared { group, head: Arc::clone(file), state: Arc::clone(state), former };
-    prepared::commit(&database.pool.pool, vec![prepared], true)
+    prepared::commit(&database.pool.pool, vec![prepared], true).map(drop)
 }
 
 /// Removes a log that is empty by now; nothing is lost if that fails.

@@ -127,19 +127,21 @@ impl Database {
 
     /// An error unless the handle may be used: by this process, and by nobody who was rolled back.
     pub fn check(&self) -> Result<()> {
-        if self.broken {
-            return Err(Fault::quiet(code::IOERR));
-        }
-        self.pool.registry().check_process()?;
+        self.check_process()?;
         match &self.source {
             Source::Head { file, .. } => file.check_generation(),
             Source::Fixed { .. } => Ok(()),
         }
     }
 
+    fn check_process(&self) -> Result<()> {
+        self.pool.registry().check_process()
+    }
+
     /// `xLock`
     pub fn lock(&mut self, level: Level) -> Result<()> {
-        self.check()?;
+        // What SHARED finds in order stays so: a commit fails if the dataset was rolled back since.
+        if self.level == Level::None { self.check() } else { self.check_process() }?;
         if self.level >= level {
             return Ok(());
         }
@@ -178,7 +180,8 @@ impl Database {
             return Err(self.refuse_writing());
         }
         let (file, state) = self.head()?;
-        state.reserve(self.id, self.pinned_version(), || file.now())?;
+        let Pinned { view, facts, version, .. } = self.pinned()?;
+        state.reserve(self.id, *version, || file.facts_since(view, *facts))?;
         self.level = Level::Reserved;
         Ok(())
     }
@@ -233,10 +236,15 @@ impl Database {
     pub fn adopt_published(&mut self) -> Result<()> {
         let (file, state) = self.head()?;
         let pinned = state.pin_again(|| file.now())?;
-        self.size = pinned.facts.size;
-        self.pin = Some(Pin::plain(pinned));
+        self.adopt(pinned);
         recent::forget_journal(&self.names);
         Ok(())
+    }
+
+    /// Moves on to a version that was committed through this handle.
+    pub fn adopt(&mut self, pinned: Pinned) {
+        self.size = pinned.facts.size;
+        self.pin = Some(Pin::plain(pinned));
     }
 
     /// The version pinned; a number that fits nothing while there is none.
@@ -261,15 +269,13 @@ impl Database {
     }
 
     /// Whether the file has lost its name.
-    pub fn is_unlinked(&self) -> Result<bool> {
-        match &self.source {
-            Source::Fixed { .. } => Ok(false),
-            Source::Head { file, .. } => Ok(file.now()?.1.links == 0),
-        }
+    pub fn is_unlinked(&self) -> bool {
+        self.pin.as_ref().is_some_and(|pin| pin.pinned.facts.links == 0)
     }
 
     /// `xFileSize`
-    pub fn file_size(&self) -> Result<u64> {
+    pub fn file_size(&mut self) -> Result<u64> {
+        self.notice_end_of_roll_back()?;
         match &self.pin {
             Some(_) => Ok(self.size),
             None => Ok(self.unpinned()?.1),

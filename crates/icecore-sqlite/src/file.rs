@@ -113,6 +113,20 @@ pub unsafe fn database_of<'file>(file: *mut File) -> Option<&'file mut Database>
 unsafe fn on_database(file: *mut File, body: impl FnOnce(&mut Database) -> Result<()>) -> c_int {
     // SAFETY: the caller's promise.
     let database: &mut Database = unsafe { Slot::object(file) };
+    if database.broken {
+        return code::IOERR;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { on_any_database(file, body) }
+}
+
+/// The same also for a handle that a panic has broken.
+///
+/// # Safety
+/// As for [`Slot::object`], with a [`Database`].
+unsafe fn on_any_database(file: *mut File, body: impl FnOnce(&mut Database) -> Result<()>) -> c_int {
+    // SAFETY: the caller's promise.
+    let database: &mut Database = unsafe { Slot::object(file) };
     match catch_unwind(AssertUnwindSafe(|| body(database))) {
         Ok(Ok(())) => code::OK,
         Ok(Err(fault)) => report(database.api, &fault),
@@ -215,8 +229,9 @@ unsafe extern "C" fn database_lock(file: *mut File, level: c_int) -> c_int {
 }
 
 unsafe extern "C" fn database_unlock(file: *mut File, level: c_int) -> c_int {
+    // Whatever happened, others must be able to go on.
     // SAFETY: an open database file, used by one thread at a time.
-    unsafe { on_database(file, |database| database.unlock(level_of(level))) }
+    unsafe { on_any_database(file, |database| database.unlock(level_of(level))) }
 }
 
 unsafe extern "C" fn database_check_reserved_lock(file: *mut File, result: *mut c_int) -> c_int {
@@ -264,7 +279,7 @@ unsafe fn control_database(database: &mut Database, operation: c_int, argument: 
                 let connection = *argument.cast::<*mut Connection>();
                 database.modes.connection = Some(database.pool.registry().connection(connection.addr()));
             }
-            control::HAS_MOVED => *argument.cast::<c_int>() = c_int::from(database.is_unlinked()?),
+            control::HAS_MOVED => *argument.cast::<c_int>() = c_int::from(database.is_unlinked()),
             control::MMAP_SIZE => *argument.cast::<i64>() = 0,
             control::LOCKSTATE => *argument.cast::<c_int>() = lock_number(database.level),
             control::LAST_ERRNO => *argument.cast::<c_int>() = 0,

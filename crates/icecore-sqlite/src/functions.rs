@@ -2,8 +2,8 @@
 
 use crate::bindings::{Connection, Context, Value, code, number};
 use crate::database::{Database, Source};
-use crate::errors::{Fault, Result, last_error, panic_text};
 use crate::doors::{self, Door, LIBRARIES_MAX};
+use crate::errors::{Fault, Result, last_error, panic_text};
 use crate::locks::Level;
 use crate::sqlite::SqlFunction;
 use crate::store;
@@ -112,7 +112,8 @@ fn snapshot(call: &Call<'_>) -> Result<String> {
     let database = unsafe { database_of_schema(call.door, call.connection, call.argument(1).as_deref()) }?;
     database.check()?;
     let Source::Head { .. } = database.source else {
-        let text = format!("{} never changes: there is nothing to take a snapshot of", database.names.database);
+        let text =
+            format!("{} never changes: there is nothing to take a snapshot of", database.names.database);
         return Err(Fault::new(code::ERROR, text));
     };
     let idle = matches!(database.transaction, Transaction::Idle);
@@ -137,7 +138,8 @@ pub unsafe fn database_of_schema<'file>(
     schema: Option<&str>,
 ) -> Result<&'file mut Database> {
     let name = schema.unwrap_or("main");
-    let schema = CString::new(name).map_err(|_| Fault::new(code::ERROR, "a schema has no zero in its name"))?;
+    let schema =
+        CString::new(name).map_err(|_| Fault::new(code::ERROR, "a schema has no zero in its name"))?;
     // SAFETY: the caller's promise.
     let database = unsafe { vfs::database_of(door.api.file_of(connection, Some(&schema))) };
     database.ok_or_else(|| {

@@ -113,7 +113,10 @@ impl SideFile {
             None => false,
         };
         if !ended {
-            return Err(Fault::new(code::IOERR_WRITE, "a journal was to be ended that nobody has rolled back"));
+            return Err(Fault::new(
+                code::IOERR_WRITE,
+                "a journal was to be ended that nobody has rolled back",
+            ));
         }
         *self = Self::Memory(MemoryFile::new(real.base));
         Ok(())
@@ -165,7 +168,8 @@ impl MemoryFile {
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let length = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
+        let length =
+            usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
         let target = &mut buffer[..length];
         if let Some(file) = &self.spilled {
             file.read(offset, target)?;
@@ -244,7 +248,8 @@ impl TemporaryFile {
         // SAFETY: the default VFS, registered as long as SQLite runs.
         let (bytes, opener) = unsafe { ((*base).file_bytes, (*base).open) };
         let size = usize::try_from(bytes).unwrap_or(0).max(size_of::<File>());
-        let failed = |number| Fault::new(number, "a journal outgrew memory, and no temporary file could be made");
+        let failed =
+            |number| Fault::new(number, "a journal outgrew memory, and no temporary file could be made");
         let layout = Layout::from_size_align(size, 16).map_err(|_| failed(code::NOMEM))?;
         let opener = opener.ok_or_else(|| failed(code::CANTOPEN))?;
         // SAFETY: the size is not zero.
@@ -253,11 +258,8 @@ impl TemporaryFile {
             return Err(failed(code::NOMEM));
         }
         let this = Self { file, layout };
-        let flags = open::READWRITE
-            | open::CREATE
-            | open::EXCLUSIVE
-            | open::DELETEONCLOSE
-            | open::TEMP_JOURNAL;
+        let flags =
+            open::READWRITE | open::CREATE | open::EXCLUSIVE | open::DELETEONCLOSE | open::TEMP_JOURNAL;
         // SAFETY: memory of the size that this VFS asks for, zeroed, and no name: a temporary file.
         let result = unsafe { opener(base, ptr::null(), file, flags, ptr::null_mut()) };
         if result == code::OK { Ok(this) } else { Err(failed(result)) }

@@ -43,7 +43,7 @@ mod transfer;
 #[cfg(feature = "static")]
 pub use program::{Registration, register, register_pool, uri};
 #[cfg(feature = "static")]
-pub use transfer::{TransferError, export, import};
+pub use transfer::{TransferError, copy_plain, export, export_uri, import};
 
 /// What the layout test compares with a C compiler's opinion.
 #[doc(hidden)]
@@ -84,14 +84,11 @@ pub unsafe extern "C" fn sqlite3_icecoresqlite_init(
 
 /// # Safety
 /// As for [`sqlite3_icecore_init`].
-unsafe fn load(
-    connection: *mut Connection,
-    error: *mut *mut c_char,
-    routines: *const ApiRoutines,
-) -> c_int {
+unsafe fn load(connection: *mut Connection, error: *mut *mut c_char, routines: *const ApiRoutines) -> c_int {
     // SAFETY: SQLite's own table.
     let opened = std::panic::catch_unwind(|| unsafe { doors::open(routines, connect_loaded) });
-    let opened = opened.unwrap_or_else(|panic| Err(format!("a bug in icecore: {}", errors::panic_text(&*panic))));
+    let opened =
+        opened.unwrap_or_else(|panic| Err(format!("a bug in icecore: {}", errors::panic_text(&*panic))));
     match opened {
         // SAFETY: the connection that loads us.
         Ok(opened) => match unsafe { opened.connect(connection) } {

@@ -147,7 +147,7 @@ impl FileState {
         &self,
         handle: HandleId,
         pinned: FileVersion,
-        now: impl FnOnce() -> Result<(View, Facts)>,
+        now: impl FnOnce() -> Result<Facts>,
     ) -> Result<()> {
         let mut inner = self.inner.lock();
         if inner.writer.is_some_and(|writer| writer != handle) || inner.blocked_for(handle) {
@@ -156,7 +156,7 @@ impl FileState {
         if inner.former.is_some() {
             return Err(Fault::new(code::IOERR, NOT_DURABLE));
         }
-        inner.observe(now()?.1);
+        inner.observe(now()?);
         if inner.version != pinned {
             return Err(STALE);
         }
@@ -238,19 +238,23 @@ impl FileState {
         self.inner.lock().former = None;
     }
 
-    /// The commit is done: readers get it from now on.
-    pub fn publish(&self, now: impl FnOnce() -> Result<(View, Facts)>) -> Result<()> {
+    /// The commit is done: readers get it from now on, and so does the caller.
+    pub fn publish(&self, now: impl FnOnce() -> Result<(View, Facts)>) -> Result<Pinned> {
         let mut inner = self.inner.lock();
         inner.former = None;
         inner.version.0 += 1;
         inner.facts = None;
-        inner.facts = Some(now()?.1);
-        Ok(())
+        inner.pin(now)
     }
 
     /// Parks the writes of a journal's roll-back until [`FileState::take_parked`].
     pub fn park(&self, prepared: Prepared) {
         self.inner.lock().parked = Some(prepared);
+    }
+
+    /// Whether the end of a journal is being waited for.
+    pub fn has_parked(&self) -> bool {
+        self.inner.lock().parked.is_some()
     }
 
     /// Takes the parked writes back. `None` if there are none, or they have been committed.

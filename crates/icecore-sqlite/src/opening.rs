@@ -11,13 +11,13 @@ use crate::recent::Names;
 use crate::registry::{self, PoolUse};
 use crate::store::{self, HeadFile};
 use crate::transaction::Transaction;
+use crate::vfs::NAME;
 use icecore::units::InodeNumber;
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 
 /// What the parameters of a URI ask for.
 struct Wishes {
-    snapshot: Option<String>,
     immutable: bool,
     for_reading: bool,
     create: bool,
@@ -31,15 +31,17 @@ struct Found {
     read_only: bool,
 }
 
-/// Opens a database file.
+/// Opens a database file. `None` for one that lies in no pool, and need not.
 ///
 /// # Safety
 /// `name` must be the pointer that SQLite handed to `xOpen` for a main database, and `path` its text.
-pub unsafe fn open(door: &Door, name: *const c_char, path: &str, flags: c_int) -> Result<Database> {
+pub unsafe fn open(door: &Door, name: *const c_char, path: &str, flags: c_int) -> Result<Option<Database>> {
     let api = door.api;
     // SAFETY: the caller's promise.
-    let (snapshot, immutable, nolock) = unsafe {
+    let (vfs, pool_mode, snapshot, immutable, nolock) = unsafe {
         (
+            api.uri_parameter(name, c"vfs"),
+            api.uri_parameter(name, c"pool"),
             api.uri_parameter(name, c"snapshot"),
             api.uri_boolean(name, c"immutable"),
             api.uri_boolean(name, c"nolock"),
@@ -49,13 +51,19 @@ pub unsafe fn open(door: &Door, name: *const c_char, path: &str, flags: c_int) -
         let text = "nolock=1 cannot be used with icecore: a version is pinned by locking it, which is cheap";
         return Err(Fault::new(code::CANTOPEN, text));
     }
+    let Some(cut) = path::cut(path) else {
+        // A plain file that is attached gets the VFS of the connection: without an explicit wish, it stays one.
+        if vfs.is_none_or(|vfs| vfs.as_bytes() != NAME.to_bytes()) {
+            return Ok(None);
+        }
+        let text = format!("{path} lies in no icecore pool: `icecore init DIRECTORY` makes one");
+        return Err(Fault::new(code::CANTOPEN, text));
+    };
     let for_reading = flags & open::READWRITE == 0;
-    let wishes = Wishes { snapshot, immutable, for_reading, create: flags & open::CREATE != 0 };
-    let cut = path::cut(path).ok_or_else(|| {
-        Fault::new(code::CANTOPEN, format!("{path} lies in no icecore pool: `icecore init DIRECTORY` makes one"))
-    })?;
-    let pool = registry::current().use_pool(cut.pool, for_reading)?;
-    let place = Place::find(&pool.pool, cut, wishes.snapshot.clone())?;
+    let wishes = Wishes { immutable, for_reading, create: flags & open::CREATE != 0 };
+    let pool_for_reading = pool_mode.is_some_and(|mode| mode == "ro");
+    let pool = registry::current().use_pool(cut.pool, pool_for_reading)?;
+    let place = Place::find(&pool.pool, cut, snapshot)?;
     let Found { source, inode, pin, read_only } = if place.snapshot.is_some() || wishes.immutable {
         fixed(&pool, place)?
     } else {
@@ -66,7 +74,7 @@ pub unsafe fn open(door: &Door, name: *const c_char, path: &str, flags: c_int) -
         journal: format!("{path}{JOURNAL_SUFFIX}"),
         wal: format!("{path}{WAL_SUFFIX}"),
     };
-    Ok(Database {
+    Ok(Some(Database {
         api,
         names: Arc::new(names),
         inode,
@@ -81,7 +89,7 @@ pub unsafe fn open(door: &Door, name: *const c_char, path: &str, flags: c_int) -
         modes: Modes::default(),
         broken: false,
         pool,
-    })
+    }))
 }
 
 /// A snapshot, or the head as it is at this moment and will be for this handle.
@@ -115,5 +123,8 @@ fn no_file(place: &Place, pool: &PoolUse) -> Fault {
         (None, 1) => "it was to be opened, but not to be made",
         (None, _) => "it, or a directory on the way to it, does not exist",
     };
-    Fault::new(code::CANTOPEN, format!("{} in pool {} has no file {file}: {hint}", place.version(), pool.name))
+    Fault::new(
+        code::CANTOPEN,
+        format!("{} in pool {} has no file {file}: {hint}", place.version(), pool.name),
+    )
 }

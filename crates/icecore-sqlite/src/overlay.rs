@@ -38,7 +38,8 @@ impl Overlay {
 
     /// Reads like a file: returns how much there was.
     pub fn read(&self, view: &View, database: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let length = usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
+        let length =
+            usize::try_from(self.size.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len());
         let mut done = 0;
         while done < length {
             let position = offset + done as u64;

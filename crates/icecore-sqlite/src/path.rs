@@ -55,6 +55,30 @@ pub fn cut(path: &str) -> Option<Cut<'_>> {
     None
 }
 
+/// The full path of a file in a pool: the pool's real directory, and what follows without detours. `None` for
+/// what lies in no pool.
+pub fn full(path: &str) -> Option<String> {
+    if path.starts_with(REGISTERED) {
+        return Some(path.to_owned());
+    }
+    let absolute = if path.starts_with('/') {
+        path.to_owned()
+    } else {
+        format!("{}/{path}", std::env::current_dir().ok()?.to_str()?)
+    };
+    let Cut { pool, rest } = cut(&absolute)?;
+    let mut components = Vec::new();
+    for part in rest.split('/') {
+        match part {
+            "" | "." => {}
+            // Out of the pool again: not ours to interpret.
+            ".." => drop(components.pop()?),
+            part => components.push(part),
+        }
+    }
+    Some(format!("{}/{}", std::fs::canonicalize(pool).ok()?.to_str()?, components.join("/")))
+}
+
 impl Place {
     /// Finds dataset and file in what follows the pool. `snapshot` is the URI parameter of that name.
     pub fn find(pool: &Pool, cut: Cut<'_>, snapshot: Option<String>) -> Result<Self> {
@@ -126,4 +150,34 @@ fn no_dataset(cut: Cut<'_>, components: &[&str]) -> Fault {
         }
     };
     Fault::new(code::CANTOPEN, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_cut_behind_the_longest_pool() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let pool = directory.path().join("a/pool");
+        std::fs::create_dir_all(&pool).expect("a directory");
+        std::fs::write(pool.join(SIGN_OF_A_POOL), "").expect("a file");
+        let pool = pool.canonicalize().expect("a real path");
+        let pool = pool.to_str().expect("text");
+        let file = format!("{pool}/x/y/z.db");
+        assert_eq!(cut(&file), Some(Cut { pool, rest: "x/y/z.db" }));
+        assert_eq!(full(&format!("{pool}//x/./q/../y/z.db")).as_deref(), Some(file.as_str()));
+        assert_eq!(full(&format!("{pool}/../z.db")), None);
+        assert_eq!(cut(&format!("{}/z.db", directory.path().display())), None);
+        std::os::unix::fs::symlink(pool, directory.path().join("link")).expect("a link");
+        let linked = format!("{}/link/x/y/z.db", directory.path().display());
+        assert_eq!(full(&linked).as_deref(), Some(file.as_str()));
+    }
+
+    #[test]
+    fn registered_pools_have_a_name() {
+        assert_eq!(cut("/@sim/ds/app.db"), Some(Cut { pool: "/@sim", rest: "ds/app.db" }));
+        assert_eq!(cut("/@sim"), None);
+        assert_eq!(full("/@sim/ds/app.db").as_deref(), Some("/@sim/ds/app.db"));
+    }
 }

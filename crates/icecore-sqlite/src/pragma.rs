@@ -22,16 +22,14 @@ pub unsafe fn run(database: &mut Database, arguments: *mut *mut c_char) -> Resul
             "normal" => leave_exclusive_mode(database),
             _ => {}
         },
-        "journal_mode" if value == "wal" => {
-            // In exclusive mode SQLite would do without shared memory, and not ask us.
-            if database.in_exclusive_mode() {
-                let mode = database.modes.journal.as_deref().unwrap_or("delete");
-                // SAFETY: room for the answer, which SQLite frees.
-                unsafe { *arguments = database.api.owned_text(mode) };
-                return Ok(());
-            }
+        // In exclusive mode SQLite would do without shared memory, and not ask us.
+        "journal_mode" if value == "wal" && database.in_exclusive_mode() => {
+            let mode = database.modes.journal.as_deref().unwrap_or("delete");
+            // SAFETY: room for the answer, which SQLite frees.
+            unsafe { *arguments = database.api.owned_text(mode) };
+            return Ok(());
         }
-        "journal_mode" => database.modes.journal = Some(value),
+        "journal_mode" if value != "wal" => database.modes.journal = Some(value),
         _ => {}
     }
     go_on

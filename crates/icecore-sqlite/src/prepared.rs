@@ -20,8 +20,8 @@ pub struct Prepared {
 
 /// Commits the writes to all the files together. Either they are all published, with `durable` certain to
 /// survive a crash, or none is visible; after a failed flush none is visible in this process, and the
-/// next life of the pool decides.
-pub fn commit(pool: &Pool, prepared: Vec<Prepared>, durable: bool) -> Result<()> {
+/// next life of the pool decides. Returns the new version of each file.
+pub fn commit(pool: &Pool, prepared: Vec<Prepared>, durable: bool) -> Result<Vec<Pinned>> {
     let mut groups = Vec::with_capacity(prepared.len());
     let mut files = Vec::with_capacity(prepared.len());
     for Prepared { group, head, state, former } in prepared {
@@ -39,5 +39,8 @@ pub fn commit(pool: &Pool, prepared: Vec<Prepared>, durable: bool) -> Result<()>
     if durable {
         store::make_durable(pool, point)?;
     }
-    files.iter().try_for_each(|(head, state)| state.publish(|| head.now()))
+    // Each of them, whatever happens to another: none may be left held back.
+    let published: Vec<Result<Pinned>> =
+        files.iter().map(|(head, state)| state.publish(|| head.now())).collect();
+    published.into_iter().collect()
 }

@@ -14,6 +14,7 @@ const FORMAT_VERSIONS: u64 = 18;
 impl Database {
     /// `xRead`. Returns false if the file ends before; the rest of the buffer is zero then.
     pub fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
+        self.notice_end_of_roll_back()?;
         let length = self.read_version(offset, buffer)?;
         buffer[length..].fill(0);
         if offset < FORMAT_VERSIONS + 2 {
@@ -77,4 +78,32 @@ fn never_in_a_header(truth: &[u8]) -> [u8; 16] {
         answer[15] = 0;
     }
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_to_a_stale_cache_differs_from_any_header() {
+        for truth in [[0; 16], [0xff; 16], [7; 16]] {
+            let answer = never_in_a_header(&truth);
+            assert_ne!(answer, truth);
+            assert_ne!(answer, [0xff; 16]);
+            assert_eq!(answer[4..8], [0xff; 4], "a size that no database has");
+        }
+    }
+
+    #[test]
+    fn wal_mode_is_hidden_wherever_a_read_begins() {
+        let header: Vec<u8> = (0..100).map(|at| if at == 18 || at == 19 { 2 } else { 2 + at }).collect();
+        for (offset, length) in [(0, 100), (10, 9), (18, 1), (19, 4), (18, 2), (5, 5)] {
+            let mut part = header[offset..offset + length].to_vec();
+            hide_wal_mode(offset as u64, &mut part);
+            for (index, byte) in part.iter().enumerate() {
+                let at = offset + index;
+                assert_eq!(*byte, if at == 18 || at == 19 { 1 } else { header[at] });
+            }
+        }
+    }
 }

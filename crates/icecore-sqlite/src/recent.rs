@@ -42,8 +42,9 @@ pub enum Known {
     Nothing,
 }
 
-/// Attached databases beyond this number are looked up in the store.
-const REMEMBERED: usize = 4;
+/// A connection has one database and, unless SQLite was built otherwise, up to ten attached ones. What goes
+/// beyond is looked up in the store.
+const REMEMBERED: usize = 12;
 
 thread_local! {
     static RECENT: RefCell<Vec<Recent>> = const { RefCell::new(Vec::new()) };

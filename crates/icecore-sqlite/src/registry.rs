@@ -36,8 +36,9 @@ pub struct OpenPool {
     pub pool: Pool,
     /// Directory or `/@NAME`.
     pub name: String,
-    /// The super-journals of commits under way, by their paths behind the pool.
-    pub super_journals: Mutex<HashMap<String, Arc<SuperJournal>>>,
+    /// The super-journals of commits under way, by their paths behind the pool. One whose commit was given up
+    /// is not deleted by SQLite, and goes when nobody refers to it any more.
+    super_journals: Mutex<HashMap<String, Weak<SuperJournal>>>,
     files: Mutex<HashMap<FileKey, Weak<FileState>>>,
 }
 
@@ -102,7 +103,12 @@ impl Registry {
         let mut pools = self.pools.lock();
         if let Some(slot) = pools.get_mut(&name) {
             if slot.pool.pool.is_read_only() && !read_only && !slot.kept {
-                return Err(Fault::new(code::CANTOPEN, format!("pool {name} is open in this process for reading only: close what was opened with mode=ro first")));
+                return Err(Fault::new(
+                    code::CANTOPEN,
+                    format!(
+                        "pool {name} is open in this process for reading only: close what was opened with pool=ro first"
+                    ),
+                ));
             }
             slot.uses += 1;
             return Ok(PoolUse { registry: self, pool: Arc::clone(&slot.pool) });
@@ -122,7 +128,10 @@ impl Registry {
     pub fn register(&self, name: &str, pool: Pool) -> Result<()> {
         let key = format!("{REGISTERED}{name}");
         if name.is_empty() || name.contains('/') {
-            return Err(Fault::new(code::MISUSE, format!("{name:?} cannot name a pool: it must be one part of a path")));
+            return Err(Fault::new(
+                code::MISUSE,
+                format!("{name:?} cannot name a pool: it must be one part of a path"),
+            ));
         }
         let mut pools = self.pools.lock();
         if pools.contains_key(&key) {
@@ -150,6 +159,13 @@ impl Registry {
         Some((PoolUse { registry: self, pool: Arc::clone(&slot.pool) }, rest))
     }
 
+    #[cfg(feature = "static")]
+    /// What the paths of a pool begin with that is in use already, so that nobody opens a second way into it.
+    pub fn name_of(&self, pool: &Pool) -> Option<String> {
+        let pools = self.pools.lock();
+        pools.iter().find(|(_, slot)| slot.pool.pool.id() == pool.id()).map(|(name, _)| name.clone())
+    }
+
     /// What the files of the connection at this address share.
     pub fn connection(&self, address: usize) -> Arc<ConnectionFlags> {
         let mut connections = self.connections.lock();
@@ -165,7 +181,9 @@ impl Registry {
     /// Ends one use; with the last one a pool that the door opened is closed.
     fn release(&self, pool: &Arc<OpenPool>) {
         let mut pools = self.pools.lock();
-        let Some(slot) = pools.get_mut(&pool.name).filter(|slot| Arc::ptr_eq(&slot.pool, pool)) else { return };
+        let Some(slot) = pools.get_mut(&pool.name).filter(|slot| Arc::ptr_eq(&slot.pool, pool)) else {
+            return;
+        };
         slot.uses -= 1;
         if slot.uses > 0 || slot.kept {
             return;
@@ -203,6 +221,28 @@ impl OpenPool {
             let cut = crate::path::cut(path)?;
             (canonical(cut.pool).ok()? == self.name).then_some(cut.rest)
         })
+    }
+
+    /// A super-journal of that name, if its commit is under way.
+    pub fn super_journal(&self, path: &str) -> Option<Arc<SuperJournal>> {
+        self.super_journals.lock().get(path)?.upgrade()
+    }
+
+    /// A new super-journal. `None` if there is one of that name.
+    pub fn make_super_journal(&self, path: String) -> Option<Arc<SuperJournal>> {
+        let mut journals = self.super_journals.lock();
+        journals.retain(|_, journal| journal.strong_count() > 0);
+        if journals.contains_key(&path) {
+            return None;
+        }
+        let journal = Arc::new(SuperJournal::default());
+        journals.insert(path, Arc::downgrade(&journal));
+        Some(journal)
+    }
+
+    /// Takes a super-journal out, to be committed.
+    pub fn take_super_journal(&self, path: &str) -> Option<Arc<SuperJournal>> {
+        self.super_journals.lock().remove(path)?.upgrade()
     }
 
     /// The lock table's entry for a file; the same one for everybody who has the file open.

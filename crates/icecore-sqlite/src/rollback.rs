@@ -125,7 +125,8 @@ fn super_journal_is_gone(view: &View, journal: InodeNumber, size: u64) -> Result
     if view.read(journal, start, &mut name)? < name.len() {
         return Ok(false);
     }
-    let sum = name.iter().fold(0_u32, |sum, &byte| sum.wrapping_add(i32::from(byte.cast_signed()).cast_unsigned()));
+    let sum =
+        name.iter().fold(0_u32, |sum, &byte| sum.wrapping_add(i32::from(byte.cast_signed()).cast_unsigned()));
     let Ok(name) = String::from_utf8(name) else { return Ok(false) };
     Ok(sum == number(&tail, 4) && !Path::new(&name).exists())
 }

@@ -4,7 +4,9 @@
 //! form it was built into. There is one `Api` for every SQLite library in the process, as a program may well
 //! contain two (its own, and one inside another extension).
 
-use crate::bindings::{ApiRoutines, Connection, Context, File, Module, Mutex, Symbol, Value, Vfs, code, slot};
+use crate::bindings::{
+    ApiRoutines, Connection, Context, File, Module, Mutex, Symbol, Value, Vfs, code, slot,
+};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 /// An SQL function.
@@ -72,7 +74,7 @@ impl Api {
         // SAFETY: the caller vouches for the table; the version function is in every table ever made.
         let version = unsafe {
             let entry = (&raw const (*routines).slots).cast::<Symbol>().add(slot::LIBVERSION_NUMBER).read();
-            let function: Option<unsafe extern "C" fn() -> c_int> = std::mem::transmute(entry);
+            let function = std::mem::transmute::<Symbol, Option<unsafe extern "C" fn() -> c_int>>(entry);
             function.map_or(0, |function| function())
         };
         if version < VERSION_MIN {
@@ -89,6 +91,7 @@ impl Api {
 
     /// # Safety
     /// As for [`Api::from_routines`], and the table must be complete up to the last slot.
+    #[expect(clippy::missing_transmute_annotations, reason = "the type of each field is the annotation")]
     unsafe fn cast(routines: *const ApiRoutines) -> Option<Self> {
         // SAFETY: the caller vouches for the length of the table.
         let slots = unsafe { &(*routines).slots };
@@ -173,7 +176,9 @@ impl Api {
     /// Has `entry` called for every new connection.
     pub fn auto_extension(&self, entry: EntryPoint) -> c_int {
         // SAFETY: SQLite stores the pointer and calls it with the arguments of an entry point.
-        unsafe { (self.auto_extension)(Some(std::mem::transmute::<EntryPoint, unsafe extern "C" fn()>(entry))) }
+        unsafe {
+            (self.auto_extension)(Some(std::mem::transmute::<EntryPoint, unsafe extern "C" fn()>(entry)))
+        }
     }
 
     /// Runs `work` while no other thread runs code under one of SQLite's static mutexes.

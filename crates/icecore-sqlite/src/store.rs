@@ -1,8 +1,8 @@
 //! The only place that calls the store: what a database file needs of a pool, and nothing else.
 
 use crate::errors::{Fault, Result};
-use icecore::{Creation, Error, FileFault, InodeKind};
 use icecore::units::{InodeNumber, Timestamp};
+use icecore::{Creation, Error, FileFault, InodeKind};
 use std::path::Path;
 
 pub use icecore::{CommitPoint, Group, ListEntry, Pool, View};
@@ -27,17 +27,10 @@ pub struct Facts {
     pub links: u32,
 }
 
-/// Opens the pool in a directory: for writing, or for reading only where that is all that is wanted and enough.
+/// Opens the pool in a directory, for reading only where that is asked for.
 pub fn open_pool(directory: &Path, read_only: bool) -> Result<Pool> {
-    let options = |read_only| icecore::OpenOptions { read_only, ..Default::default() };
-    if read_only {
-        match Pool::open_directory(directory, &options(true)) {
-            // A crash left something to mend, which only an owner may do.
-            Err(Error::NeedsRecovery { .. }) => {}
-            other => return Ok(other?),
-        }
-    }
-    Ok(Pool::open_directory(directory, &options(false))?)
+    let options = icecore::OpenOptions { read_only, ..Default::default() };
+    Ok(Pool::open_directory(directory, &options)?)
 }
 
 /// The longest leading part of `components` that names a dataset, as a number of components. The last
@@ -192,6 +185,13 @@ impl HeadFile {
         let view = self.dataset.view()?;
         let facts = facts(&view, self.inode)?;
         Ok((view, facts))
+    }
+
+    /// The file's facts in the head as it is now, given those of a version that may be the same.
+    pub fn facts_since(&self, view: &View, known: Facts) -> Result<Facts> {
+        let now = self.dataset.view()?;
+        // Nobody has written anything: no need to look the file up.
+        if now.is_same_moment(view) { Ok(known) } else { facts(&now, self.inode) }
     }
 
     /// Opens an atomic group of writes.

@@ -61,7 +61,7 @@ impl SuperJournal {
         let parked = std::mem::take(&mut inner.parked);
         let parked: Vec<Prepared> = parked.into_iter().map(|(_, prepared)| prepared).collect();
         // There is a super-journal only where the files are to be durable.
-        let result = if parked.is_empty() { Ok(()) } else { prepared::commit(pool, parked, true) };
+        let result = if parked.is_empty() { Ok(()) } else { prepared::commit(pool, parked, true).map(drop) };
         inner.outcome = match &result {
             Ok(()) => Outcome::Committed,
             Err(fault) => Outcome::Failed(fault.clone()),

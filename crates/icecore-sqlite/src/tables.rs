@@ -33,7 +33,8 @@ enum Cell {
 static SNAPSHOTS: Kind = Kind {
     name: c"icecore_snapshots",
     module: &SNAPSHOTS_MODULE,
-    declaration: c"CREATE TABLE x(name TEXT, created TEXT, used INTEGER, referenced INTEGER, written INTEGER, \
+    declaration:
+        c"CREATE TABLE x(name TEXT, created TEXT, used INTEGER, referenced INTEGER, written INTEGER, \
                    holds INTEGER, clones TEXT, schema TEXT HIDDEN)",
     schema_column: 7,
     rows: snapshot_rows,

@@ -37,6 +37,8 @@ pub enum Transaction {
     RollingBack {
         /// The writes, until they are parked in the lock table for whoever ends the journal.
         group: Option<Group>,
+        /// They have been parked.
+        parked: bool,
     },
     /// A write failed: everything goes back to the base version, and what SQLite still writes to get there
     /// is not needed.
@@ -51,7 +53,7 @@ pub enum Transaction {
 impl Transaction {
     /// The state in which the end of a journal commits.
     pub fn rolling_back() -> Self {
-        Self::RollingBack { group: None }
+        Self::RollingBack { group: None, parked: false }
     }
 
     fn doomed(fault: &Fault) -> Self {
@@ -96,6 +98,7 @@ impl Database {
             return Err(Fault::new(code::IOERR_WRITE, "a database file is written only under a lock"));
         }
         self.take_back_parked()?;
+        self.notice_end_of_roll_back()?;
         if let Transaction::Doomed { played_back: true, .. } = self.transaction {
             self.transaction = Transaction::Idle;
         }
@@ -103,11 +106,13 @@ impl Database {
             self.check()?;
             self.transaction = Transaction::Open { group: self.begin()?, durable: false };
         }
-        if let Transaction::RollingBack { group: None } = self.transaction {
-            self.transaction = Transaction::RollingBack { group: Some(self.begin()?) };
+        if let Transaction::RollingBack { group: None, .. } = self.transaction {
+            self.transaction = Transaction::RollingBack { group: Some(self.begin()?), parked: false };
         }
         Ok(match &mut self.transaction {
-            Transaction::Open { group, .. } | Transaction::RollingBack { group: Some(group) } => Some(group),
+            Transaction::Open { group, .. } | Transaction::RollingBack { group: Some(group), .. } => {
+                Some(group)
+            }
             _ => None,
         })
     }
@@ -157,8 +162,9 @@ impl Database {
     pub fn seal(&mut self, super_journal: Option<&str>) -> Result<()> {
         match &mut self.transaction {
             Transaction::Doomed { played_back, .. } => *played_back = true,
-            Transaction::RollingBack { group } => {
+            Transaction::RollingBack { group, parked } => {
                 let group = group.take();
+                *parked = true;
                 self.park_roll_back(group)?;
             }
             Transaction::Open { .. } => {
@@ -172,7 +178,7 @@ impl Database {
     }
 
     fn park(&mut self, name: &str) -> Result<()> {
-        let known = self.pool.behind(name).and_then(|rest| self.pool.super_journals.lock().get(rest).cloned());
+        let known = self.pool.behind(name).and_then(|rest| self.pool.super_journal(rest));
         let Some(super_journal) = known else {
             return Err(Fault::new(
                 code::IOERR,
@@ -207,6 +213,7 @@ impl Database {
     /// `SQLITE_FCNTL_COMMIT_PHASETWO`: the commit.
     pub fn commit(&mut self) -> Result<()> {
         self.take_back_parked()?;
+        self.notice_end_of_roll_back()?;
         match std::mem::take(&mut self.transaction) {
             Transaction::Open { group, durable } => self.commit_group(group, durable),
             Transaction::Doomed { fault, played_back } => {
@@ -225,12 +232,13 @@ impl Database {
         if group.is_empty() {
             return Ok(());
         }
-        let committed = self.check().and_then(|()| {
-            let prepared = self.prepare(group)?;
+        let committed = self.prepare(group).and_then(|prepared| {
+            // Of a dataset that was rolled back meanwhile, the store itself refuses it.
             prepared::commit(&self.pool.pool, vec![prepared], durable)
         });
-        match committed.and_then(|()| self.adopt_published()) {
-            Ok(()) => {
+        match committed {
+            Ok(published) => {
+                published.into_iter().for_each(|pinned| self.adopt(pinned));
                 self.seen = Some(self.pinned_version());
                 Ok(())
             }
@@ -256,6 +264,16 @@ impl Database {
         result
     }
 
+    /// In exclusive locking mode no unlock tells that the roll-back is over, and committed.
+    pub fn notice_end_of_roll_back(&mut self) -> Result<()> {
+        let Transaction::RollingBack { group: None, parked: true } = self.transaction else { return Ok(()) };
+        if self.head()?.1.has_parked() {
+            return Ok(());
+        }
+        self.transaction = Transaction::Idle;
+        self.adopt_published()
+    }
+
     /// A journal that came with the file was rolled back, and ended, or not.
     fn end_roll_back(&mut self) -> Result<()> {
         let Source::Head { state, .. } = &self.source else { return Ok(()) };
@@ -272,7 +290,9 @@ impl Database {
     /// Whether what is being written can be read through `read`; runs it if so.
     pub fn with_open_group<T>(&self, read: impl FnOnce(&Group) -> T) -> Option<T> {
         match &self.transaction {
-            Transaction::Open { group, .. } | Transaction::RollingBack { group: Some(group) } => Some(read(group)),
+            Transaction::Open { group, .. } | Transaction::RollingBack { group: Some(group), .. } => {
+                Some(read(group))
+            }
             Transaction::Parked(super_journal) => {
                 super_journal.with_parked(self.id, |prepared| read(&prepared.group))
             }

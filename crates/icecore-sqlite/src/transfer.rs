@@ -1,7 +1,8 @@
 //! Databases in and out of pools: consistent copies of a plain file, whatever its mode and whoever is using it, and
 //! plain files of any version.
 
-use crate::program::{register, register_pool, uri};
+use crate::program::{Registration, register, register_pool, uri};
+use crate::registry;
 use crate::store::Pool;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
@@ -62,15 +63,14 @@ pub fn import(
     path: &str,
     progress: &mut dyn FnMut(u64, u64) -> bool,
 ) -> Result<()> {
-    static IMPORTS: AtomicU64 = AtomicU64::new(0);
     register().map_err(TransferError)?;
-    let name = format!("import-{}", IMPORTS.fetch_add(1, Ordering::Relaxed));
-    let registration = register_pool(&name, pool.clone()).map_err(TransferError)?;
-    let target_path = format!("{}/{dataset}/{path}", registration.prefix());
+    let way = Way::into(pool)?;
+    let target_path = format!("{}/{dataset}/{path}", way.prefix);
     let what = format!("cannot import {} into {dataset}/{path}", source.display());
     let from = open_source(source).map_err(failed(what.clone()))?;
     let target_uri = uri(Path::new(&target_path), None);
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_URI;
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_URI;
     let mut target = Connection::open_with_flags(&target_uri, flags).map_err(failed_in_pool(what.clone()))?;
     target.busy_timeout(BUSY_WAIT).map_err(failed(what.clone()))?;
     copy(&from, &mut target, &what, progress)
@@ -90,27 +90,82 @@ fn open_source(source: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Copies a version of a database into a plain file. `source` is the URI of a database in a pool (see [`uri`]).
+/// Copies a plain database file into another, consistently even if somebody is writing to it in any journal mode.
 /// The target appears under its name complete and durable, or not at all; what was there is replaced.
-/// `progress` hears of pages done and pages in all, and stops the export by answering false.
 ///
 /// # Errors
 /// A sentence that names the file and what is wrong; the target is then as it was.
-pub fn export(source: &str, target: &Path, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
+pub fn copy_plain(source: &Path, target: &Path, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
+    let what = format!("cannot copy {} to {}", source.display(), target.display());
+    let from = open_source(source).map_err(failed(what.clone()))?;
+    copy_to_file(&from, target, what, progress)
+}
+
+/// Copies a database in a pool into a plain file: `path` below the root of `version`, which is a dataset or
+/// `dataset@snapshot`. The target appears under its name complete and durable, or not at all; what was there is
+/// replaced. `progress` hears of pages done and pages in all, and stops the export by answering false.
+///
+/// # Errors
+/// A sentence that names the file and what is wrong; the target is then as it was.
+pub fn export(
+    pool: &Pool,
+    version: &str,
+    path: &str,
+    target: &Path,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<()> {
+    register().map_err(TransferError)?;
+    let way = Way::into(pool)?;
+    export_uri(&uri(Path::new(&format!("{}/{version}/{path}", way.prefix)), None), target, progress)
+}
+
+/// As [`export`], for whatever a URI names (see [`uri`]).
+///
+/// # Errors
+/// As there.
+pub fn export_uri(source: &str, target: &Path, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<()> {
     register().map_err(TransferError)?;
     let what = format!("cannot export to {}", target.display());
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     let from = Connection::open_with_flags(source, flags).map_err(failed_in_pool(what.clone()))?;
     let hold = "BEGIN; SELECT count(*) FROM sqlite_schema";
     from.execute_batch(hold).map_err(failed_in_pool(what.clone()))?;
+    copy_to_file(&from, target, what, progress)
+}
+
+fn copy_to_file(
+    from: &Connection,
+    target: &Path,
+    what: String,
+    progress: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<()> {
     let partial = Partial::beside(target)?;
     {
         let mut to = Connection::open(&partial.path).map_err(failed(what.clone()))?;
         // If this is interrupted the file is thrown away: no need to be able to roll anything back.
         to.execute_batch("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF").map_err(failed(what.clone()))?;
-        copy(&from, &mut to, &what, progress)?;
+        copy(from, &mut to, &what, progress)?;
     }
     partial.finish(target).map_err(failed(what))
+}
+
+/// How paths reach a pool that the caller has open.
+struct Way {
+    prefix: String,
+    _registration: Option<Registration>,
+}
+
+impl Way {
+    /// The way that is in use, so that there is one lock table; else a new one for as long as this lives.
+    fn into(pool: &Pool) -> Result<Self> {
+        static WAYS: AtomicU64 = AtomicU64::new(0);
+        if let Some(prefix) = registry::current().name_of(pool) {
+            return Ok(Self { prefix, _registration: None });
+        }
+        let name = format!("transfer-{}", WAYS.fetch_add(1, Ordering::Relaxed));
+        let registration = register_pool(&name, pool.clone()).map_err(TransferError)?;
+        Ok(Self { prefix: registration.prefix(), _registration: Some(registration) })
+    }
 }
 
 fn copy(
@@ -144,9 +199,9 @@ struct Partial {
 
 impl Partial {
     fn beside(target: &Path) -> Result<Self> {
-        let name = target.file_name().ok_or_else(|| {
-            TransferError(format!("{} names no file to export to", target.display()))
-        })?;
+        let name = target
+            .file_name()
+            .ok_or_else(|| TransferError(format!("{} names no file to export to", target.display())))?;
         let mut partial = std::ffi::OsString::from(".");
         partial.push(name);
         partial.push(format!(".{}.partial", std::process::id()));

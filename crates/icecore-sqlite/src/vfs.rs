@@ -12,7 +12,6 @@ use crate::path::{self, JOURNAL_SUFFIX, Place};
 use crate::recent::{self, HotJournal, Known};
 use crate::registry::{self, PoolUse};
 use crate::store;
-use crate::superjournal::SuperJournal;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
@@ -105,6 +104,10 @@ unsafe extern "C" fn x_open(
         if flags & open::MAIN_DB != 0 {
             // SAFETY: the name of a main database, so it may be asked for URI parameters.
             let database = unsafe { opening::open(door, name, path, flags) }.map_err(Fault::while_opening)?;
+            let Some(database) = database else {
+                to_base = true;
+                return Ok(());
+            };
             if !flags_out.is_null() {
                 // SAFETY: not null, so it points to where the flags are wanted.
                 unsafe { *flags_out = granted(flags, database.read_only) };
@@ -116,7 +119,10 @@ unsafe extern "C" fn x_open(
         match open_side_file(door, path, flags)? {
             // SAFETY: as above.
             Some(side) => unsafe { Slot::fill(file, &SIDE_METHODS, Box::new(side)) },
-            None => to_base = true,
+            None => {
+                to_base = true;
+                return Ok(());
+            }
         }
         if !flags_out.is_null() {
             // SAFETY: as above.
@@ -156,28 +162,30 @@ fn granted(flags: c_int, read_only: bool) -> c_int {
 /// Opens what is not a database. `None` if it lies in no pool.
 fn open_side_file(door: &Door, path: &str, flags: c_int) -> Result<Option<SideFile>> {
     let creates = flags & open::CREATE != 0;
+    // The usual case, without looking the path up: the journal of a database that this thread has locked.
+    if creates && flags & open::MAIN_JOURNAL != 0 && recent::look_up(path).is_some() {
+        return Ok(Some(SideFile::Memory(MemoryFile::new(door.base))));
+    }
+    let Some((pool, rest)) = pool_of(path) else { return Ok(None) };
+    if flags & open::WAL != 0 {
+        let text = "WAL mode is neither needed nor possible in icecore: readers and writers do not block each \
+                    other in any journal mode";
+        return Err(Fault::new(code::CANTOPEN, text));
+    }
     if flags & open::MAIN_JOURNAL != 0 {
         if creates {
             return Ok(Some(SideFile::Memory(MemoryFile::new(door.base))));
         }
         return open_real(door, path).map(Some);
     }
-    if flags & open::WAL != 0 {
-        let text = "WAL mode is neither needed nor possible in icecore: readers and writers do not block each \
-                    other in any journal mode";
-        return Err(Fault::new(code::CANTOPEN, text));
+    if creates {
+        let journal = (flags & open::SUPER_JOURNAL != 0).then(|| pool.make_super_journal(rest)).flatten();
+        let journal = journal.ok_or(Fault::quiet(code::CANTOPEN))?;
+        return Ok(Some(SideFile::Super { journal, pool }));
     }
-    let Some((pool, rest)) = pool_of(path) else { return Ok(None) };
-    let known = pool.super_journals.lock().get(&rest).cloned();
-    match known {
-        Some(journal) if !creates => Ok(Some(SideFile::Super { journal, pool })),
-        None if creates && flags & open::SUPER_JOURNAL != 0 => {
-            let journal = Arc::new(SuperJournal::default());
-            pool.super_journals.lock().insert(rest, Arc::clone(&journal));
-            Ok(Some(SideFile::Super { journal, pool }))
-        }
-        None if !creates => open_real(door, path).map(Some),
-        _ => Err(Fault::quiet(code::CANTOPEN)),
+    match pool.super_journal(&rest) {
+        Some(journal) => Ok(Some(SideFile::Super { journal, pool })),
+        None => open_real(door, path).map(Some),
     }
 }
 
@@ -200,7 +208,9 @@ fn open_real(door: &Door, path: &str) -> Result<SideFile> {
 /// The lock table's entry of the database that a journal belongs to.
 fn state_of_journal(pool: &PoolUse, place: &Place) -> Result<Option<Arc<crate::locks::FileState>>> {
     let mut parts = place.parts();
-    let Some(database) = parts.pop().and_then(|name| name.strip_suffix(JOURNAL_SUFFIX)) else { return Ok(None) };
+    let Some(database) = parts.pop().and_then(|name| name.strip_suffix(JOURNAL_SUFFIX)) else {
+        return Ok(None);
+    };
     parts.push(database);
     Ok(store::file_key(&pool.pool, &place.dataset, &parts)?.map(|key| pool.file_state(key)))
 }
@@ -210,7 +220,7 @@ fn pool_of(path: &str) -> Option<(PoolUse, String)> {
     let registry = registry::current();
     registry.pool_of(path).or_else(|| {
         let cut = path::cut(path)?;
-        let pool = registry.use_pool(cut.pool, true).ok()?;
+        let pool = registry.use_pool(cut.pool, false).ok()?;
         Some((pool, cut.rest.to_owned()))
     })
 }
@@ -234,7 +244,9 @@ unsafe extern "C" fn x_delete(vfs: *mut Vfs, name: *const c_char, sync_directory
     });
     if to_base {
         // SAFETY: the base VFS with arguments that SQLite has given.
-        return unsafe { (*door.base).delete.map_or(code::OK, |delete| delete(door.base, name, sync_directory)) };
+        return unsafe {
+            (*door.base).delete.map_or(code::OK, |delete| delete(door.base, name, sync_directory))
+        };
     }
     result
 }
@@ -246,13 +258,12 @@ fn delete(path: &str) -> Result<bool> {
         return Ok(true);
     }
     let Some((pool, rest)) = pool_of(path) else { return Ok(false) };
-    let super_journal = pool.super_journals.lock().remove(&rest);
-    if let Some(super_journal) = super_journal {
+    if let Some(super_journal) = pool.take_super_journal(&rest) {
         super_journal.commit(&pool.pool)?;
         return Ok(true);
     }
     let cut = path::Cut { pool: &pool.name, rest: &rest };
-    let place = Place::find(&pool.pool, cut, None)?;
+    let Ok(place) = Place::find(&pool.pool, cut, None) else { return Ok(true) };
     if end_journal(&pool, &place)? {
         return Ok(true);
     }
@@ -301,7 +312,7 @@ fn exists(path: &str) -> Result<Option<bool>> {
         return Ok(Some(matches!(known, Known::HotJournal(_))));
     }
     let Some((pool, rest)) = pool_of(path) else { return Ok(None) };
-    if pool.super_journals.lock().contains_key(&rest) {
+    if pool.super_journal(&rest).is_some() {
         return Ok(Some(true));
     }
     let cut = path::Cut { pool: &pool.name, rest: &rest };
@@ -321,19 +332,27 @@ unsafe extern "C" fn x_full_pathname(
 ) -> c_int {
     // SAFETY: SQLite calls us with the VFS that was registered.
     let door = unsafe { door(vfs) };
-    // SAFETY: SQLite's file names end in a zero byte.
-    let path = unsafe { CStr::from_ptr(name) };
-    if path.to_bytes().starts_with(path::REGISTERED.as_bytes()) {
-        let path = path.to_bytes_with_nul();
-        if path.len() > usize::try_from(bytes).unwrap_or(0) {
+    let mut full = None;
+    let result = guard(door.api, || {
+        // SAFETY: SQLite's file names end in a zero byte.
+        full = path::full(unsafe { text(name) }?);
+        Ok(())
+    });
+    if result != code::OK {
+        return result;
+    }
+    if let Some(full) = full {
+        if full.len() >= usize::try_from(bytes).unwrap_or(0) {
             return code::CANTOPEN;
         }
-        // SAFETY: the output has room for `bytes` bytes.
-        unsafe { ptr::copy_nonoverlapping(path.as_ptr().cast(), out, path.len()) };
+        // SAFETY: the output has room for `bytes` bytes, the zero at the end included.
+        unsafe {
+            ptr::copy_nonoverlapping(full.as_ptr().cast(), out, full.len());
+            *out.add(full.len()) = 0;
+        }
         return code::OK;
     }
-    // SAFETY: the base VFS with arguments that SQLite has given. It resolves links, and leaves alone what does not
-    // exist as a file of the system, as the part inside a pool.
+    // SAFETY: the base VFS with arguments that SQLite has given.
     unsafe { (*door.base).full_pathname.map_or(code::CANTOPEN, |full| full(door.base, name, bytes, out)) }
 }
 

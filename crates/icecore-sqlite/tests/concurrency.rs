@@ -128,7 +128,8 @@ fn readers_see_whole_transactions_while_a_writer_works() {
     let place = Place::new();
     let writer = place.open("app.db");
     run(&writer, "PRAGMA cache_size=5; CREATE TABLE t(id INTEGER PRIMARY KEY, a INTEGER, b BLOB)");
-    let rows = "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 200) SELECT i FROM s";
+    let rows =
+        "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 200) SELECT i FROM s";
     run(&writer, &format!("INSERT INTO t SELECT i, 0, zeroblob(300) FROM ({rows})"));
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -215,7 +216,8 @@ fn exclusive_mode_is_refused_to_an_overtaken_reader() {
     run(&late, "BEGIN");
     assert_eq!(one::<i64>(&late, "SELECT a FROM t"), 0);
     run(&other, "UPDATE t SET a = 1");
-    let error = late.execute_batch("PRAGMA locking_mode=EXCLUSIVE").expect_err("its picture is stale for good");
+    let error =
+        late.execute_batch("PRAGMA locking_mode=EXCLUSIVE").expect_err("its picture is stale for good");
     assert!(error.to_string().contains("outside of a transaction"), "{error}");
     run(&late, "COMMIT; PRAGMA locking_mode=EXCLUSIVE; UPDATE t SET a = a + 1");
     assert_eq!(one::<i64>(&late, "SELECT a FROM t"), 2);

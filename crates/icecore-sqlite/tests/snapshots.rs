@@ -30,9 +30,11 @@ fn the_past_joins_the_present() {
     let db = place.open("app.db");
     let uri = icecore_sqlite::uri(&place.path("app.db"), Some("monday"));
     run(&db, &format!("ATTACH '{uri}' AS monday"));
-    let sql = "SELECT t.a || '/' || coalesce(m.a, 'nothing') FROM t LEFT JOIN monday.t AS m USING (id) ORDER BY id";
+    let sql =
+        "SELECT t.a || '/' || coalesce(m.a, 'nothing') FROM t LEFT JOIN monday.t AS m USING (id) ORDER BY id";
     let mut statement = db.prepare(sql).expect("a join");
-    let rows: Vec<String> = statement.query_map([], |row| row.get(0)).expect("rows").map(Result::unwrap).collect();
+    let rows: Vec<String> =
+        statement.query_map([], |row| row.get(0)).expect("rows").map(Result::unwrap).collect();
     assert_eq!(rows, ["new/old", "more/nothing"]);
     drop(statement);
     run(&db, "INSERT INTO t SELECT id + 10, a FROM monday.t");
@@ -169,6 +171,15 @@ fn what_is_opened_for_reading_only_makes_nothing() {
     assert!(try_open(&format!("{}&mode=ro", place.uri("new.db"))).is_err());
     assert!(try_open(&format!("{}&mode=rw", place.uri("new.db"))).is_err());
     assert!(!place.has_file("new.db"));
+    // Others may read at the same time, if all of them leave the pool alone.
+    let uri = format!("{}&pool=ro", place.uri("app.db"));
+    let db = try_open(&uri).expect("the database");
+    assert_eq!(one::<i64>(&db, "SELECT count(*) FROM t"), 2);
+    assert_eq!(code_of(&db.execute_batch("DELETE FROM t").expect_err("for reading only")), 8);
+    assert!(try_open(&place.uri("app.db")).is_err());
+    let options = icecore::OpenOptions { read_only: true, ..Default::default() };
+    icecore::Pool::open_directory(&place.pool_path(), &options).expect("a second reader");
+    drop(db);
     // With immutable=1 a connection sees the head as it was when it opened it.
     let writer = place.open("app.db");
     let frozen = try_open(&format!("{}&immutable=1", place.uri("app.db"))).expect("the database");

@@ -284,6 +284,16 @@ impl Recent {
 
 type Table = Arc<RwLock<Vec<u32>>>;
 
+/// What a data segment is used for: this use of it, and no earlier one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Use {
+    pub kind: SegmentKind,
+    pub incarnation: u64,
+}
+
+/// Blocks read at once when a table is gathered.
+const REBUILD_BLOCKS: u32 = 16;
+
 /// Checksum tables of data segments: those being filled, and a bounded number of finished ones.
 pub(crate) struct Sums {
     pool: PoolId,
@@ -306,9 +316,11 @@ impl Sums {
         self.filling.lock().insert(segment, table);
     }
 
-    /// A segment that was filled in part by an earlier life goes on being filled.
-    pub(crate) fn reopen(&self, segment: SegmentId, files: &SegmentFiles) -> Result<()> {
-        let table = self.rebuild(segment, files)?;
+    /// A segment that was filled in part by an earlier life, in this use of it, goes on being filled.
+    pub(crate) fn reopen(&self, segment: SegmentId, use_: Use, files: &SegmentFiles) -> Result<()> {
+        let table = self.rebuild(segment, use_, files)?;
+        // A reader may have asked for the table before more came to be in it.
+        self.finished.remove(&segment);
         self.filling.lock().insert(segment, Arc::new(RwLock::new(table)));
         Ok(())
     }
@@ -349,41 +361,66 @@ impl Sums {
         Ok(table)
     }
 
-    fn header(&self, segment: SegmentId, files: &SegmentFiles) -> Result<SegmentHeader> {
-        let mut block = vec![0; BLOCK_BYTES];
-        files.read(segment, Slot(0), &mut block)?;
-        let header = SegmentHeader::decode(&block);
-        header
+    /// What a segment is used for. Its first record says so, too, should the header be lost.
+    fn use_of(&self, segment: SegmentId, files: &SegmentFiles) -> Result<Use> {
+        let mut blocks = vec![0; 2 * BLOCK_BYTES];
+        files.read(segment, Slot(0), &mut blocks)?;
+        let (first, second) = blocks.split_at(BLOCK_BYTES);
+        let header = SegmentHeader::decode(first)
             .filter(|header| header.pool == self.pool && header.segment == segment && header.kind.has_table())
+            .map(|header| Use { kind: header.kind, incarnation: header.incarnation });
+        let record = || {
+            let header = RecordView::decode(second)?.header;
+            let kind = if header.run { SegmentKind::Run } else { SegmentKind::Log };
+            (header.pool == self.pool).then_some(Use { kind, incarnation: header.incarnation })
+        };
+        header
+            .or_else(record)
             .ok_or_else(|| Error::damaged(file_name(segment), "the segment header is not valid"))
     }
 
     fn read_table(&self, segment: SegmentId, files: &SegmentFiles) -> Result<Vec<u32>> {
-        let header = self.header(segment, files)?;
+        let use_ = self.use_of(segment, files)?;
         let geometry = files.geometry();
         let mut bytes = vec![0; geometry.table_blocks() as usize * BLOCK_BYTES];
-        files.read(segment, geometry.end(header.kind), &mut bytes)?;
-        match decode_table(geometry, header.incarnation, &bytes) {
+        files.read(segment, geometry.end(use_.kind), &mut bytes)?;
+        match decode_table(geometry, use_.incarnation, &bytes) {
             Some(sums) => Ok(sums),
-            None => self.rebuild(segment, files),
+            None => self.rebuild(segment, use_, files),
         }
     }
 
     /// Gathers the table from the record headers of a segment that has none.
-    fn rebuild(&self, segment: SegmentId, files: &SegmentFiles) -> Result<Vec<u32>> {
-        let header = self.header(segment, files)?;
+    fn rebuild(&self, segment: SegmentId, use_: Use, files: &SegmentFiles) -> Result<Vec<u32>> {
         let geometry = files.geometry();
         let mut sums = vec![0; geometry.slots() as usize];
-        let end = geometry.end(header.kind).0;
+        let end = geometry.end(use_.kind).0;
+        let is_run = use_.kind == SegmentKind::Run;
+        let mut window = vec![0; REBUILD_BLOCKS as usize * BLOCK_BYTES];
+        let mut first = None;
         let mut slot = 1;
-        let mut block = vec![0; BLOCK_BYTES];
         while slot < end {
-            files.read(segment, Slot(slot), &mut block)?;
-            let Some(record) = RecordView::decode(&block) else { break };
-            let is_run = header.kind == SegmentKind::Run;
-            if record.header.incarnation != header.incarnation || record.header.run != is_run {
+            let begin = match first {
+                Some(begin) if slot < begin + REBUILD_BLOCKS => begin,
+                _ => {
+                    let blocks = REBUILD_BLOCKS.min(geometry.slots() - slot) as usize;
+                    files.read(segment, Slot(slot), &mut window[..blocks * BLOCK_BYTES])?;
+                    *first.insert(slot)
+                }
+            };
+            let at = (slot - begin) as usize * BLOCK_BYTES;
+            let record = RecordView::decode(&window[at..at + BLOCK_BYTES]).filter(|record| {
+                let header = &record.header;
+                header.pool == self.pool && header.incarnation == use_.incarnation && header.run == is_run
+            });
+            let Some(record) = record else {
+                // Records of the log follow each other. Between runs there is a gap where writing one failed.
+                if is_run {
+                    slot += 1;
+                    continue;
+                }
                 break;
-            }
+            };
             for (index, sum) in record.sums.iter().enumerate() {
                 if let Some(entry) = sums.get_mut(slot as usize + 1 + index) {
                     *entry = *sum;

@@ -3,7 +3,7 @@
 use icecore::{Creation, DestroyTarget, InitOptions, ListFilter, OpenOptions, Pool};
 
 fn options() -> OpenOptions {
-    OpenOptions { background: false, ..OpenOptions::default() }
+    OpenOptions { background: false, control_socket: false, ..OpenOptions::default() }
 }
 
 fn small() -> InitOptions {

@@ -112,9 +112,9 @@ impl Side {
             let taking = snapshots.map(|snapshots| scope.spawn(move || snapshots.take(&stopped)));
             let count = insert_until(&self.connection, &mut self.random, begin + slice);
             drop(stop);
-            taking.map_or(Ok(Ok(())), thread::ScopedJoinHandle::join).map_err(|_| Error::Panicked {
-                what: "taking a snapshot a second".to_owned(),
-            })??;
+            taking
+                .map_or(Ok(Ok(())), thread::ScopedJoinHandle::join)
+                .map_err(|_| Error::Panicked { what: "taking a snapshot a second".to_owned() })??;
             count
         })?;
         let end = match &self.stored {

@@ -6,12 +6,12 @@
 //! what is measured comes after, in windows of several checkpoints each.
 
 use super::Findings;
+use crate::counters::Counters;
 use crate::error::Result;
 use crate::options::Options;
 use crate::random::Random;
 use crate::report::{Check, System};
 use crate::statistics::{bootstrap, mean};
-use crate::counters::Counters;
 use crate::storefile::StoreFile;
 use icecore::storage::Kind;
 use icecore_sim::{Counts, ForgetfulStorage};

@@ -8,13 +8,13 @@
 //! snapshot, which is when other systems pay for it.
 
 use super::Findings;
+use crate::counters::Counters;
 use crate::error::{Doing, Error, Result};
 use crate::options::Options;
 use crate::pairs::interleave;
 use crate::random::Random;
 use crate::report::{Check, System};
 use crate::statistics::{bootstrap, median, paired_ratio};
-use crate::counters::Counters;
 use crate::storefile::{DATASET, StoreFile};
 use icecore::DestroyTarget;
 use std::fs::File;
@@ -48,7 +48,8 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
         let (threads, target) = (THREADS[index / NAMES.len()], index % NAMES.len());
         let rate = targets[target].run_slice(threads, slice, bytes, random.next_u64())?;
         let name = NAMES[target];
-        options.say(&format!("round {} of {rounds}: {name}, {threads} threads: {rate:.0} writes/s", round + 1));
+        options
+            .say(&format!("round {} of {rounds}: {name}, {threads} threads: {rate:.0} writes/s", round + 1));
         Ok(rate)
     })?;
     let mut findings = conclude(&samples, &targets, options.seed)?;

@@ -74,7 +74,8 @@ fn run_once(options: &Options, job: &LongLog) -> Result<f64> {
 fn kill_when_ready(options: &Options, job: &Job) -> Result<()> {
     let mut child = options.child.start(job)?;
     let output = child.stdout.take().ok_or_else(|| job.failure("its output is not captured"))?;
-    let ready = BufReader::new(output).lines().map_while(std::io::Result::ok).any(|line| line.contains(READY));
+    let ready =
+        BufReader::new(output).lines().map_while(std::io::Result::ok).any(|line| line.contains(READY));
     // It never ends by itself, so whatever it is doing, this is when it dies.
     let killed = child.kill();
     let status = child.wait().doing(|| "wait for the process killed".to_owned())?;
@@ -107,11 +108,8 @@ pub(crate) fn serve(job: &LongLog) -> Result<()> {
     // A clean close leaves no log behind: what is written from here on is all of it.
     before.pool().close()?;
     drop(before);
-    let patient = OpenOptions {
-        log_bytes_max: job.log_bytes.saturating_mul(4),
-        dirty_bytes_max: u64::MAX,
-        ..default
-    };
+    let patient =
+        OpenOptions { log_bytes_max: job.log_bytes.saturating_mul(4), dirty_bytes_max: u64::MAX, ..default };
     let file = StoreFile::open_in(&job.folder, &patient)?;
     let mut data = vec![0; WRITE_BYTES];
     random.fill(&mut data);

@@ -5,6 +5,7 @@
 //! (its last snapshot) is durable; closing is not part of it on any side.
 
 use super::Findings;
+use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::figure::ITERATION_SERIES;
 use crate::flush;
@@ -13,7 +14,6 @@ use crate::pairs::interleave;
 use crate::report::{Check, Report, System};
 use crate::sqlite::{self, Journal};
 use crate::statistics::{Estimate, bootstrap, median, paired_ratio};
-use crate::counters::Counters;
 use crate::stored::StoredDatabase;
 use crate::valuation::{ITERATIONS, PERIODS, Valuation};
 use rusqlite::Connection;

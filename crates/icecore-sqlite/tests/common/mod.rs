@@ -19,7 +19,9 @@ impl Place {
     /// A new pool with an empty dataset `ds`.
     pub fn new() -> Self {
         let this = Self { directory: tempfile::tempdir().expect("a temporary directory") };
-        Pool::init_directory(&this.pool_path(), &InitOptions::default()).expect("a new pool");
+        // Small segments: a pool starts with several of them.
+        let options = InitOptions { segment_bytes: 4 << 20, ..InitOptions::default() };
+        Pool::init_directory(&this.pool_path(), &options).expect("a new pool");
         let pool = Pool::open_directory(&this.pool_path(), &OpenOptions::default()).expect("the pool");
         pool.create_dataset("ds", false, &[]).expect("a new dataset");
         pool.close().expect("a clean close");
@@ -167,7 +169,8 @@ fn text_of(value: rusqlite::types::ValueRef<'_>) -> String {
         ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
         // Long ones would make a failed comparison unreadable.
         ValueRef::Blob(bytes) => {
-            let sum = bytes.iter().fold(0_u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
+            let sum =
+                bytes.iter().fold(0_u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte)));
             format!("{} bytes {sum:x}", bytes.len())
         }
         other => format!("{other:?}"),

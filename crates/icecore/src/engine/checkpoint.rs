@@ -4,6 +4,7 @@
 //! on. Nodes and merged blocks got their addresses when they were born, so they can be written in any order:
 //! they are written in the order of their addresses, so that the location map stays small.
 
+use super::space::Allocation;
 use super::{Engine, Purpose};
 use crate::blocks::Block;
 use crate::catalogue::CatalogueChanges;
@@ -62,7 +63,6 @@ pub(crate) struct PositionSection {
     pub tail_mapped: Run,
     pub run_cursor: Option<Cursor>,
     pub node_cursor: Option<Cursor>,
-    pub ledger_cursor: Option<Cursor>,
     pub clock: u64,
 }
 
@@ -90,6 +90,15 @@ pub(crate) struct Placed {
     pub run: Run,
     pub segment: SegmentId,
     pub slot: Slot,
+}
+
+/// What a checkpoint did to the location map after it had frozen it.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct PlacedSection {
+    /// Segments that were taken for a new use: what the frozen map says to lie in them is gone.
+    pub retired: Vec<SegmentId>,
+    /// Where runs were put.
+    pub placed: Vec<Placed>,
 }
 
 /// What a checkpoint wrote beside the ledger.
@@ -167,7 +176,7 @@ impl Engine {
             self.blocks.files().sync(segment)?;
             self.counters.flushes.add(1);
         }
-        let blob = self.write_ledger(line, &frozen, &roots, &written.placed, previous)?;
+        let blob = self.write_ledger(line, &frozen, &roots, written.placed, previous)?;
         let position = frozen.position;
         self.write_superblock(|superblock| {
             superblock.ledger = blob;
@@ -184,6 +193,8 @@ impl Engine {
     /// Takes the picture, and makes the log durable up to it.
     fn freeze(&self, chain: &mut Chain, full: bool) -> Result<(Frozen, [u8; 16])> {
         let mut state = self.state();
+        // A step that was cut off in the middle, just now, must not become durable.
+        self.check_writable()?;
         let batch = self.take_batch(&mut state);
         let frozen = self.picture(&mut state, full);
         drop(state);
@@ -206,8 +217,9 @@ impl Engine {
             if full { map.full_changes().encode() } else { changes.encode() }
         };
         state.log_blocks = 0;
+        state.retired.clear();
         self.checkpoint_writing.store(true, Ordering::Release);
-        state.dirty_nodes = 0;
+        state.frozen_dirty = std::mem::take(&mut state.dirty_nodes);
         state.frozen_nodes = state.marks.of(Stream::Node);
         Frozen {
             full,
@@ -268,7 +280,21 @@ impl Engine {
         let sums = &payload.sums[..count];
         self.blocks.sums().set(allocation.segment, Slot(allocation.slot.0 + 1), sums.iter().copied());
         drop(state);
-        self.frame(SegmentKind::Run, &allocation, self.epoch())?;
+        let outcome = self.write_run_at(&allocation, cursor.incarnation, sums, payload);
+        if outcome.is_err() {
+            self.abandon_runs(&mut self.state(), allocation.segment);
+        }
+        outcome.map(|()| (allocation.segment, Slot(allocation.slot.0 + 1), count))
+    }
+
+    fn write_run_at(
+        &self,
+        allocation: &Allocation,
+        incarnation: u64,
+        sums: &[u32],
+        payload: &Payload,
+    ) -> Result<()> {
+        self.frame(SegmentKind::Run, allocation, self.epoch())?;
         let header = RecordHeader {
             pool: self.pool,
             epoch: self.epoch(),
@@ -276,7 +302,7 @@ impl Engine {
             previous: [0; 16],
             address: LogAddress(0),
             durable: RecordSequence(0),
-            incarnation: cursor.incarnation,
+            incarnation,
             more: false,
             operations_in_blocks: false,
             run: true,
@@ -285,12 +311,12 @@ impl Engine {
         };
         let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
         header.encode(&mut block, sums, &[]);
-        let content = &payload.bytes()[..count * BLOCK_BYTES];
+        let content = &payload.bytes()[..sums.len() * BLOCK_BYTES];
         let parts = [(Kind::RecordHeader, &*block), (Kind::Data, content)];
         self.blocks.files().write(allocation.segment, allocation.slot, &parts)?;
         self.counters.logged_headers.add(BLOCK_BYTES as u64);
         self.counters.logged_data.add(content.len() as u64);
-        Ok((allocation.segment, Slot(allocation.slot.0 + 1), count))
+        Ok(())
     }
 
     /// Writes every unwritten node of the frozen trees; answers the roots' addresses.
@@ -357,7 +383,7 @@ impl Engine {
         line: &mut CheckpointLine,
         frozen: &Frozen,
         roots: &RootsSection,
-        placed: &[Placed],
+        placed: Vec<Placed>,
         previous: [u8; 16],
     ) -> Result<LedgerPointer> {
         let mut state = self.state();
@@ -372,9 +398,9 @@ impl Engine {
             tail_mapped: frozen.tail_mapped,
             run_cursor: state.run_cursor,
             node_cursor: state.node_cursor,
-            ledger_cursor: state.ledger_cursor,
             clock: frozen.clock,
         };
+        let placed = PlacedSection { retired: state.retired.clone(), placed };
         let encode_failed = |error| Error::Invalid(format!("cannot encode a ledger: {error}"));
         let blob = Blob {
             base: if frozen.full { None } else { line.blobs.last().copied() },
@@ -384,7 +410,7 @@ impl Engine {
                 (SectionTag::Catalogue, frozen.catalogue.encode()),
                 (SectionTag::History, frozen.history.clone()),
                 (SectionTag::Location, frozen.location.clone()),
-                (SectionTag::Placed, postcard::to_stdvec(placed).map_err(encode_failed)?),
+                (SectionTag::Placed, postcard::to_stdvec(&placed).map_err(encode_failed)?),
                 (SectionTag::Roots, postcard::to_stdvec(roots).map_err(encode_failed)?),
             ],
         };
@@ -418,6 +444,7 @@ impl Engine {
         }
         line.blobs.push(blob);
         line.number += 1;
+        state.frozen_dirty = 0;
         state.replay_from = frozen.position.sequence;
         state.graveyard.recorded(frozen.deaths);
         // Snapshots never change: their trees need no memory of their own from here on.

@@ -3,7 +3,7 @@
 use super::checkpoint::CheckpointLine;
 use super::recovery::{self, Recovered};
 use super::{Engine, background, superblocks};
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, Use};
 use crate::catalogue::Catalogue;
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
@@ -112,10 +112,13 @@ fn fill(storage: &Arc<dyn Storage>, superblock: Superblock, lock: Box<dyn Storag
         marks,
         tail: Tail::new(geometry, start),
         segments,
+        retired: Vec::new(),
         tail_mapped: mapped,
         graveyard: Graveyard::default(),
         clock: 1,
         dirty_nodes: 0,
+        frozen_dirty: 0,
+        medium_full: false,
         frozen_nodes: marks.of(Stream::Node),
         run_cursor: None,
         node_cursor: None,
@@ -163,10 +166,10 @@ pub(crate) fn open(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<
         let recovered = Recovered { state, line, previous, replayed: 0 };
         return Ok(Arc::new(parts.assemble(superblock, recovered, lock)));
     }
-    let mut recovered = recovery::replay(loaded, &parts.blocks, &parts.nodes, &superblock, &parts.counters)?;
+    let recovered = recovery::replay(loaded, &parts.blocks, &parts.nodes, &superblock, &parts.counters)?;
     recovery::remove_half_made(&**storage, &superblock, &recovered.state.segments)?;
     let superblock = begin_life(&**storage, superblock, epoch, recovered.state.tail.position().sequence)?;
-    reopen_tables(&parts.blocks, &mut recovered.state)?;
+    reopen_runs(&parts.blocks, &recovered.state)?;
     let replayed = recovered.replayed;
     let engine = Arc::new(parts.assemble(superblock, recovered, lock));
     engine.finish_opening(replayed)?;
@@ -195,13 +198,11 @@ fn begin_life(
     Ok(superblock)
 }
 
-/// Segments that were being filled go on being filled: their checksums so far are in their record headers.
-fn reopen_tables(blocks: &Blocks, state: &mut State) -> Result<()> {
-    blocks.sums().reopen(state.tail.segment(), blocks.files())?;
-    if let Some(cursor) = state.run_cursor {
-        blocks.sums().reopen(cursor.segment, blocks.files())?;
-    }
-    Ok(())
+/// The segment of runs that was being filled goes on being filled: its checksums so far are in its record headers.
+fn reopen_runs(blocks: &Blocks, state: &State) -> Result<()> {
+    let Some(cursor) = state.run_cursor else { return Ok(()) };
+    let use_ = Use { kind: SegmentKind::Run, incarnation: cursor.incarnation };
+    blocks.sums().reopen(cursor.segment, use_, blocks.files())
 }
 
 fn lock(storage: &dyn Storage, exclusive: bool) -> Result<Box<dyn StorageLock>> {
@@ -272,6 +273,7 @@ impl Parts {
             open_files: Mutex::new(HashMap::new()),
             closed: AtomicBool::new(false),
             checkpoint_writing: AtomicBool::new(false),
+            tight: AtomicBool::new(false),
             owner: std::process::id(),
             lock: Mutex::new(Some(lock)),
         }
@@ -298,13 +300,12 @@ impl Engine {
 
     /// What is left to do once everything is in place.
     fn finish_opening(&self, replayed: u64) -> Result<()> {
-        // The reserve may have been used up before the crash; room for it is taken when there is any.
-        self.release_orphans()?;
-        if replayed > 0 && !self.options.background {
+        // Lives without a checkpoint are kept apart in the superblock, which has room for so many.
+        let many_lives = self.superblock.lock().lives.len() > LIVES_MAX / 2;
+        if replayed > 0 && (many_lives || !self.options.background) {
             self.run_checkpoint()?;
         }
-        let mut state = self.state();
-        self.bury(&mut state);
-        Ok(())
+        self.bury(&mut self.state());
+        self.release_orphans_if_room()
     }
 }

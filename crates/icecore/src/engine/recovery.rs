@@ -1,7 +1,7 @@
 //! From what lies on disk to a state in memory: the last checkpoint, and what the log says happened since.
 
-use super::checkpoint::{CheckpointLine, Placed, PositionSection, RootsSection};
-use crate::blocks::Blocks;
+use super::checkpoint::{CheckpointLine, Placed, PlacedSection, PositionSection, RootsSection};
+use crate::blocks::{Blocks, Use};
 use crate::catalogue::{Catalogue, CatalogueChanges};
 use crate::error::{Error, Result};
 use crate::format::crc32c;
@@ -9,12 +9,12 @@ use crate::format::ledger::{Blob, SectionTag};
 use crate::format::segment::{SegmentHeader, SegmentKind, file_name, from_file_name};
 use crate::format::superblock::{LedgerPointer, Superblock};
 use crate::liveness::{DecodeLimits, HistoryChanges, StoredHistory};
-use crate::location::{LocationMap, MapChanges};
+use crate::location::{LocationMap, MapChanges, PlacedRun};
 use crate::log::replay::{Found, Reader, Waiting, spilled_blocks};
 use crate::log::tail::{Position, Tail};
 use crate::nodes::Nodes;
 use crate::operation::Operation;
-use crate::segments::Segments;
+use crate::segments::{Cursor, Segments};
 use crate::state::{Environment, Graveyard, Placement, State};
 use crate::statistics::Counters;
 use crate::storage::{AlignedBuffer, Kind, Storage};
@@ -136,10 +136,14 @@ pub(super) fn load(
     }
     catalogue.check()?;
     // What a checkpoint itself placed is part of the changes that the next one stores.
-    let placed: Vec<Placed> = postcard_section(newest, SectionTag::Placed)?;
+    let PlacedSection { retired, placed } = postcard_section(newest, SectionTag::Placed)?;
+    for segment in retired {
+        map.remove_segment(segment);
+    }
     for Placed { run, segment, slot } in placed {
-        if map.entries_within(run).next().is_some() || run.end().0 >= LOG_ADDRESS_LIMIT {
-            return Err(Error::damaged("the ledger", "a run was placed twice"));
+        let in_range = run.length.0 > 0 && run.end().0 < LOG_ADDRESS_LIMIT;
+        if !in_range || !map.is_free(&PlacedRun { run, segment, slot }) {
+            return Err(Error::damaged("the ledger", "two runs were put in one place, or one in two"));
         }
         map.insert(run, segment, slot);
     }
@@ -156,6 +160,9 @@ pub(super) fn load(
     }
 
     count_live(&history, &map, &mut segments)?;
+    // The next blob goes behind the newest, in its segment.
+    let LedgerPointer { segment, slot, blocks: length, .. } = superblock.ledger;
+    let ledger_cursor = Some(Cursor { segment, incarnation: 0, slot: Slot(slot.0 + length) });
     // After a crash a segment of runs may have holes between them, where an earlier life left headers of its
     // own: it is not filled any further.
     let run_cursor = position.run_cursor.filter(|_| superblock.clean);
@@ -168,20 +175,13 @@ pub(super) fn load(
     for (cursor, kind) in [
         (run_cursor, SegmentKind::Run),
         (position.node_cursor, SegmentKind::Node),
-        (position.ledger_cursor, SegmentKind::Ledger),
+        (ledger_cursor, SegmentKind::Ledger),
     ] {
         if let Some(cursor) = cursor {
             claim(&mut segments, cursor.segment, kind)?;
             segments.hold(cursor.segment);
         }
     }
-    // The blob itself was allocated after its cursor was noted.
-    let ledger_cursor = position.ledger_cursor.map(|mut cursor| {
-        if cursor.segment == superblock.ledger.segment {
-            cursor.slot = cursor.slot.max(Slot(superblock.ledger.slot.0 + superblock.ledger.blocks));
-        }
-        cursor
-    });
     claim(&mut segments, position.segment, SegmentKind::Log)?;
     segments.hold(position.segment);
     *blocks.map().write() = map;
@@ -194,10 +194,13 @@ pub(super) fn load(
         marks: position.marks,
         tail: Tail::new(segments.geometry(), position.position()),
         segments,
+        retired: Vec::new(),
         tail_mapped: position.tail_mapped,
         graveyard: Graveyard::default(),
         clock: position.clock,
         dirty_nodes: 0,
+        frozen_dirty: 0,
+        medium_full: false,
         frozen_nodes: position.marks.of(Stream::Node),
         run_cursor,
         node_cursor: position.node_cursor,
@@ -217,7 +220,6 @@ fn check_position(position: &PositionSection, segments: &Segments, blocks: &Bloc
         (Some(position.slot), SegmentKind::Log),
         (position.run_cursor.map(|cursor| cursor.slot), SegmentKind::Run),
         (position.node_cursor.map(|cursor| cursor.slot), SegmentKind::Node),
-        (position.ledger_cursor.map(|cursor| cursor.slot), SegmentKind::Ledger),
     ]
     .into_iter()
     .all(|(slot, kind)| slot.is_none_or(|slot| slot.0 >= 1 && slot <= geometry.end(kind)));
@@ -285,6 +287,9 @@ pub(super) fn replay(
 ) -> Result<Recovered> {
     let (state, line, previous) = loaded;
     let start = state.tail.position();
+    // Replay reads what it replays: the checksums of the segments that are not sealed come from their records.
+    let use_ = Use { kind: SegmentKind::Log, incarnation: start.incarnation };
+    blocks.sums().reopen(start.segment, use_, blocks.files())?;
     let reader = Reader::new(blocks, counters, superblock.pool, &superblock.lives, start, previous);
     let mut replay = Replay {
         touched: BTreeSet::from([start.segment]),
@@ -352,6 +357,15 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
+    /// The segment in which the last checkpoint left room for nodes was given away since: no more of them go there.
+    fn forget_node_cursor(&mut self, segment: SegmentId) -> bool {
+        let given_away = self.state.node_cursor.take_if(|cursor| cursor.segment == segment).is_some();
+        if given_away {
+            self.state.segments.let_go(segment);
+        }
+        given_away
+    }
+
     /// The segment that a record says the log goes on in.
     fn peek_switch(&self, reader: &Reader<'_>, found: &Found) -> Result<Option<(SegmentId, u64)>> {
         if found.view.header.operations != 1 || !found.view.sums.is_empty() {
@@ -383,6 +397,7 @@ impl Replay<'_> {
             sequence: RecordSequence(header.sequence.0 + 1),
         };
         self.end = (next, found.view.hash);
+        self.env.blocks.sums().set(found.segment, Slot(found.slot.0 + 1), found.view.sums.iter().copied());
         for operation in operations {
             let at = Placement { address, segment: found.segment };
             self.prepare(&operation, next)?;
@@ -407,7 +422,10 @@ impl Replay<'_> {
         match operation {
             Operation::Switch { segment, incarnation } => {
                 let old = next.segment;
+                self.forget_node_cursor(*segment);
                 self.env.blocks.map().write().remove_segment(*segment);
+                self.env.blocks.sums().close(old, geometry);
+                self.env.blocks.sums().open(*segment, geometry);
                 self.state.segments.use_as(*segment, SegmentKind::Log);
                 self.state.segments.hold(*segment);
                 self.state.segments.filled(old, RecordSequence(next.sequence.0 - 1));
@@ -423,7 +441,8 @@ impl Replay<'_> {
                     let detail = "a staged run lies in a segment that is missing, or outside it";
                     return Err(Error::damaged(file_name(*segment), detail));
                 }
-                if self.state.segments.kind(*segment).is_none() {
+                let taken_over = self.forget_node_cursor(*segment);
+                if taken_over || self.state.segments.kind(*segment).is_none() {
                     self.env.blocks.map().write().remove_segment(*segment);
                     self.state.segments.use_as(*segment, SegmentKind::Run);
                 }

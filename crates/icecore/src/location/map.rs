@@ -160,7 +160,7 @@ impl LocationMap {
     }
 
     /// Whether neither the addresses nor the slots are in use.
-    pub(super) fn is_free(&self, placed: &PlacedRun) -> bool {
+    pub(crate) fn is_free(&self, placed: &PlacedRun) -> bool {
         let run = &placed.run;
         let entries = &self.streams[run.stream as usize];
         let before = entries.range(..run.end().0).next_back();

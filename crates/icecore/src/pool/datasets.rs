@@ -142,11 +142,11 @@ impl Pool {
         engine.admit()?;
         let mut state = engine.state();
         state.catalogue.find(from.as_str())?;
-        if to.is_within(from) {
-            return Err(Error::Invalid(format!("{from} cannot be moved below itself")));
-        }
         if state.catalogue.has_dataset(to.as_str()) {
             return Err(Error::Exists { what: format!("dataset {to}") });
+        }
+        if to.is_within(from) {
+            return Err(Error::Invalid(format!("{from} cannot be moved below itself")));
         }
         if let Some(parent) = to.parent() {
             state.catalogue.find(parent.as_str())?;

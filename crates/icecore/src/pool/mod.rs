@@ -7,6 +7,7 @@ mod list;
 mod properties;
 mod scrub;
 mod snapshots;
+mod verify;
 
 pub use destroy::DestroyPlan;
 pub use diff::{ByteRange, Change, DiffEntry};
@@ -15,6 +16,7 @@ pub use properties::{Hold, Property, PropertySource};
 pub use scrub::{Finding, ScrubProgress, ScrubReport};
 pub use snapshots::RollbackReport;
 
+use crate::admin::{PoolService, Server};
 use crate::dataset::Dataset;
 use crate::engine::{self, Engine};
 use crate::error::{Error, Result};
@@ -26,6 +28,7 @@ use crate::statistics::Statistics;
 use crate::storage::{RealStorage, Storage};
 use crate::units::{DatasetId, PoolId, VersionId};
 use crate::view::View;
+use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -38,12 +41,22 @@ pub struct Pool {
 /// Closes the pool when the last handle goes.
 pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
+    /// Where other processes reach the pool, if they can.
+    server: Mutex<Option<Server>>,
+}
+
+impl Shared {
+    fn close(&self) -> Result<()> {
+        // First the door: who comes now finds the pool closing and waits for the lock.
+        drop(self.server.lock().take());
+        self.engine.close()
+    }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         // Nobody is left to tell; an unclean close only means that the next opening replays the log.
-        let _ = self.engine.close();
+        let _ = self.close();
     }
 }
 
@@ -84,7 +97,15 @@ impl Pool {
     /// As there.
     pub fn open(storage: Arc<dyn Storage>, options: &OpenOptions) -> Result<Self> {
         let engine = engine::open(&storage, options)?;
-        Ok(Self { shared: Arc::new(Shared { engine }) })
+        let pool = Self { shared: Arc::new(Shared { engine, server: Mutex::new(None) }) };
+        if options.control_socket
+            && !options.read_only
+            && let Some(directory) = storage.directory()
+        {
+            let server = Server::start(Arc::new(PoolService::of(&pool)), &directory)?;
+            *pool.shared.server.lock() = Some(server);
+        }
+        Ok(pool)
     }
 
     /// Closes the pool: everything is durable, and the next opening has nothing to replay. Other handles
@@ -93,7 +114,7 @@ impl Pool {
     /// # Errors
     /// When the last checkpoint fails; nothing acknowledged is lost by that.
     pub fn close(&self) -> Result<()> {
-        self.engine().close()
+        self.shared.close()
     }
 
     /// Whether the pool takes no writes: opened so, or after a failure.

@@ -62,6 +62,11 @@ impl Graveyard {
         recorded.chain([&self.current]).any(|sink| sink.of(stream).contains(address))
     }
 
+    /// Everything that is dead and not yet freed.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = Run> {
+        self.recorded.iter().map(|deaths| &deaths.blocks).chain([&self.current]).flat_map(FreedSink::runs)
+    }
+
     /// Merged blocks that died unwritten and that no reader can reach any more.
     pub(crate) fn superseded(&mut self, oldest_pin: impl Fn() -> Option<u64>) -> Option<LogAddress> {
         let (moment, address) = *self.superseded.front()?;

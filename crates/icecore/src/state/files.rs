@@ -178,7 +178,9 @@ impl State {
         self.change(dataset, env, |head| {
             let end = offset.saturating_add(length).min(head.reader().inode(inode)?.size);
             if offset >= end {
-                return Ok(());
+                // Nothing is taken away; what has no blocks refuses all the same.
+                let none = FileBlock(0);
+                return head.writer().unmap(inode, none, none, usize::MAX, time).map(|_| ());
             }
             let first = offset.div_ceil(BLOCK_BYTES as u64);
             let last = end / BLOCK_BYTES as u64;

@@ -46,6 +46,8 @@ pub(crate) struct State {
     /// Next addresses of the streams whose addresses are drawn at birth; the data stream's is the tail's.
     pub marks: Marks,
     pub segments: Segments,
+    /// Segments taken for a new use since the last checkpoint was frozen.
+    pub retired: Vec<SegmentId>,
     pub tail: Tail,
     /// End of the run of the location map that the log is growing into.
     pub tail_mapped: Run,
@@ -54,6 +56,10 @@ pub(crate) struct State {
     pub clock: u64,
     /// Nodes drawn and not yet dropped or frozen by a checkpoint.
     pub dirty_nodes: u64,
+    /// Nodes that the checkpoint on its way has to write.
+    pub frozen_dirty: u64,
+    /// The medium had no room for another segment when it was asked last.
+    pub medium_full: bool,
     /// Nodes from here on were born after the last checkpoint was frozen.
     pub frozen_nodes: LogAddress,
     /// Segments being filled outside the log.

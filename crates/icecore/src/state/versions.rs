@@ -204,6 +204,28 @@ impl State {
         Ok(())
     }
 
+    /// The versions that go when these are destroyed: not those that have to stay, hidden, because several branches
+    /// are left below them; but also those that were hidden and have only one branch left then.
+    pub(crate) fn going(&self, chosen: &[VersionId]) -> Vec<VersionId> {
+        let is_head = |version: VersionId| self.catalogue.snapshot(version).is_none();
+        // From below: a version has a higher number than its parent unless it is a head, which is a leaf.
+        let mut open: BTreeSet<(bool, VersionId)> =
+            chosen.iter().map(|version| (is_head(*version), *version)).collect();
+        // How many branches are left below each version that goes: one at most.
+        let mut going: BTreeMap<VersionId, usize> = BTreeMap::new();
+        while let Some((_, version)) = open.pop_last() {
+            let left: usize =
+                self.children(version).iter().map(|child| going.get(child).copied().unwrap_or(1)).sum();
+            if left > 1 {
+                continue;
+            }
+            going.insert(version, left);
+            let hidden = |parent: &VersionId| self.catalogue.snapshot(*parent).is_some_and(|row| row.hidden);
+            open.extend(self.parent(version).filter(hidden).map(|parent| (false, parent)));
+        }
+        going.into_keys().collect()
+    }
+
     fn destroy_datasets(&mut self, datasets: &[DatasetId]) -> Result<()> {
         let mut versions = BTreeSet::new();
         for dataset in datasets {

@@ -1,0 +1,226 @@
+//! Faults that were found by chance, each once more on purpose.
+
+mod common;
+
+use common::must;
+use icecore::names::parse_target;
+use icecore::{Creation, DestroyTarget, Error, FileFault, ListFilter, Pool};
+use icecore_sim::FaultKind;
+use icecore_sim::explorer::{Explorer, Setting};
+use std::collections::BTreeMap;
+
+/// A pool on a new simulated disk, open, with a dataset `d`.
+fn explorer(setting: &Setting) -> Explorer {
+    let mut explorer = Explorer::new(1, setting).unwrap();
+    explorer.open().unwrap();
+    explorer.pool().create_dataset("d", false, &[]).unwrap();
+    explorer
+}
+
+fn held(pool: &Pool) -> u64 {
+    let filter = ListFilter { datasets: true, depth: Some(0), ..ListFilter::default() };
+    pool.list(&filter).unwrap().iter().map(|entry| entry.used.0).sum()
+}
+
+fn snapshot(pool: &Pool, name: &str) {
+    pool.snapshot(&[name.to_owned()], false, &[]).unwrap();
+}
+
+/// A snapshot that a rollback forked could not be destroyed: planning refused what hiding allows.
+#[test]
+fn a_forked_snapshot_is_hidden_when_destroyed_and_goes_with_its_last_fork() {
+    let explorer = explorer(&Setting::default());
+    let pool = explorer.pool();
+    let dataset = pool.dataset("d").unwrap();
+    let file = dataset.open_or_create(b"f", &Creation::file()).unwrap();
+    dataset.write(file, 0, &[1; 40960]).unwrap();
+    snapshot(pool, "d@one");
+    dataset.write(file, 0, &[2; 8192]).unwrap();
+    let saved = pool.rollback("d@one", false).unwrap().saved_as;
+    dataset.write(file, 8192, &[3; 8192]).unwrap();
+    let hidden = pool.destroy(&DestroyTarget::Snapshot("d@one".to_owned())).unwrap();
+    assert_eq!(hidden.frees.0, 0);
+    assert!(pool.view("d@one").is_err());
+    pool.verify().unwrap();
+    let before = held(pool);
+    let gone = pool.destroy(&parse_target(&saved, false).unwrap()).unwrap();
+    assert!(
+        gone.frees.0 >= 16384,
+        "what the fork had, and what the hidden one had beside the head: {gone:?}"
+    );
+    assert_eq!(before - held(pool), gone.frees.0);
+    pool.verify().unwrap();
+}
+
+/// Punching behind the end of something that is no file was no error.
+#[test]
+fn punching_refuses_what_is_no_file_wherever_the_hole_is() {
+    let explorer = explorer(&Setting::default());
+    let dataset = explorer.pool().dataset("d").unwrap();
+    let root = icecore::units::InodeNumber::ROOT;
+    let link = dataset.create_symlink(root, b"l", b"to", &Creation::file()).unwrap();
+    let found = dataset.punch_hole(link, 90_112, 1);
+    assert!(matches!(found, Err(Error::File(FileFault::Invalid))), "{found:?}");
+    let found = dataset.punch_hole(root, 90_112, 1);
+    assert!(matches!(found, Err(Error::File(FileFault::IsADirectory))), "{found:?}");
+    must(explorer.pool().verify().map_err(|error| error.to_string()));
+}
+
+/// A checkpoint took a segment again and put nodes or merged blocks into it, while the location map that it had
+/// frozen still said what used to be there: opening after a crash panicked.
+#[test]
+fn a_segment_that_a_checkpoint_takes_again_has_no_old_places_after_a_crash() {
+    let mut explorer = explorer(&Setting::default());
+    for round in 0..12_u8 {
+        let pool = explorer.pool();
+        let dataset = pool.dataset("d").unwrap();
+        let file = dataset.open_or_create(b"f", &Creation::file()).unwrap();
+        for _ in 0..5 {
+            dataset.write(file, 0, &vec![round; 1 << 20]).unwrap();
+        }
+        dataset.write(file, 5 << 20, &[round; 100]).unwrap();
+        pool.checkpoint().unwrap();
+        explorer.crash(None);
+        explorer.open().unwrap();
+        explorer.pool().verify().unwrap();
+    }
+}
+
+/// Moving a dataset to its own name was refused for the wrong reason.
+#[test]
+fn renaming_a_dataset_to_its_own_name_says_that_it_exists() {
+    let explorer = explorer(&Setting::default());
+    let found = explorer.pool().rename("d", "d", false);
+    assert!(matches!(found, Err(Error::Exists { .. })), "{found:?}");
+}
+
+/// Replay read a block of the segment that the log ends in; the checksums it had gathered for that were taken for
+/// those of the whole segment ever after, and what was written next looked damaged.
+#[test]
+fn what_is_written_after_a_recovery_is_not_taken_for_damage() {
+    let mut setting = Setting::default();
+    setting.options.block_cache_bytes = 0;
+    let mut explorer = explorer(&setting);
+    let dataset = explorer.pool().dataset("d").unwrap();
+    let file = dataset.open_or_create(b"f", &Creation::file()).unwrap();
+    dataset.write(file, 0, &[1; 65536]).unwrap();
+    dataset.write(file, 100, b"small").unwrap();
+    dataset.sync().unwrap();
+    drop(dataset);
+    explorer.crash(None);
+    explorer.open().unwrap();
+    let dataset = explorer.pool().dataset("d").unwrap();
+    // More than the blocks that are kept at least, and less than the segment has room for.
+    for part in 0..3 {
+        dataset.write(file, part * 262_144, &[2; 262_144]).unwrap();
+        dataset.sync().unwrap();
+    }
+    let mut buffer = vec![0; 3 * 262_144];
+    dataset.view().unwrap().read(file, 0, &mut buffer).unwrap();
+    assert!(buffer.iter().all(|byte| *byte == 2));
+}
+
+/// First blocks of the segments that hold a stretch of the log.
+fn log_headers(explorer: &Explorer) -> BTreeMap<String, Vec<u8>> {
+    let segments = explorer.disk.files().into_iter().filter(|(name, _)| name.starts_with("segment"));
+    let first = |name: &str| explorer.disk.contents(name).unwrap()[..4096].to_vec();
+    let headers = segments.map(|(name, _)| (name.clone(), first(&name)));
+    headers.filter(|(_, header)| header.starts_with(b"ICESEGM") && header[12] == 1).collect()
+}
+
+/// Replay needed the header of a segment to read a block in it, and mended a torn one only when it was through.
+#[test]
+fn replay_reads_from_a_segment_whose_header_was_torn() {
+    let mut setting = Setting::default();
+    setting.options.log_bytes_max = 64 << 20;
+    let mut explorer = explorer(&setting);
+    let dataset = explorer.pool().dataset("d").unwrap();
+    let file = dataset.open_or_create(b"f", &Creation::file()).unwrap();
+    let before = log_headers(&explorer);
+    dataset.write(file, 8 << 20, &vec![4; 1 << 20]).unwrap();
+    dataset.write(file, 8 << 20, &vec![4; 3 << 18]).unwrap();
+    let mut part = 0;
+    let begun = loop {
+        dataset.write(file, part * 4096, &[4; 4096]).unwrap();
+        dataset.sync().unwrap();
+        part += 1;
+        let now = log_headers(&explorer);
+        if let Some((name, _)) = now.iter().find(|(name, header)| before.get(*name) != Some(header)) {
+            break name.clone();
+        }
+    };
+    dataset.write(file, part * 4096, &[5; 4096]).unwrap();
+    dataset.write(file, part * 4096 + 7, b"small").unwrap();
+    dataset.sync().unwrap();
+    drop(dataset);
+    explorer.crash(None);
+    explorer.disk.corrupt(&begun, 0..512).unwrap();
+    explorer.open().unwrap();
+    explorer.pool().verify().unwrap();
+    let mut buffer = [0; 16];
+    explorer.pool().view("d").unwrap().read(file, part * 4096, &mut buffer).unwrap();
+    assert_eq!(&buffer, b"\x05\x05\x05\x05\x05\x05\x05small\x05\x05\x05\x05");
+}
+
+/// Writing a run ahead failed and left a gap; after a crash the runs behind the gap had lost their checksums, and
+/// all of them when it was the header of the segment that could not be written.
+#[test]
+fn runs_written_after_one_that_failed_keep_their_checksums() {
+    for case in 0..18 {
+        runs_after_failure(1 + case % 6, case / 6);
+    }
+}
+
+fn runs_after_failure(failing: u64, seed: u64) {
+    let mut base = explorer(&Setting::default());
+    base.close().unwrap();
+    let mut explorer = base.fork(seed);
+    explorer.open().unwrap();
+    let dataset = explorer.pool().dataset("d").unwrap();
+    let file = dataset.open_or_create(b"f", &Creation::file()).unwrap();
+    let mut lost = dataset.begin().unwrap();
+    lost.write(file, 0, &[1; 60_000]).unwrap();
+    // Segments are made, the reserve too; then comes the header of the first, and then the run.
+    explorer.disk.fail_at(failing, FaultKind::WriteError, false);
+    let _ = lost.write(file, 65_536, &[1; 60_000]);
+    explorer.disk.clear_faults();
+    drop(lost);
+    let mut group = dataset.begin().unwrap();
+    for part in 0..6 {
+        group.write(file, part * 61_440, &[7; 61_440]).unwrap();
+    }
+    let point = explorer.pool().commit(vec![group]).unwrap();
+    explorer.pool().make_durable(point).unwrap();
+    drop(dataset);
+    explorer.crash(None);
+    explorer.open().unwrap();
+    let mut buffer = vec![0; 6 * 61_440];
+    explorer.pool().view("d").unwrap().read(file, 0, &mut buffer).unwrap();
+    assert!(buffer.iter().all(|byte| *byte == 7));
+}
+
+/// A group took writes to what is no file, and noticed at the commit: in the middle of the step, so that the pool
+/// took no more writes. The same came of a file that was deleted meanwhile.
+#[test]
+fn a_commit_that_cannot_be_done_is_refused_before_it_begins() {
+    let explorer = explorer(&Setting::default());
+    let pool = explorer.pool();
+    let dataset = pool.dataset("d").unwrap();
+    let root = icecore::units::InodeNumber::ROOT;
+    let file = dataset.open_or_create(b"f", &Creation::file()).unwrap();
+    let gone = dataset.open_or_create(b"gone", &Creation::file()).unwrap();
+    let link = dataset.create_symlink(root, b"l", b"to", &Creation::file()).unwrap();
+
+    let mut group = dataset.begin().unwrap();
+    assert!(matches!(group.write(root, 0, &[1; 4096]), Err(Error::File(FileFault::IsADirectory))));
+    assert!(matches!(group.truncate(link, 1), Err(Error::File(FileFault::Invalid))));
+    assert!(matches!(group.write(icecore::units::InodeNumber(99), 0, &[1; 4096]), Err(Error::File(_))));
+    assert!(group.is_empty());
+    group.write(file, 0, &[1; 4096]).unwrap();
+    group.write(gone, 0, &[1; 4096]).unwrap();
+    dataset.unlink(root, b"gone").unwrap();
+    assert!(matches!(pool.commit(vec![group]), Err(Error::File(FileFault::Stale))));
+    assert!(!pool.is_read_only());
+    assert_eq!(pool.view("d").unwrap().attributes(file).unwrap().size, 0);
+    pool.verify().unwrap();
+}
