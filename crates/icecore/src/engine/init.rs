@@ -117,6 +117,7 @@ fn fill(storage: &Arc<dyn Storage>, superblock: Superblock, lock: Box<dyn Storag
         graveyard: Graveyard::default(),
         clock: 1,
         dirty_nodes: 0,
+        ledger_blocks: 0,
         frozen_dirty: 0,
         medium_full: false,
         frozen_nodes: marks.of(Stream::Node),
