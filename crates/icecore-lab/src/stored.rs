@@ -29,6 +29,8 @@ pub struct StoredDatabase {
 pub struct Sizes {
     /// Bytes that the dataset and all its snapshots hold.
     pub used_bytes: u64,
+    /// Bytes that can be read in the present version.
+    pub referenced_bytes: u64,
     /// Bytes that the pool's files take up on the host's filesystem.
     pub file_bytes: u64,
     /// The snapshots, oldest first.
@@ -101,6 +103,7 @@ impl StoredDatabase {
         });
         Ok(Sizes {
             used_bytes: dataset.map_or(0, |entry| entry.used.get()),
+            referenced_bytes: dataset.map_or(0, |entry| entry.referenced.get()),
             file_bytes: allocated_bytes(&self.folder)?,
             snapshots: snapshots.collect(),
         })

@@ -103,7 +103,8 @@ pub struct PoolFigures {
     pub first_own_bytes: u64,
     /// Bytes that can be read in the first snapshot.
     pub first_referenced_bytes: u64,
-    /// Bytes that can be read in all versions together: what as many copies would take.
+    /// Bytes that can be read in all versions together, the present one included: what as many copies would
+    /// take.
     pub copies_bytes: u64,
 }
 
@@ -216,6 +217,57 @@ fn figures(database: &StoredDatabase, taken: &[Taken]) -> Result<PoolFigures> {
         file_bytes: sizes.file_bytes,
         first_own_bytes: first.map_or(0, |size| size.used_bytes),
         first_referenced_bytes: first.map_or(0, |size| size.referenced_bytes),
-        copies_bytes: sizes.snapshots.iter().map(|size| size.referenced_bytes).sum(),
+        copies_bytes: sizes.referenced_bytes
+            + sizes.snapshots.iter().map(|size| size.referenced_bytes).sum::<u64>(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn small(folder: &Path) -> DemoOptions {
+        let directory = Some(folder.to_owned());
+        DemoOptions { directory, iterations: 4, periods: 60, threads: Some(2), ..DemoOptions::default() }
+    }
+
+    #[test]
+    fn every_snapshot_is_proved_and_the_folder_goes() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let mut heard = Vec::new();
+        let report = demo(&small(folder.path()), &mut |progress| heard.push(progress)).expect("run");
+        assert!(report.succeeded(), "{}", report.table());
+        assert_eq!(
+            report.proofs.iter().map(|proof| proof.found.rows).collect::<Vec<_>>(),
+            [60, 120, 180, 240]
+        );
+        assert_eq!((report.joined.rows, report.joined.changed), (60, 60));
+        assert_eq!(heard.len(), 12);
+        assert!(report.table().contains("all 4 snapshots pass integrity_check"));
+        assert!(report.kept.is_none());
+        assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 0);
+    }
+
+    #[test]
+    fn a_kept_pool_can_be_opened_again() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let report = demo(&DemoOptions { keep: true, ..small(folder.path()) }, &mut |_| ()).expect("run");
+        let pool = report.kept.expect("kept").join("pool");
+        let pool = icecore::Pool::open_directory(&pool, &icecore::OpenOptions::default()).expect("opened");
+        let filter = icecore::ListFilter { snapshots: true, ..Default::default() };
+        assert_eq!(pool.list(&filter).expect("listed").len(), 4);
+    }
+
+    #[test]
+    fn a_snapshot_that_is_not_what_it_was_fails_its_proof_by_name() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let options = small(folder.path());
+        let mut stored = run_stored(folder.path(), &options, &mut |_| ()).expect("run");
+        stored.taken[1].contents.sum ^= 1;
+        stored.taken[2].name = "not-there".to_owned();
+        let proofs = prove::all(&stored.database, &stored.taken, None, &mut |_| ()).expect("proved");
+        let holds: Vec<bool> = proofs.iter().map(Proof::holds).collect();
+        assert_eq!(holds, [true, false, false, true]);
+        assert!(proofs[2].integrity.contains("not-there"), "{}", proofs[2].integrity);
+    }
 }

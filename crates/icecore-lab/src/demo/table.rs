@@ -17,6 +17,10 @@ pub(super) fn table(report: &DemoReport) -> String {
         joined.sql, joined.rows, joined.changed, joined.difference
     );
     text.push_str(&verdict(report));
+    if let Some(folder) = &report.kept {
+        let pool = folder.join("pool");
+        let _ = writeln!(text, "Kept: icecore --pool {} list -t snapshot", pool.display());
+    }
     text
 }
 
@@ -25,6 +29,8 @@ fn rows(report: &DemoReport) -> Vec<RowOfTable> {
     let snapshots: f64 = report.snapshot_s.iter().sum();
     let each = median(&report.snapshot_s) * 1e3;
     let pool = &report.pool;
+    let first =
+        format!("{} (of {} in it)", mebibytes(pool.first_own_bytes), mebibytes(pool.first_referenced_bytes));
     let row = |what: &str, plain: String, stored: String| [what.to_owned(), plain, stored];
     let none = || "-".to_owned();
     vec![
@@ -32,12 +38,10 @@ fn rows(report: &DemoReport) -> Vec<RowOfTable> {
         row("time for the SQL", seconds(report.plain_sql_s), seconds(report.stored_sql_s)),
         row("time for snapshots", none(), format!("{} ({count}, median {each:.2} ms)", seconds(snapshots))),
         row("versions to query", "1".to_owned(), (count + 1).to_string()),
-        row("newest version holds", mebibytes(report.plain_bytes), none()),
-        row("pool holds, all versions", none(), mebibytes(pool.used_bytes)),
-        row("pool's files", none(), mebibytes(pool.file_bytes)),
+        row("bytes held", mebibytes(report.plain_bytes), mebibytes(pool.used_bytes)),
+        row("bytes in files", mebibytes(report.plain_bytes), mebibytes(pool.file_bytes)),
         row("as many copies would take", mebibytes(pool.copies_bytes), none()),
-        row("first snapshot, on its own", none(), mebibytes(pool.first_own_bytes)),
-        row("first snapshot, readable", none(), mebibytes(pool.first_referenced_bytes)),
+        row("held by the first snapshot alone", none(), first),
     ]
 }
 
