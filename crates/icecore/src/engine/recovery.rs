@@ -199,6 +199,7 @@ pub(super) fn load(
         graveyard: Graveyard::default(),
         clock: position.clock,
         dirty_nodes: 0,
+        ledger_blocks: line.blobs.iter().map(|blob| blob.blocks).max().unwrap_or(0),
         frozen_dirty: 0,
         medium_full: false,
         frozen_nodes: position.marks.of(Stream::Node),
@@ -289,7 +290,7 @@ pub(super) fn replay(
     let start = state.tail.position();
     // Replay reads what it replays: the checksums of the segments that are not sealed come from their records.
     let use_ = Use { kind: SegmentKind::Log, incarnation: start.incarnation };
-    blocks.sums().reopen(start.segment, use_, blocks.files())?;
+    blocks.sums().reopen(start.segment, use_, start.slot, blocks.files())?;
     let reader = Reader::new(blocks, counters, superblock.pool, &superblock.lives, start, previous);
     let mut replay = Replay {
         touched: BTreeSet::from([start.segment]),
