@@ -71,9 +71,11 @@ pub enum Commands {
     Scrub(scrub::Arguments),
     /// Show who has the pool, how full it is, and its counters
     Status(status::Arguments),
-    /// Show what it does: 95 versions of a growing database, each proved
+    /// Ask a database in any version
+    Sql(sqlite::Arguments),
+    /// Watch 95 versions of a database being kept and proved
     Demo(demo::Arguments),
-    /// Measure it, beside the plain filesystem
+    /// Measure: experiments with confidence intervals
     Lab(lab::Arguments),
     /// Print the completions for a shell
     Completions(generate::CompletionsArguments),
@@ -86,11 +88,12 @@ Names:
   DATASET            team/db
   SNAPSHOT           team/db@monday
   file in a version  team/db/app.db, team/db@monday/app.db
-A name is looked up in the pool that -P or ICECORE_POOL gives. Written as a path that leads through a
-pool's folder (/srv/pool/team/db@monday) it needs neither.
+A name is looked up in the pool that -P or ICECORE_POOL gives. Written as a
+path through a pool's folder (/srv/pool/team/db@monday) it needs neither.
 
 Environment:
-  Every option can be given as ICECORE_COMMAND_OPTION, as in ICECORE_LIST_JSON=1; the pool is ICECORE_POOL.
+  Every option can be given as ICECORE_COMMAND_OPTION, as in
+  ICECORE_LIST_JSON=1; the pool is ICECORE_POOL.
 
 Every command works while another process has the pool open: it is sent there.";
 
@@ -108,15 +111,18 @@ pub fn command() -> Command {
     let command = Cli::command()
         .after_help(FIRST_STEPS)
         .after_long_help(format!("{FIRST_STEPS}\n\n{NAMES_HELP}\n\n{}", exit::HELP));
-    with_environment(command)
+    with_environment(command, "ICECORE")
 }
 
-/// Gives every long option of every command its variable, which help mentions once instead of at each option.
-fn with_environment(command: Command) -> Command {
+/// Gives every long option of every command its variable. Help mentions that once instead of at each option, the
+/// manual at each.
+fn with_environment(command: Command, prefix: &str) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_owned()).collect();
     names.into_iter().fold(command, |command, name| {
-        let prefix = format!("ICECORE_{}", variable_part(&name));
-        command.mut_subcommand(name, |one| one.mut_args(|arg| with_variable(arg, &prefix)))
+        let prefix = format!("{prefix}_{}", variable_part(&name));
+        command.mut_subcommand(name, |one| {
+            with_environment(one.mut_args(|arg| with_variable(arg, &prefix)), &prefix)
+        })
     })
 }
 
@@ -161,6 +167,18 @@ mod tests {
             let help = one.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains(&format!("icecore {name}")), "{name} has no example");
             assert!(one.get_about().is_some(), "{name} has no description");
+        }
+    }
+
+    #[test]
+    fn long_texts_fit_a_narrow_terminal() {
+        let whole = command();
+        for one in whole.get_subcommands().chain([&whole]) {
+            for text in [one.get_after_help(), one.get_after_long_help()].into_iter().flatten() {
+                for line in text.to_string().lines() {
+                    assert!(line.chars().count() <= 79, "{}: {line}", one.get_name());
+                }
+            }
         }
     }
 

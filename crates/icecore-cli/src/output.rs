@@ -38,8 +38,13 @@ impl Output {
         self.line(text)
     }
 
-    pub fn finish(mut self) -> anyhow::Result<()> {
+    /// Shows what was written so far.
+    pub fn flush(&mut self) -> anyhow::Result<()> {
         self.0.flush().context("cannot write to standard output")
+    }
+
+    pub fn finish(mut self) -> anyhow::Result<()> {
+        self.flush()
     }
 }
 

@@ -4,10 +4,23 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
+const BYTES: &str =
+    "{msg} {bar:30} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left";
+const BYTES_WITHOUT_END: &str = "{spinner} {msg} {binary_bytes}, {binary_bytes_per_sec}";
+const COUNTING: &str = "{msg:24} {bar:30} {pos} of {len}, {eta} left";
+
 /// A bar of bytes; invisible when standard error is not a terminal. Vanishes when dropped.
 pub struct Progress(ProgressBar);
 
 impl Progress {
+    /// A bar of things that are counted.
+    pub fn counting(what: &str, total: u64) -> Self {
+        let progress = Self::new(what, 0);
+        progress.0.set_length(total);
+        progress.style(COUNTING);
+        progress
+    }
+
     /// `total` may be 0 when it is not known.
     pub fn new(what: &str, total: u64) -> Self {
         let target = if std::io::stderr().is_terminal() {
@@ -22,23 +35,13 @@ impl Progress {
         progress
     }
 
-    /// A bar of steps.
-    pub fn steps(what: &str, total: u64) -> Self {
-        let progress = Self::new(what, 0);
-        progress.0.set_length(total);
-        progress.style("{msg} {bar:30} {pos} of {len}, {eta} left");
-        progress
-    }
-
     /// Says how much there is in all.
     pub fn set_total(&self, total: u64) {
         if total > 0 && self.0.length() != Some(total) {
             self.0.set_length(total);
-            self.style(
-                "{msg} {bar:30} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left",
-            );
+            self.style(BYTES);
         } else if total == 0 {
-            self.style("{spinner} {msg} {binary_bytes}, {binary_bytes_per_sec}");
+            self.style(BYTES_WITHOUT_END);
         }
     }
 
@@ -65,10 +68,7 @@ mod tests {
 
     #[test]
     fn templates_are_valid() {
-        for template in [
-            "{msg} {bar:30} {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left",
-            "{spinner} {msg} {binary_bytes}, {binary_bytes_per_sec}",
-        ] {
+        for template in [BYTES, BYTES_WITHOUT_END, COUNTING] {
             assert!(ProgressStyle::with_template(template).is_ok());
         }
     }

@@ -51,7 +51,7 @@ pub const NATIVE: &[Native] = &[
         aliases: &[],
         header: "USED",
         align: Align::Right,
-        help: "bytes that destroying it would free; of a dataset, all that it alone holds",
+        help: "bytes that destroying it alone gives back",
         value: |entry| Value::Size(entry.used),
     },
     Native {

@@ -140,6 +140,12 @@ impl Explorer {
         self.pool.as_ref().expect("the pool is open")
     }
 
+    /// Whether the pool is open (closing that failed leaves it closed).
+    #[must_use]
+    pub const fn is_open(&self) -> bool {
+        self.pool.is_some()
+    }
+
     /// The steps done last, for messages.
     #[must_use]
     pub fn recent(&self) -> String {

@@ -39,5 +39,8 @@ pub fn commit(pool: &Pool, prepared: Vec<Prepared>, durable: bool) -> Result<Vec
     if durable {
         store::make_durable(pool, point)?;
     }
-    files.iter().map(|(head, state)| state.publish(|| head.now())).collect()
+    // Each of them, whatever happens to another: none may be left held back.
+    let published: Vec<Result<Pinned>> =
+        files.iter().map(|(head, state)| state.publish(|| head.now())).collect();
+    published.into_iter().collect()
 }

@@ -198,6 +198,16 @@ impl Dataset {
         part: &[u8],
         time: Timestamp,
     ) -> Result<RecordSequence> {
+        self.pool.engine().with_room(|| self.try_write_unaligned(inode, at, part, time))
+    }
+
+    fn try_write_unaligned(
+        &self,
+        inode: InodeNumber,
+        at: u64,
+        part: &[u8],
+        time: Timestamp,
+    ) -> Result<RecordSequence> {
         let engine = self.pool.engine();
         engine.admit()?;
         let end = at + part.len() as u64;

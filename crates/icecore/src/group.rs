@@ -7,6 +7,7 @@ use crate::error::{Error, FileFault, Result};
 use crate::format::crc32c;
 use crate::format::segment::SegmentKind;
 use crate::log::tail::Payload;
+use crate::namespace::{InodeItem, InodeKind, Read, TreeReader};
 use crate::operation::{Operation, Write};
 use crate::pool::Pool;
 use crate::state::State;
@@ -21,6 +22,8 @@ use std::sync::{Arc, Weak};
 
 /// Pieces written ahead that stay in memory too.
 const RECENT_PIECES_MAX: usize = 16;
+/// Nodes that one step makes, usually fewer.
+const NODES_PER_STEP: usize = 8;
 /// Blocks written together.
 const PIECE_BLOCKS: usize = 256;
 
@@ -89,8 +92,12 @@ impl Group {
         self.files.is_empty()
     }
 
-    fn base_size(&self, inode: InodeNumber) -> Result<u64> {
-        Ok(self.base.attributes(inode)?.size)
+    /// The size of a file as the group sees it. Only files can be written.
+    fn own_size(&self, inode: InodeNumber) -> Result<u64> {
+        match self.files.get(&inode).and_then(|file| file.size) {
+            Some(size) => Ok(size),
+            None => regular_file(&self.base.attributes(inode)?).map(|item| item.size),
+        }
     }
 
     /// Writes at `offset`.
@@ -100,6 +107,7 @@ impl Group {
     pub fn write(&mut self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
         let end = end.ok_or(FileFault::TooLarge)?;
+        let former = self.own_size(inode)?;
         if data.is_empty() {
             return Ok(());
         }
@@ -124,11 +132,7 @@ impl Group {
             at += part.len() as u64;
             rest = after;
         }
-        let size = match self.files.get(&inode).and_then(|file| file.size) {
-            Some(size) => size,
-            None => self.base_size(inode)?,
-        };
-        self.files.entry(inode).or_default().size = Some(size.max(end));
+        self.files.entry(inode).or_default().size = Some(former.max(end));
         Ok(())
     }
 
@@ -180,10 +184,7 @@ impl Group {
         if size > FILE_BYTES_MAX {
             return Err(FileFault::TooLarge.into());
         }
-        let former = match self.files.get(&inode).and_then(|file| file.size) {
-            Some(size) => size,
-            None => self.base_size(inode)?,
-        };
+        let former = self.own_size(inode)?;
         let last = FileBlock::containing(size);
         let within = (size - last.offset()) as usize;
         let own = self.files.get(&inode).and_then(|file| file.blocks.get(&last.0)).cloned();
@@ -260,7 +261,10 @@ impl Group {
         while !rest.is_empty() {
             let piece = &rest[..rest.len().min(PIECE_BLOCKS)];
             let payload = pack(piece.iter().map(|(_, _, content)| &**content), piece.len());
-            let (segment, slot, written) = self.engine().write_run(&payload, Purpose::Data)?;
+            let (segment, slot, written) = {
+                let engine = self.engine();
+                engine.with_room(|| engine.write_run(&payload, Purpose::Data))?
+            };
             if self.held.last() != Some(&segment) {
                 self.engine().state().segments.hold(segment);
                 self.held.push(segment);
@@ -313,25 +317,31 @@ enum Step {
 
 /// See [`Pool::commit`].
 pub(crate) fn commit(pool: &Pool, groups: Vec<Group>) -> Result<CommitPoint> {
-    let engine = pool.engine();
-    engine.admit()?;
     let time = Timestamp::now();
     let steps: Vec<Step> = groups.iter().flat_map(|group| steps_of(group, time)).collect();
+    pool.engine().with_room(|| commit_steps(pool, &groups, &steps))
+}
+
+fn commit_steps(pool: &Pool, groups: &[Group], steps: &[Step]) -> Result<CommitPoint> {
+    let engine = pool.engine();
+    engine.admit()?;
     let mut state = engine.state();
-    for group in &groups {
+    for group in groups {
         check_generation(&state, group)?;
+        check_files(engine, &state, group)?;
     }
     if steps.is_empty() {
         return Ok(CommitPoint(state.tail.last_sequence()));
     }
-    make_room(engine, &mut state, &steps)?;
+    make_room(engine, &mut state, steps)?;
     if steps.len() > 1 {
         state.tail.begin_chain();
     }
-    for step in &steps {
+    for step in steps {
         if let Err(error) = append_step(engine, &mut state, step) {
             if steps.len() > 1 {
                 // Half of the step is in memory, and the log will never hold all of it.
+                state.tail.abandon();
                 engine.writer.fail(&format!("a commit was cut off in the middle: {error}"));
             }
             return Err(error);
@@ -356,6 +366,21 @@ fn check_generation(state: &State, group: &Group) -> Result<()> {
     Ok(())
 }
 
+/// Every file that a group writes is still there: nothing may come in between the steps of a commit.
+fn check_files(engine: &Engine, state: &State, group: &Group) -> Result<()> {
+    let head = state.head(group.dataset.id())?;
+    let reader = TreeReader::new(&state.trees[&head], &*engine.nodes);
+    group.files.keys().try_for_each(|inode| regular_file(&reader.inode(*inode)?).map(drop))
+}
+
+fn regular_file(item: &InodeItem) -> Result<&InodeItem> {
+    match item.kind {
+        InodeKind::File => Ok(item),
+        InodeKind::Directory => Err(FileFault::IsADirectory.into()),
+        _ => Err(FileFault::Invalid.into()),
+    }
+}
+
 /// Sees to it that all the steps find room, before the first of them is taken.
 fn make_room(engine: &Engine, state: &mut State, steps: &[Step]) -> Result<()> {
     let blocks: u64 = steps
@@ -369,7 +394,12 @@ fn make_room(engine: &Engine, state: &mut State, steps: &[Step]) -> Result<()> {
     let per_segment = u64::from(engine.geometry.end(SegmentKind::Log).0) - PIECE_BLOCKS as u64 - 2;
     let beyond = blocks.saturating_sub(state.tail.room());
     let segments = beyond.div_ceil(per_segment) as usize + usize::from(beyond > 0);
-    engine.ensure_free(state, segments, Purpose::Data)
+    if segments == 0 {
+        return Ok(());
+    }
+    // The reserve grows with the nodes that the steps make.
+    let nodes = (steps.len() * NODES_PER_STEP).div_ceil(engine.geometry.slots() as usize);
+    engine.ensure_free(state, segments + nodes, Purpose::Data)
 }
 
 fn append_step(engine: &Engine, state: &mut State, step: &Step) -> Result<()> {

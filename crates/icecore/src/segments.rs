@@ -51,7 +51,7 @@ impl Segments {
         self.table.len()
     }
 
-    /// Number of free segments.
+    /// Number of free segments that nobody holds.
     pub(crate) fn free(&self) -> usize {
         self.free
     }
@@ -115,9 +115,7 @@ impl Segments {
     /// Notes what a segment is used for. Replay and recovery call this for segments found in use.
     pub(crate) fn use_as(&mut self, segment: SegmentId, kind: SegmentKind) {
         let state = self.table.get_mut(&segment).expect("the segment exists");
-        if state.kind.is_none() {
-            self.free -= 1;
-        }
+        self.free -= usize::from(state.kind.is_none() && state.users == 0);
         state.kind = Some(kind);
         state.last_record = None;
     }
@@ -139,13 +137,17 @@ impl Segments {
 
     /// The segment must not be freed until `let_go`.
     pub(crate) fn hold(&mut self, segment: SegmentId) {
-        self.table.get_mut(&segment).expect("the segment exists").users += 1;
+        let state = self.table.get_mut(&segment).expect("the segment exists");
+        // One that is being written ahead cannot be taken.
+        self.free -= usize::from(state.kind.is_none() && state.users == 0);
+        state.users += 1;
     }
 
     /// Undoes one `hold`.
     pub(crate) fn let_go(&mut self, segment: SegmentId) {
         let state = self.table.get_mut(&segment).expect("the segment exists");
         state.users = state.users.checked_sub(1).expect("held before");
+        self.free += usize::from(state.kind.is_none() && state.users == 0);
     }
 
     /// A log segment is full; its last record has this number.

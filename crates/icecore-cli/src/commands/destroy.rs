@@ -14,10 +14,11 @@ use std::ffi::OsString;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-TARGET is a snapshot (db@monday), a range of snapshots, both ends included (db@monday%friday), or a dataset.
+TARGET is a snapshot (db@monday), a range of snapshots, both ends included
+(db@monday%friday), or a dataset.
 
 Example:
-  icecore destroy -nv db@monday%friday     what would go, and how many bytes come back
+  icecore destroy -nv db@monday%friday    what would go, and what comes back
   icecore destroy db@monday%friday
   icecore destroy -r try-it")]
 pub struct Arguments {

@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-The file appears whole or not at all. One moment is exported, also of a file that is being written.
+The file appears whole or not at all. One moment is exported, also of a file
+that is being written.
 
 Example:
   icecore export db@monday/app.db monday.db

@@ -64,7 +64,12 @@ fn write_pages(folder: &Path) -> anyhow::Result<()> {
 
 /// The command as a whole and each of its commands, under the names of their pages.
 fn pages() -> Vec<Command> {
+    let shown = |arg: clap::Arg| arg.hide_env(false).hide_env_values(true);
     let mut whole = cli::command().disable_help_subcommand(true);
+    let names: Vec<String> = whole.get_subcommands().map(|part| part.get_name().to_owned()).collect();
+    for name in names {
+        whole = whole.mut_subcommand(name, |part| part.mut_args(shown));
+    }
     whole.build();
     let parts = whole.get_subcommands().map(|part| {
         let name = format!("icecore-{}", part.get_name());
@@ -99,6 +104,8 @@ mod tests {
             assert!(text.contains(".SH NAME"), "{name}");
             assert!(text.contains("icecore"), "{name}");
         }
+        let list = pages().into_iter().find(|page| page.get_name() == "icecore-list").unwrap();
+        assert!(String::from_utf8(render(list).unwrap()).unwrap().contains("ICECORE_LIST_JSON"));
         assert!(pages().iter().any(|page| page.get_name() == "icecore-destroy"));
     }
 

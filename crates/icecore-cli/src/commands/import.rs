@@ -1,7 +1,7 @@
 //! `icecore import`
 
 use super::files::{base_name, pin, runs_with_data};
-use super::{finish, take};
+use super::{finish, sqlite, take};
 use crate::exit;
 use crate::format;
 use crate::output::{Output, print_document};
@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 The file appears whole or not at all, and is durable when the command returns.
+A SQLite database is copied as it is at one moment, also while it is in use.
 
 Example:
   icecore import app.db db/app.db
@@ -43,6 +44,10 @@ pub struct Arguments {
     #[arg(short, long)]
     parents: bool,
 
+    /// Copy a SQLite database byte by byte, as any other file
+    #[arg(long)]
+    raw: bool,
+
     /// Say what was copied
     #[arg(short, long)]
     verbose: bool,
@@ -63,7 +68,7 @@ struct Source {
 }
 
 pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
-    let mut source = open_source(&arguments.source)?;
+    let mut source = open_source(&arguments.source, arguments.raw)?;
     let location = context.locate(&arguments.destination)?;
     let path = location.path()?;
     let mut access = open_to_write(&location.pool)?;
@@ -85,7 +90,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     output.finish()
 }
 
-fn open_source(path: &Path) -> anyhow::Result<Source> {
+fn open_source(path: &Path, raw: bool) -> anyhow::Result<Source> {
     if path == Path::new("-") {
         let stream = Box::new(std::io::stdin().lock());
         return Ok(Source { stream, size: 0, mode: 0o644, owner: caller(), name: Vec::new() });
@@ -96,9 +101,16 @@ fn open_source(path: &Path) -> anyhow::Result<Source> {
     if metadata.is_dir() {
         anyhow::bail!("{shown} is a directory: import its files one by one");
     }
+    let (stream, size): (Box<dyn Read>, u64) = if !raw && metadata.is_file() && sqlite::is_database(&file) {
+        let copy = sqlite::consistent_copy(path)?;
+        let size = copy.as_file().metadata()?.len();
+        (Box::new(copy), size)
+    } else {
+        (Box::new(file), metadata.len())
+    };
     Ok(Source {
-        stream: Box::new(file),
-        size: metadata.len(),
+        stream,
+        size,
         mode: (metadata.permissions().mode() & 0o7777) as u16,
         owner: caller(),
         name: path.file_name().unwrap_or_default().as_bytes().to_vec(),

@@ -10,7 +10,10 @@ use icecore::{InitOptions, Pool};
 use std::path::PathBuf;
 
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  icecore init /srv/pool\n  icecore init --size-limit 20G /srv/pool")]
+#[command(after_help = "\
+Example:
+  icecore init /srv/pool
+  icecore init --size-limit 20G /srv/pool")]
 pub struct Arguments {
     /// The folder: it is made if it does not exist, and must be empty if it does
     #[arg(value_name = "FOLDER")]

@@ -1,143 +1,127 @@
-//! `icecore lab`
+//! `icecore lab`: the experiments that hold the store's promises against measurements.
 
-use crate::exit;
+use crate::output::{Align, Output, Table};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use icecore_lab::targets::Direction;
-use icecore_lab::{EXPERIMENTS, Options, Report};
-use std::io::Write as _;
+use icecore_lab::{EXPERIMENTS, Options, Report, child, figure};
+use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 #[derive(Args, Debug)]
+#[command(after_help = "\
+Example:
+  icecore lab list
+  icecore lab run commits --json > commits.json")]
+#[command(arg_required_else_help = true)]
 pub struct Arguments {
     #[command(subcommand)]
-    action: Action,
+    command: LabCommand,
 }
 
 #[derive(Subcommand, Debug)]
-enum Action {
-    /// Run an experiment and print what it found
-    Run(RunArguments),
+enum LabCommand {
     /// List the experiments
-    List,
-    /// Draw time per iteration from a result of the experiment valuation
+    List(ListArguments),
+    /// Run an experiment
+    Run(RunArguments),
+    /// Draw the time for each iteration of a valuation as SVG
     Figure(FigureArguments),
-    /// What the lab starts itself for
+    /// Part of an experiment that needs a process of its own
     #[command(hide = true)]
     Child,
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "\
-Runs Icecore and the plain filesystem side by side, in interleaved pairs, and
-says of each figure what it is, how sure that is (95 %), what it should be, and
-whether it is. Everything is made in a temporary folder of --dir.
+#[command(after_help = "Example:\n  icecore lab list -H")]
+struct ListArguments {
+    /// For scripts: no headers, tabs between columns
+    #[arg(short = 'H', long)]
+    no_header: bool,
+}
 
-Examples:
-  icecore lab run commits --dir /srv
-  icecore lab run valuation --dir /srv --json > valuation.json")]
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Runs of the two sides are interleaved pair by pair on the filesystem of one
+folder. The document has every sample; docs/lab-schema.json describes it.
+
+Example:
+  icecore lab run valuation --directory /srv --json > valuation.json")]
 struct RunArguments {
-    /// The experiment: `icecore lab list` shows them
-    #[arg(value_name = "NAME")]
+    /// The experiment
+    #[arg(value_name = "EXPERIMENT")]
     name: String,
 
-    /// Folder on the filesystem to measure
-    #[arg(long, value_name = "FOLDER", env = "ICECORE_DIR", default_value = ".")]
-    dir: PathBuf,
+    /// A folder on the filesystem to measure
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    directory: PathBuf,
 
     /// Rounds of interleaved runs
-    #[arg(long, value_name = "N", env = "ICECORE_PAIRS")]
+    #[arg(long, value_name = "COUNT")]
     pairs: Option<usize>,
 
-    /// Small and short: tries the experiment out, its figures mean nothing
-    #[arg(long, env = "ICECORE_QUICK")]
+    /// Small sizes and few rounds: shows that it works, and means nothing
+    #[arg(long)]
     quick: bool,
 
-    /// Seed of workloads and intervals
-    #[arg(long, value_name = "N", env = "ICECORE_SEED")]
+    /// Seed of the workload
+    #[arg(long)]
     seed: Option<u64>,
 
-    /// Print the JSON document that docs/lab-schema.json describes
+    /// Print the whole result as JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Example:\n  icecore lab figure valuation.json > valuation.svg")]
 struct FigureArguments {
-    /// A document that `lab run valuation --json` printed
-    #[arg(value_name = "RESULT.json")]
+    /// What `icecore lab run valuation --json` printed
+    #[arg(value_name = "FILE")]
     result: PathBuf,
-
-    /// The picture to write
-    #[arg(value_name = "OUT.svg")]
-    picture: PathBuf,
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    match &arguments.action {
-        Action::Run(arguments) => experiment(arguments),
-        Action::List => list(),
-        Action::Figure(arguments) => figure(arguments),
-        Action::Child => Ok(icecore_lab::child::serve()?),
+    match &arguments.command {
+        LabCommand::List(arguments) => list(arguments),
+        LabCommand::Run(arguments) => run_experiment(arguments),
+        LabCommand::Figure(arguments) => draw(arguments),
+        LabCommand::Child => Ok(child::serve()?),
     }
 }
 
-fn experiment(arguments: &RunArguments) -> anyhow::Result<()> {
-    let known = EXPERIMENTS.iter().any(|experiment| experiment.name == arguments.name);
-    if !known {
-        let message = format!("there is no experiment {:?} (`icecore lab list` shows them)", arguments.name);
-        return Err(exit::usage(message));
+fn list(arguments: &ListArguments) -> anyhow::Result<()> {
+    let mut table = Table::new(["NAME", "ABOUT"].map(|header| (header.to_owned(), Align::Left)));
+    for experiment in &EXPERIMENTS {
+        table.row(vec![experiment.name.to_owned(), experiment.about.to_owned()]);
     }
-    let mut options = Options::new(&arguments.dir);
+    let mut output = Output::new();
+    table.print(&mut output, arguments.no_header)?;
+    output.finish()
+}
+
+fn run_experiment(arguments: &RunArguments) -> anyhow::Result<()> {
+    let mut options = Options::new(&arguments.directory);
     options.pairs = arguments.pairs;
     options.quick = arguments.quick;
-    if let Some(seed) = arguments.seed {
-        options.seed = seed;
+    options.seed = arguments.seed.unwrap_or(options.seed);
+    if std::io::stderr().is_terminal() {
+        options.progress = Arc::new(|line| {
+            let _ = writeln!(std::io::stderr().lock(), "{line}");
+        });
     }
-    options.progress = Arc::new(|line| {
-        let _ = writeln!(std::io::stderr().lock(), "{line}");
-    });
     let report = icecore_lab::run(&arguments.name, &options)?;
-    let mut out = std::io::stdout().lock();
-    if arguments.json {
-        serde_json::to_writer_pretty(&mut out, &report)?;
-        writeln!(out)?;
-    } else {
-        print(&report, &mut out)?;
-    }
-    Ok(())
+    let mut output = Output::new();
+    let text = if arguments.json { report.to_json() } else { report.summary() };
+    output.line(text.trim_end())?;
+    output.finish()
 }
 
-fn print(report: &Report, out: &mut impl std::io::Write) -> anyhow::Result<()> {
-    writeln!(out, "{:28} {:>10} {:>21}  {:>10}", "CHECK", "VALUE", "95 % INTERVAL", "TARGET")?;
-    for check in &report.checks {
-        let bound = match check.direction {
-            Direction::AtMost => "<=",
-            Direction::AtLeast => ">=",
-        };
-        let verdict = if check.met { "met" } else { "NOT MET" };
-        let interval = format!("{:.3} to {:.3}", check.low, check.high);
-        let target = format!("{bound} {}", check.target);
-        writeln!(out, "{:28} {:>10.3} {interval:>21}  {target:>10}  {verdict}", check.name, check.value)?;
-    }
-    Ok(())
-}
-
-fn list() -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    for experiment in EXPERIMENTS {
-        writeln!(out, "{:20} {}", experiment.name, experiment.about)?;
-    }
-    Ok(())
-}
-
-fn figure(arguments: &FigureArguments) -> anyhow::Result<()> {
-    let path = &arguments.result;
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let report: Report = serde_json::from_str(&text)
-        .with_context(|| format!("{} is not a result of the lab", path.display()))?;
-    let picture = icecore_lab::figure::time_per_iteration(&report)?;
-    let out = &arguments.picture;
-    std::fs::write(out, picture).with_context(|| format!("cannot write {}", out.display()))
+fn draw(arguments: &FigureArguments) -> anyhow::Result<()> {
+    let name = arguments.result.display().to_string();
+    let text = std::fs::read_to_string(&arguments.result).with_context(|| format!("cannot read {name}"))?;
+    let report = Report::from_json(&name, &text)?;
+    let mut output = Output::new();
+    output.line(figure::time_per_iteration(&report)?.trim_end())?;
+    output.finish()
 }

@@ -14,7 +14,8 @@ use std::ffi::OsString;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Bytes of a name that cannot be printed are escaped as `ls -b` does it; -0 prints names as they are.
+Bytes of a name that cannot be printed are escaped as `ls -b` does it; -0
+prints names as they are.
 
 Example:
   icecore ls -l db@monday")]

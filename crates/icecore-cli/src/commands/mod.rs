@@ -21,6 +21,7 @@ pub mod rename;
 pub mod rollback;
 pub mod scrub;
 pub mod snapshot;
+pub mod sqlite;
 pub mod status;
 
 use crate::cli::{Cli, Commands};
@@ -55,6 +56,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Commands::Ls(arguments) => ls::run(&context, &arguments),
         Commands::Scrub(arguments) => scrub::run(&context, &arguments),
         Commands::Status(arguments) => status::run(&context, &arguments),
+        Commands::Sql(arguments) => sqlite::run(&context, &arguments),
         Commands::Demo(arguments) => demo::run(&arguments),
         Commands::Lab(arguments) => lab::run(&arguments),
         Commands::Completions(arguments) => generate::completions(&arguments),

@@ -8,7 +8,8 @@ use std::ffi::OsString;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-After that the snapshots up to the clone's origin belong to the clone, and its former origin can be destroyed.
+After that the snapshots up to the clone's origin belong to the clone, and the
+dataset that it was cloned from can be destroyed.
 
 Example:
   icecore promote try-it")]

@@ -54,7 +54,8 @@ pub struct GetArguments {
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-User properties have a colon in their name, and are inherited by the datasets below.
+User properties have a colon in their name, and are inherited by the datasets
+below.
 
 Example:
   icecore set team:owner=ada team:ticket=4711 db")]

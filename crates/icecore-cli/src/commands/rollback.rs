@@ -13,8 +13,9 @@ use std::path::Path;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Nothing is lost: newer snapshots stay, and the state before the rollback is kept as a snapshot, whose
-name is printed. Rolling back to that one undoes the rollback.
+Nothing is lost: newer snapshots stay, and the state before the rollback is
+kept as a snapshot, whose name is printed. Rolling back to that one undoes the
+rollback.
 
 Example:
   icecore rollback db@monday")]

@@ -14,8 +14,9 @@ use std::ffi::OsString;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Reads everything that any version reaches and compares it with its checksums. Nothing is changed. Each
-place that is damaged is printed, and the exit code is 5.
+Reads everything that any version reaches and compares it with its checksums.
+Nothing is changed. Each place that is damaged is printed, and the exit code
+is 5.
 
 Example:
   icecore scrub /srv/pool")]

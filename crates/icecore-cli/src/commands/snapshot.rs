@@ -10,7 +10,8 @@ use std::ffi::OsString;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-All snapshots of one command are taken at the same moment, and are durable when it returns.
+All snapshots of one command are taken at the same moment, and are durable
+when it returns.
 
 Example:
   icecore snapshot db@monday

@@ -14,7 +14,8 @@ use std::ffi::OsString;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Counters begin when the pool is opened: ask while the process that uses it runs.
+Counters begin when the pool is opened: ask while the process that uses it
+runs.
 
 Example:
   icecore status /srv/pool")]

@@ -7,3 +7,4 @@ mod files;
 mod fixture;
 mod json;
 mod owned;
+mod sql;

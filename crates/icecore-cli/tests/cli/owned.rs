@@ -133,12 +133,30 @@ fn two_imports_of_one_file_do_not_mix() {
     second.write_stdin("late");
     complaint(second, 7);
     drop(first.stdin.take());
-    assert!(first.wait().unwrap().success());
+    succeed(first);
     assert_eq!(fixture.done(&["ls", "db"]), "app\nnew\n");
     pool.close();
 }
 
-/// Names in `db` that no command shows twice.
+#[test]
+fn a_file_that_a_program_has_open_is_not_replaced() {
+    let fixture = Fixture::with_db();
+    let pool = fixture.own();
+    let dataset = pool.dataset("db").unwrap();
+    let inode = dataset.view().unwrap().resolve(b"app").unwrap().unwrap();
+    let open = dataset.open_file(inode);
+    let mut import = fixture.run(&["import", "-f", "-", "db/app"]);
+    import.write_stdin("other");
+    assert!(complaint(import, 7).contains("db/app"));
+    assert_eq!(fixture.done(&["cat", "db/app"]), "second");
+    open.close().unwrap();
+    fixture.import("app", b"other");
+    assert_eq!(fixture.done(&["cat", "db/app"]), "other");
+    drop(dataset);
+    pool.close();
+}
+
+/// Names of files that are on their way into `db`.
 fn hidden_files(pool: &Pool) -> Vec<Vec<u8>> {
     let view = pool.view("db").unwrap();
     let entries = view.read_directory(icecore::units::InodeNumber::ROOT, 0, 100).unwrap();
@@ -152,9 +170,15 @@ fn spawn(fixture: &Fixture, arguments: &[&str]) -> Child {
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap()
+}
+
+/// Waits for a command that must succeed.
+fn succeed(child: Child) {
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn wait_until(mut condition: impl FnMut() -> bool) {
@@ -170,9 +194,7 @@ fn many_commands_at_once_take_turns() {
     let fixture = Fixture::with_db();
     let children: Vec<_> =
         (0..8).map(|index| spawn(&fixture, &["snapshot", &format!("db@s{index}")])).collect();
-    for mut child in children {
-        assert!(child.wait().unwrap().success());
-    }
+    children.into_iter().for_each(succeed);
     let names = fixture.done(&["list", "-H", "-t", "snapshot", "-o", "name"]);
     assert_eq!(names.lines().count(), 9, "{names}");
 }
@@ -226,9 +248,7 @@ fn a_pool_that_changes_hands_keeps_answering() {
         let snapshots: Vec<_> =
             (0..4).map(|index| spawn(&fixture, &["snapshot", &format!("db@r{round}-{index}")])).collect();
         drop(owner.stdin.take());
-        for mut child in snapshots {
-            assert!(child.wait().unwrap().success());
-        }
+        snapshots.into_iter().for_each(succeed);
         assert!(owner.wait().unwrap().success());
     }
     let names = fixture.done(&["list", "-H", "-t", "snapshot", "-o", "name"]);

@@ -65,6 +65,15 @@ impl Access {
         matches!(self.way, Way::Remote(..))
     }
 
+    /// The pool, if this process has opened it.
+    #[must_use]
+    pub const fn pool(&self) -> Option<&Pool> {
+        match &self.way {
+            Way::Local(pool, _) => Some(pool),
+            Way::Remote(..) => None,
+        }
+    }
+
     /// Does what is asked, here or there.
     pub fn call(&mut self, request: Request) -> Result<Response, Failure> {
         self.call_with(request, &mut |_| {})

@@ -1,8 +1,7 @@
 //! A file that comes in piece by piece and appears whole.
 //!
 //! The pieces go into an atomic group. A file that exists gets its new content by the commit of the group, and
-//! keeps its number, so that whoever has it open sees the old content before and the new one after. A new file
-//! is made empty under a hidden name first and gets its own by a rename, which is one atomic step; a crash in
+//! keeps its number; it is left alone while a program has it open. A new file is made empty under a hidden name first and gets its own by a rename, which is one atomic step; a crash in
 //! between leaves nothing but the hidden file, which the next import of the same name removes.
 
 use super::escape::escaped;
@@ -22,6 +21,7 @@ pub(super) struct Import {
     // Dropped in this order: what was staged, the hidden file, the claim.
     group: Option<Group>,
     hidden: Option<Hidden>,
+    dataset: Dataset,
     inode: InodeNumber,
     path: Vec<u8>,
     _user: UserGuard,
@@ -58,7 +58,10 @@ impl Import {
             Some(entry) if !replace && entry.kind == InodeKind::File => {
                 return Err(Error::Exists { what: format!("{} (-f replaces it)", escaped(path)) });
             }
-            Some(entry) if entry.kind == InodeKind::File => (entry.inode, None),
+            Some(entry) if entry.kind == InodeKind::File => {
+                refuse_open(pool, &dataset, entry.inode, path)?;
+                (entry.inode, None)
+            }
             Some(entry) if entry.kind == InodeKind::Directory => {
                 return Err(about(path, FileFault::IsADirectory));
             }
@@ -79,7 +82,15 @@ impl Import {
         if hidden.is_none() {
             group.truncate(inode, 0)?;
         }
-        Ok(Self { group: Some(group), hidden, inode, path: path.to_vec(), _user: user, _claim: claim })
+        Ok(Self {
+            group: Some(group),
+            hidden,
+            dataset,
+            inode,
+            path: path.to_vec(),
+            _user: user,
+            _claim: claim,
+        })
     }
 
     pub(super) fn write(&mut self, offset: u64, data: &[u8]) -> Result<()> {
@@ -92,6 +103,9 @@ impl Import {
 
     /// Makes the file visible and durable; whether one was replaced.
     pub(super) fn commit(mut self, pool: &Pool, size: u64) -> Result<bool> {
+        if self.hidden.is_none() {
+            refuse_open(pool, &self.dataset, self.inode, &self.path)?;
+        }
         if let Some(mut group) = self.group.take() {
             group.truncate(self.inode, size)?;
             pool.commit(vec![group])?;
@@ -108,6 +122,15 @@ impl Import {
         pool.sync()?;
         Ok(replaced)
     }
+}
+
+/// A program that has the file open may be in the middle of changing it: the two contents would mix.
+fn refuse_open(pool: &Pool, dataset: &Dataset, inode: InodeNumber, path: &[u8]) -> Result<()> {
+    if pool.engine().open_files.lock().contains_key(&(dataset.id(), inode)) {
+        let blockers = "a program has it open; import under another name, or close it first".to_owned();
+        return Err(Error::Busy { what: escaped(path), blockers });
+    }
+    Ok(())
 }
 
 fn missing_parent(path: &[u8]) -> Error {

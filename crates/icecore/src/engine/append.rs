@@ -7,6 +7,7 @@ use crate::log::tail::{Need, Payload};
 use crate::operation::Operation;
 use crate::state::{Placement, State};
 use crate::units::{BLOCK_BYTES, RecordSequence, Slot};
+use std::sync::atomic::Ordering;
 
 /// What an operation is for: the reserve is only there for what frees space or keeps the pool going.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +28,8 @@ pub(crate) struct Pressure {
     pub prepare: bool,
 }
 
+/// Blocks left in the log's last segment below which room for another is seen to.
+const TAIL_ROOM_MIN: u64 = 16;
 /// Log built and not yet written, beyond which a writer writes it before it goes on.
 const PENDING_BYTES_MAX: usize = 4 << 20;
 
@@ -38,19 +41,24 @@ impl Engine {
         payload: Option<Payload>,
         purpose: Purpose,
     ) -> Result<RecordSequence> {
-        self.admit()?;
-        let mut state = self.state();
-        self.append(&mut state, operation, payload, purpose)?;
-        let sequence = state.tail.last_sequence();
-        let pressure = self.pressure(&state);
-        drop(state);
-        self.after_append(pressure)?;
-        Ok(sequence)
+        self.with_room(|| {
+            self.admit()?;
+            let mut state = self.state();
+            self.append(&mut state, operation, payload.clone(), purpose)?;
+            let sequence = state.tail.last_sequence();
+            let pressure = self.pressure(&state);
+            drop(state);
+            self.after_append(pressure)?;
+            Ok(sequence)
+        })
     }
 
     /// What every writer passes before it takes the state lock: it may have to wait for a checkpoint.
     pub(crate) fn admit(&self) -> Result<()> {
         self.check_writable()?;
+        if self.tight.swap(false, Ordering::Relaxed) {
+            self.reclaim()?;
+        }
         self.wait_for_checkpoint_room()
     }
 
@@ -58,9 +66,13 @@ impl Engine {
     pub(crate) fn pressure(&self, state: &State) -> Pressure {
         let log = state.log_blocks * BLOCK_BYTES as u64;
         let dirty = (state.dirty_nodes + self.blocks.pending_count() as u64) * BLOCK_BYTES as u64;
-        let crowded = state.segments.free() <= 3
-            && state.segments.creatable() == 0
-            && state.graveyard.pending_blocks() > u64::from(self.geometry.slots()) / 4;
+        let some = u64::from(self.geometry.slots()) / 4;
+        let reclaimable = state.graveyard.pending_blocks() >= some || state.log_blocks >= some;
+        let crowded = reclaimable && self.is_tight(state, Purpose::Data);
+        if state.tail.room() < TAIL_ROOM_MIN && self.is_tight(state, Purpose::Freeing) {
+            // The next operation, which may be one that frees, would find no room for the log to go on.
+            self.tight.store(true, Ordering::Relaxed);
+        }
         Pressure {
             pending_bytes: state.tail.pending_bytes(),
             checkpoint: log >= self.options.log_bytes_max / 2

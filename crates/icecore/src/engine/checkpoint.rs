@@ -63,7 +63,6 @@ pub(crate) struct PositionSection {
     pub tail_mapped: Run,
     pub run_cursor: Option<Cursor>,
     pub node_cursor: Option<Cursor>,
-    pub ledger_cursor: Option<Cursor>,
     pub clock: u64,
 }
 
@@ -194,6 +193,8 @@ impl Engine {
     /// Takes the picture, and makes the log durable up to it.
     fn freeze(&self, chain: &mut Chain, full: bool) -> Result<(Frozen, [u8; 16])> {
         let mut state = self.state();
+        // A step that was cut off in the middle, just now, must not become durable.
+        self.check_writable()?;
         let batch = self.take_batch(&mut state);
         let frozen = self.picture(&mut state, full);
         drop(state);
@@ -218,7 +219,7 @@ impl Engine {
         state.log_blocks = 0;
         state.retired.clear();
         self.checkpoint_writing.store(true, Ordering::Release);
-        state.dirty_nodes = 0;
+        state.frozen_dirty = std::mem::take(&mut state.dirty_nodes);
         state.frozen_nodes = state.marks.of(Stream::Node);
         Frozen {
             full,
@@ -397,7 +398,6 @@ impl Engine {
             tail_mapped: frozen.tail_mapped,
             run_cursor: state.run_cursor,
             node_cursor: state.node_cursor,
-            ledger_cursor: state.ledger_cursor,
             clock: frozen.clock,
         };
         let placed = PlacedSection { retired: state.retired.clone(), placed };
@@ -444,6 +444,7 @@ impl Engine {
         }
         line.blobs.push(blob);
         line.number += 1;
+        state.frozen_dirty = 0;
         state.replay_from = frozen.position.sequence;
         state.graveyard.recorded(frozen.deaths);
         // Snapshots never change: their trees need no memory of their own from here on.

@@ -64,8 +64,17 @@ impl Engine {
         }
     }
 
+    /// Frees every unlinked file that nobody has open, as far as there is room for the log to say so: what stays is
+    /// in the durable list of orphans.
+    pub(super) fn release_orphans_if_room(&self) -> Result<()> {
+        match self.release_orphans() {
+            Err(Error::NoSpace { .. }) if self.check_writable().is_ok() => Ok(()),
+            outcome => outcome,
+        }
+    }
+
     /// Frees every unlinked file that nobody has open.
-    pub(super) fn release_orphans(&self) -> Result<()> {
+    fn release_orphans(&self) -> Result<()> {
         let trees: Vec<_> = {
             let state = self.state();
             state.catalogue.datasets().map(|(id, row)| (id, state.trees[&row.head].clone())).collect()

@@ -117,6 +117,8 @@ fn fill(storage: &Arc<dyn Storage>, superblock: Superblock, lock: Box<dyn Storag
         graveyard: Graveyard::default(),
         clock: 1,
         dirty_nodes: 0,
+        frozen_dirty: 0,
+        medium_full: false,
         frozen_nodes: marks.of(Stream::Node),
         run_cursor: None,
         node_cursor: None,
@@ -271,6 +273,7 @@ impl Parts {
             open_files: Mutex::new(HashMap::new()),
             closed: AtomicBool::new(false),
             checkpoint_writing: AtomicBool::new(false),
+            tight: AtomicBool::new(false),
             owner: std::process::id(),
             lock: Mutex::new(Some(lock)),
         }
@@ -297,13 +300,12 @@ impl Engine {
 
     /// What is left to do once everything is in place.
     fn finish_opening(&self, replayed: u64) -> Result<()> {
-        // The reserve may have been used up before the crash; room for it is taken when there is any.
-        self.release_orphans()?;
-        if replayed > 0 && !self.options.background {
+        // Lives without a checkpoint are kept apart in the superblock, which has room for so many.
+        let many_lives = self.superblock.lock().lives.len() > LIVES_MAX / 2;
+        if replayed > 0 && (many_lives || !self.options.background) {
             self.run_checkpoint()?;
         }
-        let mut state = self.state();
-        self.bury(&mut state);
-        Ok(())
+        self.bury(&mut self.state());
+        self.release_orphans_if_room()
     }
 }

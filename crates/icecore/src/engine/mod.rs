@@ -29,7 +29,7 @@ use crate::storage::{Storage, StorageLock};
 use crate::units::{PoolId, RecordSequence};
 use checkpoint::CheckpointLine;
 use parking_lot::{Mutex, MutexGuard};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -55,6 +55,8 @@ pub(crate) struct Engine {
     closed: AtomicBool,
     /// A checkpoint was frozen and is not yet durable.
     checkpoint_writing: AtomicBool,
+    /// The log has hardly anywhere to go on: see [`Engine::admit`].
+    tight: AtomicBool,
     owner: u32,
     lock: Mutex<Option<Box<dyn StorageLock>>>,
 }
@@ -109,6 +111,15 @@ impl Engine {
     }
 
     pub(crate) fn take_batch(&self, state: &mut State) -> Batch {
+        if state.tail.is_abandoned() {
+            // Somebody who leads already finds nothing, and then learns of the failure.
+            return Batch {
+                pieces: Vec::new(),
+                last: RecordSequence(0),
+                runs: BTreeSet::new(),
+                operations: 0,
+            };
+        }
         let pieces = state.tail.take();
         Batch {
             pieces,
@@ -155,7 +166,7 @@ impl Engine {
         let outcome = if self.options.read_only || self.writer.failure().is_some() {
             Ok(())
         } else {
-            self.release_orphans().and_then(|()| self.checkpoint_to_close())
+            self.release_orphans_if_room().and_then(|()| self.checkpoint_to_close())
         };
         self.closed.store(true, Ordering::Release);
         *self.lock.lock() = None;

@@ -14,7 +14,7 @@ use crate::log::replay::{Found, Reader, Waiting, spilled_blocks};
 use crate::log::tail::{Position, Tail};
 use crate::nodes::Nodes;
 use crate::operation::Operation;
-use crate::segments::Segments;
+use crate::segments::{Cursor, Segments};
 use crate::state::{Environment, Graveyard, Placement, State};
 use crate::statistics::Counters;
 use crate::storage::{AlignedBuffer, Kind, Storage};
@@ -160,6 +160,9 @@ pub(super) fn load(
     }
 
     count_live(&history, &map, &mut segments)?;
+    // The next blob goes behind the newest, in its segment.
+    let LedgerPointer { segment, slot, blocks: length, .. } = superblock.ledger;
+    let ledger_cursor = Some(Cursor { segment, incarnation: 0, slot: Slot(slot.0 + length) });
     // After a crash a segment of runs may have holes between them, where an earlier life left headers of its
     // own: it is not filled any further.
     let run_cursor = position.run_cursor.filter(|_| superblock.clean);
@@ -172,20 +175,13 @@ pub(super) fn load(
     for (cursor, kind) in [
         (run_cursor, SegmentKind::Run),
         (position.node_cursor, SegmentKind::Node),
-        (position.ledger_cursor, SegmentKind::Ledger),
+        (ledger_cursor, SegmentKind::Ledger),
     ] {
         if let Some(cursor) = cursor {
             claim(&mut segments, cursor.segment, kind)?;
             segments.hold(cursor.segment);
         }
     }
-    // The blob itself was allocated after its cursor was noted.
-    let ledger_cursor = position.ledger_cursor.map(|mut cursor| {
-        if cursor.segment == superblock.ledger.segment {
-            cursor.slot = cursor.slot.max(Slot(superblock.ledger.slot.0 + superblock.ledger.blocks));
-        }
-        cursor
-    });
     claim(&mut segments, position.segment, SegmentKind::Log)?;
     segments.hold(position.segment);
     *blocks.map().write() = map;
@@ -203,6 +199,8 @@ pub(super) fn load(
         graveyard: Graveyard::default(),
         clock: position.clock,
         dirty_nodes: 0,
+        frozen_dirty: 0,
+        medium_full: false,
         frozen_nodes: position.marks.of(Stream::Node),
         run_cursor,
         node_cursor: position.node_cursor,
@@ -222,7 +220,6 @@ fn check_position(position: &PositionSection, segments: &Segments, blocks: &Bloc
         (Some(position.slot), SegmentKind::Log),
         (position.run_cursor.map(|cursor| cursor.slot), SegmentKind::Run),
         (position.node_cursor.map(|cursor| cursor.slot), SegmentKind::Node),
-        (position.ledger_cursor.map(|cursor| cursor.slot), SegmentKind::Ledger),
     ]
     .into_iter()
     .all(|(slot, kind)| slot.is_none_or(|slot| slot.0 >= 1 && slot <= geometry.end(kind)));
@@ -360,6 +357,15 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
+    /// The segment in which the last checkpoint left room for nodes was given away since: no more of them go there.
+    fn forget_node_cursor(&mut self, segment: SegmentId) -> bool {
+        let given_away = self.state.node_cursor.take_if(|cursor| cursor.segment == segment).is_some();
+        if given_away {
+            self.state.segments.let_go(segment);
+        }
+        given_away
+    }
+
     /// The segment that a record says the log goes on in.
     fn peek_switch(&self, reader: &Reader<'_>, found: &Found) -> Result<Option<(SegmentId, u64)>> {
         if found.view.header.operations != 1 || !found.view.sums.is_empty() {
@@ -416,6 +422,7 @@ impl Replay<'_> {
         match operation {
             Operation::Switch { segment, incarnation } => {
                 let old = next.segment;
+                self.forget_node_cursor(*segment);
                 self.env.blocks.map().write().remove_segment(*segment);
                 self.env.blocks.sums().close(old, geometry);
                 self.env.blocks.sums().open(*segment, geometry);
@@ -434,7 +441,8 @@ impl Replay<'_> {
                     let detail = "a staged run lies in a segment that is missing, or outside it";
                     return Err(Error::damaged(file_name(*segment), detail));
                 }
-                if self.state.segments.kind(*segment).is_none() {
+                let taken_over = self.forget_node_cursor(*segment);
+                if taken_over || self.state.segments.kind(*segment).is_none() {
                     self.env.blocks.map().write().remove_segment(*segment);
                     self.state.segments.use_as(*segment, SegmentKind::Run);
                 }

@@ -4,12 +4,15 @@
 use super::{Engine, Purpose};
 use crate::error::{Error, Result};
 use crate::format::segment::SegmentKind;
+use crate::segments::Cursor;
 use crate::state::State;
 use crate::storage::{AlignedBuffer, Kind};
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
 
 /// Blocks of a cursor's next piece at most.
 const PIECE_BLOCKS_MAX: u32 = 256;
+/// Nodes that the operations until the next look at the reserve may make.
+const NODES_MARGIN: u64 = 64;
 
 impl Engine {
     /// Takes a segment for a use, making one if need be.
@@ -56,17 +59,59 @@ impl Engine {
         Ok(())
     }
 
-    /// Free segments that must be left over.
+    /// Free segments that must be left over: what the checkpoint on its way and the next one may take, and for what
+    /// adds something, room for what frees.
     fn reserve(&self, state: &State, purpose: Purpose) -> usize {
-        let slots = u64::from(self.geometry.slots());
-        let nodes = 1 + (state.dirty_nodes / slots) as usize;
-        let merged = (self.blocks.pending_count() as u64).div_ceil(slots) as usize;
+        let room = |kind: SegmentKind, cursor: Option<Cursor>| {
+            cursor.map_or(0, |cursor| u64::from(self.geometry.end(kind).0.saturating_sub(cursor.slot.0)))
+        };
+        let beyond = |blocks: u64, room: u64, kind: SegmentKind| {
+            blocks.saturating_sub(room).div_ceil(u64::from(self.geometry.end(kind).0) - 1) as usize
+        };
+        let nodes = state.dirty_nodes + state.frozen_dirty + NODES_MARGIN;
+        let nodes = beyond(nodes, room(SegmentKind::Node, state.node_cursor), SegmentKind::Node);
+        let merged = self.blocks.pending_count() as u64;
+        let merged = merged + merged.div_ceil(u64::from(PIECE_BLOCKS_MAX));
+        let merged = beyond(merged, room(SegmentKind::Run, state.run_cursor), SegmentKind::Run);
+        // A ledger blob lies in one piece, and nobody knows how long the next one is.
         let checkpoint = nodes + merged + 1;
         match purpose {
-            Purpose::Data => checkpoint + 1,
+            Purpose::Data => checkpoint + 2,
             Purpose::Freeing => checkpoint,
             Purpose::Checkpoint => 0,
         }
+    }
+
+    /// Whether there are no more segments to be had than the reserve.
+    pub(crate) fn is_tight(&self, state: &State, purpose: Purpose) -> bool {
+        let no_more = state.medium_full || state.segments.creatable() == 0;
+        no_more && state.segments.free() <= self.reserve(state, purpose)
+    }
+
+    /// Runs something that needs room. If there is none, what died meanwhile is made room of first.
+    pub(crate) fn with_room<T>(&self, body: impl Fn() -> Result<T>) -> Result<T> {
+        match body() {
+            Err(Error::NoSpace { detail }) => {
+                if self.reclaim()? {
+                    body()
+                } else {
+                    Err(Error::NoSpace { detail })
+                }
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Makes room of what died since the last checkpoint, and of the log that it makes superfluous; false if there
+    /// is nothing of the sort.
+    pub(crate) fn reclaim(&self) -> Result<bool> {
+        let state = self.state();
+        let worthwhile = state.graveyard.pending_blocks() > 0 || state.log_blocks > 0;
+        drop(state);
+        if worthwhile {
+            self.run_checkpoint()?;
+        }
+        Ok(worthwhile)
     }
 
     /// Makes one more segment file.
@@ -79,10 +124,15 @@ impl Engine {
                 ),
             });
         };
-        self.blocks.files().create(segment)?;
-        self.storage
-            .sync_directory()
-            .map_err(|error| Error::io("flush", format!("directory {}", self.storage.describe()), error))?;
+        let made = self.blocks.files().create(segment);
+        state.medium_full = matches!(made, Err(Error::NoSpace { .. }));
+        made?;
+        if let Err(error) = self.storage.sync_directory() {
+            let error = Error::io("flush", format!("directory {}", self.storage.describe()), error);
+            // As for every flush that fails: nobody knows what is on disk.
+            self.writer.fail(&error.to_string());
+            return Err(error);
+        }
         self.counters.segments_created.add(1);
         state.segments.add_free(segment, false);
         Ok(())
@@ -127,7 +177,7 @@ impl Engine {
         }
         let blocks = wanted.min(end - 1);
         let slot = Slot(1 + blocks);
-        *cursor_of(state, kind) = Some(crate::segments::Cursor { segment, incarnation, slot });
+        *cursor_of(state, kind) = Some(Cursor { segment, incarnation, slot });
         let full = cursor.map(|cursor| (cursor.segment, cursor.incarnation));
         Ok(Allocation { segment, slot: Slot(1), blocks, full, fresh: Some(incarnation) })
     }
@@ -201,7 +251,7 @@ pub(crate) struct Allocation {
     pub fresh: Option<u64>,
 }
 
-fn cursor_of(state: &mut State, kind: SegmentKind) -> &mut Option<crate::segments::Cursor> {
+fn cursor_of(state: &mut State, kind: SegmentKind) -> &mut Option<Cursor> {
     match kind {
         SegmentKind::Run => &mut state.run_cursor,
         SegmentKind::Node => &mut state.node_cursor,

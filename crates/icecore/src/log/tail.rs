@@ -79,6 +79,8 @@ pub(crate) struct Tail {
     pending_blocks: usize,
     /// Records sealed now belong to an atomic step that goes on.
     chain: bool,
+    /// See [`Tail::abandon`].
+    abandoned: bool,
 }
 
 /// What an operation needs in the log.
@@ -103,7 +105,15 @@ impl Need {
 
 impl Tail {
     pub(crate) fn new(geometry: Geometry, next: Position) -> Self {
-        Self { geometry, next, open: None, pending: Vec::new(), pending_blocks: 0, chain: false }
+        Self {
+            geometry,
+            next,
+            open: None,
+            pending: Vec::new(),
+            pending_blocks: 0,
+            chain: false,
+            abandoned: false,
+        }
     }
 
     /// Where the next record will begin; only meaningful when no record is open.
@@ -224,6 +234,19 @@ impl Tail {
         self.chain = false;
         assert!(self.open.is_some(), "the last record of a step says that it is the last");
         self.seal();
+    }
+
+    /// An atomic step was cut off in the middle: what was built is not written any more, nor is anything later.
+    pub(crate) fn abandon(&mut self) {
+        self.abandoned = true;
+        self.chain = false;
+        self.open = None;
+        self.pending.clear();
+    }
+
+    /// Whether nothing is written any more.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.abandoned
     }
 
     /// Closes the open record.

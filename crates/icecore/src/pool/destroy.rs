@@ -48,6 +48,10 @@ impl Pool {
     /// [`Error::Busy`] naming holds, clones, snapshots or handles in the way; [`Error::NotFound`]. Then
     /// nothing is destroyed.
     pub fn destroy(&self, target: &DestroyTarget) -> Result<DestroyPlan> {
+        self.engine().with_room(|| self.try_destroy(target))
+    }
+
+    fn try_destroy(&self, target: &DestroyTarget) -> Result<DestroyPlan> {
         let engine = self.engine();
         engine.admit()?;
         let mut state = engine.state();

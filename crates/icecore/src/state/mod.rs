@@ -56,6 +56,10 @@ pub(crate) struct State {
     pub clock: u64,
     /// Nodes drawn and not yet dropped or frozen by a checkpoint.
     pub dirty_nodes: u64,
+    /// Nodes that the checkpoint on its way has to write.
+    pub frozen_dirty: u64,
+    /// The medium had no room for another segment when it was asked last.
+    pub medium_full: bool,
     /// Nodes from here on were born after the last checkpoint was frozen.
     pub frozen_nodes: LogAddress,
     /// Segments being filled outside the log.

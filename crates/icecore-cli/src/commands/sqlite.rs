@@ -1,0 +1,425 @@
+//! `icecore sql`, and consistent copies of SQLite databases for `icecore import`.
+//!
+//! A pool that this process can open is reached through the SQLite door, with everything the door can do. Of a
+//! pool that another process has open the file is fetched as it is at one moment, and only read.
+
+use super::files::{base_name, pin, read_all, regular, runs_with_data, shown};
+use super::finish;
+use crate::format::escaped;
+use crate::output::{Align, Output, Table};
+use crate::pool::Context;
+use crate::progress::Progress;
+use anyhow::Context as _;
+use clap::Args;
+use icecore::OpenOptions;
+use icecore::admin::protocol::Pinned;
+use icecore::admin::{Access, ErrorCode, Failure};
+use rusqlite::backup::{Backup, StepResult};
+use rusqlite::fallible_iterator::FallibleIterator as _;
+use rusqlite::types::ValueRef;
+use rusqlite::{Batch, Connection, OpenFlags, Statement};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::time::Duration;
+use tempfile::{NamedTempFile, TempDir};
+
+/// How long to wait for somebody who has locked the database.
+const BUSY_WAIT: Duration = Duration::from_secs(10);
+/// Pages copied between two reports.
+const PAGES_AT_A_TIME: i32 = 2048;
+/// The first bytes of every SQLite database.
+const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Without SQL, statements are read from standard input. A version can be joined
+with another: ATTACH 'file:/srv/pool/db@monday/app.db?vfs=icecore' AS monday.
+While another process has the pool open, databases can only be read here.
+
+Example:
+  icecore sql db@monday/app.db 'SELECT count(*) FROM users'
+  icecore sql -H db/app.db < queries.sql")]
+pub struct Arguments {
+    /// The database: a file in any version
+    #[arg(value_name = "VERSION/FILE")]
+    file: OsString,
+
+    /// Statements
+    #[arg(value_name = "SQL")]
+    sql: Vec<String>,
+
+    /// Make the database if it does not exist
+    #[arg(short, long)]
+    create: bool,
+
+    /// Refuse to change anything
+    #[arg(short, long)]
+    read_only: bool,
+
+    /// For scripts: no headers, tabs between columns
+    #[arg(short = 'H', long)]
+    no_header: bool,
+
+    /// Print a JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
+    let location = context.locate(&arguments.file)?;
+    let path = location.path()?;
+    // The door sees to it that a snapshot is not written; opening to read is enough only for that.
+    let read_only = arguments.read_only || path.contains(&b'@');
+    let options = OpenOptions { read_only, ..OpenOptions::default() };
+    let mut access = Access::open(&location.pool, options)?;
+    let done = open(&mut access, path, arguments).and_then(|database| {
+        let mut output = Output::new();
+        let done = converse(&database, arguments, &mut output, &location.pool);
+        let printed = output.finish();
+        done.and(printed)
+    });
+    finish(access, done)
+}
+
+/// An open database, and what has to live as long as it does. Fields are dropped in their order.
+struct Database {
+    connection: Connection,
+    _door: Option<icecore_sqlite::Registration>,
+    /// A copy of a file of a pool in use.
+    copy: Option<TempDir>,
+}
+
+fn open(access: &mut Access, path: &[u8], arguments: &Arguments) -> anyhow::Result<Database> {
+    let pinned = pin(access, path)?;
+    if pinned.found.is_some() || !arguments.create {
+        regular(&pinned)?;
+    }
+    let database = match access.pool() {
+        Some(pool) => open_through_door(pool.clone(), &pinned, arguments)?,
+        None => open_copy(access, &pinned, arguments)?,
+    };
+    database.connection.busy_timeout(BUSY_WAIT)?;
+    Ok(database)
+}
+
+fn open_through_door(
+    pool: icecore::Pool,
+    pinned: &Pinned,
+    arguments: &Arguments,
+) -> anyhow::Result<Database> {
+    let file = std::str::from_utf8(&pinned.file).map_err(|_| {
+        Failure::new(
+            ErrorCode::BadName,
+            format!("{}: SQLite opens no names that are not UTF-8", shown(pinned)),
+        )
+    })?;
+    icecore_sqlite::register().map_err(anyhow::Error::msg)?;
+    let door = icecore_sqlite::register_pool("cli", pool).map_err(anyhow::Error::msg)?;
+    let path = format!("{}/{}/{file}", door.prefix(), pinned.version);
+    let uri = icecore_sqlite::uri(Path::new(&path), None);
+    let access = if arguments.read_only || pinned.version.contains('@') {
+        OpenFlags::SQLITE_OPEN_READ_ONLY
+    } else if arguments.create {
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
+    } else {
+        OpenFlags::SQLITE_OPEN_READ_WRITE
+    };
+    let connection = Connection::open_with_flags(uri, access | OpenFlags::SQLITE_OPEN_URI)
+        .with_context(|| format!("cannot open {}", shown(pinned)))?;
+    Ok(Database { connection, _door: Some(door), copy: None })
+}
+
+/// Fetches the database, and the journal or write-ahead log that may have come with it.
+fn open_copy(access: &mut Access, pinned: &Pinned, arguments: &Arguments) -> anyhow::Result<Database> {
+    if arguments.create && pinned.found.is_none() {
+        return Err(only_read(pinned).into());
+    }
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let target = folder.path().join("database");
+    fetch(access, pinned, &target)?;
+    for suffix in ["-journal", "-wal"] {
+        let beside = [format!("{}/", pinned.version).as_bytes(), &pinned.file, suffix.as_bytes()].concat();
+        let companion = pin(access, &beside)?;
+        if companion.found.is_some() {
+            fetch(access, &companion, &folder.path().join(format!("database{suffix}")))?;
+        }
+    }
+    let connection = Connection::open(&target).with_context(|| format!("cannot open {}", shown(pinned)))?;
+    // A journal may have to be rolled back in the copy, so it is open for writing; but nobody is to think that
+    // writing to it is of any use.
+    connection.pragma_update(None, "query_only", true)?;
+    Ok(Database { connection, _door: None, copy: Some(folder) })
+}
+
+fn fetch(access: &mut Access, pinned: &Pinned, target: &Path) -> anyhow::Result<()> {
+    let attributes = regular(pinned)?;
+    let failed = || format!("cannot write {}", target.display());
+    let file = File::create_new(target).with_context(failed)?;
+    let progress = Progress::new("fetching", attributes.size);
+    read_all(access, pinned.pin, attributes, |offset, data| {
+        for (start, run) in runs_with_data(data) {
+            file.write_all_at(run, offset + start as u64).with_context(failed)?;
+        }
+        progress.set(offset + data.len() as u64);
+        Ok(())
+    })?;
+    file.set_len(attributes.size).with_context(failed)
+}
+
+fn only_read(pinned: &Pinned) -> Failure {
+    let message = format!(
+        "{} can only be read here while another process has the pool open: change it through that process",
+        escaped(base_name(&pinned.file))
+    );
+    Failure::new(ErrorCode::PoolInUse, message)
+}
+
+/// Statements from the command line, from a script on standard input, or from a person.
+fn converse(
+    database: &Database,
+    arguments: &Arguments,
+    output: &mut Output,
+    pool: &Path,
+) -> anyhow::Result<()> {
+    let mut results = Vec::new();
+    if !arguments.sql.is_empty() {
+        for sql in &arguments.sql {
+            execute(database, sql, arguments, output, &mut results)?;
+        }
+    } else if std::io::stdin().is_terminal() && !arguments.json {
+        return converse_with_person(database, arguments, output);
+    } else {
+        let mut script = String::new();
+        std::io::stdin().lock().read_to_string(&mut script).context("cannot read standard input")?;
+        execute(database, &script, arguments, output, &mut results)?;
+    }
+    if arguments.json {
+        output.document("sql", pool, json!({ "results": results }))?;
+    }
+    Ok(())
+}
+
+/// A statement ends with a semicolon at the end of a line. Errors are told, and the next statement waited for.
+fn converse_with_person(
+    database: &Database,
+    arguments: &Arguments,
+    output: &mut Output,
+) -> anyhow::Result<()> {
+    let mut pending = String::new();
+    prompt(&pending);
+    for line in std::io::stdin().lock().lines() {
+        pending.push_str(&line.context("cannot read standard input")?);
+        pending.push('\n');
+        if pending.trim_end().ends_with(';') {
+            let done = execute(database, &pending, arguments, output, &mut Vec::new());
+            output.flush()?;
+            if let Err(error) = done {
+                let _ = writeln!(std::io::stderr().lock(), "icecore: {error:#}");
+            }
+            pending.clear();
+        }
+        prompt(&pending);
+    }
+    execute(database, &pending, arguments, output, &mut Vec::new())
+}
+
+fn prompt(pending: &str) {
+    let mut stderr = std::io::stderr().lock();
+    let _ = stderr.write_all(if pending.trim().is_empty() { b"sql> " } else { b"...> " });
+}
+
+fn execute(
+    database: &Database,
+    sql: &str,
+    arguments: &Arguments,
+    output: &mut Output,
+    results: &mut Vec<Value>,
+) -> anyhow::Result<()> {
+    let told = |error: rusqlite::Error| failure(&error, database.copy.is_some());
+    let mut batch = Batch::new(&database.connection, sql);
+    while let Some(mut statement) = batch.next().map_err(told)? {
+        if statement.column_count() == 0 {
+            statement.raw_execute().map_err(told)?;
+        } else if arguments.json {
+            results.push(document(&mut statement).map_err(told)?);
+        } else if arguments.no_header {
+            let width = statement.column_count();
+            let mut rows = statement.raw_query();
+            while let Some(row) = rows.next().map_err(told)? {
+                let cells: Result<Vec<_>, _> = (0..width).map(|index| row.get_ref(index).map(text)).collect();
+                output.line(cells.map_err(told)?.join("\t"))?;
+            }
+        } else {
+            table(&mut statement).map_err(told)?.print(output, false)?;
+        }
+    }
+    Ok(())
+}
+
+fn table(statement: &mut Statement<'_>) -> rusqlite::Result<Table> {
+    let headers: Vec<_> =
+        statement.column_names().map(|name| (escaped(name.as_bytes()), Align::Left)).collect();
+    let width = headers.len();
+    let mut table = Table::new(headers);
+    let mut rows = statement.raw_query();
+    while let Some(row) = rows.next()? {
+        table.row((0..width).map(|index| row.get_ref(index).map(text)).collect::<Result<_, _>>()?);
+    }
+    Ok(table)
+}
+
+fn text(value: ValueRef<'_>) -> String {
+    match value {
+        ValueRef::Null => "NULL".to_owned(),
+        ValueRef::Integer(number) => number.to_string(),
+        ValueRef::Real(number) => format!("{number:?}"),
+        ValueRef::Text(bytes) => escaped(bytes),
+        ValueRef::Blob(bytes) => format!("x'{}'", hex(bytes)),
+    }
+}
+
+/// Columns by name, and rows as arrays. Blobs, and texts that are not UTF-8, become `{"hex": ...}`.
+fn document(statement: &mut Statement<'_>) -> rusqlite::Result<Value> {
+    let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
+    let mut rows = statement.raw_query();
+    let mut all = Vec::new();
+    while let Some(row) = rows.next()? {
+        let cells: rusqlite::Result<Vec<Value>> =
+            (0..columns.len()).map(|index| row.get_ref(index).map(json_value)).collect();
+        all.push(Value::Array(cells?));
+    }
+    Ok(json!({ "columns": columns, "rows": all }))
+}
+
+fn json_value(value: ValueRef<'_>) -> Value {
+    match value {
+        ValueRef::Null => Value::Null,
+        ValueRef::Integer(number) => json!(number),
+        ValueRef::Real(number) => json!(number),
+        ValueRef::Text(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => json!(text),
+            Err(_) => json!({ "hex": hex(bytes) }),
+        },
+        ValueRef::Blob(bytes) => json!({ "hex": hex(bytes) }),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What SQLite says, with the code that the program exits with.
+fn failure(error: &rusqlite::Error, is_copy: bool) -> anyhow::Error {
+    use rusqlite::ErrorCode as Sqlite;
+    let code = match error.sqlite_error_code() {
+        Some(Sqlite::ReadOnly) if is_copy => {
+            let message = "the database can only be read here while another process has the pool open: change it \
+                           through that process";
+            return Failure::new(ErrorCode::PoolInUse, message).into();
+        }
+        Some(Sqlite::DiskFull) => ErrorCode::NoSpace,
+        Some(Sqlite::DatabaseBusy | Sqlite::DatabaseLocked) => ErrorCode::Busy,
+        Some(Sqlite::ReadOnly) => ErrorCode::ReadOnly,
+        _ => ErrorCode::Invalid,
+    };
+    let message = match error {
+        rusqlite::Error::SqlInputError { msg, sql, offset, .. } => {
+            let near: String =
+                sql.get(usize::try_from(*offset).unwrap_or(0)..).unwrap_or(sql).chars().take(40).collect();
+            format!("SQL: {msg}, at {:?}", near.trim_end())
+        }
+        other => format!("SQL: {other}"),
+    };
+    Failure::new(code, message).into()
+}
+
+/// Whether a file is a SQLite database, by its first bytes.
+pub fn is_database(file: &File) -> bool {
+    let mut start = [0; MAGIC.len()];
+    file.read_exact_at(&mut start, 0).is_ok() && start == *MAGIC
+}
+
+/// A copy of a database as it is at one moment, whoever is using it and in whatever journal mode.
+pub fn consistent_copy(path: &Path) -> anyhow::Result<NamedTempFile> {
+    let failed = || format!("cannot copy the database {}", path.display());
+    let copy = tempfile::Builder::new().prefix("icecore-").tempfile().with_context(failed)?;
+    let source = open_source(path).with_context(failed)?;
+    {
+        let mut target = Connection::open(copy.path()).with_context(failed)?;
+        // If this is interrupted the copy is thrown away.
+        target.execute_batch("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF").with_context(failed)?;
+        back_up(&source, &mut target).with_context(failed)?;
+        // The header of a source in WAL mode says so, and the copy has no write-ahead log.
+        target.execute_batch("PRAGMA journal_mode=DELETE").with_context(failed)?;
+    }
+    Ok(copy)
+}
+
+/// Opens a database and holds on to its present state: one read transaction around the whole copy, or else every
+/// write to the source would start it anew.
+fn open_source(path: &Path) -> rusqlite::Result<Connection> {
+    // Writable if it can be: the index of a write-ahead log is written by readers too.
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
+        .or_else(|_| Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY))?;
+    connection.busy_timeout(BUSY_WAIT)?;
+    connection.execute_batch("BEGIN")?;
+    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+    Ok(connection)
+}
+
+fn back_up(source: &Connection, target: &mut Connection) -> anyhow::Result<()> {
+    let page_bytes: u64 =
+        source.query_row("PRAGMA page_size", [], |row| row.get::<_, i64>(0))?.unsigned_abs();
+    let backup = Backup::new(source, target)?;
+    let progress = Progress::new("copying", 0);
+    loop {
+        let step = backup.step(PAGES_AT_A_TIME)?;
+        let now = backup.progress();
+        progress.set_total(u64::from(now.pagecount.unsigned_abs()) * page_bytes);
+        progress.set(u64::from((now.pagecount - now.remaining).unsigned_abs()) * page_bytes);
+        match step {
+            StepResult::Done => return Ok(()),
+            StepResult::More => {}
+            _ => anyhow::bail!("somebody keeps it locked"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_shown_without_loss() {
+        assert_eq!(text(ValueRef::Null), "NULL");
+        assert_eq!(text(ValueRef::Integer(-7)), "-7");
+        assert_eq!(text(ValueRef::Real(1.0)), "1.0");
+        assert_eq!(text(ValueRef::Text(b"two\nlines\t")), "two\\nlines\\t");
+        assert_eq!(text(ValueRef::Blob(&[0, 255])), "x'00ff'");
+        assert_eq!(json_value(ValueRef::Text(b"\xff")), json!({ "hex": "ff" }));
+        assert_eq!(json_value(ValueRef::Real(f64::INFINITY)), Value::Null);
+    }
+
+    #[test]
+    fn a_copy_of_a_database_in_use_is_of_one_moment() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("app.db");
+        let user = Connection::open(&path).unwrap();
+        user.execute_batch("PRAGMA journal_mode=WAL; CREATE TABLE t(x); INSERT INTO t VALUES (1)").unwrap();
+        user.execute_batch("BEGIN IMMEDIATE; INSERT INTO t VALUES (2)").unwrap();
+        assert!(is_database(&File::open(&path).unwrap()));
+        let copy = consistent_copy(&path).unwrap();
+        user.execute_batch("COMMIT").unwrap();
+        drop(user);
+        let mut header = [0; 20];
+        File::open(copy.path()).unwrap().read_exact_at(&mut header, 0).unwrap();
+        assert_eq!(header[18..], [1, 1], "not in WAL mode");
+        let copied = Connection::open(copy.path()).unwrap();
+        let count: i64 = copied.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
+        assert_eq!(count, 1);
+    }
+}

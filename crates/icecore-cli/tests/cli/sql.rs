@@ -1,0 +1,120 @@
+//! Databases: in, out, and asked in any version.
+
+use crate::fixture::{Fixture, complaint};
+use rusqlite::Connection;
+use serde_json::json;
+
+/// A pool with a database of one row in `db@one`, and of two in its head.
+fn with_database() -> Fixture {
+    let fixture = Fixture::new();
+    fixture.done(&["create", "db"]);
+    fixture.done(&["sql", "-c", "db/app.db", "CREATE TABLE t(x, y); INSERT INTO t VALUES (1, 'one')"]);
+    fixture.done(&["snapshot", "db@one"]);
+    fixture.done(&["sql", "db/app.db", "INSERT INTO t VALUES (2, NULL)"]);
+    fixture
+}
+
+#[test]
+fn any_version_is_asked_and_only_the_head_is_changed() {
+    let fixture = with_database();
+    assert_eq!(fixture.done(&["sql", "-H", "db/app.db", "SELECT * FROM t"]), "1\tone\n2\tNULL\n");
+    assert_eq!(fixture.done(&["sql", "db@one/app.db", "SELECT * FROM t"]), "x  y\n1  one\n");
+    let count = ["SELECT count(*) FROM t", "SELECT sum(x) FROM t"];
+    assert_eq!(fixture.done(&["sql", "-H", "db/app.db", count[0], count[1]]), "2\n3\n");
+    let write = "INSERT INTO t VALUES (3, 3)";
+    fixture.refused(1, &["sql", "db@one/app.db", write]);
+    fixture.refused(1, &["sql", "-r", "db/app.db", write]);
+    assert_eq!(fixture.done(&["sql", "-H", "db/app.db", count[0]]), "2\n");
+}
+
+#[test]
+fn scripts_come_on_standard_input() {
+    let fixture = with_database();
+    let script = "SELECT 1;\n-- a remark\nSELECT x'00ff', 1.5;\n";
+    fixture
+        .run(&["sql", "-H", "db@one/app.db"])
+        .write_stdin(script)
+        .assert()
+        .success()
+        .stdout("1\nx'00ff'\t1.5\n");
+}
+
+#[test]
+fn results_as_a_document() {
+    let fixture = with_database();
+    let document =
+        fixture.json(&["sql", "--json", "db/app.db", "SELECT x, y, x'01' AS b FROM t; SELECT 1.5 AS r"]);
+    assert_eq!((&document["version"], &document["command"]), (&json!(1), &json!("sql")));
+    let expected = json!([
+        { "columns": ["x", "y", "b"], "rows": [[1, "one", { "hex": "01" }], [2, null, { "hex": "01" }]] },
+        { "columns": ["r"], "rows": [[1.5]] },
+    ]);
+    assert_eq!(document["results"], expected);
+}
+
+#[test]
+fn mistakes_are_told_in_a_sentence() {
+    let fixture = with_database();
+    let said = fixture.refused(1, &["sql", "db/app.db", "SELEC 1"]);
+    assert!(said.contains("SELEC"), "{said}");
+    assert!(fixture.refused(1, &["sql", "db/none.db", "SELECT 1"]).contains("no such file"));
+    assert!(fixture.refused(1, &["sql", "db@none/app.db", "SELECT 1"]).contains("db@none"));
+    fixture.refused(1, &["sql", "db", "SELECT 1"]);
+    fixture.import("text", &b"this is no database at all".repeat(300));
+    fixture.refused(1, &["sql", "db/text", "SELECT count(*) FROM sqlite_schema"]);
+}
+
+#[test]
+fn the_past_joins_the_present() {
+    let fixture = with_database();
+    let script = "ATTACH 'file:/@cli/db@one/app.db?vfs=icecore' AS past; \
+                  SELECT (SELECT count(*) FROM main.t) - (SELECT count(*) FROM past.t)";
+    assert_eq!(fixture.done(&["sql", "-H", "-r", "db/app.db", script]), "1\n");
+}
+
+#[test]
+fn a_database_in_use_elsewhere_is_read_and_not_written() {
+    let fixture = with_database();
+    let pool = fixture.own();
+    assert_eq!(fixture.done(&["sql", "-H", "db@one/app.db", "SELECT count(*) FROM t"]), "1\n");
+    assert_eq!(fixture.done(&["sql", "-H", "db/app.db", "SELECT count(*) FROM t"]), "2\n");
+    let said = fixture.refused(4, &["sql", "db/app.db", "INSERT INTO t VALUES (3, 3)"]);
+    assert!(said.contains("through that process"), "{said}");
+    fixture.refused(4, &["sql", "-c", "db/new.db", "CREATE TABLE t(x)"]);
+    pool.close();
+}
+
+#[test]
+fn a_database_in_use_is_imported_as_of_one_moment() {
+    let fixture = Fixture::new();
+    fixture.done(&["create", "db"]);
+    let path = fixture.beside("app.db");
+    let user = Connection::open(&path).unwrap();
+    let setup =
+        "PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0; CREATE TABLE t(x); INSERT INTO t VALUES (1)";
+    user.execute_batch(setup).unwrap();
+    user.execute_batch("BEGIN IMMEDIATE; INSERT INTO t VALUES (2)").unwrap();
+    fixture.done(&["import", path.to_str().unwrap(), "db"]);
+    user.execute_batch("COMMIT").unwrap();
+    let check = "PRAGMA integrity_check; SELECT count(*) FROM t";
+    assert_eq!(fixture.done(&["sql", "-H", "db/app.db", check]), "ok\n1\n");
+    // A copy byte by byte has nothing of what is in the write-ahead log.
+    fixture.done(&["import", "--raw", path.to_str().unwrap(), "db/raw.db"]);
+    let mut sql = fixture.run(&["sql", "db/raw.db", "SELECT * FROM t"]);
+    sql.write_stdin("");
+    complaint(sql, 1);
+}
+
+#[test]
+fn exports_of_any_version_are_plain_databases() {
+    let fixture = with_database();
+    for (name, rows) in [("db@one/app.db", 1), ("db/app.db", 2)] {
+        let target = fixture.beside("out.db");
+        fixture.done(&["export", "-f", name, target.to_str().unwrap()]);
+        let plain = Connection::open(&target).unwrap();
+        let count: i64 = plain.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
+        assert_eq!(count, rows);
+        let check: String = plain.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+        assert_eq!(check, "ok");
+    }
+}
