@@ -343,10 +343,13 @@ impl Sums {
 
     /// The segment is full: its table, to be written.
     pub(crate) fn close(&self, segment: SegmentId, geometry: Geometry) -> Vec<u32> {
-        let Some(table) = self.filling.lock().remove(&segment) else {
+        let mut filling = self.filling.lock();
+        let Some(table) = filling.remove(&segment) else {
             return vec![0; geometry.slots() as usize];
         };
+        // Nobody may find it in neither place: what can be read of it from disk now need not be all of it.
         self.finished.insert(segment, Arc::clone(&table));
+        drop(filling);
         table.read().clone()
     }
 
@@ -360,8 +363,12 @@ impl Sums {
         if let Some(table) = self.finished.get(&segment) {
             return Ok(table);
         }
-        if let Some(table) = self.filling.lock().get(&segment) {
-            return Ok(Arc::clone(table));
+        {
+            let filling = self.filling.lock();
+            if let Some(table) = filling.get(&segment).map(Arc::clone).or_else(|| self.finished.get(&segment))
+            {
+                return Ok(table);
+            }
         }
         let table = Arc::new(RwLock::new(self.read_table(segment, files)?));
         self.finished.insert(segment, Arc::clone(&table));
@@ -418,7 +425,11 @@ impl Sums {
             let at = (slot - begin) as usize * BLOCK_BYTES;
             let record = RecordView::decode(&window[at..at + BLOCK_BYTES]).filter(|record| {
                 let header = &record.header;
-                header.pool == self.pool && header.incarnation == use_.incarnation && header.run == is_run
+                let own = !is_run || header.address.0 == u64::from(slot);
+                header.pool == self.pool
+                    && header.incarnation == use_.incarnation
+                    && header.run == is_run
+                    && own
             });
             let Some(record) = record else {
                 // A gap that writing left when it failed, the end, or damage that must not cost what lies behind it.

@@ -4,7 +4,7 @@
 //! business of [`crate::liveness`].
 
 use crate::error::{Error, Result};
-use crate::units::{DatasetId, Timestamp, VersionId};
+use crate::units::{COUNTER_LIMIT, DatasetId, Timestamp, VersionId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -235,6 +235,11 @@ impl Catalogue {
 
     /// Whether every row refers to rows that exist: a ledger that passed its checksum may still be wrong.
     pub(crate) fn check(&self) -> Result<()> {
+        let last = self.datasets.keys().next_back().map_or(0, |id| id.0);
+        let numbered = self.datasets.is_empty() || last < self.next_dataset;
+        if !numbered || self.next_dataset >= COUNTER_LIMIT || self.by_name.len() != self.datasets.len() {
+            return Err(Error::damaged("the catalogue", "numbers or names of datasets make no sense"));
+        }
         for row in self.snapshots.values() {
             if !self.datasets.contains_key(&row.dataset) {
                 return Err(Error::damaged("the catalogue", format!("snapshot {} has no dataset", row.name)));

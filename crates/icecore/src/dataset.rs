@@ -138,7 +138,7 @@ impl Dataset {
         let mut last = RecordSequence(0);
         for (index, part) in data.chunks(ATOMIC_WRITE_BYTES).enumerate() {
             let at = offset + (index * ATOMIC_WRITE_BYTES) as u64;
-            self.warm(inode, at)?;
+            self.warm(inode, at);
             last = if at.is_multiple_of(BLOCK_BYTES as u64) && part.len().is_multiple_of(BLOCK_BYTES) {
                 self.write_blocks(inode, at, part, time)?
             } else if part.len() <= INLINE_BYTES_MAX {
@@ -154,14 +154,15 @@ impl Dataset {
         Ok(last)
     }
 
-    /// Brings the path to an extent into memory before the state is locked.
-    fn warm(&self, inode: InodeNumber, at: u64) -> Result<()> {
+    /// Brings the path to an extent into memory before the state is locked. Nothing is pinned, so what is read
+    /// may be gone meanwhile: whoever needs it under the lock will say what is wrong, if anything is.
+    fn warm(&self, inode: InodeNumber, at: u64) {
         let engine = self.pool.engine();
-        let tree = {
-            let state = engine.state();
-            state.trees[&state.head(self.id)?].clone()
-        };
-        TreeReader::new(&tree, &*engine.nodes).run_at(inode, FileBlock::containing(at)).map(|_| ())
+        let state = engine.state();
+        let Ok(head) = state.head(self.id) else { return };
+        let tree = state.trees[&head].clone();
+        drop(state);
+        let _ = TreeReader::new(&tree, &*engine.nodes).run_at(inode, FileBlock::containing(at));
     }
 
     fn write_operation(

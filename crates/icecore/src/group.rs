@@ -265,8 +265,10 @@ impl Group {
                 let engine = self.engine();
                 engine.with_room(|| engine.write_run(&payload, Purpose::Data))?
             };
-            if self.held.last() != Some(&segment) {
-                self.engine().state().segments.hold(segment);
+            // The run came with a hold on its segment; one for each segment is enough.
+            if self.held.last() == Some(&segment) {
+                self.engine().state().segments.let_go(segment);
+            } else {
                 self.held.push(segment);
             }
             for (index, (inode, block, _)) in rest[..written].iter().enumerate() {

@@ -120,6 +120,18 @@ impl Segments {
         state.last_record = None;
     }
 
+    /// Makes a segment free that nothing lies in and nobody uses; `false` if it is missing or in use.
+    pub(crate) fn give_up(&mut self, segment: SegmentId) -> bool {
+        let Some(state) = self.table.get_mut(&segment) else { return false };
+        if state.live > 0 || state.users > 0 {
+            return false;
+        }
+        self.free += usize::from(state.kind.is_some());
+        state.kind = None;
+        state.last_record = None;
+        true
+    }
+
     /// What a segment is used for; `None` if it is free or does not exist.
     pub(crate) fn kind(&self, segment: SegmentId) -> Option<SegmentKind> {
         self.table.get(&segment).and_then(|state| state.kind)
@@ -175,7 +187,7 @@ impl Segments {
         state.live = state.live.checked_sub(blocks).expect("no more blocks die than live");
     }
 
-    /// Live blocks in a segment.
+    /// Live blocks in a segment; none if it does not exist.
     pub(crate) fn live(&self, segment: SegmentId) -> u64 {
         self.table.get(&segment).map_or(0, |state| state.live)
     }

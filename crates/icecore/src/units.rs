@@ -16,6 +16,9 @@ pub const FILE_BYTES_MAX: u64 = 1 << 44;
 /// Longest run that one extent describes, in blocks (64 MiB).
 pub const EXTENT_BLOCKS_MAX: u64 = (1 << 14) - 1;
 
+/// Counters read from disk are below this, so that counting on cannot overflow.
+pub(crate) const COUNTER_LIMIT: u64 = 1 << 62;
+
 macro_rules! quantity {
     ($(#[$meta:meta])* $name:ident($inner:ty)) => {
         $(#[$meta])*

@@ -111,6 +111,10 @@ impl Engine {
                 encoded.len()
             )));
         }
+        if state.closing {
+            return Err(self.closed_error());
+        }
+        self.ensure_reserve(state, purpose)?;
         if state.tail.needs_segment(need) {
             self.switch_segment(state, purpose)?;
         }
@@ -120,6 +124,7 @@ impl Engine {
         if let Err(error) = state.apply(operation, at, &self.environment()) {
             if state.torn {
                 // The state holds half an operation that the log will never hold.
+                state.tail.abandon();
                 self.writer.fail(&format!("an operation was cut off in the middle: {error}"));
             }
             return Err(error);

@@ -1,7 +1,7 @@
 //! What goes on beside the callers: checkpoints, and segments written ahead.
 
-use super::Engine;
 use super::append::Pressure;
+use super::{Engine, Purpose};
 use crate::error::Result;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::Ordering;
@@ -141,6 +141,10 @@ impl Engine {
     fn prepare_ahead(&self) {
         let mut state = self.state();
         if state.segments.free_unwritten().is_none() && self.make_segment(&mut state).is_err() {
+            return;
+        }
+        // The reserve stays free to be taken meanwhile.
+        if self.ensure_free(&mut state, 1, Purpose::Data).is_err() {
             return;
         }
         let Some(segment) = state.segments.free_unwritten() else { return };

@@ -143,17 +143,17 @@ impl Engine {
     /// Makes a checkpoint now.
     pub(crate) fn run_checkpoint(&self) -> Result<()> {
         self.check_writable()?;
-        self.checkpoint_with(|_| {})
+        self.checkpoint_with(false)
     }
 
     /// The checkpoint of a clean close.
     pub(super) fn checkpoint_to_close(&self) -> Result<()> {
-        self.checkpoint_with(|superblock| superblock.clean = true)
+        self.checkpoint_with(true)
     }
 
-    fn checkpoint_with(&self, finish: impl FnOnce(&mut crate::format::superblock::Superblock)) -> Result<()> {
+    fn checkpoint_with(&self, closing: bool) -> Result<()> {
         let mut line = self.checkpoint.lock();
-        let outcome = self.checkpoint_locked(&mut line, finish);
+        let outcome = self.checkpoint_locked(&mut line, closing);
         if let Err(error) = &outcome {
             // What was frozen is lost to the next checkpoint: only a recovery can tell what is on disk.
             self.writer.fail(&format!("a checkpoint failed: {error}"));
@@ -162,13 +162,9 @@ impl Engine {
         outcome
     }
 
-    fn checkpoint_locked(
-        &self,
-        line: &mut CheckpointLine,
-        finish: impl FnOnce(&mut crate::format::superblock::Superblock),
-    ) -> Result<()> {
+    fn checkpoint_locked(&self, line: &mut CheckpointLine, closing: bool) -> Result<()> {
         let full = line.wants_full();
-        let (mut frozen, previous) = self.writer.exclusive(|chain| self.freeze(chain, full))?;
+        let (mut frozen, previous) = self.writer.exclusive(|chain| self.freeze(chain, full, closing))?;
         let mut written = Written::default();
         self.write_merged(&frozen.merged, &mut written)?;
         let roots = self.write_nodes(&mut frozen.roots, &mut written)?;
@@ -183,7 +179,7 @@ impl Engine {
             let epoch = superblock.epoch();
             // Older lives have no records at or after the position.
             superblock.lives = vec![Life { epoch, first: position.sequence }];
-            finish(superblock);
+            superblock.clean = closing;
         })?;
         self.finish_checkpoint(line, frozen, blob, roots.roots);
         self.counters.checkpoints.add(1);
@@ -191,11 +187,13 @@ impl Engine {
     }
 
     /// Takes the picture, and makes the log durable up to it.
-    fn freeze(&self, chain: &mut Chain, full: bool) -> Result<(Frozen, [u8; 16])> {
+    fn freeze(&self, chain: &mut Chain, full: bool, closing: bool) -> Result<(Frozen, [u8; 16])> {
         let mut state = self.state();
         // A step that was cut off in the middle, just now, must not become durable.
         self.check_writable()?;
         let batch = self.take_batch(&mut state);
+        // What came after would be durable behind a superblock that says there is nothing behind it.
+        state.closing = closing;
         let frozen = self.picture(&mut state, full);
         drop(state);
         self.writer.write_batch(chain, batch, true, &self.blocks, &self.counters)?;
@@ -263,6 +261,7 @@ impl Engine {
             let (now, later) = rest.split_at(written);
             let addresses = now.iter().map(|(address, _)| *address);
             self.place(Stream::Merged, addresses, segment, slot, out);
+            self.state().segments.let_go(segment);
             now.iter().for_each(|(address, _)| self.blocks.pending_done(*address));
             rest = later;
         }
@@ -270,19 +269,31 @@ impl Engine {
     }
 
     /// Writes a run outside the log: a header block, then as many of the blocks as the segment has room for.
-    /// Answers where the first block lies and how many were written. Not flushed.
+    /// Answers where the first block lies and how many were written. Not flushed. The segment is held for the
+    /// caller, who lets go of it when something else keeps it.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]: nothing has changed. After any other, the segment takes no more runs.
     pub(crate) fn write_run(&self, payload: &Payload, purpose: Purpose) -> Result<(SegmentId, Slot, usize)> {
         let wanted = 1 + payload.blocks() as u32;
         let mut state = self.state();
+        if state.closing && purpose == Purpose::Data {
+            return Err(self.closed_error());
+        }
         let allocation = self.allocate(&mut state, SegmentKind::Run, wanted, false, purpose)?;
         let count = allocation.blocks as usize - 1;
-        let cursor = state.run_cursor.expect("it was just allocated from");
+        let incarnation = state.run_cursor.expect("it was just allocated from").incarnation;
         let sums = &payload.sums[..count];
         self.blocks.sums().set(allocation.segment, Slot(allocation.slot.0 + 1), sums.iter().copied());
+        state.segments.hold(allocation.segment);
+        // From here on others fill the segment too, and may commit what they put there: its header comes first.
+        let begun = self.begin_segment(SegmentKind::Run, &allocation, self.epoch());
         drop(state);
-        let outcome = self.write_run_at(&allocation, cursor.incarnation, sums, payload);
+        let outcome = begun.and_then(|()| self.write_run_at(&allocation, incarnation, sums, payload));
         if outcome.is_err() {
-            self.abandon_runs(&mut self.state(), allocation.segment);
+            let mut state = self.state();
+            self.abandon_runs(&mut state, allocation.segment);
+            state.segments.let_go(allocation.segment);
         }
         outcome.map(|()| (allocation.segment, Slot(allocation.slot.0 + 1), count))
     }
@@ -294,13 +305,14 @@ impl Engine {
         sums: &[u32],
         payload: &Payload,
     ) -> Result<()> {
-        self.frame(SegmentKind::Run, allocation, self.epoch())?;
+        self.end_segment(SegmentKind::Run, allocation)?;
         let header = RecordHeader {
             pool: self.pool,
             epoch: self.epoch(),
             sequence: RecordSequence(0),
             previous: [0; 16],
-            address: LogAddress(0),
+            // Says where it belongs, so that it is found behind a hole, and not mistaken where it was copied to.
+            address: LogAddress(u64::from(allocation.slot.0)),
             durable: RecordSequence(0),
             incarnation,
             more: false,

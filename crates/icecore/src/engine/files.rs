@@ -34,7 +34,7 @@ impl Engine {
         let is_orphan = {
             let state = self.state();
             let Ok(head) = state.head(dataset) else { return Ok(()) };
-            let tree = state.trees[&head].clone();
+            let (tree, _pin) = (state.trees[&head].clone(), self.pins.pin(state.clock));
             drop(state);
             self.is_orphan(&tree, inode)?
         };
@@ -48,7 +48,7 @@ impl Engine {
             self.execute(&operation, None, Purpose::Freeing)?;
             let state = self.state();
             let Ok(head) = state.head(dataset) else { return Ok(()) };
-            let tree = state.trees[&head].clone();
+            let (tree, _pin) = (state.trees[&head].clone(), self.pins.pin(state.clock));
             drop(state);
             if !self.is_orphan(&tree, inode)? {
                 return Ok(());
@@ -75,9 +75,10 @@ impl Engine {
 
     /// Frees every unlinked file that nobody has open.
     fn release_orphans(&self) -> Result<()> {
-        let trees: Vec<_> = {
+        let (trees, _pin): (Vec<_>, _) = {
             let state = self.state();
-            state.catalogue.datasets().map(|(id, row)| (id, state.trees[&row.head].clone())).collect()
+            let trees = state.catalogue.datasets().map(|(id, row)| (id, state.trees[&row.head].clone()));
+            (trees.collect(), self.pins.pin(state.clock))
         };
         for (dataset, tree) in trees {
             let mut orphans = Vec::new();

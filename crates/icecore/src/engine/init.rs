@@ -2,7 +2,7 @@
 
 use super::checkpoint::CheckpointLine;
 use super::recovery::{self, Recovered};
-use super::{Engine, background, superblocks};
+use super::{Engine, background, load, superblocks};
 use crate::blocks::{Blocks, Use};
 use crate::catalogue::Catalogue;
 use crate::error::{Error, Result};
@@ -127,6 +127,7 @@ fn fill(storage: &Arc<dyn Storage>, superblock: Superblock, lock: Box<dyn Storag
         staged: BTreeSet::new(),
         operations_pending: 0,
         replay_from: RecordSequence(1),
+        closing: false,
         torn: false,
         log_blocks: 0,
     };
@@ -161,7 +162,7 @@ pub(crate) fn open(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<
     let mut segments = Segments::new(geometry, superblock.size_limit, epoch);
     recovery::segments(&**storage, &superblock, &mut segments)?;
     let parts = Parts::new(storage, &superblock, options, !options.read_only);
-    let loaded = recovery::load(&parts.blocks, &superblock, segments)?;
+    let loaded = load::load(&parts.blocks, &superblock, segments)?;
     if options.read_only {
         let (state, line, previous) = loaded;
         let recovered = Recovered { state, line, previous, replayed: 0 };

@@ -8,9 +8,14 @@ mod background;
 mod checkpoint;
 mod files;
 mod init;
+#[cfg(test)]
+mod layout_tests;
+mod load;
 mod recovery;
 mod space;
 mod superblocks;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use append::Purpose;
 pub(crate) use init::{init, open};
@@ -73,12 +78,16 @@ impl Engine {
     /// Refuses what must not go on: the pool is closed, or this process is a fork of its owner.
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
-            return Err(Error::Invalid(format!("pool {} was closed", self.storage.describe())));
+            return Err(self.closed_error());
         }
         if std::process::id() != self.owner {
             return Err(Error::Forked { owner: self.owner });
         }
         Ok(())
+    }
+
+    pub(crate) fn closed_error(&self) -> Error {
+        Error::Invalid(format!("pool {} was closed", self.storage.describe()))
     }
 
     /// Refuses writes where there must be none.

@@ -1,29 +1,21 @@
-//! From what lies on disk to a state in memory: the last checkpoint, and what the log says happened since.
+//! What the log says happened since the last checkpoint, and the files that a crash left half made.
 
-use super::checkpoint::{CheckpointLine, Placed, PlacedSection, PositionSection, RootsSection};
+use super::checkpoint::CheckpointLine;
 use crate::blocks::{Blocks, Use};
-use crate::catalogue::{Catalogue, CatalogueChanges};
 use crate::error::{Error, Result};
-use crate::format::crc32c;
-use crate::format::ledger::{Blob, SectionTag};
 use crate::format::segment::{SegmentHeader, SegmentKind, file_name, from_file_name};
-use crate::format::superblock::{LedgerPointer, Superblock};
-use crate::liveness::{DecodeLimits, HistoryChanges, StoredHistory};
-use crate::location::{LocationMap, MapChanges, PlacedRun};
+use crate::format::superblock::Superblock;
 use crate::log::replay::{Found, Reader, Waiting, spilled_blocks};
 use crate::log::tail::{Position, Tail};
 use crate::nodes::Nodes;
 use crate::operation::Operation;
-use crate::segments::{Cursor, Segments};
-use crate::state::{Environment, Graveyard, Placement, State};
+use crate::segments::Segments;
+use crate::state::{Environment, Placement, State};
 use crate::statistics::Counters;
 use crate::storage::{AlignedBuffer, Kind, Storage};
-use crate::tree::Tree;
-use crate::units::{
-    BLOCK_BYTES, BlockCount, LOG_ADDRESS_LIMIT, LogAddress, Marks, RecordSequence, SegmentId, Slot, Stream,
-    VersionId,
-};
-use std::collections::{BTreeMap, BTreeSet};
+use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Marks, RecordSequence, SegmentId, Slot};
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// A state brought back, and what goes with it.
 pub(super) struct Recovered {
@@ -68,216 +60,6 @@ pub(super) fn remove_half_made(
     Ok(())
 }
 
-/// Reads the blobs that lead to the last checkpoint, the full one first.
-fn read_ledger(blocks: &Blocks, superblock: &Superblock) -> Result<Vec<(LedgerPointer, Blob)>> {
-    let mut blobs = Vec::new();
-    let mut next = Some(superblock.ledger);
-    while let Some(pointer) = next {
-        let place = format!("{} at slot {}", file_name(pointer.segment), pointer.slot);
-        let end = u64::from(pointer.slot.0) + u64::from(pointer.blocks);
-        if pointer.blocks == 0 || end > u64::from(blocks.files().geometry().slots()) || blobs.len() > 1 << 16
-        {
-            return Err(Error::damaged(place, "the pointer to a ledger blob is out of range"));
-        }
-        let mut bytes = vec![0; pointer.blocks as usize * BLOCK_BYTES];
-        blocks.files().read(pointer.segment, pointer.slot, &mut bytes)?;
-        if crc32c(&bytes) != pointer.crc {
-            return Err(Error::damaged(place, "a ledger blob does not match its checksum"));
-        }
-        let blob = Blob::decode(&bytes, superblock.pool, &place)?;
-        next = blob.base;
-        blobs.push((pointer, blob));
-    }
-    blobs.reverse();
-    Ok(blobs)
-}
-
-fn postcard_section<T: serde::de::DeserializeOwned>(blob: &Blob, tag: SectionTag) -> Result<T> {
-    let bytes = blob.section(tag, "the ledger")?;
-    postcard::from_bytes(bytes)
-        .map_err(|error| Error::damaged("the ledger", format!("section {tag:?}: {error}")))
-}
-
-/// Brings back the state as of the last checkpoint.
-pub(super) fn load(
-    blocks: &Blocks,
-    superblock: &Superblock,
-    mut segments: Segments,
-) -> Result<(State, CheckpointLine, [u8; 16])> {
-    let blobs = read_ledger(blocks, superblock)?;
-    let (_, newest) = blobs.last().expect("there is one at least");
-    let position: PositionSection = postcard_section(newest, SectionTag::Position)?;
-    let number = newest.checkpoint;
-    check_position(&position, &segments, blocks)?;
-
-    let mut catalogue = Catalogue::default();
-    let mut history = StoredHistory::new();
-    let mut map = LocationMap::default();
-    let mut trees: BTreeMap<VersionId, Tree> = BTreeMap::new();
-    let mut positions = position.marks;
-    *positions.of_mut(Stream::Data) = LogAddress(LOG_ADDRESS_LIMIT);
-    for (_, blob) in &blobs {
-        catalogue.apply(CatalogueChanges::decode(
-            blob.section(SectionTag::Catalogue, "the ledger")?,
-            "the ledger",
-        )?);
-        let mut limits = DecodeLimits::new(positions);
-        let changes = HistoryChanges::decode(blob.section(SectionTag::History, "the ledger")?, &mut limits)?;
-        history.apply_changes(changes)?;
-        let moved = MapChanges::decode(blob.section(SectionTag::Location, "the ledger")?, &mut limits)?;
-        map.apply_changes(&moved)?;
-        let roots: RootsSection = postcard_section(blob, SectionTag::Roots)?;
-        for (version, root) in roots.roots {
-            match root {
-                Some(root) => drop(trees.insert(version, Tree::at(root))),
-                None => drop(trees.remove(&version)),
-            }
-        }
-    }
-    catalogue.check()?;
-    // What a checkpoint itself placed is part of the changes that the next one stores.
-    let PlacedSection { retired, placed } = postcard_section(newest, SectionTag::Placed)?;
-    for segment in retired {
-        map.remove_segment(segment);
-    }
-    for Placed { run, segment, slot } in placed {
-        let in_range = run.length.0 > 0 && run.end().0 < LOG_ADDRESS_LIMIT;
-        if !in_range || !map.is_free(&PlacedRun { run, segment, slot }) {
-            return Err(Error::damaged("the ledger", "two runs were put in one place, or one in two"));
-        }
-        map.insert(run, segment, slot);
-    }
-    let history = history.verify()?;
-    let consistent = history.versions().all(|node| trees.contains_key(&node.id()))
-        && catalogue.datasets().all(|(_, row)| history.version(row.head).is_ok_and(|node| node.is_head()))
-        && catalogue.datasets().all(|(id, _)| {
-            catalogue
-                .snapshots_of(id)
-                .all(|(version, _)| history.version(version).is_ok_and(|node| !node.is_head()))
-        });
-    if !consistent {
-        return Err(Error::damaged("the ledger", "catalogue, history and roots do not fit each other"));
-    }
-
-    count_live(&history, &map, &mut segments)?;
-    // The next blob goes behind the newest, in its segment.
-    let LedgerPointer { segment, slot, blocks: length, .. } = superblock.ledger;
-    let ledger_cursor = Some(Cursor { segment, incarnation: 0, slot: Slot(slot.0 + length) });
-    // After a crash a segment of runs may have holes between them, where an earlier life left headers of its
-    // own: it is not filled any further.
-    let run_cursor = position.run_cursor.filter(|_| superblock.clean);
-    let mut line = CheckpointLine { blobs: Vec::new(), number };
-    for (pointer, _) in &blobs {
-        claim(&mut segments, pointer.segment, SegmentKind::Ledger)?;
-        segments.add_live(pointer.segment, u64::from(pointer.blocks));
-        line.blobs.push(*pointer);
-    }
-    for (cursor, kind) in [
-        (run_cursor, SegmentKind::Run),
-        (position.node_cursor, SegmentKind::Node),
-        (ledger_cursor, SegmentKind::Ledger),
-    ] {
-        if let Some(cursor) = cursor {
-            claim(&mut segments, cursor.segment, kind)?;
-            segments.hold(cursor.segment);
-        }
-    }
-    claim(&mut segments, position.segment, SegmentKind::Log)?;
-    segments.hold(position.segment);
-    *blocks.map().write() = map;
-
-    let state = State {
-        catalogue,
-        history,
-        trees,
-        changed_roots: BTreeSet::new(),
-        marks: position.marks,
-        tail: Tail::new(segments.geometry(), position.position()),
-        segments,
-        retired: Vec::new(),
-        tail_mapped: position.tail_mapped,
-        graveyard: Graveyard::default(),
-        clock: position.clock,
-        dirty_nodes: 0,
-        ledger_blocks: line.blobs.iter().map(|blob| blob.blocks).max().unwrap_or(0),
-        frozen_dirty: 0,
-        medium_full: false,
-        frozen_nodes: position.marks.of(Stream::Node),
-        run_cursor,
-        node_cursor: position.node_cursor,
-        ledger_cursor,
-        staged: BTreeSet::new(),
-        operations_pending: 0,
-        replay_from: position.sequence,
-        torn: false,
-        log_blocks: 0,
-    };
-    Ok((state, line, position.previous))
-}
-
-fn check_position(position: &PositionSection, segments: &Segments, blocks: &Blocks) -> Result<()> {
-    let geometry = blocks.files().geometry();
-    let slots_fit = [
-        (Some(position.slot), SegmentKind::Log),
-        (position.run_cursor.map(|cursor| cursor.slot), SegmentKind::Run),
-        (position.node_cursor.map(|cursor| cursor.slot), SegmentKind::Node),
-    ]
-    .into_iter()
-    .all(|(slot, kind)| slot.is_none_or(|slot| slot.0 >= 1 && slot <= geometry.end(kind)));
-    let in_range = Stream::ALL.iter().all(|stream| position.marks.of(*stream).0 < LOG_ADDRESS_LIMIT)
-        && position.address.0 < LOG_ADDRESS_LIMIT
-        && position.sequence.0 > 0
-        && position.tail_mapped.length.0 <= u64::from(geometry.slots());
-    if !slots_fit || !in_range {
-        return Err(Error::damaged("the ledger", "a position is out of range"));
-    }
-    if !segments.exists(position.segment) {
-        return Err(Error::damaged(
-            file_name(position.segment),
-            "the segment that the log ends in is missing",
-        ));
-    }
-    Ok(())
-}
-
-/// Notes that a segment is in use.
-fn claim(segments: &mut Segments, segment: SegmentId, kind: SegmentKind) -> Result<()> {
-    if !segments.exists(segment) {
-        return Err(Error::damaged(file_name(segment), "the segment is missing or cut short"));
-    }
-    if segments.kind(segment).is_none() {
-        segments.use_as(segment, kind);
-    }
-    Ok(())
-}
-
-/// Owned sets partition all live blocks: together with the map they say what lives in each segment.
-fn count_live(history: &crate::liveness::History, map: &LocationMap, segments: &mut Segments) -> Result<()> {
-    for stream in Stream::ALL {
-        let kind = match stream {
-            Stream::Data => SegmentKind::Log,
-            Stream::Merged => SegmentKind::Run,
-            Stream::Node => SegmentKind::Node,
-        };
-        for run in history.live_runs(stream) {
-            let mut at = run.start;
-            while at < run.end() {
-                let (segment, _, together) = map.lookup(stream, at).ok_or_else(|| {
-                    Error::damaged(
-                        "the ledger",
-                        format!("no place is known for live {stream:?} address {at}"),
-                    )
-                })?;
-                let count = together.0.min(run.end().0 - at.0);
-                claim(segments, segment, kind)?;
-                segments.add_live(segment, count);
-                at = at.plus(BlockCount(count));
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Replays the log since the checkpoint, and makes what was found durable.
 pub(super) fn replay(
     loaded: (State, CheckpointLine, [u8; 16]),
@@ -293,11 +75,12 @@ pub(super) fn replay(
     blocks.sums().reopen(start.segment, use_, start.slot, blocks.files())?;
     let reader = Reader::new(blocks, counters, superblock.pool, &superblock.lives, start, previous);
     let mut replay = Replay {
-        touched: BTreeSet::from([start.segment]),
+        touched: BTreeMap::from([(start.segment, start.incarnation)]),
         env: Environment { blocks, nodes },
         state,
         end: (start, previous),
         replayed: 0,
+        gap: LogAddress(0)..LogAddress(0),
     };
     let mut reader = reader;
     let mut waiting = Waiting::default();
@@ -316,8 +99,10 @@ pub(super) fn replay(
             replay.apply_step(&reader, step)?;
         }
     }
-    let free: Vec<SegmentId> = replay.state.segments.all();
-    if let Some(witness) = reader.witness(&free)? {
+    let all: Vec<SegmentId> = replay.state.segments.all();
+    // A clean close says by itself where the log ends; else a torn tail has to be told from damage.
+    let witness = if superblock.clean { None } else { reader.witness(&all)? };
+    if let Some(witness) = witness {
         let place = file_name(reader.next.segment);
         let offset = blocks.files().geometry().offset(reader.next.slot);
         let lost = reader.next.sequence;
@@ -350,23 +135,16 @@ pub(super) fn replay(
 struct Replay<'a> {
     env: Environment<'a>,
     state: State,
-    /// Log segments that may hold what was never flushed.
-    touched: BTreeSet<SegmentId>,
+    /// Log segments that may hold what was never flushed, each with its use.
+    touched: BTreeMap<SegmentId, u64>,
     /// Where the log ends, after what was applied so far, and the hash to go on from.
     end: (Position, [u8; 16]),
     replayed: u64,
+    /// Addresses that were given to staged runs, whose operations follow.
+    gap: Range<LogAddress>,
 }
 
 impl Replay<'_> {
-    /// The segment in which the last checkpoint left room for nodes was given away since: no more of them go there.
-    fn forget_node_cursor(&mut self, segment: SegmentId) -> bool {
-        let given_away = self.state.node_cursor.take_if(|cursor| cursor.segment == segment).is_some();
-        if given_away {
-            self.state.segments.let_go(segment);
-        }
-        given_away
-    }
-
     /// The segment that a record says the log goes on in.
     fn peek_switch(&self, reader: &Reader<'_>, found: &Found) -> Result<Option<(SegmentId, u64)>> {
         if found.view.header.operations != 1 || !found.view.sums.is_empty() {
@@ -386,6 +164,7 @@ impl Replay<'_> {
         let header = &found.view.header;
         let operations = reader.operations(found)?;
         if header.address != found.expected {
+            self.gap = found.expected..header.address;
             self.state.map_tail(self.env.blocks, header.address, found.segment, found.slot, found.expected);
         }
         let mut address = header.address.plus(BlockCount(1 + spilled_blocks(found) as u64));
@@ -399,9 +178,10 @@ impl Replay<'_> {
         };
         self.end = (next, found.view.hash);
         self.env.blocks.sums().set(found.segment, Slot(found.slot.0 + 1), found.view.sums.iter().copied());
+        let alone = operations.len() == 1 && found.view.sums.is_empty();
         for operation in operations {
             let at = Placement { address, segment: found.segment };
-            self.prepare(&operation, next)?;
+            self.prepare(&operation, alone, next)?;
             self.state.apply(&operation, at, &self.env).map_err(|error| match error {
                 Error::Io { .. } | Error::Damaged { .. } => error,
                 // It was possible when it was logged: what it met now is not what was there then.
@@ -418,34 +198,40 @@ impl Replay<'_> {
     }
 
     /// What the engine does around an operation when it is made, beside applying it.
-    fn prepare(&mut self, operation: &Operation, next: Position) -> Result<()> {
+    fn prepare(&mut self, operation: &Operation, alone: bool, next: Position) -> Result<()> {
         let geometry = self.env.blocks.files().geometry();
         match operation {
             Operation::Switch { segment, incarnation } => {
+                if !alone {
+                    let detail = "the log names its next segment in the middle of a record";
+                    return Err(Error::damaged(file_name(next.segment), detail));
+                }
                 let old = next.segment;
-                self.forget_node_cursor(*segment);
-                self.env.blocks.map().write().remove_segment(*segment);
+                self.take_over(*segment, SegmentKind::Log)?;
                 self.env.blocks.sums().close(old, geometry);
                 self.env.blocks.sums().open(*segment, geometry);
-                self.state.segments.use_as(*segment, SegmentKind::Log);
                 self.state.segments.hold(*segment);
                 self.state.segments.filled(old, RecordSequence(next.sequence.0 - 1));
                 self.state.segments.let_go(old);
-                self.touched.insert(*segment);
+                self.touched.insert(*segment, *incarnation);
                 self.end.0 = Position { segment: *segment, incarnation: *incarnation, slot: Slot(1), ..next };
                 self.state.map_tail(self.env.blocks, next.address, *segment, Slot(1), next.address);
             }
-            Operation::MapStaged { segment, slot, write, .. } => {
+            Operation::MapStaged { segment, slot, write, address } => {
                 let end = u64::from(slot.0) + u64::from(write.blocks);
-                if !self.state.segments.exists(*segment) || end > u64::from(geometry.end(SegmentKind::Run).0)
-                {
-                    let detail = "a staged run lies in a segment that is missing, or outside it";
-                    return Err(Error::damaged(file_name(*segment), detail));
+                if slot.0 == 0 || end > u64::from(geometry.end(SegmentKind::Run).0) {
+                    return Err(Error::damaged(file_name(*segment), "a staged run lies outside its segment"));
                 }
-                let taken_over = self.forget_node_cursor(*segment);
-                if taken_over || self.state.segments.kind(*segment).is_none() {
-                    self.env.blocks.map().write().remove_segment(*segment);
-                    self.state.segments.use_as(*segment, SegmentKind::Run);
+                let after = address.0.checked_add(u64::from(write.blocks)).map(LogAddress);
+                match after.filter(|after| *address >= self.gap.start && *after <= self.gap.end) {
+                    Some(after) => self.gap.start = after,
+                    None => {
+                        let detail = format!("address {address} was not set aside for a staged run");
+                        return Err(Error::damaged(file_name(next.segment), detail));
+                    }
+                }
+                if self.state.segments.live(*segment) == 0 {
+                    self.take_over(*segment, SegmentKind::Run)?;
                 }
             }
             _ => {}
@@ -453,29 +239,49 @@ impl Replay<'_> {
         Ok(())
     }
 
+    /// A segment that was free found a use since the checkpoint. A cursor of the checkpoint may still point
+    /// into it: what was filled in its turn and then empty was free as well.
+    fn take_over(&mut self, segment: SegmentId, kind: SegmentKind) -> Result<()> {
+        let state = &mut self.state;
+        for cursor in [&mut state.run_cursor, &mut state.node_cursor, &mut state.ledger_cursor] {
+            if cursor.is_some_and(|cursor| cursor.segment == segment) {
+                *cursor = None;
+                state.segments.let_go(segment);
+            }
+        }
+        if !state.segments.give_up(segment) {
+            let detail = "the log says that it found a new use, but it is missing or in use";
+            return Err(Error::damaged(file_name(segment), detail));
+        }
+        self.env.blocks.map().write().remove_segment(segment);
+        state.segments.use_as(segment, kind);
+        Ok(())
+    }
+
     /// Makes what was found durable, and mends headers of segments that a crash tore off their records.
     fn settle(&mut self, superblock: &Superblock) -> Result<()> {
         let end = self.end.0.segment;
         let files = self.env.blocks.files();
-        for segment in std::mem::take(&mut self.touched) {
+        for (segment, incarnation) in std::mem::take(&mut self.touched) {
             if self.replayed > 0 || segment == end {
-                self.mend_header(segment, superblock)?;
+                self.mend_header(segment, incarnation, superblock)?;
                 files.sync(segment)?;
             }
         }
         Ok(())
     }
 
-    fn mend_header(&self, segment: SegmentId, superblock: &Superblock) -> Result<()> {
+    /// Checksums of a log segment without a table are gathered under its header's incarnation: a header of an
+    /// earlier use, left there by a crash that the records survived, is as bad as none.
+    fn mend_header(&self, segment: SegmentId, incarnation: u64, superblock: &Superblock) -> Result<()> {
         let files = self.env.blocks.files();
         let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
         files.read(segment, Slot(0), &mut block)?;
         let valid = SegmentHeader::decode(&block).is_some_and(|header| {
-            let current = segment != self.end.0.segment || header.incarnation == self.end.0.incarnation;
             header.pool == superblock.pool
                 && header.segment == segment
                 && header.kind == SegmentKind::Log
-                && current
+                && header.incarnation == incarnation
         });
         if valid {
             return Ok(());
@@ -484,10 +290,9 @@ impl Replay<'_> {
         files.read(segment, Slot(1), &mut first)?;
         let is_end = segment == self.end.0.segment && self.end.0.slot == Slot(1);
         let view = crate::format::record::RecordView::decode(&first).filter(|_| !is_end);
-        let (address, sequence, incarnation) = view
-            .map_or((self.end.0.address, self.end.0.sequence, self.end.0.incarnation), |view| {
-                (view.header.address, view.header.sequence, view.header.incarnation)
-            });
+        let (address, sequence) = view.map_or((self.end.0.address, self.end.0.sequence), |view| {
+            (view.header.address, view.header.sequence)
+        });
         let header = SegmentHeader {
             pool: superblock.pool,
             kind: SegmentKind::Log,
@@ -497,6 +302,7 @@ impl Replay<'_> {
             first_sequence: sequence,
             epoch: superblock.epoch(),
         };
+        block.fill(0);
         header.encode(&mut block);
         files.write(segment, Slot(0), &[(Kind::Frame, &block)])
     }

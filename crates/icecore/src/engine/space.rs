@@ -61,6 +61,18 @@ impl Engine {
         Ok(())
     }
 
+    /// Refuses what adds something as soon as the next checkpoint could not be written any more: also without
+    /// a new stretch of log, every operation makes nodes that a checkpoint has to find room for.
+    pub(crate) fn ensure_reserve(&self, state: &mut State, purpose: Purpose) -> Result<()> {
+        if purpose != Purpose::Data {
+            return Ok(());
+        }
+        while state.segments.free() < self.reserve(state, Purpose::Freeing) {
+            self.make_segment(state)?;
+        }
+        Ok(())
+    }
+
     /// Free segments that must be left over: what the checkpoint on its way and the next one may take, and for what
     /// adds something, room for what frees.
     fn reserve(&self, state: &State, purpose: Purpose) -> usize {
@@ -201,6 +213,17 @@ impl Engine {
         allocation: &Allocation,
         epoch: crate::units::RecoveryEpoch,
     ) -> Result<()> {
+        self.begin_segment(kind, allocation, epoch)?;
+        self.end_segment(kind, allocation)
+    }
+
+    /// Writes the header of a segment that begins with this allocation.
+    pub(crate) fn begin_segment(
+        &self,
+        kind: SegmentKind,
+        allocation: &Allocation,
+        epoch: crate::units::RecoveryEpoch,
+    ) -> Result<()> {
         if let Some(incarnation) = allocation.fresh {
             let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
             let header = crate::format::segment::SegmentHeader {
@@ -216,6 +239,11 @@ impl Engine {
             self.blocks.files().write(allocation.segment, Slot(0), &[(Kind::Frame, &block)])?;
             self.counters.frame_bytes.add(BLOCK_BYTES as u64);
         }
+        Ok(())
+    }
+
+    /// Writes the checksum table of the segment that this allocation found full.
+    pub(crate) fn end_segment(&self, kind: SegmentKind, allocation: &Allocation) -> Result<()> {
         if let (Some((segment, incarnation)), true) = (allocation.full, kind.has_table()) {
             let sums = self.blocks.sums().close(segment, self.geometry);
             let table = crate::format::segment::encode_table(self.geometry, incarnation, &sums);

@@ -2,6 +2,8 @@
 //!
 //! All numbers are little-endian. Every structure carries a magic, and a CRC32C that covers it whole.
 
+#[cfg(test)]
+mod layout_tests;
 pub mod ledger;
 pub mod record;
 pub mod segment;

@@ -2,7 +2,7 @@
 
 use super::{block_is_sealed, get_16, get_u32, get_u64, put, seal_block};
 use crate::error::{Error, Result};
-use crate::units::{BLOCK_BYTES, PoolId, RecordSequence, RecoveryEpoch, SegmentId, Slot};
+use crate::units::{BLOCK_BYTES, COUNTER_LIMIT, PoolId, RecordSequence, RecoveryEpoch, SegmentId, Slot};
 
 /// Names of the two files that hold a superblock each.
 pub const NAMES: [&str; 2] = ["superblock.0", "superblock.1"];
@@ -127,13 +127,20 @@ impl Superblock {
         {
             return Err(damaged("a field of the superblock is out of range"));
         }
+        let generation = get_u64(block, 56);
         let life = |index: usize| Life {
             epoch: RecoveryEpoch(get_u64(block, LIVES_AT + index * 16)),
             first: RecordSequence(get_u64(block, LIVES_AT + index * 16 + 8)),
         };
+        let lives: Vec<Life> = (0..lives).map(life).collect();
+        // Epochs are the upper half of what tells uses of segments apart.
+        let ordered = lives.is_sorted_by(|a, b| a.epoch < b.epoch && a.first < b.first);
+        if !ordered || lives.iter().any(|life| life.epoch.0 >= 1 << 32) || generation >= COUNTER_LIMIT {
+            return Err(damaged("the lives in the superblock make no sense"));
+        }
         Ok(Self {
             pool: PoolId(get_16(block, 40)),
-            generation: get_u64(block, 56),
+            generation,
             segment_bytes,
             size_limit: get_u64(block, 72),
             clean: block[80] == 1,
@@ -144,7 +151,7 @@ impl Superblock {
                 crc: get_u32(block, 100),
             },
             created: get_u64(block, 104) as i64,
-            lives: (0..lives).map(life).collect(),
+            lives,
         })
     }
 }

@@ -5,7 +5,7 @@ use super::codec::damaged;
 use super::stored::{StoredHistory, StoredVersion};
 use super::streams::StreamSets;
 use super::versions::{History, VersionNode};
-use crate::units::{LogAddress, Marks, Stream, VersionId};
+use crate::units::{COUNTER_LIMIT, LogAddress, Marks, Stream, VersionId};
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 
@@ -18,6 +18,9 @@ impl StoredHistory {
     ///
     /// `Damaged`, naming the version.
     pub fn verify(self) -> Result<History> {
+        if self.next.0 >= COUNTER_LIMIT {
+            return Err(damaged("version numbers are used up"));
+        }
         let mut history = History { next: self.next, stored_next: self.next, ..History::default() };
         let mut children: BTreeMap<Option<VersionId>, Vec<VersionId>> = BTreeMap::new();
         for (&id, version) in &self.versions {

@@ -83,10 +83,20 @@ impl LocationMap {
     /// Places a run. Panics if part of it has a place, or part of the place is taken: whoever appends or
     /// moves data hands out both.
     pub fn insert(&mut self, run: Run, segment: SegmentId, slot: Slot) {
+        let done = self.try_insert(run, segment, slot);
+        assert!(done, "cannot place {run:?} at {segment}:{slot}: the addresses or the slots are in use");
+    }
+
+    /// As [`LocationMap::insert`], for a run that came from disk: `false` if its addresses or slots are in use.
+    #[must_use]
+    pub fn try_insert(&mut self, run: Run, segment: SegmentId, slot: Slot) -> bool {
         let placed = PlacedRun { run, segment, slot };
-        assert!(self.is_free(&placed), "cannot place {placed:?}: the addresses or the slots are in use");
-        self.place(&placed);
-        self.journals[run.stream as usize].written.insert(run.start..run.end());
+        let free = self.is_free(&placed);
+        if free {
+            self.place(&placed);
+            self.journals[run.stream as usize].written.insert(run.start..run.end());
+        }
+        free
     }
 
     /// The place of one block, and how many blocks from there on lie one after the other.

@@ -162,11 +162,13 @@ impl<'a> Reader<'a> {
         if let Some(found) = self.search(segment, slot, incarnation, lost)? {
             return Ok(Some(found));
         }
+        let mut block = vec![0; BLOCK_BYTES];
         for other in others {
             if *other == segment {
                 continue;
             }
-            let header = SegmentHeader::decode(self.block(*other, Slot(0))?);
+            self.blocks.files().read(*other, Slot(0), &mut block)?;
+            let header = SegmentHeader::decode(&block);
             let Some(header) = header else { continue };
             let ours =
                 header.pool == self.pool && header.segment == *other && header.kind == SegmentKind::Log;

@@ -4,7 +4,7 @@ use super::TreeWriter;
 use super::read::Read;
 use crate::error::{Error, FileFault, Result};
 use crate::tree::{Item, ItemKind, Key};
-use crate::units::{INODE_NUMBER_LIMIT, InodeNumber, Timestamp};
+use crate::units::{BLOCK_SHIFT, FILE_BYTES_MAX, INODE_NUMBER_LIMIT, InodeNumber, Timestamp};
 
 /// What an inode is. The numbers are stored.
 #[derive(serde::Serialize, serde::Deserialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -149,7 +149,10 @@ impl InodeItem {
             birth: fields.time(),
             parent: InodeNumber(fields.word()),
         };
-        (item.parent.0 < INODE_NUMBER_LIMIT).then_some(item)
+        let in_range = item.parent.0 < INODE_NUMBER_LIMIT
+            && item.size <= FILE_BYTES_MAX
+            && item.blocks <= FILE_BYTES_MAX >> BLOCK_SHIFT;
+        in_range.then_some(item)
     }
 }
 

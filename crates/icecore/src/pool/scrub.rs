@@ -73,6 +73,10 @@ impl Pool {
             let pin = engine.pins.pin(state.clock);
             (versions(&state), live_runs(&state), pin)
         };
+        // What was appended since the checkpoint has to be on disk too before it is read from there.
+        if engine.check_writable().is_ok() {
+            engine.sync()?;
+        }
         let total = runs.iter().map(|run| run.length.bytes().0).sum();
         let mut scrub = Scrub {
             pool: self,

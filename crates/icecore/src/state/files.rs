@@ -3,12 +3,13 @@
 
 use super::{Effects, Environment, State};
 use crate::blocks::{Block, Blocks};
-use crate::error::Result;
+use crate::error::{FileFault, Result};
 use crate::namespace::{Read, Touch, TreeReader, TreeWriter};
 use crate::operation::{NamespaceOperation, Write};
 use crate::tree::{NodeSource, Tree};
 use crate::units::{
-    BLOCK_BYTES, BlockCount, DatasetId, FileBlock, InodeNumber, Run, SegmentId, Timestamp, VersionId,
+    BLOCK_BYTES, BlockCount, DatasetId, FILE_BYTES_MAX, FileBlock, InodeNumber, Run, SegmentId, Timestamp,
+    VersionId,
 };
 use std::sync::Arc;
 
@@ -125,12 +126,13 @@ impl State {
         time: Timestamp,
         env: &Environment<'_>,
     ) -> Result<()> {
+        let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
+        let end = end.ok_or(FileFault::TooLarge)?;
         if bytes.is_empty() {
             return Ok(());
         }
         self.change(dataset, env, |head| {
             let first = FileBlock::containing(offset);
-            let end = offset + bytes.len() as u64;
             let mut contents = Vec::new();
             let mut rest = bytes;
             let mut at = offset;

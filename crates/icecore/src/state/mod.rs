@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::liveness::History;
 use crate::log::tail::Tail;
 use crate::nodes::Nodes;
-use crate::operation::Operation;
+use crate::operation::{Operation, Write};
 use crate::segments::{Cursor, Segments};
 use crate::tree::Tree;
 use crate::units::{
@@ -74,6 +74,9 @@ pub(crate) struct State {
     pub operations_pending: u64,
     /// Replay starts here: log segments that end before it are not needed for it.
     pub replay_from: RecordSequence,
+    /// The last checkpoint of a clean close was frozen: nothing is appended any more. Under the state lock, so
+    /// that nobody who waits for it slips by.
+    pub closing: bool,
     /// An operation was cut off in the middle by an error: memory no longer agrees with the log.
     pub torn: bool,
     /// Blocks of log since the last checkpoint was frozen.
@@ -138,6 +141,10 @@ impl State {
         self.graveyard.now(self.clock);
         match operation {
             Operation::Mark | Operation::Switch { .. } => Ok(()),
+            Operation::Write(Write { blocks: 0, .. })
+            | Operation::MapStaged { write: Write { blocks: 0, .. }, .. } => {
+                Err(Error::Invalid("a write of no blocks".to_owned()))
+            }
             Operation::Write(write) => {
                 let run =
                     Run { stream: Stream::Data, start: at.address, length: BlockCount(write.blocks.into()) };
@@ -146,7 +153,9 @@ impl State {
             Operation::MapStaged { write, address, segment, slot, .. } => {
                 let run =
                     Run { stream: Stream::Data, start: *address, length: BlockCount(write.blocks.into()) };
-                env.blocks.map().write().insert(run, *segment, *slot);
+                if !env.blocks.map().write().try_insert(run, *segment, *slot) {
+                    return Err(Error::Invalid("a staged run is mapped to what is in use".to_owned()));
+                }
                 self.staged.insert(*segment);
                 self.apply_write(write, run, *segment, env)
             }

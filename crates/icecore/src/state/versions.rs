@@ -23,6 +23,7 @@ impl State {
             Operation::Snapshot { snapshots, time, properties } => {
                 for (dataset, name) in snapshots {
                     let head = self.head(*dataset)?;
+                    self.require_free_snapshot(*dataset, name)?;
                     let version = self.seal(head, at.address)?;
                     self.label(version, *dataset, name, *time, properties);
                 }
@@ -33,6 +34,7 @@ impl State {
             }
             Operation::DestroyDatasets { datasets } => self.destroy_datasets(datasets),
             Operation::Clone { origin, name, time } => {
+                self.require_free_name(name)?;
                 let head = self.fork(*origin)?;
                 self.catalogue.add_dataset(name, head, *time);
                 Ok(())
@@ -44,6 +46,7 @@ impl State {
             Operation::RenameDatasets { names } => {
                 for (dataset, name) in names {
                     self.require_dataset(*dataset)?;
+                    self.require_free_name(name)?;
                     self.catalogue.edit_dataset(*dataset, |row| row.name.clone_from(name));
                 }
                 Ok(())
@@ -51,6 +54,8 @@ impl State {
             Operation::RenameSnapshots { names } => {
                 for (version, name) in names {
                     self.require_snapshot(*version)?;
+                    let dataset = self.catalogue.snapshot(*version).map(|row| row.dataset);
+                    dataset.map_or(Ok(()), |dataset| self.require_free_snapshot(dataset, name))?;
                     self.catalogue.edit_snapshot(*version, |row| row.name.clone_from(name));
                 }
                 Ok(())
@@ -79,6 +84,21 @@ impl State {
         found.map(|_| ()).ok_or_else(|| Error::NotFound { what: format!("the snapshot (version {version})") })
     }
 
+    /// Two rows of one name would be one that nobody finds.
+    fn require_free_name(&self, name: &str) -> Result<()> {
+        if self.catalogue.has_dataset(name) {
+            return Err(Error::Exists { what: format!("dataset {name}") });
+        }
+        Ok(())
+    }
+
+    fn require_free_snapshot(&self, dataset: DatasetId, name: &str) -> Result<()> {
+        if self.catalogue.has_snapshot(dataset, name) {
+            return Err(Error::Exists { what: format!("snapshot {name}") });
+        }
+        Ok(())
+    }
+
     fn create_dataset(
         &mut self,
         name: &str,
@@ -86,6 +106,7 @@ impl State {
         properties: &[(String, String)],
         env: &Environment<'_>,
     ) -> Result<()> {
+        self.require_free_name(name)?;
         let head = self.history.new_head(None)?;
         let root = NewInode {
             kind: InodeKind::Directory,
@@ -156,6 +177,7 @@ impl State {
         data: LogAddress,
     ) -> Result<()> {
         let former = self.head(dataset)?;
+        self.require_free_snapshot(dataset, saved)?;
         let head = self.fork(snapshot)?;
         let kept = self.seal(former, data)?;
         self.label(kept, dataset, saved, time, &[]);

@@ -2,6 +2,8 @@
 //! or a simulated disk in benchmarks and tests.
 
 mod aligned;
+#[cfg(test)]
+pub(crate) mod memory;
 mod real;
 
 pub use aligned::AlignedBuffer;

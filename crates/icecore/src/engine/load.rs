@@ -1,0 +1,311 @@
+//! The state as of the last checkpoint, from its ledger. Bytes that passed their checksums may still contradict
+//! each other: everything that later code takes for granted is checked here.
+
+use super::checkpoint::{CheckpointLine, Placed, PlacedSection, PositionSection, RootsSection};
+use crate::blocks::Blocks;
+use crate::catalogue::{Catalogue, CatalogueChanges};
+use crate::error::{Error, Result};
+use crate::format::crc32c;
+use crate::format::ledger::{Blob, SectionTag};
+use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name};
+use crate::format::superblock::{LedgerPointer, Superblock};
+use crate::liveness::{DecodeLimits, HistoryChanges, StoredHistory};
+use crate::location::{LocationMap, MapChanges};
+use crate::log::tail::Tail;
+use crate::segments::{Cursor, Segments};
+use crate::state::{Graveyard, State};
+use crate::storage::AlignedBuffer;
+use crate::tree::Tree;
+use crate::units::{
+    BLOCK_BYTES, BlockCount, COUNTER_LIMIT, LOG_ADDRESS_LIMIT, LogAddress, Marks, SegmentId, Slot, Stream,
+    VersionId,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Addresses that a stream must have left: more than one life of this pool can use up by replaying.
+const ADDRESSES_LEFT_MIN: u64 = 1 << 32;
+
+/// Reads the blobs that lead to the last checkpoint, the full one first.
+fn read_ledger(blocks: &Blocks, superblock: &Superblock) -> Result<Vec<(LedgerPointer, Blob)>> {
+    let mut blobs = Vec::new();
+    let mut next = Some(superblock.ledger);
+    while let Some(pointer) = next {
+        let place = format!("{} at slot {}", file_name(pointer.segment), pointer.slot);
+        let end = u64::from(pointer.slot.0) + u64::from(pointer.blocks);
+        if pointer.blocks == 0 || end > u64::from(blocks.files().geometry().slots()) || blobs.len() > 1 << 16
+        {
+            return Err(Error::damaged(place, "the pointer to a ledger blob is out of range"));
+        }
+        let mut bytes = vec![0; pointer.blocks as usize * BLOCK_BYTES];
+        blocks.files().read(pointer.segment, pointer.slot, &mut bytes)?;
+        if crc32c(&bytes) != pointer.crc {
+            return Err(Error::damaged(place, "a ledger blob does not match its checksum"));
+        }
+        let blob = Blob::decode(&bytes, superblock.pool, &place)?;
+        next = blob.base;
+        blobs.push((pointer, blob));
+    }
+    blobs.reverse();
+    Ok(blobs)
+}
+
+fn postcard_section<T: serde::de::DeserializeOwned>(blob: &Blob, tag: SectionTag) -> Result<T> {
+    let bytes = blob.section(tag, "the ledger")?;
+    postcard::from_bytes(bytes)
+        .map_err(|error| Error::damaged("the ledger", format!("section {tag:?}: {error}")))
+}
+
+/// Brings back the state as of the last checkpoint.
+pub(super) fn load(
+    blocks: &Blocks,
+    superblock: &Superblock,
+    mut segments: Segments,
+) -> Result<(State, CheckpointLine, [u8; 16])> {
+    let blobs = read_ledger(blocks, superblock)?;
+    let (_, newest) = blobs.last().expect("there is one at least");
+    let position: PositionSection = postcard_section(newest, SectionTag::Position)?;
+    let number = newest.checkpoint;
+    if number >= COUNTER_LIMIT {
+        return Err(Error::damaged("the ledger", "the number of the checkpoint makes no sense"));
+    }
+    check_position(&position, &segments, blocks)?;
+
+    let mut catalogue = Catalogue::default();
+    let mut history = StoredHistory::new();
+    let mut map = LocationMap::default();
+    let mut trees: BTreeMap<VersionId, Tree> = BTreeMap::new();
+    let mut positions = position.marks;
+    *positions.of_mut(Stream::Data) = LogAddress(LOG_ADDRESS_LIMIT);
+    for (_, blob) in &blobs {
+        catalogue.apply(CatalogueChanges::decode(
+            blob.section(SectionTag::Catalogue, "the ledger")?,
+            "the ledger",
+        )?);
+        let mut limits = DecodeLimits::new(positions);
+        let changes = HistoryChanges::decode(blob.section(SectionTag::History, "the ledger")?, &mut limits)?;
+        history.apply_changes(changes)?;
+        let moved = MapChanges::decode(blob.section(SectionTag::Location, "the ledger")?, &mut limits)?;
+        map.apply_changes(&moved)?;
+        let roots: RootsSection = postcard_section(blob, SectionTag::Roots)?;
+        for (version, root) in roots.roots {
+            match root {
+                Some(root) => drop(trees.insert(version, Tree::at(root))),
+                None => drop(trees.remove(&version)),
+            }
+        }
+    }
+    catalogue.check()?;
+    // What a checkpoint itself placed is part of the changes that the next one stores.
+    let placed: PlacedSection = postcard_section(newest, SectionTag::Placed)?;
+    place(&mut map, placed, &position.marks, segments.geometry())?;
+    check_tail(&map, &position)?;
+    let history = history.verify()?;
+    check_history(&history, &position)?;
+    let consistent = history.versions().all(|node| trees.contains_key(&node.id()))
+        && catalogue.datasets().all(|(_, row)| history.version(row.head).is_ok_and(|node| node.is_head()))
+        && catalogue.datasets().all(|(id, _)| {
+            catalogue
+                .snapshots_of(id)
+                .all(|(version, _)| history.version(version).is_ok_and(|node| !node.is_head()))
+        });
+    if !consistent {
+        return Err(Error::damaged("the ledger", "catalogue, history and roots do not fit each other"));
+    }
+
+    count_live(&history, &map, &mut segments)?;
+    // After a crash a segment of runs may have holes between them, where an earlier life left headers of its
+    // own: it is not filled any further.
+    let run_cursor = position.run_cursor.filter(|_| superblock.clean);
+    let mut line = CheckpointLine { blobs: Vec::new(), number };
+    for (pointer, _) in &blobs {
+        claim(&mut segments, pointer.segment, SegmentKind::Ledger)?;
+        segments.add_live(pointer.segment, u64::from(pointer.blocks));
+        line.blobs.push(*pointer);
+    }
+    let ledger_cursor = behind_newest_blob(blocks, superblock)?;
+    for (cursor, kind) in [
+        (run_cursor, SegmentKind::Run),
+        (position.node_cursor, SegmentKind::Node),
+        (ledger_cursor, SegmentKind::Ledger),
+    ] {
+        if let Some(cursor) = cursor {
+            claim(&mut segments, cursor.segment, kind)?;
+            segments.hold(cursor.segment);
+        }
+    }
+    claim(&mut segments, position.segment, SegmentKind::Log)?;
+    segments.hold(position.segment);
+    *blocks.map().write() = map;
+
+    let state = State {
+        catalogue,
+        history,
+        trees,
+        changed_roots: BTreeSet::new(),
+        marks: position.marks,
+        tail: Tail::new(segments.geometry(), position.position()),
+        segments,
+        tail_mapped: position.tail_mapped,
+        graveyard: Graveyard::default(),
+        clock: position.clock,
+        dirty_nodes: 0,
+        ledger_blocks: line.blobs.iter().map(|blob| blob.blocks).max().unwrap_or(0),
+        frozen_dirty: 0,
+        medium_full: false,
+        frozen_nodes: position.marks.of(Stream::Node),
+        run_cursor,
+        node_cursor: position.node_cursor,
+        ledger_cursor,
+        staged: BTreeSet::new(),
+        retired: Vec::new(),
+        operations_pending: 0,
+        replay_from: position.sequence,
+        closing: false,
+        torn: false,
+        log_blocks: 0,
+    };
+    Ok((state, line, position.previous))
+}
+
+/// Enters what a checkpoint placed after its picture of the map was taken.
+fn place(map: &mut LocationMap, placed: PlacedSection, marks: &Marks, geometry: Geometry) -> Result<()> {
+    // The picture may still have runs in them, all of them dead by then.
+    for segment in placed.retired {
+        map.remove_segment(segment);
+    }
+    for Placed { run, segment, slot } in placed.placed {
+        let end = run.start.0.checked_add(run.length.0);
+        let slots_end = u64::from(slot.0).checked_add(run.length.0);
+        let fits = run.length.0 > 0
+            && run.stream != Stream::Data
+            && end.is_some_and(|end| end <= marks.of(run.stream).0)
+            && slots_end.is_some_and(|end| end <= u64::from(geometry.slots()));
+        if !fits || !map.try_insert(run, segment, slot) {
+            return Err(Error::damaged("the ledger", "a run of the checkpoint cannot be where it says"));
+        }
+    }
+    Ok(())
+}
+
+/// Where the next blob goes. A blob cannot say so itself: it is placed after it was encoded, and what was
+/// filled with ledgers before it may be a stretch of the log by now.
+fn behind_newest_blob(blocks: &Blocks, superblock: &Superblock) -> Result<Option<Cursor>> {
+    let pointer = superblock.ledger;
+    let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
+    blocks.files().read(pointer.segment, Slot(0), &mut block)?;
+    let header = SegmentHeader::decode(&block).filter(|header| {
+        header.pool == superblock.pool
+            && header.segment == pointer.segment
+            && header.kind == SegmentKind::Ledger
+    });
+    // Without a header, ledgers go on in a new segment.
+    Ok(header.map(|header| Cursor {
+        segment: pointer.segment,
+        incarnation: header.incarnation,
+        slot: Slot(pointer.slot.0 + pointer.blocks),
+    }))
+}
+
+fn check_position(position: &PositionSection, segments: &Segments, blocks: &Blocks) -> Result<()> {
+    let geometry = blocks.files().geometry();
+    let slots_fit = [
+        (Some(position.slot), SegmentKind::Log),
+        (position.run_cursor.map(|cursor| cursor.slot), SegmentKind::Run),
+        (position.node_cursor.map(|cursor| cursor.slot), SegmentKind::Node),
+    ]
+    .into_iter()
+    .all(|(slot, kind)| slot.is_none_or(|slot| slot.0 >= 1 && slot <= geometry.end(kind)));
+    let in_range = Stream::ALL
+        .iter()
+        .all(|stream| position.marks.of(*stream).0 < LOG_ADDRESS_LIMIT - ADDRESSES_LEFT_MIN)
+        && [position.sequence.0, position.clock].iter().all(|counter| *counter < COUNTER_LIMIT)
+        && position.address.0 < LOG_ADDRESS_LIMIT - ADDRESSES_LEFT_MIN
+        && position.sequence.0 > 0
+        && position.tail_mapped.stream == Stream::Data
+        && position.tail_mapped.start <= position.address
+        && position.tail_mapped.length.0 <= u64::from(geometry.slots());
+    if !slots_fit || !in_range {
+        return Err(Error::damaged("the ledger", "a position is out of range"));
+    }
+    if !segments.exists(position.segment) {
+        return Err(Error::damaged(
+            file_name(position.segment),
+            "the segment that the log ends in is missing",
+        ));
+    }
+    Ok(())
+}
+
+/// The log goes on in a run of the map that was set aside for it, and nothing has an address further on.
+fn check_tail(map: &LocationMap, position: &PositionSection) -> Result<()> {
+    let end = position.tail_mapped.end();
+    let left = end.0.saturating_sub(position.address.0);
+    let here = map.lookup(Stream::Data, position.address);
+    let fits = match here {
+        None => left == 0,
+        Some((segment, slot, together)) => {
+            (segment, slot, together.0) == (position.segment, position.slot, left)
+        }
+    };
+    let last = map.entries(Stream::Data).next_back();
+    if !fits || last.is_some_and(|last| last.run.end() > end.max(position.address)) {
+        return Err(Error::damaged("the ledger", "the location map and the end of the log do not fit"));
+    }
+    Ok(())
+}
+
+/// What is born from here on must not have been born before, nor lie below a mark.
+fn check_history(history: &crate::liveness::History, position: &PositionSection) -> Result<()> {
+    let mut next = position.marks;
+    *next.of_mut(Stream::Data) = position.address;
+    for node in history.versions() {
+        let marks = node.mark().unwrap_or_default();
+        let below = |stream: &Stream| {
+            let last = node.owned().of(*stream).blocks().last();
+            marks.of(*stream) <= next.of(*stream) && last.is_none_or(|last| last < next.of(*stream))
+        };
+        if !Stream::ALL.iter().all(below) {
+            let detail = format!("version {} reaches beyond the end of a stream", node.id());
+            return Err(Error::damaged("the ledger", detail));
+        }
+    }
+    Ok(())
+}
+
+/// Notes that a segment is in use.
+fn claim(segments: &mut Segments, segment: SegmentId, kind: SegmentKind) -> Result<()> {
+    if !segments.exists(segment) {
+        return Err(Error::damaged(file_name(segment), "the segment is missing or cut short"));
+    }
+    if segments.kind(segment).is_none() {
+        segments.use_as(segment, kind);
+    }
+    Ok(())
+}
+
+/// Owned sets partition all live blocks: together with the map they say what lives in each segment.
+fn count_live(history: &crate::liveness::History, map: &LocationMap, segments: &mut Segments) -> Result<()> {
+    for stream in Stream::ALL {
+        let kind = match stream {
+            Stream::Data => SegmentKind::Log,
+            Stream::Merged => SegmentKind::Run,
+            Stream::Node => SegmentKind::Node,
+        };
+        for run in history.live_runs(stream) {
+            let mut at = run.start;
+            while at < run.end() {
+                let (segment, _, together) = map.lookup(stream, at).ok_or_else(|| {
+                    Error::damaged(
+                        "the ledger",
+                        format!("no place is known for live {stream:?} address {at}"),
+                    )
+                })?;
+                let count = together.0.min(run.end().0 - at.0);
+                claim(segments, segment, kind)?;
+                segments.add_live(segment, count);
+                at = at.plus(BlockCount(count));
+            }
+        }
+    }
+    Ok(())
+}

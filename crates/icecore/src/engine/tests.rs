@@ -1,0 +1,285 @@
+//! What a review found, kept found: each of these went wrong once.
+
+use super::Purpose;
+use crate::format::crc32c;
+use crate::log::tail::Payload;
+use crate::operation::{Operation, Target, Write};
+use crate::options::{InitOptions, OpenOptions};
+use crate::pool::Pool;
+use crate::state::Placement;
+use crate::storage::memory::MemoryStorage;
+use crate::storage::{AlignedBuffer, Kind};
+use crate::units::{
+    BLOCK_BYTES, ByteLength, DatasetId, FileBlock, InodeNumber, LogAddress, SegmentId, Slot, Timestamp,
+    VersionId,
+};
+use crate::{Creation, Dataset, Error};
+use std::sync::Arc;
+
+fn options() -> OpenOptions {
+    OpenOptions { background: false, ..OpenOptions::default() }
+}
+
+fn make(size_limit: Option<u64>) -> Arc<MemoryStorage> {
+    let storage = Arc::new(MemoryStorage::default());
+    let size_limit = size_limit.map(ByteLength);
+    Pool::init(storage.clone(), &InitOptions { segment_bytes: 2 << 20, size_limit }).unwrap();
+    storage
+}
+
+fn open(storage: &Arc<MemoryStorage>) -> Pool {
+    Pool::open(storage.clone(), &options()).unwrap()
+}
+
+/// A pool with dataset `db`, and a file in it.
+fn with_file(storage: &Arc<MemoryStorage>) -> (Pool, Dataset, InodeNumber) {
+    let pool = open(storage);
+    pool.create_dataset("db", false, &[]).unwrap();
+    let db = pool.dataset("db").unwrap();
+    let file = db.open_or_create(b"a", &Creation::file()).unwrap();
+    (pool, db, file)
+}
+
+fn assert_sound(pool: &Pool) {
+    let report = pool.scrub(&mut |_| true).unwrap();
+    assert_eq!((report.damaged, report.complete), (0, true), "{report:?}");
+}
+
+/// Once a full ledger has gone to a new segment, the log may take the old one. A recovery must not go on filling
+/// it with ledgers because the checkpoint noted its cursor before the blob was placed.
+#[test]
+fn a_recovery_does_not_write_ledgers_over_the_log() {
+    let storage = make(None);
+    let (pool, db, file) = with_file(&storage);
+    // So that a full ledger is much longer than the changes between two.
+    for index in 0..40 {
+        pool.set_property("db", &format!("user:p{index}"), &"x".repeat(4000)).unwrap();
+    }
+    let mut moved = 0;
+    let mut before = None;
+    for round in 0_u64..600 {
+        db.write(file, round % 64 * 4096, &[round as u8; 4096]).unwrap();
+        pool.checkpoint().unwrap();
+        let now = pool.engine().state().ledger_cursor.map(|cursor| cursor.segment);
+        if now != before && before.is_some() {
+            moved += 1;
+            // The log goes on until it has taken the segment that ledgers were in, if it does.
+            for piece in 0..80 {
+                db.write(file, (1 << 20) + (piece << 16), &[7; 1 << 16]).unwrap();
+            }
+            db.sync().unwrap();
+            let crashed = storage.copy();
+            let pool = open(&crashed);
+            let db = pool.dataset("db").unwrap();
+            for byte in 0..4 {
+                db.write(file, 0, &[byte; 4096]).unwrap();
+                pool.checkpoint().unwrap();
+            }
+            assert_sound(&pool);
+            let mut bytes = vec![0; 5 << 20];
+            db.view().unwrap().read(file, 1 << 20, &mut bytes).unwrap();
+            assert!(bytes.iter().all(|byte| *byte == 7));
+        }
+        before = now;
+    }
+    assert!(moved >= 2, "ledgers stayed in one segment");
+}
+
+/// A process that is killed again and again after a few writes must not lock its pool for ever.
+#[test]
+fn a_hundred_crashes_in_a_row_leave_a_pool_that_opens() {
+    let mut storage = make(None);
+    let (pool, ..) = with_file(&storage);
+    pool.close().unwrap();
+    for round in 0..100_u8 {
+        let background = OpenOptions { background: true, ..OpenOptions::default() };
+        let pool = Pool::open(storage.clone(), &background).unwrap();
+        let db = pool.dataset("db").unwrap();
+        let file = db.open_or_create(b"a", &Creation::file()).unwrap();
+        let mut byte = [0];
+        db.view().unwrap().read(file, 0, &mut byte).unwrap();
+        assert_eq!(byte[0], round);
+        db.write_durable(file, 0, &[round + 1]).unwrap();
+        storage = storage.copy();
+    }
+}
+
+/// A group whose file is gone is refused; that is no reason to give up the pool.
+#[test]
+fn a_group_on_a_deleted_file_is_refused_and_nothing_else() {
+    let storage = make(None);
+    let (pool, db, file) = with_file(&storage);
+    let mut group = db.begin().unwrap();
+    group.write(file, 0, &[1; 4096]).unwrap();
+    group.write(file, 1 << 20, &[1; 4096]).unwrap();
+    db.unlink(InodeNumber::ROOT, b"a").unwrap();
+    assert!(pool.commit(vec![group]).is_err());
+    let other = db.open_or_create(b"b", &Creation::file()).unwrap();
+    db.write_durable(other, 0, b"still writable").unwrap();
+    pool.close().unwrap();
+    assert_sound(&open(&storage));
+}
+
+/// Filling a pool up ends with "no space" for whoever adds something, and deleting makes it writable again.
+fn fill_and_free(write: impl Fn(&Dataset, u64) -> crate::Result<()>) {
+    let storage = make(Some(24 << 20));
+    let (pool, db, _) = with_file(&storage);
+    for round in 0..3 {
+        let mut made = 0;
+        let refusal = loop {
+            match write(&db, round << 32 | made) {
+                Ok(()) => made += 1,
+                Err(error) => break error,
+            }
+            assert!(made < 1 << 20, "the pool is never full");
+        };
+        assert!(matches!(refusal, Error::NoSpace { .. }), "after {made} writes: {refusal}");
+        pool.checkpoint().unwrap();
+        // In the order in which they were made: what dies all over the place empties no segment for long, and
+        // nothing moves what lives out of the way yet.
+        let mut entries = db.view().unwrap().read_directory(InodeNumber::ROOT, 0, usize::MAX).unwrap();
+        entries.sort_unstable_by_key(|entry| entry.inode);
+        for entry in entries {
+            db.unlink(InodeNumber::ROOT, &entry.name).unwrap();
+        }
+        pool.checkpoint().unwrap();
+        pool.checkpoint().unwrap();
+    }
+    db.sync().unwrap();
+    pool.close().unwrap();
+    assert_sound(&open(&storage));
+}
+
+#[test]
+fn a_pool_full_of_small_files_can_be_emptied() {
+    fill_and_free(|db, number| {
+        db.create(InodeNumber::ROOT, &number.to_le_bytes().map(|byte| byte | 0x80), &Creation::file())
+            .or_else(|error| match error {
+                Error::File(crate::FileFault::Exists) => Ok(InodeNumber(0)),
+                other => Err(other),
+            })?;
+        let name = format!("{number:016}");
+        let file = db.open_or_create(name.as_bytes(), &Creation::file())?;
+        db.write(file, 0, b"little")
+    });
+}
+
+#[test]
+fn a_pool_full_of_large_writes_can_be_emptied() {
+    fill_and_free(|db, number| {
+        let file = db.open_or_create(format!("{number}").as_bytes(), &Creation::file())?;
+        db.write(file, 0, &vec![1; 300_000])
+    });
+}
+
+#[test]
+fn a_pool_full_of_groups_can_be_emptied() {
+    fill_and_free(|db, number| {
+        let file = db.open_or_create(format!("{}", number % 3).as_bytes(), &Creation::file())?;
+        let mut group = db.begin()?;
+        for index in 0..600 {
+            group.write(file, (number * 600 + index * 7) % 3000 * 8192, &[number as u8; 4096])?;
+        }
+        db.pool().commit(vec![group]).map(|_| ())
+    });
+}
+
+/// Operations that a damaged or forged log could hold are refused, each of them, and nothing panics.
+#[test]
+fn hostile_operations_are_refused() {
+    let storage = make(None);
+    let (pool, db, file) = with_file(&storage);
+    db.write(file, 0, &[1; 8192]).unwrap();
+    pool.snapshot(&["db@s".to_owned()], false, &[]).unwrap();
+    let engine = pool.engine();
+    let mut state = engine.state();
+    let (dataset, time) = (db.id(), Timestamp(1));
+    let at = Placement { address: state.tail.next_address(), segment: state.tail.segment() };
+    let write = Write { dataset, inode: file, block: FileBlock(0), blocks: 1, end: 0, time };
+    let staged =
+        |write, address| Operation::MapStaged { write, address, segment: SegmentId(0), slot: Slot(1) };
+    let nowhere = DatasetId(u64::MAX);
+    let name = |name: &str| name.to_owned();
+    let hostile = [
+        Operation::Write(Write { blocks: 0, ..write }),
+        Operation::Write(Write { block: FileBlock(u64::MAX), ..write }),
+        Operation::Write(Write { block: FileBlock(1 << 32), ..write }),
+        Operation::Write(Write { end: u64::MAX, ..write }),
+        Operation::Write(Write { inode: InodeNumber(0), ..write }),
+        Operation::Write(Write { inode: InodeNumber(u64::MAX), ..write }),
+        Operation::Write(Write { inode: InodeNumber::ROOT, ..write }),
+        Operation::Write(Write { dataset: nowhere, ..write }),
+        staged(Write { blocks: 0, ..write }, LogAddress(5)),
+        staged(write, LogAddress(1)),
+        Operation::WriteInline { dataset, inode: file, offset: u64::MAX, bytes: vec![1; 9], time },
+        Operation::WriteInline { dataset, inode: file, offset: 1 << 44, bytes: vec![1], time },
+        Operation::WriteInline { dataset, inode: InodeNumber(0), offset: 0, bytes: vec![1], time },
+        Operation::Truncate { dataset, inode: file, size: u64::MAX, time },
+        Operation::Truncate { dataset, inode: InodeNumber(77), size: 0, time },
+        Operation::PunchHole { dataset, inode: InodeNumber(0), offset: 0, length: u64::MAX, time },
+        Operation::ReleaseOrphan { dataset, inode: file, items_max: 0 },
+        Operation::CreateDataset { name: name("db"), time, properties: Vec::new() },
+        Operation::Snapshot { snapshots: vec![(nowhere, name("x"))], time, properties: Vec::new() },
+        Operation::Snapshot { snapshots: vec![(dataset, name("s"))], time, properties: Vec::new() },
+        Operation::DestroySnapshots { versions: vec![VersionId(1)] },
+        Operation::DestroySnapshots { versions: vec![VersionId(u64::MAX)] },
+        Operation::DestroyDatasets { datasets: vec![nowhere] },
+        Operation::Clone { origin: VersionId(1), name: name("c"), time },
+        Operation::Clone { origin: VersionId(2), name: name("db"), time },
+        Operation::Rollback { dataset, snapshot: VersionId(9), saved: name("r"), time },
+        Operation::Rollback { dataset, snapshot: VersionId(2), saved: name("s"), time },
+        Operation::RenameDatasets { names: vec![(dataset, name("db"))] },
+        Operation::RenameSnapshots { names: vec![(VersionId(2), name("s"))] },
+        Operation::Hold { version: VersionId(1), tag: name("t"), since: None },
+        Operation::SetProperty { target: Target::Dataset(nowhere), key: name("k"), value: None },
+    ];
+    for operation in hostile {
+        let outcome = state.apply(&operation, at, &engine.environment());
+        assert!(outcome.is_err(), "{operation:?}");
+    }
+    // A hole as long as there are numbers is only as long as the file.
+    let punch = Operation::PunchHole { dataset, inode: file, offset: 4095, length: u64::MAX, time };
+    state.apply(&punch, at, &engine.environment()).unwrap();
+    drop(state);
+    let view = db.view().unwrap();
+    let mut bytes = [1; 8192];
+    view.read(file, 0, &mut bytes).unwrap();
+    assert!(bytes[..4095].iter().all(|byte| *byte == 1) && bytes[4095..].iter().all(|byte| *byte == 0));
+}
+
+/// Two runs were on their way when the pool crashed, and only the later one arrived: it is found behind the hole.
+#[test]
+fn checksums_of_runs_are_found_behind_a_hole() {
+    let storage = make(None);
+    let (pool, ..) = with_file(&storage);
+    let engine = pool.engine();
+    let content = AlignedBuffer::zeroed(3 * BLOCK_BYTES);
+    let sums: Vec<u32> = content.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
+    let payload = Payload { buffer: Arc::new(content), first: 0, sums };
+    let (segment, first, _) = engine.write_run(&payload, Purpose::Data).unwrap();
+    let (same, second, _) = engine.write_run(&payload, Purpose::Data).unwrap();
+    assert_eq!(segment, same);
+    let blank = AlignedBuffer::zeroed(4 * BLOCK_BYTES);
+    let files = engine.blocks.files();
+    files.write(segment, Slot(first.0 - 1), &[(Kind::Data, &blank)]).unwrap();
+    engine.blocks.sums().forget(segment);
+    let mut bytes = vec![1; 3 * BLOCK_BYTES];
+    engine.blocks.read_verified(segment, second, &mut bytes).unwrap();
+    assert!(engine.blocks.read_verified(segment, first, &mut bytes).is_err());
+}
+
+/// A pool that is being closed takes nothing more: it would be durable behind a mark that says "nothing".
+#[test]
+fn nothing_slips_by_a_close() {
+    let storage = make(None);
+    let (pool, db, file) = with_file(&storage);
+    pool.engine().state().closing = true;
+    assert!(db.write(file, 0, b"late").is_err());
+    pool.engine().state().closing = false;
+    db.write(file, 0, b"early").unwrap();
+    pool.close().unwrap();
+    let pool = open(&storage);
+    let mut bytes = [0; 5];
+    pool.view("db").unwrap().read(file, 0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"early");
+}

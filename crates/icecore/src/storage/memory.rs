@@ -1,0 +1,108 @@
+//! Files in memory, for tests: a copy of it at any moment is what a killed process leaves behind.
+
+use super::{Kind, Space, Storage, StorageFile, StorageLock};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+type Bytes = Arc<Mutex<Vec<u8>>>;
+
+/// A folder in memory.
+#[derive(Default)]
+pub(crate) struct MemoryStorage {
+    files: Mutex<BTreeMap<String, Bytes>>,
+}
+
+impl MemoryStorage {
+    /// What is there now, unlocked and with nobody at work on it.
+    pub(crate) fn copy(&self) -> Arc<Self> {
+        let files = self.files.lock();
+        let copied =
+            |(name, bytes): (&String, &Bytes)| (name.clone(), Arc::new(Mutex::new(bytes.lock().clone())));
+        Arc::new(Self { files: Mutex::new(files.iter().map(copied).collect()) })
+    }
+}
+
+struct NoLock;
+
+impl StorageLock for NoLock {}
+
+struct MemoryFile(Bytes);
+
+impl Storage for MemoryStorage {
+    fn create(&self, name: &str, length: u64) -> io::Result<Box<dyn StorageFile>> {
+        let bytes: Bytes = Arc::new(Mutex::new(vec![0; length as usize]));
+        let mut files = self.files.lock();
+        if files.contains_key(name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        files.insert(name.to_owned(), Arc::clone(&bytes));
+        Ok(Box::new(MemoryFile(bytes)))
+    }
+
+    fn open(&self, name: &str, _writable: bool) -> io::Result<Box<dyn StorageFile>> {
+        let files = self.files.lock();
+        let bytes = files.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Box::new(MemoryFile(Arc::clone(bytes))))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.files.lock().remove(name).map(|_| ()).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut files = self.files.lock();
+        let bytes = files.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        files.insert(to.to_owned(), bytes);
+        Ok(())
+    }
+
+    fn list(&self) -> io::Result<Vec<(String, u64)>> {
+        let files = self.files.lock();
+        Ok(files.iter().map(|(name, bytes)| (name.clone(), bytes.lock().len() as u64)).collect())
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        Ok(Space { total: 1 << 40, free: 1 << 40 })
+    }
+
+    fn lock(&self, _exclusive: bool) -> io::Result<Box<dyn StorageLock>> {
+        Ok(Box::new(NoLock))
+    }
+
+    fn describe(&self) -> String {
+        "a pool in memory".to_owned()
+    }
+}
+
+impl StorageFile for MemoryFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let bytes = self.0.lock();
+        let from = bytes.get(offset as usize..).and_then(|rest| rest.get(..buffer.len()));
+        buffer.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn write_at(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
+        let mut bytes = self.0.lock();
+        let mut at = offset as usize;
+        for (_, part) in parts {
+            bytes[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.0.lock().len() as u64)
+    }
+}

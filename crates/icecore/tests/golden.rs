@@ -1,0 +1,230 @@
+//! Pools that an earlier build of this program wrote are read, all of them, for as long as their format is.
+//!
+//! `golden/clean.txt` was closed; `golden/crashed.txt` is what was on disk when its process was killed, so that its
+//! log is replayed. Both hold what [`build`] makes. A new pair is written to `golden/` by running the tests with
+//! `ICECORE_WRITE_GOLDEN=1`: only ever do that together with a new version of the format, and keep the old pair
+//! under another name.
+
+#[path = "support/sparse.rs"]
+mod sparse;
+
+use icecore::{
+    AttributeChange, Creation, Dataset, DestroyTarget, EntryKind, InitOptions, ListFilter, OpenOptions, Pool,
+    RenameHow, View, XattrHow,
+};
+use icecore::{InodeKind, units::InodeNumber};
+use std::path::Path;
+
+const ROOT: InodeNumber = InodeNumber::ROOT;
+
+fn options() -> OpenOptions {
+    OpenOptions {
+        background: false,
+        control_socket: false,
+        group_memory_bytes: 64 << 10,
+        ..OpenOptions::default()
+    }
+}
+
+fn inode(view: &View, path: &str) -> InodeNumber {
+    view.resolve(path.as_bytes()).unwrap().unwrap_or_else(|| panic!("{path} is missing in {}", view.name()))
+}
+
+fn content(view: &View, path: &str) -> Vec<u8> {
+    let inode = inode(view, path);
+    let mut bytes = vec![0; view.attributes(inode).unwrap().size as usize];
+    assert_eq!(view.read(inode, 0, &mut bytes).unwrap(), bytes.len());
+    bytes
+}
+
+/// Blocks of 4 KiB, each full of one byte.
+fn blocks(first: u8, count: usize) -> Vec<u8> {
+    (0..count).flat_map(|index| [first.wrapping_add(index as u8); 4096]).collect()
+}
+
+fn file(dataset: &Dataset, path: &str) -> InodeNumber {
+    dataset.open_or_create(path.as_bytes(), &Creation::file()).unwrap()
+}
+
+/// What is in both pools before the last checkpoint.
+fn build(pool: &Pool) {
+    let owned = |text: &str| text.to_owned();
+    pool.create_dataset("app/db", true, &[(owned("user:owner"), owned("amy"))]).unwrap();
+    pool.create_dataset("app/scratch", false, &[]).unwrap();
+    let db = pool.dataset("app/db").unwrap();
+    db.write(file(&db, "large"), 0, &blocks(1, 64)).unwrap();
+    db.write(file(&db, "small"), 10, b"a few bytes").unwrap();
+    let directory = db.create(ROOT, b"directory", &Creation::directory()).unwrap();
+    db.create_symlink(directory, b"link", b"../large", &Creation::file()).unwrap();
+    db.link(inode(&db.view().unwrap(), "small"), directory, b"hard").unwrap();
+    db.set_xattr(directory, b"user.colour", b"green", XattrHow::Create).unwrap();
+    pool.snapshot(&[owned("app/db@monday")], false, &[(owned("user:kind"), owned("backup"))]).unwrap();
+    pool.hold("keep", "app/db@monday").unwrap();
+    db.write(inode(&db.view().unwrap(), "large"), 8192, &blocks(101, 3)).unwrap();
+    db.truncate(inode(&db.view().unwrap(), "small"), 12).unwrap();
+    db.rename((ROOT, b"directory"), (ROOT, b"folder"), RenameHow::NoReplace).unwrap();
+    pool.snapshot(&[owned("app@tuesday")], true, &[]).unwrap();
+    pool.clone_snapshot("app/db@monday", "clone", false).unwrap();
+    let clone = pool.dataset("clone").unwrap();
+    clone.write(inode(&clone.view().unwrap(), "large"), 0, b"changed in the clone").unwrap();
+    pool.set_property("app", "user:note", "inherited by what lies below").unwrap();
+    pool.checkpoint().unwrap();
+}
+
+/// What only the log says when the process is killed: an operation of nearly every sort, and a second segment.
+fn go_on(pool: &Pool) {
+    let owned = |text: &str| text.to_owned();
+    let db = pool.dataset("app/db").unwrap();
+    let large = inode(&db.view().unwrap(), "large");
+    for piece in 0..5 {
+        db.write(large, piece << 19, &blocks(piece as u8, 128)).unwrap();
+    }
+    db.punch_hole(large, 4096 + 100, 5000).unwrap();
+    let mut group = db.begin().unwrap();
+    // More than a group keeps in memory: its first blocks lie outside the log.
+    let grouped = file(&db, "grouped");
+    for index in 0..40 {
+        group.write(grouped, index * 8192, &[index as u8; 4096]).unwrap();
+    }
+    group.truncate(grouped, 39 * 8192 + 1000).unwrap();
+    pool.commit(vec![group]).unwrap();
+    let small = inode(&db.view().unwrap(), "small");
+    db.write(small, 4090, b"across a border").unwrap();
+    db.set_attributes(small, &AttributeChange { mode: Some(0o600), ..AttributeChange::default() }).unwrap();
+    db.unlink(inode(&db.view().unwrap(), "folder"), b"hard").unwrap();
+    pool.snapshot(&[owned("app/db@wednesday")], false, &[]).unwrap();
+    pool.rollback("app/db@tuesday", false).unwrap();
+    pool.rename("app/db@wednesday", "app/db@midweek", false).unwrap();
+    pool.destroy(&DestroyTarget::Dataset { name: owned("app/scratch"), recursive: true }).unwrap();
+    pool.promote("clone").unwrap();
+    pool.hold("later", "app/db@midweek").unwrap();
+    file(&pool.dataset("app/db").unwrap(), "last");
+    pool.sync().unwrap();
+}
+
+fn check(pool: &Pool) {
+    let filter = ListFilter { datasets: true, snapshots: true, ..ListFilter::default() };
+    let listed = pool.list(&filter).unwrap();
+    let (kept, mut names): (Vec<_>, Vec<_>) =
+        listed.iter().map(|entry| entry.name.as_str()).partition(|name| name.contains("@rollback-"));
+    names.sort_unstable();
+    let expected =
+        ["app", "app/db", "app/db@midweek", "app/db@tuesday", "app@tuesday", "clone", "clone@monday"];
+    assert_eq!(names, expected);
+    assert_eq!(kept.len(), 1);
+    let db = listed.iter().find(|entry| entry.name == "app/db").unwrap();
+    assert_eq!((db.kind, db.origin.as_deref()), (EntryKind::Dataset, Some("clone@monday")));
+
+    check_versions(pool, kept[0]);
+    let value = |name: &str, key: &str| {
+        let properties = pool.properties(name).unwrap();
+        properties.into_iter().find(|property| property.name == key).map(|property| property.value)
+    };
+    assert_eq!(value("app/db", "user:owner").as_deref(), Some("amy"));
+    assert_eq!(value("app/db", "user:note").as_deref(), Some("inherited by what lies below"));
+    assert_eq!(value("clone@monday", "user:kind").as_deref(), Some("backup"));
+    let tags = |name: &str| pool.holds(name).unwrap().into_iter().map(|hold| hold.tag).collect::<Vec<_>>();
+    assert_eq!((tags("clone@monday"), tags("app/db@midweek")), (vec!["keep".into()], vec!["later".into()]));
+
+    let report = pool.scrub(&mut |_| true).unwrap();
+    assert_eq!((report.damaged, report.complete), (0, true), "{report:?}");
+}
+
+fn check_versions(pool: &Pool, kept: &str) {
+    let monday = pool.view("clone@monday").unwrap();
+    assert!(content(&monday, "large") == blocks(1, 64));
+    assert_eq!(content(&monday, "directory/hard"), b"\0\0\0\0\0\0\0\0\0\0a few bytes");
+    assert_eq!(monday.read_link(inode(&monday, "directory/link")).unwrap(), b"../large");
+    assert_eq!(monday.xattr(inode(&monday, "directory"), b"user.colour").unwrap(), b"green");
+    let mut changed = blocks(1, 64);
+    changed[..20].copy_from_slice(b"changed in the clone");
+    assert!(content(&pool.view("clone").unwrap(), "large") == changed);
+
+    let mut tuesday = blocks(1, 64);
+    tuesday[8192..8192 + 3 * 4096].copy_from_slice(&blocks(101, 3));
+    for name in ["app/db", "app/db@tuesday"] {
+        let view = pool.view(name).unwrap();
+        assert!(content(&view, "large") == tuesday, "{name}");
+        assert_eq!(content(&view, "folder/hard"), b"\0\0\0\0\0\0\0\0\0\0a ");
+        assert_eq!(view.resolve(b"last").unwrap().is_some(), name == "app/db");
+    }
+
+    let mut large: Vec<u8> = (0..5).flat_map(|piece| blocks(piece, 128)).collect();
+    large[4196..9196].fill(0);
+    let mut grouped: Vec<u8> = (0..40).flat_map(|index| [[index; 4096], [0; 4096]].concat()).collect();
+    grouped.truncate(39 * 8192 + 1000);
+    let mut small = vec![0; 4105];
+    small[10..12].copy_from_slice(b"a ");
+    small[4090..].copy_from_slice(b"across a border");
+    for name in ["app/db@midweek", kept] {
+        let view = pool.view(name).unwrap();
+        assert!(content(&view, "large") == large, "{name}");
+        assert!(content(&view, "grouped") == grouped, "{name}");
+        assert!(content(&view, "small") == small, "{name}");
+        assert_eq!(view.attributes(inode(&view, "small")).unwrap().mode, 0o600);
+        assert_eq!(view.resolve(b"folder/hard").unwrap(), None);
+        assert_eq!(view.attributes(inode(&view, "folder/link")).unwrap().kind, InodeKind::Symlink);
+    }
+}
+
+fn make(folder: &Path) -> Pool {
+    Pool::init_directory(folder, &InitOptions { segment_bytes: 2 << 20, ..InitOptions::default() }).unwrap();
+    let pool = Pool::open_directory(folder, &options()).unwrap();
+    build(&pool);
+    go_on(&pool);
+    pool
+}
+
+/// A folder with a pool as its process left it when it was killed, and one with a pool that was closed.
+fn pair() -> (tempfile::TempDir, tempfile::TempDir) {
+    let (clean, crashed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let pool = make(clean.path());
+    sparse::restore(&sparse::describe(clean.path()), crashed.path());
+    pool.close().unwrap();
+    (clean, crashed)
+}
+
+fn check_folder(folder: &Path) {
+    // The second time after a clean close, and the third without the right to write.
+    for read_only in [false, false, true] {
+        let pool = Pool::open_directory(folder, &OpenOptions { read_only, ..options() }).unwrap();
+        check(&pool);
+        pool.close().unwrap();
+    }
+    let pool = Pool::open_directory(folder, &options()).unwrap();
+    let db = pool.dataset("app/db").unwrap();
+    db.write_durable(file(&db, "new"), 0, &blocks(9, 600)).unwrap();
+    pool.close().unwrap();
+    let pool = Pool::open_directory(folder, &options()).unwrap();
+    assert!(content(&pool.view("app/db").unwrap(), "new") == blocks(9, 600));
+    check(&pool);
+}
+
+#[test]
+fn pools_of_this_build_are_read() {
+    let (clean, crashed) = pair();
+    if std::env::var_os("ICECORE_WRITE_GOLDEN").is_some() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+        for (name, folder) in [("clean.txt", &clean), ("crashed.txt", &crashed)] {
+            std::fs::write(golden.join(name), sparse::describe(folder.path())).unwrap();
+        }
+    }
+    check_folder(clean.path());
+    check_folder(crashed.path());
+}
+
+fn golden(text: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    sparse::restore(text, folder.path());
+    check_folder(folder.path());
+}
+
+#[test]
+fn the_golden_pool_that_was_closed_is_read() {
+    golden(include_str!("golden/clean.txt"));
+}
+
+#[test]
+fn the_golden_pool_that_crashed_is_replayed_and_read() {
+    golden(include_str!("golden/crashed.txt"));
+}
