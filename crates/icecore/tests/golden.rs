@@ -80,9 +80,9 @@ fn go_on(pool: &Pool) {
         db.write(large, piece << 19, &blocks(piece as u8, 128)).unwrap();
     }
     db.punch_hole(large, 4096 + 100, 5000).unwrap();
-    let mut group = db.begin().unwrap();
-    // More than a group keeps in memory: its first blocks lie outside the log.
     let grouped = file(&db, "grouped");
+    // More than a group keeps in memory: its first blocks lie outside the log.
+    let mut group = db.begin().unwrap();
     for index in 0..40 {
         group.write(grouped, index * 8192, &[index as u8; 4096]).unwrap();
     }
