@@ -3,6 +3,7 @@
 use anyhow::Context as _;
 use serde_json::{Map, Value, json};
 use std::io::{self, BufWriter, StdoutLock, Write};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 /// The version of every JSON document. It grows when a field is removed or changes its meaning.
@@ -25,12 +26,14 @@ impl Output {
         self.0.write_all(bytes).context("cannot write to standard output")
     }
 
-    /// A JSON document: version, command and pool, then the fields of `body`, which must be an object.
+    /// A JSON document: version, command and pool (unless its path is empty), then the fields of `body`, which must be an object.
     pub fn document(&mut self, command: &str, pool: &Path, body: Value) -> anyhow::Result<()> {
         let mut document = Map::new();
         document.insert("version".into(), json!(DOCUMENT_VERSION));
         document.insert("command".into(), json!(command));
-        document.insert("pool".into(), json!(pool.to_string_lossy()));
+        if !pool.as_os_str().is_empty() {
+            insert_name(&mut document, "pool", pool.as_os_str().as_bytes());
+        }
         if let Value::Object(fields) = body {
             document.extend(fields);
         }

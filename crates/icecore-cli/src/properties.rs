@@ -7,7 +7,6 @@ use crate::output::Align;
 use icecore::units::{ByteLength, Timestamp};
 use icecore::{EntryKind, ListEntry};
 use serde_json::json;
-use std::cmp::Ordering;
 
 /// A property that the store knows.
 pub struct Native {
@@ -227,13 +226,12 @@ pub fn help() -> String {
     text
 }
 
-/// The order of lists: datasets by name, level by level, each followed by its snapshots, oldest first.
-pub fn natural_order(one: &ListEntry, other: &ListEntry) -> Ordering {
-    let key = |entry: &ListEntry| {
-        let dataset = entry.name.split('@').next().unwrap_or_default();
-        (dataset.split('/').map(str::to_owned).collect::<Vec<_>>(), entry.kind == EntryKind::Snapshot)
-    };
-    key(one).cmp(&key(other)).then(one.created.cmp(&other.created)).then_with(|| one.name.cmp(&other.name))
+/// What lists are sorted by: datasets by name, level by level, each followed by its snapshots, oldest first.
+pub fn natural_key(entry: &ListEntry) -> impl Ord + use<> {
+    let (dataset, short) = entry.name.split_once('@').unwrap_or((&entry.name, ""));
+    // The separator goes before every character that a name can have.
+    let levels = dataset.replace('/', "\0");
+    (levels, entry.kind == EntryKind::Snapshot, entry.created, short.to_owned())
 }
 
 #[cfg(test)]
@@ -288,7 +286,7 @@ mod tests {
     fn snapshots_follow_their_dataset_in_order_of_age() {
         let mut entries =
             [entry("a-b", 1), entry("a@b", 9), entry("a/c", 1), entry("a", 5), entry("a@z", 2)].to_vec();
-        entries.sort_by(natural_order);
+        entries.sort_by_cached_key(natural_key);
         let names: Vec<_> = entries.iter().map(|entry| entry.name.as_str()).collect();
         assert_eq!(names, ["a", "a@z", "a@b", "a/c", "a-b"]);
     }

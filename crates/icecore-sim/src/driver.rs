@@ -302,6 +302,37 @@ pub fn compare(pool: &Pool, model: &ModelPool) -> Result<(), Difference> {
     picture.compare(model)
 }
 
+/// Compares a pool, parts of which are damaged, with a model, version by version. Answers the full names of those
+/// that cannot be read for damage.
+///
+/// # Errors
+/// The first difference in what can be read; any other error than damage is one, too.
+pub fn compare_damaged(pool: &Pool, model: &ModelPool) -> Result<BTreeSet<String>, Difference> {
+    let failed = |place: &str, error: &Error| differ(place, format!("cannot be read: {error}"));
+    let mut trees: BTreeMap<String, &Tree> = BTreeMap::new();
+    for (name, dataset) in model.datasets() {
+        trees.insert(name.clone(), &dataset.head);
+    }
+    for (name, snapshot) in model.named_snapshots() {
+        trees.insert(name, &snapshot.tree);
+    }
+    let filter = ListFilter { datasets: true, snapshots: true, ..ListFilter::default() };
+    let entries = pool.list(&filter).map_err(|error| failed("the pool", &error))?;
+    let names: BTreeSet<&String> = entries.iter().map(|entry| &entry.name).collect();
+    if names.len() != trees.len() || trees.keys().any(|name| !names.contains(name)) {
+        return Err(differ("the pool", format!("has {names:?} instead of {:?}", trees.keys())));
+    }
+    let mut damaged = BTreeSet::new();
+    for entry in &entries {
+        match pool.view(&entry.name).and_then(|view| read_tree(&view)) {
+            Ok(tree) => compare_trees(&entry.name, &tree, trees[&entry.name])?,
+            Err(Error::Damaged { .. }) => drop(damaged.insert(entry.name.clone())),
+            Err(error) => return Err(failed(&entry.name, &error)),
+        }
+    }
+    Ok(damaged)
+}
+
 fn compare_snapshots(
     dataset: &str,
     found: &[SnapshotPicture],

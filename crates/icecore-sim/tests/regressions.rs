@@ -224,3 +224,27 @@ fn a_commit_that_cannot_be_done_is_refused_before_it_begins() {
     assert_eq!(pool.view("d").unwrap().attributes(file).unwrap().size, 0);
     pool.verify().unwrap();
 }
+
+/// Gathering checksums ended at the first record header that was damaged: everything behind it in the segment looked
+/// damaged, too.
+#[test]
+fn a_damaged_record_header_costs_only_its_own_blocks() {
+    let mut explorer = explorer(&Setting::default());
+    let dataset = explorer.pool().dataset("d").unwrap();
+    let file = dataset.open_or_create(b"f", &Creation::file()).unwrap();
+    for part in 0..10 {
+        dataset.write(file, part * 4096, &[1; 4096]).unwrap();
+        dataset.sync().unwrap();
+    }
+    drop(dataset);
+    explorer.close().unwrap();
+    let name = log_headers(&explorer).into_keys().next().unwrap();
+    let contents = explorer.disk.contents(&name).unwrap();
+    let headers = contents.chunks(4096).enumerate().filter(|(_, block)| block.starts_with(b"ICERECD"));
+    let third =
+        headers.map(|(slot, _)| slot as u64).filter(|slot| contents[*slot as usize * 4096 + 4096] == 1);
+    explorer.disk.flip_bit(&name, third.collect::<Vec<_>>()[3] * 4096 + 99, 1).unwrap();
+    explorer.open().unwrap();
+    let report = explorer.pool().scrub(&mut |_| true).unwrap();
+    assert_eq!(report.damaged, 1, "{report:?}");
+}

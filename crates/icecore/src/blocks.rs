@@ -317,8 +317,15 @@ impl Sums {
     }
 
     /// A segment that was filled in part by an earlier life, in this use of it, goes on being filled.
-    pub(crate) fn reopen(&self, segment: SegmentId, use_: Use, files: &SegmentFiles) -> Result<()> {
-        let table = self.rebuild(segment, use_, files)?;
+    /// What was written to it ends before `end`.
+    pub(crate) fn reopen(
+        &self,
+        segment: SegmentId,
+        use_: Use,
+        end: Slot,
+        files: &SegmentFiles,
+    ) -> Result<()> {
+        let table = self.rebuild(segment, use_, end, files)?;
         // A reader may have asked for the table before more came to be in it.
         self.finished.remove(&segment);
         self.filling.lock().insert(segment, Arc::new(RwLock::new(table)));
@@ -393,15 +400,15 @@ impl Sums {
         files.read(segment, geometry.end(use_.kind), &mut bytes)?;
         match decode_table(geometry, use_.incarnation, &bytes) {
             Some(sums) => Ok(sums),
-            None => self.rebuild(segment, use_, files),
+            None => self.rebuild(segment, use_, geometry.end(use_.kind), files),
         }
     }
 
     /// Gathers the table from the record headers of a segment that has none.
-    fn rebuild(&self, segment: SegmentId, use_: Use, files: &SegmentFiles) -> Result<Vec<u32>> {
+    fn rebuild(&self, segment: SegmentId, use_: Use, end: Slot, files: &SegmentFiles) -> Result<Vec<u32>> {
         let geometry = files.geometry();
         let mut sums = vec![0; geometry.slots() as usize];
-        let end = geometry.end(use_.kind).0;
+        let end = end.min(geometry.end(use_.kind)).0;
         let is_run = use_.kind == SegmentKind::Run;
         let mut window = vec![0; REBUILD_BLOCKS as usize * BLOCK_BYTES];
         let mut first = None;
@@ -425,13 +432,9 @@ impl Sums {
                     && own
             });
             let Some(record) = record else {
-                // Records of the log follow each other. Between runs there is a gap where writing one failed, or
-                // where one was on its way when the pool crashed and a later one had been committed.
-                if is_run {
-                    slot += 1;
-                    continue;
-                }
-                break;
+                // A gap that writing left when it failed, the end, or damage that must not cost what lies behind it.
+                slot += 1;
+                continue;
             };
             for (index, sum) in record.sums.iter().enumerate() {
                 if let Some(entry) = sums.get_mut(slot as usize + 1 + index) {

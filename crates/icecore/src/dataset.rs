@@ -378,7 +378,7 @@ impl Dataset {
             how,
             time: Timestamp::now(),
         };
-        self.namespace(operation, Purpose::Freeing)?;
+        self.namespace(operation, Purpose::Data)?;
         replaced.map_or(Ok(()), OpenFile::close)
     }
 
@@ -387,7 +387,7 @@ impl Dataset {
     /// # Errors
     /// [`FileFault::NotFound`].
     pub fn set_attributes(&self, inode: InodeNumber, change: &AttributeChange) -> Result<()> {
-        self.namespace(NamespaceOperation::SetAttributes { inode, change: *change }, Purpose::Freeing)
+        self.namespace(NamespaceOperation::SetAttributes { inode, change: *change }, Purpose::Data)
     }
 
     /// Sets an extended attribute.

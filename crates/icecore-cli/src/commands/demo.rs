@@ -1,5 +1,6 @@
 //! `icecore demo`
 
+use super::lab::told;
 use crate::output::{Output, print_document};
 use crate::progress::Progress;
 use clap::Args;
@@ -43,7 +44,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         ..usual
     };
     let mut bar: Option<(DemoStep, Progress)> = None;
-    let report = icecore_lab::demo(&options, &mut |now| show(&mut bar, now))?;
+    let report = icecore_lab::demo(&options, &mut |now| show(&mut bar, now)).map_err(told)?;
     drop(bar);
     tell(&report, arguments.json)?;
     anyhow::ensure!(report.succeeded(), "a snapshot does not hold what was recorded when it was taken");

@@ -1,8 +1,10 @@
 //! `icecore lab`: the experiments that hold the store's promises against measurements.
 
+use crate::exit;
 use crate::output::{Align, Output, Table};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use icecore::admin::Failure;
 use icecore_lab::{EXPERIMENTS, Options, Report, child, figure};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -86,7 +88,15 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         LabCommand::List(arguments) => list(arguments),
         LabCommand::Run(arguments) => run_experiment(arguments),
         LabCommand::Figure(arguments) => draw(arguments),
-        LabCommand::Child => Ok(child::serve()?),
+        LabCommand::Child => child::serve().map_err(told),
+    }
+}
+
+/// An error of the store keeps its exit code.
+pub fn told(error: icecore_lab::Error) -> anyhow::Error {
+    match error {
+        icecore_lab::Error::Store(error) => Failure::from(error).into(),
+        other => other.into(),
     }
 }
 
@@ -110,7 +120,15 @@ fn run_experiment(arguments: &RunArguments) -> anyhow::Result<()> {
             let _ = writeln!(std::io::stderr().lock(), "{line}");
         });
     }
-    let report = icecore_lab::run(&arguments.name, &options)?;
+    let names = EXPERIMENTS.iter().map(|experiment| experiment.name);
+    if !names.clone().any(|name| name == arguments.name) {
+        let known = names.collect::<Vec<_>>().join(", ");
+        return Err(exit::usage(format!(
+            "there is no experiment {:?}: choose one of {known}",
+            arguments.name
+        )));
+    }
+    let report = icecore_lab::run(&arguments.name, &options).map_err(told)?;
     let mut output = Output::new();
     let text = if arguments.json { report.to_json() } else { report.summary() };
     output.line(text.trim_end())?;
@@ -120,8 +138,8 @@ fn run_experiment(arguments: &RunArguments) -> anyhow::Result<()> {
 fn draw(arguments: &FigureArguments) -> anyhow::Result<()> {
     let name = arguments.result.display().to_string();
     let text = std::fs::read_to_string(&arguments.result).with_context(|| format!("cannot read {name}"))?;
-    let report = Report::from_json(&name, &text)?;
+    let report = Report::from_json(&name, &text).map_err(told)?;
     let mut output = Output::new();
-    output.line(figure::time_per_iteration(&report)?.trim_end())?;
+    output.line(figure::time_per_iteration(&report).map_err(told)?.trim_end())?;
     output.finish()
 }

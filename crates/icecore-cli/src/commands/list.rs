@@ -4,7 +4,7 @@ use super::{finish, list_entries, take};
 use crate::exit;
 use crate::output::{Output, Table};
 use crate::pool::{Context, open_to_read};
-use crate::properties::{self, Property, Value, natural_order};
+use crate::properties::{self, Property, Value, natural_key};
 use clap::Args;
 use icecore::admin::{Access, Request, Response};
 use icecore::{ListEntry, ListFilter};
@@ -85,7 +85,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     let mut access = open_to_read(&pool)?;
     let found = find(&mut access, filters, columns.iter().chain(keys.iter().map(|(key, _)| key)));
     let (mut entries, user) = finish(access, found)?;
-    entries.sort_by(natural_order);
+    entries.sort_by_cached_key(natural_key);
     let value = |entry: &ListEntry, property: &Property<'_>| {
         property.value(entry, |key| user.get(&entry.name).and_then(|all| all.get(key)).cloned())
     };

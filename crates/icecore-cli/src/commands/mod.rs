@@ -65,8 +65,8 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
 }
 
 /// A response of another kind than the request's: the two ends do not understand each other.
-fn unexpected(response: &Response) -> anyhow::Error {
-    anyhow::anyhow!("the owner of the pool answers something else than was asked: {response:?}")
+fn unexpected() -> anyhow::Error {
+    anyhow::anyhow!("the owner of the pool answers something else than was asked")
 }
 
 /// Takes the expected kind of response apart.
@@ -74,7 +74,7 @@ macro_rules! take {
     ($response:expr, $pattern:pat => $value:expr) => {
         match $response {
             $pattern => $value,
-            other => return Err($crate::commands::unexpected(&other)),
+            _ => return Err($crate::commands::unexpected()),
         }
     };
 }

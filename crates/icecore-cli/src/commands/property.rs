@@ -4,7 +4,7 @@ use super::{finish, key_and_value, list_entries, take};
 use crate::exit;
 use crate::output::{Align, Output, Table};
 use crate::pool::{Context, open_to_read, open_to_write};
-use crate::properties::{self, NATIVE, Property, natural_order};
+use crate::properties::{self, NATIVE, Property, natural_key};
 use clap::Args;
 use icecore::admin::{Access, ErrorCode, Failure, Request, Response};
 use icecore::{ListEntry, ListFilter, Property as UserProperty, PropertySource};
@@ -174,7 +174,7 @@ fn find_entries(access: &mut Access, names: &[String], recursive: bool) -> anyho
         };
         entries.extend(list_entries(access, filter)?);
     }
-    entries.sort_by(natural_order);
+    entries.sort_by_cached_key(natural_key);
     entries.dedup_by(|one, other| one.name == other.name);
     Ok(entries)
 }

@@ -226,3 +226,25 @@ fn completions_and_manual_pages_are_made() {
     assert!(pages.contains(&"icecore.1".to_owned()) && pages.contains(&"icecore-list.1".to_owned()));
     fixture.refused(2, &["man", "nonsense"]);
 }
+
+#[test]
+fn a_small_demonstration_proves_every_snapshot() {
+    let fixture = Fixture::new();
+    let folder = fixture.folder.path().to_str().unwrap();
+    let table = fixture.done(&["demo", "--iterations", "2", "--directory", folder]);
+    assert!(table.contains("all 2 snapshots pass"), "{table}");
+    let document = fixture.json(&["demo", "--iterations", "2", "--directory", folder, "--json"]);
+    assert_eq!((&document["version"], &document["kept"]), (&serde_json::json!(1), &serde_json::Value::Null));
+    assert_eq!(document["proofs"].as_array().unwrap().len(), 2);
+    assert_eq!(crate::fixture::entries(fixture.folder.path()), ["pool"], "nothing is left behind");
+    fixture.refused(2, &["demo", "--iterations", "0"]);
+}
+
+#[test]
+fn the_lab_lists_its_experiments() {
+    let fixture = Fixture::new();
+    assert!(fixture.done(&["lab", "list", "-H"]).lines().any(|line| line.starts_with("commits\t")));
+    assert!(fixture.refused(2, &["lab", "run", "nonsense"]).contains("commits"));
+    fixture.refused(1, &["lab", "figure", "/no/such/file"]);
+    fixture.refused(1, &["lab", "child"]);
+}

@@ -1,44 +1,14 @@
 //! A pool in a temporary folder, and the program.
 
 use assert_cmd::Command;
-use icecore::admin::{Client, PoolService, Server};
 use icecore::{OpenOptions, Pool};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use tempfile::TempDir;
 
 /// A fresh pool with small segments. Goes when dropped.
 pub struct Fixture {
     pub folder: TempDir,
     pub pool: PathBuf,
-}
-
-/// A pool that this process has open and answers for.
-pub struct Owned {
-    pool: Pool,
-    server: Option<Server>,
-}
-
-impl Owned {
-    pub fn open(path: &Path) -> Self {
-        let pool = Pool::open_directory(path, &OpenOptions::default()).unwrap();
-        let listens = Client::connect(path).is_ok();
-        let server = (!listens).then(|| Server::start(Arc::new(PoolService::of(&pool)), path).unwrap());
-        Self { pool, server }
-    }
-
-    pub fn close(self) {
-        drop(self.server);
-        self.pool.close().unwrap();
-    }
-}
-
-impl std::ops::Deref for Owned {
-    type Target = Pool;
-
-    fn deref(&self) -> &Pool {
-        &self.pool
-    }
 }
 
 /// The program, with nothing of the caller's environment that it would heed.
@@ -104,8 +74,8 @@ impl Fixture {
     }
 
     /// Opens the pool in this process, so that the program meets a pool in use.
-    pub fn own(&self) -> Owned {
-        Owned::open(&self.pool)
+    pub fn own(&self) -> Pool {
+        Pool::open_directory(&self.pool, &OpenOptions::default()).unwrap()
     }
 
     /// A path in the temporary folder, beside the pool.

@@ -1,6 +1,6 @@
 //! A pool that another process has open: this one, or a child of it.
 
-use crate::fixture::{Fixture, Owned, complaint, program};
+use crate::fixture::{Fixture, complaint, program};
 use icecore::admin::{Client, SOCKET_NAME};
 use icecore::{Creation, OpenOptions, Pool};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -45,7 +45,7 @@ fn every_command_works_on_a_pool_in_use() {
     let file = dataset.open_or_create(b"mine", &Creation::file()).unwrap();
     dataset.write(file, 0, b"not yet durable").unwrap();
     assert_eq!(fixture.done(&["cat", "db/mine"]), "not yet durable");
-    pool.close();
+    pool.close().unwrap();
     assert_eq!(fixture.done(&["cat", "db/mine"]), "not yet durable");
 }
 
@@ -65,7 +65,7 @@ fn errors_read_the_same_here_and_there() {
     let pool = fixture.own();
     let there: Vec<_> = attempts.iter().map(|(code, arguments)| fixture.refused(*code, arguments)).collect();
     assert_eq!(here, there);
-    pool.close();
+    pool.close().unwrap();
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn nonsense_on_the_socket_hurts_nobody() {
     fixture.done(&["list"]);
     drop(Client::connect(&fixture.pool).unwrap());
     fixture.done(&["snapshot", "db@two"]);
-    pool.close();
+    pool.close().unwrap();
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn an_import_that_is_cut_off_leaves_nothing() {
     assert_eq!(fixture.done(&["cat", "db/app"]), "second");
     wait_until(|| fixture.done(&["ls", "db"]) == "app\n");
     wait_until(|| fixture.run(&["rollback", "db@one"]).output().unwrap().status.success());
-    pool.close();
+    pool.close().unwrap();
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn two_imports_of_one_file_do_not_mix() {
     drop(first.stdin.take());
     succeed(first);
     assert_eq!(fixture.done(&["ls", "db"]), "app\nnew\n");
-    pool.close();
+    pool.close().unwrap();
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn a_file_that_a_program_has_open_is_not_replaced() {
     fixture.import("app", b"other");
     assert_eq!(fixture.done(&["cat", "db/app"]), "other");
     drop(dataset);
-    pool.close();
+    pool.close().unwrap();
 }
 
 /// Names of files that are on their way into `db`.
@@ -204,10 +204,10 @@ fn many_commands_at_once_take_turns() {
 #[ignore = "a process for other tests"]
 fn owner_process() {
     let Some(pool) = std::env::var_os("OWNED_POOL") else { return };
-    let pool = Owned::open(Path::new(&pool));
+    let pool = Pool::open_directory(Path::new(&pool), &OpenOptions::default()).unwrap();
     println!("\nopen");
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
-    pool.close();
+    pool.close().unwrap();
     // The harness would write to a pipe that nobody reads any more.
     std::process::exit(0);
 }
@@ -236,7 +236,7 @@ fn the_socket_of_a_killed_owner_is_in_nobodys_way() {
     assert!(fixture.done(&["list", "-t", "all"]).contains("db@two"));
     let pool = fixture.own();
     fixture.done(&["snapshot", "db@three"]);
-    pool.close();
+    pool.close().unwrap();
     assert!(!fixture.pool.join(SOCKET_NAME).exists());
 }
 
@@ -261,8 +261,8 @@ fn a_pool_under_a_long_path_is_reached() {
     let pool = folder.path().join("d".repeat(120)).join("pool");
     std::fs::create_dir_all(pool.parent().unwrap()).unwrap();
     program().args(["init", "--segment-size", "2M"]).arg(&pool).assert().success();
-    let owner = Owned::open(&pool);
+    let owner = Pool::open_directory(&pool, &OpenOptions::default()).unwrap();
     program().arg("create").arg(pool.join("db")).assert().success();
     assert!(owner.view("db").is_ok());
-    owner.close();
+    owner.close().unwrap();
 }

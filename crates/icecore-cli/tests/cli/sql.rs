@@ -81,7 +81,7 @@ fn a_database_in_use_elsewhere_is_read_and_not_written() {
     let said = fixture.refused(4, &["sql", "db/app.db", "INSERT INTO t VALUES (3, 3)"]);
     assert!(said.contains("through that process"), "{said}");
     fixture.refused(4, &["sql", "-c", "db/new.db", "CREATE TABLE t(x)"]);
-    pool.close();
+    pool.close().unwrap();
 }
 
 #[test]

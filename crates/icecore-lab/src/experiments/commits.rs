@@ -5,7 +5,7 @@
 //! its neighbours close by in time. A slice of the store lasts until the background work that it left
 //! behind is done: it is charged for it, and the next side's slice is undisturbed.
 
-use super::Findings;
+use super::{Findings, open_options};
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::pairs::interleave;
@@ -20,9 +20,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A pool of this experiment checkpoints after half of this much log: often enough for many checkpoints and
-/// several rounds through the log. The default would checkpoint less often.
-const LOG_BYTES_MAX: u64 = 128 << 20;
 const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(1);
 const NAMES: [&str; 4] = ["plain_wal", "plain_delete", "icecore", "icecore_snapshots"];
 
@@ -73,7 +70,7 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
     findings.parameter("slice_s", slice.as_secs_f64());
     findings.parameter("snapshot_interval_s", SNAPSHOT_INTERVAL.as_secs_f64());
     findings.parameter("synchronous", "FULL");
-    findings.parameter("log_bytes_max", LOG_BYTES_MAX);
+    findings.parameter("log_bytes_max", open_options(options).log_bytes_max);
     Ok(findings)
 }
 
@@ -88,7 +85,7 @@ impl Side {
         let (connection, stored) = match journal {
             Some(journal) => (sqlite::open_plain(&folder.path().join("commits.db"), journal)?, None),
             None => {
-                let open = icecore::OpenOptions { log_bytes_max: LOG_BYTES_MAX, ..Default::default() };
+                let open = open_options(options);
                 let database = StoredDatabase::create(&folder.path().join("pool"), &open)?;
                 (database.connect(None)?, Some(database))
             }

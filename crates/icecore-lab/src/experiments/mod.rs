@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::machine::Machine;
 use crate::options::Options;
 use crate::report::{Check, Parameter, REPORT_VERSION, Report, System, Versions};
+use icecore::OpenOptions;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -94,6 +95,13 @@ pub fn run(name: &str, options: &Options) -> Result<Report> {
         systems: findings.systems,
         checks: findings.checks,
     })
+}
+
+/// How experiments in slices open their pools: with the defaults, which so many slices take through several
+/// checkpoints and the whole log; in a quick run with a log short enough for some checkpoint to happen.
+fn open_options(options: &Options) -> OpenOptions {
+    let default = OpenOptions::default();
+    OpenOptions { log_bytes_max: options.size(default.log_bytes_max, 16 << 20), ..default }
 }
 
 fn unknown(name: &str) -> Error {

@@ -7,7 +7,7 @@
 //! the one before is destroyed: so nearly every write of the slice is the first to its place since the
 //! snapshot, which is when other systems pay for it.
 
-use super::Findings;
+use super::{Findings, open_options};
 use crate::counters::Counters;
 use crate::error::{Doing, Error, Result};
 use crate::options::Options;
@@ -26,8 +26,6 @@ use tempfile::TempDir;
 
 const WRITE_BYTES: usize = 16 << 10;
 const THREADS: [usize; 2] = [1, 8];
-/// See the same constant of `valuation`.
-const LOG_BYTES_MAX: u64 = 256 << 20;
 
 enum Target {
     Plain(File),
@@ -57,13 +55,13 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
     findings.parameter("slice_s", slice.as_secs_f64());
     findings.parameter("file_bytes", bytes);
     findings.parameter("write_bytes", WRITE_BYTES);
-    findings.parameter("log_bytes_max", LOG_BYTES_MAX);
+    findings.parameter("log_bytes_max", open_options(options).log_bytes_max);
     Ok(findings)
 }
 
 fn begin(folder: &TempDir, bytes: u64, options: &Options) -> Result<Vec<Target>> {
     let mut random = Random::new(options.seed);
-    let open = icecore::OpenOptions { log_bytes_max: LOG_BYTES_MAX, ..Default::default() };
+    let open = open_options(options);
     NAMES
         .iter()
         .map(|&name| {

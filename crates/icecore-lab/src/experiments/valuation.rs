@@ -19,9 +19,9 @@ use crate::valuation::{ITERATIONS, PERIODS, Valuation};
 use rusqlite::Connection;
 use std::time::Instant;
 
-/// A pool of this experiment checkpoints after half of this much log, so that one run covers several
-/// checkpoints and goes through the whole log more than once. The default would checkpoint less often.
-const LOG_BYTES_MAX: u64 = 256 << 20;
+/// Pools of this experiment checkpoint after half of this much log, so that one run, which writes about
+/// 700 MiB, covers three checkpoints and goes through the whole log. The default would make none.
+const LOG_BYTES_MAX: u64 = 384 << 20;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {

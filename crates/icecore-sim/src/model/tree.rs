@@ -203,7 +203,7 @@ impl Tree {
     fn link(&mut self, path: &str, to: &str) -> Result<()> {
         let number = self.resolve(path)?;
         if self.entries(number).is_ok() {
-            return Err(FileFault::IsADirectory);
+            return Err(FileFault::NotPermitted);
         }
         let (directory, name) = self.place(to)?;
         if self.entries(directory)?.contains_key(name) {

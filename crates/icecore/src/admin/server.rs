@@ -168,8 +168,9 @@ impl Shared {
     }
 }
 
+/// Accepts until the listener is shut down; and those who had connected by then as well, to tell them goodbye.
 fn accept_clients(shared: &Arc<Shared>) {
-    while !shared.is_stopping() {
+    loop {
         match shared.listener.accept() {
             Ok((stream, _)) => admit(shared, stream),
             Err(_) if shared.is_stopping() => return,
@@ -186,6 +187,8 @@ fn admit(shared: &Arc<Shared>, stream: UnixStream) {
     }
     let mut clients = shared.clients.lock();
     if shared.is_stopping() {
+        drop(clients);
+        let _ = write_message(&mut Writer(&stream), &Reply::Goodbye);
         return;
     }
     if clients.len() >= limits.clients {
@@ -238,6 +241,8 @@ fn serve(shared: &Shared, mut stream: UnixStream) {
         let request = match receive(&mut stream, idle, shared.limits.message) {
             Ok(Some(request)) => request,
             Ok(None) => break,
+            // Stopping cuts messages off in the middle.
+            Err(_) if shared.is_stopping() => break,
             Err(error) => {
                 let failure = Failure::protocol(error.to_string());
                 let _ = write_message(&mut Writer(&stream), &Reply::Failed(failure));

@@ -219,6 +219,23 @@ fn stopping_says_goodbye_to_the_idle_and_ends_what_is_long() {
 }
 
 #[test]
+fn whoever_connects_while_the_server_stops_is_told_to_ask_again() {
+    for _ in 0..50 {
+        let (folder, server) = start(Limits::default());
+        let path = folder.path().to_owned();
+        let asking = thread::spawn(move || {
+            while let Ok(mut client) = Client::connect(&path) {
+                let outcome = client.call(&Request::Status, &mut |_| {});
+                assert!(matches!(outcome, Ok(Outcome::Done(_) | Outcome::NotBegun)), "{outcome:?}");
+            }
+        });
+        thread::sleep(Duration::from_millis(2));
+        server.stop();
+        asking.join().unwrap();
+    }
+}
+
+#[test]
 fn a_server_may_be_stopped_by_one_of_its_own_threads() {
     struct Stops(Mutex<Option<mpsc::Receiver<Server>>>);
     struct StopsSession(mpsc::Receiver<Server>);

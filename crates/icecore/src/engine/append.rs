@@ -14,7 +14,8 @@ use std::sync::atomic::Ordering;
 pub(crate) enum Purpose {
     /// Adds something.
     Data,
-    /// Frees something, or is needed to.
+    /// Frees something, or is needed to. Nothing else: what is done over and over on a full pool, such as taking
+    /// snapshots, would use up the room that deleting needs.
     Freeing,
     /// A checkpoint: may take the last segment.
     Checkpoint,

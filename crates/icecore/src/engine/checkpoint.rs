@@ -457,6 +457,7 @@ impl Engine {
             }
         }
         line.blobs.push(blob);
+        state.ledger_blocks = line.blobs.iter().map(|blob| blob.blocks).max().unwrap_or(0);
         line.number += 1;
         state.frozen_dirty = 0;
         state.replay_from = frozen.position.sequence;

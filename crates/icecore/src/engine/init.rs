@@ -120,6 +120,7 @@ fn fill(storage: &Arc<dyn Storage>, superblock: Superblock, lock: Box<dyn Storag
         graveyard: Graveyard::default(),
         clock: 1,
         dirty_nodes: 0,
+        ledger_blocks: 0,
         frozen_dirty: 0,
         medium_full: false,
         frozen_nodes: marks.of(Stream::Node),
@@ -209,7 +210,7 @@ fn begin_life(
 fn reopen_runs(blocks: &Blocks, state: &State) -> Result<()> {
     let Some(cursor) = state.run_cursor else { return Ok(()) };
     let use_ = Use { kind: SegmentKind::Run, incarnation: cursor.incarnation };
-    blocks.sums().reopen(cursor.segment, use_, blocks.files())
+    blocks.sums().reopen(cursor.segment, use_, cursor.slot, blocks.files())
 }
 
 fn lock(storage: &dyn Storage, exclusive: bool) -> Result<Box<dyn StorageLock>> {

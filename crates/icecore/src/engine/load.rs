@@ -149,6 +149,7 @@ pub(super) fn load(
         graveyard: Graveyard::default(),
         clock: position.clock,
         dirty_nodes: 0,
+        ledger_blocks: line.blobs.iter().map(|blob| blob.blocks).max().unwrap_or(0),
         frozen_dirty: 0,
         medium_full: false,
         frozen_nodes: position.marks.of(Stream::Node),

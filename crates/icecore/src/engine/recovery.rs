@@ -72,7 +72,7 @@ pub(super) fn replay(
     let start = state.tail.position();
     // Replay reads what it replays: the checksums of the segments that are not sealed come from their records.
     let use_ = Use { kind: SegmentKind::Log, incarnation: start.incarnation };
-    blocks.sums().reopen(start.segment, use_, blocks.files())?;
+    blocks.sums().reopen(start.segment, use_, start.slot, blocks.files())?;
     let reader = Reader::new(blocks, counters, superblock.pool, &superblock.lives, start, previous);
     let mut replay = Replay {
         touched: BTreeMap::from([(start.segment, start.incarnation)]),

@@ -13,6 +13,8 @@ use crate::units::{BLOCK_BYTES, SegmentId, Slot};
 const PIECE_BLOCKS_MAX: u32 = 256;
 /// Nodes that the operations until the next look at the reserve may make.
 const NODES_MARGIN: u64 = 64;
+/// Blocks by which a ledger blob may exceed twice the longest so far.
+const LEDGER_MARGIN: u64 = 32;
 
 impl Engine {
     /// Takes a segment for a use, making one if need be.
@@ -86,7 +88,9 @@ impl Engine {
         let merged = merged + merged.div_ceil(u64::from(PIECE_BLOCKS_MAX));
         let merged = beyond(merged, room(SegmentKind::Run, state.run_cursor), SegmentKind::Run);
         // A ledger blob lies in one piece, and nobody knows how long the next one is.
-        let checkpoint = nodes + merged + 1;
+        let blob = 2 * u64::from(state.ledger_blocks) + LEDGER_MARGIN;
+        let ledger = usize::from(blob > room(SegmentKind::Ledger, state.ledger_cursor));
+        let checkpoint = nodes + merged + ledger;
         match purpose {
             Purpose::Data => checkpoint + 2,
             Purpose::Freeing => checkpoint,

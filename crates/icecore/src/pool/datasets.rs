@@ -158,7 +158,7 @@ impl Pool {
             DatasetName::parse(&new)?;
             names.push((id, new));
         }
-        engine.append(&mut state, &Operation::RenameDatasets { names }, None, Purpose::Freeing)?;
+        engine.append(&mut state, &Operation::RenameDatasets { names }, None, Purpose::Data)?;
         self.finish(state)
     }
 
@@ -181,7 +181,7 @@ impl Pool {
             }
             names.push((version, to.short().to_owned()));
         }
-        engine.append(&mut state, &Operation::RenameSnapshots { names }, None, Purpose::Freeing)?;
+        engine.append(&mut state, &Operation::RenameSnapshots { names }, None, Purpose::Data)?;
         self.finish(state)
     }
 }

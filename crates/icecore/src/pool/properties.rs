@@ -69,7 +69,9 @@ impl Pool {
             _ => {}
         }
         let operation = Operation::Hold { version, tag: tag.to_owned(), since };
-        engine.append(&mut state, &operation, None, Purpose::Freeing)?;
+        // A hold may have to go before its snapshot can.
+        let purpose = if since.is_some() { Purpose::Data } else { Purpose::Freeing };
+        engine.append(&mut state, &operation, None, purpose)?;
         self.finish(state)
     }
 

@@ -43,7 +43,7 @@ impl Pool {
             .collect();
         let operation =
             Operation::Snapshot { snapshots, time: Timestamp::now(), properties: properties.to_vec() };
-        engine.append(&mut state, &operation, None, Purpose::Freeing)?;
+        engine.append(&mut state, &operation, None, Purpose::Data)?;
         self.finish(state)?;
         engine.counters.snapshot(began.elapsed());
         Ok(full)
@@ -67,7 +67,7 @@ impl Pool {
         let saved = free_name(&state, dataset, &format!("rollback-{}", time.to_rfc3339()));
         let name = state.catalogue.dataset(dataset).expect("found").name.clone();
         let operation = Operation::Rollback { dataset, snapshot: version, saved: saved.clone(), time };
-        engine.append(&mut state, &operation, None, Purpose::Freeing)?;
+        engine.append(&mut state, &operation, None, Purpose::Data)?;
         self.finish(state)?;
         Ok(RollbackReport { saved_as: format!("{name}@{saved}") })
     }

@@ -56,6 +56,8 @@ pub(crate) struct State {
     pub clock: u64,
     /// Nodes drawn and not yet dropped or frozen by a checkpoint.
     pub dirty_nodes: u64,
+    /// Blocks of the longest blob of the ledger, of those in use.
+    pub ledger_blocks: u32,
     /// Nodes that the checkpoint on its way has to write.
     pub frozen_dirty: u64,
     /// The medium had no room for another segment when it was asked last.
