@@ -397,7 +397,7 @@ fn make_room(engine: &Engine, state: &mut State, steps: &[Step]) -> Result<()> {
     let beyond = blocks.saturating_sub(state.tail.room());
     let segments = beyond.div_ceil(per_segment) as usize + usize::from(beyond > 0);
     if segments == 0 {
-        return Ok(());
+        return engine.ensure_reserve(state, Purpose::Data, steps.len() * NODES_PER_STEP);
     }
     // The reserve grows with the nodes that the steps make.
     let nodes = (steps.len() * NODES_PER_STEP).div_ceil(engine.geometry.slots() as usize);

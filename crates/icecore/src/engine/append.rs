@@ -114,7 +114,10 @@ impl Engine {
         if state.closing {
             return Err(self.closed_error());
         }
-        self.ensure_reserve(state, purpose)?;
+        // Within a step it is too late to refuse: whoever began it has made sure.
+        if !state.tail.is_in_chain() {
+            self.ensure_reserve(state, purpose, 0)?;
+        }
         if state.tail.needs_segment(need) {
             self.switch_segment(state, purpose)?;
         }

@@ -61,13 +61,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Refuses what adds something as soon as the next checkpoint could not be written any more: also without
-    /// a new stretch of log, every operation makes nodes that a checkpoint has to find room for.
-    pub(crate) fn ensure_reserve(&self, state: &mut State, purpose: Purpose) -> Result<()> {
-        if purpose != Purpose::Data {
-            return Ok(());
-        }
-        while state.segments.free() < self.reserve(state, Purpose::Freeing) {
+    /// Refuses whatever is not part of a checkpoint, so that the next one can always be written: also without a
+    /// new stretch of log, operations make nodes that it has to find room for. `nodes`: how many, beside a few.
+    pub(crate) fn ensure_reserve(&self, state: &mut State, purpose: Purpose, nodes: usize) -> Result<()> {
+        while purpose != Purpose::Checkpoint
+            && state.segments.free() < self.reserve_with(state, purpose, nodes as u64)
+        {
             self.make_segment(state)?;
         }
         Ok(())
@@ -76,13 +75,18 @@ impl Engine {
     /// Free segments that must be left over: what the checkpoint on its way and the next one may take, and for what
     /// adds something, room for what frees.
     fn reserve(&self, state: &State, purpose: Purpose) -> usize {
+        self.reserve_with(state, purpose, 0)
+    }
+
+    /// The reserve, with so many more nodes that are going to be made.
+    fn reserve_with(&self, state: &State, purpose: Purpose, more: u64) -> usize {
         let room = |kind: SegmentKind, cursor: Option<Cursor>| {
             cursor.map_or(0, |cursor| u64::from(self.geometry.end(kind).0.saturating_sub(cursor.slot.0)))
         };
         let beyond = |blocks: u64, room: u64, kind: SegmentKind| {
             blocks.saturating_sub(room).div_ceil(u64::from(self.geometry.end(kind).0) - 1) as usize
         };
-        let nodes = state.dirty_nodes + state.frozen_dirty + NODES_MARGIN;
+        let nodes = state.dirty_nodes + state.frozen_dirty + NODES_MARGIN + more;
         let nodes = beyond(nodes, room(SegmentKind::Node, state.node_cursor), SegmentKind::Node);
         let merged = self.blocks.pending_count() as u64;
         let merged = merged + merged.div_ceil(u64::from(PIECE_BLOCKS_MAX));

@@ -249,6 +249,11 @@ impl Tail {
         self.abandoned
     }
 
+    /// Whether an atomic step is being built.
+    pub(crate) fn is_in_chain(&self) -> bool {
+        self.chain
+    }
+
     /// Closes the open record.
     pub(crate) fn seal(&mut self) {
         let Some(mut open) = self.open.take() else { return };
