@@ -6,6 +6,7 @@ use icecore::{
     AttributeChange, Creation, Dataset, Error, FileFault, Group, InodeKind, ListFilter, Pool, RenameHow,
     Result, View, XattrHow,
 };
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -425,7 +426,8 @@ fn read_tree(view: &View) -> Result<TreePicture> {
     let mut picture = TreePicture::default();
     let mut open = vec![(String::new(), InodeNumber::ROOT)];
     while let Some((path, inode)) = open.pop() {
-        if !picture.inodes.contains_key(&inode.0) {
+        // A file may have several names.
+        if let Entry::Vacant(place) = picture.inodes.entry(inode.0) {
             let read = read_inode(view, inode)?;
             if matches!(read.body, BodyPicture::Directory) {
                 for entry in view.read_directory(inode, 0, usize::MAX)? {
@@ -434,7 +436,7 @@ fn read_tree(view: &View) -> Result<TreePicture> {
                     open.push((inner, entry.inode));
                 }
             }
-            picture.inodes.insert(inode.0, read);
+            place.insert(read);
         }
         picture.paths.insert(path, inode.0);
     }

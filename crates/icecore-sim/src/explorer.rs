@@ -218,7 +218,7 @@ impl Explorer {
                 Ok(Verdict::Agreed)
             }
             (Err(_), Err(_)) if cut => Ok(Verdict::Cut),
-            (Err(error), Err(expected)) if is_alike(expected, &error) => Ok(Verdict::Agreed),
+            (Err(error), Err(expected)) if is_alike(&step, expected, &error) => Ok(Verdict::Agreed),
             (Err(error), Err(_)) if is_failure(&error) => Ok(Verdict::Failed(error)),
             (Err(error), Ok(_)) if cut || is_failure(&error) => {
                 // It may have been done, or not.
@@ -327,7 +327,13 @@ impl Explorer {
 }
 
 /// Whether the store may answer this where the model says that.
-fn is_alike(expected: ModelError, found: &Error) -> bool {
+fn is_alike(step: &Step, expected: ModelError, found: &Error) -> bool {
+    // Of several names that are wrong, any may be refused first.
+    if matches!(step, Step::Snapshot { names, .. } if names.len() > 1) {
+        return [ModelError::BadName, ModelError::NotFound, ModelError::Exists]
+            .iter()
+            .any(|expected| expected.is_like(found));
+    }
     // Opening a dataset does not look at the grammar of a name that does not exist.
     let lax = expected == ModelError::BadName
         && matches!(found, Error::NotFound { .. } | Error::SnapshotIsReadOnly { .. });

@@ -63,7 +63,7 @@ fn io_count(base: &Explorer, steps: usize) -> u64 {
 #[test]
 fn a_crash_at_every_io_leaves_a_state_that_the_model_allows() {
     let mut points = 0;
-    for_each_seed("every_io", 4, |seed| {
+    for_each_seed("every_io", 3, |seed| {
         let mut random = Random::new(seed);
         let steps = 40;
         let base = beginning(seed, random.index(60));

@@ -52,7 +52,7 @@ fn overcome(explorer: &mut Explorer, kind: FaultKind, error: &Error, random: &mu
 #[test]
 fn every_call_that_fails_is_borne() {
     let mut struck = 0;
-    for_each_seed("faults", 6, |seed| {
+    for_each_seed("faults", 4, |seed| {
         let mut random = Random::new(seed);
         let mut setting = Setting::draw(seed);
         // Small caches, so that reads fail in the middle of things.
@@ -135,7 +135,7 @@ fn fill(explorer: &mut Explorer, most: usize) -> bool {
 
 #[test]
 fn a_full_pool_can_be_emptied_and_goes_on() {
-    for_each_seed("full", 6, |seed| {
+    for_each_seed("full", 4, |seed| {
         let mut random = Random::new(seed);
         let mut setting = Setting::draw(seed);
         // Nothing is moved yet: what frees segments is that all in them dies.
