@@ -4,14 +4,12 @@
 //! on. Nodes and merged blocks got their addresses when they were born, so they can be written in any order:
 //! they are written in the order of their addresses, so that the location map stays small.
 
-use super::space::Allocation;
 use super::{Engine, Purpose};
 use crate::blocks::Block;
 use crate::catalogue::CatalogueChanges;
 use crate::error::{Error, Result};
 use crate::format::crc32c;
 use crate::format::ledger::{Blob, SectionTag};
-use crate::format::record::RecordHeader;
 use crate::format::segment::SegmentKind;
 use crate::format::superblock::{LedgerPointer, Life};
 use crate::log::tail::{Payload, Position};
@@ -265,71 +263,6 @@ impl Engine {
             now.iter().for_each(|(address, _)| self.blocks.pending_done(*address));
             rest = later;
         }
-        Ok(())
-    }
-
-    /// Writes a run outside the log: a header block, then as many of the blocks as the segment has room for.
-    /// Answers where the first block lies and how many were written. Not flushed. The segment is held for the
-    /// caller, who lets go of it when something else keeps it.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`]: nothing has changed. After any other, the segment takes no more runs.
-    pub(crate) fn write_run(&self, payload: &Payload, purpose: Purpose) -> Result<(SegmentId, Slot, usize)> {
-        let wanted = 1 + payload.blocks() as u32;
-        // Not under the state lock: it may take as long as writing the superblocks does.
-        let epoch = self.epoch();
-        let mut state = self.state();
-        if state.closing && purpose == Purpose::Data {
-            return Err(self.closed_error());
-        }
-        let allocation = self.allocate(&mut state, SegmentKind::Run, wanted, false, purpose)?;
-        let count = allocation.blocks as usize - 1;
-        let incarnation = state.run_cursor.expect("it was just allocated from").incarnation;
-        let sums = &payload.sums[..count];
-        self.blocks.sums().set(allocation.segment, Slot(allocation.slot.0 + 1), sums.iter().copied());
-        state.segments.hold(allocation.segment);
-        // From here on others fill the segment too, and may commit what they put there: its header comes first.
-        let begun = self.begin_segment(SegmentKind::Run, &allocation, epoch);
-        drop(state);
-        let outcome = begun.and_then(|()| self.write_run_at(&allocation, incarnation, sums, payload));
-        if outcome.is_err() {
-            let mut state = self.state();
-            self.abandon_runs(&mut state, allocation.segment);
-            state.segments.let_go(allocation.segment);
-        }
-        outcome.map(|()| (allocation.segment, Slot(allocation.slot.0 + 1), count))
-    }
-
-    fn write_run_at(
-        &self,
-        allocation: &Allocation,
-        incarnation: u64,
-        sums: &[u32],
-        payload: &Payload,
-    ) -> Result<()> {
-        self.end_segment(SegmentKind::Run, allocation)?;
-        let header = RecordHeader {
-            pool: self.pool,
-            epoch: self.epoch(),
-            sequence: RecordSequence(0),
-            previous: [0; 16],
-            // Says where it belongs, so that it is found behind a hole, and not mistaken where it was copied to.
-            address: LogAddress(u64::from(allocation.slot.0)),
-            durable: RecordSequence(0),
-            incarnation,
-            more: false,
-            operations_in_blocks: false,
-            run: true,
-            operations_length: 0,
-            operations: 0,
-        };
-        let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
-        header.encode(&mut block, sums, &[]);
-        let content = &payload.bytes()[..sums.len() * BLOCK_BYTES];
-        let parts = [(Kind::RecordHeader, &*block), (Kind::Data, content)];
-        self.blocks.files().write(allocation.segment, allocation.slot, &parts)?;
-        self.counters.logged_headers.add(BLOCK_BYTES as u64);
-        self.counters.logged_data.add(content.len() as u64);
         Ok(())
     }
 

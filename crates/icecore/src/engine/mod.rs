@@ -12,6 +12,7 @@ mod init;
 mod layout_tests;
 mod load;
 mod recovery;
+mod runs;
 mod space;
 mod superblocks;
 #[cfg(test)]

@@ -202,14 +202,6 @@ impl Engine {
         Ok(Allocation { segment, slot: Slot(1), blocks, full, fresh: Some(incarnation) })
     }
 
-    /// No more runs go to a segment in which writing one failed: what lies behind a gap could not be found again.
-    pub(crate) fn abandon_runs(&self, state: &mut State, segment: SegmentId) {
-        if state.run_cursor.is_some_and(|cursor| cursor.segment == segment) {
-            state.run_cursor = None;
-            state.segments.let_go(segment);
-        }
-    }
-
     /// Writes the header of a segment that begins, and the checksum table of the one that it replaces.
     pub(crate) fn frame(
         &self,
