@@ -16,7 +16,7 @@ impl Engine {
     /// caller, who lets go of it when something else keeps it.
     ///
     /// # Errors
-    /// [`Error::NoSpace`]: nothing has changed. After any other, the segment takes no more runs.
+    /// [`crate::Error::NoSpace`]: nothing has changed. After any other, the segment takes no more runs.
     pub(crate) fn write_run(&self, payload: &Payload, purpose: Purpose) -> Result<(SegmentId, Slot, usize)> {
         let wanted = 1 + payload.blocks() as u32;
         // Not under the state lock: it may take as long as writing the superblocks does.
