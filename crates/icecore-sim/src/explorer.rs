@@ -334,6 +334,10 @@ fn is_alike(step: &Step, expected: ModelError, found: &Error) -> bool {
             .iter()
             .any(|expected| expected.is_like(found));
     }
+    // What is neither the name of a dataset nor makes sense for one may be called either.
+    if matches!(step, Step::Rename { .. }) && expected == ModelError::BadName {
+        return matches!(found, Error::BadName { .. } | Error::Invalid(_) | Error::NotFound { .. });
+    }
     // Opening a dataset does not look at the grammar of a name that does not exist.
     let lax = expected == ModelError::BadName
         && matches!(found, Error::NotFound { .. } | Error::SnapshotIsReadOnly { .. });
