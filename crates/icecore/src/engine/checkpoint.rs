@@ -276,6 +276,8 @@ impl Engine {
     /// [`Error::NoSpace`]: nothing has changed. After any other, the segment takes no more runs.
     pub(crate) fn write_run(&self, payload: &Payload, purpose: Purpose) -> Result<(SegmentId, Slot, usize)> {
         let wanted = 1 + payload.blocks() as u32;
+        // Not under the state lock: it may take as long as writing the superblocks does.
+        let epoch = self.epoch();
         let mut state = self.state();
         if state.closing && purpose == Purpose::Data {
             return Err(self.closed_error());
@@ -287,7 +289,7 @@ impl Engine {
         self.blocks.sums().set(allocation.segment, Slot(allocation.slot.0 + 1), sums.iter().copied());
         state.segments.hold(allocation.segment);
         // From here on others fill the segment too, and may commit what they put there: its header comes first.
-        let begun = self.begin_segment(SegmentKind::Run, &allocation, self.epoch());
+        let begun = self.begin_segment(SegmentKind::Run, &allocation, epoch);
         drop(state);
         let outcome = begun.and_then(|()| self.write_run_at(&allocation, incarnation, sums, payload));
         if outcome.is_err() {

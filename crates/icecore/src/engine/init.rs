@@ -8,7 +8,9 @@ use crate::catalogue::Catalogue;
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::segment::{Geometry, SegmentKind, from_file_name};
-use crate::format::superblock::{LIVES_MAX, LedgerPointer, Life, NAMES, Superblock, segment_bytes_usable};
+use crate::format::superblock::{
+    FEATURES_TO_WRITE, LIVES_MAX, LedgerPointer, Life, NAMES, Superblock, segment_bytes_usable,
+};
 use crate::liveness::History;
 use crate::log::tail::{Position, Tail};
 use crate::log::writer::{Chain, Writer};
@@ -60,6 +62,7 @@ pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<
     let superblock = Superblock {
         pool: random_id()?,
         generation: 0,
+        features_to_write: FEATURES_TO_WRITE,
         segment_bytes: options.segment_bytes,
         size_limit: options.size_limit.map_or(0, |limit| limit.0),
         clean: false,
@@ -154,6 +157,9 @@ pub(crate) fn open(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<
     superblocks::read(&**storage)?;
     let lock = lock(&**storage, !options.read_only)?;
     let superblock = superblocks::read(&**storage)?;
+    if !options.read_only {
+        superblock.check_writable(&storage.describe())?;
+    }
     if options.read_only && !superblock.clean {
         return Err(Error::NeedsRecovery { path: storage.describe() });
     }

@@ -2,13 +2,14 @@
 
 use super::Purpose;
 use crate::format::crc32c;
+use crate::format::superblock::NAMES;
 use crate::log::tail::Payload;
 use crate::operation::{Operation, Target, Write};
 use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
 use crate::state::Placement;
 use crate::storage::memory::MemoryStorage;
-use crate::storage::{AlignedBuffer, Kind};
+use crate::storage::{AlignedBuffer, Kind, Storage};
 use crate::units::{
     BLOCK_BYTES, ByteLength, DatasetId, FileBlock, InodeNumber, LogAddress, SegmentId, Slot, Timestamp,
     VersionId,
@@ -266,6 +267,27 @@ fn checksums_of_runs_are_found_behind_a_hole() {
     let mut bytes = vec![1; 3 * BLOCK_BYTES];
     engine.blocks.read_verified(segment, second, &mut bytes).unwrap();
     assert!(engine.blocks.read_verified(segment, first, &mut bytes).is_err());
+}
+
+/// A feature that only writers have to know leaves a pool that can be read.
+#[test]
+fn a_newer_pool_is_read_and_not_written() {
+    let storage = make(None);
+    let (pool, db, file) = with_file(&storage);
+    db.write(file, 0, b"from the future").unwrap();
+    pool.close().unwrap();
+    let mut newer = pool.engine().superblock.lock().clone();
+    newer.features_to_write = 1 << 40;
+    for name in NAMES {
+        let block = AlignedBuffer::copied(&newer.encode());
+        storage.open(name, true).unwrap().write_at(&[(Kind::Frame, &block)], 0).unwrap();
+    }
+    let refused = Pool::open(storage.clone(), &options()).map(drop).unwrap_err();
+    assert!(matches!(refused, Error::NewerFormat { .. }), "{refused}");
+    let pool = Pool::open(storage, &OpenOptions { read_only: true, ..options() }).unwrap();
+    let mut bytes = [0; 15];
+    pool.view("db").unwrap().read(file, 0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"from the future");
 }
 
 /// A pool that is being closed takes nothing more: it would be durable behind a mark that says "nothing".

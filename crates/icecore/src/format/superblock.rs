@@ -47,6 +47,8 @@ pub struct Superblock {
     pub pool: PoolId,
     /// Grows by one with every superblock written; the higher of two valid ones counts.
     pub generation: u64,
+    /// Features that a writer has to know.
+    pub features_to_write: u64,
     /// Size of every segment file.
     pub segment_bytes: u64,
     /// Most bytes that the segments together may take; 0 for no limit.
@@ -68,6 +70,21 @@ impl Superblock {
         self.lives.last().map_or(RecoveryEpoch(0), |life| life.epoch)
     }
 
+    /// Whether this program may write to the pool.
+    ///
+    /// # Errors
+    /// [`Error::NewerFormat`] if it does not know a feature that writers have to know.
+    pub fn check_writable(&self, path: &str) -> Result<()> {
+        if self.features_to_write & !FEATURES_TO_WRITE == 0 {
+            return Ok(());
+        }
+        Err(Error::NewerFormat {
+            path: path.to_owned(),
+            found: format!("features {:#x} for writers (it can be opened read-only)", self.features_to_write),
+            supported: format!("features {FEATURES_TO_WRITE:#x}"),
+        })
+    }
+
     /// The block to write.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -76,7 +93,7 @@ impl Superblock {
         put(&mut block, 0, MAGIC);
         put(&mut block, 8, &FORMAT_VERSION.to_le_bytes());
         put(&mut block, 16, &FEATURES_REQUIRED.to_le_bytes());
-        put(&mut block, 24, &FEATURES_TO_WRITE.to_le_bytes());
+        put(&mut block, 24, &self.features_to_write.to_le_bytes());
         put(&mut block, 40, &self.pool.0);
         put(&mut block, 56, &self.generation.to_le_bytes());
         put(&mut block, 64, &self.segment_bytes.to_le_bytes());
@@ -141,6 +158,7 @@ impl Superblock {
         Ok(Self {
             pool: PoolId(get_16(block, 40)),
             generation,
+            features_to_write: get_u64(block, 24),
             segment_bytes,
             size_limit: get_u64(block, 72),
             clean: block[80] == 1,
@@ -170,6 +188,7 @@ mod tests {
         Superblock {
             pool: PoolId([7; 16]),
             generation: 3,
+            features_to_write: 0,
             segment_bytes: 64 << 20,
             size_limit: 0,
             clean: true,
