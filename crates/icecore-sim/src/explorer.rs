@@ -2,7 +2,7 @@
 //! faults, found again, and gone on with.
 
 use crate::driver::{Picture, drive, is_durable_on_return};
-use crate::model::{Generator, History, ModelError, ModelPool, Outcome, Step, Weights};
+use crate::model::{FileChange, Generator, History, ModelError, ModelPool, Outcome, Step, Weights};
 use crate::{CrashMode, DiskConfig, Random, SimulatedDisk};
 use icecore::units::ByteLength;
 use icecore::{Error, InitOptions, OpenOptions, Pool};
@@ -333,6 +333,16 @@ fn is_alike(step: &Step, expected: ModelError, found: &Error) -> bool {
         return [ModelError::BadName, ModelError::NotFound, ModelError::Exists]
             .iter()
             .any(|expected| expected.is_like(found));
+    }
+    // As may either of two paths.
+    let two_paths =
+        matches!(step, Step::Change { change: FileChange::Rename { .. } | FileChange::Link { .. }, .. });
+    if two_paths && matches!(expected, ModelError::File(_)) {
+        return matches!(found, Error::File(_));
+    }
+    // What is neither the name of a dataset nor makes sense for one may be called either.
+    if matches!(step, Step::Rename { .. }) && expected == ModelError::BadName {
+        return matches!(found, Error::BadName { .. } | Error::Invalid(_) | Error::NotFound { .. });
     }
     // Opening a dataset does not look at the grammar of a name that does not exist.
     let lax = expected == ModelError::BadName

@@ -5,8 +5,8 @@ mod common;
 use common::must;
 use icecore::names::parse_target;
 use icecore::{Creation, DestroyTarget, Error, FileFault, ListFilter, Pool};
-use icecore_sim::FaultKind;
 use icecore_sim::explorer::{Explorer, Setting};
+use icecore_sim::{CrashMode, FaultKind};
 use std::collections::BTreeMap;
 
 /// A pool on a new simulated disk, open, with a dataset `d`.
@@ -247,4 +247,31 @@ fn a_damaged_record_header_costs_only_its_own_blocks() {
     explorer.open().unwrap();
     let report = explorer.pool().scrub(&mut |_| true).unwrap();
     assert_eq!(report.damaged, 1, "{report:?}");
+}
+
+/// The log went on in a new segment; a crash left the record that says so and not the length of the new file, and
+/// opening took that for damage.
+#[test]
+fn a_segment_that_the_log_names_is_there_after_any_crash() {
+    let mut setting = Setting::default();
+    setting.options.log_bytes_max = 64 << 20;
+    let mut base = explorer(&setting);
+    let dataset = base.pool().dataset("d").unwrap();
+    dataset.open_or_create(b"f", &Creation::file()).unwrap();
+    drop(dataset);
+    base.close().unwrap();
+    for case in 0..160 {
+        let mut explorer = base.fork(case);
+        explorer.open().unwrap();
+        let dataset = explorer.pool().dataset("d").unwrap();
+        let file = dataset.open_or_create(b"f", &Creation::file()).unwrap();
+        explorer.disk.crash_at(case % 16 + 1);
+        let written = (0..3).try_for_each(|part| dataset.write(file, part << 20, &vec![1; 1 << 20]));
+        let _ = written.and_then(|()| dataset.sync());
+        drop(dataset);
+        explorer.crash(Some(CrashMode::ALL_MODES[(case / 16) as usize % 6]));
+        explorer.open().unwrap();
+        explorer.pool().verify().unwrap();
+        explorer.crash(None);
+    }
 }

@@ -23,6 +23,8 @@ struct SegmentState {
     last_record: Option<RecordSequence>,
     /// Being filled, or referred to by something that is not counted in `live`.
     users: u32,
+    /// Name and length are durable. A life that was cut short may have left a file of which that is not known.
+    certain: bool,
     /// All of it was written at least once: a flush need not wait for the filesystem.
     written: bool,
 }
@@ -87,9 +89,10 @@ impl Segments {
         (self.size_limit / self.geometry.bytes).saturating_sub(self.table.len() as u64)
     }
 
-    /// A segment file exists; it is free until something is known to be in it.
-    pub(crate) fn add_free(&mut self, segment: SegmentId, written: bool) {
-        let state = SegmentState { kind: None, live: 0, last_record: None, users: 0, written };
+    /// A segment file exists; it is free until something is known to be in it. `certain`: as that its name and
+    /// length survive a crash.
+    pub(crate) fn add_free(&mut self, segment: SegmentId, written: bool, certain: bool) {
+        let state = SegmentState { kind: None, live: 0, last_record: None, users: 0, written, certain };
         if self.table.insert(segment, state).is_none() {
             self.free += 1;
         }
@@ -167,6 +170,11 @@ impl Segments {
         let state = self.table.get_mut(&segment).expect("the segment exists");
         state.last_record = Some(last);
         state.written = true;
+    }
+
+    /// Whether the file must be flushed before the segment is used: true once at most.
+    pub(crate) fn make_certain(&mut self, segment: SegmentId) -> bool {
+        self.table.get_mut(&segment).is_some_and(|state| !std::mem::replace(&mut state.certain, true))
     }
 
     /// Every block of the segment has been written at least once.

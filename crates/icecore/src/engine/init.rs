@@ -89,7 +89,7 @@ fn fill(storage: &Arc<dyn Storage>, superblock: Superblock, lock: Box<dyn Storag
     let parts =
         Parts::new(storage, &superblock, &OpenOptions { background: false, ..OpenOptions::default() }, true);
     parts.blocks.files().create(log)?;
-    segments.add_free(log, false);
+    segments.add_free(log, false, true);
     segments.use_as(log, SegmentKind::Log);
     segments.hold(log);
     let incarnation = segments.next_incarnation();

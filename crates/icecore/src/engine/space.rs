@@ -44,6 +44,9 @@ impl Engine {
         }
         let recycled = state.segments.take(kind);
         let segment = recycled.expect("there are free segments");
+        if state.segments.make_certain(segment) {
+            self.make_certain(segment)?;
+        }
         self.blocks.sums().forget(segment);
         self.blocks.map().write().remove_segment(segment);
         state.retired.push(segment);
@@ -147,15 +150,20 @@ impl Engine {
         let made = self.blocks.files().create(segment);
         state.medium_full = matches!(made, Err(Error::NoSpace { .. }));
         made?;
-        if let Err(error) = self.storage.sync_directory() {
-            let error = Error::io("flush", format!("directory {}", self.storage.describe()), error);
-            // As for every flush that fails: nobody knows what is on disk.
-            self.writer.fail(&error.to_string());
-            return Err(error);
-        }
+        self.make_certain(segment)?;
         self.counters.segments_created.add(1);
-        state.segments.add_free(segment, false);
+        state.segments.add_free(segment, false, true);
         Ok(())
+    }
+
+    /// Makes name and length of a segment's file durable, before the log can say that it goes on there.
+    fn make_certain(&self, segment: SegmentId) -> Result<()> {
+        let synced = self.blocks.files().sync(segment).and_then(|()| {
+            let directory = || format!("directory {}", self.storage.describe());
+            self.storage.sync_directory().map_err(|error| Error::io("flush", directory(), error))
+        });
+        // As for every flush that fails: nobody knows what is on disk.
+        synced.inspect_err(|error| self.writer.fail(&error.to_string()))
     }
 
     /// Slots for `wanted` blocks, or fewer, in the segment that is being filled with this kind.
