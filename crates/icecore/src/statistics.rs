@@ -28,6 +28,8 @@ pub(crate) struct Counters {
     pub read_calls: Counter,
     pub read_bytes: Counter,
     pub logged_data: Counter,
+    /// Of that, what lies outside the log.
+    pub staged_data: Counter,
     pub logged_headers: Counter,
     pub node_bytes: Counter,
     pub checkpoint_bytes: Counter,

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// Bytes of log per flush above which writing segments ahead costs more than it saves.
-const AHEAD_FLUSH_BYTES_MAX: u64 = 256 << 10;
+const AHEAD_FLUSH_BYTES_MAX: u64 = 512 << 10;
 /// How long the background sleeps when nobody calls it.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -108,7 +108,8 @@ impl Engine {
             self.signals.request(true, false);
         }
         let flushes = self.counters.commits.get().max(1);
-        if pressure.prepare && self.counters.logged_data.get() / flushes < AHEAD_FLUSH_BYTES_MAX {
+        let logged = self.counters.logged_data.get().saturating_sub(self.counters.staged_data.get());
+        if pressure.prepare && logged / flushes < AHEAD_FLUSH_BYTES_MAX {
             self.signals.request(false, true);
         }
         Ok(())

@@ -120,6 +120,7 @@ impl Engine {
         self.blocks.files().write(allocation.segment, allocation.slot, &parts)?;
         self.counters.logged_headers.add(BLOCK_BYTES as u64);
         self.counters.logged_data.add(payload.bytes().len() as u64);
+        self.counters.staged_data.add(payload.bytes().len() as u64);
         Ok(())
     }
 
