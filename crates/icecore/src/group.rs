@@ -298,6 +298,10 @@ impl Drop for Group {
         for segment in held {
             state.segments.let_go(segment);
         }
+        // Of a group that was not committed nothing is left: its room must not wait for a checkpoint.
+        let replay_from = state.replay_from;
+        let released = state.segments.release(replay_from);
+        self.engine().counters.segments_recycled.add(released.len() as u64);
     }
 }
 

@@ -34,7 +34,9 @@ impl Engine {
         // From here on others fill the segment too, and may commit what they put there: its header comes first.
         let begun = self.begin_segment(SegmentKind::Run, &allocation, epoch);
         drop(state);
-        let outcome = begun.and_then(|()| self.write_run_at(&allocation, incarnation, sums, payload));
+        let ended = self.end_segment(SegmentKind::Run, &allocation);
+        let outcome =
+            begun.and(ended).and_then(|()| self.write_run_at(&allocation, incarnation, sums, payload));
         if outcome.is_err() {
             let mut state = self.state();
             self.abandon_runs(&mut state, allocation.segment);
@@ -50,7 +52,6 @@ impl Engine {
         sums: &[u32],
         payload: &Payload,
     ) -> Result<()> {
-        self.end_segment(SegmentKind::Run, allocation)?;
         let header = RecordHeader {
             pool: self.pool,
             epoch: self.epoch(),
