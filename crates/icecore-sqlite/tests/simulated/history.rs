@@ -15,7 +15,7 @@ pub struct Setting {
     pub vacuum: &'static str,
     /// Transactions write to a second, attached file as well.
     pub attached: bool,
-    /// The pool keeps blocks and nodes in memory.
+    /// The pool keeps blocks in memory, and more than a few nodes.
     pub caches: bool,
 }
 

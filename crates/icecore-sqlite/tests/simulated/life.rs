@@ -66,7 +66,7 @@ pub fn new_disk(seed: u64, capacity: u64, size_limit: Option<u64>) -> SimulatedD
 /// Everything in the order of calls, and a memory that large transactions do not fit.
 fn options(caches: bool) -> OpenOptions {
     let small = explorer::small_options();
-    if caches { small } else { OpenOptions { block_cache_bytes: 0, node_cache_bytes: 0, ..small } }
+    if caches { small } else { OpenOptions { block_cache_bytes: 0, node_cache_bytes: 16 << 10, ..small } }
 }
 
 impl Life {
