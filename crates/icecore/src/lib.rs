@@ -28,6 +28,7 @@ pub mod operation;
 mod options;
 mod pins;
 mod pool;
+mod process;
 mod segments;
 mod state;
 mod statistics;
@@ -47,5 +48,6 @@ pub use pool::{
     ByteRange, Change, DestroyPlan, DiffEntry, EntryKind, Finding, Hold, ListEntry, ListFilter, Pool,
     Property, PropertySource, RollbackReport, ScrubProgress, ScrubReport,
 };
+pub use process::ProcessMark;
 pub use statistics::{Quantiles, Statistics};
 pub use view::View;
