@@ -42,6 +42,8 @@ mod program;
 mod transfer;
 
 #[cfg(feature = "static")]
+pub use errors::last_error;
+#[cfg(feature = "static")]
 pub use program::{Registration, register, register_pool, uri};
 #[cfg(feature = "static")]
 pub use transfer::{TransferError, copy_plain, export, export_uri, import};

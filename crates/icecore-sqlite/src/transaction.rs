@@ -235,7 +235,7 @@ impl Database {
         }
         let committed = self.prepare(group).and_then(|prepared| {
             // Of a dataset that was rolled back meanwhile, the store itself refuses it.
-            prepared::commit(&self.pool.pool, vec![prepared], durable)
+            prepared::commit(&self.pool, vec![prepared], durable)
         });
         match committed {
             Ok(published) => {

@@ -152,6 +152,10 @@ macro_rules! statistics {
             pub snapshot_nanoseconds: Quantiles,
             /// Why the pool takes no more writes, if so.
             pub failure: Option<String>,
+            /// Why other processes cannot reach the pool while it is open, if they were meant to and cannot. Never
+            /// asked for by them.
+            #[serde(skip)]
+            pub unreachable: Option<String>,
         }
 
         impl Statistics {

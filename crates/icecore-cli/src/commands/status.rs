@@ -102,6 +102,9 @@ fn print(status: &Status, remote: bool, exact: bool, output: &mut Output) -> any
     if let Some(failure) = &status.statistics.failure {
         output.line(format!("reads only, since a failure: {failure}"))?;
     }
+    if let Some(reason) = &status.statistics.unreachable {
+        output.line(format!("other processes cannot reach it: {reason}"))?;
+    }
     let width = status.statistics.counters().iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     for (title, counters) in sections(&status.statistics) {
         output.line(format!("\n{title}"))?;
@@ -175,6 +178,7 @@ fn document(status: &Status, remote: bool) -> Value {
         "program": status.program,
         "read_only": status.read_only,
         "failure": statistics.failure,
+        "unreachable": statistics.unreachable,
         "counters": counters,
         "flush_nanoseconds": statistics.commit_nanoseconds,
         "snapshot_nanoseconds": statistics.snapshot_nanoseconds,

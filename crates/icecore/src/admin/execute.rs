@@ -50,7 +50,7 @@ impl Executor {
     fn pool(&self) -> Option<Pool> {
         match &self.pool {
             Handle::Strong(pool) => Some(pool.clone()),
-            Handle::Weak(shared) => shared.upgrade().map(|shared| Pool { shared }),
+            Handle::Weak(shared) => shared.upgrade().map(Pool::guest),
         }
     }
 }

@@ -204,7 +204,7 @@ fn begin_life(
     superblock.lives.push(Life { epoch, first });
     superblock.clean = false;
     superblock.generation += 1;
-    superblocks::write(storage, &superblock)?;
+    superblocks::write_after_crash(storage, &superblock)?;
     Ok(superblock)
 }
 

@@ -78,6 +78,9 @@ impl Engine {
         if let Err(error) = self.begin_segment(SegmentKind::Run, &place.allocation, epoch) {
             self.abandon_runs(&mut state, place.segment());
             state.segments.let_go(place.segment());
+            if let Some((full, _)) = place.allocation.full {
+                state.segments.let_go(full);
+            }
             return Err(error);
         }
         Ok(place)

@@ -125,16 +125,19 @@ impl Engine {
         }
     }
 
-    /// Makes room of what died since the last checkpoint, and of the log that it makes superfluous; false if there
-    /// is nothing of the sort.
+    /// Makes room of what died since the last checkpoint, of the log that it makes superfluous, and of what readers and
+    /// groups have let go of since; false if there is nothing of the sort.
     pub(crate) fn reclaim(&self) -> Result<bool> {
-        let state = self.state();
+        let mut state = self.state();
+        let free = state.segments.free();
+        self.bury(&mut state);
+        let freed = state.segments.free() > free;
         let worthwhile = state.graveyard.pending_blocks() > 0 || state.log_blocks > 0;
         drop(state);
         if worthwhile {
             self.run_checkpoint()?;
         }
-        Ok(worthwhile)
+        Ok(worthwhile || freed)
     }
 
     /// Makes one more segment file.
@@ -200,9 +203,6 @@ impl Engine {
         if kind.has_table() {
             self.blocks.sums().open(segment, self.geometry);
         }
-        if let Some(old) = cursor {
-            state.segments.let_go(old.segment);
-        }
         let blocks = wanted.min(end - 1);
         let slot = Slot(1 + blocks);
         *cursor_of(state, kind) = Some(Cursor { segment, incarnation, slot });
@@ -246,15 +246,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes the checksum table of the segment that this allocation found full.
+    /// Writes the checksum table of the segment that this allocation found full, and lets go of it.
     pub(crate) fn end_segment(&self, kind: SegmentKind, allocation: &Allocation) -> Result<()> {
-        if let (Some((segment, incarnation)), true) = (allocation.full, kind.has_table()) {
-            let sums = self.blocks.sums().close(segment, self.geometry);
-            let table = crate::format::segment::encode_table(self.geometry, incarnation, &sums);
-            let aligned = AlignedBuffer::copied(&table);
-            self.blocks.files().write(segment, self.geometry.end(kind), &[(Kind::Frame, &aligned)])?;
-            self.counters.frame_bytes.add(table.len() as u64);
-        }
+        let Some((segment, incarnation)) = allocation.full else { return Ok(()) };
+        let outcome = if kind.has_table() { self.write_table(segment, incarnation, kind) } else { Ok(()) };
+        // Not before: with nothing alive in it, somebody else might have filled it with something new by now.
+        self.state().segments.let_go(segment);
+        outcome
+    }
+
+    fn write_table(&self, segment: SegmentId, incarnation: u64, kind: SegmentKind) -> Result<()> {
+        let sums = self.blocks.sums().close(segment, self.geometry);
+        let table = crate::format::segment::encode_table(self.geometry, incarnation, &sums);
+        let aligned = AlignedBuffer::copied(&table);
+        self.blocks.files().write(segment, self.geometry.end(kind), &[(Kind::Frame, &aligned)])?;
+        self.counters.frame_bytes.add(table.len() as u64);
         Ok(())
     }
 
@@ -281,7 +287,7 @@ pub(crate) struct Allocation {
     pub segment: SegmentId,
     pub slot: Slot,
     pub blocks: u32,
-    /// The segment that is full now, and its use.
+    /// The segment that is full now, and its use: held until [`Engine::end_segment`].
     pub full: Option<(SegmentId, u64)>,
     /// Set when the segment begins with this allocation: its use.
     pub fresh: Option<u64>,
