@@ -45,6 +45,8 @@ pub enum Commands {
     Rename(rename::Arguments),
     /// Destroy snapshots or a dataset
     Destroy(destroy::Arguments),
+    /// Destroy the snapshots that a policy does not keep
+    Prune(prune::Arguments),
     /// Show what changed between two versions
     Diff(diff::Arguments),
     /// Keep snapshots from being destroyed

@@ -28,6 +28,7 @@ pub mod operation;
 mod options;
 mod pins;
 mod pool;
+pub mod retention;
 mod segments;
 mod state;
 mod statistics;

@@ -17,6 +17,7 @@ pub mod list;
 pub mod ls;
 pub mod promote;
 pub mod property;
+pub mod prune;
 pub mod rename;
 pub mod rollback;
 pub mod scrub;
@@ -28,7 +29,7 @@ use crate::cli::{Cli, Commands};
 use crate::exit;
 use crate::pool::Context;
 use icecore::admin::{Access, Failure, Request, Response};
-use icecore::{ListEntry, ListFilter};
+use icecore::{DestroyTarget, ListEntry, ListFilter};
 
 /// Does what the command line says.
 pub fn run(cli: Cli) -> anyhow::Result<()> {
@@ -43,6 +44,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Commands::Promote(arguments) => promote::run(&context, &arguments),
         Commands::Rename(arguments) => rename::run(&context, &arguments),
         Commands::Destroy(arguments) => destroy::run(&context, &arguments),
+        Commands::Prune(arguments) => prune::run(&context, &arguments),
         Commands::Diff(arguments) => diff::run(&context, &arguments),
         Commands::Hold(arguments) => hold::hold(&context, &arguments),
         Commands::Release(arguments) => hold::release(&context, &arguments),
@@ -107,6 +109,19 @@ fn key_and_value(text: &str) -> anyhow::Result<(String, String)> {
 
 fn keys_and_values(texts: &[String]) -> anyhow::Result<Vec<(String, String)>> {
     texts.iter().map(|text| key_and_value(text)).collect()
+}
+
+/// Snapshots, by their full names, to be destroyed in one step.
+fn snapshots_target<'a>(names: impl IntoIterator<Item = &'a str>) -> DestroyTarget {
+    let mut of: Vec<(String, Vec<String>)> = Vec::new();
+    for name in names {
+        let (dataset, short) = name.split_once('@').unwrap_or((name, ""));
+        match of.last_mut().filter(|(last, _)| last == dataset) {
+            Some((_, shorts)) => shorts.push(short.to_owned()),
+            None => of.push((dataset.to_owned(), vec![short.to_owned()])),
+        }
+    }
+    DestroyTarget::Snapshots { of }
 }
 
 /// Entries that match.

@@ -38,6 +38,8 @@ const SECTIONS: &[(&str, &[&str])] = &[
     (
         "space",
         &[
+            "used_bytes",
+            "capacity_bytes",
             "live_bytes",
             "segment_file_bytes",
             "segments",

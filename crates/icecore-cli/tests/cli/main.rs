@@ -7,4 +7,5 @@ mod files;
 mod fixture;
 mod json;
 mod owned;
+mod prune;
 mod sql;

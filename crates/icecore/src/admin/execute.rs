@@ -103,15 +103,12 @@ fn administer(pool: &Pool, request: Request) -> Result<Response> {
         }
         Request::Promote { dataset } => done(pool.promote(&dataset)),
         Request::Rename { from, to, recursive } => done(pool.rename(&from, &to, recursive)),
-        Request::PlanDestroy { target } => {
-            target.check()?;
-            pool.plan_destroy(&target).map(Response::Destroyed)
+        Request::PlanDestroy { target, unheld: false } => pool.plan_destroy(&target).map(Response::Destroyed),
+        Request::PlanDestroy { target, unheld: true } => {
+            pool.plan_destroy_unheld(&target).map(Response::Destroyed)
         }
-        Request::Destroy { target } => {
-            target.check()?;
-            pool.destroy(&target).map(Response::Destroyed)
-        }
-        Request::Hold { tag, snapshot } => done(pool.hold(&tag, &snapshot)),
+        Request::Destroy { target } => pool.destroy(&target).map(Response::Destroyed),
+        Request::Hold { tag, snapshot, expires } => done(pool.hold_until(&tag, &snapshot, expires)),
         Request::Release { tag, snapshot } => done(pool.release(&tag, &snapshot)),
         Request::Holds { snapshot } => pool.holds(&snapshot).map(Response::Holds),
         Request::SetProperty { name, key, value } => done(pool.set_property(&name, &key, &value)),

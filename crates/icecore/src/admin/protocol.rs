@@ -11,7 +11,7 @@ use crate::units::{InodeNumber, PoolId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The version of the conversation. Both ends must speak the same.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 /// Most bytes of a file that one request reads or writes.
 pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Most entries of a directory that one request answers.
@@ -79,6 +79,8 @@ pub enum Request {
     PlanDestroy {
         /// What to destroy.
         target: DestroyTarget,
+        /// Whether to go on as if the holds had been released.
+        unheld: bool,
     },
     /// Destroys. Answer: [`Response::Destroyed`].
     Destroy {
@@ -91,6 +93,8 @@ pub enum Request {
         tag: String,
         /// The snapshot.
         snapshot: String,
+        /// When it may be taken off by whoever prunes.
+        expires: Option<Timestamp>,
     },
     /// Takes a hold back.
     Release {

@@ -1,9 +1,10 @@
 //! Making, cloning, renaming and promoting datasets.
 
 use super::Pool;
+use super::properties::check_property;
 use crate::engine::Purpose;
 use crate::error::{Error, Result};
-use crate::names::{DatasetName, SnapshotName, VersionName, check_property_name, check_property_value};
+use crate::names::{DatasetName, SnapshotName, VersionName};
 use crate::operation::Operation;
 use crate::state::State;
 use crate::units::Timestamp;
@@ -16,8 +17,7 @@ impl Pool {
     pub fn create_dataset(&self, name: &str, parents: bool, properties: &[(String, String)]) -> Result<()> {
         let name = DatasetName::parse(name)?;
         for (key, value) in properties {
-            check_property_name(key)?;
-            check_property_value(key, value)?;
+            check_property(key, value)?;
         }
         let engine = self.engine();
         engine.admit()?;
