@@ -219,6 +219,8 @@ statistics! {
     used_bytes,
     /// What the pool may grow to: its size limit, or what its medium has room for.
     capacity_bytes,
+    /// What can still be written, in whole free segments beside the reserve, and new ones.
+    available_bytes,
     /// All segment files together.
     segment_file_bytes,
     /// Free segments, in number.

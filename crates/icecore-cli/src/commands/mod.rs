@@ -15,6 +15,7 @@ pub mod init;
 pub mod lab;
 pub mod list;
 pub mod ls;
+pub mod monitor;
 pub mod promote;
 pub mod property;
 pub mod prune;
@@ -57,6 +58,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Commands::Cat(arguments) => cat::run(&context, &arguments),
         Commands::Ls(arguments) => ls::run(&context, &arguments),
         Commands::Scrub(arguments) => scrub::run(&context, &arguments),
+        Commands::Monitor(arguments) => monitor::run(&context, &arguments),
         Commands::Status(arguments) => status::run(&context, &arguments),
         Commands::Sql(arguments) => sqlite::run(&context, &arguments),
         Commands::Demo(arguments) => demo::run(&arguments),

@@ -40,6 +40,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
         &[
             "used_bytes",
             "capacity_bytes",
+            "available_bytes",
             "live_bytes",
             "segment_file_bytes",
             "segments",

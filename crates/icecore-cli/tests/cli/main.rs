@@ -6,6 +6,7 @@ mod errors;
 mod files;
 mod fixture;
 mod json;
+mod monitor;
 mod owned;
 mod prune;
 mod sql;

@@ -2,6 +2,7 @@
 
 use super::failure::{ErrorCode, Failure};
 use super::files::Files;
+use super::last_scrub::LastScrub;
 use super::protocol::{Progress, Request, Response, Status};
 use super::server::{Service, Session};
 use crate::error::{Error, Result};
@@ -127,11 +128,16 @@ fn status(pool: &Pool) -> Status {
         process: std::process::id(),
         program: env!("CARGO_PKG_VERSION").to_owned(),
         read_only: pool.is_read_only(),
+        last_scrub: pool.engine().storage.directory().and_then(|directory| LastScrub::load(&directory)),
         statistics: pool.statistics(),
     }
 }
 
 fn scrub(pool: &Pool, progress: &mut dyn FnMut(Progress) -> bool) -> Result<Response> {
     let mut tell = |now: ScrubProgress| progress(Progress { done: now.done, total: now.total });
-    pool.scrub(&mut tell).map(Response::Scrubbed)
+    let report = pool.scrub(&mut tell)?;
+    if let Some(directory) = pool.engine().storage.directory() {
+        LastScrub::of(&report).store(&directory);
+    }
+    Ok(Response::Scrubbed(report))
 }

@@ -4,6 +4,7 @@
 //! [`PROTOCOL_VERSION`].
 
 use super::failure::Failure;
+use super::last_scrub::LastScrub;
 use crate::names::DestroyTarget;
 use crate::pool::{DestroyPlan, DiffEntry, Hold, ListEntry, ListFilter, Property, ScrubReport};
 use crate::statistics::Statistics;
@@ -370,6 +371,8 @@ pub struct Status {
     pub program: String,
     /// Whether it takes no writes: opened so, or after a failure.
     pub read_only: bool,
+    /// What the last scrub found, if anybody knows.
+    pub last_scrub: Option<LastScrub>,
     /// The counters.
     pub statistics: Statistics,
 }

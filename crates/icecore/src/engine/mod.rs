@@ -155,7 +155,10 @@ impl Engine {
         drop(state);
         // A medium that cannot be asked has room for nothing.
         let room = self.storage.space().map_or(0, |space| space.free / self.geometry.bytes);
-        statistics.capacity_bytes = (statistics.segments + creatable.min(room)) * self.geometry.bytes;
+        let creatable = creatable.min(room);
+        statistics.capacity_bytes = (statistics.segments + creatable) * self.geometry.bytes;
+        statistics.available_bytes =
+            (statistics.segments_free.saturating_sub(3) + creatable) * self.geometry.bytes;
         statistics.pins = self.pins.count() as u64;
         statistics.failure = self.writer.failure();
         statistics

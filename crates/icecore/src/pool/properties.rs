@@ -33,6 +33,9 @@ pub(super) fn check_property(key: &str, value: &str) -> Result<()> {
     if key.starts_with(EXPIRES_PREFIX) {
         return Err(Error::Invalid(format!("{key} goes with a hold: `icecore hold --expires` sets it")));
     }
+    if retention::MONITOR_PROPERTIES.contains(&key) {
+        return retention::parse_duration(value).map(drop);
+    }
     if key.starts_with(retention::RESERVED_PREFIX) && !key.starts_with(retention::PROPERTY_PREFIX) {
         let prefix = retention::RESERVED_PREFIX;
         return Err(Error::Invalid(format!("{key} means nothing: names with {prefix} are icecore's own")));

@@ -19,6 +19,9 @@ pub const RESERVED_PREFIX: &str = "icecore:";
 /// What begins the names of the snapshots that a rollback takes by itself.
 pub const ROLLBACK_PREFIX: &str = "rollback-";
 
+/// User properties that say how old the newest snapshot of a dataset may be: durations.
+pub const MONITOR_PROPERTIES: [&str; 2] = ["icecore:monitor.age-warn", "icecore:monitor.age-crit"];
+
 /// What begins the names of snapshots that are named by the moment at which they were taken.
 pub const AUTOMATIC_PREFIX: &str = "auto-";
 

@@ -97,17 +97,10 @@ fn shortfall(needed: u64, frees: u64, plan: &Plan) -> Failure {
 }
 
 fn parse_free(text: &str) -> Result<Free, String> {
-    let Some(number) = text.trim().strip_suffix('%') else {
-        return format::parse_size(text).map(|size| Free::Bytes(size.get()));
-    };
-    let wrong = || format!("{text:?} is not a share: write 0% to 100%, or a size");
-    let (whole, fraction) = number.trim().split_once('.').unwrap_or((number.trim(), ""));
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || !digits(whole) || !digits(fraction) || fraction.len() > 2 {
-        return Err(wrong());
+    if text.trim().ends_with('%') {
+        return format::parse_share(text).map(Free::Share);
     }
-    let share: u64 = format!("{whole}{fraction:0<2}").parse().map_err(|_| wrong())?;
-    if share > 10_000 { Err(wrong()) } else { Ok(Free::Share(share)) }
+    format::parse_size(text).map(|size| Free::Bytes(size.get()))
 }
 
 #[cfg(test)]
