@@ -38,7 +38,7 @@ pub(super) fn segments(
         if let Some(segment) = from_file_name(&name)
             && length >= superblock.segment_bytes
         {
-            segments.add_free(segment, true, superblock.clean);
+            segments.add_free(segment, false, superblock.clean);
         }
     }
     Ok(())
