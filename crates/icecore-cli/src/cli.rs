@@ -57,7 +57,7 @@ pub enum Commands {
     Holds(hold::HoldsArguments),
     /// Show properties
     Get(property::GetArguments),
-    /// Set user properties
+    /// Set user properties, quotas and reservations
     Set(property::SetArguments),
     /// Remove a user property, so that the inherited one counts
     Inherit(property::InheritArguments),

@@ -29,7 +29,7 @@ Exit codes:
   3  no pool there
   4  another process has the pool open and does not answer
   5  stored bytes are damaged
-  6  no space is left
+  6  no space is left, in the pool or in a quota
   7  something is in the way: a hold, a clone, an open file
 Those of `icecore monitor` are Nagios's: 0 well, 1 warning, 2 critical,
 3 unknown.";
@@ -97,7 +97,7 @@ fn code(error: &anyhow::Error) -> u8 {
             ErrorCode::NotAPool => NO_POOL,
             ErrorCode::PoolInUse | ErrorCode::Forked => IN_USE,
             ErrorCode::Damaged => DAMAGE,
-            ErrorCode::NoSpace => NO_SPACE,
+            ErrorCode::NoSpace | ErrorCode::QuotaExceeded => NO_SPACE,
             ErrorCode::Busy => BUSY,
             _ => FAILED,
         };

@@ -53,7 +53,9 @@ impl From<icecore::Error> for Fault {
     fn from(error: icecore::Error) -> Self {
         use icecore::{Error, FileFault};
         let number = match &error {
-            Error::NoSpace { .. } | Error::File(FileFault::NoInodes | FileFault::TooLarge) => code::FULL,
+            Error::NoSpace { .. }
+            | Error::QuotaExceeded { .. }
+            | Error::File(FileFault::NoInodes | FileFault::TooLarge) => code::FULL,
             Error::ReadOnly | Error::SnapshotIsReadOnly { .. } => code::READONLY,
             Error::Damaged { .. } => code::IOERR_DATA,
             Error::PoolInUse { .. }

@@ -2,7 +2,7 @@
 
 use crate::blocks::Block;
 use crate::dataset::Dataset;
-use crate::engine::{Engine, Purpose};
+use crate::engine::{Addition, Engine, Purpose};
 use crate::error::{Error, FileFault, Result};
 use crate::format::crc32c;
 use crate::format::segment::SegmentKind;
@@ -317,6 +317,15 @@ enum Step {
     Staged { write: Write, segment: SegmentId, slot: Slot },
 }
 
+impl Step {
+    fn addition(&self) -> Option<Addition> {
+        match self {
+            Self::Log(operation, _) => Addition::of(operation),
+            Self::Staged { write, .. } => Some(Addition::of_write(write)),
+        }
+    }
+}
+
 /// See [`Pool::commit`].
 pub(crate) fn commit(pool: &Pool, groups: Vec<Group>) -> Result<CommitPoint> {
     let time = Timestamp::now();
@@ -334,6 +343,10 @@ fn commit_steps(pool: &Pool, groups: &[Group], steps: &[Step]) -> Result<CommitP
     }
     if steps.is_empty() {
         return Ok(CommitPoint(state.tail.last_sequence()));
+    }
+    if !state.usage.is_empty() {
+        let additions: Vec<Addition> = steps.iter().filter_map(Step::addition).collect();
+        engine.check_limits(&state, &additions)?;
     }
     make_room(engine, &mut state, steps)?;
     if steps.len() > 1 {

@@ -14,6 +14,7 @@ mod files;
 #[doc(hidden)]
 pub mod format;
 mod group;
+pub mod limits;
 #[doc(hidden)]
 pub mod liveness;
 #[doc(hidden)]

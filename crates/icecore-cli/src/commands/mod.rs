@@ -113,6 +113,18 @@ fn keys_and_values(texts: &[String]) -> anyhow::Result<Vec<(String, String)>> {
     texts.iter().map(|text| key_and_value(text)).collect()
 }
 
+/// Properties with the sizes of quotas and reservations in bytes.
+fn with_limits(pairs: Vec<(String, String)>) -> anyhow::Result<Vec<(String, String)>> {
+    let exact = |(key, value): (String, String)| {
+        if icecore::limits::Limit::from_name(&key).is_none() || value == "none" {
+            return Ok((key, value));
+        }
+        let size = crate::format::parse_size(&value).map_err(|why| exit::usage(format!("{key}: {why}")))?;
+        Ok((key, size.to_string()))
+    };
+    pairs.into_iter().map(exact).collect()
+}
+
 /// Snapshots, by their full names, to be destroyed in one step.
 fn snapshots_target<'a>(names: impl IntoIterator<Item = &'a str>) -> DestroyTarget {
     let mut of: Vec<(String, Vec<String>)> = Vec::new();

@@ -9,4 +9,5 @@ mod json;
 mod monitor;
 mod owned;
 mod prune;
+mod quota;
 mod sql;

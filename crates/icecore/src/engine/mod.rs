@@ -10,6 +10,7 @@ mod files;
 mod init;
 #[cfg(test)]
 mod layout_tests;
+mod limits;
 mod load;
 mod recovery;
 mod runs;
@@ -20,6 +21,7 @@ mod tests;
 
 pub(crate) use append::Purpose;
 pub(crate) use init::{init, open};
+pub(crate) use limits::Addition;
 
 use crate::blocks::Blocks;
 use crate::error::{Error, Result};

@@ -3,11 +3,12 @@
 use super::Pool;
 use crate::engine::Purpose;
 use crate::error::{Error, Result};
+use crate::limits::Limit;
 use crate::names::{VersionName, check_property_name, check_property_value, check_tag};
 use crate::operation::{Operation, Target};
 use crate::retention;
 use crate::state::State;
-use crate::units::{DatasetId, Timestamp};
+use crate::units::{ByteLength, DatasetId, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -149,13 +150,41 @@ impl Pool {
         Ok(row.holds.iter().map(hold).collect())
     }
 
-    /// Sets a user property of a dataset or snapshot. Durable on return.
+    /// Sets a user property of a dataset or snapshot, or a limit of a dataset (see [`Limit`]) to bytes or `none`. Durable on return.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::BadName`].
     pub fn set_property(&self, name: &str, key: &str, value: &str) -> Result<()> {
+        if let Some(limit) = Limit::from_name(key) {
+            return self.set_limit(name, limit, limit.parse(value)?);
+        }
         check_property(key, value)?;
         self.change_property(name, key, Some(value))
+    }
+
+    /// Sets a quota or reservation of a dataset, or takes it away. A quota below what is used only means that
+    /// nothing more fits. Durable on return.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::NoSpace`] for a reservation of what is not there; [`Error::Invalid`].
+    pub fn set_limit(&self, dataset: &str, limit: Limit, value: Option<ByteLength>) -> Result<()> {
+        let engine = self.engine();
+        engine.with_room(|| {
+            engine.admit()?;
+            let mut state = engine.state();
+            let target = self.find_target(&state, dataset)?;
+            let Target::Dataset(id) = target else {
+                let message = format!("{dataset} is a snapshot, and a {} is for datasets", limit.name());
+                return Err(Error::Invalid(message));
+            };
+            engine.check_new_limit(&state, id, limit, value)?;
+            let key = limit.name().to_owned();
+            let operation =
+                Operation::SetProperty { target, key, value: value.map(|value| value.to_string()) };
+            // On a full pool, limits have to be changed to get out of it.
+            engine.append(&mut state, &operation, None, Purpose::Freeing)?;
+            self.finish(state)
+        })
     }
 
     /// Removes a user property, so that it is inherited from above again. Durable on return.
@@ -200,7 +229,7 @@ impl Pool {
         let target = self.find_target(&state, name)?;
         let mut found: BTreeMap<String, (String, PropertySource)> = BTreeMap::new();
         let mut add = |properties: &BTreeMap<String, String>, source: &PropertySource| {
-            for (key, value) in properties {
+            for (key, value) in properties.iter().filter(|(key, _)| key.contains(':')) {
                 found.entry(key.clone()).or_insert_with(|| (value.clone(), source.clone()));
             }
         };

@@ -42,6 +42,7 @@ impl Pool {
             .iter()
             .map(|(id, name)| format!("{}@{name}", state.catalogue.dataset(*id).expect("found").name))
             .collect();
+        engine.check_snapshot(&state, snapshots.iter().map(|(id, _)| *id))?;
         let operation =
             Operation::Snapshot { snapshots, time: Timestamp::now(), properties: properties.to_vec() };
         engine.append(&mut state, &operation, None, Purpose::Data)?;
