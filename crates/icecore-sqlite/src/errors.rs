@@ -97,6 +97,7 @@ pub fn remember(text: &str) {
 }
 
 /// The sentence for the last fault: of this thread, else of the process.
+#[must_use]
 pub fn last_error() -> Option<String> {
     let here = LAST_HERE.try_with(|last| last.borrow().clone()).ok().flatten();
     here.or_else(|| LAST_ANYWHERE.try_lock().and_then(|last| last.clone()))

@@ -43,6 +43,7 @@ mod program;
 mod transfer;
 
 #[cfg(feature = "static")]
+pub use errors::last_error;
 pub use program::{Registration, register, register_pool, uri};
 #[cfg(feature = "static")]
 pub use transfer::{TransferError, copy_plain, export, export_uri, import};

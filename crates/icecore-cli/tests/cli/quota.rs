@@ -60,7 +60,7 @@ fn a_database_at_its_quota_is_full_and_whole_and_goes_on_when_there_is_room() {
     );
     pool.close().unwrap();
     let said = fixture.refused(6, &["sql", "db/app.db", insert]);
-    assert!(said.contains("full") || said.contains("quota"), "{said}");
+    assert!(said.contains("full: db has a quota of"), "{said}");
     assert_eq!(
         fixture.done(&["sql", "-H", "db/app.db", "PRAGMA integrity_check; SELECT count(*) FROM t"]),
         "ok\n0\n"
