@@ -117,7 +117,7 @@ impl Engine {
         // Within a step it is too late to refuse: whoever began it has made sure.
         if !state.tail.is_in_chain() {
             if purpose == Purpose::Data && !state.usage.is_empty() {
-                self.check_limits(state, Addition::of(operation).as_slice())?;
+                self.check_limits(state, &Addition::all_of(operation))?;
             }
             self.ensure_reserve(state, purpose, 0)?;
         }

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::format::segment::SegmentKind;
 use crate::limits::{DatasetLimits, Limit};
 use crate::namespace::{Read as _, TreeReader};
-use crate::operation::{NamespaceOperation, Operation, Write};
+use crate::operation::{NamespaceOperation, Operation, Scatter, Write};
 use crate::state::State;
 use crate::units::{
     BLOCK_BYTES, BlockCount, ByteLength, DatasetId, FileBlock, InodeNumber, LogAddress, Marks,
@@ -60,28 +60,26 @@ impl Growth {
 }
 
 impl Addition {
-    pub(crate) fn of_write(write: &Write) -> Self {
-        let file = Some((write.inode, write.block));
-        Self { dataset: write.dataset, file, blocks: write.blocks.into() }
-    }
-
     /// Names, attributes, and the datasets themselves: nodes alone.
     pub(crate) const fn of_nodes(dataset: DatasetId) -> Self {
         Self { dataset, file: None, blocks: 0 }
     }
 
-    /// What an operation adds, if it is one that adds.
-    pub(crate) fn of(operation: &Operation) -> Option<Self> {
+    /// What an operation adds: nothing if it is not one that adds.
+    pub(crate) fn all_of(operation: &Operation) -> Vec<Self> {
         match operation {
-            Operation::Write(write) | Operation::MapStaged { write, .. } => Some(Self::of_write(write)),
+            Operation::Write(Write { dataset, inode, block, blocks, .. })
+            | Operation::MapStaged { write: Write { dataset, inode, block, blocks, .. }, .. } => {
+                vec![Self { dataset: *dataset, file: Some((*inode, *block)), blocks: (*blocks).into() }]
+            }
+            Operation::WriteScattered(scatter) | Operation::MapScattered { scatter, .. } => {
+                Self::of_scatter(scatter).collect()
+            }
             Operation::WriteInline { dataset, inode, offset, bytes, .. } => {
                 let first = FileBlock::containing(*offset);
                 let end = offset.saturating_add(bytes.len() as u64).div_ceil(BLOCK_BYTES as u64);
-                Some(Self {
-                    dataset: *dataset,
-                    file: Some((*inode, first)),
-                    blocks: end.saturating_sub(first.0),
-                })
+                let blocks = end.saturating_sub(first.0);
+                vec![Self { dataset: *dataset, file: Some((*inode, first)), blocks }]
             }
             Operation::Namespace { dataset, operation } => {
                 let bytes = match operation {
@@ -89,10 +87,20 @@ impl Addition {
                     NamespaceOperation::CreateSymlink { target, .. } => target.len(),
                     _ => 0,
                 };
-                Some(Self { dataset: *dataset, file: None, blocks: bytes.div_ceil(BLOCK_BYTES) as u64 })
+                vec![Self { dataset: *dataset, file: None, blocks: bytes.div_ceil(BLOCK_BYTES) as u64 }]
             }
-            _ => None,
+            _ => Vec::new(),
         }
+    }
+
+    /// What blocks in several places add, place by place.
+    pub(crate) fn of_scatter(scatter: &Scatter) -> impl Iterator<Item = Self> {
+        let (dataset, inode) = (scatter.dataset, scatter.inode);
+        scatter.parts.iter().map(move |part| Self {
+            dataset,
+            file: Some((inode, part.block)),
+            blocks: part.blocks.into(),
+        })
     }
 }
 

@@ -4,7 +4,7 @@ use super::Purpose;
 use crate::format::crc32c;
 use crate::format::superblock::NAMES;
 use crate::log::tail::Payload;
-use crate::operation::{Operation, Target, Write};
+use crate::operation::{Operation, Part, Scatter, Target, Write};
 use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
 use crate::state::Placement;
@@ -199,6 +199,19 @@ fn hostile_operations_are_refused() {
     let write = Write { dataset, inode: file, block: FileBlock(0), blocks: 1, end: 0, time };
     let staged =
         |write, address| Operation::MapStaged { write, address, segment: SegmentId(0), slot: Slot(1) };
+    let scatter = |blocks, parts: &[(u32, u64, u32)]| Scatter {
+        dataset,
+        inode: file,
+        blocks,
+        end: 0,
+        time,
+        parts: parts
+            .iter()
+            .map(|&(at, block, blocks)| Part { at, block: FileBlock(block), blocks })
+            .collect(),
+    };
+    let scattered =
+        |scatter, address| Operation::MapScattered { scatter, address, segment: SegmentId(0), slot: Slot(1) };
     let nowhere = DatasetId(u64::MAX);
     let name = |name: &str| name.to_owned();
     let hostile = [
@@ -212,6 +225,19 @@ fn hostile_operations_are_refused() {
         Operation::Write(Write { dataset: nowhere, ..write }),
         staged(Write { blocks: 0, ..write }, LogAddress(5)),
         staged(write, LogAddress(1)),
+        scattered(scatter(0, &[]), LogAddress(5)),
+        scattered(scatter(1, &[(0, 0, 1)]), LogAddress(1)),
+        Operation::WriteScattered(scatter(0, &[])),
+        Operation::WriteScattered(scatter(1, &[])),
+        Operation::WriteScattered(scatter(1, &[(0, 0, 2)])),
+        Operation::WriteScattered(scatter(1, &[(1, 0, 1)])),
+        Operation::WriteScattered(scatter(1, &[(u32::MAX, 0, 2)])),
+        Operation::WriteScattered(scatter(2, &[(0, 0, 0), (0, 0, 1)])),
+        Operation::WriteScattered(scatter(2, &[(0, 5, 1), (0, 6, 1)])),
+        Operation::WriteScattered(scatter(2, &[(0, 5, 1), (1, 5, 1)])),
+        Operation::WriteScattered(scatter(2, &[(0, 6, 1), (1, 5, 1)])),
+        Operation::WriteScattered(scatter(1, &[(0, u64::MAX, 1)])),
+        Operation::WriteScattered(scatter(1, &[(0, 1 << 32, 1)])),
         Operation::WriteInline { dataset, inode: file, offset: u64::MAX, bytes: vec![1; 9], time },
         Operation::WriteInline { dataset, inode: file, offset: 1 << 44, bytes: vec![1], time },
         Operation::WriteInline { dataset, inode: InodeNumber(0), offset: 0, bytes: vec![1], time },
