@@ -208,6 +208,23 @@ mod tests {
         assert!(parse(&[]).is_err());
     }
 
+    #[test]
+    fn the_commands_of_the_units_make_sense() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
+        let mut commands = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let text = std::fs::read_to_string(&path).unwrap();
+            for command in text.lines().filter_map(|line| line.strip_prefix("ExecStart=/usr/bin/icecore ")) {
+                let arguments: Vec<&str> = command.split(' ').collect();
+                assert_eq!(arguments.last(), Some(&"%f"), "{}", path.display());
+                assert!(parse(&arguments).is_ok(), "{}: {command}", path.display());
+                commands += 1;
+            }
+        }
+        assert_eq!(commands, 3);
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
