@@ -119,7 +119,7 @@ fn commit_log(
 ) -> Result<()> {
     let former = database.pinned()?.clone();
     let view = &former.view;
-    let mut group = file.begin()?;
+    let mut group = file.begin(view)?;
     // SQLite does not look into the log of an empty database either.
     if former.facts.size > 0 {
         let overlay = log.map(|log| wal::read(view, log)).transpose()?.flatten();

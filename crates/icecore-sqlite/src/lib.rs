@@ -22,7 +22,6 @@ mod overlay;
 mod path;
 mod pragma;
 mod prepared;
-mod process;
 mod reading;
 mod recent;
 mod registry;

@@ -7,9 +7,9 @@ use crate::bindings::code;
 use crate::errors::{Fault, Result};
 use crate::locks::FileState;
 use crate::path::REGISTERED;
-use crate::process::ProcessMark;
 use crate::store::{self, FileKey, Pool};
 use crate::superjournal::SuperJournal;
+use icecore::ProcessMark;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -67,7 +67,7 @@ pub fn current() -> &'static Registry {
         return registry;
     }
     let fresh = Box::into_raw(Box::new(Registry {
-        mark: ProcessMark::new(),
+        mark: ProcessMark::current(),
         pools: Mutex::default(),
         connections: Mutex::default(),
     }));

@@ -118,7 +118,8 @@ impl Database {
     }
 
     fn begin(&self) -> Result<Group> {
-        self.head()?.0.begin()
+        // Nobody else has written since: that was looked at when RESERVED was taken.
+        self.head()?.0.begin(&self.pinned()?.view)
     }
 
     /// A write after the file was parked under a super-journal: SQLite is rolling back, or truncates after

@@ -29,6 +29,7 @@ pub mod operation;
 mod options;
 mod pins;
 mod pool;
+mod process;
 pub mod retention;
 mod segments;
 mod state;
@@ -49,5 +50,6 @@ pub use pool::{
     ByteRange, Change, DestroyPlan, DiffEntry, EntryKind, Finding, Hold, ListEntry, ListFilter, Pool,
     Property, PropertySource, RollbackReport, ScrubProgress, ScrubReport,
 };
+pub use process::ProcessMark;
 pub use statistics::{Quantiles, Statistics};
 pub use view::View;

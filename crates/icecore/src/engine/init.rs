@@ -17,6 +17,7 @@ use crate::log::writer::{Chain, Writer};
 use crate::nodes::Nodes;
 use crate::options::{InitOptions, OpenOptions};
 use crate::pins::Pins;
+use crate::process::ProcessMark;
 use crate::segments::Segments;
 use crate::state::{Graveyard, State, Usage};
 use crate::statistics::Counters;
@@ -285,7 +286,7 @@ impl Parts {
             closed: AtomicBool::new(false),
             checkpoint_writing: AtomicBool::new(false),
             tight: AtomicBool::new(false),
-            owner: std::process::id(),
+            owner: ProcessMark::current(),
             lock: Mutex::new(Some(lock)),
         }
     }

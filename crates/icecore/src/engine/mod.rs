@@ -33,6 +33,7 @@ use crate::log::writer::{Batch, Writer};
 use crate::nodes::Nodes;
 use crate::options::OpenOptions;
 use crate::pins::Pins;
+use crate::process::ProcessMark;
 use crate::state::{Environment, State};
 use crate::statistics::{Counters, Statistics};
 use crate::storage::{Storage, StorageLock};
@@ -68,7 +69,7 @@ pub(crate) struct Engine {
     checkpoint_writing: AtomicBool,
     /// The log has hardly anywhere to go on: see [`Engine::admit`].
     tight: AtomicBool,
-    owner: u32,
+    owner: ProcessMark,
     lock: Mutex<Option<Box<dyn StorageLock>>>,
 }
 
@@ -86,8 +87,8 @@ impl Engine {
         if self.closed.load(Ordering::Acquire) {
             return Err(self.closed_error());
         }
-        if std::process::id() != self.owner {
-            return Err(Error::Forked { owner: self.owner });
+        if !self.owner.is_here() {
+            return Err(Error::Forked { owner: self.owner.process() });
         }
         Ok(())
     }
@@ -110,7 +111,7 @@ impl Engine {
 
     /// Whether this process is the one that opened the pool.
     pub(crate) fn is_owner(&self) -> bool {
-        std::process::id() == self.owner
+        self.owner.is_here()
     }
 
     /// Returns when record `wanted` is durable.

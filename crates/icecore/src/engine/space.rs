@@ -266,7 +266,7 @@ impl Engine {
         while slot < self.geometry.slots() {
             let blocks = PIECE_BLOCKS_MAX.min(self.geometry.slots() - slot);
             let part = &zeros[..blocks as usize * BLOCK_BYTES];
-            self.blocks.files().write(segment, Slot(slot), &[(Kind::Ahead, part)])?;
+            self.blocks.files().write_through(segment, Slot(slot), &[(Kind::Ahead, part)])?;
             self.counters.ahead_bytes.add(part.len() as u64);
             slot += blocks;
         }

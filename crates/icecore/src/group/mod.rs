@@ -41,8 +41,7 @@ pub struct Group {
 }
 
 impl Group {
-    pub(crate) fn new(dataset: Dataset) -> Result<Self> {
-        let base = dataset.view()?;
+    pub(crate) fn new(dataset: Dataset, base: View) -> Result<Self> {
         let generation = dataset.generation()?;
         let memory = dataset.pool().engine().options.group_memory_bytes / BLOCK_BYTES as u64;
         let piece_blocks = memory.clamp(PIECE_BLOCKS_MIN, PIECE_BLOCKS_MAX as u64) as usize;

@@ -3,6 +3,7 @@
 use super::tail::{PendingRecord, Piece};
 use crate::blocks::Blocks;
 use crate::error::{Error, Result};
+use crate::files::SegmentFiles;
 use crate::format::record::{self, RecordHeader};
 use crate::format::segment::{SegmentHeader, SegmentKind, encode_table};
 use crate::statistics::Counters;
@@ -153,7 +154,8 @@ impl Writer {
             counters.flushes.add(1);
         }
         let headers = self.build_headers(chain, &batch.pieces);
-        self.write_pieces(chain, &batch.pieces, &headers, blocks, counters)?;
+        let sink = Sink { files: blocks.files(), through: flush };
+        self.write_pieces(chain, &batch.pieces, &headers, sink, blocks, counters)?;
         if batch.last > chain.written {
             chain.written = batch.last;
         }
@@ -226,6 +228,7 @@ impl Writer {
         chain: &mut Chain,
         pieces: &[Piece],
         headers: &Option<AlignedBuffer>,
+        sink: Sink<'_>,
         blocks: &Blocks,
         counters: &Counters,
     ) -> Result<()> {
@@ -235,14 +238,14 @@ impl Writer {
         for piece in pieces {
             match piece {
                 Piece::Start { segment, .. } => {
-                    gathered.flush(blocks)?;
+                    gathered.flush(sink)?;
                     chain.unsynced.insert(*segment);
                     gathered.begin(*segment, Slot(0));
                     gathered.push(Kind::Frame, headers.next().expect("built"));
                 }
                 Piece::Record(record) => {
                     if !gathered.continues_at(record.segment, record.slot) {
-                        gathered.flush(blocks)?;
+                        gathered.flush(sink)?;
                         gathered.begin(record.segment, record.slot);
                     }
                     chain.unsynced.insert(record.segment);
@@ -254,13 +257,13 @@ impl Writer {
                     }
                 }
                 Piece::Seal { segment, incarnation } => {
-                    gathered.flush(blocks)?;
+                    gathered.flush(sink)?;
                     seal_segment(*segment, *incarnation, blocks)?;
                     chain.unsynced.insert(*segment);
                 }
             }
         }
-        gathered.flush(blocks)
+        gathered.flush(sink)
     }
 }
 
@@ -281,6 +284,14 @@ fn mark_written(pieces: &[Piece], blocks: &Blocks) {
     if let Some(end) = last {
         blocks.recent().written_below(end);
     }
+}
+
+/// Where parts go out to.
+#[derive(Clone, Copy)]
+struct Sink<'a> {
+    files: &'a SegmentFiles,
+    /// A flush comes next.
+    through: bool,
 }
 
 /// Parts waiting to go out in one call.
@@ -307,9 +318,13 @@ impl<'a> Gathered<'a> {
         self.parts.push((kind, bytes));
     }
 
-    fn flush(&mut self, blocks: &Blocks) -> Result<()> {
+    fn flush(&mut self, sink: Sink<'_>) -> Result<()> {
         if !self.parts.is_empty() {
-            blocks.files().write(self.segment, self.slot, &self.parts)?;
+            if sink.through {
+                sink.files.write_through(self.segment, self.slot, &self.parts)?;
+            } else {
+                sink.files.write(self.segment, self.slot, &self.parts)?;
+            }
             self.parts.clear();
         }
         Ok(())
