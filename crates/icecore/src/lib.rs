@@ -14,6 +14,7 @@ mod files;
 #[doc(hidden)]
 pub mod format;
 mod group;
+pub mod limits;
 #[doc(hidden)]
 pub mod liveness;
 #[doc(hidden)]
@@ -29,6 +30,7 @@ mod options;
 mod pins;
 mod pool;
 mod process;
+pub mod retention;
 mod segments;
 mod state;
 mod statistics;

@@ -221,6 +221,12 @@ statistics! {
     stalls,
     /// Live data and nodes.
     live_bytes,
+    /// What any version reaches: `live_bytes` and `dirty_bytes` without what waits to be freed.
+    used_bytes,
+    /// What the pool may grow to: its size limit, or what its medium has room for.
+    capacity_bytes,
+    /// What can still be written, in whole free segments beside the reserve, and new ones.
+    available_bytes,
     /// All segment files together.
     segment_file_bytes,
     /// Free segments, in number.

@@ -38,6 +38,9 @@ const SECTIONS: &[(&str, &[&str])] = &[
     (
         "space",
         &[
+            "used_bytes",
+            "capacity_bytes",
+            "available_bytes",
             "live_bytes",
             "segment_file_bytes",
             "segments",

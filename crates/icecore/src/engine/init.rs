@@ -19,7 +19,7 @@ use crate::options::{InitOptions, OpenOptions};
 use crate::pins::Pins;
 use crate::process::ProcessMark;
 use crate::segments::Segments;
-use crate::state::{Graveyard, State};
+use crate::state::{Graveyard, State, Usage};
 use crate::statistics::Counters;
 use crate::storage::{Storage, StorageLock};
 use crate::units::{
@@ -134,6 +134,7 @@ fn fill(storage: &Arc<dyn Storage>, superblock: Superblock, lock: Box<dyn Storag
         closing: false,
         torn: false,
         log_blocks: 0,
+        usage: Usage::default(),
     };
     let recovered = Recovered { state, line: CheckpointLine::default(), previous: [0; 16], replayed: 0 };
     let engine = parts.assemble(superblock, recovered, lock);

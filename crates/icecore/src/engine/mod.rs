@@ -10,6 +10,7 @@ mod files;
 mod init;
 #[cfg(test)]
 mod layout_tests;
+mod limits;
 mod load;
 mod recovery;
 mod runs;
@@ -21,6 +22,7 @@ mod tests;
 
 pub(crate) use append::Purpose;
 pub(crate) use init::{init, open};
+pub(crate) use limits::Addition;
 pub(crate) use staging::StagedRun;
 
 use crate::blocks::Blocks;
@@ -149,12 +151,20 @@ impl Engine {
         let state = self.state();
         let block = crate::units::BLOCK_BYTES as u64;
         statistics.live_bytes = state.segments.live_total() * block;
+        statistics.used_bytes = state.history.live_in_all().bytes().0;
         statistics.segments = state.segments.len() as u64;
         statistics.segments_free = state.segments.free() as u64;
         statistics.segment_file_bytes = statistics.segments * self.geometry.bytes;
         statistics.log_bytes = state.log_blocks * block;
         statistics.dirty_bytes = (state.dirty_nodes + self.blocks.pending_count() as u64) * block;
+        let creatable = state.segments.creatable();
         drop(state);
+        // A medium that cannot be asked has room for nothing.
+        let room = self.storage.space().map_or(0, |space| space.free / self.geometry.bytes);
+        let creatable = creatable.min(room);
+        statistics.capacity_bytes = (statistics.segments + creatable) * self.geometry.bytes;
+        statistics.available_bytes =
+            (statistics.segments_free.saturating_sub(3) + creatable) * self.geometry.bytes;
         statistics.pins = self.pins.count() as u64;
         statistics.failure = self.writer.failure();
         statistics

@@ -77,7 +77,7 @@ impl Engine {
 
     /// Free segments that must be left over: what the checkpoint on its way and the next one may take, and for what
     /// adds something, room for what frees.
-    fn reserve(&self, state: &State, purpose: Purpose) -> usize {
+    pub(crate) fn reserve(&self, state: &State, purpose: Purpose) -> usize {
         self.reserve_with(state, purpose, 0)
     }
 
