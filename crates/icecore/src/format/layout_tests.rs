@@ -114,9 +114,9 @@ fn record_header() {
                      0000000000000a0908070e0d0c0b78797a0000000000",
     ];
     assert_eq!(sparse(&block), expected);
-    assert_eq!(hex(&super::record::hash(&block)), "SHORT");
+    assert_eq!(hex(&super::record::hash(&block)), "2d1b1ab397391b4d9d769594d9dd01b0");
     block[82] = 5;
-    assert_eq!(hex(&super::record::hash(&block)), "LONG");
+    assert_eq!(hex(&super::record::hash(&block)), "731e64e7f6583d84b7471504c97fc0da");
 }
 
 #[test]
