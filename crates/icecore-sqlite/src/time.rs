@@ -1,6 +1,6 @@
 //! Times as text: RFC 3339, UTC, milliseconds. Also fit for the names of snapshots.
 
-use icecore::units::Timestamp;
+use icecore::units::{Timestamp, date_of_day};
 
 const NANOSECONDS: i64 = 1_000_000_000;
 const DAY_SECONDS: i64 = 86_400;
@@ -9,24 +9,10 @@ const DAY_SECONDS: i64 = 86_400;
 pub fn text(time: Timestamp) -> String {
     let seconds = time.get().div_euclid(NANOSECONDS);
     let milliseconds = time.get().rem_euclid(NANOSECONDS) / 1_000_000;
-    let (year, month, day) = civil(seconds.div_euclid(DAY_SECONDS));
+    let (year, month, day) = date_of_day(seconds.div_euclid(DAY_SECONDS));
     let of_day = seconds.rem_euclid(DAY_SECONDS);
     let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milliseconds:03}Z")
-}
-
-/// The Gregorian date of a day counted from 1970-01-01. Years are taken to begin in March, so that the leap day
-/// comes last.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

@@ -7,9 +7,7 @@ use crate::limits::{DatasetLimits, Limit};
 use crate::namespace::{Read as _, TreeReader};
 use crate::operation::{NamespaceOperation, Operation, Scatter, Write};
 use crate::state::State;
-use crate::units::{
-    BLOCK_BYTES, BlockCount, ByteLength, DatasetId, FileBlock, InodeNumber, LogAddress, Marks,
-};
+use crate::units::{BLOCK_BYTES, BlockCount, ByteLength, DatasetId, FileBlock, InodeNumber};
 
 /// Nodes that a change may add to a tree that it makes larger, beside those of each of its steps.
 const NODES_OF_GROWTH: u64 = 16;
@@ -151,7 +149,7 @@ impl Engine {
     fn overwritten(&self, state: &State, addition: &Addition) -> Result<(u64, u64)> {
         let Some((inode, first)) = addition.file else { return Ok((0, 0)) };
         let head = state.head(addition.dataset)?;
-        let edge = born_since(state, head);
+        let edge = state.edge(head);
         let reader = TreeReader::new(&state.trees[&head], &*self.nodes);
         let end = FileBlock(first.0 + addition.blocks);
         let (mut own, mut mapped) = (0, 0);
@@ -268,11 +266,6 @@ impl Engine {
                 Err(error(state, one.dataset, Limit::Quota, quota, one.used, blocks))
             })
     }
-}
-
-fn born_since(state: &State, head: crate::units::VersionId) -> Marks {
-    let parent = state.parent(head).and_then(|parent| state.history.version(parent).ok());
-    parent.and_then(|node| node.mark()).unwrap_or(Marks([LogAddress(0); 3]))
 }
 
 /// The first quota that a demand exceeds.

@@ -106,7 +106,7 @@ impl State {
     }
 
     /// What was born from here on was born in this head.
-    fn edge(&self, head: VersionId) -> Marks {
+    pub(crate) fn edge(&self, head: VersionId) -> Marks {
         let parent = self.parent(head).and_then(|parent| self.history.version(parent).ok());
         parent.and_then(|node| node.mark()).unwrap_or_default()
     }
