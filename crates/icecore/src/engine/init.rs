@@ -18,7 +18,7 @@ use crate::nodes::Nodes;
 use crate::options::{InitOptions, OpenOptions};
 use crate::pins::Pins;
 use crate::segments::Segments;
-use crate::state::{Graveyard, State};
+use crate::state::{Collection, Graveyard, State};
 use crate::statistics::Counters;
 use crate::storage::{Storage, StorageLock};
 use crate::units::{
@@ -127,6 +127,7 @@ fn fill(storage: &Arc<dyn Storage>, superblock: Superblock, lock: Box<dyn Storag
         run_cursor: None,
         node_cursor: None,
         ledger_cursor: None,
+        collection: Collection::default(),
         staged: BTreeSet::new(),
         operations_pending: 0,
         replay_from: RecordSequence(1),
@@ -276,6 +277,7 @@ impl Parts {
             state: Mutex::new(state),
             superblock: Mutex::new(superblock),
             checkpoint: Mutex::new(line),
+            collector: super::collect::Collector::default(),
             signals: background::Signals::default(),
             users: Mutex::new(HashMap::new()),
             open_files: Mutex::new(HashMap::new()),

@@ -6,6 +6,7 @@
 mod append;
 mod background;
 mod checkpoint;
+mod collect;
 mod files;
 mod init;
 #[cfg(test)]
@@ -19,6 +20,7 @@ mod superblocks;
 mod tests;
 
 pub(crate) use append::Purpose;
+pub use collect::CollectReport;
 pub(crate) use init::{init, open};
 
 use crate::blocks::Blocks;
@@ -53,6 +55,7 @@ pub(crate) struct Engine {
     state: Mutex<State>,
     superblock: Mutex<Superblock>,
     checkpoint: Mutex<CheckpointLine>,
+    collector: collect::Collector,
     signals: background::Signals,
     /// Open handles on datasets, by description: rollback refuses while there are any.
     pub(crate) users: Mutex<HashMap<crate::units::DatasetId, Vec<String>>>,
@@ -148,11 +151,14 @@ impl Engine {
         statistics.segments = state.segments.len() as u64;
         statistics.segments_free = state.segments.free() as u64;
         statistics.segment_file_bytes = statistics.segments * self.geometry.bytes;
+        statistics.segments_vacated = state.collection.vacated_count() as u64;
+        statistics.segments_hurt = state.segments.hurt() as u64;
         statistics.log_bytes = state.log_blocks * block;
         statistics.dirty_bytes = (state.dirty_nodes + self.blocks.pending_count() as u64) * block;
         drop(state);
         statistics.pins = self.pins.count() as u64;
         statistics.failure = self.writer.failure();
+        statistics.collector = self.collector.describe();
         statistics
     }
 

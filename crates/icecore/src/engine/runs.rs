@@ -1,6 +1,6 @@
-//! Runs outside the log: what groups spill, and merged blocks that a checkpoint writes.
+//! Runs outside the log: what groups spill, merged blocks that a checkpoint writes, and data that collection moves.
 
-use super::space::Allocation;
+use super::space::{Allocation, Filling};
 use super::{Engine, Purpose};
 use crate::error::Result;
 use crate::format::record::RecordHeader;
@@ -18,26 +18,35 @@ impl Engine {
     /// # Errors
     /// [`crate::Error::NoSpace`]: nothing has changed. After any other, the segment takes no more runs.
     pub(crate) fn write_run(&self, payload: &Payload, purpose: Purpose) -> Result<(SegmentId, Slot, usize)> {
+        self.write_run_in(Filling::Runs, payload, purpose)
+    }
+
+    /// As [`Engine::write_run`], in one of several segments that are being filled with runs.
+    pub(crate) fn write_run_in(
+        &self,
+        filling: Filling,
+        payload: &Payload,
+        purpose: Purpose,
+    ) -> Result<(SegmentId, Slot, usize)> {
         let wanted = 1 + payload.blocks() as u32;
         // Not under the state lock: it may take as long as writing the superblocks does.
         let epoch = self.epoch();
         let mut state = self.state();
-        if state.closing && purpose == Purpose::Data {
+        if state.closing && purpose != Purpose::Checkpoint {
             return Err(self.closed_error());
         }
-        let allocation = self.allocate(&mut state, SegmentKind::Run, wanted, false, purpose)?;
+        let allocation = self.allocate(&mut state, filling, wanted, false, purpose)?;
         let count = allocation.blocks as usize - 1;
-        let incarnation = state.run_cursor.expect("it was just allocated from").incarnation;
         let sums = &payload.sums[..count];
         self.blocks.sums().set(allocation.segment, Slot(allocation.slot.0 + 1), sums.iter().copied());
         state.segments.hold(allocation.segment);
         // From here on others fill the segment too, and may commit what they put there: its header comes first.
         let begun = self.begin_segment(SegmentKind::Run, &allocation, epoch);
         drop(state);
-        let outcome = begun.and_then(|()| self.write_run_at(&allocation, incarnation, sums, payload));
+        let outcome = begun.and_then(|()| self.write_run_at(filling, &allocation, sums, payload));
         if outcome.is_err() {
             let mut state = self.state();
-            self.abandon_runs(&mut state, allocation.segment);
+            self.abandon(&mut state, filling, allocation.segment);
             state.segments.let_go(allocation.segment);
         }
         outcome.map(|()| (allocation.segment, Slot(allocation.slot.0 + 1), count))
@@ -45,8 +54,8 @@ impl Engine {
 
     fn write_run_at(
         &self,
+        filling: Filling,
         allocation: &Allocation,
-        incarnation: u64,
         sums: &[u32],
         payload: &Payload,
     ) -> Result<()> {
@@ -59,7 +68,7 @@ impl Engine {
             // Says where it belongs, so that it is found behind a hole, and not mistaken where it was copied to.
             address: LogAddress(u64::from(allocation.slot.0)),
             durable: RecordSequence(0),
-            incarnation,
+            incarnation: allocation.incarnation,
             more: false,
             operations_in_blocks: false,
             run: true,
@@ -71,15 +80,21 @@ impl Engine {
         let content = &payload.bytes()[..sums.len() * BLOCK_BYTES];
         let parts = [(Kind::RecordHeader, &*block), (Kind::Data, content)];
         self.blocks.files().write(allocation.segment, allocation.slot, &parts)?;
-        self.counters.logged_headers.add(BLOCK_BYTES as u64);
-        self.counters.logged_data.add(content.len() as u64);
+        let (headers, data) = if filling.is_moved() {
+            (&self.counters.moved_headers, &self.counters.moved_data)
+        } else {
+            (&self.counters.logged_headers, &self.counters.logged_data)
+        };
+        headers.add(BLOCK_BYTES as u64);
+        data.add(content.len() as u64);
         Ok(())
     }
 
-    /// No more runs go to a segment in which writing one failed: what lies behind a gap could not be found again.
-    fn abandon_runs(&self, state: &mut State, segment: SegmentId) {
-        if state.run_cursor.is_some_and(|cursor| cursor.segment == segment) {
-            state.run_cursor = None;
+    /// No more goes to a segment in which writing failed: what lies behind a gap could not be found again.
+    pub(crate) fn abandon(&self, state: &mut State, filling: Filling, segment: SegmentId) {
+        let cursor = filling.cursor(state);
+        if cursor.is_some_and(|cursor| cursor.segment == segment) {
+            *cursor = None;
             state.segments.let_go(segment);
         }
     }

@@ -71,6 +71,11 @@ impl Writer {
         self.turn.lock().failed.clone()
     }
 
+    /// Whether somebody writes to the log at this moment.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.turn.lock().chain.is_none()
+    }
+
     /// Nothing is written from now on; everybody who waits is told why.
     pub(crate) fn fail(&self, reason: &str) {
         let mut turn = self.turn.lock();
