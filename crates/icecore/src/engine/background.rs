@@ -107,7 +107,8 @@ impl Signals {
 
 /// Starts the background of a pool. It ends when the pool is closed.
 pub(super) fn start(engine: &Arc<Engine>) -> std::io::Result<()> {
-    let bodies: [(&str, fn(&Weak<Engine>)); 2] = [("icecore-background", run), ("icecore-collector", collect)];
+    let bodies: [(&str, fn(&Weak<Engine>)); 2] =
+        [("icecore-background", run), ("icecore-collector", collect)];
     for (name, body) in bodies {
         let weak = Arc::downgrade(engine);
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || body(&weak))?;

@@ -168,8 +168,7 @@ impl Engine {
         let full = line.wants_full();
         let (mut frozen, previous) = self.writer.exclusive(|chain| self.freeze(chain, full, closing))?;
         // The map that was frozen says that moved blocks are there.
-        let mut written =
-            Written { segments: std::mem::take(&mut frozen.filled), placed: Vec::new() };
+        let mut written = Written { segments: std::mem::take(&mut frozen.filled), placed: Vec::new() };
         self.write_merged(&frozen.merged, &mut written)?;
         let roots = self.write_nodes(&mut frozen.roots, &mut written)?;
         for segment in std::mem::take(&mut written.segments) {

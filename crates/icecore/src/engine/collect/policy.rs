@@ -149,7 +149,11 @@ impl Engine {
             }
             let why = format!("{} free segments, {} kept", room.available, room.reserve + room.headroom);
             self.collector.says(Some(describe(victim, &why)));
-            let pause = || if paced { self.make_way() };
+            let pause = || {
+                if paced {
+                    self.make_way()
+                }
+            };
             match self.empty(victim, Purpose::Collecting, &pause)? {
                 Outcome::Emptied => expected += 1,
                 Outcome::NoRoom => break,

@@ -91,12 +91,7 @@ impl Engine {
     ///
     /// # Errors
     /// What writing answers; what was moved before stays moved. What cannot be read is no error but [`Outcome::Hurt`].
-    pub(super) fn empty(
-        &self,
-        victim: &Candidate,
-        purpose: Purpose,
-        between: &dyn Fn(),
-    ) -> Result<Outcome> {
+    pub(super) fn empty(&self, victim: &Candidate, purpose: Purpose, between: &dyn Fn()) -> Result<Outcome> {
         let Some(plan) = self.begin_emptying(victim) else { return Ok(Outcome::Gone) };
         let filling = match (victim.kind, victim.moves) {
             (SegmentKind::Node, _) => Filling::ColdNodes,
@@ -169,7 +164,8 @@ fn alive_among(state: &State, entries: &[PlacedRun]) -> [BlockSet; 3] {
         let (Some(first), Some(last)) = (present.first(), present.last()) else { continue };
         let owned = state.history.versions().map(|node| node.owned().of(stream).blocks());
         for set in owned.chain(state.graveyard.lingering(stream)) {
-            let apart = set.last().is_none_or(|end| end < first) || set.first().is_none_or(|begin| begin > last);
+            let apart =
+                set.last().is_none_or(|end| end < first) || set.first().is_none_or(|begin| begin > last);
             if !apart {
                 let mut common = present.clone();
                 common.intersect(set);

@@ -205,12 +205,12 @@ fn damage_is_left_where_it_is_and_reported() {
     let run = {
         let state = engine.state();
         let victim = engine.victims(&state)[0];
-        let entries: Vec<_> =
-            engine.blocks.map().read().entries_of_segment(victim.segment).collect();
+        let entries: Vec<_> = engine.blocks.map().read().entries_of_segment(victim.segment).collect();
         let alive = |entry: &&crate::location::PlacedRun| {
-            state.history.live_runs(entry.run.stream).any(|run| {
-                run.start <= entry.run.start && entry.run.start < run.end()
-            })
+            state
+                .history
+                .live_runs(entry.run.stream)
+                .any(|run| run.start <= entry.run.start && entry.run.start < run.end())
         };
         // Any block that lives.
         let entry = *entries.iter().find(alive).or(entries.first()).unwrap();
