@@ -27,8 +27,8 @@ struct SegmentState {
     certain: bool,
     /// All of it was written at least once: a flush need not wait for the filesystem.
     written: bool,
-    /// When its youngest block was written, on the clock of segments taken.
-    young: u64,
+    /// When it was taken for this use, on the clock of segments taken.
+    taken: u64,
     /// How often its blocks were moved before.
     moves: u8,
     /// A block in it does not match its checksum, or cannot be read: it is left as it is.
@@ -44,9 +44,7 @@ pub(crate) struct Candidate {
     pub live: u64,
     /// Blocks that it has room for.
     pub capacity: u64,
-    /// When its youngest block was written, on the clock of segments taken.
-    pub young: u64,
-    /// Segments taken since.
+    /// Segments taken since it was.
     pub age: u64,
     /// How often its blocks were moved before.
     pub moves: u8,
@@ -124,7 +122,7 @@ impl Segments {
             users: 0,
             certain,
             written,
-            young: 0,
+            taken: 0,
             moves: 0,
             hurt: false,
         };
@@ -148,7 +146,7 @@ impl Segments {
         self.use_as(segment, kind);
         self.takes += 1;
         let state = self.table.get_mut(&segment).expect("just found");
-        (state.young, state.moves, state.hurt) = (self.takes, 0, false);
+        (state.taken, state.moves, state.hurt) = (self.takes, 0, false);
         self.hold(segment);
         Some(segment)
     }
@@ -245,18 +243,15 @@ impl Segments {
                 kind,
                 live: state.live,
                 capacity: u64::from(self.geometry.end(kind).0) - 1,
-                young: state.young,
-                age: 1 + self.takes - state.young,
+                age: 1 + self.takes - state.taken,
                 moves: state.moves,
             })
         })
     }
 
-    /// Blocks that were moved out of a segment lie in another now: it is as young as the youngest of them.
-    pub(crate) fn moved_into(&mut self, segment: SegmentId, young: u64, moves: u8) {
+    /// Blocks that were moved, so often, lie in a segment now.
+    pub(crate) fn moved_into(&mut self, segment: SegmentId, moves: u8) {
         let state = self.table.get_mut(&segment).expect("the segment exists");
-        // A segment that was just taken has nothing of its own.
-        state.young = if state.moves == 0 { young } else { state.young.max(young) };
         state.moves = state.moves.max(moves);
     }
 

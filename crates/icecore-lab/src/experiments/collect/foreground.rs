@@ -21,12 +21,16 @@ const NAMES: [&str; 4] = ["full", "half_empty", "no_snapshots", "snapshots"];
 const SNAPSHOTS: u64 = 1000;
 /// Writes between two snapshots when they are first taken.
 const CHANGE_WRITES: u64 = 4;
+/// Where writes go while snapshots rotate: what a snapshot keeps is no more than this.
+const ROTATION_BYTES: u64 = 16 << 20;
 /// From one rotation of a snapshot to the next.
 const ROTATION: Duration = Duration::from_secs(1);
 
 struct Target {
     file: StoreFile,
     bytes: u64,
+    /// Bytes from the beginning that are written over while it is measured.
+    measured: u64,
     /// The oldest snapshot, and the number of the next.
     snapshots: Option<(u64, u64)>,
 }
@@ -87,7 +91,8 @@ fn begin(
     options.say(&format!("{name}: writing {} MiB, and over it", bytes >> 20));
     let file = StoreFile::create_in_with(folder, &init, &open)?;
     file.fill(bytes, random)?;
-    let mut target = Target { file, bytes, snapshots: None };
+    let measured = if name.ends_with("snapshots") { bytes.min(ROTATION_BYTES) } else { bytes };
+    let mut target = Target { file, bytes, measured, snapshots: None };
     // So that what is overwritten is scattered, and every segment has been used.
     target.write_over(options.size(bytes * 2, bytes), random)?;
     if name == "snapshots" {
@@ -116,7 +121,7 @@ impl Target {
 
     fn run_slice(&mut self, slice: Duration, seed: u64) -> Result<Slice> {
         let done = AtomicBool::new(false);
-        let (file, bytes) = (&self.file, self.bytes);
+        let (file, bytes) = (&self.file, self.measured);
         let mut snapshots = self.snapshots;
         let outcome = thread::scope(|scope| {
             let rotation = snapshots.as_mut().map(|snapshots| {

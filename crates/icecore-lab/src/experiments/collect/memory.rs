@@ -17,8 +17,9 @@ use icecore::location::LocationMap;
 use icecore::units::{BLOCK_BYTES, BlockCount, LogAddress, Run, SegmentId, Slot, Stream};
 use serde::{Deserialize, Serialize};
 
-const SEGMENT_BLOCKS: u64 = (64 << 20) / BLOCK_BYTES as u64 - 18;
 const RUN_BLOCKS: u64 = 4;
+/// Blocks of a segment that runs lie in: all but its header, the headers of runs and the table.
+const SEGMENT_BLOCKS: u64 = ((64 << 20) / BLOCK_BYTES as u64 - 90) / RUN_BLOCKS * RUN_BLOCKS;
 /// One block of so many lives.
 const DENSITY: u64 = 10;
 
@@ -81,10 +82,9 @@ pub(crate) fn serve(job: &ThinMap) -> Result<()> {
     let mut place = 0;
     for start in (1..job.blocks).step_by((RUN_BLOCKS * DENSITY) as usize) {
         let run = Run { stream: Stream::Data, start: LogAddress(start), length: BlockCount(RUN_BLOCKS) };
-        // A run does not lie in two segments.
-        let within = (place % SEGMENT_BLOCKS).min(SEGMENT_BLOCKS - RUN_BLOCKS);
-        map.insert(run, SegmentId((place / SEGMENT_BLOCKS) as u32), Slot(1 + within as u32));
-        place = place / SEGMENT_BLOCKS * SEGMENT_BLOCKS + within + RUN_BLOCKS;
+        let slot = Slot(1 + (place % SEGMENT_BLOCKS) as u32);
+        map.insert(run, SegmentId((place / SEGMENT_BLOCKS) as u32), slot);
+        place += RUN_BLOCKS;
         alive.insert(run.start..run.end());
         if start % (1 << 26) < RUN_BLOCKS * DENSITY {
             // A checkpoint: the journal is stored.

@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Free segments beyond the reserve that collection sees to, at most.
-const HEADROOM_MAX: usize = 6;
+const HEADROOM_MAX: usize = 8;
 /// Of so many segments one is headroom.
-const HEADROOM_SHARE: usize = 16;
+const HEADROOM_SHARE: usize = 128;
 /// Times that a caller who found no room empties segments before it is told so.
 const ROUNDS_MAX: usize = 24;
 /// Segments emptied before a checkpoint makes them free, when there is no room.

@@ -285,7 +285,7 @@ impl Shift<'_> {
         drop(map);
         state.segments.add_live(segment, count);
         state.segments.remove_live(self.victim.segment, count);
-        state.segments.moved_into(segment, self.victim.young, (self.victim.moves + 1).min(MOVES_MAX));
+        state.segments.moved_into(segment, (self.victim.moves + 1).min(MOVES_MAX));
         state.collection.filled.insert(segment);
         state.segments.let_go(segment);
         self.moved += count;
