@@ -64,12 +64,12 @@ fn numbers(base: &Explorer, random: &mut Random) -> Vec<u64> {
     if is_long() {
         return (1..=last).collect();
     }
-    (0..14).map(|_| random.between(1, last)).collect()
+    (0..8).map(|_| random.between(1, last)).collect()
 }
 
 #[test]
 fn a_crash_at_every_io_of_a_collection() {
-    for_each_seed("collect_crash", 3, |seed| {
+    for_each_seed("collect_crash", 2, |seed| {
         let mut random = Random::new(seed);
         let mut base = beginning(seed);
         base.crash(None);

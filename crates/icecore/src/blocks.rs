@@ -8,6 +8,7 @@ use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, decode_table,
 use crate::location::LocationMap;
 use crate::log::tail::Payload;
 use crate::statistics::Counters;
+use crate::storage::AlignedBuffer;
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, PoolId, Run, SegmentId, Slot, Stream};
 use parking_lot::{Mutex, RwLock};
 use quick_cache::sync::Cache;
@@ -249,9 +250,15 @@ pub(crate) struct Recent {
     inner: RwLock<RecentInner>,
 }
 
+struct RecentRun {
+    payload: Payload,
+    /// Lies outside the log, and was on disk when it came here.
+    is_staged: bool,
+}
+
 #[derive(Default)]
 struct RecentInner {
-    runs: BTreeMap<u64, Payload>,
+    runs: BTreeMap<u64, RecentRun>,
     order: VecDeque<u64>,
     bytes: u64,
     written: u64,
@@ -264,25 +271,38 @@ impl Recent {
 
     /// Takes up blocks of the data stream that the log will write; kept at least until they are written.
     pub(crate) fn add_log(&self, address: LogAddress, payload: Payload) {
-        self.add(key(Stream::Data, address), payload);
+        self.add(key(Stream::Data, address), RecentRun { payload, is_staged: false });
     }
 
-    fn add(&self, key: u64, payload: Payload) {
+    /// Takes up blocks of the data stream that lie outside the log, and on disk already.
+    pub(crate) fn add_staged(
+        &self,
+        address: LogAddress,
+        buffer: &Arc<AlignedBuffer>,
+        first: u32,
+        blocks: u32,
+    ) {
+        let sums = vec![0; blocks as usize];
+        let payload = Payload { buffer: Arc::clone(buffer), first: first as usize, sums };
+        self.add(key(Stream::Data, address), RecentRun { payload, is_staged: true });
+    }
+
+    fn add(&self, key: u64, run: RecentRun) {
         let inner = &mut *self.inner.write();
-        inner.bytes += payload.bytes().len() as u64;
+        inner.bytes += run.payload.bytes().len() as u64;
         inner.order.push_back(key);
-        inner.runs.insert(key, payload);
+        inner.runs.insert(key, run);
         while inner.bytes > self.budget {
-            let Some(oldest) = inner.order.front().copied() else { return };
-            // Log addresses grow in order, so nothing behind an unwritten run is written either.
-            let is_log = oldest < 1 << 48;
-            if is_log && oldest >= inner.written {
-                return;
+            let Some(oldest) = inner.order.front() else { return };
+            if let Some(run) = inner.runs.get(oldest) {
+                // Log addresses grow in order, so nothing behind an unwritten run is written either.
+                if !run.is_staged && *oldest >= inner.written {
+                    return;
+                }
+                inner.bytes -= run.payload.bytes().len() as u64;
             }
+            inner.runs.remove(oldest);
             inner.order.pop_front();
-            if let Some(payload) = inner.runs.remove(&oldest) {
-                inner.bytes -= payload.bytes().len() as u64;
-            }
         }
     }
 
@@ -293,9 +313,9 @@ impl Recent {
 
     fn find<T>(&self, key: u64, found: impl FnOnce(&[u8]) -> T) -> Option<T> {
         let inner = self.inner.read();
-        let (start, payload) = inner.runs.range(..=key).next_back()?;
+        let (start, run) = inner.runs.range(..=key).next_back()?;
         let index = (key - start) as usize;
-        let bytes = payload.bytes();
+        let bytes = run.payload.bytes();
         (index * BLOCK_BYTES < bytes.len())
             .then(|| found(&bytes[index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES]))
     }

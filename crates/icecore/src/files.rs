@@ -104,6 +104,11 @@ impl SegmentFiles {
         })
     }
 
+    /// Whether all of a segment was written before.
+    pub(crate) fn is_written(&self, segment: SegmentId) -> Result<bool> {
+        self.get(segment)?.is_written().map_err(|error| Error::io("examine", file_name(segment), error))
+    }
+
     /// Makes what was written to a segment durable.
     pub(crate) fn sync(&self, segment: SegmentId) -> Result<()> {
         self.get(segment)?.sync().map_err(|error| Error::io("flush", file_name(segment), error))

@@ -34,6 +34,7 @@ pub enum Operation {
         time: Timestamp,
     },
     /// Whole blocks of a file that were written ahead outside the log, and get their addresses now.
+    /// Written by pools of the first weeks only; since then it is [`Operation::MapScattered`].
     MapStaged {
         /// As for a write in the log.
         write: Write,
@@ -165,6 +166,19 @@ pub enum Operation {
         /// Its value; `None` removes it.
         value: Option<String>,
     },
+    /// Whole blocks of a file, not side by side in it: the data blocks of the record, in order.
+    WriteScattered(Scatter),
+    /// Whole blocks of a file that were written ahead outside the log, and get their addresses now.
+    MapScattered {
+        /// Which of the run's blocks go where in the file.
+        scatter: Scatter,
+        /// Address of the first block in the data stream.
+        address: LogAddress,
+        /// Segment that holds the run.
+        segment: SegmentId,
+        /// Slot of the first block.
+        slot: Slot,
+    },
 }
 
 /// A change to the tree of files of a dataset.
@@ -282,6 +296,62 @@ pub struct Write {
     pub time: Timestamp,
 }
 
+/// Whole blocks, side by side in the log or in a run, that go to several places in a file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Scatter {
+    /// Where the file is.
+    pub dataset: DatasetId,
+    /// The file.
+    pub inode: InodeNumber,
+    /// Number of blocks, those that go nowhere included.
+    pub blocks: u32,
+    /// The file ends here or later afterwards, in bytes.
+    pub end: u64,
+    /// Modification time.
+    pub time: Timestamp,
+    /// What goes where, in the order of the file; no block twice.
+    pub parts: Vec<Part>,
+}
+
+/// Blocks that are neighbours in the file, too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Part {
+    /// First of them, counted from the first block of the scatter.
+    pub at: u32,
+    /// Where it goes.
+    pub block: FileBlock,
+    /// Number of blocks.
+    pub blocks: u32,
+}
+
+impl From<Write> for Scatter {
+    fn from(write: Write) -> Self {
+        let Write { dataset, inode, block, blocks, end, time } = write;
+        Self { dataset, inode, blocks, end, time, parts: vec![Part { at: 0, block, blocks }] }
+    }
+}
+
+impl Scatter {
+    /// Whether the parts are as promised: within the run and in order, and neither a block of the run nor one of
+    /// the file is in two of them.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        let mut used = vec![false; self.blocks as usize];
+        let mut file_end = 0;
+        !self.parts.is_empty()
+            && self.parts.iter().all(|part| {
+                let end = part.block.0.checked_add(u64::from(part.blocks));
+                let in_order = part.blocks > 0 && part.block.0 >= file_end;
+                file_end = end.unwrap_or(u64::MAX);
+                let at = part.at as usize;
+                let own = at.checked_add(part.blocks as usize).and_then(|end| used.get_mut(at..end));
+                in_order
+                    && end.is_some()
+                    && own.is_some_and(|own| !own.iter_mut().any(|used| std::mem::replace(used, true)))
+            })
+    }
+}
+
 /// Something that has user properties.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Target {
@@ -309,6 +379,7 @@ impl Operation {
     pub const fn data_blocks(&self) -> u32 {
         match self {
             Self::Write(write) => write.blocks,
+            Self::WriteScattered(scatter) => scatter.blocks,
             _ => 0,
         }
     }

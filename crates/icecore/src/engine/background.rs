@@ -210,7 +210,11 @@ impl Engine {
         let Some(segment) = state.segments.free_unwritten() else { return };
         state.segments.hold(segment);
         drop(state);
-        let outcome = self.write_ahead(segment);
+        // One that an earlier life used need not be written once more.
+        let outcome = match self.blocks.files().is_written(segment) {
+            Ok(true) => Ok(()),
+            _ => self.write_ahead(segment),
+        };
         let mut state = self.state();
         state.segments.let_go(segment);
         match outcome {

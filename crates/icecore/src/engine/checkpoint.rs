@@ -263,7 +263,7 @@ impl Engine {
             }
             let sums: Vec<u32> = content.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
             let payload = Payload { buffer: Arc::new(content), first: 0, sums };
-            let (segment, slot, written) = self.write_run(&payload, Purpose::Checkpoint)?;
+            let (segment, slot, written) = self.write_run(Filling::Runs, &payload, Purpose::Checkpoint)?;
             out.segments.insert(segment);
             let (now, later) = rest.split_at(written);
             let addresses = now.iter().map(|(address, _)| *address);

@@ -2,7 +2,7 @@
 
 use super::checkpoint::CheckpointLine;
 use super::recovery::{self, Recovered};
-use super::{Engine, background, load, superblocks};
+use super::{Engine, background, load, staging, superblocks};
 use crate::blocks::{Blocks, Use};
 use crate::catalogue::Catalogue;
 use crate::error::{Error, Result};
@@ -184,6 +184,7 @@ pub(crate) fn open(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<
     engine.finish_opening(replayed)?;
     if options.background {
         background::start(&engine).map_err(|error| Error::io("start", "the background thread", error))?;
+        staging::start(&engine).map_err(|error| Error::io("start", "the staging thread", error))?;
     }
     Ok(engine)
 }
@@ -279,6 +280,7 @@ impl Parts {
             checkpoint: Mutex::new(line),
             collector: super::collect::Collector::default(),
             signals: background::Signals::default(),
+            staging: Arc::default(),
             users: Mutex::new(HashMap::new()),
             open_files: Mutex::new(HashMap::new()),
             closed: AtomicBool::new(false),

@@ -15,6 +15,7 @@ mod load;
 mod recovery;
 mod runs;
 mod space;
+mod staging;
 mod superblocks;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ mod tests;
 pub(crate) use append::Purpose;
 pub use collect::CollectReport;
 pub(crate) use init::{init, open};
+pub(crate) use staging::StagedRun;
 
 use crate::blocks::Blocks;
 use crate::error::{Error, Result};
@@ -57,6 +59,7 @@ pub(crate) struct Engine {
     checkpoint: Mutex<CheckpointLine>,
     collector: collect::Collector,
     signals: background::Signals,
+    staging: Arc<staging::Staging>,
     /// Open handles on datasets, by description: rollback refuses while there are any.
     pub(crate) users: Mutex<HashMap<crate::units::DatasetId, Vec<String>>>,
     /// Files that are open though unlinked: how many handles each.
@@ -184,6 +187,7 @@ impl Engine {
         } else {
             self.release_orphans_if_room().and_then(|()| self.checkpoint_to_close())
         };
+        self.staging.stop();
         self.closed.store(true, Ordering::Release);
         *self.lock.lock() = None;
         outcome

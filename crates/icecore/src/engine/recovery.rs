@@ -38,7 +38,7 @@ pub(super) fn segments(
         if let Some(segment) = from_file_name(&name)
             && length >= superblock.segment_bytes
         {
-            segments.add_free(segment, true, superblock.clean);
+            segments.add_free(segment, false, superblock.clean);
         }
     }
     Ok(())
@@ -218,23 +218,38 @@ impl Replay<'_> {
                 self.state.map_tail(self.env.blocks, next.address, *segment, Slot(1), next.address);
             }
             Operation::MapStaged { segment, slot, write, address } => {
-                let end = u64::from(slot.0) + u64::from(write.blocks);
-                if slot.0 == 0 || end > u64::from(geometry.end(SegmentKind::Run).0) {
-                    return Err(Error::damaged(file_name(*segment), "a staged run lies outside its segment"));
-                }
-                let after = address.0.checked_add(u64::from(write.blocks)).map(LogAddress);
-                match after.filter(|after| *address >= self.gap.start && *after <= self.gap.end) {
-                    Some(after) => self.gap.start = after,
-                    None => {
-                        let detail = format!("address {address} was not set aside for a staged run");
-                        return Err(Error::damaged(file_name(next.segment), detail));
-                    }
-                }
-                if self.state.segments.live(*segment) == 0 {
-                    self.take_over(*segment, SegmentKind::Run)?;
-                }
+                self.prepare_staged(*segment, *slot, *address, write.blocks, next)?;
+            }
+            Operation::MapScattered { segment, slot, scatter, address } => {
+                self.prepare_staged(*segment, *slot, *address, scatter.blocks, next)?;
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    fn prepare_staged(
+        &mut self,
+        segment: SegmentId,
+        slot: Slot,
+        address: LogAddress,
+        blocks: u32,
+        next: Position,
+    ) -> Result<()> {
+        let end = u64::from(slot.0) + u64::from(blocks);
+        if slot.0 == 0 || end > u64::from(self.env.blocks.files().geometry().end(SegmentKind::Run).0) {
+            return Err(Error::damaged(file_name(segment), "a staged run lies outside its segment"));
+        }
+        let after = address.0.checked_add(u64::from(blocks)).map(LogAddress);
+        match after.filter(|after| address >= self.gap.start && *after <= self.gap.end) {
+            Some(after) => self.gap.start = after,
+            None => {
+                let detail = format!("address {address} was not set aside for a staged run");
+                return Err(Error::damaged(file_name(next.segment), detail));
+            }
+        }
+        if self.state.segments.live(segment) == 0 {
+            self.take_over(segment, SegmentKind::Run)?;
         }
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! Runs outside the log: what groups spill, merged blocks that a checkpoint writes, and data that collection moves.
+//! Runs outside the log: what groups spill, merged blocks that a checkpoint writes, and data that collection
+//! moves.
 
 use super::space::{Allocation, Filling};
 use super::{Engine, Purpose};
@@ -9,6 +10,29 @@ use crate::log::tail::Payload;
 use crate::state::State;
 use crate::storage::{AlignedBuffer, Kind};
 use crate::units::{BLOCK_BYTES, LogAddress, RecordSequence, SegmentId, Slot};
+use std::sync::Arc;
+
+/// Where a run will lie. The segment is held until the run's owner lets go of it.
+pub(crate) struct RunPlace {
+    allocation: Allocation,
+    filling: Filling,
+}
+
+impl RunPlace {
+    pub(crate) fn segment(&self) -> SegmentId {
+        self.allocation.segment
+    }
+
+    /// Slot of the first block.
+    pub(crate) fn slot(&self) -> Slot {
+        Slot(self.allocation.slot.0 + 1)
+    }
+
+    /// Number of blocks.
+    pub(crate) fn blocks(&self) -> u32 {
+        self.allocation.blocks - 1
+    }
+}
 
 impl Engine {
     /// Writes a run outside the log: a header block, then as many of the blocks as the segment has room for.
@@ -17,48 +41,67 @@ impl Engine {
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`]: nothing has changed. After any other, the segment takes no more runs.
-    pub(crate) fn write_run(&self, payload: &Payload, purpose: Purpose) -> Result<(SegmentId, Slot, usize)> {
-        self.write_run_in(Filling::Runs, payload, purpose)
-    }
-
-    /// As [`Engine::write_run`], in one of several segments that are being filled with runs.
-    pub(crate) fn write_run_in(
+    pub(crate) fn write_run(
         &self,
         filling: Filling,
         payload: &Payload,
         purpose: Purpose,
     ) -> Result<(SegmentId, Slot, usize)> {
-        let wanted = 1 + payload.blocks() as u32;
+        let place = self.place_run(filling, &payload.sums, purpose)?;
+        let (segment, slot, count) = (place.segment(), place.slot(), place.blocks() as usize);
+        let fits = Payload {
+            buffer: Arc::clone(&payload.buffer),
+            first: payload.first,
+            sums: payload.sums[..count].to_vec(),
+        };
+        let outcome = self.fill_run(&place, &fits);
+        if outcome.is_err() {
+            self.state().segments.let_go(segment);
+        }
+        outcome.map(|()| (segment, slot, count))
+    }
+
+    /// Sets slots aside for a run of blocks with these checksums, or for fewer where a segment ends.
+    ///
+    /// # Errors
+    /// As for [`Engine::write_run`].
+    pub(super) fn place_run(&self, filling: Filling, sums: &[u32], purpose: Purpose) -> Result<RunPlace> {
         // Not under the state lock: it may take as long as writing the superblocks does.
         let epoch = self.epoch();
         let mut state = self.state();
         if state.closing && purpose != Purpose::Checkpoint {
             return Err(self.closed_error());
         }
-        let allocation = self.allocate(&mut state, filling, wanted, false, purpose)?;
-        let count = allocation.blocks as usize - 1;
-        let sums = &payload.sums[..count];
-        self.blocks.sums().set(allocation.segment, Slot(allocation.slot.0 + 1), sums.iter().copied());
+        let allocation = self.allocate(&mut state, filling, 1 + sums.len() as u32, false, purpose)?;
         state.segments.hold(allocation.segment);
+        let place = RunPlace { allocation, filling };
+        // Now, and not when the run is written: its segment may be full by then, and its table on disk.
+        let sums = &sums[..place.blocks() as usize];
+        self.blocks.sums().set(place.segment(), place.slot(), sums.iter().copied());
         // From here on others fill the segment too, and may commit what they put there: its header comes first.
-        let begun = self.begin_segment(SegmentKind::Run, &allocation, epoch);
-        drop(state);
-        let outcome = begun.and_then(|()| self.write_run_at(filling, &allocation, sums, payload));
-        if outcome.is_err() {
-            let mut state = self.state();
-            self.abandon(&mut state, filling, allocation.segment);
-            state.segments.let_go(allocation.segment);
+        if let Err(error) = self.begin_segment(SegmentKind::Run, &place.allocation, epoch) {
+            self.abandon(&mut state, filling, place.segment());
+            state.segments.let_go(place.segment());
+            return Err(error);
         }
-        outcome.map(|()| (allocation.segment, Slot(allocation.slot.0 + 1), count))
+        Ok(place)
     }
 
-    fn write_run_at(
-        &self,
-        filling: Filling,
-        allocation: &Allocation,
-        sums: &[u32],
-        payload: &Payload,
-    ) -> Result<()> {
+    /// Writes a run to its place. Not flushed.
+    ///
+    /// # Errors
+    /// Those of writing: the segment takes no more runs. It stays held.
+    pub(super) fn fill_run(&self, place: &RunPlace, payload: &Payload) -> Result<()> {
+        assert_eq!(payload.blocks(), place.blocks() as usize);
+        let outcome = self.write_run_at(place, payload);
+        if outcome.is_err() {
+            self.abandon(&mut self.state(), place.filling, place.segment());
+        }
+        outcome
+    }
+
+    fn write_run_at(&self, place: &RunPlace, payload: &Payload) -> Result<()> {
+        let allocation = &place.allocation;
         self.end_segment(SegmentKind::Run, allocation)?;
         let header = RecordHeader {
             pool: self.pool,
@@ -76,17 +119,16 @@ impl Engine {
             operations: 0,
         };
         let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
-        header.encode(&mut block, sums, &[]);
-        let content = &payload.bytes()[..sums.len() * BLOCK_BYTES];
-        let parts = [(Kind::RecordHeader, &*block), (Kind::Data, content)];
+        header.encode(&mut block, &payload.sums, &[]);
+        let parts = [(Kind::RecordHeader, &*block), (Kind::Data, payload.bytes())];
         self.blocks.files().write(allocation.segment, allocation.slot, &parts)?;
-        let (headers, data) = if filling.is_moved() {
+        let (headers, data) = if place.filling.is_moved() {
             (&self.counters.moved_headers, &self.counters.moved_data)
         } else {
             (&self.counters.logged_headers, &self.counters.logged_data)
         };
         headers.add(BLOCK_BYTES as u64);
-        data.add(content.len() as u64);
+        data.add(payload.bytes().len() as u64);
         Ok(())
     }
 

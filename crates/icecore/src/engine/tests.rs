@@ -1,10 +1,11 @@
 //! What a review found, kept found: each of these went wrong once.
 
 use super::Purpose;
+use super::space::Filling;
 use crate::format::crc32c;
 use crate::format::superblock::NAMES;
 use crate::log::tail::Payload;
-use crate::operation::{Operation, Target, Write};
+use crate::operation::{Operation, Part, Scatter, Target, Write};
 use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
 use crate::state::Placement;
@@ -199,6 +200,19 @@ fn hostile_operations_are_refused() {
     let write = Write { dataset, inode: file, block: FileBlock(0), blocks: 1, end: 0, time };
     let staged =
         |write, address| Operation::MapStaged { write, address, segment: SegmentId(0), slot: Slot(1) };
+    let scatter = |blocks, parts: &[(u32, u64, u32)]| Scatter {
+        dataset,
+        inode: file,
+        blocks,
+        end: 0,
+        time,
+        parts: parts
+            .iter()
+            .map(|&(at, block, blocks)| Part { at, block: FileBlock(block), blocks })
+            .collect(),
+    };
+    let scattered =
+        |scatter, address| Operation::MapScattered { scatter, address, segment: SegmentId(0), slot: Slot(1) };
     let nowhere = DatasetId(u64::MAX);
     let name = |name: &str| name.to_owned();
     let hostile = [
@@ -212,6 +226,19 @@ fn hostile_operations_are_refused() {
         Operation::Write(Write { dataset: nowhere, ..write }),
         staged(Write { blocks: 0, ..write }, LogAddress(5)),
         staged(write, LogAddress(1)),
+        scattered(scatter(0, &[]), LogAddress(5)),
+        scattered(scatter(1, &[(0, 0, 1)]), LogAddress(1)),
+        Operation::WriteScattered(scatter(0, &[])),
+        Operation::WriteScattered(scatter(1, &[])),
+        Operation::WriteScattered(scatter(1, &[(0, 0, 2)])),
+        Operation::WriteScattered(scatter(1, &[(1, 0, 1)])),
+        Operation::WriteScattered(scatter(1, &[(u32::MAX, 0, 2)])),
+        Operation::WriteScattered(scatter(2, &[(0, 0, 0), (0, 0, 1)])),
+        Operation::WriteScattered(scatter(2, &[(0, 5, 1), (0, 6, 1)])),
+        Operation::WriteScattered(scatter(2, &[(0, 5, 1), (1, 5, 1)])),
+        Operation::WriteScattered(scatter(2, &[(0, 6, 1), (1, 5, 1)])),
+        Operation::WriteScattered(scatter(1, &[(0, u64::MAX, 1)])),
+        Operation::WriteScattered(scatter(1, &[(0, 1 << 32, 1)])),
         Operation::WriteInline { dataset, inode: file, offset: u64::MAX, bytes: vec![1; 9], time },
         Operation::WriteInline { dataset, inode: file, offset: 1 << 44, bytes: vec![1], time },
         Operation::WriteInline { dataset, inode: InodeNumber(0), offset: 0, bytes: vec![1], time },
@@ -257,8 +284,8 @@ fn checksums_of_runs_are_found_behind_a_hole() {
     let content = AlignedBuffer::zeroed(3 * BLOCK_BYTES);
     let sums: Vec<u32> = content.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
     let payload = Payload { buffer: Arc::new(content), first: 0, sums };
-    let (segment, first, _) = engine.write_run(&payload, Purpose::Data).unwrap();
-    let (same, second, _) = engine.write_run(&payload, Purpose::Data).unwrap();
+    let (segment, first, _) = engine.write_run(Filling::Runs, &payload, Purpose::Data).unwrap();
+    let (same, second, _) = engine.write_run(Filling::Runs, &payload, Purpose::Data).unwrap();
     assert_eq!(segment, same);
     let blank = AlignedBuffer::zeroed(4 * BLOCK_BYTES);
     let files = engine.blocks.files();

@@ -7,7 +7,7 @@ use super::segment::{Geometry, SegmentHeader, SegmentKind, encode_table};
 use super::superblock::{LedgerPointer, Life, Superblock};
 use super::{crc32c, get_u32};
 use crate::namespace::{AttributeChange, InodeKind, NewInode, RenameHow, XattrHow};
-use crate::operation::{NamespaceOperation, Operation, Target, Write};
+use crate::operation::{NamespaceOperation, Operation, Part, Scatter, Target, Write};
 use crate::units::{
     BLOCK_BYTES, DatasetId, FileBlock, InodeNumber, LogAddress, PoolId, RecordSequence, RecoveryEpoch,
     SegmentId, Slot, Timestamp, VersionId,
@@ -152,6 +152,9 @@ fn operations() {
     };
     let namespace = |operation| Operation::Namespace { dataset, operation };
     let (directory, name) = (InodeNumber(1), b"n".to_vec());
+    let parts =
+        vec![Part { at: 3, block: FileBlock(1), blocks: 1 }, Part { at: 2, block: FileBlock(1), blocks: 9 }];
+    let scatter = Scatter { dataset, inode, blocks: 5, end: 6, time, parts };
     let cases = [
         (Operation::Mark, "00"),
         (Operation::Switch { segment: SegmentId(7), incarnation: 128 }, "01078001"),
@@ -244,6 +247,16 @@ fn operations() {
         (
             Operation::SetProperty { target: Target::Snapshot(VersionId(2)), key: text("k"), value: None },
             "130102016b00",
+        ),
+        (Operation::WriteScattered(scatter.clone()), "1401ac0205060302030101020109"),
+        (
+            Operation::MapScattered {
+                scatter,
+                address: LogAddress(9),
+                segment: SegmentId(10),
+                slot: Slot(11),
+            },
+            "1501ac0205060302030101020109090a0b",
         ),
     ];
     for (operation, expected) in cases {

@@ -99,7 +99,25 @@ impl TreeWriter<'_> {
     /// `TooLarge` past 16 TiB; `IsADirectory`, `Invalid` for what has no blocks. The run must be one that the
     /// version does not refer to yet.
     pub fn map_run(&mut self, inode: InodeNumber, first: FileBlock, run: Run, touch: Touch) -> Result<()> {
-        self.atomically(|writer| writer.stage_map(inode, first.0, run, touch))
+        self.map_runs(inode, &[(first, run)], touch)
+    }
+
+    /// As [`TreeWriter::map_run`] for many runs in one step. In the order of the file, and none over another.
+    pub fn map_runs(&mut self, inode: InodeNumber, runs: &[(FileBlock, Run)], touch: Touch) -> Result<()> {
+        self.atomically(|writer| {
+            let mut item = writer.regular_file(inode)?;
+            if touch.size_at_least > FILE_BYTES_MAX {
+                return Err(FileFault::TooLarge.into());
+            }
+            for (first, run) in runs {
+                writer.stage_map(inode, &mut item, first.0, *run)?;
+            }
+            item.size = item.size.max(touch.size_at_least);
+            item.modify = touch.time;
+            item.change = touch.time;
+            writer.stage_inode(inode, &item);
+            Ok(())
+        })
     }
 
     /// Takes the file's blocks from `first` up to, not including, `end` away: what they pointed at is
@@ -161,16 +179,12 @@ impl TreeWriter<'_> {
         }
     }
 
-    fn stage_map(&mut self, inode: InodeNumber, first: u64, run: Run, touch: Touch) -> Result<()> {
+    fn stage_map(&mut self, inode: InodeNumber, item: &mut InodeItem, first: u64, run: Run) -> Result<()> {
         assert!(run.length.0 > 0 && run.start.0 < LOG_ADDRESS_LIMIT && run.end().0 <= LOG_ADDRESS_LIMIT);
-        let mut item = self.regular_file(inode)?;
         let end = first.checked_add(run.length.0).filter(|end| *end <= FILE_BLOCKS_LIMIT);
         let end = end.ok_or(FileFault::TooLarge)?;
-        if touch.size_at_least > FILE_BYTES_MAX {
-            return Err(FileFault::TooLarge.into());
-        }
         let (touching, _) = self.extents_touching(inode, first, end, usize::MAX)?;
-        let left = self.stage_cut(inode, &mut item, &touching, first, end)?;
+        let left = self.stage_cut(inode, item, &touching, first, end)?;
         match left {
             Some((start, before)) if joins(before, run) => {
                 let length = BlockCount(before.length.0 + run.length.0);
@@ -179,10 +193,6 @@ impl TreeWriter<'_> {
             _ => self.stage_extents(inode, first, run),
         }
         item.blocks += run.length.0;
-        item.size = item.size.max(touch.size_at_least);
-        item.modify = touch.time;
-        item.change = touch.time;
-        self.stage_inode(inode, &item);
         Ok(())
     }
 

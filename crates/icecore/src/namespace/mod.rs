@@ -101,8 +101,9 @@ impl<'a> TreeWriter<'a> {
                 self.tree.remove(&held, &mut *self.ledger, *key)?;
             }
         }
-        for run in &self.dropped {
-            self.ledger.drop_run(*run);
+        // What was written together goes together: few runs, however many extents there were.
+        for run in joined(std::mem::take(&mut self.dropped)) {
+            self.ledger.drop_run(run);
         }
         Ok(())
     }
@@ -117,4 +118,17 @@ impl<'a> TreeWriter<'a> {
     fn stage_bytes(&mut self, key: Key, bytes: Vec<u8>) {
         self.stage(key, Some(Item::Bytes(bytes)));
     }
+}
+
+/// Runs in the order of their addresses, neighbours joined.
+pub(crate) fn joined(mut runs: Vec<Run>) -> Vec<Run> {
+    runs.sort_unstable_by_key(|run| (run.stream as u8, run.start));
+    runs.dedup_by(|next, run| {
+        let joins = run.stream == next.stream && run.end() == next.start;
+        if joins {
+            run.length.0 += next.length.0;
+        }
+        joins
+    });
+    runs
 }

@@ -139,6 +139,20 @@ impl Read for TreeReader<'_> {
 }
 
 impl TreeWriter<'_> {
+    /// The staged extent with the greatest first block that is not above `block`; without a run if it goes.
+    fn staged_extent_at_or_before(
+        &self,
+        inode: InodeNumber,
+        block: FileBlock,
+    ) -> Option<(FileBlock, Option<Run>)> {
+        let limit = Key::new(inode, ItemKind::Extent, block.0);
+        let after = self.staged.partition_point(|(key, _)| *key <= limit);
+        let (key, item) = self.staged[..after].last()?;
+        let is_extent = key.inode() == inode && key.kind() == Some(ItemKind::Extent);
+        let run = item.as_ref().and_then(|item| item.extent()).map(|extent| extent.run);
+        is_extent.then_some((FileBlock(key.offset()), run))
+    }
+
     /// A reader of the head as it is, without what is staged.
     #[must_use]
     pub fn reader(&self) -> TreeReader<'_> {
@@ -185,10 +199,22 @@ impl Read for TreeWriter<'_> {
         }
     }
 
-    /// Only before extents are staged: operations read all the extents that they need first.
     fn extent_at_or_before(&self, inode: InodeNumber, block: FileBlock) -> Result<Option<(FileBlock, Run)>> {
-        debug_assert!(self.staged.iter().all(|(key, _)| key.kind() != Some(ItemKind::Extent)));
-        file::extent_at_or_before(self.tree, self.source, inode, block)
+        let mut block = block;
+        loop {
+            let stored = file::extent_at_or_before(self.tree, self.source, inode, block)?;
+            let Some((staged, item)) = self.staged_extent_at_or_before(inode, block) else {
+                return Ok(stored);
+            };
+            if let Some(found) = stored.filter(|(start, _)| *start > staged) {
+                return Ok(Some(found));
+            }
+            match (item, staged.0.checked_sub(1)) {
+                (Some(run), _) => return Ok(Some((staged, run))),
+                (None, Some(before)) => block = FileBlock(before),
+                (None, None) => return Ok(None),
+            }
+        }
     }
 
     fn name_hash(&self) -> NameHash {

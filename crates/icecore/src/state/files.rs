@@ -1,15 +1,15 @@
 //! Operations on files and directories. Each is all or nothing, as far as one change of the tree goes; those
 //! that take several changes raise [`State::torn`] in between.
 
-use super::{Effects, Environment, State};
+use super::{Effects, Environment, Placement, State};
 use crate::blocks::{Block, Blocks};
-use crate::error::{FileFault, Result};
-use crate::namespace::{Read, Touch, TreeReader, TreeWriter};
-use crate::operation::{NamespaceOperation, Write};
+use crate::error::{Error, FileFault, Result};
+use crate::namespace::{Read, Touch, TreeReader, TreeWriter, joined};
+use crate::operation::{NamespaceOperation, Part, Scatter, Write};
 use crate::tree::{NodeSource, Tree};
 use crate::units::{
-    BLOCK_BYTES, BlockCount, DatasetId, FILE_BYTES_MAX, FileBlock, InodeNumber, Run, SegmentId, Timestamp,
-    VersionId,
+    BLOCK_BYTES, BlockCount, DatasetId, FILE_BYTES_MAX, FileBlock, InodeNumber, LogAddress, Run, SegmentId,
+    Slot, Stream, Timestamp, VersionId,
 };
 use std::sync::Arc;
 
@@ -115,6 +115,50 @@ impl State {
         })?;
         self.segments.add_live(segment, run.length.0);
         Ok(())
+    }
+
+    /// The blocks lie side by side from `at` on.
+    pub(super) fn apply_scatter(
+        &mut self,
+        scatter: &Scatter,
+        at: Placement,
+        env: &Environment<'_>,
+    ) -> Result<()> {
+        if !scatter.is_valid() {
+            return Err(Error::Invalid("a scattered write with parts that do not fit".to_owned()));
+        }
+        let run = |part: &Part| Run {
+            stream: Stream::Data,
+            start: at.address.plus(BlockCount(part.at.into())),
+            length: BlockCount(part.blocks.into()),
+        };
+        let runs: Vec<_> = scatter.parts.iter().map(|part| (part.block, run(part))).collect();
+        let born = joined(runs.iter().map(|(_, run)| *run).collect());
+        self.change(scatter.dataset, env, |head| {
+            let touch = Touch { time: scatter.time, size_at_least: scatter.end };
+            head.writer().map_runs(scatter.inode, &runs, touch)?;
+            born.iter().for_each(|run| head.effects.born(*run));
+            Ok(())
+        })?;
+        self.segments.add_live(at.segment, runs.iter().map(|(_, run)| run.length.0).sum());
+        Ok(())
+    }
+
+    /// As [`State::apply_scatter`] for blocks outside the log: they get their addresses now.
+    pub(super) fn apply_staged(
+        &mut self,
+        scatter: &Scatter,
+        address: LogAddress,
+        segment: SegmentId,
+        slot: Slot,
+        env: &Environment<'_>,
+    ) -> Result<()> {
+        let run = Run { stream: Stream::Data, start: address, length: BlockCount(scatter.blocks.into()) };
+        if scatter.blocks == 0 || !env.blocks.map().write().try_insert(run, segment, slot) {
+            return Err(Error::Invalid("a staged run is mapped to what is in use".to_owned()));
+        }
+        self.staged.insert(segment);
+        self.apply_scatter(scatter, Placement { address, segment }, env)
     }
 
     pub(super) fn apply_inline(

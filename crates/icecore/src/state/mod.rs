@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::liveness::History;
 use crate::log::tail::Tail;
 use crate::nodes::Nodes;
-use crate::operation::{Operation, Write};
+use crate::operation::{Operation, Scatter, Write};
 use crate::segments::{Cursor, Segments};
 use crate::tree::Tree;
 use crate::units::{
@@ -145,8 +145,7 @@ impl State {
         self.graveyard.now(self.clock);
         match operation {
             Operation::Mark | Operation::Switch { .. } => Ok(()),
-            Operation::Write(Write { blocks: 0, .. })
-            | Operation::MapStaged { write: Write { blocks: 0, .. }, .. } => {
+            Operation::Write(Write { blocks: 0, .. }) => {
                 Err(Error::Invalid("a write of no blocks".to_owned()))
             }
             Operation::Write(write) => {
@@ -154,14 +153,12 @@ impl State {
                     Run { stream: Stream::Data, start: at.address, length: BlockCount(write.blocks.into()) };
                 self.apply_write(write, run, at.segment, env)
             }
-            Operation::MapStaged { write, address, segment, slot, .. } => {
-                let run =
-                    Run { stream: Stream::Data, start: *address, length: BlockCount(write.blocks.into()) };
-                if !env.blocks.map().write().try_insert(run, *segment, *slot) {
-                    return Err(Error::Invalid("a staged run is mapped to what is in use".to_owned()));
-                }
-                self.staged.insert(*segment);
-                self.apply_write(write, run, *segment, env)
+            Operation::WriteScattered(scatter) => self.apply_scatter(scatter, at, env),
+            Operation::MapStaged { write, address, segment, slot } => {
+                self.apply_staged(&Scatter::from(*write), *address, *segment, *slot, env)
+            }
+            Operation::MapScattered { scatter, address, segment, slot } => {
+                self.apply_staged(scatter, *address, *segment, *slot, env)
             }
             Operation::WriteInline { dataset, inode, offset, bytes, time } => {
                 self.apply_inline(*dataset, *inode, *offset, bytes, *time, env)

@@ -5,10 +5,13 @@ use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// A fixed number of bytes, zeroed at first, whose first byte lies on a multiple of [`BLOCK_BYTES`].
+/// Bytes whose first one lies on a multiple of [`BLOCK_BYTES`]. Their number is one, too.
 pub struct AlignedBuffer {
     pointer: NonNull<u8>,
+    /// Bytes that hold something.
     length: usize,
+    /// Bytes allocated.
+    capacity: usize,
 }
 
 // SAFETY: the buffer owns its memory alone, as a `Box<[u8]>` would.
@@ -26,10 +29,19 @@ impl AlignedBuffer {
         assert!(length > 0 && length.is_multiple_of(BLOCK_BYTES));
         // SAFETY: the layout has a size above zero, asserted above.
         let pointer = unsafe { alloc_zeroed(Self::layout(length)) };
-        let Some(pointer) = NonNull::new(pointer) else {
-            handle_alloc_error(Self::layout(length));
-        };
-        Self { pointer, length }
+        Self::of(pointer, length, length)
+    }
+
+    /// An empty buffer that takes `capacity` bytes; `capacity` must be a multiple of [`BLOCK_BYTES`] above zero.
+    ///
+    /// # Panics
+    /// If `capacity` is not such a number.
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Self {
+        assert!(capacity > 0 && capacity.is_multiple_of(BLOCK_BYTES));
+        // SAFETY: the layout has a size above zero, asserted above.
+        let pointer = unsafe { alloc(Self::layout(capacity)) };
+        Self::of(pointer, 0, capacity)
     }
 
     /// A buffer with these bytes, whose number must be a multiple of [`BLOCK_BYTES`] above zero.
@@ -38,16 +50,37 @@ impl AlignedBuffer {
     /// If it is not.
     #[must_use]
     pub fn copied(bytes: &[u8]) -> Self {
-        let length = bytes.len();
-        assert!(length > 0 && length.is_multiple_of(BLOCK_BYTES));
-        // SAFETY: the layout has a size above zero, asserted above.
-        let pointer = unsafe { alloc(Self::layout(length)) };
+        let mut buffer = Self::with_capacity(bytes.len());
+        buffer.extend(bytes);
+        buffer
+    }
+
+    /// Bytes that it can hold.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Adds bytes at the end; their number must be a multiple of [`BLOCK_BYTES`].
+    ///
+    /// # Panics
+    /// If it is not, or there is no room for them.
+    pub fn extend(&mut self, bytes: &[u8]) {
+        assert!(bytes.len().is_multiple_of(BLOCK_BYTES) && bytes.len() <= self.capacity - self.length);
+        // SAFETY: so many bytes are allocated behind the first `length`, asserted above, and as `self` is
+        // borrowed exclusively, `bytes` lie elsewhere.
+        unsafe {
+            let end = self.pointer.as_ptr().add(self.length);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), end, bytes.len());
+        }
+        self.length += bytes.len();
+    }
+
+    fn of(pointer: *mut u8, length: usize, capacity: usize) -> Self {
         let Some(pointer) = NonNull::new(pointer) else {
-            handle_alloc_error(Self::layout(length));
+            handle_alloc_error(Self::layout(capacity));
         };
-        // SAFETY: both are `length` bytes long, and the new memory overlaps with nothing.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pointer.as_ptr(), length) };
-        Self { pointer, length }
+        Self { pointer, length, capacity }
     }
 
     fn layout(length: usize) -> Layout {
@@ -57,8 +90,8 @@ impl AlignedBuffer {
 
 impl Drop for AlignedBuffer {
     fn drop(&mut self) {
-        // SAFETY: allocated in `zeroed` or `copied` with this very layout, and dropped once.
-        unsafe { dealloc(self.pointer.as_ptr(), Self::layout(self.length)) }
+        // SAFETY: allocated in `zeroed` or `with_capacity` with this very layout, and dropped once.
+        unsafe { dealloc(self.pointer.as_ptr(), Self::layout(self.capacity)) }
     }
 }
 
@@ -66,7 +99,7 @@ impl Deref for AlignedBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: `length` bytes are allocated and initialised, and borrowed with `self`.
+        // SAFETY: the first `length` bytes are allocated and initialised, and borrowed with `self`.
         unsafe { std::slice::from_raw_parts(self.pointer.as_ptr(), self.length) }
     }
 }

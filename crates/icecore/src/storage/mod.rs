@@ -108,6 +108,12 @@ pub trait StorageFile: Send + Sync {
     /// about what was written since the last success.
     fn sync(&self) -> io::Result<()>;
 
+    /// Whether every byte was written before, so that a flush need not wait for the filesystem to note
+    /// that it was. Where this cannot be told, `true`.
+    fn is_written(&self) -> io::Result<bool> {
+        Ok(true)
+    }
+
     /// Length in bytes.
     fn length(&self) -> io::Result<u64>;
 }

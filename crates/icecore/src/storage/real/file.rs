@@ -10,7 +10,7 @@
 use crate::storage::{Kind, StorageFile};
 use crate::units::BLOCK_BYTES;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::io::{self, IoSlice};
 use std::sync::OnceLock;
@@ -115,6 +115,16 @@ impl StorageFile for RealFile {
         // Also after direct writes: the device's own cache and new extents are flushed by nothing else. An
         // interrupted call has consumed no error, so repeating it cannot turn a failed flush into a success.
         Ok(rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&self.buffered))?)
+    }
+
+    fn is_written(&self) -> io::Result<bool> {
+        // Extents that are allocated and were never written pass for holes. The descriptor's position, which
+        // this moves, is used by nobody.
+        match rustix::fs::seek(&self.buffered, SeekFrom::Hole(0)) {
+            Ok(hole) => Ok(hole >= self.length()?),
+            Err(Errno::INVAL) => Ok(true),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     fn length(&self) -> io::Result<u64> {

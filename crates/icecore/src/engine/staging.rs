@@ -1,0 +1,215 @@
+//! Writing ahead: pieces of a group that is not committed yet go to runs outside the log, in a thread of their
+//! own, while the group goes on.
+
+use super::runs::RunPlace;
+use super::space::Filling;
+use super::{Engine, Purpose};
+use crate::error::{Error, Result};
+use crate::format::crc32c;
+use crate::log::tail::Payload;
+use crate::storage::AlignedBuffer;
+use crate::units::{BLOCK_BYTES, SegmentId, Slot};
+use parking_lot::{Condvar, Mutex};
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+
+/// Runs that wait to be written; whoever wants to add one waits until there are fewer.
+const WAITING_MAX: usize = 4;
+
+/// A run of an open group. Its place is known from the beginning; it is written some time later.
+pub(crate) struct StagedRun {
+    pub segment: SegmentId,
+    /// Slot of the first block.
+    pub slot: Slot,
+    /// Blocks of the piece before the first block of the run.
+    pub first: u32,
+    /// Number of blocks.
+    pub blocks: u32,
+    outcome: Mutex<Outcome>,
+    changed: Condvar,
+}
+
+enum Outcome {
+    Waiting,
+    Written,
+    /// The error, until somebody has taken it.
+    Failed(Option<Error>),
+}
+
+impl StagedRun {
+    /// Whether a block of the piece, counted from its first, is in the run.
+    pub(crate) fn holds(&self, index: u32) -> bool {
+        (self.first..self.first + self.blocks).contains(&index)
+    }
+
+    /// Where a block of the piece lies.
+    pub(crate) fn slot_of(&self, index: u32) -> Slot {
+        Slot(self.slot.0 + index - self.first)
+    }
+
+    pub(crate) fn is_written(&self) -> bool {
+        matches!(*self.outcome.lock(), Outcome::Written)
+    }
+
+    /// The error, if writing has failed.
+    pub(crate) fn check(&self) -> Result<()> {
+        failure(&mut self.outcome.lock())
+    }
+
+    /// Returns when the run is written.
+    pub(crate) fn wait(&self) -> Result<()> {
+        let mut outcome = self.outcome.lock();
+        while matches!(*outcome, Outcome::Waiting) {
+            self.changed.wait(&mut outcome);
+        }
+        failure(&mut outcome)
+    }
+
+    fn done(&self, result: Result<()>) {
+        *self.outcome.lock() = match result {
+            Ok(()) => Outcome::Written,
+            Err(error) => Outcome::Failed(Some(error)),
+        };
+        self.changed.notify_all();
+    }
+}
+
+fn failure(outcome: &mut Outcome) -> Result<()> {
+    match outcome {
+        Outcome::Failed(error) => Err(error
+            .take()
+            .unwrap_or_else(|| Error::Invalid("part of a transaction could not be written".to_owned()))),
+        _ => Ok(()),
+    }
+}
+
+struct Job {
+    run: Arc<StagedRun>,
+    /// Comes with a hold on the segment: until the run is written nobody else may use it.
+    place: RunPlace,
+    payload: Payload,
+}
+
+/// The runs that wait to be written, and the thread that writes them.
+#[derive(Default)]
+pub(super) struct Staging {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    stop: bool,
+}
+
+impl Staging {
+    /// Ends the thread. What waits is not written: nobody can commit it any more.
+    pub(super) fn stop(&self) {
+        let jobs = {
+            let mut queue = self.queue.lock();
+            queue.stop = true;
+            std::mem::take(&mut queue.jobs)
+        };
+        self.changed.notify_all();
+        for job in jobs {
+            job.run.done(Err(Error::Invalid("the pool was closed".to_owned())));
+        }
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread
+            && thread.thread().id() != std::thread::current().id()
+        {
+            // A panic there was reported by the thread itself.
+            let _ = thread.join();
+        }
+    }
+
+    /// The job, if it cannot be queued any more.
+    fn add(&self, job: Job) -> Option<Job> {
+        let mut queue = self.queue.lock();
+        while queue.jobs.len() >= WAITING_MAX && !queue.stop {
+            self.changed.wait(&mut queue);
+        }
+        if queue.stop {
+            return Some(job);
+        }
+        queue.jobs.push_back(job);
+        self.changed.notify_all();
+        None
+    }
+
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.queue.lock();
+        loop {
+            if queue.stop {
+                return None;
+            }
+            if let Some(job) = queue.jobs.pop_front() {
+                self.changed.notify_all();
+                return Some(job);
+            }
+            self.changed.wait(&mut queue);
+        }
+    }
+}
+
+/// Starts the thread of a pool. It ends when the pool is closed.
+pub(super) fn start(engine: &Arc<Engine>) -> std::io::Result<()> {
+    let weak = Arc::downgrade(engine);
+    let staging = Arc::clone(&engine.staging);
+    let name = "icecore-staging".to_owned();
+    let thread = std::thread::Builder::new().name(name).spawn(move || run(&weak, &staging))?;
+    *engine.staging.thread.lock() = Some(thread);
+    Ok(())
+}
+
+fn run(weak: &Weak<Engine>, staging: &Staging) {
+    while let Some(job) = staging.next() {
+        match weak.upgrade() {
+            Some(engine) => engine.write_staged(job),
+            None => job.run.done(Err(Error::Invalid("the pool was closed".to_owned()))),
+        }
+    }
+}
+
+impl Engine {
+    /// Gives a piece its place outside the log, and sees to it that it is written there. `keep` is called for each
+    /// run while the state is not locked, for a hold on its segment that lasts until a commit refers to it.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]: what was placed before that is written, and of no use.
+    pub(crate) fn stage(&self, piece: &Arc<AlignedBuffer>) -> Result<Vec<Arc<StagedRun>>> {
+        let sums: Vec<u32> = piece.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
+        let mut runs = Vec::new();
+        let mut first = 0;
+        while first < sums.len() {
+            let place = self.with_room(|| self.place_run(Filling::Runs, &sums[first..], Purpose::Data))?;
+            let run = Arc::new(StagedRun {
+                segment: place.segment(),
+                slot: place.slot(),
+                first: first as u32,
+                blocks: place.blocks(),
+                outcome: Mutex::new(Outcome::Waiting),
+                changed: Condvar::new(),
+            });
+            runs.push(Arc::clone(&run));
+            let end = first + place.blocks() as usize;
+            let payload = Payload { buffer: Arc::clone(piece), first, sums: sums[first..end].to_vec() };
+            let job = Job { run, place, payload };
+            let now = if self.options.background { self.staging.add(job) } else { Some(job) };
+            if let Some(job) = now {
+                self.write_staged(job);
+            }
+            first = end;
+        }
+        Ok(runs)
+    }
+
+    fn write_staged(&self, job: Job) {
+        let outcome = self.fill_run(&job.place, &job.payload);
+        self.state().segments.let_go(job.place.segment());
+        job.run.done(outcome);
+    }
+}

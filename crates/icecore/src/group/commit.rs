@@ -1,0 +1,241 @@
+//! From groups to the log: all of them as one atomic step.
+
+use super::changes::{FileChanges, PIECE_BLOCKS_MAX, Place};
+use super::{CommitPoint, Group, regular_file};
+use crate::engine::{Engine, Purpose, StagedRun};
+use crate::error::{Error, Result};
+use crate::format::crc32c;
+use crate::format::segment::SegmentKind;
+use crate::log::tail::Payload;
+use crate::namespace::{Read, TreeReader};
+use crate::operation::{Operation, Part, Scatter};
+use crate::pool::Pool;
+use crate::state::State;
+use crate::storage::AlignedBuffer;
+use crate::units::{BLOCK_BYTES, BlockCount, FileBlock, InodeNumber, LogAddress, Stream, Timestamp};
+use std::sync::Arc;
+
+/// Nodes that one step makes, usually fewer.
+const NODES_PER_STEP: usize = 8;
+
+/// A step of a commit, ready before the state is locked.
+enum Step {
+    Log(Operation, Option<Payload>),
+    Staged { scatter: Scatter, run: Arc<StagedRun>, buffer: Option<Arc<AlignedBuffer>> },
+}
+
+/// See [`Pool::commit`].
+pub(crate) fn commit(pool: &Pool, mut groups: Vec<Group>) -> Result<CommitPoint> {
+    let time = Timestamp::now();
+    let mut steps = Vec::new();
+    for group in &mut groups {
+        steps_of(group, time, &mut steps);
+    }
+    // Nobody may find in the log what is not in its place.
+    groups.iter().flat_map(|group| group.files.values()).try_for_each(FileChanges::wait)?;
+    pool.engine().with_room(|| commit_steps(pool, &groups, &steps))
+}
+
+fn commit_steps(pool: &Pool, groups: &[Group], steps: &[Step]) -> Result<CommitPoint> {
+    let engine = pool.engine();
+    engine.admit()?;
+    let mut state = engine.state();
+    for group in groups {
+        check_generation(&state, group)?;
+        check_files(engine, &state, group)?;
+    }
+    if steps.is_empty() {
+        return Ok(CommitPoint(state.tail.last_sequence()));
+    }
+    make_room(engine, &mut state, steps)?;
+    if steps.len() > 1 {
+        state.tail.begin_chain();
+    }
+    let mut addresses = engine.addresses_of_staged(&mut state, steps);
+    for step in steps {
+        if let Err(error) = append_step(engine, &mut state, step, &mut addresses) {
+            if steps.len() > 1 {
+                // Half of the step is in memory, and the log will never hold all of it.
+                state.tail.abandon();
+                engine.writer.fail(&format!("a commit was cut off in the middle: {error}"));
+            }
+            return Err(error);
+        }
+    }
+    if steps.len() > 1 {
+        state.tail.end_chain();
+    }
+    let point = CommitPoint(state.tail.last_sequence());
+    let pressure = engine.pressure(&state);
+    drop(state);
+    engine.after_append(pressure)?;
+    Ok(point)
+}
+
+fn check_generation(state: &State, group: &Group) -> Result<()> {
+    let row = state.catalogue.dataset(group.dataset.id());
+    let row = row.ok_or_else(|| Error::NotFound { what: "the dataset (it was destroyed)".to_owned() })?;
+    if row.generation != group.generation {
+        return Err(Error::StaleHandle { dataset: row.name.clone() });
+    }
+    Ok(())
+}
+
+/// Every file that a group writes is still there: nothing may come in between the steps of a commit.
+fn check_files(engine: &Engine, state: &State, group: &Group) -> Result<()> {
+    let head = state.head(group.dataset.id())?;
+    let reader = TreeReader::new(&state.trees[&head], &*engine.nodes);
+    group.files.keys().try_for_each(|inode| regular_file(&reader.inode(*inode)?).map(drop))
+}
+
+/// Sees to it that all the steps find room, before the first of them is taken.
+fn make_room(engine: &Engine, state: &mut State, steps: &[Step]) -> Result<()> {
+    let blocks: u64 = steps
+        .iter()
+        .map(|step| match step {
+            Step::Log(_, payload) => 2 + payload.as_ref().map_or(0, Payload::blocks) as u64,
+            Step::Staged { .. } => 1,
+        })
+        .sum();
+    // A part of a scattered write may change leaves that no other part does.
+    let nodes = NODES_PER_STEP * steps.len() + steps.iter().map(Step::parts).sum::<usize>();
+    // A segment may end with a piece that does not fit any more.
+    let per_segment = u64::from(engine.geometry.end(SegmentKind::Log).0) - PIECE_BLOCKS_MAX as u64 - 2;
+    let beyond = blocks.saturating_sub(state.tail.room());
+    let segments = beyond.div_ceil(per_segment) as usize + usize::from(beyond > 0);
+    if segments == 0 {
+        return engine.ensure_reserve(state, Purpose::Data, nodes);
+    }
+    // The reserve grows with the nodes that the steps make.
+    let nodes = nodes.div_ceil(engine.geometry.slots() as usize);
+    engine.ensure_free(state, segments + nodes, Purpose::Data)
+}
+
+impl Step {
+    fn parts(&self) -> usize {
+        match self {
+            Self::Log(Operation::WriteScattered(scatter), _) | Self::Staged { scatter, .. } => {
+                scatter.parts.len()
+            }
+            Self::Log(..) => 0,
+        }
+    }
+}
+
+fn append_step(engine: &Engine, state: &mut State, step: &Step, next: &mut LogAddress) -> Result<()> {
+    match step {
+        Step::Log(operation, payload) => engine.append(state, operation, payload.clone(), Purpose::Data),
+        Step::Staged { scatter, run, buffer } => {
+            let address = *next;
+            *next = next.plus(BlockCount(run.blocks.into()));
+            let operation = Operation::MapScattered {
+                scatter: scatter.clone(),
+                address,
+                segment: run.segment,
+                slot: run.slot,
+            };
+            engine.append(state, &operation, None, Purpose::Data)?;
+            if let Some(buffer) = buffer {
+                engine.blocks.recent().add_staged(address, buffer, run.first, run.blocks);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// What a group comes to, in the order in which it is to happen.
+fn steps_of(group: &mut Group, time: Timestamp, steps: &mut Vec<Step>) {
+    let dataset = group.dataset.id();
+    for (inode, file) in &mut group.files {
+        let inode = *inode;
+        let truncate = |size| Step::Log(Operation::Truncate { dataset, inode, size, time }, None);
+        steps.extend(file.cut.map(truncate));
+        let size = file.size.unwrap_or(u64::MAX);
+        let mut written = file.cut.unwrap_or(0);
+        let placed = by_piece(file);
+        let scatter = |first: u32, blocks: u32, parts: Vec<Part>| {
+            let last = parts.last().map_or(0, |part| part.block.0 + u64::from(part.blocks));
+            let end = (last * BLOCK_BYTES as u64).min(size);
+            Scatter { dataset, inode, blocks, end, time, parts: counted_from(first, parts) }
+        };
+        for (piece, places) in file.staged.iter().zip(&placed) {
+            for run in &piece.runs {
+                let own = places.iter().filter(|(_, index)| run.holds(*index));
+                let parts = parts_of(own.copied());
+                if !parts.is_empty() {
+                    let scatter = scatter(run.first, run.blocks, parts);
+                    written = written.max(scatter.end);
+                    let buffer = piece.buffer.clone();
+                    steps.push(Step::Staged { scatter, run: Arc::clone(run), buffer });
+                }
+            }
+        }
+        let parts = parts_of(placed.last().into_iter().flatten().copied());
+        if let Some(filling) = file.filling.take().filter(|_| !parts.is_empty()) {
+            let sums: Vec<u32> = filling.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
+            let scatter = scatter(0, sums.len() as u32, parts);
+            written = written.max(scatter.end);
+            let payload = Payload { buffer: Arc::new(filling), first: 0, sums };
+            steps.push(Step::Log(Operation::WriteScattered(scatter), Some(payload)));
+        }
+        steps.extend(last_size(&group.base, inode, file, written).map(truncate));
+    }
+}
+
+/// The size that a file still has to be set to when its blocks are in place.
+fn last_size(base: &crate::View, inode: InodeNumber, file: &FileChanges, written: u64) -> Option<u64> {
+    let ends = match file.cut {
+        Some(_) => written,
+        None => written.max(base.attributes(inode).map_or(0, |attributes| attributes.size)),
+    };
+    file.size.filter(|size| *size != ends)
+}
+
+/// File block and place in the piece of everything that each piece holds, in the order of the file. The piece
+/// that is being filled is the last one.
+fn by_piece(file: &FileChanges) -> Vec<Vec<(FileBlock, u32)>> {
+    let mut placed = vec![Vec::new(); file.staged.len() + 1];
+    for (block, Place { piece, index }) in &file.blocks {
+        placed[*piece as usize].push((FileBlock(*block), *index));
+    }
+    placed
+}
+
+/// Blocks in the order of the file, neighbours joined.
+fn parts_of(blocks: impl Iterator<Item = (FileBlock, u32)>) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for (block, at) in blocks {
+        match parts.last_mut() {
+            Some(last) if last.block.0 + u64::from(last.blocks) == block.0 && last.at + last.blocks == at => {
+                last.blocks += 1;
+            }
+            _ => parts.push(Part { at, block, blocks: 1 }),
+        }
+    }
+    parts
+}
+
+fn counted_from(first: u32, mut parts: Vec<Part>) -> Vec<Part> {
+    parts.iter_mut().for_each(|part| part.at -= first);
+    parts
+}
+
+impl Engine {
+    /// Gives the next addresses of the data stream to all the runs that lie outside the log; answers the first.
+    fn addresses_of_staged(&self, state: &mut State, steps: &[Step]) -> LogAddress {
+        let count = steps.iter().map(|step| match step {
+            Step::Staged { run, .. } => u64::from(run.blocks),
+            Step::Log(..) => 0,
+        });
+        let count = BlockCount(count.sum());
+        if count.0 == 0 {
+            return LogAddress(0);
+        }
+        state.tail.seal();
+        let address = state.tail.take_addresses(count);
+        let next = state.tail.position();
+        state.map_tail(&self.blocks, next.address, next.segment, next.slot, address);
+        debug_assert_eq!(state.tail_mapped.stream, Stream::Data);
+        address
+    }
+}
