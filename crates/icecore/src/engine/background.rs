@@ -105,10 +105,12 @@ impl Signals {
     }
 }
 
+/// What a thread of the background does until the pool is gone.
+type Body = fn(&Weak<Engine>);
+
 /// Starts the background of a pool. It ends when the pool is closed.
 pub(super) fn start(engine: &Arc<Engine>) -> std::io::Result<()> {
-    let bodies: [(&str, fn(&Weak<Engine>)); 2] =
-        [("icecore-background", run), ("icecore-collector", collect)];
+    let bodies: [(&str, Body); 2] = [("icecore-background", run), ("icecore-collector", collect)];
     for (name, body) in bodies {
         let weak = Arc::downgrade(engine);
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || body(&weak))?;

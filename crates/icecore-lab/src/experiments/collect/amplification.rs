@@ -34,8 +34,8 @@ struct Sizes {
 }
 
 pub(super) fn run(options: &Options, findings: &mut Findings) -> Result<()> {
-    let segment_bytes = options.size(16 << 20, 2 << 20);
-    let pool_bytes: u64 = options.size(16 << 30, 160 << 20);
+    let segment_bytes = options.size(8 << 20, 2 << 20);
+    let pool_bytes: u64 = options.size(8 << 30, 160 << 20);
     let file_bytes =
         ((pool_bytes as f64 * options.size(LIVE_SHARE - 0.004, 0.6)) as u64) / WRITE_BYTES * WRITE_BYTES;
     let sizes = Sizes { segment_bytes, pool_bytes, file_bytes };
