@@ -161,7 +161,11 @@ impl Engine {
             if pressure.checkpoint {
                 self.run_checkpoint()?;
             }
-            return if pressure.collect { self.collect_ahead(false) } else { Ok(()) };
+            // What the caller did is done: a segment that cannot be emptied is no reason to tell it otherwise.
+            if pressure.collect && self.collect_ahead(false).is_err() {
+                self.check_writable()?;
+            }
+            return Ok(());
         }
         if pressure.collect {
             self.signals.request_collection();

@@ -151,8 +151,13 @@ impl Engine {
         let Some(segment) = state.segments.next_new() else {
             return Err(Error::NoSpace {
                 detail: format!(
-                    "the size limit of {} is reached; destroying snapshots frees space",
-                    self.storage.describe()
+                    "the size limit of {} is reached: {} MiB live in {} segments of {} MiB, {} of them free and kept \
+                     back; destroying snapshots frees space",
+                    self.storage.describe(),
+                    state.segments.live_total() * BLOCK_BYTES as u64 >> 20,
+                    state.segments.len(),
+                    self.geometry.bytes >> 20,
+                    state.segments.free(),
                 ),
             });
         };

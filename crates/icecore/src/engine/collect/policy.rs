@@ -54,6 +54,12 @@ impl Collector {
         self.told.lock().trouble = Some(error.to_string());
     }
 
+    /// From now on nothing is emptied ahead of need.
+    #[cfg(test)]
+    pub(super) fn hush(&self) {
+        self.quiet_until.store(u64::MAX, Ordering::Relaxed);
+    }
+
     fn says(&self, doing: Option<String>) {
         self.told.lock().doing = doing;
     }

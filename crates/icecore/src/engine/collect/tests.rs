@@ -280,6 +280,29 @@ fn scattered_dead_space_makes_room() {
     }
 }
 
+/// Whoever is the first to find no room, a snapshot as well as a write, gets what can be had.
+#[test]
+fn snapshots_find_room_where_dead_space_is_scattered() {
+    let storage = make(Some(40 * SEGMENT));
+    let pool = open(&storage);
+    let (db, file) = with_file(&pool);
+    (0..2400).for_each(|piece| write(&db, file, piece, 0));
+    pool.engine().collector.hush();
+    let mut random: u64 = 1;
+    for round in 1..2000 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        write(&db, file, (random >> 33) % 2400, round);
+        // Each takes the room of a record and of nodes, so that some are the first that find none.
+        pool.snapshot(&[format!("db@{round}")], false, &[]).unwrap();
+        if round > 20 {
+            let oldest = crate::names::parse_target(&format!("db@{}", round - 20), true).unwrap();
+            pool.destroy(&oldest).unwrap();
+        }
+    }
+    assert!(pool.statistics().segments_collected > 3);
+    assert_sound(&pool);
+}
+
 /// Readers never see anything else than what was written, while segments are emptied and used again under them.
 #[test]
 fn readers_meet_nothing_of_it() {
