@@ -41,7 +41,7 @@ bench: ## Run the experiments on the filesystem of BENCH_DIR, one JSON document 
 	$(CARGO) build --release --locked --package icecore-cli
 	@mkdir -p $(BENCH_DIR) $(RESULTS)
 	for name in $(EXPERIMENTS); do \
-		$(ICECORE) lab run $$name --dir $(BENCH_DIR) --json $(LAB_OPTIONS) > $(RESULTS)/$$name.json || exit 1; \
+		$(ICECORE) lab run $$name --directory $(BENCH_DIR) --json $(LAB_OPTIONS) > $(RESULTS)/$$name.json || exit 1; \
 	done
 
 figure: ## Draw time per iteration from the last `make bench`

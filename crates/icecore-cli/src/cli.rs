@@ -45,6 +45,8 @@ pub enum Commands {
     Rename(rename::Arguments),
     /// Destroy snapshots or a dataset
     Destroy(destroy::Arguments),
+    /// Destroy the snapshots that a policy does not keep
+    Prune(prune::Arguments),
     /// Show what changed between two versions
     Diff(diff::Arguments),
     /// Keep snapshots from being destroyed
@@ -55,7 +57,7 @@ pub enum Commands {
     Holds(hold::HoldsArguments),
     /// Show properties
     Get(property::GetArguments),
-    /// Set user properties
+    /// Set user properties, quotas and reservations
     Set(property::SetArguments),
     /// Remove a user property, so that the inherited one counts
     Inherit(property::InheritArguments),
@@ -69,6 +71,8 @@ pub enum Commands {
     Ls(ls::Arguments),
     /// Read and verify everything
     Scrub(scrub::Arguments),
+    /// Say whether all is well, as Nagios wants it
+    Monitor(monitor::Arguments),
     /// Show who has the pool, how full it is, and its counters
     Status(status::Arguments),
     /// Watch what the pool is doing
@@ -204,6 +208,23 @@ mod tests {
         assert!(parse(&["list", "-H", "-H", "-o", "name", "-o", "used"]).is_ok());
         assert!(parse(&["list", "--nonsense"]).is_err());
         assert!(parse(&[]).is_err());
+    }
+
+    #[test]
+    fn the_commands_of_the_units_make_sense() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
+        let mut commands = 0;
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let text = std::fs::read_to_string(&path).unwrap();
+            for command in text.lines().filter_map(|line| line.strip_prefix("ExecStart=/usr/bin/icecore ")) {
+                let arguments: Vec<&str> = command.split(' ').collect();
+                assert_eq!(arguments.last(), Some(&"%f"), "{}", path.display());
+                assert!(parse(&arguments).is_ok(), "{}: {command}", path.display());
+                commands += 1;
+            }
+        }
+        assert_eq!(commands, 3);
     }
 
     proptest! {

@@ -29,8 +29,10 @@ Exit codes:
   3  no pool there
   4  another process has the pool open and does not answer
   5  stored bytes are damaged
-  6  no space is left
-  7  something is in the way: a hold, a clone, an open file";
+  6  no space is left, in the pool or in a quota
+  7  something is in the way: a hold, a clone, an open file
+Those of `icecore monitor` are Nagios's: 0 well, 1 warning, 2 critical,
+3 unknown.";
 
 /// A command line that clap could not know to be senseless.
 #[derive(Debug)]
@@ -49,14 +51,34 @@ pub fn usage(message: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Usage(message.into()))
 }
 
+/// Ends the program with a code; what there is to say was said.
+#[derive(Debug)]
+pub struct Silent(pub u8);
+
+impl fmt::Display for Silent {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "exit code {}", self.0)
+    }
+}
+
+impl std::error::Error for Silent {}
+
+/// Tells of an error on standard error.
+pub fn tell(error: &anyhow::Error) {
+    use io::Write as _;
+    let _ = writeln!(io::stderr().lock(), "icecore: {error:#}");
+}
+
 /// Tells of the error, if there is one, and chooses the exit code.
 pub fn report(result: anyhow::Result<()>) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
     if is_broken_pipe(&error) {
         return ExitCode::SUCCESS;
     }
-    use io::Write as _;
-    let _ = writeln!(io::stderr().lock(), "icecore: {error:#}");
+    if let Some(Silent(code)) = error.downcast_ref() {
+        return (*code).into();
+    }
+    tell(&error);
     code(&error).into()
 }
 
@@ -75,7 +97,7 @@ fn code(error: &anyhow::Error) -> u8 {
             ErrorCode::NotAPool => NO_POOL,
             ErrorCode::PoolInUse | ErrorCode::Forked => IN_USE,
             ErrorCode::Damaged => DAMAGE,
-            ErrorCode::NoSpace => NO_SPACE,
+            ErrorCode::NoSpace | ErrorCode::QuotaExceeded => NO_SPACE,
             ErrorCode::Busy => BUSY,
             _ => FAILED,
         };

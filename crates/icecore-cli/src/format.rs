@@ -60,6 +60,19 @@ pub fn parse_size(text: &str) -> Result<ByteLength, String> {
     bytes.checked_add(extra).map(ByteLength).ok_or_else(wrong)
 }
 
+/// Reads a share, as in `20%` or `2.5%`, in hundredths of a per cent.
+pub fn parse_share(text: &str) -> Result<u64, String> {
+    let wrong = || format!("{text:?} is not a share: write 0% to 100%");
+    let number = text.trim().strip_suffix('%').ok_or_else(wrong)?.trim();
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !digits(whole) || !digits(fraction) || fraction.len() > 2 {
+        return Err(wrong());
+    }
+    let share: u64 = format!("{whole}{fraction:0<2}").parse().map_err(|_| wrong())?;
+    if share > 10_000 { Err(wrong()) } else { Ok(share) }
+}
+
 /// A time in RFC 3339, UTC, to the second.
 pub fn time(timestamp: Timestamp) -> String {
     with_precision(timestamp, 0)

@@ -4,6 +4,7 @@
 use crate::exit;
 use crate::format;
 use crate::output::Align;
+use icecore::limits::Limit;
 use icecore::units::{ByteLength, Timestamp};
 use icecore::{EntryKind, ListEntry};
 use serde_json::json;
@@ -107,12 +108,54 @@ pub const NATIVE: &[Native] = &[
             EntryKind::Snapshot => Value::Count(u64::from(entry.holds)),
         },
     },
+    Native {
+        name: "quota",
+        aliases: &[],
+        header: "QUOTA",
+        align: Align::Right,
+        help: "most that a dataset may use, with all that belongs to it",
+        value: |entry| limit(entry, Limit::Quota),
+    },
+    Native {
+        name: "refquota",
+        aliases: &[],
+        header: "REFQUOTA",
+        align: Align::Right,
+        help: "most that a dataset may refer to",
+        value: |entry| limit(entry, Limit::RefQuota),
+    },
+    Native {
+        name: "reservation",
+        aliases: &[],
+        header: "RESERV",
+        align: Align::Right,
+        help: "bytes kept free for a dataset with all that belongs to it",
+        value: |entry| limit(entry, Limit::Reservation),
+    },
+    Native {
+        name: "refreservation",
+        aliases: &[],
+        header: "REFRESERV",
+        align: Align::Right,
+        help: "bytes kept free for what a dataset refers to",
+        value: |entry| limit(entry, Limit::RefReservation),
+    },
 ];
+
+/// A limit of a dataset; snapshots have none.
+fn limit(entry: &ListEntry, limit: Limit) -> Value {
+    match entry.kind {
+        EntryKind::Dataset => entry.limits.get(limit).map_or(Value::Unlimited, Value::Size),
+        EntryKind::Snapshot => Value::None,
+    }
+}
 
 /// A value of a property.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Value {
     None,
+    /// A limit that is not set.
+    Unlimited,
     Text(String),
     Names(Vec<String>),
     Count(u64),
@@ -125,6 +168,7 @@ impl Value {
     pub fn text(&self, exact: bool) -> String {
         match self {
             Self::None => "-".to_owned(),
+            Self::Unlimited => "none".to_owned(),
             Self::Text(text) => text.clone(),
             Self::Names(names) if names.is_empty() => "-".to_owned(),
             Self::Names(names) => names.join(","),
@@ -139,7 +183,7 @@ impl Value {
     /// As JSON: sizes are numbers, times RFC 3339 to the nanosecond.
     pub fn json(&self) -> serde_json::Value {
         match self {
-            Self::None => serde_json::Value::Null,
+            Self::None | Self::Unlimited => serde_json::Value::Null,
             Self::Text(text) => json!(text),
             Self::Names(names) => json!(names),
             Self::Count(count) => json!(count),
@@ -248,6 +292,7 @@ mod tests {
             written: ByteLength(0),
             created: Timestamp(created),
             origin: None,
+            limits: icecore::limits::DatasetLimits::default(),
             holds: 2,
             clones: vec!["b".into(), "c".into()],
         }

@@ -1,6 +1,7 @@
 //! What can go wrong in the lab.
 
 use std::io;
+use std::path::Path;
 
 /// Short for a result with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -59,6 +60,17 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// One of two sides failed.
+    #[error("{side} failed: {source}{detail}")]
+    Side {
+        /// Which of them.
+        side: &'static str,
+        /// What it answered.
+        #[source]
+        source: Box<Error>,
+        /// What else is known about it.
+        detail: String,
+    },
     /// A worker thread panicked.
     #[error("a thread of {what} panicked")]
     Panicked {
@@ -66,6 +78,28 @@ pub enum Error {
         what: String,
     },
 }
+
+impl Error {
+    /// Says which side failed, and what the circumstances are: SQLite's own errors leave out both.
+    pub(crate) fn of_side(self, side: &'static str, folder: &Path) -> Self {
+        let mut detail = String::new();
+        if side == STORED
+            && let Some(sentence) = icecore_sqlite::last_error()
+        {
+            detail.push_str(&format!("; the store says: {sentence}"));
+        }
+        if let Ok(space) = rustix::fs::statvfs(folder) {
+            let free = space.f_bavail.saturating_mul(space.f_frsize) >> 20;
+            detail.push_str(&format!("; {free} MiB are free in {}", folder.display()));
+        }
+        Self::Side { side, source: Box::new(self), detail }
+    }
+}
+
+/// How errors call the side with the store.
+pub(crate) const STORED: &str = "the side with icecore";
+/// How errors call the other side.
+pub(crate) const PLAIN: &str = "the plain side";
 
 /// Adds what was being tried to an operating system error.
 pub(crate) trait Doing<T> {

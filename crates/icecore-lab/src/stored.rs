@@ -51,6 +51,11 @@ impl StoredDatabase {
     /// Makes a pool in a folder that does not exist yet, and opens it.
     pub fn create(folder: &Path, open: &OpenOptions) -> Result<Self> {
         Pool::init_directory(folder, &InitOptions::default())?;
+        Self::open(folder, open)
+    }
+
+    /// Opens an empty pool.
+    pub fn open(folder: &Path, open: &OpenOptions) -> Result<Self> {
         let pool = Pool::open_directory(folder, open)?;
         pool.create_dataset(DATASET, false, &[])?;
         icecore_sqlite::register().map_err(Error::Door)?;

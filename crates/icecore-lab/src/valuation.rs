@@ -82,13 +82,25 @@ pub struct Valuation<'connection> {
     /// Values of the newest investment, by period.
     newest: Vec<f64>,
     contents: Contents,
+    /// The values are drawn, and nothing is written: an earlier life has done it.
+    pretending: bool,
 }
 
 impl<'connection> Valuation<'connection> {
     /// Makes the table and its indexes in an empty database.
     pub fn begin(connection: &'connection Connection, periods: u32, seed: u64) -> Result<Self> {
         connection.execute_batch(SCHEMA)?;
-        Ok(Self {
+        Self::resume(connection, periods, seed, 0)
+    }
+
+    /// Goes on with a database that holds so many iterations of this workload.
+    pub fn resume(
+        connection: &'connection Connection,
+        periods: u32,
+        seed: u64,
+        iterations: u32,
+    ) -> Result<Self> {
+        let mut this = Self {
             connection,
             insert: connection
                 .prepare("insert into valuation(investment_id, period_id, value) values (?1, ?2, ?3)")?,
@@ -99,16 +111,32 @@ impl<'connection> Valuation<'connection> {
             iterations_done: 0,
             newest: Vec::new(),
             contents: Contents::default(),
-        })
+            pretending: true,
+        };
+        for _ in 0..iterations {
+            this.work()?;
+        }
+        this.pretending = false;
+        Ok(this)
     }
 
     /// One iteration: one transaction, durable on return.
     pub fn iterate(&mut self) -> Result<()> {
         self.connection.execute_batch("begin")?;
+        self.work()?;
+        Ok(self.connection.execute_batch("commit")?)
+    }
+
+    /// Iterations that the database holds.
+    #[must_use]
+    pub fn iterations_done(&self) -> u32 {
+        self.iterations_done
+    }
+
+    fn work(&mut self) -> Result<()> {
         let before = std::mem::take(&mut self.newest);
         self.insert_newest()?;
         self.update_previous(&before)?;
-        self.connection.execute_batch("commit")?;
         self.iterations_done += 1;
         Ok(())
     }
@@ -123,7 +151,9 @@ impl<'connection> Valuation<'connection> {
         let investment = i64::from(self.iterations_done) + 1;
         for period in 1..=i64::from(self.periods) {
             let value = self.random.fraction();
-            self.insert.execute((investment, period, value))?;
+            if !self.pretending {
+                self.insert.execute((investment, period, value))?;
+            }
             let id = i64::from(self.iterations_done) * i64::from(self.periods) + period;
             self.contents.add(&Row { id, investment, period, value });
             self.newest.push(value);
@@ -135,7 +165,9 @@ impl<'connection> Valuation<'connection> {
         let investment = i64::from(self.iterations_done);
         for (period, &value) in (1_i64..).zip(before) {
             let changed = self.random.fraction();
-            self.update.execute((changed, investment, period))?;
+            if !self.pretending {
+                self.update.execute((changed, investment, period))?;
+            }
             let id = (investment - 1) * i64::from(self.periods) + period;
             let row = Row { id, investment, period, value };
             self.contents.replace(&row, &Row { value: changed, ..row });
@@ -165,6 +197,22 @@ mod tests {
         assert_eq!(updated, 200);
         seen.dedup();
         assert_eq!(seen.len(), 5);
+    }
+
+    #[test]
+    fn a_workload_goes_on_where_it_was_left() {
+        let (whole, parts) = (Connection::open_in_memory(), Connection::open_in_memory());
+        let (whole, parts) = (whole.expect("opened"), parts.expect("opened"));
+        let mut workload = Valuation::begin(&whole, 20, 7).expect("schema");
+        (0..5).for_each(|_| workload.iterate().expect("iterated"));
+        drop(Valuation::begin(&parts, 20, 7).expect("schema"));
+        for done in 0..5 {
+            let mut workload = Valuation::resume(&parts, 20, 7, done).expect("resumed");
+            assert_eq!(workload.contents(), Contents::read(&parts).expect("read"));
+            workload.iterate().expect("iterated");
+        }
+        assert_eq!(Contents::read(&parts).expect("read"), workload.contents());
+        assert_eq!(Contents::read(&whole).expect("read"), workload.contents());
     }
 
     #[test]

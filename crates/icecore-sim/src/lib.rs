@@ -8,7 +8,9 @@
 //! - [`model`] is the store as plain maps, with a generator of histories.
 //! - [`driver`] does to a pool what a step of a history says, and compares it with the model; [`explorer`]
 //!   lives through a history with crashes and faults.
+//! - [`cases`] is where the seeds of generated tests come from.
 
+pub mod cases;
 mod counting;
 mod disk;
 pub mod driver;

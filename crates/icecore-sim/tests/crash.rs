@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Told, cases, for_each_seed, is_long, must};
+use common::{Told, cases, for_each_seed, must, sample};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
 use icecore_sim::{CrashMode, Random};
 
@@ -35,17 +35,6 @@ fn beginning(seed: u64, steps: usize) -> Explorer {
     agree(&mut explorer, steps);
     explorer.crash(None);
     explorer
-}
-
-/// All numbers up to `last`, or a sample of so many.
-fn sample(last: u64, most: u64, random: &mut Random) -> Vec<u64> {
-    if is_long() || last <= most {
-        return (1..=last).collect();
-    }
-    let mut numbers: Vec<u64> = (0..most).map(|_| random.between(1, last)).collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    numbers
 }
 
 /// I/Os that opening and so many steps take.

@@ -10,6 +10,8 @@ use icecore_sim::driver::compare_damaged;
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
 use icecore_sim::{CrashMode, Random};
 use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
+use std::time::{Duration, Instant};
 
 const BLOCK: usize = 4096;
 
@@ -247,4 +249,87 @@ fn a_record_below_a_mark_is_not_taken_for_the_end_of_the_log() {
         }
     }
     assert!(told >= 8, "{told} of 10 records are missed");
+}
+
+/// A killed pool whose last act was to acknowledge one write of a block full of sevens. `rest`: the log had come to rest.
+fn acknowledged(rest: bool) -> Explorer {
+    let mut setting = Setting::default();
+    setting.options.background = true;
+    let mut explorer = Explorer::new(1, &setting).unwrap();
+    explorer.open().unwrap();
+    let pool = explorer.pool();
+    pool.create_dataset("d", false, &[]).unwrap();
+    let dataset = pool.dataset("d").unwrap();
+    let file = dataset.open_or_create(b"f", &icecore::Creation::file()).unwrap();
+    pool.checkpoint().unwrap();
+    let headers = || pool.statistics().logged_header_bytes;
+    let quiet = headers();
+    dataset.write(file, 0, &[7; BLOCK]).unwrap();
+    dataset.sync().unwrap();
+    let written = headers();
+    assert!(written > quiet);
+    if rest {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while headers() == written {
+            assert!(Instant::now() < deadline, "the log has come to rest, and nothing says so");
+            thread::sleep(Duration::from_millis(20));
+        }
+        // Once is enough, also for somebody who has nothing to say.
+        assert_eq!(headers(), written + BLOCK as u64);
+        for _ in 0..2 {
+            dataset.sync().unwrap();
+            thread::sleep(Duration::from_millis(800));
+        }
+        assert_eq!(headers(), written + BLOCK as u64);
+    }
+    drop(dataset);
+    explorer.crash(None);
+    explorer
+}
+
+/// Where the block full of sevens lies.
+fn sevens(explorer: &Explorer) -> (String, u64) {
+    let found = blocks(explorer).remove("data or node").unwrap();
+    let is_it = |(name, offset): &&(String, u64)| {
+        explorer.disk.contents(name).unwrap()[*offset as usize..][..BLOCK].iter().all(|byte| *byte == 7)
+    };
+    found.iter().find(is_it).unwrap().clone()
+}
+
+#[test]
+fn damage_to_what_was_acknowledged_last_is_damage_once_the_log_has_come_to_rest() {
+    let base = acknowledged(true);
+    let (name, data) = sevens(&base);
+    // The record's header, which lies before the block.
+    let mut explorer = base.fork(1);
+    explorer.disk.corrupt(&name, data - BLOCK as u64..data).unwrap();
+    let error = explorer.open().unwrap_err();
+    let Error::Damaged { place, .. } = &error else { panic!("{error:?}") };
+    assert!(place.contains(&format!("{name} at offset {}", data - BLOCK as u64)), "{place}");
+    // The block itself.
+    let mut explorer = base.fork(2);
+    explorer.disk.flip_bit(&name, data + 100, 3).unwrap();
+    explorer.open().unwrap();
+    let view = explorer.pool().view("d").unwrap();
+    let file = view.resolve(b"f").unwrap().unwrap();
+    let read = view.read(file, 0, &mut [0; BLOCK]);
+    assert!(matches!(read, Err(Error::Damaged { .. })), "{read:?}");
+    // Without damage it is all there, and so is the mark: there is none to be added.
+    let mut explorer = base.fork(3);
+    explorer.open().unwrap();
+    explorer.pool().verify().unwrap();
+    let mut content = [0; BLOCK];
+    let view = explorer.pool().view("d").unwrap();
+    assert_eq!(view.read(file, 0, &mut content).unwrap(), BLOCK);
+    assert_eq!(content, [7; BLOCK]);
+}
+
+/// What the mark is for: right after the last flush nothing tells damage from a write that a crash cut short.
+#[test]
+fn before_that_it_looks_like_the_end_of_the_log() {
+    let base = acknowledged(false);
+    let (name, data) = sevens(&base);
+    let mut explorer = base.fork(1);
+    explorer.disk.corrupt(&name, data - BLOCK as u64..data).unwrap();
+    explorer.open().unwrap();
 }

@@ -275,3 +275,36 @@ fn a_segment_that_the_log_names_is_there_after_any_crash() {
         explorer.crash(None);
     }
 }
+
+/// A crash left one of the twin superblocks torn, or without a name; the next comes while the pool is being opened.
+#[test]
+fn the_superblock_that_is_left_is_not_touched_before_its_twin_is_whole() {
+    for twin in ["superblock.0", "superblock.1"] {
+        for lost in [false, true] {
+            let mut base = Explorer::new(3, &Setting::default()).unwrap();
+            base.open().unwrap();
+            base.pool().create_dataset("d", false, &[]).unwrap();
+            base.crash(None);
+            if lost {
+                base.disk.lose(twin).unwrap();
+            } else {
+                base.disk.corrupt(twin, 0..512).unwrap();
+            }
+            for number in 1..20 {
+                for seed in 0..8 {
+                    let mut explorer = base.fork(seed);
+                    explorer.disk.crash_at(number);
+                    let opened = explorer.open();
+                    explorer.crash(Some(CrashMode::ALL_MODES[seed as usize % 6]));
+                    explorer.open().unwrap_or_else(|error| {
+                        panic!(
+                            "{twin}, lost: {lost}, crash at I/O {number} ({opened:?}), seed {seed}: {error}"
+                        )
+                    });
+                    assert!(explorer.pool().dataset("d").is_ok());
+                    explorer.crash(None);
+                }
+            }
+        }
+    }
+}

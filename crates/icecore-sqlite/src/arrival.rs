@@ -12,6 +12,7 @@ use crate::overlay::Overlay;
 use crate::path::{JOURNAL_SUFFIX, WAL_SUFFIX};
 use crate::prepared::{self, Prepared};
 use crate::recent::HotJournal;
+use crate::registry::OpenPool;
 use crate::store::{self, HeadFile, View};
 use crate::{rollback, wal};
 use icecore::units::InodeNumber;
@@ -119,7 +120,7 @@ fn commit_log(
 ) -> Result<()> {
     let former = database.pinned()?.clone();
     let view = &former.view;
-    let mut group = file.begin()?;
+    let mut group = file.begin(view)?;
     // SQLite does not look into the log of an empty database either.
     if former.facts.size > 0 {
         let overlay = log.map(|log| wal::read(view, log)).transpose()?.flatten();
@@ -140,7 +141,7 @@ fn commit_log(
         group.truncate(log, 0)?;
     }
     let prepared = Prepared { group, head: Arc::clone(file), state: Arc::clone(state), former };
-    prepared::commit(&database.pool.pool, vec![prepared], true).map(drop)
+    prepared::commit(&database.pool, vec![prepared], true).map(drop)
 }
 
 /// Removes a log that is empty by now; nothing is lost if that fails.
@@ -167,7 +168,7 @@ pub fn end_journal(database: &HotEnd<'_>) -> Result<bool> {
 /// What ending a journal takes.
 pub struct HotEnd<'place> {
     /// The pool.
-    pub pool: &'place store::Pool,
+    pub pool: &'place OpenPool,
     /// The database's entry in the lock table.
     pub state: &'place FileState,
     /// The journal.

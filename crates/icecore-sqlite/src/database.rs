@@ -282,10 +282,10 @@ impl Database {
         }
     }
 
-    /// The head as it is now, for the few reads that SQLite makes without a lock.
+    /// What is published now, for the few reads that SQLite makes without a lock.
     pub fn unpinned(&self) -> Result<(View, u64)> {
-        let (file, _) = self.head()?;
-        let (view, facts) = file.now()?;
+        let (file, state) = self.head()?;
+        let (view, facts) = state.published(|| file.now())?;
         Ok((view, facts.size))
     }
 }

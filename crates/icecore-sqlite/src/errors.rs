@@ -53,7 +53,9 @@ impl From<icecore::Error> for Fault {
     fn from(error: icecore::Error) -> Self {
         use icecore::{Error, FileFault};
         let number = match &error {
-            Error::NoSpace { .. } | Error::File(FileFault::NoInodes | FileFault::TooLarge) => code::FULL,
+            Error::NoSpace { .. }
+            | Error::QuotaExceeded { .. }
+            | Error::File(FileFault::NoInodes | FileFault::TooLarge) => code::FULL,
             Error::ReadOnly | Error::SnapshotIsReadOnly { .. } => code::READONLY,
             Error::Damaged { .. } => code::IOERR_DATA,
             Error::PoolInUse { .. }
@@ -94,7 +96,9 @@ pub fn remember(text: &str) {
     }
 }
 
-/// The sentence for the last fault: of this thread, else of the process.
+/// The sentence for the last refusal or failure of the door: of this thread, else of the process. SQLite hands
+/// through no more than a number.
+#[must_use]
 pub fn last_error() -> Option<String> {
     let here = LAST_HERE.try_with(|last| last.borrow().clone()).ok().flatten();
     here.or_else(|| LAST_ANYWHERE.try_lock().and_then(|last| last.clone()))

@@ -100,7 +100,7 @@ impl SideFile {
         let state = real.state.as_deref();
         let ended = match state {
             Some(state) => {
-                arrival::end_journal(&HotEnd { pool: &real.pool.pool, state, journal: real.hot.inode })?
+                arrival::end_journal(&HotEnd { pool: &real.pool, state, journal: real.hot.inode })?
             }
             None => false,
         };

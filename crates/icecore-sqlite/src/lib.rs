@@ -22,7 +22,6 @@ mod overlay;
 mod path;
 mod pragma;
 mod prepared;
-mod process;
 mod reading;
 mod recent;
 mod registry;
@@ -42,6 +41,8 @@ mod program;
 #[cfg(feature = "static")]
 mod transfer;
 
+#[cfg(feature = "static")]
+pub use errors::last_error;
 #[cfg(feature = "static")]
 pub use program::{Registration, register, register_pool, uri};
 #[cfg(feature = "static")]

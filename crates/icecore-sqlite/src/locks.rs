@@ -137,6 +137,12 @@ impl FileState {
         Ok(pinned)
     }
 
+    /// What whoever asks for SHARED would get, without taking it.
+    pub fn published(&self, now: impl FnOnce() -> Result<(View, Facts)>) -> Result<(View, Facts)> {
+        let former = self.inner.lock().former.clone();
+        former.map_or_else(now, Ok)
+    }
+
     /// Pins what is published now for a handle that holds at least SHARED already.
     pub fn pin_again(&self, now: impl FnOnce() -> Result<(View, Facts)>) -> Result<Pinned> {
         self.inner.lock().pin(now)

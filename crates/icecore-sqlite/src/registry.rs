@@ -7,9 +7,9 @@ use crate::bindings::code;
 use crate::errors::{Fault, Result};
 use crate::locks::FileState;
 use crate::path::REGISTERED;
-use crate::process::ProcessMark;
 use crate::store::{self, FileKey, Pool};
 use crate::superjournal::SuperJournal;
+use icecore::ProcessMark;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -40,6 +40,8 @@ pub struct OpenPool {
     /// is not deleted by SQLite, and goes when nobody refers to it any more.
     super_journals: Mutex<HashMap<String, Weak<SuperJournal>>>,
     files: Mutex<HashMap<FileKey, Weak<FileState>>>,
+    /// Files whose last commit may not be on disk: what is held back of them stays so, whoever opens them next.
+    held_back: Mutex<Vec<Arc<FileState>>>,
 }
 
 /// What the files of one connection have in common.
@@ -67,7 +69,7 @@ pub fn current() -> &'static Registry {
         return registry;
     }
     let fresh = Box::into_raw(Box::new(Registry {
-        mark: ProcessMark::new(),
+        mark: ProcessMark::current(),
         pools: Mutex::default(),
         connections: Mutex::default(),
     }));
@@ -211,7 +213,13 @@ fn canonical(name: &str) -> Result<String> {
 
 impl OpenPool {
     fn new(pool: Pool, name: String) -> Self {
-        Self { pool, name, super_journals: Mutex::default(), files: Mutex::default() }
+        Self {
+            pool,
+            name,
+            super_journals: Mutex::default(),
+            files: Mutex::default(),
+            held_back: Mutex::default(),
+        }
     }
 
     /// What follows the pool in a path; `None` if the path leads elsewhere.
@@ -243,6 +251,11 @@ impl OpenPool {
     /// Takes a super-journal out, to be committed.
     pub fn take_super_journal(&self, path: &str) -> Option<Arc<SuperJournal>> {
         self.super_journals.lock().remove(path)?.upgrade()
+    }
+
+    /// Remembers for as long as the pool is open that the head of these files is not to be shown.
+    pub fn keep_held_back(&self, files: impl Iterator<Item = Arc<FileState>>) {
+        self.held_back.lock().extend(files);
     }
 
     /// The lock table's entry for a file; the same one for everybody who has the file open.

@@ -194,9 +194,9 @@ impl HeadFile {
         if now.is_same_moment(view) { Ok(known) } else { facts(&now, self.inode) }
     }
 
-    /// Opens an atomic group of writes.
-    pub fn begin(&self) -> Result<Group> {
-        Ok(self.dataset.begin()?)
+    /// Opens an atomic group of writes to a file that has not changed since `view`.
+    pub fn begin(&self, view: &View) -> Result<Group> {
+        Ok(self.dataset.begin_from(view)?)
     }
 
     /// Removes another file of the same dataset; nothing happens if it is not there.

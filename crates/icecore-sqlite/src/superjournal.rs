@@ -7,7 +7,7 @@ use crate::bindings::code;
 use crate::errors::{Fault, Result};
 use crate::locks::HandleId;
 use crate::prepared::{self, Prepared};
-use crate::store::Pool;
+use crate::registry::OpenPool;
 use parking_lot::Mutex;
 
 /// One transaction over several files.
@@ -56,7 +56,7 @@ impl SuperJournal {
     }
 
     /// Commits all that is parked.
-    pub fn commit(&self, pool: &Pool) -> Result<()> {
+    pub fn commit(&self, pool: &OpenPool) -> Result<()> {
         let mut inner = self.inner.lock();
         let parked = std::mem::take(&mut inner.parked);
         let parked: Vec<Prepared> = parked.into_iter().map(|(_, prepared)| prepared).collect();

@@ -118,7 +118,8 @@ impl Database {
     }
 
     fn begin(&self) -> Result<Group> {
-        self.head()?.0.begin()
+        // Nobody else has written since: that was looked at when RESERVED was taken.
+        self.head()?.0.begin(&self.pinned()?.view)
     }
 
     /// A write after the file was parked under a super-journal: SQLite is rolling back, or truncates after
@@ -234,7 +235,7 @@ impl Database {
         }
         let committed = self.prepare(group).and_then(|prepared| {
             // Of a dataset that was rolled back meanwhile, the store itself refuses it.
-            prepared::commit(&self.pool.pool, vec![prepared], durable)
+            prepared::commit(&self.pool, vec![prepared], durable)
         });
         match committed {
             Ok(published) => {

@@ -260,7 +260,7 @@ fn delete(path: &str) -> Result<bool> {
     }
     let Some((pool, rest)) = pool_of(path) else { return Ok(false) };
     if let Some(super_journal) = pool.take_super_journal(&rest) {
-        super_journal.commit(&pool.pool)?;
+        super_journal.commit(&pool)?;
         return Ok(true);
     }
     let cut = path::Cut { pool: &pool.name, rest: &rest };
@@ -279,7 +279,7 @@ fn end_journal(pool: &PoolUse, place: &Place) -> Result<bool> {
     let Some(state) = state_of_journal(pool, place)? else { return Ok(false) };
     let view = store::head_view(&pool.pool, &place.dataset)?;
     let Some(journal) = store::find_file(&view, &place.parts())? else { return Ok(false) };
-    arrival::end_journal(&HotEnd { pool: &pool.pool, state: &state, journal })
+    arrival::end_journal(&HotEnd { pool, state: &state, journal })
 }
 
 unsafe extern "C" fn x_access(vfs: *mut Vfs, name: *const c_char, flags: c_int, result: *mut c_int) -> c_int {

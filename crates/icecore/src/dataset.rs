@@ -435,7 +435,17 @@ impl Dataset {
     /// [`Error::ReadOnly`], [`Error::ReadOnlyAfterFailure`].
     pub fn begin(&self) -> Result<Group> {
         self.pool.engine().check_writable()?;
-        Group::new(self.clone())
+        Group::new(self.clone(), self.view()?)
+    }
+
+    /// As [`Dataset::begin`], where the caller has a view of this dataset, and knows that the files that it is going to
+    /// write have not changed since: blocks that are written in part are completed from it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn begin_from(&self, view: &View) -> Result<Group> {
+        self.pool.engine().check_writable()?;
+        Group::new(self.clone(), view.clone())
     }
 
     /// Announces that something has the dataset open: rolling it back is refused while it has, naming `what`.

@@ -1,6 +1,7 @@
 //! Faults have names: one enum for everything that can go wrong, each message saying what happened,
 //! to what, and where there is one, the way out.
 
+use crate::units::ByteLength;
 use std::io;
 
 /// Short for a result with [`Error`].
@@ -91,6 +92,24 @@ pub enum Error {
     NoSpace {
         /// What was asked, and what would help.
         detail: String,
+    },
+    /// A quota is used up; nothing was changed.
+    #[error(
+        "{dataset} has a {limit} of {bytes} bytes, of which {used} are used, and {asked} more may be needed: {way_out}"
+    )]
+    QuotaExceeded {
+        /// The dataset that has the quota.
+        dataset: String,
+        /// `quota` or `refquota`.
+        limit: &'static str,
+        /// What it allows.
+        bytes: ByteLength,
+        /// What is used of it.
+        used: ByteLength,
+        /// What the change would add at most.
+        asked: ByteLength,
+        /// What to do.
+        way_out: String,
     },
     /// A dataset, snapshot or hold of that name does not exist.
     #[error("{what} does not exist")]

@@ -96,10 +96,30 @@ impl SegmentFiles {
 
     /// Writes parts one after the other, the first at `slot`.
     pub(crate) fn write(&self, segment: SegmentId, slot: Slot, parts: &[(Kind, &[u8])]) -> Result<()> {
+        self.write_with(segment, slot, parts, |file, offset| file.write_at(parts, offset))
+    }
+
+    /// As [`SegmentFiles::write`], for what is flushed next or not read soon.
+    pub(crate) fn write_through(
+        &self,
+        segment: SegmentId,
+        slot: Slot,
+        parts: &[(Kind, &[u8])],
+    ) -> Result<()> {
+        self.write_with(segment, slot, parts, |file, offset| file.write_through(parts, offset))
+    }
+
+    fn write_with(
+        &self,
+        segment: SegmentId,
+        slot: Slot,
+        parts: &[(Kind, &[u8])],
+        write: impl FnOnce(&dyn StorageFile, u64) -> std::io::Result<()>,
+    ) -> Result<()> {
         let offset = self.geometry.offset(slot);
         let bytes: usize = parts.iter().map(|(_, part)| part.len()).sum();
         assert!(bytes.is_multiple_of(BLOCK_BYTES) && offset + bytes as u64 <= self.geometry.bytes);
-        self.get(segment)?.write_at(parts, offset).map_err(|error| {
+        write(&*self.get(segment)?, offset).map_err(|error| {
             Error::io("write", format!("{bytes} bytes at {offset} of {}", file_name(segment)), error)
         })
     }

@@ -14,6 +14,7 @@ mod files;
 #[doc(hidden)]
 pub mod format;
 mod group;
+pub mod limits;
 #[doc(hidden)]
 pub mod liveness;
 #[doc(hidden)]
@@ -28,6 +29,8 @@ pub mod operation;
 mod options;
 mod pins;
 mod pool;
+mod process;
+pub mod retention;
 mod segments;
 mod state;
 mod statistics;
@@ -48,5 +51,6 @@ pub use pool::{
     ByteRange, Change, DestroyPlan, DiffEntry, EntryKind, Finding, Hold, ListEntry, ListFilter, Pool,
     Property, PropertySource, RollbackReport, ScrubProgress, ScrubReport,
 };
+pub use process::ProcessMark;
 pub use statistics::{Quantiles, Statistics};
 pub use view::View;

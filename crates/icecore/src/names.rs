@@ -51,6 +51,11 @@ pub enum DestroyTarget {
         /// The short name of the newer end.
         last: String,
     },
+    /// Any snapshots, in one step: what they give back together is more than the sum of what each does.
+    Snapshots {
+        /// Datasets, and the short names of their snapshots.
+        of: Vec<(String, Vec<String>)>,
+    },
     /// A dataset.
     Dataset {
         /// Its name.
@@ -184,6 +189,10 @@ impl DestroyTarget {
                 dataset.snapshot(first)?;
                 dataset.snapshot(last).map(drop)
             }
+            Self::Snapshots { of } => of.iter().try_for_each(|(dataset, snapshots)| {
+                let dataset = DatasetName::parse(dataset)?;
+                snapshots.iter().try_for_each(|short| dataset.snapshot(short).map(drop))
+            }),
         }
     }
 }
@@ -359,6 +368,14 @@ impl fmt::Display for DestroyTarget {
         match self {
             Self::Snapshot(name) | Self::Dataset { name, .. } => formatter.write_str(name),
             Self::Range { dataset, first, last } => write!(formatter, "{dataset}@{first}%{last}"),
+            Self::Snapshots { of } => {
+                let names =
+                    of.iter().flat_map(|(dataset, all)| all.iter().map(move |short| (dataset, short)));
+                for (index, (dataset, short)) in names.enumerate() {
+                    write!(formatter, "{}{dataset}@{short}", if index > 0 { " " } else { "" })?;
+                }
+                Ok(())
+            }
         }
     }
 }

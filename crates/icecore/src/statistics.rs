@@ -28,6 +28,8 @@ pub(crate) struct Counters {
     pub read_calls: Counter,
     pub read_bytes: Counter,
     pub logged_data: Counter,
+    /// Of that, what lies outside the log.
+    pub staged_data: Counter,
     pub logged_headers: Counter,
     pub node_bytes: Counter,
     pub checkpoint_bytes: Counter,
@@ -164,6 +166,10 @@ macro_rules! statistics {
             pub failure: Option<String>,
             /// What collection is doing, and why.
             pub collector: String,
+            /// Why other processes cannot reach the pool while it is open, if they were meant to and cannot. Never
+            /// asked for by them.
+            #[serde(skip)]
+            pub unreachable: Option<String>,
         }
 
         impl Statistics {
@@ -266,6 +272,12 @@ statistics! {
     stalls,
     /// Live data and nodes.
     live_bytes,
+    /// What any version reaches: `live_bytes` and `dirty_bytes` without what waits to be freed.
+    used_bytes,
+    /// What the pool may grow to: its size limit, or what its medium has room for.
+    capacity_bytes,
+    /// What can still be written, in whole free segments beside the reserve, and new ones.
+    available_bytes,
     /// All segment files together.
     segment_file_bytes,
     /// Free segments, in number.

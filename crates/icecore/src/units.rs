@@ -146,21 +146,71 @@ impl Timestamp {
     pub fn to_rfc3339(self) -> String {
         let milliseconds = self.0.div_euclid(1_000_000);
         let (days, within) = (milliseconds.div_euclid(86_400_000), milliseconds.rem_euclid(86_400_000));
-        // Days to date by eras of 400 years that begin in March: H. Hinnant, "chrono-compatible low-level
-        // date algorithms", civil_from_days.
-        let shifted = days + 719_468;
-        let era = shifted.div_euclid(146_097);
-        let day_of_era = shifted.rem_euclid(146_097);
-        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let month_from_march = (5 * day_of_year + 2) / 153;
-        let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-        let year = year_of_era + era * 400 + i64::from(month <= 2);
+        let (year, month, day) = date_of_day(days);
         let (hour, minute) = (within / 3_600_000, within / 60_000 % 60);
         let (second, millisecond) = (within / 1000 % 60, within % 1000);
         format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z")
     }
+
+    /// Reads what [`Timestamp::to_rfc3339`] writes; the fraction of a second may be missing. `None` for anything else.
+    #[must_use]
+    pub fn from_rfc3339(text: &str) -> Option<Self> {
+        let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+        let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
+        let (time, fraction) = time.split_once('.').unwrap_or((time, "0"));
+        let [hour, minute, second] = numbers(time, ':', [2, 2, 2])?;
+        if fraction.is_empty() || fraction.len() > 9 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        let nanoseconds: i64 = format!("{fraction:0<9}").parse().ok()?;
+        let days = day_of_date(year, month, day);
+        // A date that does not exist is not the one that comes back.
+        if date_of_day(days) != (year, month, day) || hour > 23 || minute > 59 || second > 59 {
+            return None;
+        }
+        let seconds = days * 86_400 + hour * 3600 + minute * 60 + second;
+        Some(Self(seconds.checked_mul(1_000_000_000)?.checked_add(nanoseconds)?))
+    }
+}
+
+/// Year, month and day of the Gregorian calendar, of a day counted from 1970-01-01.
+///
+/// By eras of 400 years that begin in March, so that the leap day comes last: H. Hinnant, "chrono-compatible
+/// low-level date algorithms", civil_from_days and days_from_civil.
+#[must_use]
+pub const fn date_of_day(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (year_of_era + era * 400 + if month <= 2 { 1 } else { 0 }, month, day)
+}
+
+/// The reverse of [`date_of_day`]. Of a date that does not exist, such as February 30th, some day close to it.
+#[must_use]
+pub const fn day_of_date(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let month_from_march = (month + 9) % 12;
+    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
+    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+    era * 146_097 + day_of_era - 719_468
+}
+
+/// Three numbers of so many digits each.
+fn numbers(text: &str, separator: char, digits: [usize; 3]) -> Option<[i64; 3]> {
+    let mut parts = text.split(separator);
+    let mut numbers = [0; 3];
+    for (number, digits) in numbers.iter_mut().zip(digits) {
+        let part = parts.next().filter(|part| part.len() == digits)?;
+        *number = part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse().ok())??;
+    }
+    parts.next().is_none().then_some(numbers)
 }
 
 /// A sequence of log addresses of one kind. A block is named by its stream and its address in it.
@@ -247,5 +297,38 @@ mod tests {
         assert_eq!(Timestamp(951_782_400_000_000_000).to_rfc3339(), "2000-02-29T00:00:00.000Z");
         assert_eq!(Timestamp(1_795_291_262_003_999_999).to_rfc3339(), "2026-11-21T20:01:02.003Z");
         assert_eq!(Timestamp(-1).to_rfc3339(), "1969-12-31T23:59:59.999Z");
+    }
+
+    #[test]
+    fn moments_are_read_as_they_are_written() {
+        for milliseconds in [0, 1, -1, 951_782_400_000, 1_795_291_262_003, 4_102_444_799_999, -62_135_596_800]
+        {
+            let moment = Timestamp(milliseconds * 1_000_000);
+            assert_eq!(Timestamp::from_rfc3339(&moment.to_rfc3339()), Some(moment));
+        }
+        assert_eq!(Timestamp::from_rfc3339("1970-01-02T00:00:01Z"), Some(Timestamp(86_401_000_000_000)));
+        for text in [
+            "",
+            "Z",
+            "2026-02-30T00:00:00Z",
+            "2026-13-01T00:00:00Z",
+            "2026-01-01T24:00:00Z",
+            "2026-01-01T00:00:00",
+            "2026-01-01T00:00:00.Z",
+            "2026-01-01T00:00:00.1234567890Z",
+            "+026-01-01T00:00:00Z",
+            "9999-12-31T23:59:59Z",
+        ] {
+            assert_eq!(Timestamp::from_rfc3339(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn days_and_dates_go_both_ways() {
+        for day in (-800_000..800_000).step_by(13) {
+            let (year, month, of_month) = super::date_of_day(day);
+            assert!((1..=12).contains(&month) && (1..=31).contains(&of_month));
+            assert_eq!(super::day_of_date(year, month, of_month), day);
+        }
     }
 }

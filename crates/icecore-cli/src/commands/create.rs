@@ -1,6 +1,6 @@
 //! `icecore create`
 
-use super::{keys_and_values, request_once, take};
+use super::{keys_and_values, request_once, take, with_limits};
 use crate::pool::{Context, open_to_write};
 use clap::Args;
 use icecore::admin::{Request, Response};
@@ -19,13 +19,13 @@ pub struct Arguments {
     #[arg(short, long)]
     parents: bool,
 
-    /// Set a user property
+    /// Set a user property, a quota or a reservation
     #[arg(short = 'o', long = "property", value_name = "PROPERTY=VALUE")]
     properties: Vec<String>,
 }
 
 pub fn run(context: &Context, arguments: Arguments) -> anyhow::Result<()> {
-    let properties = keys_and_values(&arguments.properties)?;
+    let properties = with_limits(keys_and_values(&arguments.properties)?)?;
     let (pool, name) = context.name(&arguments.name)?;
     let request = Request::Create { name, parents: arguments.parents, properties };
     take!(request_once(open_to_write(&pool)?, request)?, Response::Done => Ok(()))

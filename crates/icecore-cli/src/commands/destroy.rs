@@ -1,6 +1,7 @@
 //! `icecore destroy`
 
-use super::{finish, take, with_descendants};
+use super::{finish, snapshots_target, take, with_descendants};
+use crate::exit;
 use crate::format;
 use crate::output::{Output, print_document};
 use crate::pool::{Context, open_to_read, open_to_write};
@@ -8,14 +9,13 @@ use clap::Args;
 use icecore::DestroyPlan;
 use icecore::admin::{Access, Failure, Request, Response};
 use icecore::names::{DestroyTarget, parse_target};
-use icecore::units::ByteLength;
 use serde_json::json;
 use std::ffi::OsString;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
 TARGET is a snapshot (db@monday), a range of snapshots, both ends included
-(db@monday%friday), or a dataset.
+(db@monday%friday), or a dataset. Several snapshots and ranges go in one step.
 
 Example:
   icecore destroy -nv db@monday%friday    what would go, and what comes back
@@ -23,8 +23,8 @@ Example:
   icecore destroy -r try-it")]
 pub struct Arguments {
     /// What to destroy
-    #[arg(value_name = "TARGET")]
-    target: OsString,
+    #[arg(value_name = "TARGET", required = true)]
+    targets: Vec<OsString>,
 
     /// A dataset: its snapshots and all datasets below it too. A snapshot: those of that name below as well
     #[arg(short, long)]
@@ -48,10 +48,16 @@ pub struct Arguments {
 }
 
 pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
-    let (pool, name) = context.name(&arguments.target)?;
-    let target = parse_target(&name, arguments.recursive).map_err(Failure::from)?;
+    let (pool, names) = context.names(&arguments.targets)?;
+    let targets: Vec<DestroyTarget> = names
+        .iter()
+        .map(|name| parse_target(name, arguments.recursive).map_err(Failure::from))
+        .collect::<Result<_, _>>()?;
+    if targets.len() > 1 && targets.iter().any(|target| matches!(target, DestroyTarget::Dataset { .. })) {
+        return Err(exit::usage("several snapshots can be destroyed at once, but datasets one by one"));
+    }
     let mut access = if arguments.dry_run { open_to_read(&pool)? } else { open_to_write(&pool)? };
-    let plan = carry_out(&mut access, target, arguments);
+    let plan = carry_out(&mut access, targets, arguments);
     let plan = finish(access, plan)?;
     if arguments.json {
         let body = json!({
@@ -68,38 +74,54 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     output.finish()
 }
 
-/// Plans everything before anything is destroyed, so that a refusal leaves all as it was.
+/// All of it in one step, so that a refusal leaves everything as it was, and the sum is exact.
 fn carry_out(
     access: &mut Access,
-    target: DestroyTarget,
+    targets: Vec<DestroyTarget>,
     arguments: &Arguments,
 ) -> anyhow::Result<DestroyPlan> {
-    let targets = match &target {
-        DestroyTarget::Snapshot(name) if arguments.recursive => {
-            with_descendants(access, name)?.into_iter().map(DestroyTarget::Snapshot).collect()
-        }
-        _ => vec![target],
+    let target = joined(access, targets, arguments.recursive)?;
+    let request = if arguments.dry_run {
+        Request::PlanDestroy { target, unheld: false }
+    } else {
+        Request::Destroy { target }
     };
-    let mut planned = DestroyPlan::default();
-    for target in &targets {
-        let plan = access.call(Request::PlanDestroy { target: target.clone() })?;
-        add(&mut planned, take!(plan, Response::Destroyed(plan) => plan));
-    }
-    if arguments.dry_run {
-        return Ok(planned);
-    }
-    let mut done = DestroyPlan::default();
-    for target in targets {
-        let plan = access.call(Request::Destroy { target })?;
-        add(&mut done, take!(plan, Response::Destroyed(plan) => plan));
-    }
-    Ok(done)
+    Ok(take!(access.call(request)?, Response::Destroyed(plan) => plan))
 }
 
-/// Snapshots of different datasets hold different blocks, so their sums add up.
-fn add(sum: &mut DestroyPlan, plan: DestroyPlan) {
-    sum.names.extend(plan.names);
-    sum.frees = ByteLength(sum.frees.get() + plan.frees.get());
+fn joined(
+    access: &mut Access,
+    mut targets: Vec<DestroyTarget>,
+    recursive: bool,
+) -> anyhow::Result<DestroyTarget> {
+    match (targets.pop(), targets.is_empty()) {
+        (Some(single @ (DestroyTarget::Dataset { .. } | DestroyTarget::Range { .. })), true) => {
+            return Ok(single);
+        }
+        (last, _) => targets.extend(last),
+    }
+    let names = selected(access, &targets, recursive)?;
+    Ok(snapshots_target(names.iter().map(String::as_str)))
+}
+
+/// Full names of snapshots and of those in ranges; `recursive`: those of the same name below as well.
+pub(super) fn selected(
+    access: &mut Access,
+    targets: &[DestroyTarget],
+    recursive: bool,
+) -> anyhow::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for target in targets {
+        match target {
+            DestroyTarget::Snapshot(name) if recursive => names.extend(with_descendants(access, name)?),
+            DestroyTarget::Snapshot(name) => names.push(name.clone()),
+            range => {
+                let plan = access.call(Request::PlanDestroy { target: range.clone(), unheld: true })?;
+                names.extend(take!(plan, Response::Destroyed(plan) => plan.names));
+            }
+        }
+    }
+    Ok(names)
 }
 
 fn tell(plan: &DestroyPlan, arguments: &Arguments, output: &mut Output) -> anyhow::Result<()> {

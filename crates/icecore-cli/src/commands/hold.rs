@@ -1,20 +1,33 @@
 //! `icecore hold`, `icecore release` and `icecore holds`
 
 use super::{finish, take, with_descendants};
+use crate::exit;
 use crate::format;
 use crate::output::{Align, Output, Table};
 use crate::pool::{Context, open_to_read, open_to_write};
 use clap::Args;
 use icecore::Hold;
 use icecore::admin::{Access, Request, Response};
+use icecore::retention::parse_duration;
+use icecore::units::Timestamp;
 use serde_json::json;
 use std::ffi::OsString;
 
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  icecore hold audit-2026 db@monday")]
+#[command(after_help = "\
+A hold that expires is still there afterwards, until `icecore prune` takes it
+off.
+
+Example:
+  icecore hold audit-2026 db@monday
+  icecore hold --expires 30d migration db@before-upgrade")]
 pub struct HoldArguments {
     #[command(flatten)]
     what: TagAndSnapshots,
+
+    /// Let prune release it after this long (7d, 12h), or from a date on (2027-01-31, in UTC)
+    #[arg(long, value_name = "WHEN")]
+    expires: Option<String>,
 }
 
 #[derive(Args, Debug)]
@@ -64,7 +77,21 @@ pub struct HoldsArguments {
 }
 
 pub fn hold(context: &Context, arguments: &HoldArguments) -> anyhow::Result<()> {
-    for_each(context, &arguments.what, |tag, snapshot| Request::Hold { tag, snapshot })
+    let expires = arguments.expires.as_deref().map(expiry).transpose()?;
+    for_each(context, &arguments.what, |tag, snapshot| Request::Hold { tag, snapshot, expires })
+}
+
+/// A moment: so long from now, or a date, or a time as RFC 3339 has it.
+fn expiry(text: &str) -> anyhow::Result<Timestamp> {
+    if let Ok(duration) = parse_duration(text) {
+        let nanoseconds = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
+        return Ok(Timestamp(Timestamp::now().get().saturating_add(nanoseconds)));
+    }
+    let moment =
+        Timestamp::from_rfc3339(text).or_else(|| Timestamp::from_rfc3339(&format!("{text}T00:00:00Z")));
+    moment.ok_or_else(|| {
+        exit::usage(format!("--expires: {text:?} is neither a duration (7d, 12h) nor a date (2027-01-31)"))
+    })
 }
 
 pub fn release(context: &Context, arguments: &ReleaseArguments) -> anyhow::Result<()> {
@@ -108,21 +135,25 @@ pub fn list(context: &Context, arguments: &HoldsArguments) -> anyhow::Result<()>
         let holds: Vec<_> = found
             .iter()
             .map(|(name, hold)| {
-                json!({ "name": name, "tag": hold.tag, "created": format::exact_time(hold.created) })
+                json!({
+                    "name": name,
+                    "tag": hold.tag,
+                    "created": format::exact_time(hold.created),
+                    "expires": hold.expires.map(format::exact_time),
+                })
             })
             .collect();
         output.document("holds", &pool, json!({ "holds": holds }))?;
         return output.finish();
     }
-    let columns = ["NAME", "TAG", "TIMESTAMP"].map(|header| (header.to_owned(), Align::Left));
+    let columns = ["NAME", "TAG", "TIMESTAMP", "EXPIRES"].map(|header| (header.to_owned(), Align::Left));
     let mut table = Table::new(columns);
     for (name, hold) in found {
-        let time = if arguments.parsable {
-            format::epoch_seconds(hold.created).to_string()
-        } else {
-            format::time(hold.created)
+        let time = |moment: Timestamp| {
+            if arguments.parsable { format::epoch_seconds(moment).to_string() } else { format::time(moment) }
         };
-        table.row(vec![name, hold.tag, time]);
+        let expires = hold.expires.map_or_else(|| "-".to_owned(), time);
+        table.row(vec![name, hold.tag, time(hold.created), expires]);
     }
     table.print(&mut output, arguments.no_header)?;
     output.finish()

@@ -96,6 +96,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
 pub fn told(error: icecore_lab::Error) -> anyhow::Error {
     match error {
         icecore_lab::Error::Store(error) => Failure::from(error).into(),
+        icecore_lab::Error::Side { side, source, detail } => match *source {
+            icecore_lab::Error::Store(error) => {
+                let Failure { code, message } = Failure::from(error);
+                Failure::new(code, format!("{side} failed: {message}{detail}")).into()
+            }
+            source => icecore_lab::Error::Side { side, source: Box::new(source), detail }.into(),
+        },
         other => other.into(),
     }
 }

@@ -1,13 +1,15 @@
 //! `icecore list`
 
-use super::{finish, list_entries, take};
+use super::{finish, list_entries, snapshots_target, take};
 use crate::exit;
 use crate::output::{Output, Table};
 use crate::pool::{Context, open_to_read};
 use crate::properties::{self, Property, Value, natural_key};
 use clap::Args;
-use icecore::admin::{Access, Request, Response};
-use icecore::{ListEntry, ListFilter};
+use icecore::admin::{Access, Failure, Request, Response};
+use icecore::names::parse_target;
+use icecore::units::ByteLength;
+use icecore::{DestroyTarget, ListEntry, ListFilter};
 use serde_json::{Map, json};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
@@ -15,18 +17,22 @@ use std::path::PathBuf;
 
 /// Columns of a bare `list`.
 const DEFAULT_COLUMNS: &str = "name,used,available,referenced";
+/// Columns of a selection that might be destroyed.
+const RECLAIM_COLUMNS: &str = "name,used,referenced,written";
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Example:
   icecore list
   icecore list -t snapshot -o name,used,creation -s used db
-  icecore list -t all --json")]
+  icecore list -t all --json
+  icecore list --reclaim db@monday%friday db@before-upgrade")]
 #[command(after_long_help = format!("\
 Example:
   icecore list
   icecore list -t snapshot -o name,used,creation -s used db
   icecore list -t all --json
+  icecore list --reclaim db@monday%friday db@before-upgrade
 
 {}", properties::help()))]
 pub struct Arguments {
@@ -66,6 +72,10 @@ pub struct Arguments {
     #[arg(short = 'S', long = "sort-descending", value_name = "PROPERTY")]
     sort_descending: Vec<String>,
 
+    /// Snapshots and ranges (db@monday%friday) only, and what destroying them together gives back
+    #[arg(long)]
+    reclaim: bool,
+
     /// Print a JSON document
     #[arg(long)]
     json: bool,
@@ -81,10 +91,11 @@ struct Types {
 pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     let columns = columns(arguments)?;
     let keys = sort_keys(arguments)?;
-    let (pool, filters) = filters(context, arguments)?;
+    let (pool, asked) = asked(context, arguments)?;
     let mut access = open_to_read(&pool)?;
-    let found = find(&mut access, filters, columns.iter().chain(keys.iter().map(|(key, _)| key)));
-    let (mut entries, user) = finish(access, found)?;
+    let wanted = columns.iter().chain(keys.iter().map(|(key, _)| key));
+    let found = answer(&mut access, asked, arguments.recursive, wanted);
+    let (mut entries, user, reclaim) = finish(access, found)?;
     entries.sort_by_cached_key(natural_key);
     let value = |entry: &ListEntry, property: &Property<'_>| {
         property.value(entry, |key| user.get(&entry.name).and_then(|all| all.get(key)).cloned())
@@ -99,15 +110,31 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
                 fields.collect::<Map<_, _>>()
             })
             .collect();
-        output.document("list", &pool, json!({ "entries": entries }))?;
+        let mut body = json!({ "entries": entries });
+        if let Some(reclaim) = reclaim {
+            body["reclaim_bytes"] = json!(reclaim.get());
+        }
+        output.document("list", &pool, body)?;
         return output.finish();
     }
     let mut table = Table::new(columns.iter().map(Property::column));
     for entry in &entries {
         table.row(columns.iter().map(|one| value(entry, one).text(arguments.parsable)).collect());
     }
+    if let Some(reclaim) = reclaim {
+        table.row(columns.iter().map(|one| together(one, reclaim, arguments.parsable)).collect());
+    }
     table.print(&mut output, arguments.no_header)?;
     output.finish()
+}
+
+/// A cell of the line below a selection: its sum goes where each one's share is.
+fn together(column: &Property<'_>, reclaim: ByteLength, exact: bool) -> String {
+    match column.name() {
+        "name" => "(together)".to_owned(),
+        "used" => Value::Size(reclaim).text(exact),
+        _ => "-".to_owned(),
+    }
 }
 
 /// JSON documents have all the store's properties unless others are asked for.
@@ -118,6 +145,7 @@ fn columns(arguments: &Arguments) -> anyhow::Result<Vec<Property<'_>>> {
             if columns.is_empty() { Err(exit::usage("-o names no property")) } else { Ok(columns) }
         }
         None if arguments.json => Ok(properties::NATIVE.iter().map(Property::Native).collect()),
+        None if arguments.reclaim => Property::parse_list(RECLAIM_COLUMNS),
         None => Property::parse_list(DEFAULT_COLUMNS),
     }
 }
@@ -161,6 +189,47 @@ fn parse_types(text: &str) -> anyhow::Result<Types> {
         }
     }
     Ok(types)
+}
+
+/// What is to be listed.
+enum Asked {
+    Filters(Vec<ListFilter>),
+    /// Snapshots and ranges, and the sum of what they would give back.
+    Reclaim(Vec<DestroyTarget>),
+}
+
+fn asked(context: &Context, arguments: &Arguments) -> anyhow::Result<(PathBuf, Asked)> {
+    if !arguments.reclaim {
+        return filters(context, arguments).map(|(pool, filters)| (pool, Asked::Filters(filters)));
+    }
+    let (pool, names) = context.names(&arguments.names)?;
+    if let Some(dataset) = names.iter().find(|name| !name.contains('@')) {
+        return Err(exit::usage(format!("--reclaim is about snapshots, and {dataset} is a dataset")));
+    }
+    let targets: Result<_, _> = names.iter().map(|name| parse_target(name, false)).collect();
+    Ok((pool, Asked::Reclaim(targets.map_err(Failure::from)?)))
+}
+
+fn answer<'a>(
+    access: &mut Access,
+    asked: Asked,
+    recursive: bool,
+    wanted: impl Iterator<Item = &'a Property<'a>>,
+) -> anyhow::Result<(Vec<ListEntry>, UserProperties, Option<ByteLength>)> {
+    let targets = match asked {
+        Asked::Filters(filters) => {
+            let (entries, user) = find(access, filters, wanted)?;
+            return Ok((entries, user, None));
+        }
+        Asked::Reclaim(targets) => targets,
+    };
+    let names = super::destroy::selected(access, &targets, recursive)?;
+    let target = snapshots_target(names.iter().map(String::as_str));
+    let planned = access.call(Request::PlanDestroy { target, unheld: true })?;
+    let reclaim = take!(planned, Response::Destroyed(plan) => plan.frees);
+    let one = |name| ListFilter { root: Some(name), depth: Some(0), datasets: false, snapshots: true };
+    let (entries, user) = find(access, names.into_iter().map(one).collect(), wanted)?;
+    Ok((entries, user, Some(reclaim)))
 }
 
 /// One filter for each name. A name alone means itself: with snapshots asked for, those it has; a snapshot's

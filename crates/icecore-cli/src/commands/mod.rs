@@ -15,8 +15,10 @@ pub mod init;
 pub mod lab;
 pub mod list;
 pub mod ls;
+pub mod monitor;
 pub mod promote;
 pub mod property;
+pub mod prune;
 pub mod rename;
 pub mod rollback;
 pub mod scrub;
@@ -29,7 +31,7 @@ use crate::cli::{Cli, Commands};
 use crate::exit;
 use crate::pool::Context;
 use icecore::admin::{Access, Failure, Request, Response};
-use icecore::{ListEntry, ListFilter};
+use icecore::{DestroyTarget, ListEntry, ListFilter};
 
 /// Does what the command line says.
 pub fn run(cli: Cli) -> anyhow::Result<()> {
@@ -44,6 +46,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Commands::Promote(arguments) => promote::run(&context, &arguments),
         Commands::Rename(arguments) => rename::run(&context, &arguments),
         Commands::Destroy(arguments) => destroy::run(&context, &arguments),
+        Commands::Prune(arguments) => prune::run(&context, &arguments),
         Commands::Diff(arguments) => diff::run(&context, &arguments),
         Commands::Hold(arguments) => hold::hold(&context, &arguments),
         Commands::Release(arguments) => hold::release(&context, &arguments),
@@ -56,6 +59,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Commands::Cat(arguments) => cat::run(&context, &arguments),
         Commands::Ls(arguments) => ls::run(&context, &arguments),
         Commands::Scrub(arguments) => scrub::run(&context, &arguments),
+        Commands::Monitor(arguments) => monitor::run(&context, &arguments),
         Commands::Status(arguments) => status::run(&context, &arguments),
         Commands::Top(arguments) => top::run(&context, &arguments),
         Commands::Sql(arguments) => sqlite::run(&context, &arguments),
@@ -109,6 +113,31 @@ fn key_and_value(text: &str) -> anyhow::Result<(String, String)> {
 
 fn keys_and_values(texts: &[String]) -> anyhow::Result<Vec<(String, String)>> {
     texts.iter().map(|text| key_and_value(text)).collect()
+}
+
+/// Properties with the sizes of quotas and reservations in bytes.
+fn with_limits(pairs: Vec<(String, String)>) -> anyhow::Result<Vec<(String, String)>> {
+    let exact = |(key, value): (String, String)| {
+        if icecore::limits::Limit::from_name(&key).is_none() || value == "none" {
+            return Ok((key, value));
+        }
+        let size = crate::format::parse_size(&value).map_err(|why| exit::usage(format!("{key}: {why}")))?;
+        Ok((key, size.to_string()))
+    };
+    pairs.into_iter().map(exact).collect()
+}
+
+/// Snapshots, by their full names, to be destroyed in one step.
+fn snapshots_target<'a>(names: impl IntoIterator<Item = &'a str>) -> DestroyTarget {
+    let mut of: Vec<(String, Vec<String>)> = Vec::new();
+    for name in names {
+        let (dataset, short) = name.split_once('@').unwrap_or((name, ""));
+        match of.last_mut().filter(|(last, _)| last == dataset) {
+            Some((_, shorts)) => shorts.push(short.to_owned()),
+            None => of.push((dataset.to_owned(), vec![short.to_owned()])),
+        }
+    }
+    DestroyTarget::Snapshots { of }
 }
 
 /// Entries that match.

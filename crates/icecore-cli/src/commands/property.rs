@@ -7,6 +7,7 @@ use crate::pool::{Context, open_to_read, open_to_write};
 use crate::properties::{self, NATIVE, Property, natural_key};
 use clap::Args;
 use icecore::admin::{Access, ErrorCode, Failure, Request, Response};
+use icecore::limits::Limit;
 use icecore::{ListEntry, ListFilter, Property as UserProperty, PropertySource};
 use serde_json::{Map, Value, json};
 use std::ffi::OsString;
@@ -55,10 +56,12 @@ pub struct GetArguments {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 User properties have a colon in their name, and are inherited by the datasets
-below.
+below. Of the store's own, quota, refquota, reservation and refreservation of
+a dataset can be set, to a size or to none.
 
 Example:
-  icecore set team:owner=ada team:ticket=4711 db")]
+  icecore set team:owner=ada team:ticket=4711 db
+  icecore set quota=50G db")]
 pub struct SetArguments {
     /// PROPERTY=VALUE, once or more, then datasets or snapshots
     #[arg(value_name = "PROPERTY=VALUE... NAME", required = true, num_args = 2..)]
@@ -230,9 +233,12 @@ pub fn set(context: &Context, arguments: &SetArguments) -> anyhow::Result<()> {
     }
     let pairs: Vec<(String, String)> =
         pairs.iter().filter_map(|pair| pair.to_str()).map(key_and_value).collect::<Result<_, _>>()?;
+    let pairs = super::with_limits(pairs)?;
     for (key, value) in &pairs {
-        check(key)?;
-        icecore::names::check_property_value(key, value).map_err(Failure::from)?;
+        if Limit::from_name(key).is_none() {
+            check(key)?;
+            icecore::names::check_property_value(key, value).map_err(Failure::from)?;
+        }
     }
     let (pool, names) = context.names(&names)?;
     let mut access = open_to_write(&pool)?;
@@ -248,6 +254,9 @@ pub fn set(context: &Context, arguments: &SetArguments) -> anyhow::Result<()> {
 }
 
 pub fn inherit(context: &Context, arguments: &InheritArguments) -> anyhow::Result<()> {
+    if Limit::from_name(&arguments.property).is_some() {
+        return Err(exit::usage(format!("{0} is not inherited: set {0}=none", arguments.property)));
+    }
     check(&arguments.property)?;
     let (pool, mut names) = context.names(&arguments.names)?;
     let mut access = open_to_write(&pool)?;

@@ -332,6 +332,11 @@ fn failure(error: &rusqlite::Error, is_copy: bool) -> anyhow::Error {
                 sql.get(usize::try_from(*offset).unwrap_or(0)..).unwrap_or(sql).chars().take(40).collect();
             format!("SQL: {msg}, at {:?}", near.trim_end())
         }
+        // SQLite has no words for what is full: the pool, or a quota.
+        other if code == ErrorCode::NoSpace => match icecore_sqlite::last_error() {
+            Some(sentence) => format!("SQL: {other}: {sentence}"),
+            None => format!("SQL: {other}"),
+        },
         other => format!("SQL: {other}"),
     };
     Failure::new(code, message).into()

@@ -38,6 +38,9 @@ const SECTIONS: &[(&str, &[&str])] = &[
     (
         "space",
         &[
+            "used_bytes",
+            "capacity_bytes",
+            "available_bytes",
             "live_bytes",
             "segment_file_bytes",
             "segments",
@@ -107,6 +110,9 @@ fn print(status: &Status, remote: bool, exact: bool, output: &mut Output) -> any
     output.line(format!("owner  {owner}"))?;
     if let Some(failure) = &status.statistics.failure {
         output.line(format!("reads only, since a failure: {failure}"))?;
+    }
+    if let Some(reason) = &status.statistics.unreachable {
+        output.line(format!("other processes cannot reach it: {reason}"))?;
     }
     let width = status.statistics.counters().iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     for (title, counters) in sections(&status.statistics) {
@@ -189,6 +195,7 @@ fn document(status: &Status, remote: bool) -> Value {
         "program": status.program,
         "read_only": status.read_only,
         "failure": statistics.failure,
+        "unreachable": statistics.unreachable,
         "counters": counters,
         "write_amplification": statistics.write_amplification(),
         "collected_utilisation": statistics.collected_utilisation(),

@@ -156,7 +156,9 @@ fn holds_keep_snapshots() {
     let lines = fixture.done(&["holds", "-H", "db@one"]);
     let tags: Vec<_> = lines.lines().map(|line| line.split('\t').nth(1).unwrap()).collect();
     assert_eq!(tags, ["audit", "second"]);
-    assert!(fixture.done(&["holds", "db@one"]).starts_with("NAME    TAG     TIMESTAMP\n"));
+    assert!(
+        fixture.done(&["holds", "db@one"]).starts_with("NAME    TAG     TIMESTAMP             EXPIRES\n")
+    );
     fixture.done(&["release", "audit", "db@one"]);
     fixture.done(&["release", "second", "db@one"]);
     fixture.refused(1, &["release", "second", "db@one"]);

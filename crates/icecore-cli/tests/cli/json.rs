@@ -25,6 +25,7 @@ fn every_document_begins_the_same() {
         &["status", "--json"],
         &["snapshot", "--json", "db@two"],
         &["rollback", "--json", "-n", "db@two"],
+        &["prune", "--json", "-n", "--keep-last", "1", "db"],
         &["destroy", "--json", "-n", "db@one"],
         &["destroy", "--json", "db@one"],
         &["rollback", "--json", "db@two"],
@@ -50,7 +51,11 @@ fn lists() {
         "holds",
         "name",
         "origin",
+        "quota",
         "referenced",
+        "refquota",
+        "refreservation",
+        "reservation",
         "type",
         "used",
         "written",
@@ -84,7 +89,7 @@ fn properties_and_holds() {
     assert_eq!(document["entries"], expected);
     fixture.done(&["hold", "keep", "db@one"]);
     let document = fixture.json(&["holds", "--json", "db@one"]);
-    assert_eq!(sorted(keys(&document["holds"][0])), ["created", "name", "tag"]);
+    assert_eq!(sorted(keys(&document["holds"][0])), ["created", "expires", "name", "tag"]);
     assert_eq!(document["holds"][0]["tag"], "keep");
 }
 

@@ -6,5 +6,8 @@ mod errors;
 mod files;
 mod fixture;
 mod json;
+mod monitor;
 mod owned;
+mod prune;
+mod quota;
 mod sql;

@@ -86,11 +86,11 @@ fn nonsense_on_the_socket_hurts_nobody() {
     let socket = fixture.pool.join(SOCKET_NAME);
     let mut stalled = UnixStream::connect(&socket).unwrap();
     stalled.write_all(b"ICEA").unwrap();
-    for bytes in
-        [&b"\0\0\0\0\0\0\0\0\0\0\0\0"[..], b"ICEA\x01\0\0\0\xff\xff\xff\xff", b"ICEA\x01\0\0\0\x01\0\0\0\xfe"]
-    {
+    let version = icecore::admin::protocol::PROTOCOL_VERSION.to_le_bytes();
+    let frame = |rest: &[u8]| [&b"ICEA"[..], &version, &[0, 0], rest].concat();
+    for bytes in [vec![0; 12], frame(b"\xff\xff\xff\xff"), frame(b"\x01\0\0\0\xfe")] {
         let mut client = UnixStream::connect(&socket).unwrap();
-        client.write_all(bytes).unwrap();
+        client.write_all(&bytes).unwrap();
         let mut answer = Vec::new();
         let _ = client.read_to_end(&mut answer);
         assert!(answer.starts_with(b"ICEA"), "one clear error");

@@ -6,7 +6,7 @@ mod table;
 
 pub use prove::{Joined, Proof};
 
-use crate::error::{Doing, Result};
+use crate::error::{Doing, PLAIN, Result, STORED};
 use crate::options::scratch_in;
 use crate::sqlite::{self, Journal};
 use crate::stored::StoredDatabase;
@@ -127,8 +127,10 @@ pub fn demo(options: &DemoOptions, progress: &mut dyn FnMut(DemoProgress)) -> Re
     let begin = Instant::now();
     let parent = options.directory.clone().unwrap_or_else(std::env::temp_dir);
     let folder = scratch_in(&parent)?;
-    let (plain_sql_s, plain_bytes) = run_plain(folder.path(), options, progress)?;
-    let stored = run_stored(folder.path(), options, progress)?;
+    let (plain_sql_s, plain_bytes) =
+        run_plain(folder.path(), options, progress).map_err(|error| error.of_side(PLAIN, folder.path()))?;
+    let stored =
+        run_stored(folder.path(), options, progress).map_err(|error| error.of_side(STORED, folder.path()))?;
     let proof_begin = Instant::now();
     let proofs = prove::all(&stored.database, &stored.taken, options.threads, progress)?;
     let joined = prove::join(&stored.database, &stored.taken, options.periods)?;
@@ -246,6 +248,24 @@ mod tests {
         assert!(report.table().contains("all 4 snapshots pass integrity_check"));
         assert!(report.kept.is_none());
         assert_eq!(std::fs::read_dir(folder.path()).expect("readable").count(), 0);
+    }
+
+    #[test]
+    fn a_failure_names_its_side_and_what_the_store_says() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let init = icecore::InitOptions {
+            segment_bytes: 2 << 20,
+            size_limit: Some(icecore::units::ByteLength(20 << 20)),
+        };
+        let path = folder.path().join("pool");
+        icecore::Pool::init_directory(&path, &init).expect("made");
+        let database = StoredDatabase::open(&path, &icecore::OpenOptions::default()).expect("opened");
+        let connection = database.connect(None).expect("connected");
+        let mut workload = Valuation::begin(&connection, 2000, 1).expect("the table");
+        let error = (0..100).find_map(|_| workload.iterate().err()).expect("too much for a small pool");
+        let told = error.of_side(STORED, folder.path()).to_string();
+        assert!(told.contains("the side with icecore failed") && told.contains("size limit"), "{told}");
+        assert!(told.contains("MiB are free"), "{told}");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! behind is done: it is charged for it, and the next side's slice is undisturbed.
 
 use super::{Findings, open_options};
-use crate::error::{Error, Result};
+use crate::error::{Error, PLAIN, Result, STORED};
 use crate::options::Options;
 use crate::pairs::interleave;
 use crate::random::Random;
@@ -37,7 +37,7 @@ struct Side {
     snapshots: Option<Snapshots>,
     random: Random,
     /// Holds everything above, so it goes last.
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 struct Snapshots {
@@ -50,7 +50,10 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
     let slice = options.size(Duration::from_secs(2), Duration::from_millis(300));
     let mut sides = NAMES.iter().map(|name| Side::begin(name, options)).collect::<Result<Vec<_>>>()?;
     let samples = interleave(rounds, sides.len(), |round, side| {
-        let rate = sides[side].run_slice(slice)?;
+        let rate = sides[side].run_slice(slice).map_err(|error| {
+            let name = if sides[side].stored.is_some() { STORED } else { PLAIN };
+            error.of_side(name, sides[side].folder.path())
+        })?;
         options.say(&format!("round {} of {rounds}: {} {rate:.0} transactions/s", round + 1, NAMES[side]));
         Ok(rate)
     })?;
@@ -97,7 +100,7 @@ impl Side {
             }
             _ => None,
         };
-        Ok(Self { connection, stored, snapshots, random: Random::new(options.seed), _folder: folder })
+        Ok(Self { connection, stored, snapshots, random: Random::new(options.seed), folder })
     }
 
     /// Transactions a second over about `slice`.

@@ -6,7 +6,7 @@
 
 use super::Findings;
 use crate::counters::Counters;
-use crate::error::{Error, Result};
+use crate::error::{Error, PLAIN, Result, STORED};
 use crate::figure::ITERATION_SERIES;
 use crate::flush;
 use crate::options::Options;
@@ -17,6 +17,7 @@ use crate::statistics::{Estimate, bootstrap, median, paired_ratio};
 use crate::stored::StoredDatabase;
 use crate::valuation::{ITERATIONS, PERIODS, Valuation};
 use rusqlite::Connection;
+use std::path::Path;
 use std::time::Instant;
 
 /// Pools of this experiment checkpoint after half of this much log, so that one run, which writes about
@@ -76,21 +77,28 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
 fn run_side(options: &Options, side: Side, iterations: u32, periods: u32) -> Result<Run> {
     let folder = options.scratch()?;
     let flush = flush::median_seconds(folder.path(), 31)?;
-    let run = match side {
-        Side::Plain(journal) => {
-            let connection = sqlite::open_plain(&folder.path().join("valuation.db"), journal)?;
-            iterate(&connection, options.seed, iterations, periods, false)?
-        }
+    let (run, name) = match side {
+        Side::Plain(journal) => (run_plain(folder.path(), options.seed, iterations, periods, journal), PLAIN),
         Side::Stored { snapshots } => {
-            let open = icecore::OpenOptions { log_bytes_max: LOG_BYTES_MAX, ..Default::default() };
-            let database = StoredDatabase::create(&folder.path().join("pool"), &open)?;
-            let connection = database.connect(None)?;
-            let before = database.counters();
-            let run = iterate(&connection, options.seed, iterations, periods, snapshots)?;
-            Run { counters: database.counters().since(&before), ..run }
+            (run_stored(folder.path(), options.seed, iterations, periods, snapshots), STORED)
         }
     };
+    let run = run.map_err(|error| error.of_side(name, folder.path()))?;
     Ok(Run { flush, ..run })
+}
+
+fn run_plain(folder: &Path, seed: u64, iterations: u32, periods: u32, journal: Journal) -> Result<Run> {
+    let connection = sqlite::open_plain(&folder.join("valuation.db"), journal)?;
+    iterate(&connection, seed, iterations, periods, false)
+}
+
+fn run_stored(folder: &Path, seed: u64, iterations: u32, periods: u32, snapshots: bool) -> Result<Run> {
+    let open = icecore::OpenOptions { log_bytes_max: LOG_BYTES_MAX, ..Default::default() };
+    let database = StoredDatabase::create(&folder.join("pool"), &open)?;
+    let connection = database.connect(None)?;
+    let before = database.counters();
+    let run = iterate(&connection, seed, iterations, periods, snapshots)?;
+    Ok(Run { counters: database.counters().since(&before), ..run })
 }
 
 fn iterate(

@@ -184,6 +184,13 @@ impl ModelPool {
                 let path = self.range(dataset, first, last)?;
                 self.destroy_snapshots(&path)
             }
+            DestroyTarget::Snapshots { of } => {
+                let names = of
+                    .iter()
+                    .flat_map(|(dataset, all)| all.iter().map(move |short| format!("{dataset}@{short}")));
+                let found: Result<Vec<_>, _> = names.map(|name| self.find_snapshot(&name)).collect();
+                self.destroy_snapshots(&found?)
+            }
             DestroyTarget::Dataset { name, recursive } => self.destroy_dataset(name, *recursive),
         }
     }

@@ -2,6 +2,7 @@
 
 use super::failure::{ErrorCode, Failure};
 use super::files::Files;
+use super::last_scrub::LastScrub;
 use super::protocol::{Progress, Request, Response, Status};
 use super::server::{Service, Session};
 use crate::error::{Error, Result};
@@ -50,7 +51,7 @@ impl Executor {
     fn pool(&self) -> Option<Pool> {
         match &self.pool {
             Handle::Strong(pool) => Some(pool.clone()),
-            Handle::Weak(shared) => shared.upgrade().map(|shared| Pool { shared }),
+            Handle::Weak(shared) => shared.upgrade().map(Pool::guest),
         }
     }
 }
@@ -103,15 +104,12 @@ fn administer(pool: &Pool, request: Request) -> Result<Response> {
         }
         Request::Promote { dataset } => done(pool.promote(&dataset)),
         Request::Rename { from, to, recursive } => done(pool.rename(&from, &to, recursive)),
-        Request::PlanDestroy { target } => {
-            target.check()?;
-            pool.plan_destroy(&target).map(Response::Destroyed)
+        Request::PlanDestroy { target, unheld: false } => pool.plan_destroy(&target).map(Response::Destroyed),
+        Request::PlanDestroy { target, unheld: true } => {
+            pool.plan_destroy_unheld(&target).map(Response::Destroyed)
         }
-        Request::Destroy { target } => {
-            target.check()?;
-            pool.destroy(&target).map(Response::Destroyed)
-        }
-        Request::Hold { tag, snapshot } => done(pool.hold(&tag, &snapshot)),
+        Request::Destroy { target } => pool.destroy(&target).map(Response::Destroyed),
+        Request::Hold { tag, snapshot, expires } => done(pool.hold_until(&tag, &snapshot, expires)),
         Request::Release { tag, snapshot } => done(pool.release(&tag, &snapshot)),
         Request::Holds { snapshot } => pool.holds(&snapshot).map(Response::Holds),
         Request::SetProperty { name, key, value } => done(pool.set_property(&name, &key, &value)),
@@ -130,11 +128,16 @@ fn status(pool: &Pool) -> Status {
         process: std::process::id(),
         program: env!("CARGO_PKG_VERSION").to_owned(),
         read_only: pool.is_read_only(),
+        last_scrub: pool.engine().storage.directory().and_then(|directory| LastScrub::load(&directory)),
         statistics: pool.statistics(),
     }
 }
 
 fn scrub(pool: &Pool, progress: &mut dyn FnMut(Progress) -> bool) -> Result<Response> {
     let mut tell = |now: ScrubProgress| progress(Progress { done: now.done, total: now.total });
-    pool.scrub(&mut tell).map(Response::Scrubbed)
+    let report = pool.scrub(&mut tell)?;
+    if let Some(directory) = pool.engine().storage.directory() {
+        LastScrub::of(&report).store(&directory);
+    }
+    Ok(Response::Scrubbed(report))
 }

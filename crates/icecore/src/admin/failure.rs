@@ -62,6 +62,8 @@ codes! {
     SnapshotIsReadOnly,
     /// No space is left.
     NoSpace,
+    /// A quota is used up.
+    QuotaExceeded,
     /// A dataset, snapshot, hold or property does not exist.
     NotFound,
     /// The name is taken.
@@ -142,6 +144,7 @@ impl From<Error> for Failure {
             Error::ReadOnly => ErrorCode::ReadOnly,
             Error::SnapshotIsReadOnly { .. } => ErrorCode::SnapshotIsReadOnly,
             Error::NoSpace { .. } => ErrorCode::NoSpace,
+            Error::QuotaExceeded { .. } => ErrorCode::QuotaExceeded,
             Error::NotFound { .. } => ErrorCode::NotFound,
             Error::Exists { .. } => ErrorCode::Exists,
             Error::BadName { .. } => ErrorCode::BadName,

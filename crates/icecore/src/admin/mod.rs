@@ -16,6 +16,7 @@ pub mod execute;
 mod failure;
 mod files;
 mod import;
+mod last_scrub;
 pub mod locate;
 pub mod protocol;
 pub mod server;
@@ -25,6 +26,7 @@ pub use access::{Access, connect_or_open};
 pub use client::Client;
 pub use execute::{Executor, PoolService};
 pub use failure::{ErrorCode, Failure};
+pub use last_scrub::LastScrub;
 pub use protocol::{Progress, Request, Response};
 pub use server::{Server, Service, Session};
 

@@ -4,6 +4,7 @@
 //! [`PROTOCOL_VERSION`].
 
 use super::failure::Failure;
+use super::last_scrub::LastScrub;
 use crate::names::DestroyTarget;
 use crate::pool::{DestroyPlan, DiffEntry, Hold, ListEntry, ListFilter, Property, ScrubReport};
 use crate::statistics::Statistics;
@@ -11,7 +12,7 @@ use crate::units::{InodeNumber, PoolId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The version of the conversation. Both ends must speak the same.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 /// Most bytes of a file that one request reads or writes.
 pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Most entries of a directory that one request answers.
@@ -79,6 +80,8 @@ pub enum Request {
     PlanDestroy {
         /// What to destroy.
         target: DestroyTarget,
+        /// Whether to go on as if the holds had been released.
+        unheld: bool,
     },
     /// Destroys. Answer: [`Response::Destroyed`].
     Destroy {
@@ -91,6 +94,8 @@ pub enum Request {
         tag: String,
         /// The snapshot.
         snapshot: String,
+        /// When it may be taken off by whoever prunes.
+        expires: Option<Timestamp>,
     },
     /// Takes a hold back.
     Release {
@@ -366,6 +371,8 @@ pub struct Status {
     pub program: String,
     /// Whether it takes no writes: opened so, or after a failure.
     pub read_only: bool,
+    /// What the last scrub found, if anybody knows.
+    pub last_scrub: Option<LastScrub>,
     /// The counters.
     pub statistics: Statistics,
 }

@@ -120,9 +120,10 @@ fn a_path_longer_than_a_socket_address_works() {
 #[test]
 fn nonsense_gets_one_clear_error_and_the_end() {
     let (folder, _server) = start(quick());
-    let mut huge = b"ICEA\x01\0\0\0".to_vec();
-    huge.extend_from_slice(&u32::MAX.to_le_bytes());
-    let garbage_body = b"ICEA\x01\0\0\0\x03\0\0\0\xff\xff\xff".to_vec();
+    let version = crate::admin::protocol::PROTOCOL_VERSION.to_le_bytes();
+    let frame = |rest: &[u8]| [&b"ICEA"[..], &version, &[0, 0], rest].concat();
+    let huge = frame(&u32::MAX.to_le_bytes());
+    let garbage_body = frame(b"\x03\0\0\0\xff\xff\xff");
     let other_version = b"ICEA\x63\0\0\0\x01\0\0\0\0".to_vec();
     for (bytes, part) in [
         (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "not frames"),
@@ -146,7 +147,7 @@ fn nonsense_gets_one_clear_error_and_the_end() {
 fn a_message_that_trickles_in_is_given_up_and_nobody_waits_for_it() {
     let (folder, _server) = start(quick());
     let mut slow = raw(folder.path());
-    slow.write_all(b"ICEA\x01\0").unwrap();
+    slow.write_all(b"ICEA\x02\0").unwrap();
     assert!(ask(&mut Client::connect(folder.path()).unwrap(), &Request::Status).is_ok());
     let Some(Reply::Failed(failure)) = reply(&mut slow) else { panic!("no failure") };
     assert!(failure.message.contains("within 0.2 s"), "{}", failure.message);

@@ -1,6 +1,6 @@
 //! Appending operations: checked, given room, applied to the state and put at the tail of the log.
 
-use super::Engine;
+use super::{Addition, Engine};
 use crate::error::{Error, Result};
 use crate::format::segment::SegmentKind;
 use crate::log::tail::{Need, Payload};
@@ -123,6 +123,9 @@ impl Engine {
         }
         // Within a step it is too late to refuse: whoever began it has made sure.
         if !state.tail.is_in_chain() {
+            if purpose == Purpose::Data && !state.usage.is_empty() {
+                self.check_limits(state, &Addition::all_of(operation))?;
+            }
             self.ensure_reserve(state, purpose, 0)?;
         }
         if state.tail.needs_segment(need) {

@@ -1,8 +1,10 @@
-//! What goes on beside the callers: checkpoints, and segments written ahead.
+//! What goes on beside the callers: checkpoints, segments written ahead, and a mark when nothing else goes on.
 
 use super::append::Pressure;
 use super::{Engine, Purpose};
 use crate::error::Result;
+use crate::operation::Operation;
+use crate::units::RecordSequence;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -10,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Bytes of log per flush above which writing segments ahead costs more than it saves.
-const AHEAD_FLUSH_BYTES_MAX: u64 = 256 << 10;
+const AHEAD_FLUSH_BYTES_MAX: u64 = 512 << 10;
 /// How long the background sleeps when nobody calls it.
 const IDLE: Duration = Duration::from_millis(500);
 /// Times that it slept without anybody writing meanwhile, after which the pool counts as idle.
@@ -139,7 +141,40 @@ fn collect(weak: &Weak<Engine>) {
     }
 }
 
+/// Watches for the log to come to rest.
+struct Rest {
+    /// The last record, built or not, and up to where the log was durable, when it was looked at last.
+    seen: (RecordSequence, RecordSequence),
+    /// Since when that is so.
+    since: Instant,
+    /// The last record that nothing needs to be said about: a mark of ours, or what was there at the beginning.
+    marked: RecordSequence,
+}
+
+impl Rest {
+    fn new() -> Self {
+        Self {
+            seen: (RecordSequence(0), RecordSequence(0)),
+            since: Instant::now(),
+            marked: RecordSequence(0),
+        }
+    }
+
+    /// Appends a mark if the log has been at rest for a while, and durable records at its end have no later one that
+    /// says so.
+    fn observe(&mut self, engine: &Engine) {
+        let seen = engine.log_end();
+        if seen != self.seen {
+            (self.seen, self.since) = (seen, Instant::now());
+        } else if self.since.elapsed() >= IDLE && seen.1 > self.marked {
+            // Where there is no need or no room it is not tried again before there is more to be said.
+            self.marked = engine.append_mark().unwrap_or(seen.1);
+        }
+    }
+}
+
 fn run(weak: &Weak<Engine>) {
+    let mut rest = Rest::new();
     loop {
         let Some(engine) = weak.upgrade() else { return };
         let Some((checkpoint, prepare)) = engine.signals.next() else { return };
@@ -151,6 +186,7 @@ fn run(weak: &Weak<Engine>) {
             engine.prepare_ahead();
         }
         engine.bury_what_waited();
+        rest.observe(&engine);
     }
 }
 
@@ -174,7 +210,8 @@ impl Engine {
             self.signals.request(true, false);
         }
         let flushes = self.counters.commits.get().max(1);
-        if pressure.prepare && self.counters.logged_data.get() / flushes < AHEAD_FLUSH_BYTES_MAX {
+        let logged = self.counters.logged_data.get().saturating_sub(self.counters.staged_data.get());
+        if pressure.prepare && logged / flushes < AHEAD_FLUSH_BYTES_MAX {
             self.signals.request(false, true);
         }
         Ok(())
@@ -227,6 +264,29 @@ impl Engine {
             Ok(()) => state.segments.mark_written(segment),
             Err(error) => self.writer.fail(&format!("writing a segment ahead failed: {error}")),
         }
+    }
+
+    fn log_end(&self) -> (RecordSequence, RecordSequence) {
+        (self.state().tail.last_sequence(), self.writer.durable())
+    }
+
+    /// Appends a record whose only purpose is to say up to where the log was durable: without it, damage to what was
+    /// acknowledged last would look like a torn tail. It is not flushed, so that nobody who commits now waits for
+    /// more than one block. `None` if there is no need for it, or no room.
+    fn append_mark(&self) -> Option<RecordSequence> {
+        let mut state = self.state();
+        // Before that no replay looks.
+        if self.check_writable().is_err() || state.closing || self.writer.durable() < state.replay_from {
+            return None;
+        }
+        self.append(&mut state, &Operation::Mark, None, Purpose::Data).ok()?;
+        // Nobody's operation.
+        state.operations_pending = state.operations_pending.saturating_sub(1);
+        let mark = state.tail.last_sequence();
+        drop(state);
+        // A failure is kept by the log writer.
+        self.writer.write(&self.blocks, &self.counters, || self.take_batch(&mut self.state())).ok()?;
+        Some(mark)
     }
 
     /// Frees what only waited for readers that are gone now.

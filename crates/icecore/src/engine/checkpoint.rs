@@ -105,6 +105,8 @@ struct Written {
     /// Segments to be flushed.
     segments: BTreeSet<SegmentId>,
     placed: Vec<Placed>,
+    /// Nodes that memory keeps until they are flushed.
+    nodes: Vec<Arc<NodeSlot>>,
 }
 
 impl Written {
@@ -168,13 +170,17 @@ impl Engine {
         let full = line.wants_full();
         let (mut frozen, previous) = self.writer.exclusive(|chain| self.freeze(chain, full, closing))?;
         // The map that was frozen says that moved blocks are there.
-        let mut written = Written { segments: std::mem::take(&mut frozen.filled), placed: Vec::new() };
+        let mut written =
+            Written { segments: std::mem::take(&mut frozen.filled), placed: Vec::new(), nodes: Vec::new() };
         self.write_merged(&frozen.merged, &mut written)?;
         let roots = self.write_nodes(&mut frozen.roots, &mut written)?;
         for segment in std::mem::take(&mut written.segments) {
             self.blocks.files().sync(segment)?;
             self.counters.flushes.add(1);
         }
+        // Not before: whoever reads on after a flush that failed may not find on disk what was written.
+        written.nodes.iter().for_each(|slot| slot.mark_written(&*self.nodes));
+        frozen.merged.iter().for_each(|(address, _)| self.blocks.pending_done(*address));
         let blob = self.write_ledger(line, &frozen, &roots, written.placed, previous)?;
         let position = frozen.position;
         self.write_superblock(|superblock| {
@@ -269,7 +275,6 @@ impl Engine {
             let addresses = now.iter().map(|(address, _)| *address);
             self.place(Stream::Merged, addresses, segment, slot, out);
             self.state().segments.let_go(segment);
-            now.iter().for_each(|(address, _)| self.blocks.pending_done(*address));
             rest = later;
         }
         Ok(())
@@ -306,7 +311,7 @@ impl Engine {
             self.place(Stream::Node, addresses, allocation.segment, allocation.slot, written);
             rest = later;
         }
-        slots.iter().for_each(|slot| slot.mark_written(&*self.nodes));
+        written.nodes = slots;
         let roots =
             trees.iter_mut().map(|(version, tree)| (*version, tree.take().map(|tree| tree.root_address())));
         Ok(RootsSection { roots: roots.collect() })

@@ -17,8 +17,9 @@ use crate::log::writer::{Chain, Writer};
 use crate::nodes::Nodes;
 use crate::options::{InitOptions, OpenOptions};
 use crate::pins::Pins;
+use crate::process::ProcessMark;
 use crate::segments::Segments;
-use crate::state::{Collection, Graveyard, State};
+use crate::state::{Collection, Graveyard, State, Usage};
 use crate::statistics::Counters;
 use crate::storage::{Storage, StorageLock};
 use crate::units::{
@@ -134,6 +135,7 @@ fn fill(storage: &Arc<dyn Storage>, superblock: Superblock, lock: Box<dyn Storag
         closing: false,
         torn: false,
         log_blocks: 0,
+        usage: Usage::default(),
     };
     let recovered = Recovered { state, line: CheckpointLine::default(), previous: [0; 16], replayed: 0 };
     let engine = parts.assemble(superblock, recovered, lock);
@@ -204,7 +206,7 @@ fn begin_life(
     superblock.lives.push(Life { epoch, first });
     superblock.clean = false;
     superblock.generation += 1;
-    superblocks::write(storage, &superblock)?;
+    superblocks::write_after_crash(storage, &superblock)?;
     Ok(superblock)
 }
 
@@ -286,7 +288,7 @@ impl Parts {
             closed: AtomicBool::new(false),
             checkpoint_writing: AtomicBool::new(false),
             tight: AtomicBool::new(false),
-            owner: std::process::id(),
+            owner: ProcessMark::current(),
             lock: Mutex::new(Some(lock)),
         }
     }

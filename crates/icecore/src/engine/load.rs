@@ -13,7 +13,7 @@ use crate::liveness::{DecodeLimits, HistoryChanges, StoredHistory};
 use crate::location::{LocationMap, MapChanges};
 use crate::log::tail::Tail;
 use crate::segments::{Cursor, Segments};
-use crate::state::{Collection, Graveyard, State};
+use crate::state::{Collection, Graveyard, State, Usage};
 use crate::storage::AlignedBuffer;
 use crate::tree::Tree;
 use crate::units::{
@@ -137,7 +137,7 @@ pub(super) fn load(
     segments.hold(position.segment);
     *blocks.map().write() = map;
 
-    let state = State {
+    let mut state = State {
         catalogue,
         history,
         trees,
@@ -164,7 +164,9 @@ pub(super) fn load(
         closing: false,
         torn: false,
         log_blocks: 0,
+        usage: Usage::default(),
     };
+    state.usage = state.count_usage();
     Ok((state, line, position.previous))
 }
 

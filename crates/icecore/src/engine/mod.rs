@@ -11,6 +11,7 @@ mod files;
 mod init;
 #[cfg(test)]
 mod layout_tests;
+mod limits;
 mod load;
 mod recovery;
 mod runs;
@@ -23,6 +24,7 @@ mod tests;
 pub(crate) use append::Purpose;
 pub use collect::CollectReport;
 pub(crate) use init::{init, open};
+pub(crate) use limits::Addition;
 pub(crate) use staging::StagedRun;
 
 use crate::blocks::Blocks;
@@ -33,6 +35,7 @@ use crate::log::writer::{Batch, Writer};
 use crate::nodes::Nodes;
 use crate::options::OpenOptions;
 use crate::pins::Pins;
+use crate::process::ProcessMark;
 use crate::state::{Environment, State};
 use crate::statistics::{Counters, Statistics};
 use crate::storage::{Storage, StorageLock};
@@ -69,7 +72,7 @@ pub(crate) struct Engine {
     checkpoint_writing: AtomicBool,
     /// The log has hardly anywhere to go on: see [`Engine::admit`].
     tight: AtomicBool,
-    owner: u32,
+    owner: ProcessMark,
     lock: Mutex<Option<Box<dyn StorageLock>>>,
 }
 
@@ -87,8 +90,8 @@ impl Engine {
         if self.closed.load(Ordering::Acquire) {
             return Err(self.closed_error());
         }
-        if std::process::id() != self.owner {
-            return Err(Error::Forked { owner: self.owner });
+        if !self.owner.is_here() {
+            return Err(Error::Forked { owner: self.owner.process() });
         }
         Ok(())
     }
@@ -111,7 +114,7 @@ impl Engine {
 
     /// Whether this process is the one that opened the pool.
     pub(crate) fn is_owner(&self) -> bool {
-        std::process::id() == self.owner
+        self.owner.is_here()
     }
 
     /// Returns when record `wanted` is durable.
@@ -151,6 +154,7 @@ impl Engine {
         let state = self.state();
         let block = crate::units::BLOCK_BYTES as u64;
         statistics.live_bytes = state.segments.live_total() * block;
+        statistics.used_bytes = state.history.live_in_all().bytes().0;
         statistics.segments = state.segments.len() as u64;
         statistics.segments_free = state.segments.free() as u64;
         statistics.segment_file_bytes = statistics.segments * self.geometry.bytes;
@@ -158,7 +162,14 @@ impl Engine {
         statistics.segments_hurt = state.segments.hurt() as u64;
         statistics.log_bytes = state.log_blocks * block;
         statistics.dirty_bytes = (state.dirty_nodes + self.blocks.pending_count() as u64) * block;
+        let creatable = state.segments.creatable();
         drop(state);
+        // A medium that cannot be asked has room for nothing.
+        let room = self.storage.space().map_or(0, |space| space.free / self.geometry.bytes);
+        let creatable = creatable.min(room);
+        statistics.capacity_bytes = (statistics.segments + creatable) * self.geometry.bytes;
+        statistics.available_bytes =
+            (statistics.segments_free.saturating_sub(3) + creatable) * self.geometry.bytes;
         statistics.pins = self.pins.count() as u64;
         statistics.failure = self.writer.failure();
         statistics.collector = self.collector.describe();

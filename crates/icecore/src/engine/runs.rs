@@ -82,6 +82,9 @@ impl Engine {
         if let Err(error) = self.begin_segment(SegmentKind::Run, &place.allocation, epoch) {
             self.abandon(&mut state, filling, place.segment());
             state.segments.let_go(place.segment());
+            if let Some((full, _)) = place.allocation.full {
+                state.segments.let_go(full);
+            }
             return Err(error);
         }
         Ok(place)
@@ -125,6 +128,7 @@ impl Engine {
         let (headers, data) = if place.filling.is_moved() {
             (&self.counters.moved_headers, &self.counters.moved_data)
         } else {
+            self.counters.staged_data.add(payload.bytes().len() as u64);
             (&self.counters.logged_headers, &self.counters.logged_data)
         };
         headers.add(BLOCK_BYTES as u64);

@@ -79,7 +79,7 @@ impl Engine {
 
     /// Free segments that must be left over: what the checkpoint on its way and the next one may take, and for what
     /// adds something, room for what frees.
-    pub(super) fn reserve(&self, state: &State, purpose: Purpose) -> usize {
+    pub(crate) fn reserve(&self, state: &State, purpose: Purpose) -> usize {
         self.reserve_with(state, purpose, 0)
     }
 
@@ -134,16 +134,19 @@ impl Engine {
         outcome
     }
 
-    /// Makes room of what died since the last checkpoint, and of the log that it makes superfluous; false if there
-    /// is nothing of the sort.
+    /// Makes room of what died since the last checkpoint, of the log that it makes superfluous, and of what readers and
+    /// groups have let go of since; false if there is nothing of the sort.
     pub(crate) fn reclaim(&self) -> Result<bool> {
-        let state = self.state();
+        let mut state = self.state();
+        let free = state.segments.free();
+        self.bury(&mut state);
+        let freed = state.segments.free() > free;
         let worthwhile = state.graveyard.pending_blocks() > 0 || state.log_blocks > 0;
         drop(state);
         if worthwhile {
             self.run_checkpoint()?;
         }
-        Ok(worthwhile)
+        Ok(worthwhile || freed)
     }
 
     /// Makes one more segment file.
@@ -154,7 +157,7 @@ impl Engine {
                     "the size limit of {} is reached: {} MiB live in {} segments of {} MiB, {} of them free and kept \
                      back; destroying snapshots frees space",
                     self.storage.describe(),
-                    state.segments.live_total() * BLOCK_BYTES as u64 >> 20,
+                    (state.segments.live_total() * BLOCK_BYTES as u64) >> 20,
                     state.segments.len(),
                     self.geometry.bytes >> 20,
                     state.segments.free(),
@@ -216,12 +219,9 @@ impl Engine {
         if kind.has_table() {
             self.blocks.sums().open(segment, self.geometry);
         }
-        if let Some(old) = cursor {
-            if left < 2 {
-                // What the log finds in it when its turn comes needs no zeros written over it first.
-                state.segments.mark_written(old.segment);
-            }
-            state.segments.let_go(old.segment);
+        if let Some(old) = cursor.filter(|_| left < 2) {
+            // What the log finds in it when its turn comes needs no zeros written over it first.
+            state.segments.mark_written(old.segment);
         }
         let blocks = wanted.min(end - 1);
         let slot = Slot(1 + blocks);
@@ -237,7 +237,12 @@ impl Engine {
         allocation: &Allocation,
         epoch: crate::units::RecoveryEpoch,
     ) -> Result<()> {
-        self.begin_segment(kind, allocation, epoch)?;
+        if let Err(error) = self.begin_segment(kind, allocation, epoch) {
+            if let Some((full, _)) = allocation.full {
+                self.state().segments.let_go(full);
+            }
+            return Err(error);
+        }
         self.end_segment(kind, allocation)
     }
 
@@ -266,15 +271,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes the checksum table of the segment that this allocation found full.
+    /// Writes the checksum table of the segment that this allocation found full, and lets go of it.
     pub(crate) fn end_segment(&self, kind: SegmentKind, allocation: &Allocation) -> Result<()> {
-        if let (Some((segment, incarnation)), true) = (allocation.full, kind.has_table()) {
-            let sums = self.blocks.sums().close(segment, self.geometry);
-            let table = crate::format::segment::encode_table(self.geometry, incarnation, &sums);
-            let aligned = AlignedBuffer::copied(&table);
-            self.blocks.files().write(segment, self.geometry.end(kind), &[(Kind::Frame, &aligned)])?;
-            self.counters.frame_bytes.add(table.len() as u64);
-        }
+        let Some((segment, incarnation)) = allocation.full else { return Ok(()) };
+        let outcome = if kind.has_table() { self.write_table(segment, incarnation, kind) } else { Ok(()) };
+        // Not before: with nothing alive in it, somebody else might have filled it with something new by now.
+        self.state().segments.let_go(segment);
+        outcome
+    }
+
+    fn write_table(&self, segment: SegmentId, incarnation: u64, kind: SegmentKind) -> Result<()> {
+        let sums = self.blocks.sums().close(segment, self.geometry);
+        let table = crate::format::segment::encode_table(self.geometry, incarnation, &sums);
+        let aligned = AlignedBuffer::copied(&table);
+        self.blocks.files().write(segment, self.geometry.end(kind), &[(Kind::Frame, &aligned)])?;
+        self.counters.frame_bytes.add(table.len() as u64);
         Ok(())
     }
 
@@ -286,7 +297,7 @@ impl Engine {
         while slot < self.geometry.slots() {
             let blocks = PIECE_BLOCKS_MAX.min(self.geometry.slots() - slot);
             let part = &zeros[..blocks as usize * BLOCK_BYTES];
-            self.blocks.files().write(segment, Slot(slot), &[(Kind::Ahead, part)])?;
+            self.blocks.files().write_through(segment, Slot(slot), &[(Kind::Ahead, part)])?;
             self.counters.ahead_bytes.add(part.len() as u64);
             slot += blocks;
         }
@@ -303,7 +314,7 @@ pub(crate) struct Allocation {
     pub incarnation: u64,
     pub slot: Slot,
     pub blocks: u32,
-    /// The segment that is full now, and its use.
+    /// The segment that is full now, and its use: held until [`Engine::end_segment`].
     pub full: Option<(SegmentId, u64)>,
     /// The segment begins with this allocation.
     pub is_fresh: bool,

@@ -175,8 +175,8 @@ fn run(weak: &Weak<Engine>, staging: &Staging) {
 }
 
 impl Engine {
-    /// Gives a piece its place outside the log, and sees to it that it is written there. `keep` is called for each
-    /// run while the state is not locked, for a hold on its segment that lasts until a commit refers to it.
+    /// Gives a piece its place outside the log, and sees to it that it is written there. Each run comes with a hold on
+    /// its segment, for the caller to let go of when something else keeps it.
     ///
     /// # Errors
     /// [`Error::NoSpace`]: what was placed before that is written, and of no use.
@@ -185,26 +185,43 @@ impl Engine {
         let mut runs = Vec::new();
         let mut first = 0;
         while first < sums.len() {
-            let place = self.with_room(|| self.place_run(Filling::Runs, &sums[first..], Purpose::Data))?;
-            let run = Arc::new(StagedRun {
-                segment: place.segment(),
-                slot: place.slot(),
-                first: first as u32,
-                blocks: place.blocks(),
-                outcome: Mutex::new(Outcome::Waiting),
-                changed: Condvar::new(),
-            });
-            runs.push(Arc::clone(&run));
-            let end = first + place.blocks() as usize;
-            let payload = Payload { buffer: Arc::clone(piece), first, sums: sums[first..end].to_vec() };
-            let job = Job { run, place, payload };
-            let now = if self.options.background { self.staging.add(job) } else { Some(job) };
-            if let Some(job) = now {
-                self.write_staged(job);
+            match self.stage_run(piece, &sums, first) {
+                Ok(run) => {
+                    first += run.blocks as usize;
+                    runs.push(run);
+                }
+                Err(error) => {
+                    let mut state = self.state();
+                    runs.iter().for_each(|run| state.segments.let_go(run.segment));
+                    return Err(error);
+                }
             }
-            first = end;
         }
         Ok(runs)
+    }
+
+    /// Stages as much of a piece, from its block `first` on, as lies together.
+    fn stage_run(&self, piece: &Arc<AlignedBuffer>, sums: &[u32], first: usize) -> Result<Arc<StagedRun>> {
+        let place = self.with_room(|| self.place_run(Filling::Runs, &sums[first..], Purpose::Data))?;
+        // Before it may be written: the hold that the place came with is let go of then, and a full segment with
+        // nothing alive in it is free for others.
+        self.state().segments.hold(place.segment());
+        let run = Arc::new(StagedRun {
+            segment: place.segment(),
+            slot: place.slot(),
+            first: first as u32,
+            blocks: place.blocks(),
+            outcome: Mutex::new(Outcome::Waiting),
+            changed: Condvar::new(),
+        });
+        let end = first + place.blocks() as usize;
+        let payload = Payload { buffer: Arc::clone(piece), first, sums: sums[first..end].to_vec() };
+        let job = Job { run: Arc::clone(&run), place, payload };
+        let now = if self.options.background { self.staging.add(job) } else { Some(job) };
+        if let Some(job) = now {
+            self.write_staged(job);
+        }
+        Ok(run)
     }
 
     fn write_staged(&self, job: Job) {

@@ -8,14 +8,19 @@ use crate::units::BLOCK_BYTES;
 
 /// Reads the newer of the two superblocks. One that is missing or damaged is made up for by its twin.
 pub(super) fn read(storage: &dyn Storage) -> Result<Superblock> {
+    find(storage).map(|(superblock, _)| superblock)
+}
+
+/// The newer of the two superblocks, and its name.
+fn find(storage: &dyn Storage) -> Result<(Superblock, &'static str)> {
     let path = storage.describe();
-    let mut best: Option<Superblock> = None;
+    let mut best: Option<(Superblock, &'static str)> = None;
     let mut first_error = None;
     for name in NAMES {
         match read_one(storage, name, &path) {
             Ok(superblock) => {
-                if best.as_ref().is_none_or(|best| best.generation < superblock.generation) {
-                    best = Some(superblock);
+                if best.as_ref().is_none_or(|(best, _)| best.generation < superblock.generation) {
+                    best = Some((superblock, name));
                 }
             }
             Err(error @ Error::NewerFormat { .. }) => return Err(error),
@@ -39,26 +44,33 @@ fn read_one(storage: &dyn Storage, name: &str, path: &str) -> Result<Superblock>
     Superblock::decode(&block, path, name)
 }
 
-/// Writes both, one after the other, each durable before the next is touched.
+/// Writes both, one after the other, each durable before the next is touched. The twins are equal, or there are none.
 pub(super) fn write(storage: &dyn Storage, superblock: &Superblock) -> Result<()> {
-    let block = superblock.encode();
-    let aligned = AlignedBuffer::copied(&block);
-    let mut created = false;
-    for name in NAMES {
-        let file = match storage.open(name, true) {
-            Ok(file) => file,
-            // One of the twins was lost: it is made again.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                created = true;
-                let made = storage.create(name, BLOCK_BYTES as u64);
-                made.map_err(|error| Error::io("create", name, error))?
-            }
-            Err(error) => return Err(Error::io("open", name, error)),
-        };
-        file.write_at(&[(Kind::Frame, &aligned)], 0).map_err(|error| Error::io("write", name, error))?;
-        file.sync().map_err(|error| Error::io("flush", name, error))?;
-    }
+    NAMES.iter().try_for_each(|name| write_one(storage, name, superblock))
+}
+
+/// Writes both after a crash. The one that is known to be whole comes last: the other may be torn.
+pub(super) fn write_after_crash(storage: &dyn Storage, superblock: &Superblock) -> Result<()> {
+    let (_, whole) = find(storage)?;
+    let others = NAMES.into_iter().filter(|name| *name != whole);
+    others.chain([whole]).try_for_each(|name| write_one(storage, name, superblock))
+}
+
+fn write_one(storage: &dyn Storage, name: &str, superblock: &Superblock) -> Result<()> {
+    let aligned = AlignedBuffer::copied(&superblock.encode());
+    let (file, created) = match storage.open(name, true) {
+        Ok(file) => (file, false),
+        // One of the twins was lost: it is made again.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let made = storage.create(name, BLOCK_BYTES as u64);
+            (made.map_err(|error| Error::io("create", name, error))?, true)
+        }
+        Err(error) => return Err(Error::io("open", name, error)),
+    };
+    file.write_at(&[(Kind::Frame, &aligned)], 0).map_err(|error| Error::io("write", name, error))?;
+    file.sync().map_err(|error| Error::io("flush", name, error))?;
     if created {
+        // Before its twin is touched: a file without a name is none.
         storage.sync_directory().map_err(|error| Error::io("flush", storage.describe(), error))?;
     }
     Ok(())

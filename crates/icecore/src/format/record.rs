@@ -16,6 +16,10 @@ const FLAG_MORE: u8 = 1;
 const FLAG_OPERATIONS_IN_BLOCKS: u8 = 2;
 /// A run outside the log: chains to nothing, has no addresses.
 const FLAG_RUN: u8 = 4;
+/// The hash of this header leaves out the bytes between the operations and the checksum, which are zero.
+const FLAG_SHORT_HASH: u8 = 8;
+/// All flags that there are.
+const FLAGS: u8 = 15;
 
 /// Everything in a record header but the checksums and the operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,7 +67,8 @@ impl RecordHeader {
         put(block, 80, &u16::try_from(sums.len()).expect("checksums fit a header").to_le_bytes());
         block[82] = u8::from(self.more) * FLAG_MORE
             + u8::from(self.operations_in_blocks) * FLAG_OPERATIONS_IN_BLOCKS
-            + u8::from(self.run) * FLAG_RUN;
+            + u8::from(self.run) * FLAG_RUN
+            + FLAG_SHORT_HASH;
         put(block, 84, &self.operations_length.to_le_bytes());
         put(block, 88, &self.operations.to_le_bytes());
         for (index, sum) in sums.iter().enumerate() {
@@ -103,7 +108,7 @@ impl RecordView {
         let operations_length = get_u32(block, 84);
         let inline = if in_blocks { 0 } else { operations_length as usize };
         let in_blocks_fit = !in_blocks || operations_length as usize <= count * BLOCK_BYTES;
-        if flags > 7 || operations_at.checked_add(inline)? > BLOCK_CRC_AT || !in_blocks_fit {
+        if flags > FLAGS || operations_at.checked_add(inline)? > BLOCK_CRC_AT || !in_blocks_fit {
             return None;
         }
         Some(Self {
@@ -128,10 +133,20 @@ impl RecordView {
     }
 }
 
-/// What the next record's header carries of this one: the first 16 bytes of its BLAKE3 hash.
+/// What the next record's header carries of this one: the first 16 bytes of its BLAKE3 hash. `block` is a valid
+/// header.
 #[must_use]
 pub fn hash(block: &[u8]) -> [u8; 16] {
-    get_16(blake3::hash(block).as_bytes(), 0)
+    let flags = block[82];
+    if flags & FLAG_SHORT_HASH == 0 {
+        return get_16(blake3::hash(block).as_bytes(), 0);
+    }
+    let in_blocks = flags & FLAG_OPERATIONS_IN_BLOCKS != 0;
+    let operations = if in_blocks { 0 } else { get_u32(block, 84) as usize };
+    let used = SUMS_AT + usize::from(get_u16(block, 80)) * 4 + operations;
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&block[..used]).update(&block[BLOCK_CRC_AT..]);
+    get_16(hasher.finalize().as_bytes(), 0)
 }
 
 #[cfg(test)]

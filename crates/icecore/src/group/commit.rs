@@ -2,7 +2,7 @@
 
 use super::changes::{FileChanges, PIECE_BLOCKS_MAX, Place};
 use super::{CommitPoint, Group, regular_file};
-use crate::engine::{Engine, Purpose, StagedRun};
+use crate::engine::{Addition, Engine, Purpose, StagedRun};
 use crate::error::{Error, Result};
 use crate::format::crc32c;
 use crate::format::segment::SegmentKind;
@@ -46,6 +46,10 @@ fn commit_steps(pool: &Pool, groups: &[Group], steps: &[Step]) -> Result<CommitP
     }
     if steps.is_empty() {
         return Ok(CommitPoint(state.tail.last_sequence()));
+    }
+    if !state.usage.is_empty() {
+        let additions: Vec<Addition> = steps.iter().flat_map(Step::additions).collect();
+        engine.check_limits(&state, &additions)?;
     }
     make_room(engine, &mut state, steps)?;
     if steps.len() > 1 {
@@ -112,6 +116,13 @@ fn make_room(engine: &Engine, state: &mut State, steps: &[Step]) -> Result<()> {
 }
 
 impl Step {
+    fn additions(&self) -> Vec<Addition> {
+        match self {
+            Self::Log(operation, _) => Addition::all_of(operation),
+            Self::Staged { scatter, .. } => Addition::of_scatter(scatter).collect(),
+        }
+    }
+
     fn parts(&self) -> usize {
         match self {
             Self::Log(Operation::WriteScattered(scatter), _) | Self::Staged { scatter, .. } => {

@@ -41,8 +41,7 @@ pub struct Group {
 }
 
 impl Group {
-    pub(crate) fn new(dataset: Dataset) -> Result<Self> {
-        let base = dataset.view()?;
+    pub(crate) fn new(dataset: Dataset, base: View) -> Result<Self> {
         let generation = dataset.generation()?;
         let memory = dataset.pool().engine().options.group_memory_bytes / BLOCK_BYTES as u64;
         let piece_blocks = memory.clamp(PIECE_BLOCKS_MIN, PIECE_BLOCKS_MAX as u64) as usize;
@@ -128,9 +127,13 @@ impl Group {
         let runs = self.engine().stage(&piece)?;
         {
             let mut state = self.dataset.pool().engine().state();
-            for run in runs.iter().filter(|run| !self.held.contains(&run.segment)).collect::<Vec<_>>() {
-                state.segments.hold(run.segment);
-                self.held.push(run.segment);
+            for run in &runs {
+                // Each came with a hold; one for each segment is enough.
+                if self.held.contains(&run.segment) {
+                    state.segments.let_go(run.segment);
+                } else {
+                    self.held.push(run.segment);
+                }
             }
         }
         let file = self.files.get_mut(&inode).expect("it was there");
@@ -243,6 +246,10 @@ impl Drop for Group {
         for segment in held {
             state.segments.let_go(segment);
         }
+        // Of a group that was not committed nothing is left: its room must not wait for a checkpoint.
+        let replay_from = state.replay_from;
+        let released = state.segments.release(replay_from);
+        self.engine().counters.segments_recycled.add(released.len() as u64);
     }
 }
 

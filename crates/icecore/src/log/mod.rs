@@ -2,4 +2,5 @@
 
 pub(crate) mod replay;
 pub(crate) mod tail;
+mod turn;
 pub(crate) mod writer;

@@ -1,14 +1,15 @@
 //! Group commit: one caller writes and flushes for all that wait.
 
 use super::tail::{PendingRecord, Piece};
+use super::turn::Turns;
 use crate::blocks::Blocks;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::files::SegmentFiles;
 use crate::format::record::{self, RecordHeader};
 use crate::format::segment::{SegmentHeader, SegmentKind, encode_table};
 use crate::statistics::Counters;
 use crate::storage::{AlignedBuffer, Kind};
 use crate::units::{BLOCK_BYTES, PoolId, RecordSequence, RecoveryEpoch, SegmentId, Slot};
-use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -28,16 +29,12 @@ pub(crate) struct Batch {
 pub(crate) struct Writer {
     pool: PoolId,
     epoch: RecoveryEpoch,
-    turn: Mutex<Turn>,
-    changed: Condvar,
+    turns: Turns<Chain>,
     durable: AtomicU64,
 }
 
-struct Turn {
-    /// Somebody leads: the chain is theirs until they give it back.
-    chain: Option<Chain>,
-    failed: Option<String>,
-}
+/// Batches that one caller writes in a row for those that wait: more would keep it waiting for too long.
+const BATCHES_PER_TURN: usize = 4;
 
 /// What only the one who writes may touch.
 pub(crate) struct Chain {
@@ -52,13 +49,7 @@ pub(crate) struct Chain {
 impl Writer {
     pub(crate) fn new(pool: PoolId, epoch: RecoveryEpoch, chain: Chain) -> Self {
         let durable = AtomicU64::new(chain.written.0);
-        Self {
-            pool,
-            epoch,
-            turn: Mutex::new(Turn { chain: Some(chain), failed: None }),
-            changed: Condvar::new(),
-            durable,
-        }
+        Self { pool, epoch, turns: Turns::new(chain), durable }
     }
 
     /// Every record up to this one is durable.
@@ -68,19 +59,17 @@ impl Writer {
 
     /// The failure after which nothing is written any more.
     pub(crate) fn failure(&self) -> Option<String> {
-        self.turn.lock().failed.clone()
+        self.turns.failure()
     }
 
     /// Whether somebody writes to the log at this moment.
     pub(crate) fn is_busy(&self) -> bool {
-        self.turn.lock().chain.is_none()
+        self.turns.is_taken()
     }
 
     /// Nothing is written from now on; everybody who waits is told why.
     pub(crate) fn fail(&self, reason: &str) {
-        let mut turn = self.turn.lock();
-        turn.failed.get_or_insert_with(|| reason.to_owned());
-        self.changed.notify_all();
+        self.turns.fail(reason.to_owned());
     }
 
     /// Returns when record `wanted` is durable. `take` is called by whoever leads, to collect what is to be written.
@@ -92,8 +81,14 @@ impl Writer {
         mut take: impl FnMut() -> Batch,
     ) -> Result<()> {
         while self.durable() < wanted {
-            let Some(mut chain) = self.wait_turn(|| self.durable() >= wanted)? else { return Ok(()) };
-            let outcome = self.write_batch(&mut chain, take(), true, blocks, counters);
+            let Some(mut chain) = self.turns.take(Some(wanted), || self.durable())? else { return Ok(()) };
+            let mut outcome = self.write_batch(&mut chain, take(), true, blocks, counters);
+            for _ in 1..BATCHES_PER_TURN {
+                if outcome.is_err() || !self.turns.serve(self.durable()) {
+                    break;
+                }
+                outcome = self.write_batch(&mut chain, take(), true, blocks, counters);
+            }
             self.give_back(chain, outcome)?;
         }
         Ok(())
@@ -111,35 +106,17 @@ impl Writer {
 
     /// Runs `body` while nobody else writes to the log. An error from it fails the pool.
     pub(crate) fn exclusive<T>(&self, body: impl FnOnce(&mut Chain) -> Result<T>) -> Result<T> {
-        let mut chain = self.wait_turn(|| false)?.expect("waits for its turn without end");
+        let mut chain = self.turns.take(None, || self.durable())?.expect("waits for its turn without end");
         let outcome = body(&mut chain);
         self.give_back(chain, outcome)
     }
 
-    fn wait_turn(&self, done: impl Fn() -> bool) -> Result<Option<Chain>> {
-        let mut turn = self.turn.lock();
-        loop {
-            if done() {
-                return Ok(None);
-            }
-            if let Some(reason) = &turn.failed {
-                return Err(Error::ReadOnlyAfterFailure { reason: reason.clone() });
-            }
-            if let Some(chain) = turn.chain.take() {
-                return Ok(Some(chain));
-            }
-            self.changed.wait(&mut turn);
-        }
-    }
-
     fn give_back<T>(&self, chain: Chain, outcome: Result<T>) -> Result<T> {
-        let mut turn = self.turn.lock();
-        turn.chain = Some(chain);
         if let Err(error) = &outcome {
             // A failed write or flush is never tried again: what it left behind is unknown.
-            turn.failed.get_or_insert_with(|| error.to_string());
+            self.turns.fail(error.to_string());
         }
-        self.changed.notify_all();
+        self.turns.give_back(chain, self.durable());
         outcome
     }
 
@@ -158,7 +135,8 @@ impl Writer {
             counters.flushes.add(1);
         }
         let headers = self.build_headers(chain, &batch.pieces);
-        self.write_pieces(chain, &batch.pieces, &headers, blocks, counters)?;
+        let sink = Sink { files: blocks.files(), through: flush };
+        self.write_pieces(chain, &batch.pieces, &headers, sink, blocks, counters)?;
         if batch.last > chain.written {
             chain.written = batch.last;
         }
@@ -231,6 +209,7 @@ impl Writer {
         chain: &mut Chain,
         pieces: &[Piece],
         headers: &Option<AlignedBuffer>,
+        sink: Sink<'_>,
         blocks: &Blocks,
         counters: &Counters,
     ) -> Result<()> {
@@ -240,14 +219,14 @@ impl Writer {
         for piece in pieces {
             match piece {
                 Piece::Start { segment, .. } => {
-                    gathered.flush(blocks)?;
+                    gathered.flush(sink)?;
                     chain.unsynced.insert(*segment);
                     gathered.begin(*segment, Slot(0));
                     gathered.push(Kind::Frame, headers.next().expect("built"));
                 }
                 Piece::Record(record) => {
                     if !gathered.continues_at(record.segment, record.slot) {
-                        gathered.flush(blocks)?;
+                        gathered.flush(sink)?;
                         gathered.begin(record.segment, record.slot);
                     }
                     chain.unsynced.insert(record.segment);
@@ -259,13 +238,13 @@ impl Writer {
                     }
                 }
                 Piece::Seal { segment, incarnation } => {
-                    gathered.flush(blocks)?;
+                    gathered.flush(sink)?;
                     seal_segment(*segment, *incarnation, blocks)?;
                     chain.unsynced.insert(*segment);
                 }
             }
         }
-        gathered.flush(blocks)
+        gathered.flush(sink)
     }
 }
 
@@ -286,6 +265,14 @@ fn mark_written(pieces: &[Piece], blocks: &Blocks) {
     if let Some(end) = last {
         blocks.recent().written_below(end);
     }
+}
+
+/// Where parts go out to.
+#[derive(Clone, Copy)]
+struct Sink<'a> {
+    files: &'a SegmentFiles,
+    /// A flush comes next.
+    through: bool,
 }
 
 /// Parts waiting to go out in one call.
@@ -312,9 +299,13 @@ impl<'a> Gathered<'a> {
         self.parts.push((kind, bytes));
     }
 
-    fn flush(&mut self, blocks: &Blocks) -> Result<()> {
+    fn flush(&mut self, sink: Sink<'_>) -> Result<()> {
         if !self.parts.is_empty() {
-            blocks.files().write(self.segment, self.slot, &self.parts)?;
+            if sink.through {
+                sink.files.write_through(self.segment, self.slot, &self.parts)?;
+            } else {
+                sink.files.write(self.segment, self.slot, &self.parts)?;
+            }
             self.parts.clear();
         }
         Ok(())

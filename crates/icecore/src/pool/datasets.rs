@@ -1,12 +1,14 @@
 //! Making, cloning, renaming and promoting datasets.
 
 use super::Pool;
-use crate::engine::Purpose;
+use super::properties::check_property;
+use crate::engine::{Addition, Purpose};
 use crate::error::{Error, Result};
-use crate::names::{DatasetName, SnapshotName, VersionName, check_property_name, check_property_value};
+use crate::limits::{DatasetLimits, Limit};
+use crate::names::{DatasetName, SnapshotName, VersionName};
 use crate::operation::Operation;
 use crate::state::State;
-use crate::units::Timestamp;
+use crate::units::{BlockCount, Timestamp, VersionId};
 
 impl Pool {
     /// Makes a dataset. `parents`: also the datasets above it that do not exist. Durable on return.
@@ -19,14 +21,21 @@ impl Pool {
 
     fn try_create_dataset(&self, name: &str, parents: bool, properties: &[(String, String)]) -> Result<()> {
         let name = DatasetName::parse(name)?;
+        let limits = DatasetLimits::of_properties(&properties.iter().cloned().collect());
+        limits.check()?;
         for (key, value) in properties {
-            check_property_name(key)?;
-            check_property_value(key, value)?;
+            match Limit::from_name(key) {
+                Some(limit) => drop(limit.parse(value)?),
+                None => check_property(key, value)?,
+            }
         }
         let engine = self.engine();
         engine.admit()?;
         let mut state = engine.state();
         self.prepare_place(&mut state, &name, parents)?;
+        if let Some(reserved) = limits.reservation.max(limits.refreservation) {
+            engine.check_reservable(&state, name.as_str(), BlockCount::holding(reserved))?;
+        }
         let operation = Operation::CreateDataset {
             name: name.as_str().to_owned(),
             time: Timestamp::now(),
@@ -65,6 +74,8 @@ impl Pool {
         let mut above = name.parent();
         while let Some(parent) = above {
             if state.catalogue.has_dataset(parent.as_str()) {
+                let nodes = Addition::of_nodes(state.catalogue.find(parent.as_str())?);
+                self.engine().check_limits(state, &[nodes])?;
                 break;
             }
             above = parent.parent();
@@ -121,6 +132,11 @@ impl Pool {
             let what = format!("{} (rename one of the two first)", clashes.join(", "));
             return Err(Error::Exists { what });
         }
+        let owned =
+            |version: &VersionId| state.history.version(*version).map_or(0, |one| one.owned().len().0);
+        let moved = BlockCount(versions.iter().map(owned).sum());
+        let from = state.catalogue.snapshot(versions[0]).expect("promoted").dataset;
+        engine.check_moved(&state, from, Some(id), moved)?;
         engine.append(&mut state, &Operation::Promote { dataset: id }, None, Purpose::Freeing)?;
         self.finish(state)
     }
@@ -167,8 +183,12 @@ impl Pool {
         if let Some(parent) = to.parent() {
             state.catalogue.find(parent.as_str())?;
         }
+        let subtree = state.catalogue.subtree(from.as_str());
+        let moved = BlockCount(subtree.iter().map(|id| state.owned_by(*id)).sum());
+        let above = to.parent().and_then(|parent| state.catalogue.find(parent.as_str()).ok());
+        engine.check_moved(&state, state.catalogue.find(from.as_str())?, above, moved)?;
         let mut names = Vec::new();
-        for id in state.catalogue.subtree(from.as_str()) {
+        for id in subtree {
             let old = &state.catalogue.dataset(id).expect("listed").name;
             let new = format!("{to}{}", &old[from.as_str().len()..]);
             DatasetName::parse(&new)?;

@@ -37,7 +37,19 @@ impl Pool {
         self.engine().check_open()?;
         let state = self.engine().state();
         target.check()?;
-        let selection = select(&state, target)?;
+        let selection = select(&state, target, Holds::Refuse)?;
+        self.plan(&state, &selection)
+    }
+
+    /// What destroying `target` would give back if nothing held it: for whoever means to release holds first.
+    ///
+    /// # Errors
+    /// As for [`Pool::destroy`], but for holds.
+    pub fn plan_destroy_unheld(&self, target: &DestroyTarget) -> Result<DestroyPlan> {
+        self.engine().check_open()?;
+        let state = self.engine().state();
+        target.check()?;
+        let selection = select(&state, target, Holds::Ignored)?;
         self.plan(&state, &selection)
     }
 
@@ -56,7 +68,7 @@ impl Pool {
         engine.admit()?;
         let mut state = engine.state();
         target.check()?;
-        let selection = select(&state, target)?;
+        let selection = select(&state, target, Holds::Refuse)?;
         let plan = self.plan(&state, &selection)?;
         if selection.datasets.is_empty() {
             for part in selection.versions.chunks(VERSIONS_PER_RECORD) {
@@ -92,20 +104,47 @@ impl Pool {
     }
 }
 
-fn select(state: &State, target: &DestroyTarget) -> Result<Selection> {
+/// What holds are to a selection.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    Refuse,
+    Ignored,
+}
+
+fn select(state: &State, target: &DestroyTarget, holds: Holds) -> Result<Selection> {
     match target {
         DestroyTarget::Snapshot(name) => {
             let name = SnapshotName::parse(name)?;
             let id = state.catalogue.find(name.dataset_str())?;
             let version = state.catalogue.find_snapshot(id, name.short())?;
-            select_snapshots(state, vec![version])
+            select_snapshots(state, vec![version], holds)
         }
         DestroyTarget::Range { dataset, first, last } => {
             let id = state.catalogue.find(dataset)?;
-            select_snapshots(state, range(state, id, first, last)?)
+            select_snapshots(state, range(state, id, first, last)?, holds)
         }
-        DestroyTarget::Dataset { name, recursive } => select_datasets(state, name, *recursive),
+        DestroyTarget::Snapshots { of } => select_snapshots(state, named(state, of)?, holds),
+        DestroyTarget::Dataset { name, recursive } => select_datasets(state, name, *recursive, holds),
     }
+}
+
+/// Snapshots by name, each once.
+fn named(state: &State, of: &[(String, Vec<String>)]) -> Result<Vec<VersionId>> {
+    let mut versions = Vec::new();
+    let mut seen = BTreeSet::new();
+    for (dataset, snapshots) in of {
+        let id = state.catalogue.find(dataset)?;
+        for short in snapshots {
+            let version = state.catalogue.find_snapshot(id, short)?;
+            if seen.insert(version) {
+                versions.push(version);
+            }
+        }
+    }
+    if versions.is_empty() {
+        return Err(Error::Invalid("name one snapshot at least".to_owned()));
+    }
+    Ok(versions)
 }
 
 /// The snapshots from `first` to `last`, which must lie on one branch.
@@ -129,12 +168,12 @@ fn range(state: &State, id: DatasetId, first: &str, last: &str) -> Result<Vec<Ve
     Err(Error::Invalid(format!("{first} is not an ancestor of {last}: they do not make a range")))
 }
 
-fn select_snapshots(state: &State, versions: Vec<VersionId>) -> Result<Selection> {
+fn select_snapshots(state: &State, versions: Vec<VersionId>, holds: Holds) -> Result<Selection> {
     let mut blockers = Vec::new();
     for version in &versions {
         let row = state.catalogue.snapshot(*version).expect("found");
         let name = state.catalogue.full_name(*version);
-        for tag in row.holds.keys() {
+        for tag in row.holds.keys().filter(|_| holds == Holds::Refuse) {
             blockers.push(format!("{name} has hold {tag:?} (release it first)"));
         }
         for child in state.children(*version) {
@@ -153,7 +192,7 @@ fn select_snapshots(state: &State, versions: Vec<VersionId>) -> Result<Selection
     Ok(Selection { versions, datasets: Vec::new(), names })
 }
 
-fn select_datasets(state: &State, name: &str, recursive: bool) -> Result<Selection> {
+fn select_datasets(state: &State, name: &str, recursive: bool, holds: Holds) -> Result<Selection> {
     let top = state.catalogue.find(name)?;
     let datasets = state.catalogue.subtree(name);
     let chosen: BTreeSet<DatasetId> = datasets.iter().copied().collect();
@@ -173,7 +212,7 @@ fn select_datasets(state: &State, name: &str, recursive: bool) -> Result<Selecti
             if !recursive && !snapshot.hidden {
                 blockers.push(format!("it has snapshot {full}"));
             }
-            for tag in snapshot.holds.keys() {
+            for tag in snapshot.holds.keys().filter(|_| holds == Holds::Refuse) {
                 blockers.push(format!("{full} has hold {tag:?} (release it first)"));
             }
             for child in state.children(version) {

@@ -2,6 +2,7 @@
 
 use super::Pool;
 use crate::error::Result;
+use crate::limits::DatasetLimits;
 use crate::state::State;
 use crate::units::{BLOCK_BYTES, ByteLength, DatasetId, Timestamp, VersionId};
 use serde::{Deserialize, Serialize};
@@ -49,6 +50,8 @@ pub struct ListEntry {
     pub created: Timestamp,
     /// A clone: the snapshot it was made from.
     pub origin: Option<String>,
+    /// A dataset: its quotas and reservations.
+    pub limits: DatasetLimits,
     /// A snapshot: number of holds.
     pub holds: u32,
     /// A snapshot: the clones made from it.
@@ -139,11 +142,12 @@ impl<'a> Lister<'a> {
             name: row.name.clone(),
             kind: EntryKind::Dataset,
             used: ByteLength(used * BLOCK_BYTES as u64),
-            available: Some(self.available),
+            available: Some(self.state.available_to(id, self.available)),
             referenced: self.state.history.referenced(row.head)?.bytes(),
             written: self.state.history.written(row.head)?.bytes(),
             created: row.created,
             origin: self.origins.get(&id).map(|origin| self.state.catalogue.full_name(*origin)),
+            limits: DatasetLimits::of_properties(&row.properties),
             holds: 0,
             clones: Vec::new(),
         })
@@ -172,6 +176,7 @@ impl<'a> Lister<'a> {
             written: self.state.history.written(version)?.bytes(),
             created: row.created,
             origin: None,
+            limits: DatasetLimits::default(),
             holds: row.holds.len() as u32,
             clones: self.clones.get(&version).cloned().unwrap_or_default(),
         })

@@ -36,13 +36,27 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Pool {
     pub(crate) shared: Arc<Shared>,
+    /// What keeps the pool open; none in what a client of the control socket holds.
+    _owner: Option<Arc<Owner>>,
 }
 
-/// Closes the pool when the last handle goes.
+/// Closes the pool when the last handle of the program that opened it goes, whatever clients hold.
+struct Owner(Arc<Shared>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        // Nobody is left to tell; an unclean close only means that the next opening replays the log.
+        let _ = self.0.close();
+    }
+}
+
+/// What all handles of a pool share.
 pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
     /// Where other processes reach the pool, if they can.
     server: Mutex<Option<Server>>,
+    /// Why they cannot, where they were meant to.
+    unreachable: Mutex<Option<String>>,
 }
 
 impl Shared {
@@ -50,13 +64,6 @@ impl Shared {
         // First the door: who comes now finds the pool closing and waits for the lock.
         drop(self.server.lock().take());
         self.engine.close()
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // Nobody is left to tell; an unclean close only means that the next opening replays the log.
-        let _ = self.close();
     }
 }
 
@@ -97,15 +104,25 @@ impl Pool {
     /// As there.
     pub fn open(storage: Arc<dyn Storage>, options: &OpenOptions) -> Result<Self> {
         let engine = engine::open(&storage, options)?;
-        let pool = Self { shared: Arc::new(Shared { engine, server: Mutex::new(None) }) };
+        let shared = Arc::new(Shared { engine, server: Mutex::new(None), unreachable: Mutex::new(None) });
+        let owner = Some(Arc::new(Owner(Arc::clone(&shared))));
+        let pool = Self { shared, _owner: owner };
         if options.control_socket
             && !options.read_only
             && let Some(directory) = storage.directory()
         {
-            let server = Server::start(Arc::new(PoolService::of(&pool)), &directory)?;
-            *pool.shared.server.lock() = Some(server);
+            // Without a door for others the pool is as good as ever to the one who opens it.
+            match Server::start(Arc::new(PoolService::of(&pool)), &directory) {
+                Ok(server) => *pool.shared.server.lock() = Some(server),
+                Err(error) => *pool.shared.unreachable.lock() = Some(error.to_string()),
+            }
         }
         Ok(pool)
+    }
+
+    /// A handle that does not keep the pool open: for clients.
+    pub(crate) fn guest(shared: Arc<Shared>) -> Self {
+        Self { shared, _owner: None }
     }
 
     /// Closes the pool: everything is durable, and the next opening has nothing to replay. Other handles
@@ -206,7 +223,8 @@ impl Pool {
     /// What the pool has done, and how full it is.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        self.engine().statistics()
+        let unreachable = self.shared.unreachable.lock().clone();
+        Statistics { unreachable, ..self.engine().statistics() }
     }
 
     pub(crate) fn engine(&self) -> &Engine {

@@ -1,10 +1,12 @@
 //! Taking snapshots, and going back to them.
 
 use super::Pool;
+use super::properties::check_property;
 use crate::engine::Purpose;
 use crate::error::{Error, Result};
-use crate::names::{SnapshotName, check_property_name, check_property_value};
+use crate::names::SnapshotName;
 use crate::operation::Operation;
+use crate::retention::ROLLBACK_PREFIX;
 use crate::state::State;
 use crate::units::{DatasetId, Timestamp};
 use std::time::Instant;
@@ -39,8 +41,7 @@ impl Pool {
     ) -> Result<Vec<String>> {
         let began = Instant::now();
         for (key, value) in properties {
-            check_property_name(key)?;
-            check_property_value(key, value)?;
+            check_property(key, value)?;
         }
         let engine = self.engine();
         engine.admit()?;
@@ -50,6 +51,7 @@ impl Pool {
             .iter()
             .map(|(id, name)| format!("{}@{name}", state.catalogue.dataset(*id).expect("found").name))
             .collect();
+        engine.check_snapshot(&state, snapshots.iter().map(|(id, _)| *id))?;
         let operation =
             Operation::Snapshot { snapshots, time: Timestamp::now(), properties: properties.to_vec() };
         engine.append(&mut state, &operation, None, Purpose::Data)?;
@@ -77,7 +79,7 @@ impl Pool {
             self.refuse_users(&state, dataset)?;
         }
         let time = Timestamp::now();
-        let saved = free_name(&state, dataset, &format!("rollback-{}", time.to_rfc3339()));
+        let saved = free_name(&state, dataset, &format!("{ROLLBACK_PREFIX}{}", time.to_rfc3339()));
         let name = state.catalogue.dataset(dataset).expect("found").name.clone();
         let operation = Operation::Rollback { dataset, snapshot: version, saved: saved.clone(), time };
         engine.append(&mut state, &operation, None, Purpose::Data)?;

@@ -39,6 +39,7 @@ impl Engine {
             state.history.check()?;
             state.catalogue.check()?;
             check_labels(state)?;
+            state.check_usage()?;
             let mut walked = BTreeMap::new();
             for (version, tree) in &state.trees {
                 let named = |error| in_version(error, &state.catalogue.full_name(*version));

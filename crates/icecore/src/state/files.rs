@@ -81,7 +81,7 @@ impl State {
         body: impl FnOnce(&mut Head<'_>) -> Result<T>,
     ) -> Result<T> {
         let head = self.head(dataset)?;
-        self.change_version(head, env, body)
+        self.counted(dataset, head, |state| state.change_version(head, env, body))
     }
 
     pub(super) fn change_version<T>(

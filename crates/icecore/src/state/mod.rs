@@ -4,10 +4,12 @@
 mod collection;
 mod effects;
 mod files;
+mod usage;
 mod versions;
 
 pub(crate) use collection::{Collection, Emptying};
 pub(crate) use effects::{Deaths, Effects, Graveyard};
+pub(crate) use usage::Usage;
 
 use crate::blocks::Blocks;
 use crate::catalogue::Catalogue;
@@ -85,6 +87,8 @@ pub(crate) struct State {
     pub torn: bool,
     /// Blocks of log since the last checkpoint was frozen.
     pub log_blocks: u64,
+    /// What datasets with limits use.
+    pub usage: Usage,
 }
 
 impl State {

@@ -3,6 +3,7 @@
 use super::{Environment, Placement, State};
 use crate::catalogue::SnapshotRow;
 use crate::error::{Error, Result};
+use crate::limits::Limit;
 use crate::namespace::{InodeKind, NewInode};
 use crate::operation::{Operation, Target};
 use crate::tree::Tree;
@@ -16,6 +17,29 @@ impl State {
         at: Placement,
         env: &Environment<'_>,
     ) -> Result<()> {
+        self.administer(operation, at, env)?;
+        let sets_limit = match operation {
+            Operation::SetProperty { target: Target::Dataset(_), key, .. } => Limit::from_name(key).is_some(),
+            Operation::CreateDataset { properties, .. } => {
+                properties.iter().any(|(key, _)| Limit::from_name(key).is_some())
+            }
+            _ => false,
+        };
+        let moves = matches!(
+            operation,
+            Operation::CreateDataset { .. }
+                | Operation::DestroyDatasets { .. }
+                | Operation::Clone { .. }
+                | Operation::Promote { .. }
+                | Operation::RenameDatasets { .. }
+        );
+        if sets_limit || (moves && !self.usage.is_empty()) {
+            self.usage = self.count_usage();
+        }
+        Ok(())
+    }
+
+    fn administer(&mut self, operation: &Operation, at: Placement, env: &Environment<'_>) -> Result<()> {
         match operation {
             Operation::CreateDataset { name, time, properties } => {
                 self.create_dataset(name, *time, properties, env)
@@ -192,7 +216,9 @@ impl State {
 
     /// Takes a version out of the history and frees what only it held.
     fn delete(&mut self, version: VersionId) -> Result<()> {
+        let shares = self.shares(version);
         self.history.delete(version, self.graveyard.sink())?;
+        self.shares_changed(shares);
         self.trees.remove(&version);
         self.changed_roots.insert(version);
         Ok(())

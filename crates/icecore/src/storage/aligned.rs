@@ -1,6 +1,7 @@
 //! Memory that starts on a block border, as direct I/O demands.
 
 use crate::units::BLOCK_BYTES;
+use parking_lot::{Mutex, MutexGuard};
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -39,6 +40,10 @@ impl AlignedBuffer {
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
         assert!(capacity > 0 && capacity.is_multiple_of(BLOCK_BYTES));
+        if let Some(mut spare) = spare(capacity) {
+            spare.length = 0;
+            return spare;
+        }
         // SAFETY: the layout has a size above zero, asserted above.
         let pointer = unsafe { alloc(Self::layout(capacity)) };
         Self::of(pointer, 0, capacity)
@@ -88,8 +93,32 @@ impl AlignedBuffer {
     }
 }
 
+/// Buffers of these sizes are kept for their next use, so many of each at most: the operating system takes longer
+/// to provide the pages of a fresh one than it takes to fill it.
+const KEPT: [(usize, usize); 2] = [(16 << 10, 64), (1 << 20, 8)];
+
+/// Only ever tried: in a forked child they may be locked for good.
+static SPARE: [Mutex<Vec<AlignedBuffer>>; KEPT.len()] = [const { Mutex::new(Vec::new()) }; KEPT.len()];
+
+/// Where a buffer of this size waits for its next use, if there is such a place, and how many may.
+fn shelf(capacity: usize) -> Option<(MutexGuard<'static, Vec<AlignedBuffer>>, usize)> {
+    let index = KEPT.iter().position(|(bytes, _)| *bytes == capacity)?;
+    SPARE[index].try_lock().map(|shelf| (shelf, KEPT[index].1))
+}
+
+fn spare(capacity: usize) -> Option<AlignedBuffer> {
+    shelf(capacity)?.0.pop()
+}
+
 impl Drop for AlignedBuffer {
     fn drop(&mut self) {
+        if let Some((mut shelf, most)) = shelf(self.capacity)
+            && shelf.len() < most
+        {
+            // The memory has a new owner; nothing here touches it any more.
+            shelf.push(Self { ..*self });
+            return;
+        }
         // SAFETY: allocated in `zeroed` or `with_capacity` with this very layout, and dropped once.
         unsafe { dealloc(self.pointer.as_ptr(), Self::layout(self.capacity)) }
     }

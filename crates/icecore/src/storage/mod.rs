@@ -104,6 +104,12 @@ pub trait StorageFile: Send + Sync {
     /// page cache.
     fn write_at(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()>;
 
+    /// As [`StorageFile::write_at`], for what is flushed next, or will not be read soon: it is not worth a place in
+    /// a cache of the operating system.
+    fn write_through(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
+        self.write_at(parts, offset)
+    }
+
     /// Makes everything written to this file before the call durable. After an error nothing may be assumed
     /// about what was written since the last success.
     fn sync(&self) -> io::Result<()>;

@@ -3,6 +3,7 @@
 mod cases;
 mod history;
 mod model;
+mod scattered;
 
 use super::*;
 use crate::error::{Error, FileFault};

@@ -5,7 +5,8 @@
 //! direct writes of the same machine, so reads may stay buffered.
 //!
 //! Long writes are another matter: nobody waits for each of them, and what they carry is likely to be read
-//! again. They go through the page cache, and the kernel is told to begin writing at once.
+//! again. They go through the page cache, and the kernel is told to begin writing at once. Not so where a flush
+//! comes next: it would wait for them, and every direct write after that would first have to clear the cache.
 
 use crate::storage::{Kind, StorageFile};
 use crate::units::BLOCK_BYTES;
@@ -75,40 +76,11 @@ impl StorageFile for RealFile {
     }
 
     fn write_at(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
-        if !self.writable {
-            return Err(Errno::BADF.into());
-        }
-        let mut inline = [IoSlice::new(&[]); PARTS_INLINE];
-        let mut many;
-        let slices = if let Some(slices) = inline.get_mut(..parts.len()) {
-            for (slice, (_, bytes)) in slices.iter_mut().zip(parts) {
-                *slice = IoSlice::new(bytes);
-            }
-            slices
-        } else {
-            many = parts.iter().map(|(_, bytes)| IoSlice::new(bytes)).collect::<Vec<_>>();
-            many.as_mut_slice()
-        };
-        let length = slices.iter().map(|slice| slice.len()).sum::<usize>();
-        if length >= LONG_WRITE_BYTES {
-            write_all(&self.buffered, slices, offset)?;
-            begin_writeback(&self.buffered, offset, length);
-            return Ok(());
-        }
-        if is_aligned(slices, offset)
-            && let Some(direct) = self.direct()
-        {
-            return match write_all(direct, slices, offset) {
-                // Refused for what it is, not for what it holds: a longer alignment is wanted, or a short write
-                // left an odd rest. Writing all of it again through the page cache does no harm.
-                Err(Errno::INVAL) => {
-                    self.direct_refused.store(true, Ordering::Relaxed);
-                    self.write_at(parts, offset)
-                }
-                result => Ok(result?),
-            };
-        }
-        Ok(write_all(&self.buffered, slices, offset)?)
+        self.write(parts, offset, LONG_WRITE_BYTES)
+    }
+
+    fn write_through(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
+        self.write(parts, offset, usize::MAX)
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -130,6 +102,46 @@ impl StorageFile for RealFile {
     fn length(&self) -> io::Result<u64> {
         let status = rustix::fs::fstat(&self.buffered)?;
         Ok(u64::try_from(status.st_size).unwrap_or(0))
+    }
+}
+
+impl RealFile {
+    /// Writes of `long` bytes and more go through the page cache.
+    fn write(&self, parts: &[(Kind, &[u8])], offset: u64, long: usize) -> io::Result<()> {
+        if !self.writable {
+            return Err(Errno::BADF.into());
+        }
+        let mut inline = [IoSlice::new(&[]); PARTS_INLINE];
+        let mut many;
+        let slices = if let Some(slices) = inline.get_mut(..parts.len()) {
+            for (slice, (_, bytes)) in slices.iter_mut().zip(parts) {
+                *slice = IoSlice::new(bytes);
+            }
+            slices
+        } else {
+            many = parts.iter().map(|(_, bytes)| IoSlice::new(bytes)).collect::<Vec<_>>();
+            many.as_mut_slice()
+        };
+        let length = slices.iter().map(|slice| slice.len()).sum::<usize>();
+        if length >= long {
+            write_all(&self.buffered, slices, offset)?;
+            begin_writeback(&self.buffered, offset, length);
+            return Ok(());
+        }
+        if is_aligned(slices, offset)
+            && let Some(direct) = self.direct()
+        {
+            return match write_all(direct, slices, offset) {
+                // Refused for what it is, not for what it holds: a longer alignment is wanted, or a short write
+                // left an odd rest. Writing all of it again through the page cache does no harm.
+                Err(Errno::INVAL) => {
+                    self.direct_refused.store(true, Ordering::Relaxed);
+                    self.write(parts, offset, long)
+                }
+                result => Ok(result?),
+            };
+        }
+        Ok(write_all(&self.buffered, slices, offset)?)
     }
 }
 

@@ -4,6 +4,7 @@
 //! would cost a system call several times in every transaction. Where the kernel cannot do that, the process
 //! number is asked for after all.
 
+use parking_lot::Mutex;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,6 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const PAGE_BYTES: usize = 4096;
 
 /// A mark that only the process that made it finds again.
+#[derive(Clone, Copy)]
 pub struct ProcessMark {
     /// Points into a page that is zero in a forked child; null where the kernel does not know how.
     wiped: *const AtomicU32,
@@ -23,12 +25,26 @@ unsafe impl Send for ProcessMark {}
 unsafe impl Sync for ProcessMark {}
 
 impl ProcessMark {
-    /// Marks this process. The page is never given back: a mark lives as long as the process.
-    pub fn new() -> Self {
-        Self { wiped: wiped_page().unwrap_or(ptr::null()), process: std::process::id() }
+    /// The mark of this process. Its page is never given back: it lives as long as the process.
+    #[must_use]
+    pub fn current() -> Self {
+        /// Only ever tried: in a forked child it may be locked for good.
+        static CURRENT: Mutex<Option<ProcessMark>> = Mutex::new(None);
+        let mut current = CURRENT.try_lock();
+        if let Some(known) = current.as_deref().and_then(Option::as_ref)
+            && known.is_here()
+        {
+            return *known;
+        }
+        let fresh = Self { wiped: wiped_page().unwrap_or(ptr::null()), process: std::process::id() };
+        if let Some(current) = current.as_deref_mut() {
+            *current = Some(fresh);
+        }
+        fresh
     }
 
     /// Whether this is the process that made the mark.
+    #[must_use]
     pub fn is_here(&self) -> bool {
         if self.wiped.is_null() {
             return std::process::id() == self.process;
@@ -38,6 +54,7 @@ impl ProcessMark {
     }
 
     /// The process that made the mark.
+    #[must_use]
     pub fn process(&self) -> u32 {
         self.process
     }

@@ -1,0 +1,112 @@
+//! What Nagios is told.
+
+use crate::fixture::{Fixture, program};
+
+/// Runs `monitor`, which must end with this code, and answers what it prints.
+fn monitor(fixture: &Fixture, code: i32, arguments: &[&str]) -> String {
+    let assert = fixture.run(&[&["monitor"], arguments].concat()).assert().code(code);
+    String::from_utf8(assert.get_output().stdout.clone()).unwrap()
+}
+
+#[test]
+fn a_pool_that_is_well_is_ok_with_its_figures() {
+    let fixture = Fixture::with_db();
+    let text = monitor(&fixture, 0, &[]);
+    assert!(text.starts_with("ICECORE OK - ") && text.lines().count() == 1, "{text}");
+    let (said, figures) = text.trim_end().split_once(" | ").unwrap();
+    assert!(
+        said.contains("% used") && said.contains("takes writes") && said.contains("never scrubbed"),
+        "{said}"
+    );
+    for part in figures.split(' ') {
+        let (label, value) = part.split_once('=').unwrap();
+        assert!(label.starts_with('\'') && label.ends_with('\''), "{part}");
+        assert!(value.starts_with(|first: char| first.is_ascii_digit()), "{part}");
+    }
+    assert!(figures.contains("'used'=") && figures.contains("'failed'=0"), "{figures}");
+    let pool = fixture.own();
+    assert!(monitor(&fixture, 0, &[]).contains("takes writes"));
+    pool.close().unwrap();
+}
+
+#[test]
+fn limits_of_space_are_shares() {
+    let fixture = Fixture::with_db();
+    let text = monitor(&fixture, 1, &["--space-warn", "0%"]);
+    assert!(text.starts_with("ICECORE WARNING") && text.contains("\nWARNING: "), "{text}");
+    let text = monitor(&fixture, 2, &["--space-warn", "0%", "--space-crit", "0%"]);
+    assert!(text.starts_with("ICECORE CRITICAL") && text.contains("icecore prune"), "{text}");
+    let document: serde_json::Value =
+        serde_json::from_str(&monitor(&fixture, 1, &["--json", "--space-warn", "0%"])).unwrap();
+    assert_eq!(document["state"], "WARNING");
+    let space = document["checks"].as_array().unwrap().iter().find(|check| check["name"] == "space").unwrap();
+    assert!(space["values"]["used"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn ages_are_those_of_the_newest_snapshots() {
+    let fixture = Fixture::with_db();
+    fixture.done(&["create", "-p", "team/quiet"]);
+    fixture.done(&["rollback", "db@one"]);
+    std::thread::sleep(std::time::Duration::from_millis(2100));
+    let text = monitor(&fixture, 2, &["--age-crit", "1s"]);
+    assert!(
+        text.contains("db: newest snapshot is") && text.contains("team/quiet: no snapshot since"),
+        "{text}"
+    );
+    assert!(text.contains("'age_db'="), "{text}");
+    assert!(monitor(&fixture, 1, &["--age-warn", "1s", "--age-crit", "1d"]).starts_with("ICECORE WARNING"));
+    fixture.done(&["set", "icecore:monitor.age-crit=1d", "db"]);
+    fixture.done(&["set", "icecore:monitor.age-crit=0", "team"]);
+    assert!(monitor(&fixture, 0, &["--age-crit", "1s"]).contains("newest snapshot"));
+    fixture.done(&["set", "icecore:monitor.age-crit=1s", "team"]);
+    assert!(monitor(&fixture, 2, &[]).contains("team/quiet"));
+    fixture.done(&["snapshot", "-a"]);
+    fixture.done(&["set", "icecore:monitor.age-crit=1h", "team"]);
+    monitor(&fixture, 0, &[]);
+    fixture.refused(1, &["set", "icecore:monitor.age-crit=soon", "team"]);
+}
+
+#[test]
+fn the_last_scrub_is_remembered() {
+    let fixture = Fixture::with_db();
+    assert!(monitor(&fixture, 1, &["--scrub-warn", "30d"]).contains("never scrubbed"));
+    let pool = fixture.own();
+    fixture.done(&["scrub"]);
+    assert!(monitor(&fixture, 0, &["--scrub-warn", "30d"]).contains("scrubbed"));
+    pool.close().unwrap();
+    assert!(monitor(&fixture, 0, &["--scrub-warn", "30d"]).contains("'damaged'=0"));
+    damage(&fixture);
+    fixture.refused(5, &["scrub"]);
+    let text = monitor(&fixture, 2, &[]);
+    assert!(text.contains("damaged block"), "{text}");
+}
+
+/// Flips a byte of the only data block of `db@one`.
+fn damage(fixture: &Fixture) {
+    for entry in std::fs::read_dir(&fixture.pool).unwrap() {
+        let path = entry.unwrap().path();
+        let Ok(mut bytes) = std::fs::read(&path) else { continue };
+        // The content stands at the beginning of a merged block.
+        if let Some(block) = bytes.chunks_exact(4096).position(|block| block.starts_with(b"first\0\0\0")) {
+            bytes[block * 4096 + 2] ^= 1;
+            std::fs::write(&path, bytes).unwrap();
+            return;
+        }
+    }
+    panic!("the block is nowhere");
+}
+
+#[test]
+fn what_cannot_be_asked_is_unknown() {
+    let fixture = Fixture::new();
+    let gone = fixture.beside("gone");
+    let assert = program().arg("monitor").arg(&gone).assert().code(3);
+    assert!(String::from_utf8_lossy(&assert.get_output().stderr).contains("gone"));
+    monitor(&fixture, 3, &["--age-warn", "soon"]);
+    monitor(&fixture, 3, &["--space-warn", "80"]);
+    let options = icecore::OpenOptions { control_socket: false, ..icecore::OpenOptions::default() };
+    let pool = icecore::Pool::open_directory(&fixture.pool, &options).unwrap();
+    assert!(monitor(&fixture, 3, &[]).starts_with("ICECORE UNKNOWN"));
+    pool.close().unwrap();
+}

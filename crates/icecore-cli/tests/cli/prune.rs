@@ -1,0 +1,225 @@
+//! Retention: what goes, what stays and why.
+
+use crate::fixture::Fixture;
+use serde_json::Value;
+
+/// Dataset `db` with so many snapshots `auto-0`, `auto-1`..., each of which alone holds 64 KiB.
+fn with_snapshots(count: usize) -> Fixture {
+    let fixture = Fixture::new();
+    fixture.done(&["create", "db"]);
+    for index in 0..count {
+        fixture.import("app", &vec![index as u8 + 1; 64 << 10]);
+        fixture.done(&["snapshot", &format!("db@auto-{index}")]);
+    }
+    fixture.import("app", b"now");
+    fixture
+}
+
+fn snapshots(fixture: &Fixture) -> Vec<String> {
+    let text = fixture.done(&["list", "-H", "-t", "snapshot", "-o", "name"]);
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Names and reasons of what has this action.
+fn rows(document: &Value, action: &str) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let rows = document["snapshots"].as_array().unwrap().iter().filter(|row| row["action"] == action);
+    rows.map(|row| {
+        let reasons: Vec<String> = row["reasons"].as_array().unwrap().iter().map(text).collect();
+        (text(&row["name"]), reasons.join(", "))
+    })
+    .collect()
+}
+
+fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+    expected.iter().map(|(name, why)| ((*name).to_owned(), (*why).to_owned())).collect()
+}
+
+fn used(fixture: &Fixture) -> u64 {
+    fixture.json(&["status", "--json"])["counters"]["used_bytes"].as_u64().unwrap()
+}
+
+#[test]
+fn options_are_a_policy_and_dry_runs_tell_the_truth() {
+    let fixture = with_snapshots(5);
+    let told = fixture.done(&["prune", "-n", "--keep-last", "2", "db"]);
+    assert!(told.contains("would destroy 3 snapshots, keeping 2; would reclaim"), "{told}");
+    assert_eq!(snapshots(&fixture).len(), 5);
+    let planned = fixture.json(&["prune", "--json", "-n", "--keep-last", "2", "db"]);
+    assert_eq!(rows(&planned, "destroy"), pairs(&[("db@auto-0", ""), ("db@auto-1", ""), ("db@auto-2", "")]));
+    assert_eq!(rows(&planned, "keep"), pairs(&[("db@auto-3", "last"), ("db@auto-4", "last")]));
+    let before = used(&fixture);
+    assert_eq!(fixture.done(&["prune", "--keep-last", "2", "db"]), "");
+    assert_eq!(snapshots(&fixture), ["db@auto-3", "db@auto-4"]);
+    let freed = planned["freed_bytes"].as_u64().unwrap();
+    assert!(freed >= 3 * (64 << 10));
+    assert_eq!(before - used(&fixture), freed);
+    let told = fixture.done(&["prune", "-v", "--keep-within", "1d", "--keep-daily", "1", "db"]);
+    assert!(told.contains("within") && told.contains("daily"), "{told}");
+    assert_eq!(snapshots(&fixture).len(), 2);
+}
+
+#[test]
+fn a_timer_only_runs_prune_all() {
+    let fixture = with_snapshots(3);
+    fixture.done(&["create", "-p", "team/a"]);
+    fixture.done(&["create", "other"]);
+    for name in ["one", "two", "three"] {
+        fixture.done(&["snapshot", "-r", &format!("team@{name}"), &format!("other@{name}")]);
+    }
+    fixture.done(&["set", "icecore:prune.last=1", "team"]);
+    fixture.done(&["set", "icecore:prune.last=2", "team/a"]);
+    let told = fixture.done(&["prune", "-a", "-v"]);
+    assert!(told.contains("no policy"), "{told}");
+    let left = snapshots(&fixture);
+    assert_eq!(left.iter().filter(|name| name.starts_with("team@")).collect::<Vec<_>>(), ["team@three"]);
+    assert_eq!(left.iter().filter(|name| name.starts_with("team/a@")).count(), 2);
+    assert_eq!(left.iter().filter(|name| name.starts_with("other@")).count(), 3);
+    assert_eq!(left.iter().filter(|name| name.starts_with("db@")).count(), 3);
+    // Set to 0, an inherited rule counts no more.
+    fixture.done(&["set", "icecore:prune.last=0", "team/a"]);
+    fixture.done(&["prune", "-r", "team"]);
+    assert_eq!(snapshots(&fixture).len(), left.len());
+    // The same through the folder of the pool, as a template of a unit has it.
+    let pool = fixture.pool.to_str().unwrap();
+    crate::fixture::program().args(["prune", "-a", pool]).assert().success();
+}
+
+#[test]
+fn rules_that_make_no_sense_destroy_nothing() {
+    let fixture = with_snapshots(3);
+    for (rule, value) in [("dayly", "7"), ("daily", "many"), ("within", "7")] {
+        let said = fixture.refused(1, &["set", &format!("icecore:prune.{rule}={value}"), "db"]);
+        assert!(said.contains(value) || said.contains(rule), "{said}");
+    }
+    assert!(fixture.refused(1, &["set", "icecore:nonsense=1", "db"]).contains("icecore's own"));
+    assert!(fixture.refused(1, &["create", "-o", "icecore:prune.dayly=1", "x"]).contains("dayly"));
+    fixture.refused(2, &["prune", "--keep-last", "0", "db"]);
+    fixture.refused(2, &["prune", "--keep-daily", "x", "db"]);
+    fixture.refused(2, &["prune"]);
+    fixture.refused(2, &["prune", "-a", "db", "team"]);
+    fixture.refused(2, &["prune", "--keep-last", "1", "db@auto-1"]);
+    fixture.refused(2, &["prune", "--free", "120%", "db"]);
+    fixture.refused(1, &["prune", "--keep-last", "1", "none"]);
+    fixture.done(&["prune", "db"]);
+    fixture.done(&["prune", "-a", "--free", "100", "-v"]);
+    assert_eq!(snapshots(&fixture).len(), 3);
+}
+
+#[test]
+fn what_is_held_cloned_or_kept_by_a_rollback_stays() {
+    let fixture = with_snapshots(6);
+    fixture.done(&["hold", "audit", "db@auto-0"]);
+    fixture.done(&["hold", "--expires", "30d", "later", "db@auto-1"]);
+    fixture.done(&["hold", "--expires", "2001-01-01", "over", "db@auto-2"]);
+    fixture.done(&["clone", "db@auto-3", "try"]);
+    let saved = fixture.done(&["rollback", "db@auto-4"]);
+    let saved = saved.trim_end().rsplit(' ').next().unwrap();
+    let holds = fixture.done(&["holds", "-H", "db@auto-0", "db@auto-1", "db@auto-2"]);
+    let expires: Vec<_> = holds.lines().map(|line| line.rsplit('\t').next().unwrap()).collect();
+    assert_eq!((expires[0], expires[2]), ("-", "2001-01-01T00:00:00Z"));
+
+    let planned = fixture.json(&["prune", "--json", "-n", "--keep-last", "1", "db"]);
+    assert_eq!(rows(&planned, "destroy"), pairs(&[("db@auto-2", ""), ("db@auto-4", "")]));
+    assert_eq!(
+        rows(&planned, "keep"),
+        pairs(&[
+            ("db@auto-0", "held: audit"),
+            ("db@auto-1", "held: later"),
+            ("db@auto-3", "cloned: try"),
+            ("db@auto-5", "last"),
+            (saved, "kept by a rollback"),
+        ])
+    );
+    assert_eq!(planned["released"][0]["name"], "db@auto-2");
+    assert_eq!(fixture.done(&["holds", "-H", "db@auto-2"]).lines().count(), 1);
+    let before = used(&fixture);
+    let done = fixture.json(&["prune", "--json", "--keep-last", "1", "db"]);
+    assert_eq!(done["freed_bytes"], planned["freed_bytes"]);
+    assert_eq!(before - used(&fixture), done["freed_bytes"].as_u64().unwrap());
+    assert_eq!(snapshots(&fixture).len(), 5);
+    // A hold that is put on anew has no end unless one is given.
+    fixture.done(&["release", "later", "db@auto-1"]);
+    fixture.done(&["hold", "later", "db@auto-1"]);
+    assert!(fixture.done(&["holds", "-H", "db@auto-1"]).ends_with("\t-\n"));
+    assert!(fixture.refused(2, &["hold", "--expires", "soon", "x", "db@auto-1"]).contains("soon"));
+}
+
+#[test]
+fn a_prefix_leaves_names_given_by_hand_alone() {
+    let fixture = with_snapshots(3);
+    fixture.done(&["snapshot", "db@before-upgrade"]);
+    fixture.done(&["set", "icecore:prune.last=1", "icecore:prune.prefix=auto-", "db"]);
+    let said = fixture.done(&["snapshot", "-a"]);
+    assert!(said.starts_with("db@auto-2"), "{said}");
+    let planned = fixture.done(&["prune", "-nv", "-a"]);
+    assert!(planned.contains("other name"), "{planned}");
+    fixture.done(&["prune", "-a"]);
+    assert_eq!(snapshots(&fixture), ["db@before-upgrade", said.trim_end()]);
+    let said = fixture.done(&["snapshot", "-r", "db", "--prefix", "hourly-"]);
+    assert!(said.starts_with("db@hourly-2"), "{said}");
+}
+
+#[test]
+fn for_space_the_oldest_go_and_only_as_many_as_it_takes() {
+    let fixture = with_snapshots(6);
+    let counters = fixture.json(&["status", "--json"])["counters"].clone();
+    let (now, capacity) =
+        (counters["used_bytes"].as_u64().unwrap(), counters["capacity_bytes"].as_u64().unwrap());
+    assert!(capacity > now);
+    let most = (now - (100 << 10)).to_string();
+    let planned = fixture.json(&["prune", "--json", "-n", "--max-used", &most, "db"]);
+    assert_eq!(rows(&planned, "destroy"), pairs(&[("db@auto-0", ""), ("db@auto-1", "")]));
+    assert_eq!(planned["space"]["needed_bytes"], 100 << 10);
+    let kept = rows(&planned, "keep");
+    assert_eq!(kept[0], ("db@auto-2".to_owned(), "not needed for space".to_owned()));
+    assert_eq!(kept[3], ("db@auto-5".to_owned(), "newest".to_owned()));
+    fixture.done(&["prune", "--max-used", &most, "db"]);
+    assert!(used(&fixture) <= now - (100 << 10));
+    assert_eq!(snapshots(&fixture).len(), 4);
+    // Rules go before space.
+    let said = fixture.refused(6, &["prune", "--max-used", "1", "--keep-last", "3", "db"]);
+    assert!(said.contains("rules and holds keep 3 snapshots"), "{said}");
+    assert_eq!(snapshots(&fixture), ["db@auto-3", "db@auto-4", "db@auto-5"]);
+    fixture.done(&["prune", "--free", "0%", "db"]);
+    assert_eq!(snapshots(&fixture).len(), 3);
+    fixture.refused(6, &["prune", "--free", "100%", "db"]);
+    assert_eq!(snapshots(&fixture), ["db@auto-5"]);
+}
+
+#[test]
+fn prune_works_on_a_pool_in_use() {
+    let fixture = with_snapshots(4);
+    let pool = fixture.own();
+    fixture.done(&["set", "icecore:prune.last=2", "db"]);
+    fixture.done(&["hold", "--expires", "0", "over", "db@auto-1"]);
+    let told = fixture.done(&["prune", "-a", "-v"]);
+    assert!(told.contains("released hold over on db@auto-1"), "{told}");
+    assert_eq!(snapshots(&fixture), ["db@auto-2", "db@auto-3"]);
+    let said = fixture.done(&["snapshot", "db"]);
+    assert!(said.starts_with("db@auto-"), "{said}");
+    pool.close().unwrap();
+}
+
+#[test]
+fn several_snapshots_are_destroyed_in_one_step_and_the_sum_is_exact() {
+    let fixture = with_snapshots(6);
+    let planned = fixture.done(&["destroy", "-np", "db@auto-0%auto-1", "db@auto-3", "db@auto-1"]);
+    let names: Vec<_> = planned.lines().filter_map(|line| line.strip_prefix("destroy\t")).collect();
+    assert_eq!(names, ["db@auto-0", "db@auto-1", "db@auto-3"]);
+    let bytes: u64 = planned.lines().last().unwrap().strip_prefix("reclaim\t").unwrap().parse().unwrap();
+    fixture.done(&["hold", "keep", "db@auto-3"]);
+    assert!(fixture.refused(7, &["destroy", "db@auto-0%auto-1", "db@auto-3"]).contains("keep"));
+    assert_eq!(snapshots(&fixture).len(), 6);
+    // A list can say it of what is held, too.
+    let listed = fixture.done(&["list", "-Hp", "--reclaim", "db@auto-0%auto-1", "db@auto-3"]);
+    assert_eq!(listed.lines().last().unwrap().split('\t').nth(1).unwrap(), bytes.to_string());
+    assert_eq!(listed.lines().count(), 4);
+    let document = fixture.json(&["list", "--json", "--reclaim", "db@auto-0%auto-1", "db@auto-3"]);
+    assert_eq!(document["reclaim_bytes"], bytes);
+    fixture.done(&["release", "keep", "db@auto-3"]);
+    let before = used(&fixture);
+    fixture.done(&["destroy", "db@auto-0%auto-1", "db@auto-3"]);
+    assert_eq!(before - used(&fixture), bytes);
+    fixture.refused(2, &["destroy", "db@auto-4", "db"]);
+}

@@ -1,0 +1,74 @@
+//! Quotas and reservations, as people set them and as a database meets them.
+
+use crate::fixture::Fixture;
+
+#[test]
+fn limits_are_set_shown_and_taken_away() {
+    let fixture = Fixture::with_db();
+    fixture.done(&["set", "quota=1.5G", "refquota=1G", "db"]);
+    assert_eq!(
+        fixture.done(&["get", "-H", "-o", "value", "quota,refquota,reservation", "db"]),
+        "1.50G\n1G\nnone\n"
+    );
+    assert_eq!(fixture.done(&["get", "-Hp", "-o", "value", "quota", "db"]), format!("{}\n", 3u64 << 29));
+    assert_eq!(fixture.done(&["get", "-H", "-o", "value", "quota", "db@one"]), "-\n");
+    assert_eq!(
+        fixture.json(&["list", "--json", "-o", "quota,reservation"])["entries"][0]["quota"],
+        3u64 << 29
+    );
+    let available = fixture.done(&["list", "-Hp", "-o", "available", "db"]);
+    assert!(available.trim().parse::<u64>().unwrap() <= 1 << 30);
+    fixture.done(&["set", "quota=none", "refquota=none", "db"]);
+    assert_eq!(fixture.done(&["get", "-H", "-o", "value", "quota", "db"]), "none\n");
+    fixture.done(&["create", "-o", "quota=10M", "-o", "reservation=1M", "small"]);
+    assert_eq!(fixture.done(&["get", "-H", "-o", "value", "quota,reservation", "small"]), "10M\n1M\n");
+    assert!(fixture.refused(2, &["set", "quota=much", "db"]).contains("quota"));
+    assert!(fixture.refused(2, &["inherit", "quota", "db"]).contains("quota=none"));
+    assert!(fixture.refused(1, &["set", "quota=1G", "db@one"]).contains("snapshot"));
+    assert!(fixture.refused(1, &["set", "used=1G", "db"]).contains("worked out"));
+    assert!(fixture.refused(1, &["set", "reservation=20M", "small"]).contains("never be used up"));
+}
+
+#[test]
+fn a_database_at_its_quota_is_full_and_whole_and_goes_on_when_there_is_room() {
+    let fixture = Fixture::new();
+    fixture.done(&["create", "-o", "quota=2M", "db"]);
+    fixture.done(&["sql", "-c", "db/app.db", "CREATE TABLE t(x)"]);
+    let insert = "INSERT INTO t VALUES (randomblob(100000))";
+    // On a pool in use, as it would be.
+    let pool = fixture.own();
+    let mut rows = 0;
+    let said = loop {
+        let dataset = pool.dataset("db").unwrap();
+        let inode = dataset.open_or_create(b"filler", &icecore::Creation::file()).unwrap();
+        match dataset.write(inode, rows * 100_000, &[7; 100_000]) {
+            Ok(()) => rows += 1,
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(said.starts_with("db has a quota of 2097152 bytes"), "{said}");
+    assert!(fixture.done(&["list", "-Hp", "-o", "used", "db"]).trim().parse::<u64>().unwrap() <= 2 << 20);
+    assert!(
+        fixture
+            .run(&["import", "-", "db/more"])
+            .write_stdin(vec![1; 300_000])
+            .assert()
+            .code(6)
+            .get_output()
+            .stderr
+            .starts_with(b"icecore: ")
+    );
+    pool.close().unwrap();
+    let said = fixture.refused(6, &["sql", "db/app.db", insert]);
+    assert!(said.contains("full: db has a quota of"), "{said}");
+    assert_eq!(
+        fixture.done(&["sql", "-H", "db/app.db", "PRAGMA integrity_check; SELECT count(*) FROM t"]),
+        "ok\n0\n"
+    );
+    // Deleting, snapshots and their destruction work all the while.
+    fixture.done(&["snapshot", "db@full"]);
+    fixture.done(&["destroy", "db@full"]);
+    fixture.done(&["set", "quota=4M", "db"]);
+    fixture.done(&["sql", "db/app.db", insert]);
+    assert_eq!(fixture.done(&["sql", "-H", "db/app.db", "SELECT count(*) FROM t"]), "1\n");
+}

@@ -1,0 +1,86 @@
+//! What the last scrub found, kept beside the pool: a text file of a few lines that nothing depends on.
+//! Whoever monitors wants to know it long after the scrub's own process has gone.
+
+use crate::pool::ScrubReport;
+use crate::units::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::io::Read as _;
+use std::path::Path;
+
+/// The file.
+pub const FILE_NAME: &str = "last-scrub";
+/// More than that is not ours.
+const BYTES_MAX: u64 = 4096;
+
+/// The outcome of a scrub.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LastScrub {
+    /// When it ended.
+    pub when: Timestamp,
+    /// Bytes verified.
+    pub verified: u64,
+    /// Damaged blocks.
+    pub damaged: u64,
+    /// Whether it went to the end.
+    pub complete: bool,
+}
+
+impl LastScrub {
+    pub(crate) fn of(report: &ScrubReport) -> Self {
+        let ScrubReport { verified, damaged, complete, .. } = *report;
+        Self { when: Timestamp::now(), verified, damaged, complete }
+    }
+
+    /// Reads the file, if there is one that makes sense.
+    pub(crate) fn load(directory: &Path) -> Option<Self> {
+        let file = std::fs::File::open(directory.join(FILE_NAME)).ok()?;
+        let mut text = String::new();
+        file.take(BYTES_MAX).read_to_string(&mut text).ok()?;
+        Self::parse(&text)
+    }
+
+    /// Writes the file. Where it cannot be written, on read-only media for instance, nothing is lost but this.
+    pub(crate) fn store(&self, directory: &Path) {
+        let new = directory.join(format!("{FILE_NAME}.new"));
+        let written = std::fs::write(&new, self.text());
+        let _ = written.and_then(|()| std::fs::rename(&new, directory.join(FILE_NAME)));
+    }
+
+    fn text(&self) -> String {
+        let Self { when, verified, damaged, complete } = self;
+        let when = when.to_rfc3339();
+        format!("when {when}\nverified_bytes {verified}\ndamaged_blocks {damaged}\ncomplete {complete}\n")
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let value = |key: &str| {
+            text.lines()
+                .find_map(|line| line.split_once(' ').filter(|(name, _)| *name == key))
+                .map(|(_, it)| it)
+        };
+        Some(Self {
+            when: Timestamp::from_rfc3339(value("when")?)?,
+            verified: value("verified_bytes")?.parse().ok()?,
+            damaged: value("damaged_blocks")?.parse().ok()?,
+            complete: value("complete")?.parse().ok()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_and_nonsense_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(LastScrub::load(folder.path()), None);
+        let last = LastScrub { when: Timestamp(1_000_000), verified: 7, damaged: 1, complete: true };
+        last.store(folder.path());
+        assert_eq!(LastScrub::load(folder.path()), Some(last));
+        std::fs::write(folder.path().join(FILE_NAME), b"when \xff\n").unwrap();
+        assert_eq!(LastScrub::load(folder.path()), None);
+        last.store(&folder.path().join("gone"));
+        assert_eq!(LastScrub::parse("when 1970-01-01T00:00:00Z\nverified_bytes x\n"), None);
+    }
+}

@@ -1,0 +1,198 @@
+//! What datasets with a quota or a reservation use: counted with every change, so that a write is judged by
+//! looking at a few numbers.
+//!
+//! A dataset uses what its versions own, and what those of the datasets below it own: the same sum as `USED` in a
+//! list. Nothing is counted while no dataset has a limit. What moves versions from one dataset to another, or
+//! datasets to another place, is rare: then everything is counted anew.
+
+use super::State;
+use crate::error::{Error, Result};
+use crate::limits::DatasetLimits;
+use crate::units::{BLOCK_BYTES, BlockCount, ByteLength, DatasetId, VersionId};
+use std::collections::HashMap;
+
+/// Datasets with limits, and what they use.
+#[derive(Default, Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Usage {
+    /// Ordered by name: what lies above another comes before it.
+    tracked: Vec<Tracked>,
+    /// Of each dataset, which of the tracked ones are it or lie above it, the topmost first.
+    above: HashMap<DatasetId, Vec<usize>>,
+}
+
+/// A dataset that has a limit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Tracked {
+    pub dataset: DatasetId,
+    pub limits: DatasetLimits,
+    /// What it uses, with all below it.
+    pub used: BlockCount,
+    /// The next tracked one above it.
+    parent: Option<usize>,
+}
+
+/// What deleting a version takes from datasets and gives to others.
+pub(super) struct Shares(Vec<(DatasetId, VersionId, u64)>);
+
+impl Usage {
+    /// Whether no dataset has a limit.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tracked.is_empty()
+    }
+
+    /// Those that limit what `dataset` uses, the topmost first.
+    pub(crate) fn above(&self, dataset: DatasetId) -> impl Iterator<Item = &Tracked> {
+        self.above.get(&dataset).into_iter().flatten().map(|index| &self.tracked[*index])
+    }
+
+    /// The limits of a dataset itself.
+    pub(crate) fn of(&self, dataset: DatasetId) -> Option<&Tracked> {
+        self.above(dataset).last().filter(|tracked| tracked.dataset == dataset)
+    }
+
+    /// Whether anything is reserved for anybody.
+    pub(crate) fn has_reservations(&self) -> bool {
+        self.tracked.iter().any(|one| one.limits.reservation.or(one.limits.refreservation).is_some())
+    }
+
+    /// The versions of `dataset` own more, or less, than before.
+    pub(super) fn changed(&mut self, dataset: DatasetId, before: u64, after: u64) {
+        for index in self.above.get(&dataset).into_iter().flatten() {
+            let used = &mut self.tracked[*index].used.0;
+            *used = (*used + after).checked_sub(before).expect("a dataset uses what its versions own");
+        }
+    }
+}
+
+impl State {
+    fn owned(&self, version: VersionId) -> u64 {
+        self.history.version(version).map_or(0, |node| node.owned().len().0)
+    }
+
+    /// Blocks that the versions of a dataset own, without the datasets below it.
+    pub(crate) fn owned_by(&self, dataset: DatasetId) -> u64 {
+        let head = self.catalogue.dataset(dataset).map(|row| row.head);
+        let snapshots = self.catalogue.snapshots_of(dataset).map(|(version, _)| version);
+        snapshots.chain(head).map(|version| self.owned(version)).sum()
+    }
+
+    /// Counts everything anew.
+    pub(crate) fn count_usage(&self) -> Usage {
+        let mut usage = Usage::default();
+        for (name, dataset) in self.catalogue.names() {
+            let row = self.catalogue.dataset(dataset).expect("named");
+            let limits = DatasetLimits::of_properties(&row.properties);
+            if limits.is_empty() {
+                continue;
+            }
+            let subtree = self.catalogue.subtree(name);
+            let used = subtree.iter().map(|inner| self.owned_by(*inner)).sum();
+            let index = usage.tracked.len();
+            let parent = usage.above.get(&dataset).and_then(|above| above.last().copied());
+            usage.tracked.push(Tracked { dataset, limits, used: BlockCount(used), parent });
+            for inner in subtree {
+                usage.above.entry(inner).or_default().push(index);
+            }
+        }
+        usage
+    }
+
+    /// Runs a change to the head of a dataset, and counts what it comes to.
+    pub(super) fn counted<T>(
+        &mut self,
+        dataset: DatasetId,
+        head: VersionId,
+        body: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        if self.usage.is_empty() {
+            return body(self);
+        }
+        let before = self.owned(head);
+        let outcome = body(self);
+        let after = self.owned(head);
+        self.usage.changed(dataset, before, after);
+        outcome
+    }
+
+    /// What a version and those below it own, before it is deleted.
+    pub(super) fn shares(&self, version: VersionId) -> Shares {
+        if self.usage.is_empty() {
+            return Shares(Vec::new());
+        }
+        let versions = std::iter::once(&version).chain(self.children(version));
+        let labelled = versions.filter_map(|one| Some((self.catalogue.label(*one)?, *one, self.owned(*one))));
+        Shares(labelled.collect())
+    }
+
+    /// The version is deleted.
+    pub(super) fn shares_changed(&mut self, shares: Shares) {
+        for (dataset, version, before) in shares.0 {
+            let after = self.owned(version);
+            self.usage.changed(dataset, before, after);
+        }
+    }
+
+    /// What is reserved and not yet used: of everybody, or of everybody but `writer` and those above it, whose
+    /// reservations are for `writer` too. A reservation within another is part of it.
+    pub(crate) fn reserved_from(&self, writer: Option<DatasetId>) -> BlockCount {
+        let own: &[usize] = writer.and_then(|id| self.usage.above.get(&id)).map_or(&[], Vec::as_slice);
+        let tracked = &self.usage.tracked;
+        let mut below = vec![0; tracked.len()];
+        let mut total = 0;
+        for (index, one) in tracked.iter().enumerate().rev() {
+            let unused = if own.contains(&index) { 0 } else { self.unused(one) };
+            let needed = unused.max(below[index]);
+            match one.parent {
+                Some(parent) => below[parent] += needed,
+                None => total += needed,
+            }
+        }
+        BlockCount(total)
+    }
+
+    /// What is reserved for a dataset and not yet used. A reservation for a head is used by what it shares with
+    /// nobody: after a snapshot, all of it may be needed again.
+    fn unused(&self, tracked: &Tracked) -> u64 {
+        let blocks = |bytes: ByteLength| BlockCount::holding(bytes).0;
+        let all = tracked.limits.reservation.map_or(0, blocks).saturating_sub(tracked.used.0);
+        let head = self.catalogue.dataset(tracked.dataset).map_or(0, |row| self.owned(row.head));
+        let for_head = tracked.limits.refreservation.map_or(0, blocks).saturating_sub(head);
+        all.max(for_head)
+    }
+
+    /// By how much a snapshot of these datasets raises what is reserved.
+    pub(crate) fn reserved_anew(&self, datasets: impl Iterator<Item = DatasetId>) -> BlockCount {
+        let of_one = |dataset: DatasetId| {
+            let tracked = self.usage.of(dataset)?;
+            let reserved = BlockCount::holding(tracked.limits.refreservation?).0;
+            let head = self.catalogue.dataset(dataset)?.head;
+            Some(self.owned(head).min(reserved))
+        };
+        BlockCount(datasets.filter_map(of_one).sum())
+    }
+
+    /// Bytes that `dataset` may still use, of those that the pool has available.
+    pub(crate) fn available_to(&self, dataset: DatasetId, available: ByteLength) -> ByteLength {
+        let mut bytes = available.0.saturating_sub(self.reserved_from(Some(dataset)).bytes().0);
+        for tracked in self.usage.above(dataset) {
+            if let Some(quota) = tracked.limits.quota {
+                bytes = bytes.min(quota.0.saturating_sub(tracked.used.bytes().0));
+            }
+        }
+        let row = self.catalogue.dataset(dataset);
+        if let (Some(row), Some(refquota)) = (row, self.usage.of(dataset).and_then(|one| one.limits.refquota))
+        {
+            let referenced = self.history.referenced(row.head).map_or(0, |blocks| blocks.bytes().0);
+            bytes = bytes.min(refquota.0.saturating_sub(referenced));
+        }
+        ByteLength(bytes / BLOCK_BYTES as u64 * BLOCK_BYTES as u64)
+    }
+
+    /// Whether what was counted along the way is what there is.
+    pub(crate) fn check_usage(&self) -> Result<()> {
+        if self.usage == self.count_usage() {
+            return Ok(());
+        }
+        Err(Error::damaged("the figures of quotas", "what was counted is not what there is"))
+    }
+}

@@ -1,0 +1,400 @@
+//! Quotas and reservations: refused before anything is damaged, exact, and never in the way of deleting.
+
+use icecore::limits::Limit;
+use icecore::units::{ByteLength, InodeNumber};
+use icecore::{
+    Creation, Dataset, DestroyTarget, Error, InitOptions, ListEntry, ListFilter, OpenOptions, Pool,
+};
+use proptest::prelude::*;
+use std::path::Path;
+
+const PIECE: usize = 16 << 10;
+/// What may be left unused, since nobody knows beforehand how many nodes a write takes.
+const SLACK: u64 = 32 * 4096;
+
+fn open(path: &Path) -> Pool {
+    let options = OpenOptions { background: false, control_socket: false, ..OpenOptions::default() };
+    Pool::open_directory(path, &options).unwrap()
+}
+
+fn make(size_limit: Option<u64>) -> (tempfile::TempDir, Pool) {
+    let folder = tempfile::tempdir().unwrap();
+    let size_limit = size_limit.map(ByteLength);
+    Pool::init_directory(folder.path(), &InitOptions { segment_bytes: 2 << 20, size_limit }).unwrap();
+    let pool = open(folder.path());
+    (folder, pool)
+}
+
+fn file(pool: &Pool, dataset: &str) -> (Dataset, InodeNumber) {
+    let dataset = pool.dataset(dataset).unwrap();
+    let inode = dataset.open_or_create(b"f", &Creation::file()).unwrap();
+    (dataset, inode)
+}
+
+fn entry(pool: &Pool, name: &str) -> ListEntry {
+    let filter = ListFilter { root: Some(name.to_owned()), depth: Some(0), datasets: true, snapshots: false };
+    pool.list(&filter).unwrap().remove(0)
+}
+
+fn set(pool: &Pool, dataset: &str, limit: Limit, bytes: u64) {
+    pool.set_limit(dataset, limit, Some(ByteLength(bytes))).unwrap();
+}
+
+/// Writes pieces one after the other until that is refused; answers how many, and the refusal.
+fn fill(dataset: &Dataset, inode: InodeNumber, from: usize) -> (usize, Error) {
+    for index in from.. {
+        if let Err(error) = dataset.write(inode, (index * PIECE) as u64, &[index as u8; PIECE]) {
+            return (index, error);
+        }
+    }
+    unreachable!()
+}
+
+fn is_quota(error: &Error, of: &str, limit: Limit) -> bool {
+    matches!(error, Error::QuotaExceeded { dataset, limit: name, .. } if dataset == of && *name == limit.name())
+}
+
+fn snapshot(pool: &Pool, name: &str) {
+    pool.snapshot(&[name.to_owned()], false, &[]).unwrap();
+}
+
+#[test]
+fn a_refquota_is_filled_and_not_exceeded_and_what_is_there_can_be_replaced() {
+    let (folder, pool) = make(None);
+    pool.create_dataset("a", false, &[("refquota".into(), (4 << 20).to_string())]).unwrap();
+    let (a, inode) = file(&pool, "a");
+    let (count, error) = fill(&a, inode, 0);
+    assert!(is_quota(&error, "a", Limit::RefQuota), "{error}");
+    assert!(error.to_string().contains("icecore set refquota=SIZE a"), "{error}");
+    let referenced = entry(&pool, "a").referenced.0;
+    assert!(referenced <= 4 << 20 && referenced + SLACK >= 4 << 20, "{referenced}");
+    for index in 0..count {
+        a.write(inode, (index * PIECE) as u64, &[7; PIECE]).unwrap();
+    }
+    // Snapshots are no part of it.
+    snapshot(&pool, "a@one");
+    for index in 0..count {
+        a.write(inode, (index * PIECE) as u64, &[8; PIECE]).unwrap();
+    }
+    assert!(entry(&pool, "a").used.0 > 7 << 20);
+    assert!(entry(&pool, "a").available.unwrap().0 <= SLACK);
+    a.sync().unwrap();
+    drop(a);
+    pool.close().unwrap();
+    drop(pool);
+    let pool = open(folder.path());
+    let (a, inode) = file(&pool, "a");
+    assert!(is_quota(&fill(&a, inode, count).1, "a", Limit::RefQuota));
+    a.truncate(inode, 1 << 20).unwrap();
+    assert!(fill(&a, inode, 64).0 > count - 8);
+    pool.set_limit("a", Limit::RefQuota, None).unwrap();
+    a.write(inode, 8 << 20, &[1; 1 << 20]).unwrap();
+    pool.verify().unwrap();
+}
+
+#[test]
+fn a_quota_counts_snapshots_and_what_lies_below() {
+    let (_folder, pool) = make(None);
+    pool.create_dataset("t/a", true, &[]).unwrap();
+    pool.create_dataset("t/b", true, &[]).unwrap();
+    let (a, in_a) = file(&pool, "t/a");
+    let (b, in_b) = file(&pool, "t/b");
+    set(&pool, "t", Limit::Quota, 6 << 20);
+    a.write(in_a, 0, &[1; 1 << 20]).unwrap();
+    a.write(in_a, 1 << 20, &[1; 1 << 20]).unwrap();
+    snapshot(&pool, "t/a@one");
+    let (count, error) = fill(&b, in_b, 0);
+    assert!(is_quota(&error, "t", Limit::Quota), "{error}");
+    let used = entry(&pool, "t").used.0;
+    assert!(used <= 6 << 20 && used + SLACK >= 6 << 20, "{used}");
+    // What the snapshot has too is new when it is overwritten; what only the head has is not.
+    let error = a.write(in_a, 0, &[2; PIECE]).unwrap_err();
+    assert!(is_quota(&error, "t", Limit::Quota), "{error}");
+    b.write(in_b, 0, &[2; PIECE]).unwrap();
+    // Names take nodes, and nodes count.
+    let create =
+        |index: u32| a.create(InodeNumber::ROOT, format!("more-{index}").as_bytes(), &Creation::file());
+    let error = (0..2000).find_map(|index| create(index).err()).unwrap();
+    assert!(is_quota(&error, "t", Limit::Quota), "{error}");
+    assert!(is_quota(&pool.create_dataset("t/c", false, &[]).unwrap_err(), "t", Limit::Quota));
+    // Deleting works, and helps at once.
+    set(&pool, "t", Limit::Quota, 1 << 20);
+    b.truncate(in_b, 0).unwrap();
+    b.unlink(InodeNumber::ROOT, b"f").unwrap();
+    pool.destroy(&DestroyTarget::Snapshot("t/a@one".into())).unwrap();
+    snapshot(&pool, "t/a@two");
+    set(&pool, "t", Limit::Quota, 6 << 20);
+    a.write(in_a, 0, &[2; PIECE]).unwrap();
+    let (b, in_b) = file(&pool, "t/b");
+    assert!(fill(&b, in_b, 0).0 + 8 >= count);
+    // Somebody else's data does not find a place there.
+    pool.create_dataset("x", false, &[]).unwrap();
+    let (x, in_x) = file(&pool, "x");
+    x.write(in_x, 0, &[3; 1 << 20]).unwrap();
+    assert!(is_quota(&pool.rename("x", "t/x", false).unwrap_err(), "t", Limit::Quota));
+    pool.rename("t/b", "b", false).unwrap();
+    pool.rename("x", "t/x", false).unwrap();
+    pool.verify().unwrap();
+}
+
+#[test]
+fn a_group_is_refused_as_a_whole() {
+    let (_folder, pool) = make(None);
+    pool.create_dataset("a", false, &[]).unwrap();
+    let (a, inode) = file(&pool, "a");
+    a.write(inode, 0, &[1; PIECE]).unwrap();
+    set(&pool, "a", Limit::Quota, 2 << 20);
+    let mut group = a.begin().unwrap();
+    for index in 0..160 {
+        group.write(inode, (index * PIECE) as u64, &[2; PIECE]).unwrap();
+    }
+    let error = pool.commit(vec![group]).unwrap_err();
+    assert!(is_quota(&error, "a", Limit::Quota), "{error}");
+    let view = a.view().unwrap();
+    assert_eq!(view.attributes(inode).unwrap().size, PIECE as u64);
+    let mut buffer = [0; PIECE];
+    view.read(inode, 0, &mut buffer).unwrap();
+    assert_eq!(buffer, [1; PIECE]);
+    let mut group = a.begin().unwrap();
+    for index in 0..80 {
+        group.write(inode, (index * PIECE) as u64, &[2; PIECE]).unwrap();
+    }
+    pool.commit(vec![group]).unwrap();
+    assert!(!pool.is_read_only());
+    pool.verify().unwrap();
+}
+
+#[test]
+fn what_is_reserved_is_not_for_others() {
+    let (_folder, pool) = make(Some(48 << 20));
+    for name in ["a", "b"] {
+        pool.create_dataset(name, false, &[]).unwrap();
+    }
+    let before = entry(&pool, "b").available.unwrap().0;
+    set(&pool, "a", Limit::Reservation, 12 << 20);
+    // What it uses already is part of what is kept for it.
+    assert!(entry(&pool, "b").available.unwrap().0 <= before - (12 << 20) + SLACK);
+    let (b, in_b) = file(&pool, "b");
+    let (_, error) = fill(&b, in_b, 0);
+    assert!(matches!(&error, Error::NoSpace { detail } if detail.contains("reserved")), "{error}");
+    let too_much = pool.set_limit("b", Limit::Reservation, Some(ByteLength(40 << 20))).unwrap_err();
+    assert!(matches!(too_much, Error::NoSpace { .. }), "{too_much}");
+    // It is there for whom it was kept.
+    let (a, in_a) = file(&pool, "a");
+    for index in 0..(11 << 20) / PIECE {
+        a.write(in_a, (index * PIECE) as u64, &[1; PIECE]).unwrap();
+    }
+    a.sync().unwrap();
+    pool.verify().unwrap();
+}
+
+#[test]
+fn a_refreservation_is_needed_again_after_a_snapshot() {
+    let (_folder, pool) = make(Some(40 << 20));
+    pool.create_dataset("a", false, &[]).unwrap();
+    let (a, in_a) = file(&pool, "a");
+    set(&pool, "a", Limit::RefReservation, 8 << 20);
+    let pieces = (7 << 20) / PIECE;
+    for index in 0..pieces {
+        a.write(in_a, (index * PIECE) as u64, &[1; PIECE]).unwrap();
+    }
+    let mut taken = 0;
+    let error = loop {
+        match pool.snapshot(&[format!("a@{taken}")], false, &[]) {
+            Err(error) => break error,
+            // Whatever the snapshot keeps, everything can be written anew.
+            Ok(_) => (0..pieces).for_each(|index| {
+                a.write(in_a, (index * PIECE) as u64, &[taken as u8; PIECE]).unwrap();
+            }),
+        }
+        taken += 1;
+    };
+    assert!(matches!(&error, Error::NoSpace { detail } if detail.contains("reserved")), "{error}");
+    assert!(taken > 0);
+    pool.verify().unwrap();
+}
+
+#[test]
+fn limits_that_make_no_sense_are_refused() {
+    let (_folder, pool) = make(None);
+    pool.create_dataset("a", false, &[]).unwrap();
+    snapshot(&pool, "a@one");
+    for (key, value) in [("quota", "x"), ("quota", "-1"), ("refquota", "1G"), ("reservation", "")] {
+        assert!(matches!(pool.set_property("a", key, value), Err(Error::Invalid(_))), "{key}={value}");
+    }
+    assert!(matches!(pool.set_property("a@one", "quota", "1"), Err(Error::Invalid(_))));
+    set(&pool, "a", Limit::Quota, 1 << 20);
+    let error = pool.set_limit("a", Limit::Reservation, Some(ByteLength(2 << 20))).unwrap_err();
+    assert!(error.to_string().contains("never be used up"), "{error}");
+    assert!(pool.properties("a").unwrap().is_empty(), "limits are no user properties");
+    pool.set_property("a", "quota", "none").unwrap();
+    assert_eq!(entry(&pool, "a").limits.quota, None);
+}
+
+/// One step of a random history.
+#[derive(Clone, Debug)]
+enum Step {
+    Write { dataset: usize, at: usize, pieces: usize },
+    Group { dataset: usize, at: Vec<usize> },
+    Truncate { dataset: usize, at: usize },
+    Snapshot { dataset: usize },
+    Destroy { dataset: usize, which: usize },
+    Clone { dataset: usize, which: usize },
+    Rollback { dataset: usize, which: usize },
+    Promote,
+    Limit { dataset: usize, limit: usize, pieces: u64 },
+    Reopen,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let dataset = 0..3usize;
+    let step = prop_oneof![
+        6 => (dataset.clone(), 0..60usize, 1..20usize).prop_map(|(dataset, at, pieces)| Step::Write { dataset, at, pieces }),
+        3 => (dataset.clone(), proptest::collection::vec(0..60usize, 1..12)).prop_map(|(dataset, at)| Step::Group { dataset, at }),
+        1 => (dataset.clone(), 0..40usize).prop_map(|(dataset, at)| Step::Truncate { dataset, at }),
+        2 => dataset.clone().prop_map(|dataset| Step::Snapshot { dataset }),
+        2 => (dataset.clone(), 0..6usize).prop_map(|(dataset, which)| Step::Destroy { dataset, which }),
+        1 => (dataset.clone(), 0..6usize).prop_map(|(dataset, which)| Step::Clone { dataset, which }),
+        1 => (dataset.clone(), 0..6usize).prop_map(|(dataset, which)| Step::Rollback { dataset, which }),
+        1 => Just(Step::Promote),
+        3 => (dataset, 0..2usize, 20..120u64).prop_map(|(dataset, limit, pieces)| Step::Limit { dataset, limit, pieces }),
+        1 => Just(Step::Reopen),
+    ];
+    proptest::collection::vec(step, 1..60)
+}
+
+const NAMES: [&str; 3] = ["t", "t/a", "t/a/b"];
+
+fn snapshots_of(pool: &Pool, dataset: &str) -> Vec<String> {
+    let filter =
+        ListFilter { root: Some(dataset.to_owned()), depth: Some(0), datasets: false, snapshots: true };
+    pool.list(&filter).unwrap().into_iter().map(|entry| entry.name).collect()
+}
+
+/// Does one step; answers whether it added to what datasets hold. Refusals are part of the game, but only some.
+fn apply(pool: &Pool, step: &Step, serial: usize) -> bool {
+    let allowed = |outcome: Result<(), Error>| match outcome {
+        Ok(()) | Err(Error::QuotaExceeded { .. } | Error::Busy { .. } | Error::Invalid(_)) => {}
+        Err(error) => panic!("{step:?}: {error}"),
+    };
+    let pick = |dataset: usize, which: usize| {
+        let all = snapshots_of(pool, NAMES[dataset]);
+        if all.is_empty() { None } else { Some(all[which % all.len()].clone()) }
+    };
+    match step {
+        Step::Write { dataset, at, pieces } => {
+            let handle = pool.dataset(NAMES[*dataset]).unwrap();
+            let Ok(inode) = handle.open_or_create(b"f", &Creation::file()) else { return true };
+            allowed(handle.write(inode, (at * PIECE) as u64, &vec![serial as u8; pieces * PIECE]));
+            return true;
+        }
+        Step::Group { dataset, at } => {
+            let handle = pool.dataset(NAMES[*dataset]).unwrap();
+            let Ok(inode) = handle.open_or_create(b"f", &Creation::file()) else { return true };
+            let mut group = handle.begin().unwrap();
+            for place in at {
+                group.write(inode, (place * PIECE) as u64, &[serial as u8; 4096]).unwrap();
+            }
+            allowed(pool.commit(vec![group]).map(drop));
+            return true;
+        }
+        Step::Truncate { dataset, at } => {
+            let handle = pool.dataset(NAMES[*dataset]).unwrap();
+            if let Some(inode) = handle.view().unwrap().resolve(b"f").unwrap() {
+                handle.truncate(inode, (at * PIECE) as u64).unwrap();
+            }
+        }
+        Step::Snapshot { dataset } => snapshot(pool, &format!("{}@s{serial}", NAMES[*dataset])),
+        Step::Destroy { dataset, which } => {
+            if let Some(name) = pick(*dataset, *which) {
+                allowed(pool.destroy(&DestroyTarget::Snapshot(name)).map(drop));
+            }
+        }
+        Step::Clone { dataset, which } => {
+            if let Some(name) = pick(*dataset, *which) {
+                let _ = pool.destroy(&DestroyTarget::Dataset { name: "t/c".into(), recursive: true });
+                match pool.clone_snapshot(&name, "t/c", false) {
+                    Err(Error::Exists { .. }) => {}
+                    outcome => allowed(outcome),
+                }
+            }
+        }
+        Step::Rollback { dataset, which } => {
+            if let Some(name) = pick(*dataset, *which) {
+                pool.rollback(&name, true).unwrap();
+            }
+        }
+        Step::Promote => match pool.promote("t/c") {
+            Err(Error::NotFound { .. } | Error::Exists { .. }) => {}
+            outcome => allowed(outcome),
+        },
+        Step::Limit { dataset, limit, pieces } => {
+            let limit = [Limit::Quota, Limit::RefQuota][*limit];
+            set(pool, NAMES[*dataset], limit, pieces * PIECE as u64);
+        }
+        Step::Reopen => unreachable!("done by the caller"),
+    }
+    false
+}
+
+/// What exceeds its quota, by name and limit.
+fn exceeded(pool: &Pool) -> Vec<(String, Limit, u64)> {
+    let mut found = Vec::new();
+    for name in NAMES {
+        let entry = entry(pool, name);
+        for (limit, bytes) in [(Limit::Quota, entry.used.0), (Limit::RefQuota, entry.referenced.0)] {
+            if entry.limits.get(limit).is_some_and(|most| bytes > most.0) {
+                found.push((name.to_owned(), limit, bytes));
+            }
+        }
+    }
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: std::env::var("ICECORE_TEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(24),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// No write makes anything exceed its quota, or exceed it by more; what is counted along the way is what there is.
+    #[test]
+    fn no_history_exceeds_a_quota_by_writing(steps in steps()) {
+        let (folder, mut pool) = make(None);
+        pool.create_dataset("t/a/b", true, &[]).unwrap();
+        for (serial, step) in steps.iter().enumerate() {
+            if matches!(step, Step::Reopen) {
+                // Without a close: everything since the last checkpoint is replayed.
+                pool.sync().unwrap();
+                let copy = tempfile::tempdir().unwrap();
+                for entry in std::fs::read_dir(folder.path()).unwrap() {
+                    let entry = entry.unwrap();
+                    std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+                }
+                let copied = open(copy.path());
+                copied.verify().unwrap();
+                for name in NAMES {
+                    prop_assert_eq!(entry(&copied, name).used, entry(&pool, name).used);
+                }
+                drop(copied);
+                pool.close().unwrap();
+                drop(pool);
+                pool = open(folder.path());
+            } else {
+                let before = exceeded(&pool);
+                let adds = apply(&pool, step, serial);
+                if adds {
+                    for (name, limit, bytes) in exceeded(&pool) {
+                        let former = before.iter().find(|one| one.0 == name && one.1 == limit);
+                        prop_assert!(
+                            former.is_some_and(|former| bytes <= former.2),
+                            "{:?} of {} is exceeded by {:?}", limit, name, step
+                        );
+                    }
+                }
+            }
+            pool.verify().unwrap();
+        }
+    }
+}
