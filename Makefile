@@ -45,7 +45,7 @@ bench: ## Run the experiments on the filesystem of BENCH_DIR, one JSON document 
 	done
 
 figure: ## Draw time per iteration from the last `make bench`
-	$(ICECORE) lab figure $(RESULTS)/valuation.json docs/valuation.svg
+	$(ICECORE) lab figure $(RESULTS)/valuation.json > docs/valuation.svg
 
 fuzz: ## Run property tests and simulated crashes with many more cases (CASES=n)
 	ICECORE_TEST_CASES=$(CASES) ICECORE_PROPTEST_CASES=$(CASES) $(CARGO) test --release --locked --workspace
