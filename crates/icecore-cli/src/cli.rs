@@ -75,6 +75,8 @@ pub enum Commands {
     Monitor(monitor::Arguments),
     /// Show who has the pool, how full it is, and its counters
     Status(status::Arguments),
+    /// Watch what the pool is doing
+    Top(top::Arguments),
     /// Ask a database in any version
     Sql(sqlite::Arguments),
     /// Watch 95 versions of a database being kept and proved

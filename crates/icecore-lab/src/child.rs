@@ -36,6 +36,8 @@ pub enum Job {
     Demo(demo::DemoOptions),
     /// Makes a long log, says so, and goes on until it is killed.
     LongLog(experiments::recovery::LongLog),
+    /// Builds the location map of a large pool and prints how much memory that takes.
+    ThinMap(experiments::collect::memory::ThinMap),
 }
 
 impl ChildCommand {
@@ -62,6 +64,7 @@ impl Job {
         let job = match self {
             Self::Demo(_) => "the demonstration",
             Self::LongLog(_) => "making a long log",
+            Self::ThinMap(_) => "building a thin map",
         };
         Error::Child { job: job.to_owned(), reason: reason.to_owned() }
     }
@@ -75,5 +78,6 @@ pub fn serve() -> Result<()> {
     match serde_json::from_str(&text).map_err(|error| refuse(error.to_string()))? {
         Job::Demo(options) => experiments::demo_rss::serve(&options),
         Job::LongLog(job) => experiments::recovery::serve(&job),
+        Job::ThinMap(job) => experiments::collect::memory::serve(&job),
     }
 }

@@ -43,7 +43,16 @@ impl Counters {
 
 /// Counters that only grow; what is a level at one moment has no sum over runs.
 pub(crate) fn done(statistics: &Statistics) -> impl Iterator<Item = (&'static str, u64)> {
-    const LEVELS: [&str; 7] =
-        ["live_bytes", "segment_file_bytes", "segments_free", "segments", "log_bytes", "dirty_bytes", "pins"];
+    const LEVELS: [&str; 9] = [
+        "live_bytes",
+        "segment_file_bytes",
+        "segments_free",
+        "segments",
+        "segments_vacated",
+        "segments_hurt",
+        "log_bytes",
+        "dirty_bytes",
+        "pins",
+    ];
     statistics.counters().into_iter().filter(|(name, _)| !LEVELS.contains(name))
 }

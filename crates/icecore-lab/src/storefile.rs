@@ -32,9 +32,24 @@ impl StoreFile {
         Self::begin(Pool::open_directory(folder, open)?, open)
     }
 
+    /// The same with segments and a limit of one's own.
+    pub(crate) fn create_in_with(folder: &Path, init: &InitOptions, open: &OpenOptions) -> Result<Self> {
+        Pool::init_directory(folder, init)?;
+        Self::begin(Pool::open_directory(folder, open)?, open)
+    }
+
     /// The same on any storage.
     pub(crate) fn create_on(storage: Arc<dyn Storage>, open: &OpenOptions) -> Result<Self> {
-        Pool::init(Arc::clone(&storage), &InitOptions::default())?;
+        Self::create_with(storage, &InitOptions::default(), open)
+    }
+
+    /// The same on any storage, with segments and a limit of one's own.
+    pub(crate) fn create_with(
+        storage: Arc<dyn Storage>,
+        init: &InitOptions,
+        open: &OpenOptions,
+    ) -> Result<Self> {
+        Pool::init(Arc::clone(&storage), init)?;
         Self::begin(Pool::open(storage, open)?, open)
     }
 
@@ -74,10 +89,22 @@ impl StoreFile {
     pub(crate) fn fill(&self, bytes: u64, random: &mut Random) -> Result<()> {
         let mut chunk = vec![0; FILL_CHUNK];
         random.fill(&mut chunk);
+        self.fill_from(bytes, |offset| {
+            chunk[..8].copy_from_slice(&offset.to_le_bytes());
+            chunk.clone()
+        })
+    }
+
+    /// The same, with zeros: what a storage that forgets data reads back.
+    pub(crate) fn fill_with_zeros(&self, bytes: u64) -> Result<()> {
+        self.fill_from(bytes, |_| vec![0; FILL_CHUNK])
+    }
+
+    fn fill_from(&self, bytes: u64, mut chunk: impl FnMut(u64) -> Vec<u8>) -> Result<()> {
         let mut offset = 0;
         while offset < bytes {
             let length = (bytes - offset).min(FILL_CHUNK as u64);
-            chunk[..8].copy_from_slice(&offset.to_le_bytes());
+            let chunk = chunk(offset);
             self.dataset.write(self.inode, offset, &chunk[..length as usize])?;
             offset += length;
             if (offset / FILL_CHUNK as u64).is_multiple_of(FILL_SYNC_CHUNKS) {

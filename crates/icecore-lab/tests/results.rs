@@ -94,6 +94,21 @@ fn recovery() {
 }
 
 #[test]
+fn collect() {
+    runs_and_fits(
+        "collect",
+        &[
+            "collect.uniform",
+            "collect.skewed",
+            "collect.throughput",
+            "collect.p99",
+            "collect.snapshots",
+            "collect.rss_mib",
+        ],
+    );
+}
+
+#[test]
 fn an_unknown_experiment_is_refused_and_the_known_ones_named() {
     let error = icecore_lab::run("nothing", &Options::new(".")).expect_err("refused").to_string();
     assert!(EXPERIMENTS.iter().all(|experiment| error.contains(experiment.name)), "{error}");

@@ -25,6 +25,7 @@ pub fn drive(pool: &Pool, step: &Step) -> Result<Option<String>> {
         Step::Group { writes, durable } => drive_group(pool, writes, *durable)?,
         Step::Sync | Step::Reopen => pool.sync()?,
         Step::Checkpoint => pool.checkpoint()?,
+        Step::Collect { segments } => drop(pool.collect(*segments)?),
         Step::CreateDataset { name, parents } => pool.create_dataset(name, *parents, &[])?,
         Step::Snapshot { names, recursive } => drop(pool.snapshot(names, *recursive, &[])?),
         Step::Clone { snapshot, target } => pool.clone_snapshot(snapshot, target, false)?,

@@ -31,7 +31,7 @@ impl Default for Setting {
     fn default() -> Self {
         Self {
             disk: DiskConfig { capacity: 256 << 20, stale_garbage: true, ..DiskConfig::default() },
-            weights: Weights { checkpoint: 3, sync: 8, ..Weights::default() },
+            weights: Weights { checkpoint: 3, collect: 5, sync: 8, ..Weights::default() },
             options: small_options(),
             segment_bytes: 2 << 20,
             size_limit: None,

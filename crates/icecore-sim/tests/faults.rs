@@ -138,17 +138,10 @@ fn a_full_pool_can_be_emptied_and_goes_on() {
     for_each_seed("full", 4, |seed| {
         let mut random = Random::new(seed);
         let mut setting = Setting::draw(seed);
-        // Nothing is moved yet: what frees segments is that all in them dies.
-        setting.weights.destroy_snapshot = 0;
-        setting.weights.destroy_dataset = 0;
-        setting.weights.hold = 0;
-        setting.weights.rollback = 0;
-        setting.weights.clone = 0;
         setting.weights.write = 80;
         setting.weights.far_percent = 0;
         setting.weights.write_bytes_max = 256 << 10;
         setting.weights.offset_max = 512 << 10;
-        // Nor in a pool of a dozen segments would one be sure to be free of living blocks.
         let bytes = random.between(16, 24) * setting.segment_bytes;
         // The limit of the pool, or the medium itself.
         if random.chance(50) {

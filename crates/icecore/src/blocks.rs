@@ -14,6 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use quick_cache::sync::Cache;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// One block in memory.
 pub(crate) type Block = [u8; BLOCK_BYTES];
@@ -145,15 +146,17 @@ impl Blocks {
                 index += 1;
                 continue;
             }
-            // As many blocks as lie together, up to the next one that memory holds.
-            let (segment, slot, together) = self.locate(run.stream, address)?;
-            let mut count = 1;
-            let limit = together.0.min(run.length.0 - index);
-            while count < limit && !self.in_memory(run.stream, address.plus(BlockCount(count))) {
-                count += 1;
-            }
+            let rest = Run { start: address, length: BlockCount(run.length.0 - index), ..run };
+            let count = self.while_there(rest, |segment, slot, together| {
+                // As many blocks as lie together, up to the next one that memory holds.
+                let mut count = 1;
+                while count < together.0 && !self.in_memory(run.stream, address.plus(BlockCount(count))) {
+                    count += 1;
+                }
+                self.read_verified(segment, slot, &mut target[..count as usize * BLOCK_BYTES])?;
+                Ok(count)
+            })?;
             let target = &mut target[..count as usize * BLOCK_BYTES];
-            self.read_verified(segment, slot, target)?;
             self.counters.read_bytes_data.add(target.len() as u64);
             if keep {
                 for (offset, block) in target.as_chunks::<BLOCK_BYTES>().0.iter().enumerate() {
@@ -199,12 +202,36 @@ impl Blocks {
         })
     }
 
+    /// Looks up the place of the beginning of a run, up to where it goes on elsewhere, and calls `read` with it;
+    /// again if the blocks were moved meanwhile. A segment that blocks were moved out of may be used for something
+    /// else at any time, so what was read counts only if they are still known to lie there afterwards.
+    pub(crate) fn while_there<T>(
+        &self,
+        run: Run,
+        mut read: impl FnMut(SegmentId, Slot, BlockCount) -> Result<T>,
+    ) -> Result<T> {
+        loop {
+            let (segment, slot, together) = self.locate(run.stream, run.start)?;
+            let count = together.min(run.length);
+            let outcome = read(segment, slot, count);
+            let now = self.map.read().lookup(run.stream, run.start);
+            if now.is_some_and(|(at, first, together)| (at, first) == (segment, slot) && together >= count) {
+                return outcome;
+            }
+        }
+    }
+
     /// Reads blocks of a data segment and compares each with its checksum.
     pub(crate) fn read_verified(&self, segment: SegmentId, slot: Slot, into: &mut [u8]) -> Result<()> {
         self.files.read(segment, slot, into)?;
+        self.verify(segment, slot, into)
+    }
+
+    /// Compares blocks that were read from a data segment with their checksums.
+    pub(crate) fn verify(&self, segment: SegmentId, slot: Slot, blocks: &[u8]) -> Result<()> {
         let table = self.sums.table(segment, &self.files)?;
         let table = table.read();
-        for (index, block) in into.chunks(BLOCK_BYTES).enumerate() {
+        for (index, block) in blocks.chunks(BLOCK_BYTES).enumerate() {
             let at = slot.0 as usize + index;
             if table.get(at).copied() != Some(crc32c(block)) {
                 let offset = self.files.geometry().offset(Slot(at as u32));
@@ -318,6 +345,8 @@ const REBUILD_BLOCKS: u32 = 16;
 pub(crate) struct Sums {
     pool: PoolId,
     filling: Mutex<HashMap<SegmentId, Table>>,
+    /// Grows whenever a segment is taken for a new use. Changes with `filling` locked.
+    uses: AtomicU64,
     finished: Cache<SegmentId, Table>,
 }
 
@@ -326,14 +355,16 @@ const TABLES_MAX: usize = 128;
 
 impl Sums {
     fn new(pool: PoolId) -> Self {
-        Self { pool, filling: Mutex::default(), finished: Cache::new(TABLES_MAX) }
+        Self { pool, filling: Mutex::default(), uses: AtomicU64::new(0), finished: Cache::new(TABLES_MAX) }
     }
 
     /// A segment begins to be filled.
     pub(crate) fn open(&self, segment: SegmentId, geometry: Geometry) {
-        self.finished.remove(&segment);
         let table = Arc::new(RwLock::new(vec![0; geometry.slots() as usize]));
-        self.filling.lock().insert(segment, table);
+        let mut filling = self.filling.lock();
+        self.uses.fetch_add(1, Ordering::Relaxed);
+        self.finished.remove(&segment);
+        filling.insert(segment, table);
     }
 
     /// A segment that was filled in part by an earlier life, in this use of it, goes on being filled.
@@ -375,7 +406,9 @@ impl Sums {
 
     /// The segment is used for something else from now on.
     pub(crate) fn forget(&self, segment: SegmentId) {
-        self.filling.lock().remove(&segment);
+        let mut filling = self.filling.lock();
+        self.uses.fetch_add(1, Ordering::Relaxed);
+        filling.remove(&segment);
         self.finished.remove(&segment);
     }
 
@@ -383,15 +416,20 @@ impl Sums {
         if let Some(table) = self.finished.get(&segment) {
             return Ok(table);
         }
-        {
+        let uses = {
             let filling = self.filling.lock();
             if let Some(table) = filling.get(&segment).map(Arc::clone).or_else(|| self.finished.get(&segment))
             {
                 return Ok(table);
             }
-        }
+            self.uses.load(Ordering::Relaxed)
+        };
         let table = Arc::new(RwLock::new(self.read_table(segment, files)?));
-        self.finished.insert(segment, Arc::clone(&table));
+        // A reader of what was moved elsewhere must not leave behind the table of a former use.
+        let _filling = self.filling.lock();
+        if self.uses.load(Ordering::Relaxed) == uses {
+            self.finished.insert(segment, Arc::clone(&table));
+        }
         Ok(table)
     }
 

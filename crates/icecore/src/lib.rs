@@ -41,6 +41,7 @@ pub mod units;
 mod view;
 
 pub use dataset::{ATOMIC_WRITE_BYTES, Creation, Dataset, OpenFile, UserGuard};
+pub use engine::CollectReport;
 pub use error::{Error, FileFault, Result};
 pub use group::{CommitPoint, Group};
 pub use names::DestroyTarget;

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::format::segment::file_name;
 use crate::statistics::Counters;
 use crate::tree::{Node, NodeSource};
-use crate::units::{BLOCK_BYTES, LogAddress, Stream};
+use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Run, SegmentId, Slot, Stream};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
@@ -34,11 +34,24 @@ impl Nodes {
 
     /// Reads and checks a node past the cache, which it does not enter.
     pub(crate) fn read(&self, address: LogAddress) -> Result<Node> {
-        let (segment, slot, _) = self.blocks.locate(Stream::Node, address)?;
-        let mut bytes = [0; BLOCK_BYTES];
-        self.blocks.files().read(segment, slot, &mut bytes)?;
-        self.counters.read_bytes_node.add(bytes.len() as u64);
-        Node::decode(&bytes, address).map_err(|error| match error {
+        let run = Run { stream: Stream::Node, start: address, length: BlockCount(1) };
+        self.blocks.while_there(run, |segment, slot, _| {
+            let mut bytes = [0; BLOCK_BYTES];
+            self.blocks.files().read(segment, slot, &mut bytes)?;
+            self.counters.read_bytes_node.add(bytes.len() as u64);
+            self.decode(&bytes, address, segment, slot)
+        })
+    }
+
+    /// Checks and takes apart a node that was read from a place.
+    pub(crate) fn decode(
+        &self,
+        bytes: &[u8; BLOCK_BYTES],
+        address: LogAddress,
+        segment: SegmentId,
+        slot: Slot,
+    ) -> Result<Node> {
+        Node::decode(bytes, address).map_err(|error| match error {
             Error::Damaged { detail, .. } => {
                 let offset = self.blocks.files().geometry().offset(slot);
                 Error::damaged(format!("{} at offset {offset}", file_name(segment)), detail)

@@ -27,6 +27,27 @@ struct SegmentState {
     certain: bool,
     /// All of it was written at least once: a flush need not wait for the filesystem.
     written: bool,
+    /// When it was taken for this use, on the clock of segments taken.
+    taken: u64,
+    /// How often its blocks were moved before.
+    moves: u8,
+    /// A block in it does not match its checksum, or cannot be read: it is left as it is.
+    hurt: bool,
+}
+
+/// A segment that could be emptied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate {
+    pub segment: SegmentId,
+    pub kind: SegmentKind,
+    /// Live blocks in it.
+    pub live: u64,
+    /// Blocks that it has room for.
+    pub capacity: u64,
+    /// Segments taken since it was.
+    pub age: u64,
+    /// How often its blocks were moved before.
+    pub moves: u8,
 }
 
 /// The table of segments.
@@ -35,13 +56,15 @@ pub(crate) struct Segments {
     size_limit: u64,
     epoch: RecoveryEpoch,
     uses: u64,
+    /// The clock by which segments age.
+    takes: u64,
     table: BTreeMap<SegmentId, SegmentState>,
     free: usize,
 }
 
 impl Segments {
     pub(crate) fn new(geometry: Geometry, size_limit: u64, epoch: RecoveryEpoch) -> Self {
-        Self { geometry, size_limit, epoch, uses: 0, table: BTreeMap::new(), free: 0 }
+        Self { geometry, size_limit, epoch, uses: 0, takes: 0, table: BTreeMap::new(), free: 0 }
     }
 
     pub(crate) fn geometry(&self) -> Geometry {
@@ -92,7 +115,17 @@ impl Segments {
     /// A segment file exists; it is free until something is known to be in it. `certain`: as that its name and
     /// length survive a crash.
     pub(crate) fn add_free(&mut self, segment: SegmentId, written: bool, certain: bool) {
-        let state = SegmentState { kind: None, live: 0, last_record: None, users: 0, written, certain };
+        let state = SegmentState {
+            kind: None,
+            live: 0,
+            last_record: None,
+            users: 0,
+            certain,
+            written,
+            taken: 0,
+            moves: 0,
+            hurt: false,
+        };
         if self.table.insert(segment, state).is_none() {
             self.free += 1;
         }
@@ -111,6 +144,9 @@ impl Segments {
         let best = free().find(|(_, state)| state.written == wants_written);
         let segment = *best.or_else(|| free().next())?.0;
         self.use_as(segment, kind);
+        self.takes += 1;
+        let state = self.table.get_mut(&segment).expect("just found");
+        (state.taken, state.moves, state.hurt) = (self.takes, 0, false);
         self.hold(segment);
         Some(segment)
     }
@@ -193,6 +229,42 @@ impl Segments {
     pub(crate) fn remove_live(&mut self, segment: SegmentId, blocks: u64) {
         let state = self.table.get_mut(&segment).expect("the segment exists");
         state.live = state.live.checked_sub(blocks).expect("no more blocks die than live");
+    }
+
+    /// Segments that blocks could be moved out of: nobody uses them, no replay from `replay_from` reads them, and
+    /// something lives in them.
+    pub(crate) fn candidates(&self, replay_from: RecordSequence) -> impl Iterator<Item = Candidate> {
+        self.table.iter().filter_map(move |(segment, state)| {
+            let kind = state.kind.filter(|kind| *kind != SegmentKind::Ledger)?;
+            let needed = state.last_record.is_some_and(|last| last >= replay_from);
+            let eligible = state.users == 0 && state.live > 0 && !needed && !state.hurt;
+            eligible.then(|| Candidate {
+                segment: *segment,
+                kind,
+                live: state.live,
+                capacity: u64::from(self.geometry.end(kind).0) - 1,
+                age: 1 + self.takes - state.taken,
+                moves: state.moves,
+            })
+        })
+    }
+
+    /// Blocks that were moved, so often, lie in a segment now.
+    pub(crate) fn moved_into(&mut self, segment: SegmentId, moves: u8) {
+        let state = self.table.get_mut(&segment).expect("the segment exists");
+        state.moves = state.moves.max(moves);
+    }
+
+    /// A block of a segment cannot be moved, because it is not what was written.
+    pub(crate) fn mark_hurt(&mut self, segment: SegmentId) {
+        if let Some(state) = self.table.get_mut(&segment) {
+            state.hurt = true;
+        }
+    }
+
+    /// Segments that are not emptied because of what they hold.
+    pub(crate) fn hurt(&self) -> usize {
+        self.table.values().filter(|state| state.hurt && state.kind.is_some()).count()
     }
 
     /// Live blocks in a segment; none if it does not exist.

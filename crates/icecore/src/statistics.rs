@@ -49,6 +49,12 @@ pub(crate) struct Counters {
     pub node_cache_misses: Counter,
     pub segments_created: Counter,
     pub segments_recycled: Counter,
+    pub segments_collected: Counter,
+    pub collected_bytes: Counter,
+    pub moved_data: Counter,
+    pub moved_headers: Counter,
+    pub moved_nodes: Counter,
+    pub read_bytes_collect: Counter,
     pub stalls: Counter,
     latencies: Mutex<Latencies>,
 }
@@ -116,6 +122,12 @@ impl Counters {
             node_cache_misses: self.node_cache_misses.get(),
             segments_created: self.segments_created.get(),
             segments_recycled: self.segments_recycled.get(),
+            segments_collected: self.segments_collected.get(),
+            collected_bytes: self.collected_bytes.get(),
+            moved_data_bytes: self.moved_data.get(),
+            moved_header_bytes: self.moved_headers.get(),
+            moved_node_bytes: self.moved_nodes.get(),
+            disk_read_bytes_collect: self.read_bytes_collect.get(),
             stalls: self.stalls.get(),
             commit_nanoseconds: quantiles(&latencies.commit),
             operations_per_commit: quantiles(&latencies.group),
@@ -152,6 +164,8 @@ macro_rules! statistics {
             pub snapshot_nanoseconds: Quantiles,
             /// Why the pool takes no more writes, if so.
             pub failure: Option<String>,
+            /// What collection is doing, and why.
+            pub collector: String,
             /// Why other processes cannot reach the pool while it is open, if they were meant to and cannot. Never
             /// asked for by them.
             #[serde(skip)]
@@ -163,6 +177,27 @@ macro_rules! statistics {
             #[must_use]
             pub fn counters(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name)),*]
+            }
+
+            /// Bytes written to disk, of every kind.
+            #[must_use]
+            pub fn written_bytes(&self) -> u64 {
+                let logged = self.logged_data_bytes + self.logged_header_bytes;
+                let moved = self.moved_data_bytes + self.moved_header_bytes + self.moved_node_bytes;
+                logged + moved + self.node_bytes + self.checkpoint_bytes + self.frame_bytes + self.ahead_bytes
+            }
+
+            /// Bytes written to disk for each byte that callers wrote; 0 before any.
+            #[must_use]
+            pub fn write_amplification(&self) -> f64 {
+                if self.write_bytes == 0 { 0.0 } else { self.written_bytes() as f64 / self.write_bytes as f64 }
+            }
+
+            /// How full the segments were that collection emptied, 0 to 1; 0 before any.
+            #[must_use]
+            pub fn collected_utilisation(&self) -> f64 {
+                let moved = self.moved_data_bytes + self.moved_node_bytes;
+                if self.collected_bytes == 0 { 0.0 } else { moved as f64 / self.collected_bytes as f64 }
             }
         }
     };
@@ -189,6 +224,12 @@ statistics! {
     frame_bytes,
     /// Zeros written ahead.
     ahead_bytes,
+    /// Data moved by collection.
+    moved_data_bytes,
+    /// Headers of runs of moved data.
+    moved_header_bytes,
+    /// Tree nodes moved by collection.
+    moved_node_bytes,
     /// Flushes, in number.
     flushes,
     /// Group flushes of the log, in number.
@@ -207,6 +248,8 @@ statistics! {
     disk_read_bytes_scrub,
     /// Read from disk by replay.
     disk_read_bytes_replay,
+    /// Read from disk by collection.
+    disk_read_bytes_collect,
     /// Blocks found in memory, in number.
     block_cache_hits,
     /// Tree nodes found in memory, in number.
@@ -217,6 +260,14 @@ statistics! {
     segments_created,
     /// Segments used again, in number.
     segments_recycled,
+    /// Segments emptied by collection, in number.
+    segments_collected,
+    /// Room in the segments that collection emptied.
+    collected_bytes,
+    /// Segments that wait for a checkpoint to be free, having been emptied, in number.
+    segments_vacated,
+    /// Segments that collection leaves alone because something in them cannot be read, in number.
+    segments_hurt,
     /// Times that a writer had to wait for a checkpoint.
     stalls,
     /// Live data and nodes.

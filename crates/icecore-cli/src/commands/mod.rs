@@ -25,6 +25,7 @@ pub mod scrub;
 pub mod snapshot;
 pub mod sqlite;
 pub mod status;
+pub mod top;
 
 use crate::cli::{Cli, Commands};
 use crate::exit;
@@ -60,6 +61,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Commands::Scrub(arguments) => scrub::run(&context, &arguments),
         Commands::Monitor(arguments) => monitor::run(&context, &arguments),
         Commands::Status(arguments) => status::run(&context, &arguments),
+        Commands::Top(arguments) => top::run(&context, &arguments),
         Commands::Sql(arguments) => sqlite::run(&context, &arguments),
         Commands::Demo(arguments) => demo::run(&arguments),
         Commands::Lab(arguments) => lab::run(&arguments),

@@ -45,6 +45,8 @@ const SECTIONS: &[(&str, &[&str])] = &[
             "segment_file_bytes",
             "segments",
             "segments_free",
+            "segments_vacated",
+            "segments_hurt",
             "log_bytes",
             "dirty_bytes",
             "pins",
@@ -74,8 +76,12 @@ const SECTIONS: &[(&str, &[&str])] = &[
             "checkpoint_bytes",
             "frame_bytes",
             "ahead_bytes",
+            "moved_data_bytes",
+            "moved_node_bytes",
+            "moved_header_bytes",
         ],
     ),
+    ("collection", &["segments_collected", "collected_bytes", "disk_read_bytes_collect"]),
 ];
 
 pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
@@ -117,7 +123,15 @@ fn print(status: &Status, remote: bool, exact: bool, output: &mut Output) -> any
         }
         table.print_bare(output)?;
     }
-    print_quantiles(&status.statistics, exact, output)
+    let statistics = &status.statistics;
+    output.line(format!(
+        "\nwritten to disk for each byte written by callers: {:.2}",
+        statistics.write_amplification()
+    ))?;
+    let full = statistics.collected_utilisation() * 100.0;
+    output.line(format!("segments that were emptied were {full:.0} % full on average"))?;
+    output.line(format!("collection: {}", statistics.collector))?;
+    print_quantiles(statistics, exact, output)
 }
 
 /// Counters by section, each exactly once.
@@ -183,6 +197,9 @@ fn document(status: &Status, remote: bool) -> Value {
         "failure": statistics.failure,
         "unreachable": statistics.unreachable,
         "counters": counters,
+        "write_amplification": statistics.write_amplification(),
+        "collected_utilisation": statistics.collected_utilisation(),
+        "collector": statistics.collector,
         "flush_nanoseconds": statistics.commit_nanoseconds,
         "snapshot_nanoseconds": statistics.snapshot_nanoseconds,
         "operations_per_flush": statistics.operations_per_commit,

@@ -208,6 +208,23 @@ fn a_healthy_pool_scrubs_clean_and_has_a_status() {
     let status = fixture.done(&["status"]);
     assert!(status.contains("owner  nobody"), "{status}");
     assert!(status.contains("live_bytes"), "{status}");
+    assert!(status.contains("collection: nothing to do"), "{status}");
+}
+
+#[test]
+fn top_shows_so_many_views_and_ends() {
+    let fixture = Fixture::with_db();
+    let pool = fixture.own();
+    let views = fixture.done(&["top", "-n", "2", "--interval", "0.02"]);
+    assert_eq!(views.matches("collector  ").count(), 2, "{views}");
+    assert!(!views.contains('\x1b'), "{views}");
+    let lines = fixture.done(&["top", "-n", "3", "--interval", "0.02", "--json"]);
+    let views: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(views.len(), 3);
+    assert!(views[0]["seconds"].is_null() && views[1]["seconds"].as_f64().unwrap() > 0.0);
+    assert!(views.iter().all(|view| view["version"] == 1 && view["collector"].is_string()));
+    pool.close().unwrap();
 }
 
 #[test]

@@ -139,9 +139,17 @@ fn files_scrub_and_status() {
     assert_eq!(document["complete"], true);
     assert!(document["verified_bytes"].as_u64().unwrap() > 0);
     let document = fixture.json(&["status", "--json"]);
-    for key in
-        ["id", "owner", "program", "read_only", "counters", "flush_nanoseconds", "snapshot_nanoseconds"]
-    {
+    for key in [
+        "id",
+        "owner",
+        "program",
+        "read_only",
+        "counters",
+        "flush_nanoseconds",
+        "snapshot_nanoseconds",
+        "collector",
+        "write_amplification",
+    ] {
         assert!(document.get(key).is_some(), "{key} is missing");
     }
     assert_eq!(document["owner"], Value::Null);

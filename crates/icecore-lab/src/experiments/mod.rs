@@ -1,5 +1,6 @@
 //! The experiments, one module each, and what they have in common.
 
+pub mod collect;
 pub mod commits;
 pub mod demo_rss;
 pub mod many;
@@ -27,7 +28,7 @@ pub struct Experiment {
 }
 
 /// Every experiment that there is.
-pub const EXPERIMENTS: [Experiment; 7] = [
+pub const EXPERIMENTS: [Experiment; 8] = [
     Experiment {
         name: "valuation",
         about: "95 versions of a growing SQLite database, beside plain SQLite",
@@ -47,6 +48,11 @@ pub const EXPERIMENTS: [Experiment; 7] = [
     Experiment { name: "many", about: "10,000 snapshots: taking, writing, listing, opening", run: many::run },
     Experiment { name: "demo-rss", about: "peak memory of the demonstration", run: demo_rss::run },
     Experiment { name: "recovery", about: "opening after a kill with the longest log", run: recovery::run },
+    Experiment {
+        name: "collect",
+        about: "what collection costs: bytes, throughput, latency, memory",
+        run: collect::run,
+    },
 ];
 
 /// What an experiment adds to the report.

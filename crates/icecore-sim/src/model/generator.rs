@@ -33,6 +33,8 @@ pub struct Weights {
     pub sync: u64,
     /// Checkpoints.
     pub checkpoint: u64,
+    /// Collections.
+    pub collect: u64,
     /// Closing and opening again.
     pub reopen: u64,
     /// New datasets.
@@ -79,6 +81,7 @@ impl Default for Weights {
             group: 5,
             sync: 6,
             checkpoint: 2,
+            collect: 2,
             reopen: 1,
             create_dataset: 2,
             snapshot: 8,
@@ -132,7 +135,7 @@ impl Generator {
 
     fn draw(&mut self, pool: &ModelPool) -> Option<Step> {
         let weights = self.weights.clone();
-        let draws: [(u64, Draw); 21] = [
+        let draws: [(u64, Draw); 22] = [
             (weights.write, |own, pool| own.change(pool, Self::write)),
             (weights.truncate, |own, pool| own.change(pool, Self::truncate)),
             (weights.punch, |own, pool| own.change(pool, Self::punch)),
@@ -144,6 +147,7 @@ impl Generator {
             (weights.group, Self::group),
             (weights.sync, |_, _| Some(Step::Sync)),
             (weights.checkpoint, |_, _| Some(Step::Checkpoint)),
+            (weights.collect, |own, _| Some(Step::Collect { segments: own.random.index(4) + 1 })),
             (weights.reopen, |_, _| Some(Step::Reopen)),
             (weights.create_dataset, Self::create_dataset),
             (weights.snapshot, Self::snapshot),

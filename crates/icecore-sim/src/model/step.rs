@@ -25,6 +25,11 @@ pub enum Step {
     Sync,
     /// Writes a checkpoint.
     Checkpoint,
+    /// Empties segments that hold little.
+    Collect {
+        /// How many at most.
+        segments: usize,
+    },
     /// Closes the pool and opens it again.
     Reopen,
     /// Makes a dataset.
@@ -93,6 +98,7 @@ impl Step {
             self,
             Self::Sync
                 | Self::Checkpoint
+                | Self::Collect { .. }
                 | Self::Reopen
                 | Self::Snapshot { .. }
                 | Self::Group { durable: true, .. }

@@ -17,6 +17,8 @@ pub(crate) enum Purpose {
     /// Frees something, or is needed to. Nothing else: what is done over and over on a full pool, such as taking
     /// snapshots, would use up the room that deleting needs.
     Freeing,
+    /// Moves what lives out of segments that hold little, ahead of need.
+    Collecting,
     /// A checkpoint: may take the last segment.
     Checkpoint,
 }
@@ -27,6 +29,7 @@ pub(crate) struct Pressure {
     pub pending_bytes: usize,
     pub checkpoint: bool,
     pub prepare: bool,
+    pub collect: bool,
 }
 
 /// Blocks left in the log's last segment below which room for another is seen to.
@@ -59,6 +62,9 @@ impl Engine {
         self.check_writable()?;
         if self.tight.swap(false, Ordering::Relaxed) {
             self.reclaim()?;
+            if self.is_tight(&self.state(), Purpose::Freeing) {
+                self.collect_for_room(1)?;
+            }
         }
         self.wait_for_checkpoint_room()
     }
@@ -80,6 +86,7 @@ impl Engine {
                 || dirty >= self.options.dirty_bytes_max / 2
                 || crowded,
             prepare: state.tail.is_past_half() && state.segments.free_written() == 0,
+            collect: self.collection_is_due(state),
         }
     }
 

@@ -15,19 +15,22 @@ use std::time::{Duration, Instant};
 const AHEAD_FLUSH_BYTES_MAX: u64 = 512 << 10;
 /// How long the background sleeps when nobody calls it.
 const IDLE: Duration = Duration::from_millis(500);
+/// Times that it slept without anybody writing meanwhile, after which the pool counts as idle.
+const IDLE_TURNS: u32 = 4;
 
 /// Wakes the background, and those who wait for it.
 #[derive(Default)]
 pub(super) struct Signals {
     inner: Mutex<Wanted>,
     changed: Condvar,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
 struct Wanted {
     checkpoint: bool,
     prepare: bool,
+    collect: bool,
     stop: bool,
     /// Grows with every checkpoint that ended, well or not.
     checkpoints_ended: u64,
@@ -50,17 +53,45 @@ impl Signals {
         }
     }
 
-    /// Ends the thread, and waits for it unless it is the one that calls.
+    fn request_collection(&self) {
+        let mut wanted = self.inner.lock();
+        if !wanted.collect {
+            wanted.collect = true;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Ends the threads, and waits for them but for one that calls.
     pub(super) fn stop(&self) {
         self.inner.lock().stop = true;
         self.changed.notify_all();
-        let thread = self.thread.lock().take();
-        if let Some(thread) = thread
-            && thread.thread().id() != std::thread::current().id()
-        {
-            // A panic there was reported by the thread itself.
-            let _ = thread.join();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            if thread.thread().id() != std::thread::current().id() {
+                // A panic there was reported by the thread itself.
+                let _ = thread.join();
+            }
         }
+    }
+
+    /// Whether the pool is being closed.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.inner.lock().stop
+    }
+
+    /// Sleeps until segments should be emptied, or for a while: whether they should. `None` to end.
+    fn next_collection(&self) -> Option<bool> {
+        let mut wanted = self.inner.lock();
+        let until = Instant::now() + IDLE;
+        while !wanted.collect && !wanted.stop {
+            if self.changed.wait_until(&mut wanted, until).timed_out() {
+                break;
+            }
+        }
+        if wanted.stop {
+            return None;
+        }
+        Some(std::mem::take(&mut wanted.collect))
     }
 
     /// Sleeps until something is wanted: a checkpoint, a preparation. `None` to end.
@@ -76,13 +107,38 @@ impl Signals {
     }
 }
 
+/// What a thread of the background does until the pool is gone.
+type Body = fn(&Weak<Engine>);
+
 /// Starts the background of a pool. It ends when the pool is closed.
 pub(super) fn start(engine: &Arc<Engine>) -> std::io::Result<()> {
-    let weak = Arc::downgrade(engine);
-    let name = "icecore-background".to_owned();
-    let thread = std::thread::Builder::new().name(name).spawn(move || run(&weak))?;
-    *engine.signals.thread.lock() = Some(thread);
+    let bodies: [(&str, Body); 2] = [("icecore-background", run), ("icecore-collector", collect)];
+    for (name, body) in bodies {
+        let weak = Arc::downgrade(engine);
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || body(&weak))?;
+        engine.signals.threads.lock().push(thread);
+    }
     Ok(())
+}
+
+/// Empties segments when it is time to, and a few when nothing else is to be done.
+fn collect(weak: &Weak<Engine>) {
+    let mut idle = 0;
+    let mut done = 0;
+    loop {
+        let Some(engine) = weak.upgrade() else { return };
+        let Some(due) = engine.signals.next_collection() else { return };
+        let now = engine.counters.write_calls.get() + engine.counters.commits.get();
+        idle = if now == done { idle + 1 } else { 0 };
+        done = now;
+        // A failure to write a segment leaves what lives in it where it was; a failed checkpoint is kept by the log
+        // writer, which tells every caller.
+        let _ = match (due, idle >= IDLE_TURNS) {
+            (true, _) => engine.collect_ahead(true),
+            (false, true) => engine.collect_idle(),
+            (false, false) => Ok(()),
+        };
+    }
 }
 
 /// Watches for the log to come to rest.
@@ -138,7 +194,17 @@ impl Engine {
     /// Sees to it that a checkpoint begins when it is due, and that a segment is ready before it is needed.
     pub(super) fn trigger_background(&self, pressure: Pressure) -> Result<()> {
         if !self.options.background {
-            return if pressure.checkpoint { self.run_checkpoint() } else { Ok(()) };
+            if pressure.checkpoint {
+                self.run_checkpoint()?;
+            }
+            // What the caller did is done: a segment that cannot be emptied is no reason to tell it otherwise.
+            if pressure.collect && self.collect_ahead(false).is_err() {
+                self.check_writable()?;
+            }
+            return Ok(());
+        }
+        if pressure.collect {
+            self.signals.request_collection();
         }
         if pressure.checkpoint {
             self.signals.request(true, false);

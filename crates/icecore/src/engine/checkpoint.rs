@@ -4,6 +4,7 @@
 //! on. Nodes and merged blocks got their addresses when they were born, so they can be written in any order:
 //! they are written in the order of their addresses, so that the location map stays small.
 
+use super::space::Filling;
 use super::{Engine, Purpose};
 use crate::blocks::Block;
 use crate::catalogue::CatalogueChanges;
@@ -100,7 +101,6 @@ pub(crate) struct PlacedSection {
 }
 
 /// What a checkpoint wrote beside the ledger.
-#[derive(Default)]
 struct Written {
     /// Segments to be flushed.
     segments: BTreeSet<SegmentId>,
@@ -137,6 +137,10 @@ struct Frozen {
     roots: Vec<(VersionId, Option<Tree>)>,
     merged: Vec<(LogAddress, Arc<Block>)>,
     deaths: Deaths,
+    /// Segments that moved blocks lie in now, to be flushed.
+    filled: BTreeSet<SegmentId>,
+    /// Segments that blocks were moved out of, which wait for this checkpoint.
+    vacated: Vec<SegmentId>,
 }
 
 impl Engine {
@@ -165,7 +169,9 @@ impl Engine {
     fn checkpoint_locked(&self, line: &mut CheckpointLine, closing: bool) -> Result<()> {
         let full = line.wants_full();
         let (mut frozen, previous) = self.writer.exclusive(|chain| self.freeze(chain, full, closing))?;
-        let mut written = Written::default();
+        // The map that was frozen says that moved blocks are there.
+        let mut written =
+            Written { segments: std::mem::take(&mut frozen.filled), placed: Vec::new(), nodes: Vec::new() };
         self.write_merged(&frozen.merged, &mut written)?;
         let roots = self.write_nodes(&mut frozen.roots, &mut written)?;
         for segment in std::mem::take(&mut written.segments) {
@@ -222,6 +228,8 @@ impl Engine {
         self.checkpoint_writing.store(true, Ordering::Release);
         state.frozen_dirty = std::mem::take(&mut state.dirty_nodes);
         state.frozen_nodes = state.marks.of(Stream::Node);
+        let vacated = std::mem::take(&mut state.collection.vacated);
+        state.collection.vacated_frozen = vacated.len();
         Frozen {
             full,
             position: state.tail.position(),
@@ -234,6 +242,8 @@ impl Engine {
             roots,
             merged: self.living_merged(state),
             deaths: state.graveyard.freeze(),
+            filled: std::mem::take(&mut state.collection.filled),
+            vacated,
         }
     }
 
@@ -259,7 +269,7 @@ impl Engine {
             }
             let sums: Vec<u32> = content.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
             let payload = Payload { buffer: Arc::new(content), first: 0, sums };
-            let (segment, slot, written) = self.write_run(&payload, Purpose::Checkpoint)?;
+            let (segment, slot, written) = self.write_run(Filling::Runs, &payload, Purpose::Checkpoint)?;
             out.segments.insert(segment);
             let (now, later) = rest.split_at(written);
             let addresses = now.iter().map(|(address, _)| *address);
@@ -287,7 +297,7 @@ impl Engine {
         while !rest.is_empty() {
             let wanted = rest.len().min(BATCH_BLOCKS) as u32;
             let allocation =
-                self.allocate(&mut self.state(), SegmentKind::Node, wanted, false, Purpose::Checkpoint)?;
+                self.allocate(&mut self.state(), Filling::Nodes, wanted, false, Purpose::Checkpoint)?;
             self.frame(SegmentKind::Node, &allocation, self.epoch())?;
             let (now, later) = rest.split_at(allocation.blocks as usize);
             let mut content = AlignedBuffer::zeroed(now.len() * BLOCK_BYTES);
@@ -367,7 +377,7 @@ impl Engine {
         };
         let bytes = blob.encode(self.pool);
         let blocks = (bytes.len() / BLOCK_BYTES) as u32;
-        let allocation = self.allocate(&mut state, SegmentKind::Ledger, blocks, true, Purpose::Checkpoint)?;
+        let allocation = self.allocate(&mut state, Filling::Ledger, blocks, true, Purpose::Checkpoint)?;
         state.segments.add_live(allocation.segment, u64::from(blocks));
         drop(state);
         self.frame(SegmentKind::Ledger, &allocation, self.epoch())?;
@@ -399,6 +409,9 @@ impl Engine {
         state.frozen_dirty = 0;
         state.replay_from = frozen.position.sequence;
         state.graveyard.recorded(frozen.deaths);
+        // No recovery looks into them any more for what was moved.
+        state.collection.vacated_frozen = 0;
+        frozen.vacated.iter().for_each(|segment| state.segments.let_go(*segment));
         // Snapshots never change: their trees need no memory of their own from here on.
         for (version, root) in roots {
             let is_snapshot = state.history.version(version).is_ok_and(|node| !node.is_head());
@@ -436,6 +449,7 @@ impl Engine {
             };
             let count = together.0.min(run.end().0 - at.0);
             state.segments.remove_live(segment, count);
+            state.collection.buried(segment, &Run { start: at, length: BlockCount(count), ..run });
             at = at.plus(BlockCount(count));
         }
     }

@@ -19,7 +19,7 @@ use crate::options::{InitOptions, OpenOptions};
 use crate::pins::Pins;
 use crate::process::ProcessMark;
 use crate::segments::Segments;
-use crate::state::{Graveyard, State, Usage};
+use crate::state::{Collection, Graveyard, State, Usage};
 use crate::statistics::Counters;
 use crate::storage::{Storage, StorageLock};
 use crate::units::{
@@ -128,6 +128,7 @@ fn fill(storage: &Arc<dyn Storage>, superblock: Superblock, lock: Box<dyn Storag
         run_cursor: None,
         node_cursor: None,
         ledger_cursor: None,
+        collection: Collection::default(),
         staged: BTreeSet::new(),
         operations_pending: 0,
         replay_from: RecordSequence(1),
@@ -279,6 +280,7 @@ impl Parts {
             state: Mutex::new(state),
             superblock: Mutex::new(superblock),
             checkpoint: Mutex::new(line),
+            collector: super::collect::Collector::default(),
             signals: background::Signals::default(),
             staging: Arc::default(),
             users: Mutex::new(HashMap::new()),

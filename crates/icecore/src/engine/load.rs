@@ -13,7 +13,7 @@ use crate::liveness::{DecodeLimits, HistoryChanges, StoredHistory};
 use crate::location::{LocationMap, MapChanges};
 use crate::log::tail::Tail;
 use crate::segments::{Cursor, Segments};
-use crate::state::{Graveyard, State, Usage};
+use crate::state::{Collection, Graveyard, State, Usage};
 use crate::storage::AlignedBuffer;
 use crate::tree::Tree;
 use crate::units::{
@@ -156,6 +156,7 @@ pub(super) fn load(
         run_cursor,
         node_cursor: position.node_cursor,
         ledger_cursor,
+        collection: Collection::default(),
         staged: BTreeSet::new(),
         retired: Vec::new(),
         operations_pending: 0,

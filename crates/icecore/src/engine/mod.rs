@@ -6,6 +6,7 @@
 mod append;
 mod background;
 mod checkpoint;
+mod collect;
 mod files;
 mod init;
 #[cfg(test)]
@@ -21,6 +22,7 @@ mod superblocks;
 mod tests;
 
 pub(crate) use append::Purpose;
+pub use collect::CollectReport;
 pub(crate) use init::{init, open};
 pub(crate) use limits::Addition;
 pub(crate) use staging::StagedRun;
@@ -58,6 +60,7 @@ pub(crate) struct Engine {
     state: Mutex<State>,
     superblock: Mutex<Superblock>,
     checkpoint: Mutex<CheckpointLine>,
+    collector: collect::Collector,
     signals: background::Signals,
     staging: Arc<staging::Staging>,
     /// Open handles on datasets, by description: rollback refuses while there are any.
@@ -155,6 +158,8 @@ impl Engine {
         statistics.segments = state.segments.len() as u64;
         statistics.segments_free = state.segments.free() as u64;
         statistics.segment_file_bytes = statistics.segments * self.geometry.bytes;
+        statistics.segments_vacated = state.collection.vacated_count() as u64;
+        statistics.segments_hurt = state.segments.hurt() as u64;
         statistics.log_bytes = state.log_blocks * block;
         statistics.dirty_bytes = (state.dirty_nodes + self.blocks.pending_count() as u64) * block;
         let creatable = state.segments.creatable();
@@ -167,6 +172,7 @@ impl Engine {
             (statistics.segments_free.saturating_sub(3) + creatable) * self.geometry.bytes;
         statistics.pins = self.pins.count() as u64;
         statistics.failure = self.writer.failure();
+        statistics.collector = self.collector.describe();
         statistics
     }
 

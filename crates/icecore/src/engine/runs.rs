@@ -1,6 +1,7 @@
-//! Runs outside the log: what groups spill, and merged blocks that a checkpoint writes.
+//! Runs outside the log: what groups spill, merged blocks that a checkpoint writes, and data that collection
+//! moves.
 
-use super::space::Allocation;
+use super::space::{Allocation, Filling};
 use super::{Engine, Purpose};
 use crate::error::Result;
 use crate::format::record::RecordHeader;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 /// Where a run will lie. The segment is held until the run's owner lets go of it.
 pub(crate) struct RunPlace {
     allocation: Allocation,
-    incarnation: u64,
+    filling: Filling,
 }
 
 impl RunPlace {
@@ -40,8 +41,13 @@ impl Engine {
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`]: nothing has changed. After any other, the segment takes no more runs.
-    pub(crate) fn write_run(&self, payload: &Payload, purpose: Purpose) -> Result<(SegmentId, Slot, usize)> {
-        let place = self.place_run(&payload.sums, purpose)?;
+    pub(crate) fn write_run(
+        &self,
+        filling: Filling,
+        payload: &Payload,
+        purpose: Purpose,
+    ) -> Result<(SegmentId, Slot, usize)> {
+        let place = self.place_run(filling, &payload.sums, purpose)?;
         let (segment, slot, count) = (place.segment(), place.slot(), place.blocks() as usize);
         let fits = Payload {
             buffer: Arc::clone(&payload.buffer),
@@ -59,24 +65,22 @@ impl Engine {
     ///
     /// # Errors
     /// As for [`Engine::write_run`].
-    pub(super) fn place_run(&self, sums: &[u32], purpose: Purpose) -> Result<RunPlace> {
+    pub(super) fn place_run(&self, filling: Filling, sums: &[u32], purpose: Purpose) -> Result<RunPlace> {
         // Not under the state lock: it may take as long as writing the superblocks does.
         let epoch = self.epoch();
         let mut state = self.state();
-        if state.closing && purpose == Purpose::Data {
+        if state.closing && purpose != Purpose::Checkpoint {
             return Err(self.closed_error());
         }
-        let allocation =
-            self.allocate(&mut state, SegmentKind::Run, 1 + sums.len() as u32, false, purpose)?;
-        let incarnation = state.run_cursor.expect("it was just allocated from").incarnation;
+        let allocation = self.allocate(&mut state, filling, 1 + sums.len() as u32, false, purpose)?;
         state.segments.hold(allocation.segment);
-        let place = RunPlace { allocation, incarnation };
+        let place = RunPlace { allocation, filling };
         // Now, and not when the run is written: its segment may be full by then, and its table on disk.
         let sums = &sums[..place.blocks() as usize];
         self.blocks.sums().set(place.segment(), place.slot(), sums.iter().copied());
         // From here on others fill the segment too, and may commit what they put there: its header comes first.
         if let Err(error) = self.begin_segment(SegmentKind::Run, &place.allocation, epoch) {
-            self.abandon_runs(&mut state, place.segment());
+            self.abandon(&mut state, filling, place.segment());
             state.segments.let_go(place.segment());
             if let Some((full, _)) = place.allocation.full {
                 state.segments.let_go(full);
@@ -94,7 +98,7 @@ impl Engine {
         assert_eq!(payload.blocks(), place.blocks() as usize);
         let outcome = self.write_run_at(place, payload);
         if outcome.is_err() {
-            self.abandon_runs(&mut self.state(), place.segment());
+            self.abandon(&mut self.state(), place.filling, place.segment());
         }
         outcome
     }
@@ -110,7 +114,7 @@ impl Engine {
             // Says where it belongs, so that it is found behind a hole, and not mistaken where it was copied to.
             address: LogAddress(u64::from(allocation.slot.0)),
             durable: RecordSequence(0),
-            incarnation: place.incarnation,
+            incarnation: allocation.incarnation,
             more: false,
             operations_in_blocks: false,
             run: true,
@@ -121,16 +125,22 @@ impl Engine {
         header.encode(&mut block, &payload.sums, &[]);
         let parts = [(Kind::RecordHeader, &*block), (Kind::Data, payload.bytes())];
         self.blocks.files().write(allocation.segment, allocation.slot, &parts)?;
-        self.counters.logged_headers.add(BLOCK_BYTES as u64);
-        self.counters.logged_data.add(payload.bytes().len() as u64);
-        self.counters.staged_data.add(payload.bytes().len() as u64);
+        let (headers, data) = if place.filling.is_moved() {
+            (&self.counters.moved_headers, &self.counters.moved_data)
+        } else {
+            self.counters.staged_data.add(payload.bytes().len() as u64);
+            (&self.counters.logged_headers, &self.counters.logged_data)
+        };
+        headers.add(BLOCK_BYTES as u64);
+        data.add(payload.bytes().len() as u64);
         Ok(())
     }
 
-    /// No more runs go to a segment in which writing one failed: what lies behind a gap could not be found again.
-    fn abandon_runs(&self, state: &mut State, segment: SegmentId) {
-        if state.run_cursor.is_some_and(|cursor| cursor.segment == segment) {
-            state.run_cursor = None;
+    /// No more goes to a segment in which writing failed: what lies behind a gap could not be found again.
+    pub(crate) fn abandon(&self, state: &mut State, filling: Filling, segment: SegmentId) {
+        let cursor = filling.cursor(state);
+        if cursor.is_some_and(|cursor| cursor.segment == segment) {
+            *cursor = None;
             state.segments.let_go(segment);
         }
     }

@@ -13,6 +13,8 @@ use crate::units::{BLOCK_BYTES, SegmentId, Slot};
 const PIECE_BLOCKS_MAX: u32 = 256;
 /// Nodes that the operations until the next look at the reserve may make.
 const NODES_MARGIN: u64 = 64;
+/// Free segments that are tried to be had, one after the other, when something finds no room.
+const ROOM_WANTED: [usize; 2] = [1, 6];
 /// Blocks by which a ledger blob may exceed twice the longest so far.
 const LEDGER_MARGIN: u64 = 32;
 
@@ -100,6 +102,8 @@ impl Engine {
         let checkpoint = nodes + merged + ledger;
         match purpose {
             Purpose::Data => checkpoint + 2,
+            // One is left for the log, which may have to say that something is deleted.
+            Purpose::Collecting => checkpoint + 1,
             Purpose::Freeing => checkpoint,
             Purpose::Checkpoint => 0,
         }
@@ -111,18 +115,23 @@ impl Engine {
         no_more && state.segments.free() <= self.reserve(state, purpose)
     }
 
-    /// Runs something that needs room. If there is none, what died meanwhile is made room of first.
+    /// Runs something that needs room. If there is none, what died meanwhile is made room of first; if that is not
+    /// enough, what lives in segments that hold little is moved together.
     pub(crate) fn with_room<T>(&self, body: impl Fn() -> Result<T>) -> Result<T> {
-        match body() {
-            Err(Error::NoSpace { detail }) => {
-                if self.reclaim()? {
-                    body()
-                } else {
-                    Err(Error::NoSpace { detail })
-                }
+        let mut outcome = body();
+        for step in 0..=ROOM_WANTED.len() {
+            if !matches!(outcome, Err(Error::NoSpace { .. })) {
+                break;
             }
-            outcome => outcome,
+            let gained = match step.checked_sub(1) {
+                None => self.reclaim()?,
+                Some(step) => self.collect_for_room(ROOM_WANTED[step])?,
+            };
+            if gained {
+                outcome = body();
+            }
         }
+        outcome
     }
 
     /// Makes room of what died since the last checkpoint, of the log that it makes superfluous, and of what readers and
@@ -145,8 +154,13 @@ impl Engine {
         let Some(segment) = state.segments.next_new() else {
             return Err(Error::NoSpace {
                 detail: format!(
-                    "the size limit of {} is reached; destroying snapshots frees space",
-                    self.storage.describe()
+                    "the size limit of {} is reached: {} MiB live in {} segments of {} MiB, {} of them free and kept \
+                     back; destroying snapshots frees space",
+                    self.storage.describe(),
+                    (state.segments.live_total() * BLOCK_BYTES as u64) >> 20,
+                    state.segments.len(),
+                    self.geometry.bytes >> 20,
+                    state.segments.free(),
                 ),
             });
         };
@@ -169,28 +183,30 @@ impl Engine {
         synced.inspect_err(|error| self.writer.fail(&error.to_string()))
     }
 
-    /// Slots for `wanted` blocks, or fewer, in the segment that is being filled with this kind.
+    /// Slots for `wanted` blocks, or fewer, in a segment that is being filled.
     pub(crate) fn allocate(
         &self,
         state: &mut State,
-        kind: SegmentKind,
+        filling: Filling,
         wanted: u32,
         whole: bool,
         purpose: Purpose,
     ) -> Result<Allocation> {
+        let kind = filling.kind();
         let end = self.geometry.end(kind).0;
-        let cursor = *cursor_of(state, kind);
+        let cursor = *filling.cursor(state);
         let left = cursor.map_or(0, |cursor| end - cursor.slot.0);
         let enough = if whole { left >= wanted } else { left >= wanted.min(2) };
         if let (Some(cursor), true) = (cursor, enough) {
             let blocks = wanted.min(left);
-            cursor_of(state, kind).as_mut().expect("looked at").slot.0 += blocks;
+            filling.cursor(state).as_mut().expect("looked at").slot.0 += blocks;
             return Ok(Allocation {
                 segment: cursor.segment,
+                incarnation: cursor.incarnation,
                 slot: cursor.slot,
                 blocks,
                 full: None,
-                fresh: None,
+                is_fresh: false,
             });
         }
         if wanted >= end {
@@ -203,11 +219,15 @@ impl Engine {
         if kind.has_table() {
             self.blocks.sums().open(segment, self.geometry);
         }
+        if let Some(old) = cursor.filter(|_| left < 2) {
+            // What the log finds in it when its turn comes needs no zeros written over it first.
+            state.segments.mark_written(old.segment);
+        }
         let blocks = wanted.min(end - 1);
         let slot = Slot(1 + blocks);
-        *cursor_of(state, kind) = Some(Cursor { segment, incarnation, slot });
+        *filling.cursor(state) = Some(Cursor { segment, incarnation, slot });
         let full = cursor.map(|cursor| (cursor.segment, cursor.incarnation));
-        Ok(Allocation { segment, slot: Slot(1), blocks, full, fresh: Some(incarnation) })
+        Ok(Allocation { segment, incarnation, slot: Slot(1), blocks, full, is_fresh: true })
     }
 
     /// Writes the header of a segment that begins, and the checksum table of the one that it replaces.
@@ -217,7 +237,12 @@ impl Engine {
         allocation: &Allocation,
         epoch: crate::units::RecoveryEpoch,
     ) -> Result<()> {
-        self.begin_segment(kind, allocation, epoch)?;
+        if let Err(error) = self.begin_segment(kind, allocation, epoch) {
+            if let Some((full, _)) = allocation.full {
+                self.state().segments.let_go(full);
+            }
+            return Err(error);
+        }
         self.end_segment(kind, allocation)
     }
 
@@ -228,13 +253,13 @@ impl Engine {
         allocation: &Allocation,
         epoch: crate::units::RecoveryEpoch,
     ) -> Result<()> {
-        if let Some(incarnation) = allocation.fresh {
+        if allocation.is_fresh {
             let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
             let header = crate::format::segment::SegmentHeader {
                 pool: self.pool,
                 kind,
                 segment: allocation.segment,
-                incarnation,
+                incarnation: allocation.incarnation,
                 first_address: crate::units::LogAddress(0),
                 first_sequence: crate::units::RecordSequence(0),
                 epoch,
@@ -285,19 +310,55 @@ impl Engine {
 /// Slots that were given out.
 pub(crate) struct Allocation {
     pub segment: SegmentId,
+    /// The use of the segment.
+    pub incarnation: u64,
     pub slot: Slot,
     pub blocks: u32,
     /// The segment that is full now, and its use: held until [`Engine::end_segment`].
     pub full: Option<(SegmentId, u64)>,
-    /// Set when the segment begins with this allocation: its use.
-    pub fresh: Option<u64>,
+    /// The segment begins with this allocation.
+    pub is_fresh: bool,
 }
 
-fn cursor_of(state: &mut State, kind: SegmentKind) -> &mut Option<Cursor> {
-    match kind {
-        SegmentKind::Run => &mut state.run_cursor,
-        SegmentKind::Node => &mut state.node_cursor,
-        SegmentKind::Ledger => &mut state.ledger_cursor,
-        SegmentKind::Log => unreachable!("the log has its tail"),
+/// What is filled outside the log, each in segments of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Filling {
+    /// Staged runs, and merged blocks that a checkpoint writes.
+    Runs,
+    /// Nodes that a checkpoint writes.
+    Nodes,
+    /// Ledger blobs.
+    Ledger,
+    /// Data that was moved for the first time.
+    WarmData,
+    /// Data that was moved before: it has outlived others again and again.
+    ColdData,
+    /// Nodes that were moved.
+    ColdNodes,
+}
+
+impl Filling {
+    pub(crate) const fn kind(self) -> SegmentKind {
+        match self {
+            Self::Runs | Self::WarmData | Self::ColdData => SegmentKind::Run,
+            Self::Nodes | Self::ColdNodes => SegmentKind::Node,
+            Self::Ledger => SegmentKind::Ledger,
+        }
+    }
+
+    /// Whether collection fills it.
+    pub(crate) const fn is_moved(self) -> bool {
+        matches!(self, Self::WarmData | Self::ColdData | Self::ColdNodes)
+    }
+
+    pub(crate) fn cursor(self, state: &mut State) -> &mut Option<Cursor> {
+        match self {
+            Self::Runs => &mut state.run_cursor,
+            Self::Nodes => &mut state.node_cursor,
+            Self::Ledger => &mut state.ledger_cursor,
+            Self::WarmData => &mut state.collection.warm_cursor,
+            Self::ColdData => &mut state.collection.cold_cursor,
+            Self::ColdNodes => &mut state.collection.node_cursor,
+        }
     }
 }

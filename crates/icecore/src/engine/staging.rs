@@ -2,6 +2,7 @@
 //! own, while the group goes on.
 
 use super::runs::RunPlace;
+use super::space::Filling;
 use super::{Engine, Purpose};
 use crate::error::{Error, Result};
 use crate::format::crc32c;
@@ -201,7 +202,7 @@ impl Engine {
 
     /// Stages as much of a piece, from its block `first` on, as lies together.
     fn stage_run(&self, piece: &Arc<AlignedBuffer>, sums: &[u32], first: usize) -> Result<Arc<StagedRun>> {
-        let place = self.with_room(|| self.place_run(&sums[first..], Purpose::Data))?;
+        let place = self.with_room(|| self.place_run(Filling::Runs, &sums[first..], Purpose::Data))?;
         // Before it may be written: the hold that the place came with is let go of then, and a full segment with
         // nothing alive in it is free for others.
         self.state().segments.hold(place.segment());

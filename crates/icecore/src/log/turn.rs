@@ -51,6 +51,11 @@ impl<T> Turns<T> {
         self.inner.lock().failed.clone()
     }
 
+    /// Whether somebody leads at this moment.
+    pub(super) fn is_taken(&self) -> bool {
+        self.inner.lock().token.is_none()
+    }
+
     /// Nobody gets a turn from now on; all who wait are told why.
     pub(super) fn fail(&self, reason: String) {
         let waiting = {

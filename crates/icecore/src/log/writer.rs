@@ -62,6 +62,11 @@ impl Writer {
         self.turns.failure()
     }
 
+    /// Whether somebody writes to the log at this moment.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.turns.is_taken()
+    }
+
     /// Nothing is written from now on; everybody who waits is told why.
     pub(crate) fn fail(&self, reason: &str) {
         self.turns.fail(reason.to_owned());

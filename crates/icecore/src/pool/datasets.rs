@@ -16,6 +16,10 @@ impl Pool {
     /// # Errors
     /// [`Error::Exists`], [`Error::BadName`], [`Error::NotFound`] for a missing parent, [`Error::NoSpace`].
     pub fn create_dataset(&self, name: &str, parents: bool, properties: &[(String, String)]) -> Result<()> {
+        self.engine().with_room(|| self.try_create_dataset(name, parents, properties))
+    }
+
+    fn try_create_dataset(&self, name: &str, parents: bool, properties: &[(String, String)]) -> Result<()> {
         let name = DatasetName::parse(name)?;
         let limits = DatasetLimits::of_properties(&properties.iter().cloned().collect());
         limits.check()?;
@@ -46,6 +50,10 @@ impl Pool {
     /// # Errors
     /// As for [`Pool::create_dataset`]; [`Error::NotFound`] for the snapshot.
     pub fn clone_snapshot(&self, snapshot: &str, target: &str, parents: bool) -> Result<()> {
+        self.engine().with_room(|| self.try_clone_snapshot(snapshot, target, parents))
+    }
+
+    fn try_clone_snapshot(&self, snapshot: &str, target: &str, parents: bool) -> Result<()> {
         let target = DatasetName::parse(target)?;
         let engine = self.engine();
         engine.admit()?;
@@ -102,6 +110,10 @@ impl Pool {
     /// # Errors
     /// [`Error::Invalid`] if it is not a clone, [`Error::Exists`] if names would collide.
     pub fn promote(&self, dataset: &str) -> Result<()> {
+        self.engine().with_room(|| self.try_promote(dataset))
+    }
+
+    fn try_promote(&self, dataset: &str) -> Result<()> {
         let engine = self.engine();
         engine.admit()?;
         let mut state = engine.state();
@@ -135,6 +147,10 @@ impl Pool {
     /// # Errors
     /// [`Error::NotFound`], [`Error::Exists`], [`Error::BadName`].
     pub fn rename(&self, from: &str, to: &str, recursive: bool) -> Result<()> {
+        self.engine().with_room(|| self.try_rename(from, to, recursive))
+    }
+
+    fn try_rename(&self, from: &str, to: &str, recursive: bool) -> Result<()> {
         match (VersionName::parse(from)?, to.contains('@')) {
             (VersionName::Head(from), false) => self.rename_dataset(&from, &DatasetName::parse(to)?),
             (VersionName::Snapshot(from), _) => {

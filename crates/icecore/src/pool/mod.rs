@@ -18,7 +18,7 @@ pub use snapshots::RollbackReport;
 
 use crate::admin::{PoolService, Server};
 use crate::dataset::Dataset;
-use crate::engine::{self, Engine};
+use crate::engine::{self, CollectReport, Engine};
 use crate::error::{Error, Result};
 use crate::group::{CommitPoint, Group};
 use crate::names::VersionName;
@@ -166,6 +166,15 @@ impl Pool {
     /// [`Error::ReadOnlyAfterFailure`], [`Error::ReadOnly`].
     pub fn checkpoint(&self) -> Result<()> {
         self.engine().run_checkpoint()
+    }
+
+    /// Empties up to so many segments that hold little, by moving what lives in them, and makes them free. Never needed:
+    /// it happens by itself, ahead of need. Snapshots and readers are not touched.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnlyAfterFailure`], [`Error::ReadOnly`]; [`Error::Io`] if writing failed: nothing is lost by that.
+    pub fn collect(&self, segments_max: usize) -> Result<CollectReport> {
+        self.engine().collect(segments_max)
     }
 
     /// The head of a dataset, to read and write.

@@ -101,6 +101,16 @@ impl Pool {
         since: Option<Timestamp>,
         expires: Option<Timestamp>,
     ) -> Result<()> {
+        self.engine().with_room(|| self.try_change_hold(tag, snapshot, since, expires))
+    }
+
+    fn try_change_hold(
+        &self,
+        tag: &str,
+        snapshot: &str,
+        since: Option<Timestamp>,
+        expires: Option<Timestamp>,
+    ) -> Result<()> {
         let engine = self.engine();
         engine.admit()?;
         let mut state = engine.state();
@@ -197,6 +207,10 @@ impl Pool {
     }
 
     fn change_property(&self, name: &str, key: &str, value: Option<&str>) -> Result<()> {
+        self.engine().with_room(|| self.try_change_property(name, key, value))
+    }
+
+    fn try_change_property(&self, name: &str, key: &str, value: Option<&str>) -> Result<()> {
         let engine = self.engine();
         engine.admit()?;
         let mut state = engine.state();

@@ -159,12 +159,13 @@ impl Scrub<'_> {
                 index += 1;
                 continue;
             }
-            let (segment, slot, together) = engine.blocks.locate(piece.stream, address)?;
-            let count = together.0.min(piece.length.0 - index);
-            let mut buffer = vec![0; count as usize * BLOCK_BYTES];
-            engine.blocks.read_verified(segment, slot, &mut buffer)?;
-            engine.counters.read_bytes_scrub.add(buffer.len() as u64);
-            index += count;
+            let rest = Run { start: address, length: BlockCount(piece.length.0 - index), ..piece };
+            index += engine.blocks.while_there(rest, |segment, slot, count| {
+                let mut buffer = vec![0; count.0 as usize * BLOCK_BYTES];
+                engine.blocks.read_verified(segment, slot, &mut buffer)?;
+                engine.counters.read_bytes_scrub.add(buffer.len() as u64);
+                Ok(count.0)
+            })?;
         }
         Ok(())
     }

@@ -30,6 +30,15 @@ impl Pool {
         recursive: bool,
         properties: &[(String, String)],
     ) -> Result<Vec<String>> {
+        self.engine().with_room(|| self.try_snapshot(names, recursive, properties))
+    }
+
+    fn try_snapshot(
+        &self,
+        names: &[String],
+        recursive: bool,
+        properties: &[(String, String)],
+    ) -> Result<Vec<String>> {
         let began = Instant::now();
         for (key, value) in properties {
             check_property(key, value)?;
@@ -58,6 +67,10 @@ impl Pool {
     /// # Errors
     /// [`Error::Busy`] naming who has the dataset open, [`Error::NotFound`].
     pub fn rollback(&self, snapshot: &str, force: bool) -> Result<RollbackReport> {
+        self.engine().with_room(|| self.try_rollback(snapshot, force))
+    }
+
+    fn try_rollback(&self, snapshot: &str, force: bool) -> Result<RollbackReport> {
         let engine = self.engine();
         engine.admit()?;
         let mut state = engine.state();

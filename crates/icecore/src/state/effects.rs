@@ -1,6 +1,6 @@
 //! What changing a tree does to liveness: blocks are born, and blocks die.
 
-use crate::liveness::{FreedSink, History};
+use crate::liveness::{BlockSet, FreedSink, History};
 use crate::namespace::Ledger;
 use crate::tree::NodeLedger;
 use crate::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
@@ -60,6 +60,11 @@ impl Graveyard {
     pub(crate) fn holds(&self, stream: Stream, address: LogAddress) -> bool {
         let recorded = self.recorded.iter().map(|deaths| &deaths.blocks);
         recorded.chain([&self.current]).any(|sink| sink.of(stream).contains(address))
+    }
+
+    /// Dead blocks whose death is recorded and that a reader may still reach.
+    pub(crate) fn lingering(&self, stream: Stream) -> impl Iterator<Item = &BlockSet> {
+        self.recorded.iter().map(move |deaths| deaths.blocks.of(stream))
     }
 
     /// Everything that is dead and not yet freed.

@@ -1,11 +1,13 @@
 //! The state of a pool, and the one function that changes it: [`State::apply`], called with each operation
 //! when it is made and again, in the same order, when it is replayed.
 
+mod collection;
 mod effects;
 mod files;
 mod usage;
 mod versions;
 
+pub(crate) use collection::{Collection, Emptying};
 pub(crate) use effects::{Deaths, Effects, Graveyard};
 pub(crate) use usage::Usage;
 
@@ -70,6 +72,8 @@ pub(crate) struct State {
     pub run_cursor: Option<Cursor>,
     pub node_cursor: Option<Cursor>,
     pub ledger_cursor: Option<Cursor>,
+    /// What collection moves, and where to.
+    pub collection: Collection,
     /// Segments with staged runs that were committed and not yet flushed.
     pub staged: BTreeSet<SegmentId>,
     /// Operations since the log was handed over last.

@@ -1,0 +1,226 @@
+//! `icecore top`
+
+use super::{finish, take};
+use crate::format;
+use crate::output::Output;
+use crate::pool::{Context, open_to_read};
+use clap::Args;
+use icecore::admin::{Request, Response};
+use icecore::units::ByteLength;
+use icecore::{Quantiles, Statistics};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
+/// Moves the cursor home and clears what is below.
+const CLEAR: &str = "\x1b[H\x1b[J";
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Shows what the process that has the pool open is doing: throughput, latency,
+bytes written to disk for each byte written by callers, and what collection
+does, and why. Ends with Ctrl-C, or after -n views.
+
+Example:
+  icecore top /srv/pool
+  icecore top -n 10 --interval 5 --json /srv/pool")]
+pub struct Arguments {
+    /// The pool, if -P does not name it
+    #[arg(value_name = "FOLDER")]
+    folder: Option<OsString>,
+
+    /// Seconds between two views
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    interval: Duration,
+
+    /// End after so many views
+    #[arg(short = 'n', long, value_name = "COUNT")]
+    count: Option<u64>,
+
+    /// Print a JSON document on one line for each view
+    #[arg(long)]
+    json: bool,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))?;
+    let bounds = 0.01..=86_400.0;
+    if bounds.contains(&seconds) {
+        return Ok(Duration::from_secs_f64(seconds));
+    }
+    Err(format!("{text} is not between 0.01 and 86400 seconds"))
+}
+
+pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
+    let pool = context.pool_or(arguments.folder.as_deref())?;
+    let mut access = open_to_read(&pool)?;
+    let clears = !arguments.json && std::io::stdout().is_terminal();
+    let mut before: Option<(Instant, Statistics)> = None;
+    let mut shown = 0;
+    let outcome = loop {
+        let status = match access.call(Request::Status) {
+            Ok(response) => take!(response, Response::Status(status) => status),
+            Err(failure) => break Err(failure),
+        };
+        let now = Instant::now();
+        let (since, former) =
+            before.map_or((None, Statistics::default()), |(at, former)| (Some(now - at), former));
+        let view = View { now: &status.statistics, former, since };
+        let mut output = Output::new();
+        if arguments.json {
+            output.line(view.document(&status.path).to_string())?;
+        } else {
+            if clears {
+                output.bytes(CLEAR.as_bytes())?;
+            }
+            view.print(&status.path, &mut output)?;
+        }
+        output.finish()?;
+        before = Some((now, status.statistics));
+        shown += 1;
+        if arguments.count.is_some_and(|count| shown >= count) {
+            break Ok(());
+        }
+        std::thread::sleep(arguments.interval);
+    };
+    finish(access, outcome)
+}
+
+/// Counters at two moments. Without a former one, rates are not known.
+struct View<'a> {
+    now: &'a Statistics,
+    former: Statistics,
+    since: Option<Duration>,
+}
+
+impl View<'_> {
+    fn per_second(&self, counter: impl Fn(&Statistics) -> u64) -> f64 {
+        let Some(since) = self.since else { return 0.0 };
+        let grown = counter(self.now).saturating_sub(counter(&self.former));
+        #[expect(clippy::cast_precision_loss, reason = "a rate to be looked at")]
+        let grown = grown as f64;
+        grown / since.as_secs_f64().max(1e-3)
+    }
+
+    /// Since the view before, if callers wrote anything.
+    fn amplification_now(&self) -> Option<f64> {
+        let written = self.per_second(|one| one.write_bytes);
+        (written > 0.0).then(|| self.per_second(Statistics::written_bytes) / written)
+    }
+
+    fn print(&self, path: &str, output: &mut Output) -> anyhow::Result<()> {
+        let now = self.now;
+        let rate = |counter: fn(&Statistics) -> u64| {
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "rates are not negative"
+            )]
+            let bytes = self.per_second(counter) as u64;
+            format!("{}/s", format::size(ByteLength(bytes)))
+        };
+        let size = |bytes: u64| format::size(ByteLength(bytes));
+        output.line(format!("pool       {path}"))?;
+        if let Some(failure) = &now.failure {
+            output.line(format!("reads only, since a failure: {failure}"))?;
+        }
+        output.line(format!(
+            "space      {} live in {}; {} of {} segments free, {} about to be",
+            size(now.live_bytes),
+            size(now.segment_file_bytes),
+            now.segments_free,
+            now.segments,
+            now.segments_vacated
+        ))?;
+        output.line(format!(
+            "callers    {} written, {} read, {:.0} flushes/s",
+            rate(|one| one.write_bytes),
+            rate(|one| one.read_bytes),
+            self.per_second(|one| one.commits)
+        ))?;
+        output.line(format!(
+            "disk       {} log, {} nodes, {} moved, {} other",
+            rate(|one| one.logged_data_bytes + one.logged_header_bytes),
+            rate(|one| one.node_bytes),
+            rate(moved),
+            rate(|one| one.checkpoint_bytes + one.frame_bytes + one.ahead_bytes),
+        ))?;
+        let lately = self.amplification_now().map_or(String::new(), |now| format!(", {now:.2} now"));
+        output
+            .line(format!("amplified  {:.2} since the pool was opened{lately}", now.write_amplification()))?;
+        output.line(format!("flush      {}", times(&now.commit_nanoseconds)))?;
+        output.line(format!("snapshot   {}", times(&now.snapshot_nanoseconds)))?;
+        output.line(format!(
+            "collected  {} segments, {:.0} % full on average; {} left alone",
+            now.segments_collected,
+            now.collected_utilisation() * 100.0,
+            now.segments_hurt
+        ))?;
+        output.line(format!("collector  {}", now.collector))
+    }
+
+    fn document(&self, path: &str) -> Value {
+        let now = self.now;
+        json!({
+            "version": crate::output::DOCUMENT_VERSION,
+            "command": "top",
+            "pool": path,
+            "seconds": self.since.map(|since| since.as_secs_f64()),
+            "write_bytes_per_s": self.per_second(|one| one.write_bytes),
+            "read_bytes_per_s": self.per_second(|one| one.read_bytes),
+            "disk_bytes_per_s": self.per_second(Statistics::written_bytes),
+            "moved_bytes_per_s": self.per_second(moved),
+            "flushes_per_s": self.per_second(|one| one.commits),
+            "write_amplification": now.write_amplification(),
+            "write_amplification_now": self.amplification_now(),
+            "flush_nanoseconds": now.commit_nanoseconds,
+            "snapshot_nanoseconds": now.snapshot_nanoseconds,
+            "live_bytes": now.live_bytes,
+            "segments": now.segments,
+            "segments_free": now.segments_free,
+            "segments_vacated": now.segments_vacated,
+            "segments_collected": now.segments_collected,
+            "collected_utilisation": now.collected_utilisation(),
+            "segments_hurt": now.segments_hurt,
+            "collector": now.collector,
+            "failure": now.failure,
+        })
+    }
+}
+
+fn moved(statistics: &Statistics) -> u64 {
+    statistics.moved_data_bytes + statistics.moved_header_bytes + statistics.moved_node_bytes
+}
+
+fn times(quantiles: &Quantiles) -> String {
+    if quantiles.count == 0 {
+        return "none yet".to_owned();
+    }
+    let [median, p99, max] = [quantiles.median, quantiles.p99, quantiles.max].map(format::duration);
+    format!("median {median}, p99 {p99}, longest {max}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_of_the_time_between_two_views() {
+        let former = Statistics { write_bytes: 100, logged_data_bytes: 100, ..Statistics::default() };
+        let now = Statistics { write_bytes: 300, logged_data_bytes: 700, ..Statistics::default() };
+        let view = View { now: &now, former, since: Some(Duration::from_secs(2)) };
+        assert!((view.per_second(|one| one.write_bytes) - 100.0).abs() < 1e-9);
+        assert!((view.amplification_now().unwrap() - 3.0).abs() < 1e-9);
+        let first = View { now: &now, former: Statistics::default(), since: None };
+        assert_eq!(first.amplification_now(), None);
+    }
+
+    #[test]
+    fn intervals_are_seconds() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["", "0", "-1", "nan", "inf", "1s"] {
+            assert!(seconds(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Collection: what lives in segments that hold little of it is moved elsewhere, by changing nothing but the
+//! location map, so that whole segments become free.
+//!
+//! `choose` says which segments, `shift` moves what lives in one, `policy` says when and how fast. Trees, sets and
+//! snapshots are not touched: their addresses stay what they are. A segment that was emptied stays as it is
+//! until a checkpoint that has the new places is durable: a recovery from the one before looks for the
+//! blocks there. Readers look up a place, read, and look it up again ([`crate::blocks::Blocks::while_there`]).
+
+mod choose;
+mod policy;
+mod shift;
+#[cfg(test)]
+mod tests;
+
+pub(super) use policy::Collector;
+
+use super::{Engine, Purpose};
+use crate::error::Result;
+use serde::{Deserialize, Serialize};
+use shift::Outcome;
+
+/// What a collection did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct CollectReport {
+    /// Segments that were emptied.
+    pub segments: u64,
+    /// Bytes that were moved out of them.
+    pub moved_bytes: u64,
+    /// Segments that were left alone because a block in them is damaged or cannot be read.
+    pub hurt: u64,
+    /// Free segments afterwards.
+    pub segments_free: u64,
+}
+
+impl Engine {
+    /// Empties up to so many segments now, whatever the need, the least worthwhile to keep first, and sees to it that
+    /// they can be used again.
+    pub(crate) fn collect(&self, segments_max: usize) -> Result<CollectReport> {
+        self.check_writable()?;
+        let _turn = self.collector.turn();
+        // What died need not be moved.
+        self.run_checkpoint()?;
+        let (moved, hurt) = (self.moved_bytes(), self.state().segments.hurt());
+        let mut report = CollectReport::default();
+        let victims = self.victims(&self.state());
+        for victim in victims {
+            if report.segments as usize >= segments_max {
+                break;
+            }
+            match self.empty(&victim, Purpose::Collecting, &|| ())? {
+                Outcome::Emptied => report.segments += 1,
+                Outcome::NoRoom => break,
+                Outcome::Hurt | Outcome::Gone => {}
+            }
+        }
+        if self.moved_bytes() > moved {
+            self.run_checkpoint()?;
+        }
+        let state = self.state();
+        report.moved_bytes = self.moved_bytes() - moved;
+        report.hurt = state.segments.hurt().saturating_sub(hurt) as u64;
+        report.segments_free = state.segments.free() as u64;
+        Ok(report)
+    }
+
+    fn moved_bytes(&self) -> u64 {
+        self.counters.moved_data.get() + self.counters.moved_nodes.get()
+    }
+}

@@ -1,0 +1,258 @@
+//! When segments are emptied, and how fast: ahead of need, in idle time, and when there is no room left.
+
+use super::{Engine, Outcome};
+use crate::engine::Purpose;
+use crate::error::{Error, Result};
+use crate::format::segment::file_name;
+use crate::segments::Candidate;
+use crate::state::State;
+use crate::units::BLOCK_BYTES;
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Free segments beyond the reserve that collection sees to, at most.
+const HEADROOM_MAX: usize = 8;
+/// Of so many segments one is headroom.
+const HEADROOM_SHARE: usize = 128;
+/// Times that a caller who found no room empties segments before it is told so.
+const ROUNDS_MAX: usize = 24;
+/// Segments emptied before a checkpoint makes them free, when there is no room.
+const BATCH_SEGMENTS: usize = 8;
+/// How full a segment may be to be emptied only because nothing else is to be done.
+const IDLE_FULL_MAX: f64 = 0.5;
+/// Segments emptied in idle time before looking whether it still is.
+const IDLE_SEGMENTS: usize = 4;
+/// A pause between two pieces for each segment that is left before writers would have to wait.
+const PAUSE: Duration = Duration::from_millis(2);
+/// The longest such pause.
+const PAUSE_MAX: Duration = Duration::from_millis(12);
+
+/// One collection at a time, and what it is doing.
+#[derive(Default)]
+pub(crate) struct Collector {
+    turn: Mutex<()>,
+    told: Mutex<Told>,
+    /// Bytes of log below which another look for segments to empty is a waste of time.
+    quiet_until: AtomicU64,
+}
+
+#[derive(Default)]
+struct Told {
+    doing: Option<String>,
+    trouble: Option<String>,
+}
+
+impl Collector {
+    /// Waits until nobody else collects.
+    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock()
+    }
+
+    /// Something was met that collection leaves alone.
+    pub(super) fn report(&self, error: &Error) {
+        self.told.lock().trouble = Some(error.to_string());
+    }
+
+    /// From now on nothing is emptied ahead of need.
+    #[cfg(test)]
+    pub(super) fn hush(&self) {
+        self.quiet_until.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    fn says(&self, doing: Option<String>) {
+        self.told.lock().doing = doing;
+    }
+
+    /// What is being done, and why, and what was met last that was in the way.
+    pub(crate) fn describe(&self) -> String {
+        let told = self.told.lock();
+        let doing = told.doing.as_deref().unwrap_or("nothing to do");
+        match &told.trouble {
+            Some(trouble) => format!("{doing}; left alone: {trouble}"),
+            None => doing.to_owned(),
+        }
+    }
+}
+
+/// How much room there is, in segments.
+#[derive(Clone, Copy, Debug)]
+struct Room {
+    /// Free, or to be made.
+    available: u64,
+    /// What writers may not take.
+    reserve: u64,
+    /// What collection keeps free beyond it.
+    headroom: u64,
+}
+
+impl Room {
+    fn is_short(self) -> bool {
+        self.available < self.reserve + self.headroom
+    }
+}
+
+impl Engine {
+    fn room(&self, state: &State) -> Room {
+        let segments = &state.segments;
+        let creatable = if state.medium_full { 0 } else { segments.creatable() };
+        Room {
+            available: creatable.saturating_add(segments.free() as u64),
+            reserve: self.reserve(state, Purpose::Data) as u64,
+            headroom: (segments.len() / HEADROOM_SHARE).clamp(1, HEADROOM_MAX) as u64,
+        }
+    }
+
+    /// Whether segments should be emptied before writers find no room.
+    pub(in crate::engine) fn collection_is_due(&self, state: &State) -> bool {
+        let creatable = if state.medium_full { 0 } else { state.segments.creatable() };
+        // Most of the time there is so much room that nothing has to be worked out.
+        let plenty = creatable.saturating_add(state.segments.free() as u64) > 64;
+        !plenty && self.logged_bytes() >= self.collector.quiet_until.load(Ordering::Relaxed) && {
+            self.room(state).is_short()
+        }
+    }
+
+    fn logged_bytes(&self) -> u64 {
+        self.counters.logged_data.get() + self.counters.logged_headers.get()
+    }
+
+    /// Empties segments until there is headroom again, ahead of need. `paced`: makes way for writers as long as there is
+    /// room for them.
+    pub(in crate::engine) fn collect_ahead(&self, paced: bool) -> Result<()> {
+        let Some(_turn) = self.collector.turn.try_lock() else { return Ok(()) };
+        let mut gained = true;
+        while gained {
+            self.check_writable()?;
+            let room = self.room(&self.state());
+            if !room.is_short() || self.signals.is_stopping() {
+                break;
+            }
+            gained = self.empty_some(room, paced)?;
+            self.run_checkpoint()?;
+        }
+        if !gained {
+            // Until something dies there is nothing to gain.
+            let quiet = self.logged_bytes() + self.geometry.bytes / 4;
+            self.collector.quiet_until.store(quiet, Ordering::Relaxed);
+        }
+        self.collector.says(None);
+        Ok(())
+    }
+
+    /// Empties as many segments as give headroom, as far as there is room to move what lives in them. Answers whether
+    /// there was any that the next checkpoint can free.
+    fn empty_some(&self, room: Room, paced: bool) -> Result<bool> {
+        let wanted = (room.reserve + 2 * room.headroom).saturating_sub(room.available);
+        let victims = self.victims(&self.state());
+        let mut expected = self.state().collection.vacated_count() as u64;
+        if !is_room_in(&victims) {
+            return Ok(expected > 0);
+        }
+        for victim in &victims {
+            if expected >= wanted || self.signals.is_stopping() {
+                break;
+            }
+            let why = format!("{} free segments, {} kept", room.available, room.reserve + room.headroom);
+            self.collector.says(Some(describe(victim, &why)));
+            let pause = || {
+                if paced {
+                    self.make_way()
+                }
+            };
+            match self.empty(victim, Purpose::Collecting, &pause)? {
+                Outcome::Emptied => expected += 1,
+                Outcome::NoRoom => break,
+                Outcome::Hurt | Outcome::Gone => {}
+            }
+        }
+        Ok(expected > 0)
+    }
+
+    /// Lets writers go first, the longer the more room there is for them.
+    fn make_way(&self) {
+        let room = self.room(&self.state());
+        let slack = room.available.saturating_sub(room.reserve).min(64) as u32;
+        let pause = (PAUSE * slack).min(PAUSE_MAX);
+        if !pause.is_zero() && self.writer.is_busy() {
+            std::thread::sleep(pause);
+        }
+    }
+
+    /// Sees to it that so many segments are free for whoever adds something, by emptying others; false if nothing
+    /// can be gained. For callers that found no room.
+    pub(in crate::engine) fn collect_for_room(&self, wanted: usize) -> Result<bool> {
+        let _turn = self.collector.turn();
+        let mut gained = false;
+        for _ in 0..ROUNDS_MAX {
+            let (room, victims) = {
+                let state = self.state();
+                (self.room(&state), self.victims(&state))
+            };
+            if room.available >= room.reserve + wanted as u64 {
+                gained = true;
+                break;
+            }
+            if !is_room_in(&victims) || !self.empty_for_room(&victims)? {
+                break;
+            }
+            gained = true;
+            self.run_checkpoint()?;
+        }
+        self.collector.says(None);
+        Ok(gained)
+    }
+
+    /// Empties some segments with what room there is.
+    fn empty_for_room(&self, victims: &[Candidate]) -> Result<bool> {
+        let mut emptied = 0;
+        for victim in victims {
+            if emptied == BATCH_SEGMENTS {
+                break;
+            }
+            self.collector.says(Some(describe(victim, "there is no room")));
+            // Of nodes there may be no room for another segment, and room in the one for data, or the other way round.
+            let outcome = self.empty(victim, Purpose::Freeing, &|| ())?;
+            emptied += usize::from(outcome == Outcome::Emptied);
+        }
+        Ok(emptied > 0)
+    }
+
+    /// Empties a few segments that hold little, because there is nothing else to be done.
+    pub(in crate::engine) fn collect_idle(&self) -> Result<()> {
+        let Some(_turn) = self.collector.turn.try_lock() else { return Ok(()) };
+        self.check_writable()?;
+        let full = |victim: &Candidate| victim.live as f64 / victim.capacity as f64;
+        let mut victims = self.victims(&self.state());
+        victims.retain(|victim| full(victim) <= IDLE_FULL_MAX);
+        victims.truncate(IDLE_SEGMENTS);
+        if !is_room_in(&victims) {
+            return Ok(());
+        }
+        let mut emptied = 0;
+        for victim in &victims {
+            if self.signals.is_stopping() {
+                break;
+            }
+            self.collector.says(Some(describe(victim, "nothing else to do")));
+            emptied += usize::from(self.empty(victim, Purpose::Collecting, &|| ())? == Outcome::Emptied);
+        }
+        if emptied > 0 {
+            self.run_checkpoint()?;
+        }
+        self.collector.says(None);
+        Ok(())
+    }
+}
+
+/// Whether emptying all of these gives a segment.
+fn is_room_in(victims: &[Candidate]) -> bool {
+    let dead: u64 = victims.iter().map(|victim| victim.capacity - victim.live).sum();
+    victims.iter().map(|victim| victim.capacity).max().is_some_and(|capacity| dead > capacity)
+}
+
+fn describe(victim: &Candidate, why: &str) -> String {
+    let bytes = victim.live * BLOCK_BYTES as u64;
+    let percent = victim.live * 100 / victim.capacity;
+    format!("emptying {}, {percent} % full ({bytes} bytes): {why}", file_name(victim.segment))
+}

@@ -1,0 +1,324 @@
+//! Moves what lives in one segment.
+
+use super::Engine;
+use crate::engine::Purpose;
+use crate::engine::space::Filling;
+use crate::error::{Error, Result};
+use crate::format::crc32c;
+use crate::format::segment::SegmentKind;
+use crate::liveness::BlockSet;
+use crate::location::PlacedRun;
+use crate::log::tail::Payload;
+use crate::segments::Candidate;
+use crate::state::{Emptying, State};
+use crate::storage::{AlignedBuffer, Kind};
+use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Run, SegmentId, Slot, Stream};
+use std::sync::Arc;
+
+/// Blocks read, and blocks written, at once.
+const PIECE_BLOCKS: usize = 256;
+/// Moves that are told apart.
+const MOVES_MAX: u8 = 2;
+
+/// What became of a segment that was to be emptied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Outcome {
+    /// Nothing lives in it any more, but for what dies with the next checkpoint.
+    Emptied,
+    /// There was no room to move all of it.
+    NoRoom,
+    /// Something in it is not what was written: that is left where it is.
+    Hurt,
+    /// It is in use again, or empty by itself, or the pool is closing.
+    Gone,
+}
+
+/// Why moving stopped.
+enum Trouble {
+    NoRoom,
+    Hurt(Error),
+    Other(Error),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::NoSpace { .. } => Self::NoRoom,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// Blocks that were read and verified, to be written together.
+struct Piece {
+    buffer: AlignedBuffer,
+    sums: Vec<u32>,
+    runs: Vec<Run>,
+}
+
+impl Piece {
+    fn new() -> Self {
+        let buffer = AlignedBuffer::zeroed(PIECE_BLOCKS * BLOCK_BYTES);
+        Self { buffer, sums: Vec::with_capacity(PIECE_BLOCKS), runs: Vec::new() }
+    }
+
+    fn is_full(&self) -> bool {
+        self.sums.len() == PIECE_BLOCKS
+    }
+
+    fn push(&mut self, stream: Stream, address: LogAddress, block: &[u8]) {
+        let at = self.sums.len() * BLOCK_BYTES;
+        self.buffer[at..at + BLOCK_BYTES].copy_from_slice(block);
+        self.sums.push(crc32c(block));
+        match self.runs.last_mut() {
+            Some(last) if last.stream == stream && last.end() == address => last.length.0 += 1,
+            _ => self.runs.push(Run { stream, start: address, length: BlockCount(1) }),
+        }
+    }
+}
+
+/// The moving of what lives in one segment.
+struct Shift<'a> {
+    engine: &'a Engine,
+    victim: &'a Candidate,
+    filling: Filling,
+    purpose: Purpose,
+    moved: u64,
+}
+
+impl Engine {
+    /// Moves what lives in a segment elsewhere. `between` is called between pieces, without any lock but the collector's turn.
+    ///
+    /// # Errors
+    /// What writing answers; what was moved before stays moved. What cannot be read is no error but [`Outcome::Hurt`].
+    pub(super) fn empty(&self, victim: &Candidate, purpose: Purpose, between: &dyn Fn()) -> Result<Outcome> {
+        let Some(plan) = self.begin_emptying(victim) else { return Ok(Outcome::Gone) };
+        let filling = match (victim.kind, victim.moves) {
+            (SegmentKind::Node, _) => Filling::ColdNodes,
+            (_, 0) => Filling::WarmData,
+            _ => Filling::ColdData,
+        };
+        let mut shift = Shift { engine: self, victim, filling, purpose, moved: 0 };
+        let outcome = shift.run(&plan, between);
+        let moved = shift.moved;
+        let mut state = self.state();
+        state.collection.emptying = None;
+        if moved > 0 {
+            // The hold goes on until the new places are durable.
+            state.collection.vacated.push(victim.segment);
+        } else {
+            state.segments.let_go(victim.segment);
+        }
+        match outcome {
+            Ok(()) => {
+                self.counters.segments_collected.add(1);
+                self.counters.collected_bytes.add(victim.capacity * BLOCK_BYTES as u64);
+                Ok(Outcome::Emptied)
+            }
+            Err(Trouble::NoRoom) => Ok(Outcome::NoRoom),
+            Err(Trouble::Hurt(error)) => {
+                state.segments.mark_hurt(victim.segment);
+                self.collector.report(&error);
+                Ok(Outcome::Hurt)
+            }
+            Err(Trouble::Other(error)) => Err(error),
+        }
+    }
+
+    /// Takes hold of a segment, if it may still be emptied, and answers what has to be moved, in the order of slots.
+    fn begin_emptying(&self, victim: &Candidate) -> Option<Vec<PlacedRun>> {
+        let mut state = self.state();
+        let eligible = !state.closing
+            && state.segments.candidates(state.replay_from).any(|found| found.segment == victim.segment);
+        if !eligible {
+            return None;
+        }
+        let entries: Vec<PlacedRun> = self.blocks.map().read().entries_of_segment(victim.segment).collect();
+        let blocks = alive_among(&state, &entries);
+        let mut plan = Vec::new();
+        for entry in &entries {
+            let set = &blocks[entry.run.stream as usize];
+            for span in set.runs_within(&(entry.run.start..entry.run.end())) {
+                let slot = Slot(entry.slot.0 + (span.start.0 - entry.run.start.0) as u32);
+                let length = BlockCount(span.end.0 - span.start.0);
+                let run = Run { stream: entry.run.stream, start: span.start, length };
+                plan.push(PlacedRun { run, segment: victim.segment, slot });
+            }
+        }
+        state.segments.hold(victim.segment);
+        state.collection.emptying = Some(Emptying { segment: victim.segment, blocks });
+        Some(plan)
+    }
+}
+
+/// What lives, or may still be reached by a reader, of what lies in a segment. What died since the last checkpoint
+/// is not among it: it dies for good with the next, which has to come before the segment can be used again.
+fn alive_among(state: &State, entries: &[PlacedRun]) -> [BlockSet; 3] {
+    let mut present: [BlockSet; 3] = Default::default();
+    for entry in entries {
+        present[entry.run.stream as usize].insert(entry.run.start..entry.run.end());
+    }
+    let mut alive: [BlockSet; 3] = Default::default();
+    for stream in Stream::ALL {
+        let present = &present[stream as usize];
+        let (Some(first), Some(last)) = (present.first(), present.last()) else { continue };
+        let owned = state.history.versions().map(|node| node.owned().of(stream).blocks());
+        for set in owned.chain(state.graveyard.lingering(stream)) {
+            let apart =
+                set.last().is_none_or(|end| end < first) || set.first().is_none_or(|begin| begin > last);
+            if !apart {
+                let mut common = present.clone();
+                common.intersect(set);
+                alive[stream as usize].unite(common);
+            }
+        }
+    }
+    alive
+}
+
+impl Shift<'_> {
+    fn run(&mut self, plan: &[PlacedRun], between: &dyn Fn()) -> std::result::Result<(), Trouble> {
+        let mut piece = Piece::new();
+        let mut window = vec![0; PIECE_BLOCKS * BLOCK_BYTES];
+        // Begin and end of what the window holds.
+        let mut held = 0..0;
+        for placed in plan {
+            for index in 0..placed.run.length.0 {
+                let slot = placed.slot.0 + index as u32;
+                if !held.contains(&slot) {
+                    held = slot..window_end(plan, slot);
+                    let bytes = &mut window[..held.len() * BLOCK_BYTES];
+                    self.read(Slot(slot), bytes)?;
+                }
+                let at = (slot - held.start) as usize * BLOCK_BYTES;
+                let block = &window[at..at + BLOCK_BYTES];
+                let address = placed.run.start.plus(BlockCount(index));
+                self.verify(address, Slot(slot), block).map_err(Trouble::Hurt)?;
+                piece.push(placed.run.stream, address, block);
+                if piece.is_full() {
+                    self.put_away(std::mem::replace(&mut piece, Piece::new()))?;
+                    between();
+                    self.engine.check_writable()?;
+                }
+            }
+        }
+        self.put_away(piece)
+    }
+
+    fn read(&self, slot: Slot, bytes: &mut [u8]) -> std::result::Result<(), Trouble> {
+        self.engine.blocks.files().read(self.victim.segment, slot, bytes).map_err(Trouble::Hurt)?;
+        self.engine.counters.read_bytes_collect.add(bytes.len() as u64);
+        Ok(())
+    }
+
+    /// Nothing is moved that is not what was written.
+    fn verify(&self, address: LogAddress, slot: Slot, block: &[u8]) -> Result<()> {
+        if self.victim.kind == SegmentKind::Node {
+            let block = block.try_into().expect("a whole block");
+            return self.engine.nodes.decode(block, address, self.victim.segment, slot).map(drop);
+        }
+        self.engine.blocks.verify(self.victim.segment, slot, block)
+    }
+
+    /// Writes a piece, and enters the new places into the map.
+    fn put_away(&mut self, piece: Piece) -> std::result::Result<(), Trouble> {
+        let total = piece.sums.len();
+        let payload = Payload { buffer: Arc::new(piece.buffer), first: 0, sums: piece.sums };
+        let mut runs = piece.runs;
+        let mut first = 0;
+        while first < total {
+            let rest = Payload { first, sums: payload.sums[first..].to_vec(), ..payload.clone() };
+            let (segment, slot, count) = match self.filling {
+                Filling::ColdNodes => self.write_nodes(&rest)?,
+                filling => self.engine.write_run(filling, &rest, self.purpose)?,
+            };
+            let after = split_off(&mut runs, count as u64);
+            self.settle(&runs, segment, slot);
+            runs = after;
+            first += count;
+        }
+        Ok(())
+    }
+
+    /// Writes nodes side by side. The segment is held for the caller.
+    fn write_nodes(&self, nodes: &Payload) -> Result<(SegmentId, Slot, usize)> {
+        let engine = self.engine;
+        let epoch = engine.epoch();
+        let mut state = engine.state();
+        if state.closing {
+            return Err(engine.closed_error());
+        }
+        let wanted = nodes.blocks() as u32;
+        let allocation = engine.allocate(&mut state, self.filling, wanted, false, self.purpose)?;
+        state.segments.hold(allocation.segment);
+        drop(state);
+        let count = allocation.blocks as usize;
+        let content = &nodes.bytes()[..count * BLOCK_BYTES];
+        let written = engine.frame(SegmentKind::Node, &allocation, epoch).and_then(|()| {
+            engine.blocks.files().write(allocation.segment, allocation.slot, &[(Kind::Node, content)])
+        });
+        if let Err(error) = written {
+            let mut state = engine.state();
+            engine.abandon(&mut state, self.filling, allocation.segment);
+            state.segments.let_go(allocation.segment);
+            return Err(error);
+        }
+        engine.counters.moved_nodes.add(content.len() as u64);
+        Ok((allocation.segment, allocation.slot, count))
+    }
+
+    /// The blocks of these runs lie elsewhere from here on, unless they died meanwhile. Lets go of where they lie.
+    fn settle(&mut self, runs: &[Run], segment: SegmentId, first: Slot) {
+        let state = &mut *self.engine.state();
+        let mut map = self.engine.blocks.map().write();
+        let emptying = state.collection.emptying.as_ref().expect("this segment is being emptied");
+        let mut slot = first.0;
+        let mut count = 0;
+        for run in runs {
+            for part in emptying.remaining(run) {
+                let slot = Slot(slot + (part.start.0 - run.start.0) as u32);
+                map.remap(part, segment, slot);
+                count += part.length.0;
+            }
+            slot += run.length.0 as u32;
+        }
+        drop(map);
+        state.segments.add_live(segment, count);
+        state.segments.remove_live(self.victim.segment, count);
+        state.segments.moved_into(segment, (self.victim.moves + 1).min(MOVES_MAX));
+        state.collection.filled.insert(segment);
+        state.segments.let_go(segment);
+        self.moved += count;
+    }
+}
+
+/// Where a window that begins at `slot` may end: behind the last block that it can hold and that has to be moved.
+fn window_end(plan: &[PlacedRun], slot: u32) -> u32 {
+    let limit = slot + PIECE_BLOCKS as u32;
+    let next = plan.partition_point(|placed| placed.slot.0 < limit);
+    let last = &plan[next - 1];
+    (last.slot.0 + last.run.length.0 as u32).min(limit)
+}
+
+/// Leaves the first `count` blocks in `runs`, and answers the rest.
+fn split_off(runs: &mut Vec<Run>, count: u64) -> Vec<Run> {
+    let mut left = count;
+    let Some(index) = runs.iter().position(|run| {
+        let ends = left < run.length.0;
+        left = left.saturating_sub(if ends { 0 } else { run.length.0 });
+        ends
+    }) else {
+        return Vec::new();
+    };
+    let mut after = runs.split_off(index);
+    if left > 0 {
+        let whole = after[0];
+        runs.push(Run { length: BlockCount(left), ..whole });
+        after[0] = Run {
+            start: whole.start.plus(BlockCount(left)),
+            length: BlockCount(whole.length.0 - left),
+            ..whole
+        };
+    }
+    after
+}

@@ -1,0 +1,379 @@
+//! What collection promises, case by case.
+
+use super::super::Purpose;
+use crate::options::{InitOptions, OpenOptions};
+use crate::pool::Pool;
+use crate::storage::memory::MemoryStorage;
+use crate::storage::{Kind, Storage};
+use crate::units::{ByteLength, InodeNumber, SegmentId};
+use crate::{Creation, Dataset};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const SEGMENT: u64 = 2 << 20;
+const PIECE: u64 = 16 << 10;
+
+fn make(size_limit: Option<u64>) -> Arc<MemoryStorage> {
+    let storage = Arc::new(MemoryStorage::default());
+    let size_limit = size_limit.map(ByteLength);
+    Pool::init(storage.clone(), &InitOptions { segment_bytes: SEGMENT, size_limit }).unwrap();
+    storage
+}
+
+fn open_as(storage: &Arc<MemoryStorage>, background: bool, cache: u64) -> Pool {
+    let options = OpenOptions {
+        background,
+        block_cache_bytes: cache,
+        node_cache_bytes: cache,
+        control_socket: false,
+        ..OpenOptions::default()
+    };
+    Pool::open(storage.clone(), &options).unwrap()
+}
+
+fn open(storage: &Arc<MemoryStorage>) -> Pool {
+    open_as(storage, false, 1 << 20)
+}
+
+fn with_file(pool: &Pool) -> (Dataset, InodeNumber) {
+    if pool.dataset("db").is_err() {
+        pool.create_dataset("db", false, &[]).unwrap();
+    }
+    let db = pool.dataset("db").unwrap();
+    let file = db.open_or_create(b"a", &Creation::file()).unwrap();
+    (db, file)
+}
+
+/// What a piece of the file holds after so many rounds.
+fn content(piece: u64, round: u64) -> Vec<u8> {
+    let word = (piece << 32 | round).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..PIECE / 8).flat_map(|index| word.wrapping_add(index).to_le_bytes()).collect()
+}
+
+fn write(db: &Dataset, file: InodeNumber, piece: u64, round: u64) {
+    db.write(file, piece * PIECE, &content(piece, round)).unwrap();
+}
+
+fn read(pool: &Pool, version: &str, file: InodeNumber, piece: u64) -> Vec<u8> {
+    let mut bytes = vec![0; PIECE as usize];
+    pool.view(version).unwrap().read(file, piece * PIECE, &mut bytes).unwrap();
+    bytes
+}
+
+fn assert_sound(pool: &Pool) {
+    pool.verify().unwrap();
+    let report = pool.scrub(&mut |_| true).unwrap();
+    assert_eq!((report.damaged, report.complete), (0, true), "{report:?}");
+}
+
+/// Two thirds of what was written first, scattered, are overwritten.
+fn thinned(pool: &Pool, pieces: u64) -> (Dataset, InodeNumber) {
+    let (db, file) = with_file(pool);
+    (0..pieces).for_each(|piece| write(&db, file, piece, 0));
+    pool.checkpoint().unwrap();
+    (0..pieces).filter(|piece| piece % 3 != 0).for_each(|piece| write(&db, file, piece, 1));
+    pool.checkpoint().unwrap();
+    (db, file)
+}
+
+fn assert_thinned(pool: &Pool, version: &str, file: InodeNumber, pieces: u64) {
+    for piece in 0..pieces {
+        let round = u64::from(piece % 3 != 0);
+        assert!(read(pool, version, file, piece) == content(piece, round), "piece {piece} of {version}");
+    }
+}
+
+#[test]
+fn what_lives_is_moved_and_the_rest_is_free() {
+    let storage = make(None);
+    let pool = open(&storage);
+    let (_, file) = thinned(&pool, 1000);
+    let before = pool.statistics();
+    let report = pool.collect(100).unwrap();
+    let after = pool.statistics();
+    assert!(report.segments >= 6, "{report:?}");
+    assert!(after.segments_free >= before.segments_free + report.segments / 2, "{before:?} {after:?}");
+    assert_eq!(after.segments_vacated, 0);
+    assert_thinned(&pool, "db", file, 1000);
+    assert_sound(&pool);
+    pool.close().unwrap();
+    // Nothing from a cache.
+    let pool = open_as(&storage, false, 0);
+    assert_thinned(&pool, "db", file, 1000);
+    assert_sound(&pool);
+}
+
+/// Whether a round of the test below changes a piece.
+fn is_changed(piece: u64, round: u64) -> bool {
+    round == 0 || (piece * 7 + round * 13).is_multiple_of(5)
+}
+
+#[test]
+fn snapshots_stay_what_they_are_and_are_not_in_the_way() {
+    let storage = make(None);
+    let pool = open_as(&storage, false, 0);
+    let (db, file) = with_file(&pool);
+    for round in 0..20 {
+        for piece in (0..400).filter(|piece| is_changed(*piece, round)) {
+            write(&db, file, piece, 1000 + round);
+        }
+        pool.checkpoint().unwrap();
+        for piece in (0..400).filter(|piece| is_changed(*piece, round)) {
+            write(&db, file, piece, round);
+        }
+        pool.snapshot(&[format!("db@{round}")], false, &[]).unwrap();
+        if round > 3 && round % 3 == 0 {
+            pool.destroy(&crate::names::parse_target(&format!("db@{}", round - 2), true).unwrap()).unwrap();
+        }
+        pool.collect(3).unwrap();
+    }
+    pool.collect(1000).unwrap();
+    assert!(pool.statistics().moved_data_bytes > 4 << 20);
+    let expected =
+        |piece: u64, until: u64| (0..=until).rev().find(|round| is_changed(piece, *round)).unwrap();
+    for round in (0..20).filter(|round| pool.view(&format!("db@{round}")).is_ok()) {
+        for piece in 0..400 {
+            let found = read(&pool, &format!("db@{round}"), file, piece);
+            assert!(found == content(piece, expected(piece, round)), "piece {piece} of db@{round}");
+        }
+    }
+    assert_sound(&pool);
+}
+
+/// Whoever dies before the checkpoint that has the new places finds everything at the old ones.
+#[test]
+fn a_crash_before_the_checkpoint_finds_the_old_places() {
+    let storage = make(None);
+    let pool = open(&storage);
+    let (db, file) = thinned(&pool, 600);
+    let engine = pool.engine();
+    let victims = engine.victims(&engine.state());
+    assert!(victims.len() > 3);
+    for victim in &victims {
+        engine.empty(victim, Purpose::Collecting, &|| ()).unwrap();
+        // It waits for the checkpoint, however little is left in it.
+        assert!(engine.state().segments.kind(victim.segment).is_some());
+    }
+    // The log goes on meanwhile, and takes segments.
+    for round in 2..8 {
+        (600..700).for_each(|piece| write(&db, file, piece, round));
+    }
+    db.sync().unwrap();
+    let crashed = open_as(&storage.copy(), false, 0);
+    assert_thinned(&crashed, "db", file, 600);
+    assert_sound(&crashed);
+    pool.checkpoint().unwrap();
+    for victim in &victims {
+        assert_eq!(pool.engine().state().segments.kind(victim.segment), None);
+    }
+    let crashed = open_as(&storage.copy(), false, 0);
+    assert_thinned(&crashed, "db", file, 600);
+    assert_sound(&crashed);
+}
+
+/// A reader of a version that is no snapshot keeps what it can reach, wherever that is moved.
+#[test]
+fn a_pinned_version_is_moved_with_the_rest() {
+    let storage = make(None);
+    let pool = open_as(&storage, false, 0);
+    let (db, file) = with_file(&pool);
+    for piece in 0..600 {
+        write(&db, file, piece, 0);
+        // What died before the pin is dead space.
+        write(&db, file, 1000, piece);
+    }
+    pool.checkpoint().unwrap();
+    let view = pool.view("db").unwrap();
+    (0..600).filter(|piece| piece % 3 != 0).for_each(|piece| write(&db, file, piece, 1));
+    let report = pool.collect(1000).unwrap();
+    assert!(report.segments > 2, "{report:?}");
+    let mut bytes = vec![0; PIECE as usize];
+    for piece in 0..600 {
+        view.read(file, piece * PIECE, &mut bytes).unwrap();
+        assert!(bytes == content(piece, 0), "piece {piece}");
+    }
+    pool.verify().unwrap();
+    drop(view);
+    pool.collect(1000).unwrap();
+    assert_thinned(&pool, "db", file, 600);
+    assert_sound(&pool);
+}
+
+/// A block that is not what was written is never moved: what is moved would look sound.
+#[test]
+fn damage_is_left_where_it_is_and_reported() {
+    let storage = make(None);
+    let pool = open_as(&storage, false, 0);
+    let (_, file) = thinned(&pool, 300);
+    let engine = pool.engine();
+    let run = {
+        let state = engine.state();
+        let victim = engine.victims(&state)[0];
+        let entries: Vec<_> = engine.blocks.map().read().entries_of_segment(victim.segment).collect();
+        let alive = |entry: &&crate::location::PlacedRun| {
+            state
+                .history
+                .live_runs(entry.run.stream)
+                .any(|run| run.start <= entry.run.start && entry.run.start < run.end())
+        };
+        // Any block that lives.
+        let entry = *entries.iter().find(alive).or(entries.first()).unwrap();
+        let live = state
+            .history
+            .live_runs(entry.run.stream)
+            .find(|run| run.start < entry.run.end() && entry.run.start < run.end())
+            .unwrap();
+        let skipped = live.start.0.saturating_sub(entry.run.start.0);
+        (entry.segment, entry.slot.0 + skipped as u32)
+    };
+    let name = crate::format::segment::file_name(run.0);
+    let disk = storage.open(&name, true).unwrap();
+    let offset = u64::from(run.1) * 4096;
+    let mut block = vec![0; 4096];
+    disk.read_at(&mut block, offset).unwrap();
+    block[77] ^= 4;
+    disk.write_at(&[(Kind::Data, &block)], offset).unwrap();
+    let report = pool.collect(1000).unwrap();
+    assert_eq!(report.hurt, 1, "{report:?}");
+    let statistics = pool.statistics();
+    assert_eq!(statistics.segments_hurt, 1);
+    assert!(statistics.collector.contains(&name), "{}", statistics.collector);
+    // It stays where it is, and the rest is well.
+    let scrubbed = pool.scrub(&mut |_| true).unwrap();
+    assert_eq!(scrubbed.damaged, 1, "{scrubbed:?}");
+    assert!(scrubbed.findings[0].damage.contains(&name));
+    let wrong = (0..300).filter(|piece| {
+        let mut bytes = vec![0; PIECE as usize];
+        pool.view("db").unwrap().read(file, piece * PIECE, &mut bytes).is_err()
+    });
+    assert_eq!(wrong.count(), 1);
+}
+
+/// A pool that is full of dead space in pieces goes on.
+#[test]
+fn scattered_dead_space_makes_room() {
+    for background in [false, true] {
+        let storage = make(Some(40 * SEGMENT));
+        let pool = open_as(&storage, background, 1 << 20);
+        let (db, file) = with_file(&pool);
+        // 48 MiB of 80, in pieces that die one by one.
+        let pieces = 3100;
+        let mut last = vec![0; pieces as usize];
+        for piece in 0..pieces {
+            write(&db, file, piece, 0);
+        }
+        let mut random: u64 = 1;
+        for round in 1..12_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let piece = (random >> 33) % pieces;
+            write(&db, file, piece, round);
+            last[piece as usize] = round;
+        }
+        for piece in 0..pieces {
+            assert!(read(&pool, "db", file, piece) == content(piece, last[piece as usize]), "piece {piece}");
+        }
+        let statistics = pool.statistics();
+        assert!(statistics.segments_collected > 50, "{statistics:?}");
+        assert_sound(&pool);
+        pool.close().unwrap();
+        assert_sound(&open(&storage));
+    }
+}
+
+/// Whoever is the first to find no room, a snapshot as well as a write, gets what can be had.
+#[test]
+fn snapshots_find_room_where_dead_space_is_scattered() {
+    let storage = make(Some(40 * SEGMENT));
+    let pool = open(&storage);
+    let (db, file) = with_file(&pool);
+    (0..2400).for_each(|piece| write(&db, file, piece, 0));
+    pool.engine().collector.hush();
+    let mut random: u64 = 1;
+    for round in 1..2000 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        write(&db, file, (random >> 33) % 2400, round);
+        // Each takes the room of a record and of nodes, so that some are the first that find none.
+        pool.snapshot(&[format!("db@{round}")], false, &[]).unwrap();
+        if round > 20 {
+            let oldest = crate::names::parse_target(&format!("db@{}", round - 20), true).unwrap();
+            pool.destroy(&oldest).unwrap();
+        }
+    }
+    assert!(pool.statistics().segments_collected > 3);
+    assert_sound(&pool);
+}
+
+/// Readers never see anything else than what was written, while segments are emptied and used again under them.
+#[test]
+fn readers_meet_nothing_of_it() {
+    let storage = make(Some(24 * SEGMENT));
+    let pool = open_as(&storage, true, 0);
+    let (db, file) = with_file(&pool);
+    let pieces = 1200;
+    (0..pieces).for_each(|piece| write(&db, file, piece, 0));
+    pool.snapshot(&["db@still".to_owned()], false, &[]).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for start in 0..2_u64 {
+            let (pool, done) = (&pool, &done);
+            scope.spawn(move || {
+                let mut bytes = vec![0; PIECE as usize];
+                let mut piece = start * 7;
+                while !done.load(Ordering::Relaxed) {
+                    piece = (piece + 37) % pieces;
+                    // A new pin each time: an old one would keep everything that died since.
+                    let view = pool.view("db@still").unwrap();
+                    view.read(file, piece * PIECE, &mut bytes).unwrap();
+                    assert!(bytes == content(piece, 0), "piece {piece}");
+                }
+            });
+        }
+        let finish = Finish(&done);
+        for round in 1..40 {
+            for piece in 0..150 {
+                write(&db, file, 2000 + (piece * 7 + round) % 300, round);
+            }
+            pool.collect(6).unwrap();
+        }
+        drop(finish);
+    });
+    assert!(pool.statistics().segments_recycled > 40);
+    assert_sound(&pool);
+}
+
+/// So that readers end when the writer panics, too.
+struct Finish<'a>(&'a AtomicBool);
+
+impl Drop for Finish<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Segments of the log that a recovery would replay, and those of open groups, are not touched.
+#[test]
+fn what_is_needed_otherwise_is_no_candidate() {
+    let storage = make(None);
+    let pool = open(&storage);
+    let (db, file) = thinned(&pool, 300);
+    let mut group = db.begin().unwrap();
+    for piece in 0..1200 {
+        group.write(file, piece * PIECE, &content(piece, 5)).unwrap();
+    }
+    let first_new = pool.engine().state().tail.segment();
+    for round in 6..10 {
+        (300..500).for_each(|piece| write(&db, file, piece, round));
+    }
+    let state = pool.engine().state();
+    let held: Vec<SegmentId> =
+        state.segments.candidates(state.replay_from).map(|candidate| candidate.segment).collect();
+    assert!(!held.contains(&first_new) && !held.contains(&state.tail.segment()));
+    drop(state);
+    pool.collect(1000).unwrap();
+    pool.commit(vec![group]).unwrap();
+    for piece in 0..300 {
+        assert!(read(&pool, "db", file, piece) == content(piece, 5), "piece {piece}");
+    }
+    pool.collect(1000).unwrap();
+    assert_sound(&pool);
+}

@@ -1,0 +1,58 @@
+//! What collection has under way: the segment that it empties, those that it fills, and those that are empty but for
+//! what the last durable checkpoint says.
+
+use crate::liveness::BlockSet;
+use crate::segments::Cursor;
+use crate::units::{Run, SegmentId, Stream};
+use std::collections::BTreeSet;
+
+/// Collection, as far as others have to know of it.
+#[derive(Default)]
+pub(crate) struct Collection {
+    /// The segment that is being emptied.
+    pub emptying: Option<Emptying>,
+    /// Segments being filled with data that was moved for the first time, data that was moved before, and nodes.
+    pub warm_cursor: Option<Cursor>,
+    pub cold_cursor: Option<Cursor>,
+    pub node_cursor: Option<Cursor>,
+    /// Segments that blocks were moved out of since the last checkpoint was frozen, each held once for it: until a
+    /// checkpoint that has the new places is durable, a recovery looks for the blocks here.
+    pub vacated: Vec<SegmentId>,
+    /// Segments that blocks were moved into since the last checkpoint was frozen: to be flushed before its ledger.
+    pub filled: BTreeSet<SegmentId>,
+    /// As `vacated`, of the checkpoint that is being written.
+    pub vacated_frozen: usize,
+}
+
+/// What is still to be moved out of a segment.
+pub(crate) struct Emptying {
+    pub segment: SegmentId,
+    /// Blocks that live, or that a reader may still reach, of each stream.
+    pub blocks: [BlockSet; 3],
+}
+
+impl Collection {
+    /// Segments that the next checkpoints will free, as far as nothing else lives in them.
+    pub(crate) fn vacated_count(&self) -> usize {
+        self.vacated.len() + self.vacated_frozen
+    }
+
+    /// A run of dead blocks left a segment's live count: it need not be moved.
+    pub(crate) fn buried(&mut self, segment: SegmentId, run: &Run) {
+        if let Some(emptying) = self.emptying.as_mut().filter(|emptying| emptying.segment == segment) {
+            emptying.blocks[run.stream as usize].remove(&(run.start..run.end()));
+        }
+    }
+}
+
+impl Emptying {
+    /// The parts of a run that are still to be moved.
+    pub(crate) fn remaining(&self, run: &Run) -> Vec<Run> {
+        let spans = self.blocks[run.stream as usize].runs_within(&(run.start..run.end()));
+        spans.map(|span| run_of(run.stream, span)).collect()
+    }
+}
+
+fn run_of(stream: Stream, span: std::ops::Range<crate::units::LogAddress>) -> Run {
+    Run { stream, start: span.start, length: crate::units::BlockCount(span.end.0 - span.start.0) }
+}
