@@ -190,6 +190,10 @@ impl Replay<'_> {
                     format!("it cannot be replayed: {other}"),
                 ),
             })?;
+            // There are no readers yet: what is replaced while it is replayed need not wait for a checkpoint.
+            while let Some(superseded) = self.state.graveyard.superseded(|| None) {
+                self.env.blocks.pending_done(superseded);
+            }
             address = address.plus(BlockCount(u64::from(operation.data_blocks())));
         }
         self.state.log_blocks += total;

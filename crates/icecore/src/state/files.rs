@@ -5,7 +5,7 @@ use super::{Effects, Environment, Placement, State};
 use crate::blocks::{Block, Blocks};
 use crate::error::{Error, FileFault, Result};
 use crate::namespace::{Read, Touch, TreeReader, TreeWriter, joined};
-use crate::operation::{NamespaceOperation, Part, Scatter, Write};
+use crate::operation::{NamespaceOperation, Part, Patch, Scatter, Write};
 use crate::tree::{NodeSource, Tree};
 use crate::units::{
     BLOCK_BYTES, BlockCount, DatasetId, FILE_BYTES_MAX, FileBlock, InodeNumber, LogAddress, Run, SegmentId,
@@ -230,6 +230,30 @@ impl State {
                 rest = after;
             }
             head.put_merged(inode, contents, Touch { time, size_at_least: end })
+        })
+    }
+
+    pub(super) fn apply_patch(&mut self, patch: &Patch, env: &Environment<'_>) -> Result<()> {
+        if !patch.is_valid() {
+            return Err(Error::Invalid("a patch whose parts do not fit".to_owned()));
+        }
+        self.change(patch.dataset, env, |head| {
+            let mut contents = Vec::with_capacity(patch.blocks.len());
+            for one in &patch.blocks {
+                let mut content = match head.content(patch.inode, one.block)? {
+                    Former::Hole => Arc::new([0; BLOCK_BYTES]),
+                    Former::Block(content) => content,
+                    Former::Lost => continue,
+                };
+                let block = Arc::make_mut(&mut content);
+                for stretch in &one.stretches {
+                    let at = usize::from(stretch.at);
+                    block[at..at + stretch.bytes.len()].copy_from_slice(&stretch.bytes);
+                }
+                contents.push((one.block, content));
+            }
+            let touch = Touch { time: patch.time, size_at_least: patch.end };
+            head.put_merged(patch.inode, contents, touch)
         })
     }
 

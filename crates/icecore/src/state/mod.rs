@@ -169,6 +169,7 @@ impl State {
             Operation::WriteInline { dataset, inode, offset, bytes, time } => {
                 self.apply_inline(*dataset, *inode, *offset, bytes, *time, env)
             }
+            Operation::Patch(patch) => self.apply_patch(patch, env),
             Operation::Truncate { dataset, inode, size, time } => {
                 self.apply_truncate(*dataset, *inode, *size, *time, env)
             }
