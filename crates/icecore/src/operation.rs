@@ -359,7 +359,13 @@ pub struct Stretch {
     /// Offset of the first one in its block.
     pub at: u16,
     /// The bytes.
+    #[serde(serialize_with = "at_once")]
     pub bytes: Vec<u8>,
+}
+
+/// Bytes as one piece: what one after the other comes to as well, and takes ten times as long.
+fn at_once<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bytes(bytes)
 }
 
 impl Patch {
@@ -420,6 +426,18 @@ pub enum Target {
 }
 
 impl Operation {
+    /// About how many bytes the encoding takes, so that room can be made for it.
+    #[must_use]
+    pub fn encoded_about(&self) -> usize {
+        match self {
+            Self::Patch(patch) => {
+                let stretches = patch.blocks.iter().flat_map(|one| &one.stretches);
+                64 + stretches.map(|stretch| stretch.bytes.len() + 8).sum::<usize>()
+            }
+            _ => 64,
+        }
+    }
+
     /// Appends the encoding.
     pub fn encode(&self, into: &mut Vec<u8>) {
         let bytes = std::mem::take(into);

@@ -31,7 +31,7 @@ enum Step {
     /// whole blocks.
     Patched {
         root: LogAddress,
-        patch: Patch,
+        patch: Operation,
         whole: Scatter,
         buffer: Arc<AlignedBuffer>,
     },
@@ -151,8 +151,8 @@ impl Step {
 
     /// Whether it means what it meant when it was made.
     fn is_current(&self, state: &State) -> Result<bool> {
-        let Self::Patched { root, patch, .. } = self else { return Ok(true) };
-        let head = state.head(patch.dataset)?;
+        let Self::Patched { root, whole, .. } = self else { return Ok(true) };
+        let head = state.head(whole.dataset)?;
         // Whoever made the patch holds the tree, so a changed one has another root.
         Ok(state.trees[&head].root_address() == *root)
     }
@@ -176,7 +176,7 @@ impl Step {
                 scatter.parts.len()
             }
             // And the blocks themselves are for a checkpoint to write.
-            Self::Patched { patch, .. } => 2 * patch.blocks.len(),
+            Self::Patched { whole, .. } => 2 * whole.blocks as usize,
             Self::Log(..) => 0,
         }
     }
@@ -185,9 +185,7 @@ impl Step {
 fn append_step(engine: &Engine, state: &mut State, step: &Step, next: &mut LogAddress) -> Result<()> {
     match step {
         Step::Log(operation, payload) => engine.append(state, operation, payload.clone(), Purpose::Data),
-        Step::Patched { patch, .. } => {
-            engine.append(state, &Operation::Patch(patch.clone()), None, Purpose::Data)
-        }
+        Step::Patched { patch, .. } => engine.append(state, patch, None, Purpose::Data),
         Step::Staged { scatter, run, buffer } => {
             let address = *next;
             *next = next.plus(BlockCount(run.blocks.into()));
@@ -252,6 +250,7 @@ fn steps_of(group: &mut Group, time: Timestamp, steps: &mut Vec<Step>) -> Result
                     steps.push(Step::of_blocks(scatter(0, rest.len() as u32, parts_of(packed)), blocks));
                 }
                 let patch = Patch { dataset, inode, end: whole.end, time, blocks: patches };
+                let patch = Operation::Patch(patch);
                 let root = group.base.tree().root_address();
                 steps.push(Step::Patched { root, patch, whole, buffer: Arc::new(filling) });
             }
