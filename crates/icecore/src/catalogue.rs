@@ -28,7 +28,8 @@ pub(crate) struct SnapshotRow {
     pub created: Timestamp,
     pub properties: BTreeMap<String, String>,
     pub holds: BTreeMap<String, Timestamp>,
-    /// Destroyed while several forks hung below it: goes when one is left.
+    /// Destroyed, and still in the tree of versions: goes when one fork at most hangs below it, some time later. Its
+    /// dataset may be gone before.
     pub hidden: bool,
 }
 
@@ -75,6 +76,11 @@ impl Catalogue {
     pub(crate) fn snapshots_of(&self, id: DatasetId) -> impl Iterator<Item = (VersionId, &SnapshotRow)> {
         let range = (id, VersionId(0))..=(id, VersionId(u64::MAX));
         self.of_dataset.range(range).map(|(_, version)| (*version, &self.snapshots[version]))
+    }
+
+    /// All snapshots by version, hidden ones and those of datasets that are gone too.
+    pub(crate) fn snapshots(&self) -> impl Iterator<Item = (VersionId, &SnapshotRow)> {
+        self.snapshots.iter().map(|(version, row)| (*version, row))
     }
 
     pub(crate) fn find(&self, name: &str) -> Result<DatasetId> {
@@ -241,7 +247,7 @@ impl Catalogue {
             return Err(Error::damaged("the catalogue", "numbers or names of datasets make no sense"));
         }
         for row in self.snapshots.values() {
-            if !self.datasets.contains_key(&row.dataset) {
+            if !row.hidden && !self.datasets.contains_key(&row.dataset) {
                 return Err(Error::damaged("the catalogue", format!("snapshot {} has no dataset", row.name)));
             }
         }

@@ -8,6 +8,7 @@
 mod accounting;
 mod blocks;
 mod codec;
+mod doomed;
 mod fault;
 mod set;
 mod stored;

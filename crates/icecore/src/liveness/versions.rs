@@ -9,6 +9,7 @@
 //!
 //! "Parent" always means the tree, never the order of names in a dataset: after a rollback the two differ.
 
+use super::doomed::Doomed;
 use super::fault::HistoryFault;
 use super::streams::{FreedSink, StreamSets, run_of, span_of};
 use crate::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
@@ -125,6 +126,8 @@ pub struct History {
     pub(super) changed: BTreeSet<VersionId>,
     /// Versions of the last checkpoint that are gone.
     pub(super) removed: Vec<VersionId>,
+    /// Destroyed versions that are still here.
+    pub(super) doomed: Doomed,
 }
 
 impl History {
@@ -173,9 +176,11 @@ impl History {
         self.changed.insert(id);
         if let Some(parent) = parent {
             // A block has to be dead in the new head too to be the parent's alone: none is.
-            let parent = self.node_mut(parent);
-            parent.children.push(id);
-            parent.cache_used(0);
+            let node = self.node_mut(parent);
+            node.children.push(id);
+            node.cache_used(0);
+            let branches = node.children.len();
+            self.doomed.review(parent, branches);
         }
         Ok(id)
     }
@@ -286,6 +291,7 @@ impl History {
         let low = self.low_mark(node);
         let node = self.versions.remove(&version).expect("found above");
         self.changed.remove(&version);
+        self.doomed.forget(version);
         if node.stored {
             self.removed.push(version);
         }
@@ -299,9 +305,11 @@ impl History {
 
     fn free_leaf(&mut self, node: VersionNode, freed: &mut FreedSink) {
         if let Some(parent) = node.parent {
-            let parent = self.node_mut(parent);
-            parent.children.retain(|&child| child != node.id);
-            parent.forget_used();
+            let above = self.node_mut(parent);
+            above.children.retain(|&child| child != node.id);
+            above.forget_used();
+            let branches = above.children.len();
+            self.doomed.review(parent, branches);
         }
         let mut owned = node.owned;
         for stream in Stream::ALL {

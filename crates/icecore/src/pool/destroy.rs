@@ -35,8 +35,8 @@ impl Pool {
     /// As for [`Pool::destroy`].
     pub fn plan_destroy(&self, target: &DestroyTarget) -> Result<DestroyPlan> {
         self.engine().check_open()?;
-        let state = self.engine().state();
         target.check()?;
+        let state = self.engine().settled_state()?;
         let selection = select(&state, target, Holds::Refuse)?;
         self.plan(&state, &selection)
     }
@@ -47,14 +47,14 @@ impl Pool {
     /// As for [`Pool::destroy`], but for holds.
     pub fn plan_destroy_unheld(&self, target: &DestroyTarget) -> Result<DestroyPlan> {
         self.engine().check_open()?;
-        let state = self.engine().state();
         target.check()?;
+        let state = self.engine().settled_state()?;
         let selection = select(&state, target, Holds::Ignored)?;
         self.plan(&state, &selection)
     }
 
-    /// Destroys snapshots or datasets. Durable on return; the space is reused once the next checkpoint is
-    /// durable. Works on a full pool.
+    /// Destroys snapshots or datasets. Durable on return, and nobody finds them any more. Their blocks are freed in the
+    /// background, and the space is reused once a checkpoint is durable that records it. Works on a full pool.
     ///
     /// # Errors
     /// [`Error::Busy`] naming holds, clones, snapshots or handles in the way; [`Error::NotFound`]. Then
@@ -66,8 +66,9 @@ impl Pool {
     fn try_destroy(&self, target: &DestroyTarget) -> Result<DestroyPlan> {
         let engine = self.engine();
         engine.admit()?;
-        let mut state = engine.state();
         target.check()?;
+        // What earlier destructions left to be done would be part of what this one frees.
+        let mut state = engine.settled_state()?;
         let selection = select(&state, target, Holds::Refuse)?;
         let plan = self.plan(&state, &selection)?;
         if selection.datasets.is_empty() {
@@ -80,12 +81,19 @@ impl Pool {
             let operation = Operation::DestroyDatasets { datasets: selection.datasets };
             engine.append(&mut state, &operation, None, Purpose::Freeing)?;
         }
+        let judged = !state.usage.is_empty();
         self.finish(state)?;
+        engine.begin_freeing();
+        if judged {
+            // Quotas count what is there: what was destroyed must not stand in anybody's way any more.
+            engine.finish_freeing()?;
+        }
         Ok(plan)
     }
 
     fn plan(&self, state: &State, selection: &Selection) -> Result<DestroyPlan> {
-        let blocks: BlockCount = state.history.freed_by_deleting_set(&state.going(&selection.versions))?;
+        let blocks: BlockCount =
+            state.history.freed_by_deleting_set(&state.history.going(&selection.versions))?;
         Ok(DestroyPlan { names: selection.names.clone(), frees: blocks.bytes() })
     }
 

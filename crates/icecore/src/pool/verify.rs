@@ -35,6 +35,7 @@ fn wrong(place: impl Into<String>, detail: impl Into<String>) -> Error {
 
 impl Engine {
     fn verify(&self) -> Result<()> {
+        self.finish_freeing()?;
         self.with_books(|state, ledger| {
             state.history.check()?;
             state.catalogue.check()?;
@@ -171,13 +172,12 @@ fn check_kind(state: &State, segment: SegmentId, kinds: &[SegmentKind]) -> Resul
 /// Every version has exactly one label and one tree.
 fn check_labels(state: &State) -> Result<()> {
     let mut labelled: BTreeSet<VersionId> = BTreeSet::new();
-    for (id, row) in state.catalogue.datasets() {
-        let snapshots = state.catalogue.snapshots_of(id).map(|(version, _)| (version, false));
-        for (version, is_head) in snapshots.chain([(row.head, true)]) {
-            let node = state.history.version(version)?;
-            if !labelled.insert(version) || node.is_head() != is_head {
-                return Err(wrong(&row.name, format!("version {version} is not what its label says")));
-            }
+    let snapshots = state.catalogue.snapshots().map(|(version, row)| (version, &row.name, false));
+    let heads = state.catalogue.datasets().map(|(_, row)| (row.head, &row.name, true));
+    for (version, name, is_head) in snapshots.chain(heads) {
+        let node = state.history.version(version)?;
+        if !labelled.insert(version) || node.is_head() != is_head {
+            return Err(wrong(name, format!("version {version} is not what its label says")));
         }
     }
     let known: BTreeSet<VersionId> = state.history.versions().map(|node| node.id()).collect();
