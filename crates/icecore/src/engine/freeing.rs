@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 const SLICE: Duration = Duration::from_micros(100);
 /// The background pauses so many times as long as a slice took.
 const PAUSE: u32 = 4;
-/// Versions that a call deletes where there is no background, beside what it was made for.
-const VERSIONS_PER_CALL: usize = 2;
+/// Versions that each call deletes where there is no background, beside what it was made for.
+const VERSIONS_PER_CALL: usize = 1;
 
 impl Engine {
     /// Deletes some destroyed versions: whether there are more.
@@ -61,7 +61,7 @@ impl Engine {
         }
     }
 
-    /// The same without threads: a few with every call, so that what happens does not depend on time.
+    /// The same without threads: one with every call, so that what happens does not depend on time.
     pub(super) fn free_with_call(&self) -> Result<()> {
         let mut deleted = 0..VERSIONS_PER_CALL;
         self.state().free_doomed(|| deleted.next().is_none()).map(|_| ())

@@ -10,6 +10,8 @@ mod blocks;
 mod codec;
 mod doomed;
 mod fault;
+mod few;
+mod links;
 mod set;
 mod stored;
 mod streams;

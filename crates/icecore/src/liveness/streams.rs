@@ -81,6 +81,11 @@ impl StreamSets {
         }
     }
 
+    /// Puts the sets into a form that takes little memory.
+    pub(super) fn tidy(&mut self) {
+        self.0.iter_mut().for_each(AddressSet::tidy);
+    }
+
     /// What changed since the last call.
     pub(super) fn take_changes(&mut self) -> StreamChanges {
         self.0.each_mut().map(AddressSet::take_changes)
