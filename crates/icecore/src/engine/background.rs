@@ -307,9 +307,8 @@ impl Engine {
 
     /// Frees what only waited for readers that are gone now.
     fn bury_what_waited(&self) {
-        let mut state = self.state();
-        if state.graveyard.waits() {
-            self.bury(&mut state);
+        if self.state().graveyard.waits() {
+            self.bury_in_slices();
         }
     }
 }

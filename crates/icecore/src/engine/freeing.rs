@@ -48,16 +48,20 @@ impl Engine {
         }
     }
 
-    /// What the background does about destroyed versions, until nothing is left or something else is wanted of it.
+    /// What the background does about destroyed versions: a slice at least, and more until nothing is left or something
+    /// else is wanted of it.
     pub(super) fn free_in_background(&self) {
-        while !self.signals.is_wanted() {
+        loop {
+            let mut state = self.state();
             let begin = Instant::now();
             // An error would mean that the tree of versions contradicts itself: whoever lists it is told.
-            let more = Self::free_slice(&mut self.state());
-            if !matches!(more, Ok(true)) {
+            let more = Self::free_slice(&mut state);
+            let slice = begin.elapsed();
+            drop(state);
+            if !matches!(more, Ok(true)) || self.signals.is_wanted() {
                 break;
             }
-            thread::sleep(begin.elapsed() * PAUSE);
+            thread::sleep(slice * PAUSE);
         }
     }
 

@@ -149,6 +149,17 @@ impl FreedSink {
             .flat_map(|stream| self.of(stream).runs().map(move |span| run_of(stream, &span)))
     }
 
+    /// Takes out so many runs at most, in the order of [`FreedSink::runs`].
+    pub(crate) fn take_some(&mut self, most: usize) -> Vec<Run> {
+        let runs: Vec<Run> = self.runs().take(most).collect();
+        for stream in Stream::ALL {
+            if let Some(last) = runs.iter().rfind(|run| run.stream == stream) {
+                self.0[stream as usize].remove(&(LogAddress(0)..last.end()));
+            }
+        }
+        runs
+    }
+
     /// Empties the sink.
     #[must_use]
     pub fn take(&mut self) -> Self {
