@@ -164,6 +164,14 @@ impl Catalogue {
         self.put_snapshot(version, row);
     }
 
+    /// Nobody finds a snapshot by its name from now on.
+    pub(crate) fn hide_snapshot(&mut self, version: VersionId) {
+        let Some(row) = self.snapshots.get_mut(&version).filter(|row| !row.hidden) else { return };
+        row.hidden = true;
+        self.by_snapshot_name.remove(&(row.dataset, row.name.clone()));
+        self.changed_snapshots.insert(version);
+    }
+
     pub(crate) fn remove_dataset(&mut self, id: DatasetId) {
         if let Some(row) = self.datasets.remove(&id) {
             self.by_name.remove(&row.name);

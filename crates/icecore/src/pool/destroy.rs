@@ -180,15 +180,15 @@ fn select_snapshots(state: &State, versions: Vec<VersionId>, holds: Holds) -> Re
     let mut blockers = Vec::new();
     for version in &versions {
         let row = state.catalogue.snapshot(*version).expect("found");
-        let name = state.catalogue.full_name(*version);
+        let name = || state.catalogue.full_name(*version);
         for tag in row.holds.keys().filter(|_| holds == Holds::Refuse) {
-            blockers.push(format!("{name} has hold {tag:?} (release it first)"));
+            blockers.push(format!("{} has hold {tag:?} (release it first)", name()));
         }
         for child in state.children(*version) {
             let label = state.catalogue.label(*child);
             if let Some(clone) = label.filter(|label| *label != row.dataset) {
-                let clone = &state.catalogue.dataset(clone).expect("labelled").name;
-                blockers.push(format!("{clone} is a clone of {name} (destroy or promote it first)"));
+                let clone = dataset_name(state, clone);
+                blockers.push(format!("{clone} is a clone of {} (destroy or promote it first)", name()));
             }
         }
     }
@@ -198,6 +198,11 @@ fn select_snapshots(state: &State, versions: Vec<VersionId>, holds: Holds) -> Re
     }
     let names = versions.iter().map(|version| state.catalogue.full_name(*version)).collect();
     Ok(Selection { versions, datasets: Vec::new(), names })
+}
+
+/// The name of a dataset; a version that waits to be deleted may have a label that is gone.
+fn dataset_name(state: &State, id: DatasetId) -> &str {
+    state.catalogue.dataset(id).map_or("a destroyed dataset", |row| &row.name)
 }
 
 fn select_datasets(state: &State, name: &str, recursive: bool, holds: Holds) -> Result<Selection> {
@@ -226,7 +231,7 @@ fn select_datasets(state: &State, name: &str, recursive: bool, holds: Holds) -> 
             for child in state.children(version) {
                 let clone = state.catalogue.label(*child).filter(|label| !chosen.contains(label));
                 if let Some(clone) = clone {
-                    let clone = &state.catalogue.dataset(clone).expect("labelled").name;
+                    let clone = dataset_name(state, clone);
                     blockers.push(format!("{clone} is a clone of {full} (destroy or promote it first)"));
                 }
             }

@@ -227,7 +227,7 @@ impl State {
 
     /// Destroys a snapshot: nobody finds it from now on. It is deleted later, by [`State::free_doomed`].
     fn doom(&mut self, snapshot: VersionId) -> Result<()> {
-        self.catalogue.edit_snapshot(snapshot, |row| row.hidden = true);
+        self.catalogue.hide_snapshot(snapshot);
         Ok(self.history.doom(snapshot)?)
     }
 
