@@ -168,13 +168,17 @@ impl Catalogue {
     pub(crate) fn hide_snapshot(&mut self, version: VersionId) {
         let Some(row) = self.snapshots.get_mut(&version).filter(|row| !row.hidden) else { return };
         row.hidden = true;
-        self.by_snapshot_name.remove(&(row.dataset, row.name.clone()));
+        let key = (row.dataset, row.name.clone());
+        self.by_snapshot_name.remove(&key);
         self.changed_snapshots.insert(version);
     }
 
     pub(crate) fn remove_dataset(&mut self, id: DatasetId) {
         if let Some(row) = self.datasets.remove(&id) {
-            self.by_name.remove(&row.name);
+            // Where changes of a ledger are applied one by one, another may have the name already.
+            if self.by_name.get(&row.name) == Some(&id) {
+                self.by_name.remove(&row.name);
+            }
             self.changed_datasets.insert(id);
         }
     }
@@ -202,8 +206,10 @@ impl Catalogue {
     }
 
     fn unlink_snapshot(&mut self, version: VersionId, row: &SnapshotRow) {
-        if !row.hidden {
-            self.by_snapshot_name.remove(&(row.dataset, row.name.clone()));
+        let key = (row.dataset, row.name.clone());
+        // As for datasets.
+        if self.by_snapshot_name.get(&key) == Some(&version) {
+            self.by_snapshot_name.remove(&key);
         }
         self.of_dataset.remove(&(row.dataset, version));
     }
