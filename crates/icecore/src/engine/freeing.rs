@@ -12,9 +12,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The state lock is held about so long at a time.
-const SLICE: Duration = Duration::from_micros(100);
+const SLICE: Duration = Duration::from_micros(50);
 /// The background pauses so many times as long as a slice took.
-const PAUSE: u32 = 4;
+const PAUSE: u32 = 9;
 /// Versions that each call deletes where there is no background, beside what it was made for.
 const VERSIONS_PER_CALL: usize = 1;
 
