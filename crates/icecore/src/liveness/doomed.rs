@@ -9,6 +9,10 @@ use super::fault::HistoryFault;
 use super::versions::History;
 use crate::units::{BlockCount, VersionId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Stands in [`Doomed::freeing`] for "not known".
+const UNKNOWN: u64 = u64::MAX;
 
 /// Which versions are doomed.
 #[derive(Debug, Default)]
@@ -17,13 +21,31 @@ pub(super) struct Doomed {
     all: BTreeSet<VersionId>,
     /// Those below which one branch at most hangs.
     deletable: BTreeSet<VersionId>,
+    /// What deleting them will free, or [`UNKNOWN`]. Atomic so that telling it needs no exclusive access.
+    freeing: AtomicU64,
 }
 
 impl Doomed {
-    /// The version is gone.
-    pub(super) fn forget(&mut self, version: VersionId) {
-        self.all.remove(&version);
+    /// The version is gone, and so many blocks are free.
+    pub(super) fn deleted(&mut self, version: VersionId, freed: u64) {
+        let doomed = self.all.remove(&version);
         self.deletable.remove(&version);
+        let freeing = self.freeing.get_mut();
+        if self.deletable.is_empty() {
+            *freeing = 0;
+        } else if !doomed {
+            *freeing = UNKNOWN;
+        } else if *freeing != UNKNOWN {
+            *freeing = freeing.checked_sub(freed).expect("frees what was counted before");
+        }
+    }
+
+    /// Something directly below this version changed: it lost blocks that this one reaches, and that nobody else may reach
+    /// now, or it is new.
+    pub(super) fn changed_below(&mut self, version: VersionId) {
+        if !self.all.is_empty() && self.all.contains(&version) {
+            *self.freeing.get_mut() = UNKNOWN;
+        }
     }
 
     /// So many branches hang below the version now.
@@ -31,10 +53,12 @@ impl Doomed {
         if !self.all.contains(&version) {
             return;
         }
-        if branches <= 1 {
-            self.deletable.insert(version);
-        } else {
-            self.deletable.remove(&version);
+        let changed = match branches {
+            0 | 1 => self.deletable.insert(version),
+            _ => self.deletable.remove(&version),
+        };
+        if changed {
+            *self.freeing.get_mut() = UNKNOWN;
         }
     }
 }
@@ -48,6 +72,7 @@ impl History {
     pub fn doom(&mut self, version: VersionId) -> Result<(), HistoryFault> {
         let branches = self.version(version)?.children().len();
         self.doomed.all.insert(version);
+        self.doomed.changed_below(version);
         self.doomed.review(version, branches);
         Ok(())
     }
@@ -68,9 +93,15 @@ impl History {
     /// What deleting the doomed versions will free: what nobody reaches but they.
     #[must_use]
     pub fn freeing(&self) -> BlockCount {
+        let known = self.doomed.freeing.load(Ordering::Relaxed);
+        if known != UNKNOWN {
+            return BlockCount(known);
+        }
         let deletable: Vec<VersionId> = self.doomed.deletable.iter().copied().collect();
         let going = self.going(&deletable);
-        self.freed_by_deleting_set(&going).expect("each of them can be deleted")
+        let freeing = self.freed_by_deleting_set(&going).expect("each of them can be deleted");
+        self.doomed.freeing.store(freeing.0, Ordering::Relaxed);
+        freeing
     }
 
     /// The versions that go when these are doomed: not those that have to stay because several branches are left below

@@ -182,6 +182,7 @@ impl History {
             node.children.push(id);
             node.cache_used(0);
             let branches = node.children.len();
+            self.doomed.changed_below(parent);
             self.doomed.review(parent, branches);
         }
         Ok(id)
@@ -232,6 +233,7 @@ impl History {
         if died.0 > 0 {
             let parent = parent.expect("nothing lies below the mark of no parent");
             self.node_mut(parent).forget_used();
+            self.doomed.changed_below(parent);
         }
         if left.0 > 0 {
             freed.push(run_of(run.stream, &above));
@@ -293,7 +295,6 @@ impl History {
         let low = self.low_mark(node);
         let node = self.versions.remove(&version).expect("found above");
         self.changed.remove(&version);
-        self.doomed.forget(version);
         if node.stored {
             self.removed.push(version);
         }
@@ -302,7 +303,9 @@ impl History {
             None => self.free_leaf(*node, freed),
             Some(child) => self.merge_into_child(*node, child, &low, freed),
         }
-        Ok(BlockCount(freed.len().0 - before.0))
+        let freed = freed.len().0 - before.0;
+        self.doomed.deleted(version, freed);
+        Ok(BlockCount(freed))
     }
 
     fn free_leaf(&mut self, node: VersionNode, freed: &mut FreedSink) {
