@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// The state lock is held about so long at a time.
 const SLICE: Duration = Duration::from_micros(50);
 /// The background pauses so many times as long as a slice took.
-const PAUSE: u32 = 9;
+const PAUSE: u32 = 19;
 /// Versions that each call deletes where there is no background, beside what it was made for.
 const VERSIONS_PER_CALL: usize = 1;
 

@@ -104,6 +104,12 @@ impl History {
         freeing
     }
 
+    /// Spares [`History::freeing`] the counting, for whoever has just doomed versions and knows what that comes to.
+    pub(crate) fn know_freeing(&self, blocks: BlockCount) {
+        debug_assert_eq!(self.freeing(), blocks, "what is being freed is not what was planned");
+        self.doomed.freeing.store(blocks.0, Ordering::Relaxed);
+    }
+
     /// The versions that go when these are doomed: not those that have to stay because several branches are left below
     /// them; but also those that were doomed before and have only one branch left then.
     #[must_use]

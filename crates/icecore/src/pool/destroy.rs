@@ -76,6 +76,7 @@ impl Pool {
                 let operation = Operation::DestroySnapshots { versions: part.to_vec() };
                 engine.append(&mut state, &operation, None, Purpose::Freeing)?;
             }
+            state.history.know_freeing(BlockCount::holding(plan.frees));
         } else {
             self.refuse_open(&state, &selection.datasets)?;
             let operation = Operation::DestroyDatasets { datasets: selection.datasets };
