@@ -127,7 +127,8 @@ fn print(report: &ScrubReport) -> anyhow::Result<()> {
         count => format!("{count} blocks are damaged"),
     };
     if report.spare > 0 {
-        output.line(format!("{} hurt without loss", report.spare))?;
+        let places = if report.spare == 1 { "1 place is" } else { &format!("{} places are", report.spare) };
+        output.line(format!("{places} hurt, and nothing is lost by that"))?;
     }
     output.line(format!("verified {}: {verdict}", format::size(ByteLength(report.verified))))?;
     output.finish()

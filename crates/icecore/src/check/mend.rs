@@ -50,8 +50,8 @@ pub fn repair(
     let look_options = CheckOptions { data: options.data };
     let overlay = Overlay::over(Arc::clone(&storage));
     let above: Arc<dyn Storage> = overlay.clone();
-    let mut report = RepairReport::default();
-    report.before = look(&storage, &look_options, progress)?;
+    let before = look(&storage, &look_options, progress)?;
+    let mut report = RepairReport { before, ..RepairReport::default() };
     superblocks(&above, &mut report)?;
     if !report.before.opened {
         go_back(&above, &mut report)?;

@@ -140,7 +140,7 @@ pub enum CheckProgress {
     Data(ScrubProgress),
 }
 
-/// Checks the pool in a storage. It must not be open anywhere, and stays as it is.
+/// Checks the pool in a storage. It must not be open for writing anywhere, and stays as it is.
 ///
 /// # Errors
 /// [`Error::NotAPool`], [`Error::NewerFormat`], [`Error::PoolInUse`]; [`Error::Io`] if the medium is gone.
@@ -151,7 +151,8 @@ pub fn check(
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<CheckReport> {
     find_pool(&*storage)?;
-    let _lock = engine::lock(&*storage, true)?;
+    // Others may read meanwhile, and the medium need not be writable.
+    let _lock = engine::lock(&*storage, false)?;
     look(&storage, options, progress)
 }
 

@@ -49,7 +49,7 @@ impl Engine {
                 while at < run.end() {
                     let Some((segment, _, together)) = map.lookup(stream, at) else {
                         let in_memory = self.blocks.pending(at).is_some() && stream == Stream::Merged;
-                        if !in_memory && !(stream == Stream::Node && unwritten.contains(&at.0)) {
+                        if !(in_memory || stream == Stream::Node && unwritten.contains(&at.0)) {
                             let detail = format!("no place is known for {stream:?} address {at}");
                             return Err(Error::damaged("the location map", detail));
                         }
