@@ -71,6 +71,8 @@ pub enum Commands {
     Ls(ls::Arguments),
     /// Read and verify everything
     Scrub(scrub::Arguments),
+    /// Check the books of a pool that nobody has open, and repair them
+    Check(check::Arguments),
     /// Say whether all is well, as Nagios wants it
     Monitor(monitor::Arguments),
     /// Show who has the pool, how full it is, and its counters

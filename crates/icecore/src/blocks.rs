@@ -1,5 +1,9 @@
 //! Blocks by log address: where they are, what they hold, and whether that is what was written.
 
+mod inspect;
+
+pub(crate) use inspect::Flaw;
+
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::crc32c;
@@ -237,7 +241,9 @@ impl Blocks {
             if table.get(at).copied() != Some(crc32c(block)) {
                 let offset = self.files.geometry().offset(Slot(at as u32));
                 let place = format!("{} at offset {offset}", file_name(segment));
-                return Err(Error::damaged(place, "a data block does not match its checksum"));
+                let error = Error::damaged(place, "a data block does not match its checksum");
+                self.files.incidents().note(&error);
+                return Err(error);
             }
         }
         Ok(())
@@ -435,7 +441,7 @@ impl Sums {
     }
 
     /// What a segment is used for. Its first record says so, too, should the header be lost.
-    fn use_of(&self, segment: SegmentId, files: &SegmentFiles) -> Result<Use> {
+    pub(crate) fn use_of(&self, segment: SegmentId, files: &SegmentFiles) -> Result<Use> {
         let mut blocks = vec![0; 2 * BLOCK_BYTES];
         files.read(segment, Slot(0), &mut blocks)?;
         let (first, second) = blocks.split_at(BLOCK_BYTES);

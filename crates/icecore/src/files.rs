@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::segment::{Geometry, file_name};
+use crate::incidents::Incidents;
 use crate::storage::{Kind, Storage, StorageFile};
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
 use parking_lot::RwLock;
@@ -19,6 +20,7 @@ pub(crate) struct SegmentFiles {
     writable: bool,
     clock: AtomicU64,
     open: RwLock<HashMap<SegmentId, Entry>>,
+    incidents: Incidents,
 }
 
 struct Entry {
@@ -28,7 +30,18 @@ struct Entry {
 
 impl SegmentFiles {
     pub(crate) fn new(storage: Arc<dyn Storage>, geometry: Geometry, writable: bool) -> Self {
-        Self { storage, geometry, writable, clock: AtomicU64::new(0), open: RwLock::default() }
+        let incidents = Incidents::new(storage.directory().filter(|_| writable));
+        Self { storage, geometry, writable, clock: AtomicU64::new(0), open: RwLock::default(), incidents }
+    }
+
+    /// Where errors of the medium are noted.
+    pub(crate) fn incidents(&self) -> &Incidents {
+        &self.incidents
+    }
+
+    /// Notes what went wrong.
+    fn noted<T>(&self, outcome: Result<T>) -> Result<T> {
+        outcome.inspect_err(|error| self.incidents.note(error))
     }
 
     pub(crate) fn geometry(&self) -> Geometry {
@@ -88,10 +101,11 @@ impl SegmentFiles {
     /// Reads whole blocks.
     pub(crate) fn read(&self, segment: SegmentId, slot: Slot, buffer: &mut [u8]) -> Result<()> {
         let offset = self.geometry.offset(slot);
-        self.get(segment)?.read_at(buffer, offset).map_err(|error| {
+        let file = self.noted(self.get(segment))?;
+        self.noted(file.read_at(buffer, offset).map_err(|error| {
             let what = format!("{} bytes at {offset} of {}", buffer.len(), file_name(segment));
             Error::io("read", what, error)
-        })
+        }))
     }
 
     /// Writes parts one after the other, the first at `slot`.
@@ -119,9 +133,10 @@ impl SegmentFiles {
         let offset = self.geometry.offset(slot);
         let bytes: usize = parts.iter().map(|(_, part)| part.len()).sum();
         assert!(bytes.is_multiple_of(BLOCK_BYTES) && offset + bytes as u64 <= self.geometry.bytes);
-        write(&*self.get(segment)?, offset).map_err(|error| {
+        let file = self.noted(self.get(segment))?;
+        self.noted(write(&*file, offset).map_err(|error| {
             Error::io("write", format!("{bytes} bytes at {offset} of {}", file_name(segment)), error)
-        })
+        }))
     }
 
     /// Whether all of a segment was written before.
@@ -131,6 +146,7 @@ impl SegmentFiles {
 
     /// Makes what was written to a segment durable.
     pub(crate) fn sync(&self, segment: SegmentId) -> Result<()> {
-        self.get(segment)?.sync().map_err(|error| Error::io("flush", file_name(segment), error))
+        let file = self.noted(self.get(segment))?;
+        self.noted(file.sync().map_err(|error| Error::io("flush", file_name(segment), error)))
     }
 }

@@ -7,6 +7,7 @@
 pub mod admin;
 mod blocks;
 mod catalogue;
+pub mod check;
 mod dataset;
 mod engine;
 pub mod error;
@@ -14,6 +15,7 @@ mod files;
 #[doc(hidden)]
 pub mod format;
 mod group;
+mod incidents;
 pub mod limits;
 #[doc(hidden)]
 pub mod liveness;
@@ -44,12 +46,13 @@ pub use dataset::{ATOMIC_WRITE_BYTES, Creation, Dataset, OpenFile, UserGuard};
 pub use engine::CollectReport;
 pub use error::{Error, FileFault, Result};
 pub use group::{CommitPoint, Group};
+pub use incidents::Incident;
 pub use names::DestroyTarget;
 pub use namespace::{AttributeChange, DirectoryEntry, InodeItem, InodeKind, RenameHow, XattrHow};
 pub use options::{InitOptions, OpenOptions};
 pub use pool::{
     ByteRange, Change, DestroyPlan, DiffEntry, EntryKind, Finding, Hold, ListEntry, ListFilter, Pool,
-    Property, PropertySource, RollbackReport, ScrubProgress, ScrubReport,
+    Property, PropertySource, RollbackReport, ScrubOptions, ScrubProgress, ScrubReport,
 };
 pub use process::ProcessMark;
 pub use statistics::{Quantiles, Statistics};

@@ -51,13 +51,14 @@ impl Nodes {
         segment: SegmentId,
         slot: Slot,
     ) -> Result<Node> {
-        Node::decode(bytes, address).map_err(|error| match error {
+        let decoded = Node::decode(bytes, address).map_err(|error| match error {
             Error::Damaged { detail, .. } => {
                 let offset = self.blocks.files().geometry().offset(slot);
                 Error::damaged(format!("{} at offset {offset}", file_name(segment)), detail)
             }
             other => other,
-        })
+        });
+        decoded.inspect_err(|error| self.blocks.files().incidents().note(error))
     }
 }
 

@@ -27,7 +27,7 @@ struct SegmentState {
     certain: bool,
     /// All of it was written at least once: a flush need not wait for the filesystem.
     written: bool,
-    /// When it was taken for this use, on the clock of segments taken.
+    /// When it was taken for this use, or became free, on the clock of segments taken.
     taken: u64,
     /// How often its blocks were moved before.
     moves: u8,
@@ -137,12 +137,30 @@ impl Segments {
         self.epoch.0 << 32 | self.uses
     }
 
+    /// The last use number that was given out.
+    pub(crate) fn last_incarnation(&self) -> u64 {
+        self.epoch.0 << 32 | self.uses
+    }
+
+    /// What lives where was counted anew.
+    pub(crate) fn recount(&mut self, live: &BTreeMap<SegmentId, (u64, SegmentKind)>) {
+        for segment in self.all() {
+            let found = live.get(&segment).copied();
+            if let Some((_, kind)) = found.filter(|_| self.kind(segment).is_none()) {
+                self.use_as(segment, kind);
+            }
+            self.table.get_mut(&segment).expect("listed").live = found.map_or(0, |(live, _)| live);
+        }
+    }
+
     /// Takes a free segment, for the log one that was written before if there is one.
     pub(crate) fn take(&mut self, kind: SegmentKind) -> Option<SegmentId> {
         let wants_written = kind == SegmentKind::Log;
         let free = || self.table.iter().filter(|(_, state)| state.kind.is_none() && state.users == 0);
-        let best = free().find(|(_, state)| state.written == wants_written);
-        let segment = *best.or_else(|| free().next())?.0;
+        // What the checkpoint before the newest one needs stays as it is for as long as there is something else.
+        let oldest = |(_, state): &(&SegmentId, &SegmentState)| state.taken;
+        let best = free().filter(|(_, state)| state.written == wants_written).min_by_key(oldest);
+        let segment = *best.or_else(|| free().min_by_key(oldest))?.0;
         self.use_as(segment, kind);
         self.takes += 1;
         let state = self.table.get_mut(&segment).expect("just found");
@@ -286,6 +304,7 @@ impl Segments {
             if state.kind.is_some() && state.live == 0 && state.users == 0 && !needed {
                 state.kind = None;
                 state.last_record = None;
+                state.taken = self.takes;
                 released.push(*segment);
             }
         }

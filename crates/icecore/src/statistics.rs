@@ -37,6 +37,8 @@ pub(crate) struct Counters {
     pub ahead_bytes: Counter,
     pub flushes: Counter,
     pub commits: Counter,
+    /// Nanoseconds of them all together.
+    pub commit_time: Counter,
     pub committed_operations: Counter,
     pub checkpoints: Counter,
     pub snapshots: Counter,
@@ -77,6 +79,7 @@ impl Counters {
     pub(crate) fn commit(&self, operations: u64, took: Duration) {
         self.commits.add(1);
         self.committed_operations.add(operations);
+        self.commit_time.add(took.as_nanos() as u64);
         let mut latencies = self.latencies.lock();
         latencies.commit.saturating_record(took.as_nanos() as u64);
         latencies.group.saturating_record(operations);
@@ -294,4 +297,12 @@ statistics! {
     dirty_bytes,
     /// Versions pinned by readers, in number.
     pins,
+    /// Reads that the disk refused, in number.
+    failed_reads,
+    /// Writes that the disk refused, in number.
+    failed_writes,
+    /// Flushes that the disk refused, in number.
+    failed_flushes,
+    /// Times that bytes were read that are not what was written.
+    damaged_reads,
 }

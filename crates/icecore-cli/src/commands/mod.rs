@@ -1,6 +1,7 @@
 //! One module per command: its arguments, and what it does.
 
 pub mod cat;
+pub mod check;
 pub mod clone;
 pub mod create;
 pub mod demo;
@@ -59,6 +60,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Commands::Cat(arguments) => cat::run(&context, &arguments),
         Commands::Ls(arguments) => ls::run(&context, &arguments),
         Commands::Scrub(arguments) => scrub::run(&context, &arguments),
+        Commands::Check(arguments) => check::run(&context, &arguments),
         Commands::Monitor(arguments) => monitor::run(&context, &arguments),
         Commands::Status(arguments) => status::run(&context, &arguments),
         Commands::Top(arguments) => top::run(&context, &arguments),

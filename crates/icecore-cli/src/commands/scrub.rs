@@ -1,6 +1,7 @@
 //! `icecore scrub`
 
 use super::{finish, take};
+use crate::exit;
 use crate::format;
 use crate::output::Output;
 use crate::pool::{Context, open_to_read};
@@ -8,22 +9,40 @@ use crate::progress::Progress;
 use clap::Args;
 use icecore::admin::{ErrorCode, Failure, Request, Response};
 use icecore::units::ByteLength;
-use icecore::{Finding, ScrubReport};
+use icecore::{Finding, ScrubOptions, ScrubReport};
 use serde_json::json;
 use std::ffi::OsString;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Reads everything that any version reaches and compares it with its checksums.
-Nothing is changed. Each place that is damaged is printed, and the exit code
-is 5.
+Reads everything that any version reaches, and everything that vouches for it
+(headers, checksum tables, ledger, superblocks), and compares it with its
+checksums. Data is never changed. Each place that is damaged is printed, with
+every version that sees it, and the exit code is 5. Places of which nothing is
+lost (a superblock whose twin is whole) are printed, too, and are no failure.
+
+It makes room for whoever uses the pool, unless --full-speed is given. One that
+was cut off, by the program that has the pool open or by Ctrl-C, goes on where
+it was, unless --restart is given. `icecore status` shows how far it is.
 
 Example:
-  icecore scrub /srv/pool")]
+  icecore scrub --rate 100M /srv/pool")]
 pub struct Arguments {
     /// The pool, if -P does not name it
     #[arg(value_name = "FOLDER")]
     folder: Option<OsString>,
+
+    /// Most bytes to read in a second
+    #[arg(long, value_name = "SIZE")]
+    rate: Option<String>,
+
+    /// Do not pause for others that use the pool
+    #[arg(long)]
+    full_speed: bool,
+
+    /// Begin anew, although one was cut off
+    #[arg(long)]
+    restart: bool,
 
     /// Print a JSON document
     #[arg(long)]
@@ -32,9 +51,17 @@ pub struct Arguments {
 
 pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     let pool = context.pool_or(arguments.folder.as_deref())?;
+    let rate = arguments.rate.as_deref().map(format::parse_size).transpose();
+    let rate = rate.map_err(|why| exit::usage(format!("--rate: {why}")))?;
+    let options = ScrubOptions {
+        bytes_per_second: rate.map(ByteLength::get),
+        yields: !arguments.full_speed,
+        keeps_position: true,
+        restarts: arguments.restart,
+    };
     let mut access = open_to_read(&pool)?;
     let progress = Progress::new("scrubbing", 0);
-    let response = access.call_with(Request::Scrub, &mut |now| {
+    let response = access.call_with(Request::Scrub(options), &mut |now| {
         progress.set_total(now.total);
         progress.set(now.done);
     });
@@ -45,6 +72,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
         let body = json!({
             "verified_bytes": report.verified,
             "damaged_blocks": report.damaged,
+            "harmless_places": report.spare,
+            "began": report.resumed.map(|began| began.to_rfc3339()),
             "findings": findings,
             "complete": report.complete,
         });
@@ -63,15 +92,30 @@ fn document(finding: &Finding) -> serde_json::Value {
         "versions": finding.versions,
         "inode": finding.file.map(|(inode, _)| inode),
         "offset": finding.file.map(|(_, offset)| offset),
+        "path": finding.path.as_ref().map(|path| format::escaped(path).to_string()),
+        "hides": finding.hides,
+        "harmless": finding.spare,
     })
 }
 
 fn print(report: &ScrubReport) -> anyhow::Result<()> {
     let mut output = Output::new();
+    if let Some(began) = report.resumed {
+        output.line(format!("goes on with the scrub that began {}", began.to_rfc3339()))?;
+    }
     for finding in &report.findings {
         output.line(&finding.damage)?;
-        if let Some((inode, offset)) = finding.file {
-            output.line(format!("  in the file with inode {inode}, at offset {offset}"))?;
+        match (&finding.path, finding.file) {
+            (Some(path), Some((inode, offset))) => {
+                output.line(format!("  in {} (inode {inode}), at offset {offset}", format::escaped(path)))?;
+            }
+            (None, Some((inode, offset))) => {
+                output.line(format!("  in the file with inode {inode}, at offset {offset}"))?;
+            }
+            _ => {}
+        }
+        if let Some(hidden) = &finding.hides {
+            output.line(format!("  hides {hidden}"))?;
         }
         for version in &finding.versions {
             output.line(format!("  seen by {version}"))?;
@@ -82,6 +126,10 @@ fn print(report: &ScrubReport) -> anyhow::Result<()> {
         1 => "1 block is damaged".to_owned(),
         count => format!("{count} blocks are damaged"),
     };
+    if report.spare > 0 {
+        let places = if report.spare == 1 { "1 place is" } else { &format!("{} places are", report.spare) };
+        output.line(format!("{places} hurt, and nothing is lost by that"))?;
+    }
     output.line(format!("verified {}: {verdict}", format::size(ByteLength(report.verified))))?;
     output.finish()
 }
@@ -93,6 +141,7 @@ fn verdict(report: &ScrubReport) -> anyhow::Result<()> {
         let message = format!("{blocks} damaged: restore what sees them from a copy, or destroy it");
         return Err(Failure::new(ErrorCode::Damaged, message).into());
     }
-    anyhow::ensure!(report.complete, "the scrub was cut off: the owner of the pool closes it");
+    let cut_off = "the scrub was cut off: the owner of the pool closes it; the next one goes on from here";
+    anyhow::ensure!(report.complete, cut_off);
     Ok(())
 }

@@ -83,6 +83,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
             "moved_header_bytes",
         ],
     ),
+    ("errors", &["failed_reads", "failed_writes", "failed_flushes", "damaged_reads"]),
     ("collection", &["segments_collected", "collected_bytes", "disk_read_bytes_collect"]),
 ];
 
@@ -116,6 +117,7 @@ fn print(status: &Status, remote: bool, exact: bool, output: &mut Output) -> any
     if let Some(reason) = &status.statistics.unreachable {
         output.line(format!("other processes cannot reach it: {reason}"))?;
     }
+    print_incidents(status, output)?;
     let width = status.statistics.counters().iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     for (title, counters) in sections(&status.statistics) {
         output.line(format!("\n{title}"))?;
@@ -134,6 +136,20 @@ fn print(status: &Status, remote: bool, exact: bool, output: &mut Output) -> any
     output.line(format!("segments that were emptied were {full:.0} % full on average"))?;
     output.line(format!("collection: {}", statistics.collector))?;
     print_quantiles(statistics, exact, output)
+}
+
+/// What went wrong, and the scrub that goes on.
+fn print_incidents(status: &Status, output: &mut Output) -> anyhow::Result<()> {
+    for incident in &status.incidents {
+        let times = if incident.times == 1 { String::new() } else { format!(" ({} times)", incident.times) };
+        output.line(format!("error  {}  {}{times}", incident.when.to_rfc3339(), incident.what))?;
+    }
+    if let Some(now) = status.scrubbing {
+        let (done, total) = (format::size(ByteLength(now.done)), format::size(ByteLength(now.total)));
+        let damaged = if now.damaged == 0 { String::new() } else { format!(", {} damaged", now.damaged) };
+        output.line(format!("scrub  {done} of {total}{damaged}"))?;
+    }
+    Ok(())
 }
 
 /// Counters by section, each exactly once.
@@ -198,6 +214,10 @@ fn document(status: &Status, remote: bool) -> Value {
         "read_only": status.read_only,
         "failure": statistics.failure,
         "unreachable": statistics.unreachable,
+        "incidents": status.incidents.iter().map(incident).collect::<Vec<_>>(),
+        "scrub": status.scrubbing.map(|now| {
+            json!({ "done_bytes": now.done, "total_bytes": now.total, "damaged_blocks": now.damaged })
+        }),
         "counters": counters,
         "write_amplification": statistics.write_amplification(),
         "collected_utilisation": statistics.collected_utilisation(),
@@ -206,6 +226,10 @@ fn document(status: &Status, remote: bool) -> Value {
         "snapshot_nanoseconds": statistics.snapshot_nanoseconds,
         "operations_per_flush": statistics.operations_per_commit,
     })
+}
+
+fn incident(incident: &icecore::Incident) -> Value {
+    json!({ "when": incident.when.to_rfc3339(), "what": incident.what, "times": incident.times })
 }
 
 #[cfg(test)]

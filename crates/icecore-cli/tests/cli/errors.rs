@@ -120,11 +120,25 @@ fn damage_is_found_and_named() {
     let scrub = fixture.run(&["scrub"]).assert().code(5);
     let output = scrub.get_output();
     assert!(String::from_utf8_lossy(&output.stdout).contains("seen by db"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("in app (inode"), "{output:?}");
+    let log = std::fs::read_to_string(fixture.pool.join("errors.log")).unwrap_or_default();
+    assert_eq!(log, "", "what was opened only to read writes nothing");
     assert!(String::from_utf8_lossy(&output.stderr).contains("1 block is damaged"), "{output:?}");
     let document = fixture.run(&["scrub", "--json"]).assert().code(5);
     let document: serde_json::Value = serde_json::from_slice(&document.get_output().stdout).unwrap();
     assert_eq!(document["damaged_blocks"], 1);
     assert_eq!(document["findings"][0]["versions"][0], "db");
+    assert_eq!(document["findings"][0]["path"], "app");
+    // Whoever has the pool open tells it: in its status, and in the log beside the pool.
+    let owner = fixture.own();
+    fixture.refused(5, &["cat", "db/app"]);
+    assert!(fixture.done(&["status"]).contains("damage in segment."), "the status does not tell");
+    let status = fixture.json(&["status", "--json"]);
+    assert!(status["incidents"][0]["what"].as_str().unwrap().contains("checksum"), "{status}");
+    assert!(status["counters"]["damaged_reads"].as_u64().unwrap() > 0);
+    let log = std::fs::read_to_string(fixture.pool.join("errors.log")).unwrap();
+    assert!(log.contains("checksum"), "{log}");
+    drop(owner);
     assert!(fixture.refused(5, &["export", "db/app", "out"]).contains("db"));
     assert!(!fixture.beside("out").exists(), "half a file was left");
 }

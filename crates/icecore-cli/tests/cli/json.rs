@@ -22,6 +22,7 @@ fn every_document_begins_the_same() {
         &["diff", "--json", "db@one"],
         &["ls", "--json", "db"],
         &["scrub", "--json"],
+        &["check", "--json"],
         &["status", "--json"],
         &["snapshot", "--json", "db@two"],
         &["rollback", "--json", "-n", "db@two"],

@@ -1,5 +1,6 @@
 //! The program as people run it, against real pools.
 
+mod check;
 mod commands;
 mod environment;
 mod errors;

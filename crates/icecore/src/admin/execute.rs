@@ -6,7 +6,7 @@ use super::last_scrub::LastScrub;
 use super::protocol::{Progress, Request, Response, Status};
 use super::server::{Service, Session};
 use crate::error::{Error, Result};
-use crate::pool::{Pool, ScrubProgress, Shared};
+use crate::pool::{Pool, ScrubOptions, ScrubProgress, Shared};
 use std::sync::{Arc, Weak};
 
 /// Makes sessions on a pool without keeping it open.
@@ -66,7 +66,7 @@ impl Session for Executor {
             return Err(Failure::new(ErrorCode::Closing, "the owner is closing the pool"));
         };
         let response = match request {
-            Request::Scrub => scrub(&pool, progress),
+            Request::Scrub(options) => scrub(&pool, &options, progress),
             request => match self.files.call(&pool, request) {
                 Ok(response) => response,
                 Err(request) => administer(&pool, request),
@@ -129,13 +129,19 @@ fn status(pool: &Pool) -> Status {
         program: env!("CARGO_PKG_VERSION").to_owned(),
         read_only: pool.is_read_only(),
         last_scrub: pool.engine().storage.directory().and_then(|directory| LastScrub::load(&directory)),
+        scrubbing: pool.scrubbing(),
+        incidents: pool.incidents(),
         statistics: pool.statistics(),
     }
 }
 
-fn scrub(pool: &Pool, progress: &mut dyn FnMut(Progress) -> bool) -> Result<Response> {
+fn scrub(
+    pool: &Pool,
+    options: &ScrubOptions,
+    progress: &mut dyn FnMut(Progress) -> bool,
+) -> Result<Response> {
     let mut tell = |now: ScrubProgress| progress(Progress { done: now.done, total: now.total });
-    let report = pool.scrub(&mut tell)?;
+    let report = pool.scrub_with(options, &mut tell)?;
     if let Some(directory) = pool.engine().storage.directory() {
         LastScrub::of(&report).store(&directory);
     }

@@ -5,14 +5,17 @@
 
 use super::failure::Failure;
 use super::last_scrub::LastScrub;
+use crate::incidents::Incident;
 use crate::names::DestroyTarget;
-use crate::pool::{DestroyPlan, DiffEntry, Hold, ListEntry, ListFilter, Property, ScrubReport};
+use crate::pool::{
+    DestroyPlan, DiffEntry, Hold, ListEntry, ListFilter, Property, ScrubOptions, ScrubProgress, ScrubReport,
+};
 use crate::statistics::Statistics;
 use crate::units::{InodeNumber, PoolId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The version of the conversation. Both ends must speak the same.
-pub const PROTOCOL_VERSION: u16 = 2;
+pub const PROTOCOL_VERSION: u16 = 3;
 /// Most bytes of a file that one request reads or writes.
 pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Most entries of a directory that one request answers.
@@ -140,7 +143,7 @@ pub enum Request {
         to: String,
     },
     /// Reads and verifies everything reachable. Answer: [`Response::Scrubbed`], after [`Progress`].
-    Scrub,
+    Scrub(ScrubOptions),
     /// Finds the version that a path below the pool leads into and pins it. Answer: [`Response::Pinned`].
     Pin {
         /// `dataset/file` or `dataset@snapshot/file`.
@@ -373,6 +376,10 @@ pub struct Status {
     pub read_only: bool,
     /// What the last scrub found, if anybody knows.
     pub last_scrub: Option<LastScrub>,
+    /// How far a scrub is that goes on at this moment.
+    pub scrubbing: Option<ScrubProgress>,
+    /// What went wrong with the disk since the pool was opened: the last ones, the oldest first.
+    pub incidents: Vec<Incident>,
     /// The counters.
     pub statistics: Statistics,
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::admin::client::{Client, Outcome};
 use crate::admin::codec;
+use crate::pool::ScrubOptions;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::mpsc;
@@ -33,7 +34,7 @@ impl Session for PretendSession {
                 self.pinned = true;
                 Ok(Response::Done)
             }
-            Request::Scrub => {
+            Request::Scrub(_) => {
                 while progress(Progress::default()) {
                     thread::sleep(Duration::from_millis(5));
                 }
@@ -184,7 +185,7 @@ fn one_client_too_many_is_told_so_and_room_is_made_when_one_goes() {
 fn a_client_that_goes_in_the_middle_ends_its_long_request_only() {
     let (folder, _server) = start(Limits { clients: 1, ..quick() });
     let mut stream = raw(folder.path());
-    write_message(&mut stream, &Request::Scrub).unwrap();
+    write_message(&mut stream, &Request::Scrub(ScrubOptions::default())).unwrap();
     assert!(matches!(reply(&mut stream), Some(Reply::Progress(_))));
     drop(stream);
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -208,7 +209,7 @@ fn stopping_says_goodbye_to_the_idle_and_ends_what_is_long() {
     let (folder, server) = start(Limits { idle: Duration::from_secs(60), ..quick() });
     let mut idle = raw(folder.path());
     let mut scrubbing = raw(folder.path());
-    write_message(&mut scrubbing, &Request::Scrub).unwrap();
+    write_message(&mut scrubbing, &Request::Scrub(ScrubOptions::default())).unwrap();
     assert!(matches!(reply(&mut scrubbing), Some(Reply::Progress(_))));
     let mut client = Client::connect(folder.path()).unwrap();
     ask(&mut client, &Request::Status).unwrap();

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::format::crc32c;
 use crate::format::ledger::{Blob, SectionTag};
 use crate::format::segment::SegmentKind;
-use crate::format::superblock::{LedgerPointer, Life};
+use crate::format::superblock::{Former, LedgerPointer, Life};
 use crate::log::tail::{Payload, Position};
 use crate::log::writer::Chain;
 use crate::segments::Cursor;
@@ -41,12 +41,14 @@ const BATCH_BLOCKS: usize = 256;
 pub(crate) struct CheckpointLine {
     pub blobs: Vec<LedgerPointer>,
     pub number: u64,
+    /// One of them is not what was written: the next checkpoint writes all of it anew.
+    pub hurt: bool,
 }
 
 impl CheckpointLine {
     /// Changes are worth writing as such while they are short beside the full blob.
     fn wants_full(&self) -> bool {
-        let Some((full, deltas)) = self.blobs.split_first() else { return true };
+        let Some((full, deltas)) = self.blobs.split_first().filter(|_| !self.hurt) else { return true };
         let changed: u64 = deltas.iter().map(|blob| u64::from(blob.blocks)).sum();
         deltas.len() >= DELTAS_MAX || changed > (u64::from(full.blocks)).max(64)
     }
@@ -134,6 +136,8 @@ struct Frozen {
     marks: Marks,
     tail_mapped: Run,
     clock: u64,
+    /// The last number of a use of a segment that was given out.
+    taken: u64,
     catalogue: CatalogueChanges,
     history: Vec<u8>,
     location: Vec<u8>,
@@ -185,9 +189,12 @@ impl Engine {
         written.nodes.iter().for_each(|slot| slot.mark_written(&*self.nodes));
         frozen.merged.iter().for_each(|(address, _)| self.blocks.pending_done(*address));
         let blob = self.write_ledger(line, &frozen, &roots, written.placed, previous)?;
-        let position = frozen.position;
+        let (position, taken) = (frozen.position, frozen.taken);
         self.write_superblock(|superblock| {
+            superblock.former = Some(Former { ledger: superblock.ledger, taken: superblock.taken })
+                .filter(|former| former.ledger.blocks > 0);
             superblock.ledger = blob;
+            superblock.taken = taken;
             let epoch = superblock.epoch();
             // Older lives have no records at or after the position.
             superblock.lives = vec![Life { epoch, first: position.sequence }];
@@ -239,6 +246,7 @@ impl Engine {
             marks: state.marks,
             tail_mapped: state.tail_mapped,
             clock: state.clock,
+            taken: state.segments.last_incarnation(),
             catalogue: if full { state.catalogue.everything() } else { changes },
             history: if full { state.history.encode_full() } else { delta },
             location: moved,
@@ -412,6 +420,7 @@ impl Engine {
             for old in line.blobs.drain(..) {
                 state.segments.remove_live(old.segment, u64::from(old.blocks));
             }
+            line.hurt = false;
         }
         line.blobs.push(blob);
         state.ledger_blocks = line.blobs.iter().map(|blob| blob.blocks).max().unwrap_or(0);

@@ -73,7 +73,8 @@ impl Engine {
         }
     }
 
-    /// Frees every unlinked file that nobody has open.
+    /// Frees every unlinked file that nobody has open. What is hurt in one dataset is no reason not to open the others:
+    /// there they stay, and are met again the next time.
     fn release_orphans(&self) -> Result<()> {
         let (trees, _pin): (Vec<_>, _) = {
             let state = self.state();
@@ -82,16 +83,25 @@ impl Engine {
         };
         for (dataset, tree) in trees {
             let mut orphans = Vec::new();
-            TreeReader::new(&tree, &*self.nodes).orphans(&mut |inode| {
+            let read = TreeReader::new(&tree, &*self.nodes).orphans(&mut |inode| {
                 orphans.push(inode);
                 Ok(true)
-            })?;
+            });
+            self.unless_damaged(read)?;
             for inode in orphans {
                 if !self.open_files.lock().contains_key(&(dataset, inode)) {
-                    self.release_orphan(dataset, inode)?;
+                    self.unless_damaged(self.release_orphan(dataset, inode))?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Passes over damage, which left the pool as it was.
+    fn unless_damaged(&self, outcome: Result<()>) -> Result<()> {
+        match outcome {
+            Err(Error::Damaged { .. }) if self.check_writable().is_ok() => Ok(()),
+            outcome => outcome,
+        }
     }
 }

@@ -68,6 +68,8 @@ pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<
         size_limit: options.size_limit.map_or(0, |limit| limit.0),
         clean: false,
         ledger: LedgerPointer::default(),
+        taken: 0,
+        former: None,
         created: Timestamp::now().0,
         lives: vec![Life { epoch: RecoveryEpoch(1), first: RecordSequence(1) }],
     };
@@ -156,6 +158,25 @@ fn fill(storage: &Arc<dyn Storage>, superblock: Superblock, lock: Box<dyn Storag
 
 /// Opens a pool, recovering it if need be.
 pub(crate) fn open(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<Arc<Engine>> {
+    let (engine, replayed) = open_to(storage, options)?;
+    if options.read_only {
+        return Ok(engine);
+    }
+    engine.finish_opening(replayed)?;
+    if options.background {
+        background::start(&engine).map_err(|error| Error::io("start", "the background thread", error))?;
+        staging::start(&engine).map_err(|error| Error::io("start", "the staging thread", error))?;
+    }
+    Ok(engine)
+}
+
+/// Opens a pool to be looked at: recovered, and with nothing done beyond that.
+pub(crate) fn open_to_look(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<Arc<Engine>> {
+    open_to(storage, options).map(|(engine, _)| engine)
+}
+
+/// Opens a pool, and answers how many records were replayed.
+fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<(Arc<Engine>, u64)> {
     // Before the lock: a directory that is no pool must not get a lock file.
     superblocks::read(&**storage)?;
     let lock = lock(&**storage, !options.read_only)?;
@@ -176,20 +197,14 @@ pub(crate) fn open(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<
     if options.read_only {
         let (state, line, previous) = loaded;
         let recovered = Recovered { state, line, previous, replayed: 0 };
-        return Ok(Arc::new(parts.assemble(superblock, recovered, lock)));
+        return Ok((Arc::new(parts.assemble(superblock, recovered, lock)), 0));
     }
     let recovered = recovery::replay(loaded, &parts.blocks, &parts.nodes, &superblock, &parts.counters)?;
     recovery::remove_half_made(&**storage, &superblock, &recovered.state.segments)?;
     let superblock = begin_life(&**storage, superblock, epoch, recovered.state.tail.position().sequence)?;
     reopen_runs(&parts.blocks, &recovered.state)?;
     let replayed = recovered.replayed;
-    let engine = Arc::new(parts.assemble(superblock, recovered, lock));
-    engine.finish_opening(replayed)?;
-    if options.background {
-        background::start(&engine).map_err(|error| Error::io("start", "the background thread", error))?;
-        staging::start(&engine).map_err(|error| Error::io("start", "the staging thread", error))?;
-    }
-    Ok(engine)
+    Ok((Arc::new(parts.assemble(superblock, recovered, lock)), replayed))
 }
 
 /// A new life is made known before it writes anything, so that nothing from an earlier one can pass for its own.
@@ -218,7 +233,12 @@ fn reopen_runs(blocks: &Blocks, state: &State) -> Result<()> {
     blocks.sums().reopen(cursor.segment, use_, cursor.slot, blocks.files())
 }
 
-fn lock(storage: &dyn Storage, exclusive: bool) -> Result<Box<dyn StorageLock>> {
+/// How a pool is opened of which only a picture is wanted.
+pub(super) fn lock_free_options() -> OpenOptions {
+    OpenOptions { background: false, control_socket: false, ..OpenOptions::default() }
+}
+
+pub(crate) fn lock(storage: &dyn Storage, exclusive: bool) -> Result<Box<dyn StorageLock>> {
     storage.lock(exclusive).map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock => Error::PoolInUse {
             path: storage.describe(),
@@ -240,16 +260,16 @@ fn random_id() -> Result<PoolId> {
 }
 
 /// What an engine is put together from.
-struct Parts {
+pub(super) struct Parts {
     options: OpenOptions,
     storage: Arc<dyn Storage>,
-    blocks: Arc<Blocks>,
+    pub(super) blocks: Arc<Blocks>,
     nodes: Arc<Nodes>,
     counters: Arc<Counters>,
 }
 
 impl Parts {
-    fn new(
+    pub(super) fn new(
         storage: &Arc<dyn Storage>,
         superblock: &Superblock,
         options: &OpenOptions,
@@ -291,6 +311,7 @@ impl Parts {
             tight: AtomicBool::new(false),
             owner: ProcessMark::current(),
             lock: Mutex::new(Some(lock)),
+            scrubbing: Mutex::new(None),
         }
     }
 }

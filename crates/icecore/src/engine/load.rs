@@ -116,7 +116,7 @@ pub(super) fn load(
     // After a crash a segment of runs may have holes between them, where an earlier life left headers of its
     // own: it is not filled any further.
     let run_cursor = position.run_cursor.filter(|_| superblock.clean);
-    let mut line = CheckpointLine { blobs: Vec::new(), number };
+    let mut line = CheckpointLine { blobs: Vec::new(), number, hurt: false };
     for (pointer, _) in &blobs {
         claim(&mut segments, pointer.segment, SegmentKind::Ledger)?;
         segments.add_live(pointer.segment, u64::from(pointer.blocks));

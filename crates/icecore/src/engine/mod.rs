@@ -8,12 +8,15 @@ mod background;
 mod checkpoint;
 mod collect;
 mod files;
+mod former;
 mod freeing;
 mod init;
+mod inspect;
 #[cfg(test)]
 mod layout_tests;
 mod limits;
 mod load;
+mod mend;
 mod recovery;
 mod runs;
 mod space;
@@ -24,9 +27,11 @@ mod tests;
 
 pub(crate) use append::Purpose;
 pub use collect::CollectReport;
-pub(crate) use init::{init, open};
+pub(crate) use former::former_superblock;
+pub(crate) use init::{init, lock, open, open_to_look};
 pub(crate) use limits::Addition;
 pub(crate) use staging::StagedRun;
+pub(crate) use superblocks::{read as find_superblock, read_one as read_superblock};
 
 use crate::blocks::Blocks;
 use crate::error::{Error, Result};
@@ -75,6 +80,8 @@ pub(crate) struct Engine {
     tight: AtomicBool,
     owner: ProcessMark,
     lock: Mutex<Option<Box<dyn StorageLock>>>,
+    /// How far the scrub is that goes on at this moment.
+    pub(crate) scrubbing: Mutex<Option<crate::pool::ScrubProgress>>,
 }
 
 impl Engine {
@@ -181,6 +188,11 @@ impl Engine {
             (statistics.segments_free.saturating_sub(3) + creatable) * self.geometry.bytes;
         statistics.pins = self.pins.count() as u64;
         statistics.failure = self.writer.failure();
+        let tally = self.blocks.files().incidents().tally();
+        statistics.failed_reads = tally.reads;
+        statistics.failed_writes = tally.writes;
+        statistics.failed_flushes = tally.flushes;
+        statistics.damaged_reads = tally.damage;
         statistics.collector = self.collector.describe();
         statistics
     }

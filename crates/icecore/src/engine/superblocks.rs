@@ -7,7 +7,7 @@ use crate::storage::{AlignedBuffer, Kind, Storage};
 use crate::units::BLOCK_BYTES;
 
 /// Reads the newer of the two superblocks. One that is missing or damaged is made up for by its twin.
-pub(super) fn read(storage: &dyn Storage) -> Result<Superblock> {
+pub(crate) fn read(storage: &dyn Storage) -> Result<Superblock> {
     find(storage).map(|(superblock, _)| superblock)
 }
 
@@ -30,7 +30,7 @@ fn find(storage: &dyn Storage) -> Result<(Superblock, &'static str)> {
     best.ok_or_else(|| first_error.expect("neither was read"))
 }
 
-fn read_one(storage: &dyn Storage, name: &str, path: &str) -> Result<Superblock> {
+pub(crate) fn read_one(storage: &dyn Storage, name: &str, path: &str) -> Result<Superblock> {
     let not_a_pool = |reason: String| Error::NotAPool { path: path.to_owned(), reason };
     let file = storage.open(name, false).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => not_a_pool(format!("there is no {name} in it")),
@@ -83,7 +83,7 @@ impl Engine {
         let mut next = superblock.clone();
         change(&mut next);
         next.generation += 1;
-        write(&*self.storage, &next)?;
+        write(&*self.storage, &next).inspect_err(|error| self.blocks.files().incidents().note(error))?;
         self.counters.frame_bytes.add(2 * BLOCK_BYTES as u64);
         self.counters.flushes.add(2);
         *superblock = next;

@@ -4,7 +4,7 @@
 use super::ledger::{Blob, SectionTag};
 use super::record::RecordHeader;
 use super::segment::{Geometry, SegmentHeader, SegmentKind, encode_table};
-use super::superblock::{LedgerPointer, Life, Superblock};
+use super::superblock::{Former, LedgerPointer, Life, Superblock};
 use super::{crc32c, get_u32};
 use crate::namespace::{AttributeChange, InodeKind, NewInode, RenameHow, XattrHow};
 use crate::operation::{
@@ -50,6 +50,11 @@ fn superblock() {
         size_limit: 0x0300_0000,
         clean: true,
         ledger: LedgerPointer { segment: SegmentId(4), slot: Slot(5), blocks: 6, crc: 0x0708_090a },
+        taken: 0x1112,
+        former: Some(Former {
+            ledger: LedgerPointer { segment: SegmentId(0x13), slot: Slot(0x14), blocks: 0x15, crc: 0x16 },
+            taken: 0x17,
+        }),
         created: 0x0b0c,
         lives: vec![
             Life { epoch: RecoveryEpoch(0x0d), first: RecordSequence(0x0e) },
@@ -60,7 +65,7 @@ fn superblock() {
         "0: 494345434f52450a0100000000000000",
         "40: 303132333435363738396162636465660201000000000000000020000000000000000003000000000100000000000000\
          0400000005000000060000000a0908070c0b00000000000002000000\
-         00000000",
+         000000001211000000000000130000001400000015000000160000001700000000000000",
         "256: 0d000000000000000e000000000000000f000000000000001000000000000000",
     ];
     assert_eq!(sparse(&superblock.encode()), expected);

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 const MAGIC: &[u8; 8] = b"ICESEGM\n";
 const TABLE_MAGIC: &[u8; 8] = b"ICESUMS\n";
-const TABLE_TRAILER: usize = 32;
+pub(crate) const TABLE_TRAILER: usize = 32;
 
 /// What a segment holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

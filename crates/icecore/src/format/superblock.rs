@@ -31,6 +31,15 @@ pub struct LedgerPointer {
     pub crc: u32,
 }
 
+/// A checkpoint that is not the newest one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Former {
+    /// Its ledger blob.
+    pub ledger: LedgerPointer,
+    /// As [`Superblock::taken`].
+    pub taken: u64,
+}
+
 /// The life of a pool that wrote the records from `first` on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Life {
@@ -57,6 +66,10 @@ pub struct Superblock {
     pub clean: bool,
     /// The newest ledger blob.
     pub ledger: LedgerPointer,
+    /// The highest number of a use of a segment that had been given out when that checkpoint was frozen. 0: not known.
+    pub taken: u64,
+    /// The checkpoint before, for when that one is lost.
+    pub former: Option<Former>,
     /// When the pool was made, nanoseconds since 1970.
     pub created: i64,
     /// Lives since the checkpoint, oldest first; the last one is the present.
@@ -99,12 +112,14 @@ impl Superblock {
         put(&mut block, 64, &self.segment_bytes.to_le_bytes());
         put(&mut block, 72, &self.size_limit.to_le_bytes());
         block[80] = u8::from(self.clean);
-        put(&mut block, 88, &self.ledger.segment.0.to_le_bytes());
-        put(&mut block, 92, &self.ledger.slot.0.to_le_bytes());
-        put(&mut block, 96, &self.ledger.blocks.to_le_bytes());
-        put(&mut block, 100, &self.ledger.crc.to_le_bytes());
+        put_pointer(&mut block, 88, &self.ledger);
         put(&mut block, 104, &self.created.to_le_bytes());
         put(&mut block, 112, &(self.lives.len() as u32).to_le_bytes());
+        put(&mut block, 120, &self.taken.to_le_bytes());
+        if let Some(Former { ledger, taken }) = self.former {
+            put_pointer(&mut block, 128, &ledger);
+            put(&mut block, 144, &taken.to_le_bytes());
+        }
         for (index, life) in self.lives.iter().enumerate() {
             put(&mut block, LIVES_AT + index * 16, &life.epoch.0.to_le_bytes());
             put(&mut block, LIVES_AT + index * 16 + 8, &life.first.0.to_le_bytes());
@@ -162,15 +177,29 @@ impl Superblock {
             segment_bytes,
             size_limit: get_u64(block, 72),
             clean: block[80] == 1,
-            ledger: LedgerPointer {
-                segment: SegmentId(get_u32(block, 88)),
-                slot: Slot(get_u32(block, 92)),
-                blocks: get_u32(block, 96),
-                crc: get_u32(block, 100),
-            },
+            ledger: get_pointer(block, 88),
+            taken: get_u64(block, 120),
+            former: Some(Former { ledger: get_pointer(block, 128), taken: get_u64(block, 144) })
+                .filter(|former| former.ledger.blocks > 0),
             created: get_u64(block, 104) as i64,
             lives,
         })
+    }
+}
+
+fn put_pointer(block: &mut [u8], at: usize, pointer: &LedgerPointer) {
+    put(block, at, &pointer.segment.0.to_le_bytes());
+    put(block, at + 4, &pointer.slot.0.to_le_bytes());
+    put(block, at + 8, &pointer.blocks.to_le_bytes());
+    put(block, at + 12, &pointer.crc.to_le_bytes());
+}
+
+fn get_pointer(block: &[u8], at: usize) -> LedgerPointer {
+    LedgerPointer {
+        segment: SegmentId(get_u32(block, at)),
+        slot: Slot(get_u32(block, at + 4)),
+        blocks: get_u32(block, at + 8),
+        crc: get_u32(block, at + 12),
     }
 }
 
@@ -193,6 +222,11 @@ mod tests {
             size_limit: 0,
             clean: true,
             ledger: LedgerPointer { segment: SegmentId(1), slot: Slot(2), blocks: 3, crc: 4 },
+            taken: 8,
+            former: Some(Former {
+                ledger: LedgerPointer { segment: SegmentId(9), slot: Slot(10), blocks: 11, crc: 12 },
+                taken: 13,
+            }),
             created: 5,
             lives: vec![Life { epoch: RecoveryEpoch(6), first: RecordSequence(7) }],
         }

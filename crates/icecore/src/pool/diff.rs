@@ -193,7 +193,7 @@ impl<'a> Paths<'a> {
     }
 }
 
-fn walk(reader: &TreeReader<'_>, found: &mut BTreeMap<InodeNumber, Vec<u8>>) -> Result<()> {
+pub(super) fn walk(reader: &TreeReader<'_>, found: &mut BTreeMap<InodeNumber, Vec<u8>>) -> Result<()> {
     let mut open = vec![(InodeNumber::ROOT, Vec::new())];
     while let Some((directory, path)) = open.pop() {
         reader.entries(directory, 0, &mut |entry| {

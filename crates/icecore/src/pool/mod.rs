@@ -13,7 +13,8 @@ pub use destroy::DestroyPlan;
 pub use diff::{ByteRange, Change, DiffEntry};
 pub use list::{EntryKind, ListEntry, ListFilter};
 pub use properties::{Hold, Property, PropertySource};
-pub use scrub::{Finding, ScrubProgress, ScrubReport};
+pub(crate) use scrub::describe_keys;
+pub use scrub::{Finding, ScrubOptions, ScrubProgress, ScrubReport};
 pub use snapshots::RollbackReport;
 
 use crate::admin::{PoolService, Server};
@@ -21,6 +22,7 @@ use crate::dataset::Dataset;
 use crate::engine::{self, CollectReport, Engine};
 use crate::error::{Error, Result};
 use crate::group::{CommitPoint, Group};
+use crate::incidents::Incident;
 use crate::names::VersionName;
 use crate::options::{InitOptions, OpenOptions};
 use crate::state::State;
@@ -230,6 +232,18 @@ impl Pool {
         Statistics { unreachable, ..self.engine().statistics() }
     }
 
+    /// What went wrong with the disk since the pool was opened, the oldest first: the last 64.
+    #[must_use]
+    pub fn incidents(&self) -> Vec<Incident> {
+        self.engine().blocks.files().incidents().last()
+    }
+
+    /// How far a scrub is that goes on at this moment.
+    #[must_use]
+    pub fn scrubbing(&self) -> Option<ScrubProgress> {
+        *self.engine().scrubbing.lock()
+    }
+
     pub(crate) fn engine(&self) -> &Engine {
         &self.shared.engine
     }
@@ -254,7 +268,7 @@ impl Pool {
     }
 }
 
-fn real(path: &Path) -> Result<Arc<dyn Storage>> {
+pub(crate) fn real(path: &Path) -> Result<Arc<dyn Storage>> {
     let storage = RealStorage::new(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Error::NotAPool {
             path: path.display().to_string(),

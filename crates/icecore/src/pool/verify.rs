@@ -72,8 +72,13 @@ impl Engine {
         Ok(met)
     }
 
+    /// Datasets and snapshots stand for versions that exist, each for one, and all versions are stood for.
+    pub(crate) fn check_labels(&self, state: &State) -> Result<()> {
+        check_labels(state)
+    }
+
     /// Live and dying blocks have a place that suits them, and segments count them right.
-    fn check_places(&self, state: &State, ledger: &[(SegmentId, u32)]) -> Result<()> {
+    pub(crate) fn check_places(&self, state: &State, ledger: &[(SegmentId, u32)]) -> Result<()> {
         let mut live: BTreeMap<SegmentId, u64> = BTreeMap::new();
         for (segment, blocks) in ledger {
             *live.entry(*segment).or_default() += u64::from(*blocks);

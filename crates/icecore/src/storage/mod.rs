@@ -4,9 +4,11 @@
 mod aligned;
 #[cfg(test)]
 pub(crate) mod memory;
+mod overlay;
 mod real;
 
 pub use aligned::AlignedBuffer;
+pub(crate) use overlay::{Change, Overlay};
 pub use real::RealStorage;
 
 use std::io;

@@ -36,6 +36,7 @@ pub use node::Node;
 pub use range::Range;
 pub use slot::NodeSlot;
 pub use source::{NodeLedger, NodeSource};
+pub use walk::Unreadable;
 
 use crate::error::Result;
 use crate::units::LogAddress;

@@ -41,6 +41,61 @@ impl Tree {
     }
 }
 
+/// A node that cannot be read, and what is lost with it: everything from `low` on, before `high`.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// Its address.
+    pub address: LogAddress,
+    /// The first key that it may hold.
+    pub low: Key,
+    /// The first key that it may not hold.
+    pub high: Key,
+    /// Why.
+    pub error: Error,
+}
+
+impl Tree {
+    /// As [`Tree::nodes`], with the range of keys that each node may hold, and going on past nodes that cannot be
+    /// read. What lies below a node is visited if `visit` answers so.
+    pub fn salvage(
+        &self,
+        source: &dyn NodeSource,
+        visit: &mut dyn FnMut(LogAddress, &Node, std::ops::Range<Key>) -> bool,
+        lost: &mut dyn FnMut(Unreadable),
+    ) {
+        let address = self.root.address();
+        match self.root.load(source) {
+            Ok(root) => salvage_below(address, &root, Key::MIN..Key::MAX, source, visit, lost),
+            Err(error) => lost(Unreadable { address, low: Key::MIN, high: Key::MAX, error }),
+        }
+    }
+}
+
+fn salvage_below(
+    address: LogAddress,
+    node: &Node,
+    keys: std::ops::Range<Key>,
+    source: &dyn NodeSource,
+    visit: &mut dyn FnMut(LogAddress, &Node, std::ops::Range<Key>) -> bool,
+    lost: &mut dyn FnMut(Unreadable),
+) {
+    let high = keys.end;
+    if !visit(address, node, keys) {
+        return;
+    }
+    let Node::Interior(interior) = node else { return };
+    for index in 0..interior.len() {
+        let low = Key(interior.keys()[index]);
+        let high = interior.keys().get(index + 1).map_or(high, |next| Key(*next));
+        let address = interior.child(index).address();
+        // Which also refuses a node of a level that does not fit: no way leads back up.
+        match interior.load(index, source) {
+            Ok(child) => salvage_below(address, &child, low..high, source, visit, lost),
+            Err(error) => lost(Unreadable { address, low, high, error }),
+        }
+    }
+}
+
 fn collect_dirty(child: &Child, slots: &mut Vec<Arc<NodeSlot>>) {
     let Some(slot) = child.dirty() else { return };
     let Some(node) = slot.content() else { return };

@@ -1,0 +1,60 @@
+//! `icecore check`: what it says, what it mends, and how it ends.
+
+use crate::fixture::Fixture;
+use std::io::{Seek as _, SeekFrom, Write as _};
+
+fn hurt(fixture: &Fixture, name: &str, offset: u64) {
+    let path = fixture.pool.join(name);
+    let mut file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.seek(SeekFrom::Start(offset)).unwrap();
+    file.write_all(&[0x5a; 16]).unwrap();
+}
+
+/// The file that the newest ledger lies in, and where it begins.
+fn ledger(fixture: &Fixture) -> (String, u64) {
+    let block = std::fs::read(fixture.pool.join("superblock.0")).unwrap();
+    let word = |at: usize| u32::from_le_bytes(block[at..at + 4].try_into().unwrap());
+    (format!("segment.{:08}", word(88)), u64::from(word(92)) * 4096)
+}
+
+#[test]
+fn a_sound_pool_is_sound() {
+    let fixture = Fixture::with_db();
+    assert!(fixture.done(&["check"]).ends_with("nothing is wrong\n"));
+    let said = fixture.done(&["check", "--data"]);
+    assert!(said.contains("of data: nothing is wrong"), "{said}");
+    let document = fixture.json(&["check", "--data", "--json"]);
+    assert_eq!((&document["sound"], &document["was_clean"]), (&true.into(), &true.into()));
+    assert!(document["versions"] == 2 && document["verified_bytes"].as_u64().unwrap() > 0, "{document}");
+    assert!(fixture.done(&["check", "--repair"]).ends_with("nothing is wrong\n"));
+    assert!(!fixture.pool.join("before-repair.0").exists());
+    fixture.refused(2, &["check", "--dry-run"]);
+    let _owner = fixture.own();
+    fixture.refused(4, &["check"]);
+}
+
+#[test]
+fn what_follows_from_the_rest_is_mended_and_told() {
+    let fixture = Fixture::with_db();
+    let content = fixture.done(&["cat", "db/app", "db@one/app"]);
+    hurt(&fixture, "superblock.1", 50);
+    let said = fixture.done(&["check"]);
+    assert!(said.contains("superblock.1") && said.contains("(harmless)"), "{said}");
+    let (name, offset) = ledger(&fixture);
+    hurt(&fixture, &name, offset + 100);
+    assert!(fixture.refused(5, &["list"]).contains(&name));
+    let checked = fixture.run(&["check"]).assert().code(5);
+    assert!(String::from_utf8_lossy(&checked.get_output().stdout).contains("cannot be opened"));
+    let said = fixture.done(&["check", "--repair", "--dry-run"]);
+    assert!(said.contains("would be mended: the last checkpoint"), "{said}");
+    assert!(!fixture.pool.join("before-repair.0").exists());
+    let said = fixture.done(&["check", "--repair"]);
+    for part in ["mended: superblock.1", "mended: the last checkpoint", "before-repair.0", "nothing is wrong"]
+    {
+        assert!(said.contains(part), "{part} is missing: {said}");
+    }
+    assert!(fixture.pool.join("before-repair.0").exists());
+    assert_eq!(fixture.done(&["cat", "db/app", "db@one/app"]), content);
+    fixture.done(&["scrub"]);
+    assert!(fixture.done(&["check", "--data"]).ends_with("nothing is wrong\n"));
+}

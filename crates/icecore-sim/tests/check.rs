@@ -1,0 +1,126 @@
+//! Check and repair on histories: what is sound is found sound whatever happened to it, nothing is written by looking,
+//! and a repaired pool is one that the model allows.
+
+mod common;
+
+use common::{Told, for_each_seed, is_long, must};
+use icecore::check::{CheckOptions, RepairOptions, check, repair};
+use icecore_sim::explorer::{Explorer, Setting, Verdict};
+use icecore_sim::{CrashMode, Random};
+use std::collections::BTreeMap;
+
+/// A pool with history, closed or killed.
+fn beginning(seed: u64, closed: bool) -> Explorer {
+    let mut setting = Setting::draw(seed);
+    setting.weights.write_bytes_max = 32 << 10;
+    let mut explorer = Explorer::new(seed, &setting).unwrap();
+    explorer.open().unwrap();
+    let verdict = must(explorer.live(150));
+    assert!(matches!(verdict, Verdict::Agreed), "{verdict:?}\n  {}", explorer.recent());
+    if closed {
+        explorer.close().unwrap();
+    } else {
+        explorer.crash(None);
+    }
+    explorer
+}
+
+fn contents(explorer: &Explorer) -> Vec<(String, Vec<u8>)> {
+    let files = explorer.disk.files().into_iter();
+    files.map(|(name, _)| (name.clone(), explorer.disk.contents(&name).unwrap())).collect()
+}
+
+#[test]
+fn what_is_sound_is_found_sound_and_stays_as_it_is() {
+    for_each_seed("check", 6, |seed| {
+        for closed in [true, false] {
+            let _told = Told(format!("closed: {closed}"));
+            let explorer = beginning(seed, closed);
+            let before = contents(&explorer);
+            let report = check(explorer.disk.storage(), &CheckOptions { data: true }, &mut |_| {}).unwrap();
+            assert!(report.opened && report.is_sound(), "{report:?}");
+            let lost = report.problems.iter().find(|problem| !problem.harmless);
+            assert!(lost.is_none(), "{lost:?}");
+            assert!(contents(&explorer) == before, "looking changed something");
+        }
+    });
+}
+
+/// Where the newest ledger blob lies, by the superblock.
+fn ledger(explorer: &Explorer) -> (String, u64, u64) {
+    let block = explorer.disk.contents("superblock.0").unwrap();
+    let word = |at: usize| u32::from_le_bytes(block[at..at + 4].try_into().unwrap());
+    (format!("segment.{:08}", word(88)), u64::from(word(92)) * 4096, u64::from(word(96)) * 4096)
+}
+
+#[test]
+fn a_checkpoint_that_is_lost_comes_back_whole_or_not_at_all() {
+    let mut outcomes: BTreeMap<(bool, &str), u64> = BTreeMap::new();
+    for_each_seed("former", if is_long() { 40 } else { 8 }, |seed| {
+        let mut random = Random::new(seed);
+        for closed in [true, false] {
+            let _told = Told(format!("closed: {closed}"));
+            let mut explorer = beginning(seed, closed);
+            let (name, offset, length) = ledger(&explorer);
+            let at = offset + random.below(length);
+            explorer.disk.flip_bit(&name, at, random.below(8) as u32).unwrap();
+            assert!(explorer.open().is_err());
+            explorer.crash(None);
+            let before = contents(&explorer);
+            let dry = RepairOptions { dry_run: true, data: true };
+            let planned = repair(explorer.disk.storage(), &dry, &mut |_| {}).unwrap();
+            assert!(contents(&explorer) == before, "a dry run wrote something");
+            let report = repair(explorer.disk.storage(), &RepairOptions::default(), &mut |_| {}).unwrap();
+            assert_eq!(planned.steps, report.steps);
+            if report.steps.is_empty() {
+                assert!(!report.refused.is_empty() && !report.after.opened, "{report:?}");
+                assert!(contents(&explorer) == before, "nothing was mended, and something was written");
+                *outcomes.entry((closed, "refused")).or_default() += 1;
+                continue;
+            }
+            assert!(report.after.is_sound() && report.kept_aside.is_some(), "{report:?}");
+            explorer.open().unwrap();
+            must(explorer.find());
+            must(explorer.check());
+            let verdict = must(explorer.live(30));
+            assert!(matches!(verdict, Verdict::Agreed), "{verdict:?}\n  {}", explorer.recent());
+            *outcomes.entry((closed, "whole")).or_default() += 1;
+        }
+    });
+    println!("{outcomes:?}");
+    // Nothing comes after the last checkpoint of a pool that was closed.
+    assert!(
+        !outcomes.contains_key(&(true, "refused")) && outcomes.contains_key(&(true, "whole")),
+        "{outcomes:?}"
+    );
+}
+
+#[test]
+fn a_repair_that_is_cut_short_leaves_a_pool_that_can_be_repaired() {
+    for_each_seed("cut", 3, |seed| {
+        let mut base = beginning(seed, true);
+        let (name, offset, _) = ledger(&base);
+        base.disk.flip_bit(&name, offset + 5, 1).unwrap();
+        base.crash(None);
+        for number in 1..40 {
+            let _told = Told(format!("cut at call {number}"));
+            let mut explorer = base.fork(number);
+            explorer.disk.crash_at(number);
+            let outcome = repair(explorer.disk.storage(), &RepairOptions::default(), &mut |_| {});
+            let was_cut = explorer.disk.is_cut();
+            let mode = CrashMode::ALL_MODES[number as usize % 6];
+            explorer.crash(Some(if was_cut { mode } else { CrashMode::All }));
+            if !was_cut {
+                outcome.unwrap();
+            }
+            let again = repair(explorer.disk.storage(), &RepairOptions::default(), &mut |_| {}).unwrap();
+            assert!(again.after.opened && again.after.is_sound(), "{again:?}");
+            explorer.open().unwrap();
+            must(explorer.find());
+            explorer.crash(None);
+            if !was_cut {
+                break;
+            }
+        }
+    });
+}

@@ -1,0 +1,242 @@
+//! What vouches for the blocks of a data segment, looked at for its own sake: segment header, record headers,
+//! checksum table. Each can be made up for by the others, so that damage to one goes unnoticed until the next.
+
+use super::{Sums, Use};
+use crate::error::Result;
+use crate::files::SegmentFiles;
+use crate::format::record::RecordView;
+use crate::format::segment::{SegmentHeader, SegmentKind, TABLE_TRAILER, decode_table, encode_table};
+use crate::operation::Operation;
+use crate::units::{BLOCK_BYTES, LogAddress, SegmentId, Slot};
+
+/// What flaws are called.
+const HEADER: &str = "segment header";
+const RUN_HEADER: &str = "header of a run";
+
+/// Blocks read at once.
+const WINDOW_BLOCKS: u32 = 16;
+
+/// Something in a segment that is not what was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Flaw {
+    /// Where.
+    pub slot: Slot,
+    /// What it should be.
+    pub what: &'static str,
+    /// Slots of the blocks that it vouches for.
+    pub behind: std::ops::Range<u32>,
+    /// Whether something else on disk vouches for them, too.
+    pub spare: bool,
+}
+
+impl Flaw {
+    /// A segment header that is not what was written.
+    pub(crate) const fn of_header() -> Self {
+        Self { slot: Slot(0), what: HEADER, behind: 0..0, spare: true }
+    }
+
+    /// Whether it is the header of a run. What was set aside for a run need never be written.
+    pub(crate) fn is_of_run(&self) -> bool {
+        self.what == RUN_HEADER
+    }
+
+    fn header(slot: u32, what: &'static str, behind: std::ops::Range<u32>) -> Self {
+        Self { slot: Slot(slot), what, behind, spare: false }
+    }
+}
+
+/// What the record headers of a segment say.
+struct Gathered {
+    sums: Vec<u32>,
+    /// Of a log segment: the slot of each header, the address of that, and the length of the record.
+    records: Vec<(u32, LogAddress, u32)>,
+    flaws: Vec<Flaw>,
+}
+
+impl Sums {
+    /// Reads everything in a data segment that is not data, past all caches, and answers what is not as it should be.
+    /// Everything before `written` is on disk. `is_full`: a log segment that takes no more ends with a record that
+    /// says where the log goes on.
+    ///
+    /// # Errors
+    /// Reading failed; or nothing is left that says what the segment is.
+    pub(crate) fn inspect(
+        &self,
+        segment: SegmentId,
+        written: Slot,
+        is_full: bool,
+        files: &SegmentFiles,
+    ) -> Result<Vec<Flaw>> {
+        let geometry = files.geometry();
+        let use_ = self.use_of(segment, files)?;
+        let mut flaws = Vec::new();
+        let mut block = vec![0; BLOCK_BYTES];
+        files.read(segment, Slot(0), &mut block)?;
+        let header = SegmentHeader::decode(&block);
+        if header.is_none_or(|header| header.pool != self.pool || header.segment != segment) {
+            flaws.push(Flaw::of_header());
+        }
+        // Before the disk is looked at: what is added meanwhile may be in memory only.
+        let filling = self.filling.lock().get(&segment).map(|table| table.read().clone());
+        let gathered = self.gather(segment, use_, (written, is_full), files)?;
+        let mut bytes = vec![0; geometry.table_blocks() as usize * BLOCK_BYTES];
+        let table_at = geometry.end(use_.kind);
+        files.read(segment, table_at, &mut bytes)?;
+        let table = decode_table(geometry, use_.incarnation, &bytes).filter(|_| filling.is_none());
+        if table.is_none() && filling.is_none() && was_table(&bytes, use_.incarnation) {
+            let rebuilt = encode_table(geometry, use_.incarnation, &gathered.sums);
+            let differs =
+                rebuilt.chunks(BLOCK_BYTES).zip(bytes.chunks(BLOCK_BYTES)).position(|(a, b)| a != b);
+            let at = table_at.0 + differs.unwrap_or(0) as u32;
+            flaws.push(Flaw { slot: Slot(at), what: "checksum table", behind: 0..0, spare: true });
+        }
+        let kept = table.is_some();
+        flaws.extend(gathered.flaws.into_iter().map(|flaw| Flaw { spare: kept, ..flaw }));
+        // Also what was read before something happened to it.
+        let cached = || self.finished.get(&segment).map(|table| table.read().clone());
+        if let Some(known) = table.or(filling).or_else(cached).filter(|_| use_.kind == SegmentKind::Run) {
+            flaws.extend(unvouched(&known, &gathered.sums, written, kept));
+        }
+        Ok(flaws)
+    }
+
+    /// The records of a log segment before a slot: where each begins, the address there, and its length. None of a segment
+    /// of another kind.
+    ///
+    /// # Errors
+    /// As for [`Sums::inspect`].
+    pub(crate) fn records(
+        &self,
+        segment: SegmentId,
+        written: Slot,
+        files: &SegmentFiles,
+    ) -> Result<Vec<(u32, LogAddress, u32)>> {
+        let use_ = self.use_of(segment, files)?;
+        if use_.kind != SegmentKind::Log {
+            return Ok(Vec::new());
+        }
+        Ok(self.gather(segment, use_, (written, false), files)?.records)
+    }
+
+    fn gather(
+        &self,
+        segment: SegmentId,
+        use_: Use,
+        (written, is_full): (Slot, bool),
+        files: &SegmentFiles,
+    ) -> Result<Gathered> {
+        let geometry = files.geometry();
+        let end = geometry.end(use_.kind).min(written).0;
+        let is_run = use_.kind == SegmentKind::Run;
+        let mut found =
+            Gathered { sums: vec![0; geometry.slots() as usize], flaws: Vec::new(), records: Vec::new() };
+        let mut window = Window { files, segment, first: 0, bytes: Vec::new() };
+        let mut slot = 1;
+        let mut gap = None;
+        let mut last = None;
+        while slot < end {
+            let record = RecordView::decode(window.block(slot)?).filter(|record| {
+                let header = &record.header;
+                let fits = if is_run {
+                    header.address.0 == u64::from(slot)
+                } else {
+                    last.is_none_or(|last| (header.epoch, header.sequence) > last)
+                };
+                header.pool == self.pool
+                    && header.incarnation == use_.incarnation
+                    && header.run == is_run
+                    && fits
+            });
+            let Some(record) = record else {
+                if !is_run {
+                    gap.get_or_insert(slot);
+                }
+                slot += 1;
+                continue;
+            };
+            if let Some(gap) = gap.take() {
+                found.flaws.push(Flaw::header(gap, "record header", gap + 1..slot));
+            }
+            last = Some((record.header.epoch, record.header.sequence));
+            let length = 1 + record.sums.len() as u32;
+            found.records.push((slot, record.header.address, length));
+            for (index, sum) in record.sums.iter().enumerate() {
+                if let Some(entry) = found.sums.get_mut(slot as usize + 1 + index) {
+                    *entry = *sum;
+                }
+            }
+            if ends_segment(&record) {
+                return Ok(found);
+            }
+            slot += length;
+        }
+        let open = if is_full { Some(gap.unwrap_or(slot)) } else { gap.filter(|gap| *gap < end) };
+        if let Some(gap) = open.filter(|gap| !is_run && *gap < geometry.end(use_.kind).0) {
+            found.flaws.push(Flaw::header(gap, "record header", gap + 1..end));
+        }
+        Ok(found)
+    }
+}
+
+/// Blocks that have a checksum and no header in front of them that says so.
+fn unvouched(known: &[u32], gathered: &[u32], written: Slot, kept: bool) -> Vec<Flaw> {
+    let mut flaws: Vec<Flaw> = Vec::new();
+    let mut before = false;
+    for slot in 1..written.0.min(known.len() as u32) {
+        let missing = known[slot as usize] != 0 && gathered[slot as usize] == 0;
+        match flaws.last_mut().filter(|_| before) {
+            Some(flaw) if missing => flaw.behind.end = slot + 1,
+            None if missing => {
+                let flaw = Flaw::header(slot - 1, RUN_HEADER, slot..slot + 1);
+                flaws.push(Flaw { spare: kept, ..flaw });
+            }
+            _ => {}
+        }
+        before = missing;
+    }
+    flaws
+}
+
+/// Whether the record is the last one of its segment.
+fn ends_segment(record: &RecordView) -> bool {
+    record.header.operations == 1
+        && record.sums.is_empty()
+        && Operation::decode(&record.operations)
+            .is_some_and(|(operation, _)| matches!(operation, Operation::Switch { .. }))
+}
+
+/// Whether these bytes, which are no table of this use, were one once: it says so, or does again with the right use in
+/// its place. That of a former use is whole, and of another use.
+fn was_table(bytes: &[u8], incarnation: u64) -> bool {
+    let at = bytes.len() - TABLE_TRAILER;
+    let mut mended = bytes.to_vec();
+    crate::format::put(&mut mended, at + 8, &incarnation.to_le_bytes());
+    let crc = crate::format::crc32c(&mended[..bytes.len() - 4]);
+    crate::format::get_u64(bytes, at + 8) == incarnation
+        || crc == crate::format::get_u32(bytes, bytes.len() - 4)
+}
+
+/// Part of a segment, read at once.
+struct Window<'a> {
+    files: &'a SegmentFiles,
+    segment: SegmentId,
+    first: u32,
+    bytes: Vec<u8>,
+}
+
+impl Window<'_> {
+    fn block(&mut self, slot: u32) -> Result<&[u8]> {
+        let inside = slot >= self.first && ((slot - self.first) as usize) < self.bytes.len() / BLOCK_BYTES;
+        if !inside {
+            let blocks = WINDOW_BLOCKS.min(self.files.geometry().slots() - slot);
+            self.bytes.resize(blocks as usize * BLOCK_BYTES, 0);
+            self.first = slot;
+            if let Err(error) = self.files.read(self.segment, Slot(slot), &mut self.bytes) {
+                self.bytes.clear();
+                return Err(error);
+            }
+        }
+        let at = (slot - self.first) as usize * BLOCK_BYTES;
+        Ok(&self.bytes[at..at + BLOCK_BYTES])
+    }
+}

@@ -1,0 +1,82 @@
+//! Making changes real: what is there is kept aside first.
+
+use crate::error::{Error, Result};
+use crate::format::superblock::NAMES;
+use crate::storage::{AlignedBuffer, Change, Kind, Storage};
+use crate::units::BLOCK_BYTES;
+use std::fmt::Write as _;
+
+/// What files with originals are called, but for their number.
+const PREFIX: &str = "before-repair.";
+/// Files with originals in one pool.
+const NUMBERS_MAX: u32 = 10_000;
+
+/// Writes what the changes will overwrite to a file of its own, and answers its name. Durable on return.
+///
+/// It begins with lines of text, `NAME OFFSET`, padded with zeros to whole blocks; then come the blocks of 4096 bytes, in
+/// the order of the lines.
+pub(super) fn keep(storage: &dyn Storage, changes: &[Change]) -> Result<String> {
+    let mut index = String::from("icecore originals\n");
+    let mut contents = Vec::new();
+    for change in changes {
+        let mut block = vec![0; BLOCK_BYTES];
+        let file = match storage.open(&change.file, false) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(Error::io("open", &change.file, error)),
+        };
+        let length = file.length().map_err(|error| Error::io("measure", &change.file, error))?;
+        let there = length.saturating_sub(change.offset).min(BLOCK_BYTES as u64) as usize;
+        let read = file.read_at(&mut block[..there], change.offset);
+        // What cannot be read cannot be kept either; it is what is to be mended.
+        let note = if read.is_err() { " unreadable" } else { "" };
+        writeln!(index, "{} {}{note}", change.file, change.offset).expect("text takes text");
+        contents.extend_from_slice(&block);
+    }
+    let mut bytes = index.into_bytes();
+    bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
+    bytes.extend_from_slice(&contents);
+    let bytes = AlignedBuffer::copied(&bytes);
+    let taken = storage.list().map_err(|error| Error::io("list", storage.describe(), error))?;
+    let name = (0..NUMBERS_MAX)
+        .map(|number| format!("{PREFIX}{number}"))
+        .find(|name| taken.iter().all(|(other, _)| other != name))
+        .ok_or_else(|| Error::Invalid(format!("there are {NUMBERS_MAX} files {PREFIX}* already")))?;
+    let made = storage.create(&name, bytes.len() as u64);
+    let file = made.map_err(|error| Error::io("create", &name, error))?;
+    file.write_at(&[(Kind::Frame, &bytes)], 0).map_err(|error| Error::io("write", &name, error))?;
+    file.sync().map_err(|error| Error::io("flush", &name, error))?;
+    storage.sync_directory().map_err(|error| Error::io("flush", storage.describe(), error))?;
+    Ok(name)
+}
+
+/// Makes changes real. Superblocks come last, when everything that they lead to is durable: cut short before, the
+/// pool is as hurt as it was.
+pub(super) fn apply(storage: &dyn Storage, changes: &[Change]) -> Result<()> {
+    let is_superblock = |change: &&Change| NAMES.contains(&change.file.as_str());
+    let others: Vec<&Change> = changes.iter().filter(|change| !is_superblock(change)).collect();
+    for changes in others.chunk_by(|a, b| a.file == b.file) {
+        write(storage, changes)?;
+    }
+    storage.sync_directory().map_err(|error| Error::io("flush", storage.describe(), error))?;
+    for change in changes.iter().filter(is_superblock) {
+        write(storage, &[change])?;
+        storage.sync_directory().map_err(|error| Error::io("flush", storage.describe(), error))?;
+    }
+    Ok(())
+}
+
+/// Writes and flushes all changes of one file.
+fn write(storage: &dyn Storage, changes: &[&Change]) -> Result<()> {
+    let name = &changes[0].file;
+    let file = match changes[0].made {
+        Some(length) => storage.create(name, length).map_err(|error| Error::io("create", name, error))?,
+        None => storage.open(name, true).map_err(|error| Error::io("open", name, error))?,
+    };
+    for change in changes {
+        let block = AlignedBuffer::copied(&*change.bytes);
+        let outcome = file.write_at(&[(Kind::Frame, &block)], change.offset);
+        outcome.map_err(|error| Error::io("write", name, error))?;
+    }
+    file.sync().map_err(|error| Error::io("flush", name, error))
+}

@@ -1,0 +1,188 @@
+//! Repair: what follows from something else is made again. Everything is done in memory first and checked there; what
+//! would be overwritten is kept aside; only then is anything written.
+
+use super::trees::{self, Walked};
+use super::{Area, CheckOptions, CheckProgress, CheckReport, aside, look, quiet};
+use crate::engine::{self, Engine};
+use crate::error::{Error, Result};
+use crate::format::superblock::NAMES;
+use crate::storage::{AlignedBuffer, Kind, Overlay, Storage};
+use std::sync::Arc;
+
+/// How a repair goes about it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RepairOptions {
+    /// Only say what would be done.
+    pub dry_run: bool,
+    /// Whether to read all data before and after.
+    pub data: bool,
+}
+
+/// What a repair did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RepairReport {
+    /// What was wrong.
+    pub before: CheckReport,
+    /// What was made again, and from what.
+    pub steps: Vec<String>,
+    /// What cannot be made again, and why.
+    pub refused: Vec<String>,
+    /// What is wrong, or would be, afterwards: what is gone.
+    pub after: CheckReport,
+    /// Blocks that differ.
+    pub changed_blocks: u64,
+    /// The file in the pool's folder that has what was overwritten; none if nothing was written.
+    pub kept_aside: Option<String>,
+}
+
+/// Repairs the pool in a storage. It must not be open anywhere. Without anything wrong that can be mended, nothing is
+/// written. Cut short by a crash, the pool is as hurt as it was, or mended.
+///
+/// # Errors
+/// As for [`super::check`]; [`Error::Io`] if writing failed.
+pub fn repair(
+    storage: Arc<dyn Storage>,
+    options: &RepairOptions,
+    progress: &mut dyn FnMut(CheckProgress),
+) -> Result<RepairReport> {
+    super::find_pool(&*storage)?;
+    let _lock = engine::lock(&*storage, true)?;
+    let look_options = CheckOptions { data: options.data };
+    let overlay = Overlay::over(Arc::clone(&storage));
+    let above: Arc<dyn Storage> = overlay.clone();
+    let before = look(&storage, &look_options, progress)?;
+    let mut report = RepairReport { before, ..RepairReport::default() };
+    superblocks(&above, &mut report)?;
+    if !report.before.opened {
+        go_back(&above, &mut report)?;
+    }
+    let mut after = look(&above, &CheckOptions::default(), progress)?;
+    if after.problems.iter().any(|problem| matches!(problem.area, Area::Sets | Area::Figures)) {
+        sets(&above, &mut report, progress);
+    }
+    let changes = overlay.changes();
+    if !changes.is_empty() || options.data {
+        after = look(&above, &look_options, progress)?;
+    }
+    report.changed_blocks = changes.len() as u64;
+    report.after = after;
+    if !options.dry_run && !changes.is_empty() {
+        report.kept_aside = Some(aside::keep(&*storage, &changes)?);
+        aside::apply(&*storage, &changes)?;
+    }
+    Ok(report)
+}
+
+/// [`repair`] of the pool in a directory.
+///
+/// # Errors
+/// As there.
+pub fn repair_directory(
+    path: &std::path::Path,
+    options: &RepairOptions,
+    progress: &mut dyn FnMut(CheckProgress),
+) -> Result<RepairReport> {
+    repair(crate::pool::real(path)?, options, progress)
+}
+
+/// A superblock that is not what it should be follows from its twin.
+fn superblocks(above: &Arc<dyn Storage>, report: &mut RepairReport) -> Result<()> {
+    let path = above.describe();
+    let Ok(newest) = engine::find_superblock(&**above) else {
+        report
+            .refused
+            .push("both superblocks are lost: nothing says where the last checkpoint lies".to_owned());
+        return Ok(());
+    };
+    for name in NAMES {
+        if engine::read_superblock(&**above, name, &path).is_ok_and(|found| found == newest) {
+            continue;
+        }
+        write_superblock(&**above, name, &newest)?;
+        report.steps.push(format!("{name} is made again from its twin"));
+    }
+    Ok(())
+}
+
+fn write_superblock(
+    above: &dyn Storage,
+    name: &str,
+    superblock: &crate::format::superblock::Superblock,
+) -> Result<()> {
+    let block = AlignedBuffer::copied(&superblock.encode());
+    let length = block.len() as u64;
+    let there = above.open(name, true).ok().filter(|file| file.length().is_ok_and(|found| found >= length));
+    let file = match there {
+        Some(file) => file,
+        None => {
+            // Lost, or cut short.
+            let _ = above.remove(name);
+            above.create(name, length).map_err(|error| Error::io("create", name, error))?
+        }
+    };
+    file.write_at(&[(Kind::Frame, &block)], 0).map_err(|error| Error::io("write", name, error))
+}
+
+/// The last checkpoint is lost: the one before it, and the log since.
+fn go_back(above: &Arc<dyn Storage>, report: &mut RepairReport) -> Result<()> {
+    let Ok(superblock) = engine::find_superblock(&**above) else { return Ok(()) };
+    let former = match engine::former_superblock(above, &superblock) {
+        Ok(former) => former,
+        Err(error) => {
+            report.refused.push(format!("the last checkpoint cannot be made again from the log: {error}"));
+            return Ok(());
+        }
+    };
+    // Whether what follows from it is whole is known only when all of it was replayed.
+    let trial: Arc<dyn Storage> = Overlay::over(Arc::clone(above));
+    NAMES.iter().try_for_each(|name| write_superblock(&*trial, name, &former))?;
+    if let Err(error) = super::opened(&trial) {
+        report.refused.push(format!("the last checkpoint cannot be made again from the log: {error}"));
+        return Ok(());
+    }
+    NAMES.iter().try_for_each(|name| write_superblock(&**above, name, &former))?;
+    let step =
+        "the last checkpoint is made again from the one before it and the log since: nothing is lost by that";
+    report.steps.push(step.to_owned());
+    Ok(())
+}
+
+/// Owned and dead sets follow from the trees.
+fn sets(above: &Arc<dyn Storage>, report: &mut RepairReport, progress: &mut dyn FnMut(CheckProgress)) {
+    let trial = Overlay::over(Arc::clone(above));
+    let storage: Arc<dyn Storage> = trial.clone();
+    match rebuild(&storage, progress) {
+        Ok(versions) => {
+            let outcome = aside::apply(&**above, &trial.changes());
+            outcome.expect("memory takes what is written to it");
+            report.steps.push(format!("the sets of {versions} versions are made again from their trees"));
+        }
+        Err(error) => report.refused.push(format!("the sets cannot be made again from the trees: {error}")),
+    }
+}
+
+fn rebuild(storage: &Arc<dyn Storage>, progress: &mut dyn FnMut(CheckProgress)) -> Result<usize> {
+    let engine = engine::open_to_look(storage, &quiet())?;
+    let walked: Walked = {
+        let state = engine.state();
+        let total = state.trees.len() as u64;
+        trees::walk(&engine, &state, false, &mut |done| progress(CheckProgress::Versions(done, total)))
+    };
+    if walked.has_gaps {
+        return Err(Error::damaged("the trees", "not all of their nodes can be read"));
+    }
+    let mut differences = walked.differences;
+    let versions = differences.len();
+    engine.replace_sets(|version| {
+        let found = differences.remove(&version).unwrap_or_default();
+        (found.born, found.gone)
+    })?;
+    close(&engine)?;
+    Ok(versions)
+}
+
+/// Writes a checkpoint with everything in it.
+fn close(engine: &Engine) -> Result<()> {
+    engine.checkpoint_in_full()?;
+    engine.close()
+}

@@ -1,0 +1,291 @@
+//! Check: whether the books of a closed pool agree with what is on disk, and what can be done where they do not.
+//!
+//! Nothing is changed by it. Where the pool was not closed cleanly, it is recovered in memory, over what is on disk.
+
+mod aside;
+mod mend;
+mod places;
+#[cfg(test)]
+mod tests;
+mod trees;
+
+pub use mend::{RepairOptions, RepairReport, repair, repair_directory};
+
+use crate::engine::{self, Engine};
+use crate::error::{Error, Result};
+use crate::format::superblock::{NAMES, Superblock};
+use crate::options::OpenOptions;
+use crate::pool::{Finding, Pool, ScrubProgress};
+use crate::storage::{Overlay, Storage};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+/// Problems that are told one by one.
+const PROBLEMS_MAX: usize = 1000;
+
+/// How thorough a check is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CheckOptions {
+    /// Whether to read all data and compare it with its checksums, as a scrub does.
+    pub data: bool,
+}
+
+/// What a problem is about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Area {
+    /// One of the two superblocks.
+    Superblock,
+    /// Opening: the ledger, or the log since.
+    Opening,
+    /// Names of datasets and snapshots, and what they stand for.
+    Catalogue,
+    /// Owned and dead sets.
+    Sets,
+    /// Nodes of trees, and the files and directories in them.
+    Trees,
+    /// Where blocks lie, and how many live in each segment.
+    Places,
+    /// Figures that are shown, and what quotas count.
+    Figures,
+    /// Bytes that do not match their checksums.
+    Data,
+}
+
+impl Area {
+    /// What it is called.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Superblock => "superblock",
+            Self::Opening => "opening",
+            Self::Catalogue => "catalogue",
+            Self::Sets => "sets",
+            Self::Trees => "trees",
+            Self::Places => "places",
+            Self::Figures => "figures",
+            Self::Data => "data",
+        }
+    }
+}
+
+/// Something that is not as it should be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Problem {
+    /// What it is about.
+    pub area: Area,
+    /// What does not fit, and where.
+    pub what: String,
+    /// Versions that see it, where that is known, by full name.
+    pub versions: Vec<String>,
+    /// Nothing is lost by it: what was there is on disk a second time, or follows from something else.
+    pub harmless: bool,
+}
+
+impl Problem {
+    fn of(area: Area, what: String) -> Self {
+        Self { area, what, versions: Vec::new(), harmless: false }
+    }
+
+    fn seen_by(mut self, name: &str) -> Self {
+        self.versions.push(name.to_owned());
+        self
+    }
+
+    fn harmless(mut self) -> Self {
+        self.harmless = true;
+        self
+    }
+}
+
+/// What a check found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CheckReport {
+    /// What is wrong: the first thousand.
+    pub problems: Vec<Problem>,
+    /// How many there are.
+    pub count: u64,
+    /// Whether the pool could be opened, and everything was compared.
+    pub opened: bool,
+    /// Whether the pool had been closed cleanly. If not, what was checked is what the next opening will recover.
+    pub was_clean: bool,
+    /// Versions compared.
+    pub versions: u64,
+    /// Blocks that versions reach.
+    pub blocks: u64,
+    /// Bytes compared with their checksums.
+    pub verified: u64,
+}
+
+impl CheckReport {
+    /// Whether nothing is lost, or will be.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.problems.iter().all(|problem| problem.harmless)
+    }
+
+    fn add(&mut self, problem: Problem) {
+        self.count += 1;
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(problem);
+        }
+    }
+}
+
+/// How far a check is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CheckProgress {
+    /// Versions compared, of so many.
+    Versions(u64, u64),
+    /// Bytes compared with their checksums.
+    Data(ScrubProgress),
+}
+
+/// Checks the pool in a storage. It must not be open for writing anywhere, and stays as it is.
+///
+/// # Errors
+/// [`Error::NotAPool`], [`Error::NewerFormat`], [`Error::PoolInUse`]; [`Error::Io`] if the medium is gone.
+/// What is damaged is in the report.
+pub fn check(
+    storage: Arc<dyn Storage>,
+    options: &CheckOptions,
+    progress: &mut dyn FnMut(CheckProgress),
+) -> Result<CheckReport> {
+    find_pool(&*storage)?;
+    // Others may read meanwhile, and the medium need not be writable.
+    let _lock = engine::lock(&*storage, false)?;
+    look(&storage, options, progress)
+}
+
+/// [`check`] of the pool in a directory.
+///
+/// # Errors
+/// As there.
+pub fn check_directory(
+    path: &std::path::Path,
+    options: &CheckOptions,
+    progress: &mut dyn FnMut(CheckProgress),
+) -> Result<CheckReport> {
+    check(crate::pool::real(path)?, options, progress)
+}
+
+/// How a pool is opened to be looked at: nothing happens by itself, and memory holds little that was not read from disk.
+fn quiet() -> OpenOptions {
+    OpenOptions { background: false, control_socket: false, ..OpenOptions::default() }
+}
+
+/// Refuses what is no pool, or one of a newer program. A directory that is no pool must not get a lock file.
+fn find_pool(storage: &dyn Storage) -> Result<()> {
+    match engine::find_superblock(storage) {
+        Err(error @ (Error::NotAPool { .. } | Error::NewerFormat { .. })) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Looks at the pool in `storage`, which stays as it is.
+fn look(
+    storage: &Arc<dyn Storage>,
+    options: &CheckOptions,
+    progress: &mut dyn FnMut(CheckProgress),
+) -> Result<CheckReport> {
+    let mut report = CheckReport::default();
+    superblocks(&**storage, &mut report);
+    let overlay: Arc<dyn Storage> = Overlay::over(Arc::clone(storage));
+    let engine = match opened(&overlay) {
+        Ok(engine) => engine,
+        Err(error) => {
+            report.add(Problem::of(Area::Opening, format!("the pool cannot be opened: {error}")));
+            return Ok(report);
+        }
+    };
+    report.opened = true;
+    books(&engine, &mut report, progress);
+    if options.data {
+        data(&engine, &mut report, progress)?;
+    }
+    Ok(report)
+}
+
+/// Opens a pool as far as everything is in memory as it should be, without going on from there.
+fn opened(storage: &Arc<dyn Storage>) -> Result<Arc<Engine>> {
+    // Replay executes what the log says on sets that may be wrong in a way that only shows now: an operation that
+    // contradicts them ends in an assertion. What it leaves behind is thrown away.
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| engine::open_to_look(storage, &quiet())));
+    outcome.unwrap_or_else(|_| {
+        Err(Error::damaged("the log", "what it says happened contradicts the sets of the last checkpoint"))
+    })
+}
+
+/// Both superblocks: whether each is whole, and says the same.
+fn superblocks(storage: &dyn Storage, report: &mut CheckReport) {
+    let path = storage.describe();
+    let found: Vec<Result<Superblock>> =
+        NAMES.iter().map(|name| engine::read_superblock(storage, name, &path)).collect();
+    let newest = found.iter().flatten().max_by_key(|superblock| superblock.generation);
+    report.was_clean = newest.is_some_and(|newest| newest.clean);
+    for (name, outcome) in NAMES.iter().zip(&found) {
+        let what = match (outcome, newest) {
+            (Ok(superblock), Some(newest)) if superblock == newest => continue,
+            // A crash between the two leaves them so.
+            (Ok(_), _) => format!("{name} is older than its twin"),
+            (Err(error), _) => format!("{name}: {error}"),
+        };
+        let problem = Problem::of(Area::Superblock, what);
+        report.add(if newest.is_some() { problem.harmless() } else { problem });
+    }
+}
+
+/// Everything that is kept as a set, a map or a count, against what the trees say.
+fn books(engine: &Engine, report: &mut CheckReport, progress: &mut dyn FnMut(CheckProgress)) {
+    let outcome = engine.with_books(|state, ledger| {
+        let total = state.trees.len() as u64;
+        let mut tell = |done: u64| progress(CheckProgress::Versions(done, total));
+        let walked = trees::walk(engine, state, true, &mut tell);
+        report.versions = total;
+        report.blocks = walked.blocks;
+        let checks = [
+            (Area::Catalogue, state.catalogue.check()),
+            (Area::Catalogue, engine.check_labels(state)),
+            (Area::Sets, state.history.check()),
+            (Area::Figures, state.check_usage()),
+            (Area::Places, engine.check_places(state, ledger)),
+        ];
+        for (area, outcome) in checks {
+            if let Err(error) = outcome {
+                report.add(Problem::of(area, error.to_string()));
+            }
+        }
+        let misplaced = places::compare(engine, state);
+        walked.problems.into_iter().chain(misplaced).for_each(|problem| report.add(problem));
+        Ok(())
+    });
+    if let Err(error) = outcome {
+        report.add(Problem::of(Area::Opening, error.to_string()));
+    }
+}
+
+/// All data, and everything that vouches for it.
+fn data(
+    engine: &Arc<Engine>,
+    report: &mut CheckReport,
+    progress: &mut dyn FnMut(CheckProgress),
+) -> Result<()> {
+    let mut tell = |now: ScrubProgress| {
+        progress(CheckProgress::Data(now));
+        true
+    };
+    let found = Pool::scrub_as_it_is(engine, &mut tell)?;
+    report.verified = found.verified;
+    for finding in found.findings {
+        let mut what = finding.damage;
+        let Finding { file, path, hides, versions, spare, .. } = finding;
+        let path = path.map(|path| format!("{} ", String::from_utf8_lossy(&path)));
+        if let Some((inode, offset)) = file {
+            what += &format!(", in {}(inode {inode}) at offset {offset}", path.unwrap_or_default());
+        }
+        if let Some(hidden) = hides {
+            what += &format!(", hides {hidden}");
+        }
+        report.add(Problem { area: Area::Data, what, versions, harmless: spare });
+    }
+    Ok(())
+}

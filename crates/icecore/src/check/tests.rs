@@ -1,0 +1,383 @@
+//! Pools whose checksums all fit and whose books are wrong; and pools that lost a part that follows from the rest.
+
+use super::*;
+use crate::Creation;
+use crate::format::superblock::Superblock;
+use crate::options::InitOptions;
+use crate::state::State;
+use crate::storage::Kind;
+use crate::storage::memory::MemoryStorage;
+use crate::units::{BLOCK_BYTES, BlockCount, InodeNumber, LogAddress, Run, Stream, VersionId};
+
+const BLOCK: usize = BLOCK_BYTES;
+
+fn open(storage: &Arc<MemoryStorage>) -> Pool {
+    let options = OpenOptions { block_cache_bytes: 0, node_cache_bytes: 0, ..quiet() };
+    Pool::open(storage.clone(), &options).unwrap()
+}
+
+/// A pool with a file in three versions, and a second dataset that is a clone.
+fn made() -> (Arc<MemoryStorage>, InodeNumber) {
+    let storage = Arc::new(MemoryStorage::default());
+    Pool::init(storage.clone(), &InitOptions { segment_bytes: 2 << 20, size_limit: None }).unwrap();
+    let pool = open(&storage);
+    pool.create_dataset("db", false, &[]).unwrap();
+    let db = pool.dataset("db").unwrap();
+    let file = db.open_or_create(b"a", &Creation::file()).unwrap();
+    for round in 0..3_u8 {
+        for block in (0..200).filter(|block| round == 0 || block % (u64::from(round) + 2) == 0) {
+            db.write(file, block * BLOCK as u64, &[round + 1; BLOCK]).unwrap();
+        }
+        db.write(file, 900_000, b"short").unwrap();
+        pool.snapshot(&[format!("db@s{round}")], false, &[]).unwrap();
+        pool.checkpoint().unwrap();
+    }
+    pool.clone_snapshot("db@s1", "other", false).unwrap();
+    db.write(file, 8192, &[9; 2 * BLOCK]).unwrap();
+    drop(db);
+    pool.close().unwrap();
+    (storage, file)
+}
+
+fn bytes(storage: &MemoryStorage) -> Vec<(String, Vec<u8>)> {
+    let mut files = storage.list().unwrap();
+    files.sort();
+    let read = |(name, length): (String, u64)| {
+        let mut bytes = vec![0; length as usize];
+        storage.open(&name, false).unwrap().read_at(&mut bytes, 0).unwrap();
+        (name, bytes)
+    };
+    files.into_iter().map(read).collect()
+}
+
+fn content(pool: &Pool, file: InodeNumber) -> Vec<Vec<u8>> {
+    let read = |name: &&str| {
+        let mut bytes = vec![0; 1 << 20];
+        let length = pool.view(name).unwrap().read(file, 0, &mut bytes).unwrap();
+        bytes.truncate(length);
+        bytes
+    };
+    ["db", "db@s0", "db@s1", "db@s2", "other"].iter().map(read).collect()
+}
+
+fn checked(storage: &Arc<MemoryStorage>) -> CheckReport {
+    check(storage.clone(), &CheckOptions { data: true }, &mut |_| {}).unwrap()
+}
+
+fn repaired(storage: &Arc<MemoryStorage>, dry_run: bool) -> RepairReport {
+    repair(storage.clone(), &RepairOptions { dry_run, data: true }, &mut |_| {}).unwrap()
+}
+
+#[test]
+fn a_sound_pool_is_sound_and_stays_as_it_is() {
+    let (storage, file) = made();
+    let before = bytes(&storage);
+    let report = checked(&storage);
+    assert_eq!((report.count, report.opened, report.was_clean), (0, true, true), "{report:?}");
+    assert!(report.versions == 5 && report.blocks > 200 && report.verified > 200 * BLOCK as u64);
+    let repair = repaired(&storage, false);
+    assert_eq!((repair.changed_blocks, repair.kept_aside), (0, None));
+    assert!(bytes(&storage) == before, "looking changes nothing");
+    // As a kill leaves it: what was written since the last checkpoint is in the log.
+    let pool = open(&storage);
+    let db = pool.dataset("db").unwrap();
+    db.write(file, 0, &[7; 5 * BLOCK]).unwrap();
+    db.sync().unwrap();
+    let killed = storage.copy();
+    let before = bytes(&killed);
+    let report = checked(&killed);
+    assert_eq!((report.count, report.opened, report.was_clean), (0, true, false), "{report:?}");
+    assert_eq!(repaired(&killed, false).changed_blocks, 0);
+    assert!(bytes(&killed) == before, "looking changes nothing");
+}
+
+/// The head of `db`.
+fn head(state: &State) -> VersionId {
+    let id = state.catalogue.find("db").unwrap();
+    state.head(id).unwrap()
+}
+
+fn one(stream: Stream, address: LogAddress) -> Run {
+    Run { stream, start: address, length: BlockCount(1) }
+}
+
+/// Something done to the books of an open pool.
+type Deed = fn(&mut State);
+
+const DEEDS: [(&str, Deed); 6] = [
+    ("a block that it reaches is owned by nobody", |state| {
+        let head = head(state);
+        let address = state.history.version(head).unwrap().owned().of(Stream::Data).blocks().first().unwrap();
+        let State { history, graveyard, .. } = state;
+        history.dropped(head, one(Stream::Data, address), graveyard.sink()).unwrap();
+    }),
+    ("a node that it reaches is owned by nobody", |state| {
+        let head = head(state);
+        let address = state.trees[&head].root_address();
+        let State { history, graveyard, .. } = state;
+        history.dropped(head, one(Stream::Node, address), graveyard.sink()).unwrap();
+    }),
+    ("it owns a block that it does not reach", |state| {
+        let head = head(state);
+        let low = state.edge(head).of(Stream::Data).0;
+        let end = state.tail.position().address.0;
+        let free = |address: &u64| {
+            let mut versions = state.history.versions();
+            !versions.any(|node| node.owned().of(Stream::Data).blocks().contains(LogAddress(*address)))
+        };
+        let address = (low..end).find(free).unwrap();
+        state.history.born(head, one(Stream::Data, LogAddress(address))).unwrap();
+    }),
+    ("what its parent has is dead in it, and it reaches it", |state| {
+        let head = head(state);
+        let parent = state.parent(head).unwrap();
+        let shared = state.history.version(parent).unwrap().owned().of(Stream::Data).blocks().clone();
+        let dead = state.history.version(head).unwrap().dead().of(Stream::Data).blocks().clone();
+        let address = shared.runs().map(|span| span.start).find(|address| !dead.contains(*address)).unwrap();
+        let State { history, graveyard, .. } = state;
+        history.dropped(head, one(Stream::Data, address), graveyard.sink()).unwrap();
+    }),
+    ("a snapshot has the tree of another", |state| {
+        let id = state.catalogue.find("db").unwrap();
+        let [from, to] = ["s0", "s2"].map(|name| state.catalogue.find_snapshot(id, name).unwrap());
+        let tree = state.trees[&from].clone();
+        state.trees.insert(to, tree);
+        state.changed_roots.insert(to);
+    }),
+    ("two heads have each other's trees", |state| {
+        let heads = ["db", "other"].map(|name| state.catalogue.find(name).unwrap());
+        let [one, other] = heads.map(|id| state.head(id).unwrap());
+        let trees = [state.trees[&one].clone(), state.trees[&other].clone()];
+        let [first, second] = trees;
+        state.trees.insert(one, second);
+        state.trees.insert(other, first);
+        state.changed_roots.extend([one, other]);
+    }),
+];
+
+#[test]
+fn books_that_are_wrong_under_good_checksums_are_found() {
+    for (what, deed) in DEEDS {
+        let (storage, _) = made();
+        let pool = open(&storage);
+        deed(&mut pool.engine().state());
+        pool.close().unwrap();
+        // It opens: nothing that opening looks at is wrong.
+        drop(open(&storage.copy()));
+        let report = checked(&storage);
+        assert!(report.opened && !report.is_sound(), "{what}: {report:?}");
+        let sets: Vec<&Problem> =
+            report.problems.iter().filter(|problem| problem.area == Area::Sets).collect();
+        assert!(!sets.is_empty(), "{what}: {report:?}");
+        assert!(sets.iter().any(|problem| !problem.versions.is_empty()), "{what}: {sets:?}");
+    }
+}
+
+/// Two blocks of the log that have exchanged their places in the map: both match the checksums of where they are looked for.
+#[test]
+fn a_map_that_leads_to_another_block_is_found() {
+    let (storage, _) = made();
+    let pool = open(&storage);
+    {
+        let engine = pool.engine();
+        let state = engine.state();
+        let owned = state.history.version(head(&state)).unwrap().owned().of(Stream::Data).blocks().clone();
+        let [first, last] = [owned.first().unwrap(), owned.last().unwrap()];
+        let mut map = engine.blocks.map().write();
+        let [one_place, other] = [first, last]
+            .map(|address| map.lookup(Stream::Data, address).map(|(at, slot, _)| (at, slot)).unwrap());
+        let spare = (one_place.0, crate::units::Slot(engine.geometry.slots() - 1));
+        map.remap(one(Stream::Data, first), spare.0, spare.1);
+        map.remap(one(Stream::Data, last), one_place.0, one_place.1);
+        map.remap(one(Stream::Data, first), other.0, other.1);
+    }
+    pool.close().unwrap();
+    // Nothing notices, not even a scrub: every block is where a block should be, and whole.
+    assert_eq!(open(&storage.copy()).scrub(&mut |_| true).unwrap().damaged, 0);
+    let report = checked(&storage);
+    let found: Vec<&Problem> =
+        report.problems.iter().filter(|problem| problem.area == Area::Places).collect();
+    assert!(!found.is_empty() && !report.is_sound(), "{report:?}");
+    assert!(found[0].what.contains("the location map has"), "{found:?}");
+}
+
+#[test]
+fn sets_are_made_again_from_the_trees() {
+    // Where the trees themselves are exchanged nobody can know better.
+    for (what, deed) in &DEEDS[..4] {
+        let (storage, file) = made();
+        let expected = content(&open(&storage.copy()), file);
+        let pool = open(&storage);
+        deed(&mut pool.engine().state());
+        pool.close().unwrap();
+        let before = bytes(&storage);
+        let dry = repaired(&storage, true);
+        assert!(bytes(&storage) == before, "{what}: a dry run writes nothing");
+        assert!(
+            dry.steps.len() == 1 && dry.changed_blocks > 0 && dry.kept_aside.is_none(),
+            "{what}: {dry:?}"
+        );
+        let report = repaired(&storage, false);
+        assert_eq!((&report.steps, report.after.count), (&dry.steps, 0), "{what}: {report:?}");
+        aside_has(&storage, report.kept_aside.as_deref().unwrap(), &before);
+        assert_eq!(checked(&storage).count, 0, "{what}");
+        let pool = open(&storage);
+        pool.verify().unwrap();
+        assert!(content(&pool, file) == expected, "{what}");
+        // It can be lived with: everything can be overwritten and destroyed.
+        let db = pool.dataset("db").unwrap();
+        db.write(file, 0, &vec![8; 1 << 20]).unwrap();
+        drop(db);
+        pool.destroy(&crate::DestroyTarget::Snapshot("db@s2".to_owned())).unwrap();
+        pool.checkpoint().unwrap();
+        pool.verify().unwrap();
+    }
+}
+
+/// The file that was kept aside has every block that is different now.
+fn aside_has(storage: &MemoryStorage, name: &str, before: &[(String, Vec<u8>)]) {
+    let now = bytes(storage);
+    let (_, kept) = now.iter().find(|(other, _)| other == name).unwrap();
+    let text_end = kept.iter().position(|byte| *byte == 0).unwrap();
+    let text = std::str::from_utf8(&kept[..text_end]).unwrap();
+    let blocks = kept[text_end.next_multiple_of(BLOCK)..].chunks(BLOCK);
+    let lines: Vec<&str> = text.lines().skip(1).collect();
+    assert_eq!(lines.len(), blocks.len());
+    let mut restored: Vec<(String, Vec<u8>)> = now.clone();
+    for (line, block) in lines.iter().zip(blocks) {
+        let (file, offset) = line.split_once(' ').unwrap();
+        let offset: usize = offset.parse().unwrap();
+        let (_, bytes) = restored.iter_mut().find(|(other, _)| other == file).unwrap();
+        let end = bytes.len().min(offset + BLOCK);
+        bytes[offset..end].copy_from_slice(&block[..end - offset]);
+    }
+    restored.retain(|(name, _)| before.iter().any(|(other, _)| name == other));
+    assert!(restored == before, "what was there can be put back");
+}
+
+fn newest_ledger(storage: &MemoryStorage) -> (String, u64) {
+    let mut block = [0; BLOCK];
+    storage.open(NAMES[0], false).unwrap().read_at(&mut block, 0).unwrap();
+    let pointer = Superblock::decode(&block, "", "").unwrap().ledger;
+    let name = crate::format::segment::file_name(pointer.segment);
+    (name, u64::from(pointer.slot.0 + pointer.blocks) * BLOCK as u64 - 100)
+}
+
+fn hurt(storage: &MemoryStorage, name: &str, offset: u64) {
+    storage.open(name, true).unwrap().write_at(&[(Kind::Data, &[0x5a; 100])], offset).unwrap();
+}
+
+#[test]
+fn a_lost_checkpoint_follows_from_the_one_before_and_the_log() {
+    let (storage, file) = made();
+    let expected = content(&open(&storage.copy()), file);
+    let (name, offset) = newest_ledger(&storage);
+    hurt(&storage, &name, offset);
+    let report = checked(&storage);
+    assert!(!report.opened && !report.is_sound(), "{report:?}");
+    assert!(report.problems[0].what.contains(&name), "{report:?}");
+    let before = bytes(&storage);
+    let dry = repaired(&storage, true);
+    assert!(dry.steps.len() == 1 && bytes(&storage) == before, "{dry:?}");
+    let report = repaired(&storage, false);
+    assert_eq!((report.after.count, report.after.opened), (0, true), "{report:?}");
+    aside_has(&storage, report.kept_aside.as_deref().unwrap(), &before);
+    let pool = open(&storage);
+    pool.verify().unwrap();
+    assert!(content(&pool, file) == expected);
+    pool.close().unwrap();
+    assert_eq!(checked(&storage).count, 0);
+}
+
+#[test]
+fn what_was_used_for_something_else_is_not_taken_for_what_it_was() {
+    let (storage, file) = made();
+    let pool = open(&storage);
+    let db = pool.dataset("db").unwrap();
+    // Whole segments die, and after the checkpoint that frees them they are filled with something else.
+    for round in 0..40_u8 {
+        db.write(file, 0, &vec![round; 1 << 20]).unwrap();
+        if round % 8 == 7 {
+            pool.checkpoint().unwrap();
+        }
+    }
+    db.write(file, 0, &vec![99; 1 << 20]).unwrap();
+    db.write(file, 0, &vec![100; 1 << 20]).unwrap();
+    db.write(file, 0, &vec![101; 1 << 20]).unwrap();
+    db.sync().unwrap();
+    let copy = storage.copy();
+    let expected = content(&pool, file);
+    let (name, offset) = newest_ledger(&copy);
+    hurt(&copy, &name, offset);
+    let before = bytes(&copy);
+    let report = repaired(&copy, false);
+    if report.steps.is_empty() {
+        assert!(report.refused[0].contains("cannot be made again from the log"), "{report:?}");
+        assert!(bytes(&copy) == before && !report.after.opened);
+    } else {
+        assert!(content(&open(&copy), file) == expected);
+    }
+}
+
+#[test]
+fn a_superblock_follows_from_its_twin() {
+    for lost in NAMES {
+        for cut in [false, true] {
+            let (storage, file) = made();
+            let expected = content(&open(&storage.copy()), file);
+            if cut {
+                storage.remove(lost).unwrap();
+            } else {
+                hurt(&storage, lost, 90);
+            }
+            let report = checked(&storage);
+            assert!(report.is_sound() && report.opened && report.count == 1, "{report:?}");
+            assert!(report.problems[0].what.contains(lost), "{report:?}");
+            let report = repaired(&storage, false);
+            assert_eq!((report.steps.len(), report.after.count), (1, 0), "{report:?}");
+            assert!(content(&open(&storage), file) == expected);
+        }
+    }
+}
+
+#[test]
+fn what_is_gone_is_named() {
+    let (storage, file) = made();
+    let pool = open(&storage);
+    let engine = pool.engine();
+    let root = {
+        let state = engine.state();
+        let id = state.catalogue.find("db").unwrap();
+        let version = state.catalogue.find_snapshot(id, "s1").unwrap();
+        state.trees[&version].root_address()
+    };
+    let (segment, slot, _) = engine.blocks.locate(Stream::Node, root).unwrap();
+    pool.close().unwrap();
+    hurt(&storage, &crate::format::segment::file_name(segment), u64::from(slot.0) * BLOCK as u64 + 50);
+    let report = checked(&storage);
+    let seen: Vec<&String> = report.problems.iter().flat_map(|problem| &problem.versions).collect();
+    assert!(seen.iter().any(|name| *name == "db@s1"), "{report:?}");
+    assert!(report.problems.iter().any(|problem| problem.what.contains("everything in it")), "{report:?}");
+    // Nothing follows from it, so nothing is written.
+    let before = bytes(&storage);
+    let report = repaired(&storage, false);
+    assert!(
+        bytes(&storage) == before && report.kept_aside.is_none() && !report.after.is_sound(),
+        "{report:?}"
+    );
+    assert!(open(&storage).view("db@s0").unwrap().read(file, 0, &mut [0; 10]).is_ok());
+}
+
+#[test]
+fn a_pool_in_use_or_none_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let none = check_directory(folder.path(), &CheckOptions::default(), &mut |_| {});
+    assert!(matches!(none, Err(Error::NotAPool { .. })), "{none:?}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    Pool::init_directory(folder.path(), &InitOptions { segment_bytes: 2 << 20, size_limit: None }).unwrap();
+    let pool = Pool::open_directory(folder.path(), &quiet()).unwrap();
+    let used = check_directory(folder.path(), &CheckOptions::default(), &mut |_| {});
+    assert!(matches!(used, Err(Error::PoolInUse { .. })), "{used:?}");
+    pool.close().unwrap();
+    assert_eq!(check_directory(folder.path(), &CheckOptions::default(), &mut |_| {}).unwrap().count, 0);
+}

@@ -1,0 +1,127 @@
+//! The part of a scrub that looks at what vouches for blocks: headers and tables of every segment in use.
+
+use super::seen::one;
+use super::{Finding, Scrub};
+use crate::blocks::Flaw;
+use crate::error::{Error, Result};
+use crate::format::segment::{SegmentKind, file_name};
+use crate::log::tail::Position;
+use crate::units::{BLOCK_BYTES, BlockCount, Run, SegmentId, Slot};
+use std::time::{Duration, Instant};
+
+/// Times that a flaw has to be seen: what is being written at the moment looks like one.
+const LOOKS: u32 = 3;
+
+impl Scrub<'_> {
+    /// Looks at every segment in use; `false` when the caller has had enough. `tail`: where the log ended, all of which
+    /// is on disk.
+    pub(super) fn frames(&mut self, tail: Position) -> Result<bool> {
+        let all = self.engine.state().segments.all();
+        for segment in all {
+            let began = Instant::now();
+            // Held, so that it is not used for something else meanwhile.
+            let Some(kind) = self.hold(segment) else { continue };
+            let outcome = self.segment(segment, kind, tail);
+            self.engine.state().segments.let_go(segment);
+            outcome?;
+            if !self.pause(BLOCK_BYTES as u64, began.elapsed()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn hold(&self, segment: SegmentId) -> Option<SegmentKind> {
+        let mut state = self.engine.state();
+        let kind = state.segments.kind(segment).filter(|_| state.segments.live(segment) > 0)?;
+        state.segments.hold(segment);
+        Some(kind)
+    }
+
+    fn segment(&mut self, segment: SegmentId, kind: SegmentKind, tail: Position) -> Result<()> {
+        self.engine.check_open()?;
+        if !kind.has_table() {
+            match self.engine.inspect_header(segment, kind) {
+                Ok(true) => {}
+                Ok(false) => self.flaw(segment, &Flaw::of_header()),
+                Err(error) => self.unreadable(&error),
+            }
+            return Ok(());
+        }
+        match self.flaws(segment, tail) {
+            Ok(flaws) => flaws.iter().for_each(|flaw| self.flaw(segment, flaw)),
+            Err(error) => self.unreadable(&error),
+        }
+        Ok(())
+    }
+
+    fn flaws(&self, segment: SegmentId, tail: Position) -> Result<Vec<Flaw>> {
+        let engine = self.engine;
+        let is_tail = segment == tail.segment;
+        let end = Slot(engine.geometry.slots());
+        let written = if is_tail { tail.slot } else { end };
+        let is_full = !is_tail && self.is_settled && engine.state().tail.position().segment != segment;
+        let look = || {
+            let sums = engine.blocks.sums();
+            sums.inspect(segment, written, is_full, engine.blocks.files())
+        };
+        let mut found = look()?;
+        for _ in 1..LOOKS {
+            if found.is_empty() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+            let again = look()?;
+            found.retain(|flaw| again.contains(flaw));
+        }
+        Ok(found)
+    }
+
+    /// Without which nothing of the segment can be verified: its blocks are damaged, and are met as such.
+    fn unreadable(&mut self, error: &Error) {
+        self.note(None, Finding { damage: error.to_string(), ..Finding::default() });
+    }
+
+    fn flaw(&mut self, segment: SegmentId, flaw: &Flaw) {
+        let alive = self.alive_behind(segment, flaw);
+        if alive.is_none() && flaw.is_of_run() {
+            // A run that never came to be, or that is dead.
+            return;
+        }
+        let spare = flaw.spare || alive.is_none();
+        let offset = self.engine.geometry.offset(flaw.slot);
+        let why = match (flaw.spare, spare) {
+            (true, _) => "the rest of the segment makes up for it",
+            (false, true) => "nothing alive depends on it",
+            (false, false) => "the blocks behind it cannot be verified once the pool is opened again",
+        };
+        let error = Error::damaged(
+            format!("{} at offset {offset}", file_name(segment)),
+            format!("the {} is not what was written: {why}", flaw.what),
+        );
+        self.engine.blocks.files().incidents().note(&error);
+        let finding = Finding { damage: error.to_string(), spare, ..Finding::default() };
+        self.note(alive.filter(|_| !spare), finding);
+    }
+
+    /// The first living block that a flaw may cost.
+    fn alive_behind(&self, segment: SegmentId, flaw: &Flaw) -> Option<Run> {
+        let state = self.engine.state();
+        let map = self.engine.blocks.map().read();
+        for entry in map.entries_of_segment(segment) {
+            let from = flaw.behind.start.max(entry.slot.0);
+            let to = flaw.behind.end.min(entry.slot.0 + entry.run.length.0 as u32);
+            for slot in from..to {
+                let address = entry.run.start.plus(BlockCount(u64::from(slot - entry.slot.0)));
+                let owned = state
+                    .history
+                    .versions()
+                    .any(|node| node.owned().of(entry.run.stream).blocks().contains(address));
+                if owned {
+                    return Some(one(entry.run.stream, address));
+                }
+            }
+        }
+        None
+    }
+}

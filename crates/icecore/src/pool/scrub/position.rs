@@ -1,0 +1,110 @@
+//! How far a scrub came, kept in a text file beside the pool so that the next one goes on there. Nothing depends on it.
+//!
+//! A position is an address: those never change and are never used again, whatever is moved. What is born behind
+//! it after the scrub began is verified by the next scrub.
+
+use crate::units::{LogAddress, PoolId, Stream, Timestamp};
+use std::io::Read as _;
+use std::path::Path;
+
+/// The file.
+const FILE_NAME: &str = "scrub-position";
+/// More than that is not ours.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// How far a scrub came that did not come to its end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Position {
+    pub pool: PoolId,
+    /// When it began.
+    pub began: Timestamp,
+    /// Everything before this was verified: streams in their order, and addresses in theirs.
+    pub next: (Stream, LogAddress),
+    /// Bytes verified so far.
+    pub verified: u64,
+    /// Blocks that were damaged: they are looked at again.
+    pub damaged: Vec<(Stream, LogAddress)>,
+}
+
+impl Position {
+    /// Reads the file, if there is one of this pool that makes sense.
+    pub(super) fn load(directory: &Path, pool: PoolId) -> Option<Self> {
+        let file = std::fs::File::open(directory.join(FILE_NAME)).ok()?;
+        let mut text = String::new();
+        file.take(BYTES_MAX).read_to_string(&mut text).ok()?;
+        Self::parse(&text).filter(|position| position.pool == pool)
+    }
+
+    /// Writes the file. Where it cannot be written, nothing is lost but time.
+    pub(super) fn store(&self, directory: &Path) {
+        let new = directory.join(format!("{FILE_NAME}.new"));
+        let written = std::fs::write(&new, self.text());
+        let _ = written.and_then(|()| std::fs::rename(&new, directory.join(FILE_NAME)));
+    }
+
+    /// The scrub came to its end.
+    pub(super) fn forget(directory: &Path) {
+        let _ = std::fs::remove_file(directory.join(FILE_NAME));
+    }
+
+    fn text(&self) -> String {
+        let (stream, address) = self.next;
+        let (began, verified) = (self.began.to_rfc3339(), self.verified);
+        let mut text = format!("pool {}\nbegan {began}\n", self.pool);
+        text += &format!("next {} {address}\nverified_bytes {verified}\n", stream as u8);
+        for (stream, address) in &self.damaged {
+            text += &format!("damaged {} {address}\n", *stream as u8);
+        }
+        text
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let values = |key: &'static str| {
+            text.lines().filter_map(move |line| line.split_once(' ').filter(|(name, _)| *name == key))
+        };
+        let value = |key| values(key).next().map(|(_, value)| value);
+        let place = |text: &str| {
+            let (stream, address) = text.split_once(' ')?;
+            Some((Stream::from_number(stream.parse().ok()?)?, LogAddress(address.parse().ok()?)))
+        };
+        let pool = value("pool")?;
+        let digits = |index: usize| u8::from_str_radix(pool.get(index * 2..index * 2 + 2)?, 16).ok();
+        let mut id = [0; 16];
+        for (index, byte) in id.iter_mut().enumerate() {
+            *byte = digits(index)?;
+        }
+        Some(Self {
+            pool: PoolId(id),
+            began: Timestamp::from_rfc3339(value("began")?)?,
+            next: place(value("next")?)?,
+            verified: value("verified_bytes")?.parse().ok()?,
+            damaged: values("damaged").map(|(_, text)| place(text)).collect::<Option<_>>()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_read_and_nonsense_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let pool = PoolId([0xa7; 16]);
+        assert_eq!(Position::load(folder.path(), pool), None);
+        let damaged = vec![(Stream::Data, LogAddress(3)), (Stream::Merged, LogAddress(5))];
+        let next = (Stream::Merged, LogAddress(77));
+        let position = Position { pool, began: Timestamp(1_000_000_000), next, verified: 9, damaged };
+        position.store(folder.path());
+        assert_eq!(Position::load(folder.path(), pool), Some(position.clone()));
+        assert_eq!(Position::load(folder.path(), PoolId([1; 16])), None, "of another pool");
+        for hurt in ["next 9 1", "next 0", "damaged 0 x", "pool é"] {
+            let key = hurt.split(' ').next().unwrap();
+            let lines = position.text();
+            let others: Vec<&str> = lines.lines().filter(|line| !line.starts_with(key)).collect();
+            assert_eq!(Position::parse(&format!("{hurt}\n{}", others.join("\n"))), None, "{hurt}");
+        }
+        Position::forget(folder.path());
+        assert_eq!(Position::load(folder.path(), pool), None);
+    }
+}

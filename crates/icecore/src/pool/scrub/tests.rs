@@ -1,0 +1,297 @@
+//! A bit that flips is found wherever it matters, and named with everybody who sees it.
+
+use super::*;
+use crate::Creation;
+use crate::format::record::RecordView;
+use crate::format::segment::{SegmentKind, file_name};
+use crate::format::superblock::NAMES;
+use crate::options::{InitOptions, OpenOptions};
+use crate::storage::memory::MemoryStorage;
+use crate::storage::{Kind, Storage};
+use crate::units::{SegmentId, Slot};
+use std::sync::Arc;
+
+const BLOCK: u64 = BLOCK_BYTES as u64;
+
+fn options(read_only: bool) -> OpenOptions {
+    OpenOptions {
+        read_only,
+        background: false,
+        control_socket: false,
+        block_cache_bytes: 0,
+        node_cache_bytes: 0,
+        group_memory_bytes: 64 << 10,
+        log_bytes_max: 4 << 20,
+        ..OpenOptions::default()
+    }
+}
+
+/// Steps of a sequence of numbers that looks like none.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+/// Large and small writes, a group, snapshots, and segments that collection has emptied.
+fn build(pool: &Pool) {
+    let mut dice = Dice(7);
+    pool.create_dataset("db", false, &[]).unwrap();
+    let db = pool.dataset("db").unwrap();
+    let file = db.open_or_create(b"a", &Creation::file()).unwrap();
+    for round in 0..5_u8 {
+        for _ in 0..60 {
+            let bytes = vec![round + 1; [100, 4096, 16 << 10][dice.below(3) as usize]];
+            db.write(file, dice.below(4 << 20) / 512 * 512, &bytes).unwrap();
+        }
+        let mut group = db.begin().unwrap();
+        group.write(file, dice.below(1 << 20), &vec![round + 100; 1 << 20]).unwrap();
+        pool.commit(vec![group]).unwrap();
+        db.sync().unwrap();
+        pool.snapshot(&[format!("db@s{round}")], false, &[]).unwrap();
+        pool.checkpoint().unwrap();
+    }
+    pool.destroy(&crate::DestroyTarget::Snapshot("db@s1".to_owned())).unwrap();
+    pool.checkpoint().unwrap();
+    pool.collect(2).unwrap();
+}
+
+fn made() -> Arc<MemoryStorage> {
+    let storage = Arc::new(MemoryStorage::default());
+    let init = InitOptions { segment_bytes: 2 << 20, size_limit: None };
+    Pool::init(storage.clone(), &init).unwrap();
+    let pool = Pool::open(storage.clone(), &options(false)).unwrap();
+    build(&pool);
+    pool.close().unwrap();
+    storage
+}
+
+fn flip(storage: &MemoryStorage, name: &str, at: u64, bit: u64) {
+    let file = storage.open(name, true).unwrap();
+    let mut byte = [0];
+    file.read_at(&mut byte, at).unwrap();
+    file.write_at(&[(Kind::Data, &[byte[0] ^ (1 << bit)])], at).unwrap();
+}
+
+/// What is on disk and matters: sort, file, slot. For the blocks of files and nodes also which.
+fn places(pool: &Pool) -> Vec<(&'static str, String, u32, Option<Run>)> {
+    let engine = pool.engine();
+    let mut found: Vec<(&'static str, String, u32, Option<Run>)> =
+        NAMES.iter().map(|name| ("superblock", (*name).to_owned(), 0, None)).collect();
+    let (all, tail) = {
+        let state = engine.state();
+        let used = |segment: &SegmentId| state.segments.live(*segment) > 0;
+        (state.segments.all().into_iter().filter(used).collect::<Vec<_>>(), state.tail.position())
+    };
+    let alive = |segment: SegmentId, slot: u32| {
+        let map = engine.blocks.map().read();
+        let entry = map
+            .entries_of_segment(segment)
+            .find(|entry| entry.slot.0 <= slot && slot < entry.slot.0 + entry.run.length.0 as u32)?;
+        let address = entry.run.start.plus(BlockCount(u64::from(slot - entry.slot.0)));
+        let state = engine.state();
+        let lives = state.history.live_runs(entry.run.stream);
+        let mut lives = lives.filter(|run| run.start <= address && address < run.end());
+        lives.next().map(|_| one(entry.run.stream, address))
+    };
+    for segment in all {
+        let name = file_name(segment);
+        let kind = engine.state().segments.kind(segment).unwrap();
+        found.push(("segment header", name.clone(), 0, None));
+        let mut block = [0; BLOCK_BYTES];
+        let mut slot = 1;
+        while slot < engine.geometry.slots() {
+            engine.blocks.files().read(segment, Slot(slot), &mut block).unwrap();
+            if let Some(block) = alive(segment, slot) {
+                found.push(("block", name.clone(), slot, Some(block)));
+                slot += 1;
+                continue;
+            }
+            let end = if segment == tail.segment { tail.slot.0 } else { engine.geometry.slots() };
+            match RecordView::decode(&block).filter(|_| kind.has_table() && slot < end) {
+                Some(record) if record.header.run => {
+                    let sums = record.sums.len() as u32;
+                    if (slot + 1..=slot + sums).any(|slot| alive(segment, slot).is_some()) {
+                        found.push(("header of a run", name.clone(), slot, None));
+                    }
+                }
+                Some(_) => found.push(("record header", name.clone(), slot, None)),
+                None => {}
+            }
+            slot += 1;
+        }
+        if kind.has_table() && segment != tail.segment {
+            for slot in engine.geometry.end(SegmentKind::Log).0..engine.geometry.slots() {
+                engine.blocks.files().read(segment, Slot(slot), &mut block).unwrap();
+                if block.windows(7).any(|part| part == b"ICESUMS") {
+                    found.push(("checksum table", name.clone(), slot, None));
+                }
+            }
+        }
+    }
+    engine.with_books(|_, blobs| Ok(blobs.to_vec())).unwrap().iter().for_each(|(segment, _)| {
+        found.push(("ledger", file_name(*segment), 1, None));
+    });
+    found
+}
+
+#[test]
+fn every_bit_that_flips_is_found_and_named() {
+    let storage = made();
+    let pool = Pool::open(storage.clone(), &options(true)).unwrap();
+    let clean = pool.scrub(&mut |_| true).unwrap();
+    assert_eq!((clean.damaged, clean.spare, clean.complete), (0, 0, true), "{clean:?}");
+    let places = places(&pool);
+    let mut dice = Dice(11);
+    let mut sorts = std::collections::BTreeMap::<&str, usize>::new();
+    let names = ["db", "db@s0", "db@s2", "db@s3", "db@s4"];
+    for sort in places.iter().map(|place| place.0).collect::<std::collections::BTreeSet<_>>() {
+        let of_sort: Vec<_> = places.iter().filter(|place| place.0 == sort).collect();
+        for _ in 0..40.min(of_sort.len()) {
+            let (_, name, slot, block) = of_sort[dice.below(of_sort.len() as u64) as usize];
+            let at = u64::from(*slot) * BLOCK + dice.below(BLOCK);
+            let bit = dice.below(8);
+            flip(&storage, name, at, bit);
+            let report = pool.scrub(&mut |_| true).unwrap();
+            flip(&storage, name, at, bit);
+            let told = format!("{sort} in {name} at {at}: {report:?}");
+            let finding = report.findings.iter().find(|finding| finding.damage.contains(name)).expect(&told);
+            if !matches!(sort, "superblock" | "ledger" | "checksum table" | "segment header") {
+                let offset = format!("at offset {}", u64::from(*slot) * BLOCK);
+                assert!(report.findings.iter().any(|finding| finding.damage.contains(&offset)), "{told}");
+            }
+            if let Some(block) = block {
+                // Everybody who reaches the block, by the sets, and nobody else.
+                let state = pool.engine().state();
+                let reaches = |name: &&&str| {
+                    let version = pool.find_version(&state, name).unwrap();
+                    state.history.reaches(version, block.stream, block.start).unwrap()
+                };
+                let expected: Vec<&&str> = names.iter().filter(reaches).collect();
+                let mut seen: Vec<&str> = finding.versions.iter().map(String::as_str).collect();
+                seen.sort_unstable();
+                assert_eq!(seen.iter().collect::<Vec<_>>(), expected, "{told}");
+                assert!(!seen.is_empty() && report.damaged == 1, "{told}");
+                if block.stream == Stream::Node {
+                    assert!(finding.hides.is_some(), "{told}");
+                } else {
+                    assert_eq!(finding.path.as_deref(), Some(&b"a"[..]), "{told}");
+                    // The place in the file is right: reading there fails, in a version that sees it.
+                    let (inode, offset) = finding.file.unwrap();
+                    drop(state);
+                    flip(&storage, name, at, bit);
+                    let view = pool.view(seen[0]).unwrap();
+                    let read = view.read(crate::units::InodeNumber(inode), offset, &mut [0; 1]);
+                    assert!(matches!(read, Err(Error::Damaged { .. })), "{told}");
+                    flip(&storage, name, at, bit);
+                }
+            }
+            *sorts.entry(sort).or_default() += 1;
+        }
+    }
+    println!("{sorts:?}");
+    let all = [
+        "block",
+        "checksum table",
+        "header of a run",
+        "ledger",
+        "record header",
+        "segment header",
+        "superblock",
+    ];
+    assert!(sorts.keys().eq(all.iter()), "{sorts:?}");
+}
+
+/// What can be written anew is, and is told.
+#[test]
+fn superblocks_and_ledger_are_mended_while_the_pool_is_open() {
+    let storage = made();
+    let pool = Pool::open(storage.clone(), &options(false)).unwrap();
+    let ledger = pool.engine().with_books(|_, blobs| Ok(blobs[0].0)).unwrap();
+    for (name, at) in [(NAMES[1].to_owned(), 60), (file_name(ledger), BLOCK + 99)] {
+        flip(&storage, &name, at, 3);
+        let report = pool.scrub(&mut |_| true).unwrap();
+        assert_eq!((report.damaged, report.spare), (0, 1), "{report:?}");
+        assert!(report.findings[0].damage.contains("anew"), "{report:?}");
+        let again = pool.scrub(&mut |_| true).unwrap();
+        assert_eq!((again.damaged, again.spare), (0, 0), "{again:?}");
+        // As it would be found after a crash.
+        let copy = storage.copy();
+        Pool::open(copy, &options(false)).unwrap().verify().unwrap();
+    }
+}
+
+#[test]
+fn a_scrub_keeps_to_its_rate_and_goes_on_where_it_was_cut_off() {
+    let folder = tempfile::tempdir().unwrap();
+    Pool::init_directory(folder.path(), &InitOptions { segment_bytes: 2 << 20, size_limit: None }).unwrap();
+    let open = || Pool::open_directory(folder.path(), &options(false)).unwrap();
+    let pool = open();
+    build(&pool);
+    let whole = pool.scrub(&mut |_| true).unwrap();
+    assert!(whole.verified > 4 << 20, "{whole:?}");
+    let rate = whole.verified * 4;
+    let began = Instant::now();
+    let slow = ScrubOptions { bytes_per_second: Some(rate), yields: true, ..ScrubOptions::default() };
+    pool.scrub_with(&slow, &mut |_| true).unwrap();
+    assert!(began.elapsed() >= Duration::from_millis(200), "{:?}", began.elapsed());
+    // Cut off half way, twice, with the pool closed in between.
+    let kept = ScrubOptions { keeps_position: true, ..ScrubOptions::default() };
+    let cut = pool.scrub_with(&kept, &mut |now| now.done < whole.verified / 3).unwrap();
+    assert!(!cut.complete && cut.resumed.is_none());
+    pool.close().unwrap();
+    let pool = open();
+    let cut = pool.scrub_with(&kept, &mut |now| now.done < whole.verified * 2 / 3).unwrap();
+    assert!(!cut.complete && cut.resumed.is_some(), "{cut:?}");
+    let before = pool.statistics().disk_read_bytes_scrub;
+    let rest = pool.scrub_with(&kept, &mut |_| true).unwrap();
+    assert!(rest.complete && rest.resumed == cut.resumed, "{rest:?}");
+    let read = pool.statistics().disk_read_bytes_scrub - before;
+    assert!(read < whole.verified / 2, "{read} of {}", whole.verified);
+    assert!(rest.verified >= whole.verified / 10 * 9, "{} of {}", rest.verified, whole.verified);
+    // It came to its end: the next one begins anew.
+    assert_eq!(pool.scrub_with(&kept, &mut |_| true).unwrap().resumed, None);
+}
+
+#[test]
+fn damage_met_before_it_was_cut_off_is_told_by_the_one_that_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    Pool::init_directory(folder.path(), &InitOptions { segment_bytes: 2 << 20, size_limit: None }).unwrap();
+    let pool = Pool::open_directory(folder.path(), &options(false)).unwrap();
+    build(&pool);
+    let engine = pool.engine();
+    let first = engine.state().history.live_runs(Stream::Data).next().unwrap();
+    let (segment, slot, _) = engine.blocks.locate(Stream::Data, first.start).unwrap();
+    let path = folder.path().join(file_name(segment));
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[slot.0 as usize * BLOCK_BYTES + 5] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let kept = ScrubOptions { keeps_position: true, ..ScrubOptions::default() };
+    let cut = pool.scrub_with(&kept, &mut |now| now.damaged == 0).unwrap();
+    assert_eq!((cut.damaged, cut.complete), (1, false));
+    let rest = pool.scrub_with(&kept, &mut |_| true).unwrap();
+    assert_eq!((rest.damaged, rest.complete), (1, true), "{rest:?}");
+    assert!(rest.findings[0].path.is_some());
+    // It is in the folder, for whoever comes when all processes have gone, and it is told by whoever has the pool open.
+    let log = std::fs::read_to_string(folder.path().join(crate::incidents::FILE_NAME)).unwrap();
+    assert!(log.contains(&file_name(segment)), "{log}");
+    assert!(pool.incidents().iter().any(|incident| incident.what.contains(&file_name(segment))));
+    assert!(pool.statistics().damaged_reads > 0);
+}
+
+#[test]
+fn one_scrub_at_a_time() {
+    let pool = Pool::open(made(), &options(false)).unwrap();
+    let mut refused = None;
+    pool.scrub(&mut |_| {
+        refused.get_or_insert_with(|| pool.scrub(&mut |_| true).unwrap_err());
+        assert!(pool.scrubbing().is_some());
+        true
+    })
+    .unwrap();
+    assert!(matches!(refused, Some(Error::Busy { .. })), "{refused:?}");
+    assert_eq!(pool.scrubbing(), None);
+}
