@@ -26,7 +26,7 @@ struct Inner {
 
 impl View {
     pub(crate) fn pin(pool: &Pool, state: &State, version: VersionId, name: String) -> Self {
-        let pin = pool.engine().pins.pin(state.clock);
+        let pin = pool.engine().pin(state);
         let tree = state.trees[&version].clone();
         let inner = Inner { pool: pool.clone(), tree, name, version, moment: state.clock, _pin: pin };
         Self { inner: Arc::new(inner) }

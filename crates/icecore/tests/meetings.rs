@@ -38,7 +38,7 @@ mod sync {
     }
 }
 
-use icecore::units::RecordSequence;
+use icecore::units::{LogAddress, RecordSequence};
 use pins::Pins;
 use shuttle::sync::atomic::AtomicU64;
 use std::collections::BTreeSet;
@@ -228,7 +228,7 @@ fn nothing_that_a_reader_has_pinned_is_reused() {
                         // As `View::pin`: the version and the pin in one moment.
                         let (blocks, pin) = {
                             let state = state.lock();
-                            (state.alive.clone(), pins.pin(state.clock))
+                            (state.alive.clone(), pins.pin(state.clock, LogAddress(0)))
                         };
                         thread::yield_now();
                         let reused = state.lock().reused.clone();

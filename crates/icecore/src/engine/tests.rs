@@ -332,3 +332,40 @@ fn nothing_slips_by_a_close() {
     pool.view("db").unwrap().read(file, 0, &mut bytes).unwrap();
     assert_eq!(&bytes, b"early");
 }
+
+/// What a reader holds of blocks that were merged from small writes is written by a checkpoint like everything else: it
+/// does not stay in memory for as long as there is somebody who might read it.
+#[test]
+fn merged_blocks_that_only_a_reader_holds_leave_the_memory() {
+    let storage = make(None);
+    let (pool, db, file) = with_file(&storage);
+    let pending = || pool.engine().blocks.pending_count();
+    db.write(file, 0, &[1; 8 * BLOCK_BYTES]).unwrap();
+    let mut views = Vec::new();
+    for round in 0..40_u8 {
+        for block in 0..8 {
+            db.write(file, block * BLOCK_BYTES as u64 + 100, &[round; 10]).unwrap();
+        }
+        if round % 3 == 0 {
+            views.push((round, db.view().unwrap()));
+        }
+        if round % 5 == 4 {
+            pool.checkpoint().unwrap();
+            assert_eq!(pending(), 0, "after round {round}");
+        }
+    }
+    let mut bytes = [0; 10];
+    for (round, view) in &views {
+        for block in 0..8 {
+            assert_eq!(view.read(file, block * BLOCK_BYTES as u64 + 100, &mut bytes).unwrap(), 10);
+            assert_eq!(bytes, [*round; 10]);
+        }
+    }
+    pool.verify().unwrap();
+    assert_sound(&open(&storage.copy()));
+    drop(views);
+    pool.checkpoint().unwrap();
+    pool.checkpoint().unwrap();
+    pool.close().unwrap();
+    assert_sound(&open(&storage));
+}

@@ -29,6 +29,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Environment<'a> {
     pub blocks: &'a Blocks,
     pub nodes: &'a Nodes,
+    /// The operations are those of the log, after a crash.
+    pub is_replay: bool,
 }
 
 /// Where the data blocks of an operation lie in the log.
