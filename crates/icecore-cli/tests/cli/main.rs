@@ -5,6 +5,7 @@ mod environment;
 mod errors;
 mod files;
 mod fixture;
+mod full;
 mod json;
 mod monitor;
 mod owned;
