@@ -18,9 +18,8 @@ const NEVER: u64 = 1 << 60;
 /// # Errors
 /// A description of where pool and model do not agree.
 pub fn play(script: &[u8]) -> Result<(), String> {
-    let mut setting = Setting::default();
     // Small: a fuzzer counts lives by the second.
-    setting.size_limit = Some(16 << 21);
+    let mut setting = Setting { size_limit: Some(16 << 21), ..Setting::default() };
     setting.options.log_bytes_max = 1 << 20;
     let mut play = Play { explorer: new(&setting)?, crash: CrashMode::None };
     for event in script.chunks_exact(4).take(EVENTS_MAX) {

@@ -50,9 +50,12 @@ const SCHEDULES: usize = 1500;
 /// Batches that a leader writes in a row, as the writer of the log does.
 const BATCHES: usize = 2;
 
+/// What only the one who writes may touch.
+struct Token;
+
 /// A log whose writing is a number that is set.
 struct Log {
-    turns: Turns<()>,
+    turns: Turns<Token>,
     built: Mutex<u64>,
     durable: AtomicU64,
     /// Somebody writes.
@@ -64,7 +67,7 @@ struct Log {
 impl Log {
     fn new(fails_at: u64) -> Self {
         Self {
-            turns: Turns::new(()),
+            turns: Turns::new(Token),
             built: Mutex::new(0),
             durable: AtomicU64::new(0),
             busy: AtomicBool::new(false),
