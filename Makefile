@@ -12,16 +12,20 @@ BENCH_DIR ?= $(CURDIR)/target/lab
 RESULTS ?= $(CURDIR)/target/lab/results
 EXPERIMENTS ?= valuation commits randwrite randwrite-metadata many demo-rss recovery collect history
 LAB_OPTIONS ?=
-# Cases that each property test tries in `make fuzz`.
+# Cases that each property test tries in `make cases`.
 CASES ?= 2048
+# How long `make soak` lives, and each target of `make fuzz` runs.
+HOURS ?= 2
+SOAK_SECONDS ?= $(shell expr $(HOURS) '*' 3600)
+FUZZ_SECONDS ?= 60
 
 ICECORE := target/release/icecore
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench figure fuzz tools
+.PHONY: help demo test lint bench figure cases fuzz soak soak-short tools
 
 help: ## Explain the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Keep 95 versions of a growing database and prove each one (under a minute, plus the build)
 	$(CARGO) build --release --locked --package icecore-cli
@@ -47,8 +51,18 @@ bench: ## Run the experiments on the filesystem of BENCH_DIR, one JSON document 
 figure: ## Draw time per iteration from the last `make bench`
 	$(ICECORE) lab figure $(RESULTS)/valuation.json > docs/valuation.svg
 
-fuzz: ## Run property tests and simulated crashes with many more cases (CASES=n)
+cases: ## Run property tests and simulated crashes with many more cases (CASES=n)
 	ICECORE_TEST_CASES=$(CASES) ICECORE_PROPTEST_CASES=$(CASES) $(CARGO) test --release --locked --workspace
+
+fuzz: ## Run each fuzz target for FUZZ_SECONDS (needs a nightly toolchain)
+	FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz $(TARGETS)
+
+soak: ## Live through whole lives of pools on a simulated disk, for HOURS or SOAK_SECONDS; failures name their seed
+	$(CARGO) build --release --locked --package icecore-sim --bin soak
+	target/release/soak --seconds $(SOAK_SECONDS) $(SOAK_OPTIONS)
+
+soak-short: ## The same for two minutes, from seeds that are the same every time
+	$(MAKE) --no-print-directory soak SOAK_SECONDS=120 SOAK_OPTIONS='--seed 1'
 
 tools:
 	@scripts/install-tools

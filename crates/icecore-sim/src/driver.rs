@@ -304,6 +304,15 @@ pub fn compare(pool: &Pool, model: &ModelPool) -> Result<(), Difference> {
     picture.compare(model)
 }
 
+/// How what a view shows differs from a tree of the model.
+///
+/// # Errors
+/// The first difference; what the store answers when it cannot be read is one, too.
+pub fn compare_view(name: &str, view: &View, expected: &Tree) -> Result<(), Difference> {
+    let tree = read_tree(view).map_err(|error| differ(name, format!("cannot be read: {error}")))?;
+    compare_trees(name, &tree, expected)
+}
+
 /// Compares a pool, parts of which are damaged, with a model, version by version. Answers the full names of those
 /// that cannot be read for damage.
 ///

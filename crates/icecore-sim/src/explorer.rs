@@ -5,7 +5,7 @@ use crate::driver::{Picture, drive, is_durable_on_return};
 use crate::model::{FileChange, Generator, History, ModelError, ModelPool, Outcome, Step, Weights};
 use crate::{CrashMode, DiskConfig, Random, SimulatedDisk};
 use icecore::units::ByteLength;
-use icecore::{Error, InitOptions, OpenOptions, Pool};
+use icecore::{DestroyTarget, Error, InitOptions, OpenOptions, Pool};
 
 /// Steps that are kept, to be shown with a failure.
 const TRACE_MAX: usize = 12;
@@ -144,6 +144,16 @@ impl Explorer {
     #[must_use]
     pub const fn is_open(&self) -> bool {
         self.pool.is_some()
+    }
+
+    /// From now on steps are drawn in another mixture.
+    pub fn set_weights(&mut self, weights: Weights) {
+        self.generator.set_weights(weights);
+    }
+
+    /// The next step is drawn from this seed and mixture, whatever was drawn before.
+    pub fn redraw(&mut self, seed: u64, weights: Weights) {
+        self.generator.redraw(seed, weights);
     }
 
     /// The steps done last, for messages.
@@ -340,9 +350,16 @@ fn is_alike(step: &Step, expected: ModelError, found: &Error) -> bool {
     if two_paths && matches!(expected, ModelError::File(_)) {
         return matches!(found, Error::File(_));
     }
-    // What is neither the name of a dataset nor makes sense for one may be called either.
-    if matches!(step, Step::Rename { .. }) && expected == ModelError::BadName {
+    // Where the old name is wrong, or the new one is not of its kind, either may be refused first.
+    if matches!(step, Step::Rename { .. })
+        && matches!(expected, ModelError::BadName | ModelError::NotFound | ModelError::Invalid)
+    {
         return matches!(found, Error::BadName { .. } | Error::Invalid(_) | Error::NotFound { .. });
+    }
+    // After promotions a way from one snapshot of a dataset to another may lead through a second dataset: no range,
+    // as the store sees it, and something in the way, as the model does.
+    if matches!(step, Step::Destroy(DestroyTarget::Range { .. })) && expected == ModelError::Busy {
+        return matches!(found, Error::Busy { .. } | Error::Invalid(_));
     }
     // Opening a dataset does not look at the grammar of a name that does not exist.
     let lax = expected == ModelError::BadName
@@ -354,6 +371,10 @@ fn is_alike(step: &Step, expected: ModelError, found: &Error) -> bool {
 fn is_failure(error: &Error) -> bool {
     matches!(
         error,
-        Error::Io { .. } | Error::NoSpace { .. } | Error::ReadOnlyAfterFailure { .. } | Error::Damaged { .. }
+        Error::Io { .. }
+            | Error::NoSpace { .. }
+            | Error::QuotaExceeded { .. }
+            | Error::ReadOnlyAfterFailure { .. }
+            | Error::Damaged { .. }
     )
 }

@@ -8,6 +8,8 @@
 //! - [`model`] is the store as plain maps, with a generator of histories.
 //! - [`driver`] does to a pool what a step of a history says, and compares it with the model; [`explorer`]
 //!   lives through a history with crashes and faults.
+//! - [`lives`] has whole lives of pools, with everything that can go wrong in them: `make soak`.
+//! - [`script`] does what bytes say, for fuzzers.
 //! - [`cases`] is where the seeds of generated tests come from.
 
 pub mod cases;
@@ -16,10 +18,12 @@ mod disk;
 pub mod driver;
 pub mod explorer;
 mod forgetful;
+pub mod lives;
 mod lock;
 pub mod model;
 mod pages;
 mod random;
+pub mod script;
 
 pub use counting::{Counters, CountingStorage, Counts};
 pub use disk::{CrashMode, DiskConfig, FaultKind, SECTOR_BYTES, SimulatedDisk};

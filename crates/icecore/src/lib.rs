@@ -37,6 +37,7 @@ mod segments;
 mod state;
 mod statistics;
 pub mod storage;
+mod sync;
 #[doc(hidden)]
 pub mod tree;
 pub mod units;

@@ -1,9 +1,8 @@
 //! Pins: readers' holds on versions. Nothing that died after a pin was taken is reused while it lasts.
 
+use crate::sync::{Arc, Mutex};
 use crate::units::LogAddress;
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// All pins, by the moment at which they were taken.
 #[derive(Default)]

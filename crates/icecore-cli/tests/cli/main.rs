@@ -6,6 +6,7 @@ mod environment;
 mod errors;
 mod files;
 mod fixture;
+mod full;
 mod json;
 mod monitor;
 mod owned;

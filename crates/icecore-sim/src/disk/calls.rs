@@ -12,7 +12,11 @@ use std::io;
 
 const EIO: i32 = 5;
 const ENODEV: i32 = 19;
+const ENOSPC: i32 = 28;
 const EROFS: i32 = 30;
+const EDQUOT: i32 = 122;
+/// What a medium with a quota has for others.
+const BEYOND_QUOTA: u64 = 1 << 40;
 
 /// What is to become of a mutating I/O.
 enum Verdict {
@@ -71,8 +75,15 @@ impl State {
         files.map(Image::length).sum()
     }
 
+    /// Bytes that files may still take up.
+    fn room(&self) -> u64 {
+        self.config.capacity.saturating_sub(self.used())
+    }
+
     pub(super) fn space(&self) -> Space {
-        Space { total: self.config.capacity, free: self.config.capacity.saturating_sub(self.used()) }
+        // A medium knows nothing of quotas when it is asked.
+        let beyond = if self.config.full_is_quota { BEYOND_QUOTA } else { 0 };
+        Space { total: self.config.capacity + beyond, free: self.room() + beyond }
     }
 
     pub(super) fn list(&self) -> Vec<(String, u64)> {
@@ -122,10 +133,10 @@ impl State {
         let file = self.next_file + 1;
         let verdict = self.begin(Operation::Create, || format!("create {name} as file {file} of {length}"));
         if let Verdict::Fail(kind) = verdict {
-            return Err(error_of(kind));
+            return Err(self.error_of(kind));
         }
-        if length > self.space().free {
-            return Err(io::ErrorKind::StorageFull.into());
+        if length > self.room() {
+            return Err(self.error_of(FaultKind::NoSpace));
         }
         if matches!(verdict, Verdict::Proceed) || self.random.chance(50) {
             let base = self.base();
@@ -169,11 +180,19 @@ impl State {
         change: impl FnOnce(&mut Directory, u64),
     ) -> io::Result<()> {
         match verdict {
-            Verdict::Fail(kind) => return Err(error_of(kind)),
+            Verdict::Fail(kind) => return Err(self.error_of(kind)),
             Verdict::Cut if self.random.chance(50) => {}
             Verdict::Proceed | Verdict::Cut => change(&mut self.directory, self.io_count),
         }
         self.check_cut()
+    }
+
+    fn error_of(&self, kind: FaultKind) -> io::Error {
+        io::Error::from_raw_os_error(match kind {
+            FaultKind::NoSpace if self.config.full_is_quota => EDQUOT,
+            FaultKind::NoSpace => ENOSPC,
+            FaultKind::ReadError | FaultKind::WriteError | FaultKind::SyncError => EIO,
+        })
     }
 
     /// The error of the I/O that was just cut short.
@@ -184,7 +203,7 @@ impl State {
     pub(super) fn sync_directory(&mut self, mounting: u64) -> io::Result<()> {
         self.admit_change(mounting)?;
         match self.begin(Operation::SyncDirectory, || "sync directory".to_owned()) {
-            Verdict::Fail(kind) => return Err(error_of(kind)),
+            Verdict::Fail(kind) => return Err(self.error_of(kind)),
             Verdict::Cut if self.random.chance(50) => {}
             Verdict::Proceed | Verdict::Cut => self.directory.sync(),
         }
@@ -207,7 +226,7 @@ impl State {
         let length = self.length(mounting, file)?;
         if let Some(kind) = self.faults.strike(Operation::Read) {
             self.note(|| format!("- read file {file} at {offset} ({kind:?})"));
-            return Err(error_of(kind));
+            return Err(self.error_of(kind));
         }
         if offset.checked_add(buffer.len() as u64).is_none_or(|end| end > length) {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -232,9 +251,9 @@ impl State {
         let bytes = parts.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>().concat();
         let waiting =
             if self.config.overwrite_may_fail { self.waiting() + bytes.len() as u64 } else { grown };
-        let is_full = waiting > self.space().free;
+        let is_full = waiting > self.room();
         let written = match verdict {
-            Verdict::Proceed if is_full => return Err(io::ErrorKind::StorageFull.into()),
+            Verdict::Proceed if is_full => return Err(self.error_of(FaultKind::NoSpace)),
             Verdict::Proceed => vec![(0, bytes.len())],
             Verdict::Cut | Verdict::Fail(_) => tear(offset, bytes.len(), &mut self.random),
         };
@@ -243,7 +262,7 @@ impl State {
                 image.write(self.io_count, offset + start as u64, &bytes[start..end]);
             }
         }
-        if let Verdict::Fail(kind) = verdict { Err(error_of(kind)) } else { self.check_cut() }
+        if let Verdict::Fail(kind) = verdict { Err(self.error_of(kind)) } else { self.check_cut() }
     }
 
     /// By how much a write makes its file longer.
@@ -273,7 +292,7 @@ impl State {
                 let first = image.first_pending().unwrap_or(self.io_count);
                 let survival = Survival::draw(None, first, self.io_count, &mut self.random);
                 image.fail_sync(&survival.of_file(first, &mut self.random), &mut self.random);
-                return Err(error_of(kind));
+                return Err(self.error_of(kind));
             }
         }
         self.check_cut()
@@ -288,13 +307,4 @@ fn describe_write(file: u64, parts: &[(Kind, &[u8])], offset: u64) -> String {
         let _ = write!(line, " {kind:?} {}", bytes.len());
     }
     line
-}
-
-fn error_of(kind: FaultKind) -> io::Error {
-    match kind {
-        FaultKind::NoSpace => io::ErrorKind::StorageFull.into(),
-        FaultKind::ReadError | FaultKind::WriteError | FaultKind::SyncError => {
-            io::Error::from_raw_os_error(EIO)
-        }
-    }
 }

@@ -41,6 +41,8 @@ pub struct DiskConfig {
     /// The length of a new file, too, is only durable after a `sync` of the file: without it the file may be
     /// found empty. Default true.
     pub lengths_need_sync: bool,
+    /// The capacity is a quota on a medium that has more: it says so when it is exceeded, and not when it is asked.
+    pub full_is_quota: bool,
     /// Every I/O is recorded as a line of text.
     pub trace: bool,
 }
@@ -52,6 +54,7 @@ impl Default for DiskConfig {
             stale_garbage: false,
             overwrite_may_fail: false,
             lengths_need_sync: true,
+            full_is_quota: false,
             trace: false,
         }
     }

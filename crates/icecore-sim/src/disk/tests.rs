@@ -274,6 +274,9 @@ fn space_is_limited() {
     let storage = disk.storage();
     assert_eq!(storage.space().unwrap().free, 4000);
     assert_eq!(storage.create("b", 4001).err().unwrap().kind(), ErrorKind::StorageFull);
+    let quota = DiskConfig { capacity: 10_000, full_is_quota: true, ..DiskConfig::default() };
+    let refused = disk_with_file(1, 6000, quota).storage().create("b", 4001).err().unwrap();
+    assert_eq!(refused.kind(), ErrorKind::QuotaExceeded);
     let file = storage.create("b", 4000).unwrap();
     write(&*file, 0, 1, 4000).unwrap();
     assert_eq!(write(&*file, 1, 1, 4000).unwrap_err().kind(), ErrorKind::StorageFull);

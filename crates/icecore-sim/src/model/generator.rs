@@ -120,6 +120,17 @@ impl Generator {
         Self { random: Random::new(seed), weights, fresh: 0 }
     }
 
+    /// Another mixture from now on.
+    pub fn set_weights(&mut self, weights: Weights) {
+        self.weights = weights;
+    }
+
+    /// Begins anew from a seed and a mixture; names stay fresh.
+    pub fn redraw(&mut self, seed: u64, weights: Weights) {
+        self.random = Random::new(seed);
+        self.weights = weights;
+    }
+
     /// Draws the next step, to be done in the state given.
     pub fn next(&mut self, pool: &ModelPool) -> Step {
         if !pool.datasets().is_empty() {

@@ -95,6 +95,12 @@ impl History {
         self.acknowledge();
     }
 
+    /// Forgets the states that cannot be found any more, so that a long life does not fill the memory.
+    pub fn forget_acknowledged(&mut self) {
+        self.states.drain(..self.acknowledged);
+        self.acknowledged = 0;
+    }
+
     /// Replaces the newest state, whose meaning has not changed (a name got known).
     pub fn amend(&mut self, state: ModelPool) {
         if let Some((last, _)) = self.states.last_mut() {

@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 pub(crate) enum Purpose {
     /// Adds something.
     Data,
-    /// Frees something, or is needed to. Nothing else: what is done over and over on a full pool, such as taking
-    /// snapshots, would use up the room that deleting needs.
+    /// Frees something, is needed to, or goes back to what was. Nothing else: what is done over and over on a full pool,
+    /// such as taking snapshots, would use up the room that deleting needs.
     Freeing,
     /// Moves what lives out of segments that hold little, ahead of need.
     Collecting,

@@ -8,6 +8,7 @@ use crate::segments::Cursor;
 use crate::state::State;
 use crate::storage::{AlignedBuffer, Kind};
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
+use std::sync::atomic::Ordering;
 
 /// Blocks of a cursor's next piece at most.
 const PIECE_BLOCKS_MAX: u32 = 256;
@@ -142,11 +143,15 @@ impl Engine {
         self.bury(&mut state);
         let freed = state.segments.free() > free;
         let worthwhile = state.graveyard.pending_blocks() > 0 || state.log_blocks > 0;
+        // One that is being written has taken with it what died before: looked at under the state lock, as it was frozen.
+        let on_its_way = self.checkpoint_writing.load(Ordering::Acquire);
         drop(state);
         if worthwhile {
             self.run_checkpoint()?;
+        } else if on_its_way {
+            drop(self.checkpoint.lock());
         }
-        Ok(worthwhile || freed)
+        Ok(worthwhile || on_its_way || freed)
     }
 
     /// Makes one more segment file.

@@ -4,12 +4,9 @@
 //! wakes only those that are served, and goes on for those that came meanwhile, for a while.
 
 use crate::error::{Error, Result};
+use crate::sync::{Arc, AtomicBool, Mutex, Ordering, thread};
 use crate::units::RecordSequence;
-use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, Thread};
 
 /// Hands `T`, which only the one who writes may touch, from one to the next.
 pub(super) struct Turns<T> {
@@ -30,7 +27,7 @@ struct Waiting {
 }
 
 struct Caller {
-    thread: Thread,
+    thread: thread::Thread,
     called: AtomicBool,
 }
 

@@ -62,7 +62,7 @@ impl Pool {
 
     /// Puts a dataset back to one of its snapshots. Newer snapshots stay; the former head is kept as a
     /// snapshot, so that this can be undone by rolling back to that. `force`: also while handles are open,
-    /// which then answer [`Error::StaleHandle`]. Durable on return.
+    /// which then answer [`Error::StaleHandle`]. Durable on return. Works on a full pool.
     ///
     /// # Errors
     /// [`Error::Busy`] naming who has the dataset open, [`Error::NotFound`].
@@ -82,7 +82,8 @@ impl Pool {
         let saved = free_name(&state, dataset, &format!("{ROLLBACK_PREFIX}{}", time.to_rfc3339()));
         let name = state.catalogue.dataset(dataset).expect("found").name.clone();
         let operation = Operation::Rollback { dataset, snapshot: version, saved: saved.clone(), time };
-        engine.append(&mut state, &operation, None, Purpose::Data)?;
+        // Whoever has filled a pool by mistake must be able to go back: it costs a row, and no block of any file.
+        engine.append(&mut state, &operation, None, Purpose::Freeing)?;
         self.finish(state)?;
         Ok(RollbackReport { saved_as: format!("{name}@{saved}") })
     }

@@ -87,6 +87,9 @@ fn decode_block(block: &[u8; BLOCK_BYTES], address: LogAddress) -> Decoded<Node>
     if block[16..24] != address.0.to_le_bytes() {
         return Err("it is a node of another address");
     }
+    if address.0 >= LOG_ADDRESS_LIMIT {
+        return Err("its address is out of range");
+    }
     let (level, count, used) = (block[9], word(10), word(12));
     if level > LEVEL_MAX || word(14) != 0 || used > PAYLOAD_BYTES || count * ENTRY_BYTES_MIN > used {
         return Err("its header contradicts itself");

@@ -55,6 +55,15 @@ fn the_example_in_the_format_description_holds() {
 }
 
 #[test]
+fn an_address_that_no_node_can_have_is_refused() {
+    let (_, mut block) = sample(1)[0];
+    block[16..24].fill(0xff);
+    seal(&mut block);
+    let error = Node::decode(&block, LogAddress(u64::MAX)).unwrap_err();
+    assert!(error.to_string().contains("out of range"), "{error}");
+}
+
+#[test]
 fn a_node_of_another_address_is_refused() {
     let (address, block) = sample(1)[0];
     let error = Node::decode(&block, LogAddress(address.0 + 1)).unwrap_err();

@@ -1,0 +1,72 @@
+//! What lives have come to, in numbers: a soak that never collected has shown nothing about collection.
+
+use std::fmt;
+use std::ops::AddAssign;
+
+/// Counts of what happened.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Deeds {
+    /// Lives that ended well.
+    pub lives: u64,
+    /// Days, each with a full check.
+    pub days: u64,
+    /// Steps of histories.
+    pub steps: u64,
+    /// Snapshots destroyed by pruning.
+    pub pruned: u64,
+    /// Crashes and kills.
+    pub crashes: u64,
+    /// Of them, those during a recovery.
+    pub crashes_of_recoveries: u64,
+    /// Calls that failed on purpose.
+    pub faults: u64,
+    /// Failures after which a pool takes no more writes.
+    pub failures: u64,
+    /// Refusals for want of room or for a quota.
+    pub refusals: u64,
+    /// Segments that were emptied by collection.
+    pub collected: u64,
+    /// Readers that read to the end what they had pinned.
+    pub readers: u64,
+}
+
+impl Deeds {
+    const fn list(&self) -> [(&'static str, u64); 11] {
+        [
+            ("lives", self.lives),
+            ("days", self.days),
+            ("steps", self.steps),
+            ("snapshots pruned", self.pruned),
+            ("crashes", self.crashes),
+            ("during recovery", self.crashes_of_recoveries),
+            ("failed calls", self.faults),
+            ("failed pools", self.failures),
+            ("refusals", self.refusals),
+            ("segments emptied", self.collected),
+            ("long readers", self.readers),
+        ]
+    }
+}
+
+impl AddAssign for Deeds {
+    fn add_assign(&mut self, other: Self) {
+        self.lives += other.lives;
+        self.days += other.days;
+        self.steps += other.steps;
+        self.pruned += other.pruned;
+        self.crashes += other.crashes;
+        self.crashes_of_recoveries += other.crashes_of_recoveries;
+        self.faults += other.faults;
+        self.failures += other.failures;
+        self.refusals += other.refusals;
+        self.collected += other.collected;
+        self.readers += other.readers;
+    }
+}
+
+impl fmt::Display for Deeds {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let parts: Vec<String> = self.list().iter().map(|(name, count)| format!("{count} {name}")).collect();
+        formatter.write_str(&parts.join(", "))
+    }
+}

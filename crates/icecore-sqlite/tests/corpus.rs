@@ -1,0 +1,190 @@
+//! The targets of the fuzzers (`fuzz/`), over their corpus and over small changes of it: what a fuzzer has found once is never
+//! there again. `ICECORE_WRITE_CORPUS=1` writes what a pool and a client really write into the corpus.
+
+#[path = "../../../fuzz/src/control.rs"]
+mod control;
+#[path = "../../../fuzz/src/parsers.rs"]
+mod parsers;
+#[path = "../../../fuzz/src/sets.rs"]
+mod sets;
+#[path = "../../../fuzz/src/sql.rs"]
+mod sql;
+#[path = "../../../fuzz/src/store.rs"]
+mod store;
+
+use icecore::admin::codec::write_message;
+use icecore::admin::protocol::Request;
+use icecore::format::ledger::Blob;
+use icecore::units::{BLOCK_BYTES, PoolId};
+use icecore_sim::Random;
+use icecore_sim::cases::Told;
+use icecore_sim::explorer::{Explorer, Setting};
+use std::path::{Path, PathBuf};
+
+/// Files of a kind that are written into the corpus.
+const FILES_OF_KIND: usize = 4;
+
+fn corpus(target: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target)
+}
+
+/// Runs a target over its corpus, and over so many changes of each file.
+fn replay(target: &str, changes: u64, run: fn(&[u8])) {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(corpus(target))
+        .unwrap_or_else(|error| panic!("no corpus of {target}: {error}"))
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    files.sort();
+    assert!(!files.is_empty(), "the corpus of {target} is empty");
+    let mut random = Random::new(1);
+    for file in files {
+        let bytes = std::fs::read(&file).expect("a file of the corpus");
+        let _told = Told(format!("target {target}, {}", file.display()));
+        run(&bytes);
+        for number in 0..changes {
+            let mut changed = bytes.clone();
+            for _ in 0..random.between(1, 4) {
+                change(&mut changed, &mut random);
+            }
+            let _told = Told(format!("change {number}: {changed:?}"));
+            run(&changed);
+        }
+    }
+}
+
+fn change(bytes: &mut Vec<u8>, random: &mut Random) {
+    let at = random.index(bytes.len() + 1);
+    match random.below(5) {
+        0 => bytes.truncate(at),
+        1 => bytes.insert(at, random.next() as u8),
+        2 if at < bytes.len() => drop(bytes.remove(at)),
+        3 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+        _ if at < bytes.len() => bytes[at] = [0, 1, 0x7f, 0x80, 0xff, random.next() as u8][random.index(6)],
+        _ => {}
+    }
+}
+
+#[test]
+fn parsers_of_what_lies_on_disk() {
+    for (target, run) in parsers::ALL {
+        replay(target, 300, run);
+    }
+    replay("sets", 300, sets::sets);
+}
+
+#[test]
+fn the_control_protocol() {
+    replay("control", 40, control::control);
+}
+
+#[test]
+fn what_sql_can_say() {
+    replay("sql", 20, sql::sql);
+}
+
+#[test]
+fn the_store_driven_by_bytes() {
+    replay("store", 1, store::store);
+}
+
+/// Not a test: takes apart what a pool has written, and keeps some of each kind.
+#[test]
+#[ignore = "writes the corpus"]
+fn write_corpus() {
+    if std::env::var_os("ICECORE_WRITE_CORPUS").is_none() {
+        return;
+    }
+    let mut explorer = Explorer::new(3, &Setting::default()).expect("a pool");
+    explorer.open().expect("the pool");
+    for _ in 0..20 {
+        explorer.live(20).expect("a life");
+        explorer.pool().checkpoint().expect("a checkpoint");
+    }
+    explorer.close().expect("a clean close");
+    for (name, _) in explorer.disk.files() {
+        let bytes = explorer.disk.contents(&name).expect("a file");
+        for (index, block) in bytes.chunks_exact(BLOCK_BYTES).enumerate() {
+            keep_block(block, &bytes[index * BLOCK_BYTES..]);
+        }
+    }
+    for (index, request) in requests().iter().enumerate() {
+        let mut bytes = Vec::new();
+        write_message(&mut bytes, request).expect("a message");
+        keep("control", &format!("frame-{index}"), &bytes);
+        keep("control", &format!("body-{index}"), &bytes[icecore::admin::codec::HEADER_BYTES..]);
+    }
+    for kind in 0..13_u8 {
+        let text = [("main", ""), ("two", "main"), ("../ds@one/app.db", "snapshot=one"), ("mmap_size", "1")];
+        for (index, (first, second)) in text.iter().enumerate() {
+            let mut bytes = vec![0x80 | kind];
+            bytes.extend_from_slice(format!("{first}\n{second}").as_bytes());
+            keep("sql", &format!("{kind}-{index}"), &bytes);
+        }
+    }
+    for seed in 0..12 {
+        let mut script = vec![0; 4 * (20 + seed as usize * 10)];
+        Random::new(seed).fill(&mut script);
+        // First something that everything else can be done to.
+        let begin = [14, 1, 0, 0, 2, 2, 0, 0, 2, 3, 0, 0, 2, 9, 0, 0];
+        script.splice(0..0, begin);
+        keep("store", &format!("drawn-{seed}"), &script);
+    }
+}
+
+fn keep_block(block: &[u8], from_here: &[u8]) {
+    let kind = match &block[..8] {
+        b"ICECORE\n" => "superblock",
+        b"ICESEGM\n" => "segment",
+        b"ICERECD\n" => "record",
+        b"ICELEDG\n" => "ledger",
+        _ if &block[..4] == b"IcTn" => "node",
+        _ if &block[BLOCK_BYTES - 32..BLOCK_BYTES - 24] == b"ICESUMS\n" => "table",
+        _ => return,
+    };
+    if kind == "ledger" {
+        // With the pool's own number, which the target does not know.
+        let pool = PoolId(block[16..32].try_into().expect("sixteen bytes"));
+        let Ok(blob) = Blob::decode(from_here, pool, "place") else { return };
+        keep_some(kind, &blob.encode(PoolId([7; 16])));
+        blob.sections.iter().for_each(|(_, section)| keep_some("sets", section));
+        return;
+    }
+    if kind == "record" {
+        let view = icecore::format::record::RecordView::decode(block);
+        view.iter().for_each(|view| keep_some("operations", &view.operations));
+    }
+    keep_some(kind, block);
+}
+
+/// Keeps the shortest few of a kind, without the zeros at their end.
+fn keep_some(target: &str, bytes: &[u8]) {
+    let length = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let there = std::fs::read_dir(corpus(target)).map_or(0, Iterator::count);
+    if there < FILES_OF_KIND && length > 0 {
+        keep(target, &format!("written-{there}"), &bytes[..length]);
+    }
+}
+
+fn keep(target: &str, name: &str, bytes: &[u8]) {
+    std::fs::create_dir_all(corpus(target)).expect("a folder");
+    std::fs::write(corpus(target).join(name), bytes).expect("a file");
+}
+
+fn requests() -> Vec<Request> {
+    let name = || "db@one".to_owned();
+    vec![
+        Request::Scrub(icecore::ScrubOptions::default()),
+        Request::Holds { snapshot: name() },
+        Request::Hold { tag: "t".to_owned(), snapshot: name(), expires: None },
+        Request::Release { tag: "t".to_owned(), snapshot: name() },
+        Request::SetProperty { name: "db".to_owned(), key: "quota".to_owned(), value: "1M".to_owned() },
+        Request::Diff { from: name(), to: "db".to_owned() },
+        Request::List(icecore::ListFilter {
+            datasets: true,
+            snapshots: true,
+            ..icecore::ListFilter::default()
+        }),
+        Request::Pin { path: b"db@one/file".to_vec() },
+        Request::Destroy { target: icecore::DestroyTarget::Snapshot(name()) },
+    ]
+}

@@ -1,0 +1,153 @@
+//! The filesystem under a pool is full, or its quota is: real ones, in mount namespaces of their own, so that nothing is
+//! left behind whatever happens. Needs to be allowed to mount; says so where it is not.
+//!
+//! `tests/full.rs` of the simulator has the same on a simulated disk, always.
+
+use crate::database::{Outcome, Site, add};
+use std::ffi::OsStr;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+use std::process::Command;
+
+/// What the script answers when the machine does not allow it.
+const NOT_HERE: i32 = 77;
+
+/// Mounts `$1` and runs the rest of the command line there, all of it in a namespace that ends with it.
+const TMPFS: &str = r#"
+    mount -t tmpfs -o size=96m none "$1" || exit 77
+    export ICECORE_TEST_LAST_BYTE=1
+    shift; exec "$@""#;
+const EXT4: &str = r#"
+    truncate -s 112M "$1.image" && mkfs.ext4 -q "$1.image" || exit 77
+    mount -o loop "$1.image" "$1" || exit 77
+    export ICECORE_TEST_LAST_BYTE=1
+    shift; exec "$@""#;
+/// A quota of the host, on a filesystem that has room. Not to the last byte: Btrfs counts what it writes about files, too.
+const BTRFS_QUOTA: &str = r#"
+    truncate -s 512M "$1.image" && mkfs.btrfs -q "$1.image" || exit 77
+    mount -o loop "$1.image" "$1" || exit 77
+    btrfs subvolume create "$1/sub" && chattr +C "$1/sub" && btrfs quota enable "$1" || exit 77
+    btrfs qgroup limit 96M "$1/sub" || exit 77
+    ICECORE_TEST_HOST="$1/sub"
+    shift; exec "$@""#;
+
+/// Runs [`host_process`] on a filesystem that a script makes.
+fn on(what: &str, script: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().join("mounted");
+    std::fs::create_dir(&place).expect("a directory");
+    let this = std::env::current_exe().expect("this program");
+    let shell = [OsStr::new("sh"), OsStr::new("-c"), OsStr::new(script), OsStr::new("sh"), place.as_os_str()];
+    let outcome = Command::new("unshare")
+        .args(["--mount", "--propagation", "private"])
+        .args(shell)
+        .arg(this)
+        .args(["--exact", "host::host_process", "--ignored", "--nocapture"])
+        .env("ICECORE_TEST_HOST", &place)
+        .output();
+    let output = match outcome {
+        Ok(output) => output,
+        Err(error) => return eprintln!("left out: {what}: cannot run unshare: {error}"),
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    let is_allowed = output.status.code() != Some(NOT_HERE) && !said.starts_with("unshare:");
+    if !is_allowed {
+        return eprintln!("left out: {what}: it needs root and its tools: {}", said.trim());
+    }
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{what}: {}\n{told}\n{said}", output.status);
+    assert!(told.contains("1 passed"), "{told}");
+}
+
+#[test]
+fn a_full_tmpfs() {
+    on("a full tmpfs", TMPFS);
+}
+
+#[test]
+fn a_full_ext4() {
+    on("a full ext4", EXT4);
+}
+
+#[test]
+fn a_quota_of_btrfs() {
+    on("a quota of btrfs", BTRFS_QUOTA);
+}
+
+/// Takes all that is left of the filesystem.
+fn hog(path: &Path) {
+    let mut file = std::fs::File::create(path).expect("a file");
+    for size in [1 << 20, 4096, 1] {
+        let bytes = vec![7; size];
+        loop {
+            match file.write_all(&bytes).and_then(|()| file.sync_data()) {
+                Ok(()) => {}
+                Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
+                    break;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+/// Adds rows until there is no room.
+fn fill(connection: &rusqlite::Connection, present: &mut u64) {
+    while add(connection, *present, 20) == Outcome::Committed {
+        *present += 20;
+        assert!(*present < 10_000, "it never gets full");
+    }
+}
+
+/// Not a test of its own: what is done on a small filesystem, in a process that has it to itself.
+#[test]
+#[ignore = "a process for other tests"]
+fn host_process() {
+    let Some(place) = std::env::var_os("ICECORE_TEST_HOST") else { return };
+    let place = Path::new(&place);
+    let [pool, ballast, other] = ["pool", "ballast", "other"].map(|name| place.join(name));
+    std::fs::write(&ballast, vec![7; 24 << 20]).expect("a file of somebody else");
+    let mut site = Site::make(&pool, None);
+    let connection = site.connect();
+    assert_eq!(add(&connection, 0, 400), Outcome::Committed);
+    assert!(site.snapshot("first"));
+    connection.execute_batch("DELETE FROM t WHERE id > 100; VACUUM").expect("there is much room");
+    let mut present = 100;
+    fill(&connection, &mut present);
+    assert_eq!(site.rows(None), present);
+    assert_eq!(site.rows(Some("first")), 400);
+    site.administer();
+    // Room is made in the pool: the same connection goes on, in the segments that there are.
+    let segments = site.pool.statistics().segments;
+    site.destroy(&["db@first".to_owned()]);
+    let before = present;
+    fill(&connection, &mut present);
+    assert!(present >= before + 160, "{} rows, where 300 were destroyed", present - before);
+    assert_eq!(site.pool.statistics().segments, segments);
+    if std::env::var_os("ICECORE_TEST_LAST_BYTE").is_some() {
+        hog(&other);
+    }
+    site.administer();
+    fill(&connection, &mut present);
+    assert_eq!(site.rows(None), present);
+    // Closed and opened where nothing is left.
+    drop(connection);
+    site.close();
+    site = Site::open(&pool);
+    assert_eq!(site.rows(None), present);
+    site.administer();
+    let connection = site.connect();
+    fill(&connection, &mut present);
+    // Others make room: the same process goes on.
+    let _ = std::fs::remove_file(&other);
+    std::fs::remove_file(&ballast).expect("removed");
+    for _ in 0..15 {
+        assert_eq!(add(&connection, present, 20), Outcome::Committed, "there is room on the host again");
+        present += 20;
+    }
+    assert_eq!(site.rows(None), present);
+    assert!(site.pool.statistics().segments > segments);
+    site.administer();
+    drop(connection);
+    site.close();
+}

@@ -1,0 +1,5 @@
+//! Full pools with a database running on them: at the pool's own limit, and where the filesystem under it is full.
+
+mod database;
+mod host;
+mod levels;

@@ -1,0 +1,61 @@
+//! The control protocol: what a client may send to the owner of a pool, and an owner to a client.
+
+use icecore::admin::codec::{read_message, write_message};
+use icecore::admin::protocol::{Reply, Request};
+use icecore::admin::{PoolService, Service};
+use icecore::{InitOptions, OpenOptions, Pool};
+use icecore_sim::{DiskConfig, SimulatedDisk};
+use std::cell::RefCell;
+
+const BYTES_MAX: usize = 1 << 16;
+
+thread_local! {
+    /// A pool that answers what makes sense. It is thrown away now and then, for requests change it.
+    static POOL: RefCell<Option<(Pool, u32)>> = const { RefCell::new(None) };
+}
+
+/// Frames as they come, and requests that are answered by a pool.
+pub fn control(data: &[u8]) {
+    let mut stream = data;
+    while let Ok(Some(request)) = read_message::<Request>(&mut stream, BYTES_MAX) {
+        answer(request);
+    }
+    let _ = read_message::<Reply>(&mut &*data, BYTES_MAX);
+    // Without a frame around it, so that the body is reached.
+    let mut framed = b"ICEA".to_vec();
+    framed.extend_from_slice(&icecore::admin::protocol::PROTOCOL_VERSION.to_le_bytes());
+    framed.extend_from_slice(&[0, 0]);
+    framed.extend_from_slice(&u32::try_from(data.len()).unwrap_or(u32::MAX).to_le_bytes());
+    framed.extend_from_slice(data);
+    let _ = read_message::<Reply>(&mut framed.as_slice(), BYTES_MAX);
+    if let Ok(Some(request)) = read_message::<Request>(&mut framed.as_slice(), BYTES_MAX) {
+        let mut own = Vec::new();
+        write_message(&mut own, &request).expect("memory takes everything");
+        assert!(read_message::<Request>(&mut own.as_slice(), BYTES_MAX).is_ok_and(|again| again.is_some()));
+        answer(request);
+    }
+}
+
+fn answer(request: Request) {
+    POOL.with_borrow_mut(|kept| {
+        let (pool, count) = kept.get_or_insert_with(|| (new_pool(), 0));
+        *count += 1;
+        let _ = PoolService::of(pool).session().call(request, &mut |_| true);
+        if *count % 64 == 0 {
+            pool.verify().expect("the books");
+        }
+        if *count >= 1000 {
+            *kept = None;
+        }
+    });
+}
+
+fn new_pool() -> Pool {
+    let disk = SimulatedDisk::new(1, DiskConfig { capacity: 64 << 20, ..DiskConfig::default() });
+    Pool::init(disk.storage(), &InitOptions { segment_bytes: 2 << 20, size_limit: None }).expect("a pool");
+    let options = OpenOptions { background: false, control_socket: false, ..OpenOptions::default() };
+    let pool = Pool::open(disk.storage(), &options).expect("the pool");
+    pool.create_dataset("db", false, &[]).expect("a dataset");
+    pool.snapshot(&["db@one".to_owned()], false, &[]).expect("a snapshot");
+    pool
+}

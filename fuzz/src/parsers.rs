@@ -1,0 +1,134 @@
+//! Parsers of what lies on disk. Any bytes are answered, with a value or an error; a value that is answered is the one that
+//! its own encoding gives again. Checksums are made to fit, since no fuzzer finds them; as they came, the bytes are tried as well.
+
+use icecore::format::crc32c;
+use icecore::format::ledger::Blob;
+use icecore::format::record::RecordView;
+use icecore::format::segment::{Geometry, SegmentHeader, decode_table, encode_table};
+use icecore::format::superblock::Superblock;
+use icecore::operation::Operation;
+use icecore::tree::Node;
+use icecore::units::{BLOCK_BYTES, LogAddress, PoolId};
+
+/// What a parser is called, and what it is given bytes by.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All of these, by the names of their targets.
+pub const ALL: [Target; 7] = [
+    ("superblock", superblock),
+    ("segment", segment),
+    ("table", table),
+    ("record", record),
+    ("operations", operations),
+    ("ledger", ledger),
+    ("node", node),
+];
+
+/// The bytes as a block, with zeros behind them or cut off, and with a checksum at its end that fits.
+fn sealed(data: &[u8]) -> Vec<u8> {
+    let mut block = data.to_vec();
+    block.resize(BLOCK_BYTES, 0);
+    let end = BLOCK_BYTES - 4;
+    let crc = crc32c(&block[..end]);
+    block[end..].copy_from_slice(&crc.to_le_bytes());
+    block
+}
+
+/// A superblock.
+pub fn superblock(data: &[u8]) {
+    let _ = Superblock::decode(data, "pool", "place");
+    if let Ok(found) = Superblock::decode(&sealed(data), "pool", "place") {
+        assert_eq!(Superblock::decode(&found.encode(), "pool", "place").expect("its own bytes"), found);
+        let _ = found.check_writable("pool");
+    }
+}
+
+/// The header of a segment, and the name of its file.
+pub fn segment(data: &[u8]) {
+    let _ = SegmentHeader::decode(data);
+    if let Some(found) = SegmentHeader::decode(&sealed(data)) {
+        let mut block = vec![0; BLOCK_BYTES];
+        found.encode(&mut block);
+        assert_eq!(SegmentHeader::decode(&block), Some(found));
+    }
+    if let Ok(name) = std::str::from_utf8(data)
+        && let Some(found) = icecore::format::segment::from_file_name(name)
+    {
+        assert_eq!(icecore::format::segment::file_name(found), name);
+    }
+}
+
+/// A table of checksums.
+pub fn table(data: &[u8]) {
+    let geometry = Geometry { bytes: 2 << 20 };
+    let _ = decode_table(geometry, 0, data);
+    let mut bytes = data.to_vec();
+    bytes.resize(geometry.table_blocks() as usize * BLOCK_BYTES, 0);
+    let end = bytes.len() - 4;
+    let crc = crc32c(&bytes[..end]);
+    bytes[end..].copy_from_slice(&crc.to_le_bytes());
+    // The trailer: eight bytes of magic, eight of the use that it is of.
+    let at = bytes.len() - 24;
+    let incarnation = u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    if let Some(sums) = decode_table(geometry, incarnation, &bytes) {
+        let own = encode_table(geometry, incarnation, &sums);
+        assert_eq!(decode_table(geometry, incarnation, &own), Some(sums));
+    }
+}
+
+/// The header of a record, and the operations in it.
+pub fn record(data: &[u8]) {
+    let _ = RecordView::decode(data);
+    let Some(view) = RecordView::decode(&sealed(data)) else { return };
+    let mut block = vec![0; BLOCK_BYTES];
+    view.header.encode(&mut block, &view.sums, &view.operations);
+    let own = RecordView::decode(&block).expect("its own bytes");
+    assert_eq!((own.header, &own.sums, &own.operations), (view.header, &view.sums, &view.operations));
+    operations(&view.operations);
+}
+
+/// Operations, one behind the other.
+pub fn operations(data: &[u8]) {
+    let mut rest = data;
+    while let Some((operation, after)) = Operation::decode(rest) {
+        assert!(after.len() < rest.len(), "every operation takes a byte at least");
+        rest = after;
+        let mut own = Vec::new();
+        operation.encode(&mut own);
+        let (again, left) = Operation::decode(&own).expect("its own bytes");
+        assert!(again == operation && left.is_empty());
+        let _ = operation.data_blocks();
+    }
+}
+
+/// A blob of the ledger, cut into its sections.
+pub fn ledger(data: &[u8]) {
+    let pool = PoolId([7; 16]);
+    let _ = Blob::decode(data, pool, "place");
+    let mut bytes = data.to_vec();
+    bytes.resize(data.len().next_multiple_of(BLOCK_BYTES).max(BLOCK_BYTES), 0);
+    let header = sealed(&bytes[..BLOCK_BYTES]);
+    bytes[..BLOCK_BYTES].copy_from_slice(&header);
+    if let Ok(blob) = Blob::decode(&bytes, pool, "place") {
+        assert_eq!(Blob::decode(&blob.encode(pool), pool, "place").expect("its own bytes"), blob);
+    }
+}
+
+/// A node of a tree.
+pub fn node(data: &[u8]) {
+    let mut block = [0; BLOCK_BYTES];
+    let length = data.len().min(BLOCK_BYTES);
+    block[..length].copy_from_slice(&data[..length]);
+    let address = LogAddress(u64::from_le_bytes(block[16..24].try_into().expect("eight bytes")));
+    let _ = Node::decode(&block, address);
+    // The checksum covers the block with zeros in its place.
+    block[4..8].fill(0);
+    let crc = crc32c(&block);
+    block[4..8].copy_from_slice(&crc.to_le_bytes());
+    if let Ok(found) = Node::decode(&block, address) {
+        let mut own = [0; BLOCK_BYTES];
+        found.encode(address, &mut own);
+        assert!(own == block, "a node that is answered encodes to the same bytes");
+        let _ = (found.items().count(), found.children().count(), found.memory_bytes());
+    }
+}

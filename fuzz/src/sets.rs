@@ -1,0 +1,20 @@
+//! The sections of the ledger that have encodings of their own.
+
+use icecore::liveness::{DecodeLimits, HistoryChanges, StoredHistory};
+use icecore::location::{LocationMap, MapChanges};
+use icecore::units::{LogAddress, Marks};
+
+/// Changes of the history and of the location map, as sections of the ledger have them.
+pub fn sets(data: &[u8]) {
+    // Little memory, so that a claim beyond it is noticed.
+    let limits = || DecodeLimits { chunks: 1 << 12, ..DecodeLimits::new(Marks([LogAddress(1 << 40); 3])) };
+    if let Ok(found) = HistoryChanges::decode(data, &mut limits()) {
+        assert_eq!(HistoryChanges::decode(&found.encode(), &mut limits()).expect("its own bytes"), found);
+        let mut history = StoredHistory::new();
+        let _ = history.apply_changes(found);
+    }
+    if let Ok(found) = MapChanges::decode(data, &mut limits()) {
+        assert_eq!(MapChanges::decode(&found.encode(), &mut limits()).expect("its own bytes"), found);
+        let _ = LocationMap::new().apply_changes(&found);
+    }
+}
