@@ -250,6 +250,11 @@ impl Catalogue {
 }
 
 impl CatalogueChanges {
+    /// What changes nothing where these changes were applied.
+    pub(crate) fn nothing_more(&self) -> Self {
+        Self { next_dataset: self.next_dataset, datasets: Vec::new(), snapshots: Vec::new() }
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         postcard::to_stdvec(self).expect("rows hold nothing that cannot be encoded")
     }

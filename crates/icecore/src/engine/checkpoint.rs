@@ -13,10 +13,11 @@ use crate::format::crc32c;
 use crate::format::ledger::{Blob, SectionTag};
 use crate::format::segment::SegmentKind;
 use crate::format::superblock::{LedgerPointer, Life};
+use crate::liveness::HistoryChanges;
 use crate::log::tail::{Payload, Position};
 use crate::log::writer::Chain;
 use crate::segments::Cursor;
-use crate::state::{Deaths, State};
+use crate::state::State;
 use crate::storage::{AlignedBuffer, Kind};
 use crate::tree::{NodeSlot, Tree};
 use crate::units::{
@@ -38,6 +39,39 @@ const BATCH_BLOCKS: usize = 256;
 pub(crate) struct CheckpointLine {
     pub blobs: Vec<LedgerPointer>,
     pub number: u64,
+    /// What the last checkpoint said; `None` before the first of a pool.
+    pub base: Option<Base>,
+}
+
+/// What a blob that changes only the location map has to say again, so that replay starts where it did.
+pub(crate) struct Base {
+    /// What was born before.
+    pub marks: Marks,
+    /// Position, and sections that change nothing.
+    pub sections: Vec<(SectionTag, Vec<u8>)>,
+}
+
+impl Base {
+    pub(crate) fn new(
+        position: &PositionSection,
+        catalogue: &CatalogueChanges,
+        version: VersionId,
+    ) -> Result<Self> {
+        let history = HistoryChanges { next: version, ..HistoryChanges::default() };
+        let mut marks = position.marks;
+        *marks.of_mut(Stream::Data) = position.address;
+        let sections = vec![
+            (SectionTag::Position, encode(position)?),
+            (SectionTag::Catalogue, catalogue.nothing_more().encode()),
+            (SectionTag::History, history.encode()),
+            (SectionTag::Roots, encode(&RootsSection::default())?),
+        ];
+        Ok(Self { marks, sections })
+    }
+}
+
+fn encode(section: &impl Serialize) -> Result<Vec<u8>> {
+    postcard::to_stdvec(section).map_err(|error| Error::Invalid(format!("cannot encode a ledger: {error}")))
 }
 
 impl CheckpointLine {
@@ -46,6 +80,18 @@ impl CheckpointLine {
         let Some((full, deltas)) = self.blobs.split_first() else { return true };
         let changed: u64 = deltas.iter().map(|blob| u64::from(blob.blocks)).sum();
         deltas.len() >= DELTAS_MAX || changed > (u64::from(full.blocks)).max(64)
+    }
+
+    /// Whether only a checkpoint of everything may add to it.
+    pub(super) fn is_long(&self) -> bool {
+        self.blobs.len() > 2 * DELTAS_MAX
+    }
+
+    /// A blob is durable, and the superblocks point to it.
+    pub(super) fn push(&mut self, blob: LedgerPointer, state: &mut State) {
+        self.blobs.push(blob);
+        self.number += 1;
+        state.ledger_blocks = self.blobs.iter().map(|blob| blob.blocks).max().unwrap_or(0);
     }
 }
 
@@ -132,11 +178,12 @@ struct Frozen {
     tail_mapped: Run,
     clock: u64,
     catalogue: CatalogueChanges,
+    /// The largest number of a version that was given out.
+    version: VersionId,
     history: Vec<u8>,
     location: Vec<u8>,
     roots: Vec<(VersionId, Option<Tree>)>,
     merged: Vec<(LogAddress, Arc<Block>)>,
-    deaths: Deaths,
     /// Segments that moved blocks lie in now, to be flushed.
     filled: BTreeSet<SegmentId>,
     /// Segments that blocks were moved out of, which wait for this checkpoint.
@@ -156,8 +203,13 @@ impl Engine {
     }
 
     fn checkpoint_with(&self, closing: bool) -> Result<()> {
+        self.with_line(|line| self.checkpoint_locked(line, closing))
+    }
+
+    /// Does what writes a ledger.
+    pub(super) fn with_line<T>(&self, body: impl FnOnce(&mut CheckpointLine) -> Result<T>) -> Result<T> {
         let mut line = self.checkpoint.lock();
-        let outcome = self.checkpoint_locked(&mut line, closing);
+        let outcome = body(&mut line);
         if let Err(error) = &outcome {
             // What was frozen is lost to the next checkpoint: only a recovery can tell what is on disk.
             self.writer.fail(&format!("a checkpoint failed: {error}"));
@@ -181,7 +233,7 @@ impl Engine {
         // Not before: whoever reads on after a flush that failed may not find on disk what was written.
         written.nodes.iter().for_each(|slot| slot.mark_written(&*self.nodes));
         frozen.merged.iter().for_each(|(address, _)| self.blocks.pending_done(*address));
-        let blob = self.write_ledger(line, &frozen, &roots, written.placed, previous)?;
+        let (blob, base) = self.write_ledger(line, &mut frozen, &roots, written.placed, previous)?;
         let position = frozen.position;
         self.write_superblock(|superblock| {
             superblock.ledger = blob;
@@ -190,6 +242,7 @@ impl Engine {
             superblock.lives = vec![Life { epoch, first: position.sequence }];
             superblock.clean = closing;
         })?;
+        line.base = Some(base);
         self.finish_checkpoint(line, frozen, blob, roots.roots);
         self.counters.checkpoints.add(1);
         Ok(())
@@ -217,7 +270,7 @@ impl Engine {
             changed.into_iter().map(|version| (version, state.trees.get(&version).cloned())).collect()
         };
         let changes = state.catalogue.take_changes();
-        let delta = state.history.take_changes().encode();
+        let delta = state.history.take_changes();
         let moved = {
             let mut map = self.blocks.map().write();
             let changes = map.take_changes();
@@ -227,9 +280,11 @@ impl Engine {
         state.retired.clear();
         self.checkpoint_writing.store(true, Ordering::Release);
         state.frozen_dirty = std::mem::take(&mut state.dirty_nodes);
-        state.frozen_nodes = state.marks.of(Stream::Node);
+        state.frozen_marks = state.marks_at(state.tail.position().address);
         let vacated = std::mem::take(&mut state.collection.vacated);
         state.collection.vacated_frozen = vacated.len();
+        let merged = self.living_merged(state);
+        state.graveyard.freeze();
         Frozen {
             full,
             position: state.tail.position(),
@@ -237,11 +292,11 @@ impl Engine {
             tail_mapped: state.tail_mapped,
             clock: state.clock,
             catalogue: if full { state.catalogue.everything() } else { changes },
-            history: if full { state.history.encode_full() } else { delta },
+            version: delta.next,
+            history: if full { state.history.encode_full() } else { delta.encode() },
             location: moved,
             roots,
-            merged: self.living_merged(state),
-            deaths: state.graveyard.freeze(),
+            merged,
             filled: std::mem::take(&mut state.collection.filled),
             vacated,
         }
@@ -341,13 +396,13 @@ impl Engine {
 
     fn write_ledger(
         &self,
-        line: &mut CheckpointLine,
-        frozen: &Frozen,
+        line: &CheckpointLine,
+        frozen: &mut Frozen,
         roots: &RootsSection,
         placed: Vec<Placed>,
         previous: [u8; 16],
-    ) -> Result<LedgerPointer> {
-        let mut state = self.state();
+    ) -> Result<(LedgerPointer, Base)> {
+        let state = self.state();
         let section = PositionSection {
             segment: frozen.position.segment,
             incarnation: frozen.position.incarnation,
@@ -361,22 +416,33 @@ impl Engine {
             node_cursor: state.node_cursor,
             clock: frozen.clock,
         };
+        // Whatever finds a new use from here on holds nothing of what this checkpoint placed.
         let placed = PlacedSection { retired: state.retired.clone(), placed };
-        let encode_failed = |error| Error::Invalid(format!("cannot encode a ledger: {error}"));
+        drop(state);
+        let base = Base::new(&section, &frozen.catalogue, frozen.version)?;
         let blob = Blob {
             base: if frozen.full { None } else { line.blobs.last().copied() },
             checkpoint: line.number + 1,
             sections: vec![
-                (SectionTag::Position, postcard::to_stdvec(&section).map_err(encode_failed)?),
+                (SectionTag::Position, encode(&section)?),
                 (SectionTag::Catalogue, frozen.catalogue.encode()),
-                (SectionTag::History, frozen.history.clone()),
-                (SectionTag::Location, frozen.location.clone()),
-                (SectionTag::Placed, postcard::to_stdvec(&placed).map_err(encode_failed)?),
-                (SectionTag::Roots, postcard::to_stdvec(roots).map_err(encode_failed)?),
+                (SectionTag::History, std::mem::take(&mut frozen.history)),
+                (SectionTag::Location, std::mem::take(&mut frozen.location)),
+                (SectionTag::Placed, encode(&placed)?),
+                (SectionTag::Roots, encode(roots)?),
             ],
         };
+        Ok((self.write_blob(&blob)?, base))
+    }
+
+    /// Writes a blob behind the one before it, and flushes it.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]: nothing has changed.
+    pub(super) fn write_blob(&self, blob: &Blob) -> Result<LedgerPointer> {
         let bytes = blob.encode(self.pool);
         let blocks = (bytes.len() / BLOCK_BYTES) as u32;
+        let mut state = self.state();
         let allocation = self.allocate(&mut state, Filling::Ledger, blocks, true, Purpose::Checkpoint)?;
         state.segments.add_live(allocation.segment, u64::from(blocks));
         drop(state);
@@ -403,12 +469,10 @@ impl Engine {
                 state.segments.remove_live(old.segment, u64::from(old.blocks));
             }
         }
-        line.blobs.push(blob);
-        state.ledger_blocks = line.blobs.iter().map(|blob| blob.blocks).max().unwrap_or(0);
-        line.number += 1;
+        line.push(blob, &mut state);
         state.frozen_dirty = 0;
         state.replay_from = frozen.position.sequence;
-        state.graveyard.recorded(frozen.deaths);
+        state.graveyard.recorded();
         // No recovery looks into them any more for what was moved.
         state.collection.vacated_frozen = 0;
         frozen.vacated.iter().for_each(|segment| state.segments.let_go(*segment));

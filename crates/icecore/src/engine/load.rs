@@ -1,7 +1,7 @@
 //! The state as of the last checkpoint, from its ledger. Bytes that passed their checksums may still contradict
 //! each other: everything that later code takes for granted is checked here.
 
-use super::checkpoint::{CheckpointLine, Placed, PlacedSection, PositionSection, RootsSection};
+use super::checkpoint::{Base, CheckpointLine, Placed, PlacedSection, PositionSection, RootsSection};
 use crate::blocks::Blocks;
 use crate::catalogue::{Catalogue, CatalogueChanges};
 use crate::error::{Error, Result};
@@ -76,13 +76,14 @@ pub(super) fn load(
     let mut trees: BTreeMap<VersionId, Tree> = BTreeMap::new();
     let mut positions = position.marks;
     *positions.of_mut(Stream::Data) = LogAddress(LOG_ADDRESS_LIMIT);
+    let mut base = None;
     for (_, blob) in &blobs {
-        catalogue.apply(CatalogueChanges::decode(
-            blob.section(SectionTag::Catalogue, "the ledger")?,
-            "the ledger",
-        )?);
+        let rows =
+            CatalogueChanges::decode(blob.section(SectionTag::Catalogue, "the ledger")?, "the ledger")?;
         let mut limits = DecodeLimits::new(positions);
         let changes = HistoryChanges::decode(blob.section(SectionTag::History, "the ledger")?, &mut limits)?;
+        base = Some(Base::new(&position, &rows, changes.next)?);
+        catalogue.apply(rows);
         history.apply_changes(changes)?;
         let moved = MapChanges::decode(blob.section(SectionTag::Location, "the ledger")?, &mut limits)?;
         map.apply_changes(&moved)?;
@@ -116,13 +117,15 @@ pub(super) fn load(
     // After a crash a segment of runs may have holes between them, where an earlier life left headers of its
     // own: it is not filled any further.
     let run_cursor = position.run_cursor.filter(|_| superblock.clean);
-    let mut line = CheckpointLine { blobs: Vec::new(), number };
+    let mut line = CheckpointLine { blobs: Vec::new(), number, base };
     for (pointer, _) in &blobs {
         claim(&mut segments, pointer.segment, SegmentKind::Ledger)?;
         segments.add_live(pointer.segment, u64::from(pointer.blocks));
         line.blobs.push(*pointer);
     }
     let ledger_cursor = behind_newest_blob(blocks, superblock)?;
+    let mut frozen_marks = position.marks;
+    *frozen_marks.of_mut(Stream::Data) = position.address;
     for (cursor, kind) in [
         (run_cursor, SegmentKind::Run),
         (position.node_cursor, SegmentKind::Node),
@@ -152,7 +155,7 @@ pub(super) fn load(
         ledger_blocks: line.blobs.iter().map(|blob| blob.blocks).max().unwrap_or(0),
         frozen_dirty: 0,
         medium_full: false,
-        frozen_nodes: position.marks.of(Stream::Node),
+        frozen_marks,
         run_cursor,
         node_cursor: position.node_cursor,
         ledger_cursor,
@@ -250,8 +253,8 @@ fn check_tail(map: &LocationMap, position: &PositionSection) -> Result<()> {
             (segment, slot, together.0) == (position.segment, position.slot, left)
         }
     };
-    let last = map.entries(Stream::Data).next_back();
-    if !fits || last.is_some_and(|last| last.run.end() > end.max(position.address)) {
+    let last = map.end(Stream::Data);
+    if !fits || last.is_some_and(|last| last > end.max(position.address)) {
         return Err(Error::damaged("the ledger", "the location map and the end of the log do not fit"));
     }
     Ok(())

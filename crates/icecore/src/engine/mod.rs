@@ -13,6 +13,7 @@ mod init;
 mod layout_tests;
 mod limits;
 mod load;
+mod moves;
 mod recovery;
 mod runs;
 mod space;

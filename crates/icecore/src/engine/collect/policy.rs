@@ -23,6 +23,10 @@ const BATCH_SEGMENTS: usize = 8;
 const IDLE_FULL_MAX: f64 = 0.5;
 /// Segments emptied in idle time before looking whether it still is.
 const IDLE_SEGMENTS: usize = 4;
+/// Blocks that have to have died for each node that a checkpoint would write, to be worth it.
+const DEATHS_PER_NODE: u64 = 16;
+/// Of so many blocks of the pool one that died since the last checkpoint is worth any.
+const DEATHS_SHARE: u64 = 64;
 /// A pause between two pieces for each segment that is left before writers would have to wait.
 const PAUSE: Duration = Duration::from_millis(2);
 /// The longest such pause.
@@ -129,7 +133,7 @@ impl Engine {
                 break;
             }
             gained = self.empty_some(room, paced)?;
-            self.run_checkpoint()?;
+            self.release_emptied()?;
         }
         if !gained {
             // Until something dies there is nothing to gain.
@@ -169,6 +173,22 @@ impl Engine {
         Ok(expected > 0)
     }
 
+    /// Makes what was emptied free. A whole checkpoint writes the nodes that changed, and gains what died since the
+    /// last one: where that is little for its cost, the moves are recorded alone.
+    fn release_emptied(&self) -> Result<()> {
+        let (died, cost, blocks) = {
+            let state = self.state();
+            let cost = state.dirty_nodes + self.blocks.pending_count() as u64;
+            let blocks = state.segments.len() as u64 * u64::from(self.geometry.slots());
+            (state.graveyard.pending_blocks(), cost, blocks)
+        };
+        let is_worth_it = died >= cost * DEATHS_PER_NODE || died >= blocks / DEATHS_SHARE;
+        if is_worth_it || !self.record_moves()? {
+            self.run_checkpoint()?;
+        }
+        Ok(())
+    }
+
     /// Lets writers go first, the longer the more room there is for them.
     fn make_way(&self) {
         let room = self.room(&self.state());
@@ -197,7 +217,7 @@ impl Engine {
                 break;
             }
             gained = true;
-            self.run_checkpoint()?;
+            self.release_emptied()?;
         }
         self.collector.says(None);
         Ok(gained)
@@ -238,7 +258,7 @@ impl Engine {
             emptied += usize::from(self.empty(victim, Purpose::Collecting, &|| ())? == Outcome::Emptied);
         }
         if emptied > 0 {
-            self.run_checkpoint()?;
+            self.release_emptied()?;
         }
         self.collector.says(None);
         Ok(())
