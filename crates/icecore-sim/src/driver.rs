@@ -58,7 +58,10 @@ fn held(pool: &Pool) -> Result<u64> {
 /// change to datasets and snapshots, which is more than the model asks for.
 #[must_use]
 pub const fn is_durable_on_return(step: &Step) -> bool {
-    !matches!(step, Step::Change { .. } | Step::Group { durable: false, .. })
+    !matches!(
+        step,
+        Step::Change { .. } | Step::Group { durable: false, .. } | Step::Collect { checkpoint: false, .. }
+    )
 }
 
 fn resolve(view: &View, path: &str) -> Result<InodeNumber> {
