@@ -11,10 +11,10 @@ use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Free segments beyond the reserve that collection sees to, at most.
-const HEADROOM_MAX: usize = 8;
-/// Of so many segments one is headroom.
-const HEADROOM_SHARE: usize = 128;
+/// Room in free segments beyond the reserve that collection sees to.
+const HEADROOM_BYTES: u64 = 32 << 20;
+/// Of so many segments one at most is headroom.
+const HEADROOM_SHARE: usize = 64;
 /// Times that a caller who found no room empties segments before it is told so.
 const ROUNDS_MAX: usize = 24;
 /// Segments emptied before a checkpoint makes them free, when there is no room.
@@ -25,7 +25,7 @@ const IDLE_FULL_MAX: f64 = 0.5;
 const IDLE_SEGMENTS: usize = 4;
 /// Blocks that have to have died for each node that a checkpoint would write, to be worth it.
 const DEATHS_PER_NODE: u64 = 16;
-/// Of so many blocks of the pool one that died since the last checkpoint is worth any.
+/// Of so many blocks of the pool one that died since the last checkpoint is worth one.
 const DEATHS_SHARE: u64 = 64;
 /// A pause between two pieces for each segment that is left before writers would have to wait.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -103,8 +103,13 @@ impl Engine {
         Room {
             available: creatable.saturating_add(segments.free() as u64),
             reserve: self.reserve(state, Purpose::Data) as u64,
-            headroom: (segments.len() / HEADROOM_SHARE).clamp(1, HEADROOM_MAX) as u64,
+            headroom: self.headroom(segments.len()),
         }
+    }
+
+    /// Segments that collection keeps free beyond the reserve: what is kept free is lost to what dies by itself.
+    fn headroom(&self, segments: usize) -> u64 {
+        (HEADROOM_BYTES / self.geometry.bytes).clamp(1, (segments / HEADROOM_SHARE).max(1) as u64)
     }
 
     /// Whether segments should be emptied before writers find no room.
@@ -173,26 +178,29 @@ impl Engine {
         Ok(expected > 0)
     }
 
-    /// Makes what was emptied free. A whole checkpoint writes the nodes that changed, and gains what died since the
-    /// last one: where that is little for its cost, the moves are recorded alone.
+    /// Makes what was emptied free.
     fn release_emptied(&self) -> Result<()> {
-        let (died, cost, blocks) = {
-            let state = self.state();
-            let cost = state.dirty_nodes + self.blocks.pending_count() as u64;
-            let blocks = state.segments.len() as u64 * u64::from(self.geometry.slots());
-            (state.graveyard.pending_blocks(), cost, blocks)
-        };
-        let is_worth_it = died >= cost * DEATHS_PER_NODE || died >= blocks / DEATHS_SHARE;
+        let is_worth_it = self.checkpoint_is_worth_it(&self.state());
         if is_worth_it || !self.record_moves()? {
             self.run_checkpoint()?;
         }
         Ok(())
     }
 
+    /// Whether a checkpoint gains much for its cost, where room is short. It writes the nodes that changed; it makes
+    /// room of what died since the last one, and lets that part of the log be emptied.
+    pub(in crate::engine) fn checkpoint_is_worth_it(&self, state: &State) -> bool {
+        let cost = state.dirty_nodes + self.blocks.pending_count() as u64;
+        let died = state.graveyard.pending_blocks();
+        let some = state.segments.len() as u64 * u64::from(self.geometry.slots()) / DEATHS_SHARE;
+        died >= cost * DEATHS_PER_NODE || died >= some || state.log_blocks >= 2 * some
+    }
+
     /// Lets writers go first, the longer the more room there is for them.
     fn make_way(&self) {
         let room = self.room(&self.state());
-        let slack = room.available.saturating_sub(room.reserve).min(64) as u32;
+        // Whoever is behind does not wait.
+        let slack = room.available.saturating_sub(room.reserve + room.headroom).min(64) as u32;
         let pause = (PAUSE * slack).min(PAUSE_MAX);
         if !pause.is_zero() && self.writer.is_busy() {
             std::thread::sleep(pause);
