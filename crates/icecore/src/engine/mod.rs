@@ -11,6 +11,9 @@ mod files;
 mod init;
 #[cfg(test)]
 mod layout_tests;
+mod ledger;
+#[cfg(test)]
+mod ledger_tests;
 mod limits;
 mod load;
 mod moves;

@@ -7,9 +7,8 @@
 //! what died since with the rest.
 
 use super::Engine;
-use super::checkpoint::{CheckpointLine, PlacedSection};
+use super::checkpoint::CheckpointLine;
 use crate::error::{Error, Result};
-use crate::format::ledger::{Blob, SectionTag};
 use crate::format::superblock::LedgerPointer;
 use crate::location::MapChanges;
 use crate::units::{Marks, SegmentId};
@@ -34,27 +33,23 @@ impl Engine {
 
     fn record_moves_locked(&self, line: &mut CheckpointLine) -> Result<bool> {
         let Some(base) = line.base.as_ref().filter(|_| !line.is_long()) else { return Ok(false) };
-        let Some(moves) = self.take_moves(&base.marks) else { return Ok(true) };
+        let Some(moves) = self.take_moves(&base.marks()) else { return Ok(true) };
         for segment in &moves.filled {
             self.blocks.files().sync(*segment)?;
             self.counters.flushes.add(1);
         }
-        let placed = postcard::to_stdvec(&PlacedSection::default())
-            .map_err(|error| Error::Invalid(format!("cannot encode a ledger: {error}")))?;
-        let mut sections = base.sections.clone();
-        sections.push((SectionTag::Location, moves.changes.encode()));
         // Where the last checkpoint put things is among the changes, which build on the map before that.
-        sections.push((SectionTag::Placed, placed));
-        let blob = Blob { base: line.blobs.last().copied(), checkpoint: line.number + 1, sections };
-        let pointer = match self.write_blob(&blob) {
+        let said = base.say(moves.changes.clone());
+        let blobs = match self.write_said(said, line.blobs.last().copied(), line.number + 1) {
             Err(Error::NoSpace { .. }) => {
                 self.put_moves_back(moves);
                 return Ok(false);
             }
             outcome => outcome?,
         };
-        self.write_superblock(|superblock| superblock.ledger = pointer)?;
-        self.finish_moves(line, pointer, &moves.vacated);
+        let newest = *blobs.last().expect("one at least");
+        self.write_superblock(|superblock| superblock.ledger = newest)?;
+        self.finish_moves(line, &blobs, &moves.vacated);
         Ok(true)
     }
 
@@ -80,9 +75,9 @@ impl Engine {
         state.collection.filled.extend(moves.filled);
     }
 
-    fn finish_moves(&self, line: &mut CheckpointLine, blob: LedgerPointer, vacated: &[SegmentId]) {
+    fn finish_moves(&self, line: &mut CheckpointLine, blobs: &[LedgerPointer], vacated: &[SegmentId]) {
         let mut state = self.state();
-        line.push(blob, &mut state);
+        line.extend(blobs, false, &mut state);
         state.collection.vacated_frozen = 0;
         vacated.iter().for_each(|segment| state.segments.let_go(*segment));
         let replay_from = state.replay_from;

@@ -96,9 +96,16 @@ impl Engine {
         let merged = self.blocks.pending_count() as u64;
         let merged = merged + merged.div_ceil(u64::from(PIECE_BLOCKS_MAX));
         let merged = beyond(merged, room(SegmentKind::Run, state.run_cursor), SegmentKind::Run);
-        // A ledger blob lies in one piece, and nobody knows how long the next one is.
+        // A blob lies in one piece, and nobody knows how long the next one is. What is too long for a segment is cut in pieces of
+        // half of one at most.
         let blob = 2 * u64::from(state.ledger_blocks) + LEDGER_MARGIN;
-        let ledger = usize::from(blob > room(SegmentKind::Ledger, state.ledger_cursor));
+        let ledger = if blob <= room(SegmentKind::Ledger, state.ledger_cursor) {
+            0
+        } else if blob < u64::from(self.geometry.slots()) {
+            1
+        } else {
+            blob.div_ceil(u64::from(self.geometry.slots() / 2)) as usize
+        };
         let checkpoint = nodes + merged + ledger;
         match purpose {
             Purpose::Data => checkpoint + 2,

@@ -10,6 +10,7 @@ mod blocks;
 mod codec;
 mod fault;
 mod set;
+mod split;
 mod stored;
 mod streams;
 mod varint;

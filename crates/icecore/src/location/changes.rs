@@ -123,6 +123,35 @@ impl MapChanges {
         self.streams.iter().all(|stream| stream.cleared.is_empty() && stream.placed.is_empty())
     }
 
+    /// These changes in parts of so many runs at most, to be applied in order: everything that is cleared comes first.
+    #[must_use]
+    pub fn split(self, runs_max: usize) -> Vec<Self> {
+        let full = self.full;
+        let mut parts = vec![Self { full, ..Self::default() }];
+        let mut left = runs_max;
+        let mut next = |parts: &mut Vec<Self>| {
+            if left == 0 {
+                parts.push(Self::default());
+                left = runs_max;
+            }
+            left -= 1;
+            parts.len() - 1
+        };
+        for (stream, changes) in self.streams.iter().enumerate() {
+            for span in changes.cleared.runs() {
+                let part = next(&mut parts);
+                parts[part].streams[stream].cleared.insert(span);
+            }
+        }
+        for (stream, changes) in self.streams.into_iter().enumerate() {
+            for placed in changes.placed {
+                let part = next(&mut parts);
+                parts[part].streams[stream].placed.push(placed);
+            }
+        }
+        parts
+    }
+
     /// These changes as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

@@ -122,9 +122,17 @@ impl Trial {
         let changes = self.map.take_changes();
         let decoded = MapChanges::decode(&changes.encode(), &mut limits()).unwrap();
         assert_eq!(decoded, changes);
-        self.stored.apply_changes(&decoded).unwrap();
+        for part in decoded.split(5) {
+            self.stored.apply_changes(&part).unwrap();
+        }
         assert_eq!(self.stored, self.map);
         assert!(self.stored.take_changes().is_empty());
+        let mut fresh = LocationMap::new();
+        for part in self.map.full_changes().split(3) {
+            assert!(part.encode().len() < 100);
+            fresh.apply_changes(&part).unwrap();
+        }
+        assert_eq!(fresh, self.map);
         let full = MapChanges::decode(&self.map.full_changes().encode(), &mut limits()).unwrap();
         let mut fresh = LocationMap::new();
         fresh.apply_changes(&full).unwrap();
