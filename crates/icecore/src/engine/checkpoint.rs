@@ -44,8 +44,8 @@ pub(crate) struct CheckpointLine {
     pub number: u64,
     /// What the last checkpoint said; `None` before the first of a pool.
     pub base: Option<Base>,
-    /// They could not be read again: the next picture of everything is taken from memory.
-    pub unreadable: bool,
+    /// One of them is not what was written: the next checkpoint takes a picture of everything from memory.
+    pub hurt: bool,
 }
 
 /// What a blob that changes only the location map has to say again, so that replay starts where it did.
@@ -229,7 +229,7 @@ impl Engine {
 
     fn checkpoint_locked(&self, line: &mut CheckpointLine, closing: bool) -> Result<()> {
         // Else it is put together from what was written: nothing waits for that.
-        let full = line.blobs.is_empty() || line.unreadable;
+        let full = line.blobs.is_empty() || line.hurt;
         let (mut frozen, previous) = self.writer.exclusive(|chain| self.freeze(chain, full, closing))?;
         // The map that was frozen says that moved blocks are there.
         let mut written =
@@ -259,7 +259,7 @@ impl Engine {
             superblock.clean = closing;
         })?;
         line.base = Some(base);
-        line.unreadable &= !full;
+        line.hurt &= !full;
         line.extend(&blobs, full, &mut self.state());
         self.finish_checkpoint(frozen, roots.roots);
         self.counters.checkpoints.add(1);

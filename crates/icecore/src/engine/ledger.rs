@@ -107,7 +107,7 @@ impl Engine {
             Ok(everything) => (everything, true),
             Err(_) => {
                 // It would be missed at the next opening: what is in memory takes its place with the next checkpoint.
-                line.unreadable = true;
+                line.hurt = true;
                 (said, false)
             }
         }

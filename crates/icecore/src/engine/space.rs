@@ -13,8 +13,9 @@ use crate::units::{BLOCK_BYTES, SegmentId, Slot};
 const PIECE_BLOCKS_MAX: u32 = 256;
 /// Nodes that the operations until the next look at the reserve may make.
 const NODES_MARGIN: u64 = 64;
-/// Free segments that are tried to be had, one after the other, when something finds no room.
-const ROOM_WANTED: [usize; 2] = [1, 6];
+/// What is tried, one after the other, when something finds no room.
+const WAYS_TO_ROOM: [WayToRoom; 4] =
+    [WayToRoom::CheckpointIfWorthIt, WayToRoom::Collect(1), WayToRoom::Checkpoint, WayToRoom::Collect(6)];
 /// Blocks by which a ledger blob may exceed twice the longest so far.
 const LEDGER_MARGIN: u64 = 32;
 
@@ -126,13 +127,14 @@ impl Engine {
     /// enough, what lives in segments that hold little is moved together.
     pub(crate) fn with_room<T>(&self, body: impl Fn() -> Result<T>) -> Result<T> {
         let mut outcome = body();
-        for step in 0..=ROOM_WANTED.len() {
+        for way in WAYS_TO_ROOM {
             if !matches!(outcome, Err(Error::NoSpace { .. })) {
                 break;
             }
-            let gained = match step.checked_sub(1) {
-                None => self.reclaim()?,
-                Some(step) => self.collect_for_room(ROOM_WANTED[step])?,
+            let gained = match way {
+                WayToRoom::CheckpointIfWorthIt if !self.checkpoint_is_worth_it(&self.state()) => false,
+                WayToRoom::CheckpointIfWorthIt | WayToRoom::Checkpoint => self.reclaim()?,
+                WayToRoom::Collect(segments) => self.collect_for_room(segments)?,
             };
             if gained {
                 outcome = body();
@@ -312,6 +314,17 @@ impl Engine {
         self.counters.flushes.add(1);
         Ok(())
     }
+}
+
+/// How room is made for something that finds none.
+#[derive(Clone, Copy)]
+enum WayToRoom {
+    /// By a checkpoint that frees what died since the last one, if that is much for what it writes.
+    CheckpointIfWorthIt,
+    /// By one in any case.
+    Checkpoint,
+    /// By emptying others until there are so many free segments.
+    Collect(usize),
 }
 
 /// Slots that were given out.

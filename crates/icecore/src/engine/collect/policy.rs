@@ -27,6 +27,8 @@ const IDLE_SEGMENTS: usize = 4;
 const DEATHS_PER_NODE: u64 = 16;
 /// Of so many blocks of the pool one that died since the last checkpoint is worth one.
 const DEATHS_SHARE: u64 = 64;
+/// How long somebody waits for the collector before looking whether there is room by now.
+const TURN_PATIENCE: Duration = Duration::from_millis(2);
 /// A pause between two pieces for each segment that is left before writers would have to wait.
 const PAUSE: Duration = Duration::from_millis(2);
 /// The longest such pause.
@@ -210,7 +212,7 @@ impl Engine {
     /// Sees to it that so many segments are free for whoever adds something, by emptying others; false if nothing
     /// can be gained. For callers that found no room.
     pub(in crate::engine) fn collect_for_room(&self, wanted: usize) -> Result<bool> {
-        let _turn = self.collector.turn();
+        let Some(_turn) = self.turn_or_room(wanted) else { return Ok(true) };
         let mut gained = false;
         for _ in 0..ROUNDS_MAX {
             let (room, victims) = {
@@ -229,6 +231,19 @@ impl Engine {
         }
         self.collector.says(None);
         Ok(gained)
+    }
+
+    /// Waits for its turn; `None` if whoever has it has made as much room already.
+    fn turn_or_room(&self, wanted: usize) -> Option<MutexGuard<'_, ()>> {
+        loop {
+            if let Some(turn) = self.collector.turn.try_lock_for(TURN_PATIENCE) {
+                return Some(turn);
+            }
+            let room = self.room(&self.state());
+            if room.available >= room.reserve + wanted as u64 {
+                return None;
+            }
+        }
     }
 
     /// Empties some segments with what room there is.
