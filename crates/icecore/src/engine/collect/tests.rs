@@ -182,7 +182,8 @@ fn moves_recorded_alone_free_segments_and_outlive_a_crash() {
     (3..600).step_by(6).for_each(|piece| db.write(file, piece * PIECE + 100, &[7; 50]).unwrap());
     db.sync().unwrap();
     let expected = |piece: u64| {
-        let mut bytes = content(piece, if piece % 6 == 0 { 2 } else { u64::from(piece % 3 != 0) });
+        let mut bytes =
+            content(piece, if piece.is_multiple_of(6) { 2 } else { u64::from(!piece.is_multiple_of(3)) });
         if piece % 6 == 3 {
             bytes[100..150].fill(7);
         }
