@@ -14,7 +14,9 @@ use std::time::Duration;
 /// Room in free segments beyond the reserve that collection sees to.
 const HEADROOM_BYTES: u64 = 32 << 20;
 /// Of so many segments one at most is headroom.
-const HEADROOM_SHARE: usize = 64;
+const HEADROOM_SHARE: usize = 256;
+/// In a small pool one of so many is, and two at most.
+const SMALL_SHARE: usize = 64;
 /// Times that a caller who found no room empties segments before it is told so.
 const ROUNDS_MAX: usize = 24;
 /// Segments emptied before a checkpoint makes them free, when there is no room.
@@ -111,7 +113,8 @@ impl Engine {
 
     /// Segments that collection keeps free beyond the reserve: what is kept free is lost to what dies by itself.
     fn headroom(&self, segments: usize) -> u64 {
-        (HEADROOM_BYTES / self.geometry.bytes).clamp(1, (segments / HEADROOM_SHARE).max(1) as u64)
+        let share = (segments / HEADROOM_SHARE).max((segments / SMALL_SHARE).clamp(1, 2));
+        (HEADROOM_BYTES / self.geometry.bytes).clamp(1, share as u64)
     }
 
     /// Whether segments should be emptied before writers find no room.
