@@ -14,29 +14,46 @@ const BLOCK: usize = 4096;
 /// Overwriting goes round a file of this many blocks, so that no flush rewrites what the last one did.
 const BLOCKS: usize = 256;
 
-/// Times of `count` flushes in `directory`, in seconds.
+/// A file to flush: allocated and fully written.
 ///
-/// Each overwrites 4 KiB of a file that is allocated and fully written, and waits for `fdatasync`: the
-/// least that any durable change costs on this disk.
-pub fn seconds(directory: &Path, count: usize) -> Result<Vec<f64>> {
-    let file = tempfile::tempfile_in(directory)
-        .doing(|| format!("make a temporary file in {}", directory.display()))?;
-    let block = [0xA5_u8; BLOCK];
-    for index in 0..BLOCKS {
-        file.write_all_at(&block, (index * BLOCK) as u64).doing(|| "write a temporary file".to_owned())?;
+/// Each flush overwrites 4 KiB of it, and waits for `fdatasync`: the least that any durable change costs on this disk.
+pub struct Flusher {
+    file: File,
+    /// Where the next one goes.
+    next: usize,
+}
+
+impl Flusher {
+    /// A temporary file in `directory`.
+    pub fn new(directory: &Path) -> Result<Self> {
+        let file = tempfile::tempfile_in(directory)
+            .doing(|| format!("make a temporary file in {}", directory.display()))?;
+        for index in 0..BLOCKS {
+            write(&file, index)?;
+        }
+        file.sync_all().doing(|| "flush a temporary file".to_owned())?;
+        Ok(Self { file, next: 0 })
     }
-    file.sync_all().doing(|| "flush a temporary file".to_owned())?;
-    (0..count).map(|index| one(&file, &block, index % BLOCKS)).collect()
+
+    /// One flush, in seconds.
+    pub fn flush(&mut self) -> Result<f64> {
+        let index = self.next;
+        self.next = (index + 1) % BLOCKS;
+        let begin = Instant::now();
+        write(&self.file, index)?;
+        self.file.sync_data().doing(|| "flush a temporary file".to_owned())?;
+        Ok(begin.elapsed().as_secs_f64())
+    }
 }
 
-/// The median of [`seconds`].
+fn write(file: &File, index: usize) -> Result<()> {
+    let offset = (index * BLOCK) as u64;
+    file.write_all_at(&[0xA5; BLOCK], offset).doing(|| "write a temporary file".to_owned())
+}
+
+/// The median of `count` flushes in `directory`, one right after the other, in seconds.
 pub fn median_seconds(directory: &Path, count: usize) -> Result<f64> {
-    Ok(median(&seconds(directory, count)?))
-}
-
-fn one(file: &File, block: &[u8], index: usize) -> Result<f64> {
-    let begin = Instant::now();
-    file.write_all_at(block, (index * BLOCK) as u64).doing(|| "write a temporary file".to_owned())?;
-    file.sync_data().doing(|| "flush a temporary file".to_owned())?;
-    Ok(begin.elapsed().as_secs_f64())
+    let mut flusher = Flusher::new(directory)?;
+    let seconds = (0..count).map(|_| flusher.flush()).collect::<Result<Vec<_>>>()?;
+    Ok(median(&seconds))
 }

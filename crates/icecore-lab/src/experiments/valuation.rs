@@ -8,7 +8,7 @@ use super::Findings;
 use crate::counters::Counters;
 use crate::error::{Error, PLAIN, Result, STORED};
 use crate::figure::ITERATION_SERIES;
-use crate::flush;
+use crate::flush::{self, Flusher};
 use crate::options::Options;
 use crate::pairs::interleave;
 use crate::report::{Check, Report, System};
@@ -44,8 +44,10 @@ struct Run {
     iterations: Vec<f64>,
     /// Each snapshot alone.
     snapshots: Vec<f64>,
-    /// The disk's flush, just before the run.
+    /// The disk's flush, just before the run: one right after the other.
     flush: f64,
+    /// The disk's flush where a snapshot would be: after each iteration. Not part of anybody's time.
+    flushes: Vec<f64>,
     counters: Counters,
 }
 
@@ -80,7 +82,8 @@ fn run_side(options: &Options, side: Side, iterations: u32, periods: u32) -> Res
     let (run, name) = match side {
         Side::Plain(journal) => (run_plain(folder.path(), options.seed, iterations, periods, journal), PLAIN),
         Side::Stored { snapshots } => {
-            (run_stored(folder.path(), options.seed, iterations, periods, snapshots), STORED)
+            let after = if snapshots { After::Snapshot } else { After::Flush(Flusher::new(folder.path())?) };
+            (run_stored(folder.path(), options.seed, iterations, periods, after), STORED)
         }
     };
     let run = run.map_err(|error| error.of_side(name, folder.path()))?;
@@ -89,16 +92,24 @@ fn run_side(options: &Options, side: Side, iterations: u32, periods: u32) -> Res
 
 fn run_plain(folder: &Path, seed: u64, iterations: u32, periods: u32, journal: Journal) -> Result<Run> {
     let connection = sqlite::open_plain(&folder.join("valuation.db"), journal)?;
-    iterate(&connection, seed, iterations, periods, false)
+    iterate(&connection, seed, iterations, periods, After::Nothing)
 }
 
-fn run_stored(folder: &Path, seed: u64, iterations: u32, periods: u32, snapshots: bool) -> Result<Run> {
+fn run_stored(folder: &Path, seed: u64, iterations: u32, periods: u32, after: After) -> Result<Run> {
     let open = icecore::OpenOptions { log_bytes_max: LOG_BYTES_MAX, ..Default::default() };
     let database = StoredDatabase::create(&folder.join("pool"), &open)?;
     let connection = database.connect(None)?;
     let before = database.counters();
-    let run = iterate(&connection, seed, iterations, periods, snapshots)?;
+    let run = iterate(&connection, seed, iterations, periods, after)?;
     Ok(Run { counters: database.counters().since(&before), ..run })
+}
+
+/// What follows an iteration.
+enum After {
+    Nothing,
+    /// What a snapshot is measured by: a flush at the same moment of the same work, as processor and disk are then.
+    Flush(Flusher),
+    Snapshot,
 }
 
 fn iterate(
@@ -106,19 +117,22 @@ fn iterate(
     seed: u64,
     iterations: u32,
     periods: u32,
-    snapshots: bool,
+    mut after: After,
 ) -> Result<Run> {
     let mut workload = Valuation::begin(connection, periods, seed)?;
     let mut run = Run::default();
     for iteration in 1..=iterations {
         let begin = Instant::now();
         workload.iterate()?;
-        if snapshots {
+        if let After::Snapshot = after {
             let committed = Instant::now();
             StoredDatabase::snapshot(connection, &format!("after-{iteration:03}"))?;
             run.snapshots.push(committed.elapsed().as_secs_f64());
         }
         run.iterations.push(begin.elapsed().as_secs_f64());
+        if let After::Flush(flusher) = &mut after {
+            run.flushes.push(flusher.flush()?);
+        }
     }
     Ok(run)
 }
@@ -130,24 +144,33 @@ fn conclude(runs: &[Vec<Run>], seed: u64) -> Findings {
     let mut findings = Findings::default();
     findings.check(Check::new("valuation.vs_plain", paired_ratio(snapshots, plain, seed)));
     findings.check(Check::new("valuation.snapshot_cost", paired_ratio(snapshots, icecore, seed)));
-    findings.check(Check::new("valuation.snapshot_flushes", snapshot_flushes(&runs[3], seed)));
+    findings.check(Check::new("valuation.snapshot_flushes", snapshot_flushes(&runs[3], &runs[2], seed)));
     for ((name, side), (runs, totals)) in SIDES.iter().zip(runs.iter().zip(&totals)) {
         let series = |of: fn(&Run) -> Vec<f64>| runs.iter().map(of).collect::<Vec<_>>();
         let mut system = System::new("s", totals.clone())
             .with_series(ITERATION_SERIES, series(|run| run.iterations.clone()))
             .with_series("flush_s", series(|run| vec![run.flush]))
             .with_counters(Counters::sum(runs.iter().map(|run| &run.counters)).into_map());
-        if *side == (Side::Stored { snapshots: true }) {
-            system = system.with_series("snapshot_s", series(|run| run.snapshots.clone()));
-        }
+        system = match side {
+            Side::Plain(_) => system,
+            Side::Stored { snapshots: false } => {
+                system.with_series("flush_after_iteration_s", series(|run| run.flushes.clone()))
+            }
+            Side::Stored { snapshots: true } => {
+                system.with_series("snapshot_s", series(|run| run.snapshots.clone()))
+            }
+        };
         findings.system(name, system);
     }
     findings
 }
 
-/// Each run's median snapshot in units of the flush measured just before that run.
-fn snapshot_flushes(runs: &[Run], seed: u64) -> Estimate {
-    let ratios: Vec<f64> = runs.iter().map(|run| median(&run.snapshots) / run.flush).collect();
+/// Each run's median snapshot in units of the median flush at the same moments of the run without snapshots in the
+/// same round.
+fn snapshot_flushes(snapshots: &[Run], flushes: &[Run], seed: u64) -> Estimate {
+    let rounds = snapshots.iter().zip(flushes);
+    let ratios: Vec<f64> =
+        rounds.map(|(snapshots, flushes)| median(&snapshots.snapshots) / median(&flushes.flushes)).collect();
     bootstrap(&ratios, median, seed)
 }
 

@@ -70,7 +70,7 @@ impl Pool {
         }
         let (trees, runs, _pin) = {
             let state = engine.state();
-            let pin = engine.pins.pin(state.clock);
+            let pin = engine.pin(&state);
             (versions(&state), live_runs(&state), pin)
         };
         // What was appended since the checkpoint has to be on disk too before it is read from there.

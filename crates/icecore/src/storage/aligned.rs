@@ -28,6 +28,12 @@ impl AlignedBuffer {
     #[must_use]
     pub fn zeroed(length: usize) -> Self {
         assert!(length > 0 && length.is_multiple_of(BLOCK_BYTES));
+        if let Some(mut spare) = spare(length) {
+            // SAFETY: so many bytes are allocated, and nobody else refers to them.
+            unsafe { std::ptr::write_bytes(spare.pointer.as_ptr(), 0, length) };
+            spare.length = length;
+            return spare;
+        }
         // SAFETY: the layout has a size above zero, asserted above.
         let pointer = unsafe { alloc_zeroed(Self::layout(length)) };
         Self::of(pointer, length, length)
@@ -94,8 +100,9 @@ impl AlignedBuffer {
 }
 
 /// Buffers of these sizes are kept for their next use, so many of each at most: the operating system takes longer
-/// to provide the pages of a fresh one than it takes to fill it.
-const KEPT: [(usize, usize); 2] = [(16 << 10, 64), (1 << 20, 8)];
+/// to provide the pages of a fresh one than it takes to fill it. Of the long ones as many as a transaction of
+/// medium size fills: they come back all at once, when the next one takes their place among what was written last.
+const KEPT: [(usize, usize); 3] = [(4 << 10, 64), (16 << 10, 64), (1 << 20, 32)];
 
 /// Only ever tried: in a forked child they may be locked for good.
 static SPARE: [Mutex<Vec<AlignedBuffer>>; KEPT.len()] = [const { Mutex::new(Vec::new()) }; KEPT.len()];
