@@ -25,7 +25,8 @@ pub fn drive(pool: &Pool, step: &Step) -> Result<Option<String>> {
         Step::Group { writes, durable } => drive_group(pool, writes, *durable)?,
         Step::Sync | Step::Reopen => pool.sync()?,
         Step::Checkpoint => pool.checkpoint()?,
-        Step::Collect { segments } => drop(pool.collect(*segments)?),
+        Step::Collect { segments, checkpoint: true } => drop(pool.collect(*segments)?),
+        Step::Collect { segments, checkpoint: false } => drop(pool.collect_as_it_is(*segments)?),
         Step::CreateDataset { name, parents } => pool.create_dataset(name, *parents, &[])?,
         Step::Snapshot { names, recursive } => drop(pool.snapshot(names, *recursive, &[])?),
         Step::Clone { snapshot, target } => pool.clone_snapshot(snapshot, target, false)?,
@@ -57,7 +58,10 @@ fn held(pool: &Pool) -> Result<u64> {
 /// change to datasets and snapshots, which is more than the model asks for.
 #[must_use]
 pub const fn is_durable_on_return(step: &Step) -> bool {
-    !matches!(step, Step::Change { .. } | Step::Group { durable: false, .. })
+    !matches!(
+        step,
+        Step::Change { .. } | Step::Group { durable: false, .. } | Step::Collect { checkpoint: false, .. }
+    )
 }
 
 fn resolve(view: &View, path: &str) -> Result<InodeNumber> {

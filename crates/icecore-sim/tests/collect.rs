@@ -8,7 +8,9 @@ use icecore_sim::explorer::{Explorer, Setting, Verdict};
 use icecore_sim::model::Step;
 use icecore_sim::{CrashMode, FaultKind, Random};
 
-const COLLECT: Step = Step::Collect { segments: 6 };
+const COLLECT: Step = Step::Collect { segments: 6, checkpoint: true };
+/// Nothing becomes durable but where blocks lie.
+const MOVE: Step = Step::Collect { segments: 6, checkpoint: false };
 
 fn open(explorer: &mut Explorer) {
     if let Err(error) = explorer.open() {
@@ -50,11 +52,11 @@ fn collect(explorer: &mut Explorer) -> Verdict {
 }
 
 /// The numbers of the I/Os of a collection: all of them in a long run, else a sample.
-fn numbers(base: &Explorer, random: &mut Random) -> Vec<u64> {
+fn numbers(base: &Explorer, random: &mut Random, step: &Step) -> Vec<u64> {
     let mut explorer = base.fork(0);
     open(&mut explorer);
     let before = explorer.disk.io_count();
-    let verdict = collect(&mut explorer);
+    let verdict = must(explorer.perform(step.clone()));
     assert!(matches!(verdict, Verdict::Agreed), "{verdict:?}");
     let statistics = explorer.pool().statistics();
     assert!(statistics.segments_collected > 0, "there was nothing to collect");
@@ -67,17 +69,24 @@ fn numbers(base: &Explorer, random: &mut Random) -> Vec<u64> {
     (0..8).map(|_| random.between(1, last)).collect()
 }
 
-#[test]
-fn a_crash_at_every_io_of_a_collection() {
-    for_each_seed("collect_crash", 2, |seed| {
+/// A pool in which much died since the last checkpoint, and not all of what happened since is durable.
+fn beginning_within_the_log(seed: u64) -> Explorer {
+    let mut explorer = beginning(seed);
+    must(explorer.perform(Step::Checkpoint));
+    agree(&mut explorer, 40);
+    explorer
+}
+
+fn crash_at_every_io(name: &str, beginning: fn(u64) -> Explorer, step: &Step) {
+    for_each_seed(name, 2, |seed| {
         let mut random = Random::new(seed);
         let mut base = beginning(seed);
         base.crash(None);
-        for number in numbers(&base, &mut random) {
+        for number in numbers(&base, &mut random, step) {
             let mut first = base.fork(seed ^ number);
             open(&mut first);
             first.disk.crash_at(number);
-            if matches!(collect(&mut first), Verdict::Agreed) {
+            if matches!(must(first.perform(step.clone())), Verdict::Agreed) {
                 // What recovery wrote differs a little from life to life.
                 first.disk.crash();
             }
@@ -87,7 +96,7 @@ fn a_crash_at_every_io_of_a_collection() {
                 explorer.crash(Some(mode));
                 open(&mut explorer);
                 agree(&mut explorer, 5);
-                assert!(matches!(collect(&mut explorer), Verdict::Agreed));
+                assert!(matches!(must(explorer.perform(step.clone())), Verdict::Agreed));
                 must(explorer.check());
                 explorer.crash(Some(mode));
                 open(&mut explorer);
@@ -96,15 +105,27 @@ fn a_crash_at_every_io_of_a_collection() {
     });
 }
 
+#[test]
+fn a_crash_at_every_io_of_a_collection() {
+    crash_at_every_io("collect_crash", beginning, &COLLECT);
+}
+
+/// Replay goes on from the checkpoint before, and finds everything at its new place.
+#[test]
+fn a_crash_at_every_io_of_moves_recorded_alone() {
+    crash_at_every_io("moves_crash", beginning_within_the_log, &MOVE);
+}
+
 /// Space that was freed is used again at once, so that whatever still looks for a moved block at its old place
 /// finds something else there.
 #[test]
 fn collections_and_crashes_in_turns() {
-    for_each_seed("collect_turns", 3, |seed| {
+    for_each_seed("collect_turns", 4, |seed| {
         let mut random = Random::new(seed);
         let mut explorer = beginning(seed);
         for _ in 0..6 {
-            assert!(matches!(collect(&mut explorer), Verdict::Agreed));
+            let step = if random.chance(50) { COLLECT } else { MOVE };
+            assert!(matches!(must(explorer.perform(step)), Verdict::Agreed));
             agree(&mut explorer, 20);
             if random.chance(50) {
                 let mode = CrashMode::ALL_MODES[random.index(6)];
@@ -123,7 +144,7 @@ fn every_call_of_a_collection_that_fails_is_borne() {
         let mut random = Random::new(seed);
         let mut base = beginning(seed);
         base.crash(None);
-        let numbers = numbers(&base, &mut random);
+        let numbers = numbers(&base, &mut random, &COLLECT);
         for kind in [FaultKind::ReadError, FaultKind::WriteError, FaultKind::SyncError, FaultKind::NoSpace] {
             for number in numbers.iter().copied().take(if is_long() { usize::MAX } else { 6 }) {
                 let _told = Told(format!("{kind:?} at call {number} of a collection"));

@@ -47,7 +47,7 @@ pub(crate) struct Catalogue {
 }
 
 /// Rows that differ from the checkpoint before; `None` where a row is gone.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct CatalogueChanges {
     next_dataset: u64,
     datasets: Vec<(DatasetId, Option<DatasetRow>)>,
@@ -253,6 +253,11 @@ impl Catalogue {
         self.changed_snapshots.clear();
     }
 
+    /// What changes nothing here.
+    pub(crate) fn nothing_more(&self) -> CatalogueChanges {
+        CatalogueChanges { next_dataset: self.next_dataset, ..CatalogueChanges::default() }
+    }
+
     /// Whether every row refers to rows that exist: a ledger that passed its checksum may still be wrong.
     pub(crate) fn check(&self) -> Result<()> {
         let last = self.datasets.keys().next_back().map_or(0, |id| id.0);
@@ -270,6 +275,28 @@ impl Catalogue {
 }
 
 impl CatalogueChanges {
+    /// These changes in parts of so many rows at most, to be applied in order.
+    pub(crate) fn split(mut self, rows_max: usize) -> Vec<Self> {
+        let mut parts = Vec::new();
+        while self.datasets.len() + self.snapshots.len() > rows_max {
+            let datasets = self.datasets.len().min(rows_max);
+            let snapshots = self.snapshots.len().min(rows_max - datasets);
+            let rest = Self {
+                next_dataset: self.next_dataset,
+                datasets: self.datasets.split_off(datasets),
+                snapshots: self.snapshots.split_off(snapshots),
+            };
+            parts.push(std::mem::replace(&mut self, rest));
+        }
+        parts.push(self);
+        parts
+    }
+
+    /// What changes nothing where these changes were applied.
+    pub(crate) fn nothing_more(&self) -> Self {
+        Self { next_dataset: self.next_dataset, datasets: Vec::new(), snapshots: Vec::new() }
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         postcard::to_stdvec(self).expect("rows hold nothing that cannot be encoded")
     }

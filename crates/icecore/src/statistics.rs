@@ -41,6 +41,7 @@ pub(crate) struct Counters {
     pub commit_time: Counter,
     pub committed_operations: Counter,
     pub checkpoints: Counter,
+    pub moves_recorded: Counter,
     pub snapshots: Counter,
     pub read_bytes_data: Counter,
     pub read_bytes_node: Counter,
@@ -115,6 +116,7 @@ impl Counters {
             commits: self.commits.get(),
             committed_operations: self.committed_operations.get(),
             checkpoints: self.checkpoints.get(),
+            moves_recorded: self.moves_recorded.get(),
             snapshots: self.snapshots.get(),
             disk_read_bytes_data: self.read_bytes_data.get(),
             disk_read_bytes_node: self.read_bytes_node.get(),
@@ -241,6 +243,8 @@ statistics! {
     committed_operations,
     /// Checkpoints, in number.
     checkpoints,
+    /// Checkpoints of nothing but what collection moved, in number.
+    moves_recorded,
     /// Snapshot calls, in number.
     snapshots,
     /// Data read from disk for callers.

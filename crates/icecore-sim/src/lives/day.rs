@@ -50,7 +50,8 @@ impl Life {
         }
         if self.is_thin() {
             let segments = self.random.between(1, 8) as usize;
-            self.perform(Step::Collect { segments })?;
+            let checkpoint = self.random.chance(50);
+            self.perform(Step::Collect { segments, checkpoint })?;
         }
         self.explorer.history.forget_acknowledged();
         Ok(())

@@ -158,7 +158,10 @@ impl Generator {
             (weights.group, Self::group),
             (weights.sync, |_, _| Some(Step::Sync)),
             (weights.checkpoint, |_, _| Some(Step::Checkpoint)),
-            (weights.collect, |own, _| Some(Step::Collect { segments: own.random.index(4) + 1 })),
+            (weights.collect, |own, _| {
+                let (segments, checkpoint) = (own.random.index(4) + 1, own.random.chance(50));
+                Some(Step::Collect { segments, checkpoint })
+            }),
             (weights.reopen, |_, _| Some(Step::Reopen)),
             (weights.create_dataset, Self::create_dataset),
             (weights.snapshot, Self::snapshot),

@@ -29,6 +29,8 @@ pub enum Step {
     Collect {
         /// How many at most.
         segments: usize,
+        /// After a checkpoint. Without, what died since the last one is moved with the rest.
+        checkpoint: bool,
     },
     /// Closes the pool and opens it again.
     Reopen,
@@ -98,7 +100,7 @@ impl Step {
             self,
             Self::Sync
                 | Self::Checkpoint
-                | Self::Collect { .. }
+                | Self::Collect { checkpoint: true, .. }
                 | Self::Reopen
                 | Self::Snapshot { .. }
                 | Self::Group { durable: true, .. }

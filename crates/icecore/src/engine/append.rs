@@ -75,7 +75,8 @@ impl Engine {
         let dirty = (state.dirty_nodes + self.blocks.pending_count() as u64) * BLOCK_BYTES as u64;
         let some = u64::from(self.geometry.slots()) / 4;
         let reclaimable = state.graveyard.pending_blocks() >= some || state.log_blocks >= some;
-        let crowded = reclaimable && self.is_tight(state, Purpose::Data);
+        let crowded =
+            reclaimable && self.is_tight(state, Purpose::Data) && self.checkpoint_is_worth_it(state);
         if state.tail.room() < TAIL_ROOM_MIN && self.is_tight(state, Purpose::Freeing) {
             // The next operation, which may be one that frees, would find no room for the log to go on.
             self.tight.store(true, Ordering::Relaxed);

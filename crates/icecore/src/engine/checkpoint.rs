@@ -4,19 +4,21 @@
 //! on. Nodes and merged blocks got their addresses when they were born, so they can be written in any order:
 //! they are written in the order of their addresses, so that the location map stays small.
 
+use super::ledger::Said;
 use super::space::Filling;
 use super::{Engine, Purpose};
 use crate::blocks::Block;
 use crate::catalogue::CatalogueChanges;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::crc32c;
-use crate::format::ledger::{Blob, SectionTag};
 use crate::format::segment::SegmentKind;
-use crate::format::superblock::{Former, LedgerPointer, Life};
+use crate::format::superblock::{LedgerPointer, Life};
+use crate::liveness::HistoryChanges;
+use crate::location::MapChanges;
 use crate::log::tail::{Payload, Position};
 use crate::log::writer::Chain;
 use crate::segments::Cursor;
-use crate::state::{Deaths, State};
+use crate::state::State;
 use crate::storage::{AlignedBuffer, Kind};
 use crate::tree::{NodeSlot, Tree};
 use crate::units::{
@@ -36,21 +38,68 @@ const BURIED_TOGETHER: usize = 1024;
 /// Blocks written in one call.
 const BATCH_BLOCKS: usize = 256;
 
-/// The ledger blobs that together describe the last checkpoint, the full one first.
+/// The ledger blobs that together describe the last checkpoint.
 #[derive(Default)]
 pub(crate) struct CheckpointLine {
     pub blobs: Vec<LedgerPointer>,
+    /// How many of them, from the first on, are the last picture of everything. The others are changes.
+    pub full: usize,
     pub number: u64,
-    /// One of them is not what was written: the next checkpoint writes all of it anew.
+    /// What the last checkpoint said; `None` before the first of a pool.
+    pub base: Option<Base>,
+    /// One of them is not what was written: the next checkpoint takes a picture of everything from memory.
     pub hurt: bool,
+}
+
+/// What a blob that changes only the location map has to say again, so that replay starts where it did.
+pub(crate) struct Base {
+    pub position: PositionSection,
+    /// Changes nothing.
+    pub catalogue: CatalogueChanges,
+    /// The largest number of a version that was given out.
+    pub version: VersionId,
+}
+
+impl Base {
+    /// What was born before.
+    pub(super) fn marks(&self) -> Marks {
+        self.position.all_marks()
+    }
 }
 
 impl CheckpointLine {
     /// Changes are worth writing as such while they are short beside the full blob.
     fn wants_full(&self) -> bool {
-        let Some((full, deltas)) = self.blobs.split_first().filter(|_| !self.hurt) else { return true };
-        let changed: u64 = deltas.iter().map(|blob| u64::from(blob.blocks)).sum();
-        deltas.len() >= DELTAS_MAX || changed > (u64::from(full.blocks)).max(64)
+        let (full, deltas) = self.blobs.split_at(self.full.min(self.blobs.len()));
+        let blocks =
+            |blobs: &[LedgerPointer]| -> u64 { blobs.iter().map(|blob| u64::from(blob.blocks)).sum() };
+        full.is_empty() || deltas.len() >= DELTAS_MAX || blocks(deltas) > blocks(full).max(64)
+    }
+
+    /// Whether only a checkpoint of everything may add to it.
+    pub(super) fn is_long(&self) -> bool {
+        self.blobs.len() > self.full + 2 * DELTAS_MAX
+    }
+
+    /// Blobs are durable, and the superblocks point to the last of them. `full`: they are a picture of everything, and the
+    /// ones before are not needed any more.
+    pub(super) fn extend(&mut self, blobs: &[LedgerPointer], full: bool, state: &mut State) {
+        if full {
+            for old in self.blobs.drain(..) {
+                state.segments.remove_live(old.segment, u64::from(old.blocks));
+            }
+            self.full = blobs.len();
+        }
+        self.blobs.extend(blobs);
+        self.number += 1;
+        state.ledger_blocks = self.blocks_of_longest();
+    }
+
+    /// Blocks of the picture of everything, or of the longest list of changes.
+    pub(super) fn blocks_of_longest(&self) -> u32 {
+        let (full, deltas) = self.blobs.split_at(self.full.min(self.blobs.len()));
+        let full = full.iter().map(|blob| blob.blocks).sum();
+        deltas.iter().map(|blob| blob.blocks).fold(full, u32::max)
     }
 }
 
@@ -71,6 +120,13 @@ pub(crate) struct PositionSection {
 }
 
 impl PositionSection {
+    /// The next address of every stream.
+    pub(crate) fn all_marks(&self) -> Marks {
+        let mut marks = self.marks;
+        *marks.of_mut(Stream::Data) = self.address;
+        marks
+    }
+
     pub(crate) fn position(&self) -> Position {
         Position {
             segment: self.segment,
@@ -83,7 +139,7 @@ impl PositionSection {
 }
 
 /// Roots of trees that changed, and versions that are gone.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct RootsSection {
     pub roots: Vec<(VersionId, Option<LogAddress>)>,
 }
@@ -97,7 +153,7 @@ pub(crate) struct Placed {
 }
 
 /// What a checkpoint did to the location map after it had frozen it.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct PlacedSection {
     /// Segments that were taken for a new use: what the frozen map says to lie in them is gone.
     pub retired: Vec<SegmentId>,
@@ -131,7 +187,6 @@ impl Written {
 
 /// What a checkpoint is made of, taken in one moment.
 struct Frozen {
-    full: bool,
     position: Position,
     marks: Marks,
     tail_mapped: Run,
@@ -139,11 +194,10 @@ struct Frozen {
     /// The last number of a use of a segment that was given out.
     taken: u64,
     catalogue: CatalogueChanges,
-    history: Vec<u8>,
-    location: Vec<u8>,
+    history: HistoryChanges,
+    location: MapChanges,
     roots: Vec<(VersionId, Option<Tree>)>,
     merged: Vec<(LogAddress, Arc<Block>)>,
-    deaths: Deaths,
     /// Segments that moved blocks lie in now, to be flushed.
     filled: BTreeSet<SegmentId>,
     /// Segments that blocks were moved out of, which wait for this checkpoint.
@@ -163,8 +217,13 @@ impl Engine {
     }
 
     fn checkpoint_with(&self, closing: bool) -> Result<()> {
+        self.with_line(|line| self.checkpoint_locked(line, closing))
+    }
+
+    /// Does what writes a ledger.
+    pub(super) fn with_line<T>(&self, body: impl FnOnce(&mut CheckpointLine) -> Result<T>) -> Result<T> {
         let mut line = self.checkpoint.lock();
-        let outcome = self.checkpoint_locked(&mut line, closing);
+        let outcome = body(&mut line);
         if let Err(error) = &outcome {
             // What was frozen is lost to the next checkpoint: only a recovery can tell what is on disk.
             self.writer.fail(&format!("a checkpoint failed: {error}"));
@@ -174,7 +233,8 @@ impl Engine {
     }
 
     fn checkpoint_locked(&self, line: &mut CheckpointLine, closing: bool) -> Result<()> {
-        let full = line.wants_full();
+        // Else it is put together from what was written: nothing waits for that.
+        let full = line.blobs.is_empty() || line.hurt;
         let (mut frozen, previous) = self.writer.exclusive(|chain| self.freeze(chain, full, closing))?;
         // The map that was frozen says that moved blocks are there.
         let mut written =
@@ -188,19 +248,25 @@ impl Engine {
         // Not before: whoever reads on after a flush that failed may not find on disk what was written.
         written.nodes.iter().for_each(|slot| slot.mark_written(&*self.nodes));
         frozen.merged.iter().for_each(|(address, _)| self.blocks.pending_done(*address));
-        let blob = self.write_ledger(line, &frozen, &roots, written.placed, previous)?;
         let (position, taken) = (frozen.position, frozen.taken);
+        let said = self.said(&mut frozen, &roots, written.placed, previous);
+        let base = said.as_base();
+        let (said, full) =
+            if full || !line.wants_full() { (said, full) } else { self.with_all_before(line, said) };
+        let blobs =
+            self.write_said(said, if full { None } else { line.blobs.last().copied() }, line.number + 1)?;
+        let newest = *blobs.last().expect("one at least");
         self.write_superblock(|superblock| {
-            superblock.former = Some(Former { ledger: superblock.ledger, taken: superblock.taken })
-                .filter(|former| former.ledger.blocks > 0);
-            superblock.ledger = blob;
-            superblock.taken = taken;
+            superblock.go_on(newest, taken);
             let epoch = superblock.epoch();
             // Older lives have no records at or after the position.
             superblock.lives = vec![Life { epoch, first: position.sequence }];
             superblock.clean = closing;
         })?;
-        self.finish_checkpoint(line, frozen, blob, roots.roots);
+        line.base = Some(base);
+        line.hurt &= !full;
+        line.extend(&blobs, full, &mut self.state());
+        self.finish_checkpoint(frozen, roots.roots);
         self.counters.checkpoints.add(1);
         Ok(())
     }
@@ -227,32 +293,32 @@ impl Engine {
             changed.into_iter().map(|version| (version, state.trees.get(&version).cloned())).collect()
         };
         let changes = state.catalogue.take_changes();
-        let delta = state.history.take_changes().encode();
+        let delta = state.history.take_changes();
         let moved = {
             let mut map = self.blocks.map().write();
             let changes = map.take_changes();
-            if full { map.full_changes().encode() } else { changes.encode() }
+            if full { map.full_changes() } else { changes }
         };
         state.log_blocks = 0;
         state.retired.clear();
         self.checkpoint_writing.store(true, Ordering::Release);
         state.frozen_dirty = std::mem::take(&mut state.dirty_nodes);
-        state.frozen_nodes = state.marks.of(Stream::Node);
+        state.frozen_marks = state.marks_at(state.tail.position().address);
         let vacated = std::mem::take(&mut state.collection.vacated);
         state.collection.vacated_frozen = vacated.len();
+        let merged = self.living_merged(state);
+        state.graveyard.freeze();
         Frozen {
-            full,
             position: state.tail.position(),
             marks: state.marks,
             tail_mapped: state.tail_mapped,
             clock: state.clock,
             taken: state.segments.last_incarnation(),
             catalogue: if full { state.catalogue.everything() } else { changes },
-            history: if full { state.history.encode_full() } else { delta },
+            history: if full { state.history.full_changes() } else { delta },
             location: moved,
             roots,
-            merged: self.living_merged(state),
-            deaths: state.graveyard.freeze(),
+            merged,
             filled: std::mem::take(&mut state.collection.filled),
             vacated,
         }
@@ -357,16 +423,16 @@ impl Engine {
         state.segments.add_live(segment, count);
     }
 
-    fn write_ledger(
+    /// What this checkpoint has to say.
+    fn said(
         &self,
-        line: &mut CheckpointLine,
-        frozen: &Frozen,
+        frozen: &mut Frozen,
         roots: &RootsSection,
         placed: Vec<Placed>,
         previous: [u8; 16],
-    ) -> Result<LedgerPointer> {
-        let mut state = self.state();
-        let section = PositionSection {
+    ) -> Said {
+        let state = self.state();
+        let position = PositionSection {
             segment: frozen.position.segment,
             incarnation: frozen.position.incarnation,
             slot: frozen.position.slot,
@@ -379,55 +445,23 @@ impl Engine {
             node_cursor: state.node_cursor,
             clock: frozen.clock,
         };
-        let placed = PlacedSection { retired: state.retired.clone(), placed };
-        let encode_failed = |error| Error::Invalid(format!("cannot encode a ledger: {error}"));
-        let blob = Blob {
-            base: if frozen.full { None } else { line.blobs.last().copied() },
-            checkpoint: line.number + 1,
-            sections: vec![
-                (SectionTag::Position, postcard::to_stdvec(&section).map_err(encode_failed)?),
-                (SectionTag::Catalogue, frozen.catalogue.encode()),
-                (SectionTag::History, frozen.history.clone()),
-                (SectionTag::Location, frozen.location.clone()),
-                (SectionTag::Placed, postcard::to_stdvec(&placed).map_err(encode_failed)?),
-                (SectionTag::Roots, postcard::to_stdvec(roots).map_err(encode_failed)?),
-            ],
-        };
-        let bytes = blob.encode(self.pool);
-        let blocks = (bytes.len() / BLOCK_BYTES) as u32;
-        let allocation = self.allocate(&mut state, Filling::Ledger, blocks, true, Purpose::Checkpoint)?;
-        state.segments.add_live(allocation.segment, u64::from(blocks));
-        drop(state);
-        self.frame(SegmentKind::Ledger, &allocation, self.epoch())?;
-        let aligned = AlignedBuffer::copied(&bytes);
-        self.blocks.files().write(allocation.segment, allocation.slot, &[(Kind::Checkpoint, &aligned)])?;
-        self.counters.checkpoint_bytes.add(bytes.len() as u64);
-        self.blocks.files().sync(allocation.segment)?;
-        self.counters.flushes.add(1);
-        Ok(LedgerPointer { segment: allocation.segment, slot: allocation.slot, blocks, crc: crc32c(&bytes) })
+        Said {
+            position,
+            catalogue: std::mem::take(&mut frozen.catalogue),
+            history: std::mem::take(&mut frozen.history),
+            location: std::mem::take(&mut frozen.location),
+            roots: roots.clone(),
+            // Whatever finds a new use from here on holds nothing of what this checkpoint placed.
+            placed: PlacedSection { retired: state.retired.clone(), placed },
+        }
     }
 
     /// The checkpoint is durable: what it made superfluous can be used again.
-    fn finish_checkpoint(
-        &self,
-        line: &mut CheckpointLine,
-        frozen: Frozen,
-        blob: LedgerPointer,
-        roots: Vec<(VersionId, Option<LogAddress>)>,
-    ) {
+    fn finish_checkpoint(&self, frozen: Frozen, roots: Vec<(VersionId, Option<LogAddress>)>) {
         let mut state = self.state();
-        if frozen.full {
-            for old in line.blobs.drain(..) {
-                state.segments.remove_live(old.segment, u64::from(old.blocks));
-            }
-            line.hurt = false;
-        }
-        line.blobs.push(blob);
-        state.ledger_blocks = line.blobs.iter().map(|blob| blob.blocks).max().unwrap_or(0);
-        line.number += 1;
         state.frozen_dirty = 0;
         state.replay_from = frozen.position.sequence;
-        state.graveyard.recorded(frozen.deaths);
+        state.graveyard.recorded();
         // No recovery looks into them any more for what was moved.
         state.collection.vacated_frozen = 0;
         frozen.vacated.iter().for_each(|segment| state.segments.let_go(*segment));

@@ -126,7 +126,7 @@ fn fill(storage: &Arc<dyn Storage>, superblock: Superblock, lock: Box<dyn Storag
         ledger_blocks: 0,
         frozen_dirty: 0,
         medium_full: false,
-        frozen_nodes: marks.of(Stream::Node),
+        frozen_marks: marks,
         run_cursor: None,
         node_cursor: None,
         ledger_cursor: None,

@@ -1,7 +1,8 @@
 //! The state as of the last checkpoint, from its ledger. Bytes that passed their checksums may still contradict
 //! each other: everything that later code takes for granted is checked here.
 
-use super::checkpoint::{CheckpointLine, Placed, PlacedSection, PositionSection, RootsSection};
+use super::checkpoint::{Base, CheckpointLine, Placed, PlacedSection, PositionSection, RootsSection};
+use super::ledger::Said;
 use crate::blocks::Blocks;
 use crate::catalogue::{Catalogue, CatalogueChanges};
 use crate::error::{Error, Result};
@@ -17,8 +18,8 @@ use crate::state::{Collection, Graveyard, State, Usage};
 use crate::storage::AlignedBuffer;
 use crate::tree::Tree;
 use crate::units::{
-    BLOCK_BYTES, BlockCount, COUNTER_LIMIT, LOG_ADDRESS_LIMIT, LogAddress, Marks, SegmentId, Slot, Stream,
-    VersionId,
+    BLOCK_BYTES, BlockCount, COUNTER_LIMIT, LOG_ADDRESS_LIMIT, LogAddress, Marks, PoolId, SegmentId, Slot,
+    Stream, VersionId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,9 +27,9 @@ use std::collections::{BTreeMap, BTreeSet};
 const ADDRESSES_LEFT_MIN: u64 = 1 << 32;
 
 /// Reads the blobs that lead to the last checkpoint, the full one first.
-fn read_ledger(blocks: &Blocks, superblock: &Superblock) -> Result<Vec<(LedgerPointer, Blob)>> {
+fn read_ledger(blocks: &Blocks, pool: PoolId, newest: LedgerPointer) -> Result<Vec<(LedgerPointer, Blob)>> {
     let mut blobs = Vec::new();
-    let mut next = Some(superblock.ledger);
+    let mut next = Some(newest);
     while let Some(pointer) = next {
         let place = format!("{} at slot {}", file_name(pointer.segment), pointer.slot);
         let end = u64::from(pointer.slot.0) + u64::from(pointer.blocks);
@@ -41,7 +42,7 @@ fn read_ledger(blocks: &Blocks, superblock: &Superblock) -> Result<Vec<(LedgerPo
         if crc32c(&bytes) != pointer.crc {
             return Err(Error::damaged(place, "a ledger blob does not match its checksum"));
         }
-        let blob = Blob::decode(&bytes, superblock.pool, &place)?;
+        let blob = Blob::decode(&bytes, pool, &place)?;
         next = blob.base;
         blobs.push((pointer, blob));
     }
@@ -55,13 +56,86 @@ fn postcard_section<T: serde::de::DeserializeOwned>(blob: &Blob, tag: SectionTag
         .map_err(|error| Error::damaged("the ledger", format!("section {tag:?}: {error}")))
 }
 
+/// What blobs of the ledger say together. Whether it makes sense is not known yet.
+pub(super) struct Gathered {
+    catalogue: Catalogue,
+    history: StoredHistory,
+    map: LocationMap,
+    roots: BTreeMap<VersionId, LogAddress>,
+    /// The largest number of a version that was given out.
+    version: VersionId,
+}
+
+impl Gathered {
+    /// Reads the ledger up to a blob, of a pool whose streams have come so far.
+    pub(super) fn read(blocks: &Blocks, pool: PoolId, newest: LedgerPointer, marks: &Marks) -> Result<Self> {
+        Self::of(&read_ledger(blocks, pool, newest)?, marks)
+    }
+
+    fn of(blobs: &[(LedgerPointer, Blob)], marks: &Marks) -> Result<Self> {
+        let mut gathered = Self {
+            catalogue: Catalogue::default(),
+            history: StoredHistory::new(),
+            map: LocationMap::default(),
+            roots: BTreeMap::new(),
+            version: VersionId(0),
+        };
+        let mut positions = *marks;
+        *positions.of_mut(Stream::Data) = LogAddress(LOG_ADDRESS_LIMIT);
+        for (_, blob) in blobs {
+            let place = "the ledger";
+            let catalogue = CatalogueChanges::decode(blob.section(SectionTag::Catalogue, place)?, place)?;
+            let mut limits = DecodeLimits::new(positions);
+            let history = HistoryChanges::decode(blob.section(SectionTag::History, place)?, &mut limits)?;
+            let location = MapChanges::decode(blob.section(SectionTag::Location, place)?, &mut limits)?;
+            let roots: RootsSection = postcard_section(blob, SectionTag::Roots)?;
+            gathered.apply(catalogue, history, &location, roots)?;
+        }
+        Ok(gathered)
+    }
+
+    /// Adds what another blob says.
+    pub(super) fn apply(
+        &mut self,
+        catalogue: CatalogueChanges,
+        history: HistoryChanges,
+        location: &MapChanges,
+        roots: RootsSection,
+    ) -> Result<()> {
+        self.catalogue.apply(catalogue);
+        self.version = history.next;
+        self.history.apply_changes(history)?;
+        self.map.apply_changes(location)?;
+        for (version, root) in roots.roots {
+            match root {
+                Some(root) => drop(self.roots.insert(version, root)),
+                None => drop(self.roots.remove(&version)),
+            }
+        }
+        Ok(())
+    }
+
+    /// All of it, as one says it who builds on nothing.
+    pub(super) fn into_said(self, position: PositionSection, placed: PlacedSection) -> Said {
+        let roots = self.roots.into_iter().map(|(version, root)| (version, Some(root))).collect();
+        Said {
+            position,
+            catalogue: self.catalogue.everything(),
+            history: self.history.into_full_changes(),
+            location: self.map.full_changes(),
+            roots: RootsSection { roots },
+            placed,
+        }
+    }
+}
+
 /// Brings back the state as of the last checkpoint.
 pub(super) fn load(
     blocks: &Blocks,
     superblock: &Superblock,
     mut segments: Segments,
 ) -> Result<(State, CheckpointLine, [u8; 16])> {
-    let blobs = read_ledger(blocks, superblock)?;
+    let blobs = read_ledger(blocks, superblock.pool, superblock.ledger)?;
     let (_, newest) = blobs.last().expect("there is one at least");
     let position: PositionSection = postcard_section(newest, SectionTag::Position)?;
     let number = newest.checkpoint;
@@ -70,30 +144,10 @@ pub(super) fn load(
     }
     check_position(&position, &segments, blocks)?;
 
-    let mut catalogue = Catalogue::default();
-    let mut history = StoredHistory::new();
-    let mut map = LocationMap::default();
-    let mut trees: BTreeMap<VersionId, Tree> = BTreeMap::new();
-    let mut positions = position.marks;
-    *positions.of_mut(Stream::Data) = LogAddress(LOG_ADDRESS_LIMIT);
-    for (_, blob) in &blobs {
-        catalogue.apply(CatalogueChanges::decode(
-            blob.section(SectionTag::Catalogue, "the ledger")?,
-            "the ledger",
-        )?);
-        let mut limits = DecodeLimits::new(positions);
-        let changes = HistoryChanges::decode(blob.section(SectionTag::History, "the ledger")?, &mut limits)?;
-        history.apply_changes(changes)?;
-        let moved = MapChanges::decode(blob.section(SectionTag::Location, "the ledger")?, &mut limits)?;
-        map.apply_changes(&moved)?;
-        let roots: RootsSection = postcard_section(blob, SectionTag::Roots)?;
-        for (version, root) in roots.roots {
-            match root {
-                Some(root) => drop(trees.insert(version, Tree::at(root))),
-                None => drop(trees.remove(&version)),
-            }
-        }
-    }
+    let gathered = Gathered::of(&blobs, &position.marks)?;
+    let Gathered { catalogue, history, mut map, roots, version } = gathered;
+    let trees: BTreeMap<VersionId, Tree> =
+        roots.into_iter().map(|(version, root)| (version, Tree::at(root))).collect();
     catalogue.check()?;
     // What a checkpoint itself placed is part of the changes that the next one stores.
     let placed: PlacedSection = postcard_section(newest, SectionTag::Placed)?;
@@ -116,7 +170,12 @@ pub(super) fn load(
     // After a crash a segment of runs may have holes between them, where an earlier life left headers of its
     // own: it is not filled any further.
     let run_cursor = position.run_cursor.filter(|_| superblock.clean);
-    let mut line = CheckpointLine { blobs: Vec::new(), number, hurt: false };
+    let base = Base { position: position.clone(), catalogue: catalogue.nothing_more(), version };
+    // The parts of one picture have one number.
+    let first = blobs.first().map(|(_, blob)| blob.checkpoint);
+    let full = blobs.iter().take_while(|(_, blob)| Some(blob.checkpoint) == first).count();
+    let base = Some(base);
+    let mut line = CheckpointLine { blobs: Vec::new(), full, number, base, hurt: false };
     for (pointer, _) in &blobs {
         claim(&mut segments, pointer.segment, SegmentKind::Ledger)?;
         segments.add_live(pointer.segment, u64::from(pointer.blocks));
@@ -149,10 +208,10 @@ pub(super) fn load(
         graveyard: Graveyard::default(),
         clock: position.clock,
         dirty_nodes: 0,
-        ledger_blocks: line.blobs.iter().map(|blob| blob.blocks).max().unwrap_or(0),
+        ledger_blocks: line.blocks_of_longest(),
         frozen_dirty: 0,
         medium_full: false,
-        frozen_nodes: position.marks.of(Stream::Node),
+        frozen_marks: position.all_marks(),
         run_cursor,
         node_cursor: position.node_cursor,
         ledger_cursor,
@@ -250,8 +309,8 @@ fn check_tail(map: &LocationMap, position: &PositionSection) -> Result<()> {
             (segment, slot, together.0) == (position.segment, position.slot, left)
         }
     };
-    let last = map.entries(Stream::Data).next_back();
-    if !fits || last.is_some_and(|last| last.run.end() > end.max(position.address)) {
+    let last = map.end(Stream::Data);
+    if !fits || last.is_some_and(|last| last > end.max(position.address)) {
         return Err(Error::damaged("the ledger", "the location map and the end of the log do not fit"));
     }
     Ok(())

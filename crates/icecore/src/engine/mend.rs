@@ -22,6 +22,7 @@ impl Engine {
             live.entry(blob.segment).or_insert((0, SegmentKind::Ledger)).0 += u64::from(blob.blocks);
         }
         state.history = history;
+        state.doom_hidden()?;
         // What died by the former sets lives, or is owned by nobody.
         state.graveyard = Graveyard::default();
         state.segments.recount(&live);

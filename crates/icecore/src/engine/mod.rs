@@ -14,9 +14,13 @@ mod init;
 mod inspect;
 #[cfg(test)]
 mod layout_tests;
+mod ledger;
+#[cfg(test)]
+mod ledger_tests;
 mod limits;
 mod load;
 mod mend;
+mod moves;
 mod recovery;
 mod runs;
 mod space;

@@ -124,10 +124,13 @@ impl Engine {
         let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
         header.encode(&mut block, &payload.sums, &[]);
         let parts = [(Kind::RecordHeader, &*block), (Kind::Data, payload.bytes())];
-        self.blocks.files().write(allocation.segment, allocation.slot, &parts)?;
+        let (files, segment, slot) = (self.blocks.files(), allocation.segment, allocation.slot);
         let (headers, data) = if place.filling.is_moved() {
+            // Around the page cache: nobody is likely to read it soon, and a flush of much at once holds up those of the log.
+            files.write_through(segment, slot, &parts)?;
             (&self.counters.moved_headers, &self.counters.moved_data)
         } else {
+            files.write(segment, slot, &parts)?;
             self.counters.staged_data.add(payload.bytes().len() as u64);
             (&self.counters.logged_headers, &self.counters.logged_data)
         };

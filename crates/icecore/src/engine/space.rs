@@ -14,8 +14,9 @@ use std::sync::atomic::Ordering;
 const PIECE_BLOCKS_MAX: u32 = 256;
 /// Nodes that the operations until the next look at the reserve may make.
 const NODES_MARGIN: u64 = 64;
-/// Free segments that are tried to be had, one after the other, when something finds no room.
-const ROOM_WANTED: [usize; 2] = [1, 6];
+/// What is tried, one after the other, when something finds no room.
+const WAYS_TO_ROOM: [WayToRoom; 4] =
+    [WayToRoom::CheckpointIfWorthIt, WayToRoom::Collect(1), WayToRoom::Checkpoint, WayToRoom::Collect(6)];
 /// Blocks by which a ledger blob may exceed twice the longest so far.
 const LEDGER_MARGIN: u64 = 32;
 
@@ -97,9 +98,16 @@ impl Engine {
         let merged = self.blocks.pending_count() as u64;
         let merged = merged + merged.div_ceil(u64::from(PIECE_BLOCKS_MAX));
         let merged = beyond(merged, room(SegmentKind::Run, state.run_cursor), SegmentKind::Run);
-        // A ledger blob lies in one piece, and nobody knows how long the next one is.
+        // A blob lies in one piece, and nobody knows how long the next one is. What is too long for a segment is cut in pieces of
+        // half of one at most.
         let blob = 2 * u64::from(state.ledger_blocks) + LEDGER_MARGIN;
-        let ledger = usize::from(blob > room(SegmentKind::Ledger, state.ledger_cursor));
+        let ledger = if blob <= room(SegmentKind::Ledger, state.ledger_cursor) {
+            0
+        } else if blob < u64::from(self.geometry.slots()) {
+            1
+        } else {
+            blob.div_ceil(u64::from(self.geometry.slots() / 2)) as usize
+        };
         let checkpoint = nodes + merged + ledger;
         match purpose {
             Purpose::Data => checkpoint + 2,
@@ -120,13 +128,14 @@ impl Engine {
     /// enough, what lives in segments that hold little is moved together.
     pub(crate) fn with_room<T>(&self, body: impl Fn() -> Result<T>) -> Result<T> {
         let mut outcome = body();
-        for step in 0..=ROOM_WANTED.len() {
+        for way in WAYS_TO_ROOM {
             if !matches!(outcome, Err(Error::NoSpace { .. })) {
                 break;
             }
-            let gained = match step.checked_sub(1) {
-                None => self.reclaim()?,
-                Some(step) => self.collect_for_room(ROOM_WANTED[step])?,
+            let gained = match way {
+                WayToRoom::CheckpointIfWorthIt if !self.checkpoint_is_worth_it(&self.state()) => false,
+                WayToRoom::CheckpointIfWorthIt | WayToRoom::Checkpoint => self.reclaim()?,
+                WayToRoom::Collect(segments) => self.collect_for_room(segments)?,
             };
             if gained {
                 outcome = body();
@@ -310,6 +319,17 @@ impl Engine {
         self.counters.flushes.add(1);
         Ok(())
     }
+}
+
+/// How room is made for something that finds none.
+#[derive(Clone, Copy)]
+enum WayToRoom {
+    /// By a checkpoint that frees what died since the last one, if that is much for what it writes.
+    CheckpointIfWorthIt,
+    /// By one in any case.
+    Checkpoint,
+    /// By emptying others until there are so many free segments.
+    Collect(usize),
 }
 
 /// Slots that were given out.

@@ -77,6 +77,14 @@ pub struct Superblock {
 }
 
 impl Superblock {
+    /// A newer checkpoint has its blob here; `taken` as in [`Superblock::taken`]. The one before is remembered.
+    pub fn go_on(&mut self, ledger: LedgerPointer, taken: u64) {
+        let former = Former { ledger: self.ledger, taken: self.taken };
+        self.former = Some(former).filter(|former| former.ledger.blocks > 0);
+        self.ledger = ledger;
+        self.taken = taken;
+    }
+
     /// The present epoch.
     #[must_use]
     pub fn epoch(&self) -> RecoveryEpoch {

@@ -14,6 +14,7 @@ mod few;
 mod links;
 mod rebuild;
 mod set;
+mod split;
 mod stored;
 mod streams;
 mod varint;

@@ -59,6 +59,34 @@ fn snapshots_and_deletions_are_stored_without_storing_their_sets_again() {
     assert_same(&load(&[first, sealed, deleted]).unwrap(), &history);
 }
 
+/// What is too long for one blob is stored in parts, and comes to the same.
+#[test]
+fn changes_in_parts_are_the_same_changes() {
+    let mut history = sample();
+    let first = history.take_changes();
+    let head = VersionId(1);
+    let (second, snapshot) = (VersionId(4), history.seal(head, marks(2_000_000)).unwrap());
+    let mut freed = FreedSink::new();
+    (0..300).for_each(|index| history.born(head, data(2_000_000 + index * 7, 3)).unwrap());
+    (0..300).for_each(|index| history.dropped(head, data(300 + index * 1_200, 1), &mut freed).unwrap());
+    history.delete(second, &mut freed).unwrap();
+    let changes = history.take_changes();
+    for runs_max in [1, 50, 1_000, 1 << 20] {
+        let parts = [first.clone().split(runs_max), changes.clone().split(runs_max)].concat();
+        assert!(parts.len() * runs_max > 4_000, "{} parts of {runs_max}", parts.len());
+        assert_same(&load(&parts).unwrap(), &history);
+        // A picture of everything, taken from what was stored.
+        let mut stored = StoredHistory::new();
+        parts.into_iter().for_each(|part| stored.apply_changes(part).unwrap());
+        let full = stored.into_full_changes();
+        assert!(full == history.full_changes());
+        let lengths = full.clone().split(runs_max).iter().map(|part| part.encode().len()).max();
+        assert!(lengths.unwrap() < 60 + 12 * (runs_max + 8) + usize::from(runs_max == 1) * 100);
+        assert_same(&load(&full.split(runs_max)).unwrap(), &history);
+    }
+    assert!(history.version(snapshot).is_ok());
+}
+
 #[test]
 fn what_comes_and_goes_between_checkpoints_leaves_no_trace() {
     let mut history = sample();

@@ -1,9 +1,9 @@
 //! The location map on disk: a full image, and changes since the last one, in the same form. The layout is
 //! in `docs/format/location.md`.
 
-use super::map::{LocationMap, PlacedRun};
+use super::map::{LocationMap, MapJournal, PlacedRun};
 use crate::liveness::{BlockSet, DecodeLimits, encode_set, put_varint, take_set, take_varint};
-use crate::units::{BlockCount, LOG_ADDRESS_LIMIT, LogAddress, Run, SegmentId, Slot, Stream};
+use crate::units::{BlockCount, LOG_ADDRESS_LIMIT, LogAddress, Marks, Run, SegmentId, Slot, Stream};
 use crate::{Error, Result};
 
 /// First byte of the encoding.
@@ -34,8 +34,40 @@ impl LocationMap {
     /// What changed since the last call (or since the map was loaded). The caller must store it: it is not
     /// reported again.
     pub fn take_changes(&mut self) -> MapChanges {
+        let journals = std::mem::take(&mut self.journals);
+        self.changes_of(journals)
+    }
+
+    /// Of what changed since the last call, what has an address below these marks. The rest is reported later.
+    pub fn take_changes_below(&mut self, marks: &Marks) -> MapChanges {
+        let mut journals: [MapJournal; 3] = Default::default();
+        for stream in Stream::ALL {
+            let (all, below) = (&mut self.journals[stream as usize], LogAddress(0)..marks.of(stream));
+            let (cleared, written) = (all.cleared.extract(&below), all.written.extract(&below));
+            journals[stream as usize] = MapJournal { cleared, written };
+        }
+        self.changes_of(journals)
+    }
+
+    /// Takes back changes that could not be stored: they are reported again, with what changed since. They have to be the
+    /// last ones that were taken.
+    pub fn put_back(&mut self, changes: MapChanges) {
+        for (journal, changes) in self.journals.iter_mut().zip(changes.streams) {
+            let runs = changes.placed.iter().map(|placed| placed.run.start..placed.run.end());
+            let mut placed: BlockSet = runs.collect();
+            // What got a place and lost it again leaves no trace.
+            let mut gone = placed.clone();
+            gone.intersect(&journal.cleared);
+            placed.subtract(&gone);
+            journal.cleared.subtract(&gone);
+            journal.cleared.unite(changes.cleared);
+            journal.written.unite(placed);
+        }
+    }
+
+    fn changes_of(&self, journals: [MapJournal; 3]) -> MapChanges {
         let mut changes = MapChanges::default();
-        for (stream, journal) in Stream::ALL.into_iter().zip(std::mem::take(&mut self.journals)) {
+        for (stream, journal) in Stream::ALL.into_iter().zip(journals) {
             let runs = journal.written.runs();
             let placed = runs.flat_map(|span| {
                 let length = BlockCount(span.end.0 - span.start.0);
@@ -89,6 +121,35 @@ impl MapChanges {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.streams.iter().all(|stream| stream.cleared.is_empty() && stream.placed.is_empty())
+    }
+
+    /// These changes in parts of so many runs at most, to be applied in order: everything that is cleared comes first.
+    #[must_use]
+    pub fn split(self, runs_max: usize) -> Vec<Self> {
+        let full = self.full;
+        let mut parts = vec![Self { full, ..Self::default() }];
+        let mut left = runs_max;
+        let mut next = |parts: &mut Vec<Self>| {
+            if left == 0 {
+                parts.push(Self::default());
+                left = runs_max;
+            }
+            left -= 1;
+            parts.len() - 1
+        };
+        for (stream, changes) in self.streams.iter().enumerate() {
+            for span in changes.cleared.runs() {
+                let part = next(&mut parts);
+                parts[part].streams[stream].cleared.insert(span);
+            }
+        }
+        for (stream, changes) in self.streams.into_iter().enumerate() {
+            for placed in changes.placed {
+                let part = next(&mut parts);
+                parts[part].streams[stream].placed.push(placed);
+            }
+        }
+        parts
     }
 
     /// These changes as bytes.

@@ -1,19 +1,9 @@
 //! The location map in memory.
 
+use super::entry::Entry;
 use crate::liveness::BlockSet;
 use crate::units::{BlockCount, LOG_ADDRESS_LIMIT, LogAddress, Run, SegmentId, Slot, Stream};
 use std::collections::BTreeMap;
-
-/// Where a run lies. With its key, the first address, 20 bytes of payload; the index by place has 16 more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MapEntry {
-    /// Number of blocks; they are consecutive in the segment too.
-    pub length: u32,
-    /// The segment.
-    pub segment: SegmentId,
-    /// The first slot in it.
-    pub slot: Slot,
-}
 
 /// A run of addresses, and where it lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,11 +21,13 @@ type Place = (SegmentId, Slot);
 
 /// Maps log addresses to segments and slots. No address has two places, and no place two addresses.
 ///
-/// Entries are maximal: neighbours that continue each other in address, segment and slot are one entry.
+/// An entry is a run, or what lies in consecutive slots in the order of addresses that have gaps between them: what is
+/// left of a stretch of addresses after collection takes a bit for each address, however many runs it is. Entries are joined with
+/// those that continue them, also when what lay between them goes.
 #[derive(Clone, Debug, Default)]
 pub struct LocationMap {
-    /// Entries of each stream by their first address.
-    streams: [BTreeMap<u64, MapEntry>; 3],
+    /// Entries of each stream by their first address. Their spans do not overlap.
+    streams: [BTreeMap<u64, Entry>; 3],
     /// The first address of the entry that begins at a place.
     places: BTreeMap<Place, PackedAddress>,
     pub(super) journals: [MapJournal; 3],
@@ -44,7 +36,7 @@ pub struct LocationMap {
 /// Equal when they map the same, whatever their journals say.
 impl PartialEq for LocationMap {
     fn eq(&self, other: &Self) -> bool {
-        self.streams == other.streams && self.places == other.places
+        Stream::ALL.into_iter().all(|stream| self.entries(stream).eq(other.entries(stream)))
     }
 }
 
@@ -55,6 +47,24 @@ pub(super) struct MapJournal {
     pub(super) cleared: BlockSet,
     /// Has a place now that it did not have at the last checkpoint.
     pub(super) written: BlockSet,
+}
+
+impl MapJournal {
+    /// A run has no place any more.
+    fn forgotten(&mut self, run: &Run) {
+        let span = run.start..run.end();
+        let written = self.written.count(&span);
+        if written.0 == 0 {
+            self.cleared.insert(span);
+            return;
+        }
+        if written < run.length {
+            let mut known = BlockSet::of(span.clone());
+            known.subtract(&self.written);
+            self.cleared.unite(known);
+        }
+        self.written.remove(&span);
+    }
 }
 
 /// A stream and an address in it, in 8 bytes: addresses have 48 bits.
@@ -103,29 +113,53 @@ impl LocationMap {
     #[must_use]
     pub fn lookup(&self, stream: Stream, address: LogAddress) -> Option<(SegmentId, Slot, BlockCount)> {
         let (start, entry) = self.entry_at(stream, address.0)?;
-        let offset = (address.0 - start) as u32;
-        Some((entry.segment, Slot(entry.slot.0 + offset), BlockCount(u64::from(entry.length - offset))))
+        let (slot, length) = entry.at((address.0 - start) as u32)?;
+        let mut end = address.0 + u64::from(length);
+        let mut last = (start, entry);
+        // An entry with gaps may end where a run does not.
+        while end == last.0 + u64::from(last.1.span())
+            && let Some(after) = self.streams[stream as usize].get(&end)
+            && (after.segment, after.slot.0) == (last.1.segment, last.1.slots_end())
+        {
+            last = (end, after);
+            end += u64::from(after.at(0).map_or(0, |(_, length)| length));
+        }
+        Some((entry.segment, slot, BlockCount(end - address.0)))
     }
 
-    /// Gives up the places of addresses that were set aside at the end of an entry and never used. Panics if
-    /// the run is not the end of one entry.
+    /// Gives up the places of addresses that were set aside at the end of a run and never used. Panics if what is
+    /// given up does not end where a run does.
     pub fn trim_end(&mut self, run: Run) {
-        let (start, entry) = self.entry_at(run.stream, run.start.0).expect("trims what has no place");
-        assert_eq!(
-            start + u64::from(entry.length),
-            run.end().0,
-            "trims {run:?} out of the middle of an entry"
-        );
+        let last = self.lookup(run.stream, LogAddress(run.end().0 - 1)).expect("trims what has no place");
+        assert_eq!(last.2, BlockCount(1), "trims {run:?} out of the middle of an entry");
         self.forget(run);
     }
 
     /// Gives up all places in a segment, and answers with the runs that had them, in the order of slots.
     pub fn remove_segment(&mut self, segment: SegmentId) -> Vec<PlacedRun> {
         let removed: Vec<PlacedRun> = self.entries_of_segment(segment).collect();
+        let range = (segment, Slot(0))..=(segment, Slot(u32::MAX));
+        let starts: Vec<PackedAddress> = self.places.range(range).map(|(_, packed)| *packed).collect();
+        for (stream, start) in starts.into_iter().map(PackedAddress::unpack) {
+            let entry = self.remove_entry(stream, start);
+            self.heal(stream, start + u64::from(entry.span()));
+        }
         for placed in &removed {
-            self.forget(placed.run);
+            self.journals[placed.run.stream as usize].forgotten(&placed.run);
         }
         removed
+    }
+
+    /// Gives up the places of those of these addresses that lie in `segment`: what they held is dead.
+    pub(crate) fn remove_within(&mut self, segment: SegmentId, run: Run) {
+        let there: Vec<Run> = self
+            .entries_within(run)
+            .filter(|placed| placed.segment == segment)
+            .map(|placed| placed.run)
+            .collect();
+        for run in there {
+            self.forget(run);
+        }
     }
 
     /// Moves a run, all of which has a place, to another, and answers with the places it leaves in the order
@@ -136,28 +170,39 @@ impl LocationMap {
         left
     }
 
-    /// All entries of one stream, by address.
-    pub fn entries(&self, stream: Stream) -> impl DoubleEndedIterator<Item = PlacedRun> {
-        self.streams[stream as usize].iter().map(move |(&start, entry)| placed_run(stream, start, entry))
+    /// All runs of one stream that have a place, by address: maximal ones.
+    pub fn entries(&self, stream: Stream) -> impl Iterator<Item = PlacedRun> {
+        let entries = self.streams[stream as usize].iter();
+        Coalesced::new(entries.flat_map(move |(&start, entry)| {
+            runs_of(stream, start, entry, LogAddress(0)..LogAddress(u64::MAX))
+        }))
     }
 
-    /// All entries that lie in one segment, by slot.
+    /// The address behind the last one of a stream that has a place.
+    #[must_use]
+    pub fn end(&self, stream: Stream) -> Option<LogAddress> {
+        let (start, entry) = self.streams[stream as usize].last_key_value()?;
+        Some(LogAddress(start + u64::from(entry.span())))
+    }
+
+    /// All runs that lie in one segment, by slot.
     pub fn entries_of_segment(&self, segment: SegmentId) -> impl Iterator<Item = PlacedRun> {
-        self.places.range((segment, Slot(0))..=(segment, Slot(u32::MAX))).map(|(_, packed)| {
+        self.places.range((segment, Slot(0))..=(segment, Slot(u32::MAX))).flat_map(|(_, packed)| {
             let (stream, start) = packed.unpack();
-            placed_run(stream, start, &self.streams[stream as usize][&start])
+            let entry = &self.streams[stream as usize][&start];
+            runs_of(stream, start, entry, LogAddress(0)..LogAddress(u64::MAX))
         })
     }
 
-    /// The parts of entries that lie within `run`, by address.
+    /// The runs within `run` that have a place, by address: maximal ones.
     pub fn entries_within(&self, run: Run) -> impl Iterator<Item = PlacedRun> {
-        let first = self.entry_at(run.stream, run.start.0).map_or(run.start.0, |(start, _)| start);
-        self.streams[run.stream as usize]
-            .range(first..run.end().0)
-            .map(move |(&start, entry)| clip(&placed_run(run.stream, start, entry), &run))
+        let entries = self.spans_over(run);
+        Coalesced::new(
+            entries.flat_map(move |(start, entry)| runs_of(run.stream, start, entry, run.start..run.end())),
+        )
     }
 
-    /// Number of entries in all streams.
+    /// Number of entries in all streams: what the map's memory is in proportion to.
     #[must_use]
     pub fn len(&self) -> usize {
         self.places.len()
@@ -172,46 +217,33 @@ impl LocationMap {
     /// Whether neither the addresses nor the slots are in use.
     pub(crate) fn is_free(&self, placed: &PlacedRun) -> bool {
         let run = &placed.run;
-        let entries = &self.streams[run.stream as usize];
-        let before = entries.range(..run.end().0).next_back();
-        if before.is_some_and(|(&start, entry)| start + u64::from(entry.length) > run.start.0) {
+        if self.spans_over(*run).any(|(start, entry)| entry.meets(offsets(start, entry, run))) {
             return false;
         }
         let Ok(slots_end) = u32::try_from(u64::from(placed.slot.0) + run.length.0) else { return false };
         let before = self.places.range(..(placed.segment, Slot(slots_end))).next_back();
         before.is_none_or(|(place, packed)| {
             let (stream, start) = packed.unpack();
-            let length = self.streams[stream as usize][&start].length;
-            place.0 != placed.segment || place.1.0 + length <= placed.slot.0
+            place.0 != placed.segment || self.streams[stream as usize][&start].slots_end() <= placed.slot.0
         })
     }
 
     /// Enters a run that is free, joined with the entries that it continues and that continue it.
     pub(super) fn place(&mut self, placed: &PlacedRun) {
-        let stream = placed.run.stream;
-        let (mut start, end) = (placed.run.start.0, placed.run.end().0);
+        let Run { stream, start, .. } = placed.run;
         let length = u32::try_from(placed.run.length.0).expect("a segment has fewer than 2^32 slots");
-        assert!(length > 0, "an entry has at least one block");
-        let mut entry = MapEntry { length, segment: placed.segment, slot: placed.slot };
-        let continues = |first: &MapEntry, second: &MapEntry| {
-            first.segment == second.segment && first.slot.0 + first.length == second.slot.0
-        };
-
-        let after = self.streams[stream as usize].get(&end).copied();
-        if let Some(after) = after.filter(|after| continues(&entry, after)) {
-            self.remove_entry(stream, end, &after);
-            entry.length += after.length;
+        if let Some((around, entry)) = self.entry_at(stream, start.0) {
+            // It lies in a gap.
+            let offset = (start.0 - around) as u32;
+            let parts = [entry.part(0..offset), entry.part(offset..entry.span())];
+            self.remove_entry(stream, around);
+            for (offset, part) in parts.into_iter().flatten() {
+                self.add_entry(stream, around + u64::from(offset), part);
+            }
         }
-        let before =
-            self.streams[stream as usize].range(..start).next_back().map(|(&key, &entry)| (key, entry));
-        if let Some((key, before)) = before
-            && key + u64::from(before.length) == start
-            && continues(&before, &entry)
-        {
-            self.remove_entry(stream, key, &before);
-            (start, entry) = (key, MapEntry { length: before.length + entry.length, ..before });
-        }
-        self.add_entry(stream, start, entry);
+        self.add_entry(stream, start.0, Entry::run(length, placed.segment, placed.slot));
+        self.heal(stream, placed.run.end().0);
+        self.heal(stream, start.0);
     }
 
     /// Gives up the places of a run, all of which has one, and notes that.
@@ -219,64 +251,116 @@ impl LocationMap {
         let left = self.displace(run);
         let covered: u64 = left.iter().map(|piece| piece.run.length.0).sum();
         assert_eq!(covered, run.length.0, "part of {run:?} has no place");
-        let journal = &mut self.journals[run.stream as usize];
-        let mut known = BlockSet::of(run.start..run.end());
-        known.subtract(&journal.written);
-        journal.cleared.unite(known);
-        journal.written.remove(&(run.start..run.end()));
+        self.journals[run.stream as usize].forgotten(&run);
         left
     }
 
     /// Takes what lies within `run` out of the map and answers with it. The journal is not told.
     pub(super) fn displace(&mut self, run: Run) -> Vec<PlacedRun> {
         let pieces: Vec<PlacedRun> = self.entries_within(run).collect();
-        for piece in &pieces {
-            let (start, entry) = self.entry_at(run.stream, piece.run.start.0).expect("just found");
-            self.remove_entry(run.stream, start, &entry);
-            let before = piece.run.start.0 - start;
-            if before > 0 {
-                self.add_entry(run.stream, start, MapEntry { length: before as u32, ..entry });
-            }
-            let after = start + u64::from(entry.length) - piece.run.end().0;
-            if after > 0 {
-                let slot = Slot(entry.slot.0 + entry.length - after as u32);
-                let rest = MapEntry { length: after as u32, slot, ..entry };
-                self.add_entry(run.stream, piece.run.end().0, rest);
+        let starts: Vec<u64> = self.spans_over(run).map(|(start, _)| start).collect();
+        for start in starts {
+            let entry = self.remove_entry(run.stream, start);
+            let taken = offsets(start, &entry, &run);
+            for (offset, part) in
+                [entry.part(0..taken.start), entry.part(taken.end..entry.span())].into_iter().flatten()
+            {
+                self.add_entry(run.stream, start + u64::from(offset), part);
             }
         }
+        self.heal(run.stream, run.end().0);
         pieces
     }
 
-    fn add_entry(&mut self, stream: Stream, start: u64, entry: MapEntry) {
-        let replaced = self.streams[stream as usize].insert(start, entry);
+    /// Joins the last entry that begins before an address with the first from there on, if they continue each other.
+    fn heal(&mut self, stream: Stream, at: u64) {
+        let entries = &self.streams[stream as usize];
+        let Some((&before, first)) = entries.range(..at).next_back() else { return };
+        let Some((&after, second)) = entries.range(at..).next() else { return };
+        let Ok(distance) = u32::try_from(after - before) else { return };
+        let Some(joined) = first.joined(distance, second) else { return };
+        self.remove_entry(stream, after);
+        self.remove_entry(stream, before);
+        self.add_entry(stream, before, joined);
+    }
+
+    fn add_entry(&mut self, stream: Stream, start: u64, entry: Entry) {
         let place = (entry.segment, entry.slot);
+        let replaced = self.streams[stream as usize].insert(start, entry);
         let occupied = self.places.insert(place, PackedAddress::new(stream, start));
         assert!(replaced.is_none() && occupied.is_none(), "entry {start} is in the map already");
     }
 
-    fn remove_entry(&mut self, stream: Stream, start: u64, entry: &MapEntry) {
-        let removed = self.streams[stream as usize].remove(&start);
+    fn remove_entry(&mut self, stream: Stream, start: u64) -> Entry {
+        let entry = self.streams[stream as usize].remove(&start).expect("the entry was found just now");
         let place = self.places.remove(&(entry.segment, entry.slot));
-        assert!(removed.is_some() && place.is_some(), "entry {start} is in one index only");
+        assert!(place.is_some(), "entry {start} is in one index only");
+        entry
     }
 
-    /// The entry that covers `address`, with its first address.
-    fn entry_at(&self, stream: Stream, address: u64) -> Option<(u64, MapEntry)> {
-        let (&start, &entry) = self.streams[stream as usize].range(..=address).next_back()?;
-        (address < start + u64::from(entry.length)).then_some((start, entry))
+    /// The entry whose span covers `address`, with its first address.
+    fn entry_at(&self, stream: Stream, address: u64) -> Option<(u64, &Entry)> {
+        let (&start, entry) = self.streams[stream as usize].range(..=address).next_back()?;
+        (address < start + u64::from(entry.span())).then_some((start, entry))
+    }
+
+    /// The entries whose spans overlap with a run, and where they begin.
+    fn spans_over(&self, run: Run) -> impl Iterator<Item = (u64, &Entry)> {
+        let first = self.entry_at(run.stream, run.start.0).map_or(run.start.0, |(start, _)| start);
+        let entries = self.streams[run.stream as usize].range(first..run.end().0.max(first));
+        entries.map(|(&start, entry)| (start, entry))
     }
 }
 
-fn placed_run(stream: Stream, start: u64, entry: &MapEntry) -> PlacedRun {
-    let run = Run { stream, start: LogAddress(start), length: BlockCount(u64::from(entry.length)) };
-    PlacedRun { run, segment: entry.segment, slot: entry.slot }
+/// The offsets of a run in an entry that it overlaps with.
+fn offsets(start: u64, entry: &Entry, run: &Run) -> std::ops::Range<u32> {
+    let first = run.start.0.saturating_sub(start) as u32;
+    first..(run.end().0 - start).min(u64::from(entry.span())) as u32
 }
 
-/// The part of `placed` within `run`, which overlap.
-fn clip(placed: &PlacedRun, run: &Run) -> PlacedRun {
-    let start = placed.run.start.max(run.start);
-    let end = placed.run.end().min(run.end());
-    let skipped = (start.0 - placed.run.start.0) as u32;
-    let clipped = Run { start, length: BlockCount(end.0 - start.0), ..placed.run };
-    PlacedRun { run: clipped, segment: placed.segment, slot: Slot(placed.slot.0 + skipped) }
+/// The runs of an entry within a span.
+fn runs_of(
+    stream: Stream,
+    start: u64,
+    entry: &Entry,
+    within: std::ops::Range<LogAddress>,
+) -> impl Iterator<Item = PlacedRun> + '_ {
+    let first = within.start.0.saturating_sub(start).min(u64::from(entry.span())) as u32;
+    let end = within.end.0.saturating_sub(start).min(u64::from(entry.span())) as u32;
+    entry.runs_within(first..end).map(move |(offset, slot, length)| {
+        let start = LogAddress(start + u64::from(offset));
+        let run = Run { stream, start, length: BlockCount(u64::from(length)) };
+        PlacedRun { run, segment: entry.segment, slot }
+    })
+}
+
+/// Joins runs that continue each other, of entries that could not be joined.
+struct Coalesced<I> {
+    runs: I,
+    ahead: Option<PlacedRun>,
+}
+
+impl<I: Iterator<Item = PlacedRun>> Coalesced<I> {
+    fn new(runs: I) -> Self {
+        Self { runs, ahead: None }
+    }
+}
+
+impl<I: Iterator<Item = PlacedRun>> Iterator for Coalesced<I> {
+    type Item = PlacedRun;
+
+    fn next(&mut self) -> Option<PlacedRun> {
+        let mut placed = self.ahead.take().or_else(|| self.runs.next())?;
+        for after in self.runs.by_ref() {
+            let continues = placed.run.end() == after.run.start
+                && placed.segment == after.segment
+                && u64::from(placed.slot.0) + placed.run.length.0 == u64::from(after.slot.0);
+            if !continues {
+                self.ahead = Some(after);
+                break;
+            }
+            placed.run.length.0 += after.run.length.0;
+        }
+        Some(placed)
+    }
 }

@@ -179,7 +179,17 @@ impl Pool {
     /// # Errors
     /// [`Error::ReadOnlyAfterFailure`], [`Error::ReadOnly`]; [`Error::Io`] if writing failed: nothing is lost by that.
     pub fn collect(&self, segments_max: usize) -> Result<CollectReport> {
-        self.engine().collect(segments_max)
+        self.engine().collect(segments_max, true)
+    }
+
+    /// As [`Pool::collect`], without the checkpoint that comes first there, so that what died since the last one is moved with
+    /// the rest, as it is when a pool is nearly full.
+    ///
+    /// # Errors
+    /// Those of [`Pool::collect`].
+    #[doc(hidden)]
+    pub fn collect_as_it_is(&self, segments_max: usize) -> Result<CollectReport> {
+        self.engine().collect(segments_max, false)
     }
 
     /// The head of a dataset, to read and write.

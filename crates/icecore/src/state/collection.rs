@@ -24,11 +24,16 @@ pub(crate) struct Collection {
     pub vacated_frozen: usize,
 }
 
+/// Addresses that an entry of the location map cannot span.
+const GAP_MAX: u64 = 512;
+
 /// What is still to be moved out of a segment.
 pub(crate) struct Emptying {
     pub segment: SegmentId,
-    /// Blocks that live, or that a reader may still reach, of each stream.
+    /// Blocks that live, or that a recovery or a reader may still reach, of each stream.
     pub blocks: [BlockSet; 3],
+    /// What lies between them and will never be asked for again.
+    pub dead: [BlockSet; 3],
 }
 
 impl Collection {
@@ -50,6 +55,16 @@ impl Emptying {
     pub(crate) fn remaining(&self, run: &Run) -> Vec<Run> {
         let spans = self.blocks[run.stream as usize].runs_within(&(run.start..run.end()));
         spans.map(|span| run_of(run.stream, span)).collect()
+    }
+
+    /// What is dead between two runs, if they are neighbours that one entry of the location map can hold.
+    pub(crate) fn dead_between(&self, before: &Run, after: &Run) -> Vec<Run> {
+        let (start, end) = (before.end(), after.start);
+        if before.stream != after.stream || start >= end || end.0 - start.0 >= GAP_MAX {
+            return Vec::new();
+        }
+        let spans = self.dead[before.stream as usize].runs_within(&(start..end));
+        spans.map(|span| run_of(before.stream, span)).collect()
     }
 }
 

@@ -11,13 +11,15 @@ use std::collections::{HashSet, VecDeque};
 pub(crate) struct Graveyard {
     current: FreedSink,
     moment: u64,
+    /// What the checkpoint on its way will have recorded.
+    frozen: Option<Deaths>,
     recorded: VecDeque<Deaths>,
     /// Merged blocks that died, to be forgotten early if they were never written.
     superseded: VecDeque<(u64, LogAddress)>,
 }
 
 /// Blocks that died up to a moment.
-pub(crate) struct Deaths {
+struct Deaths {
     moment: u64,
     blocks: FreedSink,
 }
@@ -33,14 +35,14 @@ impl Graveyard {
         &mut self.current
     }
 
-    /// A checkpoint is frozen: what died since the one before.
-    pub(crate) fn freeze(&mut self) -> Deaths {
-        Deaths { moment: self.moment, blocks: self.current.take() }
+    /// A checkpoint is frozen: it records what died since the one before.
+    pub(crate) fn freeze(&mut self) {
+        self.frozen = Some(Deaths { moment: self.moment, blocks: self.current.take() });
     }
 
-    /// The checkpoint that froze these deaths is durable.
-    pub(crate) fn recorded(&mut self, deaths: Deaths) {
-        self.recorded.push_back(deaths);
+    /// The checkpoint that was frozen is durable.
+    pub(crate) fn recorded(&mut self) {
+        self.recorded.extend(self.frozen.take());
     }
 
     /// Takes what no reader can reach any more: recorded deaths from before the oldest pin was taken, so many runs at
@@ -61,18 +63,27 @@ impl Graveyard {
 
     /// Whether a block is dead and not yet freed.
     pub(crate) fn holds(&self, stream: Stream, address: LogAddress) -> bool {
-        let recorded = self.recorded.iter().map(|deaths| &deaths.blocks);
-        recorded.chain([&self.current]).any(|sink| sink.of(stream).contains(address))
+        self.sinks().any(|sink| sink.of(stream).contains(address))
     }
 
-    /// Dead blocks whose death is recorded and that a reader may still reach.
+    /// Dead blocks that a recovery from the last checkpoint to be frozen, or a reader, may still reach.
     pub(crate) fn lingering(&self, stream: Stream) -> impl Iterator<Item = &BlockSet> {
-        self.recorded.iter().map(move |deaths| deaths.blocks.of(stream))
+        let recorded = self.recorded.iter().map(|deaths| &deaths.blocks);
+        recorded.chain([&self.current]).map(move |sink| sink.of(stream))
+    }
+
+    /// Dead blocks that nobody will reach once the checkpoint on its way is durable, but for readers.
+    pub(crate) fn frozen(&self, stream: Stream) -> Option<&BlockSet> {
+        self.frozen.as_ref().map(|deaths| deaths.blocks.of(stream))
     }
 
     /// Everything that is dead and not yet freed.
     pub(crate) fn runs(&self) -> impl Iterator<Item = Run> {
-        self.recorded.iter().map(|deaths| &deaths.blocks).chain([&self.current]).flat_map(FreedSink::runs)
+        self.sinks().flat_map(FreedSink::runs)
+    }
+
+    fn sinks(&self) -> impl Iterator<Item = &FreedSink> {
+        self.recorded.iter().chain(&self.frozen).map(|deaths| &deaths.blocks).chain([&self.current])
     }
 
     /// Merged blocks that died unwritten and that no reader can reach any more.

@@ -8,7 +8,7 @@ mod usage;
 mod versions;
 
 pub(crate) use collection::{Collection, Emptying};
-pub(crate) use effects::{Deaths, Effects, Graveyard};
+pub(crate) use effects::{Effects, Graveyard};
 pub(crate) use usage::Usage;
 
 use crate::blocks::Blocks;
@@ -68,8 +68,8 @@ pub(crate) struct State {
     pub frozen_dirty: u64,
     /// The medium had no room for another segment when it was asked last.
     pub medium_full: bool,
-    /// Nodes from here on were born after the last checkpoint was frozen.
-    pub frozen_nodes: LogAddress,
+    /// What has an address from here on was born after the last checkpoint was frozen.
+    pub frozen_marks: Marks,
     /// Segments being filled outside the log.
     pub run_cursor: Option<Cursor>,
     pub node_cursor: Option<Cursor>,
@@ -126,7 +126,7 @@ impl State {
             marks: &mut self.marks,
             graveyard: &mut self.graveyard,
             dirty_nodes: &mut self.dirty_nodes,
-            unwritten_from: edge.of(Stream::Node).max(self.frozen_nodes),
+            unwritten_from: edge.of(Stream::Node).max(self.frozen_marks.of(Stream::Node)),
             own_merged_from: edge.of(Stream::Merged),
         };
         (self.trees.get_mut(&head).expect("every version has a tree"), effects)

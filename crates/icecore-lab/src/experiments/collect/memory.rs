@@ -20,6 +20,8 @@ use serde::{Deserialize, Serialize};
 const RUN_BLOCKS: u64 = 4;
 /// Blocks of a segment that runs lie in: all but its header, the headers of runs and the table.
 const SEGMENT_BLOCKS: u64 = ((64 << 20) / BLOCK_BYTES as u64 - 90) / RUN_BLOCKS * RUN_BLOCKS;
+/// Blocks of a run that collection writes at once.
+const MOVED_BLOCKS: u64 = 256;
 /// One block of so many lives.
 const DENSITY: u64 = 10;
 
@@ -82,7 +84,9 @@ pub(crate) fn serve(job: &ThinMap) -> Result<()> {
     let mut place = 0;
     for start in (1..job.blocks).step_by((RUN_BLOCKS * DENSITY) as usize) {
         let run = Run { stream: Stream::Data, start: LogAddress(start), length: BlockCount(RUN_BLOCKS) };
-        let slot = Slot(1 + (place % SEGMENT_BLOCKS) as u32);
+        // Behind the header of the segment, and those of the runs so far.
+        let within = place % SEGMENT_BLOCKS;
+        let slot = Slot(2 + (within + within / MOVED_BLOCKS) as u32);
         map.insert(run, SegmentId((place / SEGMENT_BLOCKS) as u32), slot);
         place += RUN_BLOCKS;
         alive.insert(run.start..run.end());

@@ -3,8 +3,8 @@
 //!
 //! `choose` says which segments, `shift` moves what lives in one, `policy` says when and how fast. Trees, sets and
 //! snapshots are not touched: their addresses stay what they are. A segment that was emptied stays as it is
-//! until a checkpoint that has the new places is durable: a recovery from the one before looks for the
-//! blocks there. Readers look up a place, read, and look it up again ([`crate::blocks::Blocks::while_there`]).
+//! until a checkpoint, or one of moves only ([`super::moves`]), that has the new places is durable: a recovery from the
+//! one before looks for the blocks there. Readers look up a place, read, and look it up again ([`crate::blocks::Blocks::while_there`]).
 
 mod choose;
 mod policy;
@@ -34,12 +34,13 @@ pub struct CollectReport {
 
 impl Engine {
     /// Empties up to so many segments now, whatever the need, the least worthwhile to keep first, and sees to it that
-    /// they can be used again.
-    pub(crate) fn collect(&self, segments_max: usize) -> Result<CollectReport> {
+    /// they can be used again. `checkpoint`: after a checkpoint, so that what died need not be moved.
+    pub(crate) fn collect(&self, segments_max: usize, checkpoint: bool) -> Result<CollectReport> {
         self.check_writable()?;
         let _turn = self.collector.turn();
-        // What died need not be moved.
-        self.run_checkpoint()?;
+        if checkpoint {
+            self.run_checkpoint()?;
+        }
         let (moved, hurt) = (self.moved_bytes(), self.state().segments.hurt());
         let mut report = CollectReport::default();
         let victims = self.victims(&self.state());
@@ -53,7 +54,7 @@ impl Engine {
                 Outcome::Hurt | Outcome::Gone => {}
             }
         }
-        if self.moved_bytes() > moved {
+        if self.moved_bytes() > moved && !self.record_moves()? {
             self.run_checkpoint()?;
         }
         let state = self.state();

@@ -11,10 +11,12 @@ use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Free segments beyond the reserve that collection sees to, at most.
-const HEADROOM_MAX: usize = 8;
-/// Of so many segments one is headroom.
-const HEADROOM_SHARE: usize = 128;
+/// Room in free segments beyond the reserve that collection sees to.
+const HEADROOM_BYTES: u64 = 32 << 20;
+/// Of so many segments one at most is headroom.
+const HEADROOM_SHARE: usize = 256;
+/// In a small pool one of so many is, and two at most.
+const SMALL_SHARE: usize = 64;
 /// Times that a caller who found no room empties segments before it is told so.
 const ROUNDS_MAX: usize = 24;
 /// Segments emptied before a checkpoint makes them free, when there is no room.
@@ -23,6 +25,12 @@ const BATCH_SEGMENTS: usize = 8;
 const IDLE_FULL_MAX: f64 = 0.5;
 /// Segments emptied in idle time before looking whether it still is.
 const IDLE_SEGMENTS: usize = 4;
+/// Blocks that have to have died for each node that a checkpoint would write, to be worth it.
+const DEATHS_PER_NODE: u64 = 16;
+/// Of so many blocks of the pool one that died since the last checkpoint is worth one.
+const DEATHS_SHARE: u64 = 64;
+/// How long somebody waits for the collector before looking whether there is room by now.
+const TURN_PATIENCE: Duration = Duration::from_millis(2);
 /// A pause between two pieces for each segment that is left before writers would have to wait.
 const PAUSE: Duration = Duration::from_millis(2);
 /// The longest such pause.
@@ -99,8 +107,14 @@ impl Engine {
         Room {
             available: creatable.saturating_add(segments.free() as u64),
             reserve: self.reserve(state, Purpose::Data) as u64,
-            headroom: (segments.len() / HEADROOM_SHARE).clamp(1, HEADROOM_MAX) as u64,
+            headroom: self.headroom(segments.len()),
         }
+    }
+
+    /// Segments that collection keeps free beyond the reserve: what is kept free is lost to what dies by itself.
+    fn headroom(&self, segments: usize) -> u64 {
+        let share = (segments / HEADROOM_SHARE).max((segments / SMALL_SHARE).clamp(1, 2));
+        (HEADROOM_BYTES / self.geometry.bytes).clamp(1, share as u64)
     }
 
     /// Whether segments should be emptied before writers find no room.
@@ -129,7 +143,7 @@ impl Engine {
                 break;
             }
             gained = self.empty_some(room, paced)?;
-            self.run_checkpoint()?;
+            self.release_emptied()?;
         }
         if !gained {
             // Until something dies there is nothing to gain.
@@ -169,10 +183,29 @@ impl Engine {
         Ok(expected > 0)
     }
 
+    /// Makes what was emptied free.
+    fn release_emptied(&self) -> Result<()> {
+        let is_worth_it = self.checkpoint_is_worth_it(&self.state());
+        if is_worth_it || !self.record_moves()? {
+            self.run_checkpoint()?;
+        }
+        Ok(())
+    }
+
+    /// Whether a checkpoint gains much for its cost, where room is short. It writes the nodes that changed; it makes
+    /// room of what died since the last one, and lets that part of the log be emptied.
+    pub(in crate::engine) fn checkpoint_is_worth_it(&self, state: &State) -> bool {
+        let cost = state.dirty_nodes + self.blocks.pending_count() as u64;
+        let died = state.graveyard.pending_blocks();
+        let some = state.segments.len() as u64 * u64::from(self.geometry.slots()) / DEATHS_SHARE;
+        died >= cost * DEATHS_PER_NODE || died >= some || state.log_blocks >= 2 * some
+    }
+
     /// Lets writers go first, the longer the more room there is for them.
     fn make_way(&self) {
         let room = self.room(&self.state());
-        let slack = room.available.saturating_sub(room.reserve).min(64) as u32;
+        // Whoever is behind does not wait.
+        let slack = room.available.saturating_sub(room.reserve + room.headroom).min(64) as u32;
         let pause = (PAUSE * slack).min(PAUSE_MAX);
         if !pause.is_zero() && self.writer.is_busy() {
             std::thread::sleep(pause);
@@ -182,7 +215,7 @@ impl Engine {
     /// Sees to it that so many segments are free for whoever adds something, by emptying others; false if nothing
     /// can be gained. For callers that found no room.
     pub(in crate::engine) fn collect_for_room(&self, wanted: usize) -> Result<bool> {
-        let _turn = self.collector.turn();
+        let Some(_turn) = self.turn_or_room(wanted) else { return Ok(true) };
         let mut gained = false;
         for _ in 0..ROUNDS_MAX {
             let (room, victims) = {
@@ -197,10 +230,23 @@ impl Engine {
                 break;
             }
             gained = true;
-            self.run_checkpoint()?;
+            self.release_emptied()?;
         }
         self.collector.says(None);
         Ok(gained)
+    }
+
+    /// Waits for its turn; `None` if whoever has it has made as much room already.
+    fn turn_or_room(&self, wanted: usize) -> Option<MutexGuard<'_, ()>> {
+        loop {
+            if let Some(turn) = self.collector.turn.try_lock_for(TURN_PATIENCE) {
+                return Some(turn);
+            }
+            let room = self.room(&self.state());
+            if room.available >= room.reserve + wanted as u64 {
+                return None;
+            }
+        }
     }
 
     /// Empties some segments with what room there is.
@@ -238,7 +284,7 @@ impl Engine {
             emptied += usize::from(self.empty(victim, Purpose::Collecting, &|| ())? == Outcome::Emptied);
         }
         if emptied > 0 {
-            self.run_checkpoint()?;
+            self.release_emptied()?;
         }
         self.collector.says(None);
         Ok(())

@@ -134,7 +134,10 @@ impl Engine {
             return None;
         }
         let entries: Vec<PlacedRun> = self.blocks.map().read().entries_of_segment(victim.segment).collect();
-        let blocks = alive_among(&state, &entries);
+        let (blocks, dead) = alive_and_dead(&state, &entries);
+        if !is_settled(&state, &blocks) {
+            return None;
+        }
         let mut plan = Vec::new();
         for entry in &entries {
             let set = &blocks[entry.run.stream as usize];
@@ -146,21 +149,22 @@ impl Engine {
             }
         }
         state.segments.hold(victim.segment);
-        state.collection.emptying = Some(Emptying { segment: victim.segment, blocks });
+        state.collection.emptying = Some(Emptying { segment: victim.segment, blocks, dead });
         Some(plan)
     }
 }
 
-/// What lives, or may still be reached by a reader, of what lies in a segment. What died since the last checkpoint
-/// is not among it: it dies for good with the next, which has to come before the segment can be used again.
-fn alive_among(state: &State, entries: &[PlacedRun]) -> [BlockSet; 3] {
-    let mut present: [BlockSet; 3] = Default::default();
+/// What lives, or may still be reached by a reader or by a recovery from the last checkpoint, of what lies in a segment;
+/// and what is dead for good. What dies with the checkpoint on its way is neither: that has to be durable before
+/// the segment can be used again.
+fn alive_and_dead(state: &State, entries: &[PlacedRun]) -> ([BlockSet; 3], [BlockSet; 3]) {
+    let mut dead: [BlockSet; 3] = Default::default();
     for entry in entries {
-        present[entry.run.stream as usize].insert(entry.run.start..entry.run.end());
+        dead[entry.run.stream as usize].insert(entry.run.start..entry.run.end());
     }
     let mut alive: [BlockSet; 3] = Default::default();
     for stream in Stream::ALL {
-        let present = &present[stream as usize];
+        let present = &mut dead[stream as usize];
         let (Some(first), Some(last)) = (present.first(), present.last()) else { continue };
         let owned = state.history.versions().map(|node| node.owned().of(stream).blocks());
         for set in owned.chain(state.graveyard.lingering(stream)) {
@@ -172,8 +176,20 @@ fn alive_among(state: &State, entries: &[PlacedRun]) -> [BlockSet; 3] {
                 alive[stream as usize].unite(common);
             }
         }
+        present.subtract(&alive[stream as usize]);
+        if let Some(frozen) = state.graveyard.frozen(stream) {
+            present.subtract(frozen);
+        }
     }
-    alive
+    (alive, dead)
+}
+
+/// Whether the last checkpoint to be frozen knows these blocks: as long as it does not, the log says where they are.
+fn is_settled(state: &State, blocks: &[BlockSet; 3]) -> bool {
+    let settled = |stream: Stream| {
+        blocks[stream as usize].last().is_none_or(|last| last < state.frozen_marks.of(stream))
+    };
+    Stream::ALL.into_iter().all(settled)
 }
 
 impl Shift<'_> {
@@ -274,6 +290,12 @@ impl Shift<'_> {
         let emptying = state.collection.emptying.as_ref().expect("this segment is being emptied");
         let mut slot = first.0;
         let mut count = 0;
+        for pair in runs.windows(2) {
+            // Else it would keep apart what one entry can hold.
+            for dead in emptying.dead_between(&pair[0], &pair[1]) {
+                map.remove_within(self.victim.segment, dead);
+            }
+        }
         for run in runs {
             for part in emptying.remaining(run) {
                 let slot = Slot(slot + (part.start.0 - run.start.0) as u32);

@@ -171,6 +171,57 @@ fn a_crash_before_the_checkpoint_finds_the_old_places() {
     assert_sound(&crashed);
 }
 
+/// What is moved becomes durable without a checkpoint: replay goes on from the last one, and finds everything elsewhere.
+#[test]
+fn moves_recorded_alone_free_segments_and_outlive_a_crash() {
+    let storage = make(None);
+    let pool = open_as(&storage, false, 0);
+    let (db, file) = thinned(&pool, 600);
+    // What died since the last checkpoint is there for replay to read: the ends of what is written in part.
+    (0..600).step_by(6).for_each(|piece| write(&db, file, piece, 2));
+    (3..600).step_by(6).for_each(|piece| db.write(file, piece * PIECE + 100, &[7; 50]).unwrap());
+    db.sync().unwrap();
+    let expected = |piece: u64| {
+        let mut bytes =
+            content(piece, if piece.is_multiple_of(6) { 2 } else { u64::from(!piece.is_multiple_of(3)) });
+        if piece % 6 == 3 {
+            bytes[100..150].fill(7);
+        }
+        bytes
+    };
+    let assert_there = |pool: &Pool| {
+        (0..600).for_each(|piece| assert!(read(pool, "db", file, piece) == expected(piece), "piece {piece}"));
+        assert_sound(pool);
+    };
+    let engine = pool.engine();
+    let (checkpoints, recycled) = (pool.statistics().checkpoints, pool.statistics().segments_recycled);
+    for round in 3..7 {
+        let victims = engine.victims(&engine.state());
+        assert!(round > 3 || victims.len() > 3);
+        for victim in &victims {
+            engine.empty(victim, Purpose::Collecting, &|| ()).unwrap();
+        }
+        // Nobody knows of it yet.
+        assert_there(&open_as(&storage.copy(), false, 0));
+        assert!(engine.record_moves().unwrap());
+        for victim in &victims {
+            assert_eq!(engine.state().segments.kind(victim.segment), None);
+        }
+        // The log takes what became free.
+        (600..900).for_each(|piece| write(&db, file, piece, round));
+        db.sync().unwrap();
+        let crashed = open_as(&storage.copy(), false, 0);
+        assert_there(&crashed);
+        crashed.collect(1000).unwrap();
+        assert_there(&crashed);
+    }
+    assert_eq!(pool.statistics().checkpoints, checkpoints);
+    assert!(pool.statistics().segments_recycled > recycled + 3);
+    assert_there(&pool);
+    pool.close().unwrap();
+    assert_there(&open_as(&storage, false, 0));
+}
+
 /// A reader of a version that is no snapshot keeps what it can reach, wherever that is moved.
 #[test]
 fn a_pinned_version_is_moved_with_the_rest() {

@@ -1,0 +1,176 @@
+//! How what a checkpoint says becomes blobs of the ledger: one as a rule, several of which each builds on the one before
+//! if that would be too long. A picture of everything is put together from the blobs that there are and what is to be said now,
+//! without a look at the state.
+
+use super::checkpoint::{Base, CheckpointLine, PlacedSection, PositionSection, RootsSection};
+use super::load::Gathered;
+use super::space::Filling;
+use super::{Engine, Purpose};
+use crate::catalogue::CatalogueChanges;
+use crate::error::{Error, Result};
+use crate::format::crc32c;
+use crate::format::ledger::{Blob, SectionTag};
+use crate::format::segment::SegmentKind;
+use crate::format::superblock::LedgerPointer;
+use crate::liveness::HistoryChanges;
+use crate::location::MapChanges;
+use crate::storage::{AlignedBuffer, Kind};
+use crate::units::BLOCK_BYTES;
+use serde::Serialize;
+
+/// Most blocks of a blob, where segments are large. In tests a ledger of some length is in parts.
+const BLOB_BLOCKS_MAX: u32 = if cfg!(test) { 24 } else { 2048 };
+/// Bytes that a run of a set or of the map takes at most, beside what its section begins with.
+const RUN_BYTES_MAX: usize = 24;
+/// Bytes that a row is taken to have.
+const ROW_BYTES: usize = 1024;
+
+/// What a checkpoint says.
+pub(super) struct Said {
+    pub position: PositionSection,
+    pub catalogue: CatalogueChanges,
+    pub history: HistoryChanges,
+    pub location: MapChanges,
+    pub roots: RootsSection,
+    pub placed: PlacedSection,
+}
+
+impl Said {
+    /// What has to be said again by whoever only says where something was moved.
+    pub(super) fn as_base(&self) -> Base {
+        Base {
+            position: self.position.clone(),
+            catalogue: self.catalogue.nothing_more(),
+            version: self.history.next,
+        }
+    }
+
+    fn encode(&self) -> Result<Vec<(SectionTag, Vec<u8>)>> {
+        Ok(vec![
+            (SectionTag::Position, encode(&self.position)?),
+            (SectionTag::Catalogue, self.catalogue.encode()),
+            (SectionTag::History, self.history.encode()),
+            (SectionTag::Location, self.location.encode()),
+            (SectionTag::Placed, encode(&self.placed)?),
+            (SectionTag::Roots, encode(&self.roots)?),
+        ])
+    }
+
+    /// The same in parts, to be applied in order, of which each has sections of about so many bytes.
+    fn split(self, bytes: usize) -> Vec<Self> {
+        let base = self.as_base();
+        let mut catalogue = self.catalogue.split((bytes / ROW_BYTES).max(1)).into_iter();
+        let mut history = self.history.split((bytes / RUN_BYTES_MAX).max(1)).into_iter();
+        let mut location = self.location.split((bytes / RUN_BYTES_MAX).max(1)).into_iter();
+        let mut roots = self.roots.roots.chunks((bytes / RUN_BYTES_MAX).max(1)).map(<[_]>::to_vec);
+        let mut parts = Vec::new();
+        loop {
+            let now = (catalogue.next(), history.next(), location.next(), roots.next());
+            if let (None, None, None, None) = now {
+                break;
+            }
+            let mut part = base.say(now.2.unwrap_or_default());
+            part.catalogue = now.0.unwrap_or(part.catalogue);
+            part.history = now.1.unwrap_or(part.history);
+            part.roots = RootsSection { roots: now.3.unwrap_or_default() };
+            parts.push(part);
+        }
+        // Only that of the newest blob counts.
+        parts.last_mut().expect("every section has one part at least").placed = self.placed;
+        parts
+    }
+}
+
+impl Base {
+    /// Says that the location map changed, and nothing else.
+    pub(super) fn say(&self, location: MapChanges) -> Said {
+        Said {
+            position: self.position.clone(),
+            catalogue: self.catalogue.nothing_more(),
+            history: HistoryChanges { next: self.version, ..HistoryChanges::default() },
+            location,
+            roots: RootsSection::default(),
+            placed: PlacedSection::default(),
+        }
+    }
+}
+
+fn encode(section: &impl Serialize) -> Result<Vec<u8>> {
+    postcard::to_stdvec(section).map_err(|error| Error::Invalid(format!("cannot encode a ledger: {error}")))
+}
+
+impl Engine {
+    /// Joins what the ledger says so far with what is to be said now. Answers whether that is everything: where the ledger cannot
+    /// be read, what is to be said now is all there is.
+    pub(super) fn with_all_before(&self, line: &mut CheckpointLine, said: Said) -> (Said, bool) {
+        match self.everything(line, &said) {
+            Ok(everything) => (everything, true),
+            Err(_) => {
+                // It would be missed at the next opening: what is in memory takes its place with the next checkpoint.
+                line.hurt = true;
+                (said, false)
+            }
+        }
+    }
+
+    fn everything(&self, line: &CheckpointLine, said: &Said) -> Result<Said> {
+        let newest = *line.blobs.last().expect("a pool has a ledger");
+        let mut gathered = Gathered::read(&self.blocks, self.pool, newest, &said.position.marks)?;
+        gathered.apply(said.catalogue.clone(), said.history.clone(), &said.location, said.roots.clone())?;
+        Ok(gathered.into_said(said.position.clone(), said.placed.clone()))
+    }
+
+    /// Writes what a checkpoint says behind `base`, or as a picture of everything. Flushed.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]: nothing has changed.
+    pub(super) fn write_said(
+        &self,
+        said: Said,
+        base: Option<LedgerPointer>,
+        checkpoint: u64,
+    ) -> Result<Vec<LedgerPointer>> {
+        let blocks_max = (self.geometry.slots() / 2).min(BLOB_BLOCKS_MAX);
+        let blob = Blob { base, checkpoint, sections: said.encode()? };
+        let bytes = blob.encode(self.pool);
+        if bytes.len() <= blocks_max as usize * BLOCK_BYTES {
+            return Ok(vec![self.write_blob(&bytes)?]);
+        }
+        drop((blob, bytes));
+        let mut written: Vec<LedgerPointer> = Vec::new();
+        for part in said.split(blocks_max as usize * BLOCK_BYTES / 4) {
+            let base = written.last().copied().or(base);
+            let blob = Blob { base, checkpoint, sections: part.encode()? };
+            match self.write_blob(&blob.encode(self.pool)) {
+                Ok(pointer) => written.push(pointer),
+                Err(error) => {
+                    let mut state = self.state();
+                    for part in written {
+                        state.segments.remove_live(part.segment, u64::from(part.blocks));
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        Ok(written)
+    }
+
+    /// Writes a blob behind the one before it, and flushes it.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]: nothing has changed.
+    fn write_blob(&self, bytes: &[u8]) -> Result<LedgerPointer> {
+        let blocks = (bytes.len() / BLOCK_BYTES) as u32;
+        let mut state = self.state();
+        let allocation = self.allocate(&mut state, Filling::Ledger, blocks, true, Purpose::Checkpoint)?;
+        state.segments.add_live(allocation.segment, u64::from(blocks));
+        drop(state);
+        self.frame(SegmentKind::Ledger, &allocation, self.epoch())?;
+        let aligned = AlignedBuffer::copied(bytes);
+        self.blocks.files().write(allocation.segment, allocation.slot, &[(Kind::Checkpoint, &aligned)])?;
+        self.counters.checkpoint_bytes.add(bytes.len() as u64);
+        self.blocks.files().sync(allocation.segment)?;
+        self.counters.flushes.add(1);
+        Ok(LedgerPointer { segment: allocation.segment, slot: allocation.slot, blocks, crc: crc32c(bytes) })
+    }
+}

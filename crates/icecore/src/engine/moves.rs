@@ -1,0 +1,91 @@
+//! Checkpoints of nothing but moves: what collection moved becomes durable, and what it moved it out of free.
+//!
+//! The blob changes the location map and nothing else, and repeats the position of the last checkpoint: replay starts where it
+//! would have, from the same trees and sets, and finds the blocks elsewhere. So it speaks only of addresses that the
+//! last checkpoint knew. Where the others are, the log says. Nothing is frozen, no node is written, and no death is recorded: a segment
+//! that becomes free in this way holds nothing that the last checkpoint takes to be alive, because collection moves
+//! what died since with the rest.
+
+use super::Engine;
+use super::checkpoint::CheckpointLine;
+use crate::error::{Error, Result};
+use crate::format::superblock::LedgerPointer;
+use crate::location::MapChanges;
+use crate::units::{Marks, SegmentId};
+use std::collections::BTreeSet;
+
+/// What was moved, taken in one moment.
+struct Moves {
+    changes: MapChanges,
+    /// Segments that it was moved to, to be flushed.
+    filled: BTreeSet<SegmentId>,
+    /// Segments that it was moved out of.
+    vacated: Vec<SegmentId>,
+    /// The last number of a use of a segment that was given out.
+    taken: u64,
+}
+
+impl Engine {
+    /// Makes the moves up to now durable, and frees the segments that were emptied. `false` if only a checkpoint of everything
+    /// can do that; nothing has changed then.
+    pub(super) fn record_moves(&self) -> Result<bool> {
+        self.check_writable()?;
+        self.with_line(|line| self.record_moves_locked(line))
+    }
+
+    fn record_moves_locked(&self, line: &mut CheckpointLine) -> Result<bool> {
+        let Some(base) = line.base.as_ref().filter(|_| !line.is_long() && !line.hurt) else { return Ok(false) };
+        let Some(moves) = self.take_moves(&base.marks()) else { return Ok(true) };
+        for segment in &moves.filled {
+            self.blocks.files().sync(*segment)?;
+            self.counters.flushes.add(1);
+        }
+        // Where the last checkpoint put things is among the changes, which build on the map before that.
+        let said = base.say(moves.changes.clone());
+        let blobs = match self.write_said(said, line.blobs.last().copied(), line.number + 1) {
+            Err(Error::NoSpace { .. }) => {
+                self.put_moves_back(moves);
+                return Ok(false);
+            }
+            outcome => outcome?,
+        };
+        let newest = *blobs.last().expect("one at least");
+        self.write_superblock(|superblock| superblock.go_on(newest, moves.taken))?;
+        self.finish_moves(line, &blobs, &moves.vacated);
+        Ok(true)
+    }
+
+    /// `None` if everything was said already when the pool was closed.
+    fn take_moves(&self, marks: &Marks) -> Option<Moves> {
+        let mut state = self.state();
+        if state.closing {
+            return None;
+        }
+        let changes = self.blocks.map().write().take_changes_below(marks);
+        let collection = &mut state.collection;
+        let vacated = std::mem::take(&mut collection.vacated);
+        collection.vacated_frozen = vacated.len();
+        let filled = std::mem::take(&mut collection.filled);
+        Some(Moves { changes, filled, vacated, taken: state.segments.last_incarnation() })
+    }
+
+    fn put_moves_back(&self, moves: Moves) {
+        let mut state = self.state();
+        self.blocks.map().write().put_back(moves.changes);
+        state.collection.vacated_frozen = 0;
+        state.collection.vacated.extend(moves.vacated);
+        // They were flushed, but for what came to be in them since.
+        state.collection.filled.extend(moves.filled);
+    }
+
+    fn finish_moves(&self, line: &mut CheckpointLine, blobs: &[LedgerPointer], vacated: &[SegmentId]) {
+        let mut state = self.state();
+        line.extend(blobs, false, &mut state);
+        state.collection.vacated_frozen = 0;
+        vacated.iter().for_each(|segment| state.segments.let_go(*segment));
+        let replay_from = state.replay_from;
+        let released = state.segments.release(replay_from);
+        self.counters.segments_recycled.add(released.len() as u64);
+        self.counters.moves_recorded.add(1);
+    }
+}
