@@ -10,7 +10,7 @@ export PATH := $(ICECORE_TOOLS)/bin:$(PATH)
 # Where `make bench` measures and what it measures; results are written to $(RESULTS).
 BENCH_DIR ?= $(CURDIR)/target/lab
 RESULTS ?= $(CURDIR)/target/lab/results
-EXPERIMENTS ?= valuation commits randwrite randwrite-metadata many demo-rss recovery
+EXPERIMENTS ?= valuation commits randwrite randwrite-metadata many demo-rss recovery collect history
 LAB_OPTIONS ?=
 # Cases that each property test tries in `make fuzz`.
 CASES ?= 2048

@@ -38,6 +38,8 @@ pub enum Job {
     LongLog(experiments::recovery::LongLog),
     /// Builds the location map of a large pool and prints how much memory that takes.
     ThinMap(experiments::collect::memory::ThinMap),
+    /// Opens a pool, does nothing with it, and prints how much memory that takes.
+    IdlePool(experiments::history::idle::IdlePool),
 }
 
 impl ChildCommand {
@@ -65,6 +67,7 @@ impl Job {
             Self::Demo(_) => "the demonstration",
             Self::LongLog(_) => "making a long log",
             Self::ThinMap(_) => "building a thin map",
+            Self::IdlePool(_) => "opening a pool and leaving it alone",
         };
         Error::Child { job: job.to_owned(), reason: reason.to_owned() }
     }
@@ -79,5 +82,6 @@ pub fn serve() -> Result<()> {
         Job::Demo(options) => experiments::demo_rss::serve(&options),
         Job::LongLog(job) => experiments::recovery::serve(&job),
         Job::ThinMap(job) => experiments::collect::memory::serve(&job),
+        Job::IdlePool(job) => experiments::history::idle::serve(&job),
     }
 }

@@ -43,8 +43,11 @@ impl Counters {
 
 /// Counters that only grow; what is a level at one moment has no sum over runs.
 pub(crate) fn done(statistics: &Statistics) -> impl Iterator<Item = (&'static str, u64)> {
-    const LEVELS: [&str; 9] = [
+    const LEVELS: [&str; 12] = [
         "live_bytes",
+        "used_bytes",
+        "freeing_bytes",
+        "freeing_versions",
         "segment_file_bytes",
         "segments_free",
         "segments",

@@ -61,6 +61,12 @@ pub fn peak_memory_bytes() -> Option<u64> {
     value_in("/proc/self/status", "VmHWM").map(|value| kibibytes(&value))
 }
 
+/// Resident memory of this process now.
+#[must_use]
+pub fn resident_memory_bytes() -> Option<u64> {
+    value_in("/proc/self/status", "VmRSS").map(|value| kibibytes(&value))
+}
+
 /// The first value of `key` in a file of `key: value` lines.
 fn value_in(path: &str, key: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;

@@ -32,7 +32,7 @@ const fn target(name: &'static str, direction: Direction, target: f64, meaning: 
 }
 
 /// Every check that there is.
-pub const TARGETS: [Target; 22] = [
+pub const TARGETS: [Target; 28] = [
     target("valuation.vs_plain", AtMost, 0.70, "time with a snapshot per iteration / plain SQLite without"),
     target("valuation.snapshot_cost", AtMost, 1.03, "time with a snapshot per iteration / without"),
     target("valuation.snapshot_flushes", AtMost, 2.0, "time of a snapshot / time of one flush of the disk"),
@@ -60,6 +60,22 @@ pub const TARGETS: [Target; 22] = [
     target("collect.p99", AtMost, 5.0, "p99 of a durable group, 80 % live / half empty"),
     target("collect.snapshots", AtLeast, 0.95, "durable groups a second, 1,000 snapshots rotating / none"),
     target("collect.rss_mib", AtMost, 300.0, "memory of 1 TiB of addresses, a tenth of them live, in MiB"),
+    target("history.create_p99", AtMost, 2.0, "p99 of taking a snapshot, 100,000 of them / 100"),
+    target("history.list_s", AtMost, 1.0, "seconds to list 100,000 snapshots"),
+    target("history.open_s", AtMost, 3.0, "seconds to open a pool with 100,000 snapshots"),
+    target("history.destroy_s", AtMost, 1.0, "seconds for the destruction of 10,000 snapshots to return"),
+    target(
+        "history.writers",
+        AtLeast,
+        0.9,
+        "writes a second while 10,000 snapshots are freed / before and after",
+    ),
+    target(
+        "history.rss_mib",
+        AtMost,
+        300.0,
+        "resident memory with 100,000 snapshots, opened and idle, in MiB",
+    ),
 ];
 
 /// The promise of that name.

@@ -109,6 +109,21 @@ fn collect() {
 }
 
 #[test]
+fn history() {
+    runs_and_fits(
+        "history",
+        &[
+            "history.create_p99",
+            "history.list_s",
+            "history.open_s",
+            "history.destroy_s",
+            "history.writers",
+            "history.rss_mib",
+        ],
+    );
+}
+
+#[test]
 fn an_unknown_experiment_is_refused_and_the_known_ones_named() {
     let error = icecore_lab::run("nothing", &Options::new(".")).expect_err("refused").to_string();
     assert!(EXPERIMENTS.iter().all(|experiment| error.contains(experiment.name)), "{error}");

@@ -52,6 +52,31 @@ fn a_forked_snapshot_is_hidden_when_destroyed_and_goes_with_its_last_fork() {
     pool.verify().unwrap();
 }
 
+/// What a ledger says changed is applied row by row: a dataset that took the name of another between two checkpoints, or a
+/// snapshot that of a destroyed one, lost it again to the row of the former owner, and the pool did not open.
+#[test]
+fn names_that_change_hands_between_two_checkpoints_are_found_again() {
+    let mut explorer = explorer(&Setting::default());
+    let pool = explorer.pool();
+    pool.create_dataset("e", false, &[]).unwrap();
+    snapshot(pool, "d@one");
+    snapshot(pool, "d@two");
+    pool.checkpoint().unwrap();
+    pool.rename("e", "f", false).unwrap();
+    pool.rename("d", "e", false).unwrap();
+    pool.destroy(&DestroyTarget::Snapshot("e@two".to_owned())).unwrap();
+    pool.rename("e@one", "e@two", false).unwrap();
+    pool.checkpoint().unwrap();
+    explorer.crash(None);
+    explorer.open().unwrap();
+    let pool = explorer.pool();
+    let filter = ListFilter { datasets: true, snapshots: true, ..ListFilter::default() };
+    let names: Vec<String> = pool.list(&filter).unwrap().into_iter().map(|entry| entry.name).collect();
+    assert_eq!(names, ["e", "e@two", "f"]);
+    assert!(pool.view("e@two").is_ok());
+    pool.verify().unwrap();
+}
+
 /// Punching behind the end of something that is no file was no error.
 #[test]
 fn punching_refuses_what_is_no_file_wherever_the_hole_is() {

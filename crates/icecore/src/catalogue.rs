@@ -28,7 +28,8 @@ pub(crate) struct SnapshotRow {
     pub created: Timestamp,
     pub properties: BTreeMap<String, String>,
     pub holds: BTreeMap<String, Timestamp>,
-    /// Destroyed while several forks hung below it: goes when one is left.
+    /// Destroyed, and still in the tree of versions: goes when one fork at most hangs below it, some time later. Its
+    /// dataset may be gone before.
     pub hidden: bool,
 }
 
@@ -75,6 +76,11 @@ impl Catalogue {
     pub(crate) fn snapshots_of(&self, id: DatasetId) -> impl Iterator<Item = (VersionId, &SnapshotRow)> {
         let range = (id, VersionId(0))..=(id, VersionId(u64::MAX));
         self.of_dataset.range(range).map(|(_, version)| (*version, &self.snapshots[version]))
+    }
+
+    /// All snapshots by version, hidden ones and those of datasets that are gone too.
+    pub(crate) fn snapshots(&self) -> impl Iterator<Item = (VersionId, &SnapshotRow)> {
+        self.snapshots.iter().map(|(version, row)| (*version, row))
     }
 
     pub(crate) fn find(&self, name: &str) -> Result<DatasetId> {
@@ -158,9 +164,21 @@ impl Catalogue {
         self.put_snapshot(version, row);
     }
 
+    /// Nobody finds a snapshot by its name from now on.
+    pub(crate) fn hide_snapshot(&mut self, version: VersionId) {
+        let Some(row) = self.snapshots.get_mut(&version).filter(|row| !row.hidden) else { return };
+        row.hidden = true;
+        let key = (row.dataset, row.name.clone());
+        self.by_snapshot_name.remove(&key);
+        self.changed_snapshots.insert(version);
+    }
+
     pub(crate) fn remove_dataset(&mut self, id: DatasetId) {
         if let Some(row) = self.datasets.remove(&id) {
-            self.by_name.remove(&row.name);
+            // Where changes of a ledger are applied one by one, another may have the name already.
+            if self.by_name.get(&row.name) == Some(&id) {
+                self.by_name.remove(&row.name);
+            }
             self.changed_datasets.insert(id);
         }
     }
@@ -188,8 +206,10 @@ impl Catalogue {
     }
 
     fn unlink_snapshot(&mut self, version: VersionId, row: &SnapshotRow) {
-        if !row.hidden {
-            self.by_snapshot_name.remove(&(row.dataset, row.name.clone()));
+        let key = (row.dataset, row.name.clone());
+        // As for datasets.
+        if self.by_snapshot_name.get(&key) == Some(&version) {
+            self.by_snapshot_name.remove(&key);
         }
         self.of_dataset.remove(&(row.dataset, version));
     }
@@ -246,7 +266,7 @@ impl Catalogue {
             return Err(Error::damaged("the catalogue", "numbers or names of datasets make no sense"));
         }
         for row in self.snapshots.values() {
-            if !self.datasets.contains_key(&row.dataset) {
+            if !row.hidden && !self.datasets.contains_key(&row.dataset) {
                 return Err(Error::damaged("the catalogue", format!("snapshot {} has no dataset", row.name)));
             }
         }

@@ -278,6 +278,10 @@ statistics! {
     live_bytes,
     /// What any version reaches: `live_bytes` and `dirty_bytes` without what waits to be freed.
     used_bytes,
+    /// What only destroyed versions reach that are still to be taken apart.
+    freeing_bytes,
+    /// Destroyed versions that are still to be taken apart, in number.
+    freeing_versions,
     /// What the pool may grow to: its size limit, or what its medium has room for.
     capacity_bytes,
     /// What can still be written, in whole free segments beside the reserve, and new ones.

@@ -39,6 +39,8 @@ const SECTIONS: &[(&str, &[&str])] = &[
         "space",
         &[
             "used_bytes",
+            "freeing_bytes",
+            "freeing_versions",
             "capacity_bytes",
             "available_bytes",
             "live_bytes",

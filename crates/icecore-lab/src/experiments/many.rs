@@ -4,19 +4,15 @@
 //! disk; likewise for writes. A round makes both pools anew.
 
 use super::Findings;
+use super::snapshots::{Subject, open_seconds};
 use crate::error::Result;
 use crate::options::Options;
 use crate::pairs::{interleave, order};
 use crate::random::Random;
 use crate::report::{Check, System};
 use crate::statistics::{bootstrap, median, paired_ratio};
-use crate::storefile::StoreFile;
-use icecore::{ListFilter, OpenOptions};
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-const CHANGE_BYTES: usize = 4 << 10;
-const WRITE_BYTES: usize = 16 << 10;
 const REPEATS: usize = 20;
 
 /// Sizes of one run.
@@ -77,7 +73,7 @@ fn run_round(round: usize, sizes: &Sizes, options: &Options, measured: &mut Meas
     options.say("writing");
     let subjects = [none, many];
     let rates = interleave(sizes.write_rounds, subjects.len(), |_, subject| {
-        subjects[subject].write_rate(sizes, &mut random)
+        subjects[subject].write_rate(sizes.slice, &mut random)
     })?;
     for (all, rates) in measured.write.iter_mut().zip(rates) {
         all.extend(rates);
@@ -86,7 +82,7 @@ fn run_round(round: usize, sizes: &Sizes, options: &Options, measured: &mut Meas
     drop(none);
     options.say("listing and opening");
     for _ in 0..REPEATS {
-        measured.list.push(many.list_seconds(sizes)?);
+        measured.list.push(many.list_seconds(sizes.snapshots as u64)?);
     }
     many.file.pool().close()?;
     drop(many);
@@ -94,65 +90,6 @@ fn run_round(round: usize, sizes: &Sizes, options: &Options, measured: &mut Meas
         measured.open.push(open_seconds(&path)?);
     }
     Ok(())
-}
-
-/// A pool with a file that changes.
-struct Subject {
-    file: StoreFile,
-    bytes: u64,
-    taken: u64,
-    data: Vec<u8>,
-}
-
-impl Subject {
-    fn create(folder: &Path, bytes: u64, random: &mut Random) -> Result<Self> {
-        let file = StoreFile::create_in(folder, &OpenOptions::default())?;
-        file.fill(bytes, random)?;
-        let mut data = vec![0; WRITE_BYTES];
-        random.fill(&mut data);
-        Ok(Self { file, bytes, taken: 0, data })
-    }
-
-    /// Changes one block, durably, then takes a snapshot; answers the seconds of the snapshot alone.
-    fn change_and_snapshot(&mut self, random: &mut Random) -> Result<f64> {
-        let offset = random.below(self.bytes / CHANGE_BYTES as u64) * CHANGE_BYTES as u64;
-        self.file.write_durable(offset, &self.data[..CHANGE_BYTES])?;
-        self.taken += 1;
-        let name = format!("number-{:05}", self.taken);
-        let begin = Instant::now();
-        self.file.snapshot(&name)?;
-        Ok(begin.elapsed().as_secs_f64())
-    }
-
-    /// Durable 16 KiB writes a second, background work included.
-    fn write_rate(&self, sizes: &Sizes, random: &mut Random) -> Result<f64> {
-        let begin = Instant::now();
-        let mut count = 0;
-        while begin.elapsed() < sizes.slice {
-            let offset = random.below(self.bytes / WRITE_BYTES as u64) * WRITE_BYTES as u64;
-            self.file.write_durable(offset, &self.data)?;
-            count += 1;
-        }
-        let end = self.file.settle()?;
-        Ok(f64::from(count) / (end - begin).as_secs_f64())
-    }
-
-    fn list_seconds(&self, sizes: &Sizes) -> Result<f64> {
-        let filter = ListFilter { snapshots: true, ..ListFilter::default() };
-        let begin = Instant::now();
-        let entries = self.file.pool().list(&filter)?;
-        let seconds = begin.elapsed().as_secs_f64();
-        assert!(entries.len() >= sizes.snapshots, "every snapshot is listed");
-        Ok(seconds)
-    }
-}
-
-fn open_seconds(folder: &Path) -> Result<f64> {
-    let begin = Instant::now();
-    let file = StoreFile::open_in(folder, &OpenOptions::default())?;
-    let seconds = begin.elapsed().as_secs_f64();
-    file.pool().close()?;
-    Ok(seconds)
 }
 
 fn conclude(sizes: &Sizes, measured: Measured, seed: u64) -> Findings {

@@ -3,10 +3,12 @@
 pub mod collect;
 pub mod commits;
 pub mod demo_rss;
+pub mod history;
 pub mod many;
 pub mod metadata;
 pub mod randwrite;
 pub mod recovery;
+mod snapshots;
 pub mod valuation;
 
 use crate::clock;
@@ -28,7 +30,7 @@ pub struct Experiment {
 }
 
 /// Every experiment that there is.
-pub const EXPERIMENTS: [Experiment; 8] = [
+pub const EXPERIMENTS: [Experiment; 9] = [
     Experiment {
         name: "valuation",
         about: "95 versions of a growing SQLite database, beside plain SQLite",
@@ -52,6 +54,11 @@ pub const EXPERIMENTS: [Experiment; 8] = [
         name: "collect",
         about: "what collection costs: bytes, throughput, latency, memory",
         run: collect::run,
+    },
+    Experiment {
+        name: "history",
+        about: "100,000 snapshots: taking, listing, opening, memory, destroying",
+        run: history::run,
     },
 ];
 

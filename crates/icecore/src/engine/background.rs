@@ -31,6 +31,7 @@ struct Wanted {
     checkpoint: bool,
     prepare: bool,
     collect: bool,
+    free: bool,
     stop: bool,
     /// Grows with every checkpoint that ended, well or not.
     checkpoints_ended: u64,
@@ -51,6 +52,18 @@ impl Signals {
             wanted.prepare |= prepare;
             self.changed.notify_all();
         }
+    }
+
+    /// Destroyed versions are there to be deleted.
+    pub(super) fn request_freeing(&self) {
+        self.inner.lock().free = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether the background is wanted for something more urgent than freeing.
+    pub(super) fn is_wanted(&self) -> bool {
+        let wanted = self.inner.lock();
+        wanted.checkpoint || wanted.prepare || wanted.stop
     }
 
     fn request_collection(&self) {
@@ -97,12 +110,13 @@ impl Signals {
     /// Sleeps until something is wanted: a checkpoint, a preparation. `None` to end.
     fn next(&self) -> Option<(bool, bool)> {
         let mut wanted = self.inner.lock();
-        if !wanted.checkpoint && !wanted.prepare && !wanted.stop {
+        if !wanted.checkpoint && !wanted.prepare && !wanted.free && !wanted.stop {
             self.changed.wait_for(&mut wanted, IDLE);
         }
         if wanted.stop {
             return None;
         }
+        wanted.free = false;
         Some((std::mem::take(&mut wanted.checkpoint), std::mem::take(&mut wanted.prepare)))
     }
 }
@@ -185,6 +199,7 @@ fn run(weak: &Weak<Engine>) {
         if prepare {
             engine.prepare_ahead();
         }
+        engine.free_in_background();
         engine.bury_what_waited();
         rest.observe(&engine);
     }
@@ -194,6 +209,7 @@ impl Engine {
     /// Sees to it that a checkpoint begins when it is due, and that a segment is ready before it is needed.
     pub(super) fn trigger_background(&self, pressure: Pressure) -> Result<()> {
         if !self.options.background {
+            self.free_with_call()?;
             if pressure.checkpoint {
                 self.run_checkpoint()?;
             }
@@ -291,9 +307,8 @@ impl Engine {
 
     /// Frees what only waited for readers that are gone now.
     fn bury_what_waited(&self) {
-        let mut state = self.state();
-        if state.graveyard.waits() {
-            self.bury(&mut state);
+        if self.state().graveyard.waits() {
+            self.bury_in_slices();
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::units::{
     BLOCK_BYTES, BlockCount, LogAddress, Marks, RecordSequence, RecoveryEpoch, Run, SegmentId, Slot, Stream,
     VersionId,
 };
+use parking_lot::MutexGuard;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ use std::sync::atomic::Ordering;
 
 /// Deltas after which a full ledger is written at the latest.
 const DELTAS_MAX: usize = 64;
+/// Runs of dead blocks that are freed while the state is locked.
+const BURIED_TOGETHER: usize = 1024;
 /// Blocks written in one call.
 const BATCH_BLOCKS: usize = 256;
 
@@ -467,19 +470,38 @@ impl Engine {
             }
         }
         self.checkpoint_writing.store(false, Ordering::Release);
-        self.bury(&mut state);
         drop(state);
         self.signals.checkpoint_done();
+        self.bury_in_slices();
     }
 
     /// Frees what is recorded as dead and what no reader can reach, and with it segments.
     pub(crate) fn bury(&self, state: &mut State) {
-        let dead = state.graveyard.exhume(self.pins.oldest());
+        while self.bury_slice(state) {}
+    }
+
+    /// The same, letting others have the state in between.
+    pub(crate) fn bury_in_slices(&self) {
+        loop {
+            let mut state = self.state();
+            let more = self.bury_slice(&mut state);
+            MutexGuard::unlock_fair(state);
+            if !more {
+                break;
+            }
+        }
+    }
+
+    /// Frees some of it: whether there is more.
+    fn bury_slice(&self, state: &mut State) -> bool {
+        let dead = state.graveyard.exhume(self.pins.oldest(), BURIED_TOGETHER);
+        let more = dead.len() == BURIED_TOGETHER;
         for run in dead {
             self.free_run(state, run);
         }
         let released = state.segments.release(state.replay_from);
         self.counters.segments_recycled.add(released.len() as u64);
+        more
     }
 
     fn free_run(&self, state: &mut State, run: Run) {

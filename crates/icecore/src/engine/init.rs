@@ -171,7 +171,8 @@ pub(crate) fn open(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<
     let mut segments = Segments::new(geometry, superblock.size_limit, epoch);
     recovery::segments(&**storage, &superblock, &mut segments)?;
     let parts = Parts::new(storage, &superblock, options, !options.read_only);
-    let loaded = load::load(&parts.blocks, &superblock, segments)?;
+    let mut loaded = load::load(&parts.blocks, &superblock, segments)?;
+    loaded.0.doom_hidden()?;
     if options.read_only {
         let (state, line, previous) = loaded;
         let recovered = Recovered { state, line, previous, replayed: 0 };
@@ -314,6 +315,9 @@ impl Engine {
 
     /// What is left to do once everything is in place.
     fn finish_opening(&self, replayed: u64) -> Result<()> {
+        if !self.options.background || !self.state().usage.is_empty() {
+            self.finish_freeing()?;
+        }
         // Lives without a checkpoint are kept apart in the superblock, which has room for so many.
         let many_lives = self.superblock.lock().lives.len() > LIVES_MAX / 2;
         if replayed > 0 && (many_lives || !self.options.background) {

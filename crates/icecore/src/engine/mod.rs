@@ -8,6 +8,7 @@ mod background;
 mod checkpoint;
 mod collect;
 mod files;
+mod freeing;
 mod init;
 #[cfg(test)]
 mod layout_tests;
@@ -163,7 +164,10 @@ impl Engine {
         let state = self.state();
         let block = crate::units::BLOCK_BYTES as u64;
         statistics.live_bytes = state.segments.live_total() * block;
-        statistics.used_bytes = state.history.live_in_all().bytes().0;
+        let freeing = state.history.freeing();
+        statistics.used_bytes = (state.history.live_in_all().bytes().0).saturating_sub(freeing.bytes().0);
+        statistics.freeing_bytes = freeing.bytes().0;
+        statistics.freeing_versions = state.history.doomed_count() as u64;
         statistics.segments = state.segments.len() as u64;
         statistics.segments_free = state.segments.free() as u64;
         statistics.segment_file_bytes = statistics.segments * self.geometry.bytes;
@@ -205,7 +209,9 @@ impl Engine {
         let outcome = if self.options.read_only || self.writer.failure().is_some() {
             Ok(())
         } else {
-            self.release_orphans_if_room().and_then(|()| self.checkpoint_to_close())
+            self.release_orphans_if_room()
+                .and_then(|()| self.finish_freeing())
+                .and_then(|()| self.checkpoint_to_close())
         };
         self.staging.stop();
         self.closed.store(true, Ordering::Release);

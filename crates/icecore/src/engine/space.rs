@@ -146,7 +146,7 @@ impl Engine {
     /// Makes room of what died since the last checkpoint, of the log that it makes superfluous, and of what readers and
     /// groups have let go of since; false if there is nothing of the sort.
     pub(crate) fn reclaim(&self) -> Result<bool> {
-        let mut state = self.state();
+        let mut state = self.settled_state()?;
         let free = state.segments.free();
         self.bury(&mut state);
         let freed = state.segments.free() > free;

@@ -1,8 +1,10 @@
-//! A set of log addresses of one stream, as a compressed bitmap.
+//! A set of log addresses of one stream: a compressed bitmap, or a short list of runs.
 
+use super::few::FewRuns;
 use crate::units::{BlockCount, LogAddress};
 use roaring::{RoaringBitmap, RoaringTreemap};
 use std::ops::Range;
+use std::slice;
 
 /// Addresses from `start` up to, not including, `end`.
 pub type Span = Range<LogAddress>;
@@ -16,32 +18,120 @@ const EDITS_BETWEEN_OPTIMIZING: u32 = 1 << 16;
 /// that they lie in from their beginning.
 const COUNTED_ONE_BY_ONE: u64 = 64;
 
+/// A set of up to so many runs is a list of them. A bitmap takes half a KiB however little is in it, and nearly
+/// all versions of a pool with a long history own a few runs and lost a few. As bytes, such a list is never longer than
+/// a bitmap.
+const LISTED_RUNS_MAX: usize = 8;
+
 /// A set of log addresses of one stream.
 ///
 /// Operations on a span cost in proportion to the 65,536-address chunks they touch, not to the blocks.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct BlockSet {
+#[derive(Clone, Debug)]
+pub struct BlockSet(Form);
+
+#[derive(Clone, Debug)]
+enum Form {
+    Few(FewRuns),
+    Many(Box<Bitmap>),
+}
+
+/// A set of many runs.
+#[derive(Clone, Debug, Default)]
+struct Bitmap {
     map: RoaringTreemap,
     /// Kept beside the bitmap, which would have to add up its containers.
     length: u64,
-    edits: Edits,
+    /// Changes since the bitmap was last optimized.
+    edits: u32,
 }
 
-/// Counts changes since the bitmap was last optimized. Says nothing about contents, so all are equal.
-#[derive(Clone, Copy, Debug, Default)]
-struct Edits(u32);
+impl Bitmap {
+    fn insert(&mut self, span: &Span) -> u64 {
+        let added = self.map.insert_range(span.start.0..span.end.0);
+        self.length += added;
+        self.edited();
+        added
+    }
 
-impl PartialEq for Edits {
-    fn eq(&self, _: &Self) -> bool {
-        true
+    fn remove(&mut self, span: &Span) -> u64 {
+        let removed = self.map.remove_range(span.start.0..span.end.0);
+        self.length -= removed;
+        self.edited();
+        removed
+    }
+
+    fn count(&self, span: &Span) -> u64 {
+        if span.end.0 - span.start.0 <= COUNTED_ONE_BY_ONE {
+            return (span.start.0..span.end.0).filter(|address| self.map.contains(*address)).count() as u64;
+        }
+        self.map.range_cardinality(span.start.0..span.end.0)
+    }
+
+    /// Costs in proportion to the chunks of the smaller set, besides a look at those of the larger.
+    fn unite(&mut self, mut other: Self) -> u64 {
+        let added = other.length - self.map.intersection_len(&other.map);
+        let length = self.length + added;
+        // By reference, because the bitmap's own way to find the smaller side counts all blocks of both.
+        if self.length < other.length {
+            std::mem::swap(&mut self.map, &mut other.map);
+        }
+        self.map |= &other.map;
+        self.length = length;
+        self.edited();
+        added
+    }
+
+    fn subtract(&mut self, other: &Self) -> u64 {
+        let removed = self.map.intersection_len(&other.map);
+        if removed > 0 {
+            self.map -= &other.map;
+            self.length -= removed;
+            self.edited();
+        }
+        removed
+    }
+
+    fn intersect(&mut self, other: &Self) {
+        self.map &= &other.map;
+        self.length = self.map.len();
+        self.edited();
+    }
+
+    fn optimize(&mut self) {
+        self.map.optimize();
+        self.edits = 0;
+    }
+
+    fn edited(&mut self) {
+        self.edits += 1;
+        if self.edits >= EDITS_BETWEEN_OPTIMIZING {
+            self.optimize();
+        }
+    }
+}
+
+impl Default for BlockSet {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Equal when they hold the same addresses, in whatever form.
+impl PartialEq for BlockSet {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Form::Few(mine), Form::Few(theirs)) => mine == theirs,
+            (Form::Many(mine), Form::Many(theirs)) => mine.map == theirs.map,
+            _ => self.runs().eq(other.runs()),
+        }
     }
 }
 
 impl BlockSet {
     /// The empty set.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        Self(Form::Few(FewRuns::new()))
     }
 
     /// All addresses of `span`.
@@ -55,42 +145,60 @@ impl BlockSet {
     /// Wraps a bitmap that was read from disk and checked.
     pub(super) fn from_bitmap(map: RoaringTreemap) -> Self {
         let length = map.len();
-        Self { map, length, edits: Edits::default() }
+        Self(Form::Many(Box::new(Bitmap { map, length, edits: 0 })))
     }
 
-    /// The bitmap within.
-    pub(super) fn bitmap(&self) -> &RoaringTreemap {
-        &self.map
+    /// The bitmap within, if the set is more than a short list of runs.
+    pub(super) fn bitmap(&self) -> Option<&RoaringTreemap> {
+        match &self.0 {
+            Form::Few(_) => None,
+            Form::Many(bitmap) => Some(&bitmap.map),
+        }
     }
 
     /// Number of addresses.
     #[must_use]
-    pub const fn len(&self) -> BlockCount {
-        BlockCount(self.length)
+    pub fn len(&self) -> BlockCount {
+        BlockCount(match &self.0 {
+            Form::Few(runs) => runs.length(),
+            Form::Many(bitmap) => bitmap.length,
+        })
     }
 
     /// Whether there are none.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.length == 0
+    pub fn is_empty(&self) -> bool {
+        match &self.0 {
+            Form::Few(runs) => runs.runs().is_empty(),
+            Form::Many(bitmap) => bitmap.length == 0,
+        }
     }
 
     /// Whether `address` is in the set.
     #[must_use]
     pub fn contains(&self, address: LogAddress) -> bool {
-        self.map.contains(address.0)
+        match &self.0 {
+            Form::Few(runs) => runs.contains(address),
+            Form::Many(bitmap) => bitmap.map.contains(address.0),
+        }
     }
 
     /// Smallest address.
     #[must_use]
     pub fn first(&self) -> Option<LogAddress> {
-        self.map.min().map(LogAddress)
+        match &self.0 {
+            Form::Few(runs) => runs.runs().first().map(|run| run.start),
+            Form::Many(bitmap) => bitmap.map.min().map(LogAddress),
+        }
     }
 
     /// Largest address.
     #[must_use]
     pub fn last(&self) -> Option<LogAddress> {
-        self.map.max().map(LogAddress)
+        match &self.0 {
+            Form::Few(runs) => runs.runs().last().map(|run| LogAddress(run.end.0 - 1)),
+            Form::Many(bitmap) => bitmap.map.max().map(LogAddress),
+        }
     }
 
     /// Whether every address lies within `span`.
@@ -99,18 +207,26 @@ impl BlockSet {
         self.first().is_none_or(|first| first >= span.start) && self.last().is_none_or(|last| last < span.end)
     }
 
+    /// Whether this set and `other` have no address in common.
+    #[must_use]
+    pub fn is_disjoint(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Form::Few(runs), _) => runs.runs().iter().all(|run| other.count(run).0 == 0),
+            (_, Form::Few(runs)) => runs.runs().iter().all(|run| self.count(run).0 == 0),
+            (Form::Many(mine), Form::Many(theirs)) => mine.map.is_disjoint(&theirs.map),
+        }
+    }
+
     /// Number of addresses within `span`.
     #[must_use]
     pub fn count(&self, span: &Span) -> BlockCount {
         if span.is_empty() {
             return BlockCount(0);
         }
-        if span.end.0 - span.start.0 <= COUNTED_ONE_BY_ONE {
-            return BlockCount(
-                (span.start.0..span.end.0).filter(|address| self.map.contains(*address)).count() as u64,
-            );
-        }
-        BlockCount(self.map.range_cardinality(span.start.0..span.end.0))
+        BlockCount(match &self.0 {
+            Form::Few(runs) => runs.count(span),
+            Form::Many(bitmap) => bitmap.count(span),
+        })
     }
 
     /// Adds `span` and answers how many of its addresses were new.
@@ -118,10 +234,14 @@ impl BlockSet {
         if span.is_empty() {
             return BlockCount(0);
         }
-        let added = self.map.insert_range(span.start.0..span.end.0);
-        self.length += added;
-        self.edited();
-        BlockCount(added)
+        BlockCount(match &mut self.0 {
+            Form::Few(runs) => {
+                let added = runs.insert(&span);
+                self.outgrow();
+                added
+            }
+            Form::Many(bitmap) => bitmap.insert(&span),
+        })
     }
 
     /// Takes `span` out and answers how many of its addresses were in.
@@ -129,79 +249,82 @@ impl BlockSet {
         if span.is_empty() || self.is_empty() {
             return BlockCount(0);
         }
-        let removed = self.map.remove_range(span.start.0..span.end.0);
-        self.length -= removed;
-        self.edited();
-        BlockCount(removed)
+        BlockCount(match &mut self.0 {
+            Form::Few(runs) => {
+                let removed = runs.remove(span);
+                self.outgrow();
+                removed
+            }
+            Form::Many(bitmap) => bitmap.remove(span),
+        })
     }
 
-    /// Adds all of `other` and answers how many were new. Costs in proportion to the chunks of the smaller set,
-    /// besides a look at those of the larger.
-    pub fn unite(&mut self, mut other: Self) -> BlockCount {
-        let mut added = other.length;
-        if !self.is_empty() && !other.is_empty() {
-            added -= self.map.intersection_len(&other.map);
+    /// Adds all of `other` and answers how many were new.
+    pub fn unite(&mut self, other: Self) -> BlockCount {
+        match (&mut self.0, other.0) {
+            (_, Form::Few(runs)) => {
+                BlockCount(runs.runs().iter().map(|run| self.insert(run.clone()).0).sum())
+            }
+            (Form::Few(own), Form::Many(mut theirs)) => {
+                let before = own.length();
+                for run in own.runs() {
+                    theirs.insert(run);
+                }
+                let added = theirs.length - before;
+                self.0 = Form::Many(theirs);
+                BlockCount(added)
+            }
+            (Form::Many(mine), Form::Many(theirs)) => BlockCount(mine.unite(*theirs)),
         }
-        let length = self.length + added;
-        // By reference, because the bitmap's own way to find the smaller side counts all blocks of both.
-        if self.length < other.length {
-            std::mem::swap(&mut self.map, &mut other.map);
-        }
-        self.map |= &other.map;
-        self.length = length;
-        self.edited();
-        BlockCount(added)
     }
 
     /// Takes all of `other` out and answers how many were in.
     pub fn subtract(&mut self, other: &Self) -> BlockCount {
-        if self.is_empty() || other.is_empty() {
-            return BlockCount(0);
-        }
-        let removed = self.map.intersection_len(&other.map);
-        if removed > 0 {
-            self.map -= &other.map;
-            self.length -= removed;
-            self.edited();
-        }
-        BlockCount(removed)
+        let common = match (&mut self.0, &other.0) {
+            (Form::Many(mine), Form::Many(theirs)) => return BlockCount(mine.subtract(theirs)),
+            (_, Form::Few(runs)) => {
+                return BlockCount(runs.runs().iter().map(|run| self.remove(run).0).sum());
+            }
+            (Form::Few(runs), Form::Many(_)) => common_runs(runs, other),
+        };
+        BlockCount(common.iter().map(|run| self.remove(run).0).sum())
     }
 
     /// Keeps only what is also in `other`.
     pub fn intersect(&mut self, other: &Self) {
-        self.map &= &other.map;
-        self.length = self.map.len();
-        self.edited();
+        let common = match (&mut self.0, &other.0) {
+            (Form::Many(mine), Form::Many(theirs)) => return mine.intersect(theirs),
+            (Form::Few(mine), _) => common_runs(mine, other),
+            (_, Form::Few(theirs)) => common_runs(theirs, self),
+        };
+        *self = common.into_iter().collect();
     }
 
     /// The part within `span`, at a cost that depends on that part and not on the rest.
     #[must_use]
     pub fn part(&self, span: &Span) -> Self {
-        let inside = self.count(span).0;
-        if inside == self.length {
+        let (inside, length) = (self.count(span), self.len());
+        if inside == length {
             return self.clone();
         }
-        if inside > self.length / 2 {
+        if inside.0 > length.0 / 2 {
             let mut part = self.clone();
             part.remove(&(LogAddress(0)..span.start));
             part.remove(&(span.end..LogAddress(u64::MAX)));
             return part;
         }
-        let mut part = Self::new();
-        for run in self.runs_within(span) {
-            part.insert(run);
-        }
-        debug_assert_eq!(part.length, inside);
+        let part: Self = self.runs_within(span).collect();
+        debug_assert_eq!(part.len(), inside);
         part
     }
 
     /// Takes the part within `span` out and answers with it.
     pub fn extract(&mut self, span: &Span) -> Self {
-        let inside = self.count(span).0;
-        if inside == self.length {
+        let inside = self.count(span);
+        if inside == self.len() {
             return std::mem::take(self);
         }
-        if inside == 0 {
+        if inside.0 == 0 {
             return Self::new();
         }
         let part = self.part(span);
@@ -219,28 +342,57 @@ impl BlockSet {
     /// Maximal runs of the part within `span`, ascending.
     #[must_use]
     pub fn runs_within(&self, span: &Span) -> Runs<'_> {
-        Runs { bitmaps: self.map.bitmaps(), current: None, ahead: None, within: span.clone() }
+        let source = match &self.0 {
+            Form::Few(runs) => Source::Few(runs.runs().iter()),
+            Form::Many(bitmap) => Source::Many { bitmaps: bitmap.map.bitmaps(), current: None },
+        };
+        Runs { source, ahead: None, within: span.clone() }
     }
 
-    /// Puts the bitmap into its smallest form.
+    /// Puts the set into its smallest form.
     pub(super) fn optimize(&mut self) {
-        self.map.optimize();
-        self.edits = Edits::default();
+        if let Form::Many(bitmap) = &mut self.0 {
+            bitmap.optimize();
+        }
+        self.settle();
     }
 
     /// Optimizes if more than a few changes were made since the last time.
     pub(super) fn tidy(&mut self) {
-        if self.edits.0 >= EDITS_BETWEEN_OPTIMIZING >> 6 {
-            self.optimize();
+        if let Form::Many(bitmap) = &mut self.0
+            && bitmap.edits >= EDITS_BETWEEN_OPTIMIZING >> 6
+        {
+            bitmap.optimize();
+        }
+        self.settle();
+    }
+
+    /// What few runs are left become a list, with no room to spare.
+    fn settle(&mut self) {
+        if self.bitmap().is_some() && self.runs().nth(LISTED_RUNS_MAX).is_none() {
+            self.0 = Form::Few(self.runs().collect());
+        }
+        if let Form::Few(runs) = &mut self.0 {
+            runs.shrink();
         }
     }
 
-    fn edited(&mut self) {
-        self.edits.0 += 1;
-        if self.edits.0 >= EDITS_BETWEEN_OPTIMIZING {
-            self.optimize();
+    /// Too many runs for a list become a bitmap.
+    fn outgrow(&mut self) {
+        let Form::Few(runs) = &self.0 else { return };
+        if runs.runs().len() > LISTED_RUNS_MAX {
+            let mut bitmap = Box::<Bitmap>::default();
+            for run in runs.runs() {
+                bitmap.insert(run);
+            }
+            self.0 = Form::Many(bitmap);
         }
     }
+}
+
+/// What a list of runs and a set have in common.
+fn common_runs(runs: &FewRuns, set: &BlockSet) -> Vec<Span> {
+    runs.runs().iter().flat_map(|run| set.runs_within(run)).collect()
 }
 
 impl FromIterator<Span> for BlockSet {
@@ -255,53 +407,75 @@ impl FromIterator<Span> for BlockSet {
 
 /// Iterates over the maximal runs of a set, ascending.
 pub struct Runs<'a> {
-    bitmaps: roaring::treemap::BitmapIter<'a>,
-    /// The bitmap being read, and what its addresses count from.
-    current: Option<(u64, roaring::bitmap::Iter<'a>)>,
+    source: Source<'a>,
     /// A run already read that the next one may continue (across the border of two bitmaps).
     ahead: Option<Span>,
     within: Span,
 }
 
-impl Runs<'_> {
-    /// The next run inside one bitmap, clipped to the span asked for.
-    fn next_piece(&mut self) -> Option<Span> {
-        loop {
-            if let Some((base, iterator)) = &mut self.current
-                && let Some(range) = iterator.next_range()
-            {
-                let start = LogAddress(*base + u64::from(*range.start())).max(self.within.start);
-                let end = LogAddress(*base + u64::from(*range.end()) + 1).min(self.within.end);
-                if start >= self.within.end {
-                    return None;
+/// What runs are read from.
+enum Source<'a> {
+    Few(slice::Iter<'a, Span>),
+    Many {
+        bitmaps: roaring::treemap::BitmapIter<'a>,
+        /// The bitmap being read, and what its addresses count from.
+        current: Option<(u64, roaring::bitmap::Iter<'a>)>,
+    },
+}
+
+impl Source<'_> {
+    /// The next run inside one bitmap, or of the list, from `start` on and below `end` as far as it begins there.
+    fn next(&mut self, within: &Span) -> Option<Span> {
+        match self {
+            Self::Few(runs) => runs.find(|run| run.end > within.start).cloned(),
+            Self::Many { bitmaps, current } => loop {
+                if let Some((base, iterator)) = current
+                    && let Some(range) = iterator.next_range()
+                {
+                    let start = LogAddress(*base + u64::from(*range.start()));
+                    return Some(start..LogAddress(*base + u64::from(*range.end()) + 1));
                 }
-                if start < end {
-                    return Some(start..end);
-                }
-                continue;
-            }
-            self.enter_next_bitmap()?;
+                *current = Some(enter_next_bitmap(bitmaps, within)?);
+            },
         }
     }
+}
 
-    /// Moves on to the next bitmap that can hold addresses of the span. None when there is none.
-    fn enter_next_bitmap(&mut self) -> Option<()> {
+/// The next bitmap that can hold addresses of the span, from where they begin. None when there is none.
+fn enter_next_bitmap<'a>(
+    bitmaps: &mut roaring::treemap::BitmapIter<'a>,
+    within: &Span,
+) -> Option<(u64, roaring::bitmap::Iter<'a>)> {
+    loop {
+        let (high, bitmap): (u32, &'a RoaringBitmap) = bitmaps.next()?;
+        let base = u64::from(high) << 32;
+        if base >= within.end.0 {
+            return None;
+        }
+        if base + (1 << 32) <= within.start.0 {
+            continue;
+        }
+        let mut iterator = bitmap.iter();
+        if within.start.0 > base {
+            // Fits: the start lies inside this bitmap.
+            iterator.advance_to((within.start.0 - base) as u32);
+        }
+        return Some((base, iterator));
+    }
+}
+
+impl Runs<'_> {
+    /// The next piece of a run, clipped to the span asked for.
+    fn next_piece(&mut self) -> Option<Span> {
         loop {
-            let (high, bitmap): (u32, &RoaringBitmap) = self.bitmaps.next()?;
-            let base = u64::from(high) << 32;
-            if base >= self.within.end.0 {
+            let run = self.source.next(&self.within)?;
+            if run.start >= self.within.end {
                 return None;
             }
-            if base + (1 << 32) <= self.within.start.0 {
-                continue;
+            let piece = run.start.max(self.within.start)..run.end.min(self.within.end);
+            if piece.start < piece.end {
+                return Some(piece);
             }
-            let mut iterator = bitmap.iter();
-            if self.within.start.0 > base {
-                // Fits: the start lies inside this bitmap.
-                iterator.advance_to((self.within.start.0 - base) as u32);
-            }
-            self.current = Some((base, iterator));
-            return Some(());
         }
     }
 }

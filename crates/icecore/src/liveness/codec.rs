@@ -109,7 +109,7 @@ fn take_changes(bytes: &mut &[u8], stream: Stream, limits: &mut DecodeLimits) ->
     if flags & REMOVED_FLAG != 0 {
         changes.removed = take_set(bytes, stream, limits)?;
     }
-    if changes.added.bitmap().is_disjoint(changes.removed.bitmap()) {
+    if changes.added.is_disjoint(&changes.removed) {
         Ok(changes)
     } else {
         Err(damaged("added and removed at once"))
@@ -119,13 +119,18 @@ fn take_changes(bytes: &mut &[u8], stream: Stream, limits: &mut DecodeLimits) ->
 /// Appends a set, which must not be empty, in whichever form is smaller.
 pub(crate) fn encode_set(set: &BlockSet, out: &mut Vec<u8>) {
     debug_assert!(!set.is_empty());
-    let bitmap_bytes = set.bitmap().serialized_size();
-    if let Some(runs) = encode_runs(set, bitmap_bytes) {
-        put_varint(out, (runs.len() as u64) << 1);
-        out.extend_from_slice(&runs);
-    } else {
-        put_varint(out, (bitmap_bytes as u64) << 1 | BITMAP_FLAG);
-        set.bitmap().serialize_into(out).expect("writing to memory does not fail");
+    // A list of a few runs is no longer than a bitmap.
+    let bitmap = set.bitmap().map(|map| (map, map.serialized_size()));
+    match (encode_runs(set, bitmap.map_or(usize::MAX, |(_, bytes)| bytes)), bitmap) {
+        (None, Some((map, bytes))) => {
+            put_varint(out, (bytes as u64) << 1 | BITMAP_FLAG);
+            map.serialize_into(out).expect("writing to memory does not fail");
+        }
+        (runs, _) => {
+            let runs = runs.unwrap_or_default();
+            put_varint(out, (runs.len() as u64) << 1);
+            out.extend_from_slice(&runs);
+        }
     }
 }
 

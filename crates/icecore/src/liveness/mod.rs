@@ -8,7 +8,10 @@
 mod accounting;
 mod blocks;
 mod codec;
+mod doomed;
 mod fault;
+mod few;
+mod links;
 mod set;
 mod split;
 mod stored;

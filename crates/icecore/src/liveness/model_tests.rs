@@ -82,7 +82,7 @@ struct Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = (0u8..32, any::<u32>(), any::<u32>(), 0u8..3);
+    let step = (0u8..37, any::<u32>(), any::<u32>(), 0u8..3);
     prop::collection::vec(
         step.prop_map(|(kind, which, amount, stream)| Step { kind, which, amount, stream }),
         1..70,
@@ -98,6 +98,8 @@ struct Trial {
     deltas: Vec<Vec<u8>>,
     /// A full image, and how many of the deltas it contains.
     base: Option<(Vec<u8>, usize)>,
+    /// Versions that are destroyed and still there.
+    doomed: BTreeSet<VersionId>,
 }
 
 fn pick<T: Copy>(from: &[T], which: u32) -> Option<T> {
@@ -113,6 +115,7 @@ impl Trial {
             ever_freed: BTreeSet::new(),
             deltas: Vec::new(),
             base: None,
+            doomed: BTreeSet::new(),
         }
     }
 
@@ -134,6 +137,8 @@ impl Trial {
             24 => self.roll_back(step),
             25..=28 => self.delete(pick(&self.model.0.keys().copied().collect::<Vec<_>>(), step.which)),
             29 => self.delete(pick(&self.heads(), step.which)),
+            32..=33 => self.doom(step),
+            34..=36 => self.delete_doomed(),
             _ => self.checkpoint(),
         }
     }
@@ -220,6 +225,7 @@ impl Trial {
         let used = self.history.used(version).unwrap();
         let outcome = self.history.delete(version, &mut freed);
         if self.model.delete(version) {
+            self.doomed.remove(&version);
             assert_eq!(outcome, Ok(used));
             assert_eq!(freed.len(), used);
         } else {
@@ -231,6 +237,39 @@ impl Trial {
             assert_eq!((named, found), (version, children));
         }
         self.compare_freed(&before, &freed);
+    }
+
+    /// Destroys some snapshots at once, without deleting any.
+    fn doom(&mut self, step: &Step) {
+        for (index, snapshot) in self.snapshots().into_iter().enumerate() {
+            if step.which >> (index % 32) & 1 == 1 {
+                self.history.doom(snapshot).unwrap();
+                self.doomed.insert(snapshot);
+            }
+        }
+    }
+
+    /// Doomed versions that can be deleted now.
+    fn deletable(&self) -> Vec<VersionId> {
+        self.doomed.iter().copied().filter(|&version| self.model.children(version).len() <= 1).collect()
+    }
+
+    /// Deletes the next doomed version, if there is one.
+    fn delete_doomed(&mut self) {
+        let next = self.history.next_doomed();
+        assert_eq!(next, self.deletable().last().copied());
+        self.delete(next);
+    }
+
+    /// What deleting all that is doomed, in an order of its own, would free.
+    fn freeing(&self) -> u64 {
+        let mut after = self.model.clone();
+        let mut left = self.doomed.clone();
+        while let Some(&next) = left.iter().find(|&&version| after.children(version).len() <= 1) {
+            after.delete(next);
+            left.remove(&next);
+        }
+        self.model.all_blocks().difference(&after.all_blocks()).count() as u64
     }
 
     /// Freed is exactly what nothing references any more, and nothing is freed twice.
@@ -315,6 +354,8 @@ impl Trial {
     fn compare_all(&self) {
         let (history, model) = (&self.history, &self.model);
         history.check().unwrap();
+        assert_eq!(history.doomed_count(), self.deletable().len());
+        assert_eq!(history.freeing().0, self.freeing(), "what is being freed");
         assert_eq!(history.versions().len(), model.0.len());
         let mut owners: BTreeMap<Block, u32> = BTreeMap::new();
         let mut references: BTreeMap<Block, u32> = BTreeMap::new();
@@ -388,5 +429,9 @@ proptest! {
             trial.compare_freed_by_deleting(step);
         }
         trial.compare_stored();
+        while trial.history.next_doomed().is_some() {
+            trial.delete_doomed();
+            trial.compare_all();
+        }
     }
 }

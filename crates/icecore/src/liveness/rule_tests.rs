@@ -272,3 +272,22 @@ fn ten_thousand_snapshots_are_listed_in_a_blink() {
     assert_eq!(freed.len(), BlockCount(9_999 * 3));
     history.check().unwrap();
 }
+
+#[test]
+fn a_sink_is_emptied_a_few_runs_at_a_time() {
+    let mut sink = FreedSink::new();
+    for (index, stream) in Stream::ALL.into_iter().enumerate() {
+        for number in 0..20 {
+            let start = LogAddress(number * 10 + index as u64);
+            sink.push(Run { stream, start, length: BlockCount(1 + number % 3) });
+        }
+    }
+    let all: Vec<Run> = sink.runs().collect();
+    let mut taken = Vec::new();
+    while !sink.is_empty() {
+        let some = sink.take_some(7);
+        assert!(some.len() == 7 || sink.is_empty());
+        taken.extend(some);
+    }
+    assert_eq!(taken, all);
+}

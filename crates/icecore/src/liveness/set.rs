@@ -16,7 +16,7 @@ pub struct SetChanges {
 impl SetChanges {
     /// Whether nothing changed.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty()
     }
 
@@ -54,7 +54,8 @@ impl SetChanges {
 #[derive(Clone, Debug, Default)]
 pub struct AddressSet {
     blocks: BlockSet,
-    journal: SetChanges,
+    /// None while there are no changes: most sets of a long history have not changed for ages.
+    journal: Option<Box<SetChanges>>,
 }
 
 /// Equal when they hold the same addresses, whatever their journals say.
@@ -73,8 +74,17 @@ impl AddressSet {
 
     /// A set as it came from a checkpoint: nothing to report.
     #[must_use]
-    pub const fn from_stored(blocks: BlockSet, journal: SetChanges) -> Self {
-        Self { blocks, journal }
+    pub fn from_stored(blocks: BlockSet, journal: SetChanges) -> Self {
+        Self { blocks, journal: (!journal.is_empty()).then(|| Box::new(journal)) }
+    }
+
+    fn journal(&mut self) -> &mut SetChanges {
+        self.journal.get_or_insert_default()
+    }
+
+    /// Puts the set into a form that takes little memory.
+    pub(super) fn tidy(&mut self) {
+        self.blocks.tidy();
     }
 
     /// The addresses, without the journal.
@@ -85,13 +95,13 @@ impl AddressSet {
 
     /// Number of addresses.
     #[must_use]
-    pub const fn len(&self) -> BlockCount {
+    pub fn len(&self) -> BlockCount {
         self.blocks.len()
     }
 
     /// Whether there are none.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
@@ -128,7 +138,7 @@ impl AddressSet {
         fresh.subtract(&self.blocks);
         self.blocks.insert(span);
         let count = fresh.len();
-        self.journal.note_added(fresh);
+        self.journal().note_added(fresh);
         count
     }
 
@@ -146,10 +156,11 @@ impl AddressSet {
     /// The path of every write: a run that is all new needs no set arithmetic.
     fn insert_absent_run(&mut self, span: Span) -> BlockCount {
         let added = self.blocks.insert(span.clone());
-        if self.journal.removed.count(&span).0 == 0 {
-            self.journal.added.insert(span);
+        let journal = self.journal();
+        if journal.removed.count(&span).0 == 0 {
+            journal.added.insert(span);
         } else {
-            self.journal.note_added(BlockSet::of(span));
+            journal.note_added(BlockSet::of(span));
         }
         added
     }
@@ -157,13 +168,14 @@ impl AddressSet {
     /// The path of every overwrite: a run that is all there needs no set arithmetic.
     fn remove_present_run(&mut self, span: &Span) -> BlockCount {
         let removed = self.blocks.remove(span);
-        let never = self.journal.added.count(span);
+        let journal = self.journal();
+        let never = journal.added.count(span);
         if never == removed {
-            self.journal.added.remove(span);
+            journal.added.remove(span);
         } else if never.0 == 0 {
-            self.journal.removed.insert(span.clone());
+            journal.removed.insert(span.clone());
         } else {
-            self.journal.note_removed(BlockSet::of(span.clone()));
+            journal.note_removed(BlockSet::of(span.clone()));
         }
         removed
     }
@@ -172,7 +184,7 @@ impl AddressSet {
     pub fn extract(&mut self, span: &Span) -> BlockSet {
         let part = self.blocks.extract(span);
         if !part.is_empty() {
-            self.journal.note_removed(part.clone());
+            self.journal().note_removed(part.clone());
         }
         part
     }
@@ -181,7 +193,7 @@ impl AddressSet {
     pub fn unite(&mut self, mut other: BlockSet) -> BlockCount {
         other.subtract(&self.blocks);
         let count = other.len();
-        self.journal.note_added(other.clone());
+        self.journal().note_added(other.clone());
         self.blocks.unite(other);
         count
     }
@@ -192,14 +204,15 @@ impl AddressSet {
         gone.intersect(&self.blocks);
         let count = gone.len();
         self.blocks.subtract(&gone);
-        self.journal.note_removed(gone);
+        self.journal().note_removed(gone);
         count
     }
 
     /// Takes in a set that shares no address with this one, journal and all: the journal is from now on
     /// relative to the union of what the two were at the last checkpoint. Panics if they overlap.
     pub fn absorb(&mut self, other: Self) {
-        let (expected, was_empty) = (other.len(), self.blocks.is_empty() && self.journal.is_empty());
+        let (expected, was_empty) =
+            (other.len(), self.blocks.is_empty() && self.journal.as_ref().is_none_or(|one| one.is_empty()));
         if was_empty {
             *self = other;
             return;
@@ -208,14 +221,17 @@ impl AddressSet {
         assert_eq!(added, expected, "two sets that partition something overlap");
         // An address may have left one set for good and been in the base of the other only if the bases
         // overlapped, which they cannot: so the two journals do not contradict each other.
-        self.journal.added.unite(other.journal.added);
-        self.journal.removed.unite(other.journal.removed);
+        if let Some(theirs) = other.journal {
+            let journal = self.journal();
+            journal.added.unite(theirs.added);
+            journal.removed.unite(theirs.removed);
+        }
     }
 
     /// What changed since the last call. The caller must store it: it is not reported again.
     pub fn take_changes(&mut self) -> SetChanges {
         self.blocks.tidy();
-        let mut changes = std::mem::take(&mut self.journal);
+        let mut changes = self.journal.take().map_or_else(SetChanges::default, |journal| *journal);
         changes.added.optimize();
         changes.removed.optimize();
         changes

@@ -209,5 +209,5 @@ fn many_small_runs_are_put_into_their_smallest_form() {
     }
     set.take_changes();
     // 1.6 million addresses are 25 chunks; a bitmap of one takes 8 KiB.
-    assert!(set.blocks().bitmap().serialized_size() < 25 * 8300);
+    assert!(set.blocks().bitmap().expect("many runs").serialized_size() < 25 * 8300);
 }

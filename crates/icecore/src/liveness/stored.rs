@@ -3,6 +3,7 @@
 
 use super::blocks::BlockSet;
 use super::codec::{DecodeLimits, damaged, encode_stream_changes, take_stream_changes};
+use super::links::Links;
 use super::set::{AddressSet, SetChanges};
 use super::streams::{StreamChanges, StreamSets};
 use super::versions::History;
@@ -129,7 +130,7 @@ impl History {
         let mut versions = Vec::with_capacity(changed.len());
         for id in changed {
             let node = self.versions.get_mut(&id).expect("deleted versions are not among the changed");
-            let sources = std::mem::replace(&mut node.sources, vec![id]);
+            let sources = std::mem::replace(&mut node.sources, Links::to(id)).to_vec();
             let record = VersionRecord { id, parent: node.parent, mark: node.mark, sources };
             let (owned, dead) = (node.owned.take_changes(), node.dead.take_changes());
             node.stored = true;
@@ -247,7 +248,7 @@ fn apply_to_sources(
 fn unite_disjoint(sets: &mut StreamSets, other: StreamSets) -> Result<()> {
     for (stream, blocks) in Stream::ALL.into_iter().zip(other.into_sets()) {
         let set = sets.of_mut(stream);
-        if !set.blocks().bitmap().is_disjoint(blocks.bitmap()) {
+        if !set.blocks().is_disjoint(&blocks) {
             return Err(damaged("two sources share a block"));
         }
         set.absorb(AddressSet::from_stored(blocks, SetChanges::default()));

@@ -81,6 +81,11 @@ impl StreamSets {
         }
     }
 
+    /// Puts the sets into a form that takes little memory.
+    pub(super) fn tidy(&mut self) {
+        self.0.iter_mut().for_each(AddressSet::tidy);
+    }
+
     /// What changed since the last call.
     pub(super) fn take_changes(&mut self) -> StreamChanges {
         self.0.each_mut().map(AddressSet::take_changes)
@@ -142,6 +147,17 @@ impl FreedSink {
         Stream::ALL
             .into_iter()
             .flat_map(|stream| self.of(stream).runs().map(move |span| run_of(stream, &span)))
+    }
+
+    /// Takes out so many runs at most, in the order of [`FreedSink::runs`].
+    pub(crate) fn take_some(&mut self, most: usize) -> Vec<Run> {
+        let runs: Vec<Run> = self.runs().take(most).collect();
+        for stream in Stream::ALL {
+            if let Some(last) = runs.iter().rfind(|run| run.stream == stream) {
+                self.0[stream as usize].remove(&(LogAddress(0)..last.end()));
+            }
+        }
+        runs
     }
 
     /// Empties the sink.

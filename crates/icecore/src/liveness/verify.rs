@@ -2,6 +2,7 @@
 
 use super::blocks::BlockSet;
 use super::codec::damaged;
+use super::links::Links;
 use super::stored::{StoredHistory, StoredVersion};
 use super::streams::StreamSets;
 use super::versions::{History, VersionNode};
@@ -27,15 +28,18 @@ impl StoredHistory {
             children.entry(version.parent).or_default().push(id);
             self.check_place(id, version)?;
         }
-        for (id, version) in self.versions {
+        let nodes = self.versions.into_iter().map(|(id, version)| {
             let mut node = VersionNode::new(id, version.parent, version.mark);
             node.owned = version.sets.owned;
             node.dead = version.sets.dead;
-            node.children = children.remove(&Some(id)).unwrap_or_default();
-            node.sources = vec![id];
+            node.owned.tidy();
+            node.dead.tidy();
+            node.children = children.remove(&Some(id)).unwrap_or_default().into();
+            node.sources = Links::to(id);
             node.stored = true;
-            history.versions.insert(id, node);
-        }
+            (id, Box::new(node))
+        });
+        history.versions = nodes.collect();
         Walk::over(&mut history, children.remove(&None).unwrap_or_default())?;
         Ok(history)
     }
@@ -80,7 +84,7 @@ impl History {
             let sets = super::stored::StoredSets { owned: copy(&node.owned), dead: copy(&node.dead) };
             (node.id, StoredVersion { parent: node.parent, mark: node.mark, sets })
         };
-        let versions = self.versions.values().map(stored).collect();
+        let versions = self.versions().map(stored).collect();
         let fresh = StoredHistory { versions, next: self.next }.verify()?;
         if fresh.live != self.live {
             return Err(damaged("the count of live blocks is off"));
@@ -89,9 +93,10 @@ impl History {
             if node.referenced != counted.referenced {
                 return Err(fault(node.id, "counts wrongly what it reaches"));
             }
-            let (mut mine, theirs) = (node.children.clone(), &counted.children);
+            let (mut mine, mut theirs) = (node.children.to_vec(), counted.children.to_vec());
             mine.sort_unstable();
-            if mine != *theirs {
+            theirs.sort_unstable();
+            if mine != theirs {
                 return Err(fault(node.id, "does not know its children"));
             }
         }

@@ -9,7 +9,9 @@
 //!
 //! "Parent" always means the tree, never the order of names in a dataset: after a rollback the two differ.
 
+use super::doomed::Doomed;
 use super::fault::HistoryFault;
+use super::links::Links;
 use super::streams::{FreedSink, StreamSets, run_of, span_of};
 use crate::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +25,7 @@ const UNKNOWN: u64 = u64::MAX;
 pub struct VersionNode {
     pub(super) id: VersionId,
     pub(super) parent: Option<VersionId>,
-    pub(super) children: Vec<VersionId>,
+    pub(super) children: Links,
     pub(super) mark: Option<Marks>,
     pub(super) owned: StreamSets,
     pub(super) dead: StreamSets,
@@ -32,7 +34,7 @@ pub struct VersionNode {
     /// Blocks that only this version reaches, or [`UNKNOWN`]. Atomic so that listing needs no exclusive access.
     used: AtomicU64,
     /// The versions of the last checkpoint whose sets, united, are what the journals of these sets build on.
-    pub(super) sources: Vec<VersionId>,
+    pub(super) sources: Links,
     /// Whether the last checkpoint knows this version.
     pub(super) stored: bool,
 }
@@ -42,13 +44,13 @@ impl VersionNode {
         Self {
             id,
             parent,
-            children: Vec::new(),
+            children: Links::None,
             mark,
             owned: StreamSets::default(),
             dead: StreamSets::default(),
             referenced: 0,
             used: AtomicU64::new(UNKNOWN),
-            sources: Vec::new(),
+            sources: Links::None,
             stored: false,
         }
     }
@@ -114,7 +116,8 @@ impl VersionNode {
 /// logarithm of finding one.
 #[derive(Debug, Default)]
 pub struct History {
-    pub(super) versions: BTreeMap<VersionId, VersionNode>,
+    /// Each in its own place: the nodes of a map that grows at its end are half empty.
+    pub(super) versions: BTreeMap<VersionId, Box<VersionNode>>,
     /// The number of the next version.
     pub(super) next: VersionId,
     /// What [`History::next`] was at the last checkpoint.
@@ -125,6 +128,8 @@ pub struct History {
     pub(super) changed: BTreeSet<VersionId>,
     /// Versions of the last checkpoint that are gone.
     pub(super) removed: Vec<VersionId>,
+    /// Destroyed versions that are still here.
+    pub(super) doomed: Doomed,
 }
 
 impl History {
@@ -140,12 +145,12 @@ impl History {
     ///
     /// [`HistoryFault::Unknown`].
     pub fn version(&self, version: VersionId) -> Result<&VersionNode, HistoryFault> {
-        self.versions.get(&version).ok_or(HistoryFault::Unknown(version))
+        self.versions.get(&version).map(|node| &**node).ok_or(HistoryFault::Unknown(version))
     }
 
     /// All versions, by number.
     pub fn versions(&self) -> impl ExactSizeIterator<Item = &VersionNode> {
-        self.versions.values()
+        self.versions.values().map(|node| &**node)
     }
 
     /// Starts a head that sees exactly what `parent` sees: a fresh dataset (no parent), a clone and a
@@ -169,13 +174,16 @@ impl History {
         let mut node = VersionNode::new(id, parent, None);
         node.referenced = referenced;
         node.cache_used(0);
-        self.versions.insert(id, node);
+        self.versions.insert(id, Box::new(node));
         self.changed.insert(id);
         if let Some(parent) = parent {
             // A block has to be dead in the new head too to be the parent's alone: none is.
-            let parent = self.node_mut(parent);
-            parent.children.push(id);
-            parent.cache_used(0);
+            let node = self.node_mut(parent);
+            node.children.push(id);
+            node.cache_used(0);
+            let branches = node.children.len();
+            self.doomed.changed_below(parent);
+            self.doomed.review(parent, branches);
         }
         Ok(id)
     }
@@ -225,6 +233,7 @@ impl History {
         if died.0 > 0 {
             let parent = parent.expect("nothing lies below the mark of no parent");
             self.node_mut(parent).forget_used();
+            self.doomed.changed_below(parent);
         }
         if left.0 > 0 {
             freed.push(run_of(run.stream, &above));
@@ -262,7 +271,7 @@ impl History {
         // All it reaches, the head reaches too.
         snapshot.cache_used(0);
         node.cache_used(0);
-        self.versions.insert(id, snapshot);
+        self.versions.insert(id, Box::new(snapshot));
         self.replace_child(parent, head, id);
         self.changed.extend([head, id]);
         Ok(id)
@@ -281,7 +290,7 @@ impl History {
         let child = match node.children[..] {
             [] => None,
             [child] => Some(child),
-            _ => return Err(HistoryFault::HasBranches { version, children: node.children.clone() }),
+            _ => return Err(HistoryFault::HasBranches { version, children: node.children.to_vec() }),
         };
         let low = self.low_mark(node);
         let node = self.versions.remove(&version).expect("found above");
@@ -291,17 +300,21 @@ impl History {
         }
         let before = freed.len();
         match child {
-            None => self.free_leaf(node, freed),
-            Some(child) => self.merge_into_child(node, child, &low, freed),
+            None => self.free_leaf(*node, freed),
+            Some(child) => self.merge_into_child(*node, child, &low, freed),
         }
-        Ok(BlockCount(freed.len().0 - before.0))
+        let freed = freed.len().0 - before.0;
+        self.doomed.deleted(version, freed);
+        Ok(BlockCount(freed))
     }
 
     fn free_leaf(&mut self, node: VersionNode, freed: &mut FreedSink) {
         if let Some(parent) = node.parent {
-            let parent = self.node_mut(parent);
-            parent.children.retain(|&child| child != node.id);
-            parent.forget_used();
+            let above = self.node_mut(parent);
+            above.children.remove(node.id);
+            above.forget_used();
+            let branches = above.children.len();
+            self.doomed.review(parent, branches);
         }
         let mut owned = node.owned;
         for stream in Stream::ALL {
@@ -360,9 +373,7 @@ impl History {
 
     fn replace_child(&mut self, parent: Option<VersionId>, old: VersionId, new: VersionId) {
         let Some(parent) = parent else { return };
-        let children = &mut self.node_mut(parent).children;
-        let place = children.iter_mut().find(|child| **child == old).expect("a parent knows its children");
-        *place = new;
+        assert!(self.node_mut(parent).children.replace(old, new), "a parent knows its children");
     }
 
     /// Version numbers start at 1 and are never used again.

@@ -35,8 +35,8 @@ impl Pool {
     /// As for [`Pool::destroy`].
     pub fn plan_destroy(&self, target: &DestroyTarget) -> Result<DestroyPlan> {
         self.engine().check_open()?;
-        let state = self.engine().state();
         target.check()?;
+        let state = self.engine().settled_state()?;
         let selection = select(&state, target, Holds::Refuse)?;
         self.plan(&state, &selection)
     }
@@ -47,14 +47,14 @@ impl Pool {
     /// As for [`Pool::destroy`], but for holds.
     pub fn plan_destroy_unheld(&self, target: &DestroyTarget) -> Result<DestroyPlan> {
         self.engine().check_open()?;
-        let state = self.engine().state();
         target.check()?;
+        let state = self.engine().settled_state()?;
         let selection = select(&state, target, Holds::Ignored)?;
         self.plan(&state, &selection)
     }
 
-    /// Destroys snapshots or datasets. Durable on return; the space is reused once the next checkpoint is
-    /// durable. Works on a full pool.
+    /// Destroys snapshots or datasets. Durable on return, and nobody finds them any more. Their blocks are freed in the
+    /// background, and the space is reused once a checkpoint is durable that records it. Works on a full pool.
     ///
     /// # Errors
     /// [`Error::Busy`] naming holds, clones, snapshots or handles in the way; [`Error::NotFound`]. Then
@@ -66,8 +66,9 @@ impl Pool {
     fn try_destroy(&self, target: &DestroyTarget) -> Result<DestroyPlan> {
         let engine = self.engine();
         engine.admit()?;
-        let mut state = engine.state();
         target.check()?;
+        // What earlier destructions left to be done would be part of what this one frees.
+        let mut state = engine.settled_state()?;
         let selection = select(&state, target, Holds::Refuse)?;
         let plan = self.plan(&state, &selection)?;
         if selection.datasets.is_empty() {
@@ -75,17 +76,25 @@ impl Pool {
                 let operation = Operation::DestroySnapshots { versions: part.to_vec() };
                 engine.append(&mut state, &operation, None, Purpose::Freeing)?;
             }
+            state.history.know_freeing(BlockCount::holding(plan.frees));
         } else {
             self.refuse_open(&state, &selection.datasets)?;
             let operation = Operation::DestroyDatasets { datasets: selection.datasets };
             engine.append(&mut state, &operation, None, Purpose::Freeing)?;
         }
+        let judged = !state.usage.is_empty();
         self.finish(state)?;
+        engine.begin_freeing();
+        if judged {
+            // Quotas count what is there: what was destroyed must not stand in anybody's way any more.
+            engine.finish_freeing()?;
+        }
         Ok(plan)
     }
 
     fn plan(&self, state: &State, selection: &Selection) -> Result<DestroyPlan> {
-        let blocks: BlockCount = state.history.freed_by_deleting_set(&state.going(&selection.versions))?;
+        let blocks: BlockCount =
+            state.history.freed_by_deleting_set(&state.history.going(&selection.versions))?;
         Ok(DestroyPlan { names: selection.names.clone(), frees: blocks.bytes() })
     }
 
@@ -172,15 +181,15 @@ fn select_snapshots(state: &State, versions: Vec<VersionId>, holds: Holds) -> Re
     let mut blockers = Vec::new();
     for version in &versions {
         let row = state.catalogue.snapshot(*version).expect("found");
-        let name = state.catalogue.full_name(*version);
+        let name = || state.catalogue.full_name(*version);
         for tag in row.holds.keys().filter(|_| holds == Holds::Refuse) {
-            blockers.push(format!("{name} has hold {tag:?} (release it first)"));
+            blockers.push(format!("{} has hold {tag:?} (release it first)", name()));
         }
         for child in state.children(*version) {
             let label = state.catalogue.label(*child);
             if let Some(clone) = label.filter(|label| *label != row.dataset) {
-                let clone = &state.catalogue.dataset(clone).expect("labelled").name;
-                blockers.push(format!("{clone} is a clone of {name} (destroy or promote it first)"));
+                let clone = dataset_name(state, clone);
+                blockers.push(format!("{clone} is a clone of {} (destroy or promote it first)", name()));
             }
         }
     }
@@ -190,6 +199,11 @@ fn select_snapshots(state: &State, versions: Vec<VersionId>, holds: Holds) -> Re
     }
     let names = versions.iter().map(|version| state.catalogue.full_name(*version)).collect();
     Ok(Selection { versions, datasets: Vec::new(), names })
+}
+
+/// The name of a dataset; a version that waits to be deleted may have a label that is gone.
+fn dataset_name(state: &State, id: DatasetId) -> &str {
+    state.catalogue.dataset(id).map_or("a destroyed dataset", |row| &row.name)
 }
 
 fn select_datasets(state: &State, name: &str, recursive: bool, holds: Holds) -> Result<Selection> {
@@ -218,7 +232,7 @@ fn select_datasets(state: &State, name: &str, recursive: bool, holds: Holds) -> 
             for child in state.children(version) {
                 let clone = state.catalogue.label(*child).filter(|label| !chosen.contains(label));
                 if let Some(clone) = clone {
-                    let clone = &state.catalogue.dataset(clone).expect("labelled").name;
+                    let clone = dataset_name(state, clone);
                     blockers.push(format!("{clone} is a clone of {full} (destroy or promote it first)"));
                 }
             }

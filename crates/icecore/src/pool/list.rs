@@ -66,7 +66,8 @@ impl Pool {
     pub fn list(&self, filter: &ListFilter) -> Result<Vec<ListEntry>> {
         self.engine().check_open()?;
         let available = self.available()?;
-        let state = self.engine().state();
+        // What is destroyed and not yet freed would be part of the figures of its neighbours.
+        let state = self.engine().settled_state()?;
         let lister = Lister::new(&state, available);
         if let Some(root) = filter.root.as_deref().filter(|root| root.contains('@')) {
             let (dataset, version) = self.find_snapshot(&state, root)?;

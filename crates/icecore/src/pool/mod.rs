@@ -160,11 +160,14 @@ impl Pool {
         self.engine().sync()
     }
 
-    /// Makes a checkpoint now. Never needed for safety: it shortens the next recovery and lets space be reused.
+    /// Makes a checkpoint now. Never needed for safety: it shortens the next recovery and lets space be reused, also that
+    /// of everything that was destroyed so far.
     ///
     /// # Errors
     /// [`Error::ReadOnlyAfterFailure`], [`Error::ReadOnly`].
     pub fn checkpoint(&self) -> Result<()> {
+        self.engine().check_writable()?;
+        self.engine().finish_freeing()?;
         self.engine().run_checkpoint()
     }
 

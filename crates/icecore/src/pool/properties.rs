@@ -181,7 +181,7 @@ impl Pool {
         let engine = self.engine();
         engine.with_room(|| {
             engine.admit()?;
-            let mut state = engine.state();
+            let mut state = engine.settled_state()?;
             let target = self.find_target(&state, dataset)?;
             let Target::Dataset(id) = target else {
                 let message = format!("{dataset} is a snapshot, and a {} is for datasets", limit.name());

@@ -35,6 +35,7 @@ fn wrong(place: impl Into<String>, detail: impl Into<String>) -> Error {
 
 impl Engine {
     fn verify(&self) -> Result<()> {
+        self.finish_freeing()?;
         self.with_books(|state, ledger| {
             state.history.check()?;
             state.catalogue.check()?;
@@ -89,12 +90,10 @@ impl Engine {
                 })?;
             }
         }
+        let spans = |run: Run| run.start..run.end();
+        let alive: Blocks = Stream::ALL.map(|stream| state.history.live_runs(stream).map(spans).collect());
         for run in state.graveyard.runs() {
-            if state
-                .history
-                .live_runs(run.stream)
-                .any(|alive| alive.start < run.end() && run.start < alive.end())
-            {
+            if alive[run.stream as usize].count(&spans(run)).0 > 0 {
                 return Err(wrong(format!("{run:?}"), "it is dead, and some version owns it"));
             }
             // What was born and died between two checkpoints never had a place.
@@ -171,13 +170,12 @@ fn check_kind(state: &State, segment: SegmentId, kinds: &[SegmentKind]) -> Resul
 /// Every version has exactly one label and one tree.
 fn check_labels(state: &State) -> Result<()> {
     let mut labelled: BTreeSet<VersionId> = BTreeSet::new();
-    for (id, row) in state.catalogue.datasets() {
-        let snapshots = state.catalogue.snapshots_of(id).map(|(version, _)| (version, false));
-        for (version, is_head) in snapshots.chain([(row.head, true)]) {
-            let node = state.history.version(version)?;
-            if !labelled.insert(version) || node.is_head() != is_head {
-                return Err(wrong(&row.name, format!("version {version} is not what its label says")));
-            }
+    let snapshots = state.catalogue.snapshots().map(|(version, row)| (version, &row.name, false));
+    let heads = state.catalogue.datasets().map(|(_, row)| (row.head, &row.name, true));
+    for (version, name, is_head) in snapshots.chain(heads) {
+        let node = state.history.version(version)?;
+        if !labelled.insert(version) || node.is_head() != is_head {
+            return Err(wrong(name, format!("version {version} is not what its label says")));
         }
     }
     let known: BTreeSet<VersionId> = state.history.versions().map(|node| node.id()).collect();
@@ -219,13 +217,14 @@ fn check_sets(state: &State, walked: &BTreeMap<VersionId, Blocks>) -> Result<()>
 
 /// Figures that are shown to users, against counting.
 fn check_figures(state: &State, walked: &BTreeMap<VersionId, Blocks>) -> Result<()> {
+    let alone = reached_once(walked);
     for (version, met) in walked {
         let name = || state.catalogue.full_name(*version);
         let referenced: u64 = met.iter().map(|set| set.len().0).sum();
         if state.history.referenced(*version)?.0 != referenced {
             return Err(wrong(name(), format!("REFER is not the {referenced} blocks that it reaches")));
         }
-        let used = only_in(&BTreeSet::from([*version]), walked);
+        let used: u64 = met.iter().zip(&alone).map(|(met, alone)| common(met, alone)).sum();
         if state.history.used(*version)?.0 != used {
             return Err(wrong(name(), format!("USED is not the {used} blocks that it alone reaches")));
         }
@@ -245,6 +244,30 @@ fn check_figures(state: &State, walked: &BTreeMap<VersionId, Blocks>) -> Result<
         }
     }
     Ok(())
+}
+
+/// Blocks that exactly one version reaches.
+fn reached_once(walked: &BTreeMap<VersionId, Blocks>) -> Blocks {
+    let (mut once, mut again) = (Blocks::default(), Blocks::default());
+    for met in walked.values() {
+        for (index, met) in met.iter().enumerate() {
+            let mut twice = met.clone();
+            twice.intersect(&once[index]);
+            again[index].unite(twice);
+            once[index].unite(met.clone());
+        }
+    }
+    for (once, again) in once.iter_mut().zip(&again) {
+        once.subtract(again);
+    }
+    once
+}
+
+/// How many blocks two sets have in common.
+fn common(one: &BlockSet, other: &BlockSet) -> u64 {
+    let mut both = one.clone();
+    both.intersect(other);
+    both.len().0
 }
 
 /// Blocks that are reached by these versions and by no other.

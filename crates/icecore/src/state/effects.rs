@@ -45,15 +45,18 @@ impl Graveyard {
         self.recorded.extend(self.frozen.take());
     }
 
-    /// Takes what no reader can reach any more: recorded deaths from before the oldest pin was taken.
-    pub(crate) fn exhume(&mut self, oldest_pin: Option<u64>) -> Vec<Run> {
+    /// Takes what no reader can reach any more: recorded deaths from before the oldest pin was taken, so many runs at
+    /// most.
+    pub(crate) fn exhume(&mut self, oldest_pin: Option<u64>, most: usize) -> Vec<Run> {
         let mut out = Vec::new();
-        while let Some(deaths) = self.recorded.front() {
-            if oldest_pin.is_some_and(|pin| pin < deaths.moment) {
+        while let Some(deaths) = self.recorded.front_mut() {
+            if out.len() >= most || oldest_pin.is_some_and(|pin| pin < deaths.moment) {
                 break;
             }
-            out.extend(deaths.blocks.runs());
-            self.recorded.pop_front();
+            out.extend(deaths.blocks.take_some(most - out.len()));
+            if deaths.blocks.is_empty() {
+                self.recorded.pop_front();
+            }
         }
         out
     }

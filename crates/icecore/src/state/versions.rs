@@ -54,7 +54,8 @@ impl State {
                 Ok(())
             }
             Operation::DestroySnapshots { versions } => {
-                versions.iter().try_for_each(|version| self.destroy_version(*version))
+                versions.iter().try_for_each(|version| self.require_snapshot(*version))?;
+                versions.iter().try_for_each(|version| self.doom(*version))
             }
             Operation::DestroyDatasets { datasets } => self.destroy_datasets(datasets),
             Operation::Clone { origin, name, time } => {
@@ -224,79 +225,50 @@ impl State {
         Ok(())
     }
 
-    /// Destroys a snapshot, or hides it while several forks hang below it.
-    fn destroy_version(&mut self, version: VersionId) -> Result<()> {
-        self.require_snapshot(version)?;
-        if self.children(version).len() > 1 {
-            self.catalogue.edit_snapshot(version, |row| row.hidden = true);
-            return Ok(());
-        }
-        let parent = self.parent(version);
-        self.delete(version)?;
-        self.catalogue.remove_snapshot(version);
-        self.drop_hidden(parent)
+    /// Destroys a snapshot: nobody finds it from now on. It is deleted later, by [`State::free_doomed`].
+    fn doom(&mut self, snapshot: VersionId) -> Result<()> {
+        self.catalogue.hide_snapshot(snapshot);
+        Ok(self.history.doom(snapshot)?)
     }
 
-    /// Hidden snapshots go as soon as one fork is left below them.
-    fn drop_hidden(&mut self, version: Option<VersionId>) -> Result<()> {
-        let mut next = version;
-        while let Some(version) = next {
-            let hidden = self.catalogue.snapshot(version).is_some_and(|row| row.hidden);
-            if !hidden || self.children(version).len() > 1 {
-                break;
+    /// Dooms the snapshots that a ledger has as destroyed.
+    pub(crate) fn doom_hidden(&mut self) -> Result<()> {
+        let hidden = self.catalogue.snapshots().filter(|(_, row)| row.hidden);
+        let hidden: Vec<VersionId> = hidden.map(|(version, _)| version).collect();
+        hidden.into_iter().try_for_each(|version| Ok(self.history.doom(version)?))
+    }
+
+    /// Deletes destroyed versions, until none is left that can go or `enough` says so: whether some are left.
+    ///
+    /// Not an operation: it changes nothing that operations, or anybody else, could see, but for the blocks that it
+    /// frees. They are recorded as dead by the next checkpoint; if there is a crash before that, they are freed anew.
+    pub(crate) fn free_doomed(&mut self, mut enough: impl FnMut() -> bool) -> Result<bool> {
+        while let Some(version) = self.history.next_doomed() {
+            if enough() {
+                return Ok(true);
             }
-            next = self.parent(version);
             self.delete(version)?;
             self.catalogue.remove_snapshot(version);
         }
-        Ok(())
-    }
-
-    /// The versions that go when these are destroyed: not those that have to stay, hidden, because several branches
-    /// are left below them; but also those that were hidden and have only one branch left then.
-    pub(crate) fn going(&self, chosen: &[VersionId]) -> Vec<VersionId> {
-        let is_head = |version: VersionId| self.catalogue.snapshot(version).is_none();
-        // From below: a version has a higher number than its parent unless it is a head, which is a leaf.
-        let mut open: BTreeSet<(bool, VersionId)> =
-            chosen.iter().map(|version| (is_head(*version), *version)).collect();
-        // How many branches are left below each version that goes: one at most.
-        let mut going: BTreeMap<VersionId, usize> = BTreeMap::new();
-        while let Some((_, version)) = open.pop_last() {
-            let left: usize =
-                self.children(version).iter().map(|child| going.get(child).copied().unwrap_or(1)).sum();
-            if left > 1 {
-                continue;
-            }
-            going.insert(version, left);
-            let hidden = |parent: &VersionId| self.catalogue.snapshot(*parent).is_some_and(|row| row.hidden);
-            open.extend(self.parent(version).filter(hidden).map(|parent| (false, parent)));
-        }
-        going.into_keys().collect()
+        Ok(false)
     }
 
     fn destroy_datasets(&mut self, datasets: &[DatasetId]) -> Result<()> {
-        let mut versions = BTreeSet::new();
+        let mut heads = BTreeSet::new();
+        let mut snapshots = BTreeSet::new();
         for dataset in datasets {
-            versions.insert(self.head(*dataset)?);
-            versions.extend(self.catalogue.snapshots_of(*dataset).map(|(version, _)| version));
+            heads.insert(self.head(*dataset)?);
+            snapshots.extend(self.catalogue.snapshots_of(*dataset).map(|(version, _)| version));
         }
-        // Leaves first. A version has a higher number than its parent unless it is a head, which is a leaf.
-        while !versions.is_empty() {
-            let leaves: Vec<VersionId> =
-                versions.iter().copied().filter(|version| self.children(*version).is_empty()).collect();
-            if leaves.is_empty() {
-                return Err(Error::Invalid("a clone hangs below a dataset to be destroyed".to_owned()));
-            }
-            for version in leaves {
-                let parent = self.parent(version);
-                self.delete(version)?;
-                self.catalogue.remove_snapshot(version);
-                versions.remove(&version);
-                if parent.is_some_and(|parent| !versions.contains(&parent)) {
-                    self.drop_hidden(parent)?;
-                }
-            }
+        let goes = |version: &VersionId| {
+            let hidden = || self.catalogue.snapshot(*version).is_some_and(|row| row.hidden);
+            snapshots.contains(version) || heads.contains(version) || hidden()
+        };
+        if !snapshots.iter().flat_map(|version| self.children(*version)).all(goes) {
+            return Err(Error::Invalid("a clone hangs below a dataset to be destroyed".to_owned()));
         }
+        heads.into_iter().try_for_each(|head| self.delete(head))?;
+        snapshots.into_iter().try_for_each(|snapshot| self.doom(snapshot))?;
         for dataset in datasets {
             self.catalogue.remove_dataset(*dataset);
         }

@@ -1,0 +1,61 @@
+//! Memory of a process that has opened a pool and does nothing with it.
+
+use crate::child::Job;
+use crate::error::{Doing, Error, Result};
+use crate::machine::{peak_memory_bytes, resident_memory_bytes};
+use crate::options::Options;
+use icecore::{OpenOptions, Pool};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+/// After so long, what opening leaves to the background is done.
+const REST: Duration = Duration::from_secs(2);
+
+/// Which pool to open.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct IdlePool {
+    /// Its folder.
+    pub path: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Memory {
+    pub resident_bytes: u64,
+    /// The most that opening took.
+    pub peak_bytes: u64,
+}
+
+/// What a fresh process takes that opens the pool.
+pub(super) fn measure(options: &Options, path: &Path) -> Result<Memory> {
+    let job = Job::IdlePool(IdlePool { path: path.to_owned() });
+    let child = options.child.start(&job)?;
+    let output = child.wait_with_output().doing(|| "wait for a process".to_owned())?;
+    if !output.status.success() {
+        return Err(job.failure(&output.status.to_string()));
+    }
+    // What the program itself prints may stand around the outcome.
+    let text = String::from_utf8_lossy(&output.stdout);
+    let outcome = text.lines().find_map(|line| serde_json::from_str(line).ok());
+    outcome.ok_or_else(|| job.failure("it printed no outcome"))
+}
+
+/// Runs in the process of its own.
+pub(crate) fn serve(job: &IdlePool) -> Result<()> {
+    let failure = |reason: &str| Error::Child {
+        job: "opening a pool and leaving it alone".to_owned(),
+        reason: reason.to_owned(),
+    };
+    let untold = || failure("the kernel does not tell how much memory is used");
+    let pool = Pool::open_directory(&job.path, &OpenOptions::default())?;
+    thread::sleep(REST);
+    let memory = Memory {
+        resident_bytes: resident_memory_bytes().ok_or_else(untold)?,
+        peak_bytes: peak_memory_bytes().ok_or_else(untold)?,
+    };
+    pool.close()?;
+    let text = serde_json::to_string(&memory).map_err(|error| failure(&error.to_string()))?;
+    println!("\n{text}");
+    Ok(())
+}
