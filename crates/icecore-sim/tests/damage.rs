@@ -333,3 +333,48 @@ fn before_that_it_looks_like_the_end_of_the_log() {
     explorer.disk.corrupt(&name, data - BLOCK as u64..data).unwrap();
     explorer.open().unwrap();
 }
+
+/// What a few bytes in the log are to be merged into is damaged: that costs the block, which is lost anyway, and
+/// neither the pool nor anything else.
+#[test]
+fn a_damaged_block_below_a_small_write_does_not_keep_a_pool_from_opening() {
+    let mut explorer = Explorer::new(1, &Setting::default()).unwrap();
+    explorer.open().unwrap();
+    let pool = explorer.pool();
+    pool.create_dataset("d", false, &[]).unwrap();
+    let dataset = pool.dataset("d").unwrap();
+    let file = dataset.open_or_create(b"f", &icecore::Creation::file()).unwrap();
+    dataset.write(file, 0, &[7; BLOCK]).unwrap();
+    dataset.write(file, BLOCK as u64, &[8; 2 * BLOCK]).unwrap();
+    pool.checkpoint().unwrap();
+    // Within the block; across its end; what a cut leaves of it is cleared, too.
+    dataset.write(file, 100, b"small").unwrap();
+    dataset.write(file, BLOCK as u64 - 2, b"small").unwrap();
+    dataset.truncate(file, 50).unwrap();
+    dataset.write(file, 3 * BLOCK as u64 - 2, b"small").unwrap();
+    dataset.sync().unwrap();
+    drop(dataset);
+    explorer.crash(None);
+    let (name, data) = sevens(&explorer);
+    explorer.disk.flip_bit(&name, data + 10, 3).unwrap();
+    explorer.open().unwrap();
+    let pool = explorer.pool();
+    let view = pool.view("d").unwrap();
+    assert_eq!(view.attributes(file).unwrap().size, 3 * BLOCK as u64 + 3);
+    let read = view.read(file, 0, &mut [0; 8]);
+    assert!(matches!(read, Err(Error::Damaged { .. })), "{read:?}");
+    let mut content = [1; 8];
+    assert_eq!(view.read(file, 3 * BLOCK as u64 - 4, &mut content).unwrap(), 7);
+    assert_eq!(&content[..7], b"\0\0small");
+    let report = pool.scrub(&mut |_| true).unwrap();
+    assert_eq!(report.damaged, 1, "{report:?}");
+    drop(view);
+    // Whoever writes the block anew has it again.
+    let dataset = pool.dataset("d").unwrap();
+    dataset.write_durable(file, 0, &[9; BLOCK]).unwrap();
+    assert_eq!(dataset.view().unwrap().read(file, 0, &mut [0; 8]).unwrap(), 8);
+    drop(dataset);
+    explorer.close().unwrap();
+    explorer.open().unwrap();
+    explorer.pool().verify().unwrap();
+}

@@ -173,7 +173,8 @@ impl Blocks {
         Ok(())
     }
 
-    fn copy_from_memory(&self, stream: Stream, address: LogAddress, into: &mut [u8]) -> bool {
+    /// Reads a block if that takes no I/O; answers whether it did.
+    pub(crate) fn copy_from_memory(&self, stream: Stream, address: LogAddress, into: &mut [u8]) -> bool {
         let key = key(stream, address);
         if let Some(block) = self.cache.get(&key) {
             into.copy_from_slice(&*block);

@@ -1,7 +1,10 @@
 //! What the log says: every change to a pool is one of these operations, executed in sequence both when it
 //! is made and when it is replayed. Nothing in them may depend on a clock, on chance or on a cache.
 
-use crate::units::{DatasetId, FileBlock, InodeNumber, LogAddress, SegmentId, Slot, Timestamp, VersionId};
+use crate::units::{
+    BLOCK_BYTES, DatasetId, FILE_BYTES_MAX, FileBlock, InodeNumber, LogAddress, SegmentId, Slot, Timestamp,
+    VersionId,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::namespace::{AttributeChange, NewInode, RenameHow, XattrHow};
@@ -179,6 +182,8 @@ pub enum Operation {
         /// Slot of the first block.
         slot: Slot,
     },
+    /// Bytes within blocks of a file, here and there.
+    Patch(Patch),
 }
 
 /// A change to the tree of files of a dataset.
@@ -324,6 +329,65 @@ pub struct Part {
     pub blocks: u32,
 }
 
+/// Bytes within blocks of a file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Patch {
+    /// Where the file is.
+    pub dataset: DatasetId,
+    /// The file.
+    pub inode: InodeNumber,
+    /// The file ends here or later afterwards, in bytes.
+    pub end: u64,
+    /// Modification time.
+    pub time: Timestamp,
+    /// What changes, in the order of the file; no block twice.
+    pub blocks: Vec<BlockPatch>,
+}
+
+/// Bytes within one block.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct BlockPatch {
+    /// The block.
+    pub block: FileBlock,
+    /// In the order of the block, and none over another.
+    pub stretches: Vec<Stretch>,
+}
+
+/// Bytes side by side.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Stretch {
+    /// Offset of the first one in its block.
+    pub at: u16,
+    /// The bytes.
+    #[serde(serialize_with = "at_once")]
+    pub bytes: Vec<u8>,
+}
+
+/// Bytes as one piece: what one after the other comes to as well, and takes ten times as long.
+fn at_once<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bytes(bytes)
+}
+
+impl Patch {
+    /// Whether the blocks are as promised: in order, within what a file can be, and their stretches within them.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        let limit = FILE_BYTES_MAX / BLOCK_BYTES as u64;
+        !self.blocks.is_empty()
+            && self.end <= FILE_BYTES_MAX
+            && self.blocks.windows(2).all(|two| two[0].block < two[1].block)
+            && self.blocks.iter().all(|one| {
+                let mut end = 0;
+                one.block.0 < limit
+                    && one.stretches.iter().all(|stretch| {
+                        let in_order = usize::from(stretch.at) >= end;
+                        end = usize::from(stretch.at) + stretch.bytes.len();
+                        in_order && end <= BLOCK_BYTES
+                    })
+            })
+    }
+}
+
 impl From<Write> for Scatter {
     fn from(write: Write) -> Self {
         let Write { dataset, inode, block, blocks, end, time } = write;
@@ -362,6 +426,18 @@ pub enum Target {
 }
 
 impl Operation {
+    /// About how many bytes the encoding takes, so that room can be made for it.
+    #[must_use]
+    pub fn encoded_about(&self) -> usize {
+        match self {
+            Self::Patch(patch) => {
+                let stretches = patch.blocks.iter().flat_map(|one| &one.stretches);
+                64 + stretches.map(|stretch| stretch.bytes.len() + 8).sum::<usize>()
+            }
+            _ => 64,
+        }
+    }
+
     /// Appends the encoding.
     pub fn encode(&self, into: &mut Vec<u8>) {
         let bytes = std::mem::take(into);

@@ -1,5 +1,6 @@
 //! Pins: readers' holds on versions. Nothing that died after a pin was taken is reused while it lasts.
 
+use crate::units::LogAddress;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,13 +8,22 @@ use std::sync::Arc;
 /// All pins, by the moment at which they were taken.
 #[derive(Default)]
 pub(crate) struct Pins {
-    by_moment: Mutex<BTreeMap<u64, usize>>,
+    by_moment: Mutex<BTreeMap<u64, Taken>>,
+}
+
+/// Pins of one moment.
+struct Taken {
+    count: usize,
+    /// Merged blocks from here on were born later.
+    merged_end: LogAddress,
 }
 
 impl Pins {
-    /// Pins everything alive at `moment`.
-    pub(crate) fn pin(self: &Arc<Self>, moment: u64) -> Pin {
-        *self.by_moment.lock().entry(moment).or_default() += 1;
+    /// Pins everything alive at `moment`, when merged blocks had got addresses up to, not including, `merged_end`.
+    pub(crate) fn pin(self: &Arc<Self>, moment: u64, merged_end: LogAddress) -> Pin {
+        let mut by_moment = self.by_moment.lock();
+        by_moment.entry(moment).or_insert(Taken { count: 0, merged_end }).count += 1;
+        drop(by_moment);
         Pin { pins: Arc::clone(self), moment }
     }
 
@@ -24,7 +34,15 @@ impl Pins {
 
     /// Number of pins.
     pub(crate) fn count(&self) -> usize {
-        self.by_moment.lock().values().sum()
+        self.by_moment.lock().values().map(|taken| taken.count).sum()
+    }
+
+    /// Whether some reader may reach a merged block that died at `moment`: its pin was taken before, and after the
+    /// block was born.
+    pub(crate) fn reach_merged(&self, moment: u64, address: LogAddress) -> bool {
+        // Addresses grow with time, so the last pin before the death has the best chance.
+        let by_moment = self.by_moment.lock();
+        by_moment.range(..moment).next_back().is_some_and(|(_, taken)| address < taken.merged_end)
     }
 }
 
@@ -37,9 +55,9 @@ pub(crate) struct Pin {
 impl Drop for Pin {
     fn drop(&mut self) {
         let mut by_moment = self.pins.by_moment.lock();
-        if let Some(count) = by_moment.get_mut(&self.moment) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(taken) = by_moment.get_mut(&self.moment) {
+            taken.count -= 1;
+            if taken.count == 0 {
                 by_moment.remove(&self.moment);
             }
         }

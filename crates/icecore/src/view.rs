@@ -1,5 +1,6 @@
 //! Views: one version of a dataset, pinned. It never changes and never blocks anybody.
 
+use crate::blocks::Block;
 use crate::error::{Error, FileFault, Result};
 use crate::namespace::{DirectoryEntry, InodeItem, InodeKind, Read, TreeReader};
 use crate::pins::Pin;
@@ -26,7 +27,7 @@ struct Inner {
 
 impl View {
     pub(crate) fn pin(pool: &Pool, state: &State, version: VersionId, name: String) -> Self {
-        let pin = pool.engine().pins.pin(state.clock);
+        let pin = pool.engine().pin(state);
         let tree = state.trees[&version].clone();
         let inner = Inner { pool: pool.clone(), tree, name, version, moment: state.clock, _pin: pin };
         Self { inner: Arc::new(inner) }
@@ -169,6 +170,18 @@ impl View {
         engine.counters.read_calls.add(1);
         engine.counters.read_bytes.add(length as u64);
         Ok(length)
+    }
+
+    /// Reads a block if that takes no I/O; answers whether it did. `false` for a hole, too.
+    pub(crate) fn read_from_memory(
+        &self,
+        inode: InodeNumber,
+        block: FileBlock,
+        into: &mut Block,
+    ) -> Result<bool> {
+        let run = self.reader().run_at(inode, block)?;
+        let blocks = &self.inner.pool.engine().blocks;
+        Ok(run.is_some_and(|run| blocks.copy_from_memory(run.stream, run.start, into)))
     }
 
     /// Reads what lies together from `at` on, and answers how much that was: at least one byte.

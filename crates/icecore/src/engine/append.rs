@@ -106,7 +106,7 @@ impl Engine {
         payload: Option<Payload>,
         purpose: Purpose,
     ) -> Result<()> {
-        let mut encoded = Vec::with_capacity(64);
+        let mut encoded = Vec::with_capacity(operation.encoded_about());
         operation.encode(&mut encoded);
         let blocks = payload.as_ref().map_or(0, Payload::blocks);
         debug_assert_eq!(blocks, operation.data_blocks() as usize);

@@ -255,10 +255,17 @@ impl Engine {
         }
     }
 
-    /// Merged blocks that some version still reaches.
-    fn living_merged(&self, state: &State) -> Vec<(LogAddress, Arc<Block>)> {
+    /// Merged blocks that some version still reaches, or some reader. What a reader holds is written, too: memory would
+    /// grow for as long as it reads.
+    fn living_merged(&self, state: &mut State) -> Vec<(LogAddress, Arc<Block>)> {
+        let reached = state.graveyard.settle_superseded(
+            |moment, address| self.pins.reach_merged(moment, address),
+            |address| self.blocks.pending_done(address),
+        );
         let mut merged = self.blocks.all_pending();
-        merged.retain(|(address, _)| !state.graveyard.holds(Stream::Merged, *address));
+        merged.retain(|(address, _)| {
+            reached.contains(address) || !state.graveyard.holds(Stream::Merged, *address)
+        });
         merged
     }
 

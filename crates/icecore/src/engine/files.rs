@@ -34,7 +34,7 @@ impl Engine {
         let is_orphan = {
             let state = self.state();
             let Ok(head) = state.head(dataset) else { return Ok(()) };
-            let (tree, _pin) = (state.trees[&head].clone(), self.pins.pin(state.clock));
+            let (tree, _pin) = (state.trees[&head].clone(), self.pin(&state));
             drop(state);
             self.is_orphan(&tree, inode)?
         };
@@ -48,7 +48,7 @@ impl Engine {
             self.execute(&operation, None, Purpose::Freeing)?;
             let state = self.state();
             let Ok(head) = state.head(dataset) else { return Ok(()) };
-            let (tree, _pin) = (state.trees[&head].clone(), self.pins.pin(state.clock));
+            let (tree, _pin) = (state.trees[&head].clone(), self.pin(&state));
             drop(state);
             if !self.is_orphan(&tree, inode)? {
                 return Ok(());
@@ -79,7 +79,7 @@ impl Engine {
         let (trees, _pin): (Vec<_>, _) = {
             let state = self.state();
             let trees = state.catalogue.datasets().map(|(id, row)| (id, state.trees[&row.head].clone()));
-            (trees.collect(), self.pins.pin(state.clock))
+            (trees.collect(), self.pin(&state))
         };
         for (dataset, tree) in trees {
             let mut orphans = Vec::new();

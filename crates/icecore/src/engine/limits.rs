@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::format::segment::SegmentKind;
 use crate::limits::{DatasetLimits, Limit};
 use crate::namespace::{Read as _, TreeReader};
-use crate::operation::{NamespaceOperation, Operation, Scatter, Write};
+use crate::operation::{BlockPatch, NamespaceOperation, Operation, Scatter, Write};
 use crate::state::State;
 use crate::units::{BLOCK_BYTES, BlockCount, ByteLength, DatasetId, FileBlock, InodeNumber};
 
@@ -78,6 +78,14 @@ impl Addition {
                 let end = offset.saturating_add(bytes.len() as u64).div_ceil(BLOCK_BYTES as u64);
                 let blocks = end.saturating_sub(first.0);
                 vec![Self { dataset: *dataset, file: Some((*inode, first)), blocks }]
+            }
+            Operation::Patch(patch) => {
+                let of_block = |one: &BlockPatch| Self {
+                    dataset: patch.dataset,
+                    file: Some((patch.inode, one.block)),
+                    blocks: 1,
+                };
+                patch.blocks.iter().map(of_block).collect()
             }
             Operation::Namespace { dataset, operation } => {
                 let bytes = match operation {

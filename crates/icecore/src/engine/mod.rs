@@ -39,12 +39,12 @@ use crate::format::superblock::Superblock;
 use crate::log::writer::{Batch, Writer};
 use crate::nodes::Nodes;
 use crate::options::OpenOptions;
-use crate::pins::Pins;
+use crate::pins::{Pin, Pins};
 use crate::process::ProcessMark;
 use crate::state::{Environment, State};
 use crate::statistics::{Counters, Statistics};
 use crate::storage::{Storage, StorageLock};
-use crate::units::{PoolId, RecordSequence};
+use crate::units::{PoolId, RecordSequence, Stream};
 use checkpoint::CheckpointLine;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashMap};
@@ -88,8 +88,13 @@ impl Engine {
         self.state.lock()
     }
 
+    /// Holds everything that is alive now.
+    pub(crate) fn pin(&self, state: &State) -> Pin {
+        self.pins.pin(state.clock, state.marks.of(Stream::Merged))
+    }
+
     pub(crate) fn environment(&self) -> Environment<'_> {
-        Environment { blocks: &self.blocks, nodes: &self.nodes }
+        Environment { blocks: &self.blocks, nodes: &self.nodes, is_replay: false }
     }
 
     /// Refuses what must not go on: the pool is closed, or this process is a fork of its owner.

@@ -76,7 +76,7 @@ pub(super) fn replay(
     let reader = Reader::new(blocks, counters, superblock.pool, &superblock.lives, start, previous);
     let mut replay = Replay {
         touched: BTreeMap::from([(start.segment, start.incarnation)]),
-        env: Environment { blocks, nodes },
+        env: Environment { blocks, nodes, is_replay: true },
         state,
         end: (start, previous),
         replayed: 0,
@@ -190,6 +190,10 @@ impl Replay<'_> {
                     format!("it cannot be replayed: {other}"),
                 ),
             })?;
+            // There are no readers yet: what is replaced while it is replayed need not wait for a checkpoint.
+            while let Some(superseded) = self.state.graveyard.superseded(|| None) {
+                self.env.blocks.pending_done(superseded);
+            }
             address = address.plus(BlockCount(u64::from(operation.data_blocks())));
         }
         self.state.log_blocks += total;

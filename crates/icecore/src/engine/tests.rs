@@ -5,7 +5,7 @@ use super::space::Filling;
 use crate::format::crc32c;
 use crate::format::superblock::NAMES;
 use crate::log::tail::Payload;
-use crate::operation::{Operation, Part, Scatter, Target, Write};
+use crate::operation::{BlockPatch, Operation, Part, Patch, Scatter, Stretch, Target, Write};
 use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
 use crate::state::Placement;
@@ -200,6 +200,14 @@ fn hostile_operations_are_refused() {
     let write = Write { dataset, inode: file, block: FileBlock(0), blocks: 1, end: 0, time };
     let staged =
         |write, address| Operation::MapStaged { write, address, segment: SegmentId(0), slot: Slot(1) };
+    let a_patch = |blocks: &[(u64, u16, usize)]| {
+        let of_block = |(block, at, length): &(u64, u16, usize)| BlockPatch {
+            block: FileBlock(*block),
+            stretches: vec![Stretch { at: *at, bytes: vec![1; *length] }],
+        };
+        Patch { dataset, inode: file, end: 0, time, blocks: blocks.iter().map(of_block).collect() }
+    };
+    let patch = |blocks: &[(u64, u16, usize)]| Operation::Patch(a_patch(blocks));
     let scatter = |blocks, parts: &[(u32, u64, u32)]| Scatter {
         dataset,
         inode: file,
@@ -242,6 +250,14 @@ fn hostile_operations_are_refused() {
         Operation::WriteInline { dataset, inode: file, offset: u64::MAX, bytes: vec![1; 9], time },
         Operation::WriteInline { dataset, inode: file, offset: 1 << 44, bytes: vec![1], time },
         Operation::WriteInline { dataset, inode: InodeNumber(0), offset: 0, bytes: vec![1], time },
+        patch(&[]),
+        patch(&[(1 << 32, 0, 1)]),
+        patch(&[(1, 0, 1), (1, 8, 1)]),
+        patch(&[(1, 0, 1), (0, 8, 1)]),
+        patch(&[(1, 4090, 7)]),
+        patch(&[(1, u16::MAX, 7)]),
+        Operation::Patch(Patch { end: u64::MAX, ..a_patch(&[(1, 0, 1)]) }),
+        Operation::Patch(Patch { inode: InodeNumber(0), ..a_patch(&[(1, 0, 1)]) }),
         Operation::Truncate { dataset, inode: file, size: u64::MAX, time },
         Operation::Truncate { dataset, inode: InodeNumber(77), size: 0, time },
         Operation::PunchHole { dataset, inode: InodeNumber(0), offset: 0, length: u64::MAX, time },
@@ -331,4 +347,104 @@ fn nothing_slips_by_a_close() {
     let mut bytes = [0; 5];
     pool.view("db").unwrap().read(file, 0, &mut bytes).unwrap();
     assert_eq!(&bytes, b"early");
+}
+
+/// What a reader holds of blocks that were merged from small writes is written by a checkpoint like everything else: it
+/// does not stay in memory for as long as there is somebody who might read it.
+#[test]
+fn merged_blocks_that_only_a_reader_holds_leave_the_memory() {
+    let storage = make(None);
+    let (pool, db, file) = with_file(&storage);
+    let pending = || pool.engine().blocks.pending_count();
+    db.write(file, 0, &[1; 8 * BLOCK_BYTES]).unwrap();
+    let mut views = Vec::new();
+    for round in 0..40_u8 {
+        for block in 0..8 {
+            db.write(file, block * BLOCK_BYTES as u64 + 100, &[round; 10]).unwrap();
+        }
+        if round % 3 == 0 {
+            views.push((round, db.view().unwrap()));
+        }
+        if round % 5 == 4 {
+            pool.checkpoint().unwrap();
+            assert_eq!(pending(), 0, "after round {round}");
+        }
+    }
+    let mut bytes = [0; 10];
+    for (round, view) in &views {
+        for block in 0..8 {
+            assert_eq!(view.read(file, block * BLOCK_BYTES as u64 + 100, &mut bytes).unwrap(), 10);
+            assert_eq!(bytes, [*round; 10]);
+        }
+    }
+    pool.verify().unwrap();
+    assert_sound(&open(&storage.copy()));
+    drop(views);
+    pool.checkpoint().unwrap();
+    pool.checkpoint().unwrap();
+    pool.close().unwrap();
+    assert_sound(&open(&storage));
+}
+
+/// The first bytes of blocks of a file, as its dataset has them now.
+fn beginnings(db: &Dataset, file: InodeNumber, blocks: u64) -> Vec<[u8; 4]> {
+    let view = db.view().unwrap();
+    let beginning = |block| {
+        let mut bytes = [0; 4];
+        view.read(file, block * BLOCK_BYTES as u64 + 100, &mut bytes).unwrap();
+        bytes
+    };
+    (0..blocks).map(beginning).collect()
+}
+
+/// A group that changes little of blocks that are in memory logs what it changes.
+#[test]
+fn a_small_group_is_a_header_block() {
+    let storage = make(None);
+    let (pool, db, file) = with_file(&storage);
+    db.write(file, 0, &[1; 3 * BLOCK_BYTES]).unwrap();
+    pool.snapshot(&["db@before".to_owned()], false, &[]).unwrap();
+    let logged = || (pool.statistics().logged_data_bytes, pool.statistics().logged_header_bytes);
+    let before = logged();
+    let mut group = db.begin().unwrap();
+    group.write(file, 100, b"abcd").unwrap();
+    group.write(file, 2 * BLOCK_BYTES as u64 + 100, b"efgh").unwrap();
+    pool.make_durable(pool.commit(vec![group]).unwrap()).unwrap();
+    assert_eq!(logged(), (before.0, before.1 + BLOCK_BYTES as u64));
+    // New blocks are logged whole beside it, and the file may grow.
+    let mut group = db.begin().unwrap();
+    group.write(file, BLOCK_BYTES as u64 + 100, b"ijkl").unwrap();
+    group.write(file, 3 * BLOCK_BYTES as u64, &[2; BLOCK_BYTES]).unwrap();
+    pool.make_durable(pool.commit(vec![group]).unwrap()).unwrap();
+    assert_eq!(logged(), (before.0 + BLOCK_BYTES as u64, before.1 + 2 * BLOCK_BYTES as u64));
+    let expected = [*b"abcd", *b"ijkl", *b"efgh", [2; 4]];
+    assert_eq!(beginnings(&db, file, 4), expected);
+    let crashed = open(&storage.copy());
+    assert_eq!(beginnings(&crashed.dataset("db").unwrap(), file, 4), expected);
+    crashed.verify().unwrap();
+    assert_sound(&crashed);
+    pool.close().unwrap();
+    let pool = open(&storage);
+    assert_eq!(beginnings(&pool.dataset("db").unwrap(), file, 4), expected);
+    let mut bytes = [0; 4];
+    pool.view("db@before").unwrap().read(file, 100, &mut bytes).unwrap();
+    assert_eq!(bytes, [1; 4]);
+    assert_sound(&pool);
+}
+
+/// A group replaces blocks as a whole, whatever became of them since it began.
+#[test]
+fn what_a_group_did_not_see_is_not_merged_into_what_it_writes() {
+    let storage = make(None);
+    let (pool, db, file) = with_file(&storage);
+    db.write(file, 0, &[1; 2 * BLOCK_BYTES]).unwrap();
+    let mut group = db.begin().unwrap();
+    group.write(file, 500, b"abcd").unwrap();
+    group.write(file, BLOCK_BYTES as u64 + 500, b"abcd").unwrap();
+    db.write(file, 100, b"lost").unwrap();
+    pool.make_durable(pool.commit(vec![group]).unwrap()).unwrap();
+    assert_eq!(beginnings(&db, file, 2), [[1; 4]; 2]);
+    let crashed = open(&storage.copy());
+    assert_eq!(beginnings(&crashed.dataset("db").unwrap(), file, 2), [[1; 4]; 2]);
+    assert_sound(&crashed);
 }

@@ -7,7 +7,9 @@ use super::segment::{Geometry, SegmentHeader, SegmentKind, encode_table};
 use super::superblock::{Former, LedgerPointer, Life, Superblock};
 use super::{crc32c, get_u32};
 use crate::namespace::{AttributeChange, InodeKind, NewInode, RenameHow, XattrHow};
-use crate::operation::{NamespaceOperation, Operation, Part, Scatter, Target, Write};
+use crate::operation::{
+    BlockPatch, NamespaceOperation, Operation, Part, Patch, Scatter, Stretch, Target, Write,
+};
 use crate::units::{
     BLOCK_BYTES, DatasetId, FileBlock, InodeNumber, LogAddress, PoolId, RecordSequence, RecoveryEpoch,
     SegmentId, Slot, Timestamp, VersionId,
@@ -264,6 +266,22 @@ fn operations() {
                 slot: Slot(11),
             },
             "1501ac0205060302030101020109090a0b",
+        ),
+        (
+            Operation::Patch(Patch {
+                dataset,
+                inode,
+                end: 5,
+                time,
+                blocks: vec![BlockPatch {
+                    block: FileBlock(6),
+                    stretches: vec![
+                        Stretch { at: 8, bytes: b"a".to_vec() },
+                        Stretch { at: 300, bytes: b"bc".to_vec() },
+                    ],
+                }],
+            }),
+            "1601ac020503010602080161ac02026263",
         ),
     ];
     for (operation, expected) in cases {

@@ -1,6 +1,7 @@
 //! From groups to the log: all of them as one atomic step.
 
 use super::changes::{FileChanges, PIECE_BLOCKS_MAX, Place};
+use super::patch::patches_of;
 use super::{CommitPoint, Group, regular_file};
 use crate::engine::{Addition, Engine, Purpose, StagedRun};
 use crate::error::{Error, Result};
@@ -8,7 +9,7 @@ use crate::format::crc32c;
 use crate::format::segment::SegmentKind;
 use crate::log::tail::Payload;
 use crate::namespace::{Read, TreeReader};
-use crate::operation::{Operation, Part, Scatter};
+use crate::operation::{Operation, Part, Patch, Scatter};
 use crate::pool::Pool;
 use crate::state::State;
 use crate::storage::AlignedBuffer;
@@ -21,7 +22,19 @@ const NODES_PER_STEP: usize = 8;
 /// A step of a commit, ready before the state is locked.
 enum Step {
     Log(Operation, Option<Payload>),
-    Staged { scatter: Scatter, run: Arc<StagedRun>, buffer: Option<Arc<AlignedBuffer>> },
+    Staged {
+        scatter: Scatter,
+        run: Arc<StagedRun>,
+        buffer: Option<Arc<AlignedBuffer>>,
+    },
+    /// Blocks that change in part, as long as the tree still has the root in which that was found out; and the same as
+    /// whole blocks.
+    Patched {
+        root: LogAddress,
+        patch: Operation,
+        whole: Scatter,
+        buffer: Arc<AlignedBuffer>,
+    },
 }
 
 /// See [`Pool::commit`].
@@ -29,14 +42,20 @@ pub(crate) fn commit(pool: &Pool, mut groups: Vec<Group>) -> Result<CommitPoint>
     let time = Timestamp::now();
     let mut steps = Vec::new();
     for group in &mut groups {
-        steps_of(group, time, &mut steps);
+        steps_of(group, time, &mut steps)?;
     }
     // Nobody may find in the log what is not in its place.
     groups.iter().flat_map(|group| group.files.values()).try_for_each(FileChanges::wait)?;
-    pool.engine().with_room(|| commit_steps(pool, &groups, &steps))
+    loop {
+        if let Some(point) = pool.engine().with_room(|| commit_steps(pool, &groups, &steps))? {
+            return Ok(point);
+        }
+        steps = steps.into_iter().map(Step::without_patches).collect();
+    }
 }
 
-fn commit_steps(pool: &Pool, groups: &[Group], steps: &[Step]) -> Result<CommitPoint> {
+/// `None`: somebody else has changed what the patches are for.
+fn commit_steps(pool: &Pool, groups: &[Group], steps: &[Step]) -> Result<Option<CommitPoint>> {
     let engine = pool.engine();
     engine.admit()?;
     let mut state = engine.state();
@@ -45,7 +64,12 @@ fn commit_steps(pool: &Pool, groups: &[Group], steps: &[Step]) -> Result<CommitP
         check_files(engine, &state, group)?;
     }
     if steps.is_empty() {
-        return Ok(CommitPoint(state.tail.last_sequence()));
+        return Ok(Some(CommitPoint(state.tail.last_sequence())));
+    }
+    for step in steps {
+        if !step.is_current(&state)? {
+            return Ok(None);
+        }
     }
     if !state.usage.is_empty() {
         let additions: Vec<Addition> = steps.iter().flat_map(Step::additions).collect();
@@ -73,7 +97,7 @@ fn commit_steps(pool: &Pool, groups: &[Group], steps: &[Step]) -> Result<CommitP
     let pressure = engine.pressure(&state);
     drop(state);
     engine.after_append(pressure)?;
-    Ok(point)
+    Ok(Some(point))
 }
 
 fn check_generation(state: &State, group: &Group) -> Result<()> {
@@ -98,7 +122,7 @@ fn make_room(engine: &Engine, state: &mut State, steps: &[Step]) -> Result<()> {
         .iter()
         .map(|step| match step {
             Step::Log(_, payload) => 2 + payload.as_ref().map_or(0, Payload::blocks) as u64,
-            Step::Staged { .. } => 1,
+            Step::Staged { .. } | Step::Patched { .. } => 1,
         })
         .sum();
     // A part of a scattered write may change leaves that no other part does.
@@ -119,8 +143,31 @@ impl Step {
     fn additions(&self) -> Vec<Addition> {
         match self {
             Self::Log(operation, _) => Addition::all_of(operation),
-            Self::Staged { scatter, .. } => Addition::of_scatter(scatter).collect(),
+            Self::Staged { scatter, .. } | Self::Patched { whole: scatter, .. } => {
+                Addition::of_scatter(scatter).collect()
+            }
         }
+    }
+
+    /// Whether it means what it meant when it was made.
+    fn is_current(&self, state: &State) -> Result<bool> {
+        let Self::Patched { root, whole, .. } = self else { return Ok(true) };
+        let head = state.head(whole.dataset)?;
+        // Whoever made the patch holds the tree, so a changed one has another root.
+        Ok(state.trees[&head].root_address() == *root)
+    }
+
+    /// The same with whole blocks.
+    fn without_patches(self) -> Self {
+        let Self::Patched { whole, buffer, .. } = self else { return self };
+        let sums = buffer.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
+        Self::Log(Operation::WriteScattered(whole), Some(Payload { buffer, first: 0, sums }))
+    }
+
+    fn of_blocks(scatter: Scatter, blocks: AlignedBuffer) -> Self {
+        let sums = blocks.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
+        let payload = Payload { buffer: Arc::new(blocks), first: 0, sums };
+        Self::Log(Operation::WriteScattered(scatter), Some(payload))
     }
 
     fn parts(&self) -> usize {
@@ -128,6 +175,8 @@ impl Step {
             Self::Log(Operation::WriteScattered(scatter), _) | Self::Staged { scatter, .. } => {
                 scatter.parts.len()
             }
+            // And the blocks themselves are for a checkpoint to write.
+            Self::Patched { whole, .. } => 2 * whole.blocks as usize,
             Self::Log(..) => 0,
         }
     }
@@ -136,6 +185,7 @@ impl Step {
 fn append_step(engine: &Engine, state: &mut State, step: &Step, next: &mut LogAddress) -> Result<()> {
     match step {
         Step::Log(operation, payload) => engine.append(state, operation, payload.clone(), Purpose::Data),
+        Step::Patched { patch, .. } => engine.append(state, patch, None, Purpose::Data),
         Step::Staged { scatter, run, buffer } => {
             let address = *next;
             *next = next.plus(BlockCount(run.blocks.into()));
@@ -155,7 +205,7 @@ fn append_step(engine: &Engine, state: &mut State, step: &Step, next: &mut LogAd
 }
 
 /// What a group comes to, in the order in which it is to happen.
-fn steps_of(group: &mut Group, time: Timestamp, steps: &mut Vec<Step>) {
+fn steps_of(group: &mut Group, time: Timestamp, steps: &mut Vec<Step>) -> Result<()> {
     let dataset = group.dataset.id();
     for (inode, file) in &mut group.files {
         let inode = *inode;
@@ -181,16 +231,33 @@ fn steps_of(group: &mut Group, time: Timestamp, steps: &mut Vec<Step>) {
                 }
             }
         }
-        let parts = parts_of(placed.last().into_iter().flatten().copied());
-        if let Some(filling) = file.filling.take().filter(|_| !parts.is_empty()) {
-            let sums: Vec<u32> = filling.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
-            let scatter = scatter(0, sums.len() as u32, parts);
-            written = written.max(scatter.end);
-            let payload = Payload { buffer: Arc::new(filling), first: 0, sums };
-            steps.push(Step::Log(Operation::WriteScattered(scatter), Some(payload)));
+        let places = placed.last().map_or(&[][..], Vec::as_slice);
+        let patches = patches_of(&group.base, inode, file)?;
+        if let Some(filling) = file.filling.take().filter(|_| !places.is_empty()) {
+            let whole = scatter(0, (filling.len() / BLOCK_BYTES) as u32, parts_of(places.iter().copied()));
+            written = written.max(whole.end);
+            let is_patched = |block: FileBlock| patches.iter().any(|patch| patch.block == block);
+            let rest: Vec<_> = places.iter().filter(|(block, _)| !is_patched(*block)).copied().collect();
+            if patches.is_empty() {
+                steps.push(Step::of_blocks(whole, filling));
+            } else {
+                if !rest.is_empty() {
+                    let mut blocks = AlignedBuffer::with_capacity(rest.len() * BLOCK_BYTES);
+                    for (_, at) in &rest {
+                        blocks.extend(&filling[*at as usize * BLOCK_BYTES..][..BLOCK_BYTES]);
+                    }
+                    let packed = rest.iter().enumerate().map(|(at, (block, _))| (*block, at as u32));
+                    steps.push(Step::of_blocks(scatter(0, rest.len() as u32, parts_of(packed)), blocks));
+                }
+                let patch = Patch { dataset, inode, end: whole.end, time, blocks: patches };
+                let patch = Operation::Patch(patch);
+                let root = group.base.tree().root_address();
+                steps.push(Step::Patched { root, patch, whole, buffer: Arc::new(filling) });
+            }
         }
         steps.extend(last_size(&group.base, inode, file, written).map(truncate));
     }
+    Ok(())
 }
 
 /// The size that a file still has to be set to when its blocks are in place.
@@ -236,7 +303,7 @@ impl Engine {
     fn addresses_of_staged(&self, state: &mut State, steps: &[Step]) -> LogAddress {
         let count = steps.iter().map(|step| match step {
             Step::Staged { run, .. } => u64::from(run.blocks),
-            Step::Log(..) => 0,
+            Step::Log(..) | Step::Patched { .. } => 0,
         });
         let count = BlockCount(count.sum());
         if count.0 == 0 {

@@ -5,6 +5,7 @@
 
 mod changes;
 mod commit;
+mod patch;
 
 pub(crate) use commit::commit;
 

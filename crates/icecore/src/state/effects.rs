@@ -4,7 +4,7 @@ use crate::liveness::{BlockSet, FreedSink, History};
 use crate::namespace::Ledger;
 use crate::tree::NodeLedger;
 use crate::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 /// Blocks that died, waiting for the checkpoint that records their death and for readers of older versions.
 #[derive(Default)]
@@ -80,6 +80,24 @@ impl Graveyard {
         }
         self.superseded.pop_front();
         Some(address)
+    }
+
+    /// Takes note that a checkpoint is about to write what merged blocks there are: those that died unwritten and that
+    /// nobody can reach go to `gone`; answers those that somebody can.
+    pub(crate) fn settle_superseded(
+        &mut self,
+        is_reached: impl Fn(u64, LogAddress) -> bool,
+        mut gone: impl FnMut(LogAddress),
+    ) -> HashSet<LogAddress> {
+        let mut reached = HashSet::new();
+        for (moment, address) in self.superseded.drain(..) {
+            if is_reached(moment, address) {
+                reached.insert(address);
+            } else {
+                gone(address);
+            }
+        }
+        reached
     }
 
     /// Whether anything waits for readers.

@@ -5,7 +5,7 @@ use super::{Effects, Environment, Placement, State};
 use crate::blocks::{Block, Blocks};
 use crate::error::{Error, FileFault, Result};
 use crate::namespace::{Read, Touch, TreeReader, TreeWriter, joined};
-use crate::operation::{NamespaceOperation, Part, Scatter, Write};
+use crate::operation::{NamespaceOperation, Part, Patch, Scatter, Write};
 use crate::tree::{NodeSource, Tree};
 use crate::units::{
     BLOCK_BYTES, BlockCount, DatasetId, FILE_BYTES_MAX, FileBlock, InodeNumber, LogAddress, Run, SegmentId,
@@ -19,7 +19,16 @@ pub(super) struct Head<'a> {
     effects: Effects<'a>,
     nodes: &'a dyn NodeSource,
     blocks: &'a Blocks,
+    is_replay: bool,
     torn: &'a mut bool,
+}
+
+/// What a block of a file holds, for somebody who changes a part of it.
+enum Former {
+    Hole,
+    Block(Arc<Block>),
+    /// It was there when the operation was made, and since then it was damaged.
+    Lost,
 }
 
 impl Head<'_> {
@@ -31,25 +40,42 @@ impl Head<'_> {
         TreeReader::new(self.tree, self.nodes)
     }
 
-    /// What a block of a file holds; `None` for a hole.
-    fn content(&self, inode: InodeNumber, block: FileBlock) -> Result<Option<Arc<Block>>> {
-        let Some(run) = self.reader().run_at(inode, block)? else { return Ok(None) };
-        self.blocks.read(run.stream, run.start).map(Some)
+    /// What a block of a file holds. One that was damaged since the operation was made is lost with or without it: in
+    /// a replay that is no reason to give up everything else. The file goes on pointing to what is damaged.
+    fn content(&self, inode: InodeNumber, block: FileBlock) -> Result<Former> {
+        let Some(run) = self.reader().run_at(inode, block)? else { return Ok(Former::Hole) };
+        match self.blocks.read(run.stream, run.start) {
+            Ok(content) => Ok(Former::Block(content)),
+            Err(Error::Damaged { .. }) if self.is_replay => Ok(Former::Lost),
+            Err(error) => Err(error),
+        }
     }
 
-    /// Puts merged blocks into a file. They get their addresses now, at birth.
+    /// Puts merged blocks, in the order of the file, into it. They get their addresses now, at birth.
     fn put_merged(
         &mut self,
         inode: InodeNumber,
-        first: FileBlock,
-        contents: Vec<Arc<Block>>,
+        contents: Vec<(FileBlock, Arc<Block>)>,
         touch: Touch,
     ) -> Result<()> {
-        let run = self.effects.next_merged(BlockCount(contents.len() as u64));
-        self.writer().map_run(inode, first, run, touch)?;
-        self.effects.draw_merged(run);
-        for (index, content) in contents.into_iter().enumerate() {
-            self.blocks.merge_pending(run.start.plus(BlockCount(index as u64)), content);
+        let born = self.effects.next_merged(BlockCount(contents.len() as u64));
+        let mut runs: Vec<(FileBlock, Run)> = Vec::new();
+        for (index, (block, _)) in contents.iter().enumerate() {
+            match runs.last_mut() {
+                Some((first, run)) if first.0 + run.length.0 == block.0 => run.length.0 += 1,
+                _ => {
+                    let start = born.start.plus(BlockCount(index as u64));
+                    runs.push((*block, Run { start, length: BlockCount(1), ..born }));
+                }
+            }
+        }
+        self.writer().map_runs(inode, &runs, touch)?;
+        if contents.is_empty() {
+            return Ok(());
+        }
+        self.effects.draw_merged(born);
+        for (index, (_, content)) in contents.into_iter().enumerate() {
+            self.blocks.merge_pending(born.start.plus(BlockCount(index as u64)), content);
         }
         Ok(())
     }
@@ -60,13 +86,13 @@ impl Head<'_> {
             return Ok(());
         }
         let block = FileBlock::containing(from);
-        let Some(mut content) = self.content(inode, block)? else { return Ok(()) };
+        let Former::Block(mut content) = self.content(inode, block)? else { return Ok(()) };
         let range = (from - block.offset()) as usize..(to - block.offset()) as usize;
         if content[range.clone()].iter().all(|byte| *byte == 0) {
             return Ok(());
         }
         Arc::make_mut(&mut content)[range].fill(0);
-        self.put_merged(inode, block, vec![content], Touch { time, size_at_least: 0 })?;
+        self.put_merged(inode, vec![(block, content)], Touch { time, size_at_least: 0 })?;
         *self.torn = true;
         Ok(())
     }
@@ -92,9 +118,16 @@ impl State {
     ) -> Result<T> {
         self.changed_roots.insert(head);
         let mut torn = self.torn;
+        let is_replay = env.is_replay;
         let (tree, effects) = self.effects(head);
-        let outcome =
-            body(&mut Head { tree, effects, nodes: env.nodes, blocks: env.blocks, torn: &mut torn });
+        let outcome = body(&mut Head {
+            tree,
+            effects,
+            nodes: env.nodes,
+            blocks: env.blocks,
+            is_replay,
+            torn: &mut torn,
+        });
         // An operation that came to its end is whole.
         self.torn = torn && outcome.is_err();
         outcome
@@ -176,7 +209,6 @@ impl State {
             return Ok(());
         }
         self.change(dataset, env, |head| {
-            let first = FileBlock::containing(offset);
             let mut contents = Vec::new();
             let mut rest = bytes;
             let mut at = offset;
@@ -184,14 +216,44 @@ impl State {
                 let block = FileBlock::containing(at);
                 let within = (at - block.offset()) as usize;
                 let (part, after) = rest.split_at(rest.len().min(BLOCK_BYTES - within));
-                let content = head.content(inode, block)?;
-                let mut content = content.unwrap_or_else(|| Arc::new([0; BLOCK_BYTES]));
-                Arc::make_mut(&mut content)[within..within + part.len()].copy_from_slice(part);
-                contents.push(content);
+                let former = match head.content(inode, block)? {
+                    Former::Hole => Some(Arc::new([0; BLOCK_BYTES])),
+                    Former::Block(content) => Some(content),
+                    // But for bytes that say all there is to say about it.
+                    Former::Lost => (part.len() == BLOCK_BYTES).then(|| Arc::new([0; BLOCK_BYTES])),
+                };
+                if let Some(mut content) = former {
+                    Arc::make_mut(&mut content)[within..within + part.len()].copy_from_slice(part);
+                    contents.push((block, content));
+                }
                 at += part.len() as u64;
                 rest = after;
             }
-            head.put_merged(inode, first, contents, Touch { time, size_at_least: end })
+            head.put_merged(inode, contents, Touch { time, size_at_least: end })
+        })
+    }
+
+    pub(super) fn apply_patch(&mut self, patch: &Patch, env: &Environment<'_>) -> Result<()> {
+        if !patch.is_valid() {
+            return Err(Error::Invalid("a patch whose parts do not fit".to_owned()));
+        }
+        self.change(patch.dataset, env, |head| {
+            let mut contents = Vec::with_capacity(patch.blocks.len());
+            for one in &patch.blocks {
+                let mut content = match head.content(patch.inode, one.block)? {
+                    Former::Hole => Arc::new([0; BLOCK_BYTES]),
+                    Former::Block(content) => content,
+                    Former::Lost => continue,
+                };
+                let block = Arc::make_mut(&mut content);
+                for stretch in &one.stretches {
+                    let at = usize::from(stretch.at);
+                    block[at..at + stretch.bytes.len()].copy_from_slice(&stretch.bytes);
+                }
+                contents.push((one.block, content));
+            }
+            let touch = Touch { time: patch.time, size_at_least: patch.end };
+            head.put_merged(patch.inode, contents, touch)
         })
     }
 

@@ -29,6 +29,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct Environment<'a> {
     pub blocks: &'a Blocks,
     pub nodes: &'a Nodes,
+    /// The operations are those of the log, after a crash.
+    pub is_replay: bool,
 }
 
 /// Where the data blocks of an operation lie in the log.
@@ -167,6 +169,7 @@ impl State {
             Operation::WriteInline { dataset, inode, offset, bytes, time } => {
                 self.apply_inline(*dataset, *inode, *offset, bytes, *time, env)
             }
+            Operation::Patch(patch) => self.apply_patch(patch, env),
             Operation::Truncate { dataset, inode, size, time } => {
                 self.apply_truncate(*dataset, *inode, *size, *time, env)
             }

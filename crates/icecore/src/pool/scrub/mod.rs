@@ -179,7 +179,7 @@ fn scrub(
     }
     let (versions, runs, tail, _pin) = {
         let state = engine.state();
-        let pin = engine.pins.pin(state.clock);
+        let pin = engine.pin(&state);
         (versions(&state), live_runs(&state), state.tail.position(), pin)
     };
     // What was appended since the checkpoint has to be on disk too before it is read from there.
