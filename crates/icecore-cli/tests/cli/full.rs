@@ -68,11 +68,11 @@ fn what_the_guide_says_works_on_a_full_pool_works_and_writing_goes_on() {
         fixture.done(&["destroy", name]);
     }
     // At once, while the checkpoint that records it may still be on its way.
+    fixture.done(&["snapshot", "db@last"]);
     let again = fill(&owner, b"again");
     assert!(again >= 12 << 20, "{again} bytes, where 16 MiB were destroyed");
     owner.close().unwrap();
     // And with nobody there.
-    fixture.done(&["snapshot", "db@last"]);
     fixture.done(&["rollback", "db@last"]);
     fixture.done(&["destroy", "-r", "db"]);
     assert_eq!(fixture.done(&["list", "-H"]), "");
