@@ -153,7 +153,7 @@ fn a_full_pool_can_be_emptied_and_goes_on() {
         open(&mut explorer);
         for round in 0..2 {
             let _told = Told(format!("round {round}, {bytes} bytes, {:?}", setting.size_limit));
-            assert!(fill(&mut explorer, 2000), "it never gets full");
+            assert!(fill(&mut explorer, 8000), "it never gets full");
             must(explorer.check());
             // It stays what it is, and can be closed, opened, killed.
             for _ in 0..5 {

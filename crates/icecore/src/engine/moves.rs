@@ -34,7 +34,9 @@ impl Engine {
     }
 
     fn record_moves_locked(&self, line: &mut CheckpointLine) -> Result<bool> {
-        let Some(base) = line.base.as_ref().filter(|_| !line.is_long() && !line.hurt) else { return Ok(false) };
+        let Some(base) = line.base.as_ref().filter(|_| !line.is_long() && !line.hurt) else {
+            return Ok(false);
+        };
         let Some(moves) = self.take_moves(&base.marks()) else { return Ok(true) };
         for segment in &moves.filled {
             self.blocks.files().sync(*segment)?;

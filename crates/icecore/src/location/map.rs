@@ -140,9 +140,14 @@ impl LocationMap {
         let removed: Vec<PlacedRun> = self.entries_of_segment(segment).collect();
         let range = (segment, Slot(0))..=(segment, Slot(u32::MAX));
         let starts: Vec<PackedAddress> = self.places.range(range).map(|(_, packed)| *packed).collect();
-        for (stream, start) in starts.into_iter().map(PackedAddress::unpack) {
-            let entry = self.remove_entry(stream, start);
-            self.heal(stream, start + u64::from(entry.span()));
+        let ends: Vec<(Stream, u64)> = starts
+            .into_iter()
+            .map(PackedAddress::unpack)
+            .map(|(stream, start)| (stream, start + u64::from(self.remove_entry(stream, start).span())))
+            .collect();
+        // Only when all of them are gone: what has lost its neighbour might be joined with one that goes next.
+        for (stream, end) in ends {
+            self.heal(stream, end);
         }
         for placed in &removed {
             self.journals[placed.run.stream as usize].forgotten(&placed.run);

@@ -302,6 +302,20 @@ fn moves_can_be_stored_without_what_came_after_a_mark() {
     assert_eq!(stored, map);
 }
 
+/// Two entries of a segment continue each other once a third one between them is gone: and then they go themselves.
+#[test]
+fn a_segment_is_removed_whose_entries_grow_together_meanwhile() {
+    let mut map = LocationMap::new();
+    map.insert(run(Stream::Data, 100, 4), SegmentId(1), Slot(1));
+    map.insert(run(Stream::Data, 90, 4), SegmentId(1), Slot(5));
+    map.insert(run(Stream::Data, 110, 4), SegmentId(1), Slot(9));
+    map.insert(run(Stream::Data, 80, 4), SegmentId(2), Slot(1));
+    map.insert(run(Stream::Data, 120, 4), SegmentId(2), Slot(5));
+    assert_eq!(map.remove_segment(SegmentId(1)).len(), 3);
+    assert_eq!(map.entries(Stream::Data).count(), 2);
+    assert_eq!(map.len(), 1, "what is left is one entry");
+}
+
 #[test]
 fn a_block_can_be_placed_in_a_gap() {
     let mut map = thinned(13);

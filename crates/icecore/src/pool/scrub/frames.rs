@@ -60,7 +60,7 @@ impl Scrub<'_> {
         let is_tail = segment == tail.segment;
         let end = Slot(engine.geometry.slots());
         let written = if is_tail { tail.slot } else { end };
-        let is_full = !is_tail && self.is_settled && engine.state().tail.position().segment != segment;
+        let is_full = !is_tail && self.is_settled && engine.state().tail.segment() != segment;
         let look = || {
             let sums = engine.blocks.sums();
             sums.inspect(segment, written, is_full, engine.blocks.files())

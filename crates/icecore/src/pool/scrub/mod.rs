@@ -178,8 +178,10 @@ fn scrub(
         engine.run_checkpoint()?;
     }
     let (versions, runs, tail, _pin) = {
-        let state = engine.state();
+        let mut state = engine.state();
         let pin = engine.pin(&state);
+        // Others go on writing: what they have begun to build counts as a record of its own.
+        state.tail.seal();
         (versions(&state), live_runs(&state), state.tail.position(), pin)
     };
     // What was appended since the checkpoint has to be on disk too before it is read from there.
