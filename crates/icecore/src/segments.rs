@@ -137,6 +137,16 @@ impl Segments {
         self.epoch.0 << 32 | self.uses
     }
 
+    /// The clock of segments taken, for [`Segments::was_taken_after`].
+    pub(crate) fn takes(&self) -> u64 {
+        self.takes
+    }
+
+    /// Whether a segment was taken for the use that it is in after the clock showed this.
+    pub(crate) fn was_taken_after(&self, segment: SegmentId, takes: u64) -> bool {
+        self.table.get(&segment).is_some_and(|state| state.taken > takes)
+    }
+
     /// The last use number that was given out.
     pub(crate) fn last_incarnation(&self) -> u64 {
         self.epoch.0 << 32 | self.uses

@@ -17,6 +17,8 @@ const NODES_MARGIN: u64 = 64;
 /// What is tried, one after the other, when something finds no room.
 const WAYS_TO_ROOM: [WayToRoom; 4] =
     [WayToRoom::CheckpointIfWorthIt, WayToRoom::Collect(1), WayToRoom::Checkpoint, WayToRoom::Collect(6)];
+/// A pool is filling up when less than this part of its segments is free beside the reserve.
+const FILLING_UP_SHARE: usize = 8;
 /// Blocks by which a ledger blob may exceed twice the longest so far.
 const LEDGER_MARGIN: u64 = 32;
 
@@ -122,6 +124,13 @@ impl Engine {
     pub(crate) fn is_tight(&self, state: &State, purpose: Purpose) -> bool {
         let no_more = state.medium_full || state.segments.creatable() == 0;
         no_more && state.segments.free() <= self.reserve(state, purpose)
+    }
+
+    /// Whether there is so little room left that somebody may be waiting for what is destroyed.
+    pub(crate) fn is_filling_up(&self, state: &State) -> bool {
+        let creatable = if state.medium_full { 0 } else { state.segments.creatable() };
+        let available = creatable.saturating_add(state.segments.free() as u64);
+        available < (self.reserve(state, Purpose::Data) + 1 + state.segments.len() / FILLING_UP_SHARE) as u64
     }
 
     /// Runs something that needs room. If there is none, what died meanwhile is made room of first; if that is not

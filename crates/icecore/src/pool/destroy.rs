@@ -83,11 +83,19 @@ impl Pool {
             engine.append(&mut state, &operation, None, Purpose::Freeing)?;
         }
         let judged = !state.usage.is_empty();
+        let filling_up = engine.is_filling_up(&state);
         self.finish(state)?;
         engine.begin_freeing();
         if judged {
             // Quotas count what is there: what was destroyed must not stand in anybody's way any more.
             engine.finish_freeing()?;
+        }
+        if filling_up {
+            // Whoever comes next finds the room, and no reader of theirs is older than these deaths.
+            match engine.reclaim() {
+                Ok(_) | Err(Error::NoSpace { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(plan)
     }

@@ -33,7 +33,9 @@ impl Scrub<'_> {
 
     fn hold(&self, segment: SegmentId) -> Option<SegmentKind> {
         let mut state = self.engine.state();
-        let kind = state.segments.kind(segment).filter(|_| state.segments.live(segment) > 0)?;
+        // What was taken since is for the next scrub: its header may be on its way.
+        let counts = state.segments.live(segment) > 0 && !state.segments.was_taken_after(segment, self.takes);
+        let kind = state.segments.kind(segment).filter(|_| counts)?;
         state.segments.hold(segment);
         Some(kind)
     }

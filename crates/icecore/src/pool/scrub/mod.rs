@@ -103,6 +103,8 @@ struct Scrub<'a> {
     kept: Instant,
     /// Everything that was written before the scrub began is on disk.
     is_settled: bool,
+    /// The clock of segments taken when the scrub began.
+    takes: u64,
 }
 
 /// Notes for everybody that a scrub goes on, until it is dropped.
@@ -177,18 +179,19 @@ fn scrub(
     if is_writable {
         engine.run_checkpoint()?;
     }
-    let (versions, runs, tail, _pin) = {
+    let (versions, runs, tail, takes, _pin) = {
         let mut state = engine.state();
         let pin = engine.pin(&state);
         // Others go on writing: what they have begun to build counts as a record of its own.
         state.tail.seal();
-        (versions(&state), live_runs(&state), state.tail.position(), pin)
+        (versions(&state), live_runs(&state), state.tail.position(), state.segments.takes(), pin)
     };
     // What was appended since the checkpoint has to be on disk too before it is read from there.
     if is_writable {
         engine.sync()?;
     }
     let mut scrub = Scrub::new(engine, options, progress, versions);
+    scrub.takes = takes;
     scrub.is_settled = is_writable || !settles || engine.options.read_only;
     scrub.now.total = runs.iter().map(|run| run.length.bytes().0).sum();
     let [twin, anew] = if is_writable {
@@ -245,6 +248,7 @@ impl<'a> Scrub<'a> {
             folder,
             kept: Instant::now(),
             is_settled: false,
+            takes: 0,
         }
     }
 
