@@ -152,8 +152,8 @@ proptest! {
             if !gone {
                 // After promotions two datasets may each have a snapshot that the other hangs below: one of them has to
                 // be promoted again.
-                let turn = all.iter().cycle().skip(promoted).take(all.len());
-                let way_out = turn.into_iter().any(|name| pool.promote(name).is_ok());
+                let mut turn = all.iter().cycle().skip(promoted).take(all.len());
+                let way_out = turn.any(|name| pool.promote(name).is_ok());
                 promoted += 1;
                 prop_assert!(way_out && promoted < 100, "{} cannot be destroyed", name);
             }
