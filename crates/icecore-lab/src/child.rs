@@ -5,6 +5,7 @@
 
 use crate::error::{Doing, Error, Result};
 use crate::{demo, experiments};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -57,6 +58,19 @@ impl ChildCommand {
             .stdout(Stdio::piped())
             .spawn()
             .doing(|| format!("start {}", program.display()))
+    }
+
+    /// Does the job in a process of its own, and answers the outcome that it printed: a line of JSON.
+    pub(crate) fn run<T: DeserializeOwned>(&self, job: &Job) -> Result<T> {
+        let child = self.start(job)?;
+        let output = child.wait_with_output().doing(|| "wait for a process".to_owned())?;
+        if !output.status.success() {
+            return Err(job.failure(&output.status.to_string()));
+        }
+        // What the program itself prints may stand around the outcome.
+        let text = String::from_utf8_lossy(&output.stdout);
+        let outcome = text.lines().find_map(|line| serde_json::from_str(line).ok());
+        outcome.ok_or_else(|| job.failure("it printed no outcome"))
     }
 }
 

@@ -3,27 +3,11 @@
 
 mod common;
 
-use common::{Told, for_each_seed, is_long, must};
+use common::{Told, beginning, for_each_seed, is_long, must};
 use icecore::check::{CheckOptions, RepairOptions, check, repair};
-use icecore_sim::explorer::{Explorer, Setting, Verdict};
+use icecore_sim::explorer::{Explorer, Verdict};
 use icecore_sim::{CrashMode, Random};
 use std::collections::BTreeMap;
-
-/// A pool with history, closed or killed.
-fn beginning(seed: u64, closed: bool) -> Explorer {
-    let mut setting = Setting::draw(seed);
-    setting.weights.write_bytes_max = 32 << 10;
-    let mut explorer = Explorer::new(seed, &setting).unwrap();
-    explorer.open().unwrap();
-    let verdict = must(explorer.live(150));
-    assert!(matches!(verdict, Verdict::Agreed), "{verdict:?}\n  {}", explorer.recent());
-    if closed {
-        explorer.close().unwrap();
-    } else {
-        explorer.crash(None);
-    }
-    explorer
-}
 
 fn contents(explorer: &Explorer) -> Vec<(String, Vec<u8>)> {
     let files = explorer.disk.files().into_iter();

@@ -3,33 +3,17 @@
 
 mod common;
 
-use common::{Told, for_each_seed, is_long, must};
+use common::{Told, beginning, for_each_seed, is_long};
 use icecore::format::crc32c;
 use icecore::{Error, ListFilter};
 use icecore_sim::driver::compare_damaged;
-use icecore_sim::explorer::{Explorer, Setting, Verdict};
+use icecore_sim::explorer::{Explorer, Setting};
 use icecore_sim::{CrashMode, Random};
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::{Duration, Instant};
 
 const BLOCK: usize = 4096;
-
-/// A pool with history, closed or killed.
-fn beginning(seed: u64, closed: bool) -> Explorer {
-    let mut setting = Setting::draw(seed);
-    setting.weights.write_bytes_max = 32 << 10;
-    let mut explorer = Explorer::new(seed, &setting).unwrap();
-    explorer.open().unwrap();
-    let verdict = must(explorer.live(150));
-    assert!(matches!(verdict, Verdict::Agreed), "{verdict:?}\n  {}", explorer.recent());
-    if closed {
-        explorer.close().unwrap();
-    } else {
-        explorer.crash(None);
-    }
-    explorer
-}
 
 /// What a block on disk looks to be.
 fn sort_of(name: &str, block: &[u8]) -> &'static str {

@@ -3,7 +3,7 @@
 use super::Findings;
 use crate::child::Job;
 use crate::demo::{DemoOptions, demo};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, Result};
 use crate::machine::peak_memory_bytes;
 use crate::options::Options;
 use crate::report::{Check, System};
@@ -43,19 +43,8 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
 }
 
 fn run_once(options: &Options, job: &Job) -> Result<Outcome> {
-    let child = options.child.start(job)?;
-    let output = child.wait_with_output().doing(|| "wait for the demonstration".to_owned())?;
-    if !output.status.success() {
-        return Err(job.failure(&output.status.to_string()));
-    }
-    // What the program itself prints may stand around the outcome.
-    let text = String::from_utf8_lossy(&output.stdout);
-    let outcome: Option<Outcome> = text.lines().find_map(|line| serde_json::from_str(line).ok());
-    match outcome {
-        Some(outcome) if outcome.succeeded => Ok(outcome),
-        Some(_) => Err(job.failure("a proof failed")),
-        None => Err(job.failure("it printed no outcome")),
-    }
+    let outcome: Outcome = options.child.run(job)?;
+    if outcome.succeeded { Ok(outcome) } else { Err(job.failure("a proof failed")) }
 }
 
 /// Runs in the process of its own.

@@ -128,9 +128,8 @@ impl Engine {
 
     /// Whether there is so little room left that somebody may be waiting for what is destroyed.
     pub(crate) fn is_filling_up(&self, state: &State) -> bool {
-        let creatable = if state.medium_full { 0 } else { state.segments.creatable() };
-        let available = creatable.saturating_add(state.segments.free() as u64);
-        available < (self.reserve(state, Purpose::Data) + 1 + state.segments.len() / FILLING_UP_SHARE) as u64
+        available(state)
+            < (self.reserve(state, Purpose::Data) + 1 + state.segments.len() / FILLING_UP_SHARE) as u64
     }
 
     /// Runs something that needs room. If there is none, what died meanwhile is made room of first; if that is not
@@ -352,6 +351,12 @@ pub(crate) struct Allocation {
     pub full: Option<(SegmentId, u64)>,
     /// The segment begins with this allocation.
     pub is_fresh: bool,
+}
+
+/// Segments that are free, or to be made.
+pub(crate) fn available(state: &State) -> u64 {
+    let creatable = if state.medium_full { 0 } else { state.segments.creatable() };
+    creatable.saturating_add(state.segments.free() as u64)
 }
 
 /// What is filled outside the log, each in segments of its own.

@@ -160,14 +160,12 @@ impl Step {
     /// The same with whole blocks.
     fn without_patches(self) -> Self {
         let Self::Patched { whole, buffer, .. } = self else { return self };
-        let sums = buffer.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
-        Self::Log(Operation::WriteScattered(whole), Some(Payload { buffer, first: 0, sums }))
+        Self::of_blocks(whole, buffer)
     }
 
-    fn of_blocks(scatter: Scatter, blocks: AlignedBuffer) -> Self {
-        let sums = blocks.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
-        let payload = Payload { buffer: Arc::new(blocks), first: 0, sums };
-        Self::Log(Operation::WriteScattered(scatter), Some(payload))
+    fn of_blocks(scatter: Scatter, buffer: Arc<AlignedBuffer>) -> Self {
+        let sums = buffer.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
+        Self::Log(Operation::WriteScattered(scatter), Some(Payload { buffer, first: 0, sums }))
     }
 
     fn parts(&self) -> usize {
@@ -239,7 +237,7 @@ fn steps_of(group: &mut Group, time: Timestamp, steps: &mut Vec<Step>) -> Result
             let is_patched = |block: FileBlock| patches.iter().any(|patch| patch.block == block);
             let rest: Vec<_> = places.iter().filter(|(block, _)| !is_patched(*block)).copied().collect();
             if patches.is_empty() {
-                steps.push(Step::of_blocks(whole, filling));
+                steps.push(Step::of_blocks(whole, Arc::new(filling)));
             } else {
                 if !rest.is_empty() {
                     let mut blocks = AlignedBuffer::with_capacity(rest.len() * BLOCK_BYTES);
@@ -247,7 +245,8 @@ fn steps_of(group: &mut Group, time: Timestamp, steps: &mut Vec<Step>) -> Result
                         blocks.extend(&filling[*at as usize * BLOCK_BYTES..][..BLOCK_BYTES]);
                     }
                     let packed = rest.iter().enumerate().map(|(at, (block, _))| (*block, at as u32));
-                    steps.push(Step::of_blocks(scatter(0, rest.len() as u32, parts_of(packed)), blocks));
+                    let scatter = scatter(0, rest.len() as u32, parts_of(packed));
+                    steps.push(Step::of_blocks(scatter, Arc::new(blocks)));
                 }
                 let patch = Patch { dataset, inode, end: whole.end, time, blocks: patches };
                 let patch = Operation::Patch(patch);

@@ -5,7 +5,7 @@
 //! the defaults allow are added.
 
 use crate::child::Job;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, Result};
 use crate::experiments::Findings;
 use crate::machine::peak_memory_bytes;
 use crate::options::Options;
@@ -66,15 +66,7 @@ pub(super) fn run(options: &Options, findings: &mut Findings) -> Result<()> {
 }
 
 fn run_once(options: &Options, job: &Job) -> Result<Outcome> {
-    let child = options.child.start(job)?;
-    let output = child.wait_with_output().doing(|| "wait for a process".to_owned())?;
-    if !output.status.success() {
-        return Err(job.failure(&output.status.to_string()));
-    }
-    // What the program itself prints may stand around the outcome.
-    let text = String::from_utf8_lossy(&output.stdout);
-    let outcome = text.lines().find_map(|line| serde_json::from_str(line).ok());
-    outcome.ok_or_else(|| job.failure("it printed no outcome"))
+    options.child.run(job)
 }
 
 /// Runs in the process of its own.

@@ -1,7 +1,7 @@
 //! Memory of a process that has opened a pool and does nothing with it.
 
 use crate::child::Job;
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, Result};
 use crate::machine::{peak_memory_bytes, resident_memory_bytes};
 use crate::options::Options;
 use icecore::{OpenOptions, Pool};
@@ -30,15 +30,7 @@ pub(super) struct Memory {
 /// What a fresh process takes that opens the pool.
 pub(super) fn measure(options: &Options, path: &Path) -> Result<Memory> {
     let job = Job::IdlePool(IdlePool { path: path.to_owned() });
-    let child = options.child.start(&job)?;
-    let output = child.wait_with_output().doing(|| "wait for a process".to_owned())?;
-    if !output.status.success() {
-        return Err(job.failure(&output.status.to_string()));
-    }
-    // What the program itself prints may stand around the outcome.
-    let text = String::from_utf8_lossy(&output.stdout);
-    let outcome = text.lines().find_map(|line| serde_json::from_str(line).ok());
-    outcome.ok_or_else(|| job.failure("it printed no outcome"))
+    options.child.run(&job)
 }
 
 /// Runs in the process of its own.

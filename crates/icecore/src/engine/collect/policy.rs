@@ -2,6 +2,7 @@
 
 use super::{Engine, Outcome};
 use crate::engine::Purpose;
+use crate::engine::space::available;
 use crate::error::{Error, Result};
 use crate::format::segment::file_name;
 use crate::segments::Candidate;
@@ -103,9 +104,8 @@ impl Room {
 impl Engine {
     fn room(&self, state: &State) -> Room {
         let segments = &state.segments;
-        let creatable = if state.medium_full { 0 } else { segments.creatable() };
         Room {
-            available: creatable.saturating_add(segments.free() as u64),
+            available: available(state),
             reserve: self.reserve(state, Purpose::Data) as u64,
             headroom: self.headroom(segments.len()),
         }
@@ -119,9 +119,8 @@ impl Engine {
 
     /// Whether segments should be emptied before writers find no room.
     pub(in crate::engine) fn collection_is_due(&self, state: &State) -> bool {
-        let creatable = if state.medium_full { 0 } else { state.segments.creatable() };
         // Most of the time there is so much room that nothing has to be worked out.
-        let plenty = creatable.saturating_add(state.segments.free() as u64) > 64;
+        let plenty = available(state) > 64;
         !plenty && self.logged_bytes() >= self.collector.quiet_until.load(Ordering::Relaxed) && {
             self.room(state).is_short()
         }
