@@ -189,9 +189,8 @@ impl HeadFile {
 
     /// The file's facts in the head as it is now, given those of a version that may be the same.
     pub fn facts_since(&self, view: &View, known: Facts) -> Result<Facts> {
-        let now = self.dataset.view()?;
         // Nobody has written anything: no need to look the file up.
-        if now.is_same_moment(view) { Ok(known) } else { facts(&now, self.inode) }
+        if self.dataset.is_unchanged_since(view)? { Ok(known) } else { Ok(self.now()?.1) }
     }
 
     /// Opens an atomic group of writes to a file that has not changed since `view`.

@@ -11,12 +11,13 @@ use crate::format::record::RecordView;
 use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, decode_table, file_name};
 use crate::location::LocationMap;
 use crate::log::tail::Payload;
+use crate::numbers::NumberMap;
 use crate::statistics::Counters;
 use crate::storage::AlignedBuffer;
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, PoolId, Run, SegmentId, Slot, Stream};
 use parking_lot::{Mutex, RwLock};
 use quick_cache::sync::Cache;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,9 +31,14 @@ pub(crate) struct Blocks {
     cache: Cache<u64, Arc<Block>>,
     recent: Recent,
     /// Merged blocks that no checkpoint has written yet.
-    pending: RwLock<HashMap<LogAddress, Arc<Block>>>,
+    pending: RwLock<NumberMap<LogAddress, Arc<Block>>>,
     sums: Sums,
     counters: Arc<Counters>,
+}
+
+/// A block of its own with these bytes, which are as many as a block has.
+pub(crate) fn copied(bytes: &[u8]) -> Arc<Block> {
+    Arc::<[u8]>::from(bytes).try_into().expect("a whole block")
 }
 
 /// Stream and address in one number.
@@ -154,7 +160,7 @@ impl Blocks {
             let count = self.while_there(rest, |segment, slot, together| {
                 // As many blocks as lie together, up to the next one that memory holds.
                 let mut count = 1;
-                while count < together.0 && !self.in_memory(run.stream, address.plus(BlockCount(count))) {
+                while count < together.0 && !self.is_in_memory(run.stream, address.plus(BlockCount(count))) {
                     count += 1;
                 }
                 self.read_verified(segment, slot, &mut target[..count as usize * BLOCK_BYTES])?;
@@ -189,7 +195,18 @@ impl Blocks {
         self.recent.copy(key, 0, into)
     }
 
-    fn in_memory(&self, stream: Stream, address: LogAddress) -> bool {
+    /// A block, if that takes no I/O.
+    pub(crate) fn in_memory(&self, stream: Stream, address: LogAddress) -> Option<Arc<Block>> {
+        let key = key(stream, address);
+        if stream == Stream::Merged
+            && let Some(block) = self.pending(address)
+        {
+            return Some(block);
+        }
+        self.cache.get(&key).or_else(|| self.recent.find(key, copied))
+    }
+
+    fn is_in_memory(&self, stream: Stream, address: LogAddress) -> bool {
         let key = key(stream, address);
         self.cache.peek(&key).is_some()
             || self.recent.holds(key)
@@ -351,7 +368,7 @@ const REBUILD_BLOCKS: u32 = 16;
 /// Checksum tables of data segments: those being filled, and a bounded number of finished ones.
 pub(crate) struct Sums {
     pool: PoolId,
-    filling: Mutex<HashMap<SegmentId, Table>>,
+    filling: Mutex<NumberMap<SegmentId, Table>>,
     /// Grows whenever a segment is taken for a new use. Changes with `filling` locked.
     uses: AtomicU64,
     finished: Cache<SegmentId, Table>,

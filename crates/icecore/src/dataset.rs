@@ -111,6 +111,18 @@ impl Dataset {
         Ok(View::pin(&self.pool, &state, row.head, row.name.clone()))
     }
 
+    /// Whether nothing was changed since a view of the head was taken, in this dataset or any other.
+    ///
+    /// # Errors
+    /// As for [`Dataset::view`].
+    pub fn is_unchanged_since(&self, view: &View) -> Result<bool> {
+        let engine = self.pool.engine();
+        engine.check_open()?;
+        let state = engine.state();
+        let row = state.catalogue.dataset(self.id).ok_or_else(destroyed)?;
+        Ok(view.is_of(row.head, &state))
+    }
+
     /// Writes at `offset`, growing the file if need be. Visible at once, to everybody. A call of up to 1 MiB
     /// is there whole after a crash or not at all; durable after [`Dataset::sync`].
     ///

@@ -3,10 +3,10 @@
 use crate::error::{Error, Result};
 use crate::format::segment::{Geometry, file_name};
 use crate::incidents::Incidents;
+use crate::numbers::NumberMap;
 use crate::storage::{Kind, Storage, StorageFile};
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
 use parking_lot::RwLock;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,7 +19,7 @@ pub(crate) struct SegmentFiles {
     geometry: Geometry,
     writable: bool,
     clock: AtomicU64,
-    open: RwLock<HashMap<SegmentId, Entry>>,
+    open: RwLock<NumberMap<SegmentId, Entry>>,
     incidents: Incidents,
 }
 

@@ -26,6 +26,7 @@ pub mod names;
 #[doc(hidden)]
 pub mod namespace;
 mod nodes;
+mod numbers;
 #[doc(hidden)]
 pub mod operation;
 mod options;

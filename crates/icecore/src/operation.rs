@@ -1,6 +1,10 @@
 //! What the log says: every change to a pool is one of these operations, executed in sequence both when it
 //! is made and when it is replayed. Nothing in them may depend on a clock, on chance or on a cache.
 
+mod stretches;
+
+pub use stretches::{Stretch, Stretches};
+
 use crate::units::{
     BLOCK_BYTES, DatasetId, FILE_BYTES_MAX, FileBlock, InodeNumber, LogAddress, SegmentId, Slot, Timestamp,
     VersionId,
@@ -350,22 +354,7 @@ pub struct BlockPatch {
     /// The block.
     pub block: FileBlock,
     /// In the order of the block, and none over another.
-    pub stretches: Vec<Stretch>,
-}
-
-/// Bytes side by side.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Stretch {
-    /// Offset of the first one in its block.
-    pub at: u16,
-    /// The bytes.
-    #[serde(serialize_with = "at_once")]
-    pub bytes: Vec<u8>,
-}
-
-/// Bytes as one piece: what one after the other comes to as well, and takes ten times as long.
-fn at_once<S: serde::Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_bytes(bytes)
+    pub stretches: Stretches,
 }
 
 impl Patch {
@@ -431,7 +420,7 @@ impl Operation {
     pub fn encoded_about(&self) -> usize {
         match self {
             Self::Patch(patch) => {
-                let stretches = patch.blocks.iter().flat_map(|one| &one.stretches);
+                let stretches = patch.blocks.iter().flat_map(|one| one.stretches.iter());
                 64 + stretches.map(|stretch| stretch.bytes.len() + 8).sum::<usize>()
             }
             _ => 64,

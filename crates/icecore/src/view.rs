@@ -49,11 +49,9 @@ impl View {
         &self.inner.tree
     }
 
-    /// Whether nothing was changed between the moments at which the two were taken. `false` may also mean
-    /// that something else changed.
-    #[must_use]
-    pub fn is_same_moment(&self, other: &Self) -> bool {
-        self.inner.version == other.inner.version && self.inner.moment == other.inner.moment
+    /// Whether it is of this version as it is now.
+    pub(crate) fn is_of(&self, version: VersionId, state: &State) -> bool {
+        (self.inner.version, self.inner.moment) == (version, state.clock)
     }
 
     pub(crate) fn reader(&self) -> TreeReader<'_> {
@@ -172,16 +170,11 @@ impl View {
         Ok(length)
     }
 
-    /// Reads a block if that takes no I/O; answers whether it did. `false` for a hole, too.
-    pub(crate) fn read_from_memory(
-        &self,
-        inode: InodeNumber,
-        block: FileBlock,
-        into: &mut Block,
-    ) -> Result<bool> {
+    /// A block, if that takes no I/O. `None` for a hole, too.
+    pub(crate) fn block_in_memory(&self, inode: InodeNumber, block: FileBlock) -> Result<Option<Arc<Block>>> {
         let run = self.reader().run_at(inode, block)?;
         let blocks = &self.inner.pool.engine().blocks;
-        Ok(run.is_some_and(|run| blocks.copy_from_memory(run.stream, run.start, into)))
+        Ok(run.and_then(|run| blocks.in_memory(run.stream, run.start)))
     }
 
     /// Reads what lies together from `at` on, and answers how much that was: at least one byte.

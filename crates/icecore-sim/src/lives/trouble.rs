@@ -104,18 +104,23 @@ impl Life {
             } else {
                 self.explorer.disk.crash_at(NEVER);
             }
-            match self.explorer.open() {
+            match self.open_and_find() {
                 Ok(()) => break,
+                // A pool with threads goes on working, and may be cut short while it is looked at.
                 Err(_) if self.explorer.disk.is_cut() => {
                     self.deeds.crashes_of_recoveries += 1;
                     attempts += 1;
                 }
-                Err(error) => return Err(format!("cannot open after a crash: {error}")),
+                Err(text) => return Err(text),
             }
         }
-        self.explorer.find()?;
         self.explorer.history.forget_acknowledged();
         Ok(())
+    }
+
+    fn open_and_find(&mut self) -> Result<(), String> {
+        self.explorer.open().map_err(|error| format!("cannot open after a crash: {error}"))?;
+        self.explorer.find().map(drop)
     }
 
     /// Now and then a dataset gets a quota for a day, that is soon reached.

@@ -1,12 +1,14 @@
 //! Appending operations: checked, given room, applied to the state and put at the tail of the log.
 
 use super::{Addition, Engine};
+use crate::blocks::Block;
 use crate::error::{Error, Result};
 use crate::format::segment::SegmentKind;
 use crate::log::tail::{Need, Payload};
 use crate::operation::Operation;
-use crate::state::{Placement, State};
+use crate::state::{Environment, Placement, State};
 use crate::units::{BLOCK_BYTES, RecordSequence, Slot};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// What an operation is for: the reserve is only there for what frees space or keeps the pool going.
@@ -107,6 +109,28 @@ impl Engine {
         payload: Option<Payload>,
         purpose: Purpose,
     ) -> Result<()> {
+        self.append_in(state, operation, payload, purpose, &self.environment())
+    }
+
+    /// As [`Engine::append`] for a patch of which the caller knows what its blocks come to.
+    pub(crate) fn append_patch(
+        &self,
+        state: &mut State,
+        patch: &Operation,
+        patched: &[Arc<Block>],
+    ) -> Result<()> {
+        let environment = Environment { patched, ..self.environment() };
+        self.append_in(state, patch, None, Purpose::Data, &environment)
+    }
+
+    fn append_in(
+        &self,
+        state: &mut State,
+        operation: &Operation,
+        payload: Option<Payload>,
+        purpose: Purpose,
+        environment: &Environment<'_>,
+    ) -> Result<()> {
         let mut encoded = Vec::with_capacity(operation.encoded_about());
         operation.encode(&mut encoded);
         let blocks = payload.as_ref().map_or(0, Payload::blocks);
@@ -135,7 +159,7 @@ impl Engine {
         let address = state.tail.plan(need);
         let at = Placement { address, segment: state.tail.segment() };
         state.torn = false;
-        if let Err(error) = state.apply(operation, at, &self.environment()) {
+        if let Err(error) = state.apply(operation, at, environment) {
             if state.torn {
                 // The state holds half an operation that the log will never hold.
                 state.tail.abandon();

@@ -99,7 +99,7 @@ impl Engine {
     }
 
     pub(crate) fn environment(&self) -> Environment<'_> {
-        Environment { blocks: &self.blocks, nodes: &self.nodes, is_replay: false }
+        Environment { blocks: &self.blocks, nodes: &self.nodes, is_replay: false, patched: &[] }
     }
 
     /// Refuses what must not go on: the pool is closed, or this process is a fork of its owner.

@@ -76,7 +76,7 @@ pub(super) fn replay(
     let reader = Reader::new(blocks, counters, superblock.pool, &superblock.lives, start, previous);
     let mut replay = Replay {
         touched: BTreeMap::from([(start.segment, start.incarnation)]),
-        env: Environment { blocks, nodes, is_replay: true },
+        env: Environment { blocks, nodes, is_replay: true, patched: &[] },
         state,
         end: (start, previous),
         replayed: 0,

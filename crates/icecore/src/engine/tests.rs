@@ -203,7 +203,7 @@ fn hostile_operations_are_refused() {
     let a_patch = |blocks: &[(u64, u16, usize)]| {
         let of_block = |(block, at, length): &(u64, u16, usize)| BlockPatch {
             block: FileBlock(*block),
-            stretches: vec![Stretch { at: *at, bytes: vec![1; *length] }],
+            stretches: [Stretch { at: *at, bytes: &vec![1; *length] }].into_iter().collect(),
         };
         Patch { dataset, inode: file, end: 0, time, blocks: blocks.iter().map(of_block).collect() }
     };

@@ -275,10 +275,9 @@ fn operations() {
                 time,
                 blocks: vec![BlockPatch {
                     block: FileBlock(6),
-                    stretches: vec![
-                        Stretch { at: 8, bytes: b"a".to_vec() },
-                        Stretch { at: 300, bytes: b"bc".to_vec() },
-                    ],
+                    stretches: [Stretch { at: 8, bytes: b"a" }, Stretch { at: 300, bytes: b"bc" }]
+                        .into_iter()
+                        .collect(),
                 }],
             }),
             "1601ac020503010602080161ac02026263",

@@ -1,8 +1,9 @@
 //! From groups to the log: all of them as one atomic step.
 
 use super::changes::{FileChanges, PIECE_BLOCKS_MAX, Place};
-use super::patch::patches_of;
+use super::patch::{Patched, patches_of};
 use super::{CommitPoint, Group, regular_file};
+use crate::blocks::Block;
 use crate::engine::{Addition, Engine, Purpose, StagedRun};
 use crate::error::{Error, Result};
 use crate::format::crc32c;
@@ -32,6 +33,8 @@ enum Step {
     Patched {
         root: LogAddress,
         patch: Operation,
+        /// What the blocks of the patch come to.
+        contents: Vec<Arc<Block>>,
         whole: Scatter,
         buffer: Arc<AlignedBuffer>,
     },
@@ -183,7 +186,7 @@ impl Step {
 fn append_step(engine: &Engine, state: &mut State, step: &Step, next: &mut LogAddress) -> Result<()> {
     match step {
         Step::Log(operation, payload) => engine.append(state, operation, payload.clone(), Purpose::Data),
-        Step::Patched { patch, .. } => engine.append(state, patch, None, Purpose::Data),
+        Step::Patched { patch, contents, .. } => engine.append_patch(state, patch, contents),
         Step::Staged { scatter, run, buffer } => {
             let address = *next;
             *next = next.plus(BlockCount(run.blocks.into()));
@@ -234,7 +237,7 @@ fn steps_of(group: &mut Group, time: Timestamp, steps: &mut Vec<Step>) -> Result
         if let Some(filling) = file.filling.take().filter(|_| !places.is_empty()) {
             let whole = scatter(0, (filling.len() / BLOCK_BYTES) as u32, parts_of(places.iter().copied()));
             written = written.max(whole.end);
-            let is_patched = |block: FileBlock| patches.iter().any(|patch| patch.block == block);
+            let is_patched = |block: FileBlock| patches.iter().any(|patched| patched.patch.block == block);
             let rest: Vec<_> = places.iter().filter(|(block, _)| !is_patched(*block)).copied().collect();
             if patches.is_empty() {
                 steps.push(Step::of_blocks(whole, Arc::new(filling)));
@@ -248,10 +251,11 @@ fn steps_of(group: &mut Group, time: Timestamp, steps: &mut Vec<Step>) -> Result
                     let scatter = scatter(0, rest.len() as u32, parts_of(packed));
                     steps.push(Step::of_blocks(scatter, Arc::new(blocks)));
                 }
-                let patch = Patch { dataset, inode, end: whole.end, time, blocks: patches };
-                let patch = Operation::Patch(patch);
+                let (blocks, contents) =
+                    patches.into_iter().map(|Patched { patch, content }| (patch, content)).unzip();
+                let patch = Operation::Patch(Patch { dataset, inode, end: whole.end, time, blocks });
                 let root = group.base.tree().root_address();
-                steps.push(Step::Patched { root, patch, whole, buffer: Arc::new(filling) });
+                steps.push(Step::Patched { root, patch, contents, whole, buffer: Arc::new(filling) });
             }
         }
         steps.extend(last_size(&group.base, inode, file, written).map(truncate));

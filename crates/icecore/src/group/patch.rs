@@ -1,65 +1,74 @@
 //! Small changes of blocks: a transaction that changes a few bytes of a page need not log the page.
 
 use super::changes::{FileChanges, Place};
-use crate::blocks::Block;
+use crate::blocks::{Block, copied};
 use crate::error::Result;
-use crate::operation::{BlockPatch, Stretch};
+use crate::operation::{BlockPatch, Stretches};
 use crate::units::{BLOCK_BYTES, FileBlock, InodeNumber};
 use crate::view::View;
+use std::sync::Arc;
 
 /// Groups of more blocks are written as they are: long ones gain nothing by smaller records, and each block
 /// patched is one that a checkpoint has to write.
 const BLOCKS_MAX: usize = 8;
 /// What the patches of a group may come to: they have to leave room for the rest of a record's header block.
 const BYTES_MAX: usize = 3200;
-/// Blocks are compared by words of so many bytes.
+/// Blocks are compared by words of so many bytes, where lines of so many more differ.
 const WORD: usize = 8;
+const LINE: usize = 64;
 /// About what a stretch takes beside its bytes.
 const STRETCH_BYTES: usize = 4;
 
+/// A block that changes in part.
+pub(super) struct Patched {
+    pub patch: BlockPatch,
+    /// What it holds then.
+    pub content: Arc<Block>,
+}
+
 /// What a group does to those blocks of a file that it changes only in part. Nothing that is not in memory is read
 /// for it.
-pub(super) fn patches_of(base: &View, inode: InodeNumber, file: &FileChanges) -> Result<Vec<BlockPatch>> {
-    let mut patches = Vec::new();
+pub(super) fn patches_of(base: &View, inode: InodeNumber, file: &FileChanges) -> Result<Vec<Patched>> {
     let filled = file.filling.as_ref().filter(|_| file.staged.is_empty() && file.blocks.len() <= BLOCKS_MAX);
-    let Some(filled) = filled else { return Ok(patches) };
+    let Some(filled) = filled else { return Ok(Vec::new()) };
+    let mut patches = Vec::with_capacity(file.blocks.len());
     let mut bytes = 0;
-    let mut former = [0; BLOCK_BYTES];
     for (block, Place { index, .. }) in &file.blocks {
         let block = FileBlock(*block);
         // What a cut leaves is not what the base says.
         let is_cut = file.cut.is_some_and(|cut| block.offset() + BLOCK_BYTES as u64 > cut);
-        if is_cut || !base.read_from_memory(inode, block, &mut former)? {
+        if is_cut {
             continue;
         }
+        let Some(former) = base.block_in_memory(inode, block)? else { continue };
         let now = &filled[*index as usize * BLOCK_BYTES..][..BLOCK_BYTES];
         let Some(stretches) = stretches(&former, now, BYTES_MAX - bytes) else { continue };
         bytes += length(&stretches);
-        patches.push(BlockPatch { block, stretches });
+        patches.push(Patched { patch: BlockPatch { block, stretches }, content: copied(now) });
     }
     Ok(patches)
 }
 
-fn length(stretches: &[Stretch]) -> usize {
-    stretches.iter().map(|stretch| stretch.bytes.len() + STRETCH_BYTES).sum()
+fn length(stretches: &Stretches) -> usize {
+    stretches.bytes() + stretches.len() * STRETCH_BYTES
 }
 
 /// Where a block differs from what it was. `None` if that is more than `most` bytes.
-fn stretches(former: &Block, now: &[u8], most: usize) -> Option<Vec<Stretch>> {
-    let mut stretches: Vec<Stretch> = Vec::new();
-    let mut left = most;
-    let words = former.chunks_exact(WORD).zip(now.chunks_exact(WORD)).enumerate();
-    for (index, (_, word)) in words.filter(|(_, (former, now))| former != now) {
-        let at = index * WORD;
-        match stretches.last_mut() {
-            Some(last) if usize::from(last.at) + last.bytes.len() == at => {
-                left = left.checked_sub(WORD)?;
-                last.bytes.extend_from_slice(word);
+fn stretches(former: &Block, now: &[u8], most: usize) -> Option<Stretches> {
+    let mut stretches = Stretches::with_room();
+    let lines = former.as_chunks::<LINE>().0.iter().zip(now.as_chunks::<LINE>().0).enumerate();
+    for (line, (former, now)) in lines {
+        if former == now {
+            continue;
+        }
+        let words = former.as_chunks::<WORD>().0.iter().zip(now.as_chunks::<WORD>().0).enumerate();
+        for (word, (former, now)) in words {
+            if former != now {
+                stretches.put((line * LINE + word * WORD) as u16, now);
             }
-            _ => {
-                left = left.checked_sub(WORD + STRETCH_BYTES)?;
-                stretches.push(Stretch { at: at as u16, bytes: word.to_vec() });
-            }
+        }
+        if length(&stretches) > most {
+            return None;
         }
     }
     Some(stretches)
@@ -82,8 +91,8 @@ mod tests {
             }
             let found = stretches(&former, &now, usize::MAX).expect("without a limit");
             let mut made = former;
-            for stretch in &found {
-                made[usize::from(stretch.at)..][..stretch.bytes.len()].copy_from_slice(&stretch.bytes);
+            for stretch in found.iter() {
+                made[usize::from(stretch.at)..][..stretch.bytes.len()].copy_from_slice(stretch.bytes);
             }
             prop_assert_eq!(made, now);
             let bytes = length(&found);

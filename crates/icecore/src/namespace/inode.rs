@@ -203,13 +203,14 @@ pub(super) fn damaged(inode: InodeNumber, detail: &str) -> Error {
 }
 
 pub(super) fn read(items: &(impl Read + ?Sized), inode: InodeNumber) -> Result<InodeItem> {
-    match items.item(inode_key(valid(inode)?))? {
-        None => Err(FileFault::Stale.into()),
-        Some(item) => item
-            .bytes()
-            .and_then(InodeItem::decode)
-            .ok_or_else(|| damaged(inode, "its attributes make no sense")),
-    }
+    let mut outcome = Err(FileFault::Stale.into());
+    items.look(inode_key(valid(inode)?), &mut |item| {
+        if let Some(item) = item {
+            let decoded = item.bytes().and_then(InodeItem::decode);
+            outcome = decoded.ok_or_else(|| damaged(inode, "its attributes make no sense"));
+        }
+    })?;
+    outcome
 }
 
 pub(super) fn read_directory(items: &(impl Read + ?Sized), inode: InodeNumber) -> Result<InodeItem> {

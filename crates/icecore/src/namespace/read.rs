@@ -5,13 +5,13 @@ use super::directory::{self, DirectoryEntry, NameHash, name_hash};
 use super::inode::{self, InodeItem, SuperItem};
 use super::{create, file, orphan, xattr};
 use crate::error::Result;
-use crate::tree::{Item, ItemKind, Key, NodeSource, Tree};
+use crate::tree::{Item, ItemKind, ItemRef, Key, NodeSource, Tree};
 use crate::units::{FileBlock, InodeNumber, Run};
 
 /// Reads a namespace. The first four methods are what an implementation provides.
 pub trait Read {
-    /// The item at a key.
-    fn item(&self, key: Key) -> Result<Option<Item>>;
+    /// Looks at the item at a key where it lies.
+    fn look(&self, key: Key, look: &mut dyn FnMut(Option<ItemRef<'_>>)) -> Result<()>;
 
     /// Visits items from `from` up to, not including, `to`, ascending, as long as `visit` answers true.
     fn scan(&self, from: Key, to: Key, visit: &mut dyn FnMut(Key, Item) -> Result<bool>) -> Result<()>;
@@ -21,6 +21,13 @@ pub trait Read {
 
     /// How names are hashed.
     fn name_hash(&self) -> NameHash;
+
+    /// A copy of the item at a key.
+    fn item(&self, key: Key) -> Result<Option<Item>> {
+        let mut found = None;
+        self.look(key, &mut |item| found = item.map(ItemRef::to_item))?;
+        Ok(found)
+    }
 
     /// Counters of the dataset. `Damaged` if it has none.
     fn super_item(&self) -> Result<SuperItem> {
@@ -115,8 +122,8 @@ impl<'a> TreeReader<'a> {
 }
 
 impl Read for TreeReader<'_> {
-    fn item(&self, key: Key) -> Result<Option<Item>> {
-        self.tree.get(self.source, key)
+    fn look(&self, key: Key, look: &mut dyn FnMut(Option<ItemRef<'_>>)) -> Result<()> {
+        self.tree.view(self.source, key, look)
     }
 
     fn scan(&self, from: Key, to: Key, visit: &mut dyn FnMut(Key, Item) -> Result<bool>) -> Result<()> {
@@ -161,11 +168,12 @@ impl TreeWriter<'_> {
 }
 
 impl Read for TreeWriter<'_> {
-    fn item(&self, key: Key) -> Result<Option<Item>> {
+    fn look(&self, key: Key, look: &mut dyn FnMut(Option<ItemRef<'_>>)) -> Result<()> {
         match self.staged.binary_search_by_key(&key, |(staged, _)| *staged) {
-            Ok(index) => Ok(self.staged[index].1.clone()),
-            Err(_) => self.tree.get(self.source, key),
+            Ok(index) => look(self.staged[index].1.as_ref().map(Item::as_ref)),
+            Err(_) => self.tree.view(self.source, key, look)?,
         }
+        Ok(())
     }
 
     fn scan(&self, from: Key, to: Key, visit: &mut dyn FnMut(Key, Item) -> Result<bool>) -> Result<()> {

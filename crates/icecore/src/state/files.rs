@@ -5,7 +5,7 @@ use super::{Effects, Environment, Placement, State};
 use crate::blocks::{Block, Blocks};
 use crate::error::{Error, FileFault, Result};
 use crate::namespace::{Read, Touch, TreeReader, TreeWriter, joined};
-use crate::operation::{NamespaceOperation, Part, Patch, Scatter, Write};
+use crate::operation::{BlockPatch, NamespaceOperation, Part, Patch, Scatter, Write};
 use crate::tree::{NodeSource, Tree};
 use crate::units::{
     BLOCK_BYTES, BlockCount, DatasetId, FILE_BYTES_MAX, FileBlock, InodeNumber, LogAddress, Run, SegmentId,
@@ -49,6 +49,21 @@ impl Head<'_> {
             Err(Error::Damaged { .. }) if self.is_replay => Ok(Former::Lost),
             Err(error) => Err(error),
         }
+    }
+
+    /// What a block holds with a patch. `None`: what it was is lost.
+    fn patched(&self, inode: InodeNumber, patch: &BlockPatch) -> Result<Option<Arc<Block>>> {
+        let mut content = match self.content(inode, patch.block)? {
+            Former::Hole => Arc::new([0; BLOCK_BYTES]),
+            Former::Block(content) => content,
+            Former::Lost => return Ok(None),
+        };
+        let block = Arc::make_mut(&mut content);
+        for stretch in patch.stretches.iter() {
+            let at = usize::from(stretch.at);
+            block[at..at + stretch.bytes.len()].copy_from_slice(stretch.bytes);
+        }
+        Ok(Some(content))
     }
 
     /// Puts merged blocks, in the order of the file, into it. They get their addresses now, at birth.
@@ -239,17 +254,19 @@ impl State {
         }
         self.change(patch.dataset, env, |head| {
             let mut contents = Vec::with_capacity(patch.blocks.len());
-            for one in &patch.blocks {
-                let mut content = match head.content(patch.inode, one.block)? {
-                    Former::Hole => Arc::new([0; BLOCK_BYTES]),
-                    Former::Block(content) => content,
-                    Former::Lost => continue,
+            for (index, one) in patch.blocks.iter().enumerate() {
+                let content = match env.patched.get(index) {
+                    Some(content) => {
+                        // What a replay will make of it.
+                        #[cfg(debug_assertions)]
+                        assert!(head.patched(patch.inode, one)?.is_some_and(|made| made == *content));
+                        Arc::clone(content)
+                    }
+                    None => match head.patched(patch.inode, one)? {
+                        Some(content) => content,
+                        None => continue,
+                    },
                 };
-                let block = Arc::make_mut(&mut content);
-                for stretch in &one.stretches {
-                    let at = usize::from(stretch.at);
-                    block[at..at + stretch.bytes.len()].copy_from_slice(&stretch.bytes);
-                }
                 contents.push((one.block, content));
             }
             let touch = Touch { time: patch.time, size_at_least: patch.end };

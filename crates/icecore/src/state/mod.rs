@@ -11,7 +11,7 @@ pub(crate) use collection::{Collection, Emptying};
 pub(crate) use effects::{Effects, Graveyard};
 pub(crate) use usage::Usage;
 
-use crate::blocks::Blocks;
+use crate::blocks::{Block, Blocks};
 use crate::catalogue::Catalogue;
 use crate::error::{Error, Result};
 use crate::liveness::History;
@@ -24,6 +24,7 @@ use crate::units::{
     BlockCount, DatasetId, LogAddress, Marks, RecordSequence, Run, SegmentId, Slot, Stream, VersionId,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What applying an operation reads.
 pub(crate) struct Environment<'a> {
@@ -31,6 +32,8 @@ pub(crate) struct Environment<'a> {
     pub nodes: &'a Nodes,
     /// The operations are those of the log, after a crash.
     pub is_replay: bool,
+    /// What the blocks of a patch come to, in its order. Empty: it is made from what they were.
+    pub patched: &'a [Arc<Block>],
 }
 
 /// Where the data blocks of an operation lie in the log.

@@ -60,7 +60,16 @@ pub enum ItemRef<'a> {
     Bytes(&'a [u8]),
 }
 
-impl ItemRef<'_> {
+impl<'a> ItemRef<'a> {
+    /// The bytes, if this is no extent.
+    #[must_use]
+    pub const fn bytes(self) -> Option<&'a [u8]> {
+        match self {
+            Self::Extent(_) => None,
+            Self::Bytes(bytes) => Some(bytes),
+        }
+    }
+
     /// A copy that owns its bytes.
     #[must_use]
     pub fn to_item(self) -> Item {
@@ -72,6 +81,15 @@ impl ItemRef<'_> {
 }
 
 impl Item {
+    /// The item, seen where it is.
+    #[must_use]
+    pub fn as_ref(&self) -> ItemRef<'_> {
+        match self {
+            Self::Extent(extent) => ItemRef::Extent(*extent),
+            Self::Bytes(bytes) => ItemRef::Bytes(bytes),
+        }
+    }
+
     /// The bytes, if this is no extent.
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
