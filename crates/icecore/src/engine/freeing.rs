@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The state lock is held about so long at a time.
-const SLICE: Duration = Duration::from_micros(50);
+const SLICE: Duration = Duration::from_micros(500);
 /// The background pauses so many times as long as a slice took.
 const PAUSE: u32 = 19;
 /// Versions that each call deletes where there is no background, beside what it was made for.
