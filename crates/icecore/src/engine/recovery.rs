@@ -109,20 +109,8 @@ pub(super) fn replay(
         let detail = format!("log record {lost} is not valid, although {witness} says it was durable");
         return Err(Error::damaged(format!("{place} at offset {offset}"), detail));
     }
-    // Above the last mark a record counts only if its data arrived whole.
-    loop {
-        let mut failure = None;
-        let step = waiting.take_if(|found| match reader.data(found) {
-            Ok(data) => data.is_some(),
-            Err(error) => {
-                failure = Some(error);
-                false
-            }
-        });
-        if let Some(error) = failure {
-            return Err(error);
-        }
-        let Some(step) = step else { break };
+    while let Some((step, bytes)) = take_whole(&mut waiting, &reader)? {
+        replay.write_again(&step, &bytes)?;
         replay.apply_step(&reader, step)?;
     }
     replay.settle(superblock)?;
@@ -130,6 +118,27 @@ pub(super) fn replay(
     let mut state = replay.state;
     state.tail = Tail::new(blocks.files().geometry(), end);
     Ok(Recovered { state, line, previous, replayed: replay.replayed })
+}
+
+/// Above the last mark a record counts only if it arrived whole: takes the next step of which that is true, with the bytes of
+/// each record.
+fn take_whole(
+    waiting: &mut Waiting,
+    reader: &Reader<'_>,
+) -> Result<Option<(Vec<Found>, Vec<AlignedBuffer>)>> {
+    let mut failure = None;
+    let mut all = Vec::new();
+    let step = waiting.take_if(|found| match reader.whole(found) {
+        Ok(bytes) => bytes.map(|bytes| all.push(bytes)).is_some(),
+        Err(error) => {
+            failure = Some(error);
+            false
+        }
+    });
+    match failure {
+        Some(error) => Err(error),
+        None => Ok(step.map(|step| (step, all))),
+    }
 }
 
 struct Replay<'a> {
@@ -154,6 +163,17 @@ impl Replay<'_> {
             Some(Operation::Switch { segment, incarnation }) => Some((*segment, *incarnation)),
             _ => None,
         })
+    }
+
+    /// Writes records above the last mark once more, as they were found. A flush of theirs may have failed: then they are in the
+    /// operating system's cache, which takes them to be on disk, and another flush would succeed without writing
+    /// them. (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020.)
+    fn write_again(&self, step: &[Found], bytes: &[AlignedBuffer]) -> Result<()> {
+        for (found, bytes) in step.iter().zip(bytes) {
+            let files = self.env.blocks.files();
+            files.write(found.segment, found.slot, &[(Kind::RecordHeader, bytes)])?;
+        }
+        Ok(())
     }
 
     fn apply_step(&mut self, reader: &Reader<'_>, step: Vec<Found>) -> Result<()> {
@@ -302,8 +322,12 @@ impl Replay<'_> {
                 && header.kind == SegmentKind::Log
                 && header.incarnation == incarnation
         });
-        if valid {
+        if valid && superblock.clean {
             return Ok(());
+        }
+        if valid {
+            // As for records: it may be in the cache of the operating system alone.
+            return files.write(segment, Slot(0), &[(Kind::Frame, &block)]);
         }
         let mut first = AlignedBuffer::zeroed(BLOCK_BYTES);
         files.read(segment, Slot(1), &mut first)?;

@@ -9,6 +9,7 @@ use crate::format::superblock::Life;
 use crate::log::tail::Position;
 use crate::operation::Operation;
 use crate::statistics::Counters;
+use crate::storage::AlignedBuffer;
 use crate::units::{
     BLOCK_BYTES, BlockCount, LOG_ADDRESS_LIMIT, LogAddress, PoolId, RecordSequence, SegmentId, Slot,
 };
@@ -122,6 +123,18 @@ impl<'a> Reader<'a> {
         }
         let intact = data.chunks(BLOCK_BYTES).zip(&found.view.sums).all(|(block, sum)| crc32c(block) == *sum);
         Ok(intact.then_some(data))
+    }
+
+    /// A record as it is to be written again: its header and its data, if they are what the chain and their checksums say.
+    pub(crate) fn whole(&self, found: &Found) -> Result<Option<AlignedBuffer>> {
+        let mut bytes = AlignedBuffer::zeroed((1 + found.view.sums.len()) * BLOCK_BYTES);
+        self.blocks.files().read(found.segment, found.slot, &mut bytes)?;
+        self.counters.read_bytes_replay.add(bytes.len() as u64);
+        let (header, data) = bytes.split_at(BLOCK_BYTES);
+        let same = RecordView::decode(header).is_some_and(|view| view.hash == found.view.hash);
+        let sums = data.chunks(BLOCK_BYTES).map(crc32c);
+        let intact = same && sums.eq(found.view.sums.iter().copied());
+        Ok(intact.then_some(bytes))
     }
 
     /// The operations of a record.
