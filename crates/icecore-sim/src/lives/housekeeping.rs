@@ -92,6 +92,8 @@ impl Life {
     /// Destroys everything, and looks whether all space is there again.
     pub(super) fn end(&mut self) -> Result<(), String> {
         self.release_all()?;
+        // A promotion may bring a dataset more than its quota allows.
+        self.lift_quota()?;
         for _ in 0..PASSES_MAX {
             let before = self.datasets();
             for name in before.clone() {

@@ -125,9 +125,7 @@ impl Life {
 
     /// Now and then a dataset gets a quota for a day, that is soon reached.
     pub(super) fn limit(&mut self) -> Result<(), String> {
-        if let Some(name) = self.limited.take() {
-            self.set_quota(&name, None)?;
-        }
+        self.lift_quota()?;
         if !self.random.chance(15) {
             return Ok(());
         }
@@ -140,10 +138,17 @@ impl Life {
         Ok(())
     }
 
+    /// The dataset that has a quota has none any more.
+    pub(super) fn lift_quota(&mut self) -> Result<(), String> {
+        self.limited.take().map_or(Ok(()), |name| self.set_quota(&name, None))
+    }
+
     fn set_quota(&self, dataset: &str, bytes: Option<ByteLength>) -> Result<(), String> {
         match self.explorer.pool().set_limit(dataset, icecore::limits::Limit::Quota, bytes) {
             // It may have been renamed or destroyed since.
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            // To say that there is one takes room; to say that there is none does not.
+            Err(Error::NoSpace { .. }) if bytes.is_some() => Ok(()),
             Err(error) => Err(format!("a quota for {dataset}: {error}")),
         }
     }

@@ -30,8 +30,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Segments that a pool has at least: the log, one being filled with nodes, one with the ledger, and a reserve.
-const SEGMENTS_MIN: u64 = 6;
+/// Segments that a pool has at least: the log, one being filled with nodes, one with runs, one with the ledger, and a
+/// reserve.
+const SEGMENTS_MIN: u64 = 8;
 
 /// Makes an empty pool.
 pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<()> {

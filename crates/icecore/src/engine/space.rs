@@ -14,6 +14,10 @@ use std::sync::atomic::Ordering;
 const PIECE_BLOCKS_MAX: u32 = 256;
 /// Nodes that the operations until the next look at the reserve may make.
 const NODES_MARGIN: u64 = 64;
+/// Merged blocks that they may make.
+const MERGED_MARGIN: u64 = 16;
+/// Whoever adds something leaves this part of a segment to those that free, in each that is being filled.
+const SLACK_SHARE: u64 = 8;
 /// What is tried, one after the other, when something finds no room.
 const WAYS_TO_ROOM: [WayToRoom; 4] =
     [WayToRoom::CheckpointIfWorthIt, WayToRoom::Collect(1), WayToRoom::Checkpoint, WayToRoom::Collect(6)];
@@ -89,34 +93,51 @@ impl Engine {
 
     /// The reserve, with so many more nodes that are going to be made.
     fn reserve_with(&self, state: &State, purpose: Purpose, more: u64) -> usize {
-        let room = |kind: SegmentKind, cursor: Option<Cursor>| {
-            cursor.map_or(0, |cursor| u64::from(self.geometry.end(kind).0.saturating_sub(cursor.slot.0)))
+        let need = |slack| {
+            let nodes = state.dirty_nodes + state.frozen_dirty + NODES_MARGIN + more;
+            self.for_nodes(state, nodes + slack) + self.for_merged() + self.for_ledger(state, slack)
         };
-        let beyond = |blocks: u64, room: u64, kind: SegmentKind| {
-            blocks.saturating_sub(room).div_ceil(u64::from(self.geometry.end(kind).0) - 1) as usize
-        };
-        let nodes = state.dirty_nodes + state.frozen_dirty + NODES_MARGIN + more;
-        let nodes = beyond(nodes, room(SegmentKind::Node, state.node_cursor), SegmentKind::Node);
-        let merged = self.blocks.pending_count() as u64;
-        let merged = merged + merged.div_ceil(u64::from(PIECE_BLOCKS_MAX));
-        let merged = beyond(merged, room(SegmentKind::Run, state.run_cursor), SegmentKind::Run);
-        // A blob lies in one piece, and nobody knows how long the next one is. What is too long for a segment is cut in pieces of
-        // half of one at most.
+        match purpose {
+            // What is being filled may run short while what frees does its work: that must not count against it.
+            Purpose::Data => need(u64::from(self.geometry.slots()) / SLACK_SHARE) + 2,
+            // One is left for the log, which may have to say that something is deleted.
+            Purpose::Collecting => need(0) + 1,
+            Purpose::Freeing => need(0),
+            Purpose::Checkpoint => 0,
+        }
+    }
+
+    /// Blocks that a segment which is being filled still has room for.
+    fn room_behind(&self, kind: SegmentKind, cursor: Option<Cursor>) -> u64 {
+        cursor.map_or(0, |cursor| u64::from(self.geometry.end(kind).0.saturating_sub(cursor.slot.0)))
+    }
+
+    /// Segments for so many blocks beyond those that there is room for.
+    fn beyond(&self, blocks: u64, room: u64, kind: SegmentKind) -> usize {
+        blocks.saturating_sub(room).div_ceil(u64::from(self.geometry.end(kind).0) - 1) as usize
+    }
+
+    fn for_nodes(&self, state: &State, nodes: u64) -> usize {
+        self.beyond(nodes, self.room_behind(SegmentKind::Node, state.node_cursor), SegmentKind::Node)
+    }
+
+    /// A crash ends the filling of a segment of runs, and the recovery has the same merged blocks to write: room in it does
+    /// not count.
+    fn for_merged(&self) -> usize {
+        let merged = self.blocks.pending_count() as u64 + MERGED_MARGIN;
+        self.beyond(merged + merged.div_ceil(u64::from(PIECE_BLOCKS_MAX)), 0, SegmentKind::Run)
+    }
+
+    /// A blob lies in one piece, and nobody knows how long the next one is. What is too long for a segment is cut in pieces of
+    /// half of one at most.
+    fn for_ledger(&self, state: &State, slack: u64) -> usize {
         let blob = 2 * u64::from(state.ledger_blocks) + LEDGER_MARGIN;
-        let ledger = if blob <= room(SegmentKind::Ledger, state.ledger_cursor) {
+        if blob + slack <= self.room_behind(SegmentKind::Ledger, state.ledger_cursor) {
             0
         } else if blob < u64::from(self.geometry.slots()) {
             1
         } else {
             blob.div_ceil(u64::from(self.geometry.slots() / 2)) as usize
-        };
-        let checkpoint = nodes + merged + ledger;
-        match purpose {
-            Purpose::Data => checkpoint + 2,
-            // One is left for the log, which may have to say that something is deleted.
-            Purpose::Collecting => checkpoint + 1,
-            Purpose::Freeing => checkpoint,
-            Purpose::Checkpoint => 0,
         }
     }
 
