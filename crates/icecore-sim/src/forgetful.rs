@@ -151,7 +151,9 @@ impl StorageFile for ForgetfulFile {
         for (kind, bytes) in parts {
             match kind {
                 Kind::Node | Kind::Checkpoint | Kind::Frame => contents.keep(bytes, position),
-                Kind::Data | Kind::RecordHeader | Kind::Ahead => contents.forget(bytes.len(), position),
+                Kind::Data | Kind::RecordHeader | Kind::Ahead | Kind::Copy => {
+                    contents.forget(bytes.len(), position)
+                }
             }
             position += bytes.len() as u64;
         }

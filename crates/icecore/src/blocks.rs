@@ -1,5 +1,6 @@
 //! Blocks by log address: where they are, what they hold, and whether that is what was written.
 
+mod heal;
 mod inspect;
 
 pub(crate) use inspect::Flaw;
@@ -226,20 +227,20 @@ impl Blocks {
         }
     }
 
-    /// Reads blocks of a data segment and compares each with its checksum.
+    /// Reads blocks of a data segment and compares each with its checksum. What is not what was written is healed from its
+    /// copy, if there is one that is.
     pub(crate) fn read_verified(&self, segment: SegmentId, slot: Slot, into: &mut [u8]) -> Result<()> {
-        self.files.read(segment, slot, into)?;
-        self.verify(segment, slot, into)
+        let uses = self.sums.uses();
+        let outcome = self.files.read(segment, slot, into).and_then(|()| self.verify(segment, slot, into));
+        outcome.or_else(|error| self.read_with_copies(segment, slot, into, uses, error))
     }
 
     /// Compares blocks that were read from a data segment with their checksums.
     pub(crate) fn verify(&self, segment: SegmentId, slot: Slot, blocks: &[u8]) -> Result<()> {
-        let table = self.sums.table(segment, &self.files)?;
-        let table = table.read();
         for (index, block) in blocks.chunks(BLOCK_BYTES).enumerate() {
-            let at = slot.0 as usize + index;
-            if table.get(at).copied() != Some(crc32c(block)) {
-                let offset = self.files.geometry().offset(Slot(at as u32));
+            let at = Slot(slot.0 + index as u32);
+            if !self.matches(segment, at, block)? {
+                let offset = self.files.geometry().offset(at);
                 let place = format!("{} at offset {offset}", file_name(segment));
                 let error = Error::damaged(place, "a data block does not match its checksum");
                 self.files.incidents().note(&error);
@@ -247,6 +248,13 @@ impl Blocks {
             }
         }
         Ok(())
+    }
+
+    /// Whether a block of a data segment matches its checksum.
+    fn matches(&self, segment: SegmentId, slot: Slot, block: &[u8]) -> Result<bool> {
+        let table = self.sums.table(segment, &self.files)?;
+        let sum = table.read().get(slot.0 as usize).copied();
+        Ok(sum == Some(crc32c(block)))
     }
 }
 
@@ -363,6 +371,11 @@ const TABLES_MAX: usize = 128;
 impl Sums {
     fn new(pool: PoolId) -> Self {
         Self { pool, filling: Mutex::default(), uses: AtomicU64::new(0), finished: Cache::new(TABLES_MAX) }
+    }
+
+    /// A number that changes whenever a segment finds a new use.
+    pub(crate) fn uses(&self) -> u64 {
+        self.uses.load(Ordering::Acquire)
     }
 
     /// A segment begins to be filled.

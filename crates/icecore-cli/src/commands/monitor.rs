@@ -115,6 +115,7 @@ fn look(pool: &Path, thresholds: &Thresholds) -> anyhow::Result<Vec<Check>> {
     let mut checks = vec![writes(&status, remote), space(&status, thresholds)];
     checks.extend(snapshots(&entries, &ages, thresholds, now));
     checks.push(scrub(&status, thresholds, now));
+    checks.push(copies(&status));
     Ok(checks)
 }
 
@@ -243,6 +244,16 @@ fn scrub(status: &Status, thresholds: &Thresholds, now: Timestamp) -> Check {
         "s",
         limits.perfdata(),
     )
+}
+
+/// Without copies that should be there nothing is lost yet.
+fn copies(status: &Status) -> Check {
+    let report = &status.statistics.copies;
+    let state = if report.is_whole() { State::Ok } else { State::Warning };
+    let text = format!("copies of {}", super::copies::sentence(report));
+    let text = if report.mode == "none" { "no second copies".to_owned() } else { text };
+    let healed = status.statistics.healed_places;
+    Check::new("copies", state, text).with("healed", healed, "", ["", ""])
 }
 
 fn seconds_between(from: Timestamp, to: Timestamp) -> u64 {

@@ -268,6 +268,10 @@ impl Replay<'_> {
                 state.segments.let_go(segment);
             }
         }
+        if self.env.blocks.files().copies().is_brought_back(segment) {
+            let detail = "it found a new use since the last checkpoint, and is gone";
+            return Err(Error::damaged(file_name(segment), detail));
+        }
         if !state.segments.give_up(segment) {
             let detail = "the log says that it found a new use, but it is missing or in use";
             return Err(Error::damaged(file_name(segment), detail));

@@ -43,10 +43,8 @@ impl Scrub<'_> {
     fn segment(&mut self, segment: SegmentId, kind: SegmentKind, tail: Position) -> Result<()> {
         self.engine.check_open()?;
         if !kind.has_table() {
-            match self.engine.inspect_header(segment, kind) {
-                Ok(true) => {}
-                Ok(false) => self.flaw(segment, &Flaw::of_header()),
-                Err(error) => self.unreadable(&error),
+            if !self.engine.inspect_header(segment, kind) {
+                self.flaw(segment, &Flaw::of_header());
             }
             return Ok(());
         }
