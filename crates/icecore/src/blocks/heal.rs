@@ -1,7 +1,9 @@
 //! Blocks that are not what was written, from their second copies.
 
-use super::Blocks;
+use super::{Blocks, Flaw, Sums, Use};
 use crate::error::{Error, Result};
+use crate::format::record::RecordView;
+use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, decode_table, file_name};
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
 
 impl Blocks {
@@ -76,5 +78,65 @@ impl Blocks {
             }
         }
         Ok(())
+    }
+
+    /// Writes what vouches for blocks again from its copy, if that is what belongs there; `false` if there is none that is. The
+    /// segment must not be used for anything else meanwhile.
+    pub(crate) fn heal_flaw(&self, segment: SegmentId, flaw: &Flaw) -> bool {
+        let files = &self.files;
+        let Some(use_) = self.sums.use_of(segment, files).ok().filter(|_| files.copies().has(segment)) else {
+            return false;
+        };
+        let geometry = files.geometry();
+        let (slot, blocks) = if flaw.is_of_table() {
+            (geometry.end(use_.kind), geometry.table_blocks())
+        } else {
+            (flaw.slot, 1)
+        };
+        let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
+        let mut present = bytes.clone();
+        let copied = files.read_copy(segment, slot, &mut bytes);
+        if !copied || !self.sums.belongs_there(segment, use_, flaw, &bytes, geometry) {
+            return false;
+        }
+        // One that is the same is a flaw for another reason.
+        if files.read(segment, slot, &mut present).is_ok() && present == bytes {
+            return false;
+        }
+        let place = format!("{} at offset {}", file_name(segment), geometry.offset(flaw.slot));
+        let why = Error::damaged(place, format!("the {} is not what was written", flaw.what));
+        files.heal(segment, slot, &bytes, &why, || true);
+        true
+    }
+}
+
+impl Sums {
+    /// Whether these bytes are what belongs in the place of a flaw, in this use of the segment.
+    fn belongs_there(
+        &self,
+        segment: SegmentId,
+        use_: Use,
+        flaw: &Flaw,
+        bytes: &[u8],
+        geometry: Geometry,
+    ) -> bool {
+        if flaw.is_of_table() {
+            return decode_table(geometry, use_.incarnation, bytes).is_some();
+        }
+        if flaw.slot == Slot(0) {
+            return SegmentHeader::decode(bytes).is_some_and(|header| {
+                header.pool == self.pool
+                    && (header.segment, header.incarnation) == (segment, use_.incarnation)
+                    && header.kind == use_.kind
+            });
+        }
+        RecordView::decode(bytes).is_some_and(|record| {
+            let header = &record.header;
+            let is_run = use_.kind == SegmentKind::Run;
+            header.pool == self.pool
+                && header.incarnation == use_.incarnation
+                && header.run == is_run
+                && (!is_run || header.address.0 == u64::from(flaw.slot.0))
+        })
     }
 }

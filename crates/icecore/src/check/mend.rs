@@ -48,7 +48,10 @@ pub fn repair(
     options: &RepairOptions,
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<RepairReport> {
-    super::find_pool(&*storage)?;
+    // What is no pool any more may be made one again by what another folder has.
+    if options.mirror.is_none() {
+        super::find_pool(&*storage)?;
+    }
     let _lock = engine::lock(&*storage, true)?;
     let look_options = CheckOptions { data: options.data };
     let overlay = Overlay::over(Arc::clone(&storage));
@@ -56,7 +59,7 @@ pub fn repair(
     let before = look(&storage, &look_options, progress)?;
     let mut report = RepairReport { before, ..RepairReport::default() };
     superblocks(&above, options.mirror.as_ref(), &mut report)?;
-    if !report.before.opened {
+    if !report.before.opened && !opens(&above) {
         go_back(&above, &mut report)?;
     }
     heal(&above, options.data, &mut report, progress);
@@ -134,6 +137,12 @@ fn write_superblock(
         }
     };
     file.write_at(&[(Kind::Frame, &block)], 0).map_err(|error| Error::io("write", name, error))
+}
+
+/// Whether the pool can be opened as it is now.
+fn opens(above: &Arc<dyn Storage>) -> bool {
+    let trial: Arc<dyn Storage> = Overlay::over(Arc::clone(above));
+    super::opened(&trial).is_ok()
 }
 
 /// The last checkpoint is lost: the one before it, and the log since.

@@ -11,6 +11,7 @@
 //! blobs are compared with the checksum in the pointer to them, blocks with that in the table of their segment.
 
 mod aside;
+mod flush;
 mod place;
 mod report;
 mod restore;
@@ -378,66 +379,10 @@ impl Copies {
             })
     }
 
-    /// Makes the copies written so far durable, and says what the next superblock has to say about them. `together`: in
-    /// threads of their own, so that it takes as long as the longest of them.
-    pub(crate) fn flush(&self, together: bool) -> CopySettings {
-        // What could not be flushed is removed, and the directory flushed then.
-        while self.is_on.load(Ordering::Acquire) {
-            let (segments, directory) = {
-                let mut inner = self.inner.lock();
-                (std::mem::take(&mut inner.unsynced), std::mem::take(&mut inner.directory_changed))
-            };
-            if segments.is_empty() && !directory {
-                break;
-            }
-            let segments: Vec<SegmentId> = segments.into_iter().collect();
-            self.flush_files(&segments, together);
-            if directory {
-                self.flush_directory();
-            }
-        }
-        self.inner.lock().settings.clone()
-    }
-
-    fn flush_files(&self, segments: &[SegmentId], together: bool) {
-        if let (true, [first, rest @ ..]) = (together, segments) {
-            std::thread::scope(|scope| {
-                for segment in rest {
-                    let spawned =
-                        std::thread::Builder::new().spawn_scoped(scope, || self.flush_file(*segment));
-                    if spawned.is_err() {
-                        self.flush_file(*segment);
-                    }
-                }
-                self.flush_file(*first);
-            });
-        } else {
-            segments.iter().for_each(|segment| self.flush_file(*segment));
-        }
-    }
-
-    fn flush_file(&self, segment: SegmentId) {
-        let Some(file) = self.file(segment) else { return };
-        self.counters.flushes.add(1);
-        if let Err(error) = file.and_then(|file| file.sync()) {
-            self.contain(segment, "flush", error);
-        }
-    }
-
-    fn flush_directory(&self) {
-        let Some(place) = self.inner.lock().place.clone() else { return };
-        self.counters.flushes.add(1);
-        if let Err(error) = place.storage.sync_directory() {
-            let why = format!("flush the folder of the copies: {error}");
-            self.incidents.note(&Error::io("flush", place.storage.describe(), error));
-            self.change(|inner| inner.fall_behind(why));
-        }
-    }
-
-    /// Where copies of the superblocks go: a folder of its own, that has followed so far.
+    /// Where copies of the superblocks go: a folder of its own, that follows.
     pub(crate) fn place_of_superblocks(&self) -> Option<Place> {
         let inner = self.inner.lock();
-        inner.place.clone().filter(|place| place.elsewhere && inner.is_copying() && !inner.settings.behind)
+        inner.place.clone().filter(|place| place.elsewhere && inner.is_copying())
     }
 
     /// One of the superblocks was copied.
@@ -471,6 +416,16 @@ impl Copies {
             self.counters.unhealed.add(1);
         }
         self.inner.lock().mends.add(Mend { what, of_copy });
+    }
+
+    /// Something was written to these segments after the last checkpoint of a life that was cut short: their copies may be behind
+    /// it, and go.
+    pub(crate) fn doubt(&self, segments: impl IntoIterator<Item = SegmentId>) {
+        for segment in segments {
+            if let (true, Some(place)) = (self.has(segment), self.place()) {
+                self.remove(&place, segment);
+            }
+        }
     }
 
     /// A number to ask for what was mended from here on.

@@ -75,7 +75,13 @@ impl Place {
     pub(crate) fn clear(&self, which: impl Fn(&str) -> bool) -> io::Result<()> {
         let names = self.storage.list()?.into_iter().map(|(name, _)| name);
         let names: Vec<String> = names.filter(|name| is_copy_name(name) && which(name)).collect();
-        names.iter().try_for_each(|name| self.storage.remove(name))?;
-        if names.is_empty() { Ok(()) } else { self.storage.sync_directory() }
+        // Superblocks last: they say whose copies these are.
+        let is_superblock = |name: &String| SUPERBLOCK_NAMES.contains(&name.as_str());
+        let (last, first): (Vec<String>, Vec<String>) = names.into_iter().partition(is_superblock);
+        for names in [first, last].iter().filter(|names| !names.is_empty()) {
+            names.iter().try_for_each(|name| self.storage.remove(name))?;
+            self.storage.sync_directory()?;
+        }
+        Ok(())
     }
 }

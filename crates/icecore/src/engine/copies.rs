@@ -242,6 +242,14 @@ impl Engine {
         Ok(self.copies().report())
     }
 
+    /// Makes the copies that a recovery gave up. Failing is no error: they are missing, and it is said.
+    pub(super) fn copy_again(&self) {
+        let _turn = self.copying.lock();
+        if !self.copies().settings().behind && self.copies().report().missing > 0 {
+            let _ = self.copy_what_lacks();
+        }
+    }
+
     /// Changes what is copied, and where to; `folder` none for the folder of the pool.
     ///
     /// # Errors

@@ -381,6 +381,11 @@ impl Engine {
             self.run_checkpoint()?;
         }
         self.bury(&mut self.state());
-        self.release_orphans_if_room()
+        self.release_orphans_if_room()?;
+        // Of what the log was replayed from, copies were given up.
+        if self.blocks.files().copies().settings().mode == CopyMode::All && self.check_writable().is_ok() {
+            self.copy_again();
+        }
+        Ok(())
     }
 }

@@ -48,7 +48,13 @@ impl Scrub<'_> {
             }
             return Ok(());
         }
-        match self.flaws(segment, tail) {
+        let blocks = &self.engine.blocks;
+        let mut found = self.flaws(segment, tail);
+        // What is behind one that is healed is seen only then.
+        while found.as_ref().is_ok_and(|flaws| flaws.iter().any(|flaw| blocks.heal_flaw(segment, flaw))) {
+            found = self.flaws(segment, tail);
+        }
+        match found {
             Ok(flaws) => flaws.iter().for_each(|flaw| self.flaw(segment, flaw)),
             Err(error) => self.unreadable(&error),
         }
