@@ -270,9 +270,9 @@ fn show(pool: &Path, worst: State, checks: &[Check], as_json: bool) -> anyhow::R
     // The worst first; what is well is only worth a word if all is.
     let mut told: Vec<&Check> = checks.iter().filter(|check| check.state == worst).collect();
     if worst == State::Ok {
-        told.retain(|check| !check.name.starts_with("age_") || checks.len() <= 4);
+        told.retain(|check| !check.name.starts_with("age_") || checks.len() <= 5);
     }
-    let summary = told.iter().take(4).map(|check| check.text.replace(['|', '\n'], " "));
+    let summary = told.iter().take(5).map(|check| check.text.replace(['|', '\n'], " "));
     let summary = summary.collect::<Vec<_>>().join("; ");
     let perfdata: Vec<&str> = checks.iter().flat_map(|check| &check.perfdata).map(String::as_str).collect();
     let perfdata = if perfdata.is_empty() { String::new() } else { format!(" | {}", perfdata.join(" ")) };
