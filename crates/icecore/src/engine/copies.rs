@@ -45,8 +45,7 @@ pub(super) fn newest_copy(
 ) -> std::result::Result<Superblock, String> {
     let path = storage.describe();
     let read = |name: &&str| superblocks::read_one(storage, name, &path);
-    let (found, errors): (Vec<_>, Vec<_>) =
-        SUPERBLOCK_NAMES.iter().map(|name| read(&name)).partition(Result::is_ok);
+    let (found, errors): (Vec<_>, Vec<_>) = SUPERBLOCK_NAMES.iter().map(read).partition(Result::is_ok);
     let newest = found.into_iter().flatten().max_by_key(|superblock| superblock.generation);
     let Some(newest) = newest else {
         let error = errors.into_iter().find_map(Result::err).expect("neither was read");
