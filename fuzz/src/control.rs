@@ -52,7 +52,8 @@ fn answer(request: Request) {
 
 fn new_pool() -> Pool {
     let disk = SimulatedDisk::new(1, DiskConfig { capacity: 64 << 20, ..DiskConfig::default() });
-    Pool::init(disk.storage(), &InitOptions { segment_bytes: 2 << 20, size_limit: None }).expect("a pool");
+    Pool::init(disk.storage(), &InitOptions { segment_bytes: 2 << 20, ..InitOptions::default() })
+        .expect("a pool");
     let options = OpenOptions { background: false, control_socket: false, ..OpenOptions::default() };
     let pool = Pool::open(disk.storage(), &options).expect("the pool");
     pool.create_dataset("db", false, &[]).expect("a dataset");

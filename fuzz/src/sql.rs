@@ -136,7 +136,8 @@ fn open(uri: &str) {
 
 fn new_door() -> Door {
     let disk = SimulatedDisk::new(1, DiskConfig { capacity: 64 << 20, ..DiskConfig::default() });
-    Pool::init(disk.storage(), &InitOptions { segment_bytes: 2 << 20, size_limit: None }).expect("a pool");
+    Pool::init(disk.storage(), &InitOptions { segment_bytes: 2 << 20, ..InitOptions::default() })
+        .expect("a pool");
     let options = OpenOptions { background: false, control_socket: false, ..OpenOptions::default() };
     let pool = Pool::open(disk.storage(), &options).expect("the pool");
     pool.create_dataset("ds", false, &[]).expect("a dataset");

@@ -73,6 +73,8 @@ pub enum Commands {
     Scrub(scrub::Arguments),
     /// Check the books of a pool that nobody has open, and repair them
     Check(check::Arguments),
+    /// Say how second copies stand, change what is copied, or make what is missing
+    Copies(copies::Arguments),
     /// Say whether all is well, as Nagios wants it
     Monitor(monitor::Arguments),
     /// Show who has the pool, how full it is, and its counters

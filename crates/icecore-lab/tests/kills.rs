@@ -318,7 +318,11 @@ fn fifty_kills_lose_nothing() {
     println!("the moments of dying follow from ICECORE_SEED={seed}");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("pool");
-    let init = InitOptions { segment_bytes: 4 << 20, size_limit: Some(ByteLength(8 << 30)) };
+    let init = InitOptions {
+        segment_bytes: 4 << 20,
+        size_limit: Some(ByteLength(8 << 30)),
+        ..InitOptions::default()
+    };
     Pool::init_directory(&path, &init).expect("a new pool");
     let mut killer = Killer {
         folder: path,

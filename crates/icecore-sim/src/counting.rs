@@ -216,6 +216,11 @@ impl<S: Storage + ?Sized> Storage for CountingStorage<S> {
         self.inner.describe()
     }
 
+    fn sibling(&self, path: &str) -> io::Result<Arc<dyn Storage>> {
+        let inner = self.inner.sibling(path)?;
+        Ok(Arc::new(CountingStorage { counters: self.counters(), inner }))
+    }
+
     fn directory(&self) -> Option<PathBuf> {
         self.inner.directory()
     }
@@ -261,8 +266,8 @@ mod tests {
         let file = storage.create("a", 8192).unwrap();
         file.write_at(&[(Kind::Data, &[1; 100]), (Kind::Node, &[2; 10]), (Kind::Data, &[3; 1])], 7).unwrap();
         let before = counters.counts();
-        assert_eq!(before.bytes, [101, 0, 10, 0, 0, 0]);
-        assert_eq!(before.parts, [2, 0, 1, 0, 0, 0]);
+        assert_eq!(before.bytes, [101, 0, 10, 0, 0, 0, 0]);
+        assert_eq!(before.parts, [2, 0, 1, 0, 0, 0, 0]);
         assert_eq!((before.creates, before.created_bytes, before.writes), (1, 8192, 1));
 
         let mut buffer = [0; 3];

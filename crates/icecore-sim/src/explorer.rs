@@ -5,7 +5,7 @@ use crate::driver::{Picture, drive, is_durable_on_return};
 use crate::model::{FileChange, Generator, History, ModelError, ModelPool, Outcome, Step, Weights};
 use crate::{CrashMode, DiskConfig, Random, SimulatedDisk};
 use icecore::units::ByteLength;
-use icecore::{DestroyTarget, Error, InitOptions, OpenOptions, Pool};
+use icecore::{CopyMode, DestroyTarget, Error, InitOptions, OpenOptions, Pool};
 
 /// Steps that are kept, to be shown with a failure.
 const TRACE_MAX: usize = 12;
@@ -25,6 +25,10 @@ pub struct Setting {
     pub segment_bytes: u64,
     /// Most bytes that segments take together.
     pub size_limit: Option<u64>,
+    /// What is written twice.
+    pub copies: CopyMode,
+    /// The folder of the copies: any path, it is that of the disk's mirror.
+    pub mirror: Option<String>,
 }
 
 impl Default for Setting {
@@ -35,6 +39,8 @@ impl Default for Setting {
             options: small_options(),
             segment_bytes: 2 << 20,
             size_limit: None,
+            copies: CopyMode::None,
+            mirror: None,
         }
     }
 }
@@ -103,9 +109,14 @@ impl Explorer {
     /// What the store answers.
     pub fn new(seed: u64, setting: &Setting) -> icecore::Result<Self> {
         let disk = SimulatedDisk::new(seed, setting.disk.clone());
+        if setting.mirror.is_some() {
+            disk.add_mirror(SimulatedDisk::new(seed ^ 0x3177, setting.disk.clone()));
+        }
         let init = InitOptions {
             segment_bytes: setting.segment_bytes,
             size_limit: setting.size_limit.map(ByteLength),
+            copies: setting.copies,
+            mirror: setting.mirror.clone(),
         };
         Pool::init(disk.storage(), &init)?;
         Ok(Self {

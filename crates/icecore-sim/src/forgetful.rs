@@ -151,7 +151,9 @@ impl StorageFile for ForgetfulFile {
         for (kind, bytes) in parts {
             match kind {
                 Kind::Node | Kind::Checkpoint | Kind::Frame => contents.keep(bytes, position),
-                Kind::Data | Kind::RecordHeader | Kind::Ahead => contents.forget(bytes.len(), position),
+                Kind::Data | Kind::RecordHeader | Kind::Ahead | Kind::Copy => {
+                    contents.forget(bytes.len(), position)
+                }
             }
             position += bytes.len() as u64;
         }
@@ -224,7 +226,7 @@ mod tests {
         assert_eq!(read(&*file, TIB / 2, 5000), [1; 5000]);
         assert_eq!(read(&*file, TIB / 2 + 5000, 10_000), [0; 10_000]);
         assert_eq!(read(&*file, TIB / 2 + 15_000, 8), [3; 8]);
-        assert_eq!(storage.counts().bytes, [10_000, 0, 5000, 0, 8, 0]);
+        assert_eq!(storage.counts().bytes, [10_000, 0, 5000, 0, 8, 0, 0]);
         assert_eq!(storage.space().unwrap(), Space { total: 4 * TIB, free: 3 * TIB });
     }
 

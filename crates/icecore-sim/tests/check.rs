@@ -51,7 +51,7 @@ fn a_checkpoint_that_is_lost_comes_back_whole_or_not_at_all() {
             assert!(explorer.open().is_err());
             explorer.crash(None);
             let before = contents(&explorer);
-            let dry = RepairOptions { dry_run: true, data: true };
+            let dry = RepairOptions { dry_run: true, data: true, ..RepairOptions::default() };
             let planned = repair(explorer.disk.storage(), &dry, &mut |_| {}).unwrap();
             assert!(contents(&explorer) == before, "a dry run wrote something");
             let report = repair(explorer.disk.storage(), &RepairOptions::default(), &mut |_| {}).unwrap();

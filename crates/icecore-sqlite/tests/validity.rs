@@ -114,7 +114,11 @@ fn open_memory() -> rusqlite::Connection {
 
 #[test]
 fn a_full_pool_fails_whole_transactions_and_nothing_else() {
-    let options = InitOptions { segment_bytes: 2 << 20, size_limit: Some(ByteLength(48 << 20)) };
+    let options = InitOptions {
+        segment_bytes: 2 << 20,
+        size_limit: Some(ByteLength(48 << 20)),
+        ..InitOptions::default()
+    };
     for (index, mode) in ["DELETE", "TRUNCATE", "PERSIST", "MEMORY", "OFF"].into_iter().enumerate() {
         for exclusive in [false, true] {
             let shared = Shared::new(&format!("full-{index}-{exclusive}"), &options);

@@ -1,8 +1,11 @@
 //! Blocks by log address: where they are, what they hold, and whether that is what was written.
 
+mod heal;
 mod inspect;
+mod recent;
 
 pub(crate) use inspect::Flaw;
+pub(crate) use recent::Recent;
 
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
@@ -10,14 +13,11 @@ use crate::format::crc32c;
 use crate::format::record::RecordView;
 use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, decode_table, file_name};
 use crate::location::LocationMap;
-use crate::log::tail::Payload;
 use crate::numbers::NumberMap;
 use crate::statistics::Counters;
-use crate::storage::AlignedBuffer;
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, PoolId, Run, SegmentId, Slot, Stream};
 use parking_lot::{Mutex, RwLock};
 use quick_cache::sync::Cache;
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -243,20 +243,20 @@ impl Blocks {
         }
     }
 
-    /// Reads blocks of a data segment and compares each with its checksum.
+    /// Reads blocks of a data segment and compares each with its checksum. What is not what was written is healed from its
+    /// copy, if there is one that is.
     pub(crate) fn read_verified(&self, segment: SegmentId, slot: Slot, into: &mut [u8]) -> Result<()> {
-        self.files.read(segment, slot, into)?;
-        self.verify(segment, slot, into)
+        let uses = self.sums.uses();
+        let outcome = self.files.read(segment, slot, into).and_then(|()| self.verify(segment, slot, into));
+        outcome.or_else(|error| self.read_with_copies(segment, slot, into, uses, error))
     }
 
     /// Compares blocks that were read from a data segment with their checksums.
     pub(crate) fn verify(&self, segment: SegmentId, slot: Slot, blocks: &[u8]) -> Result<()> {
-        let table = self.sums.table(segment, &self.files)?;
-        let table = table.read();
         for (index, block) in blocks.chunks(BLOCK_BYTES).enumerate() {
-            let at = slot.0 as usize + index;
-            if table.get(at).copied() != Some(crc32c(block)) {
-                let offset = self.files.geometry().offset(Slot(at as u32));
+            let at = Slot(slot.0 + index as u32);
+            if !self.matches(segment, at, block)? {
+                let offset = self.files.geometry().offset(at);
                 let place = format!("{} at offset {offset}", file_name(segment));
                 let error = Error::damaged(place, "a data block does not match its checksum");
                 self.files.incidents().note(&error);
@@ -265,91 +265,12 @@ impl Blocks {
         }
         Ok(())
     }
-}
 
-/// What was written last, in the buffers it was written from: readable before it is on disk, and for a
-/// while after, without a copy.
-pub(crate) struct Recent {
-    budget: u64,
-    inner: RwLock<RecentInner>,
-}
-
-struct RecentRun {
-    payload: Payload,
-    /// Lies outside the log, and was on disk when it came here.
-    is_staged: bool,
-}
-
-#[derive(Default)]
-struct RecentInner {
-    runs: BTreeMap<u64, RecentRun>,
-    order: VecDeque<u64>,
-    bytes: u64,
-    written: u64,
-}
-
-impl Recent {
-    fn new(budget: u64) -> Self {
-        Self { budget, inner: RwLock::default() }
-    }
-
-    /// Takes up blocks of the data stream that the log will write; kept at least until they are written.
-    pub(crate) fn add_log(&self, address: LogAddress, payload: Payload) {
-        self.add(key(Stream::Data, address), RecentRun { payload, is_staged: false });
-    }
-
-    /// Takes up blocks of the data stream that lie outside the log, and on disk already.
-    pub(crate) fn add_staged(
-        &self,
-        address: LogAddress,
-        buffer: &Arc<AlignedBuffer>,
-        first: u32,
-        blocks: u32,
-    ) {
-        let sums = vec![0; blocks as usize];
-        let payload = Payload { buffer: Arc::clone(buffer), first: first as usize, sums };
-        self.add(key(Stream::Data, address), RecentRun { payload, is_staged: true });
-    }
-
-    fn add(&self, key: u64, run: RecentRun) {
-        let inner = &mut *self.inner.write();
-        inner.bytes += run.payload.bytes().len() as u64;
-        inner.order.push_back(key);
-        inner.runs.insert(key, run);
-        while inner.bytes > self.budget {
-            let Some(oldest) = inner.order.front() else { return };
-            if let Some(run) = inner.runs.get(oldest) {
-                // Log addresses grow in order, so nothing behind an unwritten run is written either.
-                if !run.is_staged && *oldest >= inner.written {
-                    return;
-                }
-                inner.bytes -= run.payload.bytes().len() as u64;
-            }
-            inner.runs.remove(oldest);
-            inner.order.pop_front();
-        }
-    }
-
-    /// Every log block below this address of the data stream is on disk.
-    pub(crate) fn written_below(&self, address: u64) {
-        self.inner.write().written = address;
-    }
-
-    fn find<T>(&self, key: u64, found: impl FnOnce(&[u8]) -> T) -> Option<T> {
-        let inner = self.inner.read();
-        let (start, run) = inner.runs.range(..=key).next_back()?;
-        let index = (key - start) as usize;
-        let bytes = run.payload.bytes();
-        (index * BLOCK_BYTES < bytes.len())
-            .then(|| found(&bytes[index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES]))
-    }
-
-    fn holds(&self, key: u64) -> bool {
-        self.find(key, |_| ()).is_some()
-    }
-
-    fn copy(&self, key: u64, at: usize, into: &mut [u8]) -> bool {
-        self.find(key, |block| into.copy_from_slice(&block[at..at + into.len()])).is_some()
+    /// Whether a block of a data segment matches its checksum.
+    fn matches(&self, segment: SegmentId, slot: Slot, block: &[u8]) -> Result<bool> {
+        let table = self.sums.table(segment, &self.files)?;
+        let sum = table.read().get(slot.0 as usize).copied();
+        Ok(sum == Some(crc32c(block)))
     }
 }
 
@@ -380,6 +301,11 @@ const TABLES_MAX: usize = 128;
 impl Sums {
     fn new(pool: PoolId) -> Self {
         Self { pool, filling: Mutex::default(), uses: AtomicU64::new(0), finished: Cache::new(TABLES_MAX) }
+    }
+
+    /// A number that changes whenever a segment finds a new use.
+    pub(crate) fn uses(&self) -> u64 {
+        self.uses.load(Ordering::Acquire)
     }
 
     /// A segment begins to be filled.
@@ -460,7 +386,14 @@ impl Sums {
     /// What a segment is used for. Its first record says so, too, should the header be lost.
     pub(crate) fn use_of(&self, segment: SegmentId, files: &SegmentFiles) -> Result<Use> {
         let mut blocks = vec![0; 2 * BLOCK_BYTES];
-        files.read(segment, Slot(0), &mut blocks)?;
+        let read = files.read(segment, Slot(0), &mut blocks).and_then(|()| self.decode_use(segment, &blocks));
+        read.or_else(|error| {
+            let copied = files.read_copy(segment, Slot(0), &mut blocks);
+            if copied { self.decode_use(segment, &blocks).map_err(|_| error) } else { Err(error) }
+        })
+    }
+
+    fn decode_use(&self, segment: SegmentId, blocks: &[u8]) -> Result<Use> {
         let (first, second) = blocks.split_at(BLOCK_BYTES);
         let header = SegmentHeader::decode(first)
             .filter(|header| header.pool == self.pool && header.segment == segment && header.kind.has_table())
@@ -479,11 +412,19 @@ impl Sums {
         let use_ = self.use_of(segment, files)?;
         let geometry = files.geometry();
         let mut bytes = vec![0; geometry.table_blocks() as usize * BLOCK_BYTES];
-        files.read(segment, geometry.end(use_.kind), &mut bytes)?;
-        match decode_table(geometry, use_.incarnation, &bytes) {
-            Some(sums) => Ok(sums),
-            None => self.rebuild(segment, use_, geometry.end(use_.kind), files),
+        let end = geometry.end(use_.kind);
+        let read = files.read(segment, end, &mut bytes);
+        if let Some(sums) = read.as_ref().ok().and_then(|()| decode_table(geometry, use_.incarnation, &bytes))
+        {
+            return Ok(sums);
         }
+        if files.read_copy(segment, end, &mut bytes)
+            && let Some(sums) = decode_table(geometry, use_.incarnation, &bytes)
+        {
+            return Ok(sums);
+        }
+        read?;
+        self.rebuild(segment, use_, end, files)
     }
 
     /// Gathers the table from the record headers of a segment that has none.
@@ -492,6 +433,7 @@ impl Sums {
         let mut sums = vec![0; geometry.slots() as usize];
         let end = end.min(geometry.end(use_.kind)).0;
         let is_run = use_.kind == SegmentKind::Run;
+        let has_copy = files.copies().has(segment);
         let mut window = vec![0; REBUILD_BLOCKS as usize * BLOCK_BYTES];
         let mut first = None;
         let mut slot = 1;
@@ -505,13 +447,20 @@ impl Sums {
                 }
             };
             let at = (slot - begin) as usize * BLOCK_BYTES;
-            let record = RecordView::decode(&window[at..at + BLOCK_BYTES]).filter(|record| {
-                let header = &record.header;
-                let own = !is_run || header.address.0 == u64::from(slot);
-                header.pool == self.pool
-                    && header.incarnation == use_.incarnation
-                    && header.run == is_run
-                    && own
+            let decode = |block: &[u8]| {
+                RecordView::decode(block).filter(|record| {
+                    let header = &record.header;
+                    let own = !is_run || header.address.0 == u64::from(slot);
+                    header.pool == self.pool
+                        && header.incarnation == use_.incarnation
+                        && header.run == is_run
+                        && own
+                })
+            };
+            let mut block = [0; BLOCK_BYTES];
+            let record = decode(&window[at..at + BLOCK_BYTES]).or_else(|| {
+                let copied = has_copy && files.read_copy(segment, Slot(slot), &mut block);
+                Some(()).filter(|()| copied).and_then(|()| decode(&block))
             });
             let Some(record) = record else {
                 // A gap that writing left when it failed, the end, or damage that must not cost what lies behind it.

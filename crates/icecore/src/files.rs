@@ -1,10 +1,11 @@
 //! Open segment files, a bounded number of them.
 
+use crate::copies::Copies;
 use crate::error::{Error, Result};
-use crate::format::segment::{Geometry, file_name};
+use crate::format::segment::{Geometry, SegmentKind, file_name};
 use crate::incidents::Incidents;
 use crate::numbers::NumberMap;
-use crate::storage::{Kind, Storage, StorageFile};
+use crate::storage::{AlignedBuffer, Kind, Storage, StorageFile};
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -13,14 +14,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Files kept open at most, beside those in use at the moment.
 const OPEN_MAX: usize = 256;
 
-/// Opens segment files on demand and keeps the handles that were used last.
+/// Opens segment files on demand and keeps the handles that were used last. What is written to them is copied, where it shall be.
 pub(crate) struct SegmentFiles {
     storage: Arc<dyn Storage>,
     geometry: Geometry,
     writable: bool,
     clock: AtomicU64,
     open: RwLock<NumberMap<SegmentId, Entry>>,
-    incidents: Incidents,
+    incidents: Arc<Incidents>,
+    copies: Copies,
 }
 
 struct Entry {
@@ -29,9 +31,21 @@ struct Entry {
 }
 
 impl SegmentFiles {
-    pub(crate) fn new(storage: Arc<dyn Storage>, geometry: Geometry, writable: bool) -> Self {
-        let incidents = Incidents::new(storage.directory().filter(|_| writable));
-        Self { storage, geometry, writable, clock: AtomicU64::new(0), open: RwLock::default(), incidents }
+    /// `copies`: those of the segments in this storage.
+    pub(crate) fn new(
+        storage: Arc<dyn Storage>,
+        geometry: Geometry,
+        writable: bool,
+        incidents: Arc<Incidents>,
+        copies: Copies,
+    ) -> Self {
+        let clock = AtomicU64::new(0);
+        Self { storage, geometry, writable, clock, open: RwLock::default(), incidents, copies }
+    }
+
+    /// Second copies.
+    pub(crate) fn copies(&self) -> &Copies {
+        &self.copies
     }
 
     /// Where errors of the medium are noted.
@@ -133,10 +147,76 @@ impl SegmentFiles {
         let offset = self.geometry.offset(slot);
         let bytes: usize = parts.iter().map(|(_, part)| part.len()).sum();
         assert!(bytes.is_multiple_of(BLOCK_BYTES) && offset + bytes as u64 <= self.geometry.bytes);
+        let _writing = self.copies.writing();
         let file = self.noted(self.get(segment))?;
         self.noted(write(&*file, offset).map_err(|error| {
             Error::io("write", format!("{bytes} bytes at {offset} of {}", file_name(segment)), error)
-        }))
+        }))?;
+        self.copies.write(segment, offset, parts);
+        Ok(())
+    }
+
+    /// A segment is going to be used for this: its header comes next.
+    pub(crate) fn begin(&self, segment: SegmentId, kind: SegmentKind) {
+        self.copies.begin(segment, kind);
+    }
+
+    /// Reads whole blocks from the copy of a segment; `false` if there is none, or it cannot be read. What was read has to be
+    /// proved.
+    pub(crate) fn read_copy(&self, segment: SegmentId, slot: Slot, buffer: &mut [u8]) -> bool {
+        self.copies.read(segment, self.geometry.offset(slot), buffer)
+    }
+
+    /// Writes blocks again that were found not to be what was written, from their copy, which was. `still`: whether they
+    /// lie there at this moment. `why`: what was found. Failing is no error.
+    pub(crate) fn heal(
+        &self,
+        segment: SegmentId,
+        slot: Slot,
+        bytes: &[u8],
+        why: &Error,
+        still: impl FnOnce() -> bool,
+    ) {
+        let mut done = !self.writable;
+        if self.writable {
+            let _alone = self.copies.alone();
+            if !still() {
+                return;
+            }
+            let aligned = AlignedBuffer::copied(bytes);
+            let offset = self.geometry.offset(slot);
+            let outcome = self.get(segment).and_then(|file| {
+                let written = file.write_through(&[(Kind::Copy, &aligned)], offset);
+                written.map_err(|error| Error::io("write", file_name(segment), error))
+            });
+            done = self.noted(outcome).is_ok();
+        }
+        self.incidents.note_healed(why, self.writable && done);
+        self.copies.mended(why.to_string(), false, done);
+    }
+
+    /// Writes blocks of a copy again that were found not to be what was written, from what they are a copy of. As
+    /// [`SegmentFiles::heal`].
+    pub(crate) fn mend_copy(
+        &self,
+        segment: SegmentId,
+        slot: Slot,
+        bytes: &[u8],
+        still: impl FnOnce() -> bool,
+    ) {
+        let offset = self.geometry.offset(slot);
+        let name = crate::copies::copy_name(segment);
+        let why = Error::damaged(format!("{name} at offset {offset}"), "the copy is not what was written");
+        if self.writable {
+            let _alone = self.copies.alone();
+            if !still() {
+                return;
+            }
+            let aligned = AlignedBuffer::copied(bytes);
+            self.copies.write(segment, offset, &[(Kind::Copy, &aligned)]);
+        }
+        self.incidents.note(&why);
+        self.copies.mended(why.to_string(), true, true);
     }
 
     /// Whether all of a segment was written before.

@@ -66,7 +66,17 @@ impl Incidents {
             Error::Io { .. } => inner.tally.writes += 1,
             _ => return,
         }
-        let what = error.to_string();
+        Self::keep(&self.directory, &mut inner, error.to_string());
+    }
+
+    /// Notes that what an error is about was written again from its copy; `false`: that it could be read there, and not
+    /// be written again.
+    pub(crate) fn note_healed(&self, error: &Error, written: bool) {
+        let outcome = if written { "healed from its copy" } else { "read from its copy" };
+        Self::keep(&self.directory, &mut self.inner.lock(), format!("{outcome}: {error}"));
+    }
+
+    fn keep(directory: &Option<PathBuf>, inner: &mut Inner, what: String) {
         if let Some(known) = inner.kept.iter_mut().find(|known| known.what == what) {
             known.times += 1;
             return;
@@ -75,7 +85,7 @@ impl Incidents {
             inner.kept.pop_front();
         }
         let incident = Incident { when: Timestamp::now(), what, times: 1 };
-        if let Some(directory) = &self.directory {
+        if let Some(directory) = directory {
             // The medium that fails may be the one that the file lies on: then memory has to do.
             let _ = append(directory, &incident);
         }

@@ -8,11 +8,12 @@ pub mod admin;
 mod blocks;
 mod catalogue;
 pub mod check;
+#[doc(hidden)]
+mod copies;
 mod dataset;
 mod engine;
 pub mod error;
 mod files;
-#[doc(hidden)]
 pub mod format;
 mod group;
 mod incidents;
@@ -44,9 +45,11 @@ pub mod tree;
 pub mod units;
 mod view;
 
+pub use copies::CopiesReport;
 pub use dataset::{ATOMIC_WRITE_BYTES, Creation, Dataset, OpenFile, UserGuard};
 pub use engine::CollectReport;
 pub use error::{Error, FileFault, Result};
+pub use format::copies::CopyMode;
 pub use group::{CommitPoint, Group};
 pub use incidents::Incident;
 pub use names::DestroyTarget;

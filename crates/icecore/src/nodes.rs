@@ -37,9 +37,65 @@ impl Nodes {
         let run = Run { stream: Stream::Node, start: address, length: BlockCount(1) };
         self.blocks.while_there(run, |segment, slot, _| {
             let mut bytes = [0; BLOCK_BYTES];
-            self.blocks.files().read(segment, slot, &mut bytes)?;
+            let read = self.blocks.files().read(segment, slot, &mut bytes);
             self.counters.read_bytes_node.add(bytes.len() as u64);
-            self.decode(&bytes, address, segment, slot)
+            let outcome = read.and_then(|()| self.decode(&bytes, address, segment, slot));
+            outcome.or_else(|error| self.take_copy(address, segment, slot, &mut bytes, error))
+        })
+    }
+
+    /// Reads a node from its copy, and writes it again where it lies.
+    ///
+    /// # Errors
+    /// `error`, if there is no copy that is the node at this address.
+    pub(crate) fn take_copy(
+        &self,
+        address: LogAddress,
+        segment: SegmentId,
+        slot: Slot,
+        bytes: &mut [u8; BLOCK_BYTES],
+        error: Error,
+    ) -> Result<Node> {
+        let Some(node) = self.copy(address, segment, slot, bytes) else { return Err(error) };
+        self.blocks.files().heal(segment, slot, bytes, &error, || self.lies_there(address, segment, slot));
+        Ok(node)
+    }
+
+    /// The copy of a node, if there is one and it is the node at this address.
+    fn copy(
+        &self,
+        address: LogAddress,
+        segment: SegmentId,
+        slot: Slot,
+        bytes: &mut [u8; BLOCK_BYTES],
+    ) -> Option<Node> {
+        let there = self.blocks.files().read_copy(segment, slot, bytes);
+        Some(()).filter(|()| there).and_then(|()| Node::decode(bytes, address).ok())
+    }
+
+    fn lies_there(&self, address: LogAddress, segment: SegmentId, slot: Slot) -> bool {
+        let found = self.blocks.map().read().lookup(Stream::Node, address);
+        found.is_some_and(|(at, first, _)| (at, first) == (segment, slot))
+    }
+
+    /// Reads and checks both copies of a node; each is written again from the other where it is not what was written.
+    ///
+    /// # Errors
+    /// Neither is.
+    pub(crate) fn read_both(&self, address: LogAddress) -> Result<()> {
+        self.read(address)?;
+        let run = Run { stream: Stream::Node, start: address, length: BlockCount(1) };
+        self.blocks.while_there(run, |segment, slot, _| {
+            let files = self.blocks.files();
+            let mut bytes = [0; BLOCK_BYTES];
+            if !files.copies().has(segment) || self.copy(address, segment, slot, &mut bytes).is_some() {
+                return Ok(());
+            }
+            files.read(segment, slot, &mut bytes)?;
+            if Node::decode(&bytes, address).is_ok() {
+                files.mend_copy(segment, slot, &bytes, || self.lies_there(address, segment, slot));
+            }
+            Ok(())
         })
     }
 

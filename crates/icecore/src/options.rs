@@ -1,5 +1,6 @@
 //! How pools are made and opened.
 
+use crate::format::copies::CopyMode;
 use crate::units::ByteLength;
 
 /// How a pool is made.
@@ -9,11 +10,16 @@ pub struct InitOptions {
     pub segment_bytes: u64,
     /// Most bytes that the segment files may take together; no limit unless said.
     pub size_limit: Option<ByteLength>,
+    /// What is written twice: what files are found by, unless said otherwise.
+    pub copies: CopyMode,
+    /// The folder that second copies go to, an absolute path: it must exist, and have no pool nor copies in it. That of
+    /// the pool unless said, where copies count in the size limit.
+    pub mirror: Option<String>,
 }
 
 impl Default for InitOptions {
     fn default() -> Self {
-        Self { segment_bytes: 64 << 20, size_limit: None }
+        Self { segment_bytes: 64 << 20, size_limit: None, copies: CopyMode::Metadata, mirror: None }
     }
 }
 

@@ -1,9 +1,11 @@
 //! Which segments there are, what each is used for, and how many live blocks it holds.
 
+use crate::copies::Aside;
 use crate::format::segment::{Geometry, SegmentKind};
 use crate::units::{RecordSequence, RecoveryEpoch, SegmentId, Slot};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Where the next block goes in a segment that is being filled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -54,6 +56,8 @@ pub(crate) struct Candidate {
 pub(crate) struct Segments {
     geometry: Geometry,
     size_limit: u64,
+    /// What second copies take of the size limit.
+    aside: Arc<Aside>,
     epoch: RecoveryEpoch,
     uses: u64,
     /// The clock by which segments age.
@@ -64,7 +68,14 @@ pub(crate) struct Segments {
 
 impl Segments {
     pub(crate) fn new(geometry: Geometry, size_limit: u64, epoch: RecoveryEpoch) -> Self {
-        Self { geometry, size_limit, epoch, uses: 0, takes: 0, table: BTreeMap::new(), free: 0 }
+        let aside = Arc::default();
+        Self { geometry, size_limit, aside, epoch, uses: 0, takes: 0, table: BTreeMap::new(), free: 0 }
+    }
+
+    /// Second copies count in the size limit from here on.
+    pub(crate) fn share(&mut self, aside: &Arc<Aside>) {
+        self.aside = Arc::clone(aside);
+        self.aside.limit(self.size_limit / self.geometry.bytes, self.table.len() as u64);
     }
 
     pub(crate) fn geometry(&self) -> Geometry {
@@ -95,8 +106,7 @@ impl Segments {
 
     /// The number for one more segment; `None` when the size limit forbids it.
     pub(crate) fn next_new(&self) -> Option<SegmentId> {
-        let bytes = (self.table.len() as u64 + 1) * self.geometry.bytes;
-        if self.size_limit != 0 && bytes > self.size_limit {
+        if self.creatable() == 0 {
             return None;
         }
         // Gaps are filled first, so that numbers stay dense.
@@ -109,7 +119,7 @@ impl Segments {
         if self.size_limit == 0 {
             return u64::MAX;
         }
-        (self.size_limit / self.geometry.bytes).saturating_sub(self.table.len() as u64)
+        self.aside.segments_max(self.size_limit / self.geometry.bytes).saturating_sub(self.table.len() as u64)
     }
 
     /// A segment file exists; it is free until something is known to be in it. `certain`: as that its name and
@@ -128,6 +138,7 @@ impl Segments {
         };
         if self.table.insert(segment, state).is_none() {
             self.free += 1;
+            self.aside.segment_made();
         }
     }
 

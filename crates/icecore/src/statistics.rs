@@ -1,5 +1,6 @@
 //! Counters, from the start: operations and bytes by kind, flushes, group sizes, latencies.
 
+use crate::copies::CopiesReport;
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -171,6 +172,8 @@ macro_rules! statistics {
             pub failure: Option<String>,
             /// What collection is doing, and why.
             pub collector: String,
+            /// How second copies stand.
+            pub copies: CopiesReport,
             /// Why other processes cannot reach the pool while it is open, if they were meant to and cannot. Never
             /// asked for by them.
             #[serde(skip)]
@@ -189,7 +192,15 @@ macro_rules! statistics {
             pub fn written_bytes(&self) -> u64 {
                 let logged = self.logged_data_bytes + self.logged_header_bytes;
                 let moved = self.moved_data_bytes + self.moved_header_bytes + self.moved_node_bytes;
-                logged + moved + self.node_bytes + self.checkpoint_bytes + self.frame_bytes + self.ahead_bytes
+                let first = self.node_bytes + self.checkpoint_bytes + self.frame_bytes + self.ahead_bytes;
+                logged + moved + first + self.copied_bytes()
+            }
+
+            /// Bytes written to second copies, of every kind.
+            #[must_use]
+            pub fn copied_bytes(&self) -> u64 {
+                let metadata = self.copy_node_bytes + self.copy_checkpoint_bytes + self.copy_frame_bytes;
+                metadata + self.copy_data_bytes + self.copy_restored_bytes
             }
 
             /// Bytes written to disk for each byte that callers wrote; 0 before any.
@@ -235,8 +246,20 @@ statistics! {
     moved_header_bytes,
     /// Tree nodes moved by collection.
     moved_node_bytes,
+    /// Tree nodes written to copies.
+    copy_node_bytes,
+    /// Ledger blobs written to copies.
+    copy_checkpoint_bytes,
+    /// Superblocks, segment headers and checksum tables written to copies.
+    copy_frame_bytes,
+    /// The log, and runs outside of it, written to copies.
+    copy_data_bytes,
+    /// Written to copies that were made of what was there before, or mended.
+    copy_restored_bytes,
     /// Flushes, in number.
     flushes,
+    /// Flushes of copies, in number: not among `flushes`.
+    copy_flushes,
     /// Group flushes of the log, in number.
     commits,
     /// Operations made durable, in number.
@@ -291,6 +314,10 @@ statistics! {
     available_bytes,
     /// All segment files together.
     segment_file_bytes,
+    /// All copies of segments together.
+    copy_file_bytes,
+    /// Segments that should have a copy and have none, in number.
+    copies_missing,
     /// Free segments, in number.
     segments_free,
     /// Segments, in number.
@@ -309,4 +336,8 @@ statistics! {
     failed_flushes,
     /// Times that bytes were read that are not what was written.
     damaged_reads,
+    /// Places that were healed from their copies, and copies that were mended, in number.
+    healed_places,
+    /// Times that something could be read from a copy, and not be written again, in number.
+    unhealed_places,
 }

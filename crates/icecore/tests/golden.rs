@@ -3,7 +3,8 @@
 //! `golden/clean.txt` was closed; `golden/crashed.txt` is what was on disk when its process was killed, so that its
 //! log is replayed. Both hold what [`build`] makes. A new pair is written to `golden/` by running the tests with
 //! `ICECORE_WRITE_GOLDEN=1`: only ever do that together with a new version of the format, and keep the old pair
-//! under another name.
+//! under another name. `clean.txt` and `crashed.txt` are of the time before second copies, and stay without; those that
+//! begin with `copies-` have them.
 
 #[path = "support/sparse.rs"]
 mod sparse;
@@ -205,7 +206,7 @@ fn pools_of_this_build_are_read() {
     let (clean, crashed) = pair();
     if std::env::var_os("ICECORE_WRITE_GOLDEN").is_some() {
         let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-        for (name, folder) in [("clean.txt", &clean), ("crashed.txt", &crashed)] {
+        for (name, folder) in [("copies-clean.txt", &clean), ("copies-crashed.txt", &crashed)] {
             std::fs::write(golden.join(name), sparse::describe(folder.path())).unwrap();
         }
     }
@@ -213,18 +214,52 @@ fn pools_of_this_build_are_read() {
     check_folder(crashed.path());
 }
 
-fn golden(text: &str) {
+fn golden(text: &str, copies: &str) {
     let folder = tempfile::tempdir().unwrap();
     sparse::restore(text, folder.path());
     check_folder(folder.path());
+    let pool = Pool::open_directory(folder.path(), &options()).unwrap();
+    let report = pool.copies();
+    assert!(report.mode == copies && report.is_whole(), "{report:?}");
+    let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let copied = names.filter(|name| name.to_str().unwrap().starts_with("copy.")).count();
+    assert_eq!(copied > 0, copies != "none");
 }
 
 #[test]
 fn the_golden_pool_that_was_closed_is_read() {
-    golden(include_str!("golden/clean.txt"));
+    golden(include_str!("golden/clean.txt"), "none");
 }
 
 #[test]
 fn the_golden_pool_that_crashed_is_replayed_and_read() {
-    golden(include_str!("golden/crashed.txt"));
+    golden(include_str!("golden/crashed.txt"), "none");
+}
+
+#[test]
+fn the_golden_pool_with_copies_that_was_closed_is_read() {
+    golden(include_str!("golden/copies-clean.txt"), "metadata");
+}
+
+#[test]
+fn the_golden_pool_with_copies_that_crashed_is_replayed_and_read() {
+    golden(include_str!("golden/copies-crashed.txt"), "metadata");
+}
+
+/// The nodes that it loses are in the copies.
+#[test]
+fn the_golden_pool_with_copies_is_healed_from_them() {
+    let folder = tempfile::tempdir().unwrap();
+    sparse::restore(include_str!("golden/copies-clean.txt"), folder.path());
+    let mut hurt = 0;
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        if let Some(number) = name.strip_prefix("copy.") {
+            std::fs::remove_file(folder.path().join(format!("segment.{number}"))).unwrap();
+            hurt += 1;
+        }
+    }
+    assert!(hurt >= 2);
+    check_folder(folder.path());
 }

@@ -20,7 +20,11 @@ fn open(path: &Path) -> Pool {
 fn make(size_limit: Option<u64>) -> (tempfile::TempDir, Pool) {
     let folder = tempfile::tempdir().unwrap();
     let size_limit = size_limit.map(ByteLength);
-    Pool::init_directory(folder.path(), &InitOptions { segment_bytes: 2 << 20, size_limit }).unwrap();
+    Pool::init_directory(
+        folder.path(),
+        &InitOptions { segment_bytes: 2 << 20, size_limit, copies: icecore::CopyMode::None, mirror: None },
+    )
+    .unwrap();
     let pool = open(folder.path());
     (folder, pool)
 }

@@ -109,7 +109,11 @@ fn options() -> OpenOptions {
 }
 
 fn new_pool(path: &Path) {
-    let init = InitOptions { segment_bytes: 2 << 20, size_limit: Some(ByteLength(96 << 20)) };
+    let init = InitOptions {
+        segment_bytes: 2 << 20,
+        size_limit: Some(ByteLength(96 << 20)),
+        ..InitOptions::default()
+    };
     Pool::init_directory(path, &init).unwrap();
     let pool = Pool::open_directory(path, &options()).unwrap();
     for writer in 0..WRITERS {

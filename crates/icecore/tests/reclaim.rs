@@ -86,7 +86,7 @@ proptest! {
     #[test]
     fn what_is_promised_comes_back(steps in steps()) {
         let folder = tempfile::tempdir().unwrap();
-        Pool::init_directory(folder.path(), &InitOptions { segment_bytes: 2 << 20, size_limit: None }).unwrap();
+        Pool::init_directory(folder.path(), &InitOptions { segment_bytes: 2 << 20, size_limit: None, copies: icecore::CopyMode::None, mirror: None }).unwrap();
         let options = OpenOptions { background: false, control_socket: false, ..OpenOptions::default() };
         let pool = Pool::open_directory(folder.path(), &options).unwrap();
         pool.create_dataset("d", false, &[]).unwrap();

@@ -11,7 +11,7 @@ use icecore::check::{self, CheckOptions, CheckProgress, CheckReport, RepairOptio
 use icecore::units::ByteLength;
 use serde_json::{Value, json};
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -22,13 +22,14 @@ not be open anywhere, and stays as it is: where it was not closed cleanly, the
 recovery happens in memory.
 
 The exit code is 5 if anything is lost, or would be. What is harmless (a
-superblock whose twin is whole) is told, too.
+superblock whose twin is whole, a node whose copy is) is told, too.
 
 --repair makes again what follows from something else: a superblock from its
-twin, the last checkpoint from the one before it and the log, the sets of
-versions from their trees. Everything is done and checked in memory first. What
-is overwritten is kept in a file before-repair.0 of the pool's folder. What is
-told afterwards is what is gone. Have a copy of the folder nevertheless.
+twin, what has a second copy from that, the last checkpoint from the one before
+it and the log, the sets of versions from their trees. Everything is done and
+checked in memory first. What is overwritten is kept in a file before-repair.0
+of the pool's folder. What is told afterwards is what is gone. Have a copy of
+the folder nevertheless.
 
 Examples:
   icecore check --data /srv/pool
@@ -50,6 +51,10 @@ pub struct Arguments {
     #[arg(short = 'n', long, requires = "repair")]
     dry_run: bool,
 
+    /// With --repair: the folder with the copies of the pool, where both superblocks are lost
+    #[arg(long, value_name = "FOLDER", requires = "repair")]
+    mirror: Option<PathBuf>,
+
     /// Print a JSON document
     #[arg(long)]
     json: bool,
@@ -69,7 +74,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
         }
     };
     if arguments.repair {
-        let options = RepairOptions { dry_run: arguments.dry_run, data: arguments.data };
+        let mirror = arguments.mirror.as_deref().map(super::copies::absolute).transpose()?;
+        let options = RepairOptions { dry_run: arguments.dry_run, data: arguments.data, mirror };
         let report = check::repair_directory(&pool, &options, &mut tell).map_err(Failure::from)?;
         drop(progress);
         return repaired(&pool, arguments, &report);

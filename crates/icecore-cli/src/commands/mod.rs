@@ -3,6 +3,7 @@
 pub mod cat;
 pub mod check;
 pub mod clone;
+pub mod copies;
 pub mod create;
 pub mod demo;
 pub mod destroy;
@@ -42,6 +43,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Commands::Create(arguments) => create::run(&context, arguments),
         Commands::List(arguments) => list::run(&context, &arguments),
         Commands::Snapshot(arguments) => snapshot::run(&context, arguments),
+        Commands::Copies(arguments) => copies::run(&context, &arguments),
         Commands::Clone(arguments) => clone::run(&context, &arguments),
         Commands::Rollback(arguments) => rollback::run(&context, &arguments),
         Commands::Promote(arguments) => promote::run(&context, &arguments),

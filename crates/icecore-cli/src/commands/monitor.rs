@@ -115,6 +115,7 @@ fn look(pool: &Path, thresholds: &Thresholds) -> anyhow::Result<Vec<Check>> {
     let mut checks = vec![writes(&status, remote), space(&status, thresholds)];
     checks.extend(snapshots(&entries, &ages, thresholds, now));
     checks.push(scrub(&status, thresholds, now));
+    checks.push(copies(&status));
     Ok(checks)
 }
 
@@ -245,6 +246,16 @@ fn scrub(status: &Status, thresholds: &Thresholds, now: Timestamp) -> Check {
     )
 }
 
+/// Without copies that should be there nothing is lost yet.
+fn copies(status: &Status) -> Check {
+    let report = &status.statistics.copies;
+    let state = if report.is_whole() { State::Ok } else { State::Warning };
+    let text = format!("copies of {}", super::copies::sentence(report));
+    let text = if report.mode == "none" { "no second copies".to_owned() } else { text };
+    let healed = status.statistics.healed_places;
+    Check::new("copies", state, text).with("healed", healed, "", ["", ""])
+}
+
 fn seconds_between(from: Timestamp, to: Timestamp) -> u64 {
     u64::try_from(to.get().saturating_sub(from.get()) / 1_000_000_000).unwrap_or(0)
 }
@@ -259,9 +270,9 @@ fn show(pool: &Path, worst: State, checks: &[Check], as_json: bool) -> anyhow::R
     // The worst first; what is well is only worth a word if all is.
     let mut told: Vec<&Check> = checks.iter().filter(|check| check.state == worst).collect();
     if worst == State::Ok {
-        told.retain(|check| !check.name.starts_with("age_") || checks.len() <= 4);
+        told.retain(|check| !check.name.starts_with("age_") || checks.len() <= 5);
     }
-    let summary = told.iter().take(4).map(|check| check.text.replace(['|', '\n'], " "));
+    let summary = told.iter().take(5).map(|check| check.text.replace(['|', '\n'], " "));
     let summary = summary.collect::<Vec<_>>().join("; ");
     let perfdata: Vec<&str> = checks.iter().flat_map(|check| &check.perfdata).map(String::as_str).collect();
     let perfdata = if perfdata.is_empty() { String::new() } else { format!(" | {}", perfdata.join(" ")) };

@@ -45,6 +45,8 @@ const SECTIONS: &[(&str, &[&str])] = &[
             "available_bytes",
             "live_bytes",
             "segment_file_bytes",
+            "copy_file_bytes",
+            "copies_missing",
             "segments",
             "segments_free",
             "segments_vacated",
@@ -64,6 +66,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
             "commits",
             "committed_operations",
             "flushes",
+            "copy_flushes",
             "snapshots",
             "checkpoints",
             "stalls",
@@ -81,9 +84,24 @@ const SECTIONS: &[(&str, &[&str])] = &[
             "moved_data_bytes",
             "moved_node_bytes",
             "moved_header_bytes",
+            "copy_node_bytes",
+            "copy_checkpoint_bytes",
+            "copy_frame_bytes",
+            "copy_data_bytes",
+            "copy_restored_bytes",
         ],
     ),
-    ("errors", &["failed_reads", "failed_writes", "failed_flushes", "damaged_reads"]),
+    (
+        "errors",
+        &[
+            "failed_reads",
+            "failed_writes",
+            "failed_flushes",
+            "damaged_reads",
+            "healed_places",
+            "unhealed_places",
+        ],
+    ),
     ("collection", &["segments_collected", "collected_bytes", "disk_read_bytes_collect"]),
 ];
 
@@ -117,6 +135,7 @@ fn print(status: &Status, remote: bool, exact: bool, output: &mut Output) -> any
     if let Some(reason) = &status.statistics.unreachable {
         output.line(format!("other processes cannot reach it: {reason}"))?;
     }
+    output.line(format!("copies {}", super::copies::sentence(&status.statistics.copies)))?;
     print_incidents(status, output)?;
     let width = status.statistics.counters().iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     for (title, counters) in sections(&status.statistics) {
@@ -218,6 +237,12 @@ fn document(status: &Status, remote: bool) -> Value {
         "scrub": status.scrubbing.map(|now| {
             json!({ "done_bytes": now.done, "total_bytes": now.total, "damaged_blocks": now.damaged })
         }),
+        "copies": {
+            "mode": statistics.copies.mode,
+            "folder": statistics.copies.folder,
+            "degraded_since": statistics.copies.degraded_since.map(|since| since.to_rfc3339()),
+            "why": statistics.copies.why,
+        },
         "counters": counters,
         "write_amplification": statistics.write_amplification(),
         "collected_utilisation": statistics.collected_utilisation(),

@@ -2,6 +2,7 @@
 
 mod check;
 mod commands;
+mod copies;
 mod environment;
 mod errors;
 mod files;

@@ -256,6 +256,7 @@ mod tests {
         let init = icecore::InitOptions {
             segment_bytes: 2 << 20,
             size_limit: Some(icecore::units::ByteLength(20 << 20)),
+            ..icecore::InitOptions::default()
         };
         let path = folder.path().join("pool");
         icecore::Pool::init_directory(&path, &init).expect("made");

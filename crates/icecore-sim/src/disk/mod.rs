@@ -79,7 +79,11 @@ impl SimulatedDisk {
     /// it; scheduled crashes and faults stay behind.
     #[must_use]
     pub fn duplicate(&self, seed: u64) -> Self {
-        Self { state: Arc::new(Mutex::new(self.state.lock().duplicate(Random::new(seed)))) }
+        let duplicate = Self { state: Arc::new(Mutex::new(self.state.lock().duplicate(Random::new(seed)))) };
+        if let Some(mirror) = self.mirror() {
+            duplicate.add_mirror(mirror.duplicate(seed ^ 0x3177));
+        }
+        duplicate
     }
 
     /// Mounts the disk. Several mountings may be live at the same time, as of several processes.
@@ -89,21 +93,37 @@ impl SimulatedDisk {
         Arc::new(Mounting::new(Arc::clone(&self.state), number))
     }
 
+    /// A second disk, which whoever has mounted this one finds under any path.
+    pub fn add_mirror(&self, mirror: Self) {
+        self.state.lock().mirror = Some(mirror);
+    }
+
+    /// The second disk, if there is one.
+    #[must_use]
+    pub fn mirror(&self) -> Option<Self> {
+        self.state.lock().mirror.clone()
+    }
+
     /// The power fails: everything that is open fails from now on, what was not flushed survives as the seed
     /// decides, and the disk can be mounted again. Scheduled crashes and faults are over.
+    ///
+    /// The second disk has the same power supply.
     pub fn crash(&self) {
         self.state.lock().crash(None);
+        self.mirror().iter().for_each(Self::crash);
     }
 
     /// A crash in which the survivors are chosen in the given way.
     pub fn crash_as(&self, mode: CrashMode) {
         self.state.lock().crash(Some(mode));
+        self.mirror().iter().for_each(|mirror| mirror.crash_as(mode));
     }
 
     /// The processes that use the disk are killed: everything that is open fails from now on, and nothing
     /// written is lost, since the machine lives on.
     pub fn kill(&self) {
         self.state.lock().kill();
+        self.mirror().iter().for_each(Self::kill);
     }
 
     /// Cuts short the mutating I/O (write, sync, create, remove, rename, directory sync) that comes as the

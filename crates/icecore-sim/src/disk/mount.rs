@@ -68,6 +68,12 @@ impl Storage for Mounting {
     fn describe(&self) -> String {
         "the simulated disk".to_owned()
     }
+
+    fn sibling(&self, path: &str) -> io::Result<Arc<dyn Storage>> {
+        let mirror = self.state.lock().mirror.clone();
+        let mirror = mirror.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no {path}")))?;
+        Ok(mirror.storage())
+    }
 }
 
 struct OpenFile {

@@ -1,10 +1,10 @@
 //! Everything a simulated disk consists of, and what happens to it from outside.
 
-use super::DiskConfig;
 use super::directory::Directory;
 use super::faults::{FaultKind, Faults};
 use super::image::Image;
 use super::survival::{CrashMode, Survival};
+use super::{DiskConfig, SimulatedDisk};
 use crate::lock::LockTable;
 use crate::pages::Pages;
 use crate::random::Random;
@@ -37,6 +37,8 @@ pub(super) struct State {
     pub(super) faults: Faults,
     pub(super) lock: LockTable,
     pub(super) trace: Vec<String>,
+    /// A second disk, reached from this one.
+    pub(super) mirror: Option<SimulatedDisk>,
 }
 
 impl State {
@@ -58,6 +60,7 @@ impl State {
             faults: Faults::default(),
             lock: LockTable::default(),
             trace: Vec::new(),
+            mirror: None,
         }
     }
 

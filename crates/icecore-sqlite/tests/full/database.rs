@@ -22,7 +22,11 @@ pub struct Site {
 impl Site {
     /// Makes a pool in an empty directory.
     pub fn make(directory: &Path, size_limit: Option<u64>) -> Self {
-        let init = InitOptions { segment_bytes: SEGMENT, size_limit: size_limit.map(ByteLength) };
+        let init = InitOptions {
+            segment_bytes: SEGMENT,
+            size_limit: size_limit.map(ByteLength),
+            ..InitOptions::default()
+        };
         Pool::init_directory(directory, &init).expect("a new pool");
         let this = Self::open(directory);
         this.pool.create_dataset("db", false, &[]).expect("a dataset");

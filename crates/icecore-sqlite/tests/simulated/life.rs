@@ -54,7 +54,11 @@ pub struct Life {
 pub fn new_disk(seed: u64, capacity: u64, size_limit: Option<u64>) -> SimulatedDisk {
     let config = icecore_sim::DiskConfig { capacity, stale_garbage: true, ..Default::default() };
     let disk = SimulatedDisk::new(seed, config);
-    let init = InitOptions { segment_bytes: 2 << 20, size_limit: size_limit.map(ByteLength) };
+    let init = InitOptions {
+        segment_bytes: 2 << 20,
+        size_limit: size_limit.map(ByteLength),
+        ..InitOptions::default()
+    };
     Pool::init(disk.storage(), &init).expect("a new pool");
     let pool = Pool::open(disk.storage(), &options(true)).expect("the pool");
     pool.create_dataset("ds", false, &[]).expect("a dataset");

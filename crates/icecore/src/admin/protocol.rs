@@ -5,6 +5,8 @@
 
 use super::failure::Failure;
 use super::last_scrub::LastScrub;
+use crate::copies::CopiesReport;
+use crate::format::copies::CopyMode;
 use crate::incidents::Incident;
 use crate::names::DestroyTarget;
 use crate::pool::{
@@ -15,7 +17,7 @@ use crate::units::{InodeNumber, PoolId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The version of the conversation. Both ends must speak the same.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 /// Most bytes of a file that one request reads or writes.
 pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Most entries of a directory that one request answers.
@@ -144,6 +146,17 @@ pub enum Request {
     },
     /// Reads and verifies everything reachable. Answer: [`Response::Scrubbed`], after [`Progress`].
     Scrub(ScrubOptions),
+    /// How second copies stand. Answer: [`Response::Copies`].
+    Copies,
+    /// Makes copies of what should have one and has none. Answer: [`Response::Copies`].
+    RestoreCopies,
+    /// Changes what is written twice, and where to. Answer: [`Response::Copies`].
+    SetCopies {
+        /// What is copied.
+        mode: CopyMode,
+        /// The folder of the copies; none for that of the pool.
+        folder: Option<String>,
+    },
     /// Finds the version that a path below the pool leads into and pins it. Answer: [`Response::Pinned`].
     Pin {
         /// `dataset/file` or `dataset@snapshot/file`.
@@ -258,6 +271,8 @@ pub enum Response {
     List(Vec<ListEntry>),
     /// See [`Request::Diff`].
     Diff(Vec<DiffEntry>),
+    /// See [`Request::Copies`].
+    Copies(CopiesReport),
     /// See [`Request::Scrub`].
     Scrubbed(ScrubReport),
     /// See [`Request::Pin`].

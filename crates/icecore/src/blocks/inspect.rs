@@ -12,6 +12,7 @@ use crate::units::{BLOCK_BYTES, LogAddress, SegmentId, Slot};
 /// What flaws are called.
 const HEADER: &str = "segment header";
 const RUN_HEADER: &str = "header of a run";
+const TABLE: &str = "checksum table";
 
 /// Blocks read at once.
 const WINDOW_BLOCKS: u32 = 16;
@@ -33,6 +34,11 @@ impl Flaw {
     /// A segment header that is not what was written.
     pub(crate) const fn of_header() -> Self {
         Self { slot: Slot(0), what: HEADER, behind: 0..0, spare: true }
+    }
+
+    /// Whether it is part of a checksum table.
+    pub(super) fn is_of_table(&self) -> bool {
+        self.what == TABLE
     }
 
     /// Whether it is the header of a run. What was set aside for a run need never be written.
@@ -88,7 +94,7 @@ impl Sums {
             let differs =
                 rebuilt.chunks(BLOCK_BYTES).zip(bytes.chunks(BLOCK_BYTES)).position(|(a, b)| a != b);
             let at = table_at.0 + differs.unwrap_or(0) as u32;
-            flaws.push(Flaw { slot: Slot(at), what: "checksum table", behind: 0..0, spare: true });
+            flaws.push(Flaw { slot: Slot(at), what: TABLE, behind: 0..0, spare: true });
         }
         let kept = table.is_some();
         flaws.extend(gathered.flaws.into_iter().map(|flaw| Flaw { spare: kept, ..flaw }));

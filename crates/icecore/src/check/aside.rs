@@ -1,10 +1,13 @@
 //! Making changes real: what is there is kept aside first.
 
+use crate::copies::SUPERBLOCK_NAMES;
 use crate::error::{Error, Result};
 use crate::format::superblock::NAMES;
-use crate::storage::{AlignedBuffer, Change, Kind, Storage};
+use crate::storage::{AlignedBuffer, Change, Kind, Overlay, Storage};
 use crate::units::BLOCK_BYTES;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 /// What files with originals are called, but for their number.
 const PREFIX: &str = "before-repair.";
@@ -50,27 +53,65 @@ pub(super) fn keep(storage: &dyn Storage, changes: &[Change]) -> Result<String> 
     Ok(name)
 }
 
-/// Makes changes real. Superblocks come last, when everything that they lead to is durable: cut short before, the
-/// pool is as hurt as it was.
-pub(super) fn apply(storage: &dyn Storage, changes: &[Change]) -> Result<()> {
-    let is_superblock = |change: &&Change| NAMES.contains(&change.file.as_str());
-    let others: Vec<&Change> = changes.iter().filter(|change| !is_superblock(change)).collect();
-    for changes in others.chunk_by(|a, b| a.file == b.file) {
-        write(storage, changes)?;
+/// Makes real what was changed in memory, in other folders as well. Superblocks come last, when everything that they lead to is
+/// durable: cut short before, the pool is as hurt as it was. What was removed is gone before, too: that is copies.
+pub(super) fn apply(storage: &dyn Storage, overlay: &Overlay) -> Result<()> {
+    let failed = |error| Error::io("flush", storage.describe(), error);
+    let mut others: Vec<(Arc<dyn Storage>, Vec<Change>)> = Vec::new();
+    for (path, sibling) in overlay.siblings() {
+        let folder = storage.sibling(&path).map_err(|error| Error::io("open", path, error))?;
+        let (last, first): (Vec<Change>, Vec<Change>) =
+            sibling.changes().into_iter().partition(is_superblock);
+        remove(&*folder, &sibling)?;
+        write_all(&*folder, &first)?;
+        folder.sync_directory().map_err(failed)?;
+        others.push((folder, last));
     }
-    storage.sync_directory().map_err(|error| Error::io("flush", storage.describe(), error))?;
-    for change in changes.iter().filter(is_superblock) {
-        write(storage, &[change])?;
-        storage.sync_directory().map_err(|error| Error::io("flush", storage.describe(), error))?;
+    let (last, first): (Vec<Change>, Vec<Change>) = overlay.changes().into_iter().partition(is_superblock);
+    remove(storage, overlay)?;
+    write_all(storage, &first)?;
+    storage.sync_directory().map_err(failed)?;
+    let own: Vec<(&dyn Storage, &Change)> = last.iter().map(|change| (storage, change)).collect();
+    let copied = others.iter().flat_map(|(folder, last)| last.iter().map(|change| (&**folder, change)));
+    for (folder, change) in own.into_iter().chain(copied) {
+        write(folder, &[change])?;
+        folder.sync_directory().map_err(failed)?;
     }
     Ok(())
+}
+
+fn is_superblock(change: &Change) -> bool {
+    let name = change.file.as_str();
+    NAMES.contains(&name) || SUPERBLOCK_NAMES.contains(&name)
+}
+
+/// Removes files that are gone in memory. What has another in its place is replaced when that is written.
+fn remove(storage: &dyn Storage, overlay: &Overlay) -> Result<()> {
+    let made: BTreeSet<String> = overlay.changes().into_iter().map(|change| change.file).collect();
+    let gone = overlay.removed().into_iter().filter(|name| !made.contains(name));
+    gone.into_iter().try_for_each(|name| remove_one(storage, &name))
+}
+
+fn remove_one(storage: &dyn Storage, name: &str) -> Result<()> {
+    match storage.remove(name) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", name, error)),
+        _ => Ok(()),
+    }
+}
+
+fn write_all(storage: &dyn Storage, changes: &[Change]) -> Result<()> {
+    let all: Vec<&Change> = changes.iter().collect();
+    all.chunk_by(|a, b| a.file == b.file).try_for_each(|changes| write(storage, changes))
 }
 
 /// Writes and flushes all changes of one file.
 fn write(storage: &dyn Storage, changes: &[&Change]) -> Result<()> {
     let name = &changes[0].file;
     let file = match changes[0].made {
-        Some(length) => storage.create(name, length).map_err(|error| Error::io("create", name, error))?,
+        Some(length) => {
+            remove_one(storage, name)?;
+            storage.create(name, length).map_err(|error| Error::io("create", name, error))?
+        }
         None => storage.open(name, true).map_err(|error| Error::io("open", name, error))?,
     };
     for change in changes {

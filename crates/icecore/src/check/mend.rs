@@ -10,12 +10,15 @@ use crate::storage::{AlignedBuffer, Kind, Overlay, Storage};
 use std::sync::Arc;
 
 /// How a repair goes about it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RepairOptions {
     /// Only say what would be done.
     pub dry_run: bool,
     /// Whether to read all data before and after.
     pub data: bool,
+    /// The folder with the copies of the pool, an absolute path: asked where both superblocks are lost. As long as one is
+    /// there, the pool knows itself.
+    pub mirror: Option<String>,
 }
 
 /// What a repair did.
@@ -45,17 +48,21 @@ pub fn repair(
     options: &RepairOptions,
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<RepairReport> {
-    super::find_pool(&*storage)?;
+    // What is no pool any more may be made one again by what another folder has.
+    if options.mirror.is_none() {
+        super::find_pool(&*storage)?;
+    }
     let _lock = engine::lock(&*storage, true)?;
     let look_options = CheckOptions { data: options.data };
     let overlay = Overlay::over(Arc::clone(&storage));
     let above: Arc<dyn Storage> = overlay.clone();
     let before = look(&storage, &look_options, progress)?;
     let mut report = RepairReport { before, ..RepairReport::default() };
-    superblocks(&above, &mut report)?;
-    if !report.before.opened {
+    superblocks(&above, options.mirror.as_ref(), &mut report)?;
+    if !report.before.opened && !opens(&above) {
         go_back(&above, &mut report)?;
     }
+    heal(&above, options.data, &mut report, progress);
     let mut after = look(&above, &CheckOptions::default(), progress)?;
     if after.problems.iter().any(|problem| matches!(problem.area, Area::Sets | Area::Figures)) {
         sets(&above, &mut report, progress);
@@ -68,7 +75,7 @@ pub fn repair(
     report.after = after;
     if !options.dry_run && !changes.is_empty() {
         report.kept_aside = Some(aside::keep(&*storage, &changes)?);
-        aside::apply(&*storage, &changes)?;
+        aside::apply(&*storage, &overlay)?;
     }
     Ok(report)
 }
@@ -86,12 +93,21 @@ pub fn repair_directory(
 }
 
 /// A superblock that is not what it should be follows from its twin.
-fn superblocks(above: &Arc<dyn Storage>, report: &mut RepairReport) -> Result<()> {
+fn superblocks(above: &Arc<dyn Storage>, mirror: Option<&String>, report: &mut RepairReport) -> Result<()> {
     let path = above.describe();
     let Ok(newest) = engine::find_superblock(&**above) else {
-        report
-            .refused
-            .push("both superblocks are lost: nothing says where the last checkpoint lies".to_owned());
+        let Some(mirror) = mirror else {
+            let refusal = "both superblocks are lost: nothing here says where the last checkpoint lies";
+            report.refused.push(refusal.to_owned());
+            return Ok(());
+        };
+        match engine::copied_superblock(above, mirror) {
+            Ok(found) => {
+                NAMES.iter().try_for_each(|name| write_superblock(&**above, name, &found))?;
+                report.steps.push(format!("both superblocks are made again from {mirror}"));
+            }
+            Err(error) => report.refused.push(format!("the superblocks in {mirror} are of no use: {error}")),
+        }
         return Ok(());
     };
     for name in NAMES {
@@ -123,6 +139,12 @@ fn write_superblock(
     file.write_at(&[(Kind::Frame, &block)], 0).map_err(|error| Error::io("write", name, error))
 }
 
+/// Whether the pool can be opened as it is now.
+fn opens(above: &Arc<dyn Storage>) -> bool {
+    let trial: Arc<dyn Storage> = Overlay::over(Arc::clone(above));
+    super::opened(&trial).is_ok()
+}
+
 /// The last checkpoint is lost: the one before it, and the log since.
 fn go_back(above: &Arc<dyn Storage>, report: &mut RepairReport) -> Result<()> {
     let Ok(superblock) = engine::find_superblock(&**above) else { return Ok(()) };
@@ -147,13 +169,43 @@ fn go_back(above: &Arc<dyn Storage>, report: &mut RepairReport) -> Result<()> {
     Ok(())
 }
 
+/// What is hurt and has a copy that is whole is written again, and copies likewise.
+fn heal(
+    above: &Arc<dyn Storage>,
+    data: bool,
+    report: &mut RepairReport,
+    progress: &mut dyn FnMut(CheckProgress),
+) {
+    let trial = Overlay::over(Arc::clone(above));
+    let storage: Arc<dyn Storage> = trial.clone();
+    let Ok(engine) = super::opened(&storage) else { return };
+    let read = if data {
+        super::data(&engine, &mut CheckReport::default(), progress)
+    } else {
+        super::copies::compare(&engine);
+        Ok(())
+    };
+    let mends = engine.blocks.files().copies().mends_since(0);
+    // Only then is the pool closed, which writes to it: a repair of what is whole writes nothing.
+    if mends.is_empty() || read.and_then(|()| engine.close()).is_err() {
+        return;
+    }
+    let outcome = aside::apply(&**above, &trial);
+    outcome.expect("memory takes what is written to it");
+    let of_copies = mends.iter().filter(|mend| mend.of_copy).count();
+    let healed = mends.len() - of_copies;
+    let step =
+        format!("{healed} places are healed from their copies, and {of_copies} copies are written anew");
+    report.steps.push(step);
+}
+
 /// Owned and dead sets follow from the trees.
 fn sets(above: &Arc<dyn Storage>, report: &mut RepairReport, progress: &mut dyn FnMut(CheckProgress)) {
     let trial = Overlay::over(Arc::clone(above));
     let storage: Arc<dyn Storage> = trial.clone();
     match rebuild(&storage, progress) {
         Ok(versions) => {
-            let outcome = aside::apply(&**above, &trial.changes());
+            let outcome = aside::apply(&**above, &trial);
             outcome.expect("memory takes what is written to it");
             report.steps.push(format!("the sets of {versions} versions are made again from their trees"));
         }

@@ -3,6 +3,7 @@
 //! Nothing is changed by it. Where the pool was not closed cleanly, it is recovered in memory, over what is on disk.
 
 mod aside;
+mod copies;
 mod mend;
 mod places;
 #[cfg(test)]
@@ -43,6 +44,8 @@ pub enum Area {
     Sets,
     /// Nodes of trees, and the files and directories in them.
     Trees,
+    /// Second copies, or what they are of.
+    Copies,
     /// Where blocks lie, and how many live in each segment.
     Places,
     /// Figures that are shown, and what quotas count.
@@ -61,6 +64,7 @@ impl Area {
             Self::Catalogue => "catalogue",
             Self::Sets => "sets",
             Self::Trees => "trees",
+            Self::Copies => "copies",
             Self::Places => "places",
             Self::Figures => "figures",
             Self::Data => "data",
@@ -201,7 +205,10 @@ fn look(
     books(&engine, &mut report, progress);
     if options.data {
         data(&engine, &mut report, progress)?;
+    } else {
+        copies::compare(&engine);
     }
+    copies::report(&engine, &mut report);
     Ok(report)
 }
 

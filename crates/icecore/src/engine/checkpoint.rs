@@ -267,6 +267,7 @@ impl Engine {
         line.hurt &= !full;
         line.extend(&blobs, full, &mut self.state());
         self.finish_checkpoint(frozen, roots.roots);
+        self.release_copies();
         self.counters.checkpoints.add(1);
         Ok(())
     }

@@ -2,12 +2,12 @@
 //! lead to the same state, as long as nothing that they need was used for something else.
 
 use super::init::{Parts, lock_free_options};
-use super::{load, recovery};
+use super::{copies, load, recovery};
 use crate::blocks::Blocks;
 use crate::error::{Error, Result};
 use crate::format::record::RecordView;
 use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name};
-use crate::format::superblock::{LIVES_MAX, Life, Superblock};
+use crate::format::superblock::{LIVES_MAX, LedgerPointer, Life, Superblock};
 use crate::log::tail::Position;
 use crate::operation::Operation;
 use crate::segments::Segments;
@@ -24,9 +24,30 @@ pub(crate) fn former_superblock(storage: &Arc<dyn Storage>, superblock: &Superbl
     let Some(former) = superblock.former else {
         return Err(Error::damaged("the superblock", "it names no checkpoint before the newest one"));
     };
+    back_to(storage, superblock, former.ledger, former.taken)
+}
+
+/// The superblock that makes recovery start from where a copy of it in another folder says: it need not be the newest.
+///
+/// # Errors
+/// Why that is not possible.
+pub(crate) fn copied_superblock(storage: &Arc<dyn Storage>, folder: &str) -> Result<Superblock> {
+    let sibling = storage.sibling(folder).map_err(|error| Error::io("open", folder, error))?;
+    let found = copies::newest_copy(&*sibling, None).map_err(|why| Error::damaged(folder, why))?;
+    let mut back = back_to(storage, &found, found.ledger, found.taken)?;
+    back.former = found.former;
+    Ok(back)
+}
+
+fn back_to(
+    storage: &Arc<dyn Storage>,
+    superblock: &Superblock,
+    ledger: LedgerPointer,
+    taken: u64,
+) -> Result<Superblock> {
     let mut back = Superblock {
-        ledger: former.ledger,
-        taken: former.taken,
+        ledger,
+        taken,
         former: None,
         clean: false,
         generation: superblock.generation + 1,
@@ -36,7 +57,8 @@ pub(crate) fn former_superblock(storage: &Arc<dyn Storage>, superblock: &Superbl
     let epoch = RecoveryEpoch(superblock.epoch().0 + 1);
     let mut segments = Segments::new(geometry, superblock.size_limit, epoch);
     recovery::segments(&**storage, &back, &mut segments)?;
-    let parts = Parts::new(storage, &back, &lock_free_options(), false);
+    let place = copies::find(storage, superblock, false);
+    let parts = Parts::new(storage, &back, &lock_free_options(), false, place);
     let (state, _, previous) = load::load(&parts.blocks, &back, segments)?;
     let reused = used_again(&parts.blocks, &back, &state)?;
     if !reused.is_empty() {

@@ -2,15 +2,16 @@
 
 use super::checkpoint::CheckpointLine;
 use super::recovery::{self, Recovered};
-use super::{Engine, background, load, staging, superblocks};
+use super::{Engine, background, copies, load, staging, superblocks};
 use crate::blocks::{Blocks, Use};
 use crate::catalogue::Catalogue;
+use crate::copies::{Aside, Copies, Place, is_name_of_pool};
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
-use crate::format::segment::{Geometry, SegmentKind, from_file_name};
-use crate::format::superblock::{
-    FEATURES_TO_WRITE, LIVES_MAX, LedgerPointer, Life, NAMES, Superblock, segment_bytes_usable,
-};
+use crate::format::copies::{CopyMode, CopySettings};
+use crate::format::segment::{Geometry, SegmentKind};
+use crate::format::superblock::{LIVES_MAX, LedgerPointer, Life, Superblock, segment_bytes_usable};
+use crate::incidents::Incidents;
 use crate::liveness::History;
 use crate::log::tail::{Position, Tail};
 use crate::log::writer::{Chain, Writer};
@@ -40,14 +41,14 @@ pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<
     if !segment_bytes_usable(options.segment_bytes) {
         return Err(refuse("the size of a segment must be a power of two from 2 MiB to 1 GiB".to_owned()));
     }
-    let least = SEGMENTS_MIN * options.segment_bytes;
+    let beside = if options.mirror.is_some() { CopyMode::None } else { options.copies };
+    let least = (SEGMENTS_MIN + Aside::least(beside, SEGMENTS_MIN)) * options.segment_bytes;
     if options.size_limit.is_some_and(|limit| limit.0 < least) {
         return Err(refuse(format!("the size limit must be {least} bytes at least, with these segments")));
     }
     let lock = lock(&**storage, true)?;
     let files = storage.list().map_err(|error| Error::io("list", storage.describe(), error))?;
-    let ours =
-        files.iter().find(|(name, _)| NAMES.contains(&name.as_str()) || from_file_name(name).is_some());
+    let ours = files.iter().find(|(name, _)| is_name_of_pool(name));
     if let Some((name, _)) = ours {
         return Err(refuse(format!("there is a pool, or part of one, in it already ({name})")));
     }
@@ -61,10 +62,11 @@ pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<
             ),
         });
     }
-    let superblock = Superblock {
+    let place = copies::prepare(storage, options.mirror.as_ref(), None)?;
+    let mut superblock = Superblock {
         pool: random_id()?,
         generation: 0,
-        features_to_write: FEATURES_TO_WRITE,
+        features_to_write: 0,
         segment_bytes: options.segment_bytes,
         size_limit: options.size_limit.map_or(0, |limit| limit.0),
         clean: false,
@@ -72,26 +74,45 @@ pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<
         taken: 0,
         former: None,
         created: Timestamp::now().0,
+        copies: CopySettings::none(),
         lives: vec![Life { epoch: RecoveryEpoch(1), first: RecordSequence(1) }],
     };
-    let outcome = fill(storage, superblock, lock);
+    superblock.set_copies(CopySettings {
+        mode: options.copies,
+        folder: options.mirror.clone().filter(|_| options.copies != CopyMode::None),
+        ..CopySettings::default()
+    });
+    let outcome = fill(storage, superblock, lock, place.clone());
     if outcome.is_err() {
         // Best effort: what was made would be in the way of another try.
-        for (name, _) in storage.list().unwrap_or_default() {
-            if NAMES.contains(&name.as_str()) || from_file_name(&name).is_some() {
-                let _ = storage.remove(&name);
+        for storage in [storage, &place.storage] {
+            for (name, _) in storage.list().unwrap_or_default() {
+                if is_name_of_pool(&name) {
+                    let _ = storage.remove(&name);
+                }
             }
         }
     }
     outcome
 }
 
-fn fill(storage: &Arc<dyn Storage>, superblock: Superblock, lock: Box<dyn StorageLock>) -> Result<()> {
+fn fill(
+    storage: &Arc<dyn Storage>,
+    superblock: Superblock,
+    lock: Box<dyn StorageLock>,
+    place: Place,
+) -> Result<()> {
     let geometry = Geometry { bytes: superblock.segment_bytes };
     let mut segments = Segments::new(geometry, superblock.size_limit, superblock.epoch());
     let log = SegmentId(0);
-    let parts =
-        Parts::new(storage, &superblock, &OpenOptions { background: false, ..OpenOptions::default() }, true);
+    let parts = Parts::new(
+        storage,
+        &superblock,
+        &OpenOptions { background: false, ..OpenOptions::default() },
+        true,
+        Ok(place),
+    );
+    segments.share(parts.blocks.files().copies().aside());
     parts.blocks.files().create(log)?;
     segments.add_free(log, false, true);
     segments.use_as(log, SegmentKind::Log);
@@ -192,17 +213,24 @@ fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<(Arc<Eng
     let epoch = RecoveryEpoch(superblock.epoch().0 + u64::from(!options.read_only));
     let mut segments = Segments::new(geometry, superblock.size_limit, epoch);
     recovery::segments(&**storage, &superblock, &mut segments)?;
-    let parts = Parts::new(storage, &superblock, options, !options.read_only);
+    let place = copies::find(storage, &superblock, !options.read_only);
+    let parts = Parts::new(storage, &superblock, options, !options.read_only, place);
+    let files = parts.blocks.files();
+    copies::bring_back(&**storage, files, &mut segments, !options.read_only)?;
+    segments.share(files.copies().aside());
     let mut loaded = load::load(&parts.blocks, &superblock, segments)?;
     loaded.0.doom_hidden()?;
     if options.read_only {
         let (state, line, previous) = loaded;
+        files.copies().adopt(&copies::in_use(&state.segments));
         let recovered = Recovered { state, line, previous, replayed: 0 };
         return Ok((Arc::new(parts.assemble(superblock, recovered, lock)), 0));
     }
     let recovered = recovery::replay(loaded, &parts.blocks, &parts.nodes, &superblock, &parts.counters)?;
     recovery::remove_half_made(&**storage, &superblock, &recovered.state.segments)?;
-    let superblock = begin_life(&**storage, superblock, epoch, recovered.state.tail.position().sequence)?;
+    files.copies().adopt(&copies::in_use(&recovered.state.segments));
+    let first = recovered.state.tail.position().sequence;
+    let superblock = begin_life(&**storage, superblock, epoch, first, files.copies())?;
     reopen_runs(&parts.blocks, &recovered.state)?;
     let replayed = recovered.replayed;
     Ok((Arc::new(parts.assemble(superblock, recovered, lock)), replayed))
@@ -214,6 +242,7 @@ fn begin_life(
     mut superblock: Superblock,
     epoch: RecoveryEpoch,
     first: RecordSequence,
+    copies: &Copies,
 ) -> Result<Superblock> {
     // A life that wrote nothing leaves nothing to be told apart.
     superblock.lives.retain(|life| life.first < first);
@@ -223,7 +252,9 @@ fn begin_life(
     superblock.lives.push(Life { epoch, first });
     superblock.clean = false;
     superblock.generation += 1;
+    superblock.set_copies(copies.flush(false));
     superblocks::write_after_crash(storage, &superblock)?;
+    copies::write_superblocks(copies, &superblock);
     Ok(superblock)
 }
 
@@ -275,10 +306,14 @@ impl Parts {
         superblock: &Superblock,
         options: &OpenOptions,
         writable: bool,
+        place: std::result::Result<Place, String>,
     ) -> Self {
         let counters = Arc::new(Counters::default());
         let geometry = Geometry { bytes: superblock.segment_bytes };
-        let files = SegmentFiles::new(Arc::clone(storage), geometry, writable);
+        let incidents = Arc::new(Incidents::new(storage.directory().filter(|_| writable)));
+        let copies =
+            Copies::new(geometry, writable, Arc::clone(&incidents), superblock.copies.clone(), place);
+        let files = SegmentFiles::new(Arc::clone(storage), geometry, writable, incidents, copies);
         let cache = options.block_cache_bytes;
         let blocks = Arc::new(Blocks::new(files, superblock.pool, cache, Arc::clone(&counters)));
         let nodes = Nodes::new(Arc::clone(&blocks), options.node_cache_bytes, Arc::clone(&counters));
@@ -302,6 +337,7 @@ impl Parts {
             state: Mutex::new(state),
             superblock: Mutex::new(superblock),
             checkpoint: Mutex::new(line),
+            copying: Mutex::new(()),
             collector: super::collect::Collector::default(),
             signals: background::Signals::default(),
             staging: Arc::default(),
@@ -346,6 +382,11 @@ impl Engine {
             self.run_checkpoint()?;
         }
         self.bury(&mut self.state());
-        self.release_orphans_if_room()
+        self.release_orphans_if_room()?;
+        // Of what the log was replayed from, copies were given up.
+        if self.blocks.files().copies().settings().mode == CopyMode::All && self.check_writable().is_ok() {
+            self.copy_again();
+        }
+        Ok(())
     }
 }

@@ -1,14 +1,10 @@
 //! What holds a pool together beside its blocks, read for its own sake: superblocks and ledger.
 
 use super::{Engine, superblocks};
-use crate::error::{Error, Result};
-use crate::format::crc32c;
-use crate::format::segment::{SegmentHeader, SegmentKind, file_name};
+use crate::error::Error;
+use crate::format::segment::{SegmentKind, file_name};
 use crate::format::superblock::NAMES;
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
-
-/// Ledger read at once.
-const PIECE_BLOCKS: u32 = 256;
 
 impl Engine {
     /// Compares both superblocks with what was written last. Each is an error of its own.
@@ -34,33 +30,42 @@ impl Engine {
                 let offset = self.geometry.offset(blob.slot);
                 Error::damaged(format!("{} at offset {offset}", file_name(blob.segment)), detail)
             };
-            match self.ledger_crc(blob.segment, blob.slot, blob.blocks) {
-                Ok(crc) if crc == blob.crc => {}
-                Ok(_) => found.push(damaged("a ledger blob does not match its checksum")),
+            // From the copy, if need be: then it is told among what was mended.
+            match super::copies::read_blob(self.blocks.files(), &blob) {
+                Ok(bytes) => self.inspect_copy(blob.segment, blob.slot, &bytes),
+                Err(Error::Damaged { .. }) => {
+                    found.push(damaged("a ledger blob does not match its checksum"))
+                }
                 Err(error) => found.push(damaged(&error.to_string())),
             }
+            self.counters.read_bytes_scrub.add(u64::from(blob.blocks) * BLOCK_BYTES as u64);
         }
         line.hurt |= !found.is_empty();
         found
     }
 
-    fn ledger_crc(&self, segment: SegmentId, slot: Slot, blocks: u32) -> Result<u32> {
-        let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
-        let mut at = 0;
-        for piece in bytes.chunks_mut(PIECE_BLOCKS as usize * BLOCK_BYTES) {
-            self.blocks.files().read(segment, Slot(slot.0 + at), piece)?;
-            at += PIECE_BLOCKS;
+    /// Compares the copy of blocks with what was read, and verified, where they lie, and mends it. The segment must not
+    /// be used for anything else meanwhile.
+    fn inspect_copy(&self, segment: SegmentId, slot: Slot, bytes: &[u8]) {
+        let files = self.blocks.files();
+        if !files.copies().has(segment) {
+            return;
         }
-        self.counters.read_bytes_scrub.add(bytes.len() as u64);
-        Ok(crc32c(&bytes))
+        let mut copy = vec![0; bytes.len()];
+        if !files.read_copy(segment, slot, &mut copy) || copy != bytes {
+            files.mend_copy(segment, slot, bytes, || true);
+        }
     }
 
-    /// Whether the header of a segment without data is what it should be.
-    pub(crate) fn inspect_header(&self, segment: SegmentId, kind: SegmentKind) -> Result<bool> {
+    /// Reads and checks both copies of the header of a segment without data, which must not be used for anything else
+    /// meanwhile: whether one of them is what it should be.
+    pub(crate) fn inspect_header(&self, segment: SegmentId, kind: SegmentKind) -> bool {
+        let files = self.blocks.files();
+        let found = super::copies::read_header(files, self.pool, segment, kind);
         let mut block = vec![0; BLOCK_BYTES];
-        self.blocks.files().read(segment, Slot(0), &mut block)?;
-        Ok(SegmentHeader::decode(&block).is_some_and(|header| {
-            header.pool == self.pool && header.segment == segment && header.kind == kind
-        }))
+        if found.is_some() && files.read(segment, Slot(0), &mut block).is_ok() {
+            self.inspect_copy(segment, Slot(0), &block);
+        }
+        found.is_some()
     }
 }

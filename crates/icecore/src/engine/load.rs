@@ -6,20 +6,18 @@ use super::ledger::Said;
 use crate::blocks::Blocks;
 use crate::catalogue::{Catalogue, CatalogueChanges};
 use crate::error::{Error, Result};
-use crate::format::crc32c;
 use crate::format::ledger::{Blob, SectionTag};
-use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name};
+use crate::format::segment::{Geometry, SegmentKind, file_name};
 use crate::format::superblock::{LedgerPointer, Superblock};
 use crate::liveness::{DecodeLimits, HistoryChanges, StoredHistory};
 use crate::location::{LocationMap, MapChanges};
 use crate::log::tail::Tail;
 use crate::segments::{Cursor, Segments};
 use crate::state::{Collection, Graveyard, State, Usage};
-use crate::storage::AlignedBuffer;
 use crate::tree::Tree;
 use crate::units::{
-    BLOCK_BYTES, BlockCount, COUNTER_LIMIT, LOG_ADDRESS_LIMIT, LogAddress, Marks, PoolId, SegmentId, Slot,
-    Stream, VersionId,
+    BlockCount, COUNTER_LIMIT, LOG_ADDRESS_LIMIT, LogAddress, Marks, PoolId, SegmentId, Slot, Stream,
+    VersionId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,11 +35,7 @@ fn read_ledger(blocks: &Blocks, pool: PoolId, newest: LedgerPointer) -> Result<V
         {
             return Err(Error::damaged(place, "the pointer to a ledger blob is out of range"));
         }
-        let mut bytes = vec![0; pointer.blocks as usize * BLOCK_BYTES];
-        blocks.files().read(pointer.segment, pointer.slot, &mut bytes)?;
-        if crc32c(&bytes) != pointer.crc {
-            return Err(Error::damaged(place, "a ledger blob does not match its checksum"));
-        }
+        let bytes = super::copies::read_blob(blocks.files(), &pointer)?;
         let blob = Blob::decode(&bytes, pool, &place)?;
         next = blob.base;
         blobs.push((pointer, blob));
@@ -253,13 +247,8 @@ fn place(map: &mut LocationMap, placed: PlacedSection, marks: &Marks, geometry: 
 /// filled with ledgers before it may be a stretch of the log by now.
 fn behind_newest_blob(blocks: &Blocks, superblock: &Superblock) -> Result<Option<Cursor>> {
     let pointer = superblock.ledger;
-    let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
-    blocks.files().read(pointer.segment, Slot(0), &mut block)?;
-    let header = SegmentHeader::decode(&block).filter(|header| {
-        header.pool == superblock.pool
-            && header.segment == pointer.segment
-            && header.kind == SegmentKind::Ledger
-    });
+    let header =
+        super::copies::read_header(blocks.files(), superblock.pool, pointer.segment, SegmentKind::Ledger);
     // Without a header, ledgers go on in a new segment.
     Ok(header.map(|header| Cursor {
         segment: pointer.segment,

@@ -7,6 +7,7 @@ mod append;
 mod background;
 mod checkpoint;
 mod collect;
+mod copies;
 mod files;
 mod former;
 mod freeing;
@@ -31,7 +32,7 @@ mod tests;
 
 pub(crate) use append::Purpose;
 pub use collect::CollectReport;
-pub(crate) use former::former_superblock;
+pub(crate) use former::{copied_superblock, former_superblock};
 pub(crate) use init::{init, lock, open, open_to_look};
 pub(crate) use limits::Addition;
 pub(crate) use staging::StagedRun;
@@ -70,6 +71,8 @@ pub(crate) struct Engine {
     state: Mutex<State>,
     superblock: Mutex<Superblock>,
     checkpoint: Mutex<CheckpointLine>,
+    /// Held by whoever makes copies of what was there before.
+    copying: Mutex<()>,
     collector: collect::Collector,
     signals: background::Signals,
     staging: Arc<staging::Staging>,
@@ -198,6 +201,9 @@ impl Engine {
         statistics.failed_flushes = tally.flushes;
         statistics.damaged_reads = tally.damage;
         statistics.collector = self.collector.describe();
+        let copies = self.blocks.files().copies();
+        copies.read_statistics(&mut statistics);
+        statistics.copies = copies.report();
         statistics
     }
 

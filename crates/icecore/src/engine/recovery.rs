@@ -14,7 +14,7 @@ use crate::state::{Environment, Placement, State};
 use crate::statistics::Counters;
 use crate::storage::{AlignedBuffer, Kind, Storage};
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Marks, RecordSequence, SegmentId, Slot};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// A state brought back, and what goes with it.
@@ -76,12 +76,15 @@ pub(super) fn replay(
     let reader = Reader::new(blocks, counters, superblock.pool, &superblock.lives, start, previous);
     let mut replay = Replay {
         touched: BTreeMap::from([(start.segment, start.incarnation)]),
+        staged: BTreeSet::new(),
+        is_clean: superblock.clean,
         env: Environment { blocks, nodes, is_replay: true, patched: &[] },
         state,
         end: (start, previous),
         replayed: 0,
         gap: LogAddress(0)..LogAddress(0),
     };
+    replay.check_there(start.segment)?;
     let mut reader = reader;
     let mut waiting = Waiting::default();
     while let Some(found) = reader.next()? {
@@ -93,6 +96,7 @@ pub(super) fn replay(
                 let place = file_name(segment);
                 return Err(Error::damaged(place, "the log goes on in a segment that is missing"));
             }
+            replay.check_there(segment)?;
             reader.follow(segment, incarnation);
         }
         while let Some(step) = waiting.take_below(durable) {
@@ -146,6 +150,9 @@ struct Replay<'a> {
     state: State,
     /// Log segments that may hold what was never flushed, each with its use.
     touched: BTreeMap<SegmentId, u64>,
+    /// Segments with runs that the log refers to.
+    staged: BTreeSet<SegmentId>,
+    is_clean: bool,
     /// Where the log ends, after what was applied so far, and the hash to go on from.
     end: (Position, [u8; 16]),
     replayed: u64,
@@ -272,10 +279,20 @@ impl Replay<'_> {
                 return Err(Error::damaged(file_name(next.segment), detail));
             }
         }
+        self.staged.insert(segment);
         if self.state.segments.live(segment) == 0 {
             self.take_over(segment, SegmentKind::Run)?;
         }
         Ok(())
+    }
+
+    /// A log that was not closed may end in a segment that is gone: its copy need not have all that was acknowledged.
+    fn check_there(&self, segment: SegmentId) -> Result<()> {
+        if self.is_clean || !self.env.blocks.files().copies().is_brought_back(segment) {
+            return Ok(());
+        }
+        let detail = "the log since the last checkpoint was in it, and it is gone";
+        Err(Error::damaged(file_name(segment), detail))
     }
 
     /// A segment that was free found a use since the checkpoint. A cursor of the checkpoint may still point
@@ -287,6 +304,10 @@ impl Replay<'_> {
                 *cursor = None;
                 state.segments.let_go(segment);
             }
+        }
+        if self.env.blocks.files().copies().is_brought_back(segment) {
+            let detail = "it found a new use since the last checkpoint, and is gone";
+            return Err(Error::damaged(file_name(segment), detail));
         }
         if !state.segments.give_up(segment) {
             let detail = "the log says that it found a new use, but it is missing or in use";
@@ -301,6 +322,9 @@ impl Replay<'_> {
     fn settle(&mut self, superblock: &Superblock) -> Result<()> {
         let end = self.end.0.segment;
         let files = self.env.blocks.files();
+        if !superblock.clean {
+            files.copies().doubt(self.touched.keys().chain(&self.staged).copied());
+        }
         for (segment, incarnation) in std::mem::take(&mut self.touched) {
             if self.replayed > 0 || segment == end {
                 self.mend_header(segment, incarnation, superblock)?;

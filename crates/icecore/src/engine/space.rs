@@ -297,6 +297,7 @@ impl Engine {
         epoch: crate::units::RecoveryEpoch,
     ) -> Result<()> {
         if allocation.is_fresh {
+            self.blocks.files().begin(allocation.segment, kind);
             let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
             let header = crate::format::segment::SegmentHeader {
                 pool: self.pool,

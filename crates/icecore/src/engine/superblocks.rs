@@ -56,7 +56,7 @@ pub(super) fn write_after_crash(storage: &dyn Storage, superblock: &Superblock) 
     others.chain([whole]).try_for_each(|name| write_one(storage, name, superblock))
 }
 
-fn write_one(storage: &dyn Storage, name: &str, superblock: &Superblock) -> Result<()> {
+pub(super) fn write_one(storage: &dyn Storage, name: &str, superblock: &Superblock) -> Result<()> {
     let aligned = AlignedBuffer::copied(&superblock.encode());
     let (file, created) = match storage.open(name, true) {
         Ok(file) => (file, false),
@@ -77,13 +77,18 @@ fn write_one(storage: &dyn Storage, name: &str, superblock: &Superblock) -> Resu
 }
 
 impl Engine {
-    /// Changes the superblock and writes both copies.
+    /// Changes the superblock and writes both of them. What was copied so far is durable before, or they say that it is not.
     pub(super) fn write_superblock(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
+        let copies = self.blocks.files().copies();
+        // Not under the lock: others ask for the epoch.
+        copies.flush(self.options.background);
         let mut superblock = self.superblock.lock();
         let mut next = superblock.clone();
         change(&mut next);
         next.generation += 1;
+        next.set_copies(copies.settings());
         write(&*self.storage, &next).inspect_err(|error| self.blocks.files().incidents().note(error))?;
+        super::copies::write_superblocks(copies, &next);
         self.counters.frame_bytes.add(2 * BLOCK_BYTES as u64);
         self.counters.flushes.add(2);
         *superblock = next;

@@ -1,10 +1,11 @@
 //! Bytes that may not change: fixed values of every structure, against what they were when the format was set.
 //! Should one of these fail, the change needs a new version of the format, not a new expectation.
 
+use super::copies::{CopyMode, CopySettings};
 use super::ledger::{Blob, SectionTag};
 use super::record::RecordHeader;
 use super::segment::{Geometry, SegmentHeader, SegmentKind, encode_table};
-use super::superblock::{Former, LedgerPointer, Life, Superblock};
+use super::superblock::{FEATURE_COPIES, Former, LedgerPointer, Life, Superblock};
 use super::{crc32c, get_u32};
 use crate::namespace::{AttributeChange, InodeKind, NewInode, RenameHow, XattrHow};
 use crate::operation::{
@@ -45,7 +46,7 @@ fn superblock() {
     let superblock = Superblock {
         pool: pool(),
         generation: 0x0102,
-        features_to_write: 0,
+        features_to_write: FEATURE_COPIES,
         segment_bytes: 2 << 20,
         size_limit: 0x0300_0000,
         clean: true,
@@ -56,6 +57,12 @@ fn superblock() {
             taken: 0x17,
         }),
         created: 0x0b0c,
+        copies: CopySettings {
+            mode: CopyMode::All,
+            behind: true,
+            since: Some(Timestamp(0x18)),
+            folder: Some("/copies".to_owned()),
+        },
         lives: vec![
             Life { epoch: RecoveryEpoch(0x0d), first: RecordSequence(0x0e) },
             Life { epoch: RecoveryEpoch(0x0f), first: RecordSequence(0x10) },
@@ -63,10 +70,13 @@ fn superblock() {
     };
     let expected = [
         "0: 494345434f52450a0100000000000000",
-        "40: 303132333435363738396162636465660201000000000000000020000000000000000003000000000100000000000000\
+        "24: 0100000000000000",
+        "40: 303132333435363738396162636465660201000000000000000020000000000000000003000000000102010000000000\
          0400000005000000060000000a0908070c0b00000000000002000000\
-         000000001211000000000000130000001400000015000000160000001700000000000000",
+         000000001211000000000000130000001400000015000000160000001700000000000000\
+         18000000000000000700000000000000",
         "256: 0d000000000000000e000000000000000f000000000000001000000000000000",
+        "1280: 2f636f7069657300",
     ];
     assert_eq!(sparse(&superblock.encode()), expected);
 }

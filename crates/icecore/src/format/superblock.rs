@@ -1,5 +1,6 @@
 //! The superblock: who this pool is, and where its last checkpoint lies. Two files hold the same block.
 
+use super::copies::{CopyMode, CopySettings};
 use super::{block_is_sealed, get_16, get_u32, get_u64, put, seal_block};
 use crate::error::{Error, Result};
 use crate::units::{BLOCK_BYTES, COUNTER_LIMIT, PoolId, RecordSequence, RecoveryEpoch, SegmentId, Slot};
@@ -10,8 +11,10 @@ pub const NAMES: [&str; 2] = ["superblock.0", "superblock.1"];
 pub const FORMAT_VERSION: u32 = 1;
 /// Features without which a pool must not even be read. None are defined yet.
 pub const FEATURES_REQUIRED: u64 = 0;
-/// Features without which a pool may be read but not written. None are defined yet.
-pub const FEATURES_TO_WRITE: u64 = 0;
+/// Second copies are kept: whoever does not know of them would leave them behind.
+pub const FEATURE_COPIES: u64 = 1;
+/// Features without which a pool may be read but not written, as far as this program knows them.
+pub const FEATURES_TO_WRITE: u64 = FEATURE_COPIES;
 /// Lives whose records may still be in the part of the log that would be replayed.
 pub const LIVES_MAX: usize = 64;
 
@@ -72,6 +75,8 @@ pub struct Superblock {
     pub former: Option<Former>,
     /// When the pool was made, nanoseconds since 1970.
     pub created: i64,
+    /// What is written twice, and where to. Changes with [`Superblock::set_copies`].
+    pub copies: CopySettings,
     /// Lives since the checkpoint, oldest first; the last one is the present.
     pub lives: Vec<Life>,
 }
@@ -83,6 +88,15 @@ impl Superblock {
         self.former = Some(former).filter(|former| former.ledger.blocks > 0);
         self.ledger = ledger;
         self.taken = taken;
+    }
+
+    /// Says something else about copies.
+    pub fn set_copies(&mut self, copies: CopySettings) {
+        self.features_to_write &= !FEATURE_COPIES;
+        if copies.mode != CopyMode::None {
+            self.features_to_write |= FEATURE_COPIES;
+        }
+        self.copies = copies;
     }
 
     /// The present epoch.
@@ -127,6 +141,9 @@ impl Superblock {
         if let Some(Former { ledger, taken }) = self.former {
             put_pointer(&mut block, 128, &ledger);
             put(&mut block, 144, &taken.to_le_bytes());
+        }
+        if self.features_to_write & FEATURE_COPIES != 0 {
+            self.copies.encode(&mut block);
         }
         for (index, life) in self.lives.iter().enumerate() {
             put(&mut block, LIVES_AT + index * 16, &life.epoch.0.to_le_bytes());
@@ -178,10 +195,12 @@ impl Superblock {
         if !ordered || lives.iter().any(|life| life.epoch.0 >= 1 << 32) || generation >= COUNTER_LIMIT {
             return Err(damaged("the lives in the superblock make no sense"));
         }
+        let features_to_write = get_u64(block, 24);
+        let has_copies = features_to_write & FEATURE_COPIES != 0;
         Ok(Self {
             pool: PoolId(get_16(block, 40)),
             generation,
-            features_to_write: get_u64(block, 24),
+            features_to_write,
             segment_bytes,
             size_limit: get_u64(block, 72),
             clean: block[80] == 1,
@@ -190,6 +209,7 @@ impl Superblock {
             former: Some(Former { ledger: get_pointer(block, 128), taken: get_u64(block, 144) })
                 .filter(|former| former.ledger.blocks > 0),
             created: get_u64(block, 104) as i64,
+            copies: if has_copies { CopySettings::decode(block, place)? } else { CopySettings::none() },
             lives,
         })
     }
@@ -225,7 +245,7 @@ mod tests {
         Superblock {
             pool: PoolId([7; 16]),
             generation: 3,
-            features_to_write: 0,
+            features_to_write: FEATURE_COPIES,
             segment_bytes: 64 << 20,
             size_limit: 0,
             clean: true,
@@ -236,6 +256,12 @@ mod tests {
                 taken: 13,
             }),
             created: 5,
+            copies: CopySettings {
+                mode: CopyMode::All,
+                behind: true,
+                since: Some(crate::units::Timestamp(6)),
+                folder: Some("/mnt/other".to_owned()),
+            },
             lives: vec![Life { epoch: RecoveryEpoch(6), first: RecordSequence(7) }],
         }
     }

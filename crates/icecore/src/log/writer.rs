@@ -220,6 +220,7 @@ impl Writer {
             match piece {
                 Piece::Start { segment, .. } => {
                     gathered.flush(sink)?;
+                    sink.files.begin(*segment, SegmentKind::Log);
                     chain.unsynced.insert(*segment);
                     gathered.begin(*segment, Slot(0));
                     gathered.push(Kind::Frame, headers.next().expect("built"));

@@ -18,9 +18,11 @@ pub use scrub::{Finding, ScrubOptions, ScrubProgress, ScrubReport};
 pub use snapshots::RollbackReport;
 
 use crate::admin::{PoolService, Server};
+use crate::copies::CopiesReport;
 use crate::dataset::Dataset;
 use crate::engine::{self, CollectReport, Engine};
 use crate::error::{Error, Result};
+use crate::format::copies::CopyMode;
 use crate::group::{CommitPoint, Group};
 use crate::incidents::Incident;
 use crate::names::VersionName;
@@ -240,6 +242,31 @@ impl Pool {
     pub fn statistics(&self) -> Statistics {
         let unreachable = self.shared.unreachable.lock().clone();
         Statistics { unreachable, ..self.engine().statistics() }
+    }
+
+    /// How second copies stand.
+    #[must_use]
+    pub fn copies(&self) -> CopiesReport {
+        self.engine().blocks.files().copies().report()
+    }
+
+    /// Has everything copied that should be and is not: after the folder of the copies was gone, or full, or could not
+    /// be written to. A scrub does so, too. Others may use the pool meanwhile.
+    ///
+    /// # Errors
+    /// What is in the way of it, and the pool goes on as before; [`Error::ReadOnly`], [`Error::ReadOnlyAfterFailure`].
+    pub fn restore_copies(&self) -> Result<CopiesReport> {
+        self.engine().restore_copies()
+    }
+
+    /// Changes what is written twice, and where the copies lie: in `folder`, an absolute path of a folder without a pool, or
+    /// in the folder of the pool. On return everything has its copy, or the report says why not; copies that are not
+    /// wanted any more are gone.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a folder that cannot take copies; as for [`Pool::restore_copies`].
+    pub fn set_copies(&self, mode: CopyMode, folder: Option<String>) -> Result<CopiesReport> {
+        self.engine().set_copies(mode, folder)
     }
 
     /// What went wrong with the disk since the pool was opened, the oldest first: the last 64.

@@ -29,11 +29,13 @@ pub enum Kind {
     Frame = 4,
     /// Zeros written ahead so that later writes meet written extents.
     Ahead = 5,
+    /// Second copies, of whatever kind, and what is written again from them.
+    Copy = 6,
 }
 
 impl Kind {
     /// Number of kinds.
-    pub const COUNT: usize = 6;
+    pub const COUNT: usize = 7;
 }
 
 /// Space on the medium that holds the pool, in bytes.
@@ -86,6 +88,11 @@ pub trait Storage: Send + Sync + 'static {
 
     /// What to call this place in messages (a path).
     fn describe(&self) -> String;
+
+    /// Another folder, by its absolute path, for second copies: one that exists. `Unsupported` where there is none.
+    fn sibling(&self, path: &str) -> io::Result<std::sync::Arc<dyn Storage>> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, format!("there is no folder {path} here")))
+    }
 
     /// The directory behind this storage, where there is one (for the control socket).
     fn directory(&self) -> Option<std::path::PathBuf> {

@@ -39,12 +39,14 @@ pub(crate) struct Change {
 pub(crate) struct Overlay {
     below: Arc<dyn Storage>,
     files: Mutex<Files>,
+    /// Other folders that were asked for: what is changed there stays in memory, too.
+    siblings: Mutex<BTreeMap<String, Arc<Self>>>,
 }
 
 impl Overlay {
     /// Over a folder that the caller has locked.
     pub(crate) fn over(below: Arc<dyn Storage>) -> Arc<Self> {
-        Arc::new(Self { below, files: Mutex::default() })
+        Arc::new(Self { below, files: Mutex::default(), siblings: Mutex::default() })
     }
 
     /// Everything that was changed, by file and offset. Files made and left empty are in it with their first block.
@@ -66,6 +68,17 @@ impl Overlay {
             }));
         }
         changes
+    }
+
+    /// Files that are not there any more, or others in their place.
+    pub(crate) fn removed(&self) -> Vec<String> {
+        self.files.lock().removed.iter().cloned().collect()
+    }
+
+    /// Other folders in which something may have been changed, by path.
+    pub(crate) fn siblings(&self) -> Vec<(String, Arc<Self>)> {
+        let siblings = self.siblings.lock();
+        siblings.iter().map(|(path, sibling)| (path.clone(), Arc::clone(sibling))).collect()
     }
 
     fn layer(&self, name: &str) -> io::Result<Arc<Layer>> {
@@ -221,6 +234,16 @@ impl Storage for Overlay {
 
     fn describe(&self) -> String {
         self.below.describe()
+    }
+
+    fn sibling(&self, path: &str) -> io::Result<Arc<dyn Storage>> {
+        let mut siblings = self.siblings.lock();
+        if let Some(known) = siblings.get(path) {
+            return Ok(Arc::clone(known) as Arc<dyn Storage>);
+        }
+        let sibling = Self::over(self.below.sibling(path)?);
+        siblings.insert(path.to_owned(), Arc::clone(&sibling));
+        Ok(sibling)
     }
 }
 

@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The file that carries the lock. It belongs to the storage: it is not listed and cannot be named.
 const LOCK_NAME: &str = "lock";
@@ -134,6 +135,10 @@ impl Storage for RealStorage {
 
     fn describe(&self) -> String {
         self.path.display().to_string()
+    }
+
+    fn sibling(&self, path: &str) -> io::Result<Arc<dyn Storage>> {
+        Ok(Arc::new(Self::new(path)?))
     }
 
     fn directory(&self) -> Option<PathBuf> {

@@ -58,8 +58,11 @@ fn overwrite(
 ) -> Result<()> {
     // The limit of the pool is what counts; the superblocks lie beside.
     let storage = Arc::new(ForgetfulStorage::new(sizes.pool_bytes * 2));
-    let init =
-        InitOptions { segment_bytes: sizes.segment_bytes, size_limit: Some(ByteLength(sizes.pool_bytes)) };
+    let init = InitOptions {
+        segment_bytes: sizes.segment_bytes,
+        size_limit: Some(ByteLength(sizes.pool_bytes)),
+        ..InitOptions::default()
+    };
     let open = OpenOptions { background: false, control_socket: false, ..OpenOptions::default() };
     let file = StoreFile::create_with(Arc::clone(&storage) as Arc<_>, &init, &open)?;
     options.say(&format!("{name}: filling {} MiB", sizes.file_bytes >> 20));
@@ -97,6 +100,7 @@ fn overwrite(
         ("nodes", &[Kind::Node]),
         ("checkpoints", &[Kind::Checkpoint]),
         ("frames", &[Kind::Frame, Kind::Ahead]),
+        ("copies", &[Kind::Copy]),
     ] {
         let share = |counts: &Counts| {
             kinds.iter().map(|kind| counts.bytes_of(*kind)).sum::<u64>() as f64 / window as f64

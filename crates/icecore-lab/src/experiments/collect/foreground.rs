@@ -81,6 +81,7 @@ fn begin(
     let init = InitOptions {
         segment_bytes: options.size(16 << 20, 2 << 20),
         size_limit: Some(ByteLength(pool_bytes)),
+        ..InitOptions::default()
     };
     let open = OpenOptions::default();
     let share = match name {

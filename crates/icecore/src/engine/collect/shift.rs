@@ -207,9 +207,9 @@ impl Shift<'_> {
                     self.read(Slot(slot), bytes)?;
                 }
                 let at = (slot - held.start) as usize * BLOCK_BYTES;
-                let block = &window[at..at + BLOCK_BYTES];
+                let block = &mut window[at..at + BLOCK_BYTES];
                 let address = placed.run.start.plus(BlockCount(index));
-                self.verify(address, Slot(slot), block).map_err(Trouble::Hurt)?;
+                self.verified(address, Slot(slot), block).map_err(Trouble::Hurt)?;
                 piece.push(placed.run.stream, address, block);
                 if piece.is_full() {
                     self.put_away(std::mem::replace(&mut piece, Piece::new()))?;
@@ -222,18 +222,30 @@ impl Shift<'_> {
     }
 
     fn read(&self, slot: Slot, bytes: &mut [u8]) -> std::result::Result<(), Trouble> {
-        self.engine.blocks.files().read(self.victim.segment, slot, bytes).map_err(Trouble::Hurt)?;
+        let files = self.engine.blocks.files();
+        let read = files.read(self.victim.segment, slot, bytes);
+        // Block by block is what is done for the sake of a copy: here all of it is as good, and looked at as closely.
+        read.or_else(|error| {
+            if files.read_copy(self.victim.segment, slot, bytes) { Ok(()) } else { Err(Trouble::Hurt(error)) }
+        })?;
         self.engine.counters.read_bytes_collect.add(bytes.len() as u64);
         Ok(())
     }
 
-    /// Nothing is moved that is not what was written.
-    fn verify(&self, address: LogAddress, slot: Slot, block: &[u8]) -> Result<()> {
+    /// Nothing is moved that is not what was written: it is taken from its copy, or left where it is.
+    fn verified(&self, address: LogAddress, slot: Slot, block: &mut [u8]) -> Result<()> {
+        let segment = self.victim.segment;
         if self.victim.kind == SegmentKind::Node {
-            let block = block.try_into().expect("a whole block");
-            return self.engine.nodes.decode(block, address, self.victim.segment, slot).map(drop);
+            let block: &mut [u8; BLOCK_BYTES] = block.try_into().expect("a whole block");
+            let nodes = &self.engine.nodes;
+            let found = nodes.decode(block, address, segment, slot);
+            return found.or_else(|error| nodes.take_copy(address, segment, slot, block, error)).map(drop);
         }
-        self.engine.blocks.verify(self.victim.segment, slot, block)
+        let blocks = &self.engine.blocks;
+        blocks.verify(segment, slot, block).or_else(|error| {
+            let uses = blocks.sums().uses();
+            if blocks.take_copy(segment, slot, block, uses, &error) { Ok(()) } else { Err(error) }
+        })
     }
 
     /// Writes a piece, and enters the new places into the map.

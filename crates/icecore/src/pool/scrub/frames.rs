@@ -43,14 +43,18 @@ impl Scrub<'_> {
     fn segment(&mut self, segment: SegmentId, kind: SegmentKind, tail: Position) -> Result<()> {
         self.engine.check_open()?;
         if !kind.has_table() {
-            match self.engine.inspect_header(segment, kind) {
-                Ok(true) => {}
-                Ok(false) => self.flaw(segment, &Flaw::of_header()),
-                Err(error) => self.unreadable(&error),
+            if !self.engine.inspect_header(segment, kind) {
+                self.flaw(segment, &Flaw::of_header());
             }
             return Ok(());
         }
-        match self.flaws(segment, tail) {
+        let blocks = &self.engine.blocks;
+        let mut found = self.flaws(segment, tail);
+        // What is behind one that is healed is seen only then.
+        while found.as_ref().is_ok_and(|flaws| flaws.iter().any(|flaw| blocks.heal_flaw(segment, flaw))) {
+            found = self.flaws(segment, tail);
+        }
+        match found {
             Ok(flaws) => flaws.iter().for_each(|flaw| self.flaw(segment, flaw)),
             Err(error) => self.unreadable(&error),
         }

@@ -10,6 +10,7 @@ mod tests;
 pub(crate) use seen::describe as describe_keys;
 
 use super::Pool;
+use crate::copies::{CopiesReport, Mend};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::state::State;
@@ -140,9 +141,10 @@ impl Pool {
     }
 
     /// Reads and verifies every block and node that any version reaches, record headers, checksum tables, segment
-    /// headers, the ledger and both superblocks, past the caches. `progress` is called now and then and ends the scrub
-    /// by answering `false`. Damage to data and nodes is reported, not mended; superblocks and a ledger that are
-    /// hurt are written anew by a checkpoint, and reported.
+    /// headers, the ledger and both superblocks, past the caches, and what there are second copies of twice.
+    /// `progress` is called now and then and ends the scrub by answering `false`. What has a copy that is whole is written
+    /// again, and so is a copy; copies that are missing are made. Other damage to data and nodes is reported, not
+    /// mended. Superblocks and a ledger that are hurt are written anew by a checkpoint. All of it is reported.
     ///
     /// # Errors
     /// Only what is not damage: a closed pool, a scrub that goes on already, a medium that is gone.
@@ -172,10 +174,14 @@ fn scrub(
 ) -> Result<ScrubReport> {
     engine.check_open()?;
     let _going = Going::begin(engine)?;
+    let copies = engine.blocks.files().copies();
+    let mends = copies.mends();
+    let is_writable = settles && engine.check_writable().is_ok();
+    // What lacks its copy gets one first, so that nothing is compared that is not there.
+    let lacking = if is_writable { engine.restore_copies() } else { Ok(copies.report()) };
     let twins = engine.inspect_superblocks();
     let ledger = engine.inspect_ledger();
     // What was written so far has to be on disk, trees included; and what of that is hurt is written anew.
-    let is_writable = settles && engine.check_writable().is_ok();
     if is_writable {
         engine.run_checkpoint()?;
     }
@@ -201,7 +207,9 @@ fn scrub(
     };
     scrub.mended(twins, twin, true);
     scrub.mended(ledger, anew, is_writable);
+    scrub.lacking(lacking);
     scrub.report.complete = scrub.everything(runs, tail)?;
+    scrub.copies_mended(copies.mends_since(mends), settles);
     Ok(scrub.finish())
 }
 
@@ -257,6 +265,31 @@ impl<'a> Scrub<'a> {
         for error in errors {
             let damage = format!("{error}; {outcome}");
             self.note(None, Finding { damage, spare, ..Finding::default() });
+        }
+    }
+
+    /// Notes that something has no copy that should have one.
+    fn lacking(&mut self, outcome: Result<CopiesReport>) {
+        let why = match outcome {
+            Ok(report) if report.is_whole() => return,
+            Ok(report) => report.why.unwrap_or_else(|| "some are missing".to_owned()),
+            Err(error) => error.to_string(),
+        };
+        let damage = format!("not everything has its second copy: {why}");
+        self.note(None, Finding { damage, spare: true, ..Finding::default() });
+    }
+
+    /// Notes what was mended meanwhile, by the scrub or by whoever read there. `written`: on disk as well.
+    fn copies_mended(&mut self, mends: Vec<Mend>, written: bool) {
+        for Mend { what, of_copy } in mends {
+            let outcome = match (of_copy, written && !self.engine.options.read_only) {
+                (true, true) => "it was written anew",
+                (true, false) => "what it is a copy of is whole",
+                (false, true) => "it was healed from its copy",
+                (false, false) => "its copy is whole",
+            };
+            let damage = format!("{what}; {outcome}");
+            self.note(None, Finding { damage, spare: true, ..Finding::default() });
         }
     }
 
@@ -389,7 +422,7 @@ impl<'a> Scrub<'a> {
                 let address = piece.start.plus(BlockCount(index));
                 // Born since the checkpoint: it is in memory, and on disk with the next one.
                 if engine.blocks.locate(Stream::Node, address).is_ok() {
-                    engine.nodes.read(address)?;
+                    engine.nodes.read_both(address)?;
                 }
             }
             return Ok(());
@@ -404,7 +437,7 @@ impl<'a> Scrub<'a> {
             let rest = Run { start: address, length: BlockCount(piece.length.0 - index), ..piece };
             index += engine.blocks.while_there(rest, |segment, slot, count| {
                 let mut buffer = vec![0; count.0 as usize * BLOCK_BYTES];
-                engine.blocks.read_verified(segment, slot, &mut buffer)?;
+                engine.blocks.read_both(segment, slot, &mut buffer)?;
                 engine.counters.read_bytes_scrub.add(buffer.len() as u64);
                 Ok(count.0)
             })?;

@@ -1,0 +1,472 @@
+//! Second copies: what is damaged is read from them and written again, a copy that was left behind is never taken for what it
+//! should be, and whatever happens to copies, the pool goes on.
+
+mod common;
+
+use common::{Told, for_each_seed, is_long, must, sample};
+use icecore::check::{CheckOptions, RepairOptions, check, repair};
+use icecore::{CopyMode, Error, Pool};
+use icecore_sim::explorer::{Explorer, Setting, Verdict, small_options};
+use icecore_sim::{CrashMode, DiskConfig, FaultKind, Random, SimulatedDisk};
+
+const BLOCK: usize = 4096;
+
+fn setting(seed: u64, copies: CopyMode, mirrored: bool) -> Setting {
+    let mut setting = Setting::draw(seed);
+    setting.weights.write_bytes_max = 32 << 10;
+    setting.copies = copies;
+    setting.mirror = mirrored.then(|| "/mirror".to_owned());
+    setting
+}
+
+fn agree(explorer: &mut Explorer, steps: usize) {
+    let verdict = must(explorer.live(steps));
+    assert!(matches!(verdict, Verdict::Agreed), "{verdict:?}\n  {}", explorer.recent());
+}
+
+/// A pool with a history that was closed.
+fn closed(seed: u64, copies: CopyMode, mirrored: bool) -> Explorer {
+    let mut explorer = Explorer::new(seed, &setting(seed, copies, mirrored)).unwrap();
+    explorer.open().unwrap();
+    agree(&mut explorer, 120);
+    explorer.close().unwrap();
+    explorer
+}
+
+fn open(explorer: &mut Explorer) {
+    if let Err(error) = explorer.open() {
+        panic!("cannot open: {error}\n  {}", explorer.recent());
+    }
+}
+
+/// Files of segments that are used for one of these kinds, by their headers.
+fn segments(disk: &SimulatedDisk, kinds: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let files = disk.files().into_iter().filter(|(name, _)| name.starts_with("segment."));
+    let contents = files.map(|(name, _)| (name.clone(), disk.contents(&name).unwrap()));
+    contents.filter(|(_, bytes)| bytes.starts_with(b"ICESEGM\n") && kinds.contains(&bytes[12])).collect()
+}
+
+/// Blocks in them that are not empty.
+fn blocks(disk: &SimulatedDisk, kinds: &[u8]) -> Vec<(String, u64)> {
+    let mut found = Vec::new();
+    for (name, bytes) in segments(disk, kinds) {
+        for (index, block) in bytes.chunks(BLOCK).enumerate() {
+            if block.iter().any(|byte| *byte != 0) {
+                found.push((name.clone(), (index * BLOCK) as u64));
+            }
+        }
+    }
+    found
+}
+
+fn kinds(mode: CopyMode) -> &'static [u8] {
+    if mode == CopyMode::All { &[1, 2, 3, 4] } else { &[3, 4] }
+}
+
+const MODES: [(CopyMode, bool); 4] =
+    [(CopyMode::Metadata, false), (CopyMode::Metadata, true), (CopyMode::All, false), (CopyMode::All, true)];
+
+#[test]
+fn what_is_damaged_and_has_a_copy_is_healed() {
+    for_each_seed("copies_heal", 2, |seed| {
+        let mut random = Random::new(seed);
+        for (mode, mirrored) in MODES {
+            let base = closed(seed, mode, mirrored);
+            let places = blocks(&base.disk, kinds(mode));
+            let mut healed = 0;
+            for _ in 0..if is_long() { 60 } else { 12 } {
+                let mut explorer = base.fork(random.next());
+                let several = 1 + random.index(40);
+                let mut told = Vec::new();
+                for _ in 0..several {
+                    let (name, at) = random.pick(&places).unwrap();
+                    explorer.disk.corrupt(name, *at..*at + BLOCK as u64).unwrap();
+                    told.push(format!("{name} at {at}"));
+                }
+                let _told = Told(format!("{mode:?} mirrored {mirrored}: {told:?}"));
+                let report =
+                    check(explorer.disk.storage(), &CheckOptions { data: true }, &mut |_| {}).unwrap();
+                assert!(report.opened && report.is_sound(), "{report:?}");
+                open(&mut explorer);
+                must(explorer.check());
+                let report = explorer.pool().scrub(&mut |_| true).unwrap();
+                assert_eq!((report.damaged, report.complete), (0, true), "{report:?}");
+                must(explorer.check());
+                let statistics = explorer.pool().statistics();
+                healed += statistics.healed_places;
+                assert!(statistics.copies.is_whole(), "{:?}", statistics.copies);
+                // Nothing is repaired silently.
+                let told =
+                    explorer.pool().incidents().iter().any(|incident| incident.what.contains("healed"));
+                assert!(told || statistics.healed_places == 0);
+                let again = explorer.pool().scrub(&mut |_| true).unwrap();
+                let left: Vec<_> =
+                    again.findings.iter().filter(|it| !it.damage.contains("segment makes up")).collect();
+                assert!(left.is_empty(), "{left:?}");
+                explorer.close().unwrap();
+            }
+            assert!(healed > 0, "{mode:?}");
+        }
+    });
+}
+
+#[test]
+fn a_damaged_copy_is_written_again() {
+    for_each_seed("copies_of_copies", 2, |seed| {
+        let mut random = Random::new(seed);
+        for (mode, mirrored) in MODES {
+            let base = closed(seed, mode, mirrored);
+            let places = blocks(&base.disk, &[3]);
+            let mut explorer = base.fork(random.next());
+            let disk = explorer.disk.mirror().unwrap_or_else(|| explorer.disk.clone());
+            for (name, at) in &places {
+                disk.corrupt(&name.replace("segment", "copy"), *at..*at + BLOCK as u64).unwrap();
+            }
+            let report = check(explorer.disk.storage(), &CheckOptions::default(), &mut |_| {}).unwrap();
+            assert!(report.is_sound() && report.count > 0, "{report:?}");
+            open(&mut explorer);
+            let report = explorer.pool().scrub(&mut |_| true).unwrap();
+            assert!(report.damaged == 0 && report.spare > 0, "{report:?}");
+            explorer.close().unwrap();
+            // So that they are good for something now.
+            for (name, at) in &places {
+                explorer.disk.corrupt(name, *at..*at + BLOCK as u64).unwrap();
+            }
+            open(&mut explorer);
+            must(explorer.check());
+        }
+    });
+}
+
+#[test]
+fn a_segment_that_is_lost_is_made_again() {
+    for_each_seed("copies_lost", 2, |seed| {
+        let mut random = Random::new(seed);
+        for (mode, mirrored) in MODES {
+            let base = closed(seed, mode, mirrored);
+            for (name, bytes) in segments(&base.disk, kinds(mode)) {
+                for cut in [None, Some(0), Some(random.below(bytes.len() as u64))] {
+                    let _told = Told(format!("{mode:?} mirrored {mirrored}: {name} cut to {cut:?}"));
+                    let mut explorer = base.fork(random.next());
+                    match cut {
+                        None => explorer.disk.lose(&name).unwrap(),
+                        Some(length) => explorer.disk.truncate(&name, length).unwrap(),
+                    }
+                    open(&mut explorer);
+                    must(explorer.check());
+                    explorer.close().unwrap();
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_repair_heals_and_makes_superblocks_again_from_the_other_folder() {
+    for_each_seed("copies_repair", 2, |seed| {
+        let mut random = Random::new(seed);
+        for (mode, mirrored) in MODES {
+            let base = closed(seed, mode, mirrored);
+            let places = blocks(&base.disk, kinds(mode));
+            for lost in [false, true] {
+                let mut explorer = base.fork(random.next());
+                // Without superblocks it is as after a crash: the copy of what the log ends in may be behind it.
+                let places = if lost { blocks(&base.disk, &[3, 4]) } else { places.clone() };
+                for _ in 0..30 {
+                    let (name, at) = random.pick(&places).unwrap();
+                    explorer.disk.corrupt(name, *at..*at + BLOCK as u64).unwrap();
+                }
+                if lost {
+                    ["superblock.0", "superblock.1"]
+                        .iter()
+                        .for_each(|name| explorer.disk.lose(name).unwrap());
+                }
+                let options = RepairOptions {
+                    data: true,
+                    mirror: Some("/mirror".to_owned()),
+                    ..RepairOptions::default()
+                };
+                if lost {
+                    // Not by itself: nobody can tell whether the other folder is what it was.
+                    explorer.open().unwrap_err();
+                }
+                let outcome = repair(explorer.disk.storage(), &options, &mut |_| {});
+                if lost {
+                    // A folder without a superblock is no pool to a repair either, unless it is told where to look.
+                    match outcome {
+                        Ok(report) if mirrored => assert!(report.after.is_sound(), "{report:?}"),
+                        Ok(report) => assert!(!report.refused.is_empty(), "{report:?}"),
+                        Err(error) => assert!(!mirrored, "{error}"),
+                    }
+                    if !mirrored {
+                        continue;
+                    }
+                } else {
+                    let report = outcome.unwrap();
+                    assert!(report.after.is_sound() && report.refused.is_empty(), "{report:?}");
+                    // What was hit may have been dead.
+                    let told =
+                        report.before.problems.iter().any(|problem| problem.what.ends_with("copy is whole"));
+                    let healed = report.steps.iter().any(|step| step.contains("healed"));
+                    assert_eq!(told, healed, "{report:?}");
+                }
+                let report =
+                    check(explorer.disk.storage(), &CheckOptions { data: true }, &mut |_| {}).unwrap();
+                assert!(report.is_sound(), "{report:?}");
+                open(&mut explorer);
+                must(explorer.check());
+            }
+        }
+    });
+}
+
+/// What is left of a pool whose folder is gone: its copies, under the names of what they are copies of.
+#[test]
+fn a_folder_with_copies_of_everything_is_as_good_as_the_pool() {
+    for_each_seed("copies_salvage", 2, |seed| {
+        let base = closed(seed, CopyMode::All, true);
+        let mirror = base.disk.mirror().unwrap();
+        let disk = SimulatedDisk::new(seed, DiskConfig::default());
+        let storage = disk.storage();
+        for (name, length) in mirror.files() {
+            let name_then = name.replace("copy.superblock", "superblock").replace("copy.", "segment.");
+            storage.create(&name_then, length).unwrap().sync().unwrap();
+            disk.overwrite(&name_then, 0, &mirror.contents(&name).unwrap()).unwrap();
+        }
+        storage.sync_directory().unwrap();
+        let pool = Pool::open(disk.storage(), &small_options()).unwrap();
+        let picture = icecore_sim::driver::Picture::take(&pool).unwrap();
+        assert!(picture.difference(base.history.current()).is_none());
+        assert!(!pool.copies().is_whole());
+        pool.set_copies(CopyMode::Metadata, None).unwrap();
+        assert!(pool.copies().is_whole());
+        pool.verify().unwrap();
+    });
+}
+
+#[test]
+fn a_mirror_that_fails_is_gone_on_without_and_made_whole_again() {
+    let mut degraded = 0;
+    for_each_seed("copies_mirror", 3, |seed| {
+        let mut random = Random::new(seed);
+        let mode = [CopyMode::Metadata, CopyMode::All][random.index(2)];
+        let base = closed(seed, mode, true);
+        for kind in [FaultKind::ReadError, FaultKind::WriteError, FaultKind::SyncError, FaultKind::NoSpace] {
+            for _ in 0..if is_long() { 40 } else { 6 } {
+                let (number, persistent) = (random.between(1, 40), random.chance(50));
+                let _told = Told(format!("{mode:?}: {kind:?} at call {number}, persistent: {persistent}"));
+                let mut explorer = base.fork(random.next());
+                let mirror = explorer.disk.mirror().unwrap();
+                mirror.fail_at(number, kind, persistent);
+                open(&mut explorer);
+                agree(&mut explorer, 30);
+                explorer.pool().checkpoint().unwrap();
+                agree(&mut explorer, 10);
+                must(explorer.check());
+                degraded += u64::from(!explorer.pool().copies().is_whole());
+                if random.chance(70) {
+                    let mode = CrashMode::ALL_MODES[random.index(6)];
+                    explorer.crash(random.chance(70).then_some(mode));
+                    open(&mut explorer);
+                    must(explorer.find());
+                }
+                mirror.clear_faults();
+                whole_again(&mut explorer, mode, &mut random);
+            }
+        }
+    });
+    assert!(degraded > 0);
+}
+
+/// Once copies can be made, all are there, and good for something.
+fn whole_again(explorer: &mut Explorer, mode: CopyMode, random: &mut Random) {
+    let report = explorer.pool().restore_copies().unwrap();
+    assert!(report.is_whole(), "{report:?}");
+    let scrubbed = explorer.pool().scrub(&mut |_| true).unwrap();
+    assert_eq!((scrubbed.damaged, scrubbed.complete), (0, true), "{scrubbed:?}");
+    explorer.close().unwrap();
+    let places = blocks(&explorer.disk, kinds(mode));
+    for _ in 0..10 {
+        let (name, at) = random.pick(&places).unwrap();
+        explorer.disk.corrupt(name, *at..*at + BLOCK as u64).unwrap();
+    }
+    open(explorer);
+    must(explorer.check());
+    explorer.close().unwrap();
+}
+
+#[test]
+fn a_mirror_that_was_away_is_not_believed_until_it_is_made_again() {
+    for_each_seed("copies_away", 3, |seed| {
+        let mut random = Random::new(seed);
+        let mode = [CopyMode::Metadata, CopyMode::All][random.index(2)];
+        let mut explorer = closed(seed, mode, true);
+        let mirror = explorer.disk.mirror().unwrap();
+        // While nobody looks, or in the middle of things.
+        if random.chance(50) {
+            open(&mut explorer);
+            agree(&mut explorer, 10);
+        }
+        mirror.disappear();
+        if !explorer.is_open() {
+            open(&mut explorer);
+        }
+        agree(&mut explorer, 40);
+        explorer.pool().checkpoint().unwrap();
+        assert!(!explorer.pool().copies().is_whole());
+        let incidents = explorer.pool().statistics();
+        assert!(incidents.copies.why.is_some() && incidents.copies.degraded_since.is_some());
+        match random.index(3) {
+            0 => explorer.close().unwrap(),
+            1 => explorer.crash(None),
+            _ => explorer.crash(Some(CrashMode::All)),
+        }
+        mirror.reappear();
+        open(&mut explorer);
+        must(explorer.find());
+        let report = explorer.pool().copies();
+        assert!(report.behind && report.degraded_since.is_some(), "{report:?}");
+        explorer.close().unwrap();
+        // Nothing of it passes for what it should be, whatever is damaged.
+        let places = blocks(&explorer.disk, kinds(mode));
+        let mut hurt = explorer.fork(random.next());
+        for (name, at) in &places {
+            hurt.disk.corrupt(name, *at..*at + BLOCK as u64).unwrap();
+        }
+        match hurt.open() {
+            Ok(()) => assert!(hurt.pool().statistics().healed_places == 0),
+            Err(error) => assert!(matches!(error, Error::Damaged { .. }), "{error}"),
+        }
+        open(&mut explorer);
+        whole_again(&mut explorer, mode, &mut random);
+    });
+}
+
+/// I/Os of both disks.
+fn ios(explorer: &Explorer) -> u64 {
+    explorer.disk.io_count()
+}
+
+#[test]
+fn a_crash_at_every_io_leaves_copies_that_can_be_relied_on() {
+    for_each_seed("copies_crash", 3, |seed| {
+        let mut random = Random::new(seed);
+        let (mode, mirrored) = MODES[random.index(4)];
+        let base = closed(seed, mode, mirrored);
+        let count = {
+            let mut explorer = base.fork(0);
+            let before = ios(&explorer);
+            open(&mut explorer);
+            agree(&mut explorer, 40);
+            explorer.pool().checkpoint().unwrap();
+            ios(&explorer) - before
+        };
+        for number in sample(count, 24, &mut random) {
+            let _told = Told(format!("{mode:?} mirrored {mirrored}: crash at I/O {number}"));
+            let mut explorer = base.fork(random.next());
+            explorer.disk.crash_at(number);
+            if explorer.open().is_ok() && matches!(must(explorer.live(40)), Verdict::Agreed) {
+                let _ = explorer.pool().checkpoint();
+            }
+            explorer.crash(Some(CrashMode::ALL_MODES[random.index(6)]));
+            open(&mut explorer);
+            must(explorer.find());
+            explorer.close().unwrap();
+            let places = blocks(&explorer.disk, &[3, 4]);
+            for _ in 0..10 {
+                let (name, at) = random.pick(&places).unwrap();
+                explorer.disk.corrupt(name, *at..*at + BLOCK as u64).unwrap();
+            }
+            open(&mut explorer);
+            must(explorer.check());
+            agree(&mut explorer, 10);
+            explorer.close().unwrap();
+        }
+    });
+}
+
+#[test]
+fn what_is_copied_and_where_can_be_changed_whatever_comes_between() {
+    for_each_seed("copies_changed", 2, |seed| {
+        let mut random = Random::new(seed);
+        let mut chosen = || {
+            let (mode, mirrored) =
+                [MODES[0], MODES[1], MODES[2], MODES[3], (CopyMode::None, false)][random.index(5)];
+            (mode, mirrored.then(|| "/mirror".to_owned()))
+        };
+        let changes: Vec<_> = (0..6).map(|_| chosen()).collect();
+        let first = setting(seed, CopyMode::Metadata, true);
+        let mut base = Explorer::new(seed, &Setting { mirror: None, ..first.clone() }).unwrap();
+        base.disk.add_mirror(SimulatedDisk::new(seed, first.disk));
+        open(&mut base);
+        agree(&mut base, 80);
+        base.close().unwrap();
+        let all = |explorer: &mut Explorer| -> icecore::Result<()> {
+            for (mode, folder) in &changes {
+                let report = explorer.pool().set_copies(*mode, folder.clone())?;
+                assert!(
+                    report.is_whole() && report.mode == mode.name() && report.folder == *folder,
+                    "{report:?}"
+                );
+                if explorer.disk.is_cut() || !matches!(must(explorer.live(5)), Verdict::Agreed) {
+                    break;
+                }
+            }
+            Ok(())
+        };
+        let mut explorer = base.fork(1);
+        open(&mut explorer);
+        let before = ios(&explorer);
+        all(&mut explorer).unwrap();
+        let count = ios(&explorer) - before;
+        must(explorer.check());
+        explorer.close().unwrap();
+        let mut random = Random::new(seed ^ 1);
+        for number in sample(count, 20, &mut random) {
+            let _told = Told(format!("{changes:?}: crash at I/O {number}"));
+            let mut explorer = base.fork(random.next());
+            open(&mut explorer);
+            explorer.disk.crash_at(number);
+            let _ = all(&mut explorer);
+            explorer.crash(Some(CrashMode::ALL_MODES[random.index(6)]));
+            open(&mut explorer);
+            must(explorer.find());
+            let report = explorer.pool().restore_copies().unwrap();
+            assert!(report.is_whole(), "{report:?}");
+            let mode = CopyMode::from_name(&report.mode).unwrap();
+            if mode == CopyMode::None {
+                explorer.close().unwrap();
+            } else {
+                whole_again(&mut explorer, mode, &mut random);
+            }
+        }
+    });
+}
+
+#[test]
+fn copies_in_the_folder_of_the_pool_count_in_its_size_limit() {
+    for_each_seed("copies_limit", 3, |seed| {
+        for mode in [CopyMode::Metadata, CopyMode::All] {
+            let mut setting = setting(seed, mode, false);
+            setting.size_limit = Some(if mode == CopyMode::All { 40 << 20 } else { 24 << 20 });
+            let mut explorer = Explorer::new(seed, &setting).unwrap();
+            open(&mut explorer);
+            for _ in 0..200 {
+                // Full at times: that is an answer.
+                let verdict = must(explorer.step());
+                assert!(!matches!(verdict, Verdict::Cut));
+                if let Verdict::Failed(error) = verdict {
+                    assert!(matches!(error, Error::NoSpace { .. }), "{error}");
+                }
+                let taken: u64 = explorer.disk.files().iter().map(|(_, length)| length).sum();
+                assert!(
+                    taken <= setting.size_limit.unwrap() + 2 * BLOCK as u64,
+                    "{:?}",
+                    explorer.disk.files()
+                );
+            }
+            must(explorer.check());
+            explorer.close().unwrap();
+        }
+    });
+}

@@ -1,0 +1,142 @@
+//! Blocks that are not what was written, from their second copies.
+
+use super::{Blocks, Flaw, Sums, Use};
+use crate::error::{Error, Result};
+use crate::format::record::RecordView;
+use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, decode_table, file_name};
+use crate::units::{BLOCK_BYTES, SegmentId, Slot};
+
+impl Blocks {
+    /// Reads blocks one by one, each from its copy if need be. `uses`: as it was before they were read for the first time.
+    ///
+    /// # Errors
+    /// `error`, if that is no matter of the medium, or a block of a segment without a copy; else that of the first block
+    /// of which no copy is right.
+    pub(super) fn read_with_copies(
+        &self,
+        segment: SegmentId,
+        slot: Slot,
+        into: &mut [u8],
+        uses: u64,
+        error: Error,
+    ) -> Result<()> {
+        let medium = matches!(error, Error::Damaged { .. } | Error::Io { .. });
+        if !medium || !self.files.read_copy(segment, slot, &mut [0; BLOCK_BYTES]) {
+            return Err(error);
+        }
+        for (index, block) in into.chunks_exact_mut(BLOCK_BYTES).enumerate() {
+            let slot = Slot(slot.0 + index as u32);
+            let outcome =
+                self.files.read(segment, slot, block).and_then(|()| self.verify(segment, slot, block));
+            if let Err(error) = outcome
+                && !self.take_copy(segment, slot, block, uses, &error)
+            {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills a block of a data segment from its copy, and writes it again; `false` if the copy is not what was written
+    /// either.
+    pub(crate) fn take_copy(
+        &self,
+        segment: SegmentId,
+        slot: Slot,
+        block: &mut [u8],
+        uses: u64,
+        why: &Error,
+    ) -> bool {
+        if !self.copy_is_right(segment, slot, block) {
+            return false;
+        }
+        // A segment that found a new use since has nothing to do with this block any more.
+        self.files.heal(segment, slot, block, why, || self.sums.uses() == uses);
+        true
+    }
+
+    /// Reads the copy of a block of a data segment: whether there is one, and it matches its checksum.
+    pub(crate) fn copy_is_right(&self, segment: SegmentId, slot: Slot, block: &mut [u8]) -> bool {
+        self.files.read_copy(segment, slot, block) && self.matches(segment, slot, block).unwrap_or(false)
+    }
+
+    /// As [`Blocks::read_verified`], of both copies where there are two: a copy that is not what was written is written again.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn read_both(&self, segment: SegmentId, slot: Slot, into: &mut [u8]) -> Result<()> {
+        let uses = self.sums.uses();
+        self.read_verified(segment, slot, into)?;
+        if !self.files.copies().has(segment) {
+            return Ok(());
+        }
+        let mut copy = [0; BLOCK_BYTES];
+        for (index, block) in into.chunks_exact(BLOCK_BYTES).enumerate() {
+            let slot = Slot(slot.0 + index as u32);
+            if !self.copy_is_right(segment, slot, &mut copy) {
+                self.files.mend_copy(segment, slot, block, || self.sums.uses() == uses);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what vouches for blocks again from its copy, if that is what belongs there; `false` if there is none that is. The
+    /// segment must not be used for anything else meanwhile.
+    pub(crate) fn heal_flaw(&self, segment: SegmentId, flaw: &Flaw) -> bool {
+        let files = &self.files;
+        let Some(use_) = self.sums.use_of(segment, files).ok().filter(|_| files.copies().has(segment)) else {
+            return false;
+        };
+        let geometry = files.geometry();
+        let (slot, blocks) = if flaw.is_of_table() {
+            (geometry.end(use_.kind), geometry.table_blocks())
+        } else {
+            (flaw.slot, 1)
+        };
+        let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
+        let mut present = bytes.clone();
+        let copied = files.read_copy(segment, slot, &mut bytes);
+        if !copied || !self.sums.belongs_there(segment, use_, flaw, &bytes, geometry) {
+            return false;
+        }
+        // One that is the same is a flaw for another reason.
+        if files.read(segment, slot, &mut present).is_ok() && present == bytes {
+            return false;
+        }
+        let place = format!("{} at offset {}", file_name(segment), geometry.offset(flaw.slot));
+        let why = Error::damaged(place, format!("the {} is not what was written", flaw.what));
+        files.heal(segment, slot, &bytes, &why, || true);
+        true
+    }
+}
+
+impl Sums {
+    /// Whether these bytes are what belongs in the place of a flaw, in this use of the segment.
+    fn belongs_there(
+        &self,
+        segment: SegmentId,
+        use_: Use,
+        flaw: &Flaw,
+        bytes: &[u8],
+        geometry: Geometry,
+    ) -> bool {
+        if flaw.is_of_table() {
+            return decode_table(geometry, use_.incarnation, bytes).is_some();
+        }
+        if flaw.slot == Slot(0) {
+            return SegmentHeader::decode(bytes).is_some_and(|header| {
+                header.pool == self.pool
+                    && (header.segment, header.incarnation) == (segment, use_.incarnation)
+                    && header.kind == use_.kind
+            });
+        }
+        RecordView::decode(bytes).is_some_and(|record| {
+            let header = &record.header;
+            let is_run = use_.kind == SegmentKind::Run;
+            header.pool == self.pool
+                && header.incarnation == use_.incarnation
+                && header.run == is_run
+                && (!is_run || header.address.0 == u64::from(flaw.slot.0))
+        })
+    }
+}

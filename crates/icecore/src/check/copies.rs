@@ -1,0 +1,46 @@
+//! Second copies of what files are found by, against what they are of.
+
+use super::{Area, CheckReport, Problem};
+use crate::engine::Engine;
+use crate::units::{BlockCount, Stream};
+
+/// Reads both copies of every node that lives, of the ledger and of the headers of their segments. What is not what was written
+/// is among what was mended, in memory; what has no copy that is, in the report already.
+pub(super) fn compare(engine: &Engine) {
+    let (runs, segments) = {
+        let state = engine.state();
+        let runs: Vec<_> = state.history.live_runs(Stream::Node).collect();
+        let kinds = state.segments.all().into_iter();
+        let kinds = kinds.filter_map(|segment| state.segments.kind(segment).map(|kind| (segment, kind)));
+        (runs, kinds.filter(|(_, kind)| !kind.has_table()).collect::<Vec<_>>())
+    };
+    for run in runs {
+        for index in 0..run.length.0 {
+            let address = run.start.plus(BlockCount(index));
+            if engine.blocks.locate(Stream::Node, address).is_ok() {
+                // Where neither is right the walk through the trees has said so.
+                let _ = engine.nodes.read_both(address);
+            }
+        }
+    }
+    for (segment, kind) in segments {
+        engine.inspect_header(segment, kind);
+    }
+    // One that is hurt in both places could not have been read at opening.
+    engine.inspect_ledger();
+}
+
+/// What was found not to be what was written, where there was a copy that was; and what has no copy.
+pub(super) fn report(engine: &Engine, report: &mut CheckReport) {
+    let copies = engine.blocks.files().copies();
+    for mend in copies.mends_since(0) {
+        let other = if mend.of_copy { "what it is a copy of is whole" } else { "its copy is whole" };
+        report.add(Problem::of(Area::Copies, format!("{}; {other}", mend.what)).harmless());
+    }
+    let stand = copies.report();
+    if !stand.is_whole() {
+        let why = stand.why.unwrap_or_else(|| "some are missing".to_owned());
+        let what = format!("not everything has its second copy: {why}");
+        report.add(Problem::of(Area::Copies, what).harmless());
+    }
+}

@@ -1,0 +1,67 @@
+//! What second copies take of the size limit of a pool, where they lie in the folder of the pool.
+
+use crate::format::copies::CopyMode;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+
+/// Files that copies of metadata find room for however full the pool is: of the nodes and the ledger that are being
+/// written, and of nodes that were moved.
+const KEPT_BACK: u64 = 3;
+
+/// Shared between the table of segments, which must leave room, and the copies, which take it. Counts files of the size of
+/// a segment.
+#[derive(Default)]
+pub(crate) struct Aside {
+    /// Most files in all; 0 for no limit.
+    limit: AtomicU64,
+    segments: AtomicU64,
+    files: AtomicU64,
+    /// What is copied within the limit.
+    mode: AtomicU8,
+}
+
+impl Aside {
+    pub(crate) fn limit(&self, files: u64, segments: u64) {
+        self.limit.store(files, Relaxed);
+        self.segments.store(segments, Relaxed);
+    }
+
+    pub(super) fn copying(&self, mode: CopyMode) {
+        self.mode.store(mode as u8, Relaxed);
+    }
+
+    pub(super) fn set_files(&self, files: usize) {
+        self.files.store(files as u64, Relaxed);
+    }
+
+    pub(crate) fn segment_made(&self) {
+        self.segments.fetch_add(1, Relaxed);
+    }
+
+    /// Segments that there may be, of so many files.
+    pub(crate) fn segments_max(&self, limit: u64) -> u64 {
+        let files = self.files.load(Relaxed);
+        if self.mode.load(Relaxed) == CopyMode::None as u8 {
+            limit
+        } else if self.mode.load(Relaxed) == CopyMode::Metadata as u8 {
+            limit.saturating_sub(files.max(KEPT_BACK))
+        } else {
+            limit.saturating_sub(files).min(limit / 2)
+        }
+    }
+
+    /// Whether there may be one more copy.
+    pub(super) fn has_room(&self) -> bool {
+        let limit = self.limit.load(Relaxed);
+        let within = self.mode.load(Relaxed) != CopyMode::None as u8;
+        limit == 0 || !within || self.segments.load(Relaxed) + self.files.load(Relaxed) < limit
+    }
+
+    /// Files that a pool needs beyond those of its segments, `segments` at least, to begin with.
+    pub(crate) fn least(mode: CopyMode, segments: u64) -> u64 {
+        match mode {
+            CopyMode::None => 0,
+            CopyMode::Metadata => KEPT_BACK,
+            CopyMode::All => segments,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What became of copies, for whoever asks.
+
+use crate::format::copies::CopySettings;
+use crate::statistics::{Counter, Statistics};
+use crate::storage::Kind;
+use crate::units::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Mends that are told one by one.
+const MENDS_MAX: usize = 1000;
+
+/// A place of which one of two copies was not what was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Mend {
+    /// Where, and what was wrong.
+    pub what: String,
+    /// It was the second copy.
+    pub of_copy: bool,
+}
+
+/// The last mends, with the number of the first that is kept.
+#[derive(Default)]
+pub(super) struct Mends {
+    first: u64,
+    kept: std::collections::VecDeque<Mend>,
+}
+
+impl Mends {
+    pub(super) fn add(&mut self, mend: Mend) {
+        if self.kept.len() == MENDS_MAX {
+            self.kept.pop_front();
+            self.first += 1;
+        }
+        self.kept.push_back(mend);
+    }
+
+    pub(super) fn next(&self) -> u64 {
+        self.first + self.kept.len() as u64
+    }
+
+    pub(super) fn since(&self, number: u64) -> Vec<Mend> {
+        self.kept.iter().skip(number.saturating_sub(self.first) as usize).cloned().collect()
+    }
+}
+
+/// What was written to copies and read from them.
+#[derive(Default)]
+pub(super) struct CopyCounters {
+    nodes: Counter,
+    ledger: Counter,
+    frames: Counter,
+    data: Counter,
+    restored: Counter,
+    pub(super) flushes: Counter,
+    pub(super) healed: Counter,
+    pub(super) unhealed: Counter,
+}
+
+impl CopyCounters {
+    pub(super) fn wrote(&self, kind: Kind, bytes: usize) {
+        let counter = match kind {
+            Kind::Node => &self.nodes,
+            Kind::Checkpoint => &self.ledger,
+            Kind::Frame => &self.frames,
+            Kind::Data | Kind::RecordHeader => &self.data,
+            Kind::Copy | Kind::Ahead => &self.restored,
+        };
+        counter.add(bytes as u64);
+    }
+
+    pub(super) fn read(&self, into: &mut Statistics) {
+        into.copy_node_bytes = self.nodes.get();
+        into.copy_checkpoint_bytes = self.ledger.get();
+        into.copy_frame_bytes = self.frames.get();
+        into.copy_data_bytes = self.data.get();
+        into.copy_restored_bytes = self.restored.get();
+        into.copy_flushes = self.flushes.get();
+        into.healed_places = self.healed.get();
+        into.unhealed_places = self.unhealed.get();
+    }
+}
+
+/// How second copies stand.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct CopiesReport {
+    /// What is copied: `none`, `metadata`, `all`.
+    pub mode: String,
+    /// The folder of the copies; none where it is that of the pool.
+    pub folder: Option<String>,
+    /// Since when not everything has its copy; none if everything has.
+    pub degraded_since: Option<Timestamp>,
+    /// Why, where that is known.
+    pub why: Option<String>,
+    /// Segments without the copy that they should have, where copies are not missing altogether.
+    pub missing: u64,
+    /// None of the copies counts until all are made again.
+    pub behind: bool,
+}
+
+impl CopiesReport {
+    pub(super) fn of(settings: &CopySettings) -> Self {
+        Self {
+            mode: settings.mode.name().to_owned(),
+            folder: settings.folder.clone(),
+            degraded_since: settings.since,
+            behind: settings.behind,
+            ..Self::default()
+        }
+    }
+
+    /// Whether everything has the copy that it should have.
+    #[must_use]
+    pub const fn is_whole(&self) -> bool {
+        self.degraded_since.is_none()
+    }
+}

@@ -1,0 +1,161 @@
+//! Making copies of what was there before: of everything, where copies were left behind or shall lie somewhere else, or of
+//! segments that lack one.
+
+use super::place::unfinished_name;
+use super::{Copies, Place, copy_name, create};
+use crate::format::copies::{CopyMode, CopySettings};
+use crate::format::segment::SegmentKind;
+use crate::storage::{AlignedBuffer, Kind};
+use crate::units::{BLOCK_BYTES, SegmentId};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+/// Blocks copied while nobody else may write.
+const PIECE_BLOCKS: usize = 256;
+
+impl Copies {
+    /// What is to be copied changes within the same place: nothing that counts now counts less.
+    pub(crate) fn set_mode(&self, mode: CopyMode) {
+        self.change(|inner| inner.settings.mode = mode);
+    }
+
+    /// From here on copies go to this place, where there are none yet, and do not count.
+    pub(crate) fn catch_up(&self, place: Place, mode: CopyMode, folder: Option<String>) {
+        self.change(|inner| {
+            inner.fall_behind("copies are being made again".to_owned());
+            let since = inner.settings.since;
+            inner.settings = CopySettings { mode, behind: true, since, folder };
+            inner.place = Some(place);
+            inner.catching_up = true;
+        });
+    }
+
+    /// There are no copies from here on.
+    pub(crate) fn give_up(&self) {
+        self.change(|inner| {
+            inner.fall_behind(String::new());
+            inner.settings = CopySettings::none();
+        });
+    }
+
+    /// What was copied is durable, and counts, unless something came between.
+    pub(crate) fn caught_up(&self) {
+        self.change(|inner| {
+            if inner.catching_up {
+                inner.settings.behind = false;
+                inner.catching_up = false;
+            }
+        });
+    }
+
+    /// Nothing is there for the moment: whoever wants the place for himself can have it.
+    pub(crate) fn leave_place(&self) {
+        self.change(|inner| {
+            inner.fall_behind("copies are being made again".to_owned());
+            inner.place = None;
+        });
+    }
+
+    /// Where copies are, if that can be reached.
+    pub(crate) fn place(&self) -> Option<Place> {
+        self.inner.lock().place.clone()
+    }
+
+    /// As they are at this moment.
+    pub(crate) fn settings(&self) -> CopySettings {
+        self.inner.lock().settings.clone()
+    }
+
+    /// Segments in use that should have a copy and have none.
+    pub(crate) fn lacking(&self, in_use: &BTreeMap<SegmentId, SegmentKind>) -> Vec<SegmentId> {
+        self.change(|inner| {
+            let mode = inner.settings.mode;
+            let lacks = |(segment, kind): &(&SegmentId, &SegmentKind)| {
+                mode.covers(**kind) && !inner.files.contains_key(segment)
+            };
+            let lacking: Vec<SegmentId> = in_use.iter().filter(lacks).map(|(segment, _)| *segment).collect();
+            inner.missing = lacking.iter().copied().collect();
+            lacking
+        })
+    }
+
+    /// Removes copies of segments that this mode does not cover, for good.
+    pub(crate) fn shrink(&self, in_use: &BTreeMap<SegmentId, SegmentKind>) {
+        let mode = self.settings().mode;
+        self.release(|segment| !in_use.get(&segment).is_some_and(|kind| mode.covers(*kind)));
+    }
+
+    /// Makes the copy of a segment that nobody will use for anything else meanwhile. `read` reads so many blocks from a
+    /// slot on; what it cannot read has no copy.
+    ///
+    /// # Errors
+    /// The copy cannot be written.
+    pub(crate) fn fill(
+        &self,
+        segment: SegmentId,
+        mut read: impl FnMut(u32, &mut [u8]) -> bool,
+    ) -> io::Result<()> {
+        let Some(place) = self.place() else { return Err(io::ErrorKind::NotFound.into()) };
+        if !self.aside.has_room() {
+            let text = "the size limit leaves no room for another copy";
+            return Err(io::Error::new(io::ErrorKind::StorageFull, text));
+        }
+        let name = unfinished_name(segment);
+        let file = create(&place, &name, self.geometry)?;
+        // What is written to the segment from here on goes there, too.
+        self.change(|inner| inner.filling = Some((segment, Arc::clone(&file))));
+        let outcome = self.fill_file(segment, &mut read).and_then(|()| {
+            file.sync()?;
+            self.counters.flushes.add(1);
+            place.storage.rename(&name, &copy_name(segment))
+        });
+        self.change(|inner| {
+            let whole = inner.filling.take().is_some_and(|(filling, _)| filling == segment);
+            inner.directory_changed = true;
+            if whole && outcome.is_ok() {
+                inner.files.insert(segment, Some(file));
+                inner.missing.remove(&segment);
+                inner.unsynced.insert(segment);
+            } else if outcome.is_ok() {
+                // It got its name although something is missing in it.
+                inner.fall_behind(format!("{} cannot be written", copy_name(segment)));
+            }
+        });
+        if let Err(error) = &outcome {
+            self.change(|inner| inner.trouble(format!("{} cannot be made: {error}", copy_name(segment))));
+            // It means nothing under its name.
+            let _ = place.storage.remove(&name);
+        }
+        outcome
+    }
+
+    fn fill_file(&self, segment: SegmentId, read: &mut impl FnMut(u32, &mut [u8]) -> bool) -> io::Result<()> {
+        let mut piece = AlignedBuffer::zeroed(PIECE_BLOCKS * BLOCK_BYTES);
+        let mut slot = 0;
+        while slot < self.geometry.slots() {
+            let blocks = (self.geometry.slots() - slot).min(PIECE_BLOCKS as u32);
+            let _alone = self.alone();
+            let file = match self.file(segment) {
+                Some(file) => file?,
+                None => return Err(io::Error::other("it was given up")),
+            };
+            let piece = &mut piece[..blocks as usize * BLOCK_BYTES];
+            let mut from = 0;
+            if read(slot, piece) {
+                file.write_at(&[(Kind::Copy, piece)], u64::from(slot) * BLOCK_BYTES as u64)?;
+                from = blocks;
+            }
+            // Block by block, around those that cannot be read.
+            for index in from..blocks {
+                let block = &mut piece[..BLOCK_BYTES];
+                if read(slot + index, block) {
+                    file.write_at(&[(Kind::Copy, block)], u64::from(slot + index) * BLOCK_BYTES as u64)?;
+                }
+            }
+            self.counters.wrote(Kind::Copy, blocks as usize * BLOCK_BYTES);
+            slot += blocks;
+        }
+        Ok(())
+    }
+}

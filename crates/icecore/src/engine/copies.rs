@@ -1,0 +1,344 @@
+//! Second copies of an open pool: where they are, what is read from them at opening, and how they are made again.
+
+use super::{Engine, superblocks};
+use crate::copies::{
+    Copies, CopiesReport, Place, SUPERBLOCK_NAMES, copy_name, is_copy_name, is_name_of_pool,
+};
+use crate::error::{Error, Result};
+use crate::files::SegmentFiles;
+use crate::format::copies::{CopyMode, CopySettings, FOLDER_BYTES_MAX};
+use crate::format::crc32c;
+use crate::format::segment::{SegmentHeader, SegmentKind, file_name};
+use crate::format::superblock::{LedgerPointer, Superblock};
+use crate::segments::Segments;
+use crate::storage::{AlignedBuffer, Kind, Storage};
+use crate::units::{BLOCK_BYTES, PoolId, SegmentId, Slot};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Blocks read at once where a segment is made again.
+const PIECE_BLOCKS: u32 = 256;
+
+/// Finds the copies that a superblock speaks of; else why they cannot be reached, or do not count.
+pub(super) fn find(
+    storage: &Arc<dyn Storage>,
+    superblock: &Superblock,
+    writable: bool,
+) -> std::result::Result<Place, String> {
+    let Some(folder) = &superblock.copies.folder else { return Ok(Place::here(storage)) };
+    let reached = Place::elsewhere(storage, folder, writable);
+    let place = reached.map_err(|error| format!("the folder of the copies, {folder}: {error}"))?;
+    let found = newest_copy(&*place.storage, Some(superblock.pool))
+        .map_err(|why| format!("{folder} is not the folder of the copies of this pool: {why}"))?;
+    // What the copies were flushed for last is the present checkpoint, or the one before if a crash came between.
+    let former = superblock.former.map(|former| former.ledger);
+    if found.ledger != superblock.ledger && Some(found.ledger) != former {
+        return Err(format!("the copies in {folder} are older than the pool"));
+    }
+    Ok(place)
+}
+
+/// The newer of the two superblocks in a folder of copies, of this pool if it is known.
+pub(super) fn newest_copy(
+    storage: &dyn Storage,
+    pool: Option<PoolId>,
+) -> std::result::Result<Superblock, String> {
+    let path = storage.describe();
+    let read = |name: &&str| superblocks::read_one(storage, name, &path);
+    let (found, errors): (Vec<_>, Vec<_>) = SUPERBLOCK_NAMES.iter().map(read).partition(Result::is_ok);
+    let newest = found.into_iter().flatten().max_by_key(|superblock| superblock.generation);
+    let Some(newest) = newest else {
+        let error = errors.into_iter().find_map(Result::err).expect("neither was read");
+        return Err(error.to_string());
+    };
+    if pool.is_some_and(|pool| newest.pool != pool) {
+        return Err("it has the copies of another pool".to_owned());
+    }
+    Ok(newest)
+}
+
+/// A folder for copies, with nothing in it that belongs to another pool.
+///
+/// # Errors
+/// [`Error::Invalid`] if there is something in it, or it cannot be what it is meant to be; [`Error::Io`].
+pub(super) fn prepare(
+    storage: &Arc<dyn Storage>,
+    folder: Option<&String>,
+    pool: Option<PoolId>,
+) -> Result<Place> {
+    let Some(folder) = folder else { return Ok(Place::here(storage)) };
+    if !folder.starts_with('/') || folder.len() > FOLDER_BYTES_MAX {
+        return Err(Error::Invalid(format!(
+            "the folder for copies has to be an absolute path of {FOLDER_BYTES_MAX} bytes at most: {folder}"
+        )));
+    }
+    let place = Place::elsewhere(storage, folder, true)
+        .map_err(|error| Error::io("open", format!("the folder for copies, {folder}"), error))?;
+    let files = place.storage.list().map_err(|error| Error::io("list", folder.as_str(), error))?;
+    let is_own = pool.is_some() && newest_copy(&*place.storage, pool).is_ok();
+    let other = files.iter().find(|(name, _)| is_name_of_pool(name) && !(is_own && is_copy_name(name)));
+    match other {
+        Some((name, _)) => Err(Error::Invalid(format!(
+            "{folder} cannot take copies: it has something of a pool in it ({name})"
+        ))),
+        None => Ok(place),
+    }
+}
+
+/// Writes the superblock to the folder of the copies, after both of its own. Failing is no error.
+pub(super) fn write_superblocks(copies: &Copies, superblock: &Superblock) {
+    let Some(place) = copies.place_of_superblocks() else { return };
+    for name in SUPERBLOCK_NAMES {
+        if let Err(error) = superblocks::write_one(&*place.storage, name, superblock) {
+            copies.fall_behind(error.to_string());
+            return;
+        }
+        copies.superblock_written();
+    }
+}
+
+/// Reads a ledger blob, from its copy if need be, and writes it again then.
+///
+/// # Errors
+/// Those of reading; [`Error::Damaged`] if neither is what was written.
+pub(super) fn read_blob(files: &SegmentFiles, pointer: &LedgerPointer) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; pointer.blocks as usize * BLOCK_BYTES];
+    let outcome = files.read(pointer.segment, pointer.slot, &mut bytes).and_then(|()| {
+        if crc32c(&bytes) == pointer.crc {
+            return Ok(());
+        }
+        let offset = files.geometry().offset(pointer.slot);
+        let place = format!("{} at offset {offset}", file_name(pointer.segment));
+        Err(Error::damaged(place, "a ledger blob does not match its checksum"))
+    });
+    let Err(error) = outcome else { return Ok(bytes) };
+    if files.read_copy(pointer.segment, pointer.slot, &mut bytes) && crc32c(&bytes) == pointer.crc {
+        // Whoever reads a blob holds the line of the ledger, which keeps its segment.
+        files.heal(pointer.segment, pointer.slot, &bytes, &error, || true);
+        return Ok(bytes);
+    }
+    Err(error)
+}
+
+/// The header of a segment without data, from its copy if need be. The segment must not be used for anything else meanwhile.
+pub(super) fn read_header(
+    files: &SegmentFiles,
+    pool: PoolId,
+    segment: SegmentId,
+    kind: SegmentKind,
+) -> Option<SegmentHeader> {
+    let decode = |block: &[u8]| {
+        SegmentHeader::decode(block)
+            .filter(|header| header.pool == pool && header.segment == segment && header.kind == kind)
+    };
+    let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
+    let read = files.read(segment, Slot(0), &mut block);
+    if let Some(header) = read.as_ref().ok().and_then(|()| decode(&block)) {
+        return Some(header);
+    }
+    let header =
+        Some(()).filter(|()| files.read_copy(segment, Slot(0), &mut block)).and_then(|()| decode(&block));
+    if header.is_some() {
+        let why = read.err().unwrap_or_else(|| {
+            Error::damaged(format!("{} at offset 0", file_name(segment)), "the segment header is not valid")
+        });
+        files.heal(segment, Slot(0), &block, &why, || true);
+    }
+    header
+}
+
+/// Makes segments again that are gone, as far as there are copies of them.
+///
+/// # Errors
+/// Those of writing.
+pub(super) fn bring_back(
+    storage: &dyn Storage,
+    files: &SegmentFiles,
+    segments: &mut Segments,
+    writable: bool,
+) -> Result<()> {
+    for segment in files.copies().known() {
+        if segments.exists(segment) {
+            continue;
+        }
+        if writable {
+            bring_back_one(storage, files, segment)?;
+        }
+        segments.add_free(segment, false, true);
+        let why = Error::damaged(
+            file_name(segment),
+            "it was missing or cut short, and is made again from its copy",
+        );
+        files.incidents().note(&why);
+        files.copies().brought_back(segment, why.to_string());
+    }
+    Ok(())
+}
+
+fn bring_back_one(storage: &dyn Storage, files: &SegmentFiles, segment: SegmentId) -> Result<()> {
+    let name = file_name(segment);
+    match storage.remove(&name) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(Error::io("remove", name, error));
+        }
+        _ => {}
+    }
+    let geometry = files.geometry();
+    let failed = |error| Error::io("make again", file_name(segment), error);
+    let file = storage.create(&name, geometry.bytes).map_err(failed)?;
+    let mut piece = AlignedBuffer::zeroed(PIECE_BLOCKS as usize * BLOCK_BYTES);
+    for slot in (0..geometry.slots()).step_by(PIECE_BLOCKS as usize) {
+        let blocks = PIECE_BLOCKS.min(geometry.slots() - slot);
+        let mut from = 0;
+        // Block by block, around those that cannot be read.
+        if files.read_copy(segment, Slot(slot), &mut piece[..blocks as usize * BLOCK_BYTES]) {
+            let whole = &piece[..blocks as usize * BLOCK_BYTES];
+            file.write_at(&[(Kind::Copy, whole)], geometry.offset(Slot(slot))).map_err(failed)?;
+            from = blocks;
+        }
+        for slot in slot + from..slot + blocks {
+            let block = &mut piece[..BLOCK_BYTES];
+            if files.read_copy(segment, Slot(slot), block) {
+                file.write_at(&[(Kind::Copy, block)], geometry.offset(Slot(slot))).map_err(failed)?;
+            }
+        }
+    }
+    file.sync().map_err(failed)?;
+    storage.sync_directory().map_err(|error| Error::io("flush", storage.describe(), error))
+}
+
+/// What segments in use are used for.
+pub(super) fn in_use(segments: &Segments) -> BTreeMap<SegmentId, SegmentKind> {
+    let kind = |segment: SegmentId| segments.kind(segment).map(|kind| (segment, kind));
+    segments.all().into_iter().filter_map(kind).collect()
+}
+
+impl Engine {
+    fn copies(&self) -> &Copies {
+        self.blocks.files().copies()
+    }
+
+    /// Gives up copies of what is not used any more.
+    pub(super) fn release_copies(&self) {
+        let state = self.state();
+        self.copies().release(|segment| state.segments.kind(segment).is_none());
+    }
+
+    /// Has everything copied that should be and is not: all of it where copies were left behind.
+    ///
+    /// # Errors
+    /// What is in the way of that; the pool goes on as before. [`Error::ReadOnly`], [`Error::ReadOnlyAfterFailure`].
+    pub(crate) fn restore_copies(&self) -> Result<CopiesReport> {
+        self.check_writable()?;
+        let _turn = self.copying.lock();
+        let CopySettings { mode, behind, folder, .. } = self.copies().settings();
+        if mode != CopyMode::None {
+            if behind {
+                self.begin_anew(mode, folder)?;
+            }
+            self.copy_what_lacks()?;
+        }
+        Ok(self.copies().report())
+    }
+
+    /// Makes the copies that a recovery gave up. Failing is no error: they are missing, and it is said.
+    pub(super) fn copy_again(&self) {
+        let _turn = self.copying.lock();
+        if !self.copies().settings().behind && self.copies().report().missing > 0 {
+            let _ = self.copy_what_lacks();
+        }
+    }
+
+    /// Changes what is copied, and where to; `folder` none for the folder of the pool.
+    ///
+    /// # Errors
+    /// As for [`Engine::restore_copies`], and [`Error::Invalid`] for a folder that cannot take copies: nothing has
+    /// changed then.
+    pub(crate) fn set_copies(&self, mode: CopyMode, folder: Option<String>) -> Result<CopiesReport> {
+        self.check_writable()?;
+        let _turn = self.copying.lock();
+        let now = self.copies().settings();
+        let former = self.copies().place();
+        let moves = mode == CopyMode::None || now.mode == CopyMode::None || folder != now.folder;
+        if mode == now.mode && !moves {
+            drop(former);
+        } else if mode == CopyMode::None {
+            self.copies().give_up();
+            self.say_of_copies()?;
+            clear(former)?;
+        } else if moves {
+            self.begin_anew(mode, folder)?;
+            self.copy_what_lacks()?;
+            if now.mode != CopyMode::None {
+                clear(former)?;
+            }
+        } else {
+            drop(former);
+            self.copies().set_mode(mode);
+            let in_use = in_use(&self.state().segments);
+            self.copies().shrink(&in_use);
+            self.copy_what_lacks()?;
+        }
+        Ok(self.copies().report())
+    }
+
+    /// Copies are to be made in a place that has none that count.
+    fn begin_anew(&self, mode: CopyMode, folder: Option<String>) -> Result<()> {
+        if self.copies().settings().folder == folder {
+            // The lock on it is this pool's own.
+            self.copies().leave_place();
+        }
+        let place = prepare(&self.storage, folder.as_ref(), Some(self.pool))?;
+        let cleared = place.clear(|_| true);
+        cleared.map_err(|error| Error::io("clear", place.storage.describe(), error))?;
+        self.copies().catch_up(place, mode, folder);
+        self.say_of_copies()
+    }
+
+    fn copy_what_lacks(&self) -> Result<()> {
+        let lacking = {
+            let state = self.state();
+            self.copies().lacking(&in_use(&state.segments))
+        };
+        let mut outcome = Ok(());
+        for segment in lacking {
+            let files = self.blocks.files();
+            let held = {
+                let mut state = self.state();
+                let is_used = state.segments.kind(segment).is_some();
+                if is_used {
+                    state.segments.hold(segment);
+                }
+                is_used
+            };
+            if !held {
+                continue;
+            }
+            let read = |slot, bytes: &mut [u8]| files.read(segment, Slot(slot), bytes).is_ok();
+            let filled = files.copies().fill(segment, read);
+            self.state().segments.let_go(segment);
+            if let Err(error) = filled {
+                outcome = Err(Error::io("write", copy_name(segment), error));
+                break;
+            }
+        }
+        // Those that were let go of meanwhile.
+        self.release_copies();
+        self.copies().flush(self.options.background);
+        // What could not be copied has no copy; what has one counts.
+        self.copies().caught_up();
+        self.say_of_copies()?;
+        outcome
+    }
+
+    /// Writes superblocks that say how copies stand.
+    fn say_of_copies(&self) -> Result<()> {
+        self.with_line(|_| self.write_superblock(|_| ()))
+    }
+}
+
+/// Removes the copies that are of no use any more.
+fn clear(place: Option<Place>) -> Result<()> {
+    let Some(place) = place else { return Ok(()) };
+    place.clear(|_| true).map_err(|error| Error::io("clear", place.storage.describe(), error))
+}

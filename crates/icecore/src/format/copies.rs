@@ -1,0 +1,112 @@
+//! What the superblock says about second copies: of what, where, and whether they can be relied on.
+
+use super::{get_u16, get_u64, put};
+use crate::error::{Error, Result};
+use crate::format::segment::SegmentKind;
+use crate::units::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Longest path of a folder for copies, in bytes.
+pub const FOLDER_BYTES_MAX: usize = 1024;
+
+const MODE_AT: usize = 81;
+const BEHIND_AT: usize = 82;
+const SINCE_AT: usize = 152;
+const LENGTH_AT: usize = 160;
+const FOLDER_AT: usize = 1280;
+
+/// What a pool writes twice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub enum CopyMode {
+    /// Nothing.
+    None,
+    /// Tree nodes and the ledger: what files are found by.
+    #[default]
+    Metadata,
+    /// The log and runs outside of it as well: everything.
+    All,
+}
+
+impl CopyMode {
+    /// What it is called.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Metadata => "metadata",
+            Self::All => "all",
+        }
+    }
+
+    /// The mode of that name.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::None, Self::Metadata, Self::All].into_iter().find(|mode| mode.name() == name)
+    }
+
+    /// Whether segments used for this are copied.
+    #[must_use]
+    pub const fn covers(self, kind: SegmentKind) -> bool {
+        match self {
+            Self::None => false,
+            Self::Metadata => matches!(kind, SegmentKind::Node | SegmentKind::Ledger),
+            Self::All => true,
+        }
+    }
+}
+
+/// Second copies, as the superblock has them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct CopySettings {
+    /// What is copied.
+    pub mode: CopyMode,
+    /// Copies were left behind by what they are of: none of them counts until all are made again.
+    pub behind: bool,
+    /// Since when not everything has the copy that it should have; `None` if it has.
+    pub since: Option<Timestamp>,
+    /// The folder of the copies, an absolute path; `None` for that of the pool.
+    pub folder: Option<String>,
+}
+
+impl CopySettings {
+    /// No copies.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { mode: CopyMode::None, ..Self::default() }
+    }
+
+    pub(super) fn encode(&self, block: &mut [u8]) {
+        block[MODE_AT] = self.mode as u8;
+        block[BEHIND_AT] = u8::from(self.behind);
+        put(block, SINCE_AT, &self.since.map_or(0, |since| since.0).to_le_bytes());
+        let folder = self.folder.as_deref().unwrap_or_default().as_bytes();
+        assert!(folder.len() <= FOLDER_BYTES_MAX, "looked at when it was set");
+        put(block, LENGTH_AT, &(folder.len() as u16).to_le_bytes());
+        put(block, FOLDER_AT, folder);
+    }
+
+    pub(super) fn decode(block: &[u8], place: &str) -> Result<Self> {
+        let damaged = || Error::damaged(place, "what the superblock says about copies makes no sense");
+        let mode = match block[MODE_AT] {
+            0 => CopyMode::None,
+            1 => CopyMode::Metadata,
+            2 => CopyMode::All,
+            _ => return Err(damaged()),
+        };
+        let length = usize::from(get_u16(block, LENGTH_AT));
+        if length > FOLDER_BYTES_MAX || block[BEHIND_AT] > 1 {
+            return Err(damaged());
+        }
+        let folder = std::str::from_utf8(&block[FOLDER_AT..FOLDER_AT + length]).map_err(|_| damaged())?;
+        if !folder.is_empty() && (!folder.starts_with('/') || folder.contains('\0')) {
+            return Err(damaged());
+        }
+        let since = get_u64(block, SINCE_AT) as i64;
+        Ok(Self {
+            mode,
+            behind: block[BEHIND_AT] == 1,
+            since: Some(Timestamp(since)).filter(|_| since != 0),
+            folder: Some(folder.to_owned()).filter(|folder| !folder.is_empty()),
+        })
+    }
+}
