@@ -12,6 +12,7 @@ use crate::format::superblock::{
     FEATURES_TO_WRITE, LIVES_MAX, LedgerPointer, Life, NAMES, Superblock, segment_bytes_usable,
 };
 use crate::liveness::History;
+use crate::location::MapLimits;
 use crate::log::tail::{Position, Tail};
 use crate::log::writer::{Chain, Writer};
 use crate::nodes::Nodes;
@@ -63,6 +64,7 @@ pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<
     let superblock = Superblock {
         pool: random_id()?,
         generation: 0,
+        features_required: 0,
         features_to_write: FEATURES_TO_WRITE,
         segment_bytes: options.segment_bytes,
         size_limit: options.size_limit.map_or(0, |limit| limit.0),
@@ -130,6 +132,7 @@ fn fill(storage: &Arc<dyn Storage>, superblock: Superblock, lock: Box<dyn Storag
         run_cursor: None,
         node_cursor: None,
         ledger_cursor: None,
+        chunk_cursor: None,
         collection: Collection::default(),
         staged: BTreeSet::new(),
         operations_pending: 0,
@@ -279,7 +282,8 @@ impl Parts {
         let geometry = Geometry { bytes: superblock.segment_bytes };
         let files = SegmentFiles::new(Arc::clone(storage), geometry, writable);
         let cache = options.block_cache_bytes;
-        let blocks = Arc::new(Blocks::new(files, superblock.pool, cache, Arc::clone(&counters)));
+        let map = MapLimits::of(options.map_memory_bytes);
+        let blocks = Arc::new(Blocks::new(files, superblock.pool, cache, map, Arc::clone(&counters)));
         let nodes = Nodes::new(Arc::clone(&blocks), options.node_cache_bytes, Arc::clone(&counters));
         let options = options.clone();
         Self { options, storage: Arc::clone(storage), blocks, nodes: Arc::new(nodes), counters }
