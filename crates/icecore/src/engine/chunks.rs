@@ -1,5 +1,6 @@
 //! Chunks of the location map in the ledger: written when a picture of everything is, before it, in segments of their own.
 
+use super::load::keep_tail_at_hand;
 use super::space::{Filling, available};
 use super::{Engine, Purpose};
 use crate::error::{Error, Result};
@@ -104,6 +105,8 @@ impl Engine {
         for place in &chunks.replaced {
             state.segments.remove_live(place.segment, place.blocks.into());
         }
-        self.blocks.map().write().go_on_with(chunks.directory);
+        let mut map = self.blocks.map().write();
+        map.go_on_with(chunks.directory);
+        keep_tail_at_hand(&mut map, &state.tail.position(), state.tail_mapped);
     }
 }

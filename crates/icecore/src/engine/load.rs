@@ -11,15 +11,15 @@ use crate::format::ledger::{Blob, SectionTag};
 use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name};
 use crate::format::superblock::{LedgerPointer, Superblock};
 use crate::liveness::{DecodeLimits, HistoryChanges, Span, StoredHistory};
-use crate::location::{ChunkedMap, Consolidated, MapChanges, MapLimits};
-use crate::log::tail::Tail;
+use crate::location::{ChunkedMap, Consolidated, MapChanges, MapLimits, PlacedRun};
+use crate::log::tail::{Position, Tail};
 use crate::segments::{Cursor, Segments};
 use crate::state::{Collection, Graveyard, State, Usage};
 use crate::storage::AlignedBuffer;
 use crate::tree::Tree;
 use crate::units::{
-    BLOCK_BYTES, BlockCount, COUNTER_LIMIT, LOG_ADDRESS_LIMIT, LogAddress, Marks, PoolId, SegmentId, Slot,
-    Stream, VersionId,
+    BLOCK_BYTES, BlockCount, COUNTER_LIMIT, LOG_ADDRESS_LIMIT, LogAddress, Marks, PoolId, Run, SegmentId,
+    Slot, Stream, VersionId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -165,6 +165,7 @@ pub(super) fn load(
     claim_chunks(&map, &mut segments)?;
     *blocks.map().write() = map;
     check_tail(blocks, &position)?;
+    keep_tail_at_hand(&mut blocks.map().write(), &position.position(), position.tail_mapped);
     let history = history.verify()?;
     check_history(&history, &position)?;
     let consistent = history.versions().all(|node| trees.contains_key(&node.id()))
@@ -336,6 +337,15 @@ fn check_tail(blocks: &Blocks, position: &PositionSection) -> Result<()> {
         return Err(Error::damaged("the ledger", "the location map and the end of the log do not fit"));
     }
     Ok(())
+}
+
+/// Where the log goes on is known without a chunk.
+pub(super) fn keep_tail_at_hand(map: &mut ChunkedMap, log: &Position, mapped: Run) {
+    let left = BlockCount(mapped.end().0.saturating_sub(log.address.0));
+    if left.0 > 0 {
+        let run = Run { start: log.address, length: left, ..mapped };
+        map.keep_at_hand(&PlacedRun { run, segment: log.segment, slot: log.slot });
+    }
 }
 
 /// What is born from here on must not have been born before, nor lie below a mark.

@@ -7,6 +7,8 @@ mod append;
 mod background;
 mod burial;
 mod checkpoint;
+#[cfg(test)]
+mod chunk_tests;
 mod chunks;
 mod collect;
 mod files;

@@ -287,6 +287,15 @@ impl ChunkedMap {
         self.forgotten = self.void.iter().map(|void| void.runs().count() as u64).sum();
     }
 
+    /// Keeps the place of a run in memory that chunks have as well: what is written there must not depend on a chunk.
+    pub(crate) fn keep_at_hand(&mut self, placed: &PlacedRun) {
+        let span = span_of(&placed.run);
+        if self.directory.overlaps(placed.run.stream, &span) && self.recent.is_free(placed) {
+            self.avoid(placed.run.stream, span);
+            self.recent.place(placed);
+        }
+    }
+
     fn forget(&mut self, run: Run) {
         let span = run.start..run.end();
         let left: u64 = self.recent.displace(run).iter().map(|piece| piece.run.length.0).sum();
