@@ -169,7 +169,9 @@ fn a_damaged_chunk_costs_what_it_places_and_is_named() {
             assert!(read(&pool, file, piece).unwrap() == content(piece, 5));
         }
         pool.close().unwrap();
-        drop(open(&hurt));
+        let report = open(&hurt).scrub(&mut |_| true).unwrap();
+        let told = |finding: &crate::pool::Finding| finding.damage.contains("chunk of the location map");
+        assert!(report.findings.iter().any(|finding| told(finding) && !finding.spare), "{report:?}");
     }
 }
 

@@ -44,6 +44,23 @@ impl Engine {
         found
     }
 
+    /// Compares chunks of the location map with their checksums, while no checkpoint is on its way.
+    pub(crate) fn inspect_chunks(&self) -> Vec<Error> {
+        let _line = self.checkpoint.lock();
+        let places: Vec<_> = self.blocks.map().read().directory().all().map(|(_, row)| row.place).collect();
+        let mut found = Vec::new();
+        for place in places {
+            let detail = match self.ledger_crc(place.segment, place.slot, place.blocks) {
+                Ok(crc) if crc == place.crc => continue,
+                Ok(_) => "a chunk of the location map does not match its checksum".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            let offset = self.geometry.offset(place.slot);
+            found.push(Error::damaged(format!("{} at offset {offset}", file_name(place.segment)), detail));
+        }
+        found
+    }
+
     fn ledger_crc(&self, segment: SegmentId, slot: Slot, blocks: u32) -> Result<u32> {
         let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
         let mut at = 0;

@@ -174,6 +174,7 @@ fn scrub(
     let _going = Going::begin(engine)?;
     let twins = engine.inspect_superblocks();
     let ledger = engine.inspect_ledger();
+    let chunks = engine.inspect_chunks();
     // What was written so far has to be on disk, trees included; and what of that is hurt is written anew.
     let is_writable = settles && engine.check_writable().is_ok();
     if is_writable {
@@ -201,6 +202,7 @@ fn scrub(
     };
     scrub.mended(twins, twin, true);
     scrub.mended(ledger, anew, is_writable);
+    scrub.mended(chunks, "where blocks lie that it has the places of is lost", false);
     scrub.report.complete = scrub.everything(runs, tail)?;
     Ok(scrub.finish())
 }
