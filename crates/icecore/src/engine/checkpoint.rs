@@ -272,7 +272,7 @@ impl Engine {
         line.base = Some(base);
         line.hurt &= !full;
         if let Picture::Everything(Some(chunks)) = picture {
-            self.go_on_with_chunks(chunks);
+            self.go_on_with_chunks(*chunks);
         }
         line.extend(&blobs, full, &mut self.state());
         self.finish_checkpoint(frozen, roots.roots);

@@ -1,6 +1,5 @@
 //! Chunks of the location map in the ledger: written when a picture of everything is, before it, in segments of their own.
 
-use super::load::keep_tail_at_hand;
 use super::space::{Filling, available};
 use super::{Engine, Purpose};
 use crate::error::{Error, Result};
@@ -54,7 +53,7 @@ impl Engine {
     ///
     /// # Errors
     /// Writing failed.
-    pub(super) fn write_chunks(&self, map: &ChunkedMap) -> Result<Option<Consolidated>> {
+    pub(super) fn write_chunks(&self, map: &ChunkedMap) -> Result<Option<Box<Consolidated>>> {
         if map.is_small() {
             return Ok(None);
         }
@@ -69,7 +68,7 @@ impl Engine {
                     self.blocks.files().sync(segment)?;
                     self.counters.flushes.add(1);
                 }
-                Ok(Some(chunks))
+                Ok(Some(Box::new(chunks)))
             }
             Err(error)
                 if unread.is_some() || matches!(error, Error::NoSpace { .. } | Error::Damaged { .. }) =>
@@ -106,7 +105,8 @@ impl Engine {
             state.segments.remove_live(place.segment, place.blocks.into());
         }
         let mut map = self.blocks.map().write();
+        let tail = map.recent_within(state.tail_mapped);
         map.go_on_with(chunks.directory);
-        keep_tail_at_hand(&mut map, &state.tail.position(), state.tail_mapped);
+        tail.iter().for_each(|placed| map.keep_at_hand(placed));
     }
 }

@@ -40,7 +40,7 @@ pub(super) enum Picture {
     /// What changed.
     Changes,
     /// Everything; with the chunks that the map is in now, if they are others.
-    Everything(Option<Consolidated>),
+    Everything(Option<Box<Consolidated>>),
 }
 
 impl Said {
@@ -117,7 +117,7 @@ impl Engine {
             return Ok((said, Picture::Changes));
         };
         let chunks = self.write_chunks(gathered.map())?;
-        let said = gathered.into_said(said.position, said.placed, chunks.as_ref());
+        let said = gathered.into_said(said.position, said.placed, chunks.as_deref());
         Ok((said, Picture::Everything(chunks)))
     }
 

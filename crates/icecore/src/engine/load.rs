@@ -340,7 +340,7 @@ fn check_tail(blocks: &Blocks, position: &PositionSection) -> Result<()> {
 }
 
 /// Where the log goes on is known without a chunk.
-pub(super) fn keep_tail_at_hand(map: &mut ChunkedMap, log: &Position, mapped: Run) {
+fn keep_tail_at_hand(map: &mut ChunkedMap, log: &Position, mapped: Run) {
     let left = BlockCount(mapped.end().0.saturating_sub(log.address.0));
     if left.0 > 0 {
         let run = Run { start: log.address, length: left, ..mapped };

@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 const CHANGE_BYTES: u64 = 128;
 /// Memory for changes, however little is allowed: a ledger of changes is worth something.
 const CHANGES_BYTES_MIN: u64 = 8 << 10;
-/// Entries of a chunk, as far as the memory allows for several.
-const CHUNK_ENTRIES_MAX: u64 = 512;
+/// Entries of a chunk, as far as the memory allows for several: one that is thin is read and decoded in some hundred microseconds.
+const CHUNK_ENTRIES_MAX: u64 = 128;
 const CHUNK_ENTRIES_MIN: u64 = 4;
 /// Chunks that there should be room for in memory.
 const CHUNKS_KEPT_MIN: u64 = 64;
@@ -278,13 +278,18 @@ impl ChunkedMap {
 
     /// The chunks were written anew, as of the last call of [`ChunkedMap::take_changes`]: what changed since is all that is to be
     /// kept beside them.
-    pub(crate) fn go_on_with(&mut self, mut directory: Directory) {
+    pub fn go_on_with(&mut self, mut directory: Directory) {
         directory.take_over(std::mem::take(&mut self.directory));
         self.directory = directory;
         self.recent = self.recent.changed();
         self.void = self.recent.journals.each_ref().map(|journal| journal.cleared.clone());
         self.retired = self.retired_since.clone();
         self.forgotten = self.void.iter().map(|void| void.runs().count() as u64).sum();
+    }
+
+    /// What changed since the chunks were written, of a run.
+    pub(crate) fn recent_within(&self, run: Run) -> Vec<PlacedRun> {
+        self.recent.entries_within(run).collect()
     }
 
     /// Keeps the place of a run in memory that chunks have as well: what is written there must not depend on a chunk.

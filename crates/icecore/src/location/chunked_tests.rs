@@ -1,7 +1,7 @@
 //! The map in chunks against the map in memory, with one chunk in memory at a time, whatever happens in between.
 
 use super::chunked::{ChunkedMap, Lookup, MapLimits};
-use super::{Absent, Chunk, ChunkStore, LocationMap, MapChanges, PlacedRun, SharedChunk};
+use super::{Absent, Chunk, ChunkRow, ChunkStore, LocationMap, MapChanges, PlacedRun, SharedChunk};
 use crate::format::superblock::LedgerPointer;
 use crate::liveness::DecodeLimits;
 use crate::units::{
@@ -215,7 +215,7 @@ impl Trial {
     fn moves(&mut self, step: &Step) {
         let marks = Marks([LogAddress(step.start); 3]);
         let changes = self.map.take_changes_below(&marks);
-        if step.slot % 2 == 0 {
+        if step.slot.is_multiple_of(2) {
             self.map.put_back(changes);
         } else {
             self.stored.apply_changes(&Self::coded(&changes)).unwrap();
@@ -257,7 +257,7 @@ impl Trial {
     /// A checkpoint whose picture is in chunks, and that others do not wait for.
     fn consolidate(&mut self, step: &Step) {
         self.checkpoint();
-        self.shelf.thin = step.slot % 5 == 0;
+        self.shelf.thin = step.slot.is_multiple_of(5);
         self.shelf.fails_in = (step.segment == 0).then_some(step.slot as usize % 4);
         let meanwhile = Step { kind: step.kind % 14, ..step.clone() };
         self.take(&meanwhile);
@@ -322,4 +322,31 @@ proptest! {
             drop(Chunk::decode(&bytes[..length], POOL, Stream::Data, &span));
         }
     }
+}
+
+/// As `docs/format/location.md` draws them.
+#[test]
+fn chunks_and_rows_are_these_bytes() {
+    let placed = |start, length, segment, slot| PlacedRun {
+        run: run(Stream::Merged, start, length),
+        segment: SegmentId(segment),
+        slot: Slot(slot),
+    };
+    let runs = [placed(300, 2, 5, 9), placed(310, 1, 4, 200)];
+    let bytes = Chunk::encode(POOL, Stream::Merged, &runs);
+    let mut expected = b"ICECHNK\n".to_vec();
+    expected.extend([1, 0, 0, 0, 1, 0, 0, 0]);
+    expected.extend([7; 16]);
+    expected.extend([11, 0, 0, 0, 0, 0, 0, 0]);
+    expected.extend([2, 0xac, 2, 1, 10, 9, 8, 0, 1, 0xc8, 1]);
+    assert_eq!(bytes[..expected.len()], expected);
+    assert!(bytes.len() == BLOCK_BYTES && bytes[expected.len()..].iter().all(|byte| *byte == 0));
+
+    let place = LedgerPointer { segment: SegmentId(8), slot: Slot(3), blocks: 1, crc: 0x0403_0201 };
+    let mut changes = MapChanges { full: true, ..MapChanges::default() };
+    changes.chunks[Stream::Merged as usize] = vec![ChunkRow::of(Stream::Merged, &runs, place)];
+    changes.retired = vec![SegmentId(6)];
+    let row = [0xac, 2, 10, 8, 3, 1, 2, 1, 2, 3, 4, 2, 4, 1];
+    let expected: Vec<u8> = [&[2, 1, 0, 1][..], &row, &[0, 1, 6], &[0; 6]].concat();
+    assert_eq!(changes.encode(), expected);
 }
