@@ -1,5 +1,6 @@
 //! Blocks by log address: where they are, what they hold, and whether that is what was written.
 
+mod chunks;
 mod heal;
 mod inspect;
 mod recent;
@@ -12,7 +13,7 @@ use crate::files::SegmentFiles;
 use crate::format::crc32c;
 use crate::format::record::RecordView;
 use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, decode_table, file_name};
-use crate::location::LocationMap;
+use crate::location::{ChunkedMap, MapLimits};
 use crate::numbers::NumberMap;
 use crate::statistics::Counters;
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, PoolId, Run, SegmentId, Slot, Stream};
@@ -27,7 +28,8 @@ pub(crate) type Block = [u8; BLOCK_BYTES];
 /// Reads blocks of every stream but tree nodes, through caches, verified.
 pub(crate) struct Blocks {
     files: SegmentFiles,
-    map: RwLock<LocationMap>,
+    pool: PoolId,
+    map: RwLock<ChunkedMap>,
     cache: Cache<u64, Arc<Block>>,
     recent: Recent,
     /// Merged blocks that no checkpoint has written yet.
@@ -47,12 +49,19 @@ fn key(stream: Stream, address: LogAddress) -> u64 {
 }
 
 impl Blocks {
-    pub(crate) fn new(files: SegmentFiles, pool: PoolId, cache_bytes: u64, counters: Arc<Counters>) -> Self {
+    pub(crate) fn new(
+        files: SegmentFiles,
+        pool: PoolId,
+        cache_bytes: u64,
+        map: MapLimits,
+        counters: Arc<Counters>,
+    ) -> Self {
         // Half for what was written last, kept in the buffers it was written from; half for what was read.
         let cached = (cache_bytes / 2 / BLOCK_BYTES as u64).max(64) as usize;
         Self {
             files,
-            map: RwLock::default(),
+            pool,
+            map: RwLock::new(ChunkedMap::new(map)),
             cache: Cache::new(cached),
             recent: Recent::new(cache_bytes / 2),
             pending: RwLock::default(),
@@ -65,7 +74,7 @@ impl Blocks {
         &self.files
     }
 
-    pub(crate) fn map(&self) -> &RwLock<LocationMap> {
+    pub(crate) fn map(&self) -> &RwLock<ChunkedMap> {
         &self.map
     }
 
@@ -219,7 +228,7 @@ impl Blocks {
         stream: Stream,
         address: LogAddress,
     ) -> Result<(SegmentId, Slot, BlockCount)> {
-        self.map.read().lookup(stream, address).ok_or_else(|| {
+        self.lookup(stream, address)?.ok_or_else(|| {
             Error::damaged("the location map", format!("no place is known for {stream:?} address {address}"))
         })
     }
@@ -236,7 +245,7 @@ impl Blocks {
             let (segment, slot, together) = self.locate(run.stream, run.start)?;
             let count = together.min(run.length);
             let outcome = read(segment, slot, count);
-            let now = self.map.read().lookup(run.stream, run.start);
+            let now = self.lookup(run.stream, run.start)?;
             if now.is_some_and(|(at, first, together)| (at, first) == (segment, slot) && together >= count) {
                 return outcome;
             }

@@ -3,6 +3,7 @@
 use crate::blocks::Blocks;
 use crate::error::{Error, Result};
 use crate::format::segment::file_name;
+use crate::location::Lookup;
 use crate::statistics::Counters;
 use crate::tree::{Node, NodeSource};
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Run, SegmentId, Slot, Stream};
@@ -74,8 +75,10 @@ impl Nodes {
     }
 
     fn lies_there(&self, address: LogAddress, segment: SegmentId, slot: Slot) -> bool {
+        // A chunk that is not in memory is not read under the gate of copies: then nothing is written, and the next reader tries
+        // again.
         let found = self.blocks.map().read().lookup(Stream::Node, address);
-        found.is_some_and(|(at, first, _)| (at, first) == (segment, slot))
+        matches!(found, Lookup::At(at, first, _) if (at, first) == (segment, slot))
     }
 
     /// Reads and checks both copies of a node; each is written again from the other where it is not what was written.

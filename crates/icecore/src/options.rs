@@ -32,6 +32,8 @@ pub struct OpenOptions {
     pub block_cache_bytes: u64,
     /// Memory for tree nodes that are on disk.
     pub node_cache_bytes: u64,
+    /// Memory for the location map: half for chunks of it that were read, half for what changed since they were written.
+    pub map_memory_bytes: u64,
     /// What a group of writes gathers for each file before it is written ahead, without addresses: 16 KiB to 1 MiB.
     pub group_memory_bytes: u64,
     /// Log that a recovery may have to replay: a checkpoint begins at half of it, and writers wait before
@@ -52,6 +54,7 @@ impl Default for OpenOptions {
             read_only: false,
             block_cache_bytes: 64 << 20,
             node_cache_bytes: 32 << 20,
+            map_memory_bytes: 32 << 20,
             group_memory_bytes: 1 << 20,
             log_bytes_max: 2 << 30,
             dirty_bytes_max: 256 << 20,

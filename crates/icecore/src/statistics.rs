@@ -59,6 +59,7 @@ pub(crate) struct Counters {
     pub moved_headers: Counter,
     pub moved_nodes: Counter,
     pub read_bytes_collect: Counter,
+    pub read_bytes_map: Counter,
     pub stalls: Counter,
     latencies: Mutex<Latencies>,
 }
@@ -134,6 +135,7 @@ impl Counters {
             moved_header_bytes: self.moved_headers.get(),
             moved_node_bytes: self.moved_nodes.get(),
             disk_read_bytes_collect: self.read_bytes_collect.get(),
+            disk_read_bytes_map: self.read_bytes_map.get(),
             stalls: self.stalls.get(),
             commit_nanoseconds: quantiles(&latencies.commit),
             operations_per_commit: quantiles(&latencies.group),
@@ -280,6 +282,8 @@ statistics! {
     disk_read_bytes_replay,
     /// Read from disk by collection.
     disk_read_bytes_collect,
+    /// Chunks of the location map read from disk.
+    disk_read_bytes_map,
     /// Blocks found in memory, in number.
     block_cache_hits,
     /// Tree nodes found in memory, in number.

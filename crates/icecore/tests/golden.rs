@@ -4,7 +4,7 @@
 //! log is replayed. Both hold what [`build`] makes. A new pair is written to `golden/` by running the tests with
 //! `ICECORE_WRITE_GOLDEN=1`: only ever do that together with a new version of the format, and keep the old pair
 //! under another name. `clean.txt` and `crashed.txt` are of the time before second copies, and stay without; those that
-//! begin with `copies-` have them.
+//! begin with `copies-` have them. The location map of `chunks.txt` lies in chunks.
 
 #[path = "support/sparse.rs"]
 mod sparse;
@@ -183,6 +183,44 @@ fn pair() -> (tempfile::TempDir, tempfile::TempDir) {
     sparse::restore(&sparse::describe(clean.path()), crashed.path());
     pool.close().unwrap();
     (clean, crashed)
+}
+
+/// A folder with a pool that was closed, and whose location map lies in chunks.
+fn chunked() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    make(folder.path()).close().unwrap();
+    let pool =
+        Pool::open_directory(folder.path(), &OpenOptions { map_memory_bytes: 0, ..options() }).unwrap();
+    // After so many a picture of everything is due.
+    (0..70).for_each(|_| pool.checkpoint().unwrap());
+    pool.close().unwrap();
+    folder
+}
+
+fn check_chunked(folder: &Path) {
+    let options = OpenOptions { map_memory_bytes: 0, read_only: true, ..options() };
+    let pool = Pool::open_directory(folder, &options).unwrap();
+    check(&pool);
+    assert!(pool.statistics().disk_read_bytes_map > 0);
+    drop(pool);
+    check_folder(folder);
+}
+
+#[test]
+fn pools_in_chunks_are_read() {
+    let folder = chunked();
+    if std::env::var_os("ICECORE_WRITE_GOLDEN").is_some() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+        std::fs::write(golden.join("chunks.txt"), sparse::describe(folder.path())).unwrap();
+    }
+    check_chunked(folder.path());
+}
+
+#[test]
+fn the_golden_pool_in_chunks_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    sparse::restore(include_str!("golden/chunks.txt"), folder.path());
+    check_chunked(folder.path());
 }
 
 fn check_folder(folder: &Path) {

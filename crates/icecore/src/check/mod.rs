@@ -3,6 +3,7 @@
 //! Nothing is changed by it. Where the pool was not closed cleanly, it is recovered in memory, over what is on disk.
 
 mod aside;
+mod chunks;
 mod copies;
 mod mend;
 mod places;
@@ -262,7 +263,8 @@ fn books(engine: &Engine, report: &mut CheckReport, progress: &mut dyn FnMut(Che
             }
         }
         let misplaced = places::compare(engine, state);
-        walked.problems.into_iter().chain(misplaced).for_each(|problem| report.add(problem));
+        let chunks = chunks::compare(engine, state);
+        walked.problems.into_iter().chain(chunks).chain(misplaced).for_each(|problem| report.add(problem));
         Ok(())
     });
     if let Err(error) = outcome {

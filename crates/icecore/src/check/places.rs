@@ -25,13 +25,11 @@ pub(super) fn compare(engine: &Engine, state: &State) -> Vec<Problem> {
         let end = Slot(engine.geometry.slots());
         // Behind the end of the log there may be what an earlier life left there.
         let written = if segment == tail.segment { tail.slot } else { end };
-        match engine.blocks.sums().records(segment, written, engine.blocks.files()) {
-            Ok(stretches) => {
-                let map = engine.blocks.map().read();
-                let entries: Vec<PlacedRun> = map.entries_of_segment(segment).collect();
-                drop(map);
-                problems.extend(misplaced(segment, &entries, &stretches));
-            }
+        let stretches = engine.blocks.sums().records(segment, written, engine.blocks.files());
+        let found =
+            stretches.and_then(|stretches| Ok((stretches, engine.blocks.entries_of_segment(segment)?)));
+        match found {
+            Ok((stretches, entries)) => problems.extend(misplaced(segment, &entries, &stretches)),
             Err(error) => {
                 problems.push(Problem::of(Area::Places, format!("{}: {error}", file_name(segment))));
             }

@@ -194,8 +194,10 @@ fn a_map_that_leads_to_another_block_is_found() {
         let owned = state.history.version(head(&state)).unwrap().owned().of(Stream::Data).blocks().clone();
         let [first, last] = [owned.first().unwrap(), owned.last().unwrap()];
         let mut map = engine.blocks.map().write();
-        let [one_place, other] = [first, last]
-            .map(|address| map.lookup(Stream::Data, address).map(|(at, slot, _)| (at, slot)).unwrap());
+        let [one_place, other] = [first, last].map(|address| match map.lookup(Stream::Data, address) {
+            crate::location::Lookup::At(at, slot, _) => (at, slot),
+            other => panic!("{other:?}"),
+        });
         let spare = (one_place.0, crate::units::Slot(engine.geometry.slots() - 1));
         map.remap(one(Stream::Data, first), spare.0, spare.1);
         map.remap(one(Stream::Data, last), one_place.0, one_place.1);

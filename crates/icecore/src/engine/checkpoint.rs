@@ -4,7 +4,7 @@
 //! on. Nodes and merged blocks got their addresses when they were born, so they can be written in any order:
 //! they are written in the order of their addresses, so that the location map stays small.
 
-use super::ledger::Said;
+use super::ledger::{Picture, Said};
 use super::space::Filling;
 use super::{Engine, Purpose};
 use crate::blocks::Block;
@@ -12,7 +12,7 @@ use crate::catalogue::CatalogueChanges;
 use crate::error::Result;
 use crate::format::crc32c;
 use crate::format::segment::SegmentKind;
-use crate::format::superblock::{LedgerPointer, Life};
+use crate::format::superblock::{FEATURE_CHUNKS, LedgerPointer, Life};
 use crate::liveness::HistoryChanges;
 use crate::location::MapChanges;
 use crate::log::tail::{Payload, Position};
@@ -25,7 +25,6 @@ use crate::units::{
     BLOCK_BYTES, BlockCount, LogAddress, Marks, RecordSequence, RecoveryEpoch, Run, SegmentId, Slot, Stream,
     VersionId,
 };
-use parking_lot::MutexGuard;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,8 +32,6 @@ use std::sync::atomic::Ordering;
 
 /// Deltas after which a full ledger is written at the latest.
 const DELTAS_MAX: usize = 64;
-/// Runs of dead blocks that are freed while the state is locked.
-const BURIED_TOGETHER: usize = 1024;
 /// Blocks written in one call.
 const BATCH_BLOCKS: usize = 256;
 
@@ -69,7 +66,7 @@ impl Base {
 
 impl CheckpointLine {
     /// Changes are worth writing as such while they are short beside the full blob.
-    fn wants_full(&self) -> bool {
+    pub(super) fn wants_full(&self) -> bool {
         let (full, deltas) = self.blobs.split_at(self.full.min(self.blobs.len()));
         let blocks =
             |blobs: &[LedgerPointer]| -> u64 { blobs.iter().map(|blob| u64::from(blob.blocks)).sum() };
@@ -251,13 +248,22 @@ impl Engine {
         let (position, taken) = (frozen.position, frozen.taken);
         let said = self.said(&mut frozen, &roots, written.placed, previous);
         let base = said.as_base();
-        let (said, full) =
-            if full || !line.wants_full() { (said, full) } else { self.with_all_before(line, said) };
+        let due = line.wants_full() || self.chunks_are_due();
+        let (said, picture) = match (full, due) {
+            (true, _) => (said, Picture::Everything(None)),
+            (false, true) => self.with_all_before(line, said)?,
+            (false, false) => (said, Picture::Changes),
+        };
+        let full = matches!(picture, Picture::Everything(_));
+        let has_chunks = said.location.has_chunks();
         let blobs =
             self.write_said(said, if full { None } else { line.blobs.last().copied() }, line.number + 1)?;
         let newest = *blobs.last().expect("one at least");
         self.write_superblock(|superblock| {
             superblock.go_on(newest, taken);
+            if has_chunks {
+                superblock.features_required |= FEATURE_CHUNKS;
+            }
             let epoch = superblock.epoch();
             // Older lives have no records at or after the position.
             superblock.lives = vec![Life { epoch, first: position.sequence }];
@@ -265,6 +271,9 @@ impl Engine {
         })?;
         line.base = Some(base);
         line.hurt &= !full;
+        if let Picture::Everything(Some(chunks)) = picture {
+            self.go_on_with_chunks(*chunks);
+        }
         line.extend(&blobs, full, &mut self.state());
         self.finish_checkpoint(frozen, roots.roots);
         self.release_copies();
@@ -477,53 +486,5 @@ impl Engine {
         drop(state);
         self.signals.checkpoint_done();
         self.bury_in_slices();
-    }
-
-    /// Frees what is recorded as dead and what no reader can reach, and with it segments.
-    pub(crate) fn bury(&self, state: &mut State) {
-        while self.bury_slice(state) {}
-    }
-
-    /// The same, letting others have the state in between.
-    pub(crate) fn bury_in_slices(&self) {
-        loop {
-            let mut state = self.state();
-            let more = self.bury_slice(&mut state);
-            MutexGuard::unlock_fair(state);
-            if !more {
-                break;
-            }
-        }
-    }
-
-    /// Frees some of it: whether there is more.
-    fn bury_slice(&self, state: &mut State) -> bool {
-        let dead = state.graveyard.exhume(self.pins.oldest(), BURIED_TOGETHER);
-        let more = dead.len() == BURIED_TOGETHER;
-        for run in dead {
-            self.free_run(state, run);
-        }
-        let released = state.segments.release(state.replay_from);
-        self.counters.segments_recycled.add(released.len() as u64);
-        more
-    }
-
-    fn free_run(&self, state: &mut State, run: Run) {
-        let mut at = run.start;
-        while at < run.end() {
-            let found = self.blocks.map().read().lookup(run.stream, at);
-            let Some((segment, _, together)) = found else {
-                // Born and dead between two checkpoints: it was never anywhere.
-                if run.stream == Stream::Merged {
-                    self.blocks.pending_done(at);
-                }
-                at = at.plus(BlockCount(1));
-                continue;
-            };
-            let count = together.0.min(run.end().0 - at.0);
-            state.segments.remove_live(segment, count);
-            state.collection.buried(segment, &Run { start: at, length: BlockCount(count), ..run });
-            at = at.plus(BlockCount(count));
-        }
     }
 }

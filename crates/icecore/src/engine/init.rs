@@ -13,6 +13,7 @@ use crate::format::segment::{Geometry, SegmentKind};
 use crate::format::superblock::{LIVES_MAX, LedgerPointer, Life, Superblock, segment_bytes_usable};
 use crate::incidents::Incidents;
 use crate::liveness::History;
+use crate::location::MapLimits;
 use crate::log::tail::{Position, Tail};
 use crate::log::writer::{Chain, Writer};
 use crate::nodes::Nodes;
@@ -66,6 +67,7 @@ pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<
     let mut superblock = Superblock {
         pool: random_id()?,
         generation: 0,
+        features_required: 0,
         features_to_write: 0,
         segment_bytes: options.segment_bytes,
         size_limit: options.size_limit.map_or(0, |limit| limit.0),
@@ -152,6 +154,7 @@ fn fill(
         run_cursor: None,
         node_cursor: None,
         ledger_cursor: None,
+        chunk_cursor: None,
         collection: Collection::default(),
         staged: BTreeSet::new(),
         operations_pending: 0,
@@ -315,7 +318,8 @@ impl Parts {
             Copies::new(geometry, writable, Arc::clone(&incidents), superblock.copies.clone(), place);
         let files = SegmentFiles::new(Arc::clone(storage), geometry, writable, incidents, copies);
         let cache = options.block_cache_bytes;
-        let blocks = Arc::new(Blocks::new(files, superblock.pool, cache, Arc::clone(&counters)));
+        let map = MapLimits::of(options.map_memory_bytes);
+        let blocks = Arc::new(Blocks::new(files, superblock.pool, cache, map, Arc::clone(&counters)));
         let nodes = Nodes::new(Arc::clone(&blocks), options.node_cache_bytes, Arc::clone(&counters));
         let options = options.clone();
         Self { options, storage: Arc::clone(storage), blocks, nodes: Arc::new(nodes), counters }

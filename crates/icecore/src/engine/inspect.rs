@@ -57,6 +57,33 @@ impl Engine {
         }
     }
 
+    /// Compares chunks of the location map with their checksums, while no checkpoint is on its way.
+    pub(crate) fn inspect_chunks(&self) -> Vec<Error> {
+        let _line = self.checkpoint.lock();
+        let places: Vec<_> = self.blocks.map().read().directory().all().map(|(_, row)| row.place).collect();
+        let mut found = Vec::new();
+        for place in places {
+            match super::copies::read_blob(self.blocks.files(), &place) {
+                Ok(bytes) => self.inspect_copy(place.segment, place.slot, &bytes),
+                Err(error) => {
+                    let detail = match error {
+                        Error::Damaged { .. } => {
+                            "a chunk of the location map does not match its checksum".to_owned()
+                        }
+                        other => other.to_string(),
+                    };
+                    let offset = self.geometry.offset(place.slot);
+                    found.push(Error::damaged(
+                        format!("{} at offset {offset}", file_name(place.segment)),
+                        detail,
+                    ));
+                }
+            }
+            self.counters.read_bytes_scrub.add(u64::from(place.blocks) * BLOCK_BYTES as u64);
+        }
+        found
+    }
+
     /// Reads and checks both copies of the header of a segment without data, which must not be used for anything else
     /// meanwhile: whether one of them is what it should be.
     pub(crate) fn inspect_header(&self, segment: SegmentId, kind: SegmentKind) -> bool {

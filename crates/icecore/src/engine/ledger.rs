@@ -13,7 +13,7 @@ use crate::format::ledger::{Blob, SectionTag};
 use crate::format::segment::SegmentKind;
 use crate::format::superblock::LedgerPointer;
 use crate::liveness::HistoryChanges;
-use crate::location::MapChanges;
+use crate::location::{Consolidated, MapChanges};
 use crate::storage::{AlignedBuffer, Kind};
 use crate::units::BLOCK_BYTES;
 use serde::Serialize;
@@ -33,6 +33,14 @@ pub(super) struct Said {
     pub location: MapChanges,
     pub roots: RootsSection,
     pub placed: PlacedSection,
+}
+
+/// What a checkpoint says is either.
+pub(super) enum Picture {
+    /// What changed.
+    Changes,
+    /// Everything; with the chunks that the map is in now, if they are others.
+    Everything(Option<Box<Consolidated>>),
 }
 
 impl Said {
@@ -100,24 +108,24 @@ fn encode(section: &impl Serialize) -> Result<Vec<u8>> {
 }
 
 impl Engine {
-    /// Joins what the ledger says so far with what is to be said now. Answers whether that is everything: where the ledger cannot
-    /// be read, what is to be said now is all there is.
-    pub(super) fn with_all_before(&self, line: &mut CheckpointLine, said: Said) -> (Said, bool) {
-        match self.everything(line, &said) {
-            Ok(everything) => (everything, true),
-            Err(_) => {
-                // It would be missed at the next opening: what is in memory takes its place with the next checkpoint.
-                line.hurt = true;
-                (said, false)
-            }
-        }
+    /// Joins what the ledger says so far with what is to be said now. Where the ledger cannot be read, what is to be said now is all there
+    /// is.
+    pub(super) fn with_all_before(&self, line: &mut CheckpointLine, said: Said) -> Result<(Said, Picture)> {
+        let Ok(gathered) = self.gather(line, &said) else {
+            // It would be missed at the next opening: what is in memory takes its place with the next checkpoint.
+            line.hurt = true;
+            return Ok((said, Picture::Changes));
+        };
+        let chunks = self.write_chunks(gathered.map())?;
+        let said = gathered.into_said(said.position, said.placed, chunks.as_deref());
+        Ok((said, Picture::Everything(chunks)))
     }
 
-    fn everything(&self, line: &CheckpointLine, said: &Said) -> Result<Said> {
+    fn gather(&self, line: &CheckpointLine, said: &Said) -> Result<Gathered> {
         let newest = *line.blobs.last().expect("a pool has a ledger");
         let mut gathered = Gathered::read(&self.blocks, self.pool, newest, &said.position.marks)?;
         gathered.apply(said.catalogue.clone(), said.history.clone(), &said.location, said.roots.clone())?;
-        Ok(gathered.into_said(said.position.clone(), said.placed.clone()))
+        Ok(gathered)
     }
 
     /// Writes what a checkpoint says behind `base`, or as a picture of everything. Flushed.
@@ -160,17 +168,26 @@ impl Engine {
     /// # Errors
     /// [`Error::NoSpace`]: nothing has changed.
     fn write_blob(&self, bytes: &[u8]) -> Result<LedgerPointer> {
+        let pointer = self.write_to_ledger(Filling::Ledger, bytes)?;
+        self.blocks.files().sync(pointer.segment)?;
+        self.counters.flushes.add(1);
+        Ok(pointer)
+    }
+
+    /// Writes whole blocks to a segment of the ledger, where they count as live. Not flushed.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`]: nothing has changed.
+    pub(super) fn write_to_ledger(&self, filling: Filling, bytes: &[u8]) -> Result<LedgerPointer> {
         let blocks = (bytes.len() / BLOCK_BYTES) as u32;
         let mut state = self.state();
-        let allocation = self.allocate(&mut state, Filling::Ledger, blocks, true, Purpose::Checkpoint)?;
+        let allocation = self.allocate(&mut state, filling, blocks, true, Purpose::Checkpoint)?;
         state.segments.add_live(allocation.segment, u64::from(blocks));
         drop(state);
         self.frame(SegmentKind::Ledger, &allocation, self.epoch())?;
         let aligned = AlignedBuffer::copied(bytes);
         self.blocks.files().write(allocation.segment, allocation.slot, &[(Kind::Checkpoint, &aligned)])?;
         self.counters.checkpoint_bytes.add(bytes.len() as u64);
-        self.blocks.files().sync(allocation.segment)?;
-        self.counters.flushes.add(1);
         Ok(LedgerPointer { segment: allocation.segment, slot: allocation.slot, blocks, crc: crc32c(bytes) })
     }
 }

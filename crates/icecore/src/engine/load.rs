@@ -9,14 +9,14 @@ use crate::error::{Error, Result};
 use crate::format::ledger::{Blob, SectionTag};
 use crate::format::segment::{Geometry, SegmentKind, file_name};
 use crate::format::superblock::{LedgerPointer, Superblock};
-use crate::liveness::{DecodeLimits, HistoryChanges, StoredHistory};
-use crate::location::{LocationMap, MapChanges};
-use crate::log::tail::Tail;
+use crate::liveness::{DecodeLimits, HistoryChanges, Span, StoredHistory};
+use crate::location::{ChunkedMap, Consolidated, MapChanges, MapLimits, PlacedRun};
+use crate::log::tail::{Position, Tail};
 use crate::segments::{Cursor, Segments};
 use crate::state::{Collection, Graveyard, State, Usage};
 use crate::tree::Tree;
 use crate::units::{
-    BlockCount, COUNTER_LIMIT, LOG_ADDRESS_LIMIT, LogAddress, Marks, PoolId, SegmentId, Slot, Stream,
+    BlockCount, COUNTER_LIMIT, LOG_ADDRESS_LIMIT, LogAddress, Marks, PoolId, Run, SegmentId, Slot, Stream,
     VersionId,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,7 +54,7 @@ fn postcard_section<T: serde::de::DeserializeOwned>(blob: &Blob, tag: SectionTag
 pub(super) struct Gathered {
     catalogue: Catalogue,
     history: StoredHistory,
-    map: LocationMap,
+    map: ChunkedMap,
     roots: BTreeMap<VersionId, LogAddress>,
     /// The largest number of a version that was given out.
     version: VersionId,
@@ -63,14 +63,14 @@ pub(super) struct Gathered {
 impl Gathered {
     /// Reads the ledger up to a blob, of a pool whose streams have come so far.
     pub(super) fn read(blocks: &Blocks, pool: PoolId, newest: LedgerPointer, marks: &Marks) -> Result<Self> {
-        Self::of(&read_ledger(blocks, pool, newest)?, marks)
+        Self::of(&read_ledger(blocks, pool, newest)?, marks, blocks.map().read().limits())
     }
 
-    fn of(blobs: &[(LedgerPointer, Blob)], marks: &Marks) -> Result<Self> {
+    fn of(blobs: &[(LedgerPointer, Blob)], marks: &Marks, limits: MapLimits) -> Result<Self> {
         let mut gathered = Self {
             catalogue: Catalogue::default(),
             history: StoredHistory::new(),
-            map: LocationMap::default(),
+            map: ChunkedMap::new(limits),
             roots: BTreeMap::new(),
             version: VersionId(0),
         };
@@ -109,14 +109,24 @@ impl Gathered {
         Ok(())
     }
 
-    /// All of it, as one says it who builds on nothing.
-    pub(super) fn into_said(self, position: PositionSection, placed: PlacedSection) -> Said {
+    /// The location map.
+    pub(super) fn map(&self) -> &ChunkedMap {
+        &self.map
+    }
+
+    /// All of it, as one says it who builds on nothing; with the map in these chunks, if there are any.
+    pub(super) fn into_said(
+        self,
+        position: PositionSection,
+        placed: PlacedSection,
+        chunks: Option<&Consolidated>,
+    ) -> Said {
         let roots = self.roots.into_iter().map(|(version, root)| (version, Some(root))).collect();
         Said {
             position,
             catalogue: self.catalogue.everything(),
             history: self.history.into_full_changes(),
-            location: self.map.full_changes(),
+            location: chunks.map_or_else(|| self.map.full_changes(), Consolidated::full_changes),
             roots: RootsSection { roots },
             placed,
         }
@@ -138,7 +148,7 @@ pub(super) fn load(
     }
     check_position(&position, &segments, blocks)?;
 
-    let gathered = Gathered::of(&blobs, &position.marks)?;
+    let gathered = Gathered::of(&blobs, &position.marks, blocks.map().read().limits())?;
     let Gathered { catalogue, history, mut map, roots, version } = gathered;
     let trees: BTreeMap<VersionId, Tree> =
         roots.into_iter().map(|(version, root)| (version, Tree::at(root))).collect();
@@ -146,7 +156,10 @@ pub(super) fn load(
     // What a checkpoint itself placed is part of the changes that the next one stores.
     let placed: PlacedSection = postcard_section(newest, SectionTag::Placed)?;
     place(&mut map, placed, &position.marks, segments.geometry())?;
-    check_tail(&map, &position)?;
+    claim_chunks(&map, &mut segments)?;
+    *blocks.map().write() = map;
+    check_tail(blocks, &position)?;
+    keep_tail_at_hand(&mut blocks.map().write(), &position.position(), position.tail_mapped);
     let history = history.verify()?;
     check_history(&history, &position)?;
     let consistent = history.versions().all(|node| trees.contains_key(&node.id()))
@@ -160,7 +173,7 @@ pub(super) fn load(
         return Err(Error::damaged("the ledger", "catalogue, history and roots do not fit each other"));
     }
 
-    count_live(&history, &map, &mut segments)?;
+    count_live(&history, blocks, &mut segments)?;
     // After a crash a segment of runs may have holes between them, where an earlier life left headers of its
     // own: it is not filled any further.
     let run_cursor = position.run_cursor.filter(|_| superblock.clean);
@@ -188,8 +201,6 @@ pub(super) fn load(
     }
     claim(&mut segments, position.segment, SegmentKind::Log)?;
     segments.hold(position.segment);
-    *blocks.map().write() = map;
-
     let mut state = State {
         catalogue,
         history,
@@ -209,6 +220,7 @@ pub(super) fn load(
         run_cursor,
         node_cursor: position.node_cursor,
         ledger_cursor,
+        chunk_cursor: None,
         collection: Collection::default(),
         staged: BTreeSet::new(),
         retired: Vec::new(),
@@ -224,7 +236,7 @@ pub(super) fn load(
 }
 
 /// Enters what a checkpoint placed after its picture of the map was taken.
-fn place(map: &mut LocationMap, placed: PlacedSection, marks: &Marks, geometry: Geometry) -> Result<()> {
+fn place(map: &mut ChunkedMap, placed: PlacedSection, marks: &Marks, geometry: Geometry) -> Result<()> {
     // The picture may still have runs in them, all of them dead by then.
     for segment in placed.retired {
         map.remove_segment(segment);
@@ -288,21 +300,41 @@ fn check_position(position: &PositionSection, segments: &Segments, blocks: &Bloc
 }
 
 /// The log goes on in a run of the map that was set aside for it, and nothing has an address further on.
-fn check_tail(map: &LocationMap, position: &PositionSection) -> Result<()> {
+fn check_tail(blocks: &Blocks, position: &PositionSection) -> Result<()> {
     let end = position.tail_mapped.end();
-    let left = end.0.saturating_sub(position.address.0);
-    let here = map.lookup(Stream::Data, position.address);
-    let fits = match here {
-        None => left == 0,
-        Some((segment, slot, together)) => {
-            (segment, slot, together.0) == (position.segment, position.slot, left)
+    let mut at = position.address;
+    let mut slot = u64::from(position.slot.0);
+    let mut fits = true;
+    loop {
+        match blocks.lookup(Stream::Data, at) {
+            Ok(None) => {
+                fits &= at >= end;
+                break;
+            }
+            Ok(Some((segment, there, together))) => {
+                fits &= segment == position.segment && u64::from(there.0) == slot && at < end;
+                slot += together.0;
+                at = at.plus(together);
+            }
+            // What is damaged there is met by whoever looks for it.
+            Err(Error::Damaged { .. }) => break,
+            Err(error) => return Err(error),
         }
-    };
-    let last = map.end(Stream::Data);
+    }
+    let last = blocks.map().read().end(Stream::Data);
     if !fits || last.is_some_and(|last| last > end.max(position.address)) {
         return Err(Error::damaged("the ledger", "the location map and the end of the log do not fit"));
     }
     Ok(())
+}
+
+/// Where the log goes on is known without a chunk.
+fn keep_tail_at_hand(map: &mut ChunkedMap, log: &Position, mapped: Run) {
+    let left = BlockCount(mapped.end().0.saturating_sub(log.address.0));
+    if left.0 > 0 {
+        let run = Run { start: log.address, length: left, ..mapped };
+        map.keep_at_hand(&PlacedRun { run, segment: log.segment, slot: log.slot });
+    }
 }
 
 /// What is born from here on must not have been born before, nor lie below a mark.
@@ -334,26 +366,85 @@ fn claim(segments: &mut Segments, segment: SegmentId, kind: SegmentKind) -> Resu
     Ok(())
 }
 
-/// Owned sets partition all live blocks: together with the map they say what lives in each segment.
-fn count_live(history: &crate::liveness::History, map: &LocationMap, segments: &mut Segments) -> Result<()> {
+/// Where chunks lie is in use.
+fn claim_chunks(map: &ChunkedMap, segments: &mut Segments) -> Result<()> {
+    for (_, row) in map.directory().all() {
+        claim(segments, row.place.segment, SegmentKind::Ledger)?;
+        segments.add_live(row.place.segment, u64::from(row.place.blocks));
+    }
+    Ok(())
+}
+
+/// Where what lives lies, as far as chunks of the map can be read.
+struct Living<'a> {
+    blocks: &'a Blocks,
+    segments: &'a mut Segments,
+    /// Addresses of a chunk that is damaged.
+    damaged: Span,
+}
+
+impl Living<'_> {
+    /// The segment of a block, and how many from it on lie there, too. `None` if the chunk that says so is damaged.
+    fn place(
+        &mut self,
+        stream: Stream,
+        at: LogAddress,
+        kind: SegmentKind,
+    ) -> Result<Option<(SegmentId, u64)>> {
+        if self.damaged.contains(&at) {
+            let found = self.blocks.map().read().lookup_recent(stream, at);
+            return Ok(found.map(|(segment, _, together)| (segment, together.0)));
+        }
+        match self.blocks.lookup(stream, at) {
+            Ok(Some((segment, _, together))) => Ok(Some((segment, together.0))),
+            Ok(None) => {
+                let detail = format!("no place is known for live {stream:?} address {at}");
+                Err(Error::damaged("the ledger", detail))
+            }
+            Err(error @ Error::Damaged { .. }) => {
+                let chunk = self.blocks.map().read().chunk_at(stream, at);
+                let (absent, named) = chunk.ok_or(error)?;
+                self.hold(&named, kind)?;
+                self.damaged = absent.span;
+                self.place(stream, at, kind)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Where the blocks lie that a damaged chunk places is known as far as the directory names segments. They are used for nothing
+    /// else in this life.
+    fn hold(&mut self, named: &[SegmentId], kind: SegmentKind) -> Result<()> {
+        let named = if named.is_empty() { self.segments.all() } else { named.to_vec() };
+        for segment in named {
+            claim(self.segments, segment, kind)?;
+            self.segments.hold(segment);
+            self.segments.mark_hurt(segment);
+        }
+        Ok(())
+    }
+}
+
+/// Owned sets partition all live blocks: together with the map they say what lives in each segment. Chunks of the map are read
+/// one after the other.
+fn count_live(history: &crate::liveness::History, blocks: &Blocks, segments: &mut Segments) -> Result<()> {
     for stream in Stream::ALL {
         let kind = match stream {
             Stream::Data => SegmentKind::Log,
             Stream::Merged => SegmentKind::Run,
             Stream::Node => SegmentKind::Node,
         };
+        let mut living = Living { blocks, segments, damaged: LogAddress(0)..LogAddress(0) };
         for run in history.live_runs(stream) {
             let mut at = run.start;
             while at < run.end() {
-                let (segment, _, together) = map.lookup(stream, at).ok_or_else(|| {
-                    Error::damaged(
-                        "the ledger",
-                        format!("no place is known for live {stream:?} address {at}"),
-                    )
-                })?;
-                let count = together.0.min(run.end().0 - at.0);
-                claim(segments, segment, kind)?;
-                segments.add_live(segment, count);
+                let Some((segment, together)) = living.place(stream, at, kind)? else {
+                    at = at.plus(BlockCount(1));
+                    continue;
+                };
+                let count = together.min(run.end().0 - at.0);
+                claim(living.segments, segment, kind)?;
+                living.segments.add_live(segment, count);
                 at = at.plus(BlockCount(count));
             }
         }

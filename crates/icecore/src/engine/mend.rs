@@ -21,6 +21,9 @@ impl Engine {
         for blob in &line.blobs {
             live.entry(blob.segment).or_insert((0, SegmentKind::Ledger)).0 += u64::from(blob.blocks);
         }
+        for (segment, blocks) in self.chunk_places() {
+            live.entry(segment).or_insert((0, SegmentKind::Ledger)).0 += u64::from(blocks);
+        }
         state.history = history;
         state.doom_hidden()?;
         // What died by the former sets lives, or is owned by nobody.
@@ -35,7 +38,6 @@ impl Engine {
         history: &crate::liveness::History,
         state: &State,
     ) -> Result<BTreeMap<SegmentId, (u64, SegmentKind)>> {
-        let map = self.blocks.map().read();
         let mut live: BTreeMap<SegmentId, (u64, SegmentKind)> = BTreeMap::new();
         let unwritten: std::collections::BTreeSet<u64> =
             state.trees.values().flat_map(|tree| tree.dirty()).map(|slot| slot.address().0).collect();
@@ -48,7 +50,7 @@ impl Engine {
             for run in history.live_runs(stream) {
                 let mut at = run.start;
                 while at < run.end() {
-                    let Some((segment, _, together)) = map.lookup(stream, at) else {
+                    let Some((segment, _, together)) = self.blocks.lookup(stream, at)? else {
                         let in_memory = self.blocks.pending(at).is_some() && stream == Stream::Merged;
                         if !(in_memory || stream == Stream::Node && unwritten.contains(&at.0)) {
                             let detail = format!("no place is known for {stream:?} address {at}");

@@ -5,7 +5,11 @@
 
 mod append;
 mod background;
+mod burial;
 mod checkpoint;
+#[cfg(test)]
+mod chunk_tests;
+mod chunks;
 mod collect;
 mod copies;
 mod files;
@@ -207,14 +211,15 @@ impl Engine {
         statistics
     }
 
-    /// Calls `body` with the state, and the places and lengths of the ledger's blobs, while no checkpoint is on its way.
+    /// Calls `body` with the state, and the places and lengths of the ledger's blobs and of chunks, while no checkpoint is on its way.
     pub(crate) fn with_books<T>(
         &self,
         body: impl FnOnce(&State, &[(crate::units::SegmentId, u32)]) -> Result<T>,
     ) -> Result<T> {
         let line = self.checkpoint.lock();
-        let blobs: Vec<_> = line.blobs.iter().map(|blob| (blob.segment, blob.blocks)).collect();
-        body(&self.state(), &blobs)
+        let blobs = line.blobs.iter().map(|blob| (blob.segment, blob.blocks));
+        let places: Vec<_> = blobs.chain(self.chunk_places()).collect();
+        body(&self.state(), &places)
     }
 
     /// Closes the pool: everything durable, a last checkpoint, and a superblock that says so. Closing twice

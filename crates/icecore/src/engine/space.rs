@@ -390,6 +390,8 @@ pub(crate) enum Filling {
     Nodes,
     /// Ledger blobs.
     Ledger,
+    /// Chunks of the location map: they stay when blobs go, and where blobs lie is free again then.
+    Chunks,
     /// Data that was moved for the first time.
     WarmData,
     /// Data that was moved before: it has outlived others again and again.
@@ -403,7 +405,7 @@ impl Filling {
         match self {
             Self::Runs | Self::WarmData | Self::ColdData => SegmentKind::Run,
             Self::Nodes | Self::ColdNodes => SegmentKind::Node,
-            Self::Ledger => SegmentKind::Ledger,
+            Self::Ledger | Self::Chunks => SegmentKind::Ledger,
         }
     }
 
@@ -417,6 +419,7 @@ impl Filling {
             Self::Runs => &mut state.run_cursor,
             Self::Nodes => &mut state.node_cursor,
             Self::Ledger => &mut state.ledger_cursor,
+            Self::Chunks => &mut state.chunk_cursor,
             Self::WarmData => &mut state.collection.warm_cursor,
             Self::ColdData => &mut state.collection.cold_cursor,
             Self::ColdNodes => &mut state.collection.node_cursor,

@@ -46,6 +46,7 @@ fn superblock() {
     let superblock = Superblock {
         pool: pool(),
         generation: 0x0102,
+        features_required: 0,
         features_to_write: FEATURE_COPIES,
         segment_bytes: 2 << 20,
         size_limit: 0x0300_0000,

@@ -9,8 +9,10 @@ use crate::units::{BLOCK_BYTES, COUNTER_LIMIT, PoolId, RecordSequence, RecoveryE
 pub const NAMES: [&str; 2] = ["superblock.0", "superblock.1"];
 /// The format that this program writes, and the newest that it reads.
 pub const FORMAT_VERSION: u32 = 1;
-/// Features without which a pool must not even be read. None are defined yet.
-pub const FEATURES_REQUIRED: u64 = 0;
+/// Most of the location map lies in chunks of its own, which the ledger names.
+pub const FEATURE_CHUNKS: u64 = 1;
+/// Features without which a pool must not even be read, as far as this program knows them.
+pub const FEATURES_REQUIRED: u64 = FEATURE_CHUNKS;
 /// Second copies are kept: whoever does not know of them would leave them behind.
 pub const FEATURE_COPIES: u64 = 1;
 /// Features without which a pool may be read but not written, as far as this program knows them.
@@ -59,6 +61,8 @@ pub struct Superblock {
     pub pool: PoolId,
     /// Grows by one with every superblock written; the higher of two valid ones counts.
     pub generation: u64,
+    /// Features that a reader has to know.
+    pub features_required: u64,
     /// Features that a writer has to know.
     pub features_to_write: u64,
     /// Size of every segment file.
@@ -127,7 +131,7 @@ impl Superblock {
         let mut block = vec![0; BLOCK_BYTES];
         put(&mut block, 0, MAGIC);
         put(&mut block, 8, &FORMAT_VERSION.to_le_bytes());
-        put(&mut block, 16, &FEATURES_REQUIRED.to_le_bytes());
+        put(&mut block, 16, &self.features_required.to_le_bytes());
         put(&mut block, 24, &self.features_to_write.to_le_bytes());
         put(&mut block, 40, &self.pool.0);
         put(&mut block, 56, &self.generation.to_le_bytes());
@@ -200,6 +204,7 @@ impl Superblock {
         Ok(Self {
             pool: PoolId(get_16(block, 40)),
             generation,
+            features_required: required,
             features_to_write,
             segment_bytes,
             size_limit: get_u64(block, 72),
@@ -245,6 +250,7 @@ mod tests {
         Superblock {
             pool: PoolId([7; 16]),
             generation: 3,
+            features_required: 0,
             features_to_write: FEATURE_COPIES,
             segment_bytes: 64 << 20,
             size_limit: 0,

@@ -1,13 +1,17 @@
 //! The location map on disk: a full image, and changes since the last one, in the same form. The layout is
 //! in `docs/format/location.md`.
 
+use super::directory::{ChunkRow, encode_rows, take_rows};
 use super::map::{LocationMap, MapJournal, PlacedRun};
 use crate::liveness::{BlockSet, DecodeLimits, encode_set, put_varint, take_set, take_varint};
 use crate::units::{BlockCount, LOG_ADDRESS_LIMIT, LogAddress, Marks, Run, SegmentId, Slot, Stream};
 use crate::{Error, Result};
 
-/// First byte of the encoding.
+/// First byte of the encoding: without chunks, and with them.
 const FORMAT: u8 = 1;
+const FORMAT_CHUNKS: u8 = 2;
+/// A row of the directory takes as many bytes as so many runs.
+const RUNS_PER_ROW: usize = 16;
 /// Second byte: builds on nothing, or on what came before.
 const DELTA: u8 = 0;
 const FULL: u8 = 1;
@@ -26,6 +30,10 @@ pub struct StreamMapChanges {
 pub struct MapChanges {
     /// Whether this builds on nothing.
     pub full: bool,
+    /// Chunks that hold the rest of the map, of each stream by address: only in a full image. All that follows goes on from them.
+    pub chunks: [Vec<ChunkRow>; 3],
+    /// What lay in these segments before has no place any more.
+    pub retired: Vec<SegmentId>,
     /// Changes of each stream.
     pub streams: [StreamMapChanges; 3],
 }
@@ -85,7 +93,7 @@ impl LocationMap {
     pub fn full_changes(&self) -> MapChanges {
         let placed =
             |stream| StreamMapChanges { cleared: BlockSet::new(), placed: self.entries(stream).collect() };
-        MapChanges { full: true, streams: Stream::ALL.map(placed) }
+        MapChanges { full: true, streams: Stream::ALL.map(placed), ..MapChanges::default() }
     }
 
     /// Applies stored changes, which leave no trace in the journal.
@@ -121,22 +129,42 @@ impl MapChanges {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.streams.iter().all(|stream| stream.cleared.is_empty() && stream.placed.is_empty())
+            && self.retired.is_empty()
+            && !self.has_chunks()
     }
 
-    /// These changes in parts of so many runs at most, to be applied in order: everything that is cleared comes first.
+    /// Whether part of the map is in chunks.
+    #[must_use]
+    pub fn has_chunks(&self) -> bool {
+        self.chunks.iter().any(|rows| !rows.is_empty())
+    }
+
+    /// These changes in parts of so many runs at most, or as long, to be applied in order: chunks come first, then what is retired, then
+    /// everything that is cleared.
     #[must_use]
     pub fn split(self, runs_max: usize) -> Vec<Self> {
         let full = self.full;
         let mut parts = vec![Self { full, ..Self::default() }];
         let mut left = runs_max;
-        let mut next = |parts: &mut Vec<Self>| {
+        let mut next_of = |parts: &mut Vec<Self>, runs: usize| {
             if left == 0 {
                 parts.push(Self::default());
                 left = runs_max;
             }
-            left -= 1;
+            left = left.saturating_sub(runs);
             parts.len() - 1
         };
+        for (stream, rows) in self.chunks.into_iter().enumerate() {
+            for row in rows {
+                let part = next_of(&mut parts, RUNS_PER_ROW);
+                parts[part].chunks[stream].push(row);
+            }
+        }
+        let mut next = |parts: &mut Vec<Self>| next_of(parts, 1);
+        for segment in self.retired {
+            let part = next(&mut parts);
+            parts[part].retired.push(segment);
+        }
         for (stream, changes) in self.streams.iter().enumerate() {
             for span in changes.cleared.runs() {
                 let part = next(&mut parts);
@@ -155,7 +183,14 @@ impl MapChanges {
     /// These changes as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![FORMAT, if self.full { FULL } else { DELTA }];
+        let kind = if self.full { FULL } else { DELTA };
+        let mut out = vec![FORMAT, kind];
+        if self.has_chunks() || !self.retired.is_empty() {
+            out[0] = FORMAT_CHUNKS;
+            self.chunks.iter().for_each(|rows| encode_rows(rows, &mut out));
+            put_varint(&mut out, self.retired.len() as u64);
+            self.retired.iter().for_each(|segment| put_varint(&mut out, u64::from(segment.0)));
+        }
         for stream in &self.streams {
             out.push(u8::from(!stream.cleared.is_empty()));
             if !stream.cleared.is_empty() {
@@ -172,11 +207,17 @@ impl MapChanges {
     ///
     /// `Damaged` for any other bytes. Whether the changes make sense is checked when they are applied.
     pub fn decode(bytes: &[u8], limits: &mut DecodeLimits) -> Result<Self> {
-        let &[FORMAT, kind @ (DELTA | FULL), ref rest @ ..] = bytes else {
+        let &[format @ (FORMAT | FORMAT_CHUNKS), kind @ (DELTA | FULL), ref rest @ ..] = bytes else {
             return Err(damaged("not a map, or one of an unknown format"));
         };
         let mut rest = rest;
         let mut changes = Self { full: kind == FULL, ..Self::default() };
+        if format == FORMAT_CHUNKS {
+            for stream in Stream::ALL {
+                changes.chunks[stream as usize] = take_rows(&mut rest, stream, limits)?;
+            }
+            changes.retired = take_segments(&mut rest).ok_or_else(|| damaged("a segment makes no sense"))?;
+        }
         for stream in Stream::ALL {
             let (&has_cleared, after) = rest.split_first().ok_or_else(|| damaged("cut short"))?;
             rest = after;
@@ -191,11 +232,19 @@ impl MapChanges {
     }
 }
 
-fn damaged(detail: &str) -> Error {
+pub(super) fn damaged(detail: &str) -> Error {
     Error::damaged("location map", detail)
 }
 
-fn encode_placed(placed: &[PlacedRun], out: &mut Vec<u8>) {
+fn take_segments(bytes: &mut &[u8]) -> Option<Vec<SegmentId>> {
+    let mut segments = Vec::new();
+    for _ in 0..take_varint(bytes)? {
+        segments.push(SegmentId(u32::try_from(take_varint(bytes)?).ok()?));
+    }
+    Some(segments)
+}
+
+pub(super) fn encode_placed(placed: &[PlacedRun], out: &mut Vec<u8>) {
     put_varint(out, placed.len() as u64);
     let (mut end, mut segment) = (LogAddress(0), SegmentId(0));
     for entry in placed {
@@ -209,7 +258,11 @@ fn encode_placed(placed: &[PlacedRun], out: &mut Vec<u8>) {
     }
 }
 
-fn take_placed(bytes: &mut &[u8], stream: Stream, limits: &DecodeLimits) -> Result<Vec<PlacedRun>> {
+pub(super) fn take_placed(
+    bytes: &mut &[u8],
+    stream: Stream,
+    limits: &DecodeLimits,
+) -> Result<Vec<PlacedRun>> {
     let count = take_varint(bytes).ok_or_else(|| damaged("number of entries"))?;
     let mut placed = Vec::new();
     let (mut end, mut segment) = (LogAddress(0), SegmentId(0));

@@ -36,6 +36,11 @@ impl Entry {
         self.span
     }
 
+    /// Whether not all addresses of its span are meant.
+    pub(super) const fn has_gaps(&self) -> bool {
+        self.bits.is_some()
+    }
+
     /// Number of blocks, and of slots.
     pub(super) fn blocks(&self) -> u32 {
         self.bits.as_ref().map_or(self.span, |bits| bits.iter().map(|word| word.count_ones()).sum())

@@ -51,7 +51,7 @@ pub(super) struct MapJournal {
 
 impl MapJournal {
     /// A run has no place any more.
-    fn forgotten(&mut self, run: &Run) {
+    pub(super) fn forgotten(&mut self, run: &Run) {
         let span = run.start..run.end();
         let written = self.written.count(&span);
         if written.0 == 0 {
@@ -277,6 +277,26 @@ impl LocationMap {
         pieces
     }
 
+    /// What changed since the last checkpoint alone, journal and all.
+    pub(super) fn changed(&mut self) -> Self {
+        let mut changed = Self::new();
+        for stream in Stream::ALL {
+            for span in self.journals[stream as usize].written.runs() {
+                let length = BlockCount(span.end.0 - span.start.0);
+                let run = Run { stream, start: span.start, length };
+                self.entries_within(run).for_each(|placed| changed.place(&placed));
+            }
+        }
+        changed.journals = std::mem::take(&mut self.journals);
+        changed
+    }
+
+    /// Takes out the first entries of a stream, so many of them, and answers with their runs.
+    pub(super) fn take_first(&mut self, stream: Stream, entries: usize) -> Vec<PlacedRun> {
+        let bound = self.streams[stream as usize].keys().nth(entries).copied().unwrap_or(u64::MAX);
+        self.displace(Run { stream, start: LogAddress(0), length: BlockCount(bound) })
+    }
+
     /// Joins the last entry that begins before an address with the first from there on, if they continue each other.
     fn heal(&mut self, stream: Stream, at: u64) {
         let entries = &self.streams[stream as usize];
@@ -324,7 +344,7 @@ fn offsets(start: u64, entry: &Entry, run: &Run) -> std::ops::Range<u32> {
 }
 
 /// The runs of an entry within a span.
-fn runs_of(
+pub(super) fn runs_of(
     stream: Stream,
     start: u64,
     entry: &Entry,

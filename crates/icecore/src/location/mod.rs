@@ -1,11 +1,24 @@
 //! Where each run of log addresses lies now: the only thing that changes when data moves.
+//!
+//! [`LocationMap`] is a map in memory; [`ChunkedMap`] is that of a pool, most of which lies on disk.
 
 mod changes;
+mod chunk;
+mod chunked;
+mod consolidate;
+mod directory;
 mod entry;
 mod map;
+mod stored;
 
+#[cfg(test)]
+mod chunked_tests;
 #[cfg(test)]
 mod tests;
 
 pub use changes::{MapChanges, StreamMapChanges};
+pub use chunk::{Absent, Chunk, SharedChunk};
+pub use chunked::{ChunkedMap, Lookup, MapLimits};
+pub use consolidate::{ChunkStore, Consolidated};
+pub use directory::{ChunkRow, Directory};
 pub use map::{LocationMap, PlacedRun};

@@ -134,10 +134,9 @@ impl Engine {
             Stream::Data | Stream::Merged => &[SegmentKind::Log, SegmentKind::Run],
             Stream::Node => &[SegmentKind::Node],
         };
-        let map = self.blocks.map().read();
         let mut at = run.start;
         while at < run.end() {
-            let Some((segment, slot, together)) = map.lookup(run.stream, at) else {
+            let Some((segment, slot, together)) = self.blocks.lookup(run.stream, at)? else {
                 if !may_lack(at.0) {
                     return Err(wrong(format!("{:?} address {at}", run.stream), "no place is known for it"));
                 }

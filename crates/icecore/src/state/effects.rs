@@ -61,6 +61,16 @@ impl Graveyard {
         out
     }
 
+    /// Takes back what could not be freed: it is the first to be tried again.
+    pub(crate) fn rebury(&mut self, runs: impl IntoIterator<Item = Run>) {
+        let mut blocks = FreedSink::new();
+        runs.into_iter().for_each(|run| blocks.push(run));
+        if !blocks.is_empty() {
+            // No pin is older than that: none kept it from being freed.
+            self.recorded.push_front(Deaths { moment: 0, blocks });
+        }
+    }
+
     /// Whether a block is dead and not yet freed.
     pub(crate) fn holds(&self, stream: Stream, address: LogAddress) -> bool {
         self.sinks().any(|sink| sink.of(stream).contains(address))

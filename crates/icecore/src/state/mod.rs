@@ -77,6 +77,8 @@ pub(crate) struct State {
     pub run_cursor: Option<Cursor>,
     pub node_cursor: Option<Cursor>,
     pub ledger_cursor: Option<Cursor>,
+    /// Not kept when a pool is closed: chunks go on in a new segment, and what lies in a few slots of one is put together.
+    pub chunk_cursor: Option<Cursor>,
     /// What collection moves, and where to.
     pub collection: Collection,
     /// Segments with staged runs that were committed and not yet flushed.

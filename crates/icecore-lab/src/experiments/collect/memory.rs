@@ -1,8 +1,8 @@
 //! Memory for the location map and the sets of a large pool whose live data has thinned out.
 //!
-//! In a process of its own: the map as collection leaves it (live runs side by side, in the order of addresses), and
-//! the set of what lives, of a pool of 1 TiB of addresses of which a tenth lives in runs of 16 KiB. The caches that
-//! the defaults allow are added.
+//! In a process of its own: the map as collection leaves it (live runs side by side, in the order of addresses), in chunks in a file,
+//! with as many in memory as the defaults allow; and the set of what lives, of a pool of 1 TiB of addresses of which a tenth lives in
+//! runs of 16 KiB. The caches that the defaults allow are added.
 
 use crate::child::Job;
 use crate::error::{Error, Result};
@@ -12,10 +12,18 @@ use crate::options::Options;
 use crate::report::{Check, System};
 use crate::statistics::{bootstrap, median};
 use icecore::OpenOptions;
+use icecore::format::superblock::LedgerPointer;
 use icecore::liveness::BlockSet;
-use icecore::location::LocationMap;
-use icecore::units::{BLOCK_BYTES, BlockCount, LogAddress, Run, SegmentId, Slot, Stream};
+use icecore::location::{Absent, Chunk, ChunkStore, ChunkedMap, Lookup, MapLimits, PlacedRun, SharedChunk};
+use icecore::units::{BLOCK_BYTES, BlockCount, LogAddress, PoolId, Run, SegmentId, Slot, Stream};
 use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+const POOL: PoolId = PoolId([1; 16]);
+/// Blocks that are looked up at the end: more chunks than memory holds.
+const LOOKUPS: u64 = 200_000;
 
 const RUN_BLOCKS: u64 = 4;
 /// Blocks of a segment that runs lie in: all but its header, the headers of runs and the table.
@@ -69,9 +77,70 @@ fn run_once(options: &Options, job: &Job) -> Result<Outcome> {
     options.child.run(job)
 }
 
-/// Runs in the process of its own.
-pub(crate) fn serve(job: &ThinMap) -> Result<()> {
-    let mut map = LocationMap::new();
+/// A file for chunks.
+struct Shelf {
+    file: File,
+    blocks: u32,
+}
+
+impl Shelf {
+    fn new() -> std::io::Result<Self> {
+        let path = std::env::temp_dir().join(format!("icecore-lab-chunks-{}", std::process::id()));
+        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        std::fs::remove_file(&path)?;
+        Ok(Self { file, blocks: 0 })
+    }
+
+    fn failed(error: std::io::Error) -> icecore::Error {
+        icecore::Error::Invalid(format!("a file for chunks: {error}"))
+    }
+}
+
+impl ChunkStore for Shelf {
+    fn load(&mut self, absent: &Absent) -> icecore::Result<SharedChunk> {
+        let mut bytes = vec![0; absent.place.blocks as usize * BLOCK_BYTES];
+        let offset = u64::from(absent.place.slot.0) * BLOCK_BYTES as u64;
+        self.file.read_exact_at(&mut bytes, offset).map_err(Self::failed)?;
+        Chunk::decode(&bytes, POOL, absent.stream, &absent.span).map(Arc::new)
+    }
+
+    fn write(&mut self, stream: Stream, runs: &[PlacedRun]) -> icecore::Result<LedgerPointer> {
+        let bytes = Chunk::encode(POOL, stream, runs);
+        let slot = Slot(self.blocks);
+        self.file.write_all_at(&bytes, u64::from(slot.0) * BLOCK_BYTES as u64).map_err(Self::failed)?;
+        let blocks = (bytes.len() / BLOCK_BYTES) as u32;
+        self.blocks += blocks;
+        Ok(LedgerPointer { segment: SegmentId(0), slot, blocks, crc: 0 })
+    }
+
+    fn is_thin(&self, _: SegmentId, _: u64) -> bool {
+        false
+    }
+}
+
+/// A checkpoint with a picture of everything.
+fn consolidate(map: &mut ChunkedMap, shelf: &mut Shelf) -> icecore::Result<()> {
+    drop(map.take_changes());
+    let chunks = map.consolidate(shelf, &mut Vec::new())?;
+    map.go_on_with(chunks.directory);
+    Ok(())
+}
+
+fn look_up(map: &mut ChunkedMap, shelf: &mut Shelf, address: LogAddress) -> icecore::Result<bool> {
+    let found = match map.lookup(Stream::Data, address) {
+        Lookup::Absent(absent) => {
+            let chunk = shelf.load(&absent)?;
+            map.lookup_with(&absent, &chunk, Stream::Data, address)
+        }
+        found => Some(found),
+    };
+    Ok(matches!(found, Some(Lookup::At(..))))
+}
+
+/// Builds the map as collection does, and looks up blocks all over it until the memory for chunks is used up.
+fn build(job: &ThinMap) -> icecore::Result<(u64, u64)> {
+    let mut shelf = Shelf::new().map_err(Shelf::failed)?;
+    let mut map = ChunkedMap::new(MapLimits::of(OpenOptions::default().map_memory_bytes));
     let mut alive = BlockSet::new();
     let mut place = 0;
     for start in (1..job.blocks).step_by((RUN_BLOCKS * DENSITY) as usize) {
@@ -82,21 +151,30 @@ pub(crate) fn serve(job: &ThinMap) -> Result<()> {
         map.insert(run, SegmentId((place / SEGMENT_BLOCKS) as u32), slot);
         place += RUN_BLOCKS;
         alive.insert(run.start..run.end());
-        if start % (1 << 26) < RUN_BLOCKS * DENSITY {
-            // A checkpoint: the journal is stored.
-            drop(map.take_changes());
+        if start % (1 << 20) < RUN_BLOCKS * DENSITY && map.is_due() {
+            consolidate(&mut map, &mut shelf)?;
         }
     }
-    drop(map.take_changes());
-    let failure = || Error::Child {
-        job: "a thin map".to_owned(),
-        reason: "the kernel does not tell how much memory is used".to_owned(),
-    };
-    let peak = peak_memory_bytes().ok_or_else(failure)?;
-    let outcome = Outcome { entries: map.len() as u64, peak_memory_bytes: peak };
+    consolidate(&mut map, &mut shelf)?;
+    let runs = job.blocks.div_ceil(RUN_BLOCKS * DENSITY);
+    for index in 0..LOOKUPS {
+        let run = index.wrapping_mul(0x9e37_79b9_7f4a_7c15) % runs;
+        let address = LogAddress(1 + run * RUN_BLOCKS * DENSITY);
+        assert!(look_up(&mut map, &mut shelf, address)?, "{address} has a place");
+    }
+    let entries = map.directory().all().map(|(_, row)| u64::from(row.entries)).sum();
+    let failure = "the kernel does not tell how much memory is used".to_owned();
+    let peak = peak_memory_bytes().ok_or(icecore::Error::Invalid(failure))?;
     drop(alive);
-    let text = serde_json::to_string(&outcome)
-        .map_err(|error| Error::Child { job: "a thin map".to_owned(), reason: error.to_string() })?;
+    Ok((entries, peak))
+}
+
+/// Runs in the process of its own.
+pub(crate) fn serve(job: &ThinMap) -> Result<()> {
+    let failure = |reason: String| Error::Child { job: "a thin map".to_owned(), reason };
+    let (entries, peak_memory_bytes) = build(job).map_err(|error| failure(error.to_string()))?;
+    let outcome = Outcome { entries, peak_memory_bytes };
+    let text = serde_json::to_string(&outcome).map_err(|error| failure(error.to_string()))?;
     println!("\n{text}");
     Ok(())
 }

@@ -92,7 +92,15 @@ impl Engine {
     /// # Errors
     /// What writing answers; what was moved before stays moved. What cannot be read is no error but [`Outcome::Hurt`].
     pub(super) fn empty(&self, victim: &Candidate, purpose: Purpose, between: &dyn Fn()) -> Result<Outcome> {
-        let Some(plan) = self.begin_emptying(victim) else { return Ok(Outcome::Gone) };
+        let plan = match self.begin_emptying(victim) {
+            Ok(Some(plan)) => plan,
+            Ok(None) => return Ok(Outcome::Gone),
+            Err(error) => {
+                self.state().segments.mark_hurt(victim.segment);
+                self.collector.report(&error);
+                return Ok(Outcome::Hurt);
+            }
+        };
         let filling = match (victim.kind, victim.moves) {
             (SegmentKind::Node, _) => Filling::ColdNodes,
             (_, 0) => Filling::WarmData,
@@ -126,17 +134,20 @@ impl Engine {
     }
 
     /// Takes hold of a segment, if it may still be emptied, and answers what has to be moved, in the order of slots.
-    fn begin_emptying(&self, victim: &Candidate) -> Option<Vec<PlacedRun>> {
+    ///
+    /// # Errors
+    /// What says what lies in it cannot be read: nothing has changed.
+    fn begin_emptying(&self, victim: &Candidate) -> Result<Option<Vec<PlacedRun>>> {
         let mut state = self.state();
         let eligible = !state.closing
             && state.segments.candidates(state.replay_from).any(|found| found.segment == victim.segment);
         if !eligible {
-            return None;
+            return Ok(None);
         }
-        let entries: Vec<PlacedRun> = self.blocks.map().read().entries_of_segment(victim.segment).collect();
+        let entries = self.blocks.entries_of_segment(victim.segment)?;
         let (blocks, dead) = alive_and_dead(&state, &entries);
         if !is_settled(&state, &blocks) {
-            return None;
+            return Ok(None);
         }
         let mut plan = Vec::new();
         for entry in &entries {
@@ -150,7 +161,7 @@ impl Engine {
         }
         state.segments.hold(victim.segment);
         state.collection.emptying = Some(Emptying { segment: victim.segment, blocks, dead });
-        Some(plan)
+        Ok(Some(plan))
     }
 }
 

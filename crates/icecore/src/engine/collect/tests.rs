@@ -264,7 +264,7 @@ fn damage_is_left_where_it_is_and_reported() {
     let run = {
         let state = engine.state();
         let victim = engine.victims(&state)[0];
-        let entries: Vec<_> = engine.blocks.map().read().entries_of_segment(victim.segment).collect();
+        let entries: Vec<_> = engine.blocks.entries_of_segment(victim.segment).unwrap();
         let alive = |entry: &&crate::location::PlacedRun| {
             state
                 .history

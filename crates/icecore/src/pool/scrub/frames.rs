@@ -113,8 +113,8 @@ impl Scrub<'_> {
     /// The first living block that a flaw may cost.
     fn alive_behind(&self, segment: SegmentId, flaw: &Flaw) -> Option<Run> {
         let state = self.engine.state();
-        let map = self.engine.blocks.map().read();
-        for entry in map.entries_of_segment(segment) {
+        // What cannot be read cannot be said to be alive: its chunk is reported by whoever looks for it.
+        for entry in self.engine.blocks.entries_of_segment(segment).unwrap_or_default() {
             let from = flaw.behind.start.max(entry.slot.0);
             let to = flaw.behind.end.min(entry.slot.0 + entry.run.length.0 as u32);
             for slot in from..to {

@@ -181,6 +181,7 @@ fn scrub(
     let lacking = if is_writable { engine.restore_copies() } else { Ok(copies.report()) };
     let twins = engine.inspect_superblocks();
     let ledger = engine.inspect_ledger();
+    let chunks = engine.inspect_chunks();
     // What was written so far has to be on disk, trees included; and what of that is hurt is written anew.
     if is_writable {
         engine.run_checkpoint()?;
@@ -207,6 +208,7 @@ fn scrub(
     };
     scrub.mended(twins, twin, true);
     scrub.mended(ledger, anew, is_writable);
+    scrub.mended(chunks, "where blocks lie that it has the places of is lost", false);
     scrub.lacking(lacking);
     scrub.report.complete = scrub.everything(runs, tail)?;
     scrub.copies_mended(copies.mends_since(mends), settles);

@@ -88,9 +88,9 @@ fn places(pool: &Pool) -> Vec<(&'static str, String, u32, Option<Run>)> {
         (state.segments.all().into_iter().filter(used).collect::<Vec<_>>(), state.tail.position())
     };
     let alive = |segment: SegmentId, slot: u32| {
-        let map = engine.blocks.map().read();
-        let entry = map
-            .entries_of_segment(segment)
+        let entries = engine.blocks.entries_of_segment(segment).unwrap();
+        let entry = entries
+            .iter()
             .find(|entry| entry.slot.0 <= slot && slot < entry.slot.0 + entry.run.length.0 as u32)?;
         let address = entry.run.start.plus(BlockCount(u64::from(slot - entry.slot.0)));
         let state = engine.state();

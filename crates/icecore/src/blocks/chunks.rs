@@ -1,0 +1,112 @@
+//! Places of blocks, where the chunk of the location map that has them may have to be read first.
+
+use super::Blocks;
+use crate::error::{Error, Result};
+use crate::format::crc32c;
+use crate::format::segment::file_name;
+use crate::location::{Absent, Chunk, Lookup, PlacedRun, SharedChunk};
+use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, SegmentId, Slot, Stream};
+use std::sync::Arc;
+
+impl Blocks {
+    /// The place of a block, and how many blocks from it on are known to lie together; `None` if it has none. No lock is held while a chunk is
+    /// read but those of the caller.
+    ///
+    /// # Errors
+    /// The chunk that says so cannot be read: nothing has changed.
+    pub(crate) fn lookup(
+        &self,
+        stream: Stream,
+        address: LogAddress,
+    ) -> Result<Option<(SegmentId, Slot, BlockCount)>> {
+        let mut found = self.map.read().lookup(stream, address);
+        loop {
+            match found {
+                Lookup::At(segment, slot, together) => return Ok(Some((segment, slot, together))),
+                Lookup::Nowhere => return Ok(None),
+                Lookup::Absent(absent) => {
+                    let Some(chunk) = self.read_chunk(&absent)? else {
+                        found = self.map.read().lookup(stream, address);
+                        continue;
+                    };
+                    // Looked up in it at once: others may need the room for theirs.
+                    let mut map = self.map.write();
+                    let with = map.lookup_with(&absent, &chunk, stream, address);
+                    found = with.unwrap_or_else(|| map.lookup(stream, address));
+                }
+            }
+        }
+    }
+
+    /// A chunk of the map; `None` if the map has done without it since. What had to be read does not stay in memory beyond that.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not what was written.
+    pub(crate) fn chunk(&self, absent: &Absent) -> Result<Option<SharedChunk>> {
+        let resident = self.map.read().shared(absent);
+        match resident {
+            Some(chunk) => Ok(Some(chunk)),
+            None => self.read_chunk(absent),
+        }
+    }
+
+    /// Reads a chunk. The segment that it lies in is used for something else once nobody needs it any more: then what was read does not
+    /// count.
+    fn read_chunk(&self, absent: &Absent) -> Result<Option<SharedChunk>> {
+        match self.try_read_chunk(absent) {
+            Ok(chunk) => Ok(Some(chunk)),
+            Err(_) if !self.map.read().has(absent) => Ok(None),
+            Err(error) => {
+                self.files.incidents().note(&error);
+                Err(error)
+            }
+        }
+    }
+
+    fn try_read_chunk(&self, absent: &Absent) -> Result<SharedChunk> {
+        let place = absent.place;
+        let name = || format!("{} at slot {}", file_name(place.segment), place.slot);
+        let end = u64::from(place.slot.0) + u64::from(place.blocks);
+        if place.blocks == 0 || end > u64::from(self.files.geometry().slots()) {
+            return Err(Error::damaged(name(), "the place of a chunk of the location map is out of range"));
+        }
+        let mut bytes = vec![0; place.blocks as usize * BLOCK_BYTES];
+        let read = self.files.read(place.segment, place.slot, &mut bytes).and_then(|()| {
+            let detail = "a chunk of the location map does not match its checksum";
+            if crc32c(&bytes) == place.crc { Ok(()) } else { Err(Error::damaged(name(), detail)) }
+        });
+        self.counters.read_bytes_map.add(bytes.len() as u64);
+        if let Err(error) = read {
+            let copied = self.files.read_copy(place.segment, place.slot, &mut bytes);
+            if !copied || crc32c(&bytes) != place.crc {
+                return Err(error);
+            }
+            let is_there = || self.map.read().has(absent);
+            self.files.heal(place.segment, place.slot, &bytes, &error, is_there);
+        }
+        let chunk = Chunk::decode(&bytes, self.pool, absent.stream, &absent.span);
+        chunk.map(Arc::new).map_err(|error| match error {
+            Error::Damaged { detail, place } => Error::damaged(name(), format!("{place}: {detail}")),
+            other => other,
+        })
+    }
+
+    /// All runs that lie in a segment, by slot. The caller has the state locked, so that the map stays as it is.
+    ///
+    /// # Errors
+    /// A chunk that says so cannot be read.
+    pub(crate) fn entries_of_segment(&self, segment: SegmentId) -> Result<Vec<PlacedRun>> {
+        let (mut entries, chunks) = {
+            let map = self.map.read();
+            (map.recent_of_segment(segment).collect::<Vec<_>>(), map.naming(segment))
+        };
+        for absent in chunks {
+            if let Some(chunk) = self.chunk(&absent)? {
+                let holding = self.map.read().holding(absent.stream, &chunk);
+                entries.extend(holding.into_iter().filter(|placed| placed.segment == segment));
+            }
+        }
+        entries.sort_unstable_by_key(|placed| placed.slot);
+        Ok(entries)
+    }
+}

@@ -1,0 +1,99 @@
+//! Freeing what is recorded as dead and what no reader can reach, and with it segments.
+
+use super::Engine;
+use crate::location::Lookup;
+use crate::state::State;
+use crate::units::{BlockCount, LogAddress, Run, Stream};
+use parking_lot::MutexGuard;
+
+/// Runs of dead blocks that are freed while the state is locked.
+const BURIED_TOGETHER: usize = 1024;
+
+/// How a slice of it ended.
+enum Slice {
+    /// There is nothing more.
+    Done,
+    /// There may be more.
+    More,
+    /// What comes next lies where a chunk of the map says that is not in memory.
+    Needs(Stream, LogAddress),
+}
+
+impl Engine {
+    /// Frees all of it while the state is locked. What lies where nobody can tell stays dead, to be tried again the next time.
+    pub(crate) fn bury(&self, state: &mut State) {
+        loop {
+            match self.bury_slice(state) {
+                Slice::Done => break,
+                Slice::More => {}
+                Slice::Needs(stream, address) => {
+                    if self.blocks.lookup(stream, address).is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The same, letting others have the state in between, and while the map is read.
+    pub(crate) fn bury_in_slices(&self) {
+        loop {
+            let mut state = self.state();
+            let slice = self.bury_slice(&mut state);
+            MutexGuard::unlock_fair(state);
+            match slice {
+                Slice::Done => break,
+                Slice::More => {}
+                Slice::Needs(stream, address) => {
+                    if self.blocks.lookup(stream, address).is_err() {
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Frees some of it.
+    fn bury_slice(&self, state: &mut State) -> Slice {
+        let dead = state.graveyard.exhume(self.pins.oldest(), BURIED_TOGETHER);
+        let mut slice = if dead.len() == BURIED_TOGETHER { Slice::More } else { Slice::Done };
+        for (index, run) in dead.iter().enumerate() {
+            if let Some(rest) = self.free_run(state, *run) {
+                slice = Slice::Needs(rest.stream, rest.start);
+                state.graveyard.rebury([rest].into_iter().chain(dead[index + 1..].iter().copied()));
+                break;
+            }
+        }
+        let released = state.segments.release(state.replay_from);
+        self.counters.segments_recycled.add(released.len() as u64);
+        slice
+    }
+
+    /// Frees a run. If a chunk of the map is needed that is not in memory, answers what is left of the run.
+    fn free_run(&self, state: &mut State, run: Run) -> Option<Run> {
+        let mut at = run.start;
+        while at < run.end() {
+            let found = self.blocks.map().read().lookup(run.stream, at);
+            match found {
+                Lookup::At(segment, _, together) => {
+                    let count = together.0.min(run.end().0 - at.0);
+                    state.segments.remove_live(segment, count);
+                    state.collection.buried(segment, &Run { start: at, length: BlockCount(count), ..run });
+                    at = at.plus(BlockCount(count));
+                }
+                Lookup::Nowhere => {
+                    // Born and dead between two checkpoints: it was never anywhere.
+                    if run.stream == Stream::Merged {
+                        self.blocks.pending_done(at);
+                    }
+                    at = at.plus(BlockCount(1));
+                }
+                Lookup::Absent(_) => {
+                    let length = BlockCount(run.end().0 - at.0);
+                    return Some(Run { start: at, length, ..run });
+                }
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,196 @@
+//! Pools whose location map lies in chunks, of which one is in memory.
+
+use crate::check::{Area, CheckOptions, check};
+use crate::format::segment::file_name;
+use crate::location::ChunkRow;
+use crate::options::{InitOptions, OpenOptions};
+use crate::pool::Pool;
+use crate::storage::memory::MemoryStorage;
+use crate::storage::{AlignedBuffer, Kind, Storage};
+use crate::units::{BLOCK_BYTES, InodeNumber, Stream};
+use crate::{Creation, Error};
+use std::sync::Arc;
+
+const PIECE: usize = 64 << 10;
+const PIECES: u64 = 500;
+
+fn open_with(storage: &Arc<MemoryStorage>, map_memory_bytes: u64) -> crate::Result<Pool> {
+    let options = OpenOptions {
+        background: false,
+        control_socket: false,
+        block_cache_bytes: 0,
+        node_cache_bytes: 0,
+        map_memory_bytes,
+        ..OpenOptions::default()
+    };
+    Pool::open(storage.clone(), &options)
+}
+
+fn open(storage: &Arc<MemoryStorage>) -> Pool {
+    open_with(storage, 0).unwrap()
+}
+
+fn content(piece: u64, round: u8) -> Vec<u8> {
+    vec![(piece as u8).wrapping_mul(7) ^ round; PIECE]
+}
+
+fn write(pool: &Pool, file: InodeNumber, pieces: impl Iterator<Item = u64>, round: u8) {
+    let db = pool.dataset("db").unwrap();
+    pieces.for_each(|piece| db.write(file, piece * PIECE as u64, &content(piece, round)).unwrap());
+}
+
+fn round_of(piece: u64) -> u8 {
+    u8::from(piece.is_multiple_of(3))
+}
+
+fn read(pool: &Pool, file: InodeNumber, piece: u64) -> crate::Result<Vec<u8>> {
+    let mut bytes = vec![0; PIECE];
+    pool.view("db")?.read(file, piece * PIECE as u64, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn assert_there(pool: &Pool, file: InodeNumber) {
+    for piece in 0..PIECES {
+        assert!(read(pool, file, piece).unwrap() == content(piece, round_of(piece)), "piece {piece}");
+    }
+}
+
+fn rows(pool: &Pool) -> Vec<(Stream, ChunkRow)> {
+    let map = pool.engine().blocks.map().read();
+    map.directory().all().map(|(stream, row)| (stream, row.clone())).collect()
+}
+
+/// A file of some segments, a third of which was written again and moved together.
+fn made(map_memory_bytes: u64) -> (Arc<MemoryStorage>, InodeNumber) {
+    let storage = Arc::new(MemoryStorage::default());
+    Pool::init(storage.clone(), &InitOptions { segment_bytes: 2 << 20, ..InitOptions::default() }).unwrap();
+    let pool = open_with(&storage, map_memory_bytes).unwrap();
+    pool.create_dataset("db", false, &[]).unwrap();
+    let db = pool.dataset("db").unwrap();
+    let file = db.open_or_create(b"a", &Creation::file()).unwrap();
+    drop(db);
+    write(&pool, file, 0..PIECES, 0);
+    pool.checkpoint().unwrap();
+    write(&pool, file, (0..PIECES).filter(|piece| round_of(*piece) == 1), 1);
+    pool.checkpoint().unwrap();
+    pool.collect(8).unwrap();
+    let_deltas_grow(&pool, 5000);
+    pool.close().unwrap();
+    (storage, file)
+}
+
+/// Until a picture of everything is due. Of what is no number of whole blocks, the rest is read.
+fn let_deltas_grow(pool: &Pool, bytes: usize) {
+    let db = pool.dataset("db").unwrap();
+    let other = db.open_or_create(b"b", &Creation::file()).unwrap();
+    for round in 0..70 {
+        db.write(other, 0, &vec![round; bytes]).unwrap();
+        pool.checkpoint().unwrap();
+    }
+}
+
+#[test]
+fn a_map_of_which_one_chunk_is_in_memory_leads_to_everything() {
+    let (storage, file) = made(0);
+    let pool = open(&storage);
+    assert!(rows(&pool).iter().filter(|(stream, _)| *stream == Stream::Data).count() > 2);
+    assert_eq!(crate::engine::find_superblock(&*storage).unwrap().features_required, 1);
+    assert_there(&pool, file);
+    assert!(pool.statistics().disk_read_bytes_map > 0);
+    assert!(pool.engine().blocks.map().read().directory().resident() <= 1);
+    pool.verify().unwrap();
+    // Whoever has more memory reads the same, and writes longer chunks.
+    let roomy = open_with(&storage.copy(), 32 << 20).unwrap();
+    assert_there(&roomy, file);
+    let_deltas_grow(&roomy, 5000);
+    roomy.verify().unwrap();
+    assert_there(&roomy, file);
+    let report = check(storage.copy(), &CheckOptions { data: true }, &mut |_| {}).unwrap();
+    assert_eq!(report.count, 0, "{report:?}");
+}
+
+/// What was written without chunks goes over into them with the next picture of everything.
+#[test]
+fn a_map_without_chunks_is_put_into_chunks() {
+    let (storage, file) = made(32 << 20);
+    let pool = open(&storage);
+    assert_eq!(rows(&pool), Vec::new());
+    assert_eq!(crate::engine::find_superblock(&*storage).unwrap().features_required, 0);
+    let_deltas_grow(&pool, 5000);
+    assert!(rows(&pool).len() > 3);
+    assert_there(&pool, file);
+    pool.verify().unwrap();
+    let crashed = open(&storage.copy());
+    assert_there(&crashed, file);
+    crashed.verify().unwrap();
+}
+
+fn flip(storage: &MemoryStorage, row: &ChunkRow) {
+    let offset = u64::from(row.place.slot.0) * BLOCK_BYTES as u64;
+    let handle = storage.open(&file_name(row.place.segment), true).unwrap();
+    let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
+    handle.read_at(&mut block, offset).unwrap();
+    block[45] ^= 0x10;
+    handle.write_at(&[(Kind::Frame, &block)], offset).unwrap();
+}
+
+#[test]
+fn a_damaged_chunk_costs_what_it_places_and_is_named() {
+    let (storage, file) = made(0);
+    let all = rows(&open(&storage.copy()));
+    for (stream, row) in all {
+        let hurt = storage.copy();
+        flip(&hurt, &row);
+        let name = file_name(row.place.segment);
+        let report = check(hurt.clone(), &CheckOptions::default(), &mut |_| {}).unwrap();
+        let named = |problem: &crate::check::Problem| {
+            problem.what.contains("chunk of the location map") && problem.what.contains(&name)
+        };
+        let found = report.problems.iter().find(|problem| named(problem)).expect("it is named");
+        assert!(!report.is_sound() && (found.area == Area::Places || !report.opened), "{report:?}");
+        if stream != Stream::Data {
+            continue;
+        }
+        let pool = open(&hurt);
+        let mut lost = 0;
+        for piece in 0..PIECES {
+            match read(&pool, file, piece) {
+                Ok(bytes) => assert!(bytes == content(piece, round_of(piece))),
+                Err(Error::Damaged { place, .. }) => lost += u32::from(place.contains(&name)),
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert!((1..PIECES as u32).contains(&lost), "{lost} pieces cannot be read");
+        // It can be lived with: nothing of it is used for anything else, and it is told again at the next opening.
+        write(&pool, file, 0..PIECES, 5);
+        let_deltas_grow(&pool, 8192);
+        assert!(pool.statistics().failure.is_none());
+        for piece in 0..PIECES {
+            assert!(read(&pool, file, piece).unwrap() == content(piece, 5));
+        }
+        pool.close().unwrap();
+        let report = open(&hurt).scrub(&mut |_| true).unwrap();
+        let told = |finding: &crate::pool::Finding| finding.damage.contains("chunk of the location map");
+        assert!(report.findings.iter().any(|finding| told(finding) && !finding.spare), "{report:?}");
+    }
+}
+
+/// What dies while nobody can tell where it lies is freed when somebody can.
+#[test]
+fn what_cannot_be_freed_waits() {
+    let (storage, file) = made(0);
+    let pool = open(&storage);
+    let data: Vec<ChunkRow> =
+        rows(&pool).into_iter().filter(|(stream, _)| *stream == Stream::Data).map(|(_, row)| row).collect();
+    data.iter().for_each(|row| flip(&storage, row));
+    let live = |pool: &Pool| pool.engine().state().segments.live_total();
+    let before = live(&pool);
+    write(&pool, file, 0..PIECES, 5);
+    pool.checkpoint().unwrap();
+    assert!(live(&pool) > before + PIECES * 8, "most of it is counted twice");
+    assert!(pool.statistics().failure.is_none());
+    data.iter().for_each(|row| flip(&storage, row));
+    pool.checkpoint().unwrap();
+    assert!(live(&pool) < before + PIECES * 8);
+    pool.verify().unwrap();
+}
