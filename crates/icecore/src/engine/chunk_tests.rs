@@ -63,7 +63,10 @@ fn rows(pool: &Pool) -> Vec<(Stream, ChunkRow)> {
 /// A file of some segments, a third of which was written again and moved together.
 fn made(map_memory_bytes: u64) -> (Arc<MemoryStorage>, InodeNumber) {
     let storage = Arc::new(MemoryStorage::default());
-    Pool::init(storage.clone(), &InitOptions { segment_bytes: 2 << 20, ..InitOptions::default() }).unwrap();
+    // What is damaged stays damaged.
+    let init =
+        InitOptions { segment_bytes: 2 << 20, copies: crate::CopyMode::None, ..InitOptions::default() };
+    Pool::init(storage.clone(), &init).unwrap();
     let pool = open_with(&storage, map_memory_bytes).unwrap();
     pool.create_dataset("db", false, &[]).unwrap();
     let db = pool.dataset("db").unwrap();
