@@ -16,8 +16,8 @@ const PIECE_BLOCKS_MAX: u32 = 256;
 const NODES_MARGIN: u64 = 64;
 /// Merged blocks that they may make.
 const MERGED_MARGIN: u64 = 16;
-/// Whoever adds something leaves this part of a segment to those that free, in each that is being filled.
-const SLACK_SHARE: u64 = 8;
+/// Whoever adds something leaves such a part of a segment to those that free, in each that is being filled.
+const SLACK_SHARE: u64 = 3;
 /// What is tried, one after the other, when something finds no room.
 const WAYS_TO_ROOM: [WayToRoom; 4] =
     [WayToRoom::CheckpointIfWorthIt, WayToRoom::Collect(1), WayToRoom::Checkpoint, WayToRoom::Collect(6)];
