@@ -255,7 +255,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let init = icecore::InitOptions {
             segment_bytes: 2 << 20,
-            size_limit: Some(icecore::units::ByteLength(20 << 20)),
+            size_limit: Some(icecore::units::ByteLength(32 << 20)),
             ..icecore::InitOptions::default()
         };
         let path = folder.path().join("pool");

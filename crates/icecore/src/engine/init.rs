@@ -2,6 +2,7 @@
 
 use super::checkpoint::CheckpointLine;
 use super::recovery::{self, Recovered};
+use super::space::available;
 use super::{Engine, background, copies, load, staging, superblocks};
 use crate::blocks::{Blocks, Use};
 use crate::catalogue::Catalogue;
@@ -9,6 +10,7 @@ use crate::copies::{Aside, Copies, Place, is_name_of_pool};
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::copies::{CopyMode, CopySettings};
+use crate::format::record::RecordView;
 use crate::format::segment::{Geometry, SegmentKind};
 use crate::format::superblock::{LIVES_MAX, LedgerPointer, Life, Superblock, segment_bytes_usable};
 use crate::incidents::Incidents;
@@ -23,9 +25,9 @@ use crate::process::ProcessMark;
 use crate::segments::Segments;
 use crate::state::{Collection, Graveyard, State, Usage};
 use crate::statistics::Counters;
-use crate::storage::{Storage, StorageLock};
+use crate::storage::{AlignedBuffer, Kind, Storage, StorageLock};
 use crate::units::{
-    BlockCount, PoolId, RecordSequence, RecoveryEpoch, Run, SegmentId, Slot, Stream, Timestamp,
+    BLOCK_BYTES, BlockCount, PoolId, RecordSequence, RecoveryEpoch, Run, SegmentId, Slot, Stream, Timestamp,
 };
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -35,6 +37,9 @@ use std::sync::atomic::AtomicBool;
 /// Segments that a pool has at least: the log, one being filled with nodes, one with runs, one with the ledger, and a
 /// reserve.
 const SEGMENTS_MIN: u64 = 8;
+
+/// Blocks that are looked at together when a segment of runs is filled further after a crash.
+const QUIETED_TOGETHER: u32 = 64;
 
 /// Makes an empty pool.
 pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<()> {
@@ -233,7 +238,12 @@ fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<(Arc<Eng
     recovery::remove_half_made(&**storage, &superblock, &recovered.state.segments)?;
     files.copies().adopt(&copies::in_use(&recovered.state.segments));
     let first = recovered.state.tail.position().sequence;
+    let was_clean = superblock.clean;
     let superblock = begin_life(&**storage, superblock, epoch, first, files.copies())?;
+    let mut recovered = recovered;
+    if !was_clean {
+        leave_or_quiet_runs(&**storage, &parts.blocks, &mut recovered.state)?;
+    }
     reopen_runs(&parts.blocks, &recovered.state)?;
     let replayed = recovered.replayed;
     Ok((Arc::new(parts.assemble(superblock, recovered, lock)), replayed))
@@ -259,6 +269,36 @@ fn begin_life(
     superblocks::write_after_crash(storage, &superblock)?;
     copies::write_superblocks(copies, &superblock);
     Ok(superblock)
+}
+
+/// After a crash, the segment of runs that was being filled may have some behind the last one that counts: of groups that were
+/// never committed, or of a checkpoint that was not finished. Filled further, it could have holes between new runs in which
+/// headers of old ones stand, of this very use of it. So another one is begun; where there are few, those headers
+/// are wiped instead: one crash after the other must not use up a pool that is full.
+fn leave_or_quiet_runs(storage: &dyn Storage, blocks: &Blocks, state: &mut State) -> Result<()> {
+    let Some(cursor) = state.run_cursor else { return Ok(()) };
+    let segment_bytes = blocks.files().geometry().bytes;
+    let fit = storage.space().map_or(0, |space| space.free / segment_bytes);
+    let is_short = available(state).min(state.segments.free() as u64 + fit) < SEGMENTS_MIN;
+    if !is_short {
+        state.run_cursor = None;
+        state.segments.let_go(cursor.segment);
+        return Ok(());
+    }
+    let zeros = AlignedBuffer::zeroed(BLOCK_BYTES);
+    let end = blocks.files().geometry().end(SegmentKind::Run).0;
+    let mut window = vec![0; QUIETED_TOGETHER as usize * BLOCK_BYTES];
+    for first in (cursor.slot.0..end).step_by(QUIETED_TOGETHER as usize) {
+        let count = QUIETED_TOGETHER.min(end - first);
+        let window = &mut window[..count as usize * BLOCK_BYTES];
+        blocks.files().read(cursor.segment, Slot(first), window)?;
+        for (slot, block) in (first..).zip(window.chunks_exact(BLOCK_BYTES)) {
+            if RecordView::decode(block).is_some_and(|view| view.header.incarnation == cursor.incarnation) {
+                blocks.files().write(cursor.segment, Slot(slot), &[(Kind::Frame, &zeros)])?;
+            }
+        }
+    }
+    blocks.files().sync(cursor.segment)
 }
 
 /// The segment of runs that was being filled goes on being filled: its checksums so far are in its record headers.

@@ -174,9 +174,8 @@ pub(super) fn load(
     }
 
     count_live(&history, blocks, &mut segments)?;
-    // After a crash a segment of runs may have holes between them, where an earlier life left headers of its
-    // own: it is not filled any further.
-    let run_cursor = position.run_cursor.filter(|_| superblock.clean);
+    // After a crash there may be more in it; whoever opens the pool sees to that.
+    let run_cursor = position.run_cursor;
     let base = Base { position: position.clone(), catalogue: catalogue.nothing_more(), version };
     // The parts of one picture have one number.
     let first = blobs.first().map(|(_, blob)| blob.checkpoint);

@@ -283,6 +283,10 @@ impl Replay<'_> {
         if self.state.segments.live(segment) == 0 {
             self.take_over(segment, SegmentKind::Run)?;
         }
+        // What is filled further begins behind everything that counts.
+        if let Some(cursor) = self.state.run_cursor.as_mut().filter(|cursor| cursor.segment == segment) {
+            cursor.slot = cursor.slot.max(Slot(end as u32));
+        }
         Ok(())
     }
 

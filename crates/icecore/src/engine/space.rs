@@ -16,8 +16,8 @@ const PIECE_BLOCKS_MAX: u32 = 256;
 const NODES_MARGIN: u64 = 64;
 /// Merged blocks that they may make.
 const MERGED_MARGIN: u64 = 16;
-/// Whoever adds something leaves this part of a segment to those that free, in each that is being filled.
-const SLACK_SHARE: u64 = 8;
+/// Whoever adds something leaves such a part of a segment to those that free, in each that is being filled.
+const SLACK_SHARE: u64 = 3;
 /// What is tried, one after the other, when something finds no room.
 const WAYS_TO_ROOM: [WayToRoom; 4] =
     [WayToRoom::CheckpointIfWorthIt, WayToRoom::Collect(1), WayToRoom::Checkpoint, WayToRoom::Collect(6)];
@@ -95,7 +95,9 @@ impl Engine {
     fn reserve_with(&self, state: &State, purpose: Purpose, more: u64) -> usize {
         let need = |slack| {
             let nodes = state.dirty_nodes + state.frozen_dirty + NODES_MARGIN + more;
-            self.for_nodes(state, nodes + slack) + self.for_merged() + self.for_ledger(state, slack)
+            self.for_nodes(state, nodes + slack)
+                + self.for_merged(state, slack)
+                + self.for_ledger(state, slack)
         };
         match purpose {
             // What is being filled may run short while what frees does its work: that must not count against it.
@@ -121,11 +123,10 @@ impl Engine {
         self.beyond(nodes, self.room_behind(SegmentKind::Node, state.node_cursor), SegmentKind::Node)
     }
 
-    /// A crash ends the filling of a segment of runs, and the recovery has the same merged blocks to write: room in it does
-    /// not count.
-    fn for_merged(&self) -> usize {
-        let merged = self.blocks.pending_count() as u64 + MERGED_MARGIN;
-        self.beyond(merged + merged.div_ceil(u64::from(PIECE_BLOCKS_MAX)), 0, SegmentKind::Run)
+    fn for_merged(&self, state: &State, slack: u64) -> usize {
+        let merged = self.blocks.pending_count() as u64 + MERGED_MARGIN + slack;
+        let merged = merged + merged.div_ceil(u64::from(PIECE_BLOCKS_MAX));
+        self.beyond(merged, self.room_behind(SegmentKind::Run, state.run_cursor), SegmentKind::Run)
     }
 
     /// A blob lies in one piece, and nobody knows how long the next one is. What is too long for a segment is cut in pieces of
