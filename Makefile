@@ -61,8 +61,8 @@ soak: ## Live through whole lives of pools on a simulated disk, for HOURS or SOA
 	$(CARGO) build --release --locked --package icecore-sim --bin soak
 	target/release/soak --seconds $(SOAK_SECONDS) $(SOAK_OPTIONS)
 
-soak-short: ## The same for two minutes, from seeds that are the same every time
-	$(MAKE) --no-print-directory soak SOAK_SECONDS=120 SOAK_OPTIONS='--seed 1'
+soak-short: ## The same for two minutes, the same lives every time
+	$(MAKE) --no-print-directory soak SOAK_SECONDS=300 SOAK_OPTIONS='--seed 1 --threaded 0 --lives 240'
 
 tools:
 	@scripts/install-tools

@@ -365,7 +365,7 @@ fn is_alike(step: &Step, expected: ModelError, found: &Error) -> bool {
         return matches!(found, Error::File(_));
     }
     // Where the old name is wrong, or the new one is not of its kind, either may be refused first.
-    if matches!(step, Step::Rename { .. })
+    if matches!(step, Step::Rename { .. } | Step::Clone { .. })
         && matches!(expected, ModelError::BadName | ModelError::NotFound | ModelError::Invalid)
     {
         return matches!(found, Error::BadName { .. } | Error::Invalid(_) | Error::NotFound { .. });

@@ -1,10 +1,10 @@
 //! Lives of pools, one after the other and several at a time, for as long as one wants: `make soak`.
 //!
-//! `soak [--seconds N] [--lives N] [--seed N] [--jobs N]`. A failure names the seed of its life; `--seed N --lives 1`
-//! repeats it.
+//! `soak [--seconds N] [--lives N] [--seed N] [--jobs N] [--threaded PERCENT]`. A failure names the seed of its life; `--seed N
+//! --lives 1` repeats it, but for the lives of pools with threads: so many of a hundred.
 
 use icecore_sim::Random;
-use icecore_sim::lives::{Deeds, Footprint, live_guarded};
+use icecore_sim::lives::{Deeds, Footprint, THREADED_PERCENT, live_guarded};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,6 +18,7 @@ struct Plan {
     lives: u64,
     seed: Option<u64>,
     jobs: u64,
+    threaded: u64,
 }
 
 struct Run {
@@ -40,7 +41,9 @@ fn main() -> ExitCode {
     let plan = match plan(std::env::args().skip(1)) {
         Ok(plan) => plan,
         Err(text) => {
-            eprintln!("{text}\nusage: soak [--seconds N] [--lives N] [--seed N] [--jobs N]");
+            eprintln!(
+                "{text}\nusage: soak [--seconds N] [--lives N] [--seed N] [--jobs N] [--threaded PERCENT]"
+            );
             return ExitCode::from(2);
         }
     };
@@ -71,7 +74,7 @@ fn main() -> ExitCode {
 
 fn plan(mut arguments: impl Iterator<Item = String>) -> Result<Plan, String> {
     let jobs = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
-    let mut plan = Plan { seconds: 60, lives: u64::MAX, seed: None, jobs };
+    let mut plan = Plan { seconds: 60, lives: u64::MAX, seed: None, jobs, threaded: THREADED_PERCENT };
     while let Some(name) = arguments.next() {
         let value = arguments.next().and_then(|text| text.parse().ok());
         let value: u64 = value.ok_or_else(|| format!("{name} wants a number"))?;
@@ -79,6 +82,7 @@ fn plan(mut arguments: impl Iterator<Item = String>) -> Result<Plan, String> {
             "--seconds" => plan.seconds = value,
             "--lives" => plan.lives = value,
             "--seed" => plan.seed = Some(value),
+            "--threaded" => plan.threaded = value.min(100),
             "--jobs" => plan.jobs = value.max(1),
             _ => return Err(format!("{name} is unknown")),
         }
@@ -95,7 +99,7 @@ fn work(run: &Run) {
         // The first life is that of the seed itself, so that one can be repeated alone.
         let seed =
             if number == 0 { run.first } else { Random::new(run.first.wrapping_add(number)).next() >> 16 };
-        match live_guarded(seed) {
+        match live_guarded(seed, run.plan.threaded) {
             Ok(deeds) => tell(run, deeds),
             Err(text) => {
                 eprintln!(

@@ -21,6 +21,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 const SEGMENT_BYTES: u64 = 2 << 20;
+/// Of a hundred lives so many are of pools with threads.
+pub const THREADED_PERCENT: u64 = 10;
 /// Days of the longest life.
 const DAYS_MAX: u64 = 40;
 
@@ -49,7 +51,11 @@ struct Reader {
 /// # Errors
 /// A description of where pool and model do not agree, or of what else must not be.
 pub fn live(seed: u64, days: Option<u64>) -> Result<Deeds, String> {
-    let setting = draw(seed);
+    live_with(seed, days, THREADED_PERCENT)
+}
+
+fn live_with(seed: u64, days: Option<u64>, threaded_percent: u64) -> Result<Deeds, String> {
+    let setting = draw(seed, threaded_percent);
     let _told = Told(format!("a life with {setting:?}"));
     let mut life = Life::new(seed, setting)?;
     let days = days.unwrap_or_else(|| life.random.between(DAYS_MAX / 4, DAYS_MAX));
@@ -62,12 +68,12 @@ pub fn live(seed: u64, days: Option<u64>) -> Result<Deeds, String> {
     Ok(life.deeds)
 }
 
-/// As [`live`], with panics as descriptions.
+/// As [`live`], with panics as descriptions, and so many of a hundred lives with threads.
 ///
 /// # Errors
 /// As there.
-pub fn live_guarded(seed: u64) -> Result<Deeds, String> {
-    catch_unwind(AssertUnwindSafe(|| live(seed, None))).unwrap_or_else(|panic| {
+pub fn live_guarded(seed: u64, threaded_percent: u64) -> Result<Deeds, String> {
+    catch_unwind(AssertUnwindSafe(|| live_with(seed, None, threaded_percent))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
         Err(format!("panic: {}", text.unwrap_or_default()))
@@ -75,7 +81,7 @@ pub fn live_guarded(seed: u64) -> Result<Deeds, String> {
 }
 
 /// Pools that get full at their own limit, at that of their medium or at a quota on it, and some that do not.
-fn draw(seed: u64) -> Setting {
+fn draw(seed: u64, threaded_percent: u64) -> Setting {
     let mut random = Random::new(seed ^ 0x11fe);
     let mut setting = Setting::draw(seed);
     setting.segment_bytes = SEGMENT_BYTES;
@@ -90,7 +96,7 @@ fn draw(seed: u64) -> Setting {
         _ => {}
     }
     // With threads the same seed need not lead to the same life; without, nothing runs at the same time.
-    setting.options.background = random.chance(10);
+    setting.options.background = random.chance(threaded_percent);
     setting
 }
 
@@ -132,8 +138,8 @@ impl Life {
         let struck = self.explorer.disk.faults_struck();
         match compare_view(&name, &reader.view, &reader.tree) {
             Ok(()) => self.deeds.readers += 1,
-            // It could not read, and was told so.
-            Err(_) if self.explorer.disk.faults_struck() > struck => {}
+            // It could not read, and was told so. With threads the power may fail meanwhile.
+            Err(_) if self.explorer.disk.faults_struck() > struck || self.explorer.disk.is_cut() => {}
             Err(difference) => return Err(difference.to_string()),
         }
         Ok(())
