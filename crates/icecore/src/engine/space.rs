@@ -180,6 +180,7 @@ impl Engine {
         let mut state = self.settled_state()?;
         let free = state.segments.free();
         self.bury(&mut state);
+        self.let_go_of_spent(&mut state);
         let freed = state.segments.free() > free;
         let worthwhile = state.graveyard.pending_blocks() > 0 || state.log_blocks > 0;
         // One that is being written has taken with it what died before: looked at under the state lock, as it was frozen.
@@ -191,6 +192,24 @@ impl Engine {
             drop(self.checkpoint.lock());
         }
         Ok(worthwhile || on_its_way || freed)
+    }
+
+    /// Segments that were filled to their end, and in which nothing lives any more, are kept by nothing but having been filled
+    /// last.
+    fn let_go_of_spent(&self, state: &mut State) {
+        for filling in Filling::ALL {
+            let cursor = *filling.cursor(state);
+            let is_spent = |cursor: &Cursor| {
+                self.room_behind(filling.kind(), Some(*cursor)) < 2
+                    && state.segments.live(cursor.segment) == 0
+            };
+            if let Some(cursor) = cursor.filter(is_spent) {
+                *filling.cursor(state) = None;
+                state.segments.let_go(cursor.segment);
+            }
+        }
+        let released = state.segments.release(state.replay_from);
+        self.counters.segments_recycled.add(released.len() as u64);
     }
 
     /// Makes one more segment file.
@@ -402,6 +421,9 @@ pub(crate) enum Filling {
 }
 
 impl Filling {
+    const ALL: [Self; 6] =
+        [Self::Runs, Self::Nodes, Self::Ledger, Self::WarmData, Self::ColdData, Self::ColdNodes];
+
     pub(crate) const fn kind(self) -> SegmentKind {
         match self {
             Self::Runs | Self::WarmData | Self::ColdData => SegmentKind::Run,
