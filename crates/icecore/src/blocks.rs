@@ -262,9 +262,11 @@ impl Blocks {
 
     /// Compares blocks that were read from a data segment with their checksums.
     pub(crate) fn verify(&self, segment: SegmentId, slot: Slot, blocks: &[u8]) -> Result<()> {
+        let table = self.sums.table(segment, &self.files)?;
+        let table = table.read();
         for (index, block) in blocks.chunks(BLOCK_BYTES).enumerate() {
             let at = Slot(slot.0 + index as u32);
-            if !self.matches(segment, at, block)? {
+            if table.get(at.0 as usize).copied() != Some(crc32c(block)) {
                 let offset = self.files.geometry().offset(at);
                 let place = format!("{} at offset {offset}", file_name(segment));
                 let error = Error::damaged(place, "a data block does not match its checksum");
@@ -443,6 +445,7 @@ impl Sums {
         let end = end.min(geometry.end(use_.kind)).0;
         let is_run = use_.kind == SegmentKind::Run;
         let has_copy = files.copies().has(segment);
+        let mut block = [0; BLOCK_BYTES];
         let mut window = vec![0; REBUILD_BLOCKS as usize * BLOCK_BYTES];
         let mut first = None;
         let mut slot = 1;
@@ -466,7 +469,6 @@ impl Sums {
                         && own
                 })
             };
-            let mut block = [0; BLOCK_BYTES];
             let record = decode(&window[at..at + BLOCK_BYTES]).or_else(|| {
                 let copied = has_copy && files.read_copy(segment, Slot(slot), &mut block);
                 Some(()).filter(|()| copied).and_then(|()| decode(&block))

@@ -2,7 +2,9 @@
 
 use crate::copies::Copies;
 use crate::error::{Error, Result};
+use crate::format::crc32c;
 use crate::format::segment::{Geometry, SegmentKind, file_name};
+use crate::format::superblock::LedgerPointer;
 use crate::incidents::Incidents;
 use crate::numbers::NumberMap;
 use crate::storage::{AlignedBuffer, Kind, Storage, StorageFile};
@@ -165,6 +167,31 @@ impl SegmentFiles {
     /// proved.
     pub(crate) fn read_copy(&self, segment: SegmentId, slot: Slot, buffer: &mut [u8]) -> bool {
         self.copies.read(segment, self.geometry.offset(slot), buffer)
+    }
+
+    /// Reads a stretch of a ledger segment as a whole, from its copy if need be, and writes it again then. `damaged`: what to say if it
+    /// is not what was written; `still`: whether it lies there at this moment.
+    ///
+    /// # Errors
+    /// Those of reading, or `damaged`, if the copy is no better.
+    pub(crate) fn read_stretch(
+        &self,
+        pointer: &LedgerPointer,
+        damaged: impl FnOnce() -> Error,
+        still: impl FnOnce() -> bool,
+    ) -> Result<Vec<u8>> {
+        let LedgerPointer { segment, slot, blocks, crc } = *pointer;
+        let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
+        let read = self.read(segment, slot, &mut bytes);
+        let Err(error) = read.and_then(|()| if crc32c(&bytes) == crc { Ok(()) } else { Err(damaged()) })
+        else {
+            return Ok(bytes);
+        };
+        if !self.read_copy(segment, slot, &mut bytes) || crc32c(&bytes) != crc {
+            return Err(error);
+        }
+        self.heal(segment, slot, &bytes, &error, still);
+        Ok(bytes)
     }
 
     /// Writes blocks again that were found not to be what was written, from their copy, which was. `still`: whether they

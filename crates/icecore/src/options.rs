@@ -23,6 +23,14 @@ impl Default for InitOptions {
     }
 }
 
+#[cfg(test)]
+impl InitOptions {
+    /// The smallest segments, each once: in tests of damage, what is hurt stays hurt.
+    pub(crate) fn small() -> Self {
+        Self { segment_bytes: 2 << 20, copies: CopyMode::None, ..Self::default() }
+    }
+}
+
 /// How a pool is opened.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {

@@ -2,7 +2,6 @@
 
 use super::Blocks;
 use crate::error::{Error, Result};
-use crate::format::crc32c;
 use crate::format::segment::file_name;
 use crate::location::{Absent, Chunk, Lookup, PlacedRun, SharedChunk};
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, SegmentId, Slot, Stream};
@@ -70,20 +69,10 @@ impl Blocks {
         if place.blocks == 0 || end > u64::from(self.files.geometry().slots()) {
             return Err(Error::damaged(name(), "the place of a chunk of the location map is out of range"));
         }
-        let mut bytes = vec![0; place.blocks as usize * BLOCK_BYTES];
-        let read = self.files.read(place.segment, place.slot, &mut bytes).and_then(|()| {
-            let detail = "a chunk of the location map does not match its checksum";
-            if crc32c(&bytes) == place.crc { Ok(()) } else { Err(Error::damaged(name(), detail)) }
-        });
-        self.counters.read_bytes_map.add(bytes.len() as u64);
-        if let Err(error) = read {
-            let copied = self.files.read_copy(place.segment, place.slot, &mut bytes);
-            if !copied || crc32c(&bytes) != place.crc {
-                return Err(error);
-            }
-            let is_there = || self.map.read().has(absent);
-            self.files.heal(place.segment, place.slot, &bytes, &error, is_there);
-        }
+        let damaged = || Error::damaged(name(), "a chunk of the location map does not match its checksum");
+        let read = self.files.read_stretch(&place, damaged, || self.map.read().has(absent));
+        self.counters.read_bytes_map.add(u64::from(place.blocks) * BLOCK_BYTES as u64);
+        let bytes = read?;
         let chunk = Chunk::decode(&bytes, self.pool, absent.stream, &absent.span);
         chunk.map(Arc::new).map_err(|error| match error {
             Error::Damaged { detail, place } => Error::damaged(name(), format!("{place}: {detail}")),

@@ -19,16 +19,7 @@ fn open(storage: &Arc<MemoryStorage>) -> Pool {
 /// A pool with a file in three versions, and a second dataset that is a clone.
 fn made() -> (Arc<MemoryStorage>, InodeNumber) {
     let storage = Arc::new(MemoryStorage::default());
-    Pool::init(
-        storage.clone(),
-        &InitOptions {
-            segment_bytes: 2 << 20,
-            size_limit: None,
-            copies: crate::CopyMode::None,
-            mirror: None,
-        },
-    )
-    .unwrap();
+    Pool::init(storage.clone(), &InitOptions::small()).unwrap();
     let pool = open(&storage);
     pool.create_dataset("db", false, &[]).unwrap();
     let db = pool.dataset("db").unwrap();
@@ -386,16 +377,7 @@ fn a_pool_in_use_or_none_is_refused() {
     let none = check_directory(folder.path(), &CheckOptions::default(), &mut |_| {});
     assert!(matches!(none, Err(Error::NotAPool { .. })), "{none:?}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-    Pool::init_directory(
-        folder.path(),
-        &InitOptions {
-            segment_bytes: 2 << 20,
-            size_limit: None,
-            copies: crate::CopyMode::None,
-            mirror: None,
-        },
-    )
-    .unwrap();
+    Pool::init_directory(folder.path(), &InitOptions::small()).unwrap();
     let pool = Pool::open_directory(folder.path(), &quiet()).unwrap();
     let used = check_directory(folder.path(), &CheckOptions::default(), &mut |_| {});
     assert!(matches!(used, Err(Error::PoolInUse { .. })), "{used:?}");

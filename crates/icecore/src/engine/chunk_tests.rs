@@ -64,9 +64,7 @@ fn rows(pool: &Pool) -> Vec<(Stream, ChunkRow)> {
 fn made(map_memory_bytes: u64) -> (Arc<MemoryStorage>, InodeNumber) {
     let storage = Arc::new(MemoryStorage::default());
     // What is damaged stays damaged.
-    let init =
-        InitOptions { segment_bytes: 2 << 20, copies: crate::CopyMode::None, ..InitOptions::default() };
-    Pool::init(storage.clone(), &init).unwrap();
+    Pool::init(storage.clone(), &InitOptions::small()).unwrap();
     let pool = open_with(&storage, map_memory_bytes).unwrap();
     pool.create_dataset("db", false, &[]).unwrap();
     let db = pool.dataset("db").unwrap();

@@ -7,7 +7,6 @@ use crate::copies::{
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::copies::{CopyMode, CopySettings, FOLDER_BYTES_MAX};
-use crate::format::crc32c;
 use crate::format::segment::{SegmentHeader, SegmentKind, file_name};
 use crate::format::superblock::{LedgerPointer, Superblock};
 use crate::segments::Segments;
@@ -102,22 +101,13 @@ pub(super) fn write_superblocks(copies: &Copies, superblock: &Superblock) {
 /// # Errors
 /// Those of reading; [`Error::Damaged`] if neither is what was written.
 pub(super) fn read_blob(files: &SegmentFiles, pointer: &LedgerPointer) -> Result<Vec<u8>> {
-    let mut bytes = vec![0; pointer.blocks as usize * BLOCK_BYTES];
-    let outcome = files.read(pointer.segment, pointer.slot, &mut bytes).and_then(|()| {
-        if crc32c(&bytes) == pointer.crc {
-            return Ok(());
-        }
+    let damaged = || {
         let offset = files.geometry().offset(pointer.slot);
         let place = format!("{} at offset {offset}", file_name(pointer.segment));
-        Err(Error::damaged(place, "a ledger blob does not match its checksum"))
-    });
-    let Err(error) = outcome else { return Ok(bytes) };
-    if files.read_copy(pointer.segment, pointer.slot, &mut bytes) && crc32c(&bytes) == pointer.crc {
-        // Whoever reads a blob holds the line of the ledger, which keeps its segment.
-        files.heal(pointer.segment, pointer.slot, &bytes, &error, || true);
-        return Ok(bytes);
-    }
-    Err(error)
+        Error::damaged(place, "a ledger blob does not match its checksum")
+    };
+    // Whoever reads a blob holds the line of the ledger, which keeps its segment.
+    files.read_stretch(pointer, damaged, || true)
 }
 
 /// The header of a segment without data, from its copy if need be. The segment must not be used for anything else meanwhile.

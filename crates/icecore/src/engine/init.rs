@@ -234,13 +234,12 @@ fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<(Arc<Eng
         let recovered = Recovered { state, line, previous, replayed: 0 };
         return Ok((Arc::new(parts.assemble(superblock, recovered, lock)), 0));
     }
-    let recovered = recovery::replay(loaded, &parts.blocks, &parts.nodes, &superblock, &parts.counters)?;
+    let mut recovered = recovery::replay(loaded, &parts.blocks, &parts.nodes, &superblock, &parts.counters)?;
     recovery::remove_half_made(&**storage, &superblock, &recovered.state.segments)?;
     files.copies().adopt(&copies::in_use(&recovered.state.segments));
     let first = recovered.state.tail.position().sequence;
     let was_clean = superblock.clean;
     let superblock = begin_life(&**storage, superblock, epoch, first, files.copies())?;
-    let mut recovered = recovered;
     if !was_clean {
         leave_or_quiet_runs(&**storage, &parts.blocks, &mut recovered.state)?;
     }

@@ -3,7 +3,7 @@
 use super::{Engine, superblocks};
 use crate::error::Error;
 use crate::format::segment::{SegmentKind, file_name};
-use crate::format::superblock::NAMES;
+use crate::format::superblock::{LedgerPointer, NAMES};
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
 
 impl Engine {
@@ -24,22 +24,10 @@ impl Engine {
     /// writes all of it anew from memory.
     pub(crate) fn inspect_ledger(&self) -> Vec<Error> {
         let mut line = self.checkpoint.lock();
-        let mut found = Vec::new();
-        for blob in line.blobs.clone() {
-            let damaged = |detail: &str| {
-                let offset = self.geometry.offset(blob.slot);
-                Error::damaged(format!("{} at offset {offset}", file_name(blob.segment)), detail)
-            };
-            // From the copy, if need be: then it is told among what was mended.
-            match super::copies::read_blob(self.blocks.files(), &blob) {
-                Ok(bytes) => self.inspect_copy(blob.segment, blob.slot, &bytes),
-                Err(Error::Damaged { .. }) => {
-                    found.push(damaged("a ledger blob does not match its checksum"))
-                }
-                Err(error) => found.push(damaged(&error.to_string())),
-            }
-            self.counters.read_bytes_scrub.add(u64::from(blob.blocks) * BLOCK_BYTES as u64);
-        }
+        let blobs = line.blobs.iter();
+        let found: Vec<_> = blobs
+            .filter_map(|blob| self.inspect_stretch(blob, "a ledger blob does not match its checksum"))
+            .collect();
         line.hurt |= !found.is_empty();
         found
     }
@@ -61,27 +49,25 @@ impl Engine {
     pub(crate) fn inspect_chunks(&self) -> Vec<Error> {
         let _line = self.checkpoint.lock();
         let places: Vec<_> = self.blocks.map().read().directory().all().map(|(_, row)| row.place).collect();
-        let mut found = Vec::new();
-        for place in places {
-            match super::copies::read_blob(self.blocks.files(), &place) {
-                Ok(bytes) => self.inspect_copy(place.segment, place.slot, &bytes),
-                Err(error) => {
-                    let detail = match error {
-                        Error::Damaged { .. } => {
-                            "a chunk of the location map does not match its checksum".to_owned()
-                        }
-                        other => other.to_string(),
-                    };
-                    let offset = self.geometry.offset(place.slot);
-                    found.push(Error::damaged(
-                        format!("{} at offset {offset}", file_name(place.segment)),
-                        detail,
-                    ));
-                }
+        let detail = "a chunk of the location map does not match its checksum";
+        places.iter().filter_map(|place| self.inspect_stretch(place, detail)).collect()
+    }
+
+    /// Compares a stretch of a ledger segment, and its copy, with its checksum: what is wrong with it. What is read from the copy is
+    /// told among what was mended. `mismatch`: what to say if neither is right.
+    fn inspect_stretch(&self, place: &LedgerPointer, mismatch: &str) -> Option<Error> {
+        let read = super::copies::read_blob(self.blocks.files(), place);
+        self.counters.read_bytes_scrub.add(u64::from(place.blocks) * BLOCK_BYTES as u64);
+        let detail = match read {
+            Ok(bytes) => {
+                self.inspect_copy(place.segment, place.slot, &bytes);
+                return None;
             }
-            self.counters.read_bytes_scrub.add(u64::from(place.blocks) * BLOCK_BYTES as u64);
-        }
-        found
+            Err(Error::Damaged { .. }) => mismatch.to_owned(),
+            Err(error) => error.to_string(),
+        };
+        let offset = self.geometry.offset(place.slot);
+        Some(Error::damaged(format!("{} at offset {offset}", file_name(place.segment)), detail))
     }
 
     /// Reads and checks both copies of the header of a segment without data, which must not be used for anything else

@@ -36,16 +36,7 @@ fn write(db: &Dataset, file: InodeNumber, number: usize) {
 #[test]
 fn a_ledger_may_be_longer_than_a_segment() {
     let storage = Arc::new(MemoryStorage::default());
-    Pool::init(
-        storage.clone(),
-        &InitOptions {
-            segment_bytes: 2 << 20,
-            size_limit: None,
-            copies: crate::CopyMode::None,
-            mirror: None,
-        },
-    )
-    .unwrap();
+    Pool::init(storage.clone(), &InitOptions::small()).unwrap();
     let pool = open(&storage);
     pool.create_dataset("db", false, &[]).unwrap();
     let db = pool.dataset("db").unwrap();

@@ -25,11 +25,7 @@ fn options() -> OpenOptions {
 fn make(size_limit: Option<u64>) -> Arc<MemoryStorage> {
     let storage = Arc::new(MemoryStorage::default());
     let size_limit = size_limit.map(ByteLength);
-    Pool::init(
-        storage.clone(),
-        &InitOptions { segment_bytes: 2 << 20, size_limit, copies: crate::CopyMode::None, mirror: None },
-    )
-    .unwrap();
+    Pool::init(storage.clone(), &InitOptions { size_limit, ..InitOptions::small() }).unwrap();
     storage
 }
 

@@ -16,11 +16,8 @@ const PIECE: u64 = 16 << 10;
 fn make(size_limit: Option<u64>) -> Arc<MemoryStorage> {
     let storage = Arc::new(MemoryStorage::default());
     let size_limit = size_limit.map(ByteLength);
-    Pool::init(
-        storage.clone(),
-        &InitOptions { segment_bytes: SEGMENT, size_limit, copies: crate::CopyMode::None, mirror: None },
-    )
-    .unwrap();
+    Pool::init(storage.clone(), &InitOptions { segment_bytes: SEGMENT, size_limit, ..InitOptions::small() })
+        .unwrap();
     storage
 }
 

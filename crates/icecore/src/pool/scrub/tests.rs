@@ -61,8 +61,7 @@ fn build(pool: &Pool) {
 
 fn made() -> Arc<MemoryStorage> {
     let storage = Arc::new(MemoryStorage::default());
-    let init =
-        InitOptions { segment_bytes: 2 << 20, size_limit: None, copies: crate::CopyMode::None, mirror: None };
+    let init = InitOptions::small();
     Pool::init(storage.clone(), &init).unwrap();
     let pool = Pool::open(storage.clone(), &options(false)).unwrap();
     build(&pool);
@@ -228,16 +227,7 @@ fn superblocks_and_ledger_are_mended_while_the_pool_is_open() {
 #[test]
 fn a_scrub_keeps_to_its_rate_and_goes_on_where_it_was_cut_off() {
     let folder = tempfile::tempdir().unwrap();
-    Pool::init_directory(
-        folder.path(),
-        &InitOptions {
-            segment_bytes: 2 << 20,
-            size_limit: None,
-            copies: crate::CopyMode::None,
-            mirror: None,
-        },
-    )
-    .unwrap();
+    Pool::init_directory(folder.path(), &InitOptions::small()).unwrap();
     let open = || Pool::open_directory(folder.path(), &options(false)).unwrap();
     let pool = open();
     build(&pool);
@@ -269,16 +259,7 @@ fn a_scrub_keeps_to_its_rate_and_goes_on_where_it_was_cut_off() {
 #[test]
 fn damage_met_before_it_was_cut_off_is_told_by_the_one_that_goes_on() {
     let folder = tempfile::tempdir().unwrap();
-    Pool::init_directory(
-        folder.path(),
-        &InitOptions {
-            segment_bytes: 2 << 20,
-            size_limit: None,
-            copies: crate::CopyMode::None,
-            mirror: None,
-        },
-    )
-    .unwrap();
+    Pool::init_directory(folder.path(), &InitOptions::small()).unwrap();
     let pool = Pool::open_directory(folder.path(), &options(false)).unwrap();
     build(&pool);
     let engine = pool.engine();
