@@ -14,7 +14,7 @@ use crate::format::crc32c;
 use crate::format::segment::SegmentKind;
 use crate::format::superblock::{FEATURE_CHUNKS, LedgerPointer, Life};
 use crate::liveness::HistoryChanges;
-use crate::location::MapChanges;
+use crate::location::{MapChanges, runs_of_blocks};
 use crate::log::tail::{Payload, Position};
 use crate::log::writer::Chain;
 use crate::segments::Cursor;
@@ -363,7 +363,9 @@ impl Engine {
             }
             let sums: Vec<u32> = content.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
             let payload = Payload { buffer: Arc::new(content), first: 0, sums };
-            let (segment, slot, written) = self.write_run(Filling::Runs, &payload, Purpose::Checkpoint)?;
+            let listed = runs_of_blocks(Stream::Merged, rest[..count].iter().map(|(address, _)| *address));
+            let (segment, slot, written) =
+                self.write_run(Filling::Runs, &payload, &listed, Purpose::Checkpoint)?;
             out.segments.insert(segment);
             let (now, later) = rest.split_at(written);
             let addresses = now.iter().map(|(address, _)| *address);

@@ -10,6 +10,7 @@ use crate::copies::{Aside, Copies, Place, is_name_of_pool};
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::copies::{CopyMode, CopySettings};
+use crate::format::drawn::Drawn;
 use crate::format::record::RecordView;
 use crate::format::segment::{Geometry, SegmentKind};
 use crate::format::superblock::{LIVES_MAX, LedgerPointer, Life, Superblock, segment_bytes_usable};
@@ -80,6 +81,7 @@ pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<
         ledger: LedgerPointer::default(),
         taken: 0,
         former: None,
+        drawn: Some(Drawn::from_the_beginning(recovery::first_marks())),
         created: Timestamp::now().0,
         copies: CopySettings::none(),
         lives: vec![Life { epoch: RecoveryEpoch(1), first: RecordSequence(1) }],
@@ -234,11 +236,13 @@ fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<(Arc<Eng
         let recovered = Recovered { state, line, previous, replayed: 0 };
         return Ok((Arc::new(parts.assemble(superblock, recovered, lock)), 0));
     }
+    let drawn = skip_drawn(&mut loaded.0, &superblock)?;
     let mut recovered = recovery::replay(loaded, &parts.blocks, &parts.nodes, &superblock, &parts.counters)?;
     recovery::remove_half_made(&**storage, &superblock, &recovered.state.segments)?;
     files.copies().adopt(&copies::in_use(&recovered.state.segments));
     let first = recovered.state.tail.position().sequence;
     let was_clean = superblock.clean;
+    let superblock = Superblock { drawn: Some(drawn), ..superblock };
     let superblock = begin_life(&**storage, superblock, epoch, first, files.copies())?;
     if !was_clean {
         leave_or_quiet_runs(&**storage, &parts.blocks, &mut recovered.state)?;
@@ -246,6 +250,16 @@ fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<(Arc<Eng
     reopen_runs(&parts.blocks, &recovered.state)?;
     let replayed = recovered.replayed;
     Ok((Arc::new(parts.assemble(superblock, recovered, lock)), replayed))
+}
+
+/// What is drawn from here on is nothing that an earlier life may have drawn and left behind on disk.
+fn skip_drawn(state: &mut State, superblock: &Superblock) -> Result<Drawn> {
+    let drawn = Drawn::next(superblock.drawn, &state.marks, superblock.clean)
+        .ok_or_else(|| Error::damaged("the superblock", "there are no more addresses to be drawn"))?;
+    for stream in [Stream::Merged, Stream::Node] {
+        *state.marks.of_mut(stream) = drawn.floor.of(stream);
+    }
+    Ok(drawn)
 }
 
 /// A new life is made known before it writes anything, so that nothing from an earlier one can pass for its own.

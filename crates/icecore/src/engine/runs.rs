@@ -4,18 +4,25 @@
 use super::space::{Allocation, Filling};
 use super::{Engine, Purpose};
 use crate::error::Result;
-use crate::format::record::RecordHeader;
+use crate::format::record::{HEADER_ROOM, RecordHeader};
 use crate::format::segment::SegmentKind;
+use crate::location::{LIST_BYTES_MIN, LISTED_BYTES_MAX, encode_list, first_blocks};
 use crate::log::tail::Payload;
 use crate::state::State;
 use crate::storage::{AlignedBuffer, Kind};
-use crate::units::{BLOCK_BYTES, LogAddress, RecordSequence, SegmentId, Slot};
+use crate::units::{BLOCK_BYTES, LogAddress, RecordSequence, Run, SegmentId, Slot};
 use std::sync::Arc;
+
+/// Blocks of a run that is written at once and has addresses: its header has room for them, and for their checksums.
+pub(super) const LISTED_BLOCKS_MAX: usize = 256;
+const _: () = assert!(LIST_BYTES_MIN + LISTED_BLOCKS_MAX * (4 + LISTED_BYTES_MAX) <= HEADER_ROOM);
 
 /// Where a run will lie. The segment is held until the run's owner lets go of it.
 pub(crate) struct RunPlace {
     allocation: Allocation,
     filling: Filling,
+    /// The last record of the log when the place was given out: whatever refers to the run comes later.
+    after: RecordSequence,
 }
 
 impl RunPlace {
@@ -35,8 +42,8 @@ impl RunPlace {
 }
 
 impl Engine {
-    /// Writes a run outside the log: a header block, then as many of the blocks as the segment has room for.
-    /// Answers where the first block lies and how many were written. Not flushed. The segment is held for the
+    /// Writes a run outside the log: a header block, then as many of the blocks as the segment has room for. `addresses`: those of the
+    /// blocks, which the header lists; none if they have none yet. Answers where the first block lies and how many were written. Not flushed. The segment is held for the
     /// caller, who lets go of it when something else keeps it.
     ///
     /// # Errors
@@ -45,8 +52,10 @@ impl Engine {
         &self,
         filling: Filling,
         payload: &Payload,
+        addresses: &[Run],
         purpose: Purpose,
     ) -> Result<(SegmentId, Slot, usize)> {
+        assert!(addresses.is_empty() || payload.blocks() <= LISTED_BLOCKS_MAX);
         let place = self.place_run(filling, &payload.sums, purpose)?;
         let (segment, slot, count) = (place.segment(), place.slot(), place.blocks() as usize);
         let fits = Payload {
@@ -54,7 +63,7 @@ impl Engine {
             first: payload.first,
             sums: payload.sums[..count].to_vec(),
         };
-        let outcome = self.fill_run(&place, &fits);
+        let outcome = self.fill_run(&place, &fits, &first_blocks(addresses, count as u64));
         if outcome.is_err() {
             self.state().segments.let_go(segment);
         }
@@ -74,7 +83,7 @@ impl Engine {
         }
         let allocation = self.allocate(&mut state, filling, 1 + sums.len() as u32, false, purpose)?;
         state.segments.hold(allocation.segment);
-        let place = RunPlace { allocation, filling };
+        let place = RunPlace { allocation, filling, after: state.tail.last_sequence() };
         // Now, and not when the run is written: its segment may be full by then, and its table on disk.
         let sums = &sums[..place.blocks() as usize];
         self.blocks.sums().set(place.segment(), place.slot(), sums.iter().copied());
@@ -94,17 +103,18 @@ impl Engine {
     ///
     /// # Errors
     /// Those of writing: the segment takes no more runs. It stays held.
-    pub(super) fn fill_run(&self, place: &RunPlace, payload: &Payload) -> Result<()> {
+    pub(super) fn fill_run(&self, place: &RunPlace, payload: &Payload, addresses: &[Run]) -> Result<()> {
         assert_eq!(payload.blocks(), place.blocks() as usize);
-        let outcome = self.write_run_at(place, payload);
+        let outcome = self.write_run_at(place, payload, addresses);
         if outcome.is_err() {
             self.abandon(&mut self.state(), place.filling, place.segment());
         }
         outcome
     }
 
-    fn write_run_at(&self, place: &RunPlace, payload: &Payload) -> Result<()> {
+    fn write_run_at(&self, place: &RunPlace, payload: &Payload, addresses: &[Run]) -> Result<()> {
         let allocation = &place.allocation;
+        let list = if addresses.is_empty() { Vec::new() } else { encode_list(addresses) };
         self.end_segment(SegmentKind::Run, allocation)?;
         let header = RecordHeader {
             pool: self.pool,
@@ -113,16 +123,17 @@ impl Engine {
             previous: [0; 16],
             // Says where it belongs, so that it is found behind a hole, and not mistaken where it was copied to.
             address: LogAddress(u64::from(allocation.slot.0)),
-            durable: RecordSequence(0),
+            // Tells a run from what a record named that lay there before.
+            durable: place.after,
             incarnation: allocation.incarnation,
             more: false,
             operations_in_blocks: false,
             run: true,
-            operations_length: 0,
+            operations_length: list.len() as u32,
             operations: 0,
         };
         let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
-        header.encode(&mut block, &payload.sums, &[]);
+        header.encode(&mut block, &payload.sums, &list);
         let parts = [(Kind::RecordHeader, &*block), (Kind::Data, payload.bytes())];
         let (files, segment, slot) = (self.blocks.files(), allocation.segment, allocation.slot);
         let (headers, data) = if place.filling.is_moved() {

@@ -225,7 +225,7 @@ impl Engine {
     }
 
     fn write_staged(&self, job: Job) {
-        let outcome = self.fill_run(&job.place, &job.payload);
+        let outcome = self.fill_run(&job.place, &job.payload, &[]);
         self.state().segments.let_go(job.place.segment());
         job.run.done(outcome);
     }

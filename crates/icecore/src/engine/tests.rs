@@ -300,8 +300,8 @@ fn checksums_of_runs_are_found_behind_a_hole() {
     let content = AlignedBuffer::zeroed(3 * BLOCK_BYTES);
     let sums: Vec<u32> = content.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
     let payload = Payload { buffer: Arc::new(content), first: 0, sums };
-    let (segment, first, _) = engine.write_run(Filling::Runs, &payload, Purpose::Data).unwrap();
-    let (same, second, _) = engine.write_run(Filling::Runs, &payload, Purpose::Data).unwrap();
+    let (segment, first, _) = engine.write_run(Filling::Runs, &payload, &[], Purpose::Data).unwrap();
+    let (same, second, _) = engine.write_run(Filling::Runs, &payload, &[], Purpose::Data).unwrap();
     assert_eq!(segment, same);
     let blank = AlignedBuffer::zeroed(4 * BLOCK_BYTES);
     let files = engine.blocks.files();

@@ -2,6 +2,7 @@
 //! Should one of these fail, the change needs a new version of the format, not a new expectation.
 
 use super::copies::{CopyMode, CopySettings};
+use super::drawn::Drawn;
 use super::ledger::{Blob, SectionTag};
 use super::record::RecordHeader;
 use super::segment::{Geometry, SegmentHeader, SegmentKind, encode_table};
@@ -12,7 +13,7 @@ use crate::operation::{
     BlockPatch, NamespaceOperation, Operation, Part, Patch, Scatter, Stretch, Target, Write,
 };
 use crate::units::{
-    BLOCK_BYTES, DatasetId, FileBlock, InodeNumber, LogAddress, PoolId, RecordSequence, RecoveryEpoch,
+    BLOCK_BYTES, DatasetId, FileBlock, InodeNumber, LogAddress, Marks, PoolId, RecordSequence, RecoveryEpoch,
     SegmentId, Slot, Timestamp, VersionId,
 };
 
@@ -57,6 +58,10 @@ fn superblock() {
             ledger: LedgerPointer { segment: SegmentId(0x13), slot: Slot(0x14), blocks: 0x15, crc: 0x16 },
             taken: 0x17,
         }),
+        drawn: Some(Drawn {
+            once_from: Marks([0, 0x19, 0x1a].map(LogAddress)),
+            floor: Marks([0, 0x1b, 0x1c].map(LogAddress)),
+        }),
         created: 0x0b0c,
         copies: CopySettings {
             mode: CopyMode::All,
@@ -75,7 +80,8 @@ fn superblock() {
         "40: 303132333435363738396162636465660201000000000000000020000000000000000003000000000102010000000000\
          0400000005000000060000000a0908070c0b00000000000002000000\
          000000001211000000000000130000001400000015000000160000001700000000000000\
-         18000000000000000700000000000000",
+         18000000000000000700000000000000190000000000000\
+         01a000000000000001b000000000000001c00000000000000",
         "256: 0d000000000000000e000000000000000f000000000000001000000000000000",
         "1280: 2f636f7069657300",
     ];

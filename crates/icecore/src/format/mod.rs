@@ -3,6 +3,7 @@
 //! All numbers are little-endian. Every structure carries a magic, and a CRC32C that covers it whole.
 
 pub mod copies;
+pub mod drawn;
 #[cfg(test)]
 mod layout_tests;
 pub mod ledger;

@@ -1,6 +1,7 @@
 //! The superblock: who this pool is, and where its last checkpoint lies. Two files hold the same block.
 
 use super::copies::{CopyMode, CopySettings};
+use super::drawn::Drawn;
 use super::{block_is_sealed, get_16, get_u32, get_u64, put, seal_block};
 use crate::error::{Error, Result};
 use crate::units::{BLOCK_BYTES, COUNTER_LIMIT, PoolId, RecordSequence, RecoveryEpoch, SegmentId, Slot};
@@ -77,6 +78,8 @@ pub struct Superblock {
     pub taken: u64,
     /// The checkpoint before, for when that one is lost.
     pub former: Option<Former>,
+    /// Which addresses were drawn once only; `None` if a program wrote it that does not know.
+    pub drawn: Option<Drawn>,
     /// When the pool was made, nanoseconds since 1970.
     pub created: i64,
     /// What is written twice, and where to. Changes with [`Superblock::set_copies`].
@@ -146,6 +149,9 @@ impl Superblock {
             put_pointer(&mut block, 128, &ledger);
             put(&mut block, 144, &taken.to_le_bytes());
         }
+        if let Some(drawn) = &self.drawn {
+            drawn.encode(&mut block);
+        }
         if self.features_to_write & FEATURE_COPIES != 0 {
             self.copies.encode(&mut block);
         }
@@ -213,6 +219,7 @@ impl Superblock {
             taken: get_u64(block, 120),
             former: Some(Former { ledger: get_pointer(block, 128), taken: get_u64(block, 144) })
                 .filter(|former| former.ledger.blocks > 0),
+            drawn: Drawn::decode(block),
             created: get_u64(block, 104) as i64,
             copies: if has_copies { CopySettings::decode(block, place)? } else { CopySettings::none() },
             lives,
@@ -245,6 +252,7 @@ pub const fn segment_bytes_usable(bytes: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::{LogAddress, Marks};
 
     fn example() -> Superblock {
         Superblock {
@@ -260,6 +268,10 @@ mod tests {
             former: Some(Former {
                 ledger: LedgerPointer { segment: SegmentId(9), slot: Slot(10), blocks: 11, crc: 12 },
                 taken: 13,
+            }),
+            drawn: Some(Drawn {
+                once_from: Marks([0, 14, 15].map(LogAddress)),
+                floor: Marks([0, 16, 17].map(LogAddress)),
             }),
             created: 5,
             copies: CopySettings {

@@ -8,6 +8,7 @@ mod chunked;
 mod consolidate;
 mod directory;
 mod entry;
+mod listed;
 mod map;
 mod stored;
 
@@ -21,4 +22,5 @@ pub use chunk::{Absent, Chunk, SharedChunk};
 pub use chunked::{ChunkedMap, Lookup, MapLimits};
 pub use consolidate::{ChunkStore, Consolidated};
 pub use directory::{ChunkRow, Directory};
+pub use listed::{LIST_BYTES_MIN, LISTED_BYTES_MAX, decode_list, encode_list, first_blocks, runs_of_blocks};
 pub use map::{LocationMap, PlacedRun};

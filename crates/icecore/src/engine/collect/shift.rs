@@ -269,7 +269,7 @@ impl Shift<'_> {
             let rest = Payload { first, sums: payload.sums[first..].to_vec(), ..payload.clone() };
             let (segment, slot, count) = match self.filling {
                 Filling::ColdNodes => self.write_nodes(&rest)?,
-                filling => self.engine.write_run(filling, &rest, self.purpose)?,
+                filling => self.engine.write_run(filling, &rest, &runs, self.purpose)?,
             };
             let after = split_off(&mut runs, count as u64);
             self.settle(&runs, segment, slot);
