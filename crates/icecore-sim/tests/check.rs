@@ -5,7 +5,8 @@ mod common;
 
 use common::{Told, beginning, for_each_seed, is_long, must};
 use icecore::check::{CheckOptions, RepairOptions, check, repair};
-use icecore_sim::explorer::{Explorer, Verdict};
+use icecore_sim::driver::compare_damaged;
+use icecore_sim::explorer::{Explorer, Setting, Verdict};
 use icecore_sim::{CrashMode, Random};
 use std::collections::BTreeMap;
 
@@ -107,4 +108,86 @@ fn a_repair_that_is_cut_short_leaves_a_pool_that_can_be_repaired() {
             }
         }
     });
+}
+
+/// A pool of several lives, most of which were cut short at any I/O, at the end of which it is closed or killed.
+fn several_lives(seed: u64, closed: bool) -> Explorer {
+    let mut random = Random::new(seed ^ 0x11fe);
+    let mut setting = Setting::draw(seed);
+    setting.weights.write_bytes_max = 32 << 10;
+    setting.options.map_memory_bytes = 0;
+    let mut explorer = Explorer::new(seed, &setting).unwrap();
+    for _ in 0..6 {
+        explorer.disk.crash_at(random.between(1, 400));
+        if explorer.open().is_ok() {
+            must(explorer.live(60));
+        }
+        explorer.crash(Some(CrashMode::ALL_MODES[random.index(6)]));
+        explorer.open().unwrap();
+        must(explorer.find());
+        let verdict = must(explorer.live(30));
+        assert!(matches!(verdict, Verdict::Agreed), "{verdict:?}\n  {}", explorer.recent());
+        explorer.close().unwrap();
+    }
+    if !closed {
+        explorer.open().unwrap();
+        must(explorer.live(40));
+        explorer.crash(None);
+    }
+    explorer
+}
+
+/// All chunks of the location map that are on disk, those of former maps as well.
+fn chunks(explorer: &Explorer) -> Vec<(String, u64)> {
+    let mut found = Vec::new();
+    for (name, bytes) in contents(explorer).into_iter().filter(|(name, _)| name.starts_with("segment.")) {
+        let chunks = bytes.chunks(4096).enumerate().filter(|(_, block)| block.starts_with(b"ICECHNK\n"));
+        found.extend(chunks.map(|(index, _)| (name.clone(), index as u64 * 4096)));
+    }
+    found
+}
+
+#[test]
+fn a_location_map_that_is_lost_is_made_again_from_the_headers_of_segments() {
+    let mut outcomes: BTreeMap<(bool, bool, &str), u64> = BTreeMap::new();
+    for_each_seed("places", if is_long() { 40 } else { 8 }, |seed| {
+        let mut random = Random::new(seed);
+        for closed in [true, false] {
+            let base = several_lives(seed, closed);
+            let places = chunks(&base);
+            for all in [true, false] {
+                let _told = Told(format!("closed: {closed}, all: {all}"));
+                let mut explorer = base.fork(random.next());
+                for (name, at) in places.iter().filter(|_| all || random.chance(20)) {
+                    explorer.disk.corrupt(name, at + 16..at + 300).unwrap();
+                }
+                let options = RepairOptions { data: true, ..RepairOptions::default() };
+                let report = repair(explorer.disk.storage(), &options, &mut |_| {}).unwrap();
+                assert!(report.after.opened, "{report:?}");
+                let unnamed = |text: &String| text.contains("in no header that is left");
+                if report.refused.iter().any(unnamed) {
+                    assert!(!report.after.is_sound(), "{report:?}");
+                    *outcomes.entry((closed, all, "in part")).or_default() += 1;
+                    explorer.open().unwrap();
+                    compare_damaged(explorer.pool(), explorer.history.current()).unwrap();
+                    continue;
+                }
+                assert!(report.after.is_sound() && report.refused.is_empty(), "{report:?}");
+                let again = repair(explorer.disk.storage(), &options, &mut |_| {}).unwrap();
+                assert!(again.changed_blocks == 0 && again.before.is_sound(), "{again:?}");
+                explorer.open().unwrap();
+                must(explorer.find());
+                must(explorer.check());
+                let verdict = must(explorer.live(60));
+                assert!(matches!(verdict, Verdict::Agreed), "{verdict:?}\n  {}", explorer.recent());
+                explorer.close().unwrap();
+                explorer.open().unwrap();
+                must(explorer.check());
+                let sort = if report.steps.is_empty() { "not needed" } else { "whole" };
+                *outcomes.entry((closed, all, sort)).or_default() += 1;
+            }
+        }
+    });
+    println!("{outcomes:?}");
+    assert!(outcomes.contains_key(&(true, true, "whole")), "{outcomes:?}");
 }

@@ -4,6 +4,7 @@ mod chunks;
 mod heal;
 mod inspect;
 mod recent;
+mod survey;
 
 pub(crate) use inspect::Flaw;
 pub(crate) use recent::Recent;

@@ -136,7 +136,7 @@ impl Sums {
         let is_run = use_.kind == SegmentKind::Run;
         let mut found =
             Gathered { sums: vec![0; geometry.slots() as usize], flaws: Vec::new(), records: Vec::new() };
-        let mut window = Window { files, segment, first: 0, bytes: Vec::new() };
+        let mut window = Window::of(files, segment);
         let mut slot = 1;
         let mut gap = None;
         let mut last = None;
@@ -204,7 +204,7 @@ fn unvouched(known: &[u32], gathered: &[u32], written: Slot, kept: bool) -> Vec<
 }
 
 /// Whether the record is the last one of its segment.
-fn ends_segment(record: &RecordView) -> bool {
+pub(super) fn ends_segment(record: &RecordView) -> bool {
     record.header.operations == 1
         && record.sums.is_empty()
         && Operation::decode(&record.operations)
@@ -223,15 +223,19 @@ fn was_table(bytes: &[u8], incarnation: u64) -> bool {
 }
 
 /// Part of a segment, read at once.
-struct Window<'a> {
+pub(super) struct Window<'a> {
     files: &'a SegmentFiles,
     segment: SegmentId,
     first: u32,
     bytes: Vec<u8>,
 }
 
-impl Window<'_> {
-    fn block(&mut self, slot: u32) -> Result<&[u8]> {
+impl<'a> Window<'a> {
+    pub(super) fn of(files: &'a SegmentFiles, segment: SegmentId) -> Self {
+        Self { files, segment, first: 0, bytes: Vec::new() }
+    }
+
+    pub(super) fn block(&mut self, slot: u32) -> Result<&[u8]> {
         let inside = slot >= self.first && ((slot - self.first) as usize) < self.bytes.len() / BLOCK_BYTES;
         if !inside {
             let blocks = WINDOW_BLOCKS.min(self.files.geometry().slots() - slot);

@@ -3,7 +3,7 @@
 
 use super::trees::{self, Walked};
 use super::{Area, CheckOptions, CheckProgress, CheckReport, aside, look, quiet};
-use crate::engine::{self, Engine};
+use crate::engine::{self, Engine, Restored};
 use crate::error::{Error, Result};
 use crate::format::superblock::NAMES;
 use crate::storage::{AlignedBuffer, Kind, Overlay, Storage};
@@ -60,9 +60,16 @@ pub fn repair(
     let mut report = RepairReport { before, ..RepairReport::default() };
     superblocks(&above, options.mirror.as_ref(), &mut report)?;
     if !report.before.opened && !opens(&above) {
-        go_back(&above, &mut report)?;
+        // A map that cannot be read keeps a log from being replayed.
+        let refused = report.refused.len();
+        places(&above, &mut report);
+        if !opens(&above) {
+            report.refused.truncate(refused);
+            go_back(&above, &mut report)?;
+        }
     }
     heal(&above, options.data, &mut report, progress);
+    places(&above, &mut report);
     let mut after = look(&above, &CheckOptions::default(), progress)?;
     if after.problems.iter().any(|problem| matches!(problem.area, Area::Sets | Area::Figures)) {
         sets(&above, &mut report, progress);
@@ -197,6 +204,31 @@ fn heal(
     let step =
         format!("{healed} places are healed from their copies, and {of_copies} copies are written anew");
     report.steps.push(step);
+}
+
+/// Where blocks lie follows from what segments say of themselves.
+fn places(above: &Arc<dyn Storage>, report: &mut RepairReport) {
+    let Ok(superblock) = engine::find_superblock(&**above) else { return };
+    let trial = Overlay::over(Arc::clone(above));
+    let storage: Arc<dyn Storage> = trial.clone();
+    // Where the ledger itself cannot be read it has been said.
+    let Ok(Some(restored)) = engine::restore_chunks(&storage, &superblock) else { return };
+    let chunks = format!("{} damaged chunks of the location map", restored.chunks);
+    let refuse = |why: String| format!("where the blocks of {chunks} lie cannot be found again: {why}");
+    if let Err(error) = super::opened(&(Overlay::over(Arc::clone(&storage)) as Arc<dyn Storage>)) {
+        report.refused.push(refuse(error.to_string()));
+        return;
+    }
+    let Restored { found, lost, .. } = restored;
+    if lost > 0 {
+        report.refused.push(refuse(format!("{lost} blocks that live are in no header that is left")));
+    }
+    if found > 0 || lost == 0 {
+        let outcome = aside::apply(&**above, &trial);
+        outcome.expect("memory takes what is written to it");
+        let step = format!("{chunks} are made again from the headers of segments: {found} blocks were found");
+        report.steps.push(step);
+    }
 }
 
 /// Owned and dead sets follow from the trees.

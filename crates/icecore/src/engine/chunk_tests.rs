@@ -1,6 +1,6 @@
 //! Pools whose location map lies in chunks, of which one is in memory.
 
-use crate::check::{Area, CheckOptions, check};
+use crate::check::{Area, CheckOptions, RepairOptions, RepairReport, check, repair};
 use crate::format::segment::file_name;
 use crate::location::ChunkRow;
 use crate::options::{InitOptions, OpenOptions};
@@ -194,4 +194,61 @@ fn what_cannot_be_freed_waits() {
     pool.checkpoint().unwrap();
     assert!(live(&pool) < before + PIECES * 8);
     pool.verify().unwrap();
+}
+
+fn repaired(storage: &Arc<MemoryStorage>) -> RepairReport {
+    let options = RepairOptions { data: true, ..RepairOptions::default() };
+    repair(storage.clone(), &options, &mut |_| {}).unwrap()
+}
+
+/// Everything is there, and it can be lived with.
+fn assert_sound(storage: &Arc<MemoryStorage>, file: InodeNumber) {
+    let pool = open(storage);
+    pool.verify().unwrap();
+    assert_there(&pool, file);
+    write(&pool, file, 0..PIECES, 5);
+    let_deltas_grow(&pool, 8192);
+    pool.collect(8).unwrap();
+    pool.close().unwrap();
+    let report = check(storage.clone(), &CheckOptions { data: true }, &mut |_| {}).unwrap();
+    assert_eq!(report.count, 0, "{report:?}");
+}
+
+/// A transaction that was written ahead, a part of which was moved since; and some that is not in a checkpoint.
+fn add_groups(pool: &Pool) {
+    let db = pool.dataset("db").unwrap();
+    let grouped = db.open_or_create(b"grouped", &Creation::file()).unwrap();
+    for round in 0..2_u8 {
+        let mut group = db.begin().unwrap();
+        for index in 0..300_u64 {
+            group.write(grouped, (index * 7 % 301) * 4096, &[round ^ index as u8; 4096]).unwrap();
+        }
+        pool.commit(vec![group]).unwrap();
+        pool.checkpoint().unwrap();
+    }
+}
+
+#[test]
+fn damaged_chunks_are_made_again_from_the_headers_of_segments() {
+    let (storage, file) = made(0);
+    let pool = open(&storage);
+    add_groups(&pool);
+    let_deltas_grow(&pool, 5000);
+    let killed = storage.copy();
+    pool.close().unwrap();
+    for storage in [storage, killed] {
+        let all = rows(&open(&storage.copy()));
+        let each = all.iter().map(std::slice::from_ref);
+        for hurt_rows in each.chain([&all[..]]) {
+            let hurt = storage.copy();
+            hurt_rows.iter().for_each(|(_, row)| flip(&hurt, row));
+            let report = repaired(&hurt);
+            assert!(report.refused.is_empty() && report.after.count == 0, "{hurt_rows:?}: {report:?}");
+            assert!(report.steps.iter().any(|step| step.contains("headers of segments")), "{report:?}");
+            assert_eq!(repaired(&hurt).changed_blocks, 0, "once is enough");
+            if hurt_rows.len() > 1 || hurt_rows[0].0 != Stream::Node {
+                assert_sound(&hurt, file);
+            }
+        }
+    }
 }

@@ -350,7 +350,7 @@ fn random_id() -> Result<PoolId> {
 /// What an engine is put together from.
 pub(super) struct Parts {
     options: OpenOptions,
-    storage: Arc<dyn Storage>,
+    pub(super) storage: Arc<dyn Storage>,
     pub(super) blocks: Arc<Blocks>,
     nodes: Arc<Nodes>,
     counters: Arc<Counters>,

@@ -53,7 +53,7 @@ impl Said {
         }
     }
 
-    fn encode(&self) -> Result<Vec<(SectionTag, Vec<u8>)>> {
+    pub(super) fn encode(&self) -> Result<Vec<(SectionTag, Vec<u8>)>> {
         Ok(vec![
             (SectionTag::Position, encode(&self.position)?),
             (SectionTag::Catalogue, self.catalogue.encode()),
@@ -65,7 +65,7 @@ impl Said {
     }
 
     /// The same in parts, to be applied in order, of which each has sections of about so many bytes.
-    fn split(self, bytes: usize) -> Vec<Self> {
+    pub(super) fn split(self, bytes: usize) -> Vec<Self> {
         let base = self.as_base();
         let mut catalogue = self.catalogue.split((bytes / ROW_BYTES).max(1)).into_iter();
         let mut history = self.history.split((bytes / RUN_BYTES_MAX).max(1)).into_iter();

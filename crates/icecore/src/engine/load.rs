@@ -114,6 +114,11 @@ impl Gathered {
         &self.map
     }
 
+    /// The same with another location map.
+    pub(super) fn with_map(self, map: ChunkedMap) -> Self {
+        Self { map, ..self }
+    }
+
     /// All of it, as one says it who builds on nothing; with the map in these chunks, if there are any.
     pub(super) fn into_said(
         self,
@@ -131,6 +136,31 @@ impl Gathered {
             placed,
         }
     }
+}
+
+/// What the ledger says of a checkpoint, as far as it goes without looking at anything else.
+pub(super) struct Checkpoint {
+    pub number: u64,
+    pub position: PositionSection,
+    pub placed: PlacedSection,
+    pub gathered: Gathered,
+    /// Which version owns what.
+    pub history: crate::liveness::History,
+}
+
+/// Reads the ledger of a checkpoint.
+///
+/// # Errors
+/// A blob cannot be read, or contradicts others.
+pub(super) fn checkpoint(blocks: &Blocks, pool: PoolId, ledger: LedgerPointer) -> Result<Checkpoint> {
+    let blobs = read_ledger(blocks, pool, ledger)?;
+    let (_, newest) = blobs.last().expect("there is one at least");
+    let position: PositionSection = postcard_section(newest, SectionTag::Position)?;
+    let placed = postcard_section(newest, SectionTag::Placed)?;
+    let limits = blocks.map().read().limits();
+    let gathered = Gathered::of(&blobs, &position.marks, limits)?;
+    let history = Gathered::of(&blobs, &position.marks, limits)?.history.verify()?;
+    Ok(Checkpoint { number: newest.checkpoint, position, placed, gathered, history })
 }
 
 /// Brings back the state as of the last checkpoint.

@@ -301,6 +301,57 @@ impl ChunkedMap {
         }
     }
 
+    /// A map that says the same, with no chunk in memory, in which nothing changed yet.
+    ///
+    /// # Errors
+    /// What it says contradicts itself.
+    pub(crate) fn copied(&self) -> crate::error::Result<Self> {
+        let mut copy = Self::new(self.limits);
+        copy.apply_changes(&self.full_changes())?;
+        Ok(copy)
+    }
+
+    /// Enters where blocks lie that a chunk should say and does not any more. Answers those whose places are taken. Leaves no trace in the
+    /// journal.
+    pub(crate) fn restore(&mut self, found: &[PlacedRun]) -> Vec<Run> {
+        let mut taken = Vec::new();
+        for placed in found {
+            if self.recent.is_free(placed) {
+                self.avoid(placed.run.stream, span_of(&placed.run));
+                self.recent.place(placed);
+            } else {
+                taken.push(placed.run);
+            }
+        }
+        taken
+    }
+
+    /// A chunk has nothing to say any more: what it said is known otherwise.
+    pub(crate) fn do_without(&mut self, absent: &Absent) {
+        self.directory.remove(absent);
+        self.void[absent.stream as usize].remove(&absent.span);
+    }
+
+    /// Enters those parts of a run of which no place is known, nor a chunk that may know one.
+    pub(crate) fn keep_where_nothing_is(&mut self, placed: &PlacedRun) {
+        let Run { stream, start, .. } = placed.run;
+        let mut unknown = BlockSet::of(span_of(&placed.run));
+        for known in self.recent_within(placed.run) {
+            unknown.remove(&span_of(&known.run));
+        }
+        for row in self.directory.rows(stream) {
+            unknown.remove(&row.span);
+        }
+        for span in unknown.runs() {
+            let run = Run { stream, start: span.start, length: BlockCount(span.end.0 - span.start.0) };
+            let slot = Slot(placed.slot.0 + (span.start.0 - start.0) as u32);
+            let part = PlacedRun { run, segment: placed.segment, slot };
+            if self.recent.is_free(&part) {
+                self.recent.place(&part);
+            }
+        }
+    }
+
     fn forget(&mut self, run: Run) {
         let span = run.start..run.end();
         let left: u64 = self.recent.displace(run).iter().map(|piece| piece.run.length.0).sum();

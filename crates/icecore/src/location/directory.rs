@@ -182,6 +182,16 @@ impl Directory {
         fits
     }
 
+    /// Takes a chunk out.
+    pub(super) fn remove(&mut self, wanted: &Absent) {
+        let Some(index) = self.index_of(wanted) else { return };
+        self.rows[wanted.stream as usize].remove(index);
+        if let Some(chunk) = self.resident[wanted.stream as usize].remove(index).chunk {
+            self.resident_bytes -= chunk.bytes();
+        }
+        self.turns.retain(|turn| *turn != (wanted.stream, wanted.span.start));
+    }
+
     fn index(&self, stream: Stream, address: LogAddress) -> Option<usize> {
         let rows = self.rows(stream);
         let index = rows.partition_point(|row| row.span.start <= address).checked_sub(1)?;

@@ -1,0 +1,74 @@
+//! What a data segment itself says lies in it: its records, or its runs.
+
+use super::inspect::{Window, ends_segment};
+use super::{Sums, Use};
+use crate::error::Result;
+use crate::files::SegmentFiles;
+use crate::format::record::RecordView;
+use crate::format::segment::SegmentKind;
+use crate::units::{BLOCK_BYTES, SegmentId, Slot};
+
+impl Sums {
+    /// Calls `visit` with every record of a log segment before `end`, in the order of the log, or every run of a segment of runs: those
+    /// of the use that the segment is in. Where a header is damaged its copy speaks for it, or else nobody for what lies behind it.
+    ///
+    /// # Errors
+    /// Reading failed; or nothing is left that says what the segment is.
+    pub(crate) fn survey(
+        &self,
+        segment: SegmentId,
+        end: Slot,
+        files: &SegmentFiles,
+        visit: &mut dyn FnMut(Slot, &RecordView),
+    ) -> Result<Use> {
+        let use_ = self.use_of(segment, files)?;
+        let end = files.geometry().end(use_.kind).min(end).0;
+        let is_run = use_.kind == SegmentKind::Run;
+        let has_copy = files.copies().has(segment);
+        let mut window = Window::of(files, segment);
+        let mut copy = [0; BLOCK_BYTES];
+        let mut before: Option<RecordView> = None;
+        let mut slot = 1;
+        while slot < end {
+            let fits = |block: &[u8]| {
+                let record = RecordView::decode(block)?;
+                let header = &record.header;
+                let own = header.pool == self.pool
+                    && header.incarnation == use_.incarnation
+                    && header.run == is_run
+                    && slot as usize + record.sums.len() < files.geometry().end(use_.kind).0 as usize;
+                let in_order = if is_run {
+                    header.address.0 == u64::from(slot)
+                } else {
+                    before.as_ref().is_none_or(|before| follows(&record, before))
+                };
+                (own && in_order).then_some(record)
+            };
+            // A block that cannot be read is like one that is damaged.
+            let record = window.block(slot).ok().and_then(fits).or_else(|| {
+                let copied = has_copy && files.read_copy(segment, Slot(slot), &mut copy);
+                Some(()).filter(|()| copied).and_then(|()| fits(&copy))
+            });
+            let Some(record) = record else {
+                slot += 1;
+                continue;
+            };
+            visit(Slot(slot), &record);
+            if !is_run && ends_segment(&record) {
+                break;
+            }
+            slot += 1 + record.sums.len() as u32;
+            before = Some(record);
+        }
+        Ok(use_)
+    }
+}
+
+/// Whether a record may come after another in the log. What an earlier life left behind the end of the log does not.
+fn follows(record: &RecordView, before: &RecordView) -> bool {
+    let (header, last) = (&record.header, &before.header);
+    let is_next = header.sequence.0 == last.sequence.0 + 1;
+    header.epoch >= last.epoch
+        && header.sequence > last.sequence
+        && (!is_next || header.previous == before.hash)
+}

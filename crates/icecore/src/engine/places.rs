@@ -1,0 +1,325 @@
+//! Where blocks lie, found out without the location map: nodes and record headers say which addresses lie behind them, headers of
+//! runs list them, and the log names those of runs that groups had written ahead.
+//!
+//! An address stands for one content forever, so that every place of it that is whole is as good as any other, as long as the segment is
+//! in the use that says so. What an earlier life left behind without a checkpoint to vouch for it had addresses that nobody
+//! drew again ([`Drawn`]); of pools that were written by programs which did draw them again, merged blocks and nodes are
+//! not looked for.
+
+use crate::blocks::Blocks;
+use crate::format::drawn::Drawn;
+use crate::format::record::RecordView;
+use crate::format::segment::{SegmentHeader, SegmentKind};
+use crate::liveness::{BlockSet, Span};
+use crate::location::{PlacedRun, decode_list};
+use crate::log::tail::Position;
+use crate::operation::Operation;
+use crate::segments::Cursor;
+use crate::tree::Node;
+use crate::units::{
+    BLOCK_BYTES, BlockCount, LogAddress, PoolId, RecordSequence, Run, SegmentId, Slot, Stream,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Slots read at once when nodes are looked for.
+const WINDOW_BLOCKS: u32 = 64;
+/// Where the address of a node is in it.
+const NODE_ADDRESS_AT: usize = 16;
+
+/// Blocks of each stream.
+pub(super) type Addresses = [BlockSet; 3];
+
+/// A place of wanted addresses, and the use of the segment that says so.
+struct Seen {
+    placed: PlacedRun,
+    incarnation: u64,
+}
+
+/// A run without addresses of its own.
+struct Unlisted {
+    blocks: u64,
+    incarnation: u64,
+    /// The last record of the log when it was placed; 0 if it does not say so.
+    after: RecordSequence,
+}
+
+/// A record that gives the blocks of a run their addresses.
+struct Named {
+    run: Run,
+    record: RecordSequence,
+    /// The use of the segment that the record lies in.
+    incarnation: u64,
+}
+
+/// What is known before segments are asked.
+pub(super) struct Scope<'a> {
+    pub blocks: &'a Blocks,
+    pub pool: PoolId,
+    pub drawn: Option<Drawn>,
+    /// Where the log went on from the checkpoint: what lies there or behind it came later.
+    pub log: Position,
+    /// Where segments are filled next: what lies there will be overwritten.
+    pub cursors: Vec<Cursor>,
+    /// Segments that found another use since the checkpoint.
+    pub excluded: BTreeSet<SegmentId>,
+}
+
+/// What was found.
+pub(super) struct Found {
+    /// Where addresses lie.
+    pub placed: Vec<PlacedRun>,
+    /// Those that are nowhere.
+    pub lost: Addresses,
+}
+
+/// Looks for addresses in these segments.
+pub(super) fn find(scope: &Scope<'_>, wanted: &Addresses, segments: &[SegmentId]) -> Found {
+    let mut survey =
+        Survey { scope, wanted, seen: Vec::new(), unlisted: BTreeMap::new(), named: BTreeMap::new() };
+    for segment in segments.iter().filter(|segment| !scope.excluded.contains(segment)) {
+        survey.segment(*segment);
+    }
+    survey.match_names();
+    let seen = survey.seen;
+    choose(scope, wanted, seen)
+}
+
+struct Survey<'a> {
+    scope: &'a Scope<'a>,
+    wanted: &'a Addresses,
+    seen: Vec<Seen>,
+    /// By the place of the first block.
+    unlisted: BTreeMap<(SegmentId, u32), Unlisted>,
+    /// By the place that they name.
+    named: BTreeMap<(SegmentId, u32), Vec<Named>>,
+}
+
+impl Survey<'_> {
+    fn segment(&mut self, segment: SegmentId) {
+        let Scope { blocks, pool, log, .. } = self.scope;
+        let mut header = vec![0; BLOCK_BYTES];
+        let decode = |block: &[u8]| {
+            SegmentHeader::decode(block).filter(|header| header.pool == *pool && header.segment == segment)
+        };
+        let files = blocks.files();
+        let read = files.read(segment, Slot(0), &mut header).is_ok();
+        let found = Some(()).filter(|()| read).and_then(|()| decode(&header)).or_else(|| {
+            let copied = files.read_copy(segment, Slot(0), &mut header);
+            Some(()).filter(|()| copied).and_then(|()| decode(&header))
+        });
+        match found.as_ref().map(|header| header.kind) {
+            Some(SegmentKind::Ledger) => {}
+            Some(SegmentKind::Node) => self.nodes(segment, found.map_or(0, |header| header.incarnation)),
+            Some(SegmentKind::Log | SegmentKind::Run) | None => {
+                let end = if segment == log.segment { log.slot } else { self.end_of(segment) };
+                let mut records: Vec<(Slot, RecordView)> = Vec::new();
+                let mut visit = |slot: Slot, view: &RecordView| records.push((slot, view.clone()));
+                // A segment without a header whose first block is no record holds nodes, if anything.
+                match blocks.sums().survey(segment, end, files, &mut visit) {
+                    Ok(_) => records.iter().for_each(|(slot, view)| self.record(segment, *slot, view)),
+                    Err(_) => self.nodes(segment, 0),
+                }
+            }
+        }
+    }
+
+    /// The slot before which a segment says what it holds for good.
+    fn end_of(&self, segment: SegmentId) -> Slot {
+        let cursor = self.scope.cursors.iter().find(|cursor| cursor.segment == segment);
+        cursor.map_or(Slot(u32::MAX), |cursor| cursor.slot)
+    }
+
+    fn record(&mut self, segment: SegmentId, slot: Slot, view: &RecordView) {
+        let (header, blocks) = (&view.header, view.sums.len() as u64);
+        let first = Slot(slot.0 + 1);
+        if !header.run {
+            let start = header.address.plus(BlockCount(1));
+            let run = Run { stream: Stream::Data, start, length: BlockCount(blocks) };
+            self.see(run, segment, first, header.incarnation);
+            self.names(segment, first, view);
+            return;
+        }
+        let Some(runs) = decode_list(&view.operations, view.sums.len()) else {
+            let unlisted = Unlisted { blocks, incarnation: header.incarnation, after: header.durable };
+            self.unlisted.insert((segment, first.0), unlisted);
+            return;
+        };
+        let mut at = first;
+        for run in runs {
+            self.see(run, segment, at, header.incarnation);
+            at.0 += run.length.0 as u32;
+        }
+    }
+
+    /// Notes the places of those addresses of a run that are wanted.
+    fn see(&mut self, run: Run, segment: SegmentId, slot: Slot, incarnation: u64) {
+        for span in self.wanted[run.stream as usize].runs_within(&(run.start..run.end())) {
+            let slot = Slot(slot.0 + (span.start.0 - run.start.0) as u32);
+            let placed = PlacedRun { run: run_of(run.stream, &span), segment, slot };
+            let once = |drawn: Drawn| drawn.is_once(run.stream, span.start);
+            if run.stream == Stream::Data || self.scope.drawn.is_some_and(once) {
+                self.seen.push(Seen { placed, incarnation });
+            }
+        }
+    }
+
+    /// Notes what a record of the log says of runs that lie elsewhere.
+    fn names(&mut self, segment: SegmentId, first: Slot, view: &RecordView) {
+        let Some(operations) = self.operations(segment, first, view) else { return };
+        for operation in operations {
+            let (address, segment, slot, blocks) = match operation {
+                Operation::MapStaged { segment, slot, write, address } => (address, segment, slot, write.blocks),
+                Operation::MapScattered { segment, slot, scatter, address } => {
+                    (address, segment, slot, scatter.blocks)
+                }
+                _ => continue,
+            };
+            let run = Run { stream: Stream::Data, start: address, length: BlockCount(blocks.into()) };
+            let named = Named { run, record: view.header.sequence, incarnation: view.header.incarnation };
+            self.named.entry((segment, slot.0)).or_default().push(named);
+        }
+    }
+
+    fn operations(&self, segment: SegmentId, first: Slot, view: &RecordView) -> Option<Vec<Operation>> {
+        let mut bytes = view.operations.clone();
+        if view.header.operations_in_blocks {
+            let length = view.header.operations_length as usize;
+            bytes.resize(length.next_multiple_of(BLOCK_BYTES), 0);
+            self.scope.blocks.read_verified(segment, first, &mut bytes).ok()?;
+            bytes.truncate(length);
+        }
+        let mut rest = &bytes[..];
+        let mut operations = Vec::new();
+        for _ in 0..view.header.operations {
+            let (operation, after) = Operation::decode(rest)?;
+            operations.push(operation);
+            rest = after;
+        }
+        Some(operations)
+    }
+
+    /// Runs that lie where a record of the log says, as they did then. What was placed after that record was written, or in a later
+    /// use of the segment, is something else.
+    fn match_names(&mut self) {
+        for ((segment, slot), names) in std::mem::take(&mut self.named) {
+            let Some(there) = self.unlisted.get(&(segment, slot)) else { continue };
+            let is_it = |named: &&Named| {
+                let earlier = if there.after.0 == 0 {
+                    there.incarnation < named.incarnation
+                } else {
+                    there.after < named.record
+                };
+                earlier && named.run.length.0 <= there.blocks
+            };
+            let incarnation = there.incarnation;
+            // Of two the later one means what lies there now.
+            if let Some(named) = names.iter().filter(is_it).max_by_key(|named| named.record) {
+                self.see(named.run, segment, Slot(slot), incarnation);
+            }
+        }
+    }
+
+    /// Nodes know their addresses, and prove themselves.
+    fn nodes(&mut self, segment: SegmentId, incarnation: u64) {
+        let files = self.scope.blocks.files();
+        let end = files.geometry().slots().min(self.end_of(segment).0);
+        let mut window = vec![0; WINDOW_BLOCKS as usize * BLOCK_BYTES];
+        for first in (1..end).step_by(WINDOW_BLOCKS as usize) {
+            let count = WINDOW_BLOCKS.min(end - first);
+            let bytes = &mut window[..count as usize * BLOCK_BYTES];
+            let is_read = files.read(segment, Slot(first), bytes).is_ok();
+            let mut doubtful = vec![!is_read; count as usize];
+            for (slot, block) in (first..).zip(bytes.as_chunks::<BLOCK_BYTES>().0).filter(|_| is_read) {
+                doubtful[(slot - first) as usize] = !self.node(segment, Slot(slot), block, incarnation);
+            }
+            if !files.copies().has(segment) {
+                continue;
+            }
+            let mut copy = [0; BLOCK_BYTES];
+            for slot in (first..).zip(doubtful).filter_map(|(slot, doubtful)| doubtful.then_some(slot)) {
+                if files.read_copy(segment, Slot(slot), &mut copy) {
+                    self.node(segment, Slot(slot), &copy, incarnation);
+                }
+            }
+        }
+    }
+
+    /// Whether a block is a node, wanted or not.
+    fn node(&mut self, segment: SegmentId, slot: Slot, block: &[u8; BLOCK_BYTES], incarnation: u64) -> bool {
+        let bytes = block[NODE_ADDRESS_AT..NODE_ADDRESS_AT + 8].try_into().expect("eight bytes");
+        let address = LogAddress(u64::from_le_bytes(bytes));
+        if !self.wanted[Stream::Node as usize].contains(address) {
+            return Node::decode(block, address).is_ok();
+        }
+        let is_whole = Node::decode(block, address).is_ok();
+        if is_whole {
+            let run = Run { stream: Stream::Node, start: address, length: BlockCount(1) };
+            self.see(run, segment, slot, incarnation);
+        }
+        is_whole
+    }
+}
+
+fn run_of(stream: Stream, span: &Span) -> Run {
+    Run { stream, start: span.start, length: BlockCount(span.end.0 - span.start.0) }
+}
+
+/// Of several places of an address, the one in the newest use that holds what was written. Nodes have been looked at; of blocks with one
+/// place nothing better is to be had.
+fn choose(scope: &Scope<'_>, wanted: &Addresses, mut seen: Vec<Seen>) -> Found {
+    let mut left = wanted.clone();
+    let mut several = Addresses::default();
+    let mut once = Addresses::default();
+    for Seen { placed, .. } in &seen {
+        let stream = placed.run.stream as usize;
+        let span = placed.run.start..placed.run.end();
+        several[stream].unite(once[stream].part(&span));
+        once[stream].insert(span);
+    }
+    several[Stream::Node as usize] = BlockSet::new();
+    seen.sort_by_key(|seen| std::cmp::Reverse(seen.incarnation));
+    let mut chosen = Vec::new();
+    let mut hurt = Vec::new();
+    for Seen { placed, .. } in &seen {
+        let stream = placed.run.stream;
+        let spans: Vec<Span> =
+            left[stream as usize].runs_within(&(placed.run.start..placed.run.end())).collect();
+        for span in spans {
+            for part in parts(&span, &several[stream as usize]) {
+                let slot = Slot(placed.slot.0 + (part.start.0 - placed.run.start.0) as u32);
+                let part = PlacedRun { run: run_of(stream, &part), segment: placed.segment, slot };
+                let is_only = !several[stream as usize].contains(part.run.start);
+                if is_only || scope.blocks.read_verified(part.segment, slot, &mut [0; BLOCK_BYTES]).is_ok() {
+                    left[stream as usize].remove(&(part.run.start..part.run.end()));
+                    chosen.push(part);
+                } else {
+                    hurt.push(part);
+                }
+            }
+        }
+    }
+    // What is nowhere as it was written is said to be where it was last: whoever reads it is told what is damaged.
+    for part in hurt {
+        if left[part.run.stream as usize].remove(&(part.run.start..part.run.end())) == part.run.length {
+            chosen.push(part);
+        }
+    }
+    Found { placed: chosen, lost: left }
+}
+
+/// A span in pieces that are not in a set, and single addresses that are.
+fn parts(span: &Span, single: &BlockSet) -> Vec<Span> {
+    let mut parts = Vec::new();
+    let mut at = span.start;
+    for inside in single.runs_within(span) {
+        if at < inside.start {
+            parts.push(at..inside.start);
+        }
+        parts.extend((inside.start.0..inside.end.0).map(|one| LogAddress(one)..LogAddress(one + 1)));
+        at = inside.end;
+    }
+    if at < span.end {
+        parts.push(at..span.end);
+    }
+    parts
+}
