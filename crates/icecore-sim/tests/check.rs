@@ -191,3 +191,75 @@ fn a_location_map_that_is_lost_is_made_again_from_the_headers_of_segments() {
     println!("{outcomes:?}");
     assert!(outcomes.contains_key(&(true, true, "whole")), "{outcomes:?}");
 }
+
+/// Places of ledger blobs that are on disk, those of former checkpoints as well.
+fn ledgers(explorer: &Explorer) -> Vec<(String, u64)> {
+    let mut found = Vec::new();
+    for (name, bytes) in contents(explorer).into_iter().filter(|(name, _)| name.starts_with("segment.")) {
+        let blobs = bytes.chunks(4096).enumerate().filter(|(_, block)| block.starts_with(b"ICELEDG\n"));
+        found.extend(blobs.map(|(index, _)| (name.clone(), index as u64 * 4096)));
+    }
+    found
+}
+
+/// Any byte of several blobs of the ledger: what comes back is what was there, or nothing is written and it is said why.
+#[test]
+fn a_ledger_that_is_damaged_in_several_places_comes_back_whole_or_not_at_all() {
+    let mut outcomes: BTreeMap<(bool, &str), u64> = BTreeMap::new();
+    for_each_seed("ledgers", if is_long() { 40 } else { 6 }, |seed| {
+        let mut random = Random::new(seed);
+        for closed in [true, false] {
+            let base = several_lives(seed, closed);
+            let (newest, offset, length) = ledger(&base);
+            let blobs = ledgers(&base);
+            for _ in 0..4 {
+                let _told = Told(format!("closed: {closed}"));
+                let mut explorer = base.fork(random.next());
+                let at = offset + random.below(length);
+                explorer.disk.flip_bit(&newest, at, random.below(8) as u32).unwrap();
+                let others = random.index(4);
+                for (name, at) in &blobs {
+                    let within = at + random.below(5000);
+                    if random.index(4) < others {
+                        explorer.disk.flip_bit(name, within, 2).unwrap();
+                    }
+                }
+                explorer.crash(None);
+                let before = contents(&explorer);
+                let report = repair(explorer.disk.storage(), &RepairOptions::default(), &mut |_| {}).unwrap();
+                if report.steps.is_empty() {
+                    assert!(!report.refused.is_empty() && !report.after.opened, "{report:?}");
+                    assert!(contents(&explorer) == before, "nothing was mended, and something was written");
+                    *outcomes.entry((closed, "refused")).or_default() += 1;
+                    continue;
+                }
+                if !report.refused.is_empty() {
+                    explorer.open().unwrap();
+                    compare_damaged(explorer.pool(), explorer.history.current()).unwrap();
+                    *outcomes.entry((closed, "in part")).or_default() += 1;
+                    continue;
+                }
+                assert!(report.after.is_sound() && report.kept_aside.is_some(), "{report:?}");
+                explorer.open().unwrap();
+                must(explorer.find());
+                must(explorer.check());
+                let verdict = must(explorer.live(40));
+                assert!(matches!(verdict, Verdict::Agreed), "{verdict:?}\n  {}", explorer.recent());
+                explorer.close().unwrap();
+                explorer.open().unwrap();
+                must(explorer.check());
+                let sort = |text: &str| report.steps.iter().any(|step| step.contains(text));
+                let sort = if sort("headers") {
+                    "from headers"
+                } else if sort("earlier") {
+                    "from an earlier one"
+                } else {
+                    "from the one before"
+                };
+                *outcomes.entry((closed, sort)).or_default() += 1;
+            }
+        }
+    });
+    println!("{outcomes:?}");
+    assert!(outcomes.contains_key(&(true, "from the one before")), "{outcomes:?}");
+}

@@ -470,3 +470,162 @@ fn copies_in_the_folder_of_the_pool_count_in_its_size_limit() {
         }
     });
 }
+
+/// A pool with copies of everything that was killed, without anything being lost by that: with so many synced writes since the checkpoint.
+fn killed(mirrored: bool) -> Explorer {
+    let setting = Setting {
+        copies: CopyMode::All,
+        mirror: mirrored.then(|| "/mirror".to_owned()),
+        ..Setting::default()
+    };
+    let mut explorer = Explorer::new(1, &setting).unwrap();
+    open(&mut explorer);
+    let pool = explorer.pool();
+    pool.create_dataset("d", false, &[]).unwrap();
+    let dataset = pool.dataset("d").unwrap();
+    let file = dataset.open_or_create(b"f", &icecore::Creation::file()).unwrap();
+    pool.checkpoint().unwrap();
+    for part in 0..10_u8 {
+        dataset.write(file, u64::from(part) * BLOCK as u64, &[part + 1; BLOCK]).unwrap();
+        // Too many for the header: the operation lies in blocks.
+        let mut group = dataset.begin().unwrap();
+        for index in 0..8 {
+            let scattered: Vec<u8> = (0..BLOCK).map(|at| (at as u8).wrapping_mul(part + 3)).collect();
+            group.write(file, 100_000 + index * 9000, &scattered[..700]).unwrap();
+        }
+        pool.commit(vec![group]).unwrap();
+        dataset.sync().unwrap();
+    }
+    drop(dataset);
+    explorer.crash(None);
+    explorer
+}
+
+fn content(explorer: &Explorer) -> Vec<u8> {
+    let view = explorer.pool().view("d").unwrap();
+    let file = view.resolve(b"f").unwrap().unwrap();
+    let mut bytes = vec![0; view.attributes(file).unwrap().size as usize];
+    view.read(file, 0, &mut bytes).unwrap();
+    bytes
+}
+
+/// A record below a mark that is damaged is taken from its copy, whatever of it is damaged, and so is what it carries.
+#[test]
+fn a_log_that_is_damaged_is_replayed_from_its_copy() {
+    for mirrored in [false, true] {
+        let base = killed(mirrored);
+        let mut whole = base.fork(0);
+        open(&mut whole);
+        let expected = content(&whole);
+        let log = blocks(&base.disk, &[1]);
+        let records: Vec<_> = log
+            .iter()
+            .filter(|(name, at)| base.disk.contents(name).unwrap()[*at as usize..].starts_with(b"ICERECD\n"))
+            .collect();
+        assert!(records.len() > 20);
+        let (mut healed, mut cut) = (0, 0);
+        let each = log.iter().map(std::slice::from_ref);
+        for (number, damaged) in each.chain([&log[..log.len() - 3]]).enumerate() {
+            for what in 0..3 {
+                let _told = Told(format!("mirrored: {mirrored}, {damaged:?} hurt in way {what}"));
+                let mut explorer = base.fork(number as u64);
+                for (name, at) in damaged {
+                    match what {
+                        0 => {
+                            explorer.disk.flip_bit(name, at + (number as u64 * 37) % BLOCK as u64, 1).unwrap()
+                        }
+                        1 => explorer.disk.corrupt(name, *at..*at + BLOCK as u64).unwrap(),
+                        _ => explorer.disk.corrupt(name, *at..*at + 512).unwrap(),
+                    }
+                }
+                open(&mut explorer);
+                let statistics = explorer.pool().statistics();
+                if content(&explorer) != expected {
+                    // Of what was flushed last nothing says that it was durable.
+                    let last = records[records.len() - 3];
+                    assert!(damaged.iter().any(|place| place >= last), "{damaged:?}, last {last:?}");
+                    cut += 1;
+                    continue;
+                }
+                if statistics.healed_places > 0 {
+                    healed += 1;
+                    let incidents = explorer.pool().incidents();
+                    assert!(
+                        incidents.iter().any(|incident| incident.what.contains("healed")),
+                        "{incidents:?}"
+                    );
+                }
+                explorer.pool().verify().unwrap();
+                // It is on disk again, so that copies are not needed any more.
+                explorer.crash(None);
+                let disk = explorer.disk.mirror().unwrap_or_else(|| explorer.disk.clone());
+                for (name, _) in disk.files().into_iter().filter(|(name, _)| name.starts_with("copy.")) {
+                    if !name.contains("superblock") {
+                        disk.lose(&name).unwrap();
+                    }
+                }
+                open(&mut explorer);
+                assert!(content(&explorer) == expected);
+                let report = explorer.pool().scrub(&mut |_| true).unwrap();
+                assert_eq!(report.damaged, 0, "{report:?}");
+                explorer.crash(None);
+            }
+        }
+        assert!(healed > 60 && cut <= 30, "{healed} were healed, {cut} ended the log");
+    }
+}
+
+/// What nothing says was durable ends the log, whether there is a copy of it or not.
+#[test]
+fn a_copy_does_not_make_a_log_longer() {
+    let base = killed(true);
+    let log = blocks(&base.disk, &[1]);
+    let (name, at) = log
+        .iter()
+        .rfind(|(name, at)| base.disk.contents(name).unwrap()[*at as usize..].starts_with(b"ICERECD\n"))
+        .unwrap();
+    let mut explorer = base.fork(3);
+    explorer.disk.corrupt(name, *at..*at + BLOCK as u64).unwrap();
+    open(&mut explorer);
+    let shorter = content(&explorer);
+    explorer.crash(None);
+    open(&mut explorer);
+    assert!(content(&explorer) == shorter);
+    explorer.close().unwrap();
+    open(&mut explorer);
+    assert!(content(&explorer) == shorter);
+}
+
+/// Histories that were killed, with damage to anything in the log: they open, and with a state that there was.
+#[test]
+fn a_killed_pool_with_copies_of_everything_opens_whatever_is_damaged_in_its_log() {
+    for_each_seed("copies_log", 4, |seed| {
+        let mut random = Random::new(seed);
+        let mirrored = random.chance(50);
+        let mut base = Explorer::new(seed, &setting(seed, CopyMode::All, mirrored)).unwrap();
+        open(&mut base);
+        agree(&mut base, 150);
+        base.crash(None);
+        let places = blocks(&base.disk, &[1]);
+        for _ in 0..if is_long() { 60 } else { 15 } {
+            let mut explorer = base.fork(random.next());
+            let mut told = Vec::new();
+            for _ in 0..1 + random.index(20) {
+                let (name, at) = random.pick(&places).unwrap();
+                explorer.disk.corrupt(name, *at..*at + BLOCK as u64).unwrap();
+                told.push(format!("{name} at {at}"));
+            }
+            let _told = Told(format!("mirrored {mirrored}: {told:?}"));
+            open(&mut explorer);
+            let states = (0..explorer.history.length()).rev();
+            let found = states.filter_map(|index| explorer.history.state(index));
+            let pool = explorer.pool();
+            let there =
+                found.filter_map(|state| icecore_sim::driver::compare_damaged(pool, state).ok()).next();
+            let there = there.expect("what is shown was there");
+            assert!(there.is_empty(), "{there:?}");
+            explorer.pool().verify().unwrap();
+            explorer.crash(None);
+        }
+    });
+}

@@ -2,6 +2,7 @@
 
 use super::{Blocks, Flaw, Sums, Use};
 use crate::error::{Error, Result};
+use crate::format::crc32c;
 use crate::format::record::RecordView;
 use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, decode_table, file_name};
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
@@ -53,6 +54,33 @@ impl Blocks {
         // A segment that found a new use since has nothing to do with this block any more.
         self.files.heal(segment, slot, block, why, || self.sums.uses() == uses);
         true
+    }
+
+    /// Looks at everything in a data segment before a slot, and heals what is not what was written and has a copy that is. The segment must not
+    /// be used for anything else meanwhile. `is_full`: as for [`Sums::inspect`]. What cannot be healed is met by whoever reads it.
+    pub(crate) fn heal_all(&self, segment: SegmentId, end: Slot, is_full: bool) {
+        if !self.files.copies().has(segment) {
+            return;
+        }
+        let Ok(table) = self.sums.table(segment, &self.files) else { return };
+        let table = table.read().clone();
+        let slots = (1..end.0).map(Slot).zip(table.iter().skip(1));
+        let mut block = [0; BLOCK_BYTES];
+        for (slot, sum) in slots.filter(|(_, sum)| **sum != 0) {
+            let read = self.files.read(segment, slot, &mut block);
+            if read.is_ok() && crc32c(&block) == *sum {
+                continue;
+            }
+            if self.files.read_copy(segment, slot, &mut block) && crc32c(&block) == *sum {
+                let place =
+                    format!("{} at offset {}", file_name(segment), self.files.geometry().offset(slot));
+                let why = Error::damaged(place, "a data block does not match its checksum");
+                self.files.heal(segment, slot, &block, &why, || true);
+            }
+        }
+        for flaw in self.sums.inspect(segment, end, is_full, &self.files).unwrap_or_default() {
+            self.heal_flaw(segment, &flaw);
+        }
     }
 
     /// Reads the copy of a block of a data segment: whether there is one, and it matches its checksum.

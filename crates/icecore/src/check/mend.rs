@@ -5,7 +5,7 @@ use super::trees::{self, Walked};
 use super::{Area, CheckOptions, CheckProgress, CheckReport, aside, look, quiet};
 use crate::engine::{self, Engine, Restored};
 use crate::error::{Error, Result};
-use crate::format::superblock::NAMES;
+use crate::format::superblock::{Former, NAMES, Superblock};
 use crate::storage::{AlignedBuffer, Kind, Overlay, Storage};
 use std::sync::Arc;
 
@@ -127,11 +127,7 @@ fn superblocks(above: &Arc<dyn Storage>, mirror: Option<&String>, report: &mut R
     Ok(())
 }
 
-fn write_superblock(
-    above: &dyn Storage,
-    name: &str,
-    superblock: &crate::format::superblock::Superblock,
-) -> Result<()> {
+fn write_superblock(above: &dyn Storage, name: &str, superblock: &Superblock) -> Result<()> {
     let block = AlignedBuffer::copied(&superblock.encode());
     let length = block.len() as u64;
     let there = above.open(name, true).ok().filter(|file| file.length().is_ok_and(|found| found >= length));
@@ -152,27 +148,82 @@ fn opens(above: &Arc<dyn Storage>) -> bool {
     super::opened(&trial).is_ok()
 }
 
-/// The last checkpoint is lost: the one before it, and the log since.
+/// The last checkpoint is lost: the one before it, or another whose ledger is still there, and the log since. Or the last one without its location
+/// map.
 fn go_back(above: &Arc<dyn Storage>, report: &mut RepairReport) -> Result<()> {
     let Ok(superblock) = engine::find_superblock(&**above) else { return Ok(()) };
-    let former = match engine::former_superblock(above, &superblock) {
-        Ok(former) => former,
-        Err(error) => {
-            report.refused.push(format!("the last checkpoint cannot be made again from the log: {error}"));
+    let mut refused = "the superblock names no checkpoint before it".to_owned();
+    if let Some(former) = &superblock.former {
+        match back_to(above, &superblock, former)? {
+            Ok(()) => {
+                let step = "the last checkpoint is made again from the one before it and the log since: nothing is lost by that";
+                report.steps.push(step.to_owned());
+                return Ok(());
+            }
+            Err(error) => refused = error.to_string(),
+        }
+    }
+    for former in engine::older_checkpoints(above, &superblock) {
+        if Some(former) != superblock.former && back_to(above, &superblock, &former)?.is_ok() {
+            let step = "the last checkpoints are made again from an earlier one, whose ledger was still there, and the log since: nothing is lost by that";
+            report.steps.push(step.to_owned());
             return Ok(());
         }
+    }
+    report.refused.push(format!("the last checkpoint cannot be made again from the log: {refused}"));
+    map(above, &superblock, report)
+}
+
+/// Goes back to a checkpoint, if what follows from it is all there is; else answers why not.
+fn back_to(above: &Arc<dyn Storage>, superblock: &Superblock, former: &Former) -> Result<Result<()>> {
+    let back = match engine::former_superblock(above, superblock, former) {
+        Ok(back) => back,
+        Err(error) => return Ok(Err(error)),
     };
     // Whether what follows from it is whole is known only when all of it was replayed.
     let trial: Arc<dyn Storage> = Overlay::over(Arc::clone(above));
-    NAMES.iter().try_for_each(|name| write_superblock(&*trial, name, &former))?;
-    if let Err(error) = super::opened(&trial) {
-        report.refused.push(format!("the last checkpoint cannot be made again from the log: {error}"));
-        return Ok(());
+    NAMES.iter().try_for_each(|name| write_superblock(&*trial, name, &back))?;
+    let end = match super::opened(&trial) {
+        Ok(engine) => engine.state().tail.position().sequence,
+        Err(error) => return Ok(Err(error)),
+    };
+    // The present life began there at the latest.
+    if superblock.lives.last().is_some_and(|life| end < life.first) {
+        return Ok(Err(Error::damaged(
+            "the log",
+            "what came after that checkpoint is not all there any more",
+        )));
     }
-    NAMES.iter().try_for_each(|name| write_superblock(&**above, name, &former))?;
-    let step =
-        "the last checkpoint is made again from the one before it and the log since: nothing is lost by that";
-    report.steps.push(step.to_owned());
+    NAMES.iter().try_for_each(|name| write_superblock(&**above, name, &back))?;
+    Ok(Ok(()))
+}
+
+/// The ledger without its location map, which follows from what segments say of themselves.
+fn map(above: &Arc<dyn Storage>, superblock: &Superblock, report: &mut RepairReport) -> Result<()> {
+    let trial = Overlay::over(Arc::clone(above));
+    let storage: Arc<dyn Storage> = trial.clone();
+    let trial_of_trial = || -> Arc<dyn Storage> { Overlay::over(Arc::clone(&storage)) };
+    let outcome = engine::restore_map(&storage, superblock)
+        .and_then(|restored| super::opened(&trial_of_trial()).map(|_| restored));
+    let refuse =
+        |why: String| format!("the last checkpoint cannot be made again from its ledger either: {why}");
+    let Restored { found, lost, .. } = match outcome {
+        Ok(restored) => restored,
+        Err(error) => {
+            report.refused.push(refuse(error.to_string()));
+            return Ok(());
+        }
+    };
+    aside::apply(&**above, &trial)?;
+    report.refused.clear();
+    if lost > 0 {
+        let why = "of the location map all but that is made again";
+        report.refused.push(format!("{lost} blocks that live are in no header that is left: {why}"));
+    }
+    let step = format!(
+        "the ledger of the last checkpoint is damaged where the location map was: that is made again from the headers of segments, {found} blocks were found"
+    );
+    report.steps.push(step);
     Ok(())
 }
 

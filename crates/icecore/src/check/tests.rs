@@ -2,12 +2,15 @@
 
 use super::*;
 use crate::Creation;
-use crate::format::superblock::Superblock;
+use crate::format::ledger::{Blob, SectionTag};
+use crate::format::segment::file_name;
+use crate::format::superblock::{LedgerPointer, Superblock};
 use crate::options::InitOptions;
 use crate::state::State;
 use crate::storage::Kind;
 use crate::storage::memory::MemoryStorage;
 use crate::units::{BLOCK_BYTES, BlockCount, InodeNumber, LogAddress, Run, Stream, VersionId};
+use std::collections::BTreeSet;
 
 const BLOCK: usize = BLOCK_BYTES;
 
@@ -383,4 +386,122 @@ fn a_pool_in_use_or_none_is_refused() {
     assert!(matches!(used, Err(Error::PoolInUse { .. })), "{used:?}");
     pool.close().unwrap();
     assert_eq!(check_directory(folder.path(), &CheckOptions::default(), &mut |_| {}).unwrap().count, 0);
+}
+
+/// The blobs that lead to the last checkpoint, the newest first.
+fn line(storage: &MemoryStorage) -> Vec<(LedgerPointer, Blob)> {
+    let superblock = engine::find_superblock(storage).unwrap();
+    let mut next = Some(superblock.ledger);
+    let mut line = Vec::new();
+    while let Some(pointer) = next {
+        let mut bytes = vec![0; pointer.blocks as usize * BLOCK];
+        let file = storage.open(&file_name(pointer.segment), false).unwrap();
+        file.read_at(&mut bytes, u64::from(pointer.slot.0) * BLOCK as u64).unwrap();
+        let blob = Blob::decode(&bytes, superblock.pool, "x").unwrap();
+        next = blob.base;
+        line.push((pointer, blob));
+    }
+    line
+}
+
+/// Hurts one byte of a blob.
+fn hurt_blob(storage: &MemoryStorage, pointer: &LedgerPointer, at: usize) {
+    let file = storage.open(&file_name(pointer.segment), true).unwrap();
+    let offset = u64::from(pointer.slot.0) * BLOCK as u64 + at as u64;
+    let mut byte = [0];
+    file.read_at(&mut byte, offset).unwrap();
+    byte[0] ^= 0x11;
+    file.write_at(&[(Kind::Data, &byte)], offset).unwrap();
+}
+
+/// A byte within each section of a blob.
+fn within_sections(blob: &Blob) -> Vec<(SectionTag, usize)> {
+    let mut at = BLOCK;
+    let mut within = Vec::new();
+    for (tag, section) in &blob.sections {
+        at += 16;
+        if !section.is_empty() {
+            within.push((*tag, at + section.len() / 2));
+        }
+        at += section.len();
+    }
+    within
+}
+
+/// The picture of everything that all later checkpoints build on is damaged.
+#[test]
+fn where_blocks_lie_does_not_need_a_ledger() {
+    let (storage, file) = made();
+    let expected = content(&open(&storage.copy()), file);
+    let line = line(&storage);
+    assert!(line.len() > 3);
+    let mut sorts = BTreeSet::new();
+    for (pointer, blob) in [&line[0], line.last().unwrap()] {
+        for (tag, at) in within_sections(blob) {
+            let hurt = storage.copy();
+            hurt_blob(&hurt, pointer, at);
+            // Without the way back.
+            if *pointer == line[0].0 {
+                hurt_blob(&hurt, &line[1].0, 5);
+                line[2..].iter().for_each(|(pointer, _)| hurt_blob(&hurt, pointer, 4000));
+            }
+            let before = bytes(&hurt);
+            let report = repaired(&hurt, false);
+            let told = format!("{tag:?} of {pointer:?}: {report:?}");
+            if *pointer == line[0].0 {
+                // Their headers say what they build on, and that they have it; but not those that are hurt themselves.
+                assert!(!report.after.opened && bytes(&hurt) == before, "{told}");
+                continue;
+            }
+            sorts.insert(tag as u32);
+            if matches!(tag, SectionTag::Location | SectionTag::Placed) {
+                assert_eq!((report.after.count, report.refused.len()), (0, 0), "{told}");
+                assert!(report.steps[0].contains("headers of segments"), "{told}");
+                aside_has(&hurt, report.kept_aside.as_deref().unwrap(), &before);
+                let pool = open(&hurt);
+                pool.verify().unwrap();
+                assert!(content(&pool, file) == expected);
+                let db = pool.dataset("db").unwrap();
+                db.write(file, 0, &vec![8; 1 << 20]).unwrap();
+                drop(db);
+                pool.close().unwrap();
+                assert_eq!(checked(&hurt).count, 0);
+                continue;
+            }
+            let gone = match tag {
+                SectionTag::Position => None,
+                SectionTag::Catalogue => Some("names and properties"),
+                SectionTag::History => Some("which version owns"),
+                _ => Some("where the trees"),
+            };
+            // Only the newest says where the log goes on; that of others does not matter, but is not worth telling apart.
+            assert!(gone.is_none() || !report.after.opened && bytes(&hurt) == before, "{told}");
+            assert!(gone.is_none_or(|gone| report.refused.iter().any(|why| why.contains(gone))), "{told}");
+        }
+    }
+    assert!(sorts.len() >= 4, "{sorts:?}");
+}
+
+#[test]
+fn a_checkpoint_of_before_is_gone_back_to_as_long_as_all_of_it_is_there() {
+    let (storage, file) = made();
+    let expected = content(&open(&storage.copy()), file);
+    let line = line(&storage);
+    for count in 1..line.len() {
+        let hurt = storage.copy();
+        line[..count].iter().for_each(|(pointer, _)| hurt_blob(&hurt, pointer, BLOCK + 20));
+        let before = bytes(&hurt);
+        let report = repaired(&hurt, false);
+        if report.steps.is_empty() {
+            // What it needs was used again, or its log.
+            assert!(!report.after.opened && bytes(&hurt) == before && count > 2, "{report:?}");
+            continue;
+        }
+        assert_eq!(report.after.count, 0, "{count}: {report:?}");
+        let pool = open(&hurt);
+        pool.verify().unwrap();
+        assert!(content(&pool, file) == expected, "{count}");
+        pool.close().unwrap();
+        assert_eq!(checked(&hurt).count, 0);
+    }
 }

@@ -256,8 +256,8 @@ impl Engine {
         };
         let full = matches!(picture, Picture::Everything(_));
         let has_chunks = said.location.has_chunks();
-        let blobs =
-            self.write_said(said, if full { None } else { line.blobs.last().copied() }, line.number + 1)?;
+        let base_blob = line.blobs.last().copied().filter(|_| !full);
+        let blobs = self.write_said(said, base_blob, line.number + 1, taken)?;
         let newest = *blobs.last().expect("one at least");
         self.write_superblock(|superblock| {
             superblock.go_on(newest, taken);

@@ -1,14 +1,16 @@
 //! Pools whose location map lies in chunks, of which one is in memory.
 
 use crate::check::{Area, CheckOptions, RepairOptions, RepairReport, check, repair};
+use crate::format::record::RecordView;
 use crate::format::segment::file_name;
 use crate::location::ChunkRow;
 use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
 use crate::storage::memory::MemoryStorage;
 use crate::storage::{AlignedBuffer, Kind, Storage};
-use crate::units::{BLOCK_BYTES, InodeNumber, Stream};
+use crate::units::{BLOCK_BYTES, InodeNumber, LogAddress, SegmentId, Stream};
 use crate::{Creation, Error};
+use std::ops::Range;
 use std::sync::Arc;
 
 const PIECE: usize = 64 << 10;
@@ -238,6 +240,8 @@ fn damaged_chunks_are_made_again_from_the_headers_of_segments() {
     pool.close().unwrap();
     for storage in [storage, killed] {
         let all = rows(&open(&storage.copy()));
+        let of = |stream| all.iter().filter(|(other, _)| *other == stream).count();
+        assert!(Stream::ALL.into_iter().all(|stream| of(stream) > 0), "each stream has chunks");
         let each = all.iter().map(std::slice::from_ref);
         for hurt_rows in each.chain([&all[..]]) {
             let hurt = storage.copy();
@@ -251,4 +255,74 @@ fn damaged_chunks_are_made_again_from_the_headers_of_segments() {
             }
         }
     }
+}
+
+/// A header that covers some of what lies in a segment: its slot, and those behind it.
+fn header_in(storage: &MemoryStorage, segment: SegmentId, slots: Range<u32>) -> Option<Range<u32>> {
+    let file = storage.open(&file_name(segment), false).unwrap();
+    let mut block = [0; BLOCK_BYTES];
+    slots.into_iter().find_map(|slot| {
+        file.read_at(&mut block, u64::from(slot) * BLOCK_BYTES as u64).unwrap();
+        let view = RecordView::decode(&block)?;
+        (!view.sums.is_empty()).then(|| slot..slot + 1 + view.sums.len() as u32)
+    })
+}
+
+/// What no header lists any more is gone: that, no more and no less, and it is said which file has it, where, and who sees it.
+#[test]
+fn what_is_in_no_header_is_named() {
+    let (storage, file) = made(0);
+    let pool = open(&storage);
+    let all = rows(&pool);
+    let of_data: Vec<ChunkRow> =
+        all.iter().filter(|(stream, _)| *stream == Stream::Data).map(|(_, row)| row.clone()).collect();
+    let living = |span: &Range<LogAddress>| -> Vec<(LogAddress, SegmentId, u32)> {
+        let live: Vec<_> = pool.engine().state().history.live_runs(Stream::Data).collect();
+        let addresses = live.iter().flat_map(|run| run.start.0..run.end().0).map(LogAddress);
+        let within = addresses.filter(|address| span.contains(address));
+        let place = |address| pool.engine().blocks.locate(Stream::Data, address).unwrap();
+        within.map(|address| (address, place(address).0, place(address).1.0)).collect()
+    };
+    let mut tried = 0;
+    for row in of_data {
+        let there = living(&row.span);
+        let Some(&(_, segment, slot)) = there.get(there.len() / 2) else { continue };
+        let Some(covered) = header_in(&storage, segment, slot.saturating_sub(256).max(1)..slot) else { continue };
+        let lost: Vec<LogAddress> = there
+            .iter()
+            .filter(|(_, at, slot)| *at == segment && covered.contains(slot))
+            .map(|(address, ..)| *address)
+            .collect();
+        if lost.is_empty() {
+            continue;
+        }
+        tried += 1;
+        let hurt = storage.copy();
+        flip(&hurt, &row);
+        let handle = hurt.open(&file_name(segment), true).unwrap();
+        handle.write_at(&[(Kind::Data, &[0; 8])], u64::from(covered.start) * BLOCK_BYTES as u64).unwrap();
+        let report = repaired(&hurt);
+        let count = format!("{} blocks that live are in no header", lost.len());
+        assert!(report.refused.iter().any(|why| why.contains(&count)), "{count}: {:?}", report.refused);
+        let named: Vec<_> =
+            report.after.problems.iter().filter(|problem| problem.area == Area::Data && !problem.harmless).collect();
+        let in_file = |problem: &&&crate::check::Problem| {
+            problem.what.contains("at offset") && problem.what.contains("inode") && problem.versions == ["db"]
+        };
+        assert_eq!(named.iter().filter(in_file).count(), lost.len(), "{named:?}");
+        let after = open(&hurt);
+        let is_gone = |address: &&LogAddress| {
+            after.engine().blocks.read(Stream::Data, **address).is_err()
+        };
+        let gone: Vec<LogAddress> =
+            there.iter().map(|(address, ..)| address).filter(is_gone).copied().collect();
+        assert_eq!(gone, lost);
+        // What is written anew is there, and when nobody owns what is gone, nothing says that anything is.
+        write(&after, file, 0..PIECES, 5);
+        after.checkpoint().unwrap();
+        after.close().unwrap();
+        let report = repaired(&hurt);
+        assert_eq!((report.refused.len(), report.after.count), (0, 0), "{report:?}");
+    }
+    assert!(tried > 1, "{tried}");
 }

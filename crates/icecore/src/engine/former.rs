@@ -5,26 +5,82 @@ use super::init::{Parts, lock_free_options};
 use super::{copies, load, recovery};
 use crate::blocks::Blocks;
 use crate::error::{Error, Result};
+use crate::files::SegmentFiles;
+use crate::format::drawn::Drawn;
+use crate::format::ledger::Blob;
 use crate::format::record::RecordView;
 use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name};
-use crate::format::superblock::{LIVES_MAX, LedgerPointer, Life, Superblock};
+use crate::format::superblock::{Former, LIVES_MAX, LedgerPointer, Life, Superblock};
 use crate::log::tail::Position;
 use crate::operation::Operation;
 use crate::segments::Segments;
 use crate::state::State;
 use crate::storage::Storage;
-use crate::units::{BLOCK_BYTES, RecoveryEpoch, SegmentId, Slot};
+use crate::units::{BLOCK_BYTES, PoolId, RecoveryEpoch, SegmentId, Slot};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The superblock that makes recovery start from the checkpoint before.
+/// The superblock that makes recovery start from a checkpoint before the newest.
 ///
 /// # Errors
 /// Why that is not possible.
-pub(crate) fn former_superblock(storage: &Arc<dyn Storage>, superblock: &Superblock) -> Result<Superblock> {
-    let Some(former) = superblock.former else {
-        return Err(Error::damaged("the superblock", "it names no checkpoint before the newest one"));
-    };
+pub(crate) fn former_superblock(
+    storage: &Arc<dyn Storage>,
+    superblock: &Superblock,
+    former: &Former,
+) -> Result<Superblock> {
     back_to(storage, superblock, former.ledger, former.taken)
+}
+
+/// Checkpoints of which the ledger is still there, in segments that were not used for anything else since, the latest first. The newest
+/// is not among them, nor any that a superblock did not name once: only what another blob builds on counts.
+pub(crate) fn older_checkpoints(storage: &Arc<dyn Storage>, superblock: &Superblock) -> Vec<Former> {
+    let geometry = Geometry { bytes: superblock.segment_bytes };
+    let epoch = RecoveryEpoch(superblock.epoch().0 + 1);
+    let mut segments = Segments::new(geometry, superblock.size_limit, epoch);
+    if recovery::segments(&**storage, superblock, &mut segments).is_err() {
+        return Vec::new();
+    }
+    let place = copies::find(storage, superblock, false);
+    let parts = Parts::new(storage, superblock, &lock_free_options(), false, place);
+    let files = parts.blocks.files();
+    let mut bases: BTreeMap<(SegmentId, Slot), LedgerPointer> = BTreeMap::new();
+    for segment in segments.all() {
+        for base in bases_in(files, superblock.pool, segment) {
+            bases.insert((base.segment, base.slot), base);
+        }
+    }
+    let mut found: Vec<(u64, Former)> = Vec::new();
+    for ledger in bases.into_values().filter(|ledger| *ledger != superblock.ledger) {
+        let end = u64::from(ledger.slot.0) + u64::from(ledger.blocks);
+        if ledger.blocks == 0 || end > u64::from(geometry.slots()) || !segments.exists(ledger.segment) {
+            continue;
+        }
+        let read = copies::read_blob(files, &ledger);
+        let blob = read.and_then(|bytes| Blob::decode_header(&bytes, superblock.pool, "the ledger"));
+        // Of several blobs of one checkpoint the last one says so.
+        if let Some(blob) = blob.ok().filter(|blob| blob.taken > 0) {
+            found.push((blob.checkpoint, Former { ledger, taken: blob.taken }));
+        }
+    }
+    found.sort_by_key(|(number, _)| std::cmp::Reverse(*number));
+    found.into_iter().map(|(_, former)| former).collect()
+}
+
+/// What blobs in a segment build on, as far as their headers can be read.
+fn bases_in(files: &SegmentFiles, pool: PoolId, segment: SegmentId) -> Vec<LedgerPointer> {
+    let mut block = [0; BLOCK_BYTES];
+    let header = files.read(segment, Slot(0), &mut block).ok().and_then(|()| SegmentHeader::decode(&block));
+    if header.is_some_and(|header| header.kind != SegmentKind::Ledger) {
+        return Vec::new();
+    }
+    let mut bases = Vec::new();
+    for slot in (1..files.geometry().slots()).map(Slot) {
+        let read = files.read(segment, slot, &mut block);
+        let blob = read.and_then(|()| Blob::decode_header(&block, pool, "the ledger"));
+        bases.extend(blob.ok().and_then(|blob| blob.base));
+    }
+    bases
 }
 
 /// The superblock that makes recovery start from where a copy of it in another folder says: it need not be the newest.
@@ -49,6 +105,7 @@ fn back_to(
         ledger,
         taken,
         former: None,
+        drawn: superblock.drawn.and_then(Drawn::gone_back),
         clean: false,
         generation: superblock.generation + 1,
         ..superblock.clone()

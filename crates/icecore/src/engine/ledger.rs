@@ -128,7 +128,8 @@ impl Engine {
         Ok(gathered)
     }
 
-    /// Writes what a checkpoint says behind `base`, or as a picture of everything. Flushed.
+    /// Writes what a checkpoint says behind `base`, or as a picture of everything. Flushed. `taken`: the last number of a use that had been
+    /// given out when it was frozen.
     ///
     /// # Errors
     /// [`Error::NoSpace`]: nothing has changed.
@@ -137,18 +138,22 @@ impl Engine {
         said: Said,
         base: Option<LedgerPointer>,
         checkpoint: u64,
+        taken: u64,
     ) -> Result<Vec<LedgerPointer>> {
         let blocks_max = (self.geometry.slots() / 2).min(BLOB_BLOCKS_MAX);
-        let blob = Blob { base, checkpoint, sections: said.encode()? };
+        let blob = Blob { base, checkpoint, taken, sections: said.encode()? };
         let bytes = blob.encode(self.pool);
         if bytes.len() <= blocks_max as usize * BLOCK_BYTES {
             return Ok(vec![self.write_blob(&bytes)?]);
         }
         drop((blob, bytes));
         let mut written: Vec<LedgerPointer> = Vec::new();
-        for part in said.split(blocks_max as usize * BLOCK_BYTES / 4) {
+        let parts = said.split(blocks_max as usize * BLOCK_BYTES / 4);
+        let last = parts.len() - 1;
+        for (index, part) in parts.into_iter().enumerate() {
             let base = written.last().copied().or(base);
-            let blob = Blob { base, checkpoint, sections: part.encode()? };
+            let taken = if index == last { taken } else { 0 };
+            let blob = Blob { base, checkpoint, taken, sections: part.encode()? };
             match self.write_blob(&blob.encode(self.pool)) {
                 Ok(pointer) => written.push(pointer),
                 Err(error) => {

@@ -16,8 +16,8 @@ use crate::segments::{Cursor, Segments};
 use crate::state::{Collection, Graveyard, State, Usage};
 use crate::tree::Tree;
 use crate::units::{
-    BlockCount, COUNTER_LIMIT, LOG_ADDRESS_LIMIT, LogAddress, Marks, PoolId, Run, SegmentId, Slot, Stream,
-    VersionId,
+    BLOCK_BYTES, BlockCount, COUNTER_LIMIT, LOG_ADDRESS_LIMIT, LogAddress, Marks, PoolId, Run, SegmentId,
+    Slot, Stream, VersionId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,6 +26,17 @@ const ADDRESSES_LEFT_MIN: u64 = 1 << 32;
 
 /// Reads the blobs that lead to the last checkpoint, the full one first.
 fn read_ledger(blocks: &Blocks, pool: PoolId, newest: LedgerPointer) -> Result<Vec<(LedgerPointer, Blob)>> {
+    read_ledger_with(blocks, newest, |pointer, place| {
+        let bytes = super::copies::read_blob(blocks.files(), pointer)?;
+        Blob::decode(&bytes, pool, place)
+    })
+}
+
+fn read_ledger_with(
+    blocks: &Blocks,
+    newest: LedgerPointer,
+    mut read: impl FnMut(&LedgerPointer, &str) -> Result<Blob>,
+) -> Result<Vec<(LedgerPointer, Blob)>> {
     let mut blobs = Vec::new();
     let mut next = Some(newest);
     while let Some(pointer) = next {
@@ -35,8 +46,7 @@ fn read_ledger(blocks: &Blocks, pool: PoolId, newest: LedgerPointer) -> Result<V
         {
             return Err(Error::damaged(place, "the pointer to a ledger blob is out of range"));
         }
-        let bytes = super::copies::read_blob(blocks.files(), &pointer)?;
-        let blob = Blob::decode(&bytes, pool, &place)?;
+        let blob = read(&pointer, &place)?;
         next = blob.base;
         blobs.push((pointer, blob));
     }
@@ -67,6 +77,15 @@ impl Gathered {
     }
 
     fn of(blobs: &[(LedgerPointer, Blob)], marks: &Marks, limits: MapLimits) -> Result<Self> {
+        Self::with_or_without_map(blobs, marks, limits, true)
+    }
+
+    fn with_or_without_map(
+        blobs: &[(LedgerPointer, Blob)],
+        marks: &Marks,
+        limits: MapLimits,
+        with_map: bool,
+    ) -> Result<Self> {
         let mut gathered = Self {
             catalogue: Catalogue::default(),
             history: StoredHistory::new(),
@@ -81,7 +100,10 @@ impl Gathered {
             let catalogue = CatalogueChanges::decode(blob.section(SectionTag::Catalogue, place)?, place)?;
             let mut limits = DecodeLimits::new(positions);
             let history = HistoryChanges::decode(blob.section(SectionTag::History, place)?, &mut limits)?;
-            let location = MapChanges::decode(blob.section(SectionTag::Location, place)?, &mut limits)?;
+            let location = match with_map {
+                true => MapChanges::decode(blob.section(SectionTag::Location, place)?, &mut limits)?,
+                false => MapChanges::default(),
+            };
             let roots: RootsSection = postcard_section(blob, SectionTag::Roots)?;
             gathered.apply(catalogue, history, &location, roots)?;
         }
@@ -161,6 +183,55 @@ pub(super) fn checkpoint(blocks: &Blocks, pool: PoolId, ledger: LedgerPointer) -
     let gathered = Gathered::of(&blobs, &position.marks, limits)?;
     let history = Gathered::of(&blobs, &position.marks, limits)?.history.verify()?;
     Ok(Checkpoint { number: newest.checkpoint, position, placed, gathered, history })
+}
+
+/// Reads the ledger of a checkpoint, blobs of which are damaged, but for its location map.
+///
+/// # Errors
+/// What is lost beside where blocks lie.
+pub(super) fn checkpoint_without_map(
+    blocks: &Blocks,
+    pool: PoolId,
+    ledger: LedgerPointer,
+) -> Result<Checkpoint> {
+    let blobs = read_ledger_with(blocks, ledger, |pointer, place| salvage(blocks, pool, pointer, place))?;
+    // Else it is the blob of a later use of the place.
+    if !blobs.is_sorted_by_key(|(_, blob)| blob.checkpoint) {
+        return Err(Error::damaged("the ledger", "its blobs are not of one line"));
+    }
+    let (_, newest) = blobs.last().expect("there is one at least");
+    let position: PositionSection = postcard_section(newest, SectionTag::Position)?;
+    // Whatever the checkpoint placed itself is looked for like everything else.
+    let placed = PlacedSection::default();
+    let limits = blocks.map().read().limits();
+    let gathered = Gathered::with_or_without_map(&blobs, &position.marks, limits, false)?;
+    let history = Gathered::with_or_without_map(&blobs, &position.marks, limits, false)?.history.verify()?;
+    Ok(Checkpoint { number: newest.checkpoint, position, placed, gathered, history })
+}
+
+/// Those sections of a blob that prove themselves, if they are all that nothing else says.
+fn salvage(blocks: &Blocks, pool: PoolId, pointer: &LedgerPointer, place: &str) -> Result<Blob> {
+    if let Ok(bytes) = super::copies::read_blob(blocks.files(), pointer) {
+        return Blob::decode(&bytes, pool, place);
+    }
+    let mut bytes = vec![0; pointer.blocks as usize * BLOCK_BYTES];
+    // Of what cannot be read at once, what can be read block by block.
+    for (index, block) in bytes.chunks_exact_mut(BLOCK_BYTES).enumerate() {
+        let slot = Slot(pointer.slot.0 + index as u32);
+        if blocks.files().read(pointer.segment, slot, block).is_err() {
+            block.fill(0);
+        }
+    }
+    let (blob, lost) = Blob::salvage(&bytes, pool, place)?;
+    let meant = |tag: &SectionTag| match tag {
+        SectionTag::Position => Some("where the log goes on"),
+        SectionTag::Catalogue => Some("names and properties of datasets and snapshots"),
+        SectionTag::History => Some("which version owns which blocks"),
+        SectionTag::Roots => Some("where the trees of versions begin"),
+        SectionTag::Location | SectionTag::Placed => None,
+    };
+    let gone: Vec<&str> = lost.iter().filter_map(meant).collect();
+    if gone.is_empty() { Ok(blob) } else { Err(Error::damaged(place, format!("lost: {}", gone.join("; ")))) }
 }
 
 /// Brings back the state as of the last checkpoint.

@@ -38,10 +38,10 @@ mod tests;
 
 pub(crate) use append::Purpose;
 pub use collect::CollectReport;
-pub(crate) use former::{copied_superblock, former_superblock};
-pub(crate) use rebuild::{Restored, restore_chunks};
+pub(crate) use former::{copied_superblock, former_superblock, older_checkpoints};
 pub(crate) use init::{init, lock, open, open_to_look};
 pub(crate) use limits::Addition;
+pub(crate) use rebuild::{Restored, restore_chunks, restore_map};
 pub(crate) use staging::StagedRun;
 pub(crate) use superblocks::{read as find_superblock, read_one as read_superblock};
 

@@ -44,7 +44,7 @@ impl Engine {
         }
         // Where the last checkpoint put things is among the changes, which build on the map before that.
         let said = base.say(moves.changes.clone());
-        let blobs = match self.write_said(said, line.blobs.last().copied(), line.number + 1) {
+        let blobs = match self.write_said(said, line.blobs.last().copied(), line.number + 1, moves.taken) {
             Err(Error::NoSpace { .. }) => {
                 self.put_moves_back(moves);
                 return Ok(false);

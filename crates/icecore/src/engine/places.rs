@@ -70,6 +70,8 @@ pub(super) struct Found {
     pub placed: Vec<PlacedRun>,
     /// Those that are nowhere.
     pub lost: Addresses,
+    /// Segments with runs of which nothing says what they hold.
+    pub unexplained: BTreeSet<SegmentId>,
 }
 
 /// Looks for addresses in these segments.
@@ -79,9 +81,10 @@ pub(super) fn find(scope: &Scope<'_>, wanted: &Addresses, segments: &[SegmentId]
     for segment in segments.iter().filter(|segment| !scope.excluded.contains(segment)) {
         survey.segment(*segment);
     }
-    survey.match_names();
+    let unexplained = survey.match_names();
     let seen = survey.seen;
-    choose(scope, wanted, seen)
+    let (placed, lost) = choose(scope, wanted, seen);
+    Found { placed, lost, unexplained }
 }
 
 struct Survey<'a> {
@@ -168,7 +171,9 @@ impl Survey<'_> {
         let Some(operations) = self.operations(segment, first, view) else { return };
         for operation in operations {
             let (address, segment, slot, blocks) = match operation {
-                Operation::MapStaged { segment, slot, write, address } => (address, segment, slot, write.blocks),
+                Operation::MapStaged { segment, slot, write, address } => {
+                    (address, segment, slot, write.blocks)
+                }
                 Operation::MapScattered { segment, slot, scatter, address } => {
                     (address, segment, slot, scatter.blocks)
                 }
@@ -199,8 +204,9 @@ impl Survey<'_> {
     }
 
     /// Runs that lie where a record of the log says, as they did then. What was placed after that record was written, or in a later
-    /// use of the segment, is something else.
-    fn match_names(&mut self) {
+    /// use of the segment, is something else. Answers the segments of runs that nothing names.
+    fn match_names(&mut self) -> BTreeSet<SegmentId> {
+        let mut unnamed: BTreeSet<(SegmentId, u32)> = self.unlisted.keys().copied().collect();
         for ((segment, slot), names) in std::mem::take(&mut self.named) {
             let Some(there) = self.unlisted.get(&(segment, slot)) else { continue };
             let is_it = |named: &&Named| {
@@ -215,8 +221,10 @@ impl Survey<'_> {
             // Of two the later one means what lies there now.
             if let Some(named) = names.iter().filter(is_it).max_by_key(|named| named.record) {
                 self.see(named.run, segment, Slot(slot), incarnation);
+                unnamed.remove(&(segment, slot));
             }
         }
+        unnamed.into_iter().map(|(segment, _)| segment).collect()
     }
 
     /// Nodes know their addresses, and prove themselves.
@@ -266,7 +274,7 @@ fn run_of(stream: Stream, span: &Span) -> Run {
 
 /// Of several places of an address, the one in the newest use that holds what was written. Nodes have been looked at; of blocks with one
 /// place nothing better is to be had.
-fn choose(scope: &Scope<'_>, wanted: &Addresses, mut seen: Vec<Seen>) -> Found {
+fn choose(scope: &Scope<'_>, wanted: &Addresses, mut seen: Vec<Seen>) -> (Vec<PlacedRun>, Addresses) {
     let mut left = wanted.clone();
     let mut several = Addresses::default();
     let mut once = Addresses::default();
@@ -304,7 +312,7 @@ fn choose(scope: &Scope<'_>, wanted: &Addresses, mut seen: Vec<Seen>) -> Found {
             chosen.push(part);
         }
     }
-    Found { placed: chosen, lost: left }
+    (chosen, left)
 }
 
 /// A span in pieces that are not in a set, and single addresses that are.

@@ -10,9 +10,9 @@ use crate::error::Result;
 use crate::format::crc32c;
 use crate::format::ledger::Blob;
 use crate::format::segment::{Geometry, SegmentHeader, SegmentKind};
-use crate::format::superblock::{Former, LedgerPointer, Superblock};
+use crate::format::superblock::{FEATURE_CHUNKS, Former, LedgerPointer, Superblock};
 use crate::liveness::BlockSet;
-use crate::location::{Absent, ChunkedMap, PlacedRun};
+use crate::location::{Absent, ChunkRow, ChunkedMap, NAMED_MAX, PlacedRun};
 use crate::log::replay::Reader;
 use crate::log::tail::Position;
 use crate::operation::Operation;
@@ -27,15 +27,17 @@ use std::sync::Arc;
 
 /// Most blocks of a blob that is written here.
 const BLOB_BLOCKS_MAX: u32 = 2048;
+/// What stands where a chunk of the location map would, of blocks that are gone.
+const GONE: &[u8; 8] = b"ICELOST\n";
 
-/// What became of the places that a damaged part of the map had.
+/// What became of the places that the map had where it was damaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Restored {
     /// Chunks that could not be read.
     pub chunks: usize,
-    /// Blocks that live and were found.
+    /// Blocks that live, and were found.
     pub found: u64,
-    /// Blocks that live and were not.
+    /// Blocks that live, and were not.
     pub lost: u64,
 }
 
@@ -44,9 +46,13 @@ pub(crate) struct Restored {
 ///
 /// # Errors
 /// The ledger itself cannot be read; or writing failed.
-pub(crate) fn restore_chunks(storage: &Arc<dyn Storage>, superblock: &Superblock) -> Result<Option<Restored>> {
+pub(crate) fn restore_chunks(
+    storage: &Arc<dyn Storage>,
+    superblock: &Superblock,
+) -> Result<Option<Restored>> {
     let parts = parts(storage, superblock);
-    let mut ledger = Ledger::read(&parts, superblock)?;
+    let found = load::checkpoint(&parts.blocks, superblock.pool, superblock.ledger)?;
+    let mut ledger = Ledger::of(&parts, superblock, found)?;
     let damaged = ledger.damaged_chunks(&parts);
     if damaged.is_empty() {
         return Ok(None);
@@ -56,18 +62,41 @@ pub(crate) fn restore_chunks(storage: &Arc<dyn Storage>, superblock: &Superblock
     for absent in &damaged {
         wanted[absent.stream as usize].unite(ledger.living_in(absent));
     }
-    let Found { placed, mut lost } = places::find(&ledger.scope(&parts, superblock), &wanted, &segments);
-    for run in ledger.map.restore(&placed) {
-        lost[run.stream as usize].insert(run.start..run.end());
-    }
+    let Gone { lost, .. } = ledger.find(&parts, superblock, &wanted, &segments);
     // What is not all found again goes on saying that something is lost, and where it may be.
     let is_whole = |absent: &&Absent| lost[absent.stream as usize].part(&absent.span).is_empty();
     damaged.iter().filter(is_whole).for_each(|absent| ledger.map.do_without(absent));
     ledger.set_tail_aside();
-    ledger.write(&parts, superblock, &segments)?;
-    let blocks = |sets: &Addresses| sets.iter().map(|set| set.len().0).sum::<u64>();
-    let lost = blocks(&lost);
-    Ok(Some(Restored { chunks: damaged.len(), found: blocks(&wanted) - lost, lost }))
+    ledger.write(&parts, superblock, segments, None)?;
+    let lost = count(&lost);
+    Ok(Some(Restored { chunks: damaged.len(), found: count(&wanted) - lost, lost }))
+}
+
+/// Makes the whole location map again where the ledger has lost it, and writes a ledger and superblocks as [`restore_chunks`] does.
+///
+/// # Errors
+/// What else is lost; or writing failed.
+pub(crate) fn restore_map(storage: &Arc<dyn Storage>, superblock: &Superblock) -> Result<Restored> {
+    let parts = parts(storage, superblock);
+    let found = load::checkpoint_without_map(&parts.blocks, superblock.pool, superblock.ledger)?;
+    let mut ledger = Ledger::of(&parts, superblock, found)?;
+    let segments = segments(storage, superblock)?;
+    let wanted = ledger.living.clone();
+    let gone = ledger.find(&parts, superblock, &wanted, &segments);
+    ledger.set_tail_aside();
+    let lost = count(&gone.lost);
+    ledger.write(&parts, superblock, segments, Some(gone))?;
+    Ok(Restored { chunks: 0, found: count(&wanted) - lost, lost })
+}
+
+fn count(sets: &Addresses) -> u64 {
+    sets.iter().map(|set| set.len().0).sum()
+}
+
+/// Addresses that live and lie nobody knows where, and segments in which they may.
+struct Gone {
+    lost: Addresses,
+    unexplained: BTreeSet<SegmentId>,
 }
 
 fn parts(storage: &Arc<dyn Storage>, superblock: &Superblock) -> Parts {
@@ -94,49 +123,37 @@ struct Ledger {
     map: ChunkedMap,
     /// What lives, as of the checkpoint.
     living: Addresses,
-    /// What lives and was placed since the chunks were written, by the checkpoint itself too, or is known to lie elsewhere.
+    /// What was placed since the chunks were written, by the checkpoint itself too.
     known: Addresses,
     /// Segments that found another use since.
     taken: BTreeSet<SegmentId>,
 }
 
 impl Ledger {
-    fn read(parts: &Parts, superblock: &Superblock) -> Result<Self> {
-        let blocks = &parts.blocks;
-        let load::Checkpoint { number, position, placed, gathered, history } =
-            load::checkpoint(blocks, superblock.pool, superblock.ledger)?;
-        let mut living = Addresses::default();
-        for stream in Stream::ALL {
-            history.live_runs(stream).for_each(|run| {
-                living[stream as usize].insert(run.start..run.end());
-            });
-        }
+    fn of(parts: &Parts, superblock: &Superblock, found: load::Checkpoint) -> Result<Self> {
+        let load::Checkpoint { number, position, placed, gathered, history } = found;
         let map = gathered.map().copied()?;
+        let mut living = Addresses::default();
         let mut known = Addresses::default();
         for stream in Stream::ALL {
-            let run = Run { stream, start: LogAddress(0), length: BlockCount(u64::MAX) };
-            known[stream as usize] =
-                map.recent_within(run).iter().map(|placed| placed.run.start..placed.run.end()).collect();
-        }
-        for placed in &placed.placed {
-            known[placed.run.stream as usize].insert(placed.run.start..placed.run.end());
+            let all = Run { stream, start: LogAddress(0), length: BlockCount(u64::MAX) };
+            let (living, known) = (&mut living[stream as usize], &mut known[stream as usize]);
+            history.live_runs(stream).for_each(|run| drop_count(living.insert(run.start..run.end())));
+            let recent = map.recent_within(all).into_iter().map(|placed| placed.run);
+            let own = placed.placed.iter().map(|placed| placed.run).filter(|run| run.stream == stream);
+            recent.chain(own).for_each(|run| drop_count(known.insert(run.start..run.end())));
         }
         let mut taken = taken_since(parts, superblock, &position);
         taken.extend(&placed.retired);
-        *blocks.map().write() = map.copied()?;
+        // Chunks are read through it.
+        *parts.blocks.map().write() = map.copied()?;
         Ok(Self { number, position, placed, gathered, map, living, known, taken })
     }
 
     fn damaged_chunks(&self, parts: &Parts) -> Vec<Absent> {
-        let all: Vec<Absent> = {
-            let absent = |(stream, row): (Stream, &crate::location::ChunkRow)| Absent {
-                stream,
-                span: row.span.clone(),
-                place: row.place,
-            };
-            self.map.directory().all().map(absent).collect()
-        };
-        all.into_iter().filter(|absent| parts.blocks.chunk(absent).is_err()).collect()
+        let rows = self.map.directory().all();
+        let all = rows.map(|(stream, row)| Absent { stream, span: row.span.clone(), place: row.place });
+        all.filter(|absent| parts.blocks.chunk(absent).is_err()).collect()
     }
 
     /// What lives of the addresses that a chunk has the places of.
@@ -146,16 +163,28 @@ impl Ledger {
         living
     }
 
-    fn scope<'a>(&self, parts: &'a Parts, superblock: &Superblock) -> Scope<'a> {
+    /// Looks for addresses, and enters those that are found into the map.
+    fn find(
+        &mut self,
+        parts: &Parts,
+        superblock: &Superblock,
+        wanted: &Addresses,
+        segments: &[SegmentId],
+    ) -> Gone {
         let cursors = [self.position.run_cursor, self.position.node_cursor];
-        Scope {
+        let scope = Scope {
             blocks: &parts.blocks,
             pool: superblock.pool,
             drawn: superblock.drawn,
             log: self.position.position(),
             cursors: cursors.into_iter().flatten().collect(),
             excluded: self.taken.clone(),
+        };
+        let Found { placed, mut lost, unexplained } = places::find(&scope, wanted, segments);
+        for run in self.map.restore(&placed) {
+            lost[run.stream as usize].insert(run.start..run.end());
         }
+        Gone { lost, unexplained }
     }
 
     /// Where the log goes on has a place of its own, with nothing in it yet.
@@ -169,33 +198,53 @@ impl Ledger {
         }
     }
 
-    /// Writes the ledger in full to a segment of its own, and superblocks that name it.
-    fn write(self, parts: &Parts, superblock: &Superblock, segments: &[SegmentId]) -> Result<()> {
-        let Self { number, position, placed, gathered, map, .. } = self;
+    /// Writes the ledger in full to a segment of its own, and superblocks that name it. `gone`: what the map has no place for any more.
+    fn write(
+        self,
+        parts: &Parts,
+        superblock: &Superblock,
+        segments: Vec<SegmentId>,
+        gone: Option<Gone>,
+    ) -> Result<()> {
+        let Self { number, position, placed, gathered, mut map, .. } = self;
+        let mut out = Out { parts, superblock, at: None, segments };
+        let taken = out.next_use();
+        if let Some(gone) = gone {
+            out.stand_for(&gone, &mut map)?;
+        }
         let said = gathered.with_map(map).into_said(position, placed, None);
-        let geometry = Geometry { bytes: superblock.segment_bytes };
-        let blocks_max = (geometry.slots() / 2).min(BLOB_BLOCKS_MAX);
-        let mut out = Out { parts, superblock, geometry, at: None, taken: superblock.taken, segments: segments.to_vec() };
-        let mut base: Option<LedgerPointer> = None;
-        let whole = Blob { base, checkpoint: number, sections: said.encode()? }.encode(superblock.pool);
+        let has_chunks = said.location.has_chunks();
+        let blocks_max = (parts.blocks.files().geometry().slots() / 2).min(BLOB_BLOCKS_MAX);
+        let whole = Blob { base: None, checkpoint: number, taken, sections: said.encode()? };
+        let whole = whole.encode(superblock.pool);
+        let mut newest = None;
         if whole.len() <= blocks_max as usize * BLOCK_BYTES {
-            base = Some(out.write(&whole)?);
+            newest = Some(out.write(&whole)?);
         } else {
-            for part in said.split(blocks_max as usize * BLOCK_BYTES / 4) {
-                let blob = Blob { base, checkpoint: number, sections: part.encode()? };
-                base = Some(out.write(&blob.encode(superblock.pool))?);
+            let split = said.split(blocks_max as usize * BLOCK_BYTES / 4);
+            let last = split.len() - 1;
+            for (index, part) in split.into_iter().enumerate() {
+                let taken = if index == last { taken } else { 0 };
+                let blob = Blob { base: newest, checkpoint: number, taken, sections: part.encode()? };
+                newest = Some(out.write(&blob.encode(superblock.pool))?);
             }
         }
-        let taken = out.taken;
         let mut next = superblock.clone();
+        if has_chunks {
+            next.features_required |= FEATURE_CHUNKS;
+        }
+        // That is what folders with copies say, too.
         next.former = Some(Former { ledger: superblock.ledger, taken: superblock.taken });
-        (next.ledger, next.taken) = (base.expect("one at least"), taken);
+        (next.ledger, next.taken) = (newest.expect("one at least"), taken);
         next.generation += 1;
         superblocks::write(&*parts.storage, &next)?;
         copies::write_superblocks(parts.blocks.files().copies(), &next);
         Ok(())
     }
 }
+
+/// How many there are does not matter.
+const fn drop_count(_: BlockCount) {}
 
 /// Segments that the log since a checkpoint went on in. What was in them before is not there any more, or will not be.
 fn taken_since(parts: &Parts, superblock: &Superblock, position: &PositionSection) -> BTreeSet<SegmentId> {
@@ -208,7 +257,8 @@ fn taken_since(parts: &Parts, superblock: &Superblock, position: &PositionSectio
         if found.view.header.operations != 1 || !found.view.sums.is_empty() {
             continue;
         }
-        if let Some((Operation::Switch { segment, incarnation }, _)) = Operation::decode(&found.view.operations) {
+        let operation = Operation::decode(&found.view.operations);
+        if let Some((Operation::Switch { segment, incarnation }, _)) = operation {
             taken.insert(segment);
             reader.follow(segment, incarnation);
         }
@@ -220,49 +270,74 @@ fn taken_since(parts: &Parts, superblock: &Superblock, position: &PositionSectio
 struct Out<'a> {
     parts: &'a Parts,
     superblock: &'a Superblock,
-    geometry: Geometry,
     at: Option<(SegmentId, Slot)>,
-    /// The highest number of a use that was given out.
-    taken: u64,
     segments: Vec<SegmentId>,
 }
 
 impl Out<'_> {
     fn write(&mut self, bytes: &[u8]) -> Result<LedgerPointer> {
+        let files = self.parts.blocks.files();
         let blocks = (bytes.len() / BLOCK_BYTES) as u32;
-        let room = |(_, slot): &(SegmentId, Slot)| slot.0 + blocks <= self.geometry.slots();
+        let room = |(_, slot): &(SegmentId, Slot)| slot.0 + blocks <= files.geometry().slots();
         let (segment, slot) = match self.at.filter(room) {
             Some(at) => at,
             None => (self.begin()?, Slot(1)),
         };
         self.at = Some((segment, Slot(slot.0 + blocks)));
-        let files = self.parts.blocks.files();
         files.write(segment, slot, &[(Kind::Checkpoint, &AlignedBuffer::copied(bytes))])?;
         files.sync(segment)?;
         Ok(LedgerPointer { segment, slot, blocks, crc: crc32c(bytes) })
     }
 
-    /// A segment that there was not before: nothing that is needed can be in it.
+    /// The number of a use that no other has, but for other segments of a ledger that is written anew. Numbers of a life go on from 1: those
+    /// at the end are not used.
+    fn next_use(&self) -> u64 {
+        let last = self.superblock.epoch().0 << 32 | u64::from(u32::MAX);
+        let first = last - (1 << 16);
+        let taken = self.superblock.taken;
+        if (first..last).contains(&taken) { taken + 1 } else { first }
+    }
+
+    /// Has the map say of what is gone that it cannot be read. Segments in which it may lie are used for nothing else until nothing of it
+    /// lives.
+    fn stand_for(&mut self, gone: &Gone, map: &mut ChunkedMap) -> Result<()> {
+        for stream in Stream::ALL {
+            let lost = &gone.lost[stream as usize];
+            let (Some(first), Some(last)) = (lost.first(), lost.last()) else { continue };
+            let mut block = vec![0; BLOCK_BYTES];
+            block[..GONE.len()].copy_from_slice(GONE);
+            let written = self.write(&block)?;
+            // It is not what it should be, for good.
+            let place = LedgerPointer { crc: !written.crc, ..written };
+            let mut segments: Vec<SegmentId> = gone.unexplained.iter().copied().collect();
+            if segments.is_empty() {
+                segments.push(place.segment);
+            }
+            let segments = Some(segments.into()).filter(|segments: &Box<[_]>| segments.len() <= NAMED_MAX);
+            let row = ChunkRow { span: first..LogAddress(last.0 + 1), place, entries: 1, segments };
+            map.add_unreadable(stream, row);
+        }
+        Ok(())
+    }
+
+    /// A segment that was not there before: nothing that is needed can be in it.
     fn begin(&mut self) -> Result<SegmentId> {
         let number = (0..).find(|number| !self.segments.contains(&SegmentId(*number)));
         let segment = SegmentId(number.expect("there are not so many"));
         let files = self.parts.blocks.files();
         files.create(segment)?;
         self.segments.push(segment);
-        // Numbers of a life go on from 1: those at the end are not used.
-        let last = self.superblock.epoch().0 << 32 | u64::from(u32::MAX);
-        self.taken = if self.taken > last - (1 << 16) && self.taken < last { self.taken + 1 } else { last - (1 << 16) + 1 };
         files.begin(segment, SegmentKind::Ledger);
-        let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
         let header = SegmentHeader {
             pool: self.superblock.pool,
             kind: SegmentKind::Ledger,
             segment,
-            incarnation: self.taken,
+            incarnation: self.next_use(),
             first_address: LogAddress(0),
             first_sequence: RecordSequence(0),
             epoch: self.superblock.epoch(),
         };
+        let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
         header.encode(&mut block);
         files.write(segment, Slot(0), &[(Kind::Frame, &block)])?;
         Ok(segment)

@@ -87,36 +87,28 @@ pub(super) fn replay(
     replay.check_there(start.segment)?;
     let mut reader = reader;
     let mut waiting = Waiting::default();
-    while let Some(found) = reader.next()? {
-        let durable = found.view.header.durable;
-        let switch = replay.peek_switch(&reader, &found)?;
-        waiting.push(found);
-        if let Some((segment, incarnation)) = switch {
-            if !replay.state.segments.exists(segment) {
-                let place = file_name(segment);
-                return Err(Error::damaged(place, "the log goes on in a segment that is missing"));
-            }
-            replay.check_there(segment)?;
-            reader.follow(segment, incarnation);
-        }
-        while let Some(step) = waiting.take_below(durable) {
-            replay.apply_step(&reader, step)?;
-        }
-    }
     let all: Vec<SegmentId> = replay.state.segments.all();
-    // A clean close says by itself where the log ends; else a torn tail has to be told from damage.
-    let witness = if superblock.clean { None } else { reader.witness(&all)? };
-    if let Some(witness) = witness {
+    loop {
+        while let Some(found) = reader.next()? {
+            replay.take(&mut reader, &mut waiting, found)?;
+        }
+        // A clean close says by itself where the log ends; else a torn tail has to be told from damage.
+        let witness = if superblock.clean { None } else { reader.witness(&all)? };
+        let Some(witness) = witness else { break };
         let place = file_name(reader.next.segment);
         let offset = blocks.files().geometry().offset(reader.next.slot);
         let lost = reader.next.sequence;
-        let detail = format!("log record {lost} is not valid, although {witness} says it was durable");
-        return Err(Error::damaged(format!("{place} at offset {offset}"), detail));
+        let Some(found) = reader.next_from_copy() else {
+            let detail = format!("log record {lost} is not valid, although {witness} says it was durable");
+            return Err(Error::damaged(format!("{place} at offset {offset}"), detail));
+        };
+        replay.take(&mut reader, &mut waiting, found)?;
     }
     while let Some((step, bytes)) = take_whole(&mut waiting, &reader)? {
         replay.write_again(&step, &bytes)?;
         replay.apply_step(&reader, step)?;
     }
+    reader.heal();
     replay.settle(superblock)?;
     let (end, previous) = replay.end;
     let mut state = replay.state;
@@ -161,6 +153,25 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
+    /// Goes on with the next record of the chain, and applies what it says to have been durable.
+    fn take(&mut self, reader: &mut Reader<'_>, waiting: &mut Waiting, found: Found) -> Result<()> {
+        let durable = found.view.header.durable;
+        let switch = self.peek_switch(reader, &found)?;
+        waiting.push(found);
+        if let Some((segment, incarnation)) = switch {
+            if !self.state.segments.exists(segment) {
+                let place = file_name(segment);
+                return Err(Error::damaged(place, "the log goes on in a segment that is missing"));
+            }
+            self.check_there(segment)?;
+            reader.follow(segment, incarnation);
+        }
+        while let Some(step) = waiting.take_below(durable) {
+            self.apply_step(reader, step)?;
+        }
+        Ok(())
+    }
+
     /// The segment that a record says the log goes on in.
     fn peek_switch(&self, reader: &Reader<'_>, found: &Found) -> Result<Option<(SegmentId, u64)>> {
         if found.view.header.operations != 1 || !found.view.sums.is_empty() {
@@ -327,6 +338,7 @@ impl Replay<'_> {
         let end = self.end.0.segment;
         let files = self.env.blocks.files();
         if !superblock.clean {
+            self.heal_from_copies();
             files.copies().doubt(self.touched.keys().chain(&self.staged).copied());
         }
         for (segment, incarnation) in std::mem::take(&mut self.touched) {
@@ -336,6 +348,22 @@ impl Replay<'_> {
             }
         }
         Ok(())
+    }
+
+    /// What is hurt in segments that the log has written to since the checkpoint is taken from their copies: these were not flushed since, and
+    /// are given up.
+    fn heal_from_copies(&self) {
+        let blocks = self.env.blocks;
+        let geometry = blocks.files().geometry();
+        let end = self.end.0;
+        for segment in self.touched.keys() {
+            let is_last = *segment == end.segment;
+            let to = if is_last { end.slot } else { geometry.end(SegmentKind::Log) };
+            blocks.heal_all(*segment, to, !is_last);
+        }
+        for segment in &self.staged {
+            blocks.heal_all(*segment, geometry.end(SegmentKind::Run), false);
+        }
     }
 
     /// Checksums of a log segment without a table are gathered under its header's incarnation: a header of an

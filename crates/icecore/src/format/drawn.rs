@@ -13,6 +13,8 @@ const AT: usize = 168;
 const STREAMS: [Stream; 2] = [Stream::Merged, Stream::Node];
 /// More addresses than a life draws between two checkpoints.
 const STEP: u64 = 1 << 26;
+/// More than all lives draw between one checkpoint and any later one that a repair goes back from.
+const STEP_BACK: u64 = 1 << 40;
 
 /// What a superblock says of addresses that were drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +46,16 @@ impl Drawn {
                 LogAddress(end.checked_add(skipped).filter(|end| *end < LOG_ADDRESS_LIMIT)?);
         }
         Some(Self { once_from: former.map_or(floor, |former| former.once_from), floor })
+    }
+
+    /// As it is to be where a checkpoint is gone back to: others came after it.
+    #[must_use]
+    pub fn gone_back(mut self) -> Option<Self> {
+        for stream in STREAMS {
+            let floor = self.floor.of(stream).0.checked_add(STEP_BACK);
+            *self.floor.of_mut(stream) = LogAddress(floor.filter(|floor| *floor < LOG_ADDRESS_LIMIT)?);
+        }
+        Some(self)
     }
 
     /// Whether what has an address is what was written for it, wherever it was found.

@@ -148,13 +148,16 @@ fn ledger_blob() {
     let blob = Blob {
         base: Some(LedgerPointer { segment: SegmentId(1), slot: Slot(2), blocks: 3, crc: 4 }),
         checkpoint: 5,
+        taken: 0x0607,
         sections: vec![(SectionTag::Placed, b"abc".to_vec()), (SectionTag::Position, Vec::new())],
     };
     let bytes = blob.encode(pool());
-    let expected =
-        ["0: 4943454c4544470a01000000010000003031323334353637383961626364656605000000000000002300000000\
+    let expected = [
+        "0: 4943454c4544470a01000000010000003031323334353637383961626364656605000000000000002300000000\
                      0000000200000000000000\
-                     01000000020000000300000004000000"];
+                     010000000200000003000000040000000706000000000000",
+        "96: 06000000b73f4b36030000000000000001000000",
+    ];
     assert_eq!(sparse(&bytes[..BLOCK_BYTES]), expected);
     assert_eq!(bytes.len(), 2 * BLOCK_BYTES);
     let expected = "06000000000000000300000000000000616263\

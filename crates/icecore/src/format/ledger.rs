@@ -4,11 +4,15 @@
 //! block, then sections (tag, length, bytes), padded with zeros to whole blocks.
 
 use super::superblock::LedgerPointer;
-use super::{block_is_sealed, get_16, get_u32, get_u64, put, seal_block};
+use super::{block_is_sealed, crc32c, get_16, get_u32, get_u64, put, seal_block};
 use crate::error::{Error, Result};
 use crate::units::{BLOCK_BYTES, PoolId, SegmentId, Slot};
 
 const MAGIC: &[u8; 8] = b"ICELEDG\n";
+/// Where the header lists the sections, so that each proves itself.
+const LIST_AT: usize = 96;
+/// Bytes of an entry of that list, and of what comes before each section.
+const ENTRY_BYTES: usize = 16;
 
 /// What a section holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,6 +44,8 @@ pub struct Blob {
     pub base: Option<LedgerPointer>,
     /// Number of the checkpoint.
     pub checkpoint: u64,
+    /// As [`super::superblock::Superblock::taken`], of this checkpoint; 0 in all but the last blob of one.
+    pub taken: u64,
     /// Sections in order.
     pub sections: Vec<(SectionTag, Vec<u8>)>,
 }
@@ -70,6 +76,13 @@ impl Blob {
         put(header, 60, &base.slot.0.to_le_bytes());
         put(header, 64, &base.blocks.to_le_bytes());
         put(header, 68, &base.crc.to_le_bytes());
+        put(header, 72, &self.taken.to_le_bytes());
+        for (index, (tag, section)) in self.sections.iter().enumerate() {
+            let at = LIST_AT + index * ENTRY_BYTES;
+            put(header, at, &(*tag as u32).to_le_bytes());
+            put(header, at + 4, &crc32c(section).to_le_bytes());
+            put(header, at + 8, &(section.len() as u64).to_le_bytes());
+        }
         seal_block(header);
         bytes
     }
@@ -80,18 +93,12 @@ impl Blob {
     /// [`Error::Damaged`] naming `place`.
     pub fn decode(bytes: &[u8], pool: PoolId, place: &str) -> Result<Self> {
         let damaged = |detail: &str| Error::damaged(place, format!("ledger blob: {detail}"));
-        if bytes.len() < BLOCK_BYTES || !block_is_sealed(&bytes[..BLOCK_BYTES]) || &bytes[..8] != MAGIC {
-            return Err(damaged("the header does not fit its checksum"));
-        }
-        if get_u32(bytes, 8) != 1 || get_16(bytes, 16) != pool.0 {
-            return Err(damaged("version or pool is not ours"));
-        }
+        let mut blob = Self::decode_header(bytes, pool, place)?;
         let payload = get_u64(bytes, 40);
         if payload > (bytes.len() - BLOCK_BYTES) as u64 {
             return Err(damaged("shorter than it says"));
         }
         let mut rest = &bytes[BLOCK_BYTES..BLOCK_BYTES + payload as usize];
-        let mut sections = Vec::new();
         for _ in 0..get_u32(bytes, 48) {
             if rest.len() < 16 {
                 return Err(damaged("a section is cut short"));
@@ -104,8 +111,23 @@ impl Blob {
                 return Err(damaged("a section is longer than the blob"));
             }
             let (section, after) = rest[16..].split_at(length as usize);
-            sections.push((tag, section.to_vec()));
+            blob.sections.push((tag, section.to_vec()));
             rest = after;
+        }
+        Ok(blob)
+    }
+
+    /// What the header of a blob says by itself: everything but the sections.
+    ///
+    /// # Errors
+    /// As for [`Blob::decode`].
+    pub fn decode_header(bytes: &[u8], pool: PoolId, place: &str) -> Result<Self> {
+        let damaged = |detail: &str| Error::damaged(place, format!("ledger blob: {detail}"));
+        if bytes.len() < BLOCK_BYTES || !block_is_sealed(&bytes[..BLOCK_BYTES]) || &bytes[..8] != MAGIC {
+            return Err(damaged("the header does not fit its checksum"));
+        }
+        if get_u32(bytes, 8) != 1 || get_16(bytes, 16) != pool.0 {
+            return Err(damaged("version or pool is not ours"));
         }
         let base = (get_u32(bytes, 12) == 1).then(|| LedgerPointer {
             segment: SegmentId(get_u32(bytes, 56)),
@@ -113,7 +135,39 @@ impl Blob {
             blocks: get_u32(bytes, 64),
             crc: get_u32(bytes, 68),
         });
-        Ok(Self { base, checkpoint: get_u64(bytes, 32), sections })
+        let sections = Vec::new();
+        Ok(Self { base, checkpoint: get_u64(bytes, 32), taken: get_u64(bytes, 72), sections })
+    }
+
+    /// Reads a blob that is not what was written, or of which nobody says what it should be: those sections that prove
+    /// themselves. Answers the others, too.
+    ///
+    /// # Errors
+    /// The header is damaged, or of a program that did not list the sections in it.
+    pub fn salvage(bytes: &[u8], pool: PoolId, place: &str) -> Result<(Self, Vec<SectionTag>)> {
+        let damaged = |detail: &str| Error::damaged(place, format!("ledger blob: {detail}"));
+        let mut blob = Self::decode_header(bytes, pool, place)?;
+        let mut lost = Vec::new();
+        let mut at = BLOCK_BYTES;
+        let count = get_u32(bytes, 48) as usize;
+        if count > SectionTag::ALL.len() {
+            return Err(damaged("it has more sections than there are"));
+        }
+        for entry in (0..count).map(|index| LIST_AT + index * ENTRY_BYTES) {
+            let tag = SectionTag::ALL.into_iter().find(|known| *known as u32 == get_u32(bytes, entry));
+            let tag = tag.ok_or_else(|| damaged("its sections do not prove themselves one by one"))?;
+            let length = usize::try_from(get_u64(bytes, entry + 8)).ok();
+            let begin = at + ENTRY_BYTES;
+            let end = length.and_then(|length| begin.checked_add(length)).filter(|end| *end <= bytes.len());
+            at = end.ok_or_else(|| damaged("a section is longer than the blob"))?;
+            let section = &bytes[begin..at];
+            if crc32c(section) == get_u32(bytes, entry + 4) {
+                blob.sections.push((tag, section.to_vec()));
+            } else {
+                lost.push(tag);
+            }
+        }
+        Ok((blob, lost))
     }
 
     /// The section with this tag.
@@ -137,12 +191,49 @@ mod tests {
         let blob = Blob {
             base: Some(LedgerPointer { segment: SegmentId(1), slot: Slot(2), blocks: 3, crc: 4 }),
             checkpoint: 9,
+            taken: 10,
             sections: vec![(SectionTag::Position, vec![1; 5000]), (SectionTag::Location, vec![])],
         };
         let bytes = blob.encode(PoolId([1; 16]));
         assert_eq!(Blob::decode(&bytes, PoolId([1; 16]), "x").unwrap(), blob);
         for cut in [0, 1, 4095, 4096, 5000] {
             assert!(Blob::decode(&bytes[..cut], PoolId([1; 16]), "x").is_err());
+            assert!(Blob::salvage(&bytes[..cut], PoolId([1; 16]), "x").is_err());
+        }
+        assert_eq!(Blob::salvage(&bytes, PoolId([1; 16]), "x").unwrap(), (blob, Vec::new()));
+    }
+
+    /// Whatever is damaged, what is answered is what was written, and what is not is named.
+    #[test]
+    fn sections_prove_themselves() {
+        let pool = PoolId([1; 16]);
+        let sections: Vec<_> =
+            SectionTag::ALL.into_iter().map(|tag| (tag, vec![tag as u8; 100 + 50 * tag as usize])).collect();
+        let blob = Blob { base: None, checkpoint: 9, taken: 10, sections };
+        let bytes = blob.encode(pool);
+        let mut at = BLOCK_BYTES;
+        let spans: Vec<_> = blob
+            .sections
+            .iter()
+            .map(|(tag, section)| {
+                let span = at + ENTRY_BYTES..at + ENTRY_BYTES + section.len();
+                at = span.end;
+                (*tag, span)
+            })
+            .collect();
+        for hit in 0..bytes.len() {
+            let mut hurt = bytes.clone();
+            hurt[hit] ^= 0x20;
+            let Ok((found, lost)) = Blob::salvage(&hurt, pool, "x") else {
+                assert!(hit < BLOCK_BYTES);
+                continue;
+            };
+            assert!(hit >= BLOCK_BYTES);
+            let expected: Vec<_> =
+                spans.iter().filter(|(_, span)| span.contains(&hit)).map(|(tag, _)| *tag).collect();
+            assert_eq!(lost, expected, "{hit}");
+            assert!(found.sections.iter().all(|section| blob.sections.contains(section)));
+            assert_eq!(found.sections.len() + lost.len(), blob.sections.len());
         }
     }
 }

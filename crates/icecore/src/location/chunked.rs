@@ -317,7 +317,9 @@ impl ChunkedMap {
         let mut taken = Vec::new();
         for placed in found {
             if self.recent.is_free(placed) {
-                self.avoid(placed.run.stream, span_of(&placed.run));
+                if self.directory.overlaps(placed.run.stream, &span_of(&placed.run)) {
+                    self.avoid(placed.run.stream, span_of(&placed.run));
+                }
                 self.recent.place(placed);
             } else {
                 taken.push(placed.run);
@@ -330,6 +332,20 @@ impl ChunkedMap {
     pub(crate) fn do_without(&mut self, absent: &Absent) {
         self.directory.remove(absent);
         self.void[absent.stream as usize].remove(&absent.span);
+        if self.directory.is_empty() {
+            // There is nothing left of which they could say that it holds no more.
+            self.void = Default::default();
+            self.retired.clear();
+        }
+    }
+
+    /// Adds a chunk that has nothing to say but that what it is of is gone, as far as nothing else has a place for it. The map has no other.
+    pub(crate) fn add_unreadable(&mut self, stream: Stream, row: super::ChunkRow) {
+        let length = BlockCount(row.span.end.0 - row.span.start.0);
+        let known = self.recent_within(Run { stream, start: row.span.start, length });
+        self.void[stream as usize] = known.iter().map(|placed| span_of(&placed.run)).collect();
+        let added = self.directory.add(stream, row);
+        debug_assert!(added, "the map had no chunks");
     }
 
     /// Enters those parts of a run of which no place is known, nor a chunk that may know one.

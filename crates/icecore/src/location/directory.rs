@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Segments that a row names at most: a chunk with blocks in more of them may have some anywhere.
-const NAMED_MAX: usize = 64;
+pub const NAMED_MAX: usize = 64;
 
 /// What the directory says of one chunk.
 #[derive(Clone, PartialEq, Debug)]

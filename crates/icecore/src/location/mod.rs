@@ -21,6 +21,6 @@ pub use changes::{MapChanges, StreamMapChanges};
 pub use chunk::{Absent, Chunk, SharedChunk};
 pub use chunked::{ChunkedMap, Lookup, MapLimits};
 pub use consolidate::{ChunkStore, Consolidated};
-pub use directory::{ChunkRow, Directory};
+pub use directory::{ChunkRow, Directory, NAMED_MAX};
 pub use listed::{LIST_BYTES_MIN, LISTED_BYTES_MAX, decode_list, encode_list, first_blocks, runs_of_blocks};
 pub use map::{LocationMap, PlacedRun};

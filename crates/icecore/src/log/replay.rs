@@ -19,6 +19,7 @@ use std::collections::VecDeque;
 const WINDOW_BLOCKS: usize = 64;
 
 /// A record of the chain, with where it lies.
+#[derive(Clone)]
 pub(crate) struct Found {
     pub view: RecordView,
     pub segment: SegmentId,
@@ -40,6 +41,8 @@ pub(crate) struct Reader<'a> {
     pub previous: [u8; 16],
     window: Vec<u8>,
     window_at: Option<(SegmentId, Slot)>,
+    /// Headers that were taken from copies, to be written again where they belong.
+    copied: Vec<(Found, Box<[u8; BLOCK_BYTES]>)>,
 }
 
 impl<'a> Reader<'a> {
@@ -52,7 +55,8 @@ impl<'a> Reader<'a> {
         previous: [u8; 16],
     ) -> Self {
         let window = vec![0; WINDOW_BLOCKS * BLOCK_BYTES];
-        Self { blocks, counters, pool, lives, next, previous, window, window_at: None }
+        let copied = Vec::new();
+        Self { blocks, counters, pool, lives, next, previous, window, window_at: None, copied }
     }
 
     fn block(&mut self, segment: SegmentId, slot: Slot) -> Result<&[u8]> {
@@ -63,13 +67,32 @@ impl<'a> Reader<'a> {
             let slots = self.blocks.files().geometry().slots();
             let blocks = WINDOW_BLOCKS.min((slots - slot.0) as usize);
             self.window_at = None;
-            self.blocks.files().read(segment, slot, &mut self.window[..blocks * BLOCK_BYTES])?;
+            self.read(segment, slot, blocks)?;
             self.counters.read_bytes_replay.add((blocks * BLOCK_BYTES) as u64);
             self.window_at = Some((segment, slot));
         }
         let first = self.window_at.expect("just read").1;
         let at = (slot.0 - first.0) as usize * BLOCK_BYTES;
         Ok(&self.window[at..at + BLOCK_BYTES])
+    }
+
+    /// Fills the window. What cannot be read and has a copy is like what is damaged: nothing stands there.
+    fn read(&mut self, segment: SegmentId, first: Slot, blocks: usize) -> Result<()> {
+        let files = self.blocks.files();
+        let Err(error) = files.read(segment, first, &mut self.window[..blocks * BLOCK_BYTES]) else {
+            return Ok(());
+        };
+        if !files.copies().has(segment) {
+            return Err(error);
+        }
+        for (slot, block) in
+            (first.0..).zip(self.window[..blocks * BLOCK_BYTES].chunks_exact_mut(BLOCK_BYTES))
+        {
+            if files.read(segment, Slot(slot), block).is_err() {
+                block.fill(0);
+            }
+        }
+        Ok(())
     }
 
     fn epoch_fits(&self, view: &RecordView) -> bool {
@@ -79,15 +102,45 @@ impl<'a> Reader<'a> {
 
     /// The next record of the chain; `None` at its end. Its data is not looked at.
     pub(crate) fn next(&mut self) -> Result<Option<Found>> {
-        let end = self.blocks.files().geometry().end(SegmentKind::Log);
         let Position { segment, slot, .. } = self.next;
-        if slot >= end {
+        if slot >= self.blocks.files().geometry().end(SegmentKind::Log) {
             return Ok(None);
         }
-        let Some(view) = RecordView::decode(self.block(segment, slot)?) else { return Ok(None) };
+        let view = RecordView::decode(self.block(segment, slot)?);
+        Ok(view.filter(|view| self.is_next(view)).map(|view| self.go_on(view)))
+    }
+
+    /// The next record of the chain, from the copy of its header; `None` if there is none that is the next. Only for a record that is known
+    /// to have been durable: of others a copy may be all that there ever was, and whether they count was decided before.
+    pub(crate) fn next_from_copy(&mut self) -> Option<Found> {
+        let Position { segment, slot, .. } = self.next;
+        let files = self.blocks.files();
+        let mut block = Box::new([0; BLOCK_BYTES]);
+        if slot >= files.geometry().end(SegmentKind::Log) || !files.read_copy(segment, slot, &mut block[..]) {
+            return None;
+        }
+        let view = RecordView::decode(&block[..]).filter(|view| self.is_next(view))?;
+        let found = self.go_on(view);
+        self.copied.push((found.clone(), block));
+        Some(found)
+    }
+
+    /// Writes what was taken from copies again where it belongs.
+    pub(crate) fn heal(&mut self) {
+        let files = self.blocks.files();
+        for (Found { view, segment, slot, .. }, block) in self.copied.drain(..) {
+            let place = format!("{} at offset {}", file_name(segment), files.geometry().offset(slot));
+            let why = Error::damaged(place, format!("log record {} is not valid", view.header.sequence));
+            files.heal(segment, slot, &block[..], &why, || true);
+        }
+    }
+
+    /// Whether a record is the one that the chain goes on with.
+    fn is_next(&self, view: &RecordView) -> bool {
+        let end = self.blocks.files().geometry().end(SegmentKind::Log);
         let header = &view.header;
-        let behind = slot.0 as usize + 1 + view.sums.len();
-        let fits = header.pool == self.pool
+        let behind = self.next.slot.0 as usize + 1 + view.sums.len();
+        header.pool == self.pool
             && !header.run
             && header.sequence == self.next.sequence
             && header.previous == self.previous
@@ -95,16 +148,16 @@ impl<'a> Reader<'a> {
             && header.address >= self.next.address
             && header.address.0 < LOG_ADDRESS_LIMIT - (1 << 20)
             && behind <= end.0 as usize
-            && self.epoch_fits(&view);
-        if !fits {
-            return Ok(None);
-        }
-        let expected = self.next.address;
-        self.next.slot = Slot(behind as u32);
-        self.next.address = header.address.plus(BlockCount(1 + view.sums.len() as u64));
+            && self.epoch_fits(view)
+    }
+
+    fn go_on(&mut self, view: RecordView) -> Found {
+        let Position { segment, slot, address: expected, .. } = self.next;
+        self.next.slot = Slot(slot.0 + 1 + view.sums.len() as u32);
+        self.next.address = view.header.address.plus(BlockCount(1 + view.sums.len() as u64));
         self.next.sequence.0 += 1;
         self.previous = view.hash;
-        Ok(Some(Found { view, segment, slot, expected }))
+        Found { view, segment, slot, expected }
     }
 
     /// The chain goes on in another segment.
@@ -114,15 +167,29 @@ impl<'a> Reader<'a> {
         self.next.slot = Slot(1);
     }
 
-    /// The data blocks of a record, if all of them match their checksums.
-    pub(crate) fn data(&self, found: &Found) -> Result<Option<Vec<u8>>> {
+    /// The data blocks of a record that is known to have arrived, if all of them or their copies match their checksums.
+    fn data(&self, found: &Found) -> Result<Option<Vec<u8>>> {
         let mut data = vec![0; found.view.sums.len() * BLOCK_BYTES];
         if !data.is_empty() {
-            self.blocks.files().read(found.segment, Slot(found.slot.0 + 1), &mut data)?;
+            let files = self.blocks.files();
+            match files.read(found.segment, Slot(found.slot.0 + 1), &mut data) {
+                Err(error) if !files.copies().has(found.segment) => return Err(error),
+                // Whatever can be read of it is in the copy as well.
+                Err(_) => data.fill(0),
+                Ok(()) => {}
+            }
             self.counters.read_bytes_replay.add(data.len() as u64);
         }
-        let intact = data.chunks(BLOCK_BYTES).zip(&found.view.sums).all(|(block, sum)| crc32c(block) == *sum);
-        Ok(intact.then_some(data))
+        for (index, (block, sum)) in data.chunks_mut(BLOCK_BYTES).zip(&found.view.sums).enumerate() {
+            let slot = Slot(found.slot.0 + 1 + index as u32);
+            if crc32c(block) != *sum {
+                let copied = self.blocks.files().read_copy(found.segment, slot, block);
+                if !copied || crc32c(block) != *sum {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(data))
     }
 
     /// A record as it is to be written again: its header and its data, if they are what the chain and their checksums say.
