@@ -6,21 +6,24 @@ use icecore::format::ledger::Blob;
 use icecore::format::record::RecordView;
 use icecore::format::segment::{Geometry, SegmentHeader, decode_table, encode_table};
 use icecore::format::superblock::Superblock;
+use icecore::location::{Chunk, decode_list, encode_list};
 use icecore::operation::Operation;
 use icecore::tree::Node;
-use icecore::units::{BLOCK_BYTES, LogAddress, PoolId};
+use icecore::units::{BLOCK_BYTES, LOG_ADDRESS_LIMIT, LogAddress, PoolId, Stream};
 
 /// What a parser is called, and what it is given bytes by.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of these, by the names of their targets.
-pub const ALL: [Target; 7] = [
+pub const ALL: [Target; 9] = [
     ("superblock", superblock),
     ("segment", segment),
     ("table", table),
     ("record", record),
     ("operations", operations),
     ("ledger", ledger),
+    ("list", list),
+    ("chunk", chunk),
     ("node", node),
 ];
 
@@ -84,7 +87,38 @@ pub fn record(data: &[u8]) {
     view.header.encode(&mut block, &view.sums, &view.operations);
     let own = RecordView::decode(&block).expect("its own bytes");
     assert_eq!((own.header, &own.sums, &own.operations), (view.header, &view.sums, &view.operations));
-    operations(&view.operations);
+    if view.header.run {
+        let _ = decode_list(&view.operations, view.sums.len());
+    } else {
+        operations(&view.operations);
+    }
+}
+
+/// The addresses of a run: two bytes say of how many blocks.
+pub fn list(data: &[u8]) {
+    let Some((count, bytes)) = data.split_first_chunk::<2>() else { return };
+    let blocks = usize::from(u16::from_le_bytes(*count));
+    let Some(runs) = decode_list(bytes, blocks) else { return };
+    assert_eq!(runs.iter().map(|run| run.length.0).sum::<u64>(), blocks as u64);
+    assert!(runs.iter().all(|run| run.start.0 > 0 && run.end().0 <= LOG_ADDRESS_LIMIT));
+    assert_eq!(decode_list(&encode_list(&runs), blocks), Some(runs));
+}
+
+/// A chunk of the location map: its frame is made to fit.
+pub fn chunk(data: &[u8]) {
+    let pool = PoolId([7; 16]);
+    let all = LogAddress(1)..LogAddress(LOG_ADDRESS_LIMIT);
+    for stream in Stream::ALL {
+        let _ = Chunk::decode(data, pool, stream, &all);
+        // What a chunk of nothing begins with, and these entries.
+        let mut bytes = Chunk::encode(pool, stream, &[]);
+        bytes[32..40].copy_from_slice(&(data.len() as u64).to_le_bytes());
+        bytes.truncate(40);
+        bytes.extend_from_slice(data);
+        if let Ok(found) = Chunk::decode(&bytes, pool, stream, &all) {
+            let _ = (found.len(), found.is_empty());
+        }
+    }
 }
 
 /// Operations, one behind the other.
@@ -109,7 +143,12 @@ pub fn ledger(data: &[u8]) {
     bytes.resize(data.len().next_multiple_of(BLOCK_BYTES).max(BLOCK_BYTES), 0);
     let header = sealed(&bytes[..BLOCK_BYTES]);
     bytes[..BLOCK_BYTES].copy_from_slice(&header);
+    if let Ok((blob, lost)) = Blob::salvage(&bytes, pool, "place") {
+        assert!(blob.sections.len() + lost.len() <= 6);
+    }
     if let Ok(blob) = Blob::decode(&bytes, pool, "place") {
+        let own = Blob::salvage(&blob.encode(pool), pool, "place");
+        assert!(blob.sections.len() > 6 || own.is_ok_and(|(own, lost)| own == blob && lost.is_empty()));
         assert_eq!(Blob::decode(&blob.encode(pool), pool, "place").expect("its own bytes"), blob);
     }
 }

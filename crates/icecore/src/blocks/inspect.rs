@@ -7,7 +7,7 @@ use crate::files::SegmentFiles;
 use crate::format::record::RecordView;
 use crate::format::segment::{SegmentHeader, SegmentKind, TABLE_TRAILER, decode_table, encode_table};
 use crate::operation::Operation;
-use crate::units::{BLOCK_BYTES, LogAddress, SegmentId, Slot};
+use crate::units::{BLOCK_BYTES, SegmentId, Slot};
 
 /// What flaws are called.
 const HEADER: &str = "segment header";
@@ -54,8 +54,6 @@ impl Flaw {
 /// What the record headers of a segment say.
 struct Gathered {
     sums: Vec<u32>,
-    /// Of a log segment: the slot of each header, the address of that, and the length of the record.
-    records: Vec<(u32, LogAddress, u32)>,
     flaws: Vec<Flaw>,
 }
 
@@ -106,24 +104,6 @@ impl Sums {
         Ok(flaws)
     }
 
-    /// The records of a log segment before a slot: where each begins, the address there, and its length. None of a segment
-    /// of another kind.
-    ///
-    /// # Errors
-    /// As for [`Sums::inspect`].
-    pub(crate) fn records(
-        &self,
-        segment: SegmentId,
-        written: Slot,
-        files: &SegmentFiles,
-    ) -> Result<Vec<(u32, LogAddress, u32)>> {
-        let use_ = self.use_of(segment, files)?;
-        if use_.kind != SegmentKind::Log {
-            return Ok(Vec::new());
-        }
-        Ok(self.gather(segment, use_, (written, false), files)?.records)
-    }
-
     fn gather(
         &self,
         segment: SegmentId,
@@ -134,8 +114,7 @@ impl Sums {
         let geometry = files.geometry();
         let end = geometry.end(use_.kind).min(written).0;
         let is_run = use_.kind == SegmentKind::Run;
-        let mut found =
-            Gathered { sums: vec![0; geometry.slots() as usize], flaws: Vec::new(), records: Vec::new() };
+        let mut found = Gathered { sums: vec![0; geometry.slots() as usize], flaws: Vec::new() };
         let mut window = Window::of(files, segment);
         let mut slot = 1;
         let mut gap = None;
@@ -165,7 +144,6 @@ impl Sums {
             }
             last = Some((record.header.epoch, record.header.sequence));
             let length = 1 + record.sums.len() as u32;
-            found.records.push((slot, record.header.address, length));
             for (index, sum) in record.sums.iter().enumerate() {
                 if let Some(entry) = found.sums.get_mut(slot as usize + 1 + index) {
                     *entry = *sum;

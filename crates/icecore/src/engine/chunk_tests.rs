@@ -234,6 +234,9 @@ fn add_groups(pool: &Pool) {
         pool.commit(vec![group]).unwrap();
         pool.checkpoint().unwrap();
     }
+    for index in 0..30 {
+        db.write(grouped, 3_000_000 + index * 9000, b"small").unwrap();
+    }
 }
 
 #[test]
@@ -293,7 +296,9 @@ fn what_is_in_no_header_is_named() {
     for row in of_data {
         let there = living(&row.span);
         let Some(&(_, segment, slot)) = there.get(there.len() / 2) else { continue };
-        let Some(covered) = header_in(&storage, segment, slot.saturating_sub(256).max(1)..slot) else { continue };
+        let Some(covered) = header_in(&storage, segment, slot.saturating_sub(256).max(1)..slot) else {
+            continue;
+        };
         let lost: Vec<LogAddress> = there
             .iter()
             .filter(|(_, at, slot)| *at == segment && covered.contains(slot))
@@ -302,27 +307,25 @@ fn what_is_in_no_header_is_named() {
         if lost.is_empty() {
             continue;
         }
-        tried += 1;
         let hurt = storage.copy();
         flip(&hurt, &row);
         let handle = hurt.open(&file_name(segment), true).unwrap();
         handle.write_at(&[(Kind::Data, &[0; 8])], u64::from(covered.start) * BLOCK_BYTES as u64).unwrap();
         let report = repaired(&hurt);
-        let count = format!("{} blocks that live are in no header", lost.len());
-        assert!(report.refused.iter().any(|why| why.contains(&count)), "{count}: {:?}", report.refused);
-        let named: Vec<_> =
-            report.after.problems.iter().filter(|problem| problem.area == Area::Data && !problem.harmless).collect();
-        let in_file = |problem: &&&crate::check::Problem| {
-            problem.what.contains("at offset") && problem.what.contains("inode") && problem.versions == ["db"]
-        };
-        assert_eq!(named.iter().filter(in_file).count(), lost.len(), "{named:?}");
         let after = open(&hurt);
-        let is_gone = |address: &&LogAddress| {
-            after.engine().blocks.read(Stream::Data, **address).is_err()
-        };
+        let is_gone = |address: &&LogAddress| after.engine().blocks.read(Stream::Data, **address).is_err();
         let gone: Vec<LogAddress> =
             there.iter().map(|(address, ..)| address).filter(is_gone).copied().collect();
-        assert_eq!(gone, lost);
+        // Some of it is found where it was before it was moved.
+        assert!(gone.iter().all(|address| lost.contains(address)), "{gone:?}");
+        let count = format!("{} blocks that live are in no header", gone.len());
+        assert!(gone.is_empty() != report.refused.iter().any(|why| why.contains(&count)), "{report:?}");
+        let in_file = |problem: &&crate::check::Problem| {
+            let named = problem.what.contains("at offset") && problem.what.contains("inode");
+            problem.area == Area::Data && !problem.harmless && named && problem.versions == ["db"]
+        };
+        assert_eq!(report.after.problems.iter().filter(in_file).count(), gone.len(), "{report:?}");
+        tried += u32::from(!gone.is_empty());
         // What is written anew is there, and when nobody owns what is gone, nothing says that anything is.
         write(&after, file, 0..PIECES, 5);
         after.checkpoint().unwrap();

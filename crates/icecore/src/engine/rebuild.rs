@@ -313,7 +313,8 @@ impl Out<'_> {
             if segments.is_empty() {
                 segments.push(place.segment);
             }
-            let segments = Some(segments.into()).filter(|segments: &Box<[_]>| segments.len() <= NAMED_MAX);
+            let segments = Some(segments).filter(|segments| segments.len() <= NAMED_MAX);
+            let segments = segments.map(Vec::into_boxed_slice);
             let row = ChunkRow { span: first..LogAddress(last.0 + 1), place, entries: 1, segments };
             map.add_unreadable(stream, row);
         }
