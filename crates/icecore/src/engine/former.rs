@@ -6,6 +6,7 @@ use super::{copies, load, recovery};
 use crate::blocks::Blocks;
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
+use crate::format::crc32c;
 use crate::format::drawn::Drawn;
 use crate::format::ledger::Blob;
 use crate::format::record::RecordView;
@@ -155,6 +156,67 @@ fn used_again(blocks: &Blocks, superblock: &Superblock, state: &State) -> Result
     Ok(reused)
 }
 
+/// Runs that a record of the log gives addresses to have to be there as they were then: what a replay finds in their place would be taken for them. What
+/// was written there later says so, or lies in a later use of the segment.
+fn check_staged(blocks: &Blocks, superblock: &Superblock, at: Position, view: &RecordView) -> Result<()> {
+    let gone =
+        |what: String| Err(Error::damaged(what, "a run that the log refers to may not be there any more"));
+    for operation in operations_of(blocks, at, view)? {
+        let (segment, slot, count) = match operation {
+            Operation::MapStaged { segment, slot, write, .. } => (segment, slot, write.blocks),
+            Operation::MapScattered { segment, slot, scatter, .. } => (segment, slot, scatter.blocks),
+            _ => continue,
+        };
+        let mut block = [0; BLOCK_BYTES];
+        if slot.0 == 0 || slot >= blocks.files().geometry().end(SegmentKind::Run) {
+            return gone(file_name(segment));
+        }
+        blocks.files().read(segment, Slot(slot.0 - 1), &mut block)?;
+        let Some(run) = RecordView::decode(&block) else { return gone(file_name(segment)) };
+        let use_ = blocks.sums().use_of(segment, blocks.files())?;
+        let header = &run.header;
+        let earlier = if header.durable.0 == 0 {
+            header.incarnation < view.header.incarnation
+        } else {
+            header.durable < view.header.sequence
+        };
+        let is_it = header.run
+            && header.pool == superblock.pool
+            && header.address.0 == u64::from(slot.0 - 1)
+            && header.incarnation == use_.incarnation
+            && run.sums.len() >= count as usize
+            && earlier;
+        if !is_it {
+            return gone(file_name(segment));
+        }
+    }
+    Ok(())
+}
+
+/// The operations of a record.
+fn operations_of(blocks: &Blocks, at: Position, view: &RecordView) -> Result<Vec<Operation>> {
+    let damaged =
+        || Error::damaged(file_name(at.segment), format!("log record {} cannot be read", at.sequence));
+    let mut bytes = view.operations.clone();
+    if view.header.operations_in_blocks {
+        let length = view.header.operations_length as usize;
+        bytes.resize(length.next_multiple_of(BLOCK_BYTES), 0);
+        blocks.files().read(at.segment, Slot(at.slot.0 + 1), &mut bytes)?;
+        if bytes.chunks(BLOCK_BYTES).zip(&view.sums).any(|(block, sum)| crc32c(block) != *sum) {
+            return Err(damaged());
+        }
+        bytes.truncate(length);
+    }
+    let mut rest = &bytes[..];
+    let mut operations = Vec::new();
+    for _ in 0..view.header.operations {
+        let (operation, after) = Operation::decode(rest).ok_or_else(damaged)?;
+        operations.push(operation);
+        rest = after;
+    }
+    Ok(operations)
+}
+
 /// The lives that wrote records from a position on, as far as each record is the one that follows the one before.
 fn lives_since(
     blocks: &Blocks,
@@ -181,6 +243,7 @@ fn lives_since(
         if header.epoch > epoch {
             lives.push(Life { epoch: header.epoch, first: header.sequence });
         }
+        check_staged(blocks, superblock, at, &view)?;
         previous = view.hash;
         at.sequence.0 += 1;
         at.slot.0 += 1 + view.sums.len() as u32;
