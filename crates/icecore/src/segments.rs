@@ -73,6 +73,8 @@ pub(crate) struct Segments {
     /// How many are available, and how many of these were written before: asked with every operation.
     free: usize,
     free_written: usize,
+    /// Live blocks in all segments.
+    live: u64,
 }
 
 impl Segments {
@@ -87,6 +89,7 @@ impl Segments {
             table: BTreeMap::new(),
             free: 0,
             free_written: 0,
+            live: 0,
         }
     }
 
@@ -202,6 +205,7 @@ impl Segments {
             }
             self.table.get_mut(&segment).expect("listed").live = found.map_or(0, |(live, _)| live);
         }
+        self.live = self.table.values().map(|state| state.live).sum();
     }
 
     /// Takes a free segment, for the log one that was written before if there is one.
@@ -289,12 +293,14 @@ impl Segments {
     /// More live blocks lie in a segment.
     pub(crate) fn add_live(&mut self, segment: SegmentId, blocks: u64) {
         self.table.get_mut(&segment).expect("the segment exists").live += blocks;
+        self.live += blocks;
     }
 
     /// Fewer live blocks lie in a segment.
     pub(crate) fn remove_live(&mut self, segment: SegmentId, blocks: u64) {
         let state = self.table.get_mut(&segment).expect("the segment exists");
         state.live = state.live.checked_sub(blocks).expect("no more blocks die than live");
+        self.live -= blocks;
     }
 
     /// Segments that blocks could be moved out of: nobody uses them, no replay from `replay_from` reads them, and
@@ -340,15 +346,16 @@ impl Segments {
 
     /// Live blocks in all segments.
     pub(crate) fn live_total(&self) -> u64 {
-        self.table.values().map(|state| state.live).sum()
+        self.live
     }
 
     /// Frees the segments that hold nothing live, nothing that a replay from `replay_from` needs, and that
     /// nobody uses; returns them.
     pub(crate) fn release(&mut self, replay_from: RecordSequence) -> Vec<SegmentId> {
         let mut released = Vec::new();
-        let (mut free, mut free_written) = (0, 0);
+        let (mut free, mut free_written, mut live) = (0, 0, 0);
         for (segment, state) in &mut self.table {
+            live += state.live;
             let needed = state.last_record.is_some_and(|last| last >= replay_from);
             if state.kind.is_some() && state.live == 0 && state.users == 0 && !needed {
                 state.kind = None;
@@ -360,7 +367,8 @@ impl Segments {
                 free_written += usize::from(state.written);
             }
         }
-        assert_eq!((free, free_written), (self.free, self.free_written), "free segments were miscounted");
+        let counted = (self.free, self.free_written, self.live);
+        assert_eq!((free, free_written, live), counted, "free segments or live blocks were miscounted");
         self.free += released.len();
         self.free_written += released.iter().filter(|segment| self.table[segment].written).count();
         released

@@ -22,6 +22,11 @@ const SMALL_SHARE: usize = 64;
 const ROUNDS_MAX: usize = 24;
 /// Segments emptied before a checkpoint makes them free, when there is no room.
 const BATCH_SEGMENTS: usize = 8;
+/// A pool has so many segments before it gathers what is dead in them rather than grow, and from there on so many for
+/// each that would hold what lives: those to be emptied are then nearly empty, and emptying one writes less than
+/// writing a new one ahead.
+const GROWN_SEGMENTS: u64 = 16;
+const GROWN_SHARE: u64 = 3;
 /// How full a segment may be to be emptied only because nothing else is to be done.
 const IDLE_FULL_MAX: f64 = 0.5;
 /// Segments emptied in idle time before looking whether it still is.
@@ -111,6 +116,20 @@ impl Engine {
         }
     }
 
+    /// The room that there is without growing for the sake of what is dead.
+    fn room_as_grown(&self, state: &State) -> Room {
+        let room = self.room(state);
+        Room { available: room.available.min(self.available_as_grown(state)), ..room }
+    }
+
+    /// Segments that are free, or may be made before the pool is large enough for what lives in it.
+    fn available_as_grown(&self, state: &State) -> u64 {
+        let segments = &state.segments;
+        let hold_what_lives = segments.live_total().div_ceil(u64::from(self.geometry.slots()));
+        let enough = (hold_what_lives * GROWN_SHARE).max(GROWN_SEGMENTS);
+        enough.saturating_sub(segments.len() as u64) + segments.free() as u64
+    }
+
     /// Segments that collection keeps free beyond the reserve: what is kept free is lost to what dies by itself.
     fn headroom(&self, segments: usize) -> u64 {
         let share = (segments / HEADROOM_SHARE).max((segments / SMALL_SHARE).clamp(1, 2));
@@ -120,9 +139,9 @@ impl Engine {
     /// Whether segments should be emptied before writers find no room.
     pub(in crate::engine) fn collection_is_due(&self, state: &State) -> bool {
         // Most of the time there is so much room that nothing has to be worked out.
-        let plenty = available(state) > 64;
+        let plenty = available(state).min(self.available_as_grown(state)) > 64;
         !plenty && self.logged_bytes() >= self.collector.quiet_until.load(Ordering::Relaxed) && {
-            self.room(state).is_short()
+            self.room_as_grown(state).is_short()
         }
     }
 
@@ -137,7 +156,7 @@ impl Engine {
         let mut gained = true;
         while gained {
             self.check_writable()?;
-            let room = self.room(&self.state());
+            let room = self.room_as_grown(&self.state());
             if !room.is_short() || self.signals.is_stopping() {
                 break;
             }
@@ -202,7 +221,7 @@ impl Engine {
 
     /// Lets writers go first, the longer the more room there is for them.
     fn make_way(&self) {
-        let room = self.room(&self.state());
+        let room = self.room_as_grown(&self.state());
         // Whoever is behind does not wait.
         let slack = room.available.saturating_sub(room.reserve + room.headroom).min(64) as u32;
         let pause = (PAUSE * slack).min(PAUSE_MAX);

@@ -146,6 +146,7 @@ fn snapshots_stay_what_they_are_and_are_not_in_the_way() {
 fn a_crash_before_the_checkpoint_finds_the_old_places() {
     let storage = make(None);
     let pool = open(&storage);
+    pool.engine().collector.hush();
     let (db, file) = thinned(&pool, 600);
     let engine = pool.engine();
     let victims = engine.victims(&engine.state());
@@ -412,11 +413,44 @@ impl Drop for Finish<'_> {
     }
 }
 
+/// A pool that may be as large as its disk does not become so for the sake of what is dead.
+#[test]
+fn a_pool_without_a_limit_grows_with_what_lives_in_it() {
+    let segments_after = |collects: bool| {
+        let pool = open(&make(None));
+        if !collects {
+            pool.engine().collector.hush();
+        }
+        let (db, file) = with_file(&pool);
+        let pieces = 1000;
+        (0..pieces).for_each(|piece| write(&db, file, piece, 0));
+        // At random, so that hardly a segment dies as a whole.
+        let mut random = 1_u64;
+        for number in 1..12 * pieces {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            write(&db, file, (random >> 33) % pieces, number);
+            if number % 200 == 0 {
+                // What a recovery would replay stays where it is.
+                pool.checkpoint().unwrap();
+            }
+        }
+        assert_sound(&pool);
+        let state = pool.engine().state();
+        let live = (state.segments.live_total() as usize).div_ceil(pool.engine().geometry.slots() as usize);
+        (state.segments.len(), live)
+    };
+    let (collected, live) = segments_after(true);
+    let (left, _) = segments_after(false);
+    // Some are taken before those that were emptied are free.
+    assert!(collected <= 3 * live + 8 && left > 6 * live, "{collected} and {left} segments for {live}");
+}
+
 /// Segments of the log that a recovery would replay, and those of open groups, are not touched.
 #[test]
 fn what_is_needed_otherwise_is_no_candidate() {
     let storage = make(None);
     let pool = open(&storage);
+    pool.engine().collector.hush();
     let (db, file) = thinned(&pool, 300);
     let mut group = db.begin().unwrap();
     for piece in 0..1200 {
