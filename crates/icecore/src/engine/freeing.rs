@@ -6,6 +6,7 @@
 
 use super::Engine;
 use crate::error::Result;
+use crate::liveness::Pace;
 use crate::state::State;
 use parking_lot::MutexGuard;
 use std::thread;
@@ -15,14 +16,18 @@ use std::time::{Duration, Instant};
 const SLICE: Duration = Duration::from_micros(500);
 /// The background pauses so many times as long as a slice took.
 const PAUSE: u32 = 19;
-/// Versions that each call deletes where there is no background, beside what it was made for.
-const VERSIONS_PER_CALL: usize = 1;
+/// Runs that are freed before anybody looks at the clock.
+const RUNS_TOGETHER: usize = 128;
+/// What each call does where there is no background, beside what it was made for: one version, or so many pieces of it, of so many runs.
+const PIECES_PER_CALL: usize = 4;
+const RUNS_PER_PIECE: usize = 32;
 
 impl Engine {
     /// Deletes some destroyed versions: whether there are more.
     fn free_slice(state: &mut State) -> Result<bool> {
         let begin = Instant::now();
-        state.free_doomed(|| begin.elapsed() >= SLICE)
+        let mut enough = || begin.elapsed() >= SLICE;
+        state.free_doomed(&mut Pace { runs: RUNS_TOGETHER, enough: &mut enough })
     }
 
     /// Deletes the destroyed versions that there are.
@@ -65,9 +70,10 @@ impl Engine {
         }
     }
 
-    /// The same without threads: one with every call, so that what happens does not depend on time.
+    /// The same without threads: some with every call, so that what happens does not depend on time.
     pub(super) fn free_with_call(&self) -> Result<()> {
-        let mut deleted = 0..VERSIONS_PER_CALL;
-        self.state().free_doomed(|| deleted.next().is_none()).map(|_| ())
+        let mut pieces = 0..PIECES_PER_CALL;
+        let mut enough = || pieces.next().is_none();
+        self.state().free_doomed(&mut Pace { runs: RUNS_PER_PIECE, enough: &mut enough }).map(drop)
     }
 }

@@ -26,8 +26,19 @@ pub(super) struct Doomed {
 }
 
 impl Doomed {
-    /// The version is gone, and so many blocks are free.
-    pub(super) fn deleted(&mut self, version: VersionId, freed: u64) {
+    /// So many blocks that go with this version are free.
+    pub(super) fn freed(&mut self, version: VersionId, blocks: u64) {
+        let doomed = self.all.contains(&version);
+        let freeing = self.freeing.get_mut();
+        if !doomed {
+            *freeing = UNKNOWN;
+        } else if *freeing != UNKNOWN {
+            *freeing = freeing.checked_sub(blocks).expect("frees what was counted before");
+        }
+    }
+
+    /// The version is gone.
+    pub(super) fn deleted(&mut self, version: VersionId) {
         let doomed = self.all.remove(&version);
         self.deletable.remove(&version);
         let freeing = self.freeing.get_mut();
@@ -35,8 +46,6 @@ impl Doomed {
             *freeing = 0;
         } else if !doomed {
             *freeing = UNKNOWN;
-        } else if *freeing != UNKNOWN {
-            *freeing = freeing.checked_sub(freed).expect("frees what was counted before");
         }
     }
 

@@ -23,6 +23,14 @@ pub enum HistoryFault {
         /// The versions nearest below it that stay.
         children: Vec<VersionId>,
     },
+    /// Blocks are dead in a version that the one above it never reached: the sets are not what they were.
+    #[error("version {child} lost blocks that version {version} never had")]
+    NeverHad {
+        /// The version above.
+        version: VersionId,
+        /// The version that lost them.
+        child: VersionId,
+    },
     /// The marks of a snapshot lie before those of the snapshot above it.
     #[error("a snapshot of version {0} cannot lie before the one above it")]
     MarksWentBack(VersionId),
@@ -44,6 +52,7 @@ impl From<HistoryFault> for Error {
                 what: format!("version {version}"),
                 blockers: format!("versions {children:?} hang below it; destroy all but one first"),
             },
+            HistoryFault::NeverHad { .. } => Self::damaged("the history", fault.to_string()),
             _ => Self::Invalid(fault.to_string()),
         }
     }

@@ -8,6 +8,7 @@
 mod accounting;
 mod blocks;
 mod codec;
+mod deletion;
 mod doomed;
 mod fault;
 mod few;
@@ -33,6 +34,7 @@ mod stored_tests;
 pub use accounting::LiveRuns;
 pub use blocks::{BlockSet, Runs, Span};
 pub use codec::DecodeLimits;
+pub use deletion::Pace;
 pub(crate) use codec::{encode_set, take_set};
 pub use fault::HistoryFault;
 pub(crate) use rebuild::SetsOfVersion;

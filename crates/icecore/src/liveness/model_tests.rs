@@ -1,7 +1,7 @@
 //! The algebra against brute force: a model keeps, for every version, the explicit set of blocks that it
 //! references, and every figure is counted from those.
 
-use super::{DecodeLimits, FreedSink, History, HistoryChanges, HistoryFault, StoredHistory};
+use super::{DecodeLimits, FreedSink, History, HistoryChanges, HistoryFault, Pace, StoredHistory};
 use crate::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,7 +82,7 @@ struct Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = (0u8..37, any::<u32>(), any::<u32>(), 0u8..3);
+    let step = (0u8..40, any::<u32>(), any::<u32>(), 0u8..3);
     prop::collection::vec(
         step.prop_map(|(kind, which, amount, stream)| Step { kind, which, amount, stream }),
         1..70,
@@ -139,6 +139,7 @@ impl Trial {
             29 => self.delete(pick(&self.heads(), step.which)),
             32..=33 => self.doom(step),
             34..=36 => self.delete_doomed(),
+            37..=39 => self.delete_piece(step),
             _ => self.checkpoint(),
         }
     }
@@ -235,6 +236,25 @@ impl Trial {
             found.sort_unstable();
             children.sort_unstable();
             assert_eq!((named, found), (version, children));
+        }
+        self.compare_freed(&before, &freed);
+    }
+
+    /// Frees some of what goes with a version: it reaches no more than what is left.
+    fn delete_piece(&mut self, step: &Step) {
+        let Some(version) = pick(&self.deletable(), step.which) else { return };
+        let before = self.model.all_blocks();
+        let mut freed = FreedSink::new();
+        let runs = step.amount as usize % 3 + 1;
+        let mut at_once = || true;
+        let mut pace = Pace { runs, enough: &mut at_once };
+        if self.history.delete_some(version, &mut freed, &mut pace).unwrap() {
+            self.model.delete(version);
+            self.doomed.remove(&version);
+        }
+        assert!(freed.runs().count() <= runs);
+        if let Some(left) = self.model.0.get_mut(&version) {
+            blocks_of(freed.runs()).iter().for_each(|block| assert!(left.blocks.remove(block)));
         }
         self.compare_freed(&before, &freed);
     }

@@ -189,6 +189,15 @@ impl AddressSet {
         part
     }
 
+    /// Takes some of the part within `span` out, so many runs at most. `None`: there is none.
+    pub(super) fn take_piece(&mut self, span: &Span, runs: usize) -> Option<BlockSet> {
+        if self.blocks.count(span).0 == 0 {
+            return None;
+        }
+        let last = if runs == usize::MAX { None } else { self.blocks.runs_within(span).nth(runs - 1) };
+        Some(self.extract(&(span.start..last.map_or(span.end, |last| last.end))))
+    }
+
     /// Adds all of `other` and answers how many were new.
     pub fn unite(&mut self, mut other: BlockSet) -> BlockCount {
         other.subtract(&self.blocks);

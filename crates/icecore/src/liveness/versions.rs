@@ -13,7 +13,7 @@ use super::doomed::Doomed;
 use super::fault::HistoryFault;
 use super::links::Links;
 use super::streams::{FreedSink, StreamSets, run_of, span_of};
-use crate::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
+use crate::units::{LogAddress, Marks, Run, Stream, VersionId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -106,7 +106,7 @@ impl VersionNode {
         self.used.store(used, Ordering::Relaxed);
     }
 
-    fn forget_used(&self) {
+    pub(super) fn forget_used(&self) {
         self.cache_used(UNKNOWN);
     }
 }
@@ -277,84 +277,6 @@ impl History {
         Ok(id)
     }
 
-    /// Removes a version and answers how many blocks that freed; they go to `freed`.
-    ///
-    /// A leaf frees what it owns. A snapshot with one version below it frees what died on the way there and
-    /// was born since its own parent; the rest of its sets goes to that version.
-    ///
-    /// # Errors
-    ///
-    /// The version does not exist, or several branches hang below it.
-    pub fn delete(&mut self, version: VersionId, freed: &mut FreedSink) -> Result<BlockCount, HistoryFault> {
-        let node = self.version(version)?;
-        let child = match node.children[..] {
-            [] => None,
-            [child] => Some(child),
-            _ => return Err(HistoryFault::HasBranches { version, children: node.children.to_vec() }),
-        };
-        let low = self.low_mark(node);
-        let node = self.versions.remove(&version).expect("found above");
-        self.changed.remove(&version);
-        if node.stored {
-            self.removed.push(version);
-        }
-        let before = freed.len();
-        match child {
-            None => self.free_leaf(*node, freed),
-            Some(child) => self.merge_into_child(*node, child, &low, freed),
-        }
-        let freed = freed.len().0 - before.0;
-        self.doomed.deleted(version, freed);
-        Ok(BlockCount(freed))
-    }
-
-    fn free_leaf(&mut self, node: VersionNode, freed: &mut FreedSink) {
-        if let Some(parent) = node.parent {
-            let above = self.node_mut(parent);
-            above.children.remove(node.id);
-            above.forget_used();
-            let branches = above.children.len();
-            self.doomed.review(parent, branches);
-        }
-        let mut owned = node.owned;
-        for stream in Stream::ALL {
-            let blocks = std::mem::take(owned.of_mut(stream)).into_blocks();
-            self.live[stream as usize] -= blocks.len().0;
-            freed.absorb(stream, blocks);
-        }
-    }
-
-    /// `low` is the mark of the parent of `gone`: what was born before it, the parent still sees.
-    fn merge_into_child(&mut self, gone: VersionNode, child: VersionId, low: &Marks, freed: &mut FreedSink) {
-        let high = gone.mark.expect("only a snapshot has anything below it");
-        let (parent, mut owned) = (gone.parent, gone.owned);
-        let node = self.versions.get_mut(&child).expect("children exist");
-        for stream in Stream::ALL {
-            let span = low.of(stream)..high.of(stream);
-            let unreachable = node.dead.of_mut(stream).extract(&span);
-            let left = owned.of_mut(stream).subtract(&unreachable);
-            assert_eq!(
-                left,
-                unreachable.len(),
-                "version {child} lost blocks that version {} never had",
-                gone.id
-            );
-            self.live[stream as usize] -= left.0;
-            freed.absorb(stream, unreachable);
-        }
-        // What is left of the child's dead lies below `low`, reached by the new parent.
-        node.owned.absorb(owned);
-        node.dead.absorb(gone.dead);
-        node.parent = parent;
-        node.sources.extend(gone.sources);
-        node.forget_used();
-        self.changed.insert(child);
-        self.replace_child(parent, gone.id, child);
-        if let Some(parent) = parent {
-            self.node_mut(parent).forget_used();
-        }
-    }
-
     /// The mark of the parent: everything from there on was born on the edge to `node`. Zero without a parent.
     pub(super) fn low_mark(&self, node: &VersionNode) -> Marks {
         let Some(parent) = node.parent else { return Marks([LogAddress(0); 3]) };
@@ -362,7 +284,7 @@ impl History {
     }
 
     /// A version that exists because the tree says so.
-    fn node_mut(&mut self, version: VersionId) -> &mut VersionNode {
+    pub(super) fn node_mut(&mut self, version: VersionId) -> &mut VersionNode {
         self.versions.get_mut(&version).expect("the tree names only versions that exist")
     }
 
@@ -371,7 +293,7 @@ impl History {
         if node.is_head() { Ok(node) } else { Err(HistoryFault::NotAHead(version)) }
     }
 
-    fn replace_child(&mut self, parent: Option<VersionId>, old: VersionId, new: VersionId) {
+    pub(super) fn replace_child(&mut self, parent: Option<VersionId>, old: VersionId, new: VersionId) {
         let Some(parent) = parent else { return };
         assert!(self.node_mut(parent).children.replace(old, new), "a parent knows its children");
     }

@@ -4,6 +4,7 @@ use super::{Environment, Placement, State};
 use crate::catalogue::SnapshotRow;
 use crate::error::{Error, Result};
 use crate::limits::Limit;
+use crate::liveness::Pace;
 use crate::namespace::{InodeKind, NewInode};
 use crate::operation::{Operation, Target};
 use crate::tree::Tree;
@@ -217,12 +218,21 @@ impl State {
 
     /// Takes a version out of the history and frees what only it held.
     fn delete(&mut self, version: VersionId) -> Result<()> {
+        let mut never = || false;
+        self.delete_some(version, &mut Pace { runs: usize::MAX, enough: &mut never }).map(drop)
+    }
+
+    /// The same until it is enough: whether the version is gone.
+    fn delete_some(&mut self, version: VersionId, pace: &mut Pace<'_>) -> Result<bool> {
         let shares = self.shares(version);
-        self.history.delete(version, self.graveyard.sink())?;
+        let gone = self.history.delete_some(version, self.graveyard.sink(), pace);
         self.shares_changed(shares);
-        self.trees.remove(&version);
-        self.changed_roots.insert(version);
-        Ok(())
+        let gone = gone?;
+        if gone {
+            self.trees.remove(&version);
+            self.changed_roots.insert(version);
+        }
+        Ok(gone)
     }
 
     /// Destroys a snapshot: nobody finds it from now on. It is deleted later, by [`State::free_doomed`].
@@ -238,19 +248,30 @@ impl State {
         hidden.into_iter().try_for_each(|version| Ok(self.history.doom(version)?))
     }
 
-    /// Deletes destroyed versions, until none is left that can go or `enough` says so: whether some are left.
+    /// Deletes destroyed versions, until none is left that can go or it is enough: whether some are left.
     ///
     /// Not an operation: it changes nothing that operations, or anybody else, could see, but for the blocks that it
     /// frees. They are recorded as dead by the next checkpoint; if there is a crash before that, they are freed anew.
-    pub(crate) fn free_doomed(&mut self, mut enough: impl FnMut() -> bool) -> Result<bool> {
+    pub(crate) fn free_doomed(&mut self, pace: &mut Pace<'_>) -> Result<bool> {
         while let Some(version) = self.history.next_doomed() {
-            if enough() {
+            if (pace.enough)() {
                 return Ok(true);
             }
-            self.delete(version)?;
+            if !self.delete_some(version, pace)? {
+                return Ok(true);
+            }
             self.catalogue.remove_snapshot(version);
         }
         Ok(false)
+    }
+
+    /// Takes destroyed versions out of the tree of versions without a look at their sets, all of which are to be made anew.
+    pub(crate) fn forget_doomed(&mut self) {
+        for version in self.history.forget_doomed() {
+            self.trees.remove(&version);
+            self.changed_roots.insert(version);
+            self.catalogue.remove_snapshot(version);
+        }
     }
 
     fn destroy_datasets(&mut self, datasets: &[DatasetId]) -> Result<()> {
