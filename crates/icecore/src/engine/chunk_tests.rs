@@ -95,7 +95,7 @@ fn a_map_of_which_one_chunk_is_in_memory_leads_to_everything() {
     let (storage, file) = made(0);
     let pool = open(&storage);
     assert!(rows(&pool).iter().filter(|(stream, _)| *stream == Stream::Data).count() > 2);
-    assert_eq!(crate::engine::find_superblock(&*storage).unwrap().features_required, 1);
+    assert_eq!(crate::engine::find_superblock(&*storage).unwrap().features_required, 3);
     assert_there(&pool, file);
     assert!(pool.statistics().disk_read_bytes_map > 0);
     assert!(pool.engine().blocks.map().read().directory().resident() <= 1);

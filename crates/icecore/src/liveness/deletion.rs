@@ -6,14 +6,22 @@
 
 use super::blocks::Span;
 use super::fault::HistoryFault;
+use super::part::{Part, PartRow};
 use super::streams::FreedSink;
 use super::versions::{History, VersionNode};
 use crate::units::{BlockCount, LogAddress, Marks, Stream, VersionId};
+
+/// A part, and what is known of it.
+pub type HeldPart = (PartRow, Part);
 
 /// How far a deletion goes before it looks whether that is enough.
 pub struct Pace<'a> {
     /// Runs that are freed together, at most.
     pub runs: usize,
+    /// Whether parts of sets that are not in memory are read; else the answer is [`HistoryFault::Absent`].
+    pub reads: bool,
+    /// Parts that were read already, beside those in memory.
+    pub held: &'a [HeldPart],
     /// Whether that is enough for now.
     pub enough: &'a mut dyn FnMut() -> bool,
 }
@@ -39,7 +47,7 @@ impl History {
     pub fn delete(&mut self, version: VersionId, freed: &mut FreedSink) -> Result<BlockCount, HistoryFault> {
         let before = freed.len();
         let mut never = || false;
-        let gone = self.delete_some(version, freed, &mut Pace { runs: usize::MAX, enough: &mut never })?;
+        let gone = self.delete_some(version, freed, &mut Pace { runs: usize::MAX, reads: true, held: &[], enough: &mut never })?;
         assert!(gone, "nobody said that it was enough");
         Ok(BlockCount(freed.len().0 - before.0))
     }
@@ -49,8 +57,8 @@ impl History {
     ///
     /// # Errors
     ///
-    /// As [`History::delete`]; nothing has changed then. Or the version below lost blocks that this one never had:
-    /// [`HistoryFault::NeverHad`].
+    /// As [`History::delete`]; nothing has changed then. [`HistoryFault::Absent`] or [`HistoryFault::Unread`]: what was freed so far
+    /// stays freed. [`HistoryFault::NeverHad`]: the version below lost blocks that this one never had.
     pub fn delete_some(
         &mut self,
         version: VersionId,
@@ -60,7 +68,7 @@ impl History {
         let going = self.going_with(version)?;
         for stream in Stream::ALL {
             let span = going.low.of(stream)..going.high.of(stream);
-            while self.free_piece(version, &going, stream, &span, freed, pace.runs)? {
+            while self.free_piece(version, &going, stream, &span, freed, pace)? {
                 if (pace.enough)() {
                     return Ok(false);
                 }
@@ -105,11 +113,17 @@ impl History {
         stream: Stream,
         span: &Span,
         freed: &mut FreedSink,
-        runs: usize,
+        pace: &Pace<'_>,
     ) -> Result<bool, HistoryFault> {
+        let source = self.parts.clone();
+        let parts = |row: &PartRow| match pace.held.iter().find(|(held, _)| held == row) {
+            Some((_, part)) => Ok(part.clone()),
+            None if pace.reads => source.get(row),
+            None => source.at_hand(row),
+        };
         let piece = match going.child {
-            None => self.node_mut(version).owned.of_mut(stream).take_piece(span, runs),
-            Some(child) => self.node_mut(child).dead.of_mut(stream).take_piece(span, runs),
+            None => self.node_mut(version).owned.of_mut(stream).take_piece(span, pace.runs, &parts)?,
+            Some(child) => self.node_mut(child).dead.of_mut(stream).take_piece(span, pace.runs, &parts)?,
         };
         let Some(piece) = piece else { return Ok(false) };
         let count = piece.len();
@@ -145,6 +159,7 @@ impl History {
     }
 
     fn take_out_leaf(&mut self, node: &VersionNode) {
+        self.heavy -= node.heavy;
         let Some(parent) = node.parent else { return };
         let above = self.node_mut(parent);
         above.children.remove(node.id);
@@ -160,6 +175,7 @@ impl History {
         node.owned.absorb(gone.owned);
         node.dead.absorb(gone.dead);
         node.parent = parent;
+        node.heavy += gone.heavy;
         node.sources.extend(gone.sources);
         node.forget_used();
         self.changed.insert(child);

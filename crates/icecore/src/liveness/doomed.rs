@@ -21,6 +21,8 @@ pub(super) struct Doomed {
     all: BTreeSet<VersionId>,
     /// Those below which one branch at most hangs.
     deletable: BTreeSet<VersionId>,
+    /// Those that cannot be deleted for now: part of a set cannot be read.
+    stuck: BTreeSet<VersionId>,
     /// What deleting them will free, or [`UNKNOWN`]. Atomic so that telling it needs no exclusive access.
     freeing: AtomicU64,
 }
@@ -41,6 +43,7 @@ impl Doomed {
     pub(super) fn deleted(&mut self, version: VersionId) {
         let doomed = self.all.remove(&version);
         self.deletable.remove(&version);
+        self.stuck.remove(&version);
         let freeing = self.freeing.get_mut();
         if self.deletable.is_empty() {
             *freeing = 0;
@@ -90,7 +93,28 @@ impl History {
     /// whose sets need not be merged with others.
     #[must_use]
     pub fn next_doomed(&self) -> Option<VersionId> {
-        self.doomed.deletable.last().copied()
+        self.doomed.deletable.iter().rev().find(|version| !self.doomed.stuck.contains(version)).copied()
+    }
+
+    /// A version cannot be deleted for now: others are, until [`History::try_again`].
+    pub(crate) fn set_aside(&mut self, version: VersionId) {
+        self.doomed.stuck.insert(version);
+    }
+
+    /// What was set aside may be deleted again.
+    pub(crate) fn try_again(&mut self) {
+        self.doomed.stuck.clear();
+    }
+
+    /// All doomed versions.
+    pub(crate) fn doomed(&self) -> impl Iterator<Item = VersionId> {
+        self.doomed.all.iter().copied()
+    }
+
+    /// Whether a version is doomed.
+    #[must_use]
+    pub fn is_doomed(&self, version: VersionId) -> bool {
+        self.doomed.all.contains(&version)
     }
 
     /// Doomed versions that can be deleted, in number.
@@ -100,22 +124,25 @@ impl History {
     }
 
     /// What deleting the doomed versions will free: what nobody reaches but they.
-    #[must_use]
-    pub fn freeing(&self) -> BlockCount {
+    ///
+    /// # Errors
+    ///
+    /// [`HistoryFault::Unread`].
+    pub fn freeing(&self) -> Result<BlockCount, HistoryFault> {
         let known = self.doomed.freeing.load(Ordering::Relaxed);
         if known != UNKNOWN {
-            return BlockCount(known);
+            return Ok(BlockCount(known));
         }
         let deletable: Vec<VersionId> = self.doomed.deletable.iter().copied().collect();
         let going = self.going(&deletable);
-        let freeing = self.freed_by_deleting_set(&going).expect("each of them can be deleted");
+        let freeing = self.freed_by_deleting_set(&going)?;
         self.doomed.freeing.store(freeing.0, Ordering::Relaxed);
-        freeing
+        Ok(freeing)
     }
 
     /// Spares [`History::freeing`] the counting, for whoever has just doomed versions and knows what that comes to.
     pub(crate) fn know_freeing(&self, blocks: BlockCount) {
-        debug_assert_eq!(self.freeing(), blocks, "what is being freed is not what was planned");
+        debug_assert_eq!(self.freeing(), Ok(blocks), "what is being freed is not what was planned");
         self.doomed.freeing.store(blocks.0, Ordering::Relaxed);
     }
 

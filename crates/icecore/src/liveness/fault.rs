@@ -1,5 +1,6 @@
 //! Why a request to the history of versions cannot be met.
 
+use super::part::PartRow;
 use crate::Error;
 use crate::units::VersionId;
 
@@ -23,6 +24,12 @@ pub enum HistoryFault {
         /// The versions nearest below it that stay.
         children: Vec<VersionId>,
     },
+    /// Part of a set is not in memory: it is to be read, and the question asked again.
+    #[error("part of a set is not in memory")]
+    Absent(Box<PartRow>),
+    /// Part of a set cannot be read.
+    #[error("part of a set cannot be read: {0}")]
+    Unread(String),
     /// Blocks are dead in a version that the one above it never reached: the sets are not what they were.
     #[error("version {child} lost blocks that version {version} never had")]
     NeverHad {
@@ -52,7 +59,7 @@ impl From<HistoryFault> for Error {
                 what: format!("version {version}"),
                 blockers: format!("versions {children:?} hang below it; destroy all but one first"),
             },
-            HistoryFault::NeverHad { .. } => Self::damaged("the history", fault.to_string()),
+            HistoryFault::NeverHad { .. } | HistoryFault::Unread(_) => Self::damaged("the history", fault.to_string()),
             _ => Self::Invalid(fault.to_string()),
         }
     }

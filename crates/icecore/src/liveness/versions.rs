@@ -9,12 +9,15 @@
 //!
 //! "Parent" always means the tree, never the order of names in a dataset: after a rollback the two differ.
 
+use super::consolidate::SetLimits;
 use super::doomed::Doomed;
 use super::fault::HistoryFault;
 use super::links::Links;
+use super::part::{PartSource, Parts};
 use super::streams::{FreedSink, StreamSets, run_of, span_of};
 use crate::units::{LogAddress, Marks, Run, Stream, VersionId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Stands in [`VersionNode::used`] for "not known".
@@ -37,6 +40,8 @@ pub struct VersionNode {
     pub(super) sources: Links,
     /// Whether the last checkpoint knows this version.
     pub(super) stored: bool,
+    /// Memory for what of the sets could be in parts on disk and was not at the last checkpoint.
+    pub(super) heavy: u64,
 }
 
 impl VersionNode {
@@ -52,6 +57,7 @@ impl VersionNode {
             used: AtomicU64::new(UNKNOWN),
             sources: Links::None,
             stored: false,
+            heavy: 0,
         }
     }
 
@@ -97,6 +103,11 @@ impl VersionNode {
         &self.dead
     }
 
+    pub(super) fn weigh(&mut self, limits: &SetLimits) {
+        let sets = [&self.owned, &self.dead].into_iter().flat_map(StreamSets::all);
+        self.heavy = sets.map(|set| set.heavy(limits)).sum();
+    }
+
     /// The cached count of blocks that only this version reaches.
     pub(super) fn cached_used(&self) -> Option<u64> {
         Some(self.used.load(Ordering::Relaxed)).filter(|&used| used != UNKNOWN)
@@ -130,6 +141,12 @@ pub struct History {
     pub(super) removed: Vec<VersionId>,
     /// Destroyed versions that are still here.
     pub(super) doomed: Doomed,
+    /// How parts of sets are read that lie on disk.
+    pub(super) parts: Parts,
+    /// How much of sets is kept in memory.
+    pub(super) limits: SetLimits,
+    /// The sum of [`VersionNode::heavy`].
+    pub(super) heavy: u64,
 }
 
 impl History {
@@ -137,6 +154,26 @@ impl History {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Where parts of sets are read from, and how much of sets is kept in memory.
+    pub fn keep_in(&mut self, source: Arc<dyn PartSource>, limits: SetLimits) {
+        self.parts = Parts(Some(source));
+        self.limits = limits;
+        self.versions.values_mut().for_each(|node| node.weigh(&limits));
+        self.heavy = self.versions.values().map(|node| node.heavy).sum();
+    }
+
+    /// How much of sets is kept in memory.
+    #[must_use]
+    pub const fn limits(&self) -> SetLimits {
+        self.limits
+    }
+
+    /// Whether so much of sets is in memory that it should be written to parts on disk, as of the last checkpoint.
+    #[must_use]
+    pub const fn is_due(&self) -> bool {
+        self.heavy > self.limits.change_bytes
     }
 
     /// The version with this number.
@@ -268,6 +305,7 @@ impl History {
         snapshot.dead = std::mem::take(&mut node.dead);
         snapshot.sources = std::mem::take(&mut node.sources);
         snapshot.referenced = node.referenced;
+        snapshot.heavy = std::mem::take(&mut node.heavy);
         // All it reaches, the head reaches too.
         snapshot.cache_used(0);
         node.cache_used(0);
