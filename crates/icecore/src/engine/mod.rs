@@ -28,6 +28,8 @@ mod mend;
 mod moves;
 mod recovery;
 mod runs;
+#[cfg(test)]
+mod set_chunk_tests;
 mod sets;
 mod space;
 mod staging;

@@ -80,7 +80,7 @@ impl Model {
 
 /// Chunks of sets in memory, none of which is at hand before it is read.
 #[derive(Clone, Default)]
-pub(super) struct Shelf(Arc<Mutex<Vec<Option<Arc<SetChunk>>>>>);
+pub(super) struct Shelf(Arc<Mutex<Vec<Arc<SetChunk>>>>);
 
 impl PartSource for Shelf {
     fn resident(&self, _: &PartRow) -> Option<Part> {
@@ -88,8 +88,7 @@ impl PartSource for Shelf {
     }
 
     fn read(&self, row: &PartRow) -> crate::Result<Part> {
-        let chunk = self.0.lock()[row.place.slot.0 as usize].clone();
-        Part::of(&chunk.ok_or_else(|| crate::Error::damaged("a chunk", "it is lost"))?, row)
+        Part::of(&self.0.lock()[row.place.slot.0 as usize], row)
     }
 }
 
@@ -101,7 +100,7 @@ impl PartStore for Shelf {
     fn write(&mut self, parts: &[Vec<u8>]) -> crate::Result<LedgerPointer> {
         let bytes = SetChunk::encode(PoolId([7; 16]), parts);
         let mut chunks = self.0.lock();
-        chunks.push(Some(Arc::new(SetChunk::decode(&bytes, PoolId([7; 16]))?)));
+        chunks.push(Arc::new(SetChunk::decode(&bytes, PoolId([7; 16]))?));
         let slot = Slot(chunks.len() as u32 - 1);
         let blocks = (bytes.len() / BLOCK_BYTES) as u32;
         Ok(LedgerPointer { segment: SegmentId(slot.0 / 8), slot, blocks, crc: slot.0 })
@@ -109,17 +108,6 @@ impl PartStore for Shelf {
 
     fn is_thin(&self, segment: SegmentId) -> bool {
         segment.0 % 5 == 1
-    }
-}
-
-impl Shelf {
-    /// A chunk that is not there any more.
-    pub(super) fn lose(&self, row: &PartRow) -> Arc<SetChunk> {
-        self.0.lock()[row.place.slot.0 as usize].take().expect("it was there")
-    }
-
-    pub(super) fn put_back(&self, row: &PartRow, chunk: Arc<SetChunk>) {
-        self.0.lock()[row.place.slot.0 as usize] = Some(chunk);
     }
 }
 

@@ -170,6 +170,12 @@ impl History {
         self.limits
     }
 
+    /// Memory for what of sets could be in parts on disk and is not, as of the last checkpoint.
+    #[cfg(test)]
+    pub(crate) const fn in_memory(&self) -> u64 {
+        self.heavy
+    }
+
     /// Whether so much of sets is in memory that it should be written to parts on disk, as of the last checkpoint.
     #[must_use]
     pub const fn is_due(&self) -> bool {
