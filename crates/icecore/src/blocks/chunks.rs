@@ -3,8 +3,8 @@
 use super::Blocks;
 use crate::error::{Error, Result};
 use crate::format::segment::file_name;
-use crate::location::{Absent, Chunk, Lookup, PlacedRun, SharedChunk};
 use crate::liveness::Span;
+use crate::location::{Absent, Chunk, Lookup, PlacedRun, SharedChunk};
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Run, SegmentId, Slot, Stream};
 use std::sync::Arc;
 

@@ -6,8 +6,9 @@
 
 use super::Engine;
 use crate::error::Result;
-use crate::liveness::{HistoryFault, Pace, PartRow, PartSource};
+use crate::liveness::{HeldPart, HistoryFault, Pace, PartRow, PartSource};
 use crate::state::State;
+use crate::units::VersionId;
 use parking_lot::MutexGuard;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ enum Slice {
 
 /// Parts that were read for the next piece.
 #[derive(Default)]
-struct Held(Vec<crate::liveness::HeldPart>);
+struct Held(Vec<HeldPart>);
 
 impl Engine {
     /// Deletes some destroyed versions.
@@ -54,8 +55,8 @@ impl Engine {
     ) -> Result<Slice> {
         loop {
             let before = state.graveyard.pending_blocks();
-            let reads = held.0.len() >= PARTS_HELD_MAX;
-            let mut pace = Pace { runs, reads, held: &held.0, enough: &mut *enough };
+            let few = Some(&held.0[..]).filter(|held| held.len() < PARTS_HELD_MAX);
+            let mut pace = Pace { runs, held: few, enough: &mut *enough };
             let outcome = state.free_doomed(&mut pace);
             if state.graveyard.pending_blocks() != before {
                 held.0.clear();
@@ -86,6 +87,20 @@ impl Engine {
         }
     }
 
+    /// Works out what each of these versions alone reaches, as far as parts of sets have to be read for that: whoever asks for it
+    /// next, with the state locked, finds it known.
+    pub(crate) fn learn_used(&self, versions: &[VersionId]) {
+        for version in versions {
+            let mut held = Vec::new();
+            loop {
+                let used = self.state().history.used_among(*version, &held);
+                let Err(HistoryFault::Absent(row)) = used else { break };
+                let Ok(part) = PartSource::read(&*self.blocks, &row) else { break };
+                held.push((*row, part));
+            }
+        }
+    }
+
     /// Deletes the destroyed versions that there are.
     pub(crate) fn finish_freeing(&self) -> Result<()> {
         self.settled_state().map(drop)
@@ -98,6 +113,11 @@ impl Engine {
             let mut state = self.state();
             match self.free_slice(&mut state, &mut held)? {
                 Slice::Done => return Ok(state),
+                Slice::More if self.is_laden(&state) => {
+                    drop(state);
+                    // If that is not possible now, memory has to do.
+                    let _ = self.run_checkpoint();
+                }
                 Slice::More => MutexGuard::unlock_fair(state),
                 Slice::Needs(row) => {
                     drop(state);
@@ -105,6 +125,11 @@ impl Engine {
                 }
             }
         }
+    }
+
+    /// Whether what died since the last checkpoint takes so much memory that one should record it before more is freed.
+    fn is_laden(&self, state: &State) -> bool {
+        self.options.background && state.graveyard.is_laden(state.history.limits().change_bytes)
     }
 
     /// Something was destroyed: the background has work.
@@ -124,7 +149,7 @@ impl Engine {
             // An error would mean that the tree of versions contradicts itself: whoever lists it is told.
             let outcome = self.free_slice(&mut state, &mut held);
             let slice = begin.elapsed();
-            let is_laden = state.graveyard.is_laden(state.history.limits().change_bytes);
+            let is_laden = self.is_laden(&state);
             drop(state);
             match outcome {
                 Ok(Slice::More) => {}

@@ -365,7 +365,14 @@ impl Parts {
         let files = SegmentFiles::new(Arc::clone(storage), geometry, writable, incidents, copies);
         let cache = options.block_cache_bytes;
         let (map, sets) = memory_limits(options);
-        let blocks = Arc::new(Blocks::new(files, superblock.pool, cache, map, sets.chunk_bytes, Arc::clone(&counters)));
+        let blocks = Arc::new(Blocks::new(
+            files,
+            superblock.pool,
+            cache,
+            map,
+            sets.chunk_bytes,
+            Arc::clone(&counters),
+        ));
         let nodes = Nodes::new(Arc::clone(&blocks), options.node_cache_bytes, Arc::clone(&counters));
         let options = options.clone();
         Self { options, storage: Arc::clone(storage), blocks, nodes: Arc::new(nodes), counters }

@@ -60,11 +60,12 @@ fn write_round(pool: &Pool, name: &str, round: u64) {
 
 /// A picture of everything, with all that is large put into chunks.
 fn take_picture(pool: &Pool) {
-    pool.engine().with_line(|line| {
-        line.full = 0;
-        Ok(())
-    })
-    .unwrap();
+    pool.engine()
+        .with_line(|line| {
+            line.full = 0;
+            Ok(())
+        })
+        .unwrap();
     write_small(pool);
     pool.checkpoint().unwrap();
     for _ in 0..70 {
@@ -164,9 +165,10 @@ fn flip(storage: &MemoryStorage, place: &LedgerPointer) {
 fn what_depends_on_a_damaged_chunk_is_not_freed_and_a_repair_makes_it_again() {
     let storage = made();
     let all = places(&open(&storage.copy()));
-    for place in all {
+    // Some of them, from the first to the last.
+    for place in all.iter().step_by(all.len() / 6) {
         let hurt = storage.copy();
-        flip(&hurt, &place);
+        flip(&hurt, place);
         let name = file_name(place.segment);
         let report = check(hurt.clone(), &CheckOptions::default(), &mut |_| {}).unwrap();
         assert!(report.opened && !report.is_sound(), "{report:?}");
@@ -219,7 +221,7 @@ fn a_large_set_is_freed_a_part_at_a_time() {
         let before = state.graveyard.pending_blocks();
         let mut at_once = 0..1;
         let mut enough = || at_once.next().is_none();
-        let mut pace = Pace { runs: 32, reads: false, held: &held, enough: &mut enough };
+        let mut pace = Pace { runs: 32, held: Some(&held), enough: &mut enough };
         match state.free_doomed(&mut pace) {
             Ok(false) => break,
             Ok(true) => {}

@@ -3,7 +3,7 @@
 use super::blocks::{BlockSet, Runs, Span};
 use super::cold::Cold;
 use super::fault::HistoryFault;
-use super::part::{PartRow, Parts};
+use super::part::{HeldPart, Look, PartRow};
 use super::streams::{StreamSets, run_of};
 use super::versions::{History, VersionNode};
 use crate::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
@@ -22,50 +22,54 @@ impl History {
         if let Some(used) = node.cached_used() {
             return Ok(BlockCount(used));
         }
-        let used = self.count_used(node)?;
+        let used = self.count_used(node, self.parts.patient())?;
         node.cache_used(used.0);
         Ok(used)
     }
 
-    fn count_used(&self, node: &VersionNode) -> Result<BlockCount, HistoryFault> {
+    /// Versions of which it is not known what they alone reach, and for which that may take reading.
+    pub(crate) fn unlearned(&self) -> Vec<VersionId> {
+        let on_disk = |child: &VersionId| self.versions[child].dead.all().any(|set| !set.rows().is_empty());
+        let unlearned = self
+            .versions
+            .values()
+            .filter(|node| node.cached_used().is_none() && node.children.iter().any(on_disk));
+        unlearned.map(|node| node.id).collect()
+    }
+
+    /// The same without reading: [`HistoryFault::Absent`] names a part that is neither in memory nor held.
+    ///
+    /// # Errors
+    ///
+    /// As [`History::used`], and that.
+    pub(crate) fn used_among(
+        &self,
+        version: VersionId,
+        held: &[HeldPart],
+    ) -> Result<BlockCount, HistoryFault> {
+        let node = self.version(version)?;
+        if let Some(used) = node.cached_used() {
+            return Ok(BlockCount(used));
+        }
+        let used = self.count_used(node, self.parts.among(held))?;
+        node.cache_used(used.0);
+        Ok(used)
+    }
+
+    fn count_used(&self, node: &VersionNode, parts: Look<'_>) -> Result<BlockCount, HistoryFault> {
         let (low, high) = (self.low_mark(node), node.mark.unwrap_or_default());
         match &node.children[..] {
             [] => Ok(node.owned.len()),
-            [child] => self.versions[child].dead.count_between(&low, &high, &self.parts),
+            [child] => self.versions[child].dead.count_between(&low, &high, parts),
             several => {
                 let dead: Vec<&StreamSets> = several.iter().map(|child| &self.versions[child].dead).collect();
                 let mut count = 0;
                 for stream in Stream::ALL {
-                    count += self.count_dead_in_all(&dead, stream, &(low.of(stream)..high.of(stream)))?;
+                    count += count_dead_in_all(&dead, stream, &(low.of(stream)..high.of(stream)), parts)?;
                 }
                 Ok(BlockCount(count))
             }
         }
-    }
-
-    /// Blocks of `span` that are in the dead set of every child.
-    fn count_dead_in_all(&self, dead: &[&StreamSets], stream: Stream, span: &Span) -> Result<u64, HistoryFault> {
-        let mut fewest = 0;
-        let mut fewest_count = u64::MAX;
-        for (index, sets) in dead.iter().enumerate() {
-            let count = sets.of(stream).count(span, &self.parts)?.0;
-            if count < fewest_count {
-                (fewest, fewest_count) = (index, count);
-            }
-        }
-        let mut total = 0;
-        dead[fewest].of(stream).pieces(span, &self.parts, &mut |piece| {
-            let mut common = piece.clone();
-            for sets in dead {
-                if common.is_empty() {
-                    break;
-                }
-                common = sets.of(stream).common(&common, &self.parts)?;
-            }
-            total += common.len().0;
-            Ok(())
-        })?;
-        Ok(total)
     }
 
     /// REFER: blocks that the version reaches.
@@ -206,7 +210,7 @@ impl History {
         let leads_on = |child: &&VersionId| survivors.contains_key(child) || !doomed.contains_key(child);
         let next = node.children.iter().find(leads_on).expect("a step leads to the survivor");
         let end = Marks([LogAddress(u64::MAX); 3]);
-        Ok(self.versions[next].dead.count_between(low, &end, &self.parts)?.0)
+        Ok(self.versions[next].dead.count_between(low, &end, self.parts.patient())?.0)
     }
 
     /// Whether `version` reaches a block. Walks up the tree: for checking, not for the path of a read.
@@ -223,9 +227,9 @@ impl History {
         let mut node = self.version(version)?;
         loop {
             if address >= self.low_mark(node).of(stream) {
-                return node.owned.of(stream).contains(address, &self.parts);
+                return node.owned.of(stream).contains(address, self.parts.patient());
             }
-            if node.dead.of(stream).contains(address, &self.parts)? {
+            if node.dead.of(stream).contains(address, self.parts.patient())? {
                 return Ok(false);
             }
             let Some(parent) = node.parent else { return Ok(false) };
@@ -239,7 +243,7 @@ impl History {
     ///
     /// [`HistoryFault::Unknown`]; [`HistoryFault::Unread`].
     pub fn owned_of(&self, version: VersionId, stream: Stream) -> Result<Cow<'_, BlockSet>, HistoryFault> {
-        self.version(version)?.owned.of(stream).whole(&self.parts)
+        self.version(version)?.owned.of(stream).whole(self.parts.patient())
     }
 
     /// What is dead in a version, of one stream.
@@ -248,7 +252,7 @@ impl History {
     ///
     /// [`HistoryFault::Unknown`]; [`HistoryFault::Unread`].
     pub fn dead_of(&self, version: VersionId, stream: Stream) -> Result<Cow<'_, BlockSet>, HistoryFault> {
-        self.version(version)?.dead.of(stream).whole(&self.parts)
+        self.version(version)?.dead.of(stream).whole(self.parts.patient())
     }
 
     /// Whether some version owns a block.
@@ -258,7 +262,7 @@ impl History {
     /// [`HistoryFault::Unread`].
     pub fn lives(&self, stream: Stream, address: LogAddress) -> Result<bool, HistoryFault> {
         for node in self.versions.values() {
-            if node.owned.of(stream).contains(address, &self.parts)? {
+            if node.owned.of(stream).contains(address, self.parts.patient())? {
                 return Ok(true);
             }
         }
@@ -278,7 +282,7 @@ impl History {
             let apart =
                 owned.last().is_none_or(|end| end < first) || owned.first().is_none_or(|begin| begin > last);
             if !apart {
-                living.unite(owned.common(blocks, &self.parts)?);
+                living.unite(owned.common(blocks, self.parts.patient())?);
             }
         }
         Ok(living)
@@ -288,10 +292,11 @@ impl History {
     /// interleaved; they are merged on the fly, and of those that lie on disk a part of each is in memory at a time.
     #[must_use]
     pub fn live_runs(&self, stream: Stream) -> LiveRuns<'_> {
-        let mut runs = LiveRuns { stream, parts: &self.parts, sources: Vec::new(), heads: BinaryHeap::new() };
+        let mut runs =
+            LiveRuns { stream, parts: self.parts.patient(), sources: Vec::new(), heads: BinaryHeap::new() };
         for node in self.versions.values() {
             let owned = node.owned.of(stream);
-            runs.add(Source::AtHand(owned.at_hand().runs()));
+            runs.add(Source::AtHand(Box::new(owned.at_hand().runs())));
             let nothing = const { &BlockSet::new() };
             let removed = owned.cold().map_or(nothing, Cold::removed);
             for row in owned.rows() {
@@ -303,9 +308,39 @@ impl History {
     }
 }
 
+/// Blocks of `span` that are in the dead set of every child.
+fn count_dead_in_all(
+    dead: &[&StreamSets],
+    stream: Stream,
+    span: &Span,
+    parts: Look<'_>,
+) -> Result<u64, HistoryFault> {
+    let mut fewest = 0;
+    let mut fewest_count = u64::MAX;
+    for (index, sets) in dead.iter().enumerate() {
+        let count = sets.of(stream).count(span, parts)?.0;
+        if count < fewest_count {
+            (fewest, fewest_count) = (index, count);
+        }
+    }
+    let mut total = 0;
+    dead[fewest].of(stream).pieces(span, parts, &mut |piece| {
+        let mut common = piece.clone();
+        for sets in dead {
+            if common.is_empty() {
+                break;
+            }
+            common = sets.of(stream).common(&common, parts)?;
+        }
+        total += common.len().0;
+        Ok(())
+    })?;
+    Ok(total)
+}
+
 /// Where live runs come from.
 enum Source<'a> {
-    AtHand(Runs<'a>),
+    AtHand(Box<Runs<'a>>),
     /// A part on disk, and what is not in the set any more.
     Closed(&'a PartRow, &'a BlockSet),
     Open(std::vec::IntoIter<Span>),
@@ -314,7 +349,7 @@ enum Source<'a> {
 /// Iterates over all live blocks of one stream. After an error (a part that cannot be read) it goes on without that part.
 pub struct LiveRuns<'a> {
     stream: Stream,
-    parts: &'a Parts,
+    parts: Look<'a>,
     sources: Vec<Source<'a>>,
     /// The next run of each source: start, end, and the index of the source. One that is empty stands for a part that is not open yet.
     heads: BinaryHeap<Reverse<(LogAddress, LogAddress, usize)>>,
@@ -337,7 +372,11 @@ impl<'a> LiveRuns<'a> {
                 let part = match self.parts.get(row) {
                     Ok(part) => part,
                     Err(fault) => {
-                        return Some(Err(Box::new(UnreadPart { stream: self.stream, row: row.clone(), fault })));
+                        return Some(Err(Box::new(UnreadPart {
+                            stream: self.stream,
+                            row: row.clone(),
+                            fault,
+                        })));
                     }
                 };
                 let mut content = BlockSet::clone(&part);
@@ -411,7 +450,12 @@ impl Iterator for LiveRuns<'_> {
                 let _ = self.next_of_one_set();
                 continue;
             }
-            assert!(next.start >= run.end, "two versions own block {} of stream {:?}", next.start, self.stream);
+            assert!(
+                next.start >= run.end,
+                "two versions own block {} of stream {:?}",
+                next.start,
+                self.stream
+            );
             let _ = self.next_of_one_set();
             run.end = next.end;
         }

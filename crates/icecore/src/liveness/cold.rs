@@ -43,7 +43,7 @@ impl Cold {
         self.rows.extend(other.rows);
         // Two ascending runs, which this finds.
         self.rows.sort_by_key(|row| row.span.start);
-        self.count += other.count;
+        self.count = self.count.saturating_add(other.count);
         self.removed.unite(other.removed);
     }
 

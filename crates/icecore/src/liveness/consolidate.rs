@@ -154,7 +154,11 @@ struct Sweep<'a, 'b> {
 
 impl Sweep<'_, '_> {
     /// Writes an address set anew where it changed, or where its rows say that it is worth it.
-    fn over(mut self, cold: &Cold, worth: &dyn Fn(&PartRow) -> bool) -> std::result::Result<Vec<Next>, Stopped> {
+    fn over(
+        mut self,
+        cold: &Cold,
+        worth: &dyn Fn(&PartRow) -> bool,
+    ) -> std::result::Result<Vec<Next>, Stopped> {
         let rows = cold.rows();
         let limits = self.packer.limits;
         let start_of = |index: usize| rows.get(index).map_or(LogAddress(u64::MAX), |row| row.span.start);
@@ -166,7 +170,8 @@ impl Sweep<'_, '_> {
             let overlaps = is_entangled && (row.span.start < reach || next < row.span.end);
             let changed = cold.removed().count(&row.span).0 > 0 || self.hot.count(&row.span).0 > 0;
             let small = row.bytes as usize <= limits.part_runs;
-            let joins = small && !self.pending.is_empty() && self.pending.runs().count() * 2 <= limits.part_runs;
+            let joins =
+                small && !self.pending.is_empty() && self.pending.runs().count() * 2 <= limits.part_runs;
             reach = reach.max(row.span.end);
             if overlaps || changed || joins || worth(row) {
                 let part = self.packer.store.load(row).map_err(|_| Stopped::Unread)?;
@@ -248,7 +253,8 @@ impl StoredHistory {
         store: &mut dyn PartStore,
         written: &mut Vec<LedgerPointer>,
     ) -> Result<bool> {
-        let heavy: u64 = self.versions.values().flat_map(|one| one.sets.both()).map(|set| set.heavy(limits)).sum();
+        let heavy: u64 =
+            self.versions.values().flat_map(|one| one.sets.both()).map(|set| set.heavy(limits)).sum();
         if heavy <= limits.first_bytes && self.rows().next().is_none() {
             return Ok(false);
         }
@@ -268,8 +274,12 @@ impl StoredHistory {
                 if set.heavy(limits) == 0 && !cold.rows().iter().any(worth) && !cold.is_entangled() {
                     continue;
                 }
-                let sweep =
-                    Sweep { packer: &mut packer, hot: set.at_hand(), pending: BlockSet::new(), out: Vec::new() };
+                let sweep = Sweep {
+                    packer: &mut packer,
+                    hot: set.at_hand(),
+                    pending: BlockSet::new(),
+                    out: Vec::new(),
+                };
                 match sweep.over(cold, &worth) {
                     Ok(rows) => outcome.push((*id, index, rows)),
                     Err(Stopped::Unread) => {}

@@ -6,22 +6,18 @@
 
 use super::blocks::Span;
 use super::fault::HistoryFault;
-use super::part::{Part, PartRow};
+use super::part::HeldPart;
 use super::streams::FreedSink;
 use super::versions::{History, VersionNode};
 use crate::units::{BlockCount, LogAddress, Marks, Stream, VersionId};
-
-/// A part, and what is known of it.
-pub type HeldPart = (PartRow, Part);
 
 /// How far a deletion goes before it looks whether that is enough.
 pub struct Pace<'a> {
     /// Runs that are freed together, at most.
     pub runs: usize,
-    /// Whether parts of sets that are not in memory are read; else the answer is [`HistoryFault::Absent`].
-    pub reads: bool,
-    /// Parts that were read already, beside those in memory.
-    pub held: &'a [HeldPart],
+    /// Parts of sets that were read already; of others, which are not in memory, the answer is [`HistoryFault::Absent`]. `None`: all are
+    /// read that are needed.
+    pub held: Option<&'a [HeldPart]>,
     /// Whether that is enough for now.
     pub enough: &'a mut dyn FnMut() -> bool,
 }
@@ -47,7 +43,8 @@ impl History {
     pub fn delete(&mut self, version: VersionId, freed: &mut FreedSink) -> Result<BlockCount, HistoryFault> {
         let before = freed.len();
         let mut never = || false;
-        let gone = self.delete_some(version, freed, &mut Pace { runs: usize::MAX, reads: true, held: &[], enough: &mut never })?;
+        let gone =
+            self.delete_some(version, freed, &mut Pace { runs: usize::MAX, held: None, enough: &mut never })?;
         assert!(gone, "nobody said that it was enough");
         Ok(BlockCount(freed.len().0 - before.0))
     }
@@ -101,7 +98,8 @@ impl History {
         };
         let end = Marks([LogAddress(u64::MAX); 3]);
         // All that a leaf owns goes, wherever it was born.
-        let high = if child.is_some() { node.mark.expect("only a snapshot has anything below it") } else { end };
+        let high =
+            if child.is_some() { node.mark.expect("only a snapshot has anything below it") } else { end };
         Ok(Going { child, low: self.low_mark(node), high })
     }
 
@@ -116,14 +114,10 @@ impl History {
         pace: &Pace<'_>,
     ) -> Result<bool, HistoryFault> {
         let source = self.parts.clone();
-        let parts = |row: &PartRow| match pace.held.iter().find(|(held, _)| held == row) {
-            Some((_, part)) => Ok(part.clone()),
-            None if pace.reads => source.get(row),
-            None => source.at_hand(row),
-        };
+        let parts = pace.held.map_or_else(|| source.patient(), |held| source.among(held));
         let piece = match going.child {
-            None => self.node_mut(version).owned.of_mut(stream).take_piece(span, pace.runs, &parts)?,
-            Some(child) => self.node_mut(child).dead.of_mut(stream).take_piece(span, pace.runs, &parts)?,
+            None => self.node_mut(version).owned.of_mut(stream).take_piece(span, pace.runs, parts)?,
+            Some(child) => self.node_mut(child).dead.of_mut(stream).take_piece(span, pace.runs, parts)?,
         };
         let Some(piece) = piece else { return Ok(false) };
         let count = piece.len();

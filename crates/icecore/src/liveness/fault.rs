@@ -59,7 +59,9 @@ impl From<HistoryFault> for Error {
                 what: format!("version {version}"),
                 blockers: format!("versions {children:?} hang below it; destroy all but one first"),
             },
-            HistoryFault::NeverHad { .. } | HistoryFault::Unread(_) => Self::damaged("the history", fault.to_string()),
+            HistoryFault::NeverHad { .. } | HistoryFault::Unread(_) => {
+                Self::damaged("the history", fault.to_string())
+            }
             _ => Self::Invalid(fault.to_string()),
         }
     }

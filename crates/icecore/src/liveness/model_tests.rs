@@ -2,11 +2,13 @@
 //! references, and every figure is counted from those.
 
 use super::{
-    DecodeLimits, FreedSink, History, HistoryChanges, HistoryFault, Pace, Part, PartRow, PartSource, PartStore, SetChunk, SetLimits,
-    StoredHistory,
+    DecodeLimits, FreedSink, History, HistoryChanges, HistoryFault, Pace, Part, PartRow, PartSource,
+    PartStore, SetChunk, SetLimits, StoredHistory,
 };
 use crate::format::superblock::LedgerPointer;
-use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Marks, PoolId, Run, SegmentId, Slot, Stream, VersionId};
+use crate::units::{
+    BLOCK_BYTES, BlockCount, LogAddress, Marks, PoolId, Run, SegmentId, Slot, Stream, VersionId,
+};
 use parking_lot::Mutex;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
@@ -298,7 +300,7 @@ impl Trial {
         let mut at_once = || true;
         let mut held = Vec::new();
         let gone = loop {
-            let mut pace = Pace { runs, reads: false, held: &held, enough: &mut at_once };
+            let mut pace = Pace { runs, held: Some(&held), enough: &mut at_once };
             match self.history.delete_some(version, &mut freed, &mut pace) {
                 Err(HistoryFault::Absent(row)) => {
                     let part = self.shelf.as_ref().unwrap().read(&row).unwrap();
@@ -503,7 +505,9 @@ impl Trial {
                 assert_eq!(history.is_ancestor(id, other).unwrap(), model.is_ancestor(id, other));
             }
         }
-        let alive = blocks_of(Stream::ALL.into_iter().flat_map(|stream| history.live_runs(stream)).map(Result::unwrap));
+        let alive = blocks_of(
+            Stream::ALL.into_iter().flat_map(|stream| history.live_runs(stream)).map(Result::unwrap),
+        );
         assert!(alive.iter().eq(references.keys()));
         assert_eq!(history.live_in_all().0, references.len() as u64);
     }

@@ -62,10 +62,13 @@ impl PartRow {
 pub(super) fn take_rows(bytes: &mut &[u8], stream: Stream, limits: &DecodeLimits) -> Result<Vec<PartRow>> {
     let count = take_varint(bytes).ok_or_else(|| damaged("number of parts"))?;
     let mut rows: Vec<PartRow> = Vec::new();
+    let mut total = 0_u64;
     for _ in 0..count {
         let before = rows.last().map_or(LogAddress(0), |row| row.span.start);
         let row = PartRow::take(bytes, before).ok_or_else(|| damaged("a part makes no sense"))?;
-        if row.span.end > limits.positions.of(stream) {
+        // No address is in two of them.
+        total = total.saturating_add(row.count);
+        if row.span.end.max(LogAddress(total)) > limits.positions.of(stream) {
             return Err(damaged("a part of addresses that were never given out"));
         }
         rows.push(row);
@@ -192,18 +195,38 @@ impl fmt::Debug for Parts {
     }
 }
 
+/// A part, and what is known of it.
+pub type HeldPart = (PartRow, Part);
+
+/// How to come by parts this time.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Look<'a> {
+    source: Option<&'a dyn PartSource>,
+    /// Parts that were read already, beside those in memory; `None`: they are read.
+    held: Option<&'a [HeldPart]>,
+}
+
 impl Parts {
-    fn source(&self) -> std::result::Result<&dyn PartSource, HistoryFault> {
-        self.0.as_deref().ok_or_else(|| HistoryFault::Unread("there is nowhere to read from".to_owned()))
+    /// Parts are read if need be.
+    pub(super) fn patient(&self) -> Look<'_> {
+        Look { source: self.0.as_deref(), held: None }
     }
 
-    /// A part. It is read if need be.
+    /// Of a part that is not in memory, and not among those held, the answer is [`HistoryFault::Absent`].
+    pub(super) fn among<'a>(&'a self, held: &'a [HeldPart]) -> Look<'a> {
+        Look { source: self.0.as_deref(), held: Some(held) }
+    }
+}
+
+impl Look<'_> {
+    /// A part.
     pub(super) fn get(&self, row: &PartRow) -> std::result::Result<Part, HistoryFault> {
-        self.source()?.read(row).map_err(|error| HistoryFault::Unread(error.to_string()))
-    }
-
-    /// A part that is in memory, or [`HistoryFault::Absent`].
-    pub(super) fn at_hand(&self, row: &PartRow) -> std::result::Result<Part, HistoryFault> {
-        self.source()?.resident(row).ok_or_else(|| HistoryFault::Absent(Box::new(row.clone())))
+        let unread = |why: String| HistoryFault::Unread(why);
+        let source = self.source.ok_or_else(|| unread("there is nowhere to read from".to_owned()))?;
+        let Some(held) = self.held else {
+            return source.read(row).map_err(|error| unread(error.to_string()));
+        };
+        let found = held.iter().find(|(other, _)| other == row).map(|(_, part)| part.clone());
+        found.or_else(|| source.resident(row)).ok_or_else(|| HistoryFault::Absent(Box::new(row.clone())))
     }
 }

@@ -4,7 +4,7 @@ use super::blocks::{BlockSet, Span};
 use super::cold::Cold;
 use super::consolidate::SetLimits;
 use super::fault::HistoryFault;
-use super::part::{Part, PartRow, Parts};
+use super::part::{Look, PartRow};
 use crate::units::{BlockCount, LogAddress};
 use crate::{Error, Result};
 use std::borrow::Cow;
@@ -144,7 +144,7 @@ impl AddressSet {
     /// Number of addresses.
     #[must_use]
     pub fn len(&self) -> BlockCount {
-        BlockCount(self.blocks.len().0 + self.cold.as_deref().map_or(0, Cold::len))
+        BlockCount(self.blocks.len().0.saturating_add(self.cold.as_deref().map_or(0, Cold::len)))
     }
 
     /// Whether there are none.
@@ -179,7 +179,7 @@ impl AddressSet {
     }
 
     /// Whether `address` is in the set.
-    pub(super) fn contains(&self, address: LogAddress, parts: &Parts) -> Looked<bool> {
+    pub(super) fn contains(&self, address: LogAddress, parts: Look<'_>) -> Looked<bool> {
         let Some(cold) = self.cold.as_deref().filter(|_| !self.blocks.contains(address)) else {
             return Ok(self.blocks.contains(address));
         };
@@ -195,7 +195,7 @@ impl AddressSet {
     }
 
     /// Number of addresses within `span`. Of parts, those at the ends of the span are looked into.
-    pub(super) fn count(&self, span: &Span, parts: &Parts) -> Looked<BlockCount> {
+    pub(super) fn count(&self, span: &Span, parts: Look<'_>) -> Looked<BlockCount> {
         let mut count = self.blocks.count(span).0;
         let Some(cold) = self.cold.as_deref() else { return Ok(BlockCount(count)) };
         let mut lies = 0;
@@ -211,7 +211,7 @@ impl AddressSet {
     pub(super) fn pieces(
         &self,
         span: &Span,
-        parts: &Parts,
+        parts: Look<'_>,
         visit: &mut dyn FnMut(&BlockSet) -> Looked<()>,
     ) -> Looked<()> {
         if self.blocks.count(span).0 > 0 {
@@ -229,7 +229,7 @@ impl AddressSet {
     }
 
     /// What this set and `other` have in common.
-    pub(super) fn common(&self, other: &BlockSet, parts: &Parts) -> Looked<BlockSet> {
+    pub(super) fn common(&self, other: &BlockSet, parts: Look<'_>) -> Looked<BlockSet> {
         let mut common = other.clone();
         common.intersect(&self.blocks);
         let Some(cold) = self.cold.as_deref() else { return Ok(common) };
@@ -246,7 +246,7 @@ impl AddressSet {
     }
 
     /// All addresses.
-    pub(super) fn whole(&self, parts: &Parts) -> Looked<Cow<'_, BlockSet>> {
+    pub(super) fn whole(&self, parts: Look<'_>) -> Looked<Cow<'_, BlockSet>> {
         if self.cold.is_none() {
             return Ok(Cow::Borrowed(&self.blocks));
         }
@@ -327,7 +327,7 @@ impl AddressSet {
         &mut self,
         span: &Span,
         runs: usize,
-        parts: &dyn Fn(&PartRow) -> Looked<Part>,
+        parts: Look<'_>,
     ) -> Looked<Option<BlockSet>> {
         if self.blocks.count(span).0 > 0 {
             let last = if runs == usize::MAX { None } else { self.blocks.runs_within(span).nth(runs - 1) };
@@ -339,7 +339,7 @@ impl AddressSet {
         {
             before = index;
             let row = &cold.rows()[index];
-            let part = parts(row)?;
+            let part = parts.get(row)?;
             let is_within = span.start <= row.span.start && row.span.end <= span.end;
             let mut piece = part.part(span);
             piece.subtract(cold.removed());

@@ -1,10 +1,10 @@
 //! What a checkpoint says of the history, in full, and in parts that are short enough to be stored one after the other.
 
+use super::Span;
 use super::set::SetChanges;
 use super::stored::{HistoryChanges, SetRows, StoredHistory, StoredSets, VersionChange, VersionRecord};
 use super::streams::{StreamChanges, StreamSets};
 use super::versions::History;
-use super::Span;
 use crate::units::{Stream, VersionId};
 
 /// Versions of a full image that count as much as one run of a set.

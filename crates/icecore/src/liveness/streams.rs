@@ -2,7 +2,7 @@
 
 use super::blocks::{BlockSet, Span};
 use super::fault::HistoryFault;
-use super::part::Parts;
+use super::part::Look;
 use super::set::{AddressSet, SetChanges};
 use crate::units::{BlockCount, LogAddress, Marks, Run, Stream};
 
@@ -43,7 +43,7 @@ impl StreamSets {
     /// Blocks in all of them.
     #[must_use]
     pub fn len(&self) -> BlockCount {
-        BlockCount(self.0.iter().map(|set| set.len().0).sum())
+        BlockCount(self.0.iter().map(|set| set.len().0).fold(0, u64::saturating_add))
     }
 
     /// Whether all are empty.
@@ -67,7 +67,7 @@ impl StreamSets {
         &self,
         low: &Marks,
         high: &Marks,
-        parts: &Parts,
+        parts: Look<'_>,
     ) -> std::result::Result<BlockCount, HistoryFault> {
         let mut count = 0;
         for stream in Stream::ALL {

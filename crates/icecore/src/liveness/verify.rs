@@ -87,9 +87,10 @@ impl History {
             let node = self.versions.get_mut(&id).expect("roots and children exist");
             let left = above.checked_sub(node.dead.len().0);
             let left = left.ok_or_else(|| fault(id, "lost blocks that its parent does not reach"))?;
-            node.referenced = left + node.owned.len().0;
+            node.referenced = left.saturating_add(node.owned.len().0);
             for stream in Stream::ALL {
-                self.live[stream as usize] += node.owned.of(stream).len().0;
+                let live = &mut self.live[stream as usize];
+                *live = live.saturating_add(node.owned.of(stream).len().0);
             }
             open.extend(node.children.iter().map(|child| (*child, node.referenced)));
         }

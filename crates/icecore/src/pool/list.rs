@@ -68,6 +68,11 @@ impl Pool {
         self.engine().check_open()?;
         let available = self.available()?;
         // What is destroyed and not yet freed would be part of the figures of its neighbours.
+        self.engine().finish_freeing()?;
+        if filter.snapshots {
+            let unlearned = self.engine().state().history.unlearned();
+            self.engine().learn_used(&unlearned);
+        }
         let state = self.engine().settled_state()?;
         let lister = Lister::new(&state, available);
         if let Some(root) = filter.root.as_deref().filter(|root| root.contains('@')) {

@@ -219,7 +219,7 @@ impl State {
     /// Takes a version out of the history and frees what only it held.
     fn delete(&mut self, version: VersionId) -> Result<()> {
         let mut never = || false;
-        self.delete_some(version, &mut Pace { runs: usize::MAX, reads: true, held: &[], enough: &mut never })?;
+        self.delete_some(version, &mut Pace { runs: usize::MAX, held: None, enough: &mut never })?;
         Ok(())
     }
 
