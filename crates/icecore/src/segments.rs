@@ -37,6 +37,13 @@ struct SegmentState {
     hurt: bool,
 }
 
+impl SegmentState {
+    /// Free, and nobody holds it: one that is being written ahead cannot be taken.
+    fn is_available(&self) -> bool {
+        self.kind.is_none() && self.users == 0
+    }
+}
+
 /// A segment that could be emptied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
@@ -63,13 +70,36 @@ pub(crate) struct Segments {
     /// The clock by which segments age.
     takes: u64,
     table: BTreeMap<SegmentId, SegmentState>,
+    /// How many are available, and how many of these were written before: asked with every operation.
     free: usize,
+    free_written: usize,
 }
 
 impl Segments {
     pub(crate) fn new(geometry: Geometry, size_limit: u64, epoch: RecoveryEpoch) -> Self {
-        let aside = Arc::default();
-        Self { geometry, size_limit, aside, epoch, uses: 0, takes: 0, table: BTreeMap::new(), free: 0 }
+        Self {
+            geometry,
+            size_limit,
+            aside: Arc::default(),
+            epoch,
+            uses: 0,
+            takes: 0,
+            table: BTreeMap::new(),
+            free: 0,
+            free_written: 0,
+        }
+    }
+
+    /// Changes what a segment is; whether it is available is counted anew.
+    fn change<T>(&mut self, segment: SegmentId, how: impl FnOnce(&mut SegmentState) -> T) -> T {
+        let state = self.table.get_mut(&segment).expect("the segment exists");
+        let (was, was_written) = (state.is_available(), state.written);
+        let outcome = how(state);
+        let is = state.is_available();
+        self.free = self.free + usize::from(is) - usize::from(was);
+        self.free_written =
+            self.free_written + usize::from(is && state.written) - usize::from(was && was_written);
+        outcome
     }
 
     /// Second copies count in the size limit from here on.
@@ -92,15 +122,14 @@ impl Segments {
         self.free
     }
 
-    /// Free segments that were written before.
+    /// Free segments that nobody holds and that were written before.
     pub(crate) fn free_written(&self) -> usize {
-        self.table.values().filter(|state| state.kind.is_none() && state.written).count()
+        self.free_written
     }
 
     /// A free segment that was never written.
     pub(crate) fn free_unwritten(&self) -> Option<SegmentId> {
-        let found =
-            self.table.iter().find(|(_, state)| state.kind.is_none() && !state.written && state.users == 0);
+        let found = self.table.iter().find(|(_, state)| state.is_available() && !state.written);
         found.map(|(segment, _)| *segment)
     }
 
@@ -138,6 +167,7 @@ impl Segments {
         };
         if self.table.insert(segment, state).is_none() {
             self.free += 1;
+            self.free_written += usize::from(written);
             self.aside.segment_made();
         }
     }
@@ -177,7 +207,7 @@ impl Segments {
     /// Takes a free segment, for the log one that was written before if there is one.
     pub(crate) fn take(&mut self, kind: SegmentKind) -> Option<SegmentId> {
         let wants_written = kind == SegmentKind::Log;
-        let free = || self.table.iter().filter(|(_, state)| state.kind.is_none() && state.users == 0);
+        let free = || self.table.iter().filter(|(_, state)| state.is_available());
         // What the checkpoint before the newest one needs stays as it is for as long as there is something else.
         let oldest = |(_, state): &(&SegmentId, &SegmentState)| state.taken;
         let best = free().filter(|(_, state)| state.written == wants_written).min_by_key(oldest);
@@ -192,21 +222,22 @@ impl Segments {
 
     /// Notes what a segment is used for. Replay and recovery call this for segments found in use.
     pub(crate) fn use_as(&mut self, segment: SegmentId, kind: SegmentKind) {
-        let state = self.table.get_mut(&segment).expect("the segment exists");
-        self.free -= usize::from(state.kind.is_none() && state.users == 0);
-        state.kind = Some(kind);
-        state.last_record = None;
+        self.change(segment, |state| {
+            state.kind = Some(kind);
+            state.last_record = None;
+        });
     }
 
     /// Makes a segment free that nothing lies in and nobody uses; `false` if it is missing or in use.
     pub(crate) fn give_up(&mut self, segment: SegmentId) -> bool {
-        let Some(state) = self.table.get_mut(&segment) else { return false };
-        if state.live > 0 || state.users > 0 {
+        let empty = |state: &SegmentState| state.live == 0 && state.users == 0;
+        if !self.table.get(&segment).is_some_and(empty) {
             return false;
         }
-        self.free += usize::from(state.kind.is_some());
-        state.kind = None;
-        state.last_record = None;
+        self.change(segment, |state| {
+            state.kind = None;
+            state.last_record = None;
+        });
         true
     }
 
@@ -227,24 +258,20 @@ impl Segments {
 
     /// The segment must not be freed until `let_go`.
     pub(crate) fn hold(&mut self, segment: SegmentId) {
-        let state = self.table.get_mut(&segment).expect("the segment exists");
-        // One that is being written ahead cannot be taken.
-        self.free -= usize::from(state.kind.is_none() && state.users == 0);
-        state.users += 1;
+        self.change(segment, |state| state.users += 1);
     }
 
     /// Undoes one `hold`.
     pub(crate) fn let_go(&mut self, segment: SegmentId) {
-        let state = self.table.get_mut(&segment).expect("the segment exists");
-        state.users = state.users.checked_sub(1).expect("held before");
-        self.free += usize::from(state.kind.is_none() && state.users == 0);
+        self.change(segment, |state| state.users = state.users.checked_sub(1).expect("held before"));
     }
 
     /// A log segment is full; its last record has this number.
     pub(crate) fn filled(&mut self, segment: SegmentId, last: RecordSequence) {
-        let state = self.table.get_mut(&segment).expect("the segment exists");
-        state.last_record = Some(last);
-        state.written = true;
+        self.change(segment, |state| {
+            state.last_record = Some(last);
+            state.written = true;
+        });
     }
 
     /// Whether the file must be flushed before the segment is used: true once at most.
@@ -254,8 +281,8 @@ impl Segments {
 
     /// Every block of the segment has been written at least once.
     pub(crate) fn mark_written(&mut self, segment: SegmentId) {
-        if let Some(state) = self.table.get_mut(&segment) {
-            state.written = true;
+        if self.exists(segment) {
+            self.change(segment, |state| state.written = true);
         }
     }
 
@@ -320,6 +347,7 @@ impl Segments {
     /// nobody uses; returns them.
     pub(crate) fn release(&mut self, replay_from: RecordSequence) -> Vec<SegmentId> {
         let mut released = Vec::new();
+        let (mut free, mut free_written) = (0, 0);
         for (segment, state) in &mut self.table {
             let needed = state.last_record.is_some_and(|last| last >= replay_from);
             if state.kind.is_some() && state.live == 0 && state.users == 0 && !needed {
@@ -327,9 +355,14 @@ impl Segments {
                 state.last_record = None;
                 state.taken = self.takes;
                 released.push(*segment);
+            } else if state.is_available() {
+                free += 1;
+                free_written += usize::from(state.written);
             }
         }
+        assert_eq!((free, free_written), (self.free, self.free_written), "free segments were miscounted");
         self.free += released.len();
+        self.free_written += released.iter().filter(|segment| self.table[segment].written).count();
         released
     }
 }

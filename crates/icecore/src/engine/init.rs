@@ -12,7 +12,9 @@ use crate::files::SegmentFiles;
 use crate::format::copies::{CopyMode, CopySettings};
 use crate::format::record::RecordView;
 use crate::format::segment::{Geometry, SegmentKind};
-use crate::format::superblock::{LIVES_MAX, LedgerPointer, Life, Superblock, segment_bytes_usable};
+use crate::format::superblock::{
+    FEATURE_FIXED_HASHES, LIVES_MAX, LedgerPointer, Life, Superblock, segment_bytes_usable,
+};
 use crate::incidents::Incidents;
 use crate::liveness::{History, SetLimits};
 use crate::location::MapLimits;
@@ -72,7 +74,7 @@ pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<
     let mut superblock = Superblock {
         pool: random_id()?,
         generation: 0,
-        features_required: 0,
+        features_required: FEATURE_FIXED_HASHES,
         features_to_write: 0,
         segment_bytes: options.segment_bytes,
         size_limit: options.size_limit.map_or(0, |limit| limit.0),
@@ -264,6 +266,7 @@ fn begin_life(
     }
     superblock.lives.push(Life { epoch, first });
     superblock.clean = false;
+    superblock.features_required |= FEATURE_FIXED_HASHES;
     superblock.generation += 1;
     superblock.set_copies(copies.flush(false));
     superblocks::write_after_crash(storage, &superblock)?;

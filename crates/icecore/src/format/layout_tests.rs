@@ -4,6 +4,7 @@
 use super::copies::{CopyMode, CopySettings};
 use super::ledger::{Blob, SectionTag};
 use super::record::RecordHeader;
+use super::seal_block;
 use super::segment::{Geometry, SegmentHeader, SegmentKind, encode_table};
 use super::superblock::{FEATURE_COPIES, Former, LedgerPointer, Life, Superblock};
 use super::{crc32c, get_u32};
@@ -128,10 +129,14 @@ fn record_header() {
     header.encode(&mut block, &[0x0708_090a, 0x0b0c_0d0e], b"xyz");
     let expected = [
         "0: 494345524543440a303132333435363738396162636465660100000000000000020000000000000041424344\
-                     45464748494a4b4c4d4e4f5003000000000000000400000000000000050000000000000002000d00030000000600\
+                     45464748494a4b4c4d4e4f5003000000000000000400000000000000050000000000000002002500030000000600\
                      0000000000000a0908070e0d0c0b78797a0000000000",
     ];
     assert_eq!(sparse(&block), expected);
+    assert_eq!(hex(&super::record::hash(&block)), "8a9972f9eebbeaef558f4cde7965c354");
+    // As earlier builds wrote it.
+    block[82] = 13;
+    seal_block(&mut block);
     assert_eq!(hex(&super::record::hash(&block)), "2d1b1ab397391b4d9d769594d9dd01b0");
     block[82] = 5;
     assert_eq!(hex(&super::record::hash(&block)), "731e64e7f6583d84b7471504c97fc0da");

@@ -13,9 +13,10 @@ use std::sync::Arc;
 const BLOCKS_MAX: usize = 8;
 /// What the patches of a group may come to: they have to leave room for the rest of a record's header block.
 const BYTES_MAX: usize = 3200;
-/// Blocks are compared by words of so many bytes, where lines of so many more differ.
+/// Blocks are compared by words of so many bytes, in lines of so many more where parts of so many more still differ.
 const WORD: usize = 8;
 const LINE: usize = 64;
+const PART: usize = 512;
 /// About what a stretch takes beside its bytes.
 const STRETCH_BYTES: usize = 4;
 
@@ -56,15 +57,17 @@ fn length(stretches: &Stretches) -> usize {
 /// Where a block differs from what it was. `None` if that is more than `most` bytes.
 fn stretches(former: &Block, now: &[u8], most: usize) -> Option<Stretches> {
     let mut stretches = Stretches::with_room();
-    let lines = former.as_chunks::<LINE>().0.iter().zip(now.as_chunks::<LINE>().0).enumerate();
-    for (line, (former, now)) in lines {
-        if former == now {
-            continue;
-        }
-        let words = former.as_chunks::<WORD>().0.iter().zip(now.as_chunks::<WORD>().0).enumerate();
-        for (word, (former, now)) in words {
-            if former != now {
-                stretches.put((line * LINE + word * WORD) as u16, now);
+    let parts = former.as_chunks::<PART>().0.iter().zip(now.as_chunks::<PART>().0).enumerate();
+    for (part, (former, now)) in parts.filter(|(_, (former, now))| former != now) {
+        let lines = former.as_chunks::<LINE>().0.iter().zip(now.as_chunks::<LINE>().0).enumerate();
+        for (number, (former, line)) in lines {
+            let mut differ = differing_words(former, line);
+            while differ != 0 {
+                let first = differ.trailing_zeros();
+                let count = (differ >> first).trailing_ones();
+                let bytes = first as usize * WORD..(first + count) as usize * WORD;
+                stretches.put((part * PART + number * LINE + bytes.start) as u16, &line[bytes]);
+                differ &= !((1 << (first + count)) - 1);
             }
         }
         if length(&stretches) > most {
@@ -72,6 +75,14 @@ fn stretches(former: &Block, now: &[u8], most: usize) -> Option<Stretches> {
         }
     }
     Some(stretches)
+}
+
+/// Which words of a line differ: a bit for each.
+fn differing_words(former: &[u8; LINE], now: &[u8; LINE]) -> u32 {
+    let words = former.as_chunks::<WORD>().0.iter().zip(now.as_chunks::<WORD>().0).enumerate();
+    words.fold(0, |differ, (word, (former, now))| {
+        differ | u32::from(u64::from_ne_bytes(*former) != u64::from_ne_bytes(*now)) << word
+    })
 }
 
 #[cfg(test)]
