@@ -112,9 +112,9 @@ impl Engine {
 
     /// Whether so much of the map or of sets changed that chunks should be written, and there is room for them.
     pub(super) fn chunks_are_due(&self) -> bool {
-        let due = self.blocks.map().read().is_due() || self.state().history.is_due();
-        due && {
-            let state = self.state();
+        let map_is_due = self.blocks.map().read().is_due();
+        let state = self.state();
+        (map_is_due || state.history.is_due()) && {
             available(&state) > self.reserve(&state, Purpose::Data) as u64 + SEGMENTS_TO_SPARE
         }
     }

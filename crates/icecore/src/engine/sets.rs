@@ -6,11 +6,14 @@ use crate::error::Result;
 use crate::format::superblock::LedgerPointer;
 use crate::liveness::{Part, PartRow, PartStore, SetChunk, StoredHistory, StoredSets};
 use crate::units::{SegmentId, VersionId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The sets of all versions as of a checkpoint, in the parts that they are in now.
-pub(super) type Bases = BTreeMap<VersionId, StoredSets>;
+/// The sets of all versions as of a checkpoint, and of which versions they lie in other parts than before.
+pub(super) struct Bases {
+    sets: BTreeMap<VersionId, StoredSets>,
+    changed: BTreeSet<VersionId>,
+}
 
 /// Chunks, as a place of parts of sets.
 struct Shelves<'a, 'b> {
@@ -52,7 +55,8 @@ impl Engine {
         let written = self.with_chunks(|chunks, written| {
             history.consolidate(&limits, &mut Shelves { chunks, last: None }, written)
         })?;
-        Ok(written.unwrap_or(false).then(|| history.bases()))
+        let changed = written.unwrap_or_default();
+        Ok((!changed.is_empty()).then(|| Bases { sets: history.bases(), changed }))
     }
 
     /// The ledger that names these chunks of sets, and no others, is durable. `bases`: the sets as it has them, if they are in other parts
@@ -60,7 +64,7 @@ impl Engine {
     pub(super) fn go_on_with_sets(&self, named: Vec<LedgerPointer>, bases: Option<&Bases>) {
         let mut state = self.state();
         if let Some(bases) = bases {
-            state.history.go_on_with(bases);
+            state.history.go_on_with(&bases.sets, &bases.changed);
         }
         for place in self.blocks.sets().write().name(named.into_iter()) {
             state.segments.remove_live(place.segment, place.blocks.into());

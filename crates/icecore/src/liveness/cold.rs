@@ -95,7 +95,13 @@ impl Cold {
         self.len() == 0
     }
 
-    /// Whether more parts lie over each other than is good for whoever looks for an address, or nothing is left of them.
+    /// Whether there is a part of which no more than half may be left: its chunk is kept for little.
+    pub(super) fn is_worn(&self) -> bool {
+        !self.removed.is_empty()
+            && self.rows.iter().any(|row| self.removed.count(&row.span).0.saturating_mul(2) >= row.count)
+    }
+
+    /// Whether more parts lie over each other than is good for whoever looks for an address.
     pub(super) fn is_entangled(&self) -> bool {
         let mut ends: Vec<LogAddress> = Vec::new();
         let mut deepest = 0;

@@ -243,7 +243,7 @@ impl StoredHistory {
         self.versions.values().flat_map(|version| version.sets.both()).flat_map(AddressSet::rows)
     }
 
-    /// Writes what is in memory of large sets to parts: whether that changed anything. What it takes of memory is a few chunks.
+    /// Writes what is in memory of large sets to parts, and answers of which versions. What it takes of memory is a few chunks.
     ///
     /// # Errors
     /// What writing answers; the history stays as it is. Chunks were written that nobody needs then: `written` has them.
@@ -252,11 +252,11 @@ impl StoredHistory {
         limits: &SetLimits,
         store: &mut dyn PartStore,
         written: &mut Vec<LedgerPointer>,
-    ) -> Result<bool> {
+    ) -> Result<BTreeSet<VersionId>> {
         let heavy: u64 =
             self.versions.values().flat_map(|one| one.sets.both()).map(|set| set.heavy(limits)).sum();
         if heavy <= limits.first_bytes && self.rows().next().is_none() {
-            return Ok(false);
+            return Ok(BTreeSet::new());
         }
         let sparse = sparse_chunks(self);
         let segments: BTreeSet<SegmentId> = self.rows().map(|row| row.place.segment).collect();
@@ -271,7 +271,7 @@ impl StoredHistory {
         for (id, version) in &self.versions {
             for (index, set) in version.sets.both().enumerate() {
                 let cold = set.cold().unwrap_or(&nothing);
-                if set.heavy(limits) == 0 && !cold.rows().iter().any(worth) && !cold.is_entangled() {
+                if set.heavy(limits) == 0 && !cold.rows().iter().any(worth) && !cold.is_entangled() && !cold.is_worn() {
                     continue;
                 }
                 let sweep = Sweep {
@@ -288,7 +288,7 @@ impl StoredHistory {
             }
         }
         packer.flush()?;
-        let changed = !outcome.is_empty();
+        let changed = outcome.iter().map(|(id, ..)| *id).collect();
         for (id, index, rows) in outcome {
             let rows = rows.into_iter().map(|next| match next {
                 Next::Kept(row) => row,
@@ -308,11 +308,14 @@ impl StoredHistory {
 }
 
 impl History {
-    /// The sets as of the last call of [`History::take_changes`] are these, in other parts: what changed since is all that is kept beside
-    /// them.
-    pub fn go_on_with(&mut self, bases: &BTreeMap<VersionId, StoredSets>) {
+    /// The sets as of the last call of [`History::take_changes`] are these, those of `changed` in other parts: what changed since is all that
+    /// is kept beside them.
+    pub fn go_on_with(&mut self, bases: &BTreeMap<VersionId, StoredSets>, changed: &BTreeSet<VersionId>) {
         let limits = self.limits;
         for node in self.versions.values_mut() {
+            if !node.sources.iter().any(|id| changed.contains(id)) {
+                continue;
+            }
             let sources: Vec<&StoredSets> = node.sources.iter().filter_map(|id| bases.get(id)).collect();
             for stream in Stream::ALL {
                 let of = |sets: &&'_ StoredSets| sets.owned.of(stream).cold().is_some();

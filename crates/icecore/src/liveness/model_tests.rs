@@ -431,9 +431,7 @@ impl Trial {
         for step in meanwhile {
             self.take(step);
         }
-        if changed {
-            self.history.go_on_with(&stored.bases());
-        }
+        self.history.go_on_with(&stored.bases(), &changed);
         // What came meanwhile goes on from it, as a list of changes.
         self.base = Some((bytes, self.deltas.len()));
         self.stored = stored;

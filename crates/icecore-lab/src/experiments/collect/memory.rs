@@ -169,8 +169,8 @@ impl Sets {
         let mut stored = StoredHistory::new();
         stored.apply_changes(HistoryChanges::decode(&self.ledger, &mut limits)?)?;
         stored.apply_changes(changes)?;
-        stored.consolidate(&self.limits, &mut self.shelf, &mut Vec::new())?;
-        self.history.go_on_with(&stored.bases());
+        let changed = stored.consolidate(&self.limits, &mut self.shelf, &mut Vec::new())?;
+        self.history.go_on_with(&stored.bases(), &changed);
         self.ledger = stored.into_full_changes().encode();
         Ok(())
     }
