@@ -101,7 +101,7 @@ fn a_map_of_which_one_chunk_is_in_memory_leads_to_everything() {
     let (storage, file) = made(0);
     let pool = open(&storage);
     assert!(rows(&pool).iter().filter(|(stream, _)| *stream == Stream::Data).count() > 2);
-    assert!(has_chunks(&*storage));
+    assert!(has_chunks(&storage));
     assert_there(&pool, file);
     assert!(pool.statistics().disk_read_bytes_map > 0);
     assert!(pool.engine().blocks.map().read().directory().resident() <= 1);
@@ -122,7 +122,7 @@ fn a_map_without_chunks_is_put_into_chunks() {
     let (storage, file) = made(32 << 20);
     let pool = open(&storage);
     assert_eq!(rows(&pool), Vec::new());
-    assert!(!has_chunks(&*storage));
+    assert!(!has_chunks(&storage));
     let_deltas_grow(&pool, 5000);
     assert!(rows(&pool).len() > 3);
     assert_there(&pool, file);

@@ -182,8 +182,7 @@ fn what_depends_on_a_damaged_chunk_is_not_freed_and_a_repair_makes_it_again() {
         (0..ROUNDS).for_each(|round| assert_there(&pool, &format!("db@{round}"), round));
         used(&pool);
         for round in 0..ROUNDS {
-            // Whoever works out what it would free cannot tell.
-            drop(pool.destroy(&DestroyTarget::Snapshot(format!("db@{round}"))));
+            destroy(&pool, &format!("db@{round}"));
         }
         write_round(&pool, "db", 1);
         take_picture(&pool);
@@ -196,6 +195,25 @@ fn what_depends_on_a_damaged_chunk_is_not_freed_and_a_repair_makes_it_again() {
         (0..ROUNDS).for_each(|round| assert_there(&pool, &format!("db@{round}"), round));
         pool.verify().unwrap();
     }
+}
+
+/// What cannot be freed because a part cannot be read is freed when it can.
+#[test]
+fn what_cannot_be_freed_waits() {
+    let storage = made();
+    let pool = open(&storage);
+    let all = places(&pool);
+    all.iter().for_each(|place| flip(&storage, place));
+    (0..ROUNDS).for_each(|round| destroy(&pool, &format!("db@{round}")));
+    pool.checkpoint().unwrap();
+    let left = |pool: &Pool| pool.engine().state().history.doomed_count();
+    assert!(left(&pool) > 0);
+    assert_there(&pool, "db", ROUNDS - 1);
+    all.iter().for_each(|place| flip(&storage, place));
+    pool.checkpoint().unwrap();
+    pool.verify().unwrap();
+    assert_eq!(left(&pool), 0);
+    assert_there(&pool, "db", ROUNDS - 1);
 }
 
 /// The state is locked for so much at a time, and in between everything goes on.

@@ -12,7 +12,7 @@ use crate::units::{BLOCK_BYTES, LogAddress, SegmentId, Stream, VersionId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Memory for changes, however little is allowed.
-const CHANGE_BYTES_MIN: u64 = 8 << 10;
+const CHANGE_BYTES_MIN: u64 = 2 << 10;
 /// Runs of a part: it is read and decoded in some hundred microseconds.
 const PART_RUNS: u64 = 1024;
 const PART_RUNS_MIN: u64 = 4;
@@ -271,7 +271,11 @@ impl StoredHistory {
         for (id, version) in &self.versions {
             for (index, set) in version.sets.both().enumerate() {
                 let cold = set.cold().unwrap_or(&nothing);
-                if set.heavy(limits) == 0 && !cold.rows().iter().any(worth) && !cold.is_entangled() && !cold.is_worn() {
+                if set.heavy(limits) == 0
+                    && !cold.rows().iter().any(worth)
+                    && !cold.is_entangled()
+                    && !cold.is_worn()
+                {
                     continue;
                 }
                 let sweep = Sweep {

@@ -78,6 +78,7 @@ impl History {
     /// Takes the doomed versions out as if they had never been, whatever their sets say: for whoever makes all sets anew. Answers
     /// which they were.
     pub(crate) fn forget_doomed(&mut self) -> Vec<VersionId> {
+        self.try_again();
         let mut gone = Vec::new();
         while let Some(version) = self.next_doomed() {
             let node = self.node_mut(version);

@@ -35,7 +35,8 @@ impl Doomed {
         if !doomed {
             *freeing = UNKNOWN;
         } else if *freeing != UNKNOWN {
-            *freeing = freeing.checked_sub(blocks).expect("frees what was counted before");
+            // What could not be told because of damage may have been left out of the count.
+            *freeing = freeing.checked_sub(blocks).unwrap_or(UNKNOWN);
         }
     }
 
