@@ -66,7 +66,7 @@ impl Engine {
                 Ok(false) => return Ok(Slice::Done),
                 Err(HistoryFault::Absent(row)) => return Ok(Slice::Needs(row)),
                 // It is noted among the incidents. The others go meanwhile.
-                Err(HistoryFault::Unread(_)) => set_aside(state),
+                Err(HistoryFault::Unread(_) | HistoryFault::Refused(_)) => set_aside(state),
                 Err(fault) => return Err(fault.into()),
             }
         }
@@ -109,6 +109,8 @@ impl Engine {
     /// The state, in which no destroyed version is left that could go: every figure is what it seems to be.
     pub(crate) fn settled_state(&self) -> Result<MutexGuard<'_, State>> {
         let mut held = Held::default();
+        // What could not be read a moment ago may be read now.
+        self.state().history.try_again();
         loop {
             let mut state = self.state();
             match self.free_slice(&mut state, &mut held)? {

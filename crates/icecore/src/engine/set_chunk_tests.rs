@@ -124,7 +124,7 @@ fn sets_of_which_one_chunk_is_in_memory_are_the_sets() {
     let storage = made();
     assert!(crate::engine::find_superblock(&*storage).unwrap().features_required & FEATURE_SETS > 0);
     let pool = open(&storage);
-    assert!(places(&pool).len() > 5, "{} chunks", places(&pool).len());
+    assert!(places(&pool).len() > 3, "{} chunks", places(&pool).len());
     let roomy = open_with(&storage.copy(), 1 << 30);
     assert_eq!(used(&pool), used(&roomy));
     pool.verify().unwrap();
@@ -166,7 +166,7 @@ fn what_depends_on_a_damaged_chunk_is_not_freed_and_a_repair_makes_it_again() {
     let storage = made();
     let all = places(&open(&storage.copy()));
     // Some of them, from the first to the last.
-    for place in all.iter().step_by(all.len() / 6) {
+    for place in all.iter().step_by((all.len() / 6).max(1)) {
         let hurt = storage.copy();
         flip(&hurt, place);
         let name = file_name(place.segment);

@@ -12,13 +12,16 @@ use crate::units::{BLOCK_BYTES, LogAddress, SegmentId, Stream, VersionId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Memory for changes, however little is allowed.
-const CHANGE_BYTES_MIN: u64 = 2 << 10;
+const CHANGE_BYTES_MIN: u64 = 8 << 10;
 /// Runs of a part: it is read and decoded in some hundred microseconds.
 const PART_RUNS: u64 = 1024;
 const PART_RUNS_MIN: u64 = 4;
+/// Where runs are closer to each other than this on average a bitmap is shorter: so many addresses for each run of a part go together. With the
+/// usual number of runs that is a container of a bitmap.
+const ADDRESSES_PER_RUN: u64 = 64;
 /// Bytes of parts in a chunk: four blocks, with what it begins with.
 const CHUNK_BYTES: u64 = 15 << 10;
-const CHUNK_BYTES_MIN: u64 = 256;
+const CHUNK_BYTES_MIN: u64 = 1 << 10;
 /// Chunks that there should be room for in memory.
 const CHUNKS_KEPT_MIN: u64 = 64;
 /// A set of no more runs stays in memory, where there is room for a MiB: it takes hardly more than its row would.
@@ -205,11 +208,12 @@ impl Sweep<'_, '_> {
     /// Makes parts of what is pending below `frontier`, until no more than so many runs are left.
     fn cut(&mut self, frontier: LogAddress, left: usize) -> std::result::Result<(), Stopped> {
         let spans: Vec<Span> = self.pending.runs_within(&(LogAddress(0)..frontier)).collect();
-        let container = |index: usize| spans[index].start.0 >> 16;
+        let together = self.packer.limits.part_runs as u64 * ADDRESSES_PER_RUN;
+        let container = |index: usize| spans[index].start.0 / together;
         let mut first = 0;
         while spans.len() - first > left {
             let mut end = (first + self.packer.limits.part_runs).min(spans.len());
-            // Where runs are close to each other a bitmap is shorter, and takes the same for all of a container.
+            // A bitmap takes the same for all of a container.
             while end < spans.len() && container(end) == container(first) {
                 end += 1;
             }

@@ -102,6 +102,11 @@ impl History {
         self.doomed.stuck.insert(version);
     }
 
+    /// One that was set aside.
+    pub(crate) fn next_stuck(&self) -> Option<VersionId> {
+        self.doomed.stuck.first().copied()
+    }
+
     /// What was set aside may be deleted again.
     pub(crate) fn try_again(&mut self) {
         self.doomed.stuck.clear();

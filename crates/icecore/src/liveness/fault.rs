@@ -27,9 +27,12 @@ pub enum HistoryFault {
     /// Part of a set is not in memory: it is to be read, and the question asked again.
     #[error("part of a set is not in memory")]
     Absent(Box<PartRow>),
-    /// Part of a set cannot be read.
+    /// Part of a set is not what was written.
     #[error("part of a set cannot be read: {0}")]
     Unread(String),
+    /// The medium does not give part of a set.
+    #[error("part of a set cannot be read: {0}")]
+    Refused(String),
     /// Blocks are dead in a version that the one above it never reached: the sets are not what they were.
     #[error("version {child} lost blocks that version {version} never had")]
     NeverHad {
@@ -59,6 +62,9 @@ impl From<HistoryFault> for Error {
                 what: format!("version {version}"),
                 blockers: format!("versions {children:?} hang below it; destroy all but one first"),
             },
+            HistoryFault::Refused(why) => {
+                Self::io("read", "part of a set", std::io::Error::other(why.clone()))
+            }
             HistoryFault::NeverHad { .. } | HistoryFault::Unread(_) => {
                 Self::damaged("the history", fault.to_string())
             }

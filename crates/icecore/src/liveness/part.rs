@@ -224,7 +224,10 @@ impl Look<'_> {
         let unread = |why: String| HistoryFault::Unread(why);
         let source = self.source.ok_or_else(|| unread("there is nowhere to read from".to_owned()))?;
         let Some(held) = self.held else {
-            return source.read(row).map_err(|error| unread(error.to_string()));
+            return source.read(row).map_err(|error| match error {
+                crate::Error::Io { .. } => HistoryFault::Refused(error.to_string()),
+                other => unread(other.to_string()),
+            });
         };
         let found = held.iter().find(|(other, _)| other == row).map(|(_, part)| part.clone());
         found.or_else(|| source.resident(row)).ok_or_else(|| HistoryFault::Absent(Box::new(row.clone())))

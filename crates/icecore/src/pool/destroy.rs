@@ -72,7 +72,7 @@ impl Pool {
         let selection = select(&state, target, Holds::Refuse)?;
         // What cannot be told because of damage is no reason not to go: it is freed when it can be told.
         let known = match self.plan(&state, &selection) {
-            Err(Error::Damaged { .. }) => None,
+            Err(Error::Damaged { .. } | Error::Io { .. }) => None,
             plan => Some(plan?),
         };
         let is_settled = state.history.doomed_count() == 0;

@@ -174,7 +174,7 @@ impl<'a> Lister<'a> {
     /// What only a version reaches. Where damage keeps that from being known it is nothing: the incidents say so.
     fn used(&self, version: VersionId) -> Result<BlockCount> {
         match self.state.history.used(version) {
-            Err(HistoryFault::Unread(_)) => Ok(BlockCount(0)),
+            Err(HistoryFault::Unread(_) | HistoryFault::Refused(_)) => Ok(BlockCount(0)),
             used => Ok(used?),
         }
     }
