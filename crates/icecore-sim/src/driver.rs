@@ -38,9 +38,15 @@ pub fn drive(pool: &Pool, step: &Step) -> Result<Option<String>> {
         Step::Destroy(target) => {
             let plan = pool.plan_destroy(target)?;
             let before = held(pool)?;
+            let trouble = |pool: &Pool| pool.statistics().failed_reads + pool.statistics().damaged_reads;
+            let so_far = trouble(pool);
             let done = pool.destroy(target)?;
-            assert_eq!(plan, done, "what was planned is what was done");
-            assert_eq!(before - held(pool)?, done.frees.0, "{target:?} frees what it says");
+            let after = held(pool)?;
+            // What cannot be read of the sets is freed later.
+            if trouble(pool) == so_far {
+                assert_eq!(plan, done, "what was planned is what was done");
+                assert_eq!(before - after, done.frees.0, "{target:?} frees what it says");
+            }
         }
         Step::Hold { tag, snapshot } => pool.hold(tag, snapshot)?,
         Step::Release { tag, snapshot } => pool.release(tag, snapshot)?,

@@ -4,10 +4,12 @@ mod chunks;
 mod heal;
 mod inspect;
 mod recent;
+mod sets;
 mod survey;
 
 pub(crate) use inspect::Flaw;
 pub(crate) use recent::Recent;
+pub(crate) use sets::Shelf;
 
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
@@ -31,6 +33,7 @@ pub(crate) struct Blocks {
     files: SegmentFiles,
     pool: PoolId,
     map: RwLock<ChunkedMap>,
+    sets: RwLock<Shelf>,
     cache: Cache<u64, Arc<Block>>,
     recent: Recent,
     /// Merged blocks that no checkpoint has written yet.
@@ -55,6 +58,7 @@ impl Blocks {
         pool: PoolId,
         cache_bytes: u64,
         map: MapLimits,
+        set_bytes: u64,
         counters: Arc<Counters>,
     ) -> Self {
         // Half for what was written last, kept in the buffers it was written from; half for what was read.
@@ -63,6 +67,7 @@ impl Blocks {
             files,
             pool,
             map: RwLock::new(ChunkedMap::new(map)),
+            sets: RwLock::new(Shelf::new(set_bytes)),
             cache: Cache::new(cached),
             recent: Recent::new(cache_bytes / 2),
             pending: RwLock::default(),
@@ -77,6 +82,11 @@ impl Blocks {
 
     pub(crate) fn map(&self) -> &RwLock<ChunkedMap> {
         &self.map
+    }
+
+    /// Chunks of sets.
+    pub(crate) fn sets(&self) -> &RwLock<Shelf> {
+        &self.sets
     }
 
     pub(crate) fn recent(&self) -> &Recent {

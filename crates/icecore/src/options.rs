@@ -40,7 +40,8 @@ pub struct OpenOptions {
     pub block_cache_bytes: u64,
     /// Memory for tree nodes that are on disk.
     pub node_cache_bytes: u64,
-    /// Memory for the location map: half for chunks of it that were read, half for what changed since they were written.
+    /// Memory for the location map and, a quarter of it, for the sets of blocks that versions hold: of each half for chunks that were
+    /// read, half for what changed since they were written.
     pub map_memory_bytes: u64,
     /// What a group of writes gathers for each file before it is written ahead, without addresses: 16 KiB to 1 MiB.
     pub group_memory_bytes: u64,

@@ -4,7 +4,8 @@
 //! log is replayed. Both hold what [`build`] makes. A new pair is written to `golden/` by running the tests with
 //! `ICECORE_WRITE_GOLDEN=1`: only ever do that together with a new version of the format, and keep the old pair
 //! under another name. `clean.txt` and `crashed.txt` are of the time before second copies, and stay without; those that
-//! begin with `copies-` have them. The location map of `chunks.txt` lies in chunks.
+//! begin with `copies-` have them. The location map of `chunks.txt` lies in chunks, and
+//! in `sets.txt` the sets do, too.
 
 #[path = "support/sparse.rs"]
 mod sparse;
@@ -211,7 +212,7 @@ fn pools_in_chunks_are_read() {
     let folder = chunked();
     if std::env::var_os("ICECORE_WRITE_GOLDEN").is_some() {
         let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-        std::fs::write(golden.join("chunks.txt"), sparse::describe(folder.path())).unwrap();
+        std::fs::write(golden.join("sets.txt"), sparse::describe(folder.path())).unwrap();
     }
     check_chunked(folder.path());
 }
@@ -220,6 +221,13 @@ fn pools_in_chunks_are_read() {
 fn the_golden_pool_in_chunks_is_read() {
     let folder = tempfile::tempdir().unwrap();
     sparse::restore(include_str!("golden/chunks.txt"), folder.path());
+    check_chunked(folder.path());
+}
+
+#[test]
+fn the_golden_pool_with_sets_in_chunks_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    sparse::restore(include_str!("golden/sets.txt"), folder.path());
     check_chunked(folder.path());
 }
 

@@ -3,8 +3,9 @@
 use super::Blocks;
 use crate::error::{Error, Result};
 use crate::format::segment::file_name;
+use crate::liveness::Span;
 use crate::location::{Absent, Chunk, Lookup, PlacedRun, SharedChunk};
-use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, SegmentId, Slot, Stream};
+use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Run, SegmentId, Slot, Stream};
 use std::sync::Arc;
 
 impl Blocks {
@@ -78,6 +79,25 @@ impl Blocks {
             Error::Damaged { detail, place } => Error::damaged(name(), format!("{place}: {detail}")),
             other => other,
         })
+    }
+
+    /// All places of addresses within a span.
+    ///
+    /// # Errors
+    /// A chunk that says so cannot be read.
+    pub(crate) fn entries_within(&self, stream: Stream, span: &Span) -> Result<Vec<PlacedRun>> {
+        let run = Run { stream, start: span.start, length: BlockCount(span.end.0 - span.start.0) };
+        let (mut entries, chunks) = {
+            let map = self.map.read();
+            (map.recent_within(run), map.spanning(stream, span))
+        };
+        for absent in chunks {
+            if let Some(chunk) = self.chunk(&absent)? {
+                let holding = self.map.read().holding(stream, &chunk);
+                entries.extend(holding.into_iter().filter_map(|placed| placed.within(span)));
+            }
+        }
+        Ok(entries)
     }
 
     /// All runs that lie in a segment, by slot. The caller has the state locked, so that the map stays as it is.

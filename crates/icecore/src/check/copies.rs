@@ -9,7 +9,7 @@ use crate::units::{BlockCount, Stream};
 pub(super) fn compare(engine: &Engine) {
     let (runs, segments) = {
         let state = engine.state();
-        let runs: Vec<_> = state.history.live_runs(Stream::Node).collect();
+        let runs: Vec<_> = state.history.live_runs(Stream::Node).filter_map(Result::ok).collect();
         let kinds = state.segments.all().into_iter();
         let kinds = kinds.filter_map(|segment| state.segments.kind(segment).map(|kind| (segment, kind)));
         (runs, kinds.filter(|(_, kind)| !kind.has_table()).collect::<Vec<_>>())

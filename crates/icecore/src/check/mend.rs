@@ -299,7 +299,9 @@ fn sets(above: &Arc<dyn Storage>, report: &mut RepairReport, progress: &mut dyn 
 fn rebuild(storage: &Arc<dyn Storage>, progress: &mut dyn FnMut(CheckProgress)) -> Result<usize> {
     let engine = engine::open_to_look(storage, &quiet())?;
     let walked: Walked = {
-        let state = engine.state();
+        let mut state = engine.state();
+        // Of one that is being deleted the tree has more than is there.
+        state.forget_doomed();
         let total = state.trees.len() as u64;
         trees::walk(&engine, &state, false, &mut |done| progress(CheckProgress::Versions(done, total)))
     };

@@ -12,6 +12,7 @@ use crate::pool::describe_keys;
 use crate::state::State;
 use crate::tree::{Item, Tree};
 use crate::units::{BlockCount, LogAddress, Run, Stream, VersionId};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A set of blocks of each stream.
@@ -216,9 +217,19 @@ fn compare(
     difference: &Difference,
     problems: &mut Vec<Problem>,
 ) {
-    let Ok(node) = state.history.version(version) else { return };
     for stream in Stream::ALL {
-        let (owned, dead) = (node.owned().of(stream).blocks(), node.dead().of(stream).blocks());
+        let sets = state.history.owned_of(version, stream).and_then(|owned| {
+            let dead = state.history.dead_of(version, stream)?;
+            Ok((owned, dead))
+        });
+        let (owned, dead) = match sets {
+            Ok((owned, dead)) => (owned, dead),
+            Err(fault) => {
+                problems.push(Problem::of(Area::Sets, format!("{name}: {fault}")).seen_by(name));
+                continue;
+            }
+        };
+        let (owned, dead) = (&*owned, &*dead);
         let (born, gone) = (&difference.born[stream as usize], &difference.gone[stream as usize]);
         for (set, what) in [
             (less(born, owned), "its tree reaches, its parent does not, and it does not own"),
@@ -240,7 +251,8 @@ fn partition(state: &State, everything: &Blocks, problems: &mut Vec<Problem>) {
     for stream in Stream::ALL {
         let mut owned = BlockSet::new();
         for node in state.history.versions() {
-            let own = node.owned().of(stream).blocks();
+            // One that cannot be read was told before.
+            let Ok(own) = state.history.owned_of(node.id(), stream).map(Cow::into_owned) else { continue };
             let name = || state.catalogue.full_name(node.id());
             let twice = own.len().0 - owned.unite(own.clone()).0;
             if twice > 0 {

@@ -54,6 +54,11 @@ impl Signals {
         }
     }
 
+    /// A checkpoint is due for a reason that writers do not know of.
+    pub(super) fn request_checkpoint(&self) {
+        self.request(true, false);
+    }
+
     /// Destroyed versions are there to be deleted.
     pub(super) fn request_freeing(&self) {
         self.inner.lock().free = true;

@@ -12,7 +12,7 @@ use crate::catalogue::CatalogueChanges;
 use crate::error::Result;
 use crate::format::crc32c;
 use crate::format::segment::SegmentKind;
-use crate::format::superblock::{FEATURE_CHUNKS, LedgerPointer, Life};
+use crate::format::superblock::{FEATURE_CHUNKS, FEATURE_SETS, LedgerPointer, Life};
 use crate::liveness::HistoryChanges;
 use crate::location::{MapChanges, runs_of_blocks};
 use crate::log::tail::{Payload, Position};
@@ -250,12 +250,14 @@ impl Engine {
         let base = said.as_base();
         let due = line.wants_full() || self.chunks_are_due();
         let (said, picture) = match (full, due) {
-            (true, _) => (said, Picture::Everything(None)),
+            (true, _) => (said, Picture::Everything(None, None)),
             (false, true) => self.with_all_before(line, said)?,
             (false, false) => (said, Picture::Changes),
         };
-        let full = matches!(picture, Picture::Everything(_));
+        let full = matches!(picture, Picture::Everything(..));
         let has_chunks = said.location.has_chunks();
+        let sets: Vec<LedgerPointer> = said.history.rows().map(|row| row.place).collect();
+        let has_sets = !sets.is_empty();
         let base_blob = line.blobs.last().copied().filter(|_| !full);
         let blobs = self.write_said(said, base_blob, line.number + 1, taken)?;
         let newest = *blobs.last().expect("one at least");
@@ -264,6 +266,9 @@ impl Engine {
             if has_chunks {
                 superblock.features_required |= FEATURE_CHUNKS;
             }
+            if has_sets {
+                superblock.features_required |= FEATURE_SETS;
+            }
             let epoch = superblock.epoch();
             // Older lives have no records at or after the position.
             superblock.lives = vec![Life { epoch, first: position.sequence }];
@@ -271,8 +276,11 @@ impl Engine {
         })?;
         line.base = Some(base);
         line.hurt &= !full;
-        if let Picture::Everything(Some(chunks)) = picture {
-            self.go_on_with_chunks(*chunks);
+        if let Picture::Everything(chunks, bases) = picture {
+            self.go_on_with_sets(sets, bases.as_ref());
+            if let Some(chunks) = chunks {
+                self.go_on_with_chunks(*chunks);
+            }
         }
         line.extend(&blobs, full, &mut self.state());
         self.finish_checkpoint(frozen, roots.roots);
@@ -474,6 +482,7 @@ impl Engine {
         state.frozen_dirty = 0;
         state.replay_from = frozen.position.sequence;
         state.graveyard.recorded();
+        state.history.try_again();
         // No recovery looks into them any more for what was moved.
         state.collection.vacated_frozen = 0;
         frozen.vacated.iter().for_each(|segment| state.segments.let_go(*segment));

@@ -14,8 +14,8 @@ const THIN_PART: u64 = 4;
 const SEGMENTS_TO_SPARE: u64 = 2;
 
 /// The ledger, as a place of chunks.
-struct Ledger<'a> {
-    engine: &'a Engine,
+pub(super) struct Chunks<'a> {
+    pub(super) engine: &'a Engine,
     /// The segment that chunks were written to last.
     filling: Option<SegmentId>,
     /// Segments that were written to.
@@ -24,7 +24,24 @@ struct Ledger<'a> {
     unread: Option<Error>,
 }
 
-impl ChunkStore for Ledger<'_> {
+impl Chunks<'_> {
+    /// Writes a chunk. Not flushed.
+    pub(super) fn put(&mut self, bytes: &[u8]) -> Result<LedgerPointer> {
+        // Nothing needs it to be written now, and the reserve is for what does.
+        self.engine.ensure_free(&mut self.engine.state(), 1, Purpose::Data)?;
+        let place = self.engine.write_to_ledger(Filling::Chunks, bytes)?;
+        self.touched.insert(place.segment);
+        Ok(place)
+    }
+
+    /// Whether so little of a segment is chunks that it should be emptied of them.
+    pub(super) fn is_thin(&self, segment: SegmentId) -> bool {
+        let slots = u64::from(self.engine.geometry.slots());
+        self.filling != Some(segment) && self.engine.state().segments.live(segment) < slots / THIN_PART
+    }
+}
+
+impl ChunkStore for Chunks<'_> {
     fn load(&mut self, absent: &Absent) -> Result<SharedChunk> {
         let chunk = self.engine.blocks.chunk(absent).and_then(|chunk| {
             let gone = || Error::damaged("the location map", "a chunk is not the one that the ledger has");
@@ -35,15 +52,12 @@ impl ChunkStore for Ledger<'_> {
 
     fn write(&mut self, stream: Stream, runs: &[PlacedRun]) -> Result<LedgerPointer> {
         let bytes = Chunk::encode(self.engine.pool, stream, runs);
-        // Nothing needs them to be written now, and the reserve is for what does.
-        self.engine.ensure_free(&mut self.engine.state(), 1, Purpose::Data)?;
-        let place = self.engine.write_to_ledger(Filling::Chunks, &bytes)?;
-        self.touched.insert(place.segment);
-        Ok(place)
+        self.put(&bytes)
     }
 
-    fn is_thin(&self, segment: SegmentId, blocks: u64) -> bool {
-        self.filling != Some(segment) && blocks < u64::from(self.engine.geometry.slots()) / THIN_PART
+    /// Chunks of sets lie in the same segments.
+    fn is_thin(&self, segment: SegmentId, _: u64) -> bool {
+        Chunks::is_thin(self, segment)
     }
 }
 
@@ -57,10 +71,23 @@ impl Engine {
         if map.is_small() {
             return Ok(None);
         }
+        let written = self.with_chunks(|chunks, written| map.consolidate(chunks, written))?;
+        Ok(written.map(Box::new))
+    }
+
+    /// Calls `body` with a place for chunks, and flushes what it wrote there. `None` if that is of no use: a chunk cannot be read, or
+    /// there is no room.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub(super) fn with_chunks<T>(
+        &self,
+        body: impl FnOnce(&mut Chunks<'_>, &mut Vec<LedgerPointer>) -> Result<T>,
+    ) -> Result<Option<T>> {
         let filling = self.state().chunk_cursor.map(|cursor| cursor.segment);
-        let mut ledger = Ledger { engine: self, filling, touched: BTreeSet::new(), unread: None };
+        let mut ledger = Chunks { engine: self, filling, touched: BTreeSet::new(), unread: None };
         let mut written = Vec::new();
-        let outcome = map.consolidate(&mut ledger, &mut written);
+        let outcome = body(&mut ledger, &mut written);
         let (touched, unread) = (ledger.touched, ledger.unread);
         match outcome {
             Ok(chunks) => {
@@ -68,7 +95,7 @@ impl Engine {
                     self.blocks.files().sync(segment)?;
                     self.counters.flushes.add(1);
                 }
-                Ok(Some(Box::new(chunks)))
+                Ok(Some(chunks))
             }
             Err(error)
                 if unread.is_some() || matches!(error, Error::NoSpace { .. } | Error::Damaged { .. }) =>
@@ -83,11 +110,11 @@ impl Engine {
         }
     }
 
-    /// Whether so much of the map changed that chunks should be written, and there is room for them.
+    /// Whether so much of the map or of sets changed that chunks should be written, and there is room for them.
     pub(super) fn chunks_are_due(&self) -> bool {
-        let due = self.blocks.map().read().is_due();
-        due && {
-            let state = self.state();
+        let map_is_due = self.blocks.map().read().is_due();
+        let state = self.state();
+        (map_is_due || state.history.is_due()) && {
             available(&state) > self.reserve(&state, Purpose::Data) as u64 + SEGMENTS_TO_SPARE
         }
     }
@@ -95,7 +122,9 @@ impl Engine {
     /// Where chunks lie, and how many blocks each takes.
     pub(super) fn chunk_places(&self) -> Vec<(SegmentId, u32)> {
         let map = self.blocks.map().read();
-        map.directory().all().map(|(_, row)| (row.place.segment, row.place.blocks)).collect()
+        let sets = self.blocks.sets().read();
+        let places = map.directory().all().map(|(_, row)| row.place).chain(sets.places());
+        places.map(|place| (place.segment, place.blocks)).collect()
     }
 
     /// The ledger that names these chunks is durable.

@@ -17,7 +17,7 @@ use crate::format::superblock::{
     FEATURE_FIXED_HASHES, LIVES_MAX, LedgerPointer, Life, Superblock, segment_bytes_usable,
 };
 use crate::incidents::Incidents;
-use crate::liveness::History;
+use crate::liveness::{History, SetLimits};
 use crate::location::MapLimits;
 use crate::log::tail::{Position, Tail};
 use crate::log::writer::{Chain, Writer};
@@ -231,6 +231,7 @@ fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<(Arc<Eng
     copies::bring_back(&**storage, files, &mut segments, !options.read_only)?;
     segments.share(files.copies().aside());
     let mut loaded = load::load(&parts.blocks, &superblock, segments)?;
+    loaded.0.history.keep_in(parts.blocks.clone(), memory_limits(options).1);
     loaded.0.doom_hidden()?;
     if options.read_only {
         let (state, line, previous) = loaded;
@@ -350,6 +351,12 @@ fn random_id() -> Result<PoolId> {
     }
 }
 
+/// How much of the location map and of sets is kept in memory: three quarters of what is allowed are for the map.
+pub(super) fn memory_limits(options: &OpenOptions) -> (MapLimits, SetLimits) {
+    let sets = options.map_memory_bytes / 4;
+    (MapLimits::of(options.map_memory_bytes - sets), SetLimits::of(sets))
+}
+
 /// What an engine is put together from.
 pub(super) struct Parts {
     options: OpenOptions,
@@ -374,8 +381,15 @@ impl Parts {
             Copies::new(geometry, writable, Arc::clone(&incidents), superblock.copies.clone(), place);
         let files = SegmentFiles::new(Arc::clone(storage), geometry, writable, incidents, copies);
         let cache = options.block_cache_bytes;
-        let map = MapLimits::of(options.map_memory_bytes);
-        let blocks = Arc::new(Blocks::new(files, superblock.pool, cache, map, Arc::clone(&counters)));
+        let (map, sets) = memory_limits(options);
+        let blocks = Arc::new(Blocks::new(
+            files,
+            superblock.pool,
+            cache,
+            map,
+            sets.chunk_bytes,
+            Arc::clone(&counters),
+        ));
         let nodes = Nodes::new(Arc::clone(&blocks), options.node_cache_bytes, Arc::clone(&counters));
         let options = options.clone();
         Self { options, storage: Arc::clone(storage), blocks, nodes: Arc::new(nodes), counters }

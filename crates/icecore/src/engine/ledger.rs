@@ -4,6 +4,7 @@
 
 use super::checkpoint::{Base, CheckpointLine, PlacedSection, PositionSection, RootsSection};
 use super::load::Gathered;
+use super::sets::Bases;
 use super::space::Filling;
 use super::{Engine, Purpose};
 use crate::catalogue::CatalogueChanges;
@@ -39,8 +40,8 @@ pub(super) struct Said {
 pub(super) enum Picture {
     /// What changed.
     Changes,
-    /// Everything; with the chunks that the map is in now, if they are others.
-    Everything(Option<Box<Consolidated>>),
+    /// Everything; with the chunks that the map and the sets are in now, if they are others.
+    Everything(Option<Box<Consolidated>>, Option<Bases>),
 }
 
 impl Said {
@@ -111,14 +112,15 @@ impl Engine {
     /// Joins what the ledger says so far with what is to be said now. Where the ledger cannot be read, what is to be said now is all there
     /// is.
     pub(super) fn with_all_before(&self, line: &mut CheckpointLine, said: Said) -> Result<(Said, Picture)> {
-        let Ok(gathered) = self.gather(line, &said) else {
+        let Ok(mut gathered) = self.gather(line, &said) else {
             // It would be missed at the next opening: what is in memory takes its place with the next checkpoint.
             line.hurt = true;
             return Ok((said, Picture::Changes));
         };
         let chunks = self.write_chunks(gathered.map())?;
+        let bases = self.write_sets(gathered.history())?;
         let said = gathered.into_said(said.position, said.placed, chunks.as_deref());
-        Ok((said, Picture::Everything(chunks)))
+        Ok((said, Picture::Everything(chunks, bases)))
     }
 
     fn gather(&self, line: &CheckpointLine, said: &Said) -> Result<Gathered> {

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::format::ledger::{Blob, SectionTag};
 use crate::format::segment::{Geometry, SegmentKind, file_name};
 use crate::format::superblock::{LedgerPointer, Superblock};
-use crate::liveness::{DecodeLimits, HistoryChanges, Span, StoredHistory};
+use crate::liveness::{DecodeLimits, HistoryChanges, PartSource, Span, StoredHistory};
 use crate::location::{ChunkedMap, Consolidated, MapChanges, MapLimits, PlacedRun};
 use crate::log::tail::{Position, Tail};
 use crate::segments::{Cursor, Segments};
@@ -20,6 +20,7 @@ use crate::units::{
     Slot, Stream, VersionId,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Addresses that a stream must have left: more than one life of this pool can use up by replaying.
 const ADDRESSES_LEFT_MIN: u64 = 1 << 32;
@@ -131,6 +132,11 @@ impl Gathered {
         Ok(())
     }
 
+    /// The history, to put its sets into chunks.
+    pub(super) fn history(&mut self) -> &mut StoredHistory {
+        &mut self.history
+    }
+
     /// The location map.
     pub(super) fn map(&self) -> &ChunkedMap {
         &self.map
@@ -236,7 +242,7 @@ fn salvage(blocks: &Blocks, pool: PoolId, pointer: &LedgerPointer, place: &str) 
 
 /// Brings back the state as of the last checkpoint.
 pub(super) fn load(
-    blocks: &Blocks,
+    blocks: &Arc<Blocks>,
     superblock: &Superblock,
     mut segments: Segments,
 ) -> Result<(State, CheckpointLine, [u8; 16])> {
@@ -261,7 +267,9 @@ pub(super) fn load(
     *blocks.map().write() = map;
     check_tail(blocks, &position)?;
     keep_tail_at_hand(&mut blocks.map().write(), &position.position(), position.tail_mapped);
-    let history = history.verify()?;
+    claim_sets(&history, blocks, &mut segments)?;
+    let mut history = history.verify()?;
+    history.keep_in(Arc::clone(blocks) as Arc<dyn PartSource>, history.limits());
     check_history(&history, &position)?;
     let consistent = history.versions().all(|node| trees.contains_key(&node.id()))
         && catalogue.datasets().all(|(_, row)| history.version(row.head).is_ok_and(|node| node.is_head()))
@@ -444,7 +452,7 @@ fn check_history(history: &crate::liveness::History, position: &PositionSection)
     for node in history.versions() {
         let marks = node.mark().unwrap_or_default();
         let below = |stream: &Stream| {
-            let last = node.owned().of(*stream).blocks().last();
+            let last = node.owned().of(*stream).last();
             marks.of(*stream) <= next.of(*stream) && last.is_none_or(|last| last < next.of(*stream))
         };
         if !Stream::ALL.iter().all(below) {
@@ -471,6 +479,17 @@ fn claim_chunks(map: &ChunkedMap, segments: &mut Segments) -> Result<()> {
     for (_, row) in map.directory().all() {
         claim(segments, row.place.segment, SegmentKind::Ledger)?;
         segments.add_live(row.place.segment, u64::from(row.place.blocks));
+    }
+    Ok(())
+}
+
+/// Where chunks of sets lie is in use.
+fn claim_sets(history: &StoredHistory, blocks: &Blocks, segments: &mut Segments) -> Result<()> {
+    let mut shelf = blocks.sets().write();
+    shelf.name(history.rows().map(|row| row.place));
+    for place in shelf.places() {
+        claim(segments, place.segment, SegmentKind::Ledger)?;
+        segments.add_live(place.segment, u64::from(place.blocks));
     }
     Ok(())
 }
@@ -512,6 +531,16 @@ impl Living<'_> {
         }
     }
 
+    /// Nobody can tell what lives within a span: all that has a place there counts, and is not freed in this life.
+    fn spare(&mut self, stream: Stream, span: &Span, kind: SegmentKind) -> Result<()> {
+        // Where that cannot be told either, the segments are held by whoever looks for what lives there.
+        for placed in self.blocks.entries_within(stream, span).unwrap_or_default() {
+            claim(self.segments, placed.segment, kind)?;
+            self.segments.add_live(placed.segment, placed.run.length.0);
+        }
+        Ok(())
+    }
+
     /// Where the blocks lie that a damaged chunk places is known as far as the directory names segments. They are used for nothing
     /// else in this life.
     fn hold(&mut self, named: &[SegmentId], kind: SegmentKind) -> Result<()> {
@@ -536,6 +565,13 @@ fn count_live(history: &crate::liveness::History, blocks: &Blocks, segments: &mu
         };
         let mut living = Living { blocks, segments, damaged: LogAddress(0)..LogAddress(0) };
         for run in history.live_runs(stream) {
+            let run = match run {
+                Ok(run) => run,
+                Err(unread) => {
+                    living.spare(stream, &unread.row.span, kind)?;
+                    continue;
+                }
+            };
             let mut at = run.start;
             while at < run.end() {
                 let Some((segment, together)) = living.place(stream, at, kind)? else {

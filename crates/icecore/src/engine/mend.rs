@@ -48,6 +48,7 @@ impl Engine {
                 Stream::Node => SegmentKind::Node,
             };
             for run in history.live_runs(stream) {
+                let run = run?;
                 let mut at = run.start;
                 while at < run.end() {
                     let Some((segment, _, together)) = self.blocks.lookup(stream, at)? else {

@@ -30,6 +30,9 @@ mod places;
 mod rebuild;
 mod recovery;
 mod runs;
+#[cfg(test)]
+mod set_chunk_tests;
+mod sets;
 mod space;
 mod staging;
 mod superblocks;
@@ -181,7 +184,8 @@ impl Engine {
         let state = self.state();
         let block = crate::units::BLOCK_BYTES as u64;
         statistics.live_bytes = state.segments.live_total() * block;
-        let freeing = state.history.freeing();
+        // What cannot be told because of damage counts as used: the incidents say so.
+        let freeing = state.history.freeing().unwrap_or_default();
         statistics.used_bytes = (state.history.live_in_all().bytes().0).saturating_sub(freeing.bytes().0);
         statistics.freeing_bytes = freeing.bytes().0;
         statistics.freeing_versions = state.history.doomed_count() as u64;

@@ -11,7 +11,7 @@ use crate::format::crc32c;
 use crate::format::ledger::Blob;
 use crate::format::segment::{Geometry, SegmentHeader, SegmentKind};
 use crate::format::superblock::{FEATURE_CHUNKS, Former, LedgerPointer, Superblock};
-use crate::liveness::BlockSet;
+use crate::liveness::{BlockSet, PartSource};
 use crate::location::{Absent, ChunkRow, ChunkedMap, NAMED_MAX, PlacedRun};
 use crate::log::replay::Reader;
 use crate::log::tail::Position;
@@ -131,14 +131,19 @@ struct Ledger {
 
 impl Ledger {
     fn of(parts: &Parts, superblock: &Superblock, found: load::Checkpoint) -> Result<Self> {
-        let load::Checkpoint { number, position, placed, gathered, history } = found;
+        let load::Checkpoint { number, position, placed, gathered, mut history } = found;
+        history.keep_in(Arc::clone(&parts.blocks) as Arc<dyn PartSource>, history.limits());
         let map = gathered.map().copied()?;
         let mut living = Addresses::default();
         let mut known = Addresses::default();
         for stream in Stream::ALL {
             let all = Run { stream, start: LogAddress(0), length: BlockCount(u64::MAX) };
             let (living, known) = (&mut living[stream as usize], &mut known[stream as usize]);
-            history.live_runs(stream).for_each(|run| drop_count(living.insert(run.start..run.end())));
+            for run in history.live_runs(stream) {
+                // Of what is in a part of a set that cannot be read, nobody knows whether it lives.
+                let run = run?;
+                drop_count(living.insert(run.start..run.end()));
+            }
             let recent = map.recent_within(all).into_iter().map(|placed| placed.run);
             let own = placed.placed.iter().map(|placed| placed.run).filter(|run| run.stream == stream);
             recent.chain(own).for_each(|run| drop_count(known.insert(run.start..run.end())));

@@ -12,10 +12,12 @@ pub const NAMES: [&str; 2] = ["superblock.0", "superblock.1"];
 pub const FORMAT_VERSION: u32 = 1;
 /// Most of the location map lies in chunks of its own, which the ledger names.
 pub const FEATURE_CHUNKS: u64 = 1;
+/// Large sets lie in chunks of their own, which the ledger names; and heads may be left without a dataset, to be deleted.
+pub const FEATURE_SETS: u64 = 2;
 /// The log may have records that are known by their fixed fields: whoever hashes more would take them for the end of it.
 pub const FEATURE_FIXED_HASHES: u64 = 4;
 /// Features without which a pool must not even be read, as far as this program knows them.
-pub const FEATURES_REQUIRED: u64 = FEATURE_CHUNKS | FEATURE_FIXED_HASHES;
+pub const FEATURES_REQUIRED: u64 = FEATURE_CHUNKS | FEATURE_SETS | FEATURE_FIXED_HASHES;
 /// Second copies are kept: whoever does not know of them would leave them behind.
 pub const FEATURE_COPIES: u64 = 1;
 /// Features without which a pool may be read but not written, as far as this program knows them.

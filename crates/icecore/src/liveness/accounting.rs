@@ -1,10 +1,13 @@
 //! What versions hold: counts that are exact and cheap, and walks over what is alive.
 
-use super::blocks::{Runs, Span};
+use super::blocks::{BlockSet, Runs, Span};
+use super::cold::Cold;
 use super::fault::HistoryFault;
+use super::part::{HeldPart, Look, PartRow};
 use super::streams::{StreamSets, run_of};
 use super::versions::{History, VersionNode};
 use crate::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -19,20 +22,52 @@ impl History {
         if let Some(used) = node.cached_used() {
             return Ok(BlockCount(used));
         }
-        let used = self.count_used(node);
+        let used = self.count_used(node, self.parts.patient())?;
         node.cache_used(used.0);
         Ok(used)
     }
 
-    fn count_used(&self, node: &VersionNode) -> BlockCount {
+    /// Versions of which it is not known what they alone reach, and for which that may take reading.
+    pub(crate) fn unlearned(&self) -> Vec<VersionId> {
+        let on_disk = |child: &VersionId| self.versions[child].dead.all().any(|set| !set.rows().is_empty());
+        let unlearned = self
+            .versions
+            .values()
+            .filter(|node| node.cached_used().is_none() && node.children.iter().any(on_disk));
+        unlearned.map(|node| node.id).collect()
+    }
+
+    /// The same without reading: [`HistoryFault::Absent`] names a part that is neither in memory nor held.
+    ///
+    /// # Errors
+    ///
+    /// As [`History::used`], and that.
+    pub(crate) fn used_among(
+        &self,
+        version: VersionId,
+        held: &[HeldPart],
+    ) -> Result<BlockCount, HistoryFault> {
+        let node = self.version(version)?;
+        if let Some(used) = node.cached_used() {
+            return Ok(BlockCount(used));
+        }
+        let used = self.count_used(node, self.parts.among(held))?;
+        node.cache_used(used.0);
+        Ok(used)
+    }
+
+    fn count_used(&self, node: &VersionNode, parts: Look<'_>) -> Result<BlockCount, HistoryFault> {
         let (low, high) = (self.low_mark(node), node.mark.unwrap_or_default());
         match &node.children[..] {
-            [] => node.owned.len(),
-            [child] => self.versions[child].dead.count_between(&low, &high),
+            [] => Ok(node.owned.len()),
+            [child] => self.versions[child].dead.count_between(&low, &high, parts),
             several => {
                 let dead: Vec<&StreamSets> = several.iter().map(|child| &self.versions[child].dead).collect();
-                let count = |stream| count_dead_in_all(&dead, stream, &(low.of(stream)..high.of(stream)));
-                BlockCount(Stream::ALL.into_iter().map(count).sum())
+                let mut count = 0;
+                for stream in Stream::ALL {
+                    count += count_dead_in_all(&dead, stream, &(low.of(stream)..high.of(stream)), parts)?;
+                }
+                Ok(BlockCount(count))
             }
         }
     }
@@ -155,7 +190,7 @@ impl History {
             match below[..] {
                 [] => freed += node.owned.len().0,
                 [survivor] => {
-                    freed += self.freed_on_step_down(node, &survivors, doomed, &low);
+                    freed += self.freed_on_step_down(node, &survivors, doomed, &low)?;
                     survivors.insert(node.id, survivor);
                 }
                 _ => return Err(HistoryFault::HasBranches { version: node.id, children: below }),
@@ -171,10 +206,11 @@ impl History {
         survivors: &BTreeMap<VersionId, VersionId>,
         doomed: &BTreeMap<VersionId, &VersionNode>,
         low: &Marks,
-    ) -> u64 {
+    ) -> Result<u64, HistoryFault> {
         let leads_on = |child: &&VersionId| survivors.contains_key(child) || !doomed.contains_key(child);
         let next = node.children.iter().find(leads_on).expect("a step leads to the survivor");
-        self.versions[next].dead.count_from(low).0
+        let end = Marks([LogAddress(u64::MAX); 3]);
+        Ok(self.versions[next].dead.count_between(low, &end, self.parts.patient())?.0)
     }
 
     /// Whether `version` reaches a block. Walks up the tree: for checking, not for the path of a read.
@@ -191,9 +227,9 @@ impl History {
         let mut node = self.version(version)?;
         loop {
             if address >= self.low_mark(node).of(stream) {
-                return Ok(node.owned.of(stream).contains(address));
+                return node.owned.of(stream).contains(address, self.parts.patient());
             }
-            if node.dead.of(stream).contains(address) {
+            if node.dead.of(stream).contains(address, self.parts.patient())? {
                 return Ok(false);
             }
             let Some(parent) = node.parent else { return Ok(false) };
@@ -201,16 +237,71 @@ impl History {
         }
     }
 
+    /// What a version owns, of one stream.
+    ///
+    /// # Errors
+    ///
+    /// [`HistoryFault::Unknown`]; [`HistoryFault::Unread`].
+    pub fn owned_of(&self, version: VersionId, stream: Stream) -> Result<Cow<'_, BlockSet>, HistoryFault> {
+        self.version(version)?.owned.of(stream).whole(self.parts.patient())
+    }
+
+    /// What is dead in a version, of one stream.
+    ///
+    /// # Errors
+    ///
+    /// [`HistoryFault::Unknown`]; [`HistoryFault::Unread`].
+    pub fn dead_of(&self, version: VersionId, stream: Stream) -> Result<Cow<'_, BlockSet>, HistoryFault> {
+        self.version(version)?.dead.of(stream).whole(self.parts.patient())
+    }
+
+    /// Whether some version owns a block.
+    ///
+    /// # Errors
+    ///
+    /// [`HistoryFault::Unread`].
+    pub fn lives(&self, stream: Stream, address: LogAddress) -> Result<bool, HistoryFault> {
+        for node in self.versions.values() {
+            if node.owned.of(stream).contains(address, self.parts.patient())? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Which of these blocks are alive.
+    ///
+    /// # Errors
+    ///
+    /// [`HistoryFault::Unread`].
+    pub fn living(&self, stream: Stream, blocks: &BlockSet) -> Result<BlockSet, HistoryFault> {
+        let mut living = BlockSet::new();
+        let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return Ok(living) };
+        for node in self.versions.values() {
+            let owned = node.owned.of(stream);
+            let apart =
+                owned.last().is_none_or(|end| end < first) || owned.first().is_none_or(|begin| begin > last);
+            if !apart {
+                living.unite(owned.common(blocks, self.parts.patient())?);
+            }
+        }
+        Ok(living)
+    }
+
     /// All live blocks of one stream as maximal runs, ascending. Owned sets of different branches lie
-    /// interleaved; they are merged on the fly.
+    /// interleaved; they are merged on the fly, and of those that lie on disk a part of each is in memory at a time.
     #[must_use]
     pub fn live_runs(&self, stream: Stream) -> LiveRuns<'_> {
-        let mut runs = LiveRuns { stream, sets: Vec::new(), heads: BinaryHeap::new() };
+        let mut runs =
+            LiveRuns { stream, parts: self.parts.patient(), sources: Vec::new(), heads: BinaryHeap::new() };
         for node in self.versions.values() {
-            let mut set = node.owned.of(stream).runs();
-            if let Some(span) = set.next() {
-                runs.heads.push(Reverse((span.start, span.end, runs.sets.len())));
-                runs.sets.push(set);
+            let owned = node.owned.of(stream);
+            runs.add(Source::AtHand(Box::new(owned.at_hand().runs())));
+            let nothing = const { &BlockSet::new() };
+            let removed = owned.cold().map_or(nothing, Cold::removed);
+            for row in owned.rows() {
+                runs.heads.push(Reverse((row.span.start, row.span.start, runs.sources.len())));
+                runs.sources.push(Source::Closed(row, removed));
             }
         }
         runs
@@ -218,48 +309,156 @@ impl History {
 }
 
 /// Blocks of `span` that are in the dead set of every child.
-fn count_dead_in_all(dead: &[&StreamSets], stream: Stream, span: &Span) -> u64 {
-    let fewest = dead.iter().min_by_key(|sets| sets.of(stream).count(span)).expect("several children");
-    let mut common = fewest.of(stream).part(span);
-    for sets in dead {
-        if common.is_empty() {
-            break;
+fn count_dead_in_all(
+    dead: &[&StreamSets],
+    stream: Stream,
+    span: &Span,
+    parts: Look<'_>,
+) -> Result<u64, HistoryFault> {
+    let mut fewest = 0;
+    let mut fewest_count = u64::MAX;
+    for (index, sets) in dead.iter().enumerate() {
+        let count = sets.of(stream).count(span, parts)?.0;
+        if count < fewest_count {
+            (fewest, fewest_count) = (index, count);
         }
-        common.intersect(sets.of(stream).blocks());
     }
-    common.len().0
+    let mut total = 0;
+    dead[fewest].of(stream).pieces(span, parts, &mut |piece| {
+        let mut common = piece.clone();
+        for sets in dead {
+            if common.is_empty() {
+                break;
+            }
+            common = sets.of(stream).common(&common, parts)?;
+        }
+        total += common.len().0;
+        Ok(())
+    })?;
+    Ok(total)
 }
 
-/// Iterates over all live blocks of one stream.
+/// Where live runs come from.
+enum Source<'a> {
+    AtHand(Box<Runs<'a>>),
+    /// A part on disk, and what is not in the set any more.
+    Closed(&'a PartRow, &'a BlockSet),
+    Open(std::vec::IntoIter<Span>),
+}
+
+/// Iterates over all live blocks of one stream. After an error (a part that cannot be read) it goes on without that part.
 pub struct LiveRuns<'a> {
     stream: Stream,
-    sets: Vec<Runs<'a>>,
-    /// The next run of each set: start, end, and the index of the set.
+    parts: Look<'a>,
+    sources: Vec<Source<'a>>,
+    /// The next run of each source: start, end, and the index of the source. One that is empty stands for a part that is not open yet.
     heads: BinaryHeap<Reverse<(LogAddress, LogAddress, usize)>>,
 }
 
-impl LiveRuns<'_> {
-    fn next_of_one_set(&mut self) -> Option<Span> {
-        let Reverse((start, end, index)) = self.heads.pop()?;
-        if let Some(span) = self.sets[index].next() {
-            self.heads.push(Reverse((span.start, span.end, index)));
+impl<'a> LiveRuns<'a> {
+    fn add(&mut self, mut source: Source<'a>) {
+        if let Some(span) = source.next() {
+            self.heads.push(Reverse((span.start, span.end, self.sources.len())));
+            self.sources.push(source);
         }
-        Some(start..end)
+    }
+
+    /// The next run of one set; none for a part that had to be opened.
+    fn next_of_one_set(&mut self) -> Option<Result<Option<Span>, Box<UnreadPart>>> {
+        let Reverse((start, end, index)) = self.heads.pop()?;
+        let source = &mut self.sources[index];
+        let found = match source {
+            Source::Closed(row, removed) => {
+                let part = match self.parts.get(row) {
+                    Ok(part) => part,
+                    Err(fault) => {
+                        return Some(Err(Box::new(UnreadPart {
+                            stream: self.stream,
+                            row: row.clone(),
+                            fault,
+                        })));
+                    }
+                };
+                let mut content = BlockSet::clone(&part);
+                content.subtract(removed);
+                *source = Source::Open(content.runs().collect::<Vec<_>>().into_iter());
+                None
+            }
+            _ => Some(start..end),
+        };
+        match source.next() {
+            Some(span) => self.heads.push(Reverse((span.start, span.end, index))),
+            // Nothing comes any more: its memory goes.
+            None => *source = Source::Open(Vec::new().into_iter()),
+        }
+        Some(Ok(found))
+    }
+
+    /// Whether what comes next may go on with a run that ends here.
+    fn goes_on(&self, end: LogAddress) -> bool {
+        self.heads.peek().is_some_and(|Reverse((start, ..))| *start <= end)
+    }
+}
+
+impl Source<'_> {
+    fn next(&mut self) -> Option<Span> {
+        match self {
+            Self::AtHand(runs) => runs.next(),
+            Self::Open(spans) => spans.next(),
+            Self::Closed(..) => None,
+        }
+    }
+}
+
+/// A part that cannot be read, of what lives.
+#[derive(Clone, Debug)]
+pub struct UnreadPart {
+    /// Its stream.
+    pub stream: Stream,
+    /// What is known of it.
+    pub row: PartRow,
+    /// Why.
+    pub fault: HistoryFault,
+}
+
+impl From<Box<UnreadPart>> for crate::Error {
+    fn from(unread: Box<UnreadPart>) -> Self {
+        unread.fault.into()
     }
 }
 
 impl Iterator for LiveRuns<'_> {
-    type Item = Run;
+    type Item = Result<Run, Box<UnreadPart>>;
 
-    fn next(&mut self) -> Option<Run> {
-        let mut run = self.next_of_one_set()?;
-        while let Some(&Reverse((start, ..))) = self.heads.peek() {
-            assert!(start >= run.end, "two versions own block {start} of stream {:?}", self.stream);
-            if start > run.end {
-                break;
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut run = loop {
+            match self.next_of_one_set()? {
+                Ok(Some(run)) => break run,
+                Ok(None) => {}
+                Err(unread) => return Some(Err(unread)),
             }
-            run.end = self.next_of_one_set().expect("peeked").end;
+        };
+        while self.goes_on(run.end) {
+            let next = self.heads.peek().map(|Reverse((start, end, index))| (*start..*end, *index));
+            let (next, index) = next.expect("something goes on");
+            if matches!(self.sources[index], Source::Closed(..)) {
+                // One that cannot be read is told when its turn comes: what is open so far is a run.
+                let Source::Closed(row, _) = &self.sources[index] else { break };
+                if self.parts.get(row).is_err() {
+                    break;
+                }
+                let _ = self.next_of_one_set();
+                continue;
+            }
+            assert!(
+                next.start >= run.end,
+                "two versions own block {} of stream {:?}",
+                next.start,
+                self.stream
+            );
+            let _ = self.next_of_one_set();
+            run.end = next.end;
         }
-        Some(run_of(self.stream, &run))
+        Some(Ok(run_of(self.stream, &run)))
     }
 }

@@ -18,6 +18,9 @@ const EDITS_BETWEEN_OPTIMIZING: u32 = 1 << 16;
 /// that they lie in from their beginning.
 const COUNTED_ONE_BY_ONE: u64 = 64;
 
+/// What a container takes beside its addresses, about.
+const CONTAINER_BYTES: u64 = 64;
+
 /// A set of up to so many runs is a list of them. A bitmap takes half a KiB however little is in it, and nearly
 /// all versions of a pool with a long history own a few runs and lost a few. As bytes, such a list is never longer than
 /// a bitmap.
@@ -349,6 +352,23 @@ impl BlockSet {
         Runs { source, ahead: None, within: span.clone() }
     }
 
+    /// The memory it takes, about.
+    #[must_use]
+    pub fn memory(&self) -> u64 {
+        match &self.0 {
+            Form::Few(runs) => size_of_val(runs.runs()) as u64,
+            Form::Many(bitmap) => bitmap.map.bitmaps().map(|(_, part)| memory_of(part)).sum(),
+        }
+    }
+
+    /// Whether it is a list of so many runs at most.
+    pub(super) fn is_list_of(&self, runs_max: usize) -> bool {
+        match &self.0 {
+            Form::Few(runs) => runs.runs().len() <= runs_max,
+            Form::Many(bitmap) => bitmap.length == 0,
+        }
+    }
+
     /// Puts the set into its smallest form.
     pub(super) fn optimize(&mut self) {
         if let Form::Many(bitmap) = &mut self.0 {
@@ -388,6 +408,15 @@ impl BlockSet {
             self.0 = Form::Many(bitmap);
         }
     }
+}
+
+/// The memory that a bitmap takes, about.
+fn memory_of(bitmap: &RoaringBitmap) -> u64 {
+    let found = bitmap.statistics();
+    u64::from(found.n_containers) * CONTAINER_BYTES
+        + found.n_bytes_array_containers
+        + found.n_bytes_run_containers
+        + found.n_bytes_bitset_containers
 }
 
 /// What a list of runs and a set have in common.

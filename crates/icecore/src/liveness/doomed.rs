@@ -21,22 +21,35 @@ pub(super) struct Doomed {
     all: BTreeSet<VersionId>,
     /// Those below which one branch at most hangs.
     deletable: BTreeSet<VersionId>,
+    /// Those that cannot be deleted for now: part of a set cannot be read.
+    stuck: BTreeSet<VersionId>,
     /// What deleting them will free, or [`UNKNOWN`]. Atomic so that telling it needs no exclusive access.
     freeing: AtomicU64,
 }
 
 impl Doomed {
-    /// The version is gone, and so many blocks are free.
-    pub(super) fn deleted(&mut self, version: VersionId, freed: u64) {
+    /// So many blocks that go with this version are free.
+    pub(super) fn freed(&mut self, version: VersionId, blocks: u64) {
+        let doomed = self.all.contains(&version);
+        let freeing = self.freeing.get_mut();
+        if !doomed {
+            *freeing = UNKNOWN;
+        } else if *freeing != UNKNOWN {
+            // What could not be told because of damage may have been left out of the count.
+            *freeing = freeing.checked_sub(blocks).unwrap_or(UNKNOWN);
+        }
+    }
+
+    /// The version is gone.
+    pub(super) fn deleted(&mut self, version: VersionId) {
         let doomed = self.all.remove(&version);
         self.deletable.remove(&version);
+        self.stuck.remove(&version);
         let freeing = self.freeing.get_mut();
         if self.deletable.is_empty() {
             *freeing = 0;
         } else if !doomed {
             *freeing = UNKNOWN;
-        } else if *freeing != UNKNOWN {
-            *freeing = freeing.checked_sub(freed).expect("frees what was counted before");
         }
     }
 
@@ -81,7 +94,33 @@ impl History {
     /// whose sets need not be merged with others.
     #[must_use]
     pub fn next_doomed(&self) -> Option<VersionId> {
-        self.doomed.deletable.last().copied()
+        self.doomed.deletable.iter().rev().find(|version| !self.doomed.stuck.contains(version)).copied()
+    }
+
+    /// A version cannot be deleted for now: others are, until [`History::try_again`].
+    pub(crate) fn set_aside(&mut self, version: VersionId) {
+        self.doomed.stuck.insert(version);
+    }
+
+    /// One that was set aside.
+    pub(crate) fn next_stuck(&self) -> Option<VersionId> {
+        self.doomed.stuck.first().copied()
+    }
+
+    /// What was set aside may be deleted again.
+    pub(crate) fn try_again(&mut self) {
+        self.doomed.stuck.clear();
+    }
+
+    /// All doomed versions.
+    pub(crate) fn doomed(&self) -> impl Iterator<Item = VersionId> {
+        self.doomed.all.iter().copied()
+    }
+
+    /// Whether a version is doomed.
+    #[must_use]
+    pub fn is_doomed(&self, version: VersionId) -> bool {
+        self.doomed.all.contains(&version)
     }
 
     /// Doomed versions that can be deleted, in number.
@@ -91,22 +130,25 @@ impl History {
     }
 
     /// What deleting the doomed versions will free: what nobody reaches but they.
-    #[must_use]
-    pub fn freeing(&self) -> BlockCount {
+    ///
+    /// # Errors
+    ///
+    /// [`HistoryFault::Unread`].
+    pub fn freeing(&self) -> Result<BlockCount, HistoryFault> {
         let known = self.doomed.freeing.load(Ordering::Relaxed);
         if known != UNKNOWN {
-            return BlockCount(known);
+            return Ok(BlockCount(known));
         }
         let deletable: Vec<VersionId> = self.doomed.deletable.iter().copied().collect();
         let going = self.going(&deletable);
-        let freeing = self.freed_by_deleting_set(&going).expect("each of them can be deleted");
+        let freeing = self.freed_by_deleting_set(&going)?;
         self.doomed.freeing.store(freeing.0, Ordering::Relaxed);
-        freeing
+        Ok(freeing)
     }
 
     /// Spares [`History::freeing`] the counting, for whoever has just doomed versions and knows what that comes to.
     pub(crate) fn know_freeing(&self, blocks: BlockCount) {
-        debug_assert_eq!(self.freeing(), blocks, "what is being freed is not what was planned");
+        debug_assert_eq!(self.freeing(), Ok(blocks), "what is being freed is not what was planned");
         self.doomed.freeing.store(blocks.0, Ordering::Relaxed);
     }
 

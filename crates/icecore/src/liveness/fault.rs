@@ -1,5 +1,6 @@
 //! Why a request to the history of versions cannot be met.
 
+use super::part::PartRow;
 use crate::Error;
 use crate::units::VersionId;
 
@@ -23,6 +24,23 @@ pub enum HistoryFault {
         /// The versions nearest below it that stay.
         children: Vec<VersionId>,
     },
+    /// Part of a set is not in memory: it is to be read, and the question asked again.
+    #[error("part of a set is not in memory")]
+    Absent(Box<PartRow>),
+    /// Part of a set is not what was written.
+    #[error("part of a set cannot be read: {0}")]
+    Unread(String),
+    /// The medium does not give part of a set.
+    #[error("part of a set cannot be read: {0}")]
+    Refused(String),
+    /// Blocks are dead in a version that the one above it never reached: the sets are not what they were.
+    #[error("version {child} lost blocks that version {version} never had")]
+    NeverHad {
+        /// The version above.
+        version: VersionId,
+        /// The version that lost them.
+        child: VersionId,
+    },
     /// The marks of a snapshot lie before those of the snapshot above it.
     #[error("a snapshot of version {0} cannot lie before the one above it")]
     MarksWentBack(VersionId),
@@ -44,6 +62,12 @@ impl From<HistoryFault> for Error {
                 what: format!("version {version}"),
                 blockers: format!("versions {children:?} hang below it; destroy all but one first"),
             },
+            HistoryFault::Refused(why) => {
+                Self::io("read", "part of a set", std::io::Error::other(why.clone()))
+            }
+            HistoryFault::NeverHad { .. } | HistoryFault::Unread(_) => {
+                Self::damaged("the history", fault.to_string())
+            }
             _ => Self::Invalid(fault.to_string()),
         }
     }

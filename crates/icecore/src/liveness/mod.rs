@@ -8,10 +8,14 @@
 mod accounting;
 mod blocks;
 mod codec;
+mod cold;
+mod consolidate;
+mod deletion;
 mod doomed;
 mod fault;
 mod few;
 mod links;
+mod part;
 mod rebuild;
 mod set;
 mod split;
@@ -30,14 +34,17 @@ mod set_tests;
 #[cfg(test)]
 mod stored_tests;
 
-pub use accounting::LiveRuns;
+pub use accounting::{LiveRuns, UnreadPart};
 pub use blocks::{BlockSet, Runs, Span};
 pub use codec::DecodeLimits;
 pub(crate) use codec::{encode_set, take_set};
+pub use consolidate::{PartStore, SetLimits};
+pub use deletion::Pace;
 pub use fault::HistoryFault;
+pub use part::{HeldPart, Part, PartRow, PartSource, SetChunk};
 pub(crate) use rebuild::SetsOfVersion;
 pub use set::{AddressSet, SetChanges};
-pub use stored::{HistoryChanges, StoredHistory, VersionChange, VersionRecord};
+pub use stored::{HistoryChanges, SetRows, StoredHistory, StoredSets, VersionChange, VersionRecord};
 pub use streams::{FreedSink, StreamChanges, StreamSets};
 pub(crate) use varint::{put_varint, take_varint};
 pub use versions::{History, VersionNode};

@@ -1,10 +1,18 @@
 //! The algebra against brute force: a model keeps, for every version, the explicit set of blocks that it
 //! references, and every figure is counted from those.
 
-use super::{DecodeLimits, FreedSink, History, HistoryChanges, HistoryFault, StoredHistory};
-use crate::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
+use super::{
+    DecodeLimits, FreedSink, History, HistoryChanges, HistoryFault, Pace, Part, PartRow, PartSource,
+    PartStore, SetChunk, SetLimits, StoredHistory,
+};
+use crate::format::superblock::LedgerPointer;
+use crate::units::{
+    BLOCK_BYTES, BlockCount, LogAddress, Marks, PoolId, Run, SegmentId, Slot, Stream, VersionId,
+};
+use parking_lot::Mutex;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 type Block = (u8, u64);
 
@@ -72,6 +80,39 @@ impl Model {
     }
 }
 
+/// Chunks of sets in memory, none of which is at hand before it is read.
+#[derive(Clone, Default)]
+pub(super) struct Shelf(Arc<Mutex<Vec<Arc<SetChunk>>>>);
+
+impl PartSource for Shelf {
+    fn resident(&self, _: &PartRow) -> Option<Part> {
+        None
+    }
+
+    fn read(&self, row: &PartRow) -> crate::Result<Part> {
+        Part::of(&self.0.lock()[row.place.slot.0 as usize], row)
+    }
+}
+
+impl PartStore for Shelf {
+    fn load(&mut self, row: &PartRow) -> crate::Result<Part> {
+        self.read(row)
+    }
+
+    fn write(&mut self, parts: &[Vec<u8>]) -> crate::Result<LedgerPointer> {
+        let bytes = SetChunk::encode(PoolId([7; 16]), parts);
+        let mut chunks = self.0.lock();
+        chunks.push(Arc::new(SetChunk::decode(&bytes, PoolId([7; 16]))?));
+        let slot = Slot(chunks.len() as u32 - 1);
+        let blocks = (bytes.len() / BLOCK_BYTES) as u32;
+        Ok(LedgerPointer { segment: SegmentId(slot.0 / 8), slot, blocks, crc: slot.0 })
+    }
+
+    fn is_thin(&self, segment: SegmentId) -> bool {
+        segment.0 % 5 == 1
+    }
+}
+
 /// One random step; numbers choose among what is possible.
 #[derive(Clone, Debug)]
 struct Step {
@@ -82,7 +123,7 @@ struct Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = (0u8..37, any::<u32>(), any::<u32>(), 0u8..3);
+    let step = (0u8..40, any::<u32>(), any::<u32>(), 0u8..3);
     prop::collection::vec(
         step.prop_map(|(kind, which, amount, stream)| Step { kind, which, amount, stream }),
         1..70,
@@ -100,6 +141,9 @@ struct Trial {
     base: Option<(Vec<u8>, usize)>,
     /// Versions that are destroyed and still there.
     doomed: BTreeSet<VersionId>,
+    /// What was stored so far, and where parts of it lie; nowhere: all of it is in memory.
+    stored: StoredHistory,
+    shelf: Option<Shelf>,
 }
 
 fn pick<T: Copy>(from: &[T], which: u32) -> Option<T> {
@@ -107,9 +151,16 @@ fn pick<T: Copy>(from: &[T], which: u32) -> Option<T> {
 }
 
 impl Trial {
-    fn new() -> Self {
+    fn new(on_disk: bool) -> Self {
+        let mut history = History::new();
+        let shelf = on_disk.then(Shelf::default);
+        if let Some(shelf) = &shelf {
+            history.keep_in(Arc::new(shelf.clone()), SetLimits::of(0));
+        }
         Self {
-            history: History::new(),
+            history,
+            stored: StoredHistory::new(),
+            shelf,
             model: Model::default(),
             positions: [0; 3],
             ever_freed: BTreeSet::new(),
@@ -139,6 +190,7 @@ impl Trial {
             29 => self.delete(pick(&self.heads(), step.which)),
             32..=33 => self.doom(step),
             34..=36 => self.delete_doomed(),
+            37..=39 => self.delete_piece(step),
             _ => self.checkpoint(),
         }
     }
@@ -239,6 +291,35 @@ impl Trial {
         self.compare_freed(&before, &freed);
     }
 
+    /// Frees some of what goes with a version: it reaches no more than what is left.
+    fn delete_piece(&mut self, step: &Step) {
+        let Some(version) = pick(&self.deletable(), step.which) else { return };
+        let before = self.model.all_blocks();
+        let mut freed = FreedSink::new();
+        let runs = step.amount as usize % 3 + 1;
+        let mut at_once = || true;
+        let mut held = Vec::new();
+        let gone = loop {
+            let mut pace = Pace { runs, held: Some(&held), enough: &mut at_once };
+            match self.history.delete_some(version, &mut freed, &mut pace) {
+                Err(HistoryFault::Absent(row)) => {
+                    let part = self.shelf.as_ref().unwrap().read(&row).unwrap();
+                    held.push((*row, part));
+                }
+                gone => break gone.unwrap(),
+            }
+        };
+        if gone {
+            self.model.delete(version);
+            self.doomed.remove(&version);
+        }
+        assert!(freed.runs().count() <= runs.max(SetLimits::of(0).part_runs));
+        if let Some(left) = self.model.0.get_mut(&version) {
+            blocks_of(freed.runs()).iter().for_each(|block| assert!(left.blocks.remove(block)));
+        }
+        self.compare_freed(&before, &freed);
+    }
+
     /// Destroys some snapshots at once, without deleting any.
     fn doom(&mut self, step: &Step) {
         for (index, snapshot) in self.snapshots().into_iter().enumerate() {
@@ -321,7 +402,7 @@ impl Trial {
     }
 
     fn checkpoint(&mut self) {
-        if self.deltas.len() % 3 == 2 {
+        if self.deltas.len() % 3 == 2 && self.shelf.is_none() {
             self.base = Some((self.history.encode_full(), self.deltas.len() + 1));
         }
         let changes = self.history.take_changes();
@@ -329,6 +410,31 @@ impl Trial {
         assert_eq!(HistoryChanges::decode(&bytes, &mut DecodeLimits::new(self.marks())).unwrap(), changes);
         self.deltas.push(bytes);
         assert!(!self.history.has_changes());
+        self.stored.apply_changes(changes).unwrap();
+    }
+
+    /// A picture of everything, after which some time may have passed.
+    fn consolidate(&mut self, meanwhile: &[Step]) {
+        self.checkpoint();
+        let Some(mut shelf) = self.shelf.clone() else { return };
+        let mut stored = self.stored.clone();
+        let changed = stored.consolidate(&SetLimits::of(0), &mut shelf, &mut Vec::new()).unwrap();
+        let full = stored.clone().into_full_changes();
+        let parts: Vec<Vec<u8>> = full.split(40).iter().map(HistoryChanges::encode).collect();
+        let mut again = StoredHistory::new();
+        for bytes in &parts {
+            let changes = HistoryChanges::decode(bytes, &mut DecodeLimits::new(self.marks())).unwrap();
+            again.apply_changes(changes).unwrap();
+        }
+        assert!(again.bases() == stored.bases(), "in parts it is the same");
+        let bytes = stored.clone().into_full_changes().encode();
+        for step in meanwhile {
+            self.take(step);
+        }
+        self.history.go_on_with(&stored.bases(), &changed);
+        // What came meanwhile goes on from it, as a list of changes.
+        self.base = Some((bytes, self.deltas.len()));
+        self.stored = stored;
     }
 
     /// The full image, all deltas from nothing, and a base with the deltas since give the same history.
@@ -345,7 +451,10 @@ impl Trial {
                 let changes = HistoryChanges::decode(bytes, &mut DecodeLimits::new(self.marks())).unwrap();
                 stored.apply_changes(changes).unwrap();
             }
-            let loaded = stored.verify().unwrap();
+            let mut loaded = stored.verify().unwrap();
+            if let Some(shelf) = &self.shelf {
+                loaded.keep_in(Arc::new(shelf.clone()), SetLimits::of(0));
+            }
             assert!(!loaded.has_changes());
             assert_same(&loaded, &self.history);
         }
@@ -355,7 +464,7 @@ impl Trial {
         let (history, model) = (&self.history, &self.model);
         history.check().unwrap();
         assert_eq!(history.doomed_count(), self.deletable().len());
-        assert_eq!(history.freeing().0, self.freeing(), "what is being freed");
+        assert_eq!(history.freeing().unwrap().0, self.freeing(), "what is being freed");
         assert_eq!(history.versions().len(), model.0.len());
         let mut owners: BTreeMap<Block, u32> = BTreeMap::new();
         let mut references: BTreeMap<Block, u32> = BTreeMap::new();
@@ -363,7 +472,7 @@ impl Trial {
             let node = history.version(*id).unwrap();
             assert_eq!((node.parent(), node.is_head()), (version.parent, version.mark.is_none()));
             for stream in Stream::ALL {
-                for span in node.owned().of(stream).runs() {
+                for span in history.owned_of(*id, stream).unwrap().runs() {
                     for address in span.start.0..span.end.0 {
                         *owners.entry((stream as u8, address)).or_default() += 1;
                     }
@@ -394,7 +503,9 @@ impl Trial {
                 assert_eq!(history.is_ancestor(id, other).unwrap(), model.is_ancestor(id, other));
             }
         }
-        let alive = blocks_of(Stream::ALL.into_iter().flat_map(|stream| history.live_runs(stream)));
+        let alive = blocks_of(
+            Stream::ALL.into_iter().flat_map(|stream| history.live_runs(stream)).map(Result::unwrap),
+        );
         assert!(alive.iter().eq(references.keys()));
         assert_eq!(history.live_in_all().0, references.len() as u64);
     }
@@ -405,15 +516,19 @@ fn blocks_of(runs: impl Iterator<Item = Run>) -> BTreeSet<Block> {
 }
 
 /// Everything but journals, caches and the order of children.
-pub(super) fn assert_same(left: &History, right: &History) {
-    assert_eq!((left.next, left.live), (right.next, right.live));
-    assert!(left.versions.keys().eq(right.versions.keys()));
-    for (left, right) in left.versions().zip(right.versions()) {
+pub(super) fn assert_same(one: &History, other: &History) {
+    assert_eq!((one.next, one.live), (other.next, other.live));
+    assert!(one.versions.keys().eq(other.versions.keys()));
+    for (left, right) in one.versions().zip(other.versions()) {
         assert_eq!((left.id, left.parent, left.mark), (right.id, right.parent, right.mark));
-        assert_eq!(
-            (left.owned(), left.dead(), left.referenced),
-            (right.owned(), right.dead(), right.referenced)
-        );
+        assert_eq!(left.referenced, right.referenced);
+        for stream in Stream::ALL {
+            let sets = |history: &History| {
+                let owned = history.owned_of(left.id, stream).unwrap().into_owned();
+                (owned, history.dead_of(left.id, stream).unwrap().into_owned())
+            };
+            assert_eq!(sets(one), sets(other));
+        }
     }
 }
 
@@ -422,16 +537,35 @@ proptest! {
 
     #[test]
     fn every_history_agrees_with_brute_force(steps in steps()) {
-        let mut trial = Trial::new();
-        for step in &steps {
-            trial.take(step);
-            trial.compare_all();
-            trial.compare_freed_by_deleting(step);
+        live_through(&steps, Trial::new(false));
+    }
+
+    /// The same with nearly all of the sets on disk, and nothing of that in memory.
+    #[test]
+    fn every_history_on_disk_agrees_with_brute_force(steps in steps()) {
+        live_through(&steps, Trial::new(true));
+    }
+}
+
+fn live_through(steps: &[Step], mut trial: Trial) {
+    let mut rest = steps;
+    while let Some((step, after)) = rest.split_first() {
+        rest = after;
+        if trial.shelf.is_some() && step.kind % 6 == 5 {
+            let (meanwhile, after) = rest.split_at(rest.len().min(step.amount as usize % 4));
+            rest = after;
+            // No picture is taken while one is on its way.
+            let meanwhile: Vec<Step> =
+                meanwhile.iter().filter(|step| !matches!(step.kind, 30 | 31)).cloned().collect();
+            trial.consolidate(&meanwhile);
         }
-        trial.compare_stored();
-        while trial.history.next_doomed().is_some() {
-            trial.delete_doomed();
-            trial.compare_all();
-        }
+        trial.take(step);
+        trial.compare_all();
+        trial.compare_freed_by_deleting(step);
+    }
+    trial.compare_stored();
+    while trial.history.next_doomed().is_some() {
+        trial.delete_doomed();
+        trial.compare_all();
     }
 }

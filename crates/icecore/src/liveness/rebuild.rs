@@ -6,6 +6,7 @@ use super::streams::StreamSets;
 use super::versions::History;
 use crate::Result;
 use crate::units::VersionId;
+use std::sync::Arc;
 
 /// What a version owns and what is dead in it, of each stream.
 pub(crate) type SetsOfVersion = ([BlockSet; 3], [BlockSet; 3]);
@@ -24,6 +25,10 @@ impl History {
             (node.id(), StoredVersion { parent: node.parent(), mark: node.mark(), sets })
         };
         let versions = self.versions().map(&mut version).collect();
-        StoredHistory { versions, next: self.next }.verify()
+        let mut history = StoredHistory { versions, next: self.next }.verify()?;
+        if let Some(source) = &self.parts.0 {
+            history.keep_in(Arc::clone(source), self.limits);
+        }
+        Ok(history)
     }
 }

@@ -3,6 +3,7 @@
 use super::blocks::{BlockSet, Span};
 use super::codec::DecodeLimits;
 use super::model_tests::cases;
+use super::part::Look;
 use super::rule_tests::marks;
 use super::set::{AddressSet, SetChanges};
 use crate::units::{LOG_ADDRESS_LIMIT, LogAddress, Stream};
@@ -106,7 +107,7 @@ proptest! {
             prop_assert_eq!(numbers(set.blocks()), model.clone());
         }
         let inside: BTreeSet<u64> = all(&probe).intersection(&model).copied().collect();
-        prop_assert_eq!(set.count(&probe).0, inside.len() as u64);
+        prop_assert_eq!(set.count(&probe, Look::default()).unwrap().0, inside.len() as u64);
         prop_assert_eq!(&numbers(&set.part(&probe)), &inside);
         let clipped: BTreeSet<u64> =
             set.blocks().runs_within(&probe).flat_map(|run| run.start.0..run.end.0).collect();

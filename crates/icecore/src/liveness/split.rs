@@ -1,27 +1,24 @@
 //! What a checkpoint says of the history, in full, and in parts that are short enough to be stored one after the other.
 
+use super::Span;
 use super::set::SetChanges;
-use super::stored::{HistoryChanges, StoredHistory, VersionChange, VersionRecord};
-use super::streams::StreamChanges;
+use super::stored::{HistoryChanges, SetRows, StoredHistory, StoredSets, VersionChange, VersionRecord};
+use super::streams::{StreamChanges, StreamSets};
 use super::versions::History;
-use super::{BlockSet, Span};
 use crate::units::{Stream, VersionId};
 
 /// Versions of a full image that count as much as one run of a set.
 const RECORD_RUNS: usize = 8;
+/// What is known of a part on disk counts as much as so many.
+const RUNS_PER_ROW: usize = 3;
 
 impl History {
     /// The whole history, as changes of an empty one. Does not touch the journals: see [`History::encode_full`].
     #[must_use]
     pub fn full_changes(&self) -> HistoryChanges {
         let versions = self.versions.values().map(|node| {
-            let all =
-                |sets: &super::StreamSets| Stream::ALL.map(|stream| all_of(sets.of(stream).blocks().clone()));
-            VersionChange {
-                record: record(node.id, node.parent, node.mark),
-                owned: all(&node.owned),
-                dead: all(&node.dead),
-            }
+            let sets = StoredSets { owned: node.owned.clone(), dead: node.dead.clone() };
+            full_change(record(node.id, node.parent, node.mark), sets)
         });
         HistoryChanges { full: true, next: self.next, removed: Vec::new(), versions: versions.collect() }
     }
@@ -31,11 +28,10 @@ impl StoredHistory {
     /// All that was loaded so far, as changes of an empty history.
     #[must_use]
     pub fn into_full_changes(self) -> HistoryChanges {
-        let versions = self.versions.into_iter().map(|(id, version)| VersionChange {
-            record: record(id, version.parent, version.mark),
-            owned: version.sets.owned.into_sets().map(all_of),
-            dead: version.sets.dead.into_sets().map(all_of),
-        });
+        let versions = self
+            .versions
+            .into_iter()
+            .map(|(id, version)| full_change(record(id, version.parent, version.mark), version.sets));
         HistoryChanges { full: true, next: self.next, removed: Vec::new(), versions: versions.collect() }
     }
 }
@@ -44,8 +40,18 @@ fn record(id: VersionId, parent: Option<VersionId>, mark: Option<crate::units::M
     VersionRecord { id, parent, mark, sources: Vec::new() }
 }
 
-fn all_of(added: BlockSet) -> SetChanges {
-    SetChanges { added, removed: BlockSet::new() }
+fn full_change(record: VersionRecord, sets: StoredSets) -> VersionChange {
+    let mut rows = SetRows::default();
+    let mut changes = |sets: StreamSets, at: usize| {
+        let mut at = at..;
+        sets.into_all().map(|set| {
+            let (parts, changes) = set.into_pieces();
+            rows[at.next().expect("as many as there are")] = parts;
+            changes
+        })
+    };
+    let (owned, dead) = (changes(sets.owned, 0), changes(sets.dead, 3));
+    VersionChange { record, rows, owned, dead }
 }
 
 impl HistoryChanges {
@@ -65,25 +71,25 @@ impl HistoryChanges {
                 left = runs_max;
             }
             left = left.saturating_sub(RECORD_RUNS);
-            let VersionChange { record, owned, dead } = version;
-            let rest = VersionRecord { sources: vec![record.id], ..record.clone() };
-            part.versions.push(VersionChange { record, owned: Default::default(), dead: Default::default() });
-            later.push((rest, owned, dead));
+            let rest = VersionRecord { sources: vec![version.record.id], ..version.record.clone() };
+            let first = VersionChange { record: version.record.clone(), ..VersionChange::default() };
+            part.versions.push(first);
+            later.push(VersionChange { record: rest, ..version });
         }
         parts.push(part);
         let mut part = Self { next, ..Self::default() };
         let mut left = runs_max;
-        for (record, owned, dead) in later {
-            for piece in pieces(&owned, &dead, runs_max) {
-                let runs = count_runs(&piece.0) + count_runs(&piece.1) + RECORD_RUNS;
+        for version in later {
+            for piece in pieces(version, runs_max) {
+                let runs = count_runs(&piece) + RECORD_RUNS;
                 // A version is in a part once at most.
-                let is_there = part.versions.last().is_some_and(|last| last.record.id == record.id);
+                let is_there = part.versions.last().is_some_and(|last| last.record.id == piece.record.id);
                 if !part.versions.is_empty() && (runs > left || is_there) {
                     parts.push(std::mem::replace(&mut part, Self { next, ..Self::default() }));
                     left = runs_max;
                 }
                 left = left.saturating_sub(runs);
-                part.versions.push(VersionChange { record: record.clone(), owned: piece.0, dead: piece.1 });
+                part.versions.push(piece);
             }
         }
         if !part.versions.is_empty() {
@@ -94,13 +100,15 @@ impl HistoryChanges {
 }
 
 /// The changes of one version's sets, cut so that each piece has about so many runs at most.
-fn pieces(
-    owned: &StreamChanges,
-    dead: &StreamChanges,
-    runs_max: usize,
-) -> Vec<(StreamChanges, StreamChanges)> {
-    let mut pieces: Vec<(StreamChanges, StreamChanges)> = Vec::new();
-    let mut left = 0;
+fn pieces(version: VersionChange, runs_max: usize) -> Vec<VersionChange> {
+    let VersionChange { record, rows, owned, dead } = version;
+    let mut cutter = Cutter { record, runs_max, left: 0, pieces: Vec::new() };
+    // Parts first: what is removed may lie in them.
+    for (index, rows) in rows.into_iter().enumerate() {
+        for row in rows {
+            cutter.piece(RUNS_PER_ROW).rows[index].push(row);
+        }
+    }
     for (is_dead, changes) in [(false, owned), (true, dead)] {
         for stream in Stream::ALL {
             // Removed first: what is added need not be looked for in what is removed.
@@ -108,19 +116,33 @@ fn pieces(
                 [(false, &changes[stream as usize].removed), (true, &changes[stream as usize].added)]
             {
                 for run in set.runs() {
-                    if left == 0 {
-                        pieces.push(Default::default());
-                        left = runs_max;
-                    }
-                    left -= 1;
-                    let piece = pieces.last_mut().expect("one was begun");
-                    let sets = if is_dead { &mut piece.1 } else { &mut piece.0 };
+                    let piece = cutter.piece(1);
+                    let sets = if is_dead { &mut piece.dead } else { &mut piece.owned };
                     add(&mut sets[stream as usize], is_added, run);
                 }
             }
         }
     }
-    pieces
+    cutter.pieces
+}
+
+struct Cutter {
+    record: VersionRecord,
+    runs_max: usize,
+    left: usize,
+    pieces: Vec<VersionChange>,
+}
+
+impl Cutter {
+    /// The piece for what takes as much as so many runs.
+    fn piece(&mut self, runs: usize) -> &mut VersionChange {
+        if self.left < runs.min(self.runs_max) {
+            self.pieces.push(VersionChange { record: self.record.clone(), ..VersionChange::default() });
+            self.left = self.runs_max;
+        }
+        self.left = self.left.saturating_sub(runs);
+        self.pieces.last_mut().expect("one was begun")
+    }
 }
 
 fn add(changes: &mut SetChanges, is_added: bool, run: Span) {
@@ -128,6 +150,10 @@ fn add(changes: &mut SetChanges, is_added: bool, run: Span) {
     set.insert(run);
 }
 
-fn count_runs(changes: &StreamChanges) -> usize {
-    changes.iter().map(|changes| changes.added.runs().count() + changes.removed.runs().count()).sum()
+fn count_runs(version: &VersionChange) -> usize {
+    let runs = |changes: &StreamChanges| -> usize {
+        changes.iter().map(|changes| changes.added.runs().count() + changes.removed.runs().count()).sum()
+    };
+    let rows: usize = version.rows.iter().map(Vec::len).sum();
+    rows * RUNS_PER_ROW + runs(&version.owned) + runs(&version.dead)
 }

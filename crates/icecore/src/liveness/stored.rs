@@ -1,22 +1,24 @@
 //! The history on disk: a full image, and changes since the last one. Both have the same form; a full
 //! image is what changes an empty history into this one. The layout is in `docs/format/sets.md`.
 
-use super::blocks::BlockSet;
 use super::codec::{DecodeLimits, damaged, encode_stream_changes, take_stream_changes};
 use super::links::Links;
-use super::set::{AddressSet, SetChanges};
+use super::part::{PartRow, take_rows};
+use super::set::AddressSet;
 use super::streams::{StreamChanges, StreamSets};
+use super::varint::put_varint;
 use super::versions::History;
 use crate::Result;
-use crate::units::{Marks, Stream, VersionId};
+use crate::units::{LogAddress, Marks, Stream, VersionId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// First byte of the encoding.
+/// First byte of the encoding: without parts on disk, and with them.
 const FORMAT: u8 = 1;
+const FORMAT_PARTS: u8 = 2;
 
 /// The fixed part of a stored version.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct VersionRecord {
     /// Its number.
     pub id: VersionId,
@@ -30,11 +32,16 @@ pub struct VersionRecord {
     pub sources: Vec<VersionId>,
 }
 
+/// Parts on disk of the sets of a version: what it owns of each stream, and then what is dead in it.
+pub type SetRows = [Vec<PartRow>; 6];
+
 /// One version that is new or has changed.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct VersionChange {
     /// The fixed part, as it is now.
     pub record: VersionRecord,
+    /// Parts that its sets have beside what those of its sources have.
+    pub rows: SetRows,
     /// How its owned sets differ from those of its sources.
     pub owned: StreamChanges,
     /// How its dead sets differ from those of its sources.
@@ -63,12 +70,28 @@ pub struct HistoryChanges {
 }
 
 impl HistoryChanges {
+    /// Whether parts on disk are named.
+    #[must_use]
+    pub fn has_parts(&self) -> bool {
+        self.rows().next().is_some()
+    }
+
+    /// The parts on disk that are named.
+    pub fn rows(&self) -> impl Iterator<Item = &PartRow> {
+        self.versions.iter().flat_map(|version| version.rows.iter().flatten())
+    }
+
     /// These changes as bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = encode_header(self.full, self.next, &self.removed, self.versions.len());
+        let has_parts = self.has_parts();
+        let format = if has_parts { FORMAT_PARTS } else { FORMAT };
+        let mut out = encode_header(format, self.full, self.next, &self.removed, self.versions.len());
         for version in &self.versions {
             encode_record(&version.record, &mut out);
+            if has_parts {
+                encode_rows(&version.rows, &mut out);
+            }
             for sets in [&version.owned, &version.dead] {
                 encode_stream_changes(sets.each_ref().map(|set| (&set.added, &set.removed)), &mut out);
             }
@@ -83,7 +106,7 @@ impl HistoryChanges {
     /// `Damaged` for any other bytes. Whether the changes make sense is checked when they are applied.
     pub fn decode(bytes: &[u8], limits: &mut DecodeLimits) -> Result<Self> {
         let (&format, rest) = bytes.split_first().ok_or_else(|| damaged("no history here"))?;
-        if format != FORMAT {
+        if ![FORMAT, FORMAT_PARTS].contains(&format) {
             return Err(damaged("history of an unknown format"));
         }
         let (header, mut rest) =
@@ -93,9 +116,10 @@ impl HistoryChanges {
             let (record, after) = postcard::take_from_bytes::<VersionRecord>(rest)
                 .map_err(|_| damaged("record of a version"))?;
             rest = after;
+            let rows = if format == FORMAT { SetRows::default() } else { take_all_rows(&mut rest, limits)? };
             let owned = take_stream_changes(&mut rest, limits)?;
             let dead = take_stream_changes(&mut rest, limits)?;
-            versions.push(VersionChange { record, owned, dead });
+            versions.push(VersionChange { record, rows, owned, dead });
         }
         if !rest.is_empty() {
             return Err(damaged("bytes after the history"));
@@ -104,9 +128,36 @@ impl HistoryChanges {
     }
 }
 
-fn encode_header(full: bool, next: VersionId, removed: &[VersionId], versions: usize) -> Vec<u8> {
+/// Appends a bit for each set that has parts, and the rows of each of those.
+fn encode_rows(rows: &SetRows, out: &mut Vec<u8>) {
+    let has = |index: &usize| !rows[*index].is_empty();
+    out.push((0..rows.len()).filter(has).map(|index| 1u8 << index).sum());
+    for rows in rows.iter().filter(|rows| !rows.is_empty()) {
+        put_varint(out, rows.len() as u64);
+        let mut before = LogAddress(0);
+        for row in rows {
+            row.encode(before, out);
+            before = row.span.start;
+        }
+    }
+}
+
+fn take_all_rows(bytes: &mut &[u8], limits: &DecodeLimits) -> Result<SetRows> {
+    let (&flags, rest) = bytes.split_first().ok_or_else(|| damaged("cut short"))?;
+    *bytes = rest;
+    let mut all = SetRows::default();
+    if flags >> all.len() != 0 {
+        return Err(damaged("parts of sets that do not exist"));
+    }
+    for (index, rows) in all.iter_mut().enumerate().filter(|(index, _)| flags >> index & 1 == 1) {
+        *rows = take_rows(bytes, Stream::ALL[index % Stream::ALL.len()], limits)?;
+    }
+    Ok(all)
+}
+
+fn encode_header(format: u8, full: bool, next: VersionId, removed: &[VersionId], versions: usize) -> Vec<u8> {
     let header = Header { full, next, removed: removed.to_vec(), versions: versions as u64 };
-    postcard::to_extend(&header, vec![FORMAT]).expect("memory takes everything")
+    postcard::to_extend(&header, vec![format]).expect("memory takes everything")
 }
 
 fn encode_record(record: &VersionRecord, out: &mut Vec<u8>) {
@@ -134,7 +185,10 @@ impl History {
             let record = VersionRecord { id, parent: node.parent, mark: node.mark, sources };
             let (owned, dead) = (node.owned.take_changes(), node.dead.take_changes());
             node.stored = true;
-            versions.push(VersionChange { record, owned, dead });
+            self.heavy -= node.heavy;
+            node.weigh(&self.limits);
+            self.heavy += node.heavy;
+            versions.push(VersionChange { record, rows: SetRows::default(), owned, dead });
         }
         HistoryChanges { full: false, next: self.next, removed, versions }
     }
@@ -143,22 +197,12 @@ impl History {
     /// [`History::take_changes`] under the same lock and drop what it answers.
     #[must_use]
     pub fn encode_full(&self) -> Vec<u8> {
-        let mut out = encode_header(true, self.next, &[], self.versions.len());
-        let none = BlockSet::new();
-        for node in self.versions.values() {
-            let record =
-                VersionRecord { id: node.id, parent: node.parent, mark: node.mark, sources: Vec::new() };
-            encode_record(&record, &mut out);
-            for sets in [&node.owned, &node.dead] {
-                encode_stream_changes(Stream::ALL.map(|stream| (sets.of(stream).blocks(), &none)), &mut out);
-            }
-        }
-        out
+        self.full_changes().encode()
     }
 }
 
 /// A version as stored: not yet known to fit the others.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct StoredVersion {
     pub(super) parent: Option<VersionId>,
     pub(super) mark: Option<Marks>,
@@ -166,15 +210,26 @@ pub(super) struct StoredVersion {
 }
 
 /// Owned and dead sets of a version.
-#[derive(Default)]
-pub(super) struct StoredSets {
+#[derive(Clone, Default, PartialEq)]
+pub struct StoredSets {
     pub(super) owned: StreamSets,
     pub(super) dead: StreamSets,
 }
 
+impl StoredSets {
+    /// What is owned of each stream, and then what is dead.
+    pub(super) fn both(&self) -> impl Iterator<Item = &AddressSet> {
+        self.owned.all().chain(self.dead.all())
+    }
+
+    pub(super) fn both_mut(&mut self) -> impl Iterator<Item = &mut AddressSet> {
+        self.owned.all_mut().chain(self.dead.all_mut())
+    }
+}
+
 /// A history being loaded: a full image and then, in order, the changes since. Bytes that decode may still
 /// contradict each other; [`StoredHistory::verify`] finds out, and only then is there a [`History`].
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct StoredHistory {
     pub(super) versions: BTreeMap<VersionId, StoredVersion>,
     pub(super) next: VersionId,
@@ -220,7 +275,7 @@ impl StoredHistory {
             previous = version.record.id;
             let id = version.record.id;
             let replaced = before.insert(id, apply_to_sources(version, &mut sources)?);
-            if replaced.is_some_and(|old| !old.sets.owned.is_empty() || !old.sets.dead.is_empty()) {
+            if replaced.is_some_and(|old| old.sets.both().any(|set| !set.is_empty())) {
                 return Err(damaged("a version is replaced and its sets are nobody's source"));
             }
         }
@@ -240,18 +295,20 @@ fn apply_to_sources(
         unite_disjoint(&mut sets.owned, source.owned)?;
         unite_disjoint(&mut sets.dead, source.dead)?;
     }
+    for (set, rows) in sets.both_mut().zip(version.rows) {
+        set.add_parts(rows);
+    }
     apply_to_sets(&mut sets.owned, version.owned)?;
     apply_to_sets(&mut sets.dead, version.dead)?;
     Ok(StoredVersion { parent, mark, sets })
 }
 
 fn unite_disjoint(sets: &mut StreamSets, other: StreamSets) -> Result<()> {
-    for (stream, blocks) in Stream::ALL.into_iter().zip(other.into_sets()) {
-        let set = sets.of_mut(stream);
-        if !set.blocks().is_disjoint(&blocks) {
+    for (set, other) in sets.all_mut().zip(other.into_all()) {
+        if !set.at_hand().is_disjoint(other.at_hand()) {
             return Err(damaged("two sources share a block"));
         }
-        set.absorb(AddressSet::from_stored(blocks, SetChanges::default()));
+        set.absorb(other);
     }
     Ok(())
 }

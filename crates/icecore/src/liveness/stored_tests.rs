@@ -1,10 +1,16 @@
 //! Stored histories: what a checkpoint writes, and what is refused when read back.
 
 use super::model_tests::{assert_same, cases};
+use super::part::encode_part;
 use super::rule_tests::{data, marks};
-use super::{BlockSet, DecodeLimits, FreedSink, History, HistoryChanges, StoredHistory, VersionChange};
-use crate::units::{LOG_ADDRESS_LIMIT, LogAddress, VersionId};
+use super::{
+    BlockSet, DecodeLimits, FreedSink, History, HistoryChanges, Part, PartRow, SetChunk, StoredHistory,
+    VersionChange, VersionRecord,
+};
+use crate::format::superblock::LedgerPointer;
+use crate::units::{BLOCK_BYTES, LOG_ADDRESS_LIMIT, LogAddress, PoolId, SegmentId, Slot, VersionId};
 use proptest::prelude::*;
+use std::sync::Arc;
 
 fn load(changes: &[HistoryChanges]) -> crate::Result<History> {
     let mut stored = StoredHistory::new();
@@ -57,6 +63,39 @@ fn snapshots_and_deletions_are_stored_without_storing_their_sets_again() {
     // The 500 freed blocks are named twice, out of one dead and one owned set.
     assert!(deleted_bytes < full_bytes / 4, "{deleted_bytes} of {full_bytes} bytes");
     assert_same(&load(&[first, sealed, deleted]).unwrap(), &history);
+}
+
+/// As `docs/format/sets.md` draws them.
+#[test]
+fn chunks_and_rows_are_these_bytes() {
+    let of = |spans: &[(u64, u64)]| -> BlockSet {
+        spans.iter().map(|(start, length)| LogAddress(*start)..LogAddress(start + length)).collect()
+    };
+    let parts = [of(&[(300, 2), (310, 1)]), of(&[(5, 1)])].map(|set| encode_part(&set));
+    let bytes = SetChunk::encode(PoolId([7; 16]), &parts);
+    let mut expected = b"ICESETS\n".to_vec();
+    expected.extend([1, 0, 0, 0, 2, 0, 0, 0]);
+    expected.extend([7; 16]);
+    expected.extend([9, 0, 0, 0, 0, 0, 0, 0]);
+    expected.extend([10, 0xac, 2, 1, 8, 0, 4, 5, 0]);
+    assert_eq!(bytes[..expected.len()], expected);
+    assert!(bytes.len() == BLOCK_BYTES && bytes[expected.len()..].iter().all(|byte| *byte == 0));
+    let place = LedgerPointer { segment: SegmentId(8), slot: Slot(3), blocks: 1, crc: 0x0403_0201 };
+    let row = PartRow { span: LogAddress(300)..LogAddress(311), count: 3, place, part: 0, bytes: 6 };
+    let chunk = Arc::new(SetChunk::decode(&bytes, PoolId([7; 16])).unwrap());
+    assert!(*Part::of(&chunk, &row).unwrap() == of(&[(300, 2), (310, 1)]));
+    assert!(SetChunk::decode(&bytes, PoolId([8; 16])).is_err());
+    assert!(Part::of(&chunk, &PartRow { count: 4, ..row.clone() }).is_err());
+
+    let record = VersionRecord { id: VersionId(1), ..VersionRecord::default() };
+    let mut version = VersionChange { record, ..VersionChange::default() };
+    version.rows[4] = vec![row];
+    let changes =
+        HistoryChanges { full: true, next: VersionId(1), removed: Vec::new(), versions: vec![version] };
+    let row = [0xac, 2, 10, 3, 8, 3, 1, 0, 6, 1, 2, 3, 4];
+    let expected: Vec<u8> = [&[2, 1, 1, 0, 1, 1, 0, 0, 0, 1 << 4, 1][..], &row, &[0, 0]].concat();
+    assert_eq!(changes.encode(), expected);
+    assert!(HistoryChanges::decode(&expected, &mut limits()).unwrap() == changes);
 }
 
 /// What is too long for one blob is stored in parts, and comes to the same.

@@ -1,6 +1,8 @@
 //! One set for each stream.
 
 use super::blocks::{BlockSet, Span};
+use super::fault::HistoryFault;
+use super::part::Look;
 use super::set::{AddressSet, SetChanges};
 use crate::units::{BlockCount, LogAddress, Marks, Run, Stream};
 
@@ -33,10 +35,15 @@ impl StreamSets {
         &mut self.0[stream as usize]
     }
 
+    /// The set of each stream, on its own.
+    pub(super) fn into_all(self) -> [AddressSet; 3] {
+        self.0
+    }
+
     /// Blocks in all of them.
     #[must_use]
     pub fn len(&self) -> BlockCount {
-        BlockCount(self.0.iter().map(|set| set.len().0).sum())
+        BlockCount(self.0.iter().map(|set| set.len().0).fold(0, u64::saturating_add))
     }
 
     /// Whether all are empty.
@@ -45,33 +52,41 @@ impl StreamSets {
         self.0.iter().all(AddressSet::is_empty)
     }
 
+    /// The set of each stream.
+    pub fn all(&self) -> impl Iterator<Item = &AddressSet> {
+        self.0.iter()
+    }
+
+    /// The set of each stream, to change it.
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut AddressSet> {
+        self.0.iter_mut()
+    }
+
     /// Blocks from `low` up to `high`, each stream by its own marks.
-    #[must_use]
-    pub fn count_between(&self, low: &Marks, high: &Marks) -> BlockCount {
-        let count = |stream: Stream| self.of(stream).count(&(low.of(stream)..high.of(stream))).0;
-        BlockCount(Stream::ALL.into_iter().map(count).sum())
+    pub(super) fn count_between(
+        &self,
+        low: &Marks,
+        high: &Marks,
+        parts: Look<'_>,
+    ) -> std::result::Result<BlockCount, HistoryFault> {
+        let mut count = 0;
+        for stream in Stream::ALL {
+            count += self.of(stream).count(&(low.of(stream)..high.of(stream)), parts)?.0;
+        }
+        Ok(BlockCount(count))
     }
 
-    /// Blocks at or above `low`.
-    #[must_use]
-    pub fn count_from(&self, low: &Marks) -> BlockCount {
-        self.count_between(low, &Marks([LogAddress(u64::MAX); 3]))
-    }
-
-    /// Whether everything lies below `high`.
+    /// Whether everything lies below `high`, as far as memory tells.
     #[must_use]
     pub fn is_below(&self, high: &Marks) -> bool {
-        Stream::ALL
-            .into_iter()
-            .all(|stream| self.of(stream).blocks().last().is_none_or(|last| last < high.of(stream)))
+        Stream::ALL.into_iter().all(|stream| self.of(stream).may_lie_in(&(LogAddress(0)..high.of(stream))))
     }
 
-    /// Whether everything lies at or above `low`.
+    /// Whether everything lies at or above `low`, as far as memory tells.
     #[must_use]
     pub fn is_from(&self, low: &Marks) -> bool {
-        let from =
-            |stream: Stream| self.of(stream).blocks().first().is_none_or(|first| first >= low.of(stream));
-        Stream::ALL.into_iter().all(from)
+        let end = LogAddress(u64::MAX);
+        Stream::ALL.into_iter().all(|stream| self.of(stream).may_lie_in(&(low.of(stream)..end)))
     }
 
     /// Takes in sets that share no address with these, journals and all.
@@ -90,11 +105,6 @@ impl StreamSets {
     pub(super) fn take_changes(&mut self) -> StreamChanges {
         self.0.each_mut().map(AddressSet::take_changes)
     }
-
-    /// The addresses, giving up the journals.
-    pub(super) fn into_sets(self) -> [BlockSet; 3] {
-        self.0.map(AddressSet::into_blocks)
-    }
 }
 
 /// Collects blocks that no version references any more.
@@ -102,7 +112,11 @@ impl StreamSets {
 /// What it holds becomes reusable when the checkpoint that records these deaths is durable and no pin is
 /// older than they are: that is for the holder of the sink to see to.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct FreedSink([BlockSet; 3]);
+pub struct FreedSink {
+    blocks: [BlockSet; 3],
+    /// Memory that sets took that were taken in, about.
+    weight: u64,
+}
 
 impl FreedSink {
     /// An empty sink.
@@ -113,33 +127,39 @@ impl FreedSink {
 
     /// Takes in a run. Panics if a block of it is here already: nothing is freed twice.
     pub fn push(&mut self, run: Run) {
-        let added = self.0[run.stream as usize].insert(span_of(&run));
+        let added = self.blocks[run.stream as usize].insert(span_of(&run));
         assert_eq!(added, run.length, "freed twice: {run:?}");
     }
 
     /// Takes in a set of blocks of one stream. Panics if one is here already.
     pub fn absorb(&mut self, stream: Stream, blocks: BlockSet) {
         let expected = blocks.len();
-        let added = self.0[stream as usize].unite(blocks);
+        self.weight += blocks.memory();
+        let added = self.blocks[stream as usize].unite(blocks);
         assert_eq!(added, expected, "freed twice in stream {stream:?}");
     }
 
     /// Number of blocks here.
     #[must_use]
     pub fn len(&self) -> BlockCount {
-        BlockCount(self.0.iter().map(|set| set.len().0).sum())
+        BlockCount(self.blocks.iter().map(|set| set.len().0).sum())
+    }
+
+    /// Memory that sets took that were taken in, about.
+    pub(crate) const fn weight(&self) -> u64 {
+        self.weight
     }
 
     /// Whether nothing was freed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.iter().all(BlockSet::is_empty)
+        self.blocks.iter().all(BlockSet::is_empty)
     }
 
     /// The blocks of one stream.
     #[must_use]
     pub const fn of(&self, stream: Stream) -> &BlockSet {
-        &self.0[stream as usize]
+        &self.blocks[stream as usize]
     }
 
     /// Maximal runs, stream by stream, ascending.
@@ -154,7 +174,7 @@ impl FreedSink {
         let runs: Vec<Run> = self.runs().take(most).collect();
         for stream in Stream::ALL {
             if let Some(last) = runs.iter().rfind(|run| run.stream == stream) {
-                self.0[stream as usize].remove(&(LogAddress(0)..last.end()));
+                self.blocks[stream as usize].remove(&(LogAddress(0)..last.end()));
             }
         }
         runs

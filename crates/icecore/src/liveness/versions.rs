@@ -9,12 +9,15 @@
 //!
 //! "Parent" always means the tree, never the order of names in a dataset: after a rollback the two differ.
 
+use super::consolidate::SetLimits;
 use super::doomed::Doomed;
 use super::fault::HistoryFault;
 use super::links::Links;
+use super::part::{PartSource, Parts};
 use super::streams::{FreedSink, StreamSets, run_of, span_of};
-use crate::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
+use crate::units::{LogAddress, Marks, Run, Stream, VersionId};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Stands in [`VersionNode::used`] for "not known".
@@ -37,6 +40,8 @@ pub struct VersionNode {
     pub(super) sources: Links,
     /// Whether the last checkpoint knows this version.
     pub(super) stored: bool,
+    /// Memory for what of the sets could be in parts on disk and was not at the last checkpoint.
+    pub(super) heavy: u64,
 }
 
 impl VersionNode {
@@ -52,6 +57,7 @@ impl VersionNode {
             used: AtomicU64::new(UNKNOWN),
             sources: Links::None,
             stored: false,
+            heavy: 0,
         }
     }
 
@@ -97,6 +103,11 @@ impl VersionNode {
         &self.dead
     }
 
+    pub(super) fn weigh(&mut self, limits: &SetLimits) {
+        let sets = [&self.owned, &self.dead].into_iter().flat_map(StreamSets::all);
+        self.heavy = sets.map(|set| set.heavy(limits)).sum();
+    }
+
     /// The cached count of blocks that only this version reaches.
     pub(super) fn cached_used(&self) -> Option<u64> {
         Some(self.used.load(Ordering::Relaxed)).filter(|&used| used != UNKNOWN)
@@ -106,7 +117,7 @@ impl VersionNode {
         self.used.store(used, Ordering::Relaxed);
     }
 
-    fn forget_used(&self) {
+    pub(super) fn forget_used(&self) {
         self.cache_used(UNKNOWN);
     }
 }
@@ -130,6 +141,12 @@ pub struct History {
     pub(super) removed: Vec<VersionId>,
     /// Destroyed versions that are still here.
     pub(super) doomed: Doomed,
+    /// How parts of sets are read that lie on disk.
+    pub(super) parts: Parts,
+    /// How much of sets is kept in memory.
+    pub(super) limits: SetLimits,
+    /// The sum of [`VersionNode::heavy`].
+    pub(super) heavy: u64,
 }
 
 impl History {
@@ -137,6 +154,32 @@ impl History {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Where parts of sets are read from, and how much of sets is kept in memory.
+    pub fn keep_in(&mut self, source: Arc<dyn PartSource>, limits: SetLimits) {
+        self.parts = Parts(Some(source));
+        self.limits = limits;
+        self.versions.values_mut().for_each(|node| node.weigh(&limits));
+        self.heavy = self.versions.values().map(|node| node.heavy).sum();
+    }
+
+    /// How much of sets is kept in memory.
+    #[must_use]
+    pub const fn limits(&self) -> SetLimits {
+        self.limits
+    }
+
+    /// Memory for what of sets could be in parts on disk and is not, as of the last checkpoint.
+    #[cfg(test)]
+    pub(crate) const fn in_memory(&self) -> u64 {
+        self.heavy
+    }
+
+    /// Whether so much of sets is in memory that it should be written to parts on disk, as of the last checkpoint.
+    #[must_use]
+    pub const fn is_due(&self) -> bool {
+        self.heavy > self.limits.change_bytes
     }
 
     /// The version with this number.
@@ -268,6 +311,7 @@ impl History {
         snapshot.dead = std::mem::take(&mut node.dead);
         snapshot.sources = std::mem::take(&mut node.sources);
         snapshot.referenced = node.referenced;
+        snapshot.heavy = std::mem::take(&mut node.heavy);
         // All it reaches, the head reaches too.
         snapshot.cache_used(0);
         node.cache_used(0);
@@ -277,84 +321,6 @@ impl History {
         Ok(id)
     }
 
-    /// Removes a version and answers how many blocks that freed; they go to `freed`.
-    ///
-    /// A leaf frees what it owns. A snapshot with one version below it frees what died on the way there and
-    /// was born since its own parent; the rest of its sets goes to that version.
-    ///
-    /// # Errors
-    ///
-    /// The version does not exist, or several branches hang below it.
-    pub fn delete(&mut self, version: VersionId, freed: &mut FreedSink) -> Result<BlockCount, HistoryFault> {
-        let node = self.version(version)?;
-        let child = match node.children[..] {
-            [] => None,
-            [child] => Some(child),
-            _ => return Err(HistoryFault::HasBranches { version, children: node.children.to_vec() }),
-        };
-        let low = self.low_mark(node);
-        let node = self.versions.remove(&version).expect("found above");
-        self.changed.remove(&version);
-        if node.stored {
-            self.removed.push(version);
-        }
-        let before = freed.len();
-        match child {
-            None => self.free_leaf(*node, freed),
-            Some(child) => self.merge_into_child(*node, child, &low, freed),
-        }
-        let freed = freed.len().0 - before.0;
-        self.doomed.deleted(version, freed);
-        Ok(BlockCount(freed))
-    }
-
-    fn free_leaf(&mut self, node: VersionNode, freed: &mut FreedSink) {
-        if let Some(parent) = node.parent {
-            let above = self.node_mut(parent);
-            above.children.remove(node.id);
-            above.forget_used();
-            let branches = above.children.len();
-            self.doomed.review(parent, branches);
-        }
-        let mut owned = node.owned;
-        for stream in Stream::ALL {
-            let blocks = std::mem::take(owned.of_mut(stream)).into_blocks();
-            self.live[stream as usize] -= blocks.len().0;
-            freed.absorb(stream, blocks);
-        }
-    }
-
-    /// `low` is the mark of the parent of `gone`: what was born before it, the parent still sees.
-    fn merge_into_child(&mut self, gone: VersionNode, child: VersionId, low: &Marks, freed: &mut FreedSink) {
-        let high = gone.mark.expect("only a snapshot has anything below it");
-        let (parent, mut owned) = (gone.parent, gone.owned);
-        let node = self.versions.get_mut(&child).expect("children exist");
-        for stream in Stream::ALL {
-            let span = low.of(stream)..high.of(stream);
-            let unreachable = node.dead.of_mut(stream).extract(&span);
-            let left = owned.of_mut(stream).subtract(&unreachable);
-            assert_eq!(
-                left,
-                unreachable.len(),
-                "version {child} lost blocks that version {} never had",
-                gone.id
-            );
-            self.live[stream as usize] -= left.0;
-            freed.absorb(stream, unreachable);
-        }
-        // What is left of the child's dead lies below `low`, reached by the new parent.
-        node.owned.absorb(owned);
-        node.dead.absorb(gone.dead);
-        node.parent = parent;
-        node.sources.extend(gone.sources);
-        node.forget_used();
-        self.changed.insert(child);
-        self.replace_child(parent, gone.id, child);
-        if let Some(parent) = parent {
-            self.node_mut(parent).forget_used();
-        }
-    }
-
     /// The mark of the parent: everything from there on was born on the edge to `node`. Zero without a parent.
     pub(super) fn low_mark(&self, node: &VersionNode) -> Marks {
         let Some(parent) = node.parent else { return Marks([LogAddress(0); 3]) };
@@ -362,7 +328,7 @@ impl History {
     }
 
     /// A version that exists because the tree says so.
-    fn node_mut(&mut self, version: VersionId) -> &mut VersionNode {
+    pub(super) fn node_mut(&mut self, version: VersionId) -> &mut VersionNode {
         self.versions.get_mut(&version).expect("the tree names only versions that exist")
     }
 
@@ -371,7 +337,7 @@ impl History {
         if node.is_head() { Ok(node) } else { Err(HistoryFault::NotAHead(version)) }
     }
 
-    fn replace_child(&mut self, parent: Option<VersionId>, old: VersionId, new: VersionId) {
+    pub(super) fn replace_child(&mut self, parent: Option<VersionId>, old: VersionId, new: VersionId) {
         let Some(parent) = parent else { return };
         assert!(self.node_mut(parent).children.replace(old, new), "a parent knows its children");
     }

@@ -231,6 +231,13 @@ impl ChunkedMap {
         if self.retired.contains(&segment) { Vec::new() } else { self.directory.naming(segment).collect() }
     }
 
+    /// The chunks with addresses in a span.
+    pub(crate) fn spanning(&self, stream: Stream, span: &Span) -> Vec<Absent> {
+        let rows = self.directory.rows(stream).iter();
+        let spanning = rows.filter(|row| row.span.start < span.end && row.span.end > span.start);
+        spanning.map(|row| super::directory::absent(stream, row)).collect()
+    }
+
     /// The chunk with an address in its span, and the segments that it is known to name; none if they are many.
     pub(crate) fn chunk_at(&self, stream: Stream, address: LogAddress) -> Option<(Absent, Vec<SegmentId>)> {
         let row = self.directory.rows(stream).iter().find(|row| row.span.contains(&address))?;

@@ -16,6 +16,20 @@ pub struct PlacedRun {
     pub slot: Slot,
 }
 
+impl PlacedRun {
+    /// The part of it within a span; `None` if there is none.
+    #[must_use]
+    pub fn within(&self, span: &crate::liveness::Span) -> Option<Self> {
+        let (start, end) = (self.run.start.max(span.start), self.run.end().min(span.end));
+        let run = Run {
+            start,
+            length: BlockCount(end.0.checked_sub(start.0).filter(|length| *length > 0)?),
+            ..self.run
+        };
+        Some(Self { run, slot: Slot(self.slot.0 + (start.0 - self.run.start.0) as u32), ..*self })
+    }
+}
+
 /// A segment and a slot in it, ordered.
 type Place = (SegmentId, Slot);
 

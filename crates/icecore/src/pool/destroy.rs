@@ -70,13 +70,20 @@ impl Pool {
         // What earlier destructions left to be done would be part of what this one frees.
         let mut state = engine.settled_state()?;
         let selection = select(&state, target, Holds::Refuse)?;
-        let plan = self.plan(&state, &selection)?;
+        // What cannot be told because of damage is no reason not to go: it is freed when it can be told.
+        let known = match self.plan(&state, &selection) {
+            Err(Error::Damaged { .. } | Error::Io { .. }) => None,
+            plan => Some(plan?),
+        };
+        let is_settled = state.history.doomed_count() == 0;
         if selection.datasets.is_empty() {
             for part in selection.versions.chunks(VERSIONS_PER_RECORD) {
                 let operation = Operation::DestroySnapshots { versions: part.to_vec() };
                 engine.append(&mut state, &operation, None, Purpose::Freeing)?;
             }
-            state.history.know_freeing(BlockCount::holding(plan.frees));
+            if let Some(plan) = known.as_ref().filter(|_| is_settled) {
+                state.history.know_freeing(BlockCount::holding(plan.frees));
+            }
         } else {
             self.refuse_open(&state, &selection.datasets)?;
             let operation = Operation::DestroyDatasets { datasets: selection.datasets };
@@ -97,7 +104,7 @@ impl Pool {
                 Err(error) => return Err(error),
             }
         }
-        Ok(plan)
+        Ok(known.unwrap_or(DestroyPlan { names: selection.names, frees: ByteLength(0) }))
     }
 
     fn plan(&self, state: &State, selection: &Selection) -> Result<DestroyPlan> {

@@ -3,8 +3,9 @@
 use super::Pool;
 use crate::error::Result;
 use crate::limits::DatasetLimits;
+use crate::liveness::HistoryFault;
 use crate::state::State;
-use crate::units::{BLOCK_BYTES, ByteLength, DatasetId, Timestamp, VersionId};
+use crate::units::{BLOCK_BYTES, BlockCount, ByteLength, DatasetId, Timestamp, VersionId};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -67,6 +68,11 @@ impl Pool {
         self.engine().check_open()?;
         let available = self.available()?;
         // What is destroyed and not yet freed would be part of the figures of its neighbours.
+        self.engine().finish_freeing()?;
+        if filter.snapshots {
+            let unlearned = self.engine().state().history.unlearned();
+            self.engine().learn_used(&unlearned);
+        }
         let state = self.engine().settled_state()?;
         let lister = Lister::new(&state, available);
         if let Some(root) = filter.root.as_deref().filter(|root| root.contains('@')) {
@@ -165,13 +171,21 @@ impl<'a> Lister<'a> {
         Ok(owned)
     }
 
+    /// What only a version reaches. Where damage keeps that from being known it is nothing: the incidents say so.
+    fn used(&self, version: VersionId) -> Result<BlockCount> {
+        match self.state.history.used(version) {
+            Err(HistoryFault::Unread(_) | HistoryFault::Refused(_)) => Ok(BlockCount(0)),
+            used => Ok(used?),
+        }
+    }
+
     fn snapshot(&self, dataset: DatasetId, version: VersionId) -> Result<ListEntry> {
         let row = self.state.catalogue.snapshot(version).expect("listed");
         let name = &self.state.catalogue.dataset(dataset).expect("listed").name;
         Ok(ListEntry {
             name: format!("{name}@{}", row.name),
             kind: EntryKind::Snapshot,
-            used: self.state.history.used(version)?.bytes(),
+            used: self.used(version)?.bytes(),
             available: None,
             referenced: self.state.history.referenced(version)?.bytes(),
             written: self.state.history.written(version)?.bytes(),

@@ -124,6 +124,11 @@ impl Graveyard {
         reached
     }
 
+    /// Whether what died since the last checkpoint takes more than so many bytes of memory.
+    pub(crate) fn is_laden(&self, bytes: u64) -> bool {
+        self.current.weight() > bytes
+    }
+
     /// Whether anything waits for readers.
     pub(crate) fn waits(&self) -> bool {
         !self.recorded.is_empty()

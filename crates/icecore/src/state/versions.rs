@@ -4,6 +4,7 @@ use super::{Environment, Placement, State};
 use crate::catalogue::SnapshotRow;
 use crate::error::{Error, Result};
 use crate::limits::Limit;
+use crate::liveness::{HistoryFault, Pace};
 use crate::namespace::{InodeKind, NewInode};
 use crate::operation::{Operation, Target};
 use crate::tree::Tree;
@@ -217,12 +218,34 @@ impl State {
 
     /// Takes a version out of the history and frees what only it held.
     fn delete(&mut self, version: VersionId) -> Result<()> {
-        let shares = self.shares(version);
-        self.history.delete(version, self.graveyard.sink())?;
-        self.shares_changed(shares);
-        self.trees.remove(&version);
-        self.changed_roots.insert(version);
+        let mut never = || false;
+        self.delete_some(version, &mut Pace { runs: usize::MAX, held: None, enough: &mut never })?;
         Ok(())
+    }
+
+    /// The same until it is enough: whether the version is gone.
+    fn delete_some(
+        &mut self,
+        version: VersionId,
+        pace: &mut Pace<'_>,
+    ) -> std::result::Result<bool, HistoryFault> {
+        let shares = self.shares(version);
+        let gone = self.history.delete_some(version, self.graveyard.sink(), pace);
+        self.shares_changed(shares);
+        let gone = gone?;
+        if gone {
+            self.trees.remove(&version);
+            self.changed_roots.insert(version);
+        }
+        Ok(gone)
+    }
+
+    /// Takes out the head of a dataset that goes. One that has parts of its sets on disk waits for [`State::free_doomed`], without a name.
+    fn delete_or_doom(&mut self, head: VersionId) -> Result<()> {
+        if self.history.version(head)?.owned().all().all(|set| set.rows().is_empty()) {
+            return self.delete(head);
+        }
+        Ok(self.history.doom(head)?)
     }
 
     /// Destroys a snapshot: nobody finds it from now on. It is deleted later, by [`State::free_doomed`].
@@ -231,26 +254,43 @@ impl State {
         Ok(self.history.doom(snapshot)?)
     }
 
-    /// Dooms the snapshots that a ledger has as destroyed.
+    /// Dooms the snapshots that a ledger has as destroyed, and heads of datasets that are.
     pub(crate) fn doom_hidden(&mut self) -> Result<()> {
         let hidden = self.catalogue.snapshots().filter(|(_, row)| row.hidden);
-        let hidden: Vec<VersionId> = hidden.map(|(version, _)| version).collect();
+        let mut hidden: Vec<VersionId> = hidden.map(|(version, _)| version).collect();
+        // Of datasets that were destroyed.
+        let named: BTreeSet<VersionId> = self.catalogue.datasets().map(|(_, row)| row.head).collect();
+        let heads = self.history.versions().filter(|node| node.is_head()).map(|node| node.id());
+        hidden.extend(heads.filter(|head| !named.contains(head)));
         hidden.into_iter().try_for_each(|version| Ok(self.history.doom(version)?))
     }
 
-    /// Deletes destroyed versions, until none is left that can go or `enough` says so: whether some are left.
+    /// Deletes destroyed versions, until none is left that can go or it is enough: whether some are left.
+    ///
+    /// [`HistoryFault::Absent`] and [`HistoryFault::Unread`] are about [`crate::liveness::History::next_doomed`].
     ///
     /// Not an operation: it changes nothing that operations, or anybody else, could see, but for the blocks that it
     /// frees. They are recorded as dead by the next checkpoint; if there is a crash before that, they are freed anew.
-    pub(crate) fn free_doomed(&mut self, mut enough: impl FnMut() -> bool) -> Result<bool> {
+    pub(crate) fn free_doomed(&mut self, pace: &mut Pace<'_>) -> std::result::Result<bool, HistoryFault> {
         while let Some(version) = self.history.next_doomed() {
-            if enough() {
+            if (pace.enough)() {
                 return Ok(true);
             }
-            self.delete(version)?;
+            if !self.delete_some(version, pace)? {
+                return Ok(true);
+            }
             self.catalogue.remove_snapshot(version);
         }
         Ok(false)
+    }
+
+    /// Takes destroyed versions out of the tree of versions without a look at their sets, all of which are to be made anew.
+    pub(crate) fn forget_doomed(&mut self) {
+        for version in self.history.forget_doomed() {
+            self.trees.remove(&version);
+            self.changed_roots.insert(version);
+            self.catalogue.remove_snapshot(version);
+        }
     }
 
     fn destroy_datasets(&mut self, datasets: &[DatasetId]) -> Result<()> {
@@ -261,13 +301,12 @@ impl State {
             snapshots.extend(self.catalogue.snapshots_of(*dataset).map(|(version, _)| version));
         }
         let goes = |version: &VersionId| {
-            let hidden = || self.catalogue.snapshot(*version).is_some_and(|row| row.hidden);
-            snapshots.contains(version) || heads.contains(version) || hidden()
+            snapshots.contains(version) || heads.contains(version) || self.history.is_doomed(*version)
         };
         if !snapshots.iter().flat_map(|version| self.children(*version)).all(goes) {
             return Err(Error::Invalid("a clone hangs below a dataset to be destroyed".to_owned()));
         }
-        heads.into_iter().try_for_each(|head| self.delete(head))?;
+        heads.into_iter().try_for_each(|head| self.delete_or_doom(head))?;
         snapshots.into_iter().try_for_each(|snapshot| self.doom(snapshot))?;
         for dataset in datasets {
             self.catalogue.remove_dataset(*dataset);

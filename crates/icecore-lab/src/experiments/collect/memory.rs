@@ -1,7 +1,7 @@
 //! Memory for the location map and the sets of a large pool whose live data has thinned out.
 //!
 //! In a process of its own: the map as collection leaves it (live runs side by side, in the order of addresses), in chunks in a file,
-//! with as many in memory as the defaults allow; and the set of what lives, of a pool of 1 TiB of addresses of which a tenth lives in
+//! with as many in memory as the defaults allow; and likewise the set of what lives, of a pool of 1 TiB of addresses of which a tenth lives in
 //! runs of 16 KiB. The caches that the defaults allow are added.
 
 use crate::child::Job;
@@ -13,9 +13,12 @@ use crate::report::{Check, System};
 use crate::statistics::{bootstrap, median};
 use icecore::OpenOptions;
 use icecore::format::superblock::LedgerPointer;
-use icecore::liveness::BlockSet;
+use icecore::liveness::{
+    DecodeLimits, History, HistoryChanges, Part, PartRow, PartSource, PartStore, SetChunk, SetLimits,
+    StoredHistory,
+};
 use icecore::location::{Absent, Chunk, ChunkStore, ChunkedMap, Lookup, MapLimits, PlacedRun, SharedChunk};
-use icecore::units::{BLOCK_BYTES, BlockCount, LogAddress, PoolId, Run, SegmentId, Slot, Stream};
+use icecore::units::{BLOCK_BYTES, BlockCount, LogAddress, Marks, PoolId, Run, SegmentId, Slot, Stream};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -78,17 +81,18 @@ fn run_once(options: &Options, job: &Job) -> Result<Outcome> {
 }
 
 /// A file for chunks.
+#[derive(Clone)]
 struct Shelf {
-    file: File,
+    file: Arc<File>,
     blocks: u32,
 }
 
 impl Shelf {
-    fn new() -> std::io::Result<Self> {
-        let path = std::env::temp_dir().join(format!("icecore-lab-chunks-{}", std::process::id()));
+    fn new(name: &str) -> std::io::Result<Self> {
+        let path = std::env::temp_dir().join(format!("icecore-lab-chunks-{}-{name}", std::process::id()));
         let file = File::options().read(true).write(true).create_new(true).open(&path)?;
         std::fs::remove_file(&path)?;
-        Ok(Self { file, blocks: 0 })
+        Ok(Self { file: Arc::new(file), blocks: 0 })
     }
 
     fn failed(error: std::io::Error) -> icecore::Error {
@@ -96,21 +100,90 @@ impl Shelf {
     }
 }
 
+impl Shelf {
+    fn read_at(&self, place: &LedgerPointer) -> icecore::Result<Vec<u8>> {
+        let mut bytes = vec![0; place.blocks as usize * BLOCK_BYTES];
+        let offset = u64::from(place.slot.0) * BLOCK_BYTES as u64;
+        self.file.read_exact_at(&mut bytes, offset).map_err(Self::failed)?;
+        Ok(bytes)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> icecore::Result<LedgerPointer> {
+        let slot = Slot(self.blocks);
+        self.file.write_all_at(bytes, u64::from(slot.0) * BLOCK_BYTES as u64).map_err(Self::failed)?;
+        let blocks = (bytes.len() / BLOCK_BYTES) as u32;
+        self.blocks += blocks;
+        Ok(LedgerPointer { segment: SegmentId(0), slot, blocks, crc: 0 })
+    }
+}
+
+impl PartSource for Shelf {
+    fn resident(&self, _: &PartRow) -> Option<Part> {
+        None
+    }
+
+    fn read(&self, row: &PartRow) -> icecore::Result<Part> {
+        Part::of(&Arc::new(SetChunk::decode(&self.read_at(&row.place)?, POOL)?), row)
+    }
+}
+
+impl PartStore for Shelf {
+    fn load(&mut self, row: &PartRow) -> icecore::Result<Part> {
+        self.read(row)
+    }
+
+    fn write(&mut self, parts: &[Vec<u8>]) -> icecore::Result<LedgerPointer> {
+        self.put(&SetChunk::encode(POOL, parts))
+    }
+
+    fn is_thin(&self, _: SegmentId) -> bool {
+        false
+    }
+}
+
+/// The sets of a pool with one dataset, and what a ledger would say of them.
+struct Sets {
+    history: History,
+    ledger: Vec<u8>,
+    shelf: Shelf,
+    limits: SetLimits,
+}
+
+impl Sets {
+    fn new(shelf: Shelf, bytes: u64) -> Self {
+        let limits = SetLimits::of(bytes);
+        let mut history = History::new();
+        history.keep_in(Arc::new(shelf.clone()), limits);
+        Self {
+            history,
+            ledger: HistoryChanges { full: true, ..HistoryChanges::default() }.encode(),
+            shelf,
+            limits,
+        }
+    }
+
+    /// A checkpoint with a picture of everything.
+    fn consolidate(&mut self) -> icecore::Result<()> {
+        let changes = self.history.take_changes();
+        let mut limits = DecodeLimits::new(Marks([LogAddress(1 << 47); 3]));
+        let mut stored = StoredHistory::new();
+        stored.apply_changes(HistoryChanges::decode(&self.ledger, &mut limits)?)?;
+        stored.apply_changes(changes)?;
+        let changed = stored.consolidate(&self.limits, &mut self.shelf, &mut Vec::new())?;
+        self.history.go_on_with(&stored.bases(), &changed);
+        self.ledger = stored.into_full_changes().encode();
+        Ok(())
+    }
+}
+
 impl ChunkStore for Shelf {
     fn load(&mut self, absent: &Absent) -> icecore::Result<SharedChunk> {
-        let mut bytes = vec![0; absent.place.blocks as usize * BLOCK_BYTES];
-        let offset = u64::from(absent.place.slot.0) * BLOCK_BYTES as u64;
-        self.file.read_exact_at(&mut bytes, offset).map_err(Self::failed)?;
+        let bytes = self.read_at(&absent.place)?;
         Chunk::decode(&bytes, POOL, absent.stream, &absent.span).map(Arc::new)
     }
 
     fn write(&mut self, stream: Stream, runs: &[PlacedRun]) -> icecore::Result<LedgerPointer> {
-        let bytes = Chunk::encode(POOL, stream, runs);
-        let slot = Slot(self.blocks);
-        self.file.write_all_at(&bytes, u64::from(slot.0) * BLOCK_BYTES as u64).map_err(Self::failed)?;
-        let blocks = (bytes.len() / BLOCK_BYTES) as u32;
-        self.blocks += blocks;
-        Ok(LedgerPointer { segment: SegmentId(0), slot, blocks, crc: 0 })
+        self.put(&Chunk::encode(POOL, stream, runs))
     }
 
     fn is_thin(&self, _: SegmentId, _: u64) -> bool {
@@ -129,7 +202,7 @@ fn consolidate(map: &mut ChunkedMap, shelf: &mut Shelf) -> icecore::Result<()> {
 fn look_up(map: &mut ChunkedMap, shelf: &mut Shelf, address: LogAddress) -> icecore::Result<bool> {
     let found = match map.lookup(Stream::Data, address) {
         Lookup::Absent(absent) => {
-            let chunk = shelf.load(&absent)?;
+            let chunk = ChunkStore::load(shelf, &absent)?;
             map.lookup_with(&absent, &chunk, Stream::Data, address)
         }
         found => Some(found),
@@ -139,9 +212,13 @@ fn look_up(map: &mut ChunkedMap, shelf: &mut Shelf, address: LogAddress) -> icec
 
 /// Builds the map as collection does, and looks up blocks all over it until the memory for chunks is used up.
 fn build(job: &ThinMap) -> icecore::Result<(u64, u64)> {
-    let mut shelf = Shelf::new().map_err(Shelf::failed)?;
-    let mut map = ChunkedMap::new(MapLimits::of(OpenOptions::default().map_memory_bytes));
-    let mut alive = BlockSet::new();
+    let mut shelf = Shelf::new("map").map_err(Shelf::failed)?;
+    // As a pool shares it out.
+    let memory = OpenOptions::default().map_memory_bytes;
+    let mut map = ChunkedMap::new(MapLimits::of(memory - memory / 4));
+    let mut sets = Sets::new(Shelf::new("sets").map_err(Shelf::failed)?, memory / 4);
+    let failed = |fault: icecore::liveness::HistoryFault| icecore::Error::from(fault);
+    let head = sets.history.new_head(None).map_err(failed)?;
     let mut place = 0;
     for start in (1..job.blocks).step_by((RUN_BLOCKS * DENSITY) as usize) {
         let run = Run { stream: Stream::Data, start: LogAddress(start), length: BlockCount(RUN_BLOCKS) };
@@ -150,12 +227,17 @@ fn build(job: &ThinMap) -> icecore::Result<(u64, u64)> {
         let slot = Slot(2 + (within + within / MOVED_BLOCKS) as u32);
         map.insert(run, SegmentId((place / SEGMENT_BLOCKS) as u32), slot);
         place += RUN_BLOCKS;
-        alive.insert(run.start..run.end());
-        if start % (1 << 20) < RUN_BLOCKS * DENSITY && map.is_due() {
-            consolidate(&mut map, &mut shelf)?;
+        sets.history.born(head, run).map_err(failed)?;
+        // A checkpoint now and then.
+        if start % (1 << 20) < RUN_BLOCKS * DENSITY {
+            if map.is_due() {
+                consolidate(&mut map, &mut shelf)?;
+            }
+            sets.consolidate()?;
         }
     }
     consolidate(&mut map, &mut shelf)?;
+    sets.consolidate()?;
     let runs = job.blocks.div_ceil(RUN_BLOCKS * DENSITY);
     for index in 0..LOOKUPS {
         let run = index.wrapping_mul(0x9e37_79b9_7f4a_7c15) % runs;
@@ -165,7 +247,7 @@ fn build(job: &ThinMap) -> icecore::Result<(u64, u64)> {
     let entries = map.directory().all().map(|(_, row)| u64::from(row.entries)).sum();
     let failure = "the kernel does not tell how much memory is used".to_owned();
     let peak = peak_memory_bytes().ok_or(icecore::Error::Invalid(failure))?;
-    drop(alive);
+    drop(sets);
     Ok((entries, peak))
 }
 

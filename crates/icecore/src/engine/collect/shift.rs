@@ -145,7 +145,7 @@ impl Engine {
             return Ok(None);
         }
         let entries = self.blocks.entries_of_segment(victim.segment)?;
-        let (blocks, dead) = alive_and_dead(&state, &entries);
+        let (blocks, dead) = alive_and_dead(&state, &entries)?;
         if !is_settled(&state, &blocks) {
             return Ok(None);
         }
@@ -168,7 +168,10 @@ impl Engine {
 /// What lives, or may still be reached by a reader or by a recovery from the last checkpoint, of what lies in a segment;
 /// and what is dead for good. What dies with the checkpoint on its way is neither: that has to be durable before
 /// the segment can be used again.
-fn alive_and_dead(state: &State, entries: &[PlacedRun]) -> ([BlockSet; 3], [BlockSet; 3]) {
+///
+/// # Errors
+/// Part of a set cannot be read.
+fn alive_and_dead(state: &State, entries: &[PlacedRun]) -> Result<([BlockSet; 3], [BlockSet; 3])> {
     let mut dead: [BlockSet; 3] = Default::default();
     for entry in entries {
         dead[entry.run.stream as usize].insert(entry.run.start..entry.run.end());
@@ -177,8 +180,8 @@ fn alive_and_dead(state: &State, entries: &[PlacedRun]) -> ([BlockSet; 3], [Bloc
     for stream in Stream::ALL {
         let present = &mut dead[stream as usize];
         let (Some(first), Some(last)) = (present.first(), present.last()) else { continue };
-        let owned = state.history.versions().map(|node| node.owned().of(stream).blocks());
-        for set in owned.chain(state.graveyard.lingering(stream)) {
+        alive[stream as usize] = state.history.living(stream, present)?;
+        for set in state.graveyard.lingering(stream) {
             let apart =
                 set.last().is_none_or(|end| end < first) || set.first().is_none_or(|begin| begin > last);
             if !apart {
@@ -192,7 +195,7 @@ fn alive_and_dead(state: &State, entries: &[PlacedRun]) -> ([BlockSet; 3], [Bloc
             present.subtract(frozen);
         }
     }
-    (alive, dead)
+    Ok((alive, dead))
 }
 
 /// Whether the last checkpoint to be frozen knows these blocks: as long as it does not, the log says where they are.

@@ -267,6 +267,7 @@ fn damage_is_left_where_it_is_and_reported() {
             state
                 .history
                 .live_runs(entry.run.stream)
+                .map(Result::unwrap)
                 .any(|run| run.start <= entry.run.start && entry.run.start < run.end())
         };
         // Any block that lives.
@@ -274,6 +275,7 @@ fn damage_is_left_where_it_is_and_reported() {
         let live = state
             .history
             .live_runs(entry.run.stream)
+            .map(Result::unwrap)
             .find(|run| run.start < entry.run.end() && entry.run.start < run.end())
             .unwrap();
         let skipped = live.start.0.saturating_sub(entry.run.start.0);

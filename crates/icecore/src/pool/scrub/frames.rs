@@ -119,11 +119,8 @@ impl Scrub<'_> {
             let to = flaw.behind.end.min(entry.slot.0 + entry.run.length.0 as u32);
             for slot in from..to {
                 let address = entry.run.start.plus(BlockCount(u64::from(slot - entry.slot.0)));
-                let owned = state
-                    .history
-                    .versions()
-                    .any(|node| node.owned().of(entry.run.stream).blocks().contains(address));
-                if owned {
+                // Of what cannot be told it is better to say so.
+                if state.history.lives(entry.run.stream, address).unwrap_or(true) {
                     return Some(one(entry.run.stream, address));
                 }
             }

@@ -94,7 +94,7 @@ fn places(pool: &Pool) -> Vec<(&'static str, String, u32, Option<Run>)> {
         let address = entry.run.start.plus(BlockCount(u64::from(slot - entry.slot.0)));
         let state = engine.state();
         let lives = state.history.live_runs(entry.run.stream);
-        let mut lives = lives.filter(|run| run.start <= address && address < run.end());
+        let mut lives = lives.map(Result::unwrap).filter(|run| run.start <= address && address < run.end());
         lives.next().map(|_| one(entry.run.stream, address))
     };
     for segment in all {
@@ -263,7 +263,7 @@ fn damage_met_before_it_was_cut_off_is_told_by_the_one_that_goes_on() {
     let pool = Pool::open_directory(folder.path(), &options(false)).unwrap();
     build(&pool);
     let engine = pool.engine();
-    let first = engine.state().history.live_runs(Stream::Data).next().unwrap();
+    let first = engine.state().history.live_runs(Stream::Data).next().unwrap().unwrap();
     let (segment, slot, _) = engine.blocks.locate(Stream::Data, first.start).unwrap();
     let path = folder.path().join(file_name(segment));
     let mut bytes = std::fs::read(&path).unwrap();
