@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::format::ledger::{Blob, SectionTag};
 use crate::format::segment::{Geometry, SegmentKind, file_name};
 use crate::format::superblock::{LedgerPointer, Superblock};
-use crate::liveness::{DecodeLimits, HistoryChanges, PartSource, Span, StoredHistory};
+use crate::liveness::{DecodeLimits, HistoryChanges, HistoryFault, PartSource, Span, StoredHistory};
 use crate::location::{ChunkedMap, Consolidated, MapChanges, MapLimits, PlacedRun};
 use crate::log::tail::{Position, Tail};
 use crate::segments::{Cursor, Segments};
@@ -567,10 +567,12 @@ fn count_live(history: &crate::liveness::History, blocks: &Blocks, segments: &mu
         for run in history.live_runs(stream) {
             let run = match run {
                 Ok(run) => run,
-                Err(unread) => {
+                // What is damaged now is so for this life; a disk that refuses to read may not the next time.
+                Err(unread) if matches!(unread.fault, HistoryFault::Unread(_)) => {
                     living.spare(stream, &unread.row.span, kind)?;
                     continue;
                 }
+                Err(unread) => return Err(unread.into()),
             };
             let mut at = run.start;
             while at < run.end() {
