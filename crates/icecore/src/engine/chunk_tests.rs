@@ -286,7 +286,8 @@ fn what_is_in_no_header_is_named() {
     let of_data: Vec<ChunkRow> =
         all.iter().filter(|(stream, _)| *stream == Stream::Data).map(|(_, row)| row.clone()).collect();
     let living = |span: &Range<LogAddress>| -> Vec<(LogAddress, SegmentId, u32)> {
-        let live: Vec<_> = pool.engine().state().history.live_runs(Stream::Data).map(Result::unwrap).collect();
+        let live: Vec<_> =
+            pool.engine().state().history.live_runs(Stream::Data).map(Result::unwrap).collect();
         let addresses = live.iter().flat_map(|run| run.start.0..run.end().0).map(LogAddress);
         let within = addresses.filter(|address| span.contains(address));
         let place = |address| pool.engine().blocks.locate(Stream::Data, address).unwrap();

@@ -200,8 +200,8 @@ fn select_snapshots(state: &State, versions: Vec<VersionId>, holds: Holds) -> Re
         for tag in row.holds.keys().filter(|_| holds == Holds::Refuse) {
             blockers.push(format!("{} has hold {tag:?} (release it first)", name()));
         }
-        for child in state.children(*version) {
-            let label = state.catalogue.label(*child);
+        for child in remaining_children(state, *version) {
+            let label = state.catalogue.label(child);
             if let Some(clone) = label.filter(|label| *label != row.dataset) {
                 let clone = dataset_name(state, clone);
                 blockers.push(format!("{clone} is a clone of {} (destroy or promote it first)", name()));
@@ -214,6 +214,11 @@ fn select_snapshots(state: &State, versions: Vec<VersionId>, holds: Holds) -> Re
     }
     let names = versions.iter().map(|version| state.catalogue.full_name(*version)).collect();
     Ok(Selection { versions, datasets: Vec::new(), names })
+}
+
+/// What will hang below a version: what was destroyed and could not be read yet is in nobody's way.
+fn remaining_children(state: &State, version: VersionId) -> impl Iterator<Item = VersionId> {
+    state.children(version).iter().filter_map(|child| state.history.remaining(*child))
 }
 
 /// The name of a dataset; a version that waits to be deleted may have a label that is gone.
@@ -244,8 +249,8 @@ fn select_datasets(state: &State, name: &str, recursive: bool, holds: Holds) -> 
             for tag in snapshot.holds.keys().filter(|_| holds == Holds::Refuse) {
                 blockers.push(format!("{full} has hold {tag:?} (release it first)"));
             }
-            for child in state.children(version) {
-                let clone = state.catalogue.label(*child).filter(|label| !chosen.contains(label));
+            for child in remaining_children(state, version) {
+                let clone = state.catalogue.label(child).filter(|label| !chosen.contains(label));
                 if let Some(clone) = clone {
                     let clone = dataset_name(state, clone);
                     blockers.push(format!("{clone} is a clone of {full} (destroy or promote it first)"));
