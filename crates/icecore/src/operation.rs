@@ -439,6 +439,18 @@ impl Operation {
         postcard::take_from_bytes(bytes).ok()
     }
 
+    /// Reads the operations of a record; `None` if the bytes do not hold so many.
+    #[must_use]
+    pub fn decode_all(mut bytes: &[u8], count: u16) -> Option<Vec<Self>> {
+        let mut operations = Vec::with_capacity(usize::from(count));
+        for _ in 0..count {
+            let (operation, rest) = Self::decode(bytes)?;
+            operations.push(operation);
+            bytes = rest;
+        }
+        Some(operations)
+    }
+
     /// How many data blocks of its record the operation takes up.
     #[must_use]
     pub const fn data_blocks(&self) -> u32 {

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::ops::Range;
 
 /// Bytes in one block, the unit of every address, extent and checksum.
 pub const BLOCK_BYTES: usize = 4096;
@@ -270,6 +271,12 @@ pub struct Run {
 }
 
 impl Run {
+    /// The run of these addresses.
+    #[must_use]
+    pub const fn of(stream: Stream, span: &Range<LogAddress>) -> Self {
+        Self { stream, start: span.start, length: BlockCount(span.end.0 - span.start.0) }
+    }
+
     /// One more than the last address.
     #[must_use]
     pub const fn end(&self) -> LogAddress {

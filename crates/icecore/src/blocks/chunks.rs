@@ -3,6 +3,7 @@
 use super::Blocks;
 use crate::error::{Error, Result};
 use crate::format::segment::file_name;
+use crate::format::superblock::LedgerPointer;
 use crate::liveness::Span;
 use crate::location::{Absent, Chunk, Lookup, PlacedRun, SharedChunk};
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Run, SegmentId, Slot, Stream};
@@ -64,18 +65,31 @@ impl Blocks {
     }
 
     fn try_read_chunk(&self, absent: &Absent) -> Result<SharedChunk> {
-        let place = absent.place;
+        let is_there = || self.map.read().has(absent);
+        let decode = |bytes: &[u8]| Chunk::decode(bytes, self.pool, absent.stream, &absent.span);
+        self.read_decoded(&absent.place, "a chunk of the location map", is_there, decode).map(Arc::new)
+    }
+
+    /// Reads a chunk of `what`, from its copy if need be. `still`: whether it lies there at this moment.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not what was written: the error says where it lies.
+    pub(super) fn read_decoded<T>(
+        &self,
+        place: &LedgerPointer,
+        what: &str,
+        still: impl FnOnce() -> bool,
+        decode: impl FnOnce(&[u8]) -> Result<T>,
+    ) -> Result<T> {
         let name = || format!("{} at slot {}", file_name(place.segment), place.slot);
         let end = u64::from(place.slot.0) + u64::from(place.blocks);
         if place.blocks == 0 || end > u64::from(self.files.geometry().slots()) {
-            return Err(Error::damaged(name(), "the place of a chunk of the location map is out of range"));
+            return Err(Error::damaged(name(), format!("the place of {what} is out of range")));
         }
-        let damaged = || Error::damaged(name(), "a chunk of the location map does not match its checksum");
-        let read = self.files.read_stretch(&place, damaged, || self.map.read().has(absent));
+        let damaged = || Error::damaged(name(), format!("{what} does not match its checksum"));
+        let read = self.files.read_stretch(place, damaged, still);
         self.counters.read_bytes_map.add(u64::from(place.blocks) * BLOCK_BYTES as u64);
-        let bytes = read?;
-        let chunk = Chunk::decode(&bytes, self.pool, absent.stream, &absent.span);
-        chunk.map(Arc::new).map_err(|error| match error {
+        decode(&read?).map_err(|error| match error {
             Error::Damaged { detail, place } => Error::damaged(name(), format!("{place}: {detail}")),
             other => other,
         })

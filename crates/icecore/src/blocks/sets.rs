@@ -1,11 +1,10 @@
 //! Chunks of sets: where they lie, and those of them that are in memory.
 
 use super::Blocks;
-use crate::error::{Error, Result};
-use crate::format::segment::file_name;
+use crate::error::Result;
 use crate::format::superblock::LedgerPointer;
 use crate::liveness::{Part, PartRow, PartSource, SetChunk};
-use crate::units::{BLOCK_BYTES, PoolId, SegmentId, Slot};
+use crate::units::{SegmentId, Slot};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,32 +115,15 @@ impl Blocks {
     /// # Errors
     /// It cannot be read, or is not what was written.
     pub(crate) fn read_set_chunk(&self, place: &LedgerPointer) -> Result<Arc<SetChunk>> {
-        let read = self.try_read_set_chunk(place);
-        read.inspect_err(|error| {
+        let is_named = || self.sets.read().is_named(place);
+        let decode = |bytes: &[u8]| SetChunk::decode(bytes, self.pool);
+        let read = self.read_decoded(place, "a chunk of sets", is_named, decode);
+        read.map(Arc::new).inspect_err(|error| {
             if self.sets.read().is_named(place) {
                 self.files.incidents().note(error);
             }
         })
     }
-
-    fn try_read_set_chunk(&self, place: &LedgerPointer) -> Result<Arc<SetChunk>> {
-        let name = || format!("{} at slot {}", file_name(place.segment), place.slot);
-        let end = u64::from(place.slot.0) + u64::from(place.blocks);
-        if place.blocks == 0 || end > u64::from(self.files.geometry().slots()) {
-            return Err(Error::damaged(name(), "the place of a chunk of sets is out of range"));
-        }
-        let damaged = || Error::damaged(name(), "a chunk of sets does not match its checksum");
-        let read = self.files.read_stretch(place, damaged, || self.sets.read().is_named(place));
-        self.counters.read_bytes_map.add(u64::from(place.blocks) * BLOCK_BYTES as u64);
-        decode(&read?, self.pool, &name)
-    }
-}
-
-fn decode(bytes: &[u8], pool: PoolId, name: &dyn Fn() -> String) -> Result<Arc<SetChunk>> {
-    SetChunk::decode(bytes, pool).map(Arc::new).map_err(|error| match error {
-        Error::Damaged { detail, place } => Error::damaged(name(), format!("{place}: {detail}")),
-        other => other,
-    })
 }
 
 impl PartSource for Blocks {

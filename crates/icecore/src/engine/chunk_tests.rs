@@ -3,7 +3,7 @@
 use crate::check::{Area, CheckOptions, RepairOptions, RepairReport, check, repair};
 use crate::format::record::RecordView;
 use crate::format::segment::file_name;
-use crate::format::superblock::FEATURE_CHUNKS;
+use crate::format::superblock::{FEATURE_CHUNKS, LedgerPointer};
 use crate::location::ChunkRow;
 use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
@@ -134,9 +134,10 @@ fn a_map_without_chunks_is_put_into_chunks() {
     crashed.verify().unwrap();
 }
 
-fn flip(storage: &MemoryStorage, row: &ChunkRow) {
-    let offset = u64::from(row.place.slot.0) * BLOCK_BYTES as u64;
-    let handle = storage.open(&file_name(row.place.segment), true).unwrap();
+/// Damages a chunk.
+pub(super) fn flip(storage: &MemoryStorage, place: &LedgerPointer) {
+    let offset = u64::from(place.slot.0) * BLOCK_BYTES as u64;
+    let handle = storage.open(&file_name(place.segment), true).unwrap();
     let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
     handle.read_at(&mut block, offset).unwrap();
     block[45] ^= 0x10;
@@ -149,7 +150,7 @@ fn a_damaged_chunk_costs_what_it_places_and_is_named() {
     let all = rows(&open(&storage.copy()));
     for (stream, row) in all {
         let hurt = storage.copy();
-        flip(&hurt, &row);
+        flip(&hurt, &row.place);
         let name = file_name(row.place.segment);
         let report = check(hurt.clone(), &CheckOptions::default(), &mut |_| {}).unwrap();
         let named = |problem: &crate::check::Problem| {
@@ -191,14 +192,14 @@ fn what_cannot_be_freed_waits() {
     let pool = open(&storage);
     let data: Vec<ChunkRow> =
         rows(&pool).into_iter().filter(|(stream, _)| *stream == Stream::Data).map(|(_, row)| row).collect();
-    data.iter().for_each(|row| flip(&storage, row));
+    data.iter().for_each(|row| flip(&storage, &row.place));
     let live = |pool: &Pool| pool.engine().state().segments.live_total();
     let before = live(&pool);
     write(&pool, file, 0..PIECES, 5);
     pool.checkpoint().unwrap();
     assert!(live(&pool) > before + PIECES * 8, "most of it is counted twice");
     assert!(pool.statistics().failure.is_none());
-    data.iter().for_each(|row| flip(&storage, row));
+    data.iter().for_each(|row| flip(&storage, &row.place));
     pool.checkpoint().unwrap();
     assert!(live(&pool) < before + PIECES * 8);
     pool.verify().unwrap();
@@ -254,7 +255,7 @@ fn damaged_chunks_are_made_again_from_the_headers_of_segments() {
         let each = all.iter().map(std::slice::from_ref);
         for hurt_rows in each.chain([&all[..]]) {
             let hurt = storage.copy();
-            hurt_rows.iter().for_each(|(_, row)| flip(&hurt, row));
+            hurt_rows.iter().for_each(|(_, row)| flip(&hurt, &row.place));
             let report = repaired(&hurt);
             assert!(report.refused.is_empty() && report.after.count == 0, "{hurt_rows:?}: {report:?}");
             assert!(report.steps.iter().any(|step| step.contains("headers of segments")), "{report:?}");
@@ -309,7 +310,7 @@ fn what_is_in_no_header_is_named() {
             continue;
         }
         let hurt = storage.copy();
-        flip(&hurt, &row);
+        flip(&hurt, &row.place);
         let handle = hurt.open(&file_name(segment), true).unwrap();
         handle.write_at(&[(Kind::Data, &[0; 8])], u64::from(covered.start) * BLOCK_BYTES as u64).unwrap();
         let report = repaired(&hurt);

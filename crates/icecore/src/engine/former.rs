@@ -10,11 +10,10 @@ use crate::format::crc32c;
 use crate::format::drawn::Drawn;
 use crate::format::ledger::Blob;
 use crate::format::record::RecordView;
-use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name};
+use crate::format::segment::{SegmentHeader, SegmentKind, file_name};
 use crate::format::superblock::{Former, LIVES_MAX, LedgerPointer, Life, Superblock};
 use crate::log::tail::Position;
 use crate::operation::Operation;
-use crate::segments::Segments;
 use crate::state::State;
 use crate::storage::Storage;
 use crate::units::{BLOCK_BYTES, PoolId, RecoveryEpoch, SegmentId, Slot};
@@ -36,12 +35,9 @@ pub(crate) fn former_superblock(
 /// Checkpoints of which the ledger is still there, in segments that were not used for anything else since, the latest first. The newest
 /// is not among them, nor any that a superblock did not name once: only what another blob builds on counts.
 pub(crate) fn older_checkpoints(storage: &Arc<dyn Storage>, superblock: &Superblock) -> Vec<Former> {
-    let geometry = Geometry { bytes: superblock.segment_bytes };
-    let epoch = RecoveryEpoch(superblock.epoch().0 + 1);
-    let mut segments = Segments::new(geometry, superblock.size_limit, epoch);
-    if recovery::segments(&**storage, superblock, &mut segments).is_err() {
+    let Ok(segments) = recovery::segments(&**storage, superblock, superblock.next_epoch()) else {
         return Vec::new();
-    }
+    };
     let place = copies::find(storage, superblock, false);
     let parts = Parts::new(storage, superblock, &lock_free_options(), false, place);
     let files = parts.blocks.files();
@@ -54,7 +50,8 @@ pub(crate) fn older_checkpoints(storage: &Arc<dyn Storage>, superblock: &Superbl
     let mut found: Vec<(u64, Former)> = Vec::new();
     for ledger in bases.into_values().filter(|ledger| *ledger != superblock.ledger) {
         let end = u64::from(ledger.slot.0) + u64::from(ledger.blocks);
-        if ledger.blocks == 0 || end > u64::from(geometry.slots()) || !segments.exists(ledger.segment) {
+        if ledger.blocks == 0 || end > u64::from(files.geometry().slots()) || !segments.exists(ledger.segment)
+        {
             continue;
         }
         let read = copies::read_blob(files, &ledger);
@@ -111,10 +108,7 @@ fn back_to(
         generation: superblock.generation + 1,
         ..superblock.clone()
     };
-    let geometry = Geometry { bytes: superblock.segment_bytes };
-    let epoch = RecoveryEpoch(superblock.epoch().0 + 1);
-    let mut segments = Segments::new(geometry, superblock.size_limit, epoch);
-    recovery::segments(&**storage, &back, &mut segments)?;
+    let segments = recovery::segments(&**storage, &back, superblock.next_epoch())?;
     let place = copies::find(storage, superblock, false);
     let parts = Parts::new(storage, &back, &lock_free_options(), false, place);
     let (state, _, previous) = load::load(&parts.blocks, &back, segments)?;
@@ -175,17 +169,12 @@ fn check_staged(blocks: &Blocks, superblock: &Superblock, at: Position, view: &R
         let Some(run) = RecordView::decode(&block) else { return gone(file_name(segment)) };
         let use_ = blocks.sums().use_of(segment, blocks.files())?;
         let header = &run.header;
-        let earlier = if header.durable.0 == 0 {
-            header.incarnation < view.header.incarnation
-        } else {
-            header.durable < view.header.sequence
-        };
         let is_it = header.run
             && header.pool == superblock.pool
             && header.address.0 == u64::from(slot.0 - 1)
             && header.incarnation == use_.incarnation
             && run.sums.len() >= count as usize
-            && earlier;
+            && header.was_placed_before(&view.header);
         if !is_it {
             return gone(file_name(segment));
         }
@@ -207,14 +196,7 @@ fn operations_of(blocks: &Blocks, at: Position, view: &RecordView) -> Result<Vec
         }
         bytes.truncate(length);
     }
-    let mut rest = &bytes[..];
-    let mut operations = Vec::new();
-    for _ in 0..view.header.operations {
-        let (operation, after) = Operation::decode(rest).ok_or_else(damaged)?;
-        operations.push(operation);
-        rest = after;
-    }
-    Ok(operations)
+    Operation::decode_all(&bytes, view.header.operations).ok_or_else(damaged)
 }
 
 /// The lives that wrote records from a position on, as far as each record is the one that follows the one before.

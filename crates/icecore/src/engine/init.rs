@@ -221,10 +221,8 @@ fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<(Arc<Eng
     if options.read_only && !superblock.clean {
         return Err(Error::NeedsRecovery { path: storage.describe() });
     }
-    let geometry = Geometry { bytes: superblock.segment_bytes };
-    let epoch = RecoveryEpoch(superblock.epoch().0 + u64::from(!options.read_only));
-    let mut segments = Segments::new(geometry, superblock.size_limit, epoch);
-    recovery::segments(&**storage, &superblock, &mut segments)?;
+    let epoch = if options.read_only { superblock.epoch() } else { superblock.next_epoch() };
+    let mut segments = recovery::segments(&**storage, &superblock, epoch)?;
     let place = copies::find(storage, &superblock, !options.read_only);
     let parts = Parts::new(storage, &superblock, options, !options.read_only, place);
     let files = parts.blocks.files();

@@ -16,7 +16,7 @@ use crate::format::superblock::LedgerPointer;
 use crate::liveness::HistoryChanges;
 use crate::location::{Consolidated, MapChanges};
 use crate::storage::{AlignedBuffer, Kind};
-use crate::units::BLOCK_BYTES;
+use crate::units::{BLOCK_BYTES, PoolId};
 use serde::Serialize;
 
 /// Most blocks of a blob, where segments are large. In tests a ledger of some length is in parts.
@@ -108,6 +108,50 @@ fn encode(section: &impl Serialize) -> Result<Vec<u8>> {
     postcard::to_stdvec(section).map_err(|error| Error::Invalid(format!("cannot encode a ledger: {error}")))
 }
 
+/// What the blobs of one checkpoint have in common.
+pub(super) struct BlobFrame {
+    pub pool: PoolId,
+    /// Slots of a segment.
+    pub slots: u32,
+    /// What they build on; none of a picture of everything.
+    pub base: Option<LedgerPointer>,
+    pub checkpoint: u64,
+    /// The last number of a use that had been given out when it was frozen.
+    pub taken: u64,
+}
+
+impl BlobFrame {
+    /// Writes what a checkpoint says with `write`, in several blobs if it is long, and notes in `written` where they are.
+    ///
+    /// # Errors
+    /// Those of `write`: what was written before counts for nothing.
+    pub(super) fn write(
+        &self,
+        said: Said,
+        write: &mut dyn FnMut(&[u8]) -> Result<LedgerPointer>,
+        written: &mut Vec<LedgerPointer>,
+    ) -> Result<()> {
+        let Self { base, checkpoint, taken, .. } = *self;
+        let bytes_max = (self.slots / 2).min(BLOB_BLOCKS_MAX) as usize * BLOCK_BYTES;
+        let bytes = Blob { base, checkpoint, taken, sections: said.encode()? }.encode(self.pool);
+        if bytes.len() <= bytes_max {
+            written.push(write(&bytes)?);
+            return Ok(());
+        }
+        drop(bytes);
+        let parts = said.split(bytes_max / 4);
+        let last = parts.len() - 1;
+        for (index, part) in parts.into_iter().enumerate() {
+            let base = written.last().copied().or(base);
+            // Of several the last one says it: none of the others is a checkpoint.
+            let taken = if index == last { taken } else { 0 };
+            let blob = Blob { base, checkpoint, taken, sections: part.encode()? };
+            written.push(write(&blob.encode(self.pool))?);
+        }
+        Ok(())
+    }
+}
+
 impl Engine {
     /// Joins what the ledger says so far with what is to be said now. Where the ledger cannot be read, what is to be said now is all there
     /// is.
@@ -142,30 +186,14 @@ impl Engine {
         checkpoint: u64,
         taken: u64,
     ) -> Result<Vec<LedgerPointer>> {
-        let blocks_max = (self.geometry.slots() / 2).min(BLOB_BLOCKS_MAX);
-        let blob = Blob { base, checkpoint, taken, sections: said.encode()? };
-        let bytes = blob.encode(self.pool);
-        if bytes.len() <= blocks_max as usize * BLOCK_BYTES {
-            return Ok(vec![self.write_blob(&bytes)?]);
-        }
-        drop((blob, bytes));
-        let mut written: Vec<LedgerPointer> = Vec::new();
-        let parts = said.split(blocks_max as usize * BLOCK_BYTES / 4);
-        let last = parts.len() - 1;
-        for (index, part) in parts.into_iter().enumerate() {
-            let base = written.last().copied().or(base);
-            let taken = if index == last { taken } else { 0 };
-            let blob = Blob { base, checkpoint, taken, sections: part.encode()? };
-            match self.write_blob(&blob.encode(self.pool)) {
-                Ok(pointer) => written.push(pointer),
-                Err(error) => {
-                    let mut state = self.state();
-                    for part in written {
-                        state.segments.remove_live(part.segment, u64::from(part.blocks));
-                    }
-                    return Err(error);
-                }
+        let frame = BlobFrame { pool: self.pool, slots: self.geometry.slots(), base, checkpoint, taken };
+        let mut written = Vec::new();
+        if let Err(error) = frame.write(said, &mut |bytes| self.write_blob(bytes), &mut written) {
+            let mut state = self.state();
+            for part in written {
+                state.segments.remove_live(part.segment, u64::from(part.blocks));
             }
+            return Err(error);
         }
         Ok(written)
     }

@@ -8,7 +8,7 @@
 
 use crate::blocks::Blocks;
 use crate::format::drawn::Drawn;
-use crate::format::record::RecordView;
+use crate::format::record::{RecordHeader, RecordView};
 use crate::format::segment::{SegmentHeader, SegmentKind};
 use crate::liveness::{BlockSet, Span};
 use crate::location::{PlacedRun, decode_list};
@@ -16,9 +16,7 @@ use crate::log::tail::Position;
 use crate::operation::Operation;
 use crate::segments::Cursor;
 use crate::tree::Node;
-use crate::units::{
-    BLOCK_BYTES, BlockCount, LogAddress, PoolId, RecordSequence, Run, SegmentId, Slot, Stream,
-};
+use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, PoolId, Run, SegmentId, Slot, Stream};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Slots read at once when nodes are looked for.
@@ -38,17 +36,13 @@ struct Seen {
 /// A run without addresses of its own.
 struct Unlisted {
     blocks: u64,
-    incarnation: u64,
-    /// The last record of the log when it was placed; 0 if it does not say so.
-    after: RecordSequence,
+    header: RecordHeader,
 }
 
 /// A record that gives the blocks of a run their addresses.
 struct Named {
     run: Run,
-    record: RecordSequence,
-    /// The use of the segment that the record lies in.
-    incarnation: u64,
+    record: RecordHeader,
 }
 
 /// What is known before segments are asked.
@@ -143,8 +137,7 @@ impl Survey<'_> {
             return;
         }
         let Some(runs) = decode_list(&view.operations, view.sums.len()) else {
-            let unlisted = Unlisted { blocks, incarnation: header.incarnation, after: header.durable };
-            self.unlisted.insert((segment, first.0), unlisted);
+            self.unlisted.insert((segment, first.0), Unlisted { blocks, header: *header });
             return;
         };
         let mut at = first;
@@ -158,7 +151,7 @@ impl Survey<'_> {
     fn see(&mut self, run: Run, segment: SegmentId, slot: Slot, incarnation: u64) {
         for span in self.wanted[run.stream as usize].runs_within(&(run.start..run.end())) {
             let slot = Slot(slot.0 + (span.start.0 - run.start.0) as u32);
-            let placed = PlacedRun { run: run_of(run.stream, &span), segment, slot };
+            let placed = PlacedRun { run: Run::of(run.stream, &span), segment, slot };
             let once = |drawn: Drawn| drawn.is_once(run.stream, span.start);
             if run.stream == Stream::Data || self.scope.drawn.is_some_and(once) {
                 self.seen.push(Seen { placed, incarnation });
@@ -180,8 +173,7 @@ impl Survey<'_> {
                 _ => continue,
             };
             let run = Run { stream: Stream::Data, start: address, length: BlockCount(blocks.into()) };
-            let named = Named { run, record: view.header.sequence, incarnation: view.header.incarnation };
-            self.named.entry((segment, slot.0)).or_default().push(named);
+            self.named.entry((segment, slot.0)).or_default().push(Named { run, record: view.header });
         }
     }
 
@@ -193,14 +185,7 @@ impl Survey<'_> {
             self.scope.blocks.read_verified(segment, first, &mut bytes).ok()?;
             bytes.truncate(length);
         }
-        let mut rest = &bytes[..];
-        let mut operations = Vec::new();
-        for _ in 0..view.header.operations {
-            let (operation, after) = Operation::decode(rest)?;
-            operations.push(operation);
-            rest = after;
-        }
-        Some(operations)
+        Operation::decode_all(&bytes, view.header.operations)
     }
 
     /// Runs that lie where a record of the log says, as they did then. What was placed after that record was written, or in a later
@@ -210,16 +195,11 @@ impl Survey<'_> {
         for ((segment, slot), names) in std::mem::take(&mut self.named) {
             let Some(there) = self.unlisted.get(&(segment, slot)) else { continue };
             let is_it = |named: &&Named| {
-                let earlier = if there.after.0 == 0 {
-                    there.incarnation < named.incarnation
-                } else {
-                    there.after < named.record
-                };
-                earlier && named.run.length.0 <= there.blocks
+                there.header.was_placed_before(&named.record) && named.run.length.0 <= there.blocks
             };
-            let incarnation = there.incarnation;
+            let incarnation = there.header.incarnation;
             // Of two the later one means what lies there now.
-            if let Some(named) = names.iter().filter(is_it).max_by_key(|named| named.record) {
+            if let Some(named) = names.iter().filter(is_it).max_by_key(|named| named.record.sequence) {
                 self.see(named.run, segment, Slot(slot), incarnation);
                 unnamed.remove(&(segment, slot));
             }
@@ -256,20 +236,13 @@ impl Survey<'_> {
     fn node(&mut self, segment: SegmentId, slot: Slot, block: &[u8; BLOCK_BYTES], incarnation: u64) -> bool {
         let bytes = block[NODE_ADDRESS_AT..NODE_ADDRESS_AT + 8].try_into().expect("eight bytes");
         let address = LogAddress(u64::from_le_bytes(bytes));
-        if !self.wanted[Stream::Node as usize].contains(address) {
-            return Node::decode(block, address).is_ok();
-        }
         let is_whole = Node::decode(block, address).is_ok();
-        if is_whole {
+        if is_whole && self.wanted[Stream::Node as usize].contains(address) {
             let run = Run { stream: Stream::Node, start: address, length: BlockCount(1) };
             self.see(run, segment, slot, incarnation);
         }
         is_whole
     }
-}
-
-fn run_of(stream: Stream, span: &Span) -> Run {
-    Run { stream, start: span.start, length: BlockCount(span.end.0 - span.start.0) }
 }
 
 /// Of several places of an address, the one in the newest use that holds what was written. Nodes have been looked at; of blocks with one
@@ -295,7 +268,7 @@ fn choose(scope: &Scope<'_>, wanted: &Addresses, mut seen: Vec<Seen>) -> (Vec<Pl
         for span in spans {
             for part in parts(&span, &several[stream as usize]) {
                 let slot = Slot(placed.slot.0 + (part.start.0 - placed.run.start.0) as u32);
-                let part = PlacedRun { run: run_of(stream, &part), segment: placed.segment, slot };
+                let part = PlacedRun { run: Run::of(stream, &part), segment: placed.segment, slot };
                 let is_only = !several[stream as usize].contains(part.run.start);
                 if is_only || scope.blocks.read_verified(part.segment, slot, &mut [0; BLOCK_BYTES]).is_ok() {
                     left[stream as usize].remove(&(part.run.start..part.run.end()));

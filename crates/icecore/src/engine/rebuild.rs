@@ -3,30 +3,25 @@
 
 use super::checkpoint::{PlacedSection, PositionSection};
 use super::init::{Parts, lock_free_options};
+use super::ledger::BlobFrame;
 use super::load::{self, Gathered};
 use super::places::{self, Addresses, Found, Scope};
 use super::{copies, recovery, superblocks};
 use crate::error::Result;
 use crate::format::crc32c;
-use crate::format::ledger::Blob;
-use crate::format::segment::{Geometry, SegmentHeader, SegmentKind};
+use crate::format::segment::{SegmentHeader, SegmentKind};
 use crate::format::superblock::{FEATURE_CHUNKS, Former, LedgerPointer, Superblock};
 use crate::liveness::{BlockSet, PartSource};
 use crate::location::{Absent, ChunkRow, ChunkedMap, NAMED_MAX, PlacedRun};
 use crate::log::replay::Reader;
 use crate::log::tail::Position;
 use crate::operation::Operation;
-use crate::segments::Segments;
 use crate::statistics::Counters;
 use crate::storage::{AlignedBuffer, Kind, Storage};
-use crate::units::{
-    BLOCK_BYTES, BlockCount, LogAddress, RecordSequence, RecoveryEpoch, Run, SegmentId, Slot, Stream,
-};
+use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, RecordSequence, Run, SegmentId, Slot, Stream};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Most blocks of a blob that is written here.
-const BLOB_BLOCKS_MAX: u32 = 2048;
 /// What stands where a chunk of the location map would, of blocks that are gone.
 const GONE: &[u8; 8] = b"ICELOST\n";
 
@@ -106,11 +101,7 @@ fn parts(storage: &Arc<dyn Storage>, superblock: &Superblock) -> Parts {
 
 /// The segments that there are.
 fn segments(storage: &Arc<dyn Storage>, superblock: &Superblock) -> Result<Vec<SegmentId>> {
-    let geometry = Geometry { bytes: superblock.segment_bytes };
-    let epoch = RecoveryEpoch(superblock.epoch().0 + 1);
-    let mut segments = Segments::new(geometry, superblock.size_limit, epoch);
-    recovery::segments(&**storage, superblock, &mut segments)?;
-    Ok(segments.all())
+    Ok(recovery::segments(&**storage, superblock, superblock.next_epoch())?.all())
 }
 
 /// What the ledger of a checkpoint says.
@@ -142,11 +133,13 @@ impl Ledger {
             for run in history.live_runs(stream) {
                 // Of what is in a part of a set that cannot be read, nobody knows whether it lives.
                 let run = run?;
-                drop_count(living.insert(run.start..run.end()));
+                living.insert(run.start..run.end());
             }
             let recent = map.recent_within(all).into_iter().map(|placed| placed.run);
             let own = placed.placed.iter().map(|placed| placed.run).filter(|run| run.stream == stream);
-            recent.chain(own).for_each(|run| drop_count(known.insert(run.start..run.end())));
+            for run in recent.chain(own) {
+                known.insert(run.start..run.end());
+            }
         }
         let mut taken = taken_since(parts, superblock, &position);
         taken.extend(&placed.retired);
@@ -219,37 +212,28 @@ impl Ledger {
         }
         let said = gathered.with_map(map).into_said(position, placed, None);
         let has_chunks = said.location.has_chunks();
-        let blocks_max = (parts.blocks.files().geometry().slots() / 2).min(BLOB_BLOCKS_MAX);
-        let whole = Blob { base: None, checkpoint: number, taken, sections: said.encode()? };
-        let whole = whole.encode(superblock.pool);
-        let mut newest = None;
-        if whole.len() <= blocks_max as usize * BLOCK_BYTES {
-            newest = Some(out.write(&whole)?);
-        } else {
-            let split = said.split(blocks_max as usize * BLOCK_BYTES / 4);
-            let last = split.len() - 1;
-            for (index, part) in split.into_iter().enumerate() {
-                let taken = if index == last { taken } else { 0 };
-                let blob = Blob { base: newest, checkpoint: number, taken, sections: part.encode()? };
-                newest = Some(out.write(&blob.encode(superblock.pool))?);
-            }
-        }
+        let frame = BlobFrame {
+            pool: superblock.pool,
+            slots: parts.blocks.files().geometry().slots(),
+            base: None,
+            checkpoint: number,
+            taken,
+        };
+        let mut written = Vec::new();
+        frame.write(said, &mut |bytes| out.write(bytes), &mut written)?;
         let mut next = superblock.clone();
         if has_chunks {
             next.features_required |= FEATURE_CHUNKS;
         }
         // That is what folders with copies say, too.
         next.former = Some(Former { ledger: superblock.ledger, taken: superblock.taken });
-        (next.ledger, next.taken) = (newest.expect("one at least"), taken);
+        (next.ledger, next.taken) = (*written.last().expect("one at least"), taken);
         next.generation += 1;
         superblocks::write(&*parts.storage, &next)?;
         copies::write_superblocks(parts.blocks.files().copies(), &next);
         Ok(())
     }
 }
-
-/// How many there are does not matter.
-const fn drop_count(_: BlockCount) {}
 
 /// Segments that the log since a checkpoint went on in. What was in them before is not there any more, or will not be.
 fn taken_since(parts: &Parts, superblock: &Superblock, position: &PositionSection) -> BTreeSet<SegmentId> {

@@ -3,7 +3,7 @@
 use super::checkpoint::CheckpointLine;
 use crate::blocks::{Blocks, Use};
 use crate::error::{Error, Result};
-use crate::format::segment::{SegmentHeader, SegmentKind, file_name, from_file_name};
+use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name, from_file_name};
 use crate::format::superblock::Superblock;
 use crate::log::replay::{Found, Reader, Waiting, spilled_blocks};
 use crate::log::tail::{Position, Tail};
@@ -13,7 +13,9 @@ use crate::segments::Segments;
 use crate::state::{Environment, Placement, State};
 use crate::statistics::Counters;
 use crate::storage::{AlignedBuffer, Kind, Storage};
-use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Marks, RecordSequence, SegmentId, Slot};
+use crate::units::{
+    BLOCK_BYTES, BlockCount, LogAddress, Marks, RecordSequence, RecoveryEpoch, SegmentId, Slot,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -31,8 +33,10 @@ pub(super) struct Recovered {
 pub(super) fn segments(
     storage: &dyn Storage,
     superblock: &Superblock,
-    segments: &mut Segments,
-) -> Result<()> {
+    epoch: RecoveryEpoch,
+) -> Result<Segments> {
+    let geometry = Geometry { bytes: superblock.segment_bytes };
+    let mut segments = Segments::new(geometry, superblock.size_limit, epoch);
     let files = storage.list().map_err(|error| Error::io("list", storage.describe(), error))?;
     for (name, length) in files {
         if let Some(segment) = from_file_name(&name)
@@ -41,7 +45,7 @@ pub(super) fn segments(
             segments.add_free(segment, false, superblock.clean);
         }
     }
-    Ok(())
+    Ok(segments)
 }
 
 /// Removes segment files that a crash left half made.

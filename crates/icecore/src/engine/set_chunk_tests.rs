@@ -1,5 +1,6 @@
 //! Pools whose sets lie in chunks, of which one is in memory.
 
+use super::chunk_tests::flip;
 use crate::check::{Area, CheckOptions, RepairOptions, check, repair};
 use crate::format::segment::file_name;
 use crate::format::superblock::{FEATURE_SETS, LedgerPointer};
@@ -7,7 +8,6 @@ use crate::liveness::{HistoryFault, Pace, PartSource};
 use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
 use crate::storage::memory::MemoryStorage;
-use crate::storage::{AlignedBuffer, Kind, Storage};
 use crate::units::{BLOCK_BYTES, InodeNumber};
 use crate::{Creation, Dataset, DestroyTarget, ListFilter};
 use std::collections::BTreeSet;
@@ -150,15 +150,6 @@ fn sets_of_which_one_chunk_is_in_memory_are_the_sets() {
     take_picture(&pool);
     pool.verify().unwrap();
     assert!(places(&pool).len() <= 3, "{} chunks", places(&pool).len());
-}
-
-fn flip(storage: &MemoryStorage, place: &LedgerPointer) {
-    let offset = u64::from(place.slot.0) * BLOCK_BYTES as u64;
-    let handle = storage.open(&file_name(place.segment), true).unwrap();
-    let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
-    handle.read_at(&mut block, offset).unwrap();
-    block[45] ^= 0x10;
-    handle.write_at(&[(Kind::Frame, &block)], offset).unwrap();
 }
 
 #[test]

@@ -54,6 +54,17 @@ pub struct RecordHeader {
 }
 
 impl RecordHeader {
+    /// Of the header of a run outside the log: whether it was placed before a record of the log was written. Those of before the time
+    /// that they said what the log had come to are told by the uses of the two segments.
+    #[must_use]
+    pub fn was_placed_before(&self, record: &Self) -> bool {
+        if self.durable.0 == 0 {
+            self.incarnation < record.incarnation
+        } else {
+            self.durable < record.sequence
+        }
+    }
+
     /// Writes the header block into `block`, which is all zeros, with the CRC32C of every data block, and `operations` unless they lie in blocks.
     ///
     /// # Panics

@@ -116,6 +116,12 @@ impl Superblock {
         self.lives.last().map_or(RecoveryEpoch(0), |life| life.epoch)
     }
 
+    /// The epoch of the life that opens the pool next.
+    #[must_use]
+    pub fn next_epoch(&self) -> RecoveryEpoch {
+        RecoveryEpoch(self.epoch().0 + 1)
+    }
+
     /// Whether this program may write to the pool.
     ///
     /// # Errors

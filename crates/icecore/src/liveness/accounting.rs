@@ -4,7 +4,7 @@ use super::blocks::{BlockSet, Runs, Span};
 use super::cold::Cold;
 use super::fault::HistoryFault;
 use super::part::{HeldPart, Look, PartRow};
-use super::streams::{StreamSets, run_of};
+use super::streams::StreamSets;
 use super::versions::{History, VersionNode};
 use crate::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
 use std::borrow::Cow;
@@ -18,11 +18,15 @@ impl History {
     ///
     /// [`HistoryFault::Unknown`].
     pub fn used(&self, version: VersionId) -> Result<BlockCount, HistoryFault> {
+        self.used_with(version, self.parts.patient())
+    }
+
+    fn used_with(&self, version: VersionId, parts: Look<'_>) -> Result<BlockCount, HistoryFault> {
         let node = self.version(version)?;
         if let Some(used) = node.cached_used() {
             return Ok(BlockCount(used));
         }
-        let used = self.count_used(node, self.parts.patient())?;
+        let used = self.count_used(node, parts)?;
         node.cache_used(used.0);
         Ok(used)
     }
@@ -47,13 +51,7 @@ impl History {
         version: VersionId,
         held: &[HeldPart],
     ) -> Result<BlockCount, HistoryFault> {
-        let node = self.version(version)?;
-        if let Some(used) = node.cached_used() {
-            return Ok(BlockCount(used));
-        }
-        let used = self.count_used(node, self.parts.among(held))?;
-        node.cache_used(used.0);
-        Ok(used)
+        self.used_with(version, self.parts.among(held))
     }
 
     fn count_used(&self, node: &VersionNode, parts: Look<'_>) -> Result<BlockCount, HistoryFault> {
@@ -292,8 +290,13 @@ impl History {
     /// interleaved; they are merged on the fly, and of those that lie on disk a part of each is in memory at a time.
     #[must_use]
     pub fn live_runs(&self, stream: Stream) -> LiveRuns<'_> {
-        let mut runs =
-            LiveRuns { stream, parts: self.parts.patient(), sources: Vec::new(), heads: BinaryHeap::new() };
+        let mut runs = LiveRuns {
+            stream,
+            parts: self.parts.patient(),
+            sources: Vec::new(),
+            heads: BinaryHeap::new(),
+            unread: None,
+        };
         for node in self.versions.values() {
             let owned = node.owned.of(stream);
             runs.add(Source::AtHand(Box::new(owned.at_hand().runs())));
@@ -353,6 +356,8 @@ pub struct LiveRuns<'a> {
     sources: Vec<Source<'a>>,
     /// The next run of each source: start, end, and the index of the source. One that is empty stands for a part that is not open yet.
     heads: BinaryHeap<Reverse<(LogAddress, LogAddress, usize)>>,
+    /// What was met behind the run that was told last.
+    unread: Option<Box<UnreadPart>>,
 }
 
 impl<'a> LiveRuns<'a> {
@@ -431,6 +436,9 @@ impl Iterator for LiveRuns<'_> {
     type Item = Result<Run, Box<UnreadPart>>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        if let Some(unread) = self.unread.take() {
+            return Some(Err(unread));
+        }
         let mut run = loop {
             match self.next_of_one_set()? {
                 Ok(Some(run)) => break run,
@@ -439,26 +447,20 @@ impl Iterator for LiveRuns<'_> {
             }
         };
         while self.goes_on(run.end) {
-            let next = self.heads.peek().map(|Reverse((start, end, index))| (*start..*end, *index));
-            let (next, index) = next.expect("something goes on");
-            if matches!(self.sources[index], Source::Closed(..)) {
-                // One that cannot be read is told when its turn comes: what is open so far is a run.
-                let Source::Closed(row, _) = &self.sources[index] else { break };
-                if self.parts.get(row).is_err() {
+            match self.next_of_one_set().expect("something goes on") {
+                Ok(Some(next)) => {
+                    let (start, stream) = (next.start, self.stream);
+                    assert!(start >= run.end, "two versions own block {start} of stream {stream:?}");
+                    run.end = next.end;
+                }
+                Ok(None) => {}
+                // What is open so far is a run.
+                Err(unread) => {
+                    self.unread = Some(unread);
                     break;
                 }
-                let _ = self.next_of_one_set();
-                continue;
             }
-            assert!(
-                next.start >= run.end,
-                "two versions own block {} of stream {:?}",
-                next.start,
-                self.stream
-            );
-            let _ = self.next_of_one_set();
-            run.end = next.end;
         }
-        Some(Ok(run_of(self.stream, &run)))
+        Some(Ok(Run::of(self.stream, &run)))
     }
 }

@@ -5,10 +5,11 @@ use super::cold::Cold;
 use super::part::{Part, PartRow, encode_part};
 use super::set::AddressSet;
 use super::stored::{StoredHistory, StoredSets};
+use super::streams::StreamSets;
 use super::versions::History;
 use crate::Result;
 use crate::format::superblock::LedgerPointer;
-use crate::units::{BLOCK_BYTES, LogAddress, SegmentId, Stream, VersionId};
+use crate::units::{BLOCK_BYTES, LogAddress, SegmentId, VersionId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Memory for changes, however little is allowed.
@@ -325,18 +326,8 @@ impl History {
                 continue;
             }
             let sources: Vec<&StoredSets> = node.sources.iter().filter_map(|id| bases.get(id)).collect();
-            for stream in Stream::ALL {
-                let of = |sets: &&'_ StoredSets| sets.owned.of(stream).cold().is_some();
-                let set = node.owned.of_mut(stream);
-                if set.cold().is_some() || sources.iter().any(of) {
-                    set.rebase(sources.iter().map(|sets| sets.owned.of(stream)));
-                }
-                let of = |sets: &&'_ StoredSets| sets.dead.of(stream).cold().is_some();
-                let set = node.dead.of_mut(stream);
-                if set.cold().is_some() || sources.iter().any(of) {
-                    set.rebase(sources.iter().map(|sets| sets.dead.of(stream)));
-                }
-            }
+            node.owned.rebase(sources.iter().map(|sets| &sets.owned));
+            node.dead.rebase(sources.iter().map(|sets| &sets.dead));
             self.heavy -= node.heavy;
             node.weigh(&limits);
             self.heavy += node.heavy;
@@ -346,6 +337,6 @@ impl History {
     /// The parts of all sets.
     pub fn rows(&self) -> impl Iterator<Item = &PartRow> {
         let sets = self.versions.values().flat_map(|node| [&node.owned, &node.dead]);
-        sets.flat_map(|sets| Stream::ALL.map(|stream| sets.of(stream))).flat_map(AddressSet::rows)
+        sets.flat_map(StreamSets::all).flat_map(AddressSet::rows)
     }
 }

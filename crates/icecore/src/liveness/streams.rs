@@ -62,6 +62,17 @@ impl StreamSets {
         self.0.iter_mut()
     }
 
+    /// [`AddressSet::rebase`] of those sets of which something lies on disk, or did in what they were made from.
+    pub(super) fn rebase<'a>(&mut self, bases: impl Iterator<Item = &'a Self> + Clone) {
+        for stream in Stream::ALL {
+            let bases = bases.clone().map(|sets| sets.of(stream));
+            let set = self.of_mut(stream);
+            if set.cold().is_some() || bases.clone().any(|base| base.cold().is_some()) {
+                set.rebase(bases);
+            }
+        }
+    }
+
     /// Blocks from `low` up to `high`, each stream by its own marks.
     pub(super) fn count_between(
         &self,
@@ -166,7 +177,7 @@ impl FreedSink {
     pub fn runs(&self) -> impl Iterator<Item = Run> {
         Stream::ALL
             .into_iter()
-            .flat_map(|stream| self.of(stream).runs().map(move |span| run_of(stream, &span)))
+            .flat_map(|stream| self.of(stream).runs().map(move |span| Run::of(stream, &span)))
     }
 
     /// Takes out so many runs at most, in the order of [`FreedSink::runs`].
@@ -185,9 +196,4 @@ impl FreedSink {
     pub fn take(&mut self) -> Self {
         std::mem::take(self)
     }
-}
-
-/// The run that covers `span`.
-pub(super) const fn run_of(stream: Stream, span: &Span) -> Run {
-    Run { stream, start: span.start, length: BlockCount(span.end.0 - span.start.0) }
 }

@@ -14,7 +14,7 @@ use super::doomed::Doomed;
 use super::fault::HistoryFault;
 use super::links::Links;
 use super::part::{PartSource, Parts};
-use super::streams::{FreedSink, StreamSets, run_of, span_of};
+use super::streams::{FreedSink, StreamSets, span_of};
 use crate::units::{LogAddress, Marks, Run, Stream, VersionId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -279,7 +279,7 @@ impl History {
             self.doomed.changed_below(parent);
         }
         if left.0 > 0 {
-            freed.push(run_of(run.stream, &above));
+            freed.push(Run::of(run.stream, &above));
             self.live[run.stream as usize] -= left.0;
         }
         self.changed.insert(head);

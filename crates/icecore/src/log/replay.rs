@@ -219,13 +219,8 @@ impl<'a> Reader<'a> {
                 self.data(found)?.ok_or_else(|| damaged("its blocks do not match their checksums"))?;
             rest = &in_blocks[..header.operations_length as usize];
         }
-        let mut operations = Vec::with_capacity(usize::from(header.operations));
-        for _ in 0..header.operations {
-            let (operation, after) =
-                Operation::decode(rest).ok_or_else(|| damaged("its operations cannot be read"))?;
-            operations.push(operation);
-            rest = after;
-        }
+        let operations = Operation::decode_all(rest, header.operations)
+            .ok_or_else(|| damaged("its operations cannot be read"))?;
         let spilled = spilled_blocks(found);
         let blocks: usize = operations.iter().map(|operation| operation.data_blocks() as usize).sum();
         if spilled + blocks != found.view.sums.len() {

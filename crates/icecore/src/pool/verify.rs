@@ -90,20 +90,17 @@ impl Engine {
         }
         let unwritten: BTreeSet<u64> =
             state.trees.values().flat_map(|tree| tree.dirty()).map(|slot| slot.address().0).collect();
-        for stream in Stream::ALL {
-            for run in state.history.live_runs(stream) {
-                self.count_places(state, run?, &mut live, |address| match stream {
-                    Stream::Data => false,
-                    Stream::Merged => self.blocks.pending(crate::units::LogAddress(address)).is_some(),
-                    Stream::Node => unwritten.contains(&address),
-                })?;
-            }
-        }
         let spans = |run: Run| run.start..run.end();
         let mut alive = Blocks::default();
         for stream in Stream::ALL {
             for run in state.history.live_runs(stream) {
-                alive[stream as usize].insert(spans(run?));
+                let run = run?;
+                alive[stream as usize].insert(spans(run));
+                self.count_places(state, run, &mut live, |address| match stream {
+                    Stream::Data => false,
+                    Stream::Merged => self.blocks.pending(crate::units::LogAddress(address)).is_some(),
+                    Stream::Node => unwritten.contains(&address),
+                })?;
             }
         }
         for run in state.graveyard.runs() {

@@ -3,7 +3,7 @@
 
 use crate::liveness::BlockSet;
 use crate::segments::Cursor;
-use crate::units::{Run, SegmentId, Stream};
+use crate::units::{Run, SegmentId};
 use std::collections::BTreeSet;
 
 /// Collection, as far as others have to know of it.
@@ -54,7 +54,7 @@ impl Emptying {
     /// The parts of a run that are still to be moved.
     pub(crate) fn remaining(&self, run: &Run) -> Vec<Run> {
         let spans = self.blocks[run.stream as usize].runs_within(&(run.start..run.end()));
-        spans.map(|span| run_of(run.stream, span)).collect()
+        spans.map(|span| Run::of(run.stream, &span)).collect()
     }
 
     /// What is dead between two runs, if they are neighbours that one entry of the location map can hold.
@@ -64,10 +64,6 @@ impl Emptying {
             return Vec::new();
         }
         let spans = self.dead[before.stream as usize].runs_within(&(start..end));
-        spans.map(|span| run_of(before.stream, span)).collect()
+        spans.map(|span| Run::of(before.stream, &span)).collect()
     }
-}
-
-fn run_of(stream: Stream, span: std::ops::Range<crate::units::LogAddress>) -> Run {
-    Run { stream, start: span.start, length: crate::units::BlockCount(span.end.0 - span.start.0) }
 }
