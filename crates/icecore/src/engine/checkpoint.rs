@@ -73,9 +73,9 @@ impl CheckpointLine {
         full.is_empty() || deltas.len() >= DELTAS_MAX || blocks(deltas) > blocks(full).max(64)
     }
 
-    /// Whether only a checkpoint of everything may add to it.
-    pub(super) fn is_long(&self) -> bool {
-        self.blobs.len() > self.full + 2 * DELTAS_MAX
+    /// Whether moves alone may be added to it, and not only a checkpoint of everything.
+    pub(super) fn takes_moves(&self) -> bool {
+        self.base.is_some() && !self.hurt && self.blobs.len() <= self.full + 2 * DELTAS_MAX
     }
 
     /// Blobs are durable, and the superblocks point to the last of them. `full`: they are a picture of everything, and the
@@ -485,6 +485,7 @@ impl Engine {
         state.history.try_again();
         // No recovery looks into them any more for what was moved.
         state.collection.vacated_frozen = 0;
+        state.collection.is_exhausted = false;
         frozen.vacated.iter().for_each(|segment| state.segments.let_go(*segment));
         // Snapshots never change: their trees need no memory of their own from here on.
         for (version, root) in roots {
