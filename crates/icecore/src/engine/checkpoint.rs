@@ -485,7 +485,6 @@ impl Engine {
         state.history.try_again();
         // No recovery looks into them any more for what was moved.
         state.collection.vacated_frozen = 0;
-        state.collection.is_exhausted = false;
         frozen.vacated.iter().for_each(|segment| state.segments.let_go(*segment));
         // Snapshots never change: their trees need no memory of their own from here on.
         for (version, root) in roots {

@@ -138,7 +138,9 @@ impl Engine {
     /// half of one at most. Behind it there is room for moves to be recorded.
     fn for_ledger(&self, state: &State, slack: u64) -> usize {
         let blob = 2 * u64::from(state.ledger_blocks) + LEDGER_MARGIN;
-        if blob + self.blocks_of_moves(0) + slack <= self.room_behind(SegmentKind::Ledger, state.ledger_cursor) {
+        if blob + self.blocks_of_moves(0) + slack
+            <= self.room_behind(SegmentKind::Ledger, state.ledger_cursor)
+        {
             0
         } else if blob < u64::from(self.geometry.slots()) {
             1

@@ -245,7 +245,8 @@ impl Engine {
                 break;
             }
             let is_room = is_room_in(&victims) && !self.is_tight(&self.state(), Purpose::Freeing);
-            if !(is_room && self.empty_for_room(&victims)?) && !self.gain_from_reserve()? {
+            let gains = is_room && self.empty_for_room(&victims)?;
+            if !gains && !self.gain_from_reserve()? {
                 break;
             }
             gained = true;
@@ -272,8 +273,17 @@ impl Engine {
         if !self.is_tight(&self.state(), Purpose::Freeing) {
             return Ok(false);
         }
-        let gained = self.empty_from_reserve()?;
-        Ok(gained || !std::mem::replace(&mut self.state().collection.is_exhausted, true))
+        if self.empty_from_reserve()? {
+            return Ok(true);
+        }
+        if self.state().log_blocks > 0 {
+            // What was born since the last checkpoint stays where it is, and so does all that lies beside it.
+            self.run_checkpoint()?;
+            if !self.is_tight(&self.state(), Purpose::Freeing) || self.empty_from_reserve()? {
+                return Ok(true);
+            }
+        }
+        Ok(!std::mem::replace(&mut self.state().collection.is_exhausted, true))
     }
 
     /// Empties some segments with what room there is, and makes them free.

@@ -44,6 +44,9 @@ impl Engine {
             let batch = if line.takes_moves() { self.batch(&mut self.state()) } else { None };
             let Some(batch) = batch else { return Ok(Ok(false)) };
             let emptied = self.empty_batch(&batch);
+            if self.state().collection.vacated.is_empty() {
+                return Ok(emptied.map(|_| false));
+            }
             // Also what was moved before something failed.
             let recorded = self.record_moves_locked(line)?;
             Ok(emptied.map(|emptied| emptied && recorded))
@@ -67,11 +70,6 @@ impl Engine {
     fn batch(&self, state: &mut State) -> Option<Batch> {
         let mut candidates: Vec<Candidate> = state.segments.candidates(state.replay_from).collect();
         candidates.sort_by_key(|candidate| candidate.live);
-        // Else segments would be emptied over and over, and never one be gained.
-        let gain: u64 = candidates.iter().map(gain).sum();
-        if candidates.iter().map(|candidate| candidate.capacity).max().is_none_or(|capacity| gain <= capacity) {
-            return None;
-        }
         let spare = state.segments.free() > self.reserve(state, Purpose::Rescuing);
         let fillings = [Filling::WarmData, Filling::ColdData, Filling::ColdNodes];
         let batches = fillings.map(|filling| self.batch_into(state, filling, &candidates, spare));
@@ -79,13 +77,25 @@ impl Engine {
     }
 
     /// As many of the candidates, the emptiest first, as there is room for. `spare`: a segment may be taken for it.
-    fn batch_into(&self, state: &mut State, filling: Filling, candidates: &[Candidate], spare: bool) -> Batch {
+    fn batch_into(
+        &self,
+        state: &mut State,
+        filling: Filling,
+        candidates: &[Candidate],
+        spare: bool,
+    ) -> Batch {
         let kind = filling.kind();
-        let another = if spare { u64::from(self.geometry.end(kind).0) - 1 - END_BLOCKS } else { 0 };
+        let capacity = u64::from(self.geometry.end(kind).0) - 1;
         let cursor = *filling.cursor(state);
-        let mut room = self.room_behind(kind, cursor).saturating_sub(END_BLOCKS) + another;
+        let mut room = self.room_behind(kind, cursor).saturating_sub(END_BLOCKS);
         let mut batch = Batch { filling, victims: Vec::new(), gain: 0 };
-        for candidate in candidates.iter().filter(|candidate| filling.takes(candidate.kind)) {
+        let candidates = || candidates.iter().filter(|candidate| filling.takes(candidate.kind));
+        // Else segments would be emptied over and over, and never one be gained.
+        if candidates().map(gain).sum::<u64>() + room < capacity {
+            return batch;
+        }
+        room += if spare { capacity - END_BLOCKS } else { 0 };
+        for candidate in candidates() {
             let Some(left) = room.checked_sub(cost(candidate)) else { break };
             let gained = gain(candidate);
             if batch.victims.len() == BATCH_SEGMENTS || gained == 0 {
