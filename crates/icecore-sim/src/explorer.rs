@@ -5,7 +5,7 @@ use crate::driver::{Picture, drive, is_durable_on_return};
 use crate::model::{FileChange, Generator, History, ModelError, ModelPool, Outcome, Step, Weights};
 use crate::{CrashMode, DiskConfig, Random, SimulatedDisk};
 use icecore::units::ByteLength;
-use icecore::{CopyMode, DestroyTarget, Error, InitOptions, OpenOptions, Pool};
+use icecore::{Clock, CopyMode, DestroyTarget, Error, InitOptions, OpenOptions, Pool};
 
 /// Steps that are kept, to be shown with a failure.
 const TRACE_MAX: usize = 12;
@@ -126,7 +126,7 @@ impl Explorer {
             disk,
             history: History::default(),
             generator: Generator::new(seed, setting.weights.clone()),
-            options: setting.options.clone(),
+            options: OpenOptions { clock: Clock::counting(), ..setting.options.clone() },
             pool: None,
             recent: Vec::new(),
         })
@@ -139,7 +139,7 @@ impl Explorer {
             disk: self.disk.duplicate(seed),
             history: self.history.clone(),
             generator: self.generator.clone(),
-            options: self.options.clone(),
+            options: OpenOptions { clock: self.options.clock.fork(), ..self.options.clone() },
             pool: None,
             recent: self.recent.clone(),
         }

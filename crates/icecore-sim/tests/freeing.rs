@@ -7,7 +7,7 @@ use common::{Told, for_each_seed, sample};
 use icecore::units::InodeNumber;
 use icecore::{Creation, Dataset, DestroyTarget, ListFilter, Pool, Result};
 use icecore_sim::explorer::{Explorer, Setting};
-use icecore_sim::{CrashMode, Random};
+use icecore_sim::{CrashMode, FaultKind, Random};
 
 const SNAPSHOTS: u64 = 24;
 /// The range that is destroyed.
@@ -140,4 +140,80 @@ fn what_is_being_freed_is_told_and_not_counted_as_used() {
     assert!(pool.view(&format!("d@{}", FIRST + 1)).is_err());
     pool.verify().unwrap();
     assert_eq!(pool.statistics().freeing_versions, 0);
+}
+
+/// A pool with snapshots between scattered writes, whose sets lie in parts on disk, killed.
+fn in_parts(seed: u64) -> Explorer {
+    let mut explorer = Explorer::new(seed, &Setting::default()).unwrap();
+    explorer.open().unwrap();
+    let pool = explorer.pool();
+    pool.create_dataset("d", false, &[]).unwrap();
+    let mut random = Random::new(seed);
+    for round in 1..=6 {
+        let (dataset, file) = open_file(pool).unwrap();
+        let mut group = dataset.begin().unwrap();
+        for block in (0..1200).filter(|_| round == 1 || random.chance(25)) {
+            group.write(file, block * 4096, &[round; 4096]).unwrap();
+        }
+        pool.commit(vec![group]).unwrap();
+        pool.snapshot(&[format!("d@{round}")], false, &[]).unwrap();
+    }
+    // One of them is a picture of everything.
+    for _ in 0..70 {
+        change(pool, &mut random).unwrap();
+        pool.checkpoint().unwrap();
+    }
+    explorer.crash(None);
+    explorer
+}
+
+/// What all datasets hold in a pool that nobody has asked before.
+fn held(pool: &Pool) -> u64 {
+    let filter = ListFilter { datasets: true, depth: Some(0), ..ListFilter::default() };
+    pool.list(&filter).unwrap().iter().map(|entry| entry.used.0).sum()
+}
+
+/// A destruction that meets a read that fails is refused as a whole, or done: then whatever it could not read is freed as soon as
+/// somebody asks who can, and all together is what was planned.
+#[test]
+fn what_a_destruction_could_not_read_is_freed_when_it_can_be() {
+    let base = in_parts(7);
+    let (first, last) = ("2".to_owned(), "5".to_owned());
+    let target = DestroyTarget::Range { dataset: "d".to_owned(), first, last };
+    let mut reference = base.fork(0);
+    reference.open().unwrap();
+    let (planned, before) = (reference.pool().plan_destroy(&target).unwrap(), held(reference.pool()));
+    let (mut struck, mut unsaid) = (0, 0);
+    for number in 1..100 {
+        let _told = Told(format!("read {number} fails"));
+        let mut explorer = base.fork(number);
+        explorer.open().unwrap();
+        let (pool, disk) = (explorer.pool(), &explorer.disk);
+        disk.fail_at(number, FaultKind::ReadError, false);
+        let done = pool.destroy(&target);
+        let is_struck = disk.faults_struck() > 0;
+        disk.clear_faults();
+        match done {
+            Ok(done) => {
+                assert_eq!(done.names, planned.names);
+                assert!(done.frees == planned.frees || (is_struck && done.frees.0 == 0), "{done:?}");
+                unsaid += u64::from(done.frees.0 == 0);
+            }
+            Err(error) => {
+                assert!(is_struck, "{error}");
+                assert_eq!(pool.destroy(&target).unwrap(), planned);
+            }
+        }
+        assert_eq!(before - held(pool), planned.frees.0);
+        pool.verify().unwrap();
+        assert_eq!(pool.statistics().freeing_versions, 0);
+        if !is_struck {
+            break;
+        }
+        struck += 1;
+    }
+    assert!(
+        struck > 2 && unsaid > 0,
+        "{struck} met a read that failed, {unsaid} could not say what they free"
+    );
 }

@@ -17,10 +17,11 @@ use crate::format::crc32c;
 use crate::format::record::RecordView;
 use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, decode_table, file_name};
 use crate::location::{ChunkedMap, MapLimits};
-use crate::numbers::NumberMap;
+use crate::numbers::{NumberHash, NumberMap, number_cache};
 use crate::statistics::Counters;
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, PoolId, Run, SegmentId, Slot, Stream};
 use parking_lot::{Mutex, RwLock};
+use quick_cache::UnitWeighter;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +35,7 @@ pub(crate) struct Blocks {
     pool: PoolId,
     map: RwLock<ChunkedMap>,
     sets: RwLock<Shelf>,
-    cache: Cache<u64, Arc<Block>>,
+    cache: Cache<u64, Arc<Block>, UnitWeighter, NumberHash>,
     recent: Recent,
     /// Merged blocks that no checkpoint has written yet.
     pending: RwLock<NumberMap<LogAddress, Arc<Block>>>,
@@ -68,7 +69,7 @@ impl Blocks {
             pool,
             map: RwLock::new(ChunkedMap::new(map)),
             sets: RwLock::new(Shelf::new(set_bytes)),
-            cache: Cache::new(cached),
+            cache: number_cache(cached, cached as u64, UnitWeighter),
             recent: Recent::new(cache_bytes / 2),
             pending: RwLock::default(),
             sums: Sums::new(pool),
@@ -314,7 +315,7 @@ pub(crate) struct Sums {
     filling: Mutex<NumberMap<SegmentId, Table>>,
     /// Grows whenever a segment is taken for a new use. Changes with `filling` locked.
     uses: AtomicU64,
-    finished: Cache<SegmentId, Table>,
+    finished: Cache<SegmentId, Table, UnitWeighter, NumberHash>,
 }
 
 /// Finished tables kept in memory; one is 64 KiB with segments of 64 MiB.
@@ -322,7 +323,8 @@ const TABLES_MAX: usize = 128;
 
 impl Sums {
     fn new(pool: PoolId) -> Self {
-        Self { pool, filling: Mutex::default(), uses: AtomicU64::new(0), finished: Cache::new(TABLES_MAX) }
+        let finished = number_cache(TABLES_MAX, TABLES_MAX as u64, UnitWeighter);
+        Self { pool, filling: Mutex::default(), uses: AtomicU64::new(0), finished }
     }
 
     /// A number that changes whenever a segment finds a new use.

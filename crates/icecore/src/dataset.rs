@@ -48,9 +48,8 @@ impl Creation {
         Self { kind: InodeKind::Directory, mode: 0o755, uid: 0, gid: 0, rdev: 0 }
     }
 
-    fn inode(&self) -> NewInode {
+    fn inode(&self, time: Timestamp) -> NewInode {
         let Self { kind, mode, uid, gid, rdev } = *self;
-        let time = Timestamp::now();
         // Two inodes with one number, in two histories of a dataset, were not made in the same nanosecond.
         NewInode { kind, mode, uid, gid, rdev, generation: time.0 as u64, time }
     }
@@ -146,7 +145,7 @@ impl Dataset {
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
         end.ok_or(FileFault::TooLarge)?;
         let engine = self.pool.engine();
-        let time = Timestamp::now();
+        let time = self.pool.engine().now();
         let mut last = RecordSequence(0);
         for (index, part) in data.chunks(ATOMIC_WRITE_BYTES).enumerate() {
             let at = offset + (index * ATOMIC_WRITE_BYTES) as u64;
@@ -263,7 +262,7 @@ impl Dataset {
         if size > FILE_BYTES_MAX {
             return Err(FileFault::TooLarge.into());
         }
-        let operation = Operation::Truncate { dataset: self.id, inode, size, time: Timestamp::now() };
+        let operation = Operation::Truncate { dataset: self.id, inode, size, time: self.pool.engine().now() };
         self.pool.engine().execute(&operation, None, Purpose::Freeing).map(|_| ())
     }
 
@@ -272,7 +271,7 @@ impl Dataset {
     /// # Errors
     /// [`FileFault::NotFound`], [`FileFault::IsADirectory`].
     pub fn punch_hole(&self, inode: InodeNumber, offset: u64, length: u64) -> Result<()> {
-        let time = Timestamp::now();
+        let time = self.pool.engine().now();
         let operation = Operation::PunchHole { dataset: self.id, inode, offset, length, time };
         self.pool.engine().execute(&operation, None, Purpose::Freeing).map(|_| ())
     }
@@ -288,7 +287,7 @@ impl Dataset {
     /// [`FileFault::Exists`], [`FileFault::NotFound`], [`FileFault::NotADirectory`], [`FileFault::NameTooLong`],
     /// [`FileFault::Invalid`] for a name with `/` or NUL in it, or `.` or `..`.
     pub fn create(&self, directory: InodeNumber, name: &[u8], new: &Creation) -> Result<InodeNumber> {
-        let new = new.inode();
+        let new = new.inode(self.pool.engine().now());
         self.namespace(NamespaceOperation::Create { directory, name: name.to_vec(), new }, Purpose::Data)?;
         self.created(directory, name)
     }
@@ -304,7 +303,7 @@ impl Dataset {
         target: &[u8],
         new: &Creation,
     ) -> Result<InodeNumber> {
-        let new = NewInode { kind: InodeKind::Symlink, ..new.inode() };
+        let new = NewInode { kind: InodeKind::Symlink, ..new.inode(self.pool.engine().now()) };
         let (name_copy, target) = (name.to_vec(), target.to_vec());
         let operation = NamespaceOperation::CreateSymlink { directory, name: name_copy, target, new };
         self.namespace(operation, Purpose::Data)?;
@@ -342,7 +341,7 @@ impl Dataset {
     /// # Errors
     /// As for [`Dataset::create`]; [`FileFault::TooManyLinks`]; [`FileFault::IsADirectory`].
     pub fn link(&self, inode: InodeNumber, directory: InodeNumber, name: &[u8]) -> Result<()> {
-        let time = Timestamp::now();
+        let time = self.pool.engine().now();
         self.namespace(
             NamespaceOperation::Link { inode, directory, name: name.to_vec(), time },
             Purpose::Data,
@@ -358,7 +357,7 @@ impl Dataset {
         let inode = self.view()?.lookup(directory, name)?.ok_or(FileFault::NotFound)?.inode;
         // Held while the name goes: if this was the last name and nobody else has it open, closing frees it.
         let held = self.open_file(inode);
-        let time = Timestamp::now();
+        let time = self.pool.engine().now();
         self.namespace(
             NamespaceOperation::Unlink { directory, name: name.to_vec(), time },
             Purpose::Freeing,
@@ -371,7 +370,7 @@ impl Dataset {
     /// # Errors
     /// [`FileFault::NotEmpty`], [`FileFault::NotADirectory`], [`FileFault::NotFound`].
     pub fn remove_directory(&self, directory: InodeNumber, name: &[u8]) -> Result<()> {
-        let time = Timestamp::now();
+        let time = self.pool.engine().now();
         let name = name.to_vec();
         self.namespace(NamespaceOperation::RemoveDirectory { directory, name, time }, Purpose::Freeing)
     }
@@ -388,7 +387,7 @@ impl Dataset {
             to: to.0,
             to_name: to.1.to_vec(),
             how,
-            time: Timestamp::now(),
+            time: self.pool.engine().now(),
         };
         self.namespace(operation, Purpose::Data)?;
         replaced.map_or(Ok(()), OpenFile::close)
@@ -412,7 +411,7 @@ impl Dataset {
             name: name.to_vec(),
             value: value.to_vec(),
             how,
-            time: Timestamp::now(),
+            time: self.pool.engine().now(),
         };
         self.namespace(operation, Purpose::Data)
     }
@@ -422,7 +421,7 @@ impl Dataset {
     /// # Errors
     /// [`FileFault::NoSuchAttribute`].
     pub fn remove_xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<()> {
-        let time = Timestamp::now();
+        let time = self.pool.engine().now();
         self.namespace(NamespaceOperation::RemoveXattr { inode, name: name.to_vec(), time }, Purpose::Freeing)
     }
 

@@ -54,7 +54,7 @@ pub use group::{CommitPoint, Group};
 pub use incidents::Incident;
 pub use names::DestroyTarget;
 pub use namespace::{AttributeChange, DirectoryEntry, InodeItem, InodeKind, RenameHow, XattrHow};
-pub use options::{InitOptions, OpenOptions};
+pub use options::{Clock, InitOptions, OpenOptions};
 pub use pool::{
     ByteRange, Change, DestroyPlan, DiffEntry, EntryKind, Finding, Hold, ListEntry, ListFilter, Pool,
     Property, PropertySource, RollbackReport, ScrubOptions, ScrubProgress, ScrubReport,

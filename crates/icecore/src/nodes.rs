@@ -4,6 +4,7 @@ use crate::blocks::Blocks;
 use crate::error::{Error, Result};
 use crate::format::segment::file_name;
 use crate::location::Lookup;
+use crate::numbers::{NumberHash, number_cache};
 use crate::statistics::Counters;
 use crate::tree::{Node, NodeSource};
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Run, SegmentId, Slot, Stream};
@@ -14,7 +15,7 @@ use std::sync::Arc;
 /// Loads nodes that a checkpoint wrote.
 pub(crate) struct Nodes {
     blocks: Arc<Blocks>,
-    cache: Cache<u64, Arc<Node>, ByBytes>,
+    cache: Cache<u64, Arc<Node>, ByBytes, NumberHash>,
     counters: Arc<Counters>,
 }
 
@@ -29,7 +30,7 @@ impl Weighter<u64, Arc<Node>> for ByBytes {
 
 impl Nodes {
     pub(crate) fn new(blocks: Arc<Blocks>, cache_bytes: u64, counters: Arc<Counters>) -> Self {
-        let cache = Cache::with_weighter((cache_bytes / 8192).max(16) as usize, cache_bytes, ByBytes);
+        let cache = number_cache((cache_bytes / 8192).max(16) as usize, cache_bytes, ByBytes);
         Self { blocks, cache, counters }
     }
 

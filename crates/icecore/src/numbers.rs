@@ -1,11 +1,26 @@
 //! A hash for tables whose keys are addresses and numbers that the store itself gives out: nobody can choose them so
 //! that they collide, and the standard hash, which guards against that, takes longer than the rest of a look-up.
 
+use quick_cache::Weighter;
+use quick_cache::sync::{Cache, DefaultLifecycle};
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 /// A table by numbers of the store's own.
-pub(crate) type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
+pub(crate) type NumberMap<K, V> = HashMap<K, V, NumberHash>;
+
+/// How such tables, and caches, find what they hold. The same in every process: what a cache lets go of follows from what was
+/// asked of it, and a simulation repeats itself.
+pub(crate) type NumberHash = BuildHasherDefault<NumberHasher>;
+
+/// A cache by numbers of the store's own: of about so many entries, and so much weight at most.
+pub(crate) fn number_cache<K: Hash + Eq, V: Clone, W: Weighter<K, V> + Clone>(
+    entries: usize,
+    weight: u64,
+    weighter: W,
+) -> Cache<K, V, W, NumberHash> {
+    Cache::with(entries, weight, weighter, NumberHash::default(), DefaultLifecycle::default())
+}
 
 /// Multiplicative hashing by the golden ratio (Knuth, The Art of Computer Programming, volume 3, section 6.4).
 #[derive(Clone, Copy, Default)]

@@ -1,7 +1,46 @@
 //! How pools are made and opened.
 
 use crate::format::copies::CopyMode;
-use crate::units::ByteLength;
+use crate::units::{ByteLength, Timestamp};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// Where times come from: those of files and snapshots, and the names of what rollbacks keep.
+#[derive(Clone, Debug, Default)]
+pub enum Clock {
+    /// The system's clock.
+    #[default]
+    System,
+    /// Goes on by a millisecond whenever it is asked: what a simulation needs to be repeatable. In nanoseconds since 1970.
+    Counting(Arc<AtomicI64>),
+}
+
+/// What a clock that counts goes on by.
+const TICK_NANOSECONDS: i64 = 1_000_000;
+
+impl Clock {
+    /// A clock that counts from the first of January 2026 on.
+    #[must_use]
+    pub fn counting() -> Self {
+        Self::Counting(Arc::new(AtomicI64::new(1_767_225_600_000_000_000)))
+    }
+
+    /// Another clock that shows the same time, and goes on by itself.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        match self {
+            Self::System => Self::System,
+            Self::Counting(time) => Self::Counting(Arc::new(AtomicI64::new(time.load(Ordering::Relaxed)))),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        match self {
+            Self::System => Timestamp::now(),
+            Self::Counting(time) => Timestamp(time.fetch_add(TICK_NANOSECONDS, Ordering::Relaxed)),
+        }
+    }
+}
 
 /// How a pool is made.
 #[derive(Clone, Debug)]
@@ -55,6 +94,8 @@ pub struct OpenOptions {
     pub background: bool,
     /// Whether other processes can reach the pool through a socket in its directory.
     pub control_socket: bool,
+    /// What time it is.
+    pub clock: Clock,
 }
 
 impl Default for OpenOptions {
@@ -69,6 +110,7 @@ impl Default for OpenOptions {
             dirty_bytes_max: 256 << 20,
             background: true,
             control_socket: true,
+            clock: Clock::System,
         }
     }
 }

@@ -92,8 +92,10 @@ impl Life {
     /// Destroys everything, and looks whether all space is there again.
     pub(super) fn end(&mut self) -> Result<(), String> {
         self.release_all()?;
-        // A promotion may bring a dataset more than its quota allows.
-        self.lift_quota()?;
+        // A promotion may bring a dataset more than its quota allows, also one that was renamed since it got it.
+        for name in self.datasets() {
+            self.set_quota(&name, None)?;
+        }
         for _ in 0..PASSES_MAX {
             let before = self.datasets();
             for name in before.clone() {

@@ -143,7 +143,7 @@ impl Life {
         self.limited.take().map_or(Ok(()), |name| self.set_quota(&name, None))
     }
 
-    fn set_quota(&self, dataset: &str, bytes: Option<ByteLength>) -> Result<(), String> {
+    pub(super) fn set_quota(&self, dataset: &str, bytes: Option<ByteLength>) -> Result<(), String> {
         match self.explorer.pool().set_limit(dataset, icecore::limits::Limit::Quota, bytes) {
             // It may have been renamed or destroyed since.
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),

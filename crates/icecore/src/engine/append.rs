@@ -21,6 +21,8 @@ pub(crate) enum Purpose {
     Freeing,
     /// Moves what lives out of segments that hold little, ahead of need.
     Collecting,
+    /// The same where only the reserve is left: takes of it what it gives back before anybody else may.
+    Rescuing,
     /// A checkpoint: may take the last segment.
     Checkpoint,
 }

@@ -56,6 +56,8 @@ impl Engine {
     /// Frees some of it.
     fn bury_slice(&self, state: &mut State) -> Slice {
         let dead = state.graveyard.exhume(self.pins.oldest(), BURIED_TOGETHER);
+        // There may be something to be gained again.
+        state.collection.is_exhausted &= dead.is_empty();
         let mut slice = if dead.len() == BURIED_TOGETHER { Slice::More } else { Slice::Done };
         for (index, run) in dead.iter().enumerate() {
             if let Some(rest) = self.free_run(state, *run) {

@@ -73,9 +73,9 @@ impl CheckpointLine {
         full.is_empty() || deltas.len() >= DELTAS_MAX || blocks(deltas) > blocks(full).max(64)
     }
 
-    /// Whether only a checkpoint of everything may add to it.
-    pub(super) fn is_long(&self) -> bool {
-        self.blobs.len() > self.full + 2 * DELTAS_MAX
+    /// Whether moves alone may be added to it, and not only a checkpoint of everything.
+    pub(super) fn takes_moves(&self) -> bool {
+        self.base.is_some() && !self.hurt && self.blobs.len() <= self.full + 2 * DELTAS_MAX
     }
 
     /// Blobs are durable, and the superblocks point to the last of them. `full`: they are a picture of everything, and the

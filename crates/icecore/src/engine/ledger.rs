@@ -22,7 +22,7 @@ use serde::Serialize;
 /// Most blocks of a blob, where segments are large. In tests a ledger of some length is in parts.
 const BLOB_BLOCKS_MAX: u32 = if cfg!(test) { 24 } else { 2048 };
 /// Bytes that a run of a set or of the map takes at most, beside what its section begins with.
-const RUN_BYTES_MAX: usize = 24;
+pub(super) const RUN_BYTES_MAX: usize = 24;
 /// Bytes that a row is taken to have.
 const ROW_BYTES: usize = 1024;
 

@@ -60,7 +60,7 @@ use crate::process::ProcessMark;
 use crate::state::{Environment, State};
 use crate::statistics::{Counters, Statistics};
 use crate::storage::{Storage, StorageLock};
-use crate::units::{PoolId, RecordSequence, Stream};
+use crate::units::{PoolId, RecordSequence, Stream, Timestamp};
 use checkpoint::CheckpointLine;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashMap};
@@ -102,6 +102,11 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
+    /// What time it is.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.options.clock.now()
+    }
+
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }

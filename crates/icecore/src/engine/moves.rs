@@ -33,8 +33,8 @@ impl Engine {
         self.with_line(|line| self.record_moves_locked(line))
     }
 
-    fn record_moves_locked(&self, line: &mut CheckpointLine) -> Result<bool> {
-        let Some(base) = line.base.as_ref().filter(|_| !line.is_long() && !line.hurt) else {
+    pub(super) fn record_moves_locked(&self, line: &mut CheckpointLine) -> Result<bool> {
+        let Some(base) = line.base.as_ref().filter(|_| line.takes_moves()) else {
             return Ok(false);
         };
         let Some(moves) = self.take_moves(&base.marks()) else { return Ok(true) };

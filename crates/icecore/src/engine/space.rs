@@ -1,6 +1,7 @@
 //! Room: segments are taken from the free ones or made, and some are kept back so that deleting and
 //! checkpointing always succeed.
 
+use super::ledger::RUN_BYTES_MAX;
 use super::{Engine, Purpose};
 use crate::error::{Error, Result};
 use crate::format::segment::SegmentKind;
@@ -23,6 +24,8 @@ const WAYS_TO_ROOM: [WayToRoom; 4] =
     [WayToRoom::CheckpointIfWorthIt, WayToRoom::Collect(1), WayToRoom::Checkpoint, WayToRoom::Collect(6)];
 /// A pool is filling up when less than this part of its segments is free beside the reserve.
 const FILLING_UP_SHARE: usize = 8;
+/// Blocks of a ledger blob that says nothing but what it has to.
+const MOVES_MARGIN: u64 = 2;
 /// Blocks by which a ledger blob may exceed twice the longest so far.
 const LEDGER_MARGIN: u64 = 32;
 
@@ -102,15 +105,17 @@ impl Engine {
         match purpose {
             // What is being filled may run short while what frees does its work: that must not count against it.
             Purpose::Data => need(u64::from(self.geometry.slots()) / SLACK_SHARE) + 2,
-            // One is left for the log, which may have to say that something is deleted.
+            // One is left that collection can fill: with it, dead space can be gathered when what is needed grows by a
+            // segment at once.
             Purpose::Collecting => need(0) + 1,
-            Purpose::Freeing => need(0),
+            Purpose::Freeing => need(0) + usize::from(!state.collection.is_exhausted),
+            Purpose::Rescuing => self.for_moves(state),
             Purpose::Checkpoint => 0,
         }
     }
 
     /// Blocks that a segment which is being filled still has room for.
-    fn room_behind(&self, kind: SegmentKind, cursor: Option<Cursor>) -> u64 {
+    pub(super) fn room_behind(&self, kind: SegmentKind, cursor: Option<Cursor>) -> u64 {
         cursor.map_or(0, |cursor| u64::from(self.geometry.end(kind).0.saturating_sub(cursor.slot.0)))
     }
 
@@ -130,16 +135,30 @@ impl Engine {
     }
 
     /// A blob lies in one piece, and nobody knows how long the next one is. What is too long for a segment is cut in pieces of
-    /// half of one at most.
+    /// half of one at most. Behind it there is room for moves to be recorded.
     fn for_ledger(&self, state: &State, slack: u64) -> usize {
         let blob = 2 * u64::from(state.ledger_blocks) + LEDGER_MARGIN;
-        if blob + slack <= self.room_behind(SegmentKind::Ledger, state.ledger_cursor) {
+        if blob + self.blocks_of_moves(0) + slack
+            <= self.room_behind(SegmentKind::Ledger, state.ledger_cursor)
+        {
             0
         } else if blob < u64::from(self.geometry.slots()) {
             1
         } else {
             blob.div_ceil(u64::from(self.geometry.slots() / 2)) as usize
         }
+    }
+
+    /// Segments for a blob that says what has been moved since the last checkpoint, and what two segments hold besides.
+    fn for_moves(&self, state: &State) -> usize {
+        let blob = self.blocks_of_moves(self.blocks.map().read().changed_runs());
+        usize::from(blob > self.room_behind(SegmentKind::Ledger, state.ledger_cursor))
+    }
+
+    /// Blocks of a blob that says where the blocks of two segments are now, each by itself, and changes of so many runs.
+    fn blocks_of_moves(&self, runs: usize) -> u64 {
+        let runs = runs + 2 * self.geometry.slots() as usize;
+        (runs * RUN_BYTES_MAX).div_ceil(BLOCK_BYTES) as u64 + MOVES_MARGIN
     }
 
     /// Whether there are no more segments to be had than the reserve.
@@ -430,6 +449,11 @@ impl Filling {
             Self::Nodes | Self::ColdNodes => SegmentKind::Node,
             Self::Ledger | Self::Chunks => SegmentKind::Ledger,
         }
+    }
+
+    /// Whether what is moved out of a segment of this kind may lie in it.
+    pub(crate) fn takes(self, kind: SegmentKind) -> bool {
+        (kind == SegmentKind::Node) == (self.kind() == SegmentKind::Node)
     }
 
     /// Whether collection fills it.

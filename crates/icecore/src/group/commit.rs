@@ -42,7 +42,7 @@ enum Step {
 
 /// See [`Pool::commit`].
 pub(crate) fn commit(pool: &Pool, mut groups: Vec<Group>) -> Result<CommitPoint> {
-    let time = Timestamp::now();
+    let time = pool.engine().now();
     let mut steps = Vec::new();
     for group in &mut groups {
         steps_of(group, time, &mut steps)?;

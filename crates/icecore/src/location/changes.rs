@@ -57,6 +57,12 @@ impl LocationMap {
         self.changes_of(journals)
     }
 
+    /// Runs that changed since the last call, about: what lies in pieces counts once.
+    pub(crate) fn changed_runs(&self) -> usize {
+        let runs = |journal: &MapJournal| journal.cleared.runs().count() + journal.written.runs().count();
+        self.journals.iter().map(runs).sum()
+    }
+
     /// Takes back changes that could not be stored: they are reported again, with what changed since. They have to be the
     /// last ones that were taken.
     pub fn put_back(&mut self, changes: MapChanges) {

@@ -20,6 +20,11 @@ impl ChunkedMap {
         MapChanges { retired, ..self.recent.take_changes_below(marks) }
     }
 
+    /// Runs that changed since the last call, about: what lies in pieces counts once.
+    pub(crate) fn changed_runs(&self) -> usize {
+        self.recent.changed_runs()
+    }
+
     /// Takes back changes that could not be stored: they are reported again, with what changed since. They have to be the
     /// last ones that were taken.
     pub fn put_back(&mut self, mut changes: MapChanges) {

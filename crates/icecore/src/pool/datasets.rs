@@ -8,7 +8,7 @@ use crate::limits::{DatasetLimits, Limit};
 use crate::names::{DatasetName, SnapshotName, VersionName};
 use crate::operation::Operation;
 use crate::state::State;
-use crate::units::{BlockCount, Timestamp, VersionId};
+use crate::units::{BlockCount, VersionId};
 
 impl Pool {
     /// Makes a dataset. `parents`: also the datasets above it that do not exist. Durable on return.
@@ -38,7 +38,7 @@ impl Pool {
         }
         let operation = Operation::CreateDataset {
             name: name.as_str().to_owned(),
-            time: Timestamp::now(),
+            time: self.engine().now(),
             properties: properties.to_vec(),
         };
         engine.append(&mut state, &operation, None, Purpose::Data)?;
@@ -60,7 +60,8 @@ impl Pool {
         let mut state = engine.state();
         let (_, origin) = self.find_snapshot(&state, snapshot)?;
         self.prepare_place(&mut state, &target, parents)?;
-        let operation = Operation::Clone { origin, name: target.as_str().to_owned(), time: Timestamp::now() };
+        let operation =
+            Operation::Clone { origin, name: target.as_str().to_owned(), time: self.engine().now() };
         engine.append(&mut state, &operation, None, Purpose::Data)?;
         self.finish(state)
     }
@@ -88,7 +89,7 @@ impl Pool {
         for parent in missing.iter().rev() {
             let operation = Operation::CreateDataset {
                 name: parent.as_str().to_owned(),
-                time: Timestamp::now(),
+                time: self.engine().now(),
                 properties: Vec::new(),
             };
             self.engine().append(state, &operation, None, Purpose::Data)?;

@@ -54,7 +54,8 @@ impl Pool {
     }
 
     /// Destroys snapshots or datasets. Durable on return, and nobody finds them any more. Their blocks are freed in the
-    /// background, and the space is reused once a checkpoint is durable that records it. Works on a full pool.
+    /// background, and the space is reused once a checkpoint is durable that records it. Works on a full pool. Where what would have to be
+    /// read to say it cannot be read, it answers that 0 bytes are freed, and frees what was planned as soon as it can be.
     ///
     /// # Errors
     /// [`Error::Busy`] naming holds, clones, snapshots or handles in the way; [`Error::NotFound`]. Then

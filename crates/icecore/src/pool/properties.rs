@@ -83,7 +83,7 @@ impl Pool {
         if expires.is_some() {
             check_property_name(&format!("{EXPIRES_PREFIX}{tag}"))?;
         }
-        self.change_hold(tag, snapshot, Some(Timestamp::now()), expires)
+        self.change_hold(tag, snapshot, Some(self.engine().now()), expires)
     }
 
     /// Takes a hold off a snapshot. Durable on return.

@@ -8,7 +8,7 @@ use crate::names::SnapshotName;
 use crate::operation::Operation;
 use crate::retention::ROLLBACK_PREFIX;
 use crate::state::State;
-use crate::units::{DatasetId, Timestamp};
+use crate::units::DatasetId;
 use std::time::Instant;
 
 /// What a rollback did.
@@ -53,7 +53,7 @@ impl Pool {
             .collect();
         engine.check_snapshot(&state, snapshots.iter().map(|(id, _)| *id))?;
         let operation =
-            Operation::Snapshot { snapshots, time: Timestamp::now(), properties: properties.to_vec() };
+            Operation::Snapshot { snapshots, time: self.engine().now(), properties: properties.to_vec() };
         engine.append(&mut state, &operation, None, Purpose::Data)?;
         self.finish(state)?;
         engine.counters.snapshot(began.elapsed());
@@ -78,7 +78,7 @@ impl Pool {
         if !force {
             self.refuse_users(&state, dataset)?;
         }
-        let time = Timestamp::now();
+        let time = self.engine().now();
         let saved = free_name(&state, dataset, &format!("{ROLLBACK_PREFIX}{}", time.to_rfc3339()));
         let name = state.catalogue.dataset(dataset).expect("found").name.clone();
         let operation = Operation::Rollback { dataset, snapshot: version, saved: saved.clone(), time };

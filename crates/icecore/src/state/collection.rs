@@ -20,6 +20,8 @@ pub(crate) struct Collection {
     pub vacated: Vec<SegmentId>,
     /// Segments that blocks were moved into since the last checkpoint was frozen: to be flushed before its ledger.
     pub filled: BTreeSet<SegmentId>,
+    /// Nothing is gained by emptying more, until something dies: what is kept for it may be used by what frees.
+    pub is_exhausted: bool,
     /// As `vacated`, of the checkpoint that is being written.
     pub vacated_frozen: usize,
 }

@@ -8,6 +8,7 @@
 
 mod choose;
 mod policy;
+mod rescue;
 mod shift;
 #[cfg(test)]
 mod tests;

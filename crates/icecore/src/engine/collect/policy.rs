@@ -74,7 +74,7 @@ impl Collector {
         self.quiet_until.store(u64::MAX, Ordering::Relaxed);
     }
 
-    fn says(&self, doing: Option<String>) {
+    pub(super) fn says(&self, doing: Option<String>) {
         self.told.lock().doing = doing;
     }
 
@@ -244,11 +244,12 @@ impl Engine {
                 gained = true;
                 break;
             }
-            if !is_room_in(&victims) || !self.empty_for_room(&victims)? {
+            let is_room = is_room_in(&victims) && !self.is_tight(&self.state(), Purpose::Freeing);
+            let gains = is_room && self.empty_for_room(&victims)?;
+            if !gains && !self.gain_from_reserve()? {
                 break;
             }
             gained = true;
-            self.release_emptied()?;
         }
         self.collector.says(None);
         Ok(gained)
@@ -267,8 +268,27 @@ impl Engine {
         }
     }
 
-    /// Empties some segments with what room there is.
+    /// Makes room where only the reserve is left. If that is not possible, the room that is kept for it is room for what frees.
+    fn gain_from_reserve(&self) -> Result<bool> {
+        if !self.is_tight(&self.state(), Purpose::Freeing) {
+            return Ok(false);
+        }
+        if self.empty_from_reserve()? {
+            return Ok(true);
+        }
+        if self.state().log_blocks > 0 {
+            // What was born since the last checkpoint stays where it is, and so does all that lies beside it.
+            self.run_checkpoint()?;
+            if !self.is_tight(&self.state(), Purpose::Freeing) || self.empty_from_reserve()? {
+                return Ok(true);
+            }
+        }
+        Ok(!std::mem::replace(&mut self.state().collection.is_exhausted, true))
+    }
+
+    /// Empties some segments with what room there is, and makes them free.
     fn empty_for_room(&self, victims: &[Candidate]) -> Result<bool> {
+        let moved = self.moved_bytes();
         let mut emptied = 0;
         for victim in victims {
             if emptied == BATCH_SEGMENTS {
@@ -279,7 +299,12 @@ impl Engine {
             let outcome = self.empty(victim, Purpose::Freeing, &|| ())?;
             emptied += usize::from(outcome == Outcome::Emptied);
         }
-        Ok(emptied > 0)
+        // Also what was moved out of one that there was no room to empty.
+        let gained = emptied > 0 || self.moved_bytes() > moved;
+        if gained {
+            self.release_emptied()?;
+        }
+        Ok(gained)
     }
 
     /// Empties a few segments that hold little, because there is nothing else to be done.
@@ -315,7 +340,7 @@ fn is_room_in(victims: &[Candidate]) -> bool {
     victims.iter().map(|victim| victim.capacity).max().is_some_and(|capacity| dead > capacity)
 }
 
-fn describe(victim: &Candidate, why: &str) -> String {
+pub(super) fn describe(victim: &Candidate, why: &str) -> String {
     let bytes = victim.live * BLOCK_BYTES as u64;
     let percent = victim.live * 100 / victim.capacity;
     format!("emptying {}, {percent} % full ({bytes} bytes): {why}", file_name(victim.segment))

@@ -92,6 +92,22 @@ impl Engine {
     /// # Errors
     /// What writing answers; what was moved before stays moved. What cannot be read is no error but [`Outcome::Hurt`].
     pub(super) fn empty(&self, victim: &Candidate, purpose: Purpose, between: &dyn Fn()) -> Result<Outcome> {
+        let filling = match (victim.kind, victim.moves) {
+            (SegmentKind::Node, _) => Filling::ColdNodes,
+            (_, 0) => Filling::WarmData,
+            _ => Filling::ColdData,
+        };
+        self.empty_into(victim, filling, purpose, between)
+    }
+
+    /// The same, where what lives is moved to what the caller says.
+    pub(super) fn empty_into(
+        &self,
+        victim: &Candidate,
+        filling: Filling,
+        purpose: Purpose,
+        between: &dyn Fn(),
+    ) -> Result<Outcome> {
         let plan = match self.begin_emptying(victim) {
             Ok(Some(plan)) => plan,
             Ok(None) => return Ok(Outcome::Gone),
@@ -100,11 +116,6 @@ impl Engine {
                 self.collector.report(&error);
                 return Ok(Outcome::Hurt);
             }
-        };
-        let filling = match (victim.kind, victim.moves) {
-            (SegmentKind::Node, _) => Filling::ColdNodes,
-            (_, 0) => Filling::WarmData,
-            _ => Filling::ColdData,
         };
         let mut shift = Shift { engine: self, victim, filling, purpose, moved: 0 };
         let outcome = shift.run(&plan, between);

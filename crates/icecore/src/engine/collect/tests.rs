@@ -1,11 +1,13 @@
 //! What collection promises, case by case.
 
 use super::super::Purpose;
+use crate::format::segment::{Geometry, SegmentKind};
 use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
+use crate::segments::Cursor;
 use crate::storage::memory::MemoryStorage;
 use crate::storage::{Kind, Storage};
-use crate::units::{ByteLength, InodeNumber, SegmentId};
+use crate::units::{ByteLength, InodeNumber, SegmentId, Slot};
 use crate::{Creation, Dataset};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -474,4 +476,56 @@ fn what_is_needed_otherwise_is_no_candidate() {
     }
     pool.collect(1000).unwrap();
     assert_sound(&pool);
+}
+
+/// Others take what is free, but for so many segments, and no more can be made.
+fn leave_free(pool: &Pool, segments: usize) {
+    let engine = pool.engine();
+    let mut state = engine.state();
+    while engine.make_segment(&mut state).is_ok() {}
+    while state.segments.free() > segments {
+        state.segments.take(SegmentKind::Run).unwrap();
+    }
+}
+
+/// What is being filled has room for hardly anything more.
+fn fill_up(cursor: &mut Option<Cursor>, kind: SegmentKind, geometry: Geometry) {
+    let cursor = cursor.as_mut().expect("something was written");
+    cursor.slot = cursor.slot.max(Slot(geometry.end(kind).0 - 2));
+}
+
+/// The reserve is counted in whole segments. When those run short that nodes and merged blocks go to, it may come to more than is left, with
+/// dead space lying about in all others: nothing that frees was logged any more, and nothing emptied.
+#[test]
+fn what_frees_finds_room_where_all_that_is_left_is_kept_back() {
+    for free in [1, 2] {
+        let storage = make(Some(20 * SEGMENT));
+        let pool = open(&storage);
+        let (db, file) = thinned(&pool, 600);
+        // Merged blocks, so that runs are being filled.
+        db.write(file, 100, &[7; 50]).unwrap();
+        pool.snapshot(&["db@one".to_owned(), "db@two".to_owned()], false, &[]).unwrap();
+        pool.checkpoint().unwrap();
+        leave_free(&pool, free);
+        {
+            let engine = pool.engine();
+            let state = &mut *engine.state();
+            fill_up(&mut state.run_cursor, SegmentKind::Run, engine.geometry);
+            fill_up(&mut state.node_cursor, SegmentKind::Node, engine.geometry);
+            if free == 2 {
+                // Nothing that collection fills has room either.
+                state.collection.warm_cursor = None;
+                fill_up(&mut state.ledger_cursor, SegmentKind::Ledger, engine.geometry);
+            }
+            assert!(state.segments.free() <= engine.reserve(state, Purpose::Freeing));
+        }
+        for name in ["db@one", "db@two"] {
+            pool.destroy(&crate::names::parse_target(name, true).unwrap()).unwrap();
+        }
+        db.unlink(InodeNumber::ROOT, b"a").unwrap();
+        pool.checkpoint().unwrap();
+        let statistics = pool.statistics();
+        assert!(statistics.segments_free > 3, "{statistics:?}");
+        pool.verify().unwrap();
+    }
 }
