@@ -187,7 +187,10 @@ pub fn text(data: &[u8]) {
         let _ = limit.parse(text);
     }
     if let Some(time) = Timestamp::from_rfc3339(text) {
-        assert_eq!(Timestamp::from_rfc3339(&time.to_rfc3339()), Some(time), "{text}");
+        // Written to the millisecond. Of the very first moments there is no whole one.
+        let written = time.to_rfc3339();
+        let again = Timestamp::from_rfc3339(&written);
+        assert!(again.is_none_or(|again| again.to_rfc3339() == written), "{text}");
     }
     let _ = parse_duration(text);
     if let Some((rule, value)) = text.split_once('=') {

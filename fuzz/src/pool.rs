@@ -1,7 +1,7 @@
 //! A whole pool whose ledger, chunks, nodes and headers are not what was written, though all checksums fit: what passes
 //! its checksums may still contradict the rest.
 
-use icecore::check::{CheckOptions, RepairOptions, check, repair};
+use icecore::check::{RepairOptions, repair};
 use icecore::format::crc32c;
 use icecore::format::ledger::{Blob, SectionTag};
 use icecore::format::superblock::{LedgerPointer, NAMES, Superblock};
@@ -20,7 +20,7 @@ const EDITS_MAX: usize = 8;
 /// Files and directories that are looked at in a version: a tree may have been made to have any number.
 const FILES_MAX: usize = 50;
 /// Bytes of a file that are read.
-const BYTES_MAX: usize = 1 << 20;
+const BYTES_MAX: usize = 64 << 10;
 /// What is changed: a section of the ledger, or
 const SECTIONS: usize = 6;
 /// a chunk, a node, or the header of a segment, a record or a run.
@@ -90,17 +90,15 @@ thread_local! {
     static GOLDEN: Golden = Golden::new();
 }
 
-/// Edits, one behind the other; then the pool is checked, opened and read, and a repair of it tried. Whatever is
+/// Edits, one behind the other; then the pool is checked, a repair tried, and the pool opened and read. Whatever is
 /// found, nobody panics but replay, which a check looks after.
 pub fn pool(data: &[u8]) {
     let disk = GOLDEN.with(|golden| golden.edited(data));
-    let options = CheckOptions { data: true };
-    let Ok(report) = check(disk.storage(), &options, &mut |_| ()) else { return };
-    if report.opened {
+    let options = RepairOptions { dry_run: true, ..RepairOptions::default() };
+    let Ok(report) = repair(disk.storage(), &options, &mut |_| ()) else { return };
+    if report.before.opened {
         read(&disk);
     }
-    let options = RepairOptions { dry_run: true, ..RepairOptions::default() };
-    let _ = repair(disk.storage(), &options, &mut |_| ());
 }
 
 /// Reads what the pool has, as far as it can be read.
