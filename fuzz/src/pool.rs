@@ -215,7 +215,7 @@ impl Golden {
     fn new() -> Self {
         let disk = SimulatedDisk::new(1, DiskConfig { capacity: 64 << 20, ..DiskConfig::default() });
         let storage = disk.storage();
-        for (name, bytes) in sparse::files(include_str!("../../crates/icecore/tests/golden/sets.txt")) {
+        for (name, bytes) in sparse::files(include_str!("../../crates/icecore/tests/golden/listed.txt")) {
             drop(storage.create(&name, bytes.len() as u64).expect("a file"));
             for (index, block) in bytes.chunks(BLOCK_BYTES).enumerate() {
                 if block.iter().any(|byte| *byte != 0) {

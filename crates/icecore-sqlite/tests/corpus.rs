@@ -175,7 +175,7 @@ fn write_corpus() {
     explorer.close().expect("a clean close");
     let written = explorer.disk.files();
     let written = written.iter().map(|(name, _)| explorer.disk.contents(name).expect("a file"));
-    let golden = sparse::files(include_str!("../../icecore/tests/golden/sets.txt"));
+    let golden = sparse::files(include_str!("../../icecore/tests/golden/listed.txt"));
     for bytes in written.chain(golden.into_iter().map(|(_, bytes)| bytes)) {
         for (index, block) in bytes.chunks_exact(BLOCK_BYTES).enumerate() {
             keep_block(block, &bytes[index * BLOCK_BYTES..]);
