@@ -63,7 +63,9 @@ impl Door {
         let registration = icecore_sqlite::register_pool(&name, pool.clone()).expect("a new name");
         let mut door = Self { registration, pool, database: Vec::new(), uses: 0 };
         let rows = "WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < 40)";
-        let fill = format!("PRAGMA page_size=512; CREATE TABLE t(x); INSERT INTO t {rows} SELECT i || hex(zeroblob(20)) FROM n");
+        let fill = format!(
+            "PRAGMA page_size=512; CREATE TABLE t(x); INSERT INTO t {rows} SELECT i || hex(zeroblob(20)) FROM n"
+        );
         door.connect(true).expect("a database").execute_batch(&fill).expect("a table");
         let view = door.pool.view("ds").expect("the dataset");
         let inode = view.resolve(b"app.db").expect("the root").expect("the database");

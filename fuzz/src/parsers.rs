@@ -16,9 +16,7 @@ use icecore::namespace::{InodeItem, decode_entry};
 use icecore::operation::Operation;
 use icecore::retention::{Policy, parse_duration};
 use icecore::tree::{Item, ItemKind, Key, Node};
-use icecore::units::{
-    BLOCK_BYTES, InodeNumber, LOG_ADDRESS_LIMIT, LogAddress, PoolId, Stream, Timestamp,
-};
+use icecore::units::{BLOCK_BYTES, InodeNumber, LOG_ADDRESS_LIMIT, LogAddress, PoolId, Stream, Timestamp};
 use std::sync::Arc;
 
 /// What a parser is called, and what it is given bytes by.

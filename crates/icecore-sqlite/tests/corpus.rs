@@ -242,7 +242,8 @@ fn keep_arrivals() {
         let begin = "PRAGMA page_size=512; CREATE TABLE t(x); INSERT INTO t VALUES(hex(zeroblob(600)))";
         db.execute_batch(begin).expect("a table");
         db.pragma_update(None, "journal_mode", mode).expect("a journal");
-        let change = "PRAGMA cache_size=1; BEGIN; UPDATE t SET x=hex(randomblob(600)); INSERT INTO t SELECT * FROM t";
+        let change =
+            "PRAGMA cache_size=1; BEGIN; UPDATE t SET x=hex(randomblob(600)); INSERT INTO t SELECT * FROM t";
         db.execute_batch(change).expect("a change");
         if wal == 1 {
             db.execute_batch("COMMIT").expect("a commit");

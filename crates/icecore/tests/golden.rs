@@ -10,11 +10,11 @@
 #[path = "support/sparse.rs"]
 mod sparse;
 
+use icecore::check::{RepairOptions, repair_directory};
 use icecore::{
     AttributeChange, Creation, Dataset, DestroyTarget, EntryKind, InitOptions, ListFilter, OpenOptions, Pool,
     RenameHow, View, XattrHow,
 };
-use icecore::check::{RepairOptions, repair_directory};
 use icecore::{InodeKind, units::InodeNumber};
 use std::path::Path;
 
