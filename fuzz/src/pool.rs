@@ -13,7 +13,7 @@ use icecore_sim::{DiskConfig, SimulatedDisk};
 
 #[allow(dead_code, reason = "golden pools are only read here")]
 #[path = "../../crates/icecore/tests/support/sparse.rs"]
-mod sparse;
+pub mod sparse;
 
 /// Changes that are made to one pool.
 const EDITS_MAX: usize = 8;

@@ -12,9 +12,6 @@ mod parsers;
 mod pool;
 #[path = "../../../fuzz/src/sets.rs"]
 mod sets;
-#[allow(dead_code, reason = "golden pools are only read here")]
-#[path = "../../icecore/tests/support/sparse.rs"]
-mod sparse;
 #[path = "../../../fuzz/src/sql.rs"]
 mod sql;
 #[path = "../../../fuzz/src/store.rs"]
@@ -175,7 +172,7 @@ fn write_corpus() {
     explorer.close().expect("a clean close");
     let written = explorer.disk.files();
     let written = written.iter().map(|(name, _)| explorer.disk.contents(name).expect("a file"));
-    let golden = sparse::files(include_str!("../../icecore/tests/golden/listed.txt"));
+    let golden = pool::sparse::files(include_str!("../../icecore/tests/golden/listed.txt"));
     for bytes in written.chain(golden.into_iter().map(|(_, bytes)| bytes)) {
         for (index, block) in bytes.chunks_exact(BLOCK_BYTES).enumerate() {
             keep_block(block, &bytes[index * BLOCK_BYTES..]);

@@ -3,8 +3,11 @@
 use super::*;
 use proptest::prelude::*;
 
-fn scatter(blocks: u32, parts: &[(u32, u64, u32)]) -> Scatter {
-    let part = |&(at, block, blocks): &(u32, u64, u32)| Part { at, block: FileBlock(block), blocks };
+/// At, file block, and blocks of a part.
+type Numbers = (u32, u64, u32);
+
+fn scatter(blocks: u32, parts: &[Numbers]) -> Scatter {
+    let part = |&(at, block, blocks): &Numbers| Part { at, block: FileBlock(block), blocks };
     Scatter {
         dataset: DatasetId(0),
         inode: InodeNumber(2),
@@ -32,7 +35,7 @@ fn is_valid_by_blocks(scatter: &Scatter) -> bool {
 
 #[test]
 fn parts_of_a_scatter_lie_within_its_run_each_for_itself() {
-    let valid: [(u32, &[(u32, u64, u32)]); 4] = [
+    let valid: [(u32, &[Numbers]); 4] = [
         (1, &[(0, 7, 1)]),
         (9, &[(4, 0, 4), (0, 4, 4)]),
         (u32::MAX, &[(0, 0, u32::MAX)]),
@@ -41,7 +44,7 @@ fn parts_of_a_scatter_lie_within_its_run_each_for_itself() {
     for (blocks, parts) in valid {
         assert!(scatter(blocks, parts).is_valid(), "{blocks} {parts:?}");
     }
-    let wrong: [(u32, &[(u32, u64, u32)]); 8] = [
+    let wrong: [(u32, &[Numbers]); 8] = [
         (1, &[]),
         (1, &[(0, 7, 0)]),
         (1, &[(1, 7, 1)]),
