@@ -148,7 +148,7 @@ fn what_came_along_with_a_database() {
 
 #[test]
 fn a_pool_that_contradicts_itself() {
-    replay("pool", 10, pool::pool);
+    replay("pool", 3, pool::pool);
 }
 
 #[test]
