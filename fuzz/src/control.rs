@@ -40,7 +40,9 @@ fn answer(request: Request) {
     POOL.with_borrow_mut(|kept| {
         let (pool, count) = kept.get_or_insert_with(|| (new_pool(), 0));
         *count += 1;
-        let _ = PoolService::of(pool).session().call(request, &mut |_| true);
+        // Whoever asks for it gets a scrub that takes years, and may end it whenever it says how far it is.
+        let patient = !matches!(&request, Request::Scrub(options) if options.bytes_per_second.is_some());
+        let _ = PoolService::of(pool).session().call(request, &mut |_| patient);
         if *count % 64 == 0 {
             pool.verify().expect("the books");
         }

@@ -5,17 +5,25 @@ use icecore::format::crc32c;
 use icecore::format::ledger::Blob;
 use icecore::format::record::RecordView;
 use icecore::format::segment::{Geometry, SegmentHeader, decode_table, encode_table};
-use icecore::format::superblock::Superblock;
+use icecore::format::superblock::{LedgerPointer, Superblock};
+use icecore::limits::Limit;
+use icecore::liveness::{Part, PartRow, SetChunk};
 use icecore::location::{Chunk, decode_list, encode_list};
+use icecore::names::{
+    DatasetName, SnapshotName, check_property_name, check_property_value, check_tag, parse_target,
+};
+use icecore::namespace::{InodeItem, decode_entry};
 use icecore::operation::Operation;
-use icecore::tree::Node;
-use icecore::units::{BLOCK_BYTES, LOG_ADDRESS_LIMIT, LogAddress, PoolId, Stream};
+use icecore::retention::{Policy, parse_duration};
+use icecore::tree::{Item, ItemKind, Key, Node};
+use icecore::units::{BLOCK_BYTES, InodeNumber, LOG_ADDRESS_LIMIT, LogAddress, PoolId, Stream, Timestamp};
+use std::sync::Arc;
 
 /// What a parser is called, and what it is given bytes by.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of these, by the names of their targets.
-pub const ALL: [Target; 9] = [
+pub const ALL: [Target; 12] = [
     ("superblock", superblock),
     ("segment", segment),
     ("table", table),
@@ -24,7 +32,10 @@ pub const ALL: [Target; 9] = [
     ("ledger", ledger),
     ("list", list),
     ("chunk", chunk),
+    ("parts", parts),
     ("node", node),
+    ("items", items),
+    ("text", text),
 ];
 
 /// The bytes as a block, with zeros behind them or cut off, and with a checksum at its end that fits.
@@ -121,6 +132,72 @@ pub fn chunk(data: &[u8]) {
     }
 }
 
+/// A chunk with parts of sets: its frame is made to fit, but for their number, which one byte says.
+pub fn parts(data: &[u8]) {
+    let pool = PoolId([7; 16]);
+    let _ = SetChunk::decode(data, pool);
+    let Some((&count, parts)) = data.split_first() else { return };
+    let mut bytes = SetChunk::encode(pool, &[parts.to_vec()]);
+    bytes[12..16].copy_from_slice(&u32::from(count).to_le_bytes());
+    let Ok(found) = SetChunk::decode(&bytes, pool) else { return };
+    let found = Arc::new(found);
+    for part in 0..u32::from(count) {
+        // A row that says what is there is believed, and no other.
+        let mut row = PartRow {
+            span: LogAddress(0)..LogAddress(LOG_ADDRESS_LIMIT),
+            count: 1,
+            place: LedgerPointer::default(),
+            part,
+            bytes: 0,
+        };
+        let _ = Part::of(&found, &row);
+        row.part = u32::from(count);
+        assert!(Part::of(&found, &row).is_err());
+    }
+    let _ = found.bytes();
+}
+
+/// What items of a dataset hold.
+pub fn items(data: &[u8]) {
+    if let Some(inode) = InodeItem::decode(data) {
+        assert_eq!(inode.encode(), data);
+    }
+    let key = Key::new(InodeNumber::ROOT, ItemKind::DirectoryEntry, 256);
+    if let Ok(entry) = decode_entry(key, &Item::Bytes(data.to_vec())) {
+        assert!(data.ends_with(&entry.name) && entry.inode.0 > 0);
+    }
+}
+
+/// What is written as text: names, properties, times, and what a command line or the files beside a pool have of them.
+pub fn text(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(name) = DatasetName::parse(text) {
+        assert_eq!(name.as_str(), text);
+    }
+    if let Ok(name) = SnapshotName::parse(text) {
+        assert_eq!(format!("{}@{}", name.dataset_str(), name.short()), text);
+    }
+    if let Ok(target) = parse_target(text, true) {
+        assert_eq!(target.to_string(), text);
+    }
+    let _ = (check_property_name(text), check_property_value("a:b", text), check_tag(text));
+    for limit in Limit::ALL {
+        let _ = limit.parse(text);
+    }
+    if let Some(time) = Timestamp::from_rfc3339(text) {
+        // Written to the millisecond. Of the very first moments there is no whole one.
+        let written = time.to_rfc3339();
+        let again = Timestamp::from_rfc3339(&written);
+        assert!(again.is_none_or(|again| again.to_rfc3339() == written), "{text}");
+    }
+    let _ = parse_duration(text);
+    if let Some((rule, value)) = text.split_once('=') {
+        let mut policy = Policy::default();
+        let _ = policy.set(rule, value);
+        let _ = policy.has_rules();
+    }
+}
+
 /// Operations, one behind the other.
 pub fn operations(data: &[u8]) {
     let mut rest = data;
@@ -131,14 +208,21 @@ pub fn operations(data: &[u8]) {
         operation.encode(&mut own);
         let (again, left) = Operation::decode(&own).expect("its own bytes");
         assert!(again == operation && left.is_empty());
-        let _ = operation.data_blocks();
+        let _ = (operation.data_blocks(), operation.encoded_about());
+        match &operation {
+            Operation::WriteScattered(scatter) | Operation::MapScattered { scatter, .. } => {
+                let _ = scatter.is_valid();
+            }
+            Operation::Patch(patch) => drop(patch.is_valid()),
+            _ => {}
+        }
     }
 }
 
 /// A blob of the ledger, cut into its sections.
 pub fn ledger(data: &[u8]) {
     let pool = PoolId([7; 16]);
-    let _ = Blob::decode(data, pool, "place");
+    let _ = (Blob::decode(data, pool, "place"), Blob::decode_header(data, pool, "place"));
     let mut bytes = data.to_vec();
     bytes.resize(data.len().next_multiple_of(BLOCK_BYTES).max(BLOCK_BYTES), 0);
     let header = sealed(&bytes[..BLOCK_BYTES]);

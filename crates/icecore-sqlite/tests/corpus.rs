@@ -1,10 +1,15 @@
 //! The targets of the fuzzers (`fuzz/`), over their corpus and over small changes of it: what a fuzzer has found once is never
-//! there again. `ICECORE_WRITE_CORPUS=1` writes what a pool and a client really write into the corpus.
+//! there again. As there, nobody may ask for much memory at once because of a number that was read.
+//! `ICECORE_WRITE_CORPUS=1` writes what a pool and a client really write into the corpus.
 
+#[path = "../../../fuzz/src/arrival.rs"]
+mod arrival;
 #[path = "../../../fuzz/src/control.rs"]
 mod control;
 #[path = "../../../fuzz/src/parsers.rs"]
 mod parsers;
+#[path = "../../../fuzz/src/pool.rs"]
+mod pool;
 #[path = "../../../fuzz/src/sets.rs"]
 mod sets;
 #[path = "../../../fuzz/src/sql.rs"]
@@ -15,11 +20,59 @@ mod store;
 use icecore::admin::codec::write_message;
 use icecore::admin::protocol::Request;
 use icecore::format::ledger::Blob;
-use icecore::units::{BLOCK_BYTES, PoolId};
+use icecore::tree::Node;
+use icecore::units::{BLOCK_BYTES, LogAddress, PoolId};
 use icecore_sim::Random;
 use icecore_sim::cases::Told;
 use icecore_sim::explorer::{Explorer, Setting};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
+
+/// Most that is asked for at once; `scripts/fuzz` has the same limit.
+const ALLOCATION_MAX: usize = 256 << 20;
+
+thread_local! {
+    /// The largest piece of memory that this thread has asked for.
+    static LARGEST: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The system's allocator, with an eye on sizes.
+struct Watched;
+
+#[global_allocator]
+static WATCHED: Watched = Watched;
+
+fn note(size: usize) {
+    // A thread that ends has nothing to say any more.
+    let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(size)));
+}
+
+// SAFETY: all work is the system's; a number in a thread of its own is set beside it, which allocates nothing.
+unsafe impl GlobalAlloc for Watched {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(layout.size());
+        // SAFETY: as promised to us.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        note(layout.size());
+        // SAFETY: as promised to us.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note(size);
+        // SAFETY: as promised to us.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as promised to us.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
 
 /// Files of a kind that are written into the corpus.
 const FILES_OF_KIND: usize = 4;
@@ -40,6 +93,12 @@ fn replay(target: &str, changes: u64, run: fn(&[u8])) {
     for file in files {
         let bytes = std::fs::read(&file).expect("a file of the corpus");
         let _told = Told(format!("target {target}, {}", file.display()));
+        let run = |bytes: &[u8]| {
+            LARGEST.set(0);
+            run(bytes);
+            let largest = LARGEST.get();
+            assert!(largest <= ALLOCATION_MAX, "{largest} bytes were asked for at once");
+        };
         run(&bytes);
         for number in 0..changes {
             let mut changed = bytes.clone();
@@ -83,6 +142,16 @@ fn what_sql_can_say() {
 }
 
 #[test]
+fn what_came_along_with_a_database() {
+    replay("arrival", 40, arrival::arrival);
+}
+
+#[test]
+fn a_pool_that_contradicts_itself() {
+    replay("pool", 3, pool::pool);
+}
+
+#[test]
 fn the_store_driven_by_bytes() {
     replay("store", 1, store::store);
 }
@@ -101,11 +170,20 @@ fn write_corpus() {
         explorer.pool().checkpoint().expect("a checkpoint");
     }
     explorer.close().expect("a clean close");
-    for (name, _) in explorer.disk.files() {
-        let bytes = explorer.disk.contents(&name).expect("a file");
+    let written = explorer.disk.files();
+    let written = written.iter().map(|(name, _)| explorer.disk.contents(name).expect("a file"));
+    let golden = pool::sparse::files(include_str!("../../icecore/tests/golden/listed.txt"));
+    for bytes in written.chain(golden.into_iter().map(|(_, bytes)| bytes)) {
         for (index, block) in bytes.chunks_exact(BLOCK_BYTES).enumerate() {
             keep_block(block, &bytes[index * BLOCK_BYTES..]);
         }
+    }
+    keep_arrivals();
+    for (index, edit) in edits().iter().enumerate() {
+        keep("pool", &format!("edit-{index}"), edit);
+    }
+    for (index, text) in TEXTS.iter().enumerate() {
+        keep("text", &format!("text-{index}"), text.as_bytes());
     }
     for (index, request) in requests().iter().enumerate() {
         let mut bytes = Vec::new();
@@ -131,12 +209,62 @@ fn write_corpus() {
     }
 }
 
+/// What the target of text is begun with.
+const TEXTS: [&str; 9] = [
+    "app/db",
+    "app/db@monday",
+    "app/db@monday%friday",
+    "user:owner",
+    "1073741824",
+    "none",
+    "2026-11-22T12:00:00.5Z",
+    "within=36h",
+    "daily=7",
+];
+
+/// What the target of pools is begun with: nothing, and a byte of each kind of thing.
+fn edits() -> Vec<Vec<u8>> {
+    let one = |what: u8| vec![what, 41, 0, 1, 2, what, 1];
+    let mut edits = vec![Vec::new(), (0..9).flat_map(one).collect()];
+    edits.extend((0..27).map(one));
+    edits
+}
+
+/// What SQLite leaves beside a database when it is killed.
+fn keep_arrivals() {
+    let folder = tempfile::tempdir().expect("a temporary directory");
+    for (wal, mode) in [(0, "DELETE"), (1, "WAL")] {
+        let path = folder.path().join(mode);
+        let db = rusqlite::Connection::open(&path).expect("a database");
+        let begin = "PRAGMA page_size=512; CREATE TABLE t(x); INSERT INTO t VALUES(hex(zeroblob(600)))";
+        db.execute_batch(begin).expect("a table");
+        db.pragma_update(None, "journal_mode", mode).expect("a journal");
+        let change =
+            "PRAGMA cache_size=1; BEGIN; UPDATE t SET x=hex(randomblob(600)); INSERT INTO t SELECT * FROM t";
+        db.execute_batch(change).expect("a change");
+        if wal == 1 {
+            db.execute_batch("COMMIT").expect("a commit");
+        }
+        let suffix = ["-journal", "-wal"][wal];
+        let bytes = std::fs::read(format!("{}{suffix}", path.display())).expect("what lies beside it");
+        for kind in [0, 2, 4, 6] {
+            let kind = wal as u8 | kind;
+            keep("arrival", &format!("{}-{kind}", &suffix[1..]), &[&[kind], bytes.as_slice()].concat());
+        }
+    }
+}
+
 fn keep_block(block: &[u8], from_here: &[u8]) {
     let kind = match &block[..8] {
         b"ICECORE\n" => "superblock",
         b"ICESEGM\n" => "segment",
         b"ICERECD\n" => "record",
         b"ICELEDG\n" => "ledger",
+        b"ICESETS\n" => {
+            // As the target has it: the number of parts, and these.
+            let end = 40 + u64::from_le_bytes(from_here[32..40].try_into().expect("eight bytes")) as usize;
+            return keep_some("parts", &[&block[12..13], &from_here[40..end]].concat());
+        }
         _ if &block[..4] == b"IcTn" => "node",
         _ if &block[BLOCK_BYTES - 32..BLOCK_BYTES - 24] == b"ICESUMS\n" => "table",
         _ => return,
@@ -152,6 +280,11 @@ fn keep_block(block: &[u8], from_here: &[u8]) {
     if kind == "record" {
         let view = icecore::format::record::RecordView::decode(block);
         view.iter().for_each(|view| keep_some("operations", &view.operations));
+    }
+    if kind == "node" {
+        let address = LogAddress(u64::from_le_bytes(block[16..24].try_into().expect("eight bytes")));
+        let node = Node::decode(block.try_into().expect("a block"), address).expect("a node");
+        node.items().filter_map(|(_, item)| item.bytes()).for_each(|bytes| keep_some("items", bytes));
     }
     keep_some(kind, block);
 }

@@ -2,6 +2,8 @@
 //! is made and when it is replayed. Nothing in them may depend on a clock, on chance or on a cache.
 
 mod stretches;
+#[cfg(test)]
+mod tests;
 
 pub use stretches::{Stretch, Stretches};
 
@@ -389,19 +391,26 @@ impl Scatter {
     /// the file is in two of them.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        let mut used = vec![false; self.blocks as usize];
         let mut file_end = 0;
-        !self.parts.is_empty()
-            && self.parts.iter().all(|part| {
-                let end = part.block.0.checked_add(u64::from(part.blocks));
-                let in_order = part.blocks > 0 && part.block.0 >= file_end;
-                file_end = end.unwrap_or(u64::MAX);
-                let at = part.at as usize;
-                let own = at.checked_add(part.blocks as usize).and_then(|end| used.get_mut(at..end));
-                in_order
-                    && end.is_some()
-                    && own.is_some_and(|own| !own.iter_mut().any(|used| std::mem::replace(used, true)))
-            })
+        let each_fits = self.parts.iter().all(|part| {
+            let end = part.block.0.checked_add(u64::from(part.blocks));
+            let in_order = part.blocks > 0 && part.block.0 >= file_end;
+            file_end = end.unwrap_or(u64::MAX);
+            in_order && end.is_some() && part.end_in_run().is_some_and(|end| end <= self.blocks)
+        });
+        // Of as many as were read. How many blocks there are to be is what the log says, and may be a lie.
+        let mut of_run: Vec<&Part> = self.parts.iter().collect();
+        of_run.sort_unstable_by_key(|part| part.at);
+        each_fits
+            && !self.parts.is_empty()
+            && of_run.windows(2).all(|two| two[0].end_in_run().is_some_and(|end| end <= two[1].at))
+    }
+}
+
+impl Part {
+    /// The end of its blocks among those of the scatter; `None` if there is no such number.
+    const fn end_in_run(&self) -> Option<u32> {
+        self.at.checked_add(self.blocks)
     }
 }
 

@@ -5,11 +5,12 @@
 //! `ICECORE_WRITE_GOLDEN=1`: only ever do that together with a new version of the format, and keep the old pair
 //! under another name. `clean.txt` and `crashed.txt` are of the time before second copies, and stay without; those that
 //! begin with `copies-` have them. The location map of `chunks.txt` lies in chunks, and
-//! in `sets.txt` the sets do, too.
+//! in `sets.txt` the sets do, too. In `listed.txt` segments say besides where blocks lie, so that the map can be made again.
 
 #[path = "support/sparse.rs"]
 mod sparse;
 
+use icecore::check::{RepairOptions, repair_directory};
 use icecore::{
     AttributeChange, Creation, Dataset, DestroyTarget, EntryKind, InitOptions, ListFilter, OpenOptions, Pool,
     RenameHow, View, XattrHow,
@@ -212,7 +213,7 @@ fn pools_in_chunks_are_read() {
     let folder = chunked();
     if std::env::var_os("ICECORE_WRITE_GOLDEN").is_some() {
         let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-        std::fs::write(golden.join("sets.txt"), sparse::describe(folder.path())).unwrap();
+        std::fs::write(golden.join("listed.txt"), sparse::describe(folder.path())).unwrap();
     }
     check_chunked(folder.path());
 }
@@ -221,6 +222,13 @@ fn pools_in_chunks_are_read() {
 fn the_golden_pool_in_chunks_is_read() {
     let folder = tempfile::tempdir().unwrap();
     sparse::restore(include_str!("golden/chunks.txt"), folder.path());
+    check_chunked(folder.path());
+}
+
+#[test]
+fn the_golden_pool_whose_segments_say_where_blocks_lie_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    sparse::restore(include_str!("golden/listed.txt"), folder.path());
     check_chunked(folder.path());
 }
 
@@ -308,4 +316,78 @@ fn the_golden_pool_with_copies_is_healed_from_them() {
     }
     assert!(hurt >= 2);
     check_folder(folder.path());
+}
+
+/// Overwrites a byte of each block of segments and their copies for which `place` says which one. Answers how many were hurt.
+fn hurt(folder: &Path, place: impl Fn(&[u8]) -> Option<usize>) -> usize {
+    let mut hurt = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        if !name.starts_with("segment.") && !name.starts_with("copy.0") {
+            continue;
+        }
+        let mut bytes = std::fs::read(&path).unwrap();
+        for block in 0..bytes.len() / 4096 {
+            if let Some(at) = place(&bytes[block * 4096..]) {
+                bytes[block * 4096 + at] ^= 0x55;
+                hurt += 1;
+            }
+        }
+        std::fs::write(&path, bytes).unwrap();
+    }
+    hurt
+}
+
+/// Where a chunk of the location map has an entry.
+fn in_chunk(bytes: &[u8]) -> Option<usize> {
+    bytes.starts_with(b"ICECHNK\n").then_some(41)
+}
+
+/// The same of the data stream only.
+fn in_chunk_of_data(bytes: &[u8]) -> Option<usize> {
+    in_chunk(bytes).filter(|_| bytes[12] == 0)
+}
+
+/// Where a blob of the ledger has the location map, if it has more than nothing to say of it.
+fn in_location(bytes: &[u8]) -> Option<usize> {
+    let number = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
+    if !bytes.starts_with(b"ICELEDG\n") {
+        return None;
+    }
+    let mut at = 4096;
+    while bytes[at] != 4 {
+        at += 16 + number(at + 8);
+    }
+    (number(at + 8) > 16).then_some(at + 16 + 10)
+}
+
+/// A pool of which a byte was overwritten wherever `place` says, in copies as well, is repaired, and holds what it did.
+fn mended(folder: &Path, place: fn(&[u8]) -> Option<usize>) {
+    assert!(hurt(folder, place) > 0);
+    let report = repair_directory(folder, &RepairOptions::default(), &mut |_| {}).unwrap();
+    assert!(!report.before.is_sound() && report.kept_aside.is_some(), "{report:?}");
+    assert!(report.refused.is_empty() && report.after.is_sound(), "{report:?}");
+    check_chunked(folder);
+}
+
+#[test]
+fn a_golden_pool_is_mended_where_its_location_map_is_damaged() {
+    for place in [in_chunk, in_location] {
+        let folder = tempfile::tempdir().unwrap();
+        sparse::restore(include_str!("golden/listed.txt"), folder.path());
+        mended(folder.path(), place);
+    }
+    let folder = chunked();
+    mended(folder.path(), in_chunk);
+}
+
+/// It was written before segments said where blocks lie, but that of the log.
+#[test]
+fn an_older_golden_pool_is_mended_where_the_map_of_its_log_is_damaged() {
+    for text in [include_str!("golden/chunks.txt"), include_str!("golden/sets.txt")] {
+        let folder = tempfile::tempdir().unwrap();
+        sparse::restore(text, folder.path());
+        mended(folder.path(), in_chunk_of_data);
+    }
 }

@@ -2,14 +2,14 @@
 
 use super::blocks::{BlockSet, Span};
 use super::cold::Cold;
-use super::part::{Part, PartRow, encode_part};
+use super::part::{Part, PartRow, STRETCHES_MAX, encode_part, stretches};
 use super::set::AddressSet;
 use super::stored::{StoredHistory, StoredSets};
 use super::streams::StreamSets;
 use super::versions::History;
 use crate::Result;
 use crate::format::superblock::LedgerPointer;
-use crate::units::{BLOCK_BYTES, LogAddress, SegmentId, VersionId};
+use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, SegmentId, VersionId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Memory for changes, however little is allowed.
@@ -20,6 +20,10 @@ const PART_RUNS_MIN: u64 = 4;
 /// Where runs are closer to each other than this on average a bitmap is shorter: so many addresses for each run of a part go together. With the
 /// usual number of runs that is a container of a bitmap.
 const ADDRESSES_PER_RUN: u64 = 64;
+/// Stretches of addresses that runs of a part touch, beside two for each run: a reader takes no chunk that has too many.
+const PART_STRETCHES: u64 = STRETCHES_MAX / 8;
+/// A longer run is cut.
+const RUN_ADDRESSES: u64 = PART_STRETCHES << 16;
 /// Bytes of parts in a chunk: four blocks, with what it begins with.
 const CHUNK_BYTES: u64 = 15 << 10;
 const CHUNK_BYTES_MIN: u64 = 1 << 10;
@@ -104,6 +108,8 @@ struct Packer<'a> {
     written: &'a mut Vec<LedgerPointer>,
     parts: Vec<Vec<u8>>,
     bytes: usize,
+    /// What the parts touch.
+    stretches: u64,
     limits: SetLimits,
 }
 
@@ -122,7 +128,8 @@ impl Packer<'_> {
         let next = Next::Fresh { chunk: self.written.len(), row };
         self.bytes += part.len();
         self.parts.push(part);
-        if self.bytes >= self.limits.written_bytes {
+        self.stretches += spans.iter().map(stretches).sum::<u64>();
+        if self.bytes >= self.limits.written_bytes || self.stretches >= STRETCHES_MAX / 2 {
             self.flush()?;
         }
         Ok(next)
@@ -133,10 +140,32 @@ impl Packer<'_> {
             let place = self.store.write(&self.parts)?;
             self.written.push(place);
             self.parts.clear();
-            self.bytes = 0;
+            (self.bytes, self.stretches) = (0, 0);
         }
         Ok(())
     }
+}
+
+/// How many of these runs, of which each fits, go into a part.
+fn fitting(spans: &[Span], runs_max: usize) -> usize {
+    let mut left = RUN_ADDRESSES;
+    let fits = |span: &&Span| {
+        let rest = left.checked_sub(span.end.0 - span.start.0);
+        left = rest.unwrap_or(0);
+        rest.is_some()
+    };
+    spans.iter().take(runs_max).take_while(fits).count()
+}
+
+/// A run in pieces that fit into a part.
+fn pieces(span: Span) -> impl Iterator<Item = Span> {
+    let mut start = span.start;
+    std::iter::from_fn(move || {
+        let end = span.end.min(start.plus(BlockCount(RUN_ADDRESSES)));
+        let piece = start..end;
+        start = end;
+        (piece.start < piece.end).then_some(piece)
+    })
 }
 
 /// Why a set is not written anew.
@@ -208,12 +237,13 @@ impl Sweep<'_, '_> {
 
     /// Makes parts of what is pending below `frontier`, until no more than so many runs are left.
     fn cut(&mut self, frontier: LogAddress, left: usize) -> std::result::Result<(), Stopped> {
-        let spans: Vec<Span> = self.pending.runs_within(&(LogAddress(0)..frontier)).collect();
+        let spans: Vec<Span> =
+            self.pending.runs_within(&(LogAddress(0)..frontier)).flat_map(pieces).collect();
         let together = self.packer.limits.part_runs as u64 * ADDRESSES_PER_RUN;
         let container = |index: usize| spans[index].start.0 / together;
         let mut first = 0;
         while spans.len() - first > left {
-            let mut end = (first + self.packer.limits.part_runs).min(spans.len());
+            let mut end = first + fitting(&spans[first..], self.packer.limits.part_runs);
             // A bitmap takes the same for all of a container.
             while end < spans.len() && container(end) == container(first) {
                 end += 1;
@@ -270,7 +300,8 @@ impl StoredHistory {
         let worth = |row: &PartRow| {
             thin.contains(&row.place.segment) || sparse.contains(&(row.place.segment, row.place.slot.0))
         };
-        let mut packer = Packer { store, written, parts: Vec::new(), bytes: 0, limits: *limits };
+        let mut packer =
+            Packer { store, written, parts: Vec::new(), bytes: 0, stretches: 0, limits: *limits };
         let mut outcome: Vec<(VersionId, usize, Vec<Next>)> = Vec::new();
         let nothing = Cold::default();
         for (id, version) in &self.versions {

@@ -6,7 +6,9 @@ use super::fault::HistoryFault;
 use super::varint::{put_varint, take_varint};
 use crate::Result;
 use crate::format::superblock::LedgerPointer;
-use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Marks, PoolId, SegmentId, Slot, Stream};
+use crate::units::{
+    BLOCK_BYTES, BlockCount, LOG_ADDRESS_LIMIT, LogAddress, Marks, PoolId, SegmentId, Slot, Stream,
+};
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -15,6 +17,17 @@ const MAGIC: &[u8; 8] = b"ICESETS\n";
 const VERSION: u32 = 1;
 /// Bytes before the parts.
 const HEADER_BYTES: usize = 40;
+
+/// Addresses of a stretch that takes up some memory, however few bytes name it.
+const STRETCH_BITS: u32 = 16;
+/// Stretches that the parts of a chunk touch at most, each counted for each run: about 50 MiB of memory, and 256 TiB of blocks. In tests
+/// it is less.
+pub(super) const STRETCHES_MAX: u64 = if cfg!(test) { 1 << 14 } else { 1 << 20 };
+
+/// How many stretches a run touches.
+pub(super) const fn stretches(span: &Span) -> u64 {
+    ((span.end.0 - 1) >> STRETCH_BITS) - (span.start.0 >> STRETCH_BITS) + 1
+}
 
 /// What is known of one part: a stretch of a set that lies in a chunk.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -99,7 +112,7 @@ impl SetChunk {
         bytes
     }
 
-    /// Reads what [`SetChunk::encode`] wrote. Sizes in it are bounded by its own.
+    /// Reads what [`SetChunk::encode`] wrote. What it takes of memory is bounded, whatever it claims.
     ///
     /// # Errors
     /// `Damaged`, without a place: whoever read it knows where it lies.
@@ -115,7 +128,8 @@ impl SetChunk {
         let mut rest = end
             .and_then(|end| bytes.get(HEADER_BYTES..end))
             .ok_or_else(|| damaged("a chunk has no such length"))?;
-        let mut limits = DecodeLimits::new(Marks([LogAddress(u64::MAX); 3]));
+        let positions = Marks([LogAddress(LOG_ADDRESS_LIMIT); 3]);
+        let mut limits = DecodeLimits { positions, chunks: STRETCHES_MAX };
         let mut parts = Vec::new();
         for _ in 0..count {
             parts.push(take_set(&mut rest, Stream::Data, &mut limits)?);

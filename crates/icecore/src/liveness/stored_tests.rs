@@ -1,11 +1,11 @@
 //! Stored histories: what a checkpoint writes, and what is refused when read back.
 
-use super::model_tests::{assert_same, cases};
-use super::part::encode_part;
+use super::model_tests::{Shelf, assert_same, cases};
+use super::part::{STRETCHES_MAX, encode_part};
 use super::rule_tests::{data, marks};
 use super::{
-    BlockSet, DecodeLimits, FreedSink, History, HistoryChanges, Part, PartRow, SetChunk, StoredHistory,
-    VersionChange, VersionRecord,
+    BlockSet, DecodeLimits, FreedSink, History, HistoryChanges, Part, PartRow, PartSource, SetChanges,
+    SetChunk, SetLimits, StoredHistory, VersionChange, VersionRecord, put_varint,
 };
 use crate::format::superblock::LedgerPointer;
 use crate::units::{BLOCK_BYTES, LOG_ADDRESS_LIMIT, LogAddress, PoolId, SegmentId, Slot, VersionId};
@@ -63,6 +63,63 @@ fn snapshots_and_deletions_are_stored_without_storing_their_sets_again() {
     // The 500 freed blocks are named twice, out of one dead and one owned set.
     assert!(deleted_bytes < full_bytes / 4, "{deleted_bytes} of {full_bytes} bytes");
     assert_same(&load(&[first, sealed, deleted]).unwrap(), &history);
+}
+
+/// Ten runs of a few bytes each that would take a GiB.
+#[test]
+fn a_chunk_that_claims_more_than_memory_should_hold_is_refused() {
+    let mut part = Vec::new();
+    for _ in 0..10 {
+        put_varint(&mut part, 1);
+        put_varint(&mut part, STRETCHES_MAX << 16);
+    }
+    let mut set = Vec::new();
+    put_varint(&mut set, (part.len() as u64) << 1);
+    set.extend(part);
+    let bytes = SetChunk::encode(PoolId([7; 16]), &[set]);
+    assert!(SetChunk::decode(&bytes, PoolId([7; 16])).is_err());
+}
+
+/// What is written is what is read, however much of a stream a set has.
+#[test]
+fn runs_that_go_on_for_long_are_cut_into_parts_that_are_read() {
+    let runs = [
+        (1, 5 * STRETCHES_MAX),
+        (2, STRETCHES_MAX),
+        (3, STRETCHES_MAX / 8),
+        (4, 1),
+        (5, 7),
+        (6, STRETCHES_MAX / 2),
+    ];
+    let mut start = 0;
+    let runs = runs.map(|(gap, stretches)| {
+        let begin = start + gap;
+        start = begin + (stretches << 13) + gap;
+        LogAddress(begin)..LogAddress(start)
+    });
+    let all: BlockSet = runs.into_iter().collect();
+    let version = VersionChange {
+        record: VersionRecord { id: VersionId(1), ..VersionRecord::default() },
+        owned: [
+            SetChanges { added: all.clone(), removed: BlockSet::new() },
+            SetChanges::default(),
+            SetChanges::default(),
+        ],
+        ..VersionChange::default()
+    };
+    let changes =
+        HistoryChanges { full: true, next: VersionId(1), removed: Vec::new(), versions: vec![version] };
+    let mut stored = StoredHistory::new();
+    stored.apply_changes(changes).unwrap();
+    let (mut shelf, mut written) = (Shelf::default(), Vec::new());
+    stored.consolidate(&SetLimits::of(0), &mut shelf, &mut written).unwrap();
+    let rows: Vec<PartRow> = stored.rows().cloned().collect();
+    assert!(rows.len() >= 6 && written.len() >= 2, "{rows:?}");
+    let mut read = BlockSet::new();
+    for row in &rows {
+        read.unite(BlockSet::clone(&shelf.read(row).unwrap()));
+    }
+    assert!(read == all && rows.iter().map(|row| row.count).sum::<u64>() == all.len().0);
 }
 
 /// As `docs/format/sets.md` draws them.

@@ -56,24 +56,26 @@ fn write_data(bytes: &[u8], range: std::ops::Range<usize>, text: &mut String) {
 
 /// Makes the files that a text describes.
 pub fn restore(text: &str, folder: &Path) {
-    let mut file: Option<(String, Vec<u8>)> = None;
-    let write = |file: Option<(String, Vec<u8>)>| {
-        if let Some((name, bytes)) = file {
-            std::fs::write(folder.join(name), bytes).unwrap();
-        }
-    };
+    for (name, bytes) in files(text) {
+        std::fs::write(folder.join(name), bytes).unwrap();
+    }
+}
+
+/// The files that a text describes: their names and contents.
+pub fn files(text: &str) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<(String, Vec<u8>)> = Vec::new();
     for line in text.lines() {
         let words: Vec<&str> = line.split(' ').collect();
         let number = |index: usize| words[index].parse::<usize>().unwrap();
         let byte = |hex: &str| u8::from_str_radix(hex, 16).unwrap();
+        if words[0] == "file" {
+            files.push((words[1].to_owned(), vec![0; number(2)]));
+            continue;
+        }
+        let (_, bytes) = files.last_mut().unwrap();
         match words[0] {
-            "file" => write(file.replace((words[1].to_owned(), vec![0; number(2)]))),
-            "fill" => {
-                let (_, bytes) = file.as_mut().unwrap();
-                bytes[number(1)..number(1) + number(2)].fill(byte(words[3]));
-            }
+            "fill" => bytes[number(1)..number(1) + number(2)].fill(byte(words[3])),
             "data" => {
-                let (_, bytes) = file.as_mut().unwrap();
                 for (index, pair) in words[2].as_bytes().chunks(2).enumerate() {
                     bytes[number(1) + index] = byte(std::str::from_utf8(pair).unwrap());
                 }
@@ -81,5 +83,5 @@ pub fn restore(text: &str, folder: &Path) {
             other => panic!("a line that begins with {other:?}"),
         }
     }
-    write(file);
+    files
 }
