@@ -55,6 +55,7 @@ pub(crate) struct Counters {
     pub segments_recycled: Counter,
     pub segments_collected: Counter,
     pub collected_bytes: Counter,
+    pub left_behind_bytes: Counter,
     pub moved_data: Counter,
     pub moved_headers: Counter,
     pub moved_nodes: Counter,
@@ -131,6 +132,7 @@ impl Counters {
             segments_recycled: self.segments_recycled.get(),
             segments_collected: self.segments_collected.get(),
             collected_bytes: self.collected_bytes.get(),
+            left_behind_bytes: self.left_behind_bytes.get(),
             moved_data_bytes: self.moved_data.get(),
             moved_header_bytes: self.moved_headers.get(),
             moved_node_bytes: self.moved_nodes.get(),
@@ -298,6 +300,8 @@ statistics! {
     segments_collected,
     /// Room in the segments that collection emptied.
     collected_bytes,
+    /// Data in them that had died since the last checkpoint, and need not be moved.
+    left_behind_bytes,
     /// Segments that wait for a checkpoint to be free, having been emptied, in number.
     segments_vacated,
     /// Segments that collection leaves alone because something in them cannot be read, in number.

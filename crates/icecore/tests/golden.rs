@@ -6,6 +6,7 @@
 //! under another name. `clean.txt` and `crashed.txt` are of the time before second copies, and stay without; those that
 //! begin with `copies-` have them. The location map of `chunks.txt` lies in chunks, and
 //! in `sets.txt` the sets do, too. In `listed.txt` segments say besides where blocks lie, so that the map can be made again.
+//! `forsaken.txt` was killed after collection had left behind what the log says to be dead.
 
 #[path = "support/sparse.rs"]
 mod sparse;
@@ -237,6 +238,76 @@ fn the_golden_pool_with_sets_in_chunks_is_read() {
     let folder = tempfile::tempdir().unwrap();
     sparse::restore(include_str!("golden/sets.txt"), folder.path());
     check_chunked(folder.path());
+}
+
+/// Pieces of the file that [`forsaking`] writes over, in what it has room for, and how often.
+const PIECES: u64 = 220;
+const ROUNDS: u64 = 9;
+
+/// What a piece is full of after the last round that changed it.
+fn piece(number: u64) -> Vec<u8> {
+    let round = (0..ROUNDS).rev().find(|round| is_changed(number, *round)).unwrap();
+    vec![(number * 7 + round * 101 + 1) as u8; 64 << 10]
+}
+
+fn is_changed(number: u64, round: u64) -> bool {
+    round == 0 || (number * 5 + round) % 3 == 0
+}
+
+/// A folder with a pool whose process was killed after collection had left data behind that lives as of the last checkpoint.
+fn forsaking() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let limit = Some(icecore::units::ByteLength(40 << 20));
+    let init = InitOptions { segment_bytes: 2 << 20, size_limit: limit, ..InitOptions::default() };
+    Pool::init_directory(folder.path(), &init).unwrap();
+    let pool = Pool::open_directory(folder.path(), &options()).unwrap();
+    pool.create_dataset("db", false, &[]).unwrap();
+    let db = pool.dataset("db").unwrap();
+    let filler = file(&db, "filler");
+    for round in 0..ROUNDS {
+        for number in
+            (0..PIECES).map(|number| number * 37 % PIECES).filter(|number| is_changed(*number, round))
+        {
+            let byte = (number * 7 + round * 101 + 1) as u8;
+            db.write(filler, number << 16, &vec![byte; 64 << 10]).unwrap();
+        }
+    }
+    pool.sync().unwrap();
+    let killed = tempfile::tempdir().unwrap();
+    sparse::restore(&sparse::describe(folder.path()), killed.path());
+    killed
+}
+
+fn check_forsaking(folder: &Path) {
+    let superblocks = ["superblock.0", "superblock.1"].map(|name| std::fs::read(folder.join(name)).unwrap());
+    assert!(superblocks.iter().any(|bytes| bytes[16] & 8 != 0), "nothing was left behind");
+    for _ in 0..2 {
+        let pool = Pool::open_directory(folder, &options()).unwrap();
+        let found = content(&pool.view("db").unwrap(), "filler");
+        for (number, found) in (0..PIECES).zip(found.chunks(64 << 10)) {
+            assert!(found == piece(number), "piece {number}");
+        }
+        pool.verify().unwrap();
+        assert_eq!(pool.scrub(&mut |_| true).unwrap().damaged, 0);
+        pool.close().unwrap();
+    }
+}
+
+#[test]
+fn pools_that_left_data_behind_are_replayed_and_read() {
+    let folder = forsaking();
+    if std::env::var_os("ICECORE_WRITE_GOLDEN").is_some() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+        std::fs::write(golden.join("forsaken.txt"), sparse::describe(folder.path())).unwrap();
+    }
+    check_forsaking(folder.path());
+}
+
+#[test]
+fn the_golden_pool_that_left_data_behind_is_replayed_and_read() {
+    let folder = tempfile::tempdir().unwrap();
+    sparse::restore(include_str!("golden/forsaken.txt"), folder.path());
+    check_forsaking(folder.path());
 }
 
 fn check_folder(folder: &Path) {

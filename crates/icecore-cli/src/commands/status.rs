@@ -102,7 +102,10 @@ const SECTIONS: &[(&str, &[&str])] = &[
             "unhealed_places",
         ],
     ),
-    ("collection", &["segments_collected", "collected_bytes", "disk_read_bytes_collect"]),
+    (
+        "collection",
+        &["segments_collected", "collected_bytes", "left_behind_bytes", "disk_read_bytes_collect"],
+    ),
 ];
 
 pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {

@@ -26,12 +26,14 @@ pub struct Deeds {
     pub refusals: u64,
     /// Segments that were emptied by collection.
     pub collected: u64,
+    /// Bytes that collection left behind, as they had died since the last checkpoint.
+    pub left_behind_bytes: u64,
     /// Readers that read to the end what they had pinned.
     pub readers: u64,
 }
 
 impl Deeds {
-    const fn list(&self) -> [(&'static str, u64); 11] {
+    const fn list(&self) -> [(&'static str, u64); 12] {
         [
             ("lives", self.lives),
             ("days", self.days),
@@ -43,6 +45,7 @@ impl Deeds {
             ("failed pools", self.failures),
             ("refusals", self.refusals),
             ("segments emptied", self.collected),
+            ("MiB left behind in them", self.left_behind_bytes >> 20),
             ("long readers", self.readers),
         ]
     }
@@ -60,6 +63,7 @@ impl AddAssign for Deeds {
         self.failures += other.failures;
         self.refusals += other.refusals;
         self.collected += other.collected;
+        self.left_behind_bytes += other.left_behind_bytes;
         self.readers += other.readers;
     }
 }

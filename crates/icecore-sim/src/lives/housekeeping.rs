@@ -142,7 +142,9 @@ impl Life {
     /// Counts what collection did since the pool was opened, before it goes.
     pub(super) fn count_collected(&mut self) {
         if self.explorer.is_open() {
-            self.deeds.collected += self.explorer.pool().statistics().segments_collected;
+            let statistics = self.explorer.pool().statistics();
+            self.deeds.collected += statistics.segments_collected;
+            self.deeds.left_behind_bytes += statistics.left_behind_bytes;
         }
     }
 }

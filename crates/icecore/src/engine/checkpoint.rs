@@ -9,11 +9,11 @@ use super::space::Filling;
 use super::{Engine, Purpose};
 use crate::blocks::Block;
 use crate::catalogue::CatalogueChanges;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::crc32c;
 use crate::format::segment::SegmentKind;
 use crate::format::superblock::{FEATURE_CHUNKS, FEATURE_SETS, LedgerPointer, Life};
-use crate::liveness::HistoryChanges;
+use crate::liveness::{BlockSet, HistoryChanges};
 use crate::location::{MapChanges, runs_of_blocks};
 use crate::log::tail::{Payload, Position};
 use crate::log::writer::Chain;
@@ -156,6 +156,37 @@ pub(crate) struct PlacedSection {
     pub retired: Vec<SegmentId>,
     /// Where runs were put.
     pub placed: Vec<Placed>,
+}
+
+/// Data that lives as of a checkpoint and has no place any more: the log after it says that it died. Moves were recorded since.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub(crate) struct ForsakenSection {
+    runs: Vec<Run>,
+}
+
+impl ForsakenSection {
+    pub(crate) fn of(blocks: &BlockSet) -> Self {
+        Self { runs: blocks.runs().map(|span| Run::of(Stream::Data, &span)).collect() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Adds what it lists to `blocks`, all of which were born before `end`.
+    ///
+    /// # Errors
+    /// It cannot be so.
+    pub(crate) fn add_to(&self, blocks: &mut BlockSet, end: LogAddress) -> Result<()> {
+        for run in &self.runs {
+            let after = run.start.0.checked_add(run.length.0).filter(|after| *after <= end.0);
+            let fits = run.stream == Stream::Data && run.length.0 > 0 && after.is_some();
+            if !fits || blocks.insert(run.start..run.end()) != run.length {
+                return Err(Error::damaged("the ledger", "what it says to be left behind makes no sense"));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What a checkpoint wrote beside the ledger.
@@ -324,6 +355,8 @@ impl Engine {
         state.frozen_marks = state.marks_at(state.tail.position().address);
         let vacated = std::mem::take(&mut state.collection.vacated);
         state.collection.vacated_frozen = vacated.len();
+        // This checkpoint knows that it is dead.
+        state.collection.forsaken = BlockSet::new();
         let merged = self.living_merged(state);
         state.graveyard.freeze();
         Frozen {
@@ -473,6 +506,7 @@ impl Engine {
             roots: roots.clone(),
             // Whatever finds a new use from here on holds nothing of what this checkpoint placed.
             placed: PlacedSection { retired: state.retired.clone(), placed },
+            forsaken: ForsakenSection::default(),
         }
     }
 

@@ -111,7 +111,7 @@ fn back_to(
     let segments = recovery::segments(&**storage, &back, superblock.next_epoch())?;
     let place = copies::find(storage, superblock, false);
     let parts = Parts::new(storage, &back, &lock_free_options(), false, place);
-    let (state, _, previous) = load::load(&parts.blocks, &back, segments)?;
+    let load::Loaded { state, previous, .. } = load::load(&parts.blocks, &back, segments)?;
     let reused = used_again(&parts.blocks, &back, &state)?;
     if !reused.is_empty() {
         let names: Vec<String> = reused.into_iter().map(file_name).collect();

@@ -229,15 +229,15 @@ fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<(Arc<Eng
     copies::bring_back(&**storage, files, &mut segments, !options.read_only)?;
     segments.share(files.copies().aside());
     let mut loaded = load::load(&parts.blocks, &superblock, segments)?;
-    loaded.0.history.keep_in(parts.blocks.clone(), memory_limits(options).1);
-    loaded.0.doom_hidden()?;
+    loaded.state.history.keep_in(parts.blocks.clone(), memory_limits(options).1);
+    loaded.state.doom_hidden()?;
     if options.read_only {
-        let (state, line, previous) = loaded;
+        let load::Loaded { state, line, previous, .. } = loaded;
         files.copies().adopt(&copies::in_use(&state.segments));
         let recovered = Recovered { state, line, previous, replayed: 0 };
         return Ok((Arc::new(parts.assemble(superblock, recovered, lock)), 0));
     }
-    let drawn = skip_drawn(&mut loaded.0, &superblock)?;
+    let drawn = skip_drawn(&mut loaded.state, &superblock)?;
     let mut recovered = recovery::replay(loaded, &parts.blocks, &parts.nodes, &superblock, &parts.counters)?;
     recovery::remove_half_made(&**storage, &superblock, &recovered.state.segments)?;
     files.copies().adopt(&copies::in_use(&recovered.state.segments));

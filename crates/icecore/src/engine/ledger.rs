@@ -2,7 +2,9 @@
 //! if that would be too long. A picture of everything is put together from the blobs that there are and what is to be said now,
 //! without a look at the state.
 
-use super::checkpoint::{Base, CheckpointLine, PlacedSection, PositionSection, RootsSection};
+use super::checkpoint::{
+    Base, CheckpointLine, ForsakenSection, PlacedSection, PositionSection, RootsSection,
+};
 use super::load::Gathered;
 use super::sets::Bases;
 use super::space::Filling;
@@ -34,6 +36,7 @@ pub(super) struct Said {
     pub location: MapChanges,
     pub roots: RootsSection,
     pub placed: PlacedSection,
+    pub forsaken: ForsakenSection,
 }
 
 /// What a checkpoint says is either.
@@ -55,14 +58,18 @@ impl Said {
     }
 
     pub(super) fn encode(&self) -> Result<Vec<(SectionTag, Vec<u8>)>> {
-        Ok(vec![
+        let mut sections = vec![
             (SectionTag::Position, encode(&self.position)?),
             (SectionTag::Catalogue, self.catalogue.encode()),
             (SectionTag::History, self.history.encode()),
             (SectionTag::Location, self.location.encode()),
             (SectionTag::Placed, encode(&self.placed)?),
             (SectionTag::Roots, encode(&self.roots)?),
-        ])
+        ];
+        if !self.forsaken.is_empty() {
+            sections.push((SectionTag::Forsaken, encode(&self.forsaken)?));
+        }
+        Ok(sections)
     }
 
     /// The same in parts, to be applied in order, of which each has sections of about so many bytes.
@@ -85,7 +92,8 @@ impl Said {
             parts.push(part);
         }
         // Only that of the newest blob counts.
-        parts.last_mut().expect("every section has one part at least").placed = self.placed;
+        let last = parts.last_mut().expect("every section has one part at least");
+        (last.placed, last.forsaken) = (self.placed, self.forsaken);
         parts
     }
 }
@@ -100,6 +108,7 @@ impl Base {
             location,
             roots: RootsSection::default(),
             placed: PlacedSection::default(),
+            forsaken: ForsakenSection::default(),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The state as of the last checkpoint, from its ledger. Bytes that passed their checksums may still contradict
 //! each other: everything that later code takes for granted is checked here.
 
-use super::checkpoint::{Base, CheckpointLine, Placed, PlacedSection, PositionSection, RootsSection};
+use super::checkpoint::{
+    Base, CheckpointLine, ForsakenSection, Placed, PlacedSection, PositionSection, RootsSection,
+};
 use super::ledger::Said;
 use crate::blocks::Blocks;
 use crate::catalogue::{Catalogue, CatalogueChanges};
@@ -9,7 +11,9 @@ use crate::error::{Error, Result};
 use crate::format::ledger::{Blob, SectionTag};
 use crate::format::segment::{Geometry, SegmentKind, file_name};
 use crate::format::superblock::{LedgerPointer, Superblock};
-use crate::liveness::{DecodeLimits, HistoryChanges, HistoryFault, PartSource, Span, StoredHistory};
+use crate::liveness::{
+    BlockSet, DecodeLimits, HistoryChanges, HistoryFault, PartSource, Span, StoredHistory,
+};
 use crate::location::{ChunkedMap, Consolidated, MapChanges, MapLimits, PlacedRun};
 use crate::log::tail::{Position, Tail};
 use crate::segments::{Cursor, Segments};
@@ -162,6 +166,7 @@ impl Gathered {
             location: chunks.map_or_else(|| self.map.full_changes(), Consolidated::full_changes),
             roots: RootsSection { roots },
             placed,
+            forsaken: ForsakenSection::default(),
         }
     }
 }
@@ -174,6 +179,8 @@ pub(super) struct Checkpoint {
     pub gathered: Gathered,
     /// Which version owns what.
     pub history: crate::liveness::History,
+    /// What lives as of the checkpoint and has no place any more.
+    pub forsaken: BlockSet,
 }
 
 /// Reads the ledger of a checkpoint.
@@ -188,7 +195,8 @@ pub(super) fn checkpoint(blocks: &Blocks, pool: PoolId, ledger: LedgerPointer) -
     let limits = blocks.map().read().limits();
     let gathered = Gathered::of(&blobs, &position.marks, limits)?;
     let history = Gathered::of(&blobs, &position.marks, limits)?.history.verify()?;
-    Ok(Checkpoint { number: newest.checkpoint, position, placed, gathered, history })
+    let forsaken = forsaken(&blobs, &position)?;
+    Ok(Checkpoint { number: newest.checkpoint, position, placed, gathered, history, forsaken })
 }
 
 /// Reads the ledger of a checkpoint, blobs of which are damaged, but for its location map.
@@ -212,7 +220,23 @@ pub(super) fn checkpoint_without_map(
     let limits = blocks.map().read().limits();
     let gathered = Gathered::with_or_without_map(&blobs, &position.marks, limits, false)?;
     let history = Gathered::with_or_without_map(&blobs, &position.marks, limits, false)?.history.verify()?;
-    Ok(Checkpoint { number: newest.checkpoint, position, placed, gathered, history })
+    let forsaken = forsaken(&blobs, &position)?;
+    Ok(Checkpoint { number: newest.checkpoint, position, placed, gathered, history, forsaken })
+}
+
+/// What was left behind since a checkpoint: the blobs since repeat its position.
+fn forsaken(blobs: &[(LedgerPointer, Blob)], position: &PositionSection) -> Result<BlockSet> {
+    let mut forsaken = BlockSet::new();
+    for (_, blob) in blobs.iter().rev() {
+        if postcard_section::<PositionSection>(blob, SectionTag::Position)? != *position {
+            break;
+        }
+        if blob.has(SectionTag::Forsaken) {
+            let section: ForsakenSection = postcard_section(blob, SectionTag::Forsaken)?;
+            section.add_to(&mut forsaken, position.address)?;
+        }
+    }
+    Ok(forsaken)
 }
 
 /// Those sections of a blob that prove themselves, if they are all that nothing else says.
@@ -234,18 +258,25 @@ fn salvage(blocks: &Blocks, pool: PoolId, pointer: &LedgerPointer, place: &str) 
         SectionTag::Catalogue => Some("names and properties of datasets and snapshots"),
         SectionTag::History => Some("which version owns which blocks"),
         SectionTag::Roots => Some("where the trees of versions begin"),
-        SectionTag::Location | SectionTag::Placed => None,
+        // Without it, what was left behind is looked for in vain, and named.
+        SectionTag::Location | SectionTag::Placed | SectionTag::Forsaken => None,
     };
     let gone: Vec<&str> = lost.iter().filter_map(meant).collect();
     if gone.is_empty() { Ok(blob) } else { Err(Error::damaged(place, format!("lost: {}", gone.join("; ")))) }
 }
 
+/// The state as of the last checkpoint.
+pub(super) struct Loaded {
+    pub state: State,
+    pub line: CheckpointLine,
+    /// Hash of the last record header before it.
+    pub previous: [u8; 16],
+    /// Data that lives in it without a place: what the log says from there on has to be the end of it.
+    pub forsaken: BlockSet,
+}
+
 /// Brings back the state as of the last checkpoint.
-pub(super) fn load(
-    blocks: &Arc<Blocks>,
-    superblock: &Superblock,
-    mut segments: Segments,
-) -> Result<(State, CheckpointLine, [u8; 16])> {
+pub(super) fn load(blocks: &Arc<Blocks>, superblock: &Superblock, mut segments: Segments) -> Result<Loaded> {
     let blobs = read_ledger(blocks, superblock.pool, superblock.ledger)?;
     let (_, newest) = blobs.last().expect("there is one at least");
     let position: PositionSection = postcard_section(newest, SectionTag::Position)?;
@@ -282,7 +313,8 @@ pub(super) fn load(
         return Err(Error::damaged("the ledger", "catalogue, history and roots do not fit each other"));
     }
 
-    count_live(&history, blocks, &mut segments)?;
+    let forsaken = forsaken(&blobs, &position)?;
+    count_live(&history, &forsaken, blocks, &mut segments)?;
     // After a crash there may be more in it; whoever opens the pool sees to that.
     let run_cursor = position.run_cursor;
     let base = Base { position: position.clone(), catalogue: catalogue.nothing_more(), version };
@@ -340,7 +372,7 @@ pub(super) fn load(
         usage: Usage::default(),
     };
     state.usage = state.count_usage();
-    Ok((state, line, position.previous))
+    Ok(Loaded { state, line, previous: position.previous, forsaken })
 }
 
 /// Enters what a checkpoint placed after its picture of the map was taken.
@@ -531,6 +563,22 @@ impl Living<'_> {
         }
     }
 
+    /// Counts a run where it lies.
+    fn count(&mut self, run: Run, kind: SegmentKind) -> Result<()> {
+        let mut at = run.start;
+        while at < run.end() {
+            let Some((segment, together)) = self.place(run.stream, at, kind)? else {
+                at = at.plus(BlockCount(1));
+                continue;
+            };
+            let count = together.min(run.end().0 - at.0);
+            claim(self.segments, segment, kind)?;
+            self.segments.add_live(segment, count);
+            at = at.plus(BlockCount(count));
+        }
+        Ok(())
+    }
+
     /// Nobody can tell what lives within a span: all that has a place there counts, and is not freed in this life.
     fn spare(&mut self, stream: Stream, span: &Span, kind: SegmentKind) -> Result<()> {
         // Where that cannot be told either, the segments are held by whoever looks for what lives there.
@@ -555,8 +603,13 @@ impl Living<'_> {
 }
 
 /// Owned sets partition all live blocks: together with the map they say what lives in each segment. Chunks of the map are read
-/// one after the other.
-fn count_live(history: &crate::liveness::History, blocks: &Blocks, segments: &mut Segments) -> Result<()> {
+/// one after the other. What was forsaken lies nowhere.
+fn count_live(
+    history: &crate::liveness::History,
+    forsaken: &BlockSet,
+    blocks: &Blocks,
+    segments: &mut Segments,
+) -> Result<()> {
     for stream in Stream::ALL {
         let kind = match stream {
             Stream::Data => SegmentKind::Log,
@@ -574,16 +627,14 @@ fn count_live(history: &crate::liveness::History, blocks: &Blocks, segments: &mu
                 }
                 Err(unread) => return Err(unread.into()),
             };
-            let mut at = run.start;
-            while at < run.end() {
-                let Some((segment, together)) = living.place(stream, at, kind)? else {
-                    at = at.plus(BlockCount(1));
-                    continue;
-                };
-                let count = together.min(run.end().0 - at.0);
-                claim(living.segments, segment, kind)?;
-                living.segments.add_live(segment, count);
-                at = at.plus(BlockCount(count));
+            if stream == Stream::Data && forsaken.count(&(run.start..run.end())).0 > 0 {
+                let mut placed = BlockSet::of(run.start..run.end());
+                placed.subtract(forsaken);
+                for span in placed.runs() {
+                    living.count(Run::of(stream, &span), kind)?;
+                }
+            } else {
+                living.count(run, kind)?;
             }
         }
     }

@@ -1,16 +1,19 @@
 //! Checkpoints of nothing but moves: what collection moved becomes durable, and what it moved it out of free.
 //!
 //! The blob changes the location map and nothing else, and repeats the position of the last checkpoint: replay starts where it
-//! would have, from the same trees and sets, and finds the blocks elsewhere. So it speaks only of addresses that the
+//! would have, from the same trees and sets, and finds the blocks elsewhere. Data that died since, by what the log says, was left behind: the
+//! blob lists it, a recovery looks for no place of it, and finds it dead when it has replayed the log. So it speaks only of addresses that the
 //! last checkpoint knew. Where the others are, the log says. Nothing is frozen, no node is written, and no death is recorded: a segment
 //! that becomes free in this way holds nothing that the last checkpoint takes to be alive, because collection moves
 //! what died since with the rest.
 
 use super::Engine;
-use super::checkpoint::CheckpointLine;
+use super::checkpoint::{CheckpointLine, ForsakenSection};
 use crate::error::{Error, Result};
-use crate::format::superblock::LedgerPointer;
+use crate::format::superblock::{FEATURE_FORSAKEN, LedgerPointer};
+use crate::liveness::BlockSet;
 use crate::location::MapChanges;
+use crate::state::State;
 use crate::units::{Marks, SegmentId};
 use std::collections::BTreeSet;
 
@@ -21,6 +24,8 @@ struct Moves {
     filled: BTreeSet<SegmentId>,
     /// Segments that it was moved out of.
     vacated: Vec<SegmentId>,
+    /// What was left behind there.
+    forsaken: BlockSet,
     /// The last number of a use of a segment that was given out.
     taken: u64,
 }
@@ -37,13 +42,15 @@ impl Engine {
         let Some(base) = line.base.as_ref().filter(|_| line.takes_moves()) else {
             return Ok(false);
         };
-        let Some(moves) = self.take_moves(&base.marks()) else { return Ok(true) };
+        let Some(moves) = self.take_durable_moves(&base.marks())? else { return Ok(true) };
         for segment in &moves.filled {
             self.blocks.files().sync(*segment)?;
             self.counters.flushes.add(1);
         }
         // Where the last checkpoint put things is among the changes, which build on the map before that.
-        let said = base.say(moves.changes.clone());
+        let mut said = base.say(moves.changes.clone());
+        said.forsaken = ForsakenSection::of(&moves.forsaken);
+        let forsakes = !said.forsaken.is_empty();
         let blobs = match self.write_said(said, line.blobs.last().copied(), line.number + 1, moves.taken) {
             Err(Error::NoSpace { .. }) => {
                 self.put_moves_back(moves);
@@ -52,14 +59,37 @@ impl Engine {
             outcome => outcome?,
         };
         let newest = *blobs.last().expect("one at least");
-        self.write_superblock(|superblock| superblock.go_on(newest, moves.taken))?;
+        self.write_superblock(|superblock| {
+            superblock.go_on(newest, moves.taken);
+            if forsakes {
+                superblock.features_required |= FEATURE_FORSAKEN;
+            }
+        })?;
         self.finish_moves(line, &blobs, &moves.vacated);
         Ok(true)
     }
 
-    /// `None` if everything was said already when the pool was closed.
-    fn take_moves(&self, marks: &Marks) -> Option<Moves> {
+    /// The moves up to now. If they left something behind, the log is durable that says why.
+    fn take_durable_moves(&self, marks: &Marks) -> Result<Option<Moves>> {
         let mut state = self.state();
+        if state.collection.forsaken.is_empty() {
+            return Ok(self.take_moves(&mut state, marks));
+        }
+        drop(state);
+        self.writer.exclusive(|chain| {
+            let mut state = self.state();
+            // A step that was cut off in the middle, just now, must not become durable.
+            self.check_writable()?;
+            let batch = self.take_batch(&mut state);
+            let moves = self.take_moves(&mut state, marks);
+            drop(state);
+            self.writer.write_batch(chain, batch, true, &self.blocks, &self.counters)?;
+            Ok(moves)
+        })
+    }
+
+    /// `None` if everything was said already when the pool was closed.
+    fn take_moves(&self, state: &mut State, marks: &Marks) -> Option<Moves> {
         if state.closing {
             return None;
         }
@@ -68,7 +98,8 @@ impl Engine {
         let vacated = std::mem::take(&mut collection.vacated);
         collection.vacated_frozen = vacated.len();
         let filled = std::mem::take(&mut collection.filled);
-        Some(Moves { changes, filled, vacated, taken: state.segments.last_incarnation() })
+        let forsaken = std::mem::take(&mut collection.forsaken);
+        Some(Moves { changes, filled, vacated, forsaken, taken: state.segments.last_incarnation() })
     }
 
     fn put_moves_back(&self, moves: Moves) {
@@ -78,6 +109,7 @@ impl Engine {
         state.collection.vacated.extend(moves.vacated);
         // They were flushed, but for what came to be in them since.
         state.collection.filled.extend(moves.filled);
+        state.collection.forsaken.unite(moves.forsaken);
     }
 
     fn finish_moves(&self, line: &mut CheckpointLine, blobs: &[LedgerPointer], vacated: &[SegmentId]) {

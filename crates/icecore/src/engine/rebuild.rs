@@ -1,7 +1,7 @@
 //! The location map made again from what segments say of themselves. The ledger is written anew, of the same checkpoint: replay starts where it
 //! would have, and nothing else that it says is touched.
 
-use super::checkpoint::{PlacedSection, PositionSection};
+use super::checkpoint::{ForsakenSection, PlacedSection, PositionSection};
 use super::init::{Parts, lock_free_options};
 use super::ledger::BlobFrame;
 use super::load::{self, Gathered};
@@ -118,11 +118,13 @@ struct Ledger {
     known: Addresses,
     /// Segments that found another use since.
     taken: BTreeSet<SegmentId>,
+    /// What lives as of the checkpoint and has no place any more.
+    forsaken: BlockSet,
 }
 
 impl Ledger {
     fn of(parts: &Parts, superblock: &Superblock, found: load::Checkpoint) -> Result<Self> {
-        let load::Checkpoint { number, position, placed, gathered, mut history } = found;
+        let load::Checkpoint { number, position, placed, gathered, mut history, forsaken } = found;
         history.keep_in(Arc::clone(&parts.blocks) as Arc<dyn PartSource>, history.limits());
         let map = gathered.map().copied()?;
         let mut living = Addresses::default();
@@ -141,11 +143,12 @@ impl Ledger {
                 known.insert(run.start..run.end());
             }
         }
+        living[Stream::Data as usize].subtract(&forsaken);
         let mut taken = taken_since(parts, superblock, &position);
         taken.extend(&placed.retired);
         // Chunks are read through it.
         *parts.blocks.map().write() = map.copied()?;
-        Ok(Self { number, position, placed, gathered, map, living, known, taken })
+        Ok(Self { number, position, placed, gathered, map, living, known, taken, forsaken })
     }
 
     fn damaged_chunks(&self, parts: &Parts) -> Vec<Absent> {
@@ -204,13 +207,14 @@ impl Ledger {
         segments: Vec<SegmentId>,
         gone: Option<Gone>,
     ) -> Result<()> {
-        let Self { number, position, placed, gathered, mut map, .. } = self;
+        let Self { number, position, placed, gathered, mut map, forsaken, .. } = self;
         let mut out = Out { parts, superblock, at: None, segments };
         let taken = out.next_use();
         if let Some(gone) = gone {
             out.stand_for(&gone, &mut map)?;
         }
-        let said = gathered.with_map(map).into_said(position, placed, None);
+        let mut said = gathered.with_map(map).into_said(position, placed, None);
+        said.forsaken = ForsakenSection::of(&forsaken);
         let has_chunks = said.location.has_chunks();
         let frame = BlobFrame {
             pool: superblock.pool,

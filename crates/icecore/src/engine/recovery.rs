@@ -1,10 +1,12 @@
 //! What the log says happened since the last checkpoint, and the files that a crash left half made.
 
 use super::checkpoint::CheckpointLine;
+use super::load::Loaded;
 use crate::blocks::{Blocks, Use};
 use crate::error::{Error, Result};
 use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name, from_file_name};
 use crate::format::superblock::Superblock;
+use crate::liveness::BlockSet;
 use crate::log::replay::{Found, Reader, Waiting, spilled_blocks};
 use crate::log::tail::{Position, Tail};
 use crate::nodes::Nodes;
@@ -14,7 +16,7 @@ use crate::state::{Environment, Placement, State};
 use crate::statistics::Counters;
 use crate::storage::{AlignedBuffer, Kind, Storage};
 use crate::units::{
-    BLOCK_BYTES, BlockCount, LogAddress, Marks, RecordSequence, RecoveryEpoch, SegmentId, Slot,
+    BLOCK_BYTES, BlockCount, LogAddress, Marks, RecordSequence, RecoveryEpoch, Run, SegmentId, Slot, Stream,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -66,13 +68,13 @@ pub(super) fn remove_half_made(
 
 /// Replays the log since the checkpoint, and makes what was found durable.
 pub(super) fn replay(
-    loaded: (State, CheckpointLine, [u8; 16]),
+    loaded: Loaded,
     blocks: &Blocks,
     nodes: &Nodes,
     superblock: &Superblock,
     counters: &Counters,
 ) -> Result<Recovered> {
-    let (state, line, previous) = loaded;
+    let Loaded { state, line, previous, forsaken } = loaded;
     let start = state.tail.position();
     // Replay reads what it replays: the checksums of the segments that are not sealed come from their records.
     let use_ = Use { kind: SegmentKind::Log, incarnation: start.incarnation };
@@ -116,8 +118,18 @@ pub(super) fn replay(
     replay.settle(superblock)?;
     let (end, previous) = replay.end;
     let mut state = replay.state;
+    find_dead(&mut state, &forsaken)?;
     state.tail = Tail::new(blocks.files().geometry(), end);
     Ok(Recovered { state, line, previous, replayed: replay.replayed })
+}
+
+/// What a ledger calls forsaken died by what was replayed, or it lives and nobody knows where.
+fn find_dead(state: &mut State, forsaken: &BlockSet) -> Result<()> {
+    let runs: Vec<Run> = forsaken.runs().map(|span| Run::of(Stream::Data, &span)).collect();
+    if state.graveyard.forsake(&runs) == forsaken.len() {
+        return Ok(());
+    }
+    Err(Error::damaged("the log", "it does not say that what the ledger left behind is dead"))
 }
 
 /// Above the last mark a record counts only if it arrived whole: takes the next step of which that is true, with the bytes of

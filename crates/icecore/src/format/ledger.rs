@@ -30,11 +30,20 @@ pub enum SectionTag {
     Roots = 5,
     /// Runs that the checkpoint itself wrote, and where: applied after the location map.
     Placed = 6,
+    /// Data that lives as of the position and has no place any more, because the log from there on says that it died.
+    Forsaken = 7,
 }
 
 impl SectionTag {
-    const ALL: [Self; 6] =
-        [Self::Position, Self::Catalogue, Self::History, Self::Location, Self::Roots, Self::Placed];
+    const ALL: [Self; 7] = [
+        Self::Position,
+        Self::Catalogue,
+        Self::History,
+        Self::Location,
+        Self::Roots,
+        Self::Placed,
+        Self::Forsaken,
+    ];
 }
 
 /// A blob, decoded as far as its sections.
@@ -168,6 +177,12 @@ impl Blob {
             }
         }
         Ok((blob, lost))
+    }
+
+    /// Whether there is a section with this tag.
+    #[must_use]
+    pub fn has(&self, wanted: SectionTag) -> bool {
+        self.sections.iter().any(|(tag, _)| *tag == wanted)
     }
 
     /// The section with this tag.

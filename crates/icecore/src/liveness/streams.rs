@@ -150,6 +150,22 @@ impl FreedSink {
         assert_eq!(added, expected, "freed twice in stream {stream:?}");
     }
 
+    /// Takes in all that another holds. Panics if a block is here already.
+    pub(crate) fn absorb_all(&mut self, other: Self) {
+        let weight = other.weight;
+        for (stream, blocks) in Stream::ALL.into_iter().zip(other.blocks) {
+            let expected = blocks.len();
+            let added = self.blocks[stream as usize].unite(blocks);
+            assert_eq!(added, expected, "freed twice in stream {stream:?}");
+        }
+        self.weight += weight;
+    }
+
+    /// Takes a run out: how many blocks of it were here.
+    pub(crate) fn remove(&mut self, run: &Run) -> BlockCount {
+        self.blocks[run.stream as usize].remove(&span_of(run))
+    }
+
     /// Number of blocks here.
     #[must_use]
     pub fn len(&self) -> BlockCount {

@@ -24,6 +24,9 @@ pub(crate) struct Collection {
     pub is_exhausted: bool,
     /// As `vacated`, of the checkpoint that is being written.
     pub vacated_frozen: usize,
+    /// Data that lives as of the last checkpoint and died by what the log says since, which was left behind in segments that were emptied
+    /// since it, or since that was said last: it has no place any more.
+    pub forsaken: BlockSet,
 }
 
 /// Addresses that an entry of the location map cannot span.

@@ -84,7 +84,10 @@ impl Head<'_> {
                 }
             }
         }
-        self.writer().map_runs(inode, &runs, touch)?;
+        self.effects.is_merging = true;
+        let mapped = self.writer().map_runs(inode, &runs, touch);
+        self.effects.is_merging = false;
+        mapped?;
         if contents.is_empty() {
             return Ok(());
         }
@@ -101,6 +104,9 @@ impl Head<'_> {
             return Ok(());
         }
         let block = FileBlock::containing(from);
+        if let Some(run) = self.reader().run_at(inode, block)? {
+            self.effects.graveyard.is_read_by_replay(&Run { length: BlockCount(1), ..run });
+        }
         let Former::Block(mut content) = self.content(inode, block)? else { return Ok(()) };
         let range = (from - block.offset()) as usize..(to - block.offset()) as usize;
         if content[range.clone()].iter().all(|byte| *byte == 0) {

@@ -4,11 +4,13 @@
 mod collection;
 mod effects;
 mod files;
+mod graveyard;
 mod usage;
 mod versions;
 
 pub(crate) use collection::{Collection, Emptying};
-pub(crate) use effects::{Effects, Graveyard};
+pub(crate) use effects::Effects;
+pub(crate) use graveyard::Graveyard;
 pub(crate) use usage::Usage;
 
 use crate::blocks::{Block, Blocks};
@@ -133,6 +135,7 @@ impl State {
             dirty_nodes: &mut self.dirty_nodes,
             unwritten_from: edge.of(Stream::Node).max(self.frozen_marks.of(Stream::Node)),
             own_merged_from: edge.of(Stream::Merged),
+            is_merging: false,
         };
         (self.trees.get_mut(&head).expect("every version has a tree"), effects)
     }

@@ -276,6 +276,7 @@ impl State {
             if (pace.enough)() {
                 return Ok(true);
             }
+            self.graveyard.is_uncertain_from_here();
             if !self.delete_some(version, pace)? {
                 return Ok(true);
             }

@@ -55,7 +55,8 @@ impl Engine {
                 Outcome::Hurt | Outcome::Gone => {}
             }
         }
-        if self.moved_bytes() > moved && !self.record_moves()? {
+        let vacated = self.state().collection.vacated_count() > 0;
+        if vacated && !self.record_moves()? {
             self.run_checkpoint()?;
         }
         let state = self.state();

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// Room in free segments beyond the reserve that collection sees to.
 const HEADROOM_BYTES: u64 = 32 << 20;
 /// Of so many segments one at most is headroom.
-const HEADROOM_SHARE: usize = 256;
+const HEADROOM_SHARE: usize = 512;
 /// In a small pool one of so many is, and two at most.
 const SMALL_SHARE: usize = 64;
 /// Times that a caller who found no room empties segments before it is told so.
@@ -33,8 +33,10 @@ const IDLE_FULL_MAX: f64 = 0.5;
 const IDLE_SEGMENTS: usize = 4;
 /// Blocks that have to have died for each node that a checkpoint would write, to be worth it.
 const DEATHS_PER_NODE: u64 = 16;
-/// Of so many blocks of the pool one that died since the last checkpoint is worth one.
+/// Of so many blocks of the pool one that the next checkpoint makes room of is worth one.
 const DEATHS_SHARE: u64 = 64;
+/// As many times as much of what need not be recorded as dead to be left behind, or of log, is worth one in any case.
+const LEFT_BEHIND_FACTOR: u64 = 8;
 /// How long somebody waits for the collector before looking whether there is room by now.
 const TURN_PATIENCE: Duration = Duration::from_millis(2);
 /// A pause between two pieces for each segment that is left before writers would have to wait.
@@ -211,12 +213,14 @@ impl Engine {
     }
 
     /// Whether a checkpoint gains much for its cost, where room is short. It writes the nodes that changed; it makes
-    /// room of what died since the last one, and lets that part of the log be emptied.
+    /// room of what died since the last one and cannot be left behind without it, and lets that part of the log be emptied.
     pub(in crate::engine) fn checkpoint_is_worth_it(&self, state: &State) -> bool {
         let cost = state.dirty_nodes + self.blocks.pending_count() as u64;
-        let died = state.graveyard.pending_blocks();
+        let (waiting, died) = (state.graveyard.waiting_blocks(), state.graveyard.pending_blocks());
         let some = state.segments.len() as u64 * u64::from(self.geometry.slots()) / DEATHS_SHARE;
-        died >= cost * DEATHS_PER_NODE || died >= some || state.log_blocks >= 2 * some
+        waiting >= cost * DEATHS_PER_NODE
+            || waiting >= some
+            || died.max(state.log_blocks) >= LEFT_BEHIND_FACTOR * some
     }
 
     /// Lets writers go first, the longer the more room there is for them.

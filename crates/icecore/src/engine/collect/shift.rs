@@ -118,12 +118,12 @@ impl Engine {
             }
         };
         let mut shift = Shift { engine: self, victim, filling, purpose, moved: 0 };
-        let outcome = shift.run(&plan, between);
+        let outcome = shift.run(&plan.runs, between);
         let moved = shift.moved;
         let mut state = self.state();
         state.collection.emptying = None;
-        if moved > 0 {
-            // The hold goes on until the new places are durable.
+        if moved > 0 || plan.forsakes {
+            // The hold goes on until it is durable that nothing is looked for here.
             state.collection.vacated.push(victim.segment);
         } else {
             state.segments.let_go(victim.segment);
@@ -148,46 +148,85 @@ impl Engine {
     ///
     /// # Errors
     /// What says what lies in it cannot be read: nothing has changed.
-    fn begin_emptying(&self, victim: &Candidate) -> Result<Option<Vec<PlacedRun>>> {
+    fn begin_emptying(&self, victim: &Candidate) -> Result<Option<Plan>> {
         let mut state = self.state();
+        let state = &mut *state;
         let eligible = !state.closing
             && state.segments.candidates(state.replay_from).any(|found| found.segment == victim.segment);
         if !eligible {
             return Ok(None);
         }
         let entries = self.blocks.entries_of_segment(victim.segment)?;
-        let (blocks, dead) = alive_and_dead(&state, &entries)?;
-        if !is_settled(&state, &blocks) {
+        state.graveyard.sift(self.pins.oldest());
+        let Content { alive: blocks, dead, forsaken } = content(state, &entries)?;
+        if !is_settled(state, &blocks, &forsaken) {
             return Ok(None);
         }
-        let mut plan = Vec::new();
+        let mut runs = Vec::new();
         for entry in &entries {
             let set = &blocks[entry.run.stream as usize];
             for span in set.runs_within(&(entry.run.start..entry.run.end())) {
                 let slot = Slot(entry.slot.0 + (span.start.0 - entry.run.start.0) as u32);
                 let length = BlockCount(span.end.0 - span.start.0);
                 let run = Run { stream: entry.run.stream, start: span.start, length };
-                plan.push(PlacedRun { run, segment: victim.segment, slot });
+                runs.push(PlacedRun { run, segment: victim.segment, slot });
             }
         }
         state.segments.hold(victim.segment);
+        let forsakes = !forsaken.is_empty();
+        self.forsake(state, victim.segment, forsaken);
         state.collection.emptying = Some(Emptying { segment: victim.segment, blocks, dead });
-        Ok(Some(plan))
+        Ok(Some(Plan { runs, forsakes }))
+    }
+
+    /// Leaves data behind that nobody needs: it has no place from here on.
+    fn forsake(&self, state: &mut State, segment: SegmentId, forsaken: BlockSet) {
+        let runs: Vec<Run> = forsaken.runs().map(|span| Run::of(Stream::Data, &span)).collect();
+        let mut map = self.blocks.map().write();
+        for run in &runs {
+            map.remove_within(segment, *run);
+        }
+        drop(map);
+        let count = forsaken.len();
+        let dead = state.graveyard.forsake(&runs);
+        assert_eq!(dead, count, "only what is dead for certain is forsaken");
+        state.segments.remove_live(segment, count.0);
+        self.counters.left_behind_bytes.add(count.0 * BLOCK_BYTES as u64);
+        let known = state.collection.forsaken.unite(forsaken);
+        assert_eq!(known, count, "nothing is forsaken twice");
     }
 }
 
-/// What lives, or may still be reached by a reader or by a recovery from the last checkpoint, of what lies in a segment;
-/// and what is dead for good. What dies with the checkpoint on its way is neither: that has to be durable before
-/// the segment can be used again.
+/// What is to be done about a segment.
+struct Plan {
+    /// What has to be moved, in the order of slots.
+    runs: Vec<PlacedRun>,
+    /// Something was left behind that lives as of the last checkpoint.
+    forsakes: bool,
+}
+
+/// What lies in a segment, of each stream.
+struct Content {
+    /// What lives, or may still be reached by a reader or by a recovery from the last checkpoint.
+    alive: [BlockSet; 3],
+    /// What is dead for good. What dies with the checkpoint on its way is neither: that has to be durable before the
+    /// segment can be used again.
+    dead: [BlockSet; 3],
+    /// Data that is dead once the log is durable.
+    forsaken: BlockSet,
+}
+
+/// What lies in a segment, by the entries that the location map has of it.
 ///
 /// # Errors
 /// Part of a set cannot be read.
-fn alive_and_dead(state: &State, entries: &[PlacedRun]) -> Result<([BlockSet; 3], [BlockSet; 3])> {
+fn content(state: &State, entries: &[PlacedRun]) -> Result<Content> {
     let mut dead: [BlockSet; 3] = Default::default();
     for entry in entries {
         dead[entry.run.stream as usize].insert(entry.run.start..entry.run.end());
     }
     let mut alive: [BlockSet; 3] = Default::default();
+    let forsaken = state.graveyard.needless(&dead[Stream::Data as usize]);
     for stream in Stream::ALL {
         let present = &mut dead[stream as usize];
         let (Some(first), Some(last)) = (present.first(), present.last()) else { continue };
@@ -201,20 +240,24 @@ fn alive_and_dead(state: &State, entries: &[PlacedRun]) -> Result<([BlockSet; 3]
                 alive[stream as usize].unite(common);
             }
         }
+        if stream == Stream::Data {
+            alive[stream as usize].subtract(&forsaken);
+        }
         present.subtract(&alive[stream as usize]);
         if let Some(frozen) = state.graveyard.frozen(stream) {
             present.subtract(frozen);
         }
     }
-    Ok((alive, dead))
+    Ok(Content { alive, dead, forsaken })
 }
 
 /// Whether the last checkpoint to be frozen knows these blocks: as long as it does not, the log says where they are.
-fn is_settled(state: &State, blocks: &[BlockSet; 3]) -> bool {
-    let settled = |stream: Stream| {
-        blocks[stream as usize].last().is_none_or(|last| last < state.frozen_marks.of(stream))
+fn is_settled(state: &State, blocks: &[BlockSet; 3], forsaken: &BlockSet) -> bool {
+    let settled = |stream: Stream, blocks: &BlockSet| {
+        blocks.last().is_none_or(|last| last < state.frozen_marks.of(stream))
     };
-    Stream::ALL.into_iter().all(settled)
+    settled(Stream::Data, forsaken)
+        && Stream::ALL.into_iter().all(|stream| settled(stream, &blocks[stream as usize]))
 }
 
 impl Shift<'_> {
