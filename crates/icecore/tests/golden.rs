@@ -251,7 +251,7 @@ fn piece(number: u64) -> Vec<u8> {
 }
 
 fn is_changed(number: u64, round: u64) -> bool {
-    round == 0 || (number * 5 + round) % 3 == 0
+    round == 0 || (number * 5 + round).is_multiple_of(3)
 }
 
 /// A folder with a pool whose process was killed after collection had left data behind that lives as of the last checkpoint.
