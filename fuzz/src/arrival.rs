@@ -1,7 +1,7 @@
 //! Journals and write-ahead logs that came along with a database.
 
-use icecore::{Creation, Dataset, InitOptions, OpenOptions, Pool};
-use icecore_sim::{DiskConfig, SimulatedDisk};
+use super::simulated::new_pool;
+use icecore::{Creation, Dataset, Pool};
 use icecore_sqlite::Registration;
 use rusqlite::{Connection, OpenFlags};
 use std::cell::RefCell;
@@ -51,12 +51,7 @@ pub fn arrival(data: &[u8]) {
 
 impl Door {
     fn new() -> Self {
-        let disk = SimulatedDisk::new(1, DiskConfig { capacity: 64 << 20, ..DiskConfig::default() });
-        Pool::init(disk.storage(), &InitOptions { segment_bytes: 2 << 20, ..InitOptions::default() })
-            .expect("a pool");
-        let options = OpenOptions { background: false, control_socket: false, ..OpenOptions::default() };
-        let pool = Pool::open(disk.storage(), &options).expect("the pool");
-        pool.create_dataset("ds", false, &[]).expect("a dataset");
+        let pool = new_pool("ds");
         icecore_sqlite::register().expect("the VFS");
         let name = format!("arrival-{:?}", std::thread::current().id());
         let name = name.replace(|c: char| !c.is_ascii_alphanumeric(), "-");

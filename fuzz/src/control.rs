@@ -1,10 +1,10 @@
 //! The control protocol: what a client may send to the owner of a pool, and an owner to a client.
 
+use super::simulated::new_pool;
+use icecore::Pool;
 use icecore::admin::codec::{read_message, write_message};
 use icecore::admin::protocol::{Reply, Request};
 use icecore::admin::{PoolService, Service};
-use icecore::{InitOptions, OpenOptions, Pool};
-use icecore_sim::{DiskConfig, SimulatedDisk};
 use std::cell::RefCell;
 
 const BYTES_MAX: usize = 1 << 16;
@@ -38,7 +38,7 @@ pub fn control(data: &[u8]) {
 
 fn answer(request: Request) {
     POOL.with_borrow_mut(|kept| {
-        let (pool, count) = kept.get_or_insert_with(|| (new_pool(), 0));
+        let (pool, count) = kept.get_or_insert_with(|| (with_snapshot(), 0));
         *count += 1;
         // Whoever asks for it gets a scrub that takes years, and may end it whenever it says how far it is.
         let patient = !matches!(&request, Request::Scrub(options) if options.bytes_per_second.is_some());
@@ -52,13 +52,8 @@ fn answer(request: Request) {
     });
 }
 
-fn new_pool() -> Pool {
-    let disk = SimulatedDisk::new(1, DiskConfig { capacity: 64 << 20, ..DiskConfig::default() });
-    Pool::init(disk.storage(), &InitOptions { segment_bytes: 2 << 20, ..InitOptions::default() })
-        .expect("a pool");
-    let options = OpenOptions { background: false, control_socket: false, ..OpenOptions::default() };
-    let pool = Pool::open(disk.storage(), &options).expect("the pool");
-    pool.create_dataset("db", false, &[]).expect("a dataset");
+fn with_snapshot() -> Pool {
+    let pool = new_pool("db");
     pool.snapshot(&["db@one".to_owned()], false, &[]).expect("a snapshot");
     pool
 }

@@ -5,5 +5,6 @@ pub mod control;
 pub mod parsers;
 pub mod pool;
 pub mod sets;
+pub mod simulated;
 pub mod sql;
 pub mod store;

@@ -1,7 +1,7 @@
 //! What SQL can say to the door: arguments of its functions and tables, parameters of its URIs, pragmas.
 
-use icecore::{InitOptions, OpenOptions, Pool};
-use icecore_sim::{DiskConfig, SimulatedDisk};
+use super::simulated::new_pool;
+use icecore::Pool;
 use icecore_sqlite::Registration;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OpenFlags};
@@ -135,12 +135,7 @@ fn open(uri: &str) {
 }
 
 fn new_door() -> Door {
-    let disk = SimulatedDisk::new(1, DiskConfig { capacity: 64 << 20, ..DiskConfig::default() });
-    Pool::init(disk.storage(), &InitOptions { segment_bytes: 2 << 20, ..InitOptions::default() })
-        .expect("a pool");
-    let options = OpenOptions { background: false, control_socket: false, ..OpenOptions::default() };
-    let pool = Pool::open(disk.storage(), &options).expect("the pool");
-    pool.create_dataset("ds", false, &[]).expect("a dataset");
+    let pool = new_pool("ds");
     icecore_sqlite::register().expect("the VFS");
     let name =
         format!("fuzz-{:?}", std::thread::current().id()).replace(|c: char| !c.is_ascii_alphanumeric(), "-");

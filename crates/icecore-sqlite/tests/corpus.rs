@@ -12,6 +12,8 @@ mod parsers;
 mod pool;
 #[path = "../../../fuzz/src/sets.rs"]
 mod sets;
+#[path = "../../../fuzz/src/simulated.rs"]
+mod simulated;
 #[path = "../../../fuzz/src/sql.rs"]
 mod sql;
 #[path = "../../../fuzz/src/store.rs"]
@@ -50,24 +52,28 @@ fn note(size: usize) {
 
 // SAFETY: all work is the system's; a number in a thread of its own is set beside it, which allocates nothing.
 unsafe impl GlobalAlloc for Watched {
+    // SAFETY: whoever calls promises what the system asks for; it is handed on.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
         // SAFETY: as promised to us.
         unsafe { System.alloc(layout) }
     }
 
+    // SAFETY: whoever calls promises what the system asks for; it is handed on.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
         // SAFETY: as promised to us.
         unsafe { System.alloc_zeroed(layout) }
     }
 
+    // SAFETY: whoever calls promises what the system asks for; it is handed on.
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         note(size);
         // SAFETY: as promised to us.
         unsafe { System.realloc(pointer, layout, size) }
     }
 
+    // SAFETY: whoever calls promises what the system asks for; it is handed on.
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: as promised to us.
         unsafe { System.dealloc(pointer, layout) }

@@ -145,7 +145,7 @@ impl Dataset {
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
         end.ok_or(FileFault::TooLarge)?;
         let engine = self.pool.engine();
-        let time = self.pool.engine().now();
+        let time = engine.now();
         let mut last = RecordSequence(0);
         for (index, part) in data.chunks(ATOMIC_WRITE_BYTES).enumerate() {
             let at = offset + (index * ATOMIC_WRITE_BYTES) as u64;

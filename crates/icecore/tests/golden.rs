@@ -247,6 +247,10 @@ const ROUNDS: u64 = 9;
 /// What a piece is full of after the last round that changed it.
 fn piece(number: u64) -> Vec<u8> {
     let round = (0..ROUNDS).rev().find(|round| is_changed(number, *round)).unwrap();
+    piece_of(number, round)
+}
+
+fn piece_of(number: u64, round: u64) -> Vec<u8> {
     vec![(number * 7 + round * 101 + 1) as u8; 64 << 10]
 }
 
@@ -268,8 +272,7 @@ fn forsaking() -> tempfile::TempDir {
         for number in
             (0..PIECES).map(|number| number * 37 % PIECES).filter(|number| is_changed(*number, round))
         {
-            let byte = (number * 7 + round * 101 + 1) as u8;
-            db.write(filler, number << 16, &vec![byte; 64 << 10]).unwrap();
+            db.write(filler, number << 16, &piece_of(number, round)).unwrap();
         }
     }
     pool.sync().unwrap();

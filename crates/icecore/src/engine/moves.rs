@@ -3,9 +3,9 @@
 //! The blob changes the location map and nothing else, and repeats the position of the last checkpoint: replay starts where it
 //! would have, from the same trees and sets, and finds the blocks elsewhere. Data that died since, by what the log says, was left behind: the
 //! blob lists it, a recovery looks for no place of it, and finds it dead when it has replayed the log. So it speaks only of addresses that the
-//! last checkpoint knew. Where the others are, the log says. Nothing is frozen, no node is written, and no death is recorded: a segment
-//! that becomes free in this way holds nothing that the last checkpoint takes to be alive, because collection moves
-//! what died since with the rest.
+//! last checkpoint knew. Where the others are, the log says. Nothing is frozen, no node is written, and no other death is recorded: a segment
+//! that becomes free in this way holds nothing that the last checkpoint takes to be alive but what is on the list, because collection moves
+//! what else died since with the rest.
 
 use super::Engine;
 use super::checkpoint::{CheckpointLine, ForsakenSection};

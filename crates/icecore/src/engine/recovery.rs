@@ -16,7 +16,7 @@ use crate::state::{Environment, Placement, State};
 use crate::statistics::Counters;
 use crate::storage::{AlignedBuffer, Kind, Storage};
 use crate::units::{
-    BLOCK_BYTES, BlockCount, LogAddress, Marks, RecordSequence, RecoveryEpoch, Run, SegmentId, Slot, Stream,
+    BLOCK_BYTES, BlockCount, LogAddress, Marks, RecordSequence, RecoveryEpoch, SegmentId, Slot,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -125,8 +125,9 @@ pub(super) fn replay(
 
 /// What a ledger calls forsaken died by what was replayed, or it lives and nobody knows where.
 fn find_dead(state: &mut State, forsaken: &BlockSet) -> Result<()> {
-    let runs: Vec<Run> = forsaken.runs().map(|span| Run::of(Stream::Data, &span)).collect();
-    if state.graveyard.forsake(&runs) == forsaken.len() {
+    // There are no readers yet.
+    state.graveyard.sift(None);
+    if state.graveyard.forsake(forsaken) == forsaken.len() {
         return Ok(());
     }
     Err(Error::damaged("the log", "it does not say that what the ledger left behind is dead"))

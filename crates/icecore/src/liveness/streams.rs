@@ -161,9 +161,9 @@ impl FreedSink {
         self.weight += weight;
     }
 
-    /// Takes a run out: how many blocks of it were here.
-    pub(crate) fn remove(&mut self, run: &Run) -> BlockCount {
-        self.blocks[run.stream as usize].remove(&span_of(run))
+    /// Takes blocks of one stream out: how many of them were here.
+    pub(crate) fn subtract(&mut self, stream: Stream, blocks: &BlockSet) -> BlockCount {
+        self.blocks[stream as usize].subtract(blocks)
     }
 
     /// Number of blocks here.

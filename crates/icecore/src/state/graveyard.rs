@@ -114,14 +114,9 @@ impl Graveyard {
         needless
     }
 
-    /// These blocks of data have no place any more: answers how many of them were dead for certain.
-    pub(crate) fn forsake(&mut self, runs: &[Run]) -> BlockCount {
-        let certain = &mut self.certain;
-        let sinks = [Some(&mut certain.unread), Some(&mut certain.current)];
-        let aging = certain.aging.as_mut().map(|deaths| &mut deaths.blocks);
-        let mut sinks: Vec<&mut FreedSink> = sinks.into_iter().chain([aging]).flatten().collect();
-        let each = |run: &Run| sinks.iter_mut().map(|sink| sink.remove(run).0).sum::<u64>();
-        BlockCount(runs.iter().map(each).sum())
+    /// These blocks of data have no place any more: answers how many of them nobody needs, as of the last [`Graveyard::sift`].
+    pub(crate) fn forsake(&mut self, blocks: &BlockSet) -> BlockCount {
+        self.certain.unread.subtract(Stream::Data, blocks)
     }
 
     /// The checkpoint that was frozen is durable.

@@ -21,7 +21,7 @@ const SMALL_SHARE: usize = 64;
 /// Times that a caller who found no room empties segments before it is told so.
 const ROUNDS_MAX: usize = 24;
 /// Segments emptied before a checkpoint makes them free, when there is no room.
-const BATCH_SEGMENTS: usize = 8;
+pub(super) const BATCH_SEGMENTS: usize = 8;
 /// A pool has so many segments before it gathers what is dead in them rather than grow, and from there on so many for
 /// each that would hold what lives: those to be emptied are then nearly empty, and emptying one writes less than
 /// writing a new one ahead.

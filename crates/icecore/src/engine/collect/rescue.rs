@@ -7,6 +7,8 @@
 //! gives back as soon as a checkpoint of moves is durable. So it may have all that such a checkpoint leaves, as long as no
 //! other comes between: the line of ledger blobs is held meanwhile.
 
+use super::policy::BATCH_SEGMENTS;
+use super::shift::PIECE_BLOCKS;
 use super::{Engine, Outcome};
 use crate::engine::Purpose;
 use crate::engine::space::Filling;
@@ -14,10 +16,6 @@ use crate::error::Result;
 use crate::segments::Candidate;
 use crate::state::State;
 
-/// Segments emptied together.
-const BATCH_SEGMENTS: usize = 8;
-/// Blocks moved together, behind one header.
-const RUN_BLOCKS: u64 = 256;
 /// Blocks lost at the end of a segment that gets full.
 const END_BLOCKS: u64 = 2;
 
@@ -111,7 +109,7 @@ impl Engine {
 
 /// Blocks that what lives in a segment takes elsewhere.
 fn cost(candidate: &Candidate) -> u64 {
-    candidate.live + candidate.live.div_ceil(RUN_BLOCKS)
+    candidate.live + candidate.live.div_ceil(PIECE_BLOCKS as u64)
 }
 
 /// Blocks that are gained by emptying a segment.

@@ -15,8 +15,8 @@ use crate::storage::{AlignedBuffer, Kind};
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Run, SegmentId, Slot, Stream};
 use std::sync::Arc;
 
-/// Blocks read, and blocks written, at once.
-const PIECE_BLOCKS: usize = 256;
+/// Blocks read, and blocks written behind one header, at once.
+pub(super) const PIECE_BLOCKS: usize = 256;
 /// Moves that are told apart.
 const MOVES_MAX: u8 = 2;
 
@@ -158,10 +158,11 @@ impl Engine {
         }
         let entries = self.blocks.entries_of_segment(victim.segment)?;
         state.graveyard.sift(self.pins.oldest());
-        let Content { alive: blocks, dead, forsaken } = content(state, &entries)?;
-        if !is_settled(state, &blocks, &forsaken) {
+        let content = content(state, &entries)?;
+        if !content.is_settled(state) {
             return Ok(None);
         }
+        let Content { alive: blocks, dead, forsaken } = content;
         let mut runs = Vec::new();
         for entry in &entries {
             let set = &blocks[entry.run.stream as usize];
@@ -181,14 +182,13 @@ impl Engine {
 
     /// Leaves data behind that nobody needs: it has no place from here on.
     fn forsake(&self, state: &mut State, segment: SegmentId, forsaken: BlockSet) {
-        let runs: Vec<Run> = forsaken.runs().map(|span| Run::of(Stream::Data, &span)).collect();
         let mut map = self.blocks.map().write();
-        for run in &runs {
-            map.remove_within(segment, *run);
+        for span in forsaken.runs() {
+            map.remove_within(segment, Run::of(Stream::Data, &span));
         }
         drop(map);
         let count = forsaken.len();
-        let dead = state.graveyard.forsake(&runs);
+        let dead = state.graveyard.forsake(&forsaken);
         assert_eq!(dead, count, "only what is dead for certain is forsaken");
         state.segments.remove_live(segment, count.0);
         self.counters.left_behind_bytes.add(count.0 * BLOCK_BYTES as u64);
@@ -214,6 +214,17 @@ struct Content {
     dead: [BlockSet; 3],
     /// Data that is dead once the log is durable.
     forsaken: BlockSet,
+}
+
+impl Content {
+    /// Whether the last checkpoint to be frozen knows these blocks: as long as it does not, the log says where they are.
+    fn is_settled(&self, state: &State) -> bool {
+        let settled = |stream: Stream, blocks: &BlockSet| {
+            blocks.last().is_none_or(|last| last < state.frozen_marks.of(stream))
+        };
+        settled(Stream::Data, &self.forsaken)
+            && Stream::ALL.into_iter().all(|stream| settled(stream, &self.alive[stream as usize]))
+    }
 }
 
 /// What lies in a segment, by the entries that the location map has of it.
@@ -249,15 +260,6 @@ fn content(state: &State, entries: &[PlacedRun]) -> Result<Content> {
         }
     }
     Ok(Content { alive, dead, forsaken })
-}
-
-/// Whether the last checkpoint to be frozen knows these blocks: as long as it does not, the log says where they are.
-fn is_settled(state: &State, blocks: &[BlockSet; 3], forsaken: &BlockSet) -> bool {
-    let settled = |stream: Stream, blocks: &BlockSet| {
-        blocks.last().is_none_or(|last| last < state.frozen_marks.of(stream))
-    };
-    settled(Stream::Data, forsaken)
-        && Stream::ALL.into_iter().all(|stream| settled(stream, &blocks[stream as usize]))
 }
 
 impl Shift<'_> {

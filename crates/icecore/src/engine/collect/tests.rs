@@ -249,6 +249,19 @@ fn gather_from(pool: &Pool, victims: &[Candidate]) {
     assert_eq!(pool.statistics().checkpoints, checkpoints);
 }
 
+/// Three quarters of 600 thinned pieces are overwritten once more, without a checkpoint.
+fn thin_again(db: &Dataset, file: InodeNumber) {
+    (0..600).filter(|piece| piece % 4 != 0).for_each(|piece| write(db, file, piece, 2));
+}
+
+fn assert_thinned_again(pool: &Pool, file: InodeNumber) {
+    for piece in 0..600 {
+        let round = if piece % 4 != 0 { 2 } else { u64::from(piece % 3 != 0) };
+        assert!(read(pool, "db", file, piece) == content(piece, round), "piece {piece}");
+    }
+    assert_sound(pool);
+}
+
 /// Data that died since the last checkpoint stays behind, though nobody made the log durable that says so: the record does.
 #[test]
 fn what_died_since_the_last_checkpoint_stays_behind() {
@@ -256,19 +269,13 @@ fn what_died_since_the_last_checkpoint_stays_behind() {
     let pool = open_as(&storage, false, 0);
     pool.engine().collector.hush();
     let (db, file) = thinned(&pool, 600);
-    (0..600).filter(|piece| piece % 4 != 0).for_each(|piece| write(&db, file, piece, 2));
+    thin_again(&db, file);
     let moved = pool.statistics().moved_data_bytes;
     gather(&pool);
     assert!(has_forsaken(&pool));
     // Of what the checkpoint knew, a quarter lives.
     assert!(pool.statistics().moved_data_bytes - moved <= 150 * PIECE);
-    let assert_there = |pool: &Pool| {
-        for piece in 0..600 {
-            let round = if piece % 4 != 0 { 2 } else { u64::from(piece % 3 != 0) };
-            assert!(read(pool, "db", file, piece) == content(piece, round), "piece {piece}");
-        }
-        assert_sound(pool);
-    };
+    let assert_there = |pool: &Pool| assert_thinned_again(pool, file);
     // The log takes what became free, and crashes follow each other.
     for round in 3..5 {
         (700..900).for_each(|piece| write(&db, file, piece, round));
@@ -297,16 +304,12 @@ fn what_was_freed_without_the_log_is_moved_with_the_rest() {
     pool.checkpoint().unwrap();
     pool.destroy(&crate::names::parse_target("db@a", true).unwrap()).unwrap();
     pool.engine().finish_freeing().unwrap();
-    (0..600).filter(|piece| piece % 4 != 0).for_each(|piece| write(&db, file, piece, 2));
+    thin_again(&db, file);
     db.sync().unwrap();
     gather(&pool);
     assert!(!has_forsaken(&pool));
     for pool in [&open_as(&storage.copy(), false, 0), &pool] {
-        for piece in 0..600 {
-            let round = if piece % 4 != 0 { 2 } else { u64::from(piece % 3 != 0) };
-            assert!(read(pool, "db", file, piece) == content(piece, round), "piece {piece}");
-        }
-        assert_sound(pool);
+        assert_thinned_again(pool, file);
     }
 }
 
