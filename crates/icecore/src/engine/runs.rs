@@ -13,9 +13,14 @@ use crate::storage::{AlignedBuffer, Kind};
 use crate::units::{BLOCK_BYTES, LogAddress, RecordSequence, Run, SegmentId, Slot};
 use std::sync::Arc;
 
-/// Blocks of a run that is written at once and has addresses: its header has room for them, and for their checksums.
-pub(super) const LISTED_BLOCKS_MAX: usize = 256;
-const _: () = assert!(LIST_BYTES_MIN + LISTED_BLOCKS_MAX * (4 + LISTED_BYTES_MAX) <= HEADER_ROOM);
+/// So many blocks with addresses fit one run wherever they belong; more if they belong side by side.
+pub(super) const LISTED_BLOCKS_MIN: usize = 256;
+const _: () = assert!(fits_header(LISTED_BLOCKS_MIN, LISTED_BLOCKS_MIN));
+
+/// Whether a header has room for the addresses of so many blocks, in so many runs, and for their checksums.
+pub(super) const fn fits_header(blocks: usize, runs: usize) -> bool {
+    LIST_BYTES_MIN + blocks * 4 + runs * LISTED_BYTES_MAX <= HEADER_ROOM
+}
 
 /// Where a run will lie. The segment is held until the run's owner lets go of it.
 pub(crate) struct RunPlace {
@@ -55,7 +60,7 @@ impl Engine {
         addresses: &[Run],
         purpose: Purpose,
     ) -> Result<(SegmentId, Slot, usize)> {
-        assert!(addresses.is_empty() || payload.blocks() <= LISTED_BLOCKS_MAX);
+        assert!(addresses.is_empty() || fits_header(payload.blocks(), addresses.len()));
         let place = self.place_run(filling, &payload.sums, purpose)?;
         let (segment, slot, count) = (place.segment(), place.slot(), place.blocks() as usize);
         let fits = Payload {

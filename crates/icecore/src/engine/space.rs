@@ -291,7 +291,7 @@ impl Engine {
                 is_fresh: false,
             });
         }
-        if wanted >= end {
+        if whole && wanted >= end {
             return Err(Error::NoSpace {
                 detail: format!("{wanted} blocks do not fit a segment of {end}: use larger segments"),
             });

@@ -10,8 +10,8 @@ const FORM: u8 = 1;
 const STREAM_BITS: u32 = 2;
 /// Bytes of a list beside those of its runs.
 pub const LIST_BYTES_MIN: usize = 1;
-/// Bytes that each block takes in a list at most: a length of one, and a step between two addresses of 48 bits.
-pub const LISTED_BYTES_MAX: usize = 8;
+/// Bytes that a run takes in a list at most: two of its length, below 2^12 blocks, and a step between two addresses of 48 bits.
+pub const LISTED_BYTES_MAX: usize = 9;
 
 /// Encodes the addresses of blocks that lie side by side, in the order of their slots.
 #[must_use]

@@ -8,9 +8,9 @@
 //! other comes between: the line of ledger blobs is held meanwhile.
 
 use super::policy::BATCH_SEGMENTS;
-use super::shift::PIECE_BLOCKS;
 use super::{Engine, Outcome};
 use crate::engine::Purpose;
+use crate::engine::runs::LISTED_BLOCKS_MIN;
 use crate::engine::space::Filling;
 use crate::error::Result;
 use crate::segments::Candidate;
@@ -107,9 +107,9 @@ impl Engine {
     }
 }
 
-/// Blocks that what lives in a segment takes elsewhere.
+/// Blocks that what lives in a segment takes elsewhere at most.
 fn cost(candidate: &Candidate) -> u64 {
-    candidate.live + candidate.live.div_ceil(PIECE_BLOCKS as u64)
+    candidate.live + candidate.live.div_ceil(LISTED_BLOCKS_MIN as u64)
 }
 
 /// Blocks that are gained by emptying a segment.

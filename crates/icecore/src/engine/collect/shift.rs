@@ -2,6 +2,7 @@
 
 use super::Engine;
 use crate::engine::Purpose;
+use crate::engine::runs::fits_header;
 use crate::engine::space::Filling;
 use crate::error::{Error, Result};
 use crate::format::crc32c;
@@ -15,8 +16,12 @@ use crate::storage::{AlignedBuffer, Kind};
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Run, SegmentId, Slot, Stream};
 use std::sync::Arc;
 
-/// Blocks read, and blocks written behind one header, at once.
-pub(super) const PIECE_BLOCKS: usize = 256;
+/// Blocks read at once.
+const WINDOW_BLOCKS: u32 = 256;
+/// So many blocks between two that live are not worth reading with them.
+const GAP_BLOCKS: u32 = 32;
+/// Blocks written at once, as far as a header has room for their addresses.
+const PIECE_BLOCKS: usize = 512;
 /// Moves that are told apart.
 const MOVES_MAX: u8 = 2;
 
@@ -62,8 +67,9 @@ impl Piece {
         Self { buffer, sums: Vec::with_capacity(PIECE_BLOCKS), runs: Vec::new() }
     }
 
+    /// Whether there may be no room for another block, or for its address.
     fn is_full(&self) -> bool {
-        self.sums.len() == PIECE_BLOCKS
+        self.sums.len() == PIECE_BLOCKS || !fits_header(self.sums.len() + 1, self.runs.len() + 1)
     }
 
     fn push(&mut self, stream: Stream, address: LogAddress, block: &[u8]) {
@@ -265,7 +271,7 @@ fn content(state: &State, entries: &[PlacedRun]) -> Result<Content> {
 impl Shift<'_> {
     fn run(&mut self, plan: &[PlacedRun], between: &dyn Fn()) -> std::result::Result<(), Trouble> {
         let mut piece = Piece::new();
-        let mut window = vec![0; PIECE_BLOCKS * BLOCK_BYTES];
+        let mut window = vec![0; WINDOW_BLOCKS as usize * BLOCK_BYTES];
         // Begin and end of what the window holds.
         let mut held = 0..0;
         for placed in plan {
@@ -396,12 +402,19 @@ impl Shift<'_> {
     }
 }
 
-/// Where a window that begins at `slot` may end: behind the last block that it can hold and that has to be moved.
+/// Where a window that begins at `slot` may end: behind the last block that it can hold and that has to be moved, or
+/// before a wide gap.
 fn window_end(plan: &[PlacedRun], slot: u32) -> u32 {
-    let limit = slot + PIECE_BLOCKS as u32;
-    let next = plan.partition_point(|placed| placed.slot.0 < limit);
-    let last = &plan[next - 1];
-    (last.slot.0 + last.run.length.0 as u32).min(limit)
+    let limit = slot + WINDOW_BLOCKS;
+    let first = plan.partition_point(|placed| placed.slot.0 + placed.run.length.0 as u32 <= slot);
+    let mut end = slot;
+    for placed in plan[first..].iter().take_while(|placed| placed.slot.0 < limit) {
+        if placed.slot.0 > end + GAP_BLOCKS {
+            break;
+        }
+        end = placed.slot.0 + placed.run.length.0 as u32;
+    }
+    end.min(limit)
 }
 
 /// Leaves the first `count` blocks in `runs`, and answers the rest.
@@ -425,4 +438,42 @@ fn split_off(runs: &mut Vec<Run>, count: u64) -> Vec<Run> {
         };
     }
     after
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placed(slot: u32, length: u64) -> PlacedRun {
+        let start = LogAddress(u64::from(slot) + 1000);
+        let run = Run { stream: Stream::Data, start, length: BlockCount(length) };
+        PlacedRun { run, segment: SegmentId(0), slot: Slot(slot) }
+    }
+
+    #[test]
+    fn a_window_ends_behind_what_lives_and_before_a_wide_gap() {
+        let plan =
+            [placed(1, 4), placed(5 + GAP_BLOCKS, 4), placed(10 + 2 * GAP_BLOCKS, 4), placed(300, 100)];
+        assert_eq!(window_end(&plan, 1), 9 + GAP_BLOCKS);
+        assert_eq!(window_end(&plan, 10 + 2 * GAP_BLOCKS), 14 + 2 * GAP_BLOCKS);
+        assert_eq!(window_end(&plan, 300), 400);
+        assert_eq!(window_end(&[placed(7, 600)], 7), 7 + WINDOW_BLOCKS);
+        assert_eq!(window_end(&[placed(7, 600)], 7 + WINDOW_BLOCKS), 7 + 2 * WINDOW_BLOCKS);
+    }
+
+    /// Each by itself, or all in one stretch.
+    #[test]
+    fn a_piece_is_full_before_its_header_is() {
+        for step in [1_u64 << 40, 1] {
+            let mut piece = Piece::new();
+            let mut addresses = (0..).map(|number| LogAddress(number * step % (1 << 47) + 1));
+            while !piece.is_full() {
+                piece.push(Stream::Data, addresses.next().unwrap(), &[7; BLOCK_BYTES]);
+            }
+            let list = crate::location::encode_list(&piece.runs);
+            assert!(list.len() + piece.sums.len() * 4 <= crate::format::record::HEADER_ROOM);
+            assert!(piece.sums.len() >= crate::engine::runs::LISTED_BLOCKS_MIN);
+            assert!(step > 1 || piece.sums.len() == PIECE_BLOCKS);
+        }
+    }
 }
