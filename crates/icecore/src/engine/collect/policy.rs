@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Room in free segments beyond the reserve that collection sees to.
-const HEADROOM_BYTES: u64 = 32 << 20;
+const HEADROOM_BYTES: u64 = 8 << 20;
 /// Of so many segments one at most is headroom.
 const HEADROOM_SHARE: usize = 512;
 /// In a small pool one of so many is, and two at most.
