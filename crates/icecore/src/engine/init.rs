@@ -26,7 +26,7 @@ use crate::options::{InitOptions, OpenOptions};
 use crate::pins::Pins;
 use crate::process::ProcessMark;
 use crate::segments::Segments;
-use crate::state::{Collection, Graveyard, State, Usage};
+use crate::state::{Collection, Graveyard, Lifetimes, State, Usage};
 use crate::statistics::Counters;
 use crate::storage::{AlignedBuffer, Kind, Storage, StorageLock};
 use crate::units::{
@@ -154,6 +154,7 @@ fn fill(
         retired: Vec::new(),
         tail_mapped: mapped,
         graveyard: Graveyard::default(),
+        lifetimes: Lifetimes::default(),
         clock: 1,
         dirty_nodes: 0,
         ledger_blocks: 0,

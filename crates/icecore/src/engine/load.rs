@@ -17,7 +17,7 @@ use crate::liveness::{
 use crate::location::{ChunkedMap, Consolidated, MapChanges, MapLimits, PlacedRun};
 use crate::log::tail::{Position, Tail};
 use crate::segments::{Cursor, Segments};
-use crate::state::{Collection, Graveyard, State, Usage};
+use crate::state::{Collection, Graveyard, Lifetimes, State, Usage};
 use crate::tree::Tree;
 use crate::units::{
     BLOCK_BYTES, BlockCount, COUNTER_LIMIT, LOG_ADDRESS_LIMIT, LogAddress, Marks, PoolId, Run, SegmentId,
@@ -351,6 +351,7 @@ pub(super) fn load(blocks: &Arc<Blocks>, superblock: &Superblock, mut segments: 
         segments,
         tail_mapped: position.tail_mapped,
         graveyard: Graveyard::default(),
+        lifetimes: Lifetimes::default(),
         clock: position.clock,
         dirty_nodes: 0,
         ledger_blocks: line.blocks_of_longest(),

@@ -185,6 +185,14 @@ impl TreeWriter<'_> {
         let end = end.ok_or(FileFault::TooLarge)?;
         let (touching, _) = self.extents_touching(inode, first, end, usize::MAX)?;
         let left = self.stage_cut(inode, item, &touching, first, end)?;
+        for (start, former) in &touching {
+            if let Some(former) = part_of(*former, *start, first, end) {
+                let at = (*start).max(first) - first;
+                let run =
+                    Run { stream: run.stream, start: run.start.plus(BlockCount(at)), length: former.length };
+                self.replaced.push((former, run));
+            }
+        }
         match left {
             Some((start, before)) if joins(before, run) => {
                 let length = BlockCount(before.length.0 + run.length.0);

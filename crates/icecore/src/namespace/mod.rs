@@ -45,6 +45,11 @@ use crate::units::Run;
 pub trait Ledger: NodeLedger {
     /// The version no longer refers to these data blocks. Called exactly once for each block.
     fn drop_run(&mut self, run: Run);
+
+    /// One run of blocks is where another of the same length was, which is dropped as well.
+    fn replace_run(&mut self, former: Run, run: Run) {
+        let _ = (former, run);
+    }
 }
 
 /// Changes a version. Every public operation is all or nothing.
@@ -57,12 +62,22 @@ pub struct TreeWriter<'a> {
     staged: Vec<(Key, Option<Item>)>,
     /// Runs that the operation will drop.
     dropped: Vec<Run>,
+    /// What takes the place of which of them.
+    replaced: Vec<(Run, Run)>,
 }
 
 impl<'a> TreeWriter<'a> {
     /// A writer on the head that `tree` is. Costs nothing: make one for each operation if that suits.
     pub fn new(tree: &'a mut Tree, source: &'a dyn NodeSource, ledger: &'a mut dyn Ledger) -> Self {
-        Self { tree, source, ledger, name_hash, staged: Vec::new(), dropped: Vec::new() }
+        Self {
+            tree,
+            source,
+            ledger,
+            name_hash,
+            staged: Vec::new(),
+            dropped: Vec::new(),
+            replaced: Vec::new(),
+        }
     }
 
     /// Replaces the hash of names. All users of a tree must use the same: for tests of collisions.
@@ -78,6 +93,7 @@ impl<'a> TreeWriter<'a> {
         let outcome = operation(self).and_then(|answer| self.make_staged().map(|()| answer));
         self.staged.clear();
         self.dropped.clear();
+        self.replaced.clear();
         outcome
     }
 
@@ -104,6 +120,9 @@ impl<'a> TreeWriter<'a> {
         // What was written together goes together: few runs, however many extents there were.
         for run in joined(std::mem::take(&mut self.dropped)) {
             self.ledger.drop_run(run);
+        }
+        for (former, run) in self.replaced.drain(..) {
+            self.ledger.replace_run(former, run);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What changing a tree does to liveness: blocks are born, and blocks die.
 
-use super::Graveyard;
+use super::{Graveyard, Lifetimes};
 use crate::liveness::History;
 use crate::namespace::Ledger;
 use crate::tree::NodeLedger;
@@ -12,6 +12,9 @@ pub(crate) struct Effects<'a> {
     pub head: VersionId,
     pub marks: &'a mut Marks,
     pub graveyard: &'a mut Graveyard,
+    pub lifetimes: &'a mut Lifetimes,
+    /// Blocks of data written in a long life.
+    pub long_life: u64,
     pub dirty_nodes: &'a mut u64,
     /// Nodes from here on were born both after the last checkpoint was frozen and in this head alone.
     pub unwritten_from: LogAddress,
@@ -65,6 +68,10 @@ impl NodeLedger for Effects<'_> {
 }
 
 impl Ledger for Effects<'_> {
+    fn replace_run(&mut self, former: Run, run: Run) {
+        self.lifetimes.replaced(&former, &run, self.long_life);
+    }
+
     fn drop_run(&mut self, run: Run) {
         if self.is_merging {
             self.graveyard.is_read_by_replay(&run);

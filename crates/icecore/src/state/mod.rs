@@ -5,12 +5,14 @@ mod collection;
 mod effects;
 mod files;
 mod graveyard;
+mod lifetimes;
 mod usage;
 mod versions;
 
 pub(crate) use collection::{Collection, Emptying};
 pub(crate) use effects::Effects;
 pub(crate) use graveyard::Graveyard;
+pub(crate) use lifetimes::Lifetimes;
 pub(crate) use usage::Usage;
 
 use crate::blocks::{Block, Blocks};
@@ -63,6 +65,7 @@ pub(crate) struct State {
     /// End of the run of the location map that the log is growing into.
     pub tail_mapped: Run,
     pub graveyard: Graveyard,
+    pub lifetimes: Lifetimes,
     /// Counts operations: the time by which pins and deaths are ordered.
     pub clock: u64,
     /// Nodes drawn and not yet dropped or frozen by a checkpoint.
@@ -127,17 +130,25 @@ impl State {
     /// What changing the tree of a head does to everything else; the tree itself is taken apart from it.
     fn effects(&mut self, head: VersionId) -> (&mut Tree, Effects<'_>) {
         let edge = self.edge(head);
+        let long_life = self.long_life();
         let effects = Effects {
             history: &mut self.history,
             head,
             marks: &mut self.marks,
             graveyard: &mut self.graveyard,
+            lifetimes: &mut self.lifetimes,
+            long_life,
             dirty_nodes: &mut self.dirty_nodes,
             unwritten_from: edge.of(Stream::Node).max(self.frozen_marks.of(Stream::Node)),
             own_merged_from: edge.of(Stream::Merged),
             is_merging: false,
         };
         (self.trees.get_mut(&head).expect("every version has a tree"), effects)
+    }
+
+    /// Blocks of data written in what is a long life for one of them.
+    pub(crate) fn long_life(&self) -> u64 {
+        lifetimes::long_life(self.segments.len() as u64 * u64::from(self.segments.geometry().slots()))
     }
 
     /// Positions of all streams now; `data` is where the data stream is.

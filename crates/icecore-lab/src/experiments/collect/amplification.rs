@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Overwrites before measuring, in sizes of the file.
 const WARM_UP_FILLS: u64 = 3;
-const WINDOWS: usize = 10;
+const WINDOWS: usize = 32;
 
 /// Which part of the file an overwrite meets.
 #[derive(Clone, Copy)]

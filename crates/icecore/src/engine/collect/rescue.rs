@@ -8,6 +8,7 @@
 //! other comes between: the line of ledger blobs is held meanwhile.
 
 use super::policy::BATCH_SEGMENTS;
+use super::shift::Destination;
 use super::{Engine, Outcome};
 use crate::engine::Purpose;
 use crate::engine::runs::LISTED_BLOCKS_MIN;
@@ -55,7 +56,7 @@ impl Engine {
         let mut emptied = false;
         for victim in &batch.victims {
             self.collector.says(Some(super::policy::describe(victim, "only the reserve is left")));
-            match self.empty_into(victim, batch.filling, Purpose::Rescuing, &|| ())? {
+            match self.empty_into(victim, Destination::One(batch.filling), Purpose::Rescuing, &|| ())? {
                 Outcome::Emptied => emptied = true,
                 Outcome::NoRoom => break,
                 Outcome::Hurt | Outcome::Gone => {}

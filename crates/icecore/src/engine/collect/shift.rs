@@ -7,7 +7,7 @@ use crate::engine::space::Filling;
 use crate::error::{Error, Result};
 use crate::format::crc32c;
 use crate::format::segment::SegmentKind;
-use crate::liveness::BlockSet;
+use crate::liveness::{BlockSet, Span};
 use crate::location::PlacedRun;
 use crate::log::tail::Payload;
 use crate::segments::Candidate;
@@ -21,7 +21,7 @@ const WINDOW_BLOCKS: u32 = 256;
 /// So many blocks between two that live are not worth reading with them.
 const GAP_BLOCKS: u32 = 32;
 /// Blocks written at once, as far as a header has room for their addresses.
-const PIECE_BLOCKS: usize = 512;
+const PIECE_BLOCKS: usize = 768;
 /// Moves that are told apart.
 const MOVES_MAX: u8 = 2;
 
@@ -36,6 +36,15 @@ pub(super) enum Outcome {
     Hurt,
     /// It is in use again, or empty by itself, or the pool is closing.
     Gone,
+}
+
+/// Where what lives in a segment goes.
+#[derive(Clone, Copy)]
+pub(super) enum Destination {
+    /// All of it to what is being filled so.
+    One(Filling),
+    /// Data that is likely to live on apart from the rest of it, and what is not data as for one.
+    Parted(Filling),
 }
 
 /// Why moving stopped.
@@ -87,7 +96,6 @@ impl Piece {
 struct Shift<'a> {
     engine: &'a Engine,
     victim: &'a Candidate,
-    filling: Filling,
     purpose: Purpose,
     moved: u64,
 }
@@ -103,18 +111,23 @@ impl Engine {
             (_, 0) => Filling::WarmData,
             _ => Filling::ColdData,
         };
-        self.empty_into(victim, filling, purpose, between)
+        // Where room is short, there may be none for two segments that are being filled.
+        let destination = match purpose {
+            Purpose::Collecting => Destination::Parted(filling),
+            _ => Destination::One(filling),
+        };
+        self.empty_into(victim, destination, purpose, between)
     }
 
     /// The same, where what lives is moved to what the caller says.
     pub(super) fn empty_into(
         &self,
         victim: &Candidate,
-        filling: Filling,
+        destination: Destination,
         purpose: Purpose,
         between: &dyn Fn(),
     ) -> Result<Outcome> {
-        let plan = match self.begin_emptying(victim) {
+        let plan = match self.begin_emptying(victim, destination) {
             Ok(Some(plan)) => plan,
             Ok(None) => return Ok(Outcome::Gone),
             Err(error) => {
@@ -123,7 +136,7 @@ impl Engine {
                 return Ok(Outcome::Hurt);
             }
         };
-        let mut shift = Shift { engine: self, victim, filling, purpose, moved: 0 };
+        let mut shift = Shift { engine: self, victim, purpose, moved: 0 };
         let outcome = shift.run(&plan.runs, between);
         let moved = shift.moved;
         let mut state = self.state();
@@ -154,7 +167,7 @@ impl Engine {
     ///
     /// # Errors
     /// What says what lies in it cannot be read: nothing has changed.
-    fn begin_emptying(&self, victim: &Candidate) -> Result<Option<Plan>> {
+    fn begin_emptying(&self, victim: &Candidate, destination: Destination) -> Result<Option<Plan>> {
         let mut state = self.state();
         let state = &mut *state;
         let eligible = !state.closing
@@ -173,10 +186,11 @@ impl Engine {
         for entry in &entries {
             let set = &blocks[entry.run.stream as usize];
             for span in set.runs_within(&(entry.run.start..entry.run.end())) {
-                let slot = Slot(entry.slot.0 + (span.start.0 - entry.run.start.0) as u32);
-                let length = BlockCount(span.end.0 - span.start.0);
-                let run = Run { stream: entry.run.stream, start: span.start, length };
-                runs.push(PlacedRun { run, segment: victim.segment, slot });
+                for (span, filling) in parted(state, entry.run.stream, &span, destination) {
+                    let slot = Slot(entry.slot.0 + (span.start.0 - entry.run.start.0) as u32);
+                    let run = Run::of(entry.run.stream, &span);
+                    runs.push(Planned { placed: PlacedRun { run, segment: victim.segment, slot }, filling });
+                }
             }
         }
         state.segments.hold(victim.segment);
@@ -206,9 +220,27 @@ impl Engine {
 /// What is to be done about a segment.
 struct Plan {
     /// What has to be moved, in the order of slots.
-    runs: Vec<PlacedRun>,
+    runs: Vec<Planned>,
     /// Something was left behind that lives as of the last checkpoint.
     forsakes: bool,
+}
+
+/// What is to be moved, and where to.
+struct Planned {
+    placed: PlacedRun,
+    filling: Filling,
+}
+
+/// The parts of a span, and where each goes.
+fn parted(state: &State, stream: Stream, span: &Span, destination: Destination) -> Vec<(Span, Filling)> {
+    match destination {
+        Destination::Parted(_) if stream == Stream::Data => {
+            let parts = state.lifetimes.parts(span, state.tail.next_address(), state.long_life());
+            let filling = |lasting| if lasting { Filling::ColdData } else { Filling::WarmData };
+            parts.into_iter().map(|(part, lasting)| (part, filling(lasting))).collect()
+        }
+        Destination::One(filling) | Destination::Parted(filling) => vec![(span.clone(), filling)],
+    }
 }
 
 /// What lies in a segment, of each stream.
@@ -269,12 +301,12 @@ fn content(state: &State, entries: &[PlacedRun]) -> Result<Content> {
 }
 
 impl Shift<'_> {
-    fn run(&mut self, plan: &[PlacedRun], between: &dyn Fn()) -> std::result::Result<(), Trouble> {
-        let mut piece = Piece::new();
+    fn run(&mut self, plan: &[Planned], between: &dyn Fn()) -> std::result::Result<(), Trouble> {
+        let mut pieces: Vec<(Filling, Piece)> = Vec::new();
         let mut window = vec![0; WINDOW_BLOCKS as usize * BLOCK_BYTES];
         // Begin and end of what the window holds.
         let mut held = 0..0;
-        for placed in plan {
+        for Planned { placed, filling } in plan {
             for index in 0..placed.run.length.0 {
                 let slot = placed.slot.0 + index as u32;
                 if !held.contains(&slot) {
@@ -286,15 +318,16 @@ impl Shift<'_> {
                 let block = &mut window[at..at + BLOCK_BYTES];
                 let address = placed.run.start.plus(BlockCount(index));
                 self.verified(address, Slot(slot), block).map_err(Trouble::Hurt)?;
+                let piece = piece_for(&mut pieces, *filling);
                 piece.push(placed.run.stream, address, block);
                 if piece.is_full() {
-                    self.put_away(std::mem::replace(&mut piece, Piece::new()))?;
+                    self.put_away(*filling, std::mem::replace(piece, Piece::new()))?;
                     between();
                     self.engine.check_writable()?;
                 }
             }
         }
-        self.put_away(piece)
+        pieces.into_iter().try_for_each(|(filling, piece)| self.put_away(filling, piece))
     }
 
     fn read(&self, slot: Slot, bytes: &mut [u8]) -> std::result::Result<(), Trouble> {
@@ -325,16 +358,16 @@ impl Shift<'_> {
     }
 
     /// Writes a piece, and enters the new places into the map.
-    fn put_away(&mut self, piece: Piece) -> std::result::Result<(), Trouble> {
+    fn put_away(&mut self, filling: Filling, piece: Piece) -> std::result::Result<(), Trouble> {
         let total = piece.sums.len();
         let payload = Payload { buffer: Arc::new(piece.buffer), first: 0, sums: piece.sums };
         let mut runs = piece.runs;
         let mut first = 0;
         while first < total {
             let rest = Payload { first, sums: payload.sums[first..].to_vec(), ..payload.clone() };
-            let (segment, slot, count) = match self.filling {
+            let (segment, slot, count) = match filling {
                 Filling::ColdNodes => self.write_nodes(&rest)?,
-                filling => self.engine.write_run(filling, &rest, &runs, self.purpose)?,
+                _ => self.engine.write_run(filling, &rest, &runs, self.purpose)?,
             };
             let after = split_off(&mut runs, count as u64);
             self.settle(&runs, segment, slot);
@@ -353,7 +386,8 @@ impl Shift<'_> {
             return Err(engine.closed_error());
         }
         let wanted = nodes.blocks() as u32;
-        let allocation = engine.allocate(&mut state, self.filling, wanted, false, self.purpose)?;
+        let filling = Filling::ColdNodes;
+        let allocation = engine.allocate(&mut state, filling, wanted, false, self.purpose)?;
         state.segments.hold(allocation.segment);
         drop(state);
         let count = allocation.blocks as usize;
@@ -363,7 +397,7 @@ impl Shift<'_> {
         });
         if let Err(error) = written {
             let mut state = engine.state();
-            engine.abandon(&mut state, self.filling, allocation.segment);
+            engine.abandon(&mut state, filling, allocation.segment);
             state.segments.let_go(allocation.segment);
             return Err(error);
         }
@@ -402,19 +436,32 @@ impl Shift<'_> {
     }
 }
 
+/// What is gathered for one place.
+fn piece_for(pieces: &mut Vec<(Filling, Piece)>, filling: Filling) -> &mut Piece {
+    let index = pieces.iter().position(|(of, _)| *of == filling).unwrap_or_else(|| {
+        pieces.push((filling, Piece::new()));
+        pieces.len() - 1
+    });
+    &mut pieces[index].1
+}
+
 /// Where a window that begins at `slot` may end: behind the last block that it can hold and that has to be moved, or
 /// before a wide gap.
-fn window_end(plan: &[PlacedRun], slot: u32) -> u32 {
+fn window_end(plan: &[Planned], slot: u32) -> u32 {
     let limit = slot + WINDOW_BLOCKS;
-    let first = plan.partition_point(|placed| placed.slot.0 + placed.run.length.0 as u32 <= slot);
+    let first = plan.partition_point(|planned| end_of(&planned.placed) <= slot);
     let mut end = slot;
-    for placed in plan[first..].iter().take_while(|placed| placed.slot.0 < limit) {
-        if placed.slot.0 > end + GAP_BLOCKS {
+    for placed in plan[first..].iter().map(|planned| &planned.placed) {
+        if placed.slot.0 >= limit || placed.slot.0 > end + GAP_BLOCKS {
             break;
         }
-        end = placed.slot.0 + placed.run.length.0 as u32;
+        end = end_of(placed);
     }
     end.min(limit)
+}
+
+fn end_of(placed: &PlacedRun) -> u32 {
+    placed.slot.0 + placed.run.length.0 as u32
 }
 
 /// Leaves the first `count` blocks in `runs`, and answers the rest.
@@ -444,21 +491,22 @@ fn split_off(runs: &mut Vec<Run>, count: u64) -> Vec<Run> {
 mod tests {
     use super::*;
 
-    fn placed(slot: u32, length: u64) -> PlacedRun {
+    fn planned(slot: u32, length: u64) -> Planned {
         let start = LogAddress(u64::from(slot) + 1000);
         let run = Run { stream: Stream::Data, start, length: BlockCount(length) };
-        PlacedRun { run, segment: SegmentId(0), slot: Slot(slot) }
+        let placed = PlacedRun { run, segment: SegmentId(0), slot: Slot(slot) };
+        Planned { placed, filling: Filling::WarmData }
     }
 
     #[test]
     fn a_window_ends_behind_what_lives_and_before_a_wide_gap() {
         let plan =
-            [placed(1, 4), placed(5 + GAP_BLOCKS, 4), placed(10 + 2 * GAP_BLOCKS, 4), placed(300, 100)];
+            [planned(1, 4), planned(5 + GAP_BLOCKS, 4), planned(10 + 2 * GAP_BLOCKS, 4), planned(300, 100)];
         assert_eq!(window_end(&plan, 1), 9 + GAP_BLOCKS);
         assert_eq!(window_end(&plan, 10 + 2 * GAP_BLOCKS), 14 + 2 * GAP_BLOCKS);
         assert_eq!(window_end(&plan, 300), 400);
-        assert_eq!(window_end(&[placed(7, 600)], 7), 7 + WINDOW_BLOCKS);
-        assert_eq!(window_end(&[placed(7, 600)], 7 + WINDOW_BLOCKS), 7 + 2 * WINDOW_BLOCKS);
+        assert_eq!(window_end(&[planned(7, 600)], 7), 7 + WINDOW_BLOCKS);
+        assert_eq!(window_end(&[planned(7, 600)], 7 + WINDOW_BLOCKS), 7 + 2 * WINDOW_BLOCKS);
     }
 
     /// Each by itself, or all in one stretch.

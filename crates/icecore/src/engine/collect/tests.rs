@@ -8,8 +8,9 @@ use crate::pool::Pool;
 use crate::segments::{Candidate, Cursor};
 use crate::storage::memory::MemoryStorage;
 use crate::storage::{Kind, Storage};
-use crate::units::{BlockCount, ByteLength, InodeNumber, SegmentId, Slot, Stream};
+use crate::units::{BlockCount, ByteLength, InodeNumber, LogAddress, SegmentId, Slot, Stream};
 use crate::{Creation, Dataset};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -104,6 +105,42 @@ fn what_lives_is_moved_and_the_rest_is_free() {
     // Nothing from a cache.
     let pool = open_as(&storage, false, 0);
     assert_thinned(&pool, "db", file, 1000);
+    assert_sound(&pool);
+}
+
+/// Of data that lies side by side, what took the place of something old goes elsewhere than what was overwritten soon.
+#[test]
+fn what_is_likely_to_live_on_is_moved_apart() {
+    let storage = make(None);
+    let pool = open(&storage);
+    pool.engine().collector.hush();
+    let (db, file) = with_file(&pool);
+    let overwrite = |piece: u64, round: u64| {
+        write(&db, file, piece, round);
+        LogAddress(pool.engine().state().tail.next_address().0 - 1)
+    };
+    (0..1000).for_each(|piece| write(&db, file, piece, 0));
+    for round in 1..40 {
+        (0..100).for_each(|piece| write(&db, file, piece, round));
+        pool.checkpoint().unwrap();
+        pool.collect(100).unwrap();
+    }
+    let written: Vec<_> =
+        (0..100).map(|number| (overwrite(number, 40), overwrite(500 + number, 40))).collect();
+    // So that nothing of this lies in the segment that the log is growing into.
+    (200..400).for_each(|piece| write(&db, file, piece, 40));
+    pool.checkpoint().unwrap();
+    let place = |address| pool.engine().blocks.locate(Stream::Data, address).unwrap().0;
+    let victims: Vec<Candidate> = {
+        let state = pool.engine().state();
+        state.segments.candidates(state.replay_from).filter(|found| found.kind == SegmentKind::Log).collect()
+    };
+    gather_from(&pool, &victims);
+    let segments = |of: &dyn Fn(&(LogAddress, LogAddress)) -> LogAddress| {
+        written.iter().map(|pair| place(of(pair))).collect::<BTreeSet<SegmentId>>()
+    };
+    let (soon, late) = (segments(&|pair| pair.0), segments(&|pair| pair.1));
+    assert!(soon.is_disjoint(&late), "{soon:?} {late:?}");
     assert_sound(&pool);
 }
 
