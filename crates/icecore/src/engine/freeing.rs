@@ -17,8 +17,9 @@ use std::time::{Duration, Instant};
 const SLICE: Duration = Duration::from_micros(500);
 /// The same in pieces, where there are no threads and nothing that is done depends on time.
 const PIECES_PER_SLICE: usize = 64;
-/// The background pauses so many times as long as a slice took.
-const PAUSE: u32 = 19;
+/// The background pauses so many times as long as a slice took: while somebody writes, and else.
+const PAUSE_FOR_WRITERS: u32 = 39;
+const PAUSE: u32 = 9;
 /// Runs that are freed before anybody looks at the clock.
 const RUNS_TOGETHER: usize = 128;
 /// What each call does where there is no background, beside what it was made for: one version, or so many pieces of it, of so many runs.
@@ -50,6 +51,17 @@ impl Engine {
         }
         let begin = Instant::now();
         self.free_some(state, held, RUNS_TOGETHER, &mut || begin.elapsed() >= SLICE)
+    }
+
+    /// The same, but no longer than until somebody else wants the state. A piece is done in any case, so that there is an end to it.
+    fn free_aside(&self, state: &mut State, held: &mut Held) -> Result<Slice> {
+        let begin = Instant::now();
+        let _way = self.way.make_way();
+        // It is asked before the first piece, too.
+        let mut has_begun = false;
+        self.free_some(state, held, RUNS_TOGETHER, &mut || {
+            std::mem::replace(&mut has_begun, true) && (self.way.is_waited_for() || begin.elapsed() >= SLICE)
+        })
     }
 
     fn free_some(
@@ -151,11 +163,12 @@ impl Engine {
     /// else is wanted of it.
     pub(super) fn free_in_background(&self) {
         let mut held = Held::default();
+        let mut commits = self.counters.commits.get();
         loop {
             let mut state = self.state();
             let begin = Instant::now();
             // An error would mean that the tree of versions contradicts itself: whoever lists it is told.
-            let outcome = self.free_slice(&mut state, &mut held);
+            let outcome = self.free_aside(&mut state, &mut held);
             let slice = begin.elapsed();
             let is_laden = self.is_laden(&state);
             drop(state);
@@ -173,7 +186,9 @@ impl Engine {
             if self.signals.is_wanted() {
                 break;
             }
-            thread::sleep(slice * PAUSE);
+            let commits_now = self.counters.commits.get();
+            let somebody_writes = std::mem::replace(&mut commits, commits_now) != commits_now;
+            thread::sleep(slice * if somebody_writes { PAUSE_FOR_WRITERS } else { PAUSE });
         }
     }
 

@@ -408,6 +408,7 @@ impl Parts {
             counters: self.counters,
             writer: Writer::new(superblock.pool, superblock.epoch(), chain),
             state: Mutex::new(state),
+            way: super::way::Way::default(),
             superblock: Mutex::new(superblock),
             checkpoint: Mutex::new(line),
             copying: Mutex::new(()),

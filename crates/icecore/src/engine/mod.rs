@@ -38,6 +38,7 @@ mod staging;
 mod superblocks;
 #[cfg(test)]
 mod tests;
+mod way;
 
 pub(crate) use append::Purpose;
 pub use collect::CollectReport;
@@ -79,6 +80,8 @@ pub(crate) struct Engine {
     pub counters: Arc<Counters>,
     pub(crate) writer: Writer,
     state: Mutex<State>,
+    /// Who waits for the state, and whether whoever has it makes way.
+    way: way::Way,
     superblock: Mutex<Superblock>,
     checkpoint: Mutex<CheckpointLine>,
     /// Held by whoever makes copies of what was there before.
@@ -108,7 +111,7 @@ impl Engine {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+        self.state.try_lock().unwrap_or_else(|| self.way.wait_for(&self.state))
     }
 
     /// Holds everything that is alive now.

@@ -9,7 +9,7 @@ use super::versions::{History, VersionNode};
 use crate::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BinaryHeap, HashMap};
 
 impl History {
     /// USED: blocks that this version alone reaches, which is what deleting it would free if it can be deleted.
@@ -150,13 +150,16 @@ impl History {
     ///
     /// One does not exist, or could not be deleted because several branches below it stay.
     pub fn freed_by_deleting_set(&self, versions: &[VersionId]) -> Result<BlockCount, HistoryFault> {
-        let mut doomed = BTreeMap::new();
+        let mut doomed = HashMap::with_capacity(versions.len());
         for &version in versions {
             doomed.insert(version, self.version(version)?);
         }
-        let tops =
-            doomed.values().filter(|node| node.parent.is_none_or(|parent| !doomed.contains_key(&parent)));
-        let freed: Result<Vec<u64>, _> = tops.map(|top| self.freed_by_deleting_tree(top, &doomed)).collect();
+        let is_top = |node: &VersionNode| node.parent.is_none_or(|parent| !doomed.contains_key(&parent));
+        // In an order that does not depend on how they are hashed: reading parts of sets repeats itself.
+        let mut tops: Vec<&VersionNode> = doomed.values().copied().filter(|node| is_top(node)).collect();
+        tops.sort_unstable_by_key(|node| node.id);
+        let freed: Result<Vec<u64>, _> =
+            tops.into_iter().map(|top| self.freed_by_deleting_tree(top, &doomed)).collect();
         Ok(BlockCount(freed?.into_iter().sum()))
     }
 
@@ -168,7 +171,7 @@ impl History {
     fn freed_by_deleting_tree(
         &self,
         top: &VersionNode,
-        doomed: &BTreeMap<VersionId, &VersionNode>,
+        doomed: &HashMap<VersionId, &VersionNode>,
     ) -> Result<u64, HistoryFault> {
         let mut downwards = vec![top];
         let mut index = 0;
@@ -178,7 +181,7 @@ impl History {
         }
 
         let low = self.low_mark(top);
-        let mut survivors: BTreeMap<VersionId, VersionId> = BTreeMap::new();
+        let mut survivors: HashMap<VersionId, VersionId> = HashMap::new();
         let mut freed = 0;
         for node in downwards.into_iter().rev() {
             let below = node.children.iter().filter_map(|child| {
@@ -201,8 +204,8 @@ impl History {
     fn freed_on_step_down(
         &self,
         node: &VersionNode,
-        survivors: &BTreeMap<VersionId, VersionId>,
-        doomed: &BTreeMap<VersionId, &VersionNode>,
+        survivors: &HashMap<VersionId, VersionId>,
+        doomed: &HashMap<VersionId, &VersionNode>,
         low: &Marks,
     ) -> Result<u64, HistoryFault> {
         let leads_on = |child: &&VersionId| survivors.contains_key(child) || !doomed.contains_key(child);

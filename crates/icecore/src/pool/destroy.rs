@@ -38,7 +38,9 @@ impl Pool {
         target.check()?;
         let state = self.engine().settled_state()?;
         let selection = select(&state, target, Holds::Refuse)?;
-        self.plan(&state, &selection)
+        let frees = frees(&state, &selection)?;
+        drop(state);
+        Ok(DestroyPlan { names: selection.names, frees: frees.bytes() })
     }
 
     /// What destroying `target` would give back if nothing held it: for whoever means to release holds first.
@@ -50,7 +52,9 @@ impl Pool {
         target.check()?;
         let state = self.engine().settled_state()?;
         let selection = select(&state, target, Holds::Ignored)?;
-        self.plan(&state, &selection)
+        let frees = frees(&state, &selection)?;
+        drop(state);
+        Ok(DestroyPlan { names: selection.names, frees: frees.bytes() })
     }
 
     /// Destroys snapshots or datasets. Durable on return, and nobody finds them any more. Their blocks are freed in the
@@ -72,9 +76,9 @@ impl Pool {
         let mut state = engine.settled_state()?;
         let selection = select(&state, target, Holds::Refuse)?;
         // What cannot be told because of damage is no reason not to go: it is freed when it can be told.
-        let known = match self.plan(&state, &selection) {
+        let known = match frees(&state, &selection) {
             Err(Error::Damaged { .. } | Error::Io { .. }) => None,
-            plan => Some(plan?),
+            frees => Some(frees?),
         };
         let is_settled = state.history.doomed_count() == 0;
         if selection.datasets.is_empty() {
@@ -82,8 +86,8 @@ impl Pool {
                 let operation = Operation::DestroySnapshots { versions: part.to_vec() };
                 engine.append(&mut state, &operation, None, Purpose::Freeing)?;
             }
-            if let Some(plan) = known.as_ref().filter(|_| is_settled) {
-                state.history.know_freeing(BlockCount::holding(plan.frees));
+            if let Some(frees) = known.filter(|_| is_settled) {
+                state.history.know_freeing(frees);
             }
         } else {
             self.refuse_open(&state, &selection.datasets)?;
@@ -105,13 +109,7 @@ impl Pool {
                 Err(error) => return Err(error),
             }
         }
-        Ok(known.unwrap_or(DestroyPlan { names: selection.names, frees: ByteLength(0) }))
-    }
-
-    fn plan(&self, state: &State, selection: &Selection) -> Result<DestroyPlan> {
-        let blocks: BlockCount =
-            state.history.freed_by_deleting_set(&state.history.going(&selection.versions))?;
-        Ok(DestroyPlan { names: selection.names.clone(), frees: blocks.bytes() })
+        Ok(DestroyPlan { names: selection.names, frees: known.unwrap_or_default().bytes() })
     }
 
     fn refuse_open(&self, state: &State, datasets: &[DatasetId]) -> Result<()> {
@@ -127,6 +125,11 @@ impl Pool {
         }
         Ok(())
     }
+}
+
+/// What nobody reaches but what is selected.
+fn frees(state: &State, selection: &Selection) -> Result<BlockCount> {
+    Ok(state.history.freed_by_deleting_set(&state.history.going(&selection.versions))?)
 }
 
 /// What holds are to a selection.
