@@ -29,6 +29,8 @@ mod moves;
 mod places;
 mod rebuild;
 mod recovery;
+#[cfg(test)]
+mod reserve_tests;
 mod runs;
 #[cfg(test)]
 mod set_chunk_tests;

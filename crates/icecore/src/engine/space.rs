@@ -281,7 +281,7 @@ impl Engine {
         let enough = if whole { left >= wanted } else { left >= wanted.min(2) };
         if let (Some(cursor), true) = (cursor, enough) {
             let blocks = wanted.min(left);
-            filling.cursor(state).as_mut().expect("looked at").slot.0 += blocks;
+            self.advance(state, filling, blocks, purpose)?;
             return Ok(Allocation {
                 segment: cursor.segment,
                 incarnation: cursor.incarnation,
@@ -310,6 +310,19 @@ impl Engine {
         *filling.cursor(state) = Some(Cursor { segment, incarnation, slot });
         let full = cursor.map(|cursor| (cursor.segment, cursor.incarnation));
         Ok(Allocation { segment, incarnation, slot: Slot(1), blocks, full, is_fresh: true })
+    }
+
+    /// Gives out room in a segment that is being filled. Where the reserve counts on that room, whoever may not touch the reserve
+    /// sees to it that free segments make up for it: a group that is refused, or given up, has used up what it wrote ahead.
+    fn advance(&self, state: &mut State, filling: Filling, blocks: u32, purpose: Purpose) -> Result<()> {
+        let before = filling.cursor(state).expect("it is being filled");
+        let after = Cursor { slot: Slot(before.slot.0 + blocks), ..before };
+        *filling.cursor(state) = Some(after);
+        let kept = if filling.is_counted_on() { self.ensure_reserve(state, purpose, 0) } else { Ok(()) };
+        if kept.is_err() {
+            *filling.cursor(state) = Some(before);
+        }
+        kept
     }
 
     /// Writes the header of a segment that begins, and the checksum table of the one that it replaces.
@@ -459,6 +472,11 @@ impl Filling {
     /// Whether collection fills it.
     pub(crate) const fn is_moved(self) -> bool {
         matches!(self, Self::WarmData | Self::ColdData | Self::ColdNodes)
+    }
+
+    /// Whether a checkpoint needs room in it, so that the reserve is less by what there is.
+    const fn is_counted_on(self) -> bool {
+        matches!(self, Self::Runs | Self::Nodes | Self::Ledger)
     }
 
     pub(crate) fn cursor(self, state: &mut State) -> &mut Option<Cursor> {
