@@ -60,6 +60,14 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// Something is not what it has to be.
+    #[error("{what} is wrong: {detail}")]
+    Mismatch {
+        /// What was compared.
+        what: String,
+        /// How it differs.
+        detail: String,
+    },
     /// One of two sides failed.
     #[error("{side} failed: {source}{detail}")]
     Side {
