@@ -82,7 +82,12 @@ pub const TARGETS: [Target; 32] = [
         8.0,
         "resident memory, last quarter of the cycles less the second, in MiB",
     ),
-    target("soak.files_growth", AtMost, 0.0, "most open files, last quarter less the second"),
+    target(
+        "soak.files_growth",
+        AtMost,
+        0.0,
+        "most open files beside two for each segment, last quarter less the second",
+    ),
     target(
         "soak.space_growth_mib",
         AtMost,

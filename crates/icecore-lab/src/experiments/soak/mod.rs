@@ -21,7 +21,7 @@ mod watch;
 
 use super::Findings;
 use crate::child::Job;
-use crate::error::{Error, Result};
+use crate::error::{Doing, Error, Result};
 use crate::options::Options;
 use crate::report::{Check, System};
 use crate::statistics::{Estimate, bootstrap, median};
@@ -43,8 +43,10 @@ const MEBIBYTE: f64 = (1 << 20) as f64;
 pub(super) fn run(options: &Options) -> Result<Findings> {
     let duration = options.duration.unwrap_or(options.size(USUAL, QUICK));
     let folder = options.scratch()?;
+    let inside = folder.path().canonicalize().doing(|| format!("find {}", folder.path().display()))?;
     let soak = Soak {
-        folder: folder.path().join("pool"),
+        folder: inside.join("pool"),
+        mirror: inside.join("copies"),
         duration,
         cycle: CYCLE.min(duration / CYCLES_MIN),
         segment_bytes: options.size(16 << 20, 2 << 20),
@@ -58,9 +60,8 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
         Ok((samples, deeds)) => conclude(&soak, &samples, &deeds, options.seed),
         Err(error) => {
             // What is wrong with it can be found out only while it is there.
-            let pool = folder.keep();
-            options.say(&format!("the pool is kept in {}", pool.display()));
-            Err(error)
+            let kept = folder.keep();
+            Err(Error::Kept { source: Box::new(error), folder: kept })
         }
     }
 }
@@ -94,7 +95,7 @@ fn watch_process(options: &Options, soak: &Soak) -> Result<(Vec<Sample>, Deeds)>
 fn conclude(soak: &Soak, samples: &[Sample], deeds: &Deeds, seed: u64) -> Result<Findings> {
     let of = |value: fn(&Sample) -> f64| -> Vec<f64> { samples.iter().map(value).collect() };
     let resident = of(|sample| sample.resident_bytes as f64 / MEBIBYTE);
-    let files = of(|sample| sample.files as f64);
+    let files = of(|sample| sample.other_files as f64);
     let host = of(|sample| sample.host_bytes as f64 / MEBIBYTE);
     let unexplained = of(|sample| sample.unexplained_bytes as f64);
     let exact = |value: f64| Estimate { value, low: value, high: value };
@@ -104,7 +105,8 @@ fn conclude(soak: &Soak, samples: &[Sample], deeds: &Deeds, seed: u64) -> Result
     findings.check(Check::new("soak.space_growth_mib", exact(growth_of_highest(&host)?)));
     findings.check(Check::new("soak.unexplained_bytes", exact(highest(&unexplained))));
     findings.system("resident", System::new("MiB", resident));
-    findings.system("open_files", System::new("files", files));
+    findings.system("open_files", System::new("files", of(|sample| sample.files as f64)));
+    findings.system("open_files_beside_segments", System::new("files", files));
     findings.system("threads", System::new("threads", of(|sample| sample.threads as f64)));
     findings.system("host", System::new("MiB", host));
     findings.system("used", System::new("MiB", of(|sample| sample.used_bytes as f64 / MEBIBYTE)));

@@ -5,7 +5,7 @@ use super::sample::{Deeds, Sample};
 use super::snapshots::Rotation;
 use super::{branches, database, snapshots, watch};
 use crate::counters::Counters;
-use crate::error::{Error, Result, STORED};
+use crate::error::{Doing, Error, Result, STORED};
 use crate::random::Random;
 use crate::settle::settle;
 use icecore::units::ByteLength;
@@ -40,6 +40,9 @@ const NAME: &str = "soak";
 pub struct Soak {
     /// The pool's folder, which does not exist yet.
     pub folder: PathBuf,
+    /// Where second copies go. In the pool's folder they would count in its limit, and where a pool is as full as this one, some
+    /// would be missing: a scrub says so, and is to have nothing to say.
+    pub mirror: PathBuf,
     /// How long to go on.
     pub duration: Duration,
     /// How long a cycle is.
@@ -151,9 +154,11 @@ impl<'soak> Life<'soak> {
         let init = InitOptions {
             segment_bytes: soak.segment_bytes,
             size_limit: Some(ByteLength(soak.pool_bytes)),
+            mirror: Some(soak.mirror.to_string_lossy().into_owned()),
             ..InitOptions::default()
         };
         let open = OpenOptions::default();
+        std::fs::create_dir(&soak.mirror).doing(|| format!("make {}", soak.mirror.display()))?;
         Pool::init_directory(&soak.folder, &init)?;
         let pool = Pool::open_directory(&soak.folder, &open)?;
         icecore_sqlite::register().map_err(Error::Door)?;
@@ -179,7 +184,7 @@ impl<'soak> Life<'soak> {
         self.rest()?;
         self.deeds.store = Counters::of(&self.pool).into_map();
         let seconds = begin.elapsed().as_secs_f64();
-        Sample::take(&self.pool, &self.soak.folder, cycle, seconds, &self.deeds)
+        Sample::take(&self.pool, self.soak, cycle, seconds, &self.deeds)
     }
 
     /// Everybody at once, until the time is up.
@@ -311,8 +316,7 @@ fn fill_up(pool: &Pool, soak: &Soak, plain: &mut Pieces, random: &mut Random) ->
     let steps = FILL_ROUNDS_MAX * soak.plain_bytes / (STEP_PIECES * PIECE_BYTES) as u64;
     for _ in 0..steps {
         let statistics = pool.statistics();
-        let taken = statistics.segment_file_bytes + statistics.copy_file_bytes;
-        if taken as f64 >= soak.pool_bytes as f64 * FILLED {
+        if statistics.segment_file_bytes as f64 >= soak.pool_bytes as f64 * FILLED {
             break;
         }
         plain.overwrite(pool, STEP_PIECES, false, random)?;
