@@ -52,7 +52,7 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
         segment_bytes: options.size(16 << 20, 2 << 20),
         pool_bytes: options.size(1 << 30, 80 << 20),
         plain_bytes: options.size(400 << 20, 24 << 20),
-        base_bytes: options.size(32 << 20, 2 << 20),
+        base_bytes: options.size(8 << 20, 2 << 20),
         rows: options.size(60_000, 2_000),
         seed: options.seed,
     };
