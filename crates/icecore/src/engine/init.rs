@@ -409,7 +409,7 @@ impl Parts {
             state: Mutex::new(state),
             superblock: Mutex::new(superblock),
             checkpoint: Mutex::new(line),
-            copying: Mutex::new(()),
+            copying: Mutex::default(),
             collector: super::collect::Collector::default(),
             signals: background::Signals::default(),
             staging: Arc::default(),
