@@ -57,6 +57,7 @@ cases: ## Run property tests and simulated crashes with many more cases (CASES=n
 fuzz: ## Run each fuzz target for FUZZ_SECONDS (needs a nightly toolchain)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz $(TARGETS)
 
+# On a real disk, in real time: `icecore lab run soak --minutes 120`.
 soak: ## Live through whole lives of pools on a simulated disk, for HOURS or SOAK_SECONDS; failures name their seed
 	$(CARGO) build --release --locked --package icecore-sim --bin soak
 	target/release/soak --seconds $(SOAK_SECONDS) $(SOAK_OPTIONS)

@@ -1,5 +1,6 @@
 //! `icecore`: snapshots for databases, from the command line.
 
+mod allocator;
 mod cli;
 mod commands;
 mod exit;
@@ -15,6 +16,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    allocator::share_heaps();
     let parsed = cli::command().try_get_matches().and_then(|matches| cli::Cli::from_arg_matches(&matches));
     match parsed {
         Ok(arguments) => exit::report(commands::run(arguments)),

@@ -41,6 +41,8 @@ pub enum Job {
     ThinMap(experiments::collect::memory::ThinMap),
     /// Opens a pool, does nothing with it, and prints how much memory that takes.
     IdlePool(experiments::history::idle::IdlePool),
+    /// Works on a pool for a long time, and prints after each cycle what it takes.
+    Soak(experiments::soak::process::Soak),
 }
 
 impl ChildCommand {
@@ -82,6 +84,7 @@ impl Job {
             Self::LongLog(_) => "making a long log",
             Self::ThinMap(_) => "building a thin map",
             Self::IdlePool(_) => "opening a pool and leaving it alone",
+            Self::Soak(_) => "soaking",
         };
         Error::Child { job: job.to_owned(), reason: reason.to_owned() }
     }
@@ -97,5 +100,6 @@ pub fn serve() -> Result<()> {
         Job::LongLog(job) => experiments::recovery::serve(&job),
         Job::ThinMap(job) => experiments::collect::memory::serve(&job),
         Job::IdlePool(job) => experiments::history::idle::serve(&job),
+        Job::Soak(job) => experiments::soak::process::serve(&job),
     }
 }

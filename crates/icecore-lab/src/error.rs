@@ -1,7 +1,7 @@
 //! What can go wrong in the lab.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Short for a result with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -59,6 +59,23 @@ pub enum Error {
         what: String,
         /// Why.
         reason: String,
+    },
+    /// Something is not what it has to be.
+    #[error("{what} is wrong: {detail}")]
+    Mismatch {
+        /// What was compared.
+        what: String,
+        /// How it differs.
+        detail: String,
+    },
+    /// Something failed, and what it left behind is worth a look.
+    #[error("{source}; what it worked on is kept in {}", folder.display())]
+    Kept {
+        /// What failed.
+        #[source]
+        source: Box<Error>,
+        /// Where everything is.
+        folder: PathBuf,
     },
     /// One of two sides failed.
     #[error("{side} failed: {source}{detail}")]

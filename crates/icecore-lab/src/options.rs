@@ -4,6 +4,7 @@ use crate::child::ChildCommand;
 use crate::error::{Doing, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// Receives one line per step of a run.
@@ -16,6 +17,8 @@ pub struct Options {
     pub directory: PathBuf,
     /// Rounds of interleaved runs; each experiment has its own default.
     pub pairs: Option<usize>,
+    /// How long to go on, for experiments that are [timed](crate::experiments::Experiment::timed).
+    pub duration: Option<Duration>,
     /// Small sizes and few rounds: exercises the harness in seconds, means nothing.
     pub quick: bool,
     /// Seed of workloads and of the bootstrap.
@@ -33,6 +36,7 @@ impl Options {
         Self {
             directory: directory.into(),
             pairs: None,
+            duration: None,
             quick: false,
             seed: 20_141_001,
             progress: Arc::new(|_| ()),

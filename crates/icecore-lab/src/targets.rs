@@ -32,7 +32,7 @@ const fn target(name: &'static str, direction: Direction, target: f64, meaning: 
 }
 
 /// Every check that there is.
-pub const TARGETS: [Target; 28] = [
+pub const TARGETS: [Target; 32] = [
     target("valuation.vs_plain", AtMost, 0.70, "time with a snapshot per iteration / plain SQLite without"),
     target("valuation.snapshot_cost", AtMost, 1.03, "time with a snapshot per iteration / without"),
     target("valuation.snapshot_flushes", AtMost, 2.0, "time of a snapshot / time of one flush of the disk"),
@@ -76,6 +76,25 @@ pub const TARGETS: [Target; 28] = [
         300.0,
         "resident memory with 100,000 snapshots, opened and idle, in MiB",
     ),
+    target(
+        "soak.memory_growth_mib",
+        AtMost,
+        8.0,
+        "resident memory, last quarter of the cycles less the second, in MiB",
+    ),
+    target(
+        "soak.files_growth",
+        AtMost,
+        0.0,
+        "most open files beside two for each segment, last quarter less the second",
+    ),
+    target(
+        "soak.space_growth_mib",
+        AtMost,
+        48.0,
+        "most bytes of the filesystem, last quarter less the second, in MiB: three segments",
+    ),
+    target("soak.unexplained_bytes", AtMost, 0.0, "bytes counted that nothing reaches, or files unknown"),
 ];
 
 /// The promise of that name.

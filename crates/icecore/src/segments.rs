@@ -154,6 +154,11 @@ impl Segments {
         self.aside.segments_max(self.size_limit / self.geometry.bytes).saturating_sub(self.table.len() as u64)
     }
 
+    /// Whether one more copy leaves as many segments to be made as there are.
+    pub(crate) fn copy_takes_nothing(&self) -> bool {
+        self.aside.takes_nothing(self.size_limit / self.geometry.bytes)
+    }
+
     /// A segment file exists; it is free until something is known to be in it. `certain`: as that its name and
     /// length survive a crash.
     pub(crate) fn add_free(&mut self, segment: SegmentId, written: bool, certain: bool) {

@@ -5,10 +5,12 @@ use crate::output::{Align, Output, Table};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use icecore::admin::Failure;
+use icecore_lab::experiments::Experiment;
 use icecore_lab::{EXPERIMENTS, Options, Report, child, figure};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -61,6 +63,10 @@ struct RunArguments {
     /// Rounds of interleaved runs
     #[arg(long, value_name = "COUNT")]
     pairs: Option<usize>,
+
+    /// How long to go on, for `soak` (10 unless said otherwise)
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    minutes: Option<u64>,
 
     /// Small sizes and few rounds: shows that it works, and means nothing
     #[arg(long)]
@@ -120,6 +126,7 @@ fn list(arguments: &ListArguments) -> anyhow::Result<()> {
 fn run_experiment(arguments: &RunArguments) -> anyhow::Result<()> {
     let mut options = Options::new(&arguments.directory);
     options.pairs = arguments.pairs;
+    options.duration = arguments.minutes.map(|minutes| Duration::from_secs(minutes * 60));
     options.quick = arguments.quick;
     options.seed = arguments.seed.unwrap_or(options.seed);
     if std::io::stderr().is_terminal() {
@@ -127,19 +134,31 @@ fn run_experiment(arguments: &RunArguments) -> anyhow::Result<()> {
             let _ = writeln!(std::io::stderr().lock(), "{line}");
         });
     }
-    let names = EXPERIMENTS.iter().map(|experiment| experiment.name);
-    if !names.clone().any(|name| name == arguments.name) {
-        let known = names.collect::<Vec<_>>().join(", ");
-        return Err(exit::usage(format!(
-            "there is no experiment {:?}: choose one of {known}",
-            arguments.name
-        )));
-    }
+    check_arguments(arguments)?;
     let report = icecore_lab::run(&arguments.name, &options).map_err(told)?;
     let mut output = Output::new();
     let text = if arguments.json { report.to_json() } else { report.summary() };
     output.line(text.trim_end())?;
     output.finish()
+}
+
+fn check_arguments(arguments: &RunArguments) -> anyhow::Result<()> {
+    let named = |keep: fn(&Experiment) -> bool| {
+        let names: Vec<_> = EXPERIMENTS.iter().filter(|one| keep(one)).map(|one| one.name).collect();
+        names.join(", ")
+    };
+    let name = &arguments.name;
+    match EXPERIMENTS.iter().find(|experiment| experiment.name == name) {
+        None => {
+            let known = named(|_| true);
+            Err(exit::usage(format!("there is no experiment {name:?}: choose one of {known}")))
+        }
+        Some(experiment) if arguments.minutes.is_some() && !experiment.timed => {
+            let timed = named(|one| one.timed);
+            Err(exit::usage(format!("{name} takes as long as it takes: --minutes goes with {timed}")))
+        }
+        Some(_) => Ok(()),
+    }
 }
 
 fn draw(arguments: &FigureArguments) -> anyhow::Result<()> {

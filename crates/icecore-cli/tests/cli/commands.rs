@@ -264,6 +264,7 @@ fn the_lab_lists_its_experiments() {
     let fixture = Fixture::new();
     assert!(fixture.done(&["lab", "list", "-H"]).lines().any(|line| line.starts_with("commits\t")));
     assert!(fixture.refused(2, &["lab", "run", "nonsense"]).contains("commits"));
+    assert!(fixture.refused(2, &["lab", "run", "commits", "--minutes", "1"]).contains("soak"));
     fixture.refused(1, &["lab", "figure", "/no/such/file"]);
     fixture.refused(1, &["lab", "child"]);
 }

@@ -9,6 +9,7 @@ pub mod metadata;
 pub mod randwrite;
 pub mod recovery;
 mod snapshots;
+pub mod soak;
 pub mod valuation;
 
 use crate::clock;
@@ -26,39 +27,72 @@ pub struct Experiment {
     pub name: &'static str,
     /// One line about it.
     pub about: &'static str,
+    /// Whether it goes on for as long as [`Options::duration`] says. The others take no notice of that.
+    pub timed: bool,
     run: fn(&Options) -> Result<Findings>,
 }
 
 /// Every experiment that there is.
-pub const EXPERIMENTS: [Experiment; 9] = [
+pub const EXPERIMENTS: [Experiment; 10] = [
     Experiment {
         name: "valuation",
         about: "95 versions of a growing SQLite database, beside plain SQLite",
+        timed: false,
         run: valuation::run,
     },
-    Experiment { name: "commits", about: "durable one-row transactions a second", run: commits::run },
+    Experiment {
+        name: "commits",
+        about: "durable one-row transactions a second",
+        timed: false,
+        run: commits::run,
+    },
     Experiment {
         name: "randwrite",
         about: "durable random 16 KiB writes, beside pwrite + fdatasync",
+        timed: false,
         run: randwrite::run,
     },
     Experiment {
         name: "randwrite-metadata",
         about: "bytes of metadata per byte of data, random writes over a huge file",
+        timed: false,
         run: metadata::run,
     },
-    Experiment { name: "many", about: "10,000 snapshots: taking, writing, listing, opening", run: many::run },
-    Experiment { name: "demo-rss", about: "peak memory of the demonstration", run: demo_rss::run },
-    Experiment { name: "recovery", about: "opening after a kill with the longest log", run: recovery::run },
+    Experiment {
+        name: "many",
+        about: "10,000 snapshots: taking, writing, listing, opening",
+        timed: false,
+        run: many::run,
+    },
+    Experiment {
+        name: "demo-rss",
+        about: "peak memory of the demonstration",
+        timed: false,
+        run: demo_rss::run,
+    },
+    Experiment {
+        name: "recovery",
+        about: "opening after a kill with the longest log",
+        timed: false,
+        run: recovery::run,
+    },
     Experiment {
         name: "collect",
         about: "what collection costs: bytes, throughput, latency, memory",
+        timed: false,
         run: collect::run,
     },
     Experiment {
         name: "history",
         about: "100,000 snapshots: taking, listing, opening, memory, destroying",
+        timed: false,
         run: history::run,
+    },
+    Experiment {
+        name: "soak",
+        about: "a pool at work for hours: memory, open files and space do not grow",
+        timed: true,
+        run: soak::run,
     },
 ];
 

@@ -49,11 +49,26 @@ impl Aside {
         }
     }
 
+    /// Whether one more copy leaves as many segments as there may be now: it lies somewhere else, or takes what is kept back.
+    pub(crate) fn takes_nothing(&self, limit: u64) -> bool {
+        let files = self.files.load(Relaxed);
+        match self.mode.load(Relaxed) {
+            mode if mode == CopyMode::None as u8 => true,
+            _ if limit == 0 => false,
+            mode if mode == CopyMode::Metadata as u8 => files < KEPT_BACK,
+            _ => files < limit - limit / 2,
+        }
+    }
+
+    /// Whether copies lie beside the segments.
+    pub(crate) fn is_within(&self) -> bool {
+        self.mode.load(Relaxed) != CopyMode::None as u8
+    }
+
     /// Whether there may be one more copy.
-    pub(super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         let limit = self.limit.load(Relaxed);
-        let within = self.mode.load(Relaxed) != CopyMode::None as u8;
-        limit == 0 || !within || self.segments.load(Relaxed) + self.files.load(Relaxed) < limit
+        limit == 0 || !self.is_within() || self.segments.load(Relaxed) + self.files.load(Relaxed) < limit
     }
 
     /// Files that a pool needs beyond those of its segments, `segments` at least, to begin with.

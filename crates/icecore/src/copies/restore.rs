@@ -86,15 +86,33 @@ impl Copies {
         self.release(|segment| !in_use.get(&segment).is_some_and(|kind| mode.covers(*kind)));
     }
 
+    /// One of the segments that should have a copy and have none: the next after this one, around the end.
+    pub(crate) fn next_missing(&self, after: Option<SegmentId>) -> Option<SegmentId> {
+        let inner = self.inner.lock();
+        if !inner.is_copying() || inner.settings.behind {
+            return None;
+        }
+        let next = after.and_then(|after| inner.missing.range(SegmentId(after.0 + 1)..).next());
+        next.or_else(|| inner.missing.first()).copied()
+    }
+
+    /// Whether this segment, used for this, should have a copy and has none.
+    pub(crate) fn is_missing(&self, segment: SegmentId, kind: SegmentKind) -> bool {
+        let inner = self.inner.lock();
+        inner.is_copying() && inner.settings.mode.covers(kind) && inner.missing.contains(&segment)
+    }
+
     /// Makes the copy of a segment that nobody will use for anything else meanwhile. `read` reads so many blocks from a
-    /// slot on; what it cannot read has no copy.
+    /// slot on; what it cannot read has no copy. `goes_on` is asked before each piece, with nothing locked; where it does not, there is
+    /// no copy, as before.
     ///
     /// # Errors
-    /// The copy cannot be written.
+    /// The copy cannot be written; `Interrupted` if it was not to go on.
     pub(crate) fn fill(
         &self,
         segment: SegmentId,
         mut read: impl FnMut(u32, &mut [u8]) -> bool,
+        mut goes_on: impl FnMut() -> bool,
     ) -> io::Result<()> {
         let Some(place) = self.place() else { return Err(io::ErrorKind::NotFound.into()) };
         if !self.aside.has_room() {
@@ -105,7 +123,7 @@ impl Copies {
         let file = create(&place, &name, self.geometry)?;
         // What is written to the segment from here on goes there, too.
         self.change(|inner| inner.filling = Some((segment, Arc::clone(&file))));
-        let outcome = self.fill_file(segment, &mut read).and_then(|()| {
+        let outcome = self.fill_file(segment, &mut read, &mut goes_on).and_then(|()| {
             file.sync()?;
             self.counters.flushes.add(1);
             place.storage.rename(&name, &copy_name(segment))
@@ -123,18 +141,28 @@ impl Copies {
             }
         });
         if let Err(error) = &outcome {
-            self.change(|inner| inner.trouble(format!("{} cannot be made: {error}", copy_name(segment))));
+            if error.kind() != io::ErrorKind::Interrupted {
+                self.change(|inner| inner.trouble(format!("{} cannot be made: {error}", copy_name(segment))));
+            }
             // It means nothing under its name.
             let _ = place.storage.remove(&name);
         }
         outcome
     }
 
-    fn fill_file(&self, segment: SegmentId, read: &mut impl FnMut(u32, &mut [u8]) -> bool) -> io::Result<()> {
+    fn fill_file(
+        &self,
+        segment: SegmentId,
+        read: &mut impl FnMut(u32, &mut [u8]) -> bool,
+        goes_on: &mut impl FnMut() -> bool,
+    ) -> io::Result<()> {
         let mut piece = AlignedBuffer::zeroed(PIECE_BLOCKS * BLOCK_BYTES);
         let mut slot = 0;
         while slot < self.geometry.slots() {
             let blocks = (self.geometry.slots() - slot).min(PIECE_BLOCKS as u32);
+            if !goes_on() {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
             let _alone = self.alone();
             let file = match self.file(segment) {
                 Some(file) => file?,

@@ -23,6 +23,8 @@ const IDLE_TURNS: u32 = 4;
 pub(super) struct Signals {
     inner: Mutex<Wanted>,
     changed: Condvar,
+    /// Only that the threads shall end: for who sleeps whatever else is wanted.
+    stopping: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -83,6 +85,7 @@ impl Signals {
     pub(super) fn stop(&self) {
         self.inner.lock().stop = true;
         self.changed.notify_all();
+        self.stopping.notify_all();
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
             if thread.thread().id() != std::thread::current().id() {
@@ -95,6 +98,14 @@ impl Signals {
     /// Whether the pool is being closed.
     pub(super) fn is_stopping(&self) -> bool {
         self.inner.lock().stop
+    }
+
+    /// Sleeps for so long; false to end.
+    pub(super) fn sleep(&self, time: Duration) -> bool {
+        let mut wanted = self.inner.lock();
+        let until = Instant::now() + time;
+        while !wanted.stop && !self.stopping.wait_until(&mut wanted, until).timed_out() {}
+        !wanted.stop
     }
 
     /// Sleeps until segments should be emptied, or for a while: whether they should. `None` to end.
@@ -131,7 +142,11 @@ type Body = fn(&Weak<Engine>);
 
 /// Starts the background of a pool. It ends when the pool is closed.
 pub(super) fn start(engine: &Arc<Engine>) -> std::io::Result<()> {
-    let bodies: [(&str, Body); 2] = [("icecore-background", run), ("icecore-collector", collect)];
+    let bodies: [(&str, Body); 3] = [
+        ("icecore-background", run),
+        ("icecore-collector", collect),
+        ("icecore-copier", super::copying::run),
+    ];
     for (name, body) in bodies {
         let weak = Arc::downgrade(engine);
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || body(&weak))?;
@@ -217,6 +232,7 @@ impl Engine {
             self.free_with_call()?;
             if pressure.checkpoint {
                 self.run_checkpoint()?;
+                self.copy_with_call();
             }
             // What the caller did is done: a segment that cannot be emptied is no reason to tell it otherwise.
             if pressure.collect && self.collect_ahead(false).is_err() {

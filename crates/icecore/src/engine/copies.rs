@@ -204,7 +204,7 @@ pub(super) fn in_use(segments: &Segments) -> BTreeMap<SegmentId, SegmentKind> {
 }
 
 impl Engine {
-    fn copies(&self) -> &Copies {
+    pub(super) fn copies(&self) -> &Copies {
         self.blocks.files().copies()
     }
 
@@ -292,22 +292,7 @@ impl Engine {
         };
         let mut outcome = Ok(());
         for segment in lacking {
-            let files = self.blocks.files();
-            let held = {
-                let mut state = self.state();
-                let is_used = state.segments.kind(segment).is_some();
-                if is_used {
-                    state.segments.hold(segment);
-                }
-                is_used
-            };
-            if !held {
-                continue;
-            }
-            let read = |slot, bytes: &mut [u8]| files.read(segment, Slot(slot), bytes).is_ok();
-            let filled = files.copies().fill(segment, read);
-            self.state().segments.let_go(segment);
-            if let Err(error) = filled {
+            if let Err(error) = self.copy_one(segment, |_| true, || true) {
                 outcome = Err(Error::io("write", copy_name(segment), error));
                 break;
             }
@@ -321,8 +306,29 @@ impl Engine {
         outcome
     }
 
+    /// Copies a segment if it is in use for something of which this holds. See [`Copies::fill`].
+    pub(super) fn copy_one(
+        &self,
+        segment: SegmentId,
+        wanted: impl FnOnce(SegmentKind) -> bool,
+        goes_on: impl FnMut() -> bool,
+    ) -> std::io::Result<()> {
+        {
+            let mut state = self.state();
+            if !state.segments.kind(segment).is_some_and(wanted) {
+                return Ok(());
+            }
+            state.segments.hold(segment);
+        }
+        let files = self.blocks.files();
+        let read = |slot, bytes: &mut [u8]| files.read(segment, Slot(slot), bytes).is_ok();
+        let filled = files.copies().fill(segment, read, goes_on);
+        self.state().segments.let_go(segment);
+        filled
+    }
+
     /// Writes superblocks that say how copies stand.
-    fn say_of_copies(&self) -> Result<()> {
+    pub(super) fn say_of_copies(&self) -> Result<()> {
         self.with_line(|_| self.write_superblock(|_| ()))
     }
 }

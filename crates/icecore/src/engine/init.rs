@@ -411,7 +411,7 @@ impl Parts {
             way: super::way::Way::default(),
             superblock: Mutex::new(superblock),
             checkpoint: Mutex::new(line),
-            copying: Mutex::new(()),
+            copying: Mutex::default(),
             collector: super::collect::Collector::default(),
             signals: background::Signals::default(),
             staging: Arc::default(),

@@ -12,6 +12,9 @@ mod chunk_tests;
 mod chunks;
 mod collect;
 mod copies;
+mod copying;
+#[cfg(test)]
+mod copying_tests;
 mod files;
 mod former;
 mod freeing;
@@ -87,7 +90,7 @@ pub(crate) struct Engine {
     superblock: Mutex<Superblock>,
     checkpoint: Mutex<CheckpointLine>,
     /// Held by whoever makes copies of what was there before.
-    copying: Mutex<()>,
+    copying: Mutex<copying::Copying>,
     collector: collect::Collector,
     signals: background::Signals,
     staging: Arc<staging::Staging>,

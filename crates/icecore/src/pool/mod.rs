@@ -172,7 +172,9 @@ impl Pool {
     pub fn checkpoint(&self) -> Result<()> {
         self.engine().check_writable()?;
         self.engine().finish_freeing()?;
-        self.engine().run_checkpoint()
+        self.engine().run_checkpoint()?;
+        self.engine().copy_with_call();
+        Ok(())
     }
 
     /// Empties up to so many segments that hold little, by moving what lives in them, and makes them free. Never needed:
