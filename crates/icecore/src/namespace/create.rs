@@ -1,7 +1,7 @@
 //! Making things: the root directory, files, directories, devices, links.
 
 use super::TreeWriter;
-use super::directory::{check_name, find};
+use super::directory::find;
 use super::inode::{InodeItem, InodeKind, SuperItem, damaged};
 use super::read::Read;
 use crate::error::{Error, FileFault, Result};
@@ -161,7 +161,6 @@ impl TreeWriter<'_> {
         kind: InodeKind,
         time: Timestamp,
     ) -> Result<()> {
-        check_name(name)?;
         let mut directory = self.living_directory(parent)?;
         if find(self, parent, name)?.is_some() {
             return Err(FileFault::Exists.into());

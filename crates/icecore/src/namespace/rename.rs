@@ -1,7 +1,7 @@
 //! Renaming, as POSIX has it.
 
 use super::TreeWriter;
-use super::directory::{DirectoryEntry, check_name, is_empty};
+use super::directory::{DirectoryEntry, is_empty};
 use super::inode::{InodeItem, InodeKind, damaged};
 use super::read::Read;
 use crate::error::{FileFault, Result};
@@ -55,8 +55,6 @@ impl TreeWriter<'_> {
         how: RenameHow,
         time: Timestamp,
     ) -> Result<RenameOutcome> {
-        check_name(from.1)?;
-        check_name(to.1)?;
         let source = self.lookup(from.0, from.1)?;
         self.living_directory(to.0)?;
         let target = self.entry(to.0, to.1)?;

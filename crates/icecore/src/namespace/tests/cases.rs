@@ -53,6 +53,23 @@ fn a_full_collision_range_refuses_one_more_name_and_nothing_else() {
     check(&version.reader(&store)).unwrap();
 }
 
+/// As the kernel has it, which walks to where a name would be before it looks at the name.
+#[test]
+fn what_is_no_directory_is_so_before_a_name_is_too_long() {
+    let (mut version, store) = fresh(name_hash);
+    let inode = file(&mut version, &store, b"file");
+    let long = [b'a'; 256];
+    let created = version.writer(&store).create(inode, &long, &new_inode(InodeKind::File, 1));
+    assert_eq!(fault(created), Err(FileFault::NotADirectory));
+    let linked = version.writer(&store).link(inode, inode, &long, NOW);
+    assert_eq!(fault(linked), Err(FileFault::NotADirectory));
+    let mut renamed = |from, to| fault(version.writer(&store).rename(from, to, RenameHow::Replace, NOW));
+    assert_eq!(renamed((ROOT, b"file"), (inode, &long)), Err(FileFault::NotADirectory));
+    assert_eq!(renamed((inode, &long), (ROOT, b"file")), Err(FileFault::NotADirectory));
+    assert_eq!(renamed((ROOT, b"none"), (ROOT, &long)), Err(FileFault::NotFound));
+    assert_eq!(renamed((ROOT, b"file"), (ROOT, &long)), Err(FileFault::NameTooLong));
+}
+
 #[test]
 fn a_full_range_of_attributes_refuses_one_more() {
     let (mut version, store) = fresh(|_| u64::MAX);

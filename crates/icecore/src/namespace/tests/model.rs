@@ -80,15 +80,12 @@ impl Model {
     }
 
     fn check_new_name(&self, parent: u64, name: &[u8]) -> Outcome<()> {
-        check_name(name)?;
         let directory = self.directory(parent)?;
         if directory.links == 0 {
-            Err(FileFault::NotFound)
-        } else if directory.entries.contains_key(name) {
-            Err(FileFault::Exists)
-        } else {
-            Ok(())
+            return Err(FileFault::NotFound);
         }
+        check_name(name)?;
+        if directory.entries.contains_key(name) { Err(FileFault::Exists) } else { Ok(()) }
     }
 
     fn attach(&mut self, parent: u64, name: &[u8], inode: u64, time: i64) {
@@ -185,12 +182,11 @@ impl Model {
         how: RenameHow,
         time: i64,
     ) -> Outcome<Option<u64>> {
-        check_name(from.1)?;
-        check_name(to.1)?;
         let source = self.lookup(from.0, from.1)?;
         if self.directory(to.0)?.links == 0 {
             return Err(FileFault::NotFound);
         }
+        check_name(to.1)?;
         let target = self.inodes[&to.0].entries.get(to.1).copied();
         match (target, how) {
             (Some(_), RenameHow::NoReplace) => return Err(FileFault::Exists),
