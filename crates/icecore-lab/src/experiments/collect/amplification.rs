@@ -70,7 +70,7 @@ fn overwrite(
     let mut random = Random::new(options.seed);
     let mut write = |bytes: u64| write_over(&file, bytes, sizes.file_bytes, pattern, &mut random);
     let window = sizes.file_bytes / 8;
-    let windows = options.rounds(WINDOWS, 2);
+    let windows = options.size(WINDOWS, 2);
     write(sizes.file_bytes * options.size(WARM_UP_FILLS, 1))?;
     let before = Counters::of(file.pool());
     let mut measured = Vec::new();
