@@ -13,6 +13,8 @@ use crate::storage::{AlignedBuffer, Kind};
 use crate::units::{BLOCK_BYTES, LogAddress, RecordSequence, Run, SegmentId, Slot};
 use std::sync::Arc;
 
+/// Blocks that are written at once of a run that collection moves.
+const PART_BLOCKS: usize = 128;
 /// So many blocks with addresses fit one run wherever they belong; more if they belong side by side.
 pub(super) const LISTED_BLOCKS_MIN: usize = 256;
 const _: () = assert!(fits_header(LISTED_BLOCKS_MIN, LISTED_BLOCKS_MIN));
@@ -139,19 +141,26 @@ impl Engine {
         };
         let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
         header.encode(&mut block, &payload.sums, &list);
-        let parts = [(Kind::RecordHeader, &*block), (Kind::Data, payload.bytes())];
         let (files, segment, slot) = (self.blocks.files(), allocation.segment, allocation.slot);
+        let content = payload.bytes();
         let (headers, data) = if place.filling.is_moved() {
             // Around the page cache: nobody is likely to read it soon, and a flush of much at once holds up those of the log.
-            files.write_through(segment, slot, &parts)?;
+            // In parts, so that what the log writes meanwhile waits for one of them only.
+            let (first, rest) = content.split_at(content.len().min(PART_BLOCKS * BLOCK_BYTES));
+            files.write_through(segment, slot, &[(Kind::RecordHeader, &block), (Kind::Data, first)])?;
+            for (part, slot) in
+                rest.chunks(PART_BLOCKS * BLOCK_BYTES).zip((slot.0 + 1..).step_by(PART_BLOCKS).skip(1))
+            {
+                files.write_through(segment, Slot(slot), &[(Kind::Data, part)])?;
+            }
             (&self.counters.moved_headers, &self.counters.moved_data)
         } else {
-            files.write(segment, slot, &parts)?;
-            self.counters.staged_data.add(payload.bytes().len() as u64);
+            files.write(segment, slot, &[(Kind::RecordHeader, &block), (Kind::Data, content)])?;
+            self.counters.staged_data.add(content.len() as u64);
             (&self.counters.logged_headers, &self.counters.logged_data)
         };
         headers.add(BLOCK_BYTES as u64);
-        data.add(payload.bytes().len() as u64);
+        data.add(content.len() as u64);
         Ok(())
     }
 
