@@ -21,7 +21,7 @@ const WINDOW_BLOCKS: u32 = 256;
 /// So many blocks between two that live are not worth reading with them.
 const GAP_BLOCKS: u32 = 32;
 /// Blocks written at once, as far as a header has room for their addresses.
-const PIECE_BLOCKS: usize = 512;
+const PIECE_BLOCKS: usize = 768;
 /// Moves that are told apart.
 const MOVES_MAX: u8 = 2;
 
