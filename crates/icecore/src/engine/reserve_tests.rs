@@ -34,7 +34,7 @@ fn begun() -> (Pool, Dataset, InodeNumber) {
 }
 
 /// Others take what is free, but for so many segments, and no more can be made.
-fn leave_free(pool: &Pool, segments: usize) {
+pub(super) fn leave_free(pool: &Pool, segments: usize) {
     let engine = pool.engine();
     let mut state = engine.state();
     while engine.make_segment(&mut state).is_ok() {}

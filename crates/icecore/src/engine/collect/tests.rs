@@ -1,6 +1,7 @@
 //! What collection promises, case by case.
 
 use super::super::Purpose;
+use super::super::reserve_tests::leave_free;
 use crate::format::segment::{Geometry, SegmentKind};
 use crate::format::superblock::FEATURE_FORSAKEN;
 use crate::options::{InitOptions, OpenOptions};
@@ -645,16 +646,6 @@ fn what_is_needed_otherwise_is_no_candidate() {
     }
     pool.collect(1000).unwrap();
     assert_sound(&pool);
-}
-
-/// Others take what is free, but for so many segments, and no more can be made.
-fn leave_free(pool: &Pool, segments: usize) {
-    let engine = pool.engine();
-    let mut state = engine.state();
-    while engine.make_segment(&mut state).is_ok() {}
-    while state.segments.free() > segments {
-        state.segments.take(SegmentKind::Run).unwrap();
-    }
 }
 
 /// What is being filled has room for hardly anything more.
