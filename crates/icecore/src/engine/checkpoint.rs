@@ -518,7 +518,7 @@ impl Engine {
         state.graveyard.recorded();
         state.history.try_again();
         // No recovery looks into them any more for what was moved.
-        state.collection.vacated_frozen = 0;
+        state.collection.gave_back();
         frozen.vacated.iter().for_each(|segment| state.segments.let_go(*segment));
         // Snapshots never change: their trees need no memory of their own from here on.
         for (version, root) in roots {

@@ -115,7 +115,7 @@ impl Engine {
     fn finish_moves(&self, line: &mut CheckpointLine, blobs: &[LedgerPointer], vacated: &[SegmentId]) {
         let mut state = self.state();
         line.extend(blobs, false, &mut state);
-        state.collection.vacated_frozen = 0;
+        state.collection.gave_back();
         vacated.iter().for_each(|segment| state.segments.let_go(*segment));
         let replay_from = state.replay_from;
         let released = state.segments.release(replay_from);

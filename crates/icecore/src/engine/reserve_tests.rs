@@ -2,6 +2,7 @@
 //! segments which are being filled.
 
 use super::Purpose;
+use super::space::Filling;
 use crate::format::segment::SegmentKind;
 use crate::names::parse_target;
 use crate::options::{InitOptions, OpenOptions};
@@ -102,4 +103,45 @@ fn groups_that_are_given_up_leave_the_room_that_is_kept_back() {
         pool.rollback("db@one", true).unwrap();
         pool.verify().unwrap();
     }
+}
+
+/// While collection has one of the segments that are kept back, whoever adds something goes on in the room that there is, and no
+/// further: nothing that it could not have had before.
+#[test]
+fn what_collection_has_borrowed_does_not_stop_those_who_add() {
+    let (pool, db, file) = begun();
+    let engine = pool.engine();
+    let kept = engine.reserve(&engine.state(), Purpose::Data);
+    leave_free(&pool, kept);
+    let add = || db.write(file, 0, &[4; BLOCK_BYTES]);
+    add().unwrap();
+    {
+        let mut state = engine.state();
+        let taken = engine.allocate(&mut state, Filling::ColdData, 8, false, Purpose::Collecting).unwrap();
+        assert!(taken.is_fresh && state.segments.free() < kept);
+        // Something is being emptied into it.
+        state.collection.vacated_frozen = 1;
+    }
+    add().unwrap();
+    let another = engine.take_segment(&mut engine.state(), SegmentKind::Log, Purpose::Data);
+    assert!(matches!(another, Err(Error::NoSpace { .. })));
+    // It has been taken for good. One that is refused makes sure of that, by a checkpoint.
+    engine.state().collection.gave_back();
+    assert!(matches!(add(), Err(Error::NoSpace { .. })));
+    pool.rollback("db@one", true).unwrap();
+}
+
+/// Only one is lent.
+#[test]
+fn what_somebody_else_has_taken_stops_those_who_add() {
+    let (pool, db, file) = begun();
+    let engine = pool.engine();
+    let kept = engine.reserve(&engine.state(), Purpose::Data);
+    leave_free(&pool, kept - 2);
+    {
+        let mut state = engine.state();
+        (state.collection.has_taken, state.collection.vacated_frozen) = (true, 1);
+    }
+    assert!(matches!(db.write(file, 0, &[4; BLOCK_BYTES]), Err(Error::NoSpace { .. })));
+    pool.rollback("db@one", true).unwrap();
 }

@@ -14,7 +14,7 @@ use crate::units::{BLOCK_BYTES, LogAddress, RecordSequence, Run, SegmentId, Slot
 use std::sync::Arc;
 
 /// Blocks that are written at once of a run that collection moves.
-const PART_BLOCKS: usize = 128;
+const PART_BLOCKS: usize = 64;
 /// So many blocks with addresses fit one run wherever they belong; more if they belong side by side.
 pub(super) const LISTED_BLOCKS_MIN: usize = 256;
 const _: () = assert!(fits_header(LISTED_BLOCKS_MIN, LISTED_BLOCKS_MIN));

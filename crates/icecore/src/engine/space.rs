@@ -79,9 +79,13 @@ impl Engine {
 
     /// Refuses whatever is not part of a checkpoint, so that the next one can always be written: also without a
     /// new stretch of log, operations make nodes that it has to find room for. `nodes`: how many, beside a few.
+    ///
+    /// Of what is kept from those who add something, collection may take one segment, and gives it back soon. Meanwhile they go on in
+    /// the room they have: had they come a moment earlier, they would have been allowed to, and all would be as it is now.
     pub(crate) fn ensure_reserve(&self, state: &mut State, purpose: Purpose, nodes: usize) -> Result<()> {
+        let lent = |state: &State| usize::from(purpose == Purpose::Data && state.collection.has_borrowed());
         while purpose != Purpose::Checkpoint
-            && state.segments.free() < self.reserve_with(state, purpose, nodes as u64)
+            && state.segments.free() + lent(state) < self.reserve_with(state, purpose, nodes as u64)
         {
             self.make_segment(state)?;
         }
@@ -297,6 +301,7 @@ impl Engine {
             });
         }
         let segment = self.take_segment(state, kind, purpose)?;
+        state.collection.has_taken |= filling.is_moved();
         let incarnation = state.segments.next_incarnation();
         if kind.has_table() {
             self.blocks.sums().open(segment, self.geometry);

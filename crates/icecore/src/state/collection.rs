@@ -24,6 +24,8 @@ pub(crate) struct Collection {
     pub is_exhausted: bool,
     /// As `vacated`, of the checkpoint that is being written.
     pub vacated_frozen: usize,
+    /// A segment was taken to be filled, and none of those that were emptied since has become free.
+    pub has_taken: bool,
     /// Data that lives as of the last checkpoint and died by what the log says since, which was left behind in segments that were emptied
     /// since it, or since that was said last: it has no place any more.
     pub forsaken: BlockSet,
@@ -45,6 +47,18 @@ impl Collection {
     /// Segments that the next checkpoints will free, as far as nothing else lives in them.
     pub(crate) fn vacated_count(&self) -> usize {
         self.vacated.len() + self.vacated_frozen
+    }
+
+    /// Whether one of the free segments is in use only until what was moved into it is durable: it gives back at least as
+    /// much.
+    pub(crate) fn has_borrowed(&self) -> bool {
+        self.has_taken && (self.emptying.is_some() || self.vacated_count() > 0)
+    }
+
+    /// Segments that were emptied are free.
+    pub(crate) fn gave_back(&mut self) {
+        self.vacated_frozen = 0;
+        self.has_taken = false;
     }
 
     /// A run of dead blocks left a segment's live count: it need not be moved.

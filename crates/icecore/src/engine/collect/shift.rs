@@ -17,7 +17,7 @@ use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Run, SegmentId, Slot, St
 use std::sync::Arc;
 
 /// Blocks read at once.
-const WINDOW_BLOCKS: u32 = 256;
+const WINDOW_BLOCKS: u32 = 128;
 /// So many blocks between two that live are not worth reading with them.
 const GAP_BLOCKS: u32 = 32;
 /// Blocks written at once, as far as a header has room for their addresses.
@@ -194,6 +194,8 @@ impl Engine {
             }
         }
         state.segments.hold(victim.segment);
+        // What was taken before and gave nothing back is nobody's loan.
+        state.collection.has_taken &= state.collection.vacated_count() > 0;
         let forsakes = !forsaken.is_empty();
         self.forsake(state, victim.segment, forsaken);
         state.collection.emptying = Some(Emptying { segment: victim.segment, blocks, dead });
