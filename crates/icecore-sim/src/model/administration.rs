@@ -195,7 +195,7 @@ impl ModelPool {
         }
     }
 
-    /// The snapshots that are not hidden on the way from `first` down to `last`.
+    /// The dataset's snapshots that are not hidden on the way from `first` down to `last`.
     fn range(&self, dataset: &str, first: &str, last: &str) -> Result<Vec<SnapshotId>> {
         self.dataset(dataset)?;
         let first = self.find_short(dataset, first).ok_or(ModelError::NotFound)?;
@@ -204,7 +204,7 @@ impl ModelPool {
         while let Some(id) = path.last().copied().filter(|id| *id != first) {
             path.push(self.snapshots[&id].parent.ok_or(ModelError::Invalid)?);
         }
-        path.retain(|id| !self.snapshots[id].hidden);
+        path.retain(|id| !self.snapshots[id].hidden && self.snapshots[id].dataset == dataset);
         Ok(path)
     }
 

@@ -15,6 +15,8 @@ mod copies;
 mod copying;
 #[cfg(test)]
 mod copying_tests;
+#[cfg(test)]
+mod doomed_tests;
 mod files;
 mod former;
 mod freeing;

@@ -132,6 +132,12 @@ impl History {
         self.doomed.all.contains(&version)
     }
 
+    /// Those of the doomed versions that will be gone when all is deleted that can be.
+    pub(crate) fn vanishing(&self) -> BTreeSet<VersionId> {
+        let deletable: Vec<VersionId> = self.doomed.deletable.iter().copied().collect();
+        self.going(&deletable).into_iter().collect()
+    }
+
     /// Doomed versions that can be deleted, in number.
     #[must_use]
     pub fn doomed_count(&self) -> usize {

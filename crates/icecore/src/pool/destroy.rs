@@ -175,22 +175,21 @@ fn named(state: &State, of: &[(String, Vec<String>)]) -> Result<Vec<VersionId>> 
     Ok(versions)
 }
 
-/// The snapshots from `first` to `last`, which must lie on one branch.
+/// The snapshots of a dataset from `first` to `last`, which must lie on one branch. Where promotions went back and forth, there may be those
+/// of others between them: they are none of its business.
 fn range(state: &State, id: DatasetId, first: &str, last: &str) -> Result<Vec<VersionId>> {
     let first = state.catalogue.find_snapshot(id, first)?;
     let last = state.catalogue.find_snapshot(id, last)?;
     let mut versions = Vec::new();
-    let mut next = Some(last);
-    while let Some(version) = next {
-        let Some(row) = state.catalogue.snapshot(version).filter(|row| row.dataset == id) else { break };
-        if !row.hidden {
+    for version in std::iter::once(last).chain(state.above(last)) {
+        let Some(row) = state.catalogue.snapshot(version) else { break };
+        if !row.hidden && row.dataset == id {
             versions.push(version);
         }
         if version == first {
             versions.reverse();
             return Ok(versions);
         }
-        next = state.parent(version);
     }
     let (first, last) = (state.catalogue.full_name(first), state.catalogue.full_name(last));
     Err(Error::Invalid(format!("{first} is not an ancestor of {last}: they do not make a range")))

@@ -9,6 +9,7 @@ use crate::namespace::{InodeKind, NewInode};
 use crate::operation::{Operation, Target};
 use crate::tree::Tree;
 use crate::units::{DatasetId, LogAddress, Timestamp, VersionId};
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 impl State {
@@ -315,33 +316,32 @@ impl State {
         Ok(())
     }
 
+    /// What lies above a version, the nearest first, as if all were gone already that was destroyed and will go: when that happens is
+    /// nothing that operations may see, or replaying them would end elsewhere.
+    pub(crate) fn above(&self, version: VersionId) -> impl Iterator<Item = VersionId> {
+        let vanishing = OnceCell::new();
+        let goes = move |version: &VersionId| {
+            self.history.is_doomed(*version)
+                && vanishing.get_or_init(|| self.history.vanishing()).contains(version)
+        };
+        std::iter::successors(self.parent(version), |version| self.parent(*version))
+            .filter(move |version| !goes(version))
+    }
+
     /// The snapshot that a dataset was cloned from.
     pub(crate) fn origin(&self, dataset: DatasetId) -> Option<VersionId> {
         let head = self.catalogue.dataset(dataset)?.head;
-        let mut version = self.parent(head);
-        while let Some(candidate) = version {
-            if self.catalogue.snapshot(candidate).is_some_and(|row| row.dataset != dataset) {
-                return Some(candidate);
-            }
-            version = self.parent(candidate);
-        }
-        None
+        let is_foreign =
+            |version: &VersionId| self.catalogue.snapshot(*version).is_some_and(|row| row.dataset != dataset);
+        self.above(head).find(is_foreign)
     }
 
     /// Versions that promoting a clone relabels: its origin and what lies above it in the same dataset.
     pub(crate) fn promoted(&self, dataset: DatasetId) -> Vec<VersionId> {
         let Some(origin) = self.origin(dataset) else { return Vec::new() };
-        let label = self.catalogue.snapshot(origin).map(|row| row.dataset);
-        let mut versions = Vec::new();
-        let mut next = Some(origin);
-        while let Some(version) = next {
-            if self.catalogue.snapshot(version).map(|row| row.dataset) != label {
-                break;
-            }
-            versions.push(version);
-            next = self.parent(version);
-        }
-        versions
+        let label = |version: VersionId| self.catalogue.snapshot(version).map(|row| row.dataset);
+        let same = self.above(origin).take_while(|version| label(*version) == label(origin));
+        std::iter::once(origin).chain(same).collect()
     }
 
     fn promote(&mut self, dataset: DatasetId) -> Result<()> {
