@@ -20,8 +20,13 @@ const MERGED_MARGIN: u64 = 16;
 /// Whoever adds something leaves such a part of a segment to those that free, in each that is being filled.
 const SLACK_SHARE: u64 = 3;
 /// What is tried, one after the other, when something finds no room.
-const WAYS_TO_ROOM: [WayToRoom; 4] =
-    [WayToRoom::CheckpointIfWorthIt, WayToRoom::Collect(1), WayToRoom::Checkpoint, WayToRoom::Collect(6)];
+const WAYS_TO_ROOM: [WayToRoom; 5] = [
+    WayToRoom::CheckpointIfWorthIt,
+    WayToRoom::Wait,
+    WayToRoom::Collect(1),
+    WayToRoom::Checkpoint,
+    WayToRoom::Collect(6),
+];
 /// A pool is filling up when less than this part of its segments is free beside the reserve.
 const FILLING_UP_SHARE: usize = 8;
 /// Blocks of a ledger blob that says nothing but what it has to.
@@ -83,13 +88,19 @@ impl Engine {
     /// Of what is kept from those who add something, collection may take one segment, and gives it back soon. Meanwhile they go on in
     /// the room they have: had they come a moment earlier, they would have been allowed to, and all would be as it is now.
     pub(crate) fn ensure_reserve(&self, state: &mut State, purpose: Purpose, nodes: usize) -> Result<()> {
-        let lent = |state: &State| usize::from(purpose == Purpose::Data && state.collection.has_borrowed());
         while purpose != Purpose::Checkpoint
-            && state.segments.free() + lent(state) < self.reserve_with(state, purpose, nodes as u64)
+            && state.segments.free() + lent(state, purpose) < self.reserve_with(state, purpose, nodes as u64)
         {
             self.make_segment(state)?;
         }
         Ok(())
+    }
+
+    /// Whether who adds something finds room in the segment that the log is in, whatever it is.
+    pub(crate) fn log_may_go_on(&self, state: &State) -> bool {
+        let kept = self.reserve_with(state, Purpose::Data, NODES_MARGIN);
+        state.tail.room() > self.record_blocks_max() as u64
+            && state.segments.free() + lent(state, Purpose::Data) >= kept
     }
 
     /// Free segments that must be left over: what the checkpoint on its way and the next one may take, and for what
@@ -188,6 +199,7 @@ impl Engine {
             let gained = match way {
                 WayToRoom::CheckpointIfWorthIt if !self.checkpoint_is_worth_it(&self.state()) => false,
                 WayToRoom::CheckpointIfWorthIt | WayToRoom::Checkpoint => self.reclaim()?,
+                WayToRoom::Wait => self.wait_for_collection(),
                 WayToRoom::Collect(segments) => self.collect_for_room(segments)?,
             };
             if gained {
@@ -413,6 +425,8 @@ impl Engine {
 enum WayToRoom {
     /// By a checkpoint that frees what died since the last one, if that is much for what it writes.
     CheckpointIfWorthIt,
+    /// By whoever is at it already, where the log has room and only collection stands in the way.
+    Wait,
     /// By one in any case.
     Checkpoint,
     /// By emptying others until there are so many free segments.
@@ -436,6 +450,11 @@ pub(crate) struct Allocation {
 pub(crate) fn available(state: &State) -> u64 {
     let creatable = if state.medium_full { 0 } else { state.segments.creatable() };
     creatable.saturating_add(state.segments.free() as u64)
+}
+
+/// Segments that count as free for this purpose though collection has them.
+fn lent(state: &State, purpose: Purpose) -> usize {
+    usize::from(purpose == Purpose::Data && state.collection.has_borrowed())
 }
 
 /// What is filled outside the log, each in segments of its own.

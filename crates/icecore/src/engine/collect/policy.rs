@@ -199,8 +199,18 @@ impl Engine {
                 Outcome::NoRoom => break,
                 Outcome::Hurt | Outcome::Gone => {}
             }
+            if paced && self.is_in_the_way() {
+                break;
+            }
         }
         Ok(expected > 0)
+    }
+
+    /// Whether so much was taken to be filled that writers cannot go on, or not for long, and some of it can be given back.
+    fn is_in_the_way(&self) -> bool {
+        let state = self.state();
+        let room = self.room(&state);
+        state.collection.vacated_count() > 0 && room.available < room.reserve
     }
 
     /// Makes what was emptied free.
@@ -257,6 +267,17 @@ impl Engine {
         }
         self.collector.says(None);
         Ok(gained)
+    }
+
+    /// Waits for whoever collects until there is room again in the segment that the log is in; false if there is none when that is done, or
+    /// nobody does.
+    pub(in crate::engine) fn wait_for_collection(&self) -> bool {
+        while self.collector.turn.try_lock_for(TURN_PATIENCE).is_none() {
+            if self.log_may_go_on(&self.state()) {
+                return true;
+            }
+        }
+        self.log_may_go_on(&self.state())
     }
 
     /// Waits for its turn; `None` if whoever has it has made as much room already.
