@@ -102,6 +102,7 @@ fn collect() {
             "collect.uniform",
             "collect.skewed",
             "collect.throughput",
+            "collect.flush_bound",
             "collect.p99",
             "collect.snapshots",
             "collect.rss_mib",

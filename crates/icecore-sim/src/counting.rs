@@ -31,7 +31,7 @@ pub struct Counts {
     pub reads: u64,
     /// Bytes asked for by them.
     pub read_bytes: u64,
-    /// Calls of `write_at`.
+    /// Calls of `write_at` and `write_through`.
     pub writes: u64,
     /// Parts handed to them, by kind (index with `Kind as usize`).
     pub parts: [u64; Kind::COUNT],
@@ -242,9 +242,18 @@ impl StorageFile for CountingFile {
         self.inner.write_at(parts, offset)
     }
 
+    fn write_through(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
+        self.counters.write(parts);
+        self.inner.write_through(parts, offset)
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.counters.sync();
         self.inner.sync()
+    }
+
+    fn is_written(&self) -> io::Result<bool> {
+        self.inner.is_written()
     }
 
     fn length(&self) -> io::Result<u64> {
@@ -269,6 +278,8 @@ mod tests {
         assert_eq!(before.bytes, [101, 0, 10, 0, 0, 0, 0]);
         assert_eq!(before.parts, [2, 0, 1, 0, 0, 0, 0]);
         assert_eq!((before.creates, before.created_bytes, before.writes), (1, 8192, 1));
+        file.write_through(&[(Kind::Frame, &[4; 5])], 8000).unwrap();
+        assert!(file.is_written().is_ok());
 
         let mut buffer = [0; 3];
         file.read_at(&mut buffer, 106).unwrap();
@@ -282,6 +293,9 @@ mod tests {
         let expected = Counts {
             reads: 1,
             read_bytes: 3,
+            writes: 1,
+            parts: [0, 0, 0, 0, 1, 0, 0],
+            bytes: [0, 0, 0, 0, 5, 0, 0],
             syncs: 1,
             directory_syncs: 1,
             opens: 1,
@@ -290,7 +304,7 @@ mod tests {
             ..Counts::default()
         };
         assert_eq!(since, expected);
-        assert_eq!(since.written_bytes(), 0);
+        assert_eq!(since.written_bytes(), 5);
         assert_eq!(storage.directory(), Some(folder.path().canonicalize().unwrap()));
     }
 }

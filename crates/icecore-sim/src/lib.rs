@@ -3,6 +3,7 @@
 //! - [`CountingStorage`] counts what passes through to another storage.
 //! - [`ForgetfulStorage`] keeps tree nodes and frames in memory and forgets the data, for pools larger than
 //!   any disk here.
+//! - [`SlowStorage`] takes its time to flush.
 //! - [`SimulatedDisk`] loses, tears and reorders what was not flushed, fails on demand and crashes at any
 //!   I/O, all of it decided by one seed.
 //! - [`model`] is the store as plain maps, with a generator of histories.
@@ -24,8 +25,10 @@ pub mod model;
 mod pages;
 mod random;
 pub mod script;
+mod slow;
 
 pub use counting::{Counters, CountingStorage, Counts};
 pub use disk::{CrashMode, DiskConfig, FaultKind, SECTOR_BYTES, SimulatedDisk};
 pub use forgetful::ForgetfulStorage;
 pub use random::Random;
+pub use slow::SlowStorage;

@@ -2,7 +2,7 @@
 
 use super::{GROUP_WRITES, LIVE_SHARE, WRITE_BYTES};
 use crate::counters::Counters;
-use crate::error::{Error, Result};
+use crate::error::{Doing, Error, Result};
 use crate::experiments::Findings;
 use crate::options::Options;
 use crate::pairs::interleave;
@@ -10,14 +10,20 @@ use crate::random::Random;
 use crate::report::{Check, System};
 use crate::statistics::{paired_ratio, quantile};
 use crate::storefile::{DATASET, StoreFile};
+use icecore::storage::RealStorage;
 use icecore::units::ByteLength;
 use icecore::{DestroyTarget, InitOptions, OpenOptions};
+use icecore_sim::SlowStorage;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const NAMES: [&str; 4] = ["full", "half_empty", "no_snapshots", "snapshots"];
+const NAMES: [&str; 6] =
+    ["full", "half_empty", "no_snapshots", "snapshots", "full_flush_bound", "half_empty_flush_bound"];
+/// What a flush takes at least where that is what binds the writer: a disk that answers it from its memory is bound by bytes.
+const SLOW_FLUSH: Duration = Duration::from_millis(1);
 const SNAPSHOTS: u64 = 1000;
 /// Writes between two snapshots when they are first taken.
 const CHANGE_WRITES: u64 = 4;
@@ -66,6 +72,7 @@ pub(super) fn run(options: &Options, findings: &mut Findings) -> Result<()> {
     findings.parameter("foreground_pool_bytes", pool_bytes);
     findings.parameter("foreground_rounds", rounds);
     findings.parameter("foreground_slice_s", slice.as_secs_f64());
+    findings.parameter("flush_bound_flush_s", SLOW_FLUSH.as_secs_f64());
     findings.parameter("snapshots", options.size(SNAPSHOTS, 20));
     conclude(&samples, &targets, options.seed, findings);
     Ok(())
@@ -84,13 +91,15 @@ fn begin(
         ..InitOptions::default()
     };
     let open = OpenOptions::default();
-    let share = match name {
-        "full" => LIVE_SHARE - options.size(0.01, 0.2),
-        _ => 0.4,
-    };
+    let is_full = name.starts_with("full");
+    let share = if is_full { LIVE_SHARE - options.size(0.01, 0.2) } else { 0.4 };
     let bytes = ((pool_bytes as f64 * share) as u64) / WRITE_BYTES * WRITE_BYTES;
     options.say(&format!("{name}: writing {} MiB, and over it", bytes >> 20));
-    let file = StoreFile::create_in_with(folder, &init, &open)?;
+    let file = if name.ends_with("flush_bound") {
+        StoreFile::create_with(slow_to_flush(folder)?, &init, &open)?
+    } else {
+        StoreFile::create_in_with(folder, &init, &open)?
+    };
     file.fill(bytes, random)?;
     let measured = if name.ends_with("snapshots") { bytes.min(ROTATION_BYTES) } else { bytes };
     let mut target = Target { file, bytes, measured, snapshots: None };
@@ -105,6 +114,13 @@ fn begin(
         target.snapshots = Some((0, count));
     }
     Ok(target)
+}
+
+/// A new folder, where flushes take as long as they are meant to.
+fn slow_to_flush(folder: &Path) -> Result<Arc<SlowStorage<RealStorage>>> {
+    let real = std::fs::create_dir(folder).and_then(|()| RealStorage::new(folder));
+    let real = real.doing(|| format!("make {}", folder.display()))?;
+    Ok(Arc::new(SlowStorage::new(Arc::new(real), SLOW_FLUSH)))
 }
 
 impl Target {
@@ -179,6 +195,7 @@ fn conclude(samples: &[Vec<Slice>], targets: &[Target], seed: u64, findings: &mu
         samples[index].iter().map(|slice| quantile(&slice.seconds, 0.99)).collect()
     };
     findings.check(Check::new("collect.throughput", paired_ratio(&rates(0), &rates(1), seed)));
+    findings.check(Check::new("collect.flush_bound", paired_ratio(&rates(4), &rates(5), seed)));
     findings.check(Check::new("collect.p99", paired_ratio(&p99(0), &p99(1), seed)));
     findings.check(Check::new("collect.snapshots", paired_ratio(&rates(3), &rates(2), seed)));
     for (index, name) in NAMES.iter().enumerate() {
