@@ -169,6 +169,8 @@ impl<'soak> Life<'soak> {
         pool.create_dataset(database::DATASET, true, &[])?;
         database::create(&registration.prefix(), soak.rows)?;
         fill_up(&pool, soak, &mut plain, &mut random)?;
+        // A reader keeps all that died since the last checkpoint before it: here most of the pool.
+        pool.checkpoint()?;
         Ok(Self { soak, pool, registration, open, plain, base, deeds: Deeds::default() })
     }
 
