@@ -251,16 +251,23 @@ impl Engine {
             return Ok(());
         }
         self.signals.stop();
-        let outcome = if self.options.read_only || self.writer.failure().is_some() {
-            Ok(())
-        } else {
-            self.release_orphans_if_room()
+        let outcome = match self.writer.failure() {
+            _ if self.options.read_only => Ok(()),
+            Some(reason) => self.lost_with(reason),
+            None => self
+                .release_orphans_if_room()
                 .and_then(|()| self.finish_freeing())
-                .and_then(|()| self.checkpoint_to_close())
+                .and_then(|()| self.checkpoint_to_close()),
         };
         self.staging.stop();
         self.closed.store(true, Ordering::Release);
         *self.lock.lock() = None;
         outcome
+    }
+
+    /// After a failure, which may have been met in the background: whether something was done that is not durable, and will never be.
+    fn lost_with(&self, reason: String) -> Result<()> {
+        let last = self.state().tail.last_sequence();
+        if self.writer.durable() < last { Err(Error::ReadOnlyAfterFailure { reason }) } else { Ok(()) }
     }
 }

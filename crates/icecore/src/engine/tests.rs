@@ -349,6 +349,26 @@ fn nothing_slips_by_a_close() {
     assert_eq!(&bytes, b"early");
 }
 
+/// A failure in the background may have been met by nobody before the pool is closed: whoever closes it is told of what is lost.
+#[test]
+fn a_close_does_not_hide_that_something_is_lost() {
+    for is_lost in [false, true] {
+        let storage = make(None);
+        let (pool, db, file) = with_file(&storage);
+        db.write_durable(file, 0, b"safe").unwrap();
+        if is_lost {
+            db.write(file, 0, b"lost").unwrap();
+        }
+        pool.engine().writer.fail("the cable was pulled");
+        let closed = pool.close();
+        assert_eq!(matches!(closed, Err(Error::ReadOnlyAfterFailure { .. })), is_lost, "{closed:?}");
+        let pool = open(&storage);
+        let mut bytes = [0; 4];
+        pool.view("db").unwrap().read(file, 0, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"safe");
+    }
+}
+
 /// What a reader holds of blocks that were merged from small writes is written by a checkpoint like everything else: it
 /// does not stay in memory for as long as there is somebody who might read it.
 #[test]

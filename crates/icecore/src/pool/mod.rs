@@ -133,7 +133,8 @@ impl Pool {
     /// answer errors from then on. Dropping the last handle does the same without a word about failures.
     ///
     /// # Errors
-    /// When the last checkpoint fails; nothing acknowledged is lost by that.
+    /// When the last checkpoint fails; nothing acknowledged is lost by that. [`Error::ReadOnlyAfterFailure`] if a write or flush failed before,
+    /// be it in the background, and something was done that is not durable.
     pub fn close(&self) -> Result<()> {
         self.shared.close()
     }
