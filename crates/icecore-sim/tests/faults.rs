@@ -40,7 +40,9 @@ fn overcome(explorer: &mut Explorer, kind: FaultKind, error: &Error, random: &mu
         let everything = ListFilter { datasets: true, snapshots: true, ..ListFilter::default() };
         explorer.pool().list(&everything).unwrap();
         if random.chance(50) {
-            explorer.pool().close().unwrap();
+            // What was done and is not durable is lost, and whoever closes the pool is told so.
+            let closed = explorer.pool().close();
+            assert!(matches!(closed, Ok(()) | Err(Error::ReadOnlyAfterFailure { .. })), "{closed:?}");
         }
     }
     let mode = CrashMode::ALL_MODES[random.index(6)];
