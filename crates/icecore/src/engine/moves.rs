@@ -34,11 +34,13 @@ impl Engine {
     /// Makes the moves up to now durable, and frees the segments that were emptied. `false` if only a checkpoint of everything
     /// can do that; nothing has changed then.
     pub(super) fn record_moves(&self) -> Result<bool> {
-        self.check_writable()?;
         self.with_line(|line| self.record_moves_locked(line))
     }
 
     pub(super) fn record_moves_locked(&self, line: &mut CheckpointLine) -> Result<bool> {
+        // Only now that nobody else has the line: a checkpoint that failed has taken changes of the map with it, and without them
+        // the next blob would say less than the last one did.
+        self.check_writable()?;
         let Some(base) = line.base.as_ref().filter(|_| line.takes_moves()) else {
             return Ok(false);
         };

@@ -5,6 +5,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 type Bytes = Arc<Mutex<Vec<u8>>>;
 
@@ -12,6 +13,7 @@ type Bytes = Arc<Mutex<Vec<u8>>>;
 #[derive(Default)]
 pub(crate) struct MemoryStorage {
     files: Mutex<BTreeMap<String, Bytes>>,
+    refuses_flushes: Arc<AtomicBool>,
 }
 
 impl MemoryStorage {
@@ -20,7 +22,17 @@ impl MemoryStorage {
         let files = self.files.lock();
         let copied =
             |(name, bytes): (&String, &Bytes)| (name.clone(), Arc::new(Mutex::new(bytes.lock().clone())));
-        Arc::new(Self { files: Mutex::new(files.iter().map(copied).collect()) })
+        Arc::new(Self { files: Mutex::new(files.iter().map(copied).collect()), ..Self::default() })
+    }
+
+    /// Whether flushes of files fail from now on.
+    pub(crate) fn refuse_flushes(&self, refuses: bool) {
+        self.refuses_flushes.store(refuses, Ordering::SeqCst);
+    }
+
+    fn file(&self, bytes: &Bytes) -> Box<dyn StorageFile> {
+        let refuses_flushes = Arc::clone(&self.refuses_flushes);
+        Box::new(MemoryFile { bytes: Arc::clone(bytes), refuses_flushes })
     }
 }
 
@@ -28,7 +40,10 @@ struct NoLock;
 
 impl StorageLock for NoLock {}
 
-struct MemoryFile(Bytes);
+struct MemoryFile {
+    bytes: Bytes,
+    refuses_flushes: Arc<AtomicBool>,
+}
 
 impl Storage for MemoryStorage {
     fn create(&self, name: &str, length: u64) -> io::Result<Box<dyn StorageFile>> {
@@ -38,13 +53,13 @@ impl Storage for MemoryStorage {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         files.insert(name.to_owned(), Arc::clone(&bytes));
-        Ok(Box::new(MemoryFile(bytes)))
+        Ok(self.file(&bytes))
     }
 
     fn open(&self, name: &str, _writable: bool) -> io::Result<Box<dyn StorageFile>> {
         let files = self.files.lock();
         let bytes = files.get(name).ok_or(io::ErrorKind::NotFound)?;
-        Ok(Box::new(MemoryFile(Arc::clone(bytes))))
+        Ok(self.file(bytes))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -82,14 +97,14 @@ impl Storage for MemoryStorage {
 
 impl StorageFile for MemoryFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let bytes = self.0.lock();
+        let bytes = self.bytes.lock();
         let from = bytes.get(offset as usize..).and_then(|rest| rest.get(..buffer.len()));
         buffer.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())
     }
 
     fn write_at(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
-        let mut bytes = self.0.lock();
+        let mut bytes = self.bytes.lock();
         let mut at = offset as usize;
         for (_, part) in parts {
             bytes[at..at + part.len()].copy_from_slice(part);
@@ -99,10 +114,10 @@ impl StorageFile for MemoryFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        Ok(())
+        if self.refuses_flushes.load(Ordering::SeqCst) { Err(io::Error::other("refused")) } else { Ok(()) }
     }
 
     fn length(&self) -> io::Result<u64> {
-        Ok(self.0.lock().len() as u64)
+        Ok(self.bytes.lock().len() as u64)
     }
 }

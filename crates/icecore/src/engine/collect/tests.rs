@@ -10,7 +10,7 @@ use crate::segments::{Candidate, Cursor};
 use crate::storage::memory::MemoryStorage;
 use crate::storage::{Kind, Storage};
 use crate::units::{BlockCount, ByteLength, InodeNumber, LogAddress, SegmentId, Slot, Stream};
-use crate::{Creation, Dataset};
+use crate::{Creation, Dataset, Error};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -264,6 +264,27 @@ fn moves_recorded_alone_free_segments_and_outlive_a_crash() {
     assert_there(&pool);
     pool.close().unwrap();
     assert_there(&open_as(&storage, false, 0));
+}
+
+/// A checkpoint that fails leaves a map behind of which nobody can say any more what changed since the one before. Whoever waited for it to
+/// end, with moves to be recorded, must not record them as if nothing had happened: the ledger would have no place for
+/// what the last checkpoint wrote.
+#[test]
+fn no_moves_are_recorded_after_a_checkpoint_failed() {
+    let storage = make(None);
+    let pool = open_as(&storage, false, 0);
+    let (_, file) = thinned(&pool, 600);
+    let engine = pool.engine();
+    let victim = engine.victims(&engine.state())[0];
+    engine.empty(&victim, Purpose::Collecting, &|| ()).unwrap();
+    storage.refuse_flushes(true);
+    assert!(pool.checkpoint().is_err());
+    storage.refuse_flushes(false);
+    let recorded = engine.with_line(|line| engine.record_moves_locked(line));
+    let crashed = open_as(&storage.copy(), false, 0);
+    assert_thinned(&crashed, "db", file, 600);
+    assert_sound(&crashed);
+    assert!(matches!(recorded, Err(Error::ReadOnlyAfterFailure { .. })), "{recorded:?}");
 }
 
 /// Whether something was left behind that lives as of the last checkpoint.
