@@ -40,8 +40,8 @@ fn overcome(explorer: &mut Explorer, kind: FaultKind, error: &Error, random: &mu
         let everything = ListFilter { datasets: true, snapshots: true, ..ListFilter::default() };
         explorer.pool().list(&everything).unwrap();
         if random.chance(50) {
-            // What was done and is not durable is lost, and whoever closes the pool is told so.
-            let closed = explorer.pool().close();
+            // What was done and is not durable is lost, and whoever closes the pool is told so; else all of it has to be found.
+            let closed = explorer.close();
             assert!(matches!(closed, Ok(()) | Err(Error::ReadOnlyAfterFailure { .. })), "{closed:?}");
         }
     }

@@ -6,7 +6,7 @@ use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
 use crate::storage::memory::MemoryStorage;
 use crate::units::{BLOCK_BYTES, DatasetId, VersionId};
-use crate::{Creation, Error};
+use crate::{Creation, Error, ListFilter};
 use std::sync::Arc;
 
 fn dataset(pool: &Pool, name: &str) -> DatasetId {
@@ -17,12 +17,16 @@ fn snapshot(pool: &Pool, dataset: DatasetId, name: &str) -> VersionId {
     pool.engine().state().catalogue.find_snapshot(dataset, name).unwrap()
 }
 
-/// A dataset `d`, whose snapshot `b` belongs to its clone `x` and lies between two of its own: `a`, and what it left by a rollback.
-fn entangled() -> (Pool, String) {
+fn open(storage: &Arc<MemoryStorage>) -> Pool {
+    let options = OpenOptions { background: false, control_socket: false, ..OpenOptions::default() };
+    Pool::open(storage.clone(), &options).unwrap()
+}
+
+/// A pool with a dataset `d` that has snapshots `a` and `b`.
+fn with_snapshots() -> (Arc<MemoryStorage>, Pool) {
     let storage = Arc::new(MemoryStorage::default());
     Pool::init(storage.clone(), &InitOptions::small()).unwrap();
-    let options = OpenOptions { background: false, control_socket: false, ..OpenOptions::default() };
-    let pool = Pool::open(storage, &options).unwrap();
+    let pool = open(&storage);
     pool.create_dataset("d", false, &[]).unwrap();
     let d = pool.dataset("d").unwrap();
     let file = d.open_or_create(b"file", &Creation::file()).unwrap();
@@ -33,6 +37,12 @@ fn entangled() -> (Pool, String) {
         }
     }
     drop(d);
+    (storage, pool)
+}
+
+/// A dataset `d`, whose snapshot `b` belongs to its clone `x` and lies between two of its own: `a`, and what it left by a rollback.
+fn entangled() -> (Pool, String) {
+    let (_, pool) = with_snapshots();
     let saved = pool.rollback("d@a", false).unwrap().saved_as;
     pool.clone_snapshot("d@b", "x", false).unwrap();
     pool.promote("x").unwrap();
@@ -91,5 +101,23 @@ fn what_is_between_and_goes_is_not_there() {
     let report = pool.destroy(&parse_target(&range, true).unwrap()).unwrap();
     assert_eq!(report.names.len(), 2, "{:?}", report.names);
     assert!(pool.engine().state().history.version(b).is_err(), "it went with the call");
+    pool.verify().unwrap();
+}
+
+/// When `d` was destroyed `a` was gone, and there is nothing of it but `b`, which belongs to the clone. When that is replayed, `a` is there:
+/// destroyed, not deleted yet, and `b` hangs below it.
+#[test]
+fn what_a_dataset_had_and_is_destroyed_is_in_nobodys_way_when_it_goes() {
+    let (storage, pool) = with_snapshots();
+    pool.destroy(&parse_target("d@a", false).unwrap()).unwrap();
+    assert_eq!(pool.engine().state().history.doomed().count(), 0);
+    pool.clone_snapshot("d@b", "x", false).unwrap();
+    pool.promote("x").unwrap();
+    pool.destroy(&parse_target("d", true).unwrap()).unwrap();
+    let crashed = open(&storage.copy());
+    let everything = ListFilter { datasets: true, snapshots: true, ..ListFilter::default() };
+    let names: Vec<String> = crashed.list(&everything).unwrap().into_iter().map(|row| row.name).collect();
+    assert_eq!(names, ["x", "x@b"]);
+    crashed.verify().unwrap();
     pool.verify().unwrap();
 }

@@ -117,15 +117,6 @@ impl History {
         self.doomed.all.iter().copied()
     }
 
-    /// The version that hangs here when the doomed ones that may go are gone: this one or one below it. `None`: nothing is left.
-    pub(crate) fn remaining(&self, version: VersionId) -> Option<VersionId> {
-        let mut at = version;
-        while self.doomed.deletable.contains(&at) {
-            at = *self.versions.get(&at)?.children().first()?;
-        }
-        Some(at)
-    }
-
     /// Whether a version is doomed.
     #[must_use]
     pub fn is_doomed(&self, version: VersionId) -> bool {

@@ -197,13 +197,14 @@ fn range(state: &State, id: DatasetId, first: &str, last: &str) -> Result<Vec<Ve
 
 fn select_snapshots(state: &State, versions: Vec<VersionId>, holds: Holds) -> Result<Selection> {
     let mut blockers = Vec::new();
+    let vanishing = state.history.vanishing();
     for version in &versions {
         let row = state.catalogue.snapshot(*version).expect("found");
         let name = || state.catalogue.full_name(*version);
         for tag in row.holds.keys().filter(|_| holds == Holds::Refuse) {
             blockers.push(format!("{} has hold {tag:?} (release it first)", name()));
         }
-        for child in remaining_children(state, *version) {
+        for child in state.below(*version, &vanishing) {
             let label = state.catalogue.label(child);
             if let Some(clone) = label.filter(|label| *label != row.dataset) {
                 let clone = dataset_name(state, clone);
@@ -219,11 +220,6 @@ fn select_snapshots(state: &State, versions: Vec<VersionId>, holds: Holds) -> Re
     Ok(Selection { versions, datasets: Vec::new(), names })
 }
 
-/// What will hang below a version: what was destroyed and could not be read yet is in nobody's way.
-fn remaining_children(state: &State, version: VersionId) -> impl Iterator<Item = VersionId> {
-    state.children(version).iter().filter_map(|child| state.history.remaining(*child))
-}
-
 /// The name of a dataset; a version that waits to be deleted may have a label that is gone.
 fn dataset_name(state: &State, id: DatasetId) -> &str {
     state.catalogue.dataset(id).map_or("a destroyed dataset", |row| &row.name)
@@ -236,6 +232,8 @@ fn select_datasets(state: &State, name: &str, recursive: bool, holds: Holds) -> 
     let mut versions = Vec::new();
     let mut names = Vec::new();
     let mut blockers = Vec::new();
+    // What was destroyed and could not be read yet is in nobody's way.
+    let vanishing = state.history.vanishing();
     for id in &datasets {
         let row = state.catalogue.dataset(*id).expect("listed");
         versions.push(row.head);
@@ -252,7 +250,8 @@ fn select_datasets(state: &State, name: &str, recursive: bool, holds: Holds) -> 
             for tag in snapshot.holds.keys().filter(|_| holds == Holds::Refuse) {
                 blockers.push(format!("{full} has hold {tag:?} (release it first)"));
             }
-            for child in remaining_children(state, version) {
+            let stays = !vanishing.contains(&version);
+            for child in state.below(version, &vanishing).into_iter().filter(|_| stays) {
                 let clone = state.catalogue.label(child).filter(|label| !chosen.contains(label));
                 if let Some(clone) = clone {
                     let clone = dataset_name(state, clone);

@@ -295,6 +295,20 @@ impl State {
         }
     }
 
+    /// What hangs below a version, the `vanishing` ones passed over: see [`State::above`].
+    pub(crate) fn below(&self, version: VersionId, vanishing: &BTreeSet<VersionId>) -> Vec<VersionId> {
+        let mut found = Vec::new();
+        let mut open = self.children(version).to_vec();
+        while let Some(child) = open.pop() {
+            if vanishing.contains(&child) {
+                open.extend(self.children(child));
+            } else {
+                found.push(child);
+            }
+        }
+        found
+    }
+
     fn destroy_datasets(&mut self, datasets: &[DatasetId]) -> Result<()> {
         let mut heads = BTreeSet::new();
         let mut snapshots = BTreeSet::new();
@@ -305,7 +319,9 @@ impl State {
         let goes = |version: &VersionId| {
             snapshots.contains(version) || heads.contains(version) || self.history.is_doomed(*version)
         };
-        if !snapshots.iter().flat_map(|version| self.children(*version)).all(goes) {
+        let vanishing = self.history.vanishing();
+        let stay = snapshots.iter().filter(|version| !vanishing.contains(version));
+        if !stay.flat_map(|version| self.below(*version, &vanishing)).all(|child| goes(&child)) {
             return Err(Error::Invalid("a clone hangs below a dataset to be destroyed".to_owned()));
         }
         heads.into_iter().try_for_each(|head| self.delete_or_doom(head))?;
