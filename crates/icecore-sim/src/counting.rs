@@ -1,9 +1,9 @@
 //! A storage that counts what passes through it.
 
-use icecore::storage::{Kind, Space, Storage, StorageFile, StorageLock};
+use crate::passing::{PassingStorage, Watch};
+use icecore::storage::{Kind, Storage};
 use std::io;
 use std::ops::Sub;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -107,13 +107,15 @@ impl Counters {
             renames: self.renames.load(Relaxed),
         }
     }
+}
 
-    pub(crate) fn read(&self, bytes: usize) {
+impl Watch for Counters {
+    fn read(&self, bytes: usize) {
         self.reads.fetch_add(1, Relaxed);
         self.read_bytes.fetch_add(bytes as u64, Relaxed);
     }
 
-    pub(crate) fn write(&self, parts: &[(Kind, &[u8])]) {
+    fn write(&self, parts: &[(Kind, &[u8])]) {
         self.writes.fetch_add(1, Relaxed);
         for (kind, bytes) in parts {
             self.parts[*kind as usize].fetch_add(1, Relaxed);
@@ -121,143 +123,47 @@ impl Counters {
         }
     }
 
-    pub(crate) fn sync(&self) {
+    fn sync(&self, flush: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
         self.syncs.fetch_add(1, Relaxed);
+        flush()
     }
 
-    pub(crate) fn directory_sync(&self) {
+    fn directory_sync(&self, flush: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
         self.directory_syncs.fetch_add(1, Relaxed);
+        flush()
     }
 
-    pub(crate) fn create(&self, bytes: u64) {
+    fn create(&self, bytes: u64) {
         self.creates.fetch_add(1, Relaxed);
         self.created_bytes.fetch_add(bytes, Relaxed);
     }
 
-    pub(crate) fn open(&self) {
+    fn open(&self) {
         self.opens.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn remove(&self) {
+    fn remove(&self) {
         self.removes.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn rename(&self) {
+    fn rename(&self) {
         self.renames.fetch_add(1, Relaxed);
     }
 }
 
 /// Counts everything that is asked of another storage.
-pub struct CountingStorage<S: Storage + ?Sized> {
-    counters: Arc<Counters>,
-    inner: Arc<S>,
-}
+pub type CountingStorage<S> = PassingStorage<S, Counters>;
 
 impl<S: Storage + ?Sized> CountingStorage<S> {
     /// Counts what is asked of `inner`.
     pub fn new(inner: Arc<S>) -> Self {
-        Self { counters: Arc::default(), inner }
+        Self::watched(inner, Arc::default())
     }
 
     /// The counters, to keep.
     #[must_use]
     pub fn counters(&self) -> Arc<Counters> {
-        Arc::clone(&self.counters)
-    }
-
-    fn wrap(&self, inner: Box<dyn StorageFile>) -> Box<dyn StorageFile> {
-        Box::new(CountingFile { counters: self.counters(), inner })
-    }
-}
-
-impl<S: Storage + ?Sized> Storage for CountingStorage<S> {
-    fn create(&self, name: &str, length: u64) -> io::Result<Box<dyn StorageFile>> {
-        self.counters.create(length);
-        self.inner.create(name, length).map(|file| self.wrap(file))
-    }
-
-    fn open(&self, name: &str, writable: bool) -> io::Result<Box<dyn StorageFile>> {
-        self.counters.open();
-        self.inner.open(name, writable).map(|file| self.wrap(file))
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.counters.remove();
-        self.inner.remove(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.counters.rename();
-        self.inner.rename(from, to)
-    }
-
-    fn list(&self) -> io::Result<Vec<(String, u64)>> {
-        self.inner.list()
-    }
-
-    fn sync_directory(&self) -> io::Result<()> {
-        self.counters.directory_sync();
-        self.inner.sync_directory()
-    }
-
-    fn space(&self) -> io::Result<Space> {
-        self.inner.space()
-    }
-
-    fn lock(&self, exclusive: bool) -> io::Result<Box<dyn StorageLock>> {
-        self.inner.lock(exclusive)
-    }
-
-    fn lock_owner(&self) -> Option<String> {
-        self.inner.lock_owner()
-    }
-
-    fn describe(&self) -> String {
-        self.inner.describe()
-    }
-
-    fn sibling(&self, path: &str) -> io::Result<Arc<dyn Storage>> {
-        let inner = self.inner.sibling(path)?;
-        Ok(Arc::new(CountingStorage { counters: self.counters(), inner }))
-    }
-
-    fn directory(&self) -> Option<PathBuf> {
-        self.inner.directory()
-    }
-}
-
-struct CountingFile {
-    counters: Arc<Counters>,
-    inner: Box<dyn StorageFile>,
-}
-
-impl StorageFile for CountingFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.counters.read(buffer.len());
-        self.inner.read_at(buffer, offset)
-    }
-
-    fn write_at(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
-        self.counters.write(parts);
-        self.inner.write_at(parts, offset)
-    }
-
-    fn write_through(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
-        self.counters.write(parts);
-        self.inner.write_through(parts, offset)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.counters.sync();
-        self.inner.sync()
-    }
-
-    fn is_written(&self) -> io::Result<bool> {
-        self.inner.is_written()
-    }
-
-    fn length(&self) -> io::Result<u64> {
-        self.inner.length()
+        Arc::clone(self.watch())
     }
 }
 

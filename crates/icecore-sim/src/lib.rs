@@ -1,9 +1,9 @@
 //! What stands behind the I/O seam in tests and measurements, and what runs beside the store to check it.
 //!
-//! - [`CountingStorage`] counts what passes through to another storage.
+//! - [`PassingStorage`] passes calls on to another storage while somebody watches: [`CountingStorage`] counts them,
+//!   [`SlowStorage`] takes its time to flush.
 //! - [`ForgetfulStorage`] keeps tree nodes and frames in memory and forgets the data, for pools larger than
 //!   any disk here.
-//! - [`SlowStorage`] takes its time to flush.
 //! - [`SimulatedDisk`] loses, tears and reorders what was not flushed, fails on demand and crashes at any
 //!   I/O, all of it decided by one seed.
 //! - [`model`] is the store as plain maps, with a generator of histories.
@@ -23,6 +23,7 @@ pub mod lives;
 mod lock;
 pub mod model;
 mod pages;
+mod passing;
 mod random;
 pub mod script;
 mod slow;
@@ -30,5 +31,6 @@ mod slow;
 pub use counting::{Counters, CountingStorage, Counts};
 pub use disk::{CrashMode, DiskConfig, FaultKind, SECTOR_BYTES, SimulatedDisk};
 pub use forgetful::ForgetfulStorage;
+pub use passing::{PassingStorage, Watch};
 pub use random::Random;
-pub use slow::SlowStorage;
+pub use slow::{SlowStorage, Slowness};

@@ -1,124 +1,49 @@
 //! A storage that takes its time to flush, as disks do that have no memory with a battery.
 
-use icecore::storage::{Kind, Space, Storage, StorageFile, StorageLock};
+use crate::passing::{PassingStorage, Watch};
+use icecore::storage::Storage;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// Another storage, of which a flush takes at least so long. Nothing else is changed: what a flush has to do for another
 /// goes on meanwhile, and so do reads and writes.
-pub struct SlowStorage<S: Storage + ?Sized> {
-    flush: Duration,
-    inner: Arc<S>,
-}
+pub type SlowStorage<S> = PassingStorage<S, Slowness>;
+
+/// How long a flush takes at least.
+pub struct Slowness(Duration);
 
 impl<S: Storage + ?Sized> SlowStorage<S> {
     /// Has each flush of `inner` take `flush` at least.
-    pub const fn new(inner: Arc<S>, flush: Duration) -> Self {
-        Self { flush, inner }
-    }
-
-    fn wrap(&self, inner: Box<dyn StorageFile>) -> Box<dyn StorageFile> {
-        Box::new(SlowFile { flush: self.flush, inner })
+    pub fn new(inner: Arc<S>, flush: Duration) -> Self {
+        Self::watched(inner, Arc::new(Slowness(flush)))
     }
 }
 
-/// Does something that takes at least so long.
-fn slowly<T>(time: Duration, body: impl FnOnce() -> T) -> T {
-    let begin = Instant::now();
-    let result = body();
-    thread::sleep(time.saturating_sub(begin.elapsed()));
-    result
-}
-
-impl<S: Storage + ?Sized> Storage for SlowStorage<S> {
-    fn create(&self, name: &str, length: u64) -> io::Result<Box<dyn StorageFile>> {
-        self.inner.create(name, length).map(|file| self.wrap(file))
-    }
-
-    fn open(&self, name: &str, writable: bool) -> io::Result<Box<dyn StorageFile>> {
-        self.inner.open(name, writable).map(|file| self.wrap(file))
-    }
-
-    fn remove(&self, name: &str) -> io::Result<()> {
-        self.inner.remove(name)
-    }
-
-    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn list(&self) -> io::Result<Vec<(String, u64)>> {
-        self.inner.list()
-    }
-
-    fn sync_directory(&self) -> io::Result<()> {
-        slowly(self.flush, || self.inner.sync_directory())
-    }
-
-    fn space(&self) -> io::Result<Space> {
-        self.inner.space()
-    }
-
-    fn lock(&self, exclusive: bool) -> io::Result<Box<dyn StorageLock>> {
-        self.inner.lock(exclusive)
-    }
-
-    fn lock_owner(&self) -> Option<String> {
-        self.inner.lock_owner()
-    }
-
-    fn describe(&self) -> String {
-        self.inner.describe()
-    }
-
-    fn sibling(&self, path: &str) -> io::Result<Arc<dyn Storage>> {
-        let inner = self.inner.sibling(path)?;
-        Ok(Arc::new(SlowStorage { flush: self.flush, inner }))
-    }
-
-    fn directory(&self) -> Option<PathBuf> {
-        self.inner.directory()
+impl Slowness {
+    fn slowly(&self, flush: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+        let begin = Instant::now();
+        let outcome = flush();
+        thread::sleep(self.0.saturating_sub(begin.elapsed()));
+        outcome
     }
 }
 
-struct SlowFile {
-    flush: Duration,
-    inner: Box<dyn StorageFile>,
-}
-
-impl StorageFile for SlowFile {
-    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.inner.read_at(buffer, offset)
+impl Watch for Slowness {
+    fn sync(&self, flush: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+        self.slowly(flush)
     }
 
-    fn write_at(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
-        self.inner.write_at(parts, offset)
-    }
-
-    fn write_through(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
-        self.inner.write_through(parts, offset)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        slowly(self.flush, || self.inner.sync())
-    }
-
-    fn is_written(&self) -> io::Result<bool> {
-        self.inner.is_written()
-    }
-
-    fn length(&self) -> io::Result<u64> {
-        self.inner.length()
+    fn directory_sync(&self, flush: &mut dyn FnMut() -> io::Result<()>) -> io::Result<()> {
+        self.slowly(flush)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use icecore::storage::RealStorage;
+    use icecore::storage::{Kind, RealStorage};
 
     #[test]
     fn flushes_take_their_time_and_everything_is_passed_on() {
