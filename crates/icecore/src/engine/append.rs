@@ -161,7 +161,8 @@ impl Engine {
         let address = state.tail.plan(need);
         let at = Placement { address, segment: state.tail.segment() };
         state.torn = false;
-        if let Err(error) = state.apply(operation, at, environment) {
+        let applied = self.writer.guarded("changing the state", || state.apply(operation, at, environment));
+        if let Err(error) = applied {
             if state.torn {
                 // The state holds half an operation that the log will never hold.
                 state.tail.abandon();

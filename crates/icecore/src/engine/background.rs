@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::operation::Operation;
 use crate::units::RecordSequence;
 use parking_lot::{Condvar, Mutex};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -149,7 +150,15 @@ pub(super) fn start(engine: &Arc<Engine>) -> std::io::Result<()> {
     ];
     for (name, body) in bodies {
         let weak = Arc::downgrade(engine);
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || body(&weak))?;
+        let run = move || {
+            if catch_unwind(AssertUnwindSafe(|| body(&weak))).is_err()
+                && let Some(engine) = weak.upgrade()
+            {
+                // What it was told by whoever panicked is on stderr.
+                engine.writer.fail(&format!("the thread {name} panicked"));
+            }
+        };
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
         engine.signals.threads.lock().push(thread);
     }
     Ok(())

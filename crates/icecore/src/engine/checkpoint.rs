@@ -248,10 +248,19 @@ impl Engine {
         self.with_line(|line| self.checkpoint_locked(line, closing))
     }
 
-    /// Does what writes a ledger.
+    /// Does what writes a ledger, or superblocks.
+    ///
+    /// # Errors
+    /// Those of `body`, which the pool does not survive; and if the pool takes no writes, or has been closed but for letting go of it.
     pub(super) fn with_line<T>(&self, body: impl FnOnce(&mut CheckpointLine) -> Result<T>) -> Result<T> {
         let mut line = self.checkpoint.lock();
-        let outcome = body(&mut line);
+        // Only now that nobody else has the line: a checkpoint that failed has taken changes with it, without which the next
+        // blob would say less than the last one did; and behind the checkpoint of a close somebody else may open the pool.
+        self.check_writable()?;
+        if self.state().closing {
+            return Err(self.closed_error());
+        }
+        let outcome = self.writer.guarded("writing a checkpoint", || body(&mut line));
         if let Err(error) = &outcome {
             // What was frozen is lost to the next checkpoint: only a recovery can tell what is on disk.
             self.writer.fail(&format!("a checkpoint failed: {error}"));

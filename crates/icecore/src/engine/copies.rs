@@ -292,7 +292,7 @@ impl Engine {
         };
         let mut outcome = Ok(());
         for segment in lacking {
-            if let Err(error) = self.copy_one(segment, |_| true, || true) {
+            if let Err(error) = self.copy_one(segment, |_| true, || !self.signals.is_stopping()) {
                 outcome = Err(Error::io("write", copy_name(segment), error));
                 break;
             }

@@ -418,6 +418,7 @@ impl Parts {
             users: Mutex::new(HashMap::new()),
             open_files: Mutex::new(HashMap::new()),
             closed: AtomicBool::new(false),
+            closing: Mutex::default(),
             checkpoint_writing: AtomicBool::new(false),
             tight: AtomicBool::new(false),
             owner: ProcessMark::current(),

@@ -9,7 +9,7 @@ use crate::blocks::Blocks;
 use crate::catalogue::{Catalogue, CatalogueChanges};
 use crate::error::{Error, Result};
 use crate::format::ledger::{Blob, SectionTag};
-use crate::format::segment::{Geometry, SegmentKind, file_name};
+use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name};
 use crate::format::superblock::{LedgerPointer, Superblock};
 use crate::liveness::{
     BlockSet, DecodeLimits, HistoryChanges, HistoryFault, PartSource, Span, StoredHistory,
@@ -316,7 +316,8 @@ pub(super) fn load(blocks: &Arc<Blocks>, superblock: &Superblock, mut segments: 
     let forsaken = forsaken(&blobs, &position)?;
     count_live(&history, &forsaken, blocks, &mut segments)?;
     // After a crash there may be more in it; whoever opens the pool sees to that.
-    let run_cursor = position.run_cursor;
+    let run_cursor = still_filled(blocks, superblock, position.run_cursor, SegmentKind::Run);
+    let node_cursor = still_filled(blocks, superblock, position.node_cursor, SegmentKind::Node);
     let base = Base { position: position.clone(), catalogue: catalogue.nothing_more(), version };
     // The parts of one picture have one number.
     let first = blobs.first().map(|(_, blob)| blob.checkpoint);
@@ -331,7 +332,7 @@ pub(super) fn load(blocks: &Arc<Blocks>, superblock: &Superblock, mut segments: 
     let ledger_cursor = behind_newest_blob(blocks, superblock)?;
     for (cursor, kind) in [
         (run_cursor, SegmentKind::Run),
-        (position.node_cursor, SegmentKind::Node),
+        (node_cursor, SegmentKind::Node),
         (ledger_cursor, SegmentKind::Ledger),
     ] {
         if let Some(cursor) = cursor {
@@ -359,7 +360,7 @@ pub(super) fn load(blocks: &Arc<Blocks>, superblock: &Superblock, mut segments: 
         medium_full: false,
         frozen_marks: position.all_marks(),
         run_cursor,
-        node_cursor: position.node_cursor,
+        node_cursor,
         ledger_cursor,
         chunk_cursor: None,
         collection: Collection::default(),
@@ -408,6 +409,25 @@ fn behind_newest_blob(blocks: &Blocks, superblock: &Superblock) -> Result<Option
         incarnation: header.incarnation,
         slot: Slot(pointer.slot.0 + pointer.blocks),
     }))
+}
+
+/// What was being filled as of the last checkpoint, if it is in that use still. Moves recorded since repeat the position: what was spent and
+/// freed after it may hold what was moved, or ledgers. The header of a segment is durable before a ledger says what lies in it. Its copy has no say:
+/// that may be of the former use.
+fn still_filled(
+    blocks: &Blocks,
+    superblock: &Superblock,
+    cursor: Option<Cursor>,
+    kind: SegmentKind,
+) -> Option<Cursor> {
+    let mut block = vec![0; BLOCK_BYTES];
+    cursor.filter(|Cursor { segment, incarnation, .. }| {
+        blocks.files().read(*segment, Slot(0), &mut block).is_ok()
+            && SegmentHeader::decode(&block).is_some_and(|header| {
+                (header.pool, header.segment, header.kind) == (superblock.pool, *segment, kind)
+                    && header.incarnation == *incarnation
+            })
+    })
 }
 
 fn check_position(position: &PositionSection, segments: &Segments, blocks: &Blocks) -> Result<()> {

@@ -101,6 +101,8 @@ pub(crate) struct Engine {
     /// Files that are open though unlinked: how many handles each.
     pub(crate) open_files: Mutex<HashMap<(crate::units::DatasetId, crate::units::InodeNumber), usize>>,
     closed: AtomicBool,
+    /// Held by whoever closes the pool.
+    closing: Mutex<()>,
     /// A checkpoint was frozen and is not yet durable.
     checkpoint_writing: AtomicBool,
     /// The log has hardly anywhere to go on: see [`Engine::admit`].
@@ -247,6 +249,8 @@ impl Engine {
     /// Closes the pool: everything durable, a last checkpoint, and a superblock that says so. Closing twice
     /// is no error.
     pub(crate) fn close(&self) -> Result<()> {
+        // Whoever comes second may take it that the pool is let go of, too.
+        let _once = self.closing.lock();
         if !self.is_owner() || self.closed.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -260,6 +264,10 @@ impl Engine {
                 .and_then(|()| self.checkpoint_to_close()),
         };
         self.staging.stop();
+        // Before somebody else can open it, whoever is still at it in a caller's thread comes to an end.
+        let _collection = self.collector.turn();
+        let _copying = self.copying.lock();
+        let _line = self.checkpoint.lock();
         self.closed.store(true, Ordering::Release);
         *self.lock.lock() = None;
         outcome

@@ -38,13 +38,10 @@ impl Engine {
     }
 
     pub(super) fn record_moves_locked(&self, line: &mut CheckpointLine) -> Result<bool> {
-        // Only now that nobody else has the line: a checkpoint that failed has taken changes of the map with it, and without them
-        // the next blob would say less than the last one did.
-        self.check_writable()?;
         let Some(base) = line.base.as_ref().filter(|_| line.takes_moves()) else {
             return Ok(false);
         };
-        let Some(moves) = self.take_durable_moves(&base.marks())? else { return Ok(true) };
+        let moves = self.take_durable_moves(&base.marks())?;
         for segment in &moves.filled {
             self.blocks.files().sync(*segment)?;
             self.counters.flushes.add(1);
@@ -72,7 +69,7 @@ impl Engine {
     }
 
     /// The moves up to now. If they left something behind, the log is durable that says why.
-    fn take_durable_moves(&self, marks: &Marks) -> Result<Option<Moves>> {
+    fn take_durable_moves(&self, marks: &Marks) -> Result<Moves> {
         let mut state = self.state();
         if state.collection.forsaken.is_empty() {
             return Ok(self.take_moves(&mut state, marks));
@@ -90,18 +87,14 @@ impl Engine {
         })
     }
 
-    /// `None` if everything was said already when the pool was closed.
-    fn take_moves(&self, state: &mut State, marks: &Marks) -> Option<Moves> {
-        if state.closing {
-            return None;
-        }
+    fn take_moves(&self, state: &mut State, marks: &Marks) -> Moves {
         let changes = self.blocks.map().write().take_changes_below(marks);
         let collection = &mut state.collection;
         let vacated = std::mem::take(&mut collection.vacated);
         collection.vacated_frozen = vacated.len();
         let filled = std::mem::take(&mut collection.filled);
         let forsaken = std::mem::take(&mut collection.forsaken);
-        Some(Moves { changes, filled, vacated, forsaken, taken: state.segments.last_incarnation() })
+        Moves { changes, filled, vacated, forsaken, taken: state.segments.last_incarnation() }
     }
 
     fn put_moves_back(&self, moves: Moves) {

@@ -1,7 +1,7 @@
 //! What a review found, kept found: each of these went wrong once.
 
-use super::Purpose;
 use super::space::Filling;
+use super::{Purpose, superblocks};
 use crate::format::crc32c;
 use crate::format::superblock::NAMES;
 use crate::log::tail::Payload;
@@ -9,13 +9,14 @@ use crate::operation::{BlockPatch, Operation, Part, Patch, Scatter, Stretch, Tar
 use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
 use crate::state::Placement;
-use crate::storage::memory::MemoryStorage;
+use crate::storage::memory::{Flushes, MemoryStorage};
 use crate::storage::{AlignedBuffer, Kind, Storage};
 use crate::units::{
     BLOCK_BYTES, ByteLength, DatasetId, FileBlock, InodeNumber, LogAddress, SegmentId, Slot, Timestamp,
     VersionId,
 };
 use crate::{Creation, Dataset, Error};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 fn options() -> OpenOptions {
@@ -347,6 +348,40 @@ fn nothing_slips_by_a_close() {
     let mut bytes = [0; 5];
     pool.view("db").unwrap().read(file, 0, &mut bytes).unwrap();
     assert_eq!(&bytes, b"early");
+}
+
+/// Whoever waited for the last checkpoint of a close to end finds the pool closed: somebody else may open it.
+#[test]
+fn nothing_is_written_behind_a_close() {
+    let storage = make(None);
+    let (pool, db, file) = with_file(&storage);
+    db.write(file, 0, b"early").unwrap();
+    let engine = pool.engine();
+    engine.checkpoint_to_close().unwrap();
+    let closed = superblocks::read(&*storage).unwrap();
+    assert!(closed.clean);
+    assert!(engine.run_checkpoint().is_err());
+    assert!(engine.say_of_copies().is_err());
+    assert!(engine.record_moves().is_err());
+    assert!(engine.state().closing);
+    assert_eq!(superblocks::read(&*storage).unwrap(), closed);
+    assert_eq!(engine.writer.failure(), None);
+}
+
+/// A panic in the middle of writing leaves nobody waiting for a turn that never comes.
+#[test]
+fn a_panic_while_writing_fails_the_pool() {
+    let storage = make(None);
+    let (pool, db, file) = with_file(&storage);
+    db.write_durable(file, 0, b"safe").unwrap();
+    storage.set_flushes(Flushes::Broken);
+    assert!(catch_unwind(AssertUnwindSafe(|| db.write_durable(file, 0, b"lost"))).is_err());
+    storage.set_flushes(Flushes::Done);
+    for refused in [db.write_durable(file, 0, b"late"), db.sync(), pool.checkpoint().map(drop)] {
+        assert!(matches!(refused, Err(Error::ReadOnlyAfterFailure { .. })), "{refused:?}");
+    }
+    assert!(pool.statistics().failure.is_some_and(|failure| failure.contains("panicked")));
+    assert!(matches!(pool.close(), Err(Error::ReadOnlyAfterFailure { .. })));
 }
 
 /// A failure in the background may have been met by nobody before the pool is closed: whoever closes it is told of what is lost.

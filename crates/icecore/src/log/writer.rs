@@ -36,6 +36,21 @@ pub(crate) struct Writer {
 /// Batches that one caller writes in a row for those that wait: more would keep it waiting for too long.
 const BATCHES_PER_TURN: usize = 4;
 
+/// What whoever has the turn is at.
+const WRITING: &str = "writing the log";
+
+/// Is dropped only if a thread panics in the middle of what it was doing.
+struct Unwinding<'a> {
+    writer: &'a Writer,
+    doing: &'a str,
+}
+
+impl Drop for Unwinding<'_> {
+    fn drop(&mut self) {
+        self.writer.fail(&format!("a thread panicked while it was {}", self.doing));
+    }
+}
+
 /// What only the one who writes may touch.
 pub(crate) struct Chain {
     /// Hash of the last header written.
@@ -72,6 +87,15 @@ impl Writer {
         self.turns.fail(reason.to_owned());
     }
 
+    /// Does something that must not be left half done: if it panics, nothing is written any more. Whoever goes on after that finds a state
+    /// that nobody has thought of.
+    pub(crate) fn guarded<T>(&self, doing: &str, body: impl FnOnce() -> T) -> T {
+        let guard = Unwinding { writer: self, doing };
+        let outcome = body();
+        std::mem::forget(guard);
+        outcome
+    }
+
     /// Returns when record `wanted` is durable. `take` is called by whoever leads, to collect what is to be written.
     pub(crate) fn make_durable(
         &self,
@@ -82,13 +106,16 @@ impl Writer {
     ) -> Result<()> {
         while self.durable() < wanted {
             let Some(mut chain) = self.turns.take(Some(wanted), || self.durable())? else { return Ok(()) };
-            let mut outcome = self.write_batch(&mut chain, take(), true, blocks, counters);
-            for _ in 1..BATCHES_PER_TURN {
-                if outcome.is_err() || !self.turns.serve(self.durable()) {
-                    break;
+            let outcome = self.guarded(WRITING, || {
+                let mut outcome = self.write_batch(&mut chain, take(), true, blocks, counters);
+                for _ in 1..BATCHES_PER_TURN {
+                    if outcome.is_err() || !self.turns.serve(self.durable()) {
+                        break;
+                    }
+                    outcome = self.write_batch(&mut chain, take(), true, blocks, counters);
                 }
-                outcome = self.write_batch(&mut chain, take(), true, blocks, counters);
-            }
+                outcome
+            });
             self.give_back(chain, outcome)?;
         }
         Ok(())
@@ -107,7 +134,7 @@ impl Writer {
     /// Runs `body` while nobody else writes to the log. An error from it fails the pool.
     pub(crate) fn exclusive<T>(&self, body: impl FnOnce(&mut Chain) -> Result<T>) -> Result<T> {
         let mut chain = self.turns.take(None, || self.durable())?.expect("waits for its turn without end");
-        let outcome = body(&mut chain);
+        let outcome = self.guarded(WRITING, || body(&mut chain));
         self.give_back(chain, outcome)
     }
 

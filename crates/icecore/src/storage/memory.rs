@@ -5,7 +5,6 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 type Bytes = Arc<Mutex<Vec<u8>>>;
 
@@ -13,7 +12,17 @@ type Bytes = Arc<Mutex<Vec<u8>>>;
 #[derive(Default)]
 pub(crate) struct MemoryStorage {
     files: Mutex<BTreeMap<String, Bytes>>,
-    refuses_flushes: Arc<AtomicBool>,
+    flushes: Arc<Mutex<Flushes>>,
+}
+
+/// What becomes of flushes of files.
+#[derive(Clone, Copy, Default)]
+pub(crate) enum Flushes {
+    #[default]
+    Done,
+    Refused,
+    /// Whoever flushes panics.
+    Broken,
 }
 
 impl MemoryStorage {
@@ -25,14 +34,13 @@ impl MemoryStorage {
         Arc::new(Self { files: Mutex::new(files.iter().map(copied).collect()), ..Self::default() })
     }
 
-    /// Whether flushes of files fail from now on.
-    pub(crate) fn refuse_flushes(&self, refuses: bool) {
-        self.refuses_flushes.store(refuses, Ordering::SeqCst);
+    /// What becomes of flushes of files from now on.
+    pub(crate) fn set_flushes(&self, flushes: Flushes) {
+        *self.flushes.lock() = flushes;
     }
 
     fn file(&self, bytes: &Bytes) -> Box<dyn StorageFile> {
-        let refuses_flushes = Arc::clone(&self.refuses_flushes);
-        Box::new(MemoryFile { bytes: Arc::clone(bytes), refuses_flushes })
+        Box::new(MemoryFile { bytes: Arc::clone(bytes), flushes: Arc::clone(&self.flushes) })
     }
 }
 
@@ -42,7 +50,7 @@ impl StorageLock for NoLock {}
 
 struct MemoryFile {
     bytes: Bytes,
-    refuses_flushes: Arc<AtomicBool>,
+    flushes: Arc<Mutex<Flushes>>,
 }
 
 impl Storage for MemoryStorage {
@@ -114,7 +122,12 @@ impl StorageFile for MemoryFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        if self.refuses_flushes.load(Ordering::SeqCst) { Err(io::Error::other("refused")) } else { Ok(()) }
+        let flushes = *self.flushes.lock();
+        match flushes {
+            Flushes::Done => Ok(()),
+            Flushes::Refused => Err(io::Error::other("refused")),
+            Flushes::Broken => panic!("flushing is broken, as it is meant to be"),
+        }
     }
 
     fn length(&self) -> io::Result<u64> {

@@ -61,7 +61,7 @@ struct Told {
 
 impl Collector {
     /// Waits until nobody else collects.
-    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+    pub(in crate::engine) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock()
     }
 

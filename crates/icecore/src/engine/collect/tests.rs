@@ -7,11 +7,12 @@ use crate::format::superblock::FEATURE_FORSAKEN;
 use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
 use crate::segments::{Candidate, Cursor};
-use crate::storage::memory::MemoryStorage;
+use crate::storage::memory::{Flushes, MemoryStorage};
 use crate::storage::{Kind, Storage};
 use crate::units::{BlockCount, ByteLength, InodeNumber, LogAddress, SegmentId, Slot, Stream};
 use crate::{Creation, Dataset, Error};
 use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -266,25 +267,79 @@ fn moves_recorded_alone_free_segments_and_outlive_a_crash() {
     assert_there(&open_as(&storage, false, 0));
 }
 
-/// A checkpoint that fails leaves a map behind of which nobody can say any more what changed since the one before. Whoever waited for it to
+/// A checkpoint that fails, or panics, leaves a map behind of which nobody can say any more what changed since the one before. Whoever waited for it to
 /// end, with moves to be recorded, must not record them as if nothing had happened: the ledger would have no place for
 /// what the last checkpoint wrote.
 #[test]
 fn no_moves_are_recorded_after_a_checkpoint_failed() {
-    let storage = make(None);
+    for flushes in [Flushes::Refused, Flushes::Broken] {
+        let storage = make(None);
+        let pool = open_as(&storage, false, 0);
+        let (_, file) = thinned(&pool, 600);
+        let engine = pool.engine();
+        let victim = engine.victims(&engine.state())[0];
+        engine.empty(&victim, Purpose::Collecting, &|| ()).unwrap();
+        storage.set_flushes(flushes);
+        let failed = catch_unwind(AssertUnwindSafe(|| pool.checkpoint()));
+        assert!(!matches!(failed, Ok(Ok(_))));
+        storage.set_flushes(Flushes::Done);
+        let recorded = engine.with_line(|line| engine.record_moves_locked(line));
+        let crashed = open_as(&storage.copy(), false, 0);
+        assert_thinned(&crashed, "db", file, 600);
+        assert_sound(&crashed);
+        assert!(matches!(recorded, Err(Error::ReadOnlyAfterFailure { .. })), "{recorded:?}");
+    }
+}
+
+/// Parts of a group are written ahead, and the group is given up.
+fn give_up_a_group(db: &Dataset, file: InodeNumber) {
+    let mut group = db.begin().unwrap();
+    for piece in 0..80 {
+        group.write(file, piece * PIECE, &content(piece, 9)).unwrap();
+    }
+}
+
+/// A ledger of moves repeats where runs went on as of the last checkpoint. Groups that were given up may have spent that segment since, and
+/// collection have moved to it what lives: nothing is written over that, and its checksums are those of the use that it is in.
+#[test]
+fn what_runs_went_on_in_may_have_found_another_use() {
+    let storage = make(Some(16 * SEGMENT));
     let pool = open_as(&storage, false, 0);
-    let (_, file) = thinned(&pool, 600);
     let engine = pool.engine();
+    engine.collector.hush();
+    let (db, file) = thinned(&pool, 600);
+    give_up_a_group(&db, file);
+    pool.checkpoint().unwrap();
+    let spent = engine.state().run_cursor.unwrap().segment;
+    while engine.state().run_cursor.unwrap().segment == spent {
+        give_up_a_group(&db, file);
+    }
     let victim = engine.victims(&engine.state())[0];
-    engine.empty(&victim, Purpose::Collecting, &|| ()).unwrap();
-    storage.refuse_flushes(true);
-    assert!(pool.checkpoint().is_err());
-    storage.refuse_flushes(false);
-    let recorded = engine.with_line(|line| engine.record_moves_locked(line));
-    let crashed = open_as(&storage.copy(), false, 0);
-    assert_thinned(&crashed, "db", file, 600);
-    assert_sound(&crashed);
-    assert!(matches!(recorded, Err(Error::ReadOnlyAfterFailure { .. })), "{recorded:?}");
+    let others: Vec<SegmentId> = {
+        let mut state = engine.state();
+        let mut taken: Vec<SegmentId> =
+            std::iter::from_fn(|| state.segments.take(SegmentKind::Run)).collect();
+        taken.retain(|segment| *segment != spent);
+        state.segments.let_go(spent);
+        let replay_from = state.replay_from;
+        assert_eq!(state.segments.release(replay_from), [spent]);
+        taken
+    };
+    engine.empty(&victim, Purpose::Checkpoint, &|| ()).unwrap();
+    assert!(engine.state().segments.live(spent) > 0, "it was moved there");
+    others.into_iter().for_each(|segment| engine.state().segments.let_go(segment));
+    assert!(engine.record_moves().unwrap());
+    let storage = storage.copy();
+    for round in 0..3 {
+        let crashed = open_as(&storage, false, 0);
+        assert_thinned(&crashed, "db", file, 600);
+        // Merged blocks go where runs go on.
+        let db = crashed.dataset("db").unwrap();
+        db.write(file, 700 * PIECE + round, &[7; 50]).unwrap();
+        crashed.checkpoint().unwrap();
+        assert_thinned(&crashed, "db", file, 600);
+        assert_sound(&crashed);
+    }
 }
 
 /// Whether something was left behind that lives as of the last checkpoint.
