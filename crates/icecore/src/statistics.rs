@@ -320,6 +320,8 @@ statistics! {
     capacity_bytes,
     /// What can still be written, in whole free segments beside the reserve, and new ones.
     available_bytes,
+    /// The reserve that data may not take: for what frees, and keeps the pool going. Grows while much is written.
+    kept_bytes,
     /// All segment files together.
     segment_file_bytes,
     /// All copies of segments together.

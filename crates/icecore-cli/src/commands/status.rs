@@ -43,6 +43,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
             "freeing_versions",
             "capacity_bytes",
             "available_bytes",
+            "kept_bytes",
             "live_bytes",
             "segment_file_bytes",
             "copy_file_bytes",

@@ -48,8 +48,9 @@ fn what_the_guide_says_works_on_a_full_pool_works_and_writing_goes_on() {
     }
     assert!(fixture.done(&["list", "-t", "all"]).contains("db@two"));
     assert!(fixture.done(&["status"]).contains("segments"));
+    assert_eq!(fixture.done(&["list", "-Hp", "-o", "available", "db"]).trim(), "0");
     let monitor = fixture.run(&["monitor"]).output().unwrap();
-    assert!(matches!(monitor.status.code(), Some(1 | 2)), "{monitor:?}");
+    assert_eq!(monitor.status.code(), Some(2), "{monitor:?}");
     fixture.done(&["scrub"]);
     fixture.done(&["set", "quota=1G", "db"]);
     fixture.done(&["set", "quota=none", "db"]);

@@ -39,11 +39,23 @@ impl LastScrub {
         Self::parse(&text)
     }
 
-    /// Writes the file. Where it cannot be written, on read-only media for instance, nothing is lost but this.
+    /// Writes the file, if this says more than what it says. Where it cannot be written, on read-only media for instance, nothing is lost
+    /// but this.
     pub(crate) fn store(&self, directory: &Path) {
         let new = directory.join(format!("{FILE_NAME}.new"));
-        let written = std::fs::write(&new, self.text());
+        let written = std::fs::write(&new, self.after(Self::load(directory)).text());
         let _ = written.and_then(|()| std::fs::rename(&new, directory.join(FILE_NAME)));
+    }
+
+    /// What is to be remembered when this comes after `former`. One that was cut off says nothing about what it did not come to: of that the
+    /// former one has the last word, unless this found more.
+    fn after(self, former: Option<Self>) -> Self {
+        let tells_less = |former: &Self| {
+            !self.complete
+                && self.damaged <= former.damaged
+                && (former.complete || self.damaged < former.damaged)
+        };
+        former.filter(tells_less).unwrap_or(self)
     }
 
     fn text(&self) -> String {
@@ -82,5 +94,26 @@ mod tests {
         assert_eq!(LastScrub::load(folder.path()), None);
         last.store(&folder.path().join("gone"));
         assert_eq!(LastScrub::parse("when 1970-01-01T00:00:00Z\nverified_bytes x\n"), None);
+    }
+
+    #[test]
+    fn one_that_was_cut_off_does_not_make_damage_forgotten() {
+        let one =
+            |when, damaged, complete| LastScrub { when: Timestamp(when), verified: 7, damaged, complete };
+        let whole = one(1, 3, true);
+        assert_eq!(one(2, 0, false).after(None), one(2, 0, false));
+        assert_eq!(one(2, 0, false).after(Some(whole)), whole);
+        assert_eq!(one(2, 3, false).after(Some(whole)), whole);
+        assert_eq!(one(2, 4, false).after(Some(whole)), one(2, 4, false));
+        assert_eq!(one(2, 0, true).after(Some(whole)), one(2, 0, true));
+        assert_eq!(one(3, 0, false).after(Some(one(2, 1, false))), one(2, 1, false));
+        assert_eq!(one(3, 1, false).after(Some(one(2, 1, false))), one(3, 1, false));
+        let clean = one(1, 0, true);
+        assert_eq!(one(2, 0, false).after(Some(clean)), clean);
+        // On disk, too.
+        let folder = tempfile::tempdir().unwrap();
+        whole.store(folder.path());
+        one(1_000_000_000, 0, false).store(folder.path());
+        assert_eq!(LastScrub::load(folder.path()), Some(whole));
     }
 }

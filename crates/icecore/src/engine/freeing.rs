@@ -177,6 +177,10 @@ impl Engine {
                 Ok(Slice::Needs(row)) => self.hold(&mut held, row),
                 _ => break,
             }
+            if self.check_writable().is_err() {
+                // Nothing that is freed could be recorded any more.
+                break;
+            }
             if is_laden {
                 // Memory is made room of by recording what died; freeing goes on afterwards.
                 self.signals.request_checkpoint();

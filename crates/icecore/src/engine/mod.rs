@@ -198,6 +198,8 @@ impl Engine {
     /// The counters, and how full the pool is.
     pub(crate) fn statistics(&self) -> Statistics {
         let mut statistics = self.counters.read();
+        // A medium that cannot be asked has room for nothing.
+        let fit = self.storage.space().map_or(0, |space| space.free / self.geometry.bytes);
         let state = self.state();
         let block = crate::units::BLOCK_BYTES as u64;
         statistics.live_bytes = state.segments.live_total() * block;
@@ -213,14 +215,11 @@ impl Engine {
         statistics.segments_hurt = state.segments.hurt() as u64;
         statistics.log_bytes = state.log_blocks * block;
         statistics.dirty_bytes = (state.dirty_nodes + self.blocks.pending_count() as u64) * block;
-        let creatable = state.segments.creatable();
-        drop(state);
-        // A medium that cannot be asked has room for nothing.
-        let room = self.storage.space().map_or(0, |space| space.free / self.geometry.bytes);
-        let creatable = creatable.min(room);
+        let creatable = state.segments.creatable().min(fit);
         statistics.capacity_bytes = (statistics.segments + creatable) * self.geometry.bytes;
-        statistics.available_bytes =
-            (statistics.segments_free.saturating_sub(3) + creatable) * self.geometry.bytes;
+        statistics.available_bytes = self.writable(&state, fit).0;
+        statistics.kept_bytes = self.reserve(&state, Purpose::Data) as u64 * self.geometry.bytes;
+        drop(state);
         statistics.pins = self.pins.count() as u64;
         statistics.failure = self.writer.failure();
         let tally = self.blocks.files().incidents().tally();

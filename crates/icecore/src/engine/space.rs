@@ -8,7 +8,7 @@ use crate::format::segment::SegmentKind;
 use crate::segments::Cursor;
 use crate::state::State;
 use crate::storage::{AlignedBuffer, Kind};
-use crate::units::{BLOCK_BYTES, SegmentId, Slot};
+use crate::units::{BLOCK_BYTES, ByteLength, SegmentId, Slot};
 use std::sync::atomic::Ordering;
 
 /// Blocks of a cursor's next piece at most.
@@ -186,6 +186,14 @@ impl Engine {
     pub(crate) fn is_filling_up(&self, state: &State) -> bool {
         available(state)
             < (self.reserve(state, Purpose::Data) + 1 + state.segments.len() / FILLING_UP_SHARE) as u64
+    }
+
+    /// Bytes that can be written before anything has to be gathered or freed: segments that are free or to be made, but for the reserve. `fit`: how many
+    /// the medium has room for.
+    pub(crate) fn writable(&self, state: &State, fit: u64) -> ByteLength {
+        let segments = state.segments.free() as u64 + state.segments.creatable().min(fit);
+        let spare = segments.saturating_sub(self.reserve(state, Purpose::Data) as u64);
+        ByteLength(spare * self.geometry.bytes)
     }
 
     /// Runs something that needs room. If there is none, what died meanwhile is made room of first; if that is not

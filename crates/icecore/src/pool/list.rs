@@ -112,9 +112,7 @@ impl Pool {
         let space = engine.storage.space();
         let space = space.map_err(|error| crate::Error::io("measure", engine.storage.describe(), error))?;
         let state = engine.state();
-        let spare = (state.segments.free() as u64).saturating_sub(3);
-        let creatable = state.segments.creatable().min(space.free / engine.geometry.bytes);
-        Ok(ByteLength((spare + creatable) * engine.geometry.bytes))
+        Ok(engine.writable(&state, space.free / engine.geometry.bytes))
     }
 }
 

@@ -42,7 +42,7 @@ impl Goal {
     }
 
     /// Bytes that have to come back.
-    fn needed(&self, used: u64, capacity: u64) -> u64 {
+    fn needed(&self, used: u64, capacity: u64, kept: u64) -> u64 {
         let wanted = match self.free {
             None => 0,
             Some(Free::Bytes(bytes)) => bytes,
@@ -50,7 +50,8 @@ impl Goal {
                 u64::try_from(u128::from(capacity) * u128::from(share) / 10_000).unwrap_or(u64::MAX)
             }
         };
-        let for_free = wanted.saturating_sub(capacity.saturating_sub(used));
+        // What is kept from data is not free, however little is used.
+        let for_free = wanted.saturating_sub(capacity.saturating_sub(used).saturating_sub(kept));
         let for_used = self.used_max.map_or(0, |most| used.saturating_sub(most));
         for_free.max(for_used)
     }
@@ -59,7 +60,7 @@ impl Goal {
     pub fn apply(&self, access: &mut Access, plan: &mut Plan) -> anyhow::Result<Option<Failure>> {
         let status = take!(access.call(Request::Status)?, Response::Status(status) => status.statistics);
         let (used, capacity) = (status.used_bytes, status.capacity_bytes);
-        let needed = self.needed(used, capacity);
+        let needed = self.needed(used, capacity, status.kept_bytes);
         plan.space = Some(Space { used, capacity, needed });
         let mut oldest_first: Vec<usize> =
             (0..plan.rows.len()).filter(|index| plan.rows[*index].reasons.is_empty()).collect();
@@ -121,15 +122,16 @@ mod tests {
     #[test]
     fn what_is_needed_is_exact() {
         let needed = |free: Option<&str>, used: Option<&str>| {
-            Goal::parse(free, used).unwrap().unwrap().needed(900, 1000)
+            Goal::parse(free, used).unwrap().unwrap().needed(900, 1050, 50)
         };
-        assert_eq!(needed(Some("20%"), None), 100);
-        assert_eq!(needed(Some("10%"), None), 0);
+        assert_eq!(needed(Some("20%"), None), 110);
+        assert_eq!(needed(Some("9%"), None), 0);
         assert_eq!(needed(Some("150"), None), 50);
         assert_eq!(needed(None, Some("300")), 600);
-        assert_eq!(needed(Some("100%"), Some("899")), 900);
+        assert_eq!(needed(Some("100%"), Some("899")), 950);
         let beyond = Goal::parse(Some("10%"), None).unwrap().unwrap();
-        assert_eq!(beyond.needed(1200, 1000), 100);
-        assert_eq!(beyond.needed(0, u64::MAX), 0);
+        assert_eq!(beyond.needed(1200, 1000, 0), 100);
+        assert_eq!(beyond.needed(0, u64::MAX, 0), 0);
+        assert_eq!(beyond.needed(500, 1000, 600), 100);
     }
 }
