@@ -134,11 +134,12 @@ pub fn sentence(report: &CopiesReport) -> String {
         None => "everything has its copy".to_owned(),
         Some(since) => {
             let what = match report.missing {
-                _ if report.behind => "no copy counts".to_owned(),
-                missing => format!("{missing} segments have no copy"),
+                _ if report.behind => ", no copy counts".to_owned(),
+                0 => String::new(),
+                missing => format!(", {missing} segments have no copy"),
             };
             let why = report.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
-            format!("DEGRADED since {}, {what}{why}", since.to_rfc3339())
+            format!("DEGRADED since {}{what}{why}", since.to_rfc3339())
         }
     };
     format!("{}{folder}: {stand}", report.mode)

@@ -74,3 +74,65 @@ fn a_pool_with_lost_superblocks_is_repaired_from_its_mirror() {
     fixture.done(&["check", "-P", pool, "--repair", "--mirror", path]);
     assert_eq!(list(), before);
 }
+
+/// A pool with copies of everything in a folder, which was away while something changed; and where a file of its data lies.
+fn mirror_that_was_away(mirror: &std::path::Path, data: &[u8]) -> (Fixture, u64) {
+    let fixture = Fixture::with_db();
+    fixture.done(&["copies", "--set", "all", "--mirror", mirror.to_str().unwrap()]);
+    fixture.import("data", data);
+    let away = mirror.with_extension("away");
+    std::fs::rename(mirror, &away).unwrap();
+    fixture.done(&["create", "more"]);
+    std::fs::rename(&away, mirror).unwrap();
+    let segment = std::fs::read(fixture.pool.join("segment.00000000")).unwrap();
+    let found = segment.windows(64).position(|bytes| bytes == &data[..64]).expect("it lies in the log");
+    (fixture, found as u64)
+}
+
+fn block_of_data(number: u8) -> Vec<u8> {
+    (0..64 << 10_u32).map(|index: u32| (index / 4096 * 7 + index % 251) as u8 ^ number).collect()
+}
+
+fn hurt(file: &std::path::Path, at: u64) {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::options().read(true).write(true).open(file).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 0xff], at).unwrap();
+}
+
+#[test]
+fn a_copy_that_is_made_again_keeps_what_is_damaged_elsewhere() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mirror = elsewhere.path().join("mirror");
+    let data = block_of_data(1);
+    let (fixture, at) = mirror_that_was_away(&mirror, &data);
+    hurt(&fixture.pool.join("segment.00000000"), at);
+    assert!(fixture.done(&["copies"]).contains("DEGRADED"));
+    assert!(fixture.done(&["copies", "--restore"]).contains("everything has its copy"));
+    let copy = std::fs::read(mirror.join("copy.00000000")).unwrap();
+    assert!(copy[at as usize..].starts_with(&data[..4096]), "the copy was what it should be");
+    let segment = std::fs::read(fixture.pool.join("segment.00000000")).unwrap();
+    assert!(segment[at as usize..].starts_with(&data[..4096]), "and what it is a copy of is healed");
+    fixture.done(&["scrub"]);
+    // So it is where copies move on to another folder.
+    hurt(&fixture.pool.join("segment.00000000"), at);
+    let other = elsewhere.path().join("other");
+    assert!(
+        fixture.done(&["copies", "--mirror", other.to_str().unwrap()]).contains("everything has its copy")
+    );
+    let copy = std::fs::read(other.join("copy.00000000")).unwrap();
+    assert!(copy[at as usize..].starts_with(&data[..4096]), "the copy was what it should be");
+    assert!(names(&mirror).iter().all(|name| !name.starts_with("copy")), "{:?}", names(&mirror));
+}
+
+#[test]
+fn a_copy_of_what_is_damaged_everywhere_is_not_called_whole() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mirror = elsewhere.path().join("mirror");
+    let (fixture, at) = mirror_that_was_away(&mirror, &block_of_data(2));
+    hurt(&fixture.pool.join("segment.00000000"), at);
+    hurt(&mirror.join("copy.00000000"), at);
+    let text = fixture.done(&["copies", "--restore"]);
+    assert!(text.contains("DEGRADED") && text.contains("segment.00000000"), "{text}");
+}

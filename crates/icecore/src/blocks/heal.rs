@@ -83,6 +83,14 @@ impl Blocks {
         }
     }
 
+    /// Checksums of a data segment, by slot: 0 where nothing is known to have been written.
+    ///
+    /// # Errors
+    /// Nothing is left that says so.
+    pub(crate) fn checksums(&self, segment: SegmentId) -> Result<Vec<u32>> {
+        Ok(self.sums.table(segment, &self.files)?.read().clone())
+    }
+
     /// Reads the copy of a block of a data segment: whether there is one, and it matches its checksum.
     pub(crate) fn copy_is_right(&self, segment: SegmentId, slot: Slot, block: &mut [u8]) -> bool {
         self.files.read_copy(segment, slot, block) && self.matches(segment, slot, block).unwrap_or(false)
@@ -158,13 +166,23 @@ impl Sums {
                     && header.kind == use_.kind
             });
         }
-        RecordView::decode(bytes).is_some_and(|record| {
+        self.is_record_of(use_, flaw.slot, bytes)
+    }
+
+    /// Whether a block is the header of a record, or of a run, of this use of its segment.
+    pub(crate) fn is_record_of(&self, use_: Use, slot: Slot, block: &[u8]) -> bool {
+        RecordView::decode(block).is_some_and(|record| {
             let header = &record.header;
             let is_run = use_.kind == SegmentKind::Run;
             header.pool == self.pool
                 && header.incarnation == use_.incarnation
                 && header.run == is_run
-                && (!is_run || header.address.0 == u64::from(flaw.slot.0))
+                && (!is_run || header.address.0 == u64::from(slot.0))
         })
+    }
+
+    /// Whether more comes to a segment in its present use.
+    pub(crate) fn is_being_filled(&self, segment: SegmentId) -> bool {
+        self.filling.lock().contains_key(&segment)
     }
 }

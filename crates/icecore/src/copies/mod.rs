@@ -29,6 +29,7 @@ use crate::statistics::Statistics;
 use crate::storage::{Kind, StorageFile};
 use crate::units::{BLOCK_BYTES, SegmentId, Timestamp};
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use place::unfinished_name;
 use report::{CopyCounters, Mends};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -64,6 +65,10 @@ struct Inner {
     files: BTreeMap<SegmentId, Option<File>>,
     /// Segments in use without the copy that they should have.
     missing: BTreeSet<SegmentId>,
+    /// Those of which there was a copy before: it lies aside, does not count, and is what the new one is made over.
+    aside: BTreeSet<SegmentId>,
+    /// Segments with a copy in which something is damaged as it is in the segment, and what.
+    flawed: BTreeMap<SegmentId, String>,
     /// The copy that is being made of what was there before.
     filling: Option<(SegmentId, File)>,
     /// Copies were left behind, and all are being made again: they are written, and not read.
@@ -89,10 +94,19 @@ impl Inner {
 
     /// Forgets the trouble once everything has its copy.
     fn settle(&mut self) {
-        if self.missing.is_empty() && !self.settings.behind {
-            self.settings.since = None;
-            self.why = None;
+        if !self.missing.is_empty() || self.settings.behind {
+            return;
         }
+        self.why = self.flawed.values().next().cloned();
+        if self.why.is_none() {
+            self.settings.since = None;
+        }
+    }
+
+    /// Files that copies are, whether they count or not.
+    fn file_count(&self) -> usize {
+        let made = self.filling.as_ref().is_some_and(|(segment, _)| !self.aside.contains(segment));
+        self.files.len() + self.aside.len() + usize::from(made)
     }
 
     fn fall_behind(&mut self, why: String) {
@@ -101,6 +115,8 @@ impl Inner {
         self.catching_up = false;
         self.files.clear();
         self.missing.clear();
+        self.aside.clear();
+        self.flawed.clear();
         self.unsynced.clear();
         self.filling = None;
         self.directory_changed = false;
@@ -123,6 +139,8 @@ impl Copies {
             place: None,
             files: BTreeMap::new(),
             missing: BTreeSet::new(),
+            aside: BTreeSet::new(),
+            flawed: BTreeMap::new(),
             filling: None,
             catching_up: false,
             unsynced: BTreeSet::new(),
@@ -163,8 +181,7 @@ impl Copies {
         self.is_on.store(inner.is_copying(), Ordering::Release);
         let within = inner.place.as_ref().is_some_and(|place| !place.elsewhere);
         self.aside.copying(if within { inner.settings.mode } else { CopyMode::None });
-        let unfinished = usize::from(inner.filling.is_some());
-        self.aside.set_files(if within { inner.files.len() + unfinished } else { 0 });
+        self.aside.set_files(if within { inner.file_count() } else { 0 });
     }
 
     /// Changes something of it.
@@ -194,22 +211,27 @@ impl Copies {
             let mode = inner.settings.mode;
             let covered = |segment: &SegmentId| in_use.get(segment).is_some_and(|kind| mode.covers(*kind));
             inner.files.retain(|segment, _| covered(segment));
-            // Else they could be mistaken for copies of what finds a use from here on.
-            let kept: BTreeSet<String> = inner.files.keys().map(|segment| copy_name(*segment)).collect();
-            let place = inner.place.clone().filter(|_| self.writable);
-            let cleared = place.map_or(Ok(()), |place| {
-                place.clear(|name| !kept.contains(name) && !SUPERBLOCK_NAMES.contains(&name))
-            });
-            if let Err(error) = cleared {
+            let lacking = |segment: &&SegmentId| covered(segment) && !inner.files.contains_key(segment);
+            inner.missing = in_use.keys().filter(lacking).copied().collect();
+            if let Err(error) = self.clear_former(inner) {
                 inner.fall_behind(format!("former copies cannot be removed: {error}"));
                 return;
             }
-            let lacking = |segment: &&SegmentId| covered(segment) && !inner.files.contains_key(segment);
-            inner.missing = in_use.keys().filter(lacking).copied().collect();
             if !inner.missing.is_empty() {
                 inner.trouble("a segment was found without its copy".to_owned());
             }
         });
+    }
+
+    /// Removes copies of what is not in use as it was: they could be mistaken for copies of what finds a use from here on.
+    fn clear_former(&self, inner: &mut Inner) -> io::Result<()> {
+        let Some(place) = inner.place.clone().filter(|_| self.writable) else { return Ok(()) };
+        inner.aside = place.list_aside(self.geometry)?;
+        inner.aside.retain(|segment| inner.missing.contains(segment));
+        let aside = inner.aside.iter().map(|segment| unfinished_name(*segment));
+        let kept: BTreeSet<String> =
+            inner.files.keys().map(|segment| copy_name(*segment)).chain(aside).collect();
+        place.clear(|name| !kept.contains(name) && !SUPERBLOCK_NAMES.contains(&name))
     }
 
     /// A segment is going to be used for this: what it has as a copy is made ready. Failing is no error.
@@ -222,11 +244,24 @@ impl Copies {
             let Some(place) = inner.place.clone() else { return };
             (place, inner.settings.mode.covers(kind), inner.files.contains_key(&segment))
         };
+        self.forget_former(&place, segment);
         match (covers, has) {
             (true, true) => {}
             (true, false) => self.make(&place, segment),
             (false, true) => self.remove(&place, segment),
             (false, false) => drop(self.change(|inner| inner.missing.remove(&segment))),
+        }
+    }
+
+    /// What was there of a former use of a segment is of no use any more.
+    fn forget_former(&self, place: &Place, segment: SegmentId) {
+        let was_aside = self.change(|inner| {
+            inner.flawed.remove(&segment);
+            inner.aside.remove(&segment)
+        });
+        if was_aside {
+            // It means nothing under its name.
+            let _ = place.storage.remove(&unfinished_name(segment));
         }
     }
 
@@ -258,6 +293,7 @@ impl Copies {
             inner.files.remove(&segment);
             inner.missing.remove(&segment);
             inner.unsynced.remove(&segment);
+            inner.flawed.remove(&segment);
             inner.directory_changed = true;
             match removed {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -273,14 +309,17 @@ impl Copies {
         if !self.is_on.load(Ordering::Acquire) {
             return;
         }
-        let (place, free) = {
+        let (place, free, aside) = {
             let mut inner = self.inner.lock();
             inner.missing.retain(|segment| !is_free(*segment));
             let free: Vec<SegmentId> =
                 inner.files.keys().copied().filter(|segment| is_free(*segment)).collect();
-            (inner.place.clone(), free)
+            let aside: Vec<SegmentId> =
+                inner.aside.iter().copied().filter(|segment| is_free(*segment)).collect();
+            (inner.place.clone(), free, aside)
         };
         if let Some(place) = place {
+            aside.into_iter().for_each(|segment| self.forget_former(&place, segment));
             free.into_iter().for_each(|segment| self.remove(&place, segment));
         }
         self.change(|_| ());
@@ -450,8 +489,7 @@ impl Copies {
     pub(crate) fn read_statistics(&self, into: &mut Statistics) {
         self.counters.read(into);
         let inner = self.inner.lock();
-        into.copy_file_bytes =
-            (inner.files.len() + usize::from(inner.filling.is_some())) as u64 * self.geometry.bytes;
+        into.copy_file_bytes = inner.file_count() as u64 * self.geometry.bytes;
         into.copies_missing = inner.missing.len() as u64;
     }
 }

@@ -4,7 +4,7 @@ use crate::format::segment::Geometry;
 use crate::format::superblock;
 use crate::storage::{Storage, StorageLock};
 use crate::units::SegmentId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 
@@ -67,6 +67,29 @@ impl Place {
         let whole = |(name, length): (String, u64)| {
             let segment = from_copy_name(&name).filter(|segment| copy_name(*segment) == name)?;
             (length >= geometry.bytes).then_some((segment, ()))
+        };
+        Ok(self.storage.list()?.into_iter().filter_map(whole).collect())
+    }
+
+    /// What is there under names of copies is none any more: those that are as long as they should be, of segments for which `keeps`
+    /// holds, stay under a name that means nothing, for what is in them can prove itself; the others go, for good.
+    pub(crate) fn set_aside(&self, geometry: Geometry, keeps: impl Fn(SegmentId) -> bool) -> io::Result<()> {
+        let whole = self.list(geometry)?;
+        for segment in whole.into_keys().filter(|segment| keeps(*segment)) {
+            self.storage.rename(&copy_name(segment), &unfinished_name(segment))?;
+        }
+        let is_kept = |name: &str| {
+            from_copy_name(name).is_some_and(|segment| unfinished_name(segment) == name && keeps(segment))
+        };
+        self.clear(|name| !is_kept(name) && !SUPERBLOCK_NAMES.contains(&name))?;
+        self.storage.sync_directory()
+    }
+
+    /// Copies that mean nothing under their name and are as long as they should be.
+    pub(super) fn list_aside(&self, geometry: Geometry) -> io::Result<BTreeSet<SegmentId>> {
+        let whole = |(name, length): (String, u64)| {
+            let segment = from_copy_name(&name).filter(|segment| unfinished_name(*segment) == name)?;
+            (length >= geometry.bytes).then_some(segment)
         };
         Ok(self.storage.list()?.into_iter().filter_map(whole).collect())
     }

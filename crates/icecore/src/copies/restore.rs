@@ -2,7 +2,7 @@
 //! segments that lack one.
 
 use super::place::unfinished_name;
-use super::{Copies, Place, copy_name, create};
+use super::{Copies, File, Place, copy_name, create};
 use crate::format::copies::{CopyMode, CopySettings};
 use crate::format::segment::SegmentKind;
 use crate::storage::{AlignedBuffer, Kind};
@@ -26,6 +26,7 @@ impl Copies {
             inner.fall_behind("copies are being made again".to_owned());
             let since = inner.settings.since;
             inner.settings = CopySettings { mode, behind: true, since, folder };
+            inner.aside = place.list_aside(self.geometry).unwrap_or_default();
             inner.place = Some(place);
             inner.catching_up = true;
         });
@@ -102,6 +103,39 @@ impl Copies {
         inner.is_copying() && inner.settings.mode.covers(kind) && inner.missing.contains(&segment)
     }
 
+    /// A copy of a segment that does not count: what was there when copies were left behind, or is in the place that they leave.
+    /// It may be of another use of the segment.
+    pub(crate) fn former(&self, segment: SegmentId, left: Option<&Place>) -> Option<File> {
+        let place = {
+            let inner = self.inner.lock();
+            inner.place.clone().filter(|_| inner.aside.contains(&segment))
+        };
+        let aside = place.and_then(|place| self.open_former(&place, &unfinished_name(segment), false));
+        aside.or_else(|| self.open_former(left?, &copy_name(segment), false))
+    }
+
+    fn open_former(&self, place: &Place, name: &str, writable: bool) -> Option<File> {
+        let file = place.storage.open(name, writable).ok()?;
+        let is_whole = file.length().is_ok_and(|length| length >= self.geometry.bytes);
+        is_whole.then(|| Arc::from(file))
+    }
+
+    /// Something is damaged in a copy as it is in what it is a copy of; none if nothing is known to be.
+    pub(crate) fn flawed(&self, segment: SegmentId, what: Option<String>) {
+        self.change(|inner| match what {
+            Some(what) if inner.files.contains_key(&segment) => {
+                inner.trouble(what.clone());
+                inner.flawed.insert(segment, what);
+            }
+            _ => drop(inner.flawed.remove(&segment)),
+        });
+    }
+
+    /// Segments of which copies are known to be flawed.
+    pub(crate) fn all_flawed(&self) -> Vec<SegmentId> {
+        self.inner.lock().flawed.keys().copied().collect()
+    }
+
     /// Makes the copy of a segment that nobody will use for anything else meanwhile. `read` reads so many blocks from a
     /// slot on; what it cannot read has no copy. `goes_on` is asked before each piece, with nothing locked; where it does not, there is
     /// no copy, as before.
@@ -115,12 +149,19 @@ impl Copies {
         mut goes_on: impl FnMut() -> bool,
     ) -> io::Result<()> {
         let Some(place) = self.place() else { return Err(io::ErrorKind::NotFound.into()) };
-        if !self.aside.has_room() {
-            let text = "the size limit leaves no room for another copy";
-            return Err(io::Error::new(io::ErrorKind::StorageFull, text));
-        }
         let name = unfinished_name(segment);
-        let file = create(&place, &name, self.geometry)?;
+        let was_aside = self.inner.lock().aside.contains(&segment);
+        let former = Some(()).filter(|()| was_aside).and_then(|()| self.open_former(&place, &name, true));
+        // Over what was there before, which is as good wherever it is the same.
+        let is_over_former = former.is_some();
+        let file = match former {
+            Some(file) => file,
+            None if !self.aside.has_room() => {
+                let text = "the size limit leaves no room for another copy";
+                return Err(io::Error::new(io::ErrorKind::StorageFull, text));
+            }
+            None => create(&place, &name, self.geometry)?,
+        };
         // What is written to the segment from here on goes there, too.
         self.change(|inner| inner.filling = Some((segment, Arc::clone(&file))));
         let outcome = self.fill_file(segment, &mut read, &mut goes_on).and_then(|()| {
@@ -131,6 +172,9 @@ impl Copies {
         self.change(|inner| {
             let whole = inner.filling.take().is_some_and(|(filling, _)| filling == segment);
             inner.directory_changed = true;
+            if outcome.is_ok() || !is_over_former {
+                inner.aside.remove(&segment);
+            }
             if whole && outcome.is_ok() {
                 inner.files.insert(segment, Some(file));
                 inner.missing.remove(&segment);
@@ -144,8 +188,10 @@ impl Copies {
             if error.kind() != io::ErrorKind::Interrupted {
                 self.change(|inner| inner.trouble(format!("{} cannot be made: {error}", copy_name(segment))));
             }
-            // It means nothing under its name.
-            let _ = place.storage.remove(&name);
+            if !is_over_former {
+                // It means nothing under its name.
+                let _ = place.storage.remove(&name);
+            }
         }
         outcome
     }

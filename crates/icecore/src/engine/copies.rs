@@ -1,5 +1,6 @@
 //! Second copies of an open pool: where they are, what is read from them at opening, and how they are made again.
 
+use super::original::Original;
 use super::{Engine, superblocks};
 use crate::copies::{
     Copies, CopiesReport, Place, SUPERBLOCK_NAMES, copy_name, is_copy_name, is_name_of_pool,
@@ -226,7 +227,8 @@ impl Engine {
             if behind {
                 self.begin_anew(mode, folder)?;
             }
-            self.copy_what_lacks()?;
+            self.look_at_flawed();
+            self.copy_what_lacks(None)?;
         }
         Ok(self.copies().report())
     }
@@ -235,7 +237,7 @@ impl Engine {
     pub(super) fn copy_again(&self) {
         let _turn = self.copying.lock();
         if !self.copies().settings().behind && self.copies().report().missing > 0 {
-            let _ = self.copy_what_lacks();
+            let _ = self.copy_what_lacks(None);
         }
     }
 
@@ -258,7 +260,7 @@ impl Engine {
             clear(former)?;
         } else if moves {
             self.begin_anew(mode, folder)?;
-            self.copy_what_lacks()?;
+            self.copy_what_lacks(former.as_ref())?;
             if now.mode != CopyMode::None {
                 clear(former)?;
             }
@@ -267,7 +269,7 @@ impl Engine {
             self.copies().set_mode(mode);
             let in_use = in_use(&self.state().segments);
             self.copies().shrink(&in_use);
-            self.copy_what_lacks()?;
+            self.copy_what_lacks(None)?;
         }
         Ok(self.copies().report())
     }
@@ -279,20 +281,36 @@ impl Engine {
             self.copies().leave_place();
         }
         let place = prepare(&self.storage, folder.as_ref(), Some(self.pool))?;
-        let cleared = place.clear(|_| true);
+        let in_use = in_use(&self.state().segments);
+        let covered = |segment| in_use.get(&segment).is_some_and(|kind| mode.covers(*kind));
+        // What is there may be all that is left of something: it goes where there is something better.
+        let cleared = place.set_aside(self.geometry, covered);
         cleared.map_err(|error| Error::io("clear", place.storage.describe(), error))?;
         self.copies().catch_up(place, mode, folder);
         self.say_of_copies()
     }
 
-    fn copy_what_lacks(&self) -> Result<()> {
+    /// Looks again at copies that were damaged as what they are copies of was: it may have gone, or be whole again.
+    fn look_at_flawed(&self) {
+        for segment in self.copies().all_flawed() {
+            if let Some(kind) = self.hold_copied(segment, |_| true) {
+                let mut original = Original::new(self, segment, kind, None);
+                original.read_all();
+                self.copies().flawed(segment, original.loss());
+                self.state().segments.let_go(segment);
+            }
+        }
+    }
+
+    /// `left`: where copies were until now, if that is another place.
+    fn copy_what_lacks(&self, left: Option<&Place>) -> Result<()> {
         let lacking = {
             let state = self.state();
             self.copies().lacking(&in_use(&state.segments))
         };
         let mut outcome = Ok(());
         for segment in lacking {
-            if let Err(error) = self.copy_one(segment, |_| true, || !self.signals.is_stopping()) {
+            if let Err(error) = self.copy_one(segment, left, |_| true, || !self.signals.is_stopping()) {
                 outcome = Err(Error::io("write", copy_name(segment), error));
                 break;
             }
@@ -306,23 +324,35 @@ impl Engine {
         outcome
     }
 
-    /// Copies a segment if it is in use for something of which this holds. See [`Copies::fill`].
-    pub(super) fn copy_one(
+    /// Keeps a segment from being used for anything else, if it is in use for something of which this holds.
+    fn hold_copied(
         &self,
         segment: SegmentId,
         wanted: impl FnOnce(SegmentKind) -> bool,
+    ) -> Option<SegmentKind> {
+        let mut state = self.state();
+        let kind = state.segments.kind(segment).filter(|kind| wanted(*kind))?;
+        state.segments.hold(segment);
+        Some(kind)
+    }
+
+    /// Copies a segment if it is in use for something of which this holds. What is damaged in it is taken from the copy that there
+    /// was before, there or in the place that copies have left, and healed. See [`Copies::fill`].
+    pub(super) fn copy_one(
+        &self,
+        segment: SegmentId,
+        left: Option<&Place>,
+        wanted: impl FnOnce(SegmentKind) -> bool,
         goes_on: impl FnMut() -> bool,
     ) -> std::io::Result<()> {
-        {
-            let mut state = self.state();
-            if !state.segments.kind(segment).is_some_and(wanted) {
-                return Ok(());
-            }
-            state.segments.hold(segment);
+        let Some(kind) = self.hold_copied(segment, wanted) else { return Ok(()) };
+        let former = self.copies().former(segment, left);
+        let mut original = Original::new(self, segment, kind, former);
+        let filled = self.copies().fill(segment, |slot, bytes| original.read(Slot(slot), bytes), goes_on);
+        if filled.is_ok() {
+            original.heal();
+            self.copies().flawed(segment, original.loss());
         }
-        let files = self.blocks.files();
-        let read = |slot, bytes: &mut [u8]| files.read(segment, Slot(slot), bytes).is_ok();
-        let filled = files.copies().fill(segment, read, goes_on);
         self.state().segments.let_go(segment);
         filled
     }

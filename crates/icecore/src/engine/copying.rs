@@ -84,7 +84,7 @@ impl Engine {
         let Some(room) = self.room_to_spare() else { return Look::Done };
         copying.tried = Some(segment);
         let goes_on = || !paced || self.goes_on_copying(room);
-        let copied = self.copy_one(segment, |kind| copies.is_missing(segment, kind), goes_on);
+        let copied = self.copy_one(segment, None, |kind| copies.is_missing(segment, kind), goes_on);
         // It may have been let go of meanwhile.
         self.release_copies();
         if copied.is_err() {

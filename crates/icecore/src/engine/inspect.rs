@@ -61,6 +61,15 @@ impl Engine {
         places.iter().filter_map(|place| self.inspect_stretch(place, detail)).collect()
     }
 
+    /// Stretches of a ledger segment that the last checkpoint and what it names are made of.
+    pub(super) fn stretches_in(&self, segment: SegmentId) -> Vec<LedgerPointer> {
+        let line = self.checkpoint.lock();
+        let chunks = self.blocks.map().read().directory().all().map(|(_, row)| row.place).collect::<Vec<_>>();
+        let sets: Vec<_> = self.blocks.sets().read().places().collect();
+        let all = line.blobs.iter().copied().chain(chunks).chain(sets);
+        all.filter(|place| place.segment == segment).collect()
+    }
+
     /// Compares a stretch of a ledger segment, and its copy, with its checksum: what is wrong with it. What is read from the copy is
     /// told among what was mended. `mismatch`: what to say if neither is right.
     fn inspect_stretch(&self, place: &LedgerPointer, mismatch: &str) -> Option<Error> {

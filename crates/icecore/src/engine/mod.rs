@@ -31,6 +31,7 @@ mod limits;
 mod load;
 mod mend;
 mod moves;
+mod original;
 mod places;
 mod rebuild;
 mod recovery;
