@@ -20,7 +20,8 @@ enum Slice {
 }
 
 impl Engine {
-    /// Frees all of it while the state is locked. What lies where nobody can tell stays dead, to be tried again the next time.
+    /// Frees all of it while the state is locked. What lies where nobody can tell stays dead, to be tried again when another checkpoint
+    /// is durable.
     pub(crate) fn bury(&self, state: &mut State) {
         loop {
             match self.bury_slice(state) {
@@ -28,7 +29,7 @@ impl Engine {
                 Slice::More => {}
                 Slice::Needs(stream, address) => {
                     if self.blocks.lookup(stream, address).is_err() {
-                        break;
+                        self.pass_over(state, stream, address);
                     }
                 }
             }
@@ -46,10 +47,19 @@ impl Engine {
                 Slice::More => {}
                 Slice::Needs(stream, address) => {
                     if self.blocks.lookup(stream, address).is_err() {
-                        break;
+                        self.pass_over(&mut self.state(), stream, address);
                     }
                 }
             }
+        }
+    }
+
+    /// The chunk that says where a dead block lies cannot be read: whatever is dead within it waits, and nothing else does.
+    fn pass_over(&self, state: &mut State, stream: Stream, address: LogAddress) {
+        // Without a chunk there, another one took its place meanwhile.
+        let chunk = self.blocks.map().read().chunk_at(stream, address);
+        if let Some((absent, _)) = chunk {
+            state.graveyard.set_aside(self.pins.oldest(), stream, &absent.span);
         }
     }
 

@@ -205,6 +205,43 @@ fn what_cannot_be_freed_waits() {
     pool.verify().unwrap();
 }
 
+/// What lies in one chunk that cannot be read waits by itself: all other room comes back, however much is written.
+#[test]
+fn one_chunk_that_cannot_be_read_holds_up_nothing_else() {
+    let (storage, file) = made(0);
+    let pool = open(&storage);
+    let (_, row) = rows(&pool).into_iter().find(|(stream, _)| *stream == Stream::Data).unwrap();
+    flip(&storage, &row.place);
+    let live = || pool.engine().state().segments.live_total();
+    let before = live();
+    let within = row.span.end.0 - row.span.start.0;
+    for round in 5..12 {
+        write(&pool, file, 0..PIECES, round);
+        pool.checkpoint().unwrap();
+        assert!(
+            live() < before + within + 100,
+            "{} blocks live after round {round}, and {before} before",
+            live()
+        );
+    }
+    assert!(pool.statistics().failure.is_none());
+    // What is still pinned is not freed with what was set aside.
+    let view = pool.view("db").unwrap();
+    write(&pool, file, 0..PIECES, 12);
+    pool.checkpoint().unwrap();
+    flip(&storage, &row.place);
+    pool.checkpoint().unwrap();
+    let mut bytes = vec![0; PIECE];
+    for piece in 0..PIECES {
+        view.read(file, piece * PIECE as u64, &mut bytes).unwrap();
+        assert!(bytes == content(piece, 11), "piece {piece}");
+    }
+    drop(view);
+    pool.checkpoint().unwrap();
+    assert!(live() < before + 100, "all of it is freed when the chunk can be read again");
+    pool.verify().unwrap();
+}
+
 fn repaired(storage: &Arc<MemoryStorage>) -> RepairReport {
     let options = RepairOptions { data: true, ..RepairOptions::default() };
     repair(storage.clone(), &options, &mut |_| {}).unwrap()

@@ -196,6 +196,12 @@ impl FreedSink {
             .flat_map(|stream| self.of(stream).runs().map(move |span| Run::of(stream, &span)))
     }
 
+    /// Takes out what lies within a span of one stream.
+    pub(crate) fn take_within(&mut self, stream: Stream, span: &Span) -> Vec<Run> {
+        let taken = self.blocks[stream as usize].extract(span);
+        taken.runs().map(|run| Run::of(stream, &run)).collect()
+    }
+
     /// Takes out so many runs at most, in the order of [`FreedSink::runs`].
     pub(crate) fn take_some(&mut self, most: usize) -> Vec<Run> {
         let runs: Vec<Run> = self.runs().take(most).collect();

@@ -1,6 +1,6 @@
 //! Blocks that died, and how long what they held has to stay.
 
-use crate::liveness::{BlockSet, FreedSink};
+use crate::liveness::{BlockSet, FreedSink, Span};
 use crate::units::{BlockCount, LogAddress, Run, Stream};
 use std::collections::{HashSet, VecDeque};
 
@@ -14,6 +14,8 @@ pub(crate) struct Graveyard {
     /// What the checkpoint on its way will have recorded.
     frozen: Option<Deaths>,
     recorded: VecDeque<Deaths>,
+    /// Recorded, reached by no reader, and where it lies could not be read: tried again after the next checkpoint.
+    aside: FreedSink,
     /// Merged blocks that died, to be forgotten early if they were never written.
     superseded: VecDeque<(u64, LogAddress)>,
 }
@@ -119,9 +121,11 @@ impl Graveyard {
         self.certain.unread.subtract(Stream::Data, blocks)
     }
 
-    /// The checkpoint that was frozen is durable.
+    /// The checkpoint that was frozen is durable. What was set aside is the first to be tried again.
     pub(crate) fn recorded(&mut self) {
         self.recorded.extend(self.frozen.take());
+        let aside = std::mem::take(&mut self.aside);
+        self.push_front(aside);
     }
 
     /// Takes what no reader can reach any more: recorded deaths from before the oldest pin was taken, so many runs at
@@ -144,10 +148,25 @@ impl Graveyard {
     pub(crate) fn rebury(&mut self, runs: impl IntoIterator<Item = Run>) {
         let mut blocks = FreedSink::new();
         runs.into_iter().for_each(|run| blocks.push(run));
+        self.push_front(blocks);
+    }
+
+    fn push_front(&mut self, blocks: FreedSink) {
         if !blocks.is_empty() {
             // No pin is older than that: none kept it from being freed.
             self.recorded.push_front(Deaths { moment: 0, blocks });
         }
+    }
+
+    /// Where the blocks of a span lie cannot be read: those that could be freed are set aside until another checkpoint is durable, so
+    /// that what died behind them need not wait. What a reader still reaches stays where it is.
+    pub(crate) fn set_aside(&mut self, oldest_pin: Option<u64>, stream: Stream, span: &Span) {
+        let unread = |deaths: &&mut Deaths| oldest_pin.is_none_or(|pin| pin >= deaths.moment);
+        for deaths in self.recorded.iter_mut().take_while(unread) {
+            let taken = deaths.blocks.take_within(stream, span);
+            taken.into_iter().for_each(|run| self.aside.push(run));
+        }
+        self.recorded.retain(|deaths| !deaths.blocks.is_empty());
     }
 
     /// Whether a block is dead and not yet freed.
@@ -158,7 +177,10 @@ impl Graveyard {
     /// Dead blocks that a recovery from the last checkpoint to be frozen, or a reader, may still reach.
     pub(crate) fn lingering(&self, stream: Stream) -> impl Iterator<Item = &BlockSet> {
         let recorded = self.recorded.iter().map(|deaths| &deaths.blocks);
-        recorded.chain([&self.current]).chain(self.certain.sinks()).map(move |sink| sink.of(stream))
+        recorded
+            .chain([&self.current, &self.aside])
+            .chain(self.certain.sinks())
+            .map(move |sink| sink.of(stream))
     }
 
     /// Dead blocks that nobody will reach once the checkpoint on its way is durable, but for readers.
@@ -173,7 +195,7 @@ impl Graveyard {
 
     fn sinks(&self) -> impl Iterator<Item = &FreedSink> {
         let deaths = self.recorded.iter().chain(&self.frozen).map(|deaths| &deaths.blocks);
-        deaths.chain([&self.current]).chain(self.certain.sinks())
+        deaths.chain([&self.current, &self.aside]).chain(self.certain.sinks())
     }
 
     /// Merged blocks died that may not have been written.
