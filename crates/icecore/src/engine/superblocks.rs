@@ -73,6 +73,12 @@ pub(super) fn write_after_crash(storage: &dyn Storage, superblock: &Superblock) 
 pub(super) fn write_one(storage: &dyn Storage, name: &str, superblock: &Superblock) -> Result<()> {
     let aligned = AlignedBuffer::copied(&superblock.encode());
     let (file, created) = match storage.open(name, true) {
+        // Cut short: not every medium makes a file longer.
+        Ok(file) if file.length().is_ok_and(|length| length < BLOCK_BYTES as u64) => {
+            storage.remove(name).map_err(|error| Error::io("remove", name, error))?;
+            let made = storage.create(name, BLOCK_BYTES as u64);
+            (made.map_err(|error| Error::io("create", name, error))?, true)
+        }
         Ok(file) => (file, false),
         // One of the twins was lost: it is made again.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
