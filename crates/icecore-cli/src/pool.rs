@@ -4,7 +4,7 @@
 //! that `-P` or `ICECORE_POOL` gives; with neither, it is a path too.
 
 use crate::exit;
-use icecore::admin::locate::{is_pool, split_at_pool};
+use icecore::admin::locate::{is_pool, split_at_pool, was_pool};
 use icecore::admin::{Access, ErrorCode, Failure};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -42,7 +42,12 @@ impl Context {
             return failure.into();
         }
         let shown = crate::format::escaped(argument.as_bytes());
-        let message = if is_path(argument.as_bytes()) {
+        let message = if was_pool(Path::new(argument)) {
+            format!(
+                "{shown} has segments of a pool in it, and both its superblocks are lost: `icecore check --repair --mirror` \
+                 makes them again from a folder with copies"
+            )
+        } else if is_path(argument.as_bytes()) {
             format!("{shown} does not lead into a pool: `icecore init FOLDER` makes one")
         } else {
             format!(
@@ -88,6 +93,15 @@ impl Context {
         }
         let message = "no pool is given: use -P FOLDER or ICECORE_POOL";
         Err(Failure::new(ErrorCode::NotAPool, message).into())
+    }
+
+    /// As [`Context::pool_or`], of a pool that need not be found by its superblocks: where they are lost, it is the folder as it is
+    /// given.
+    pub fn lost_pool_or(&self, argument: Option<&OsStr>) -> anyhow::Result<PathBuf> {
+        match argument.map(Path::new) {
+            Some(folder) if was_pool(folder) => Ok(folder.to_owned()),
+            _ => self.pool_or(argument),
+        }
     }
 
     /// The pool of a command that may be given one as its only argument.
@@ -177,6 +191,11 @@ mod tests {
         assert!(error.to_string().contains("ICECORE_POOL"), "{error}");
         let error = context(None).locate(OsStr::new("/no/such/db")).unwrap_err();
         assert!(error.to_string().contains("icecore init"), "{error}");
+        let lost = tempfile::tempdir().unwrap();
+        std::fs::write(lost.path().join("segment.00000000"), b"").unwrap();
+        let error = context(None).locate(lost.path().as_os_str()).unwrap_err();
+        assert!(!error.to_string().contains("icecore init"), "{error}");
+        assert_eq!(context(None).lost_pool_or(Some(lost.path().as_os_str())).unwrap(), lost.path());
     }
 
     #[test]

@@ -7,10 +7,9 @@
 use crate::bindings::code;
 use crate::errors::{Fault, Result};
 use crate::store::{self, Pool};
+use icecore::admin::locate::is_pool;
 use std::path::Path;
 
-/// The file that makes a directory a pool.
-const SIGN_OF_A_POOL: &str = "superblock.0";
 /// What the paths of registered pools begin with.
 pub const REGISTERED: &str = "/@";
 /// What SQLite appends to a database's name for its rollback journal.
@@ -47,7 +46,7 @@ pub fn cut(path: &str) -> Option<Cut<'_>> {
     let mut end = path.len();
     while let Some(slash) = path[..end].rfind('/') {
         let directory = if slash == 0 { "/" } else { &path[..slash] };
-        if Path::new(directory).join(SIGN_OF_A_POOL).exists() {
+        if is_pool(Path::new(directory)).unwrap_or(false) {
             return Some(Cut { pool: directory, rest: &path[slash + 1..] });
         }
         end = slash;
@@ -161,7 +160,8 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let pool = directory.path().join("a/pool");
         std::fs::create_dir_all(&pool).expect("a directory");
-        std::fs::write(pool.join(SIGN_OF_A_POOL), "").expect("a file");
+        // Its twin, lost, is made again by whoever opens it.
+        std::fs::write(pool.join("superblock.1"), "").expect("a file");
         let pool = pool.canonicalize().expect("a real path");
         let pool = pool.to_str().expect("text");
         let file = format!("{pool}/x/y/z.db");

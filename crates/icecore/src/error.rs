@@ -23,7 +23,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The directory holds no pool.
-    #[error("{path} is not an icecore pool: {reason} (`icecore init {path}` makes one)")]
+    #[error("{path} is not an icecore pool: {reason}")]
     NotAPool {
         /// The directory.
         path: String,

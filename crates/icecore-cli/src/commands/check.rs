@@ -61,7 +61,8 @@ pub struct Arguments {
 }
 
 pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
-    let pool = context.pool_or(arguments.folder.as_deref())?;
+    let folder = arguments.folder.as_deref();
+    let pool = if arguments.repair { context.lost_pool_or(folder)? } else { context.pool_or(folder)? };
     if arguments.dry_run && !arguments.repair {
         return Err(exit::usage("--dry-run needs --repair"));
     }

@@ -70,9 +70,28 @@ fn a_pool_with_lost_superblocks_is_repaired_from_its_mirror() {
         std::fs::remove_file(fixture.pool.join(name)).unwrap();
     }
     let pool = fixture.pool.to_str().unwrap();
-    fixture.run(&["list"]).assert().failure();
-    fixture.done(&["check", "-P", pool, "--repair", "--mirror", path]);
+    for arguments in [&["list"][..], &["list", pool], &["check", pool]] {
+        let text = fixture.refused(3, arguments);
+        assert!(!text.contains("icecore init") && text.contains("--mirror"), "{text}");
+    }
+    crate::fixture::program().args(["check", pool, "--repair", "--mirror", path]).assert().success();
     assert_eq!(list(), before);
+}
+
+#[test]
+fn a_pool_is_found_by_either_of_its_superblocks() {
+    for (lost, left) in [("superblock.0", "superblock.1"), ("superblock.1", "superblock.0")] {
+        let fixture = Fixture::with_db();
+        std::fs::remove_file(fixture.pool.join(lost)).unwrap();
+        let pool = fixture.pool.to_str().unwrap();
+        for arguments in [&["list", pool][..], &["scrub", pool], &["check", "--repair", pool]] {
+            crate::fixture::program().args(arguments).assert().success();
+        }
+        let repaired = std::fs::read(fixture.pool.join(lost)).unwrap();
+        assert!(
+            !repaired.is_empty() && repaired.len() == std::fs::read(fixture.pool.join(left)).unwrap().len()
+        );
+    }
 }
 
 /// A pool with copies of everything in a folder, which was away while something changed; and where a file of its data lies.
@@ -135,4 +154,20 @@ fn a_copy_of_what_is_damaged_everywhere_is_not_called_whole() {
     hurt(&mirror.join("copy.00000000"), at);
     let text = fixture.done(&["copies", "--restore"]);
     assert!(text.contains("DEGRADED") && text.contains("segment.00000000"), "{text}");
+}
+
+#[test]
+fn why_copies_do_not_count_is_told_also_by_those_who_were_not_there() {
+    let fixture = Fixture::with_db();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let (mirror, away) = (elsewhere.path().join("mirror"), elsewhere.path().join("away"));
+    fixture.done(&["copies", "--mirror", mirror.to_str().unwrap()]);
+    std::fs::rename(&mirror, &away).unwrap();
+    // Nothing changes but that copies are left behind.
+    fixture.run(&["copies", "--restore"]).assert().failure();
+    std::fs::rename(&away, &mirror).unwrap();
+    for command in ["copies", "status"] {
+        let text = fixture.done(&[command]);
+        assert!(text.contains("DEGRADED") && text.contains("No such file"), "{text}");
+    }
 }

@@ -145,6 +145,10 @@ fn find_way(directory: &Path, options: &OpenOptions) -> Result<Way, Failure> {
             Ok(client) => return Ok(Way::Remote(client, Instant::now())),
             Err(error) if is_nobody(&error) && Instant::now() < deadline => thread::sleep(RETRY_INTERVAL),
             Err(error) if is_nobody(&error) => return Err(in_use),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                let message = format!("{in_use}; and it does not answer: it hangs, or was stopped");
+                return Err(Failure::new(ErrorCode::PoolInUse, message));
+            }
             Err(error) => {
                 let message = format!("{in_use}; and its control socket cannot be reached: {error}");
                 return Err(Failure::new(ErrorCode::PoolInUse, message));

@@ -4,14 +4,33 @@ use super::codec::{CodecError, REPLY_BYTES_MAX, read_message, write_message};
 use super::failure::{ErrorCode, Failure};
 use super::protocol::{Progress, Reply, Request, Response};
 use super::socket::{Folder, Writer};
-use std::io;
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::Duration;
+
+/// How long a client waits for signs of life.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// How long the owner may say nothing before it is asked whether it is there. What takes long goes on meanwhile.
+    pub silence: Duration,
+    /// How long it may take over its answer to that.
+    pub sign: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { silence: Duration::from_secs(20), sign: Duration::from_secs(10) }
+    }
+}
 
 /// A connection to the process that owns a pool.
 #[derive(Debug)]
 pub struct Client {
+    folder: Folder,
     stream: UnixStream,
+    patience: Patience,
 }
 
 /// What came of a request.
@@ -25,12 +44,31 @@ pub enum Outcome {
 }
 
 impl Client {
-    /// Connects to the owner of the pool in this folder. `NotFound` or `ConnectionRefused` when nobody listens.
+    /// Connects to the owner of the pool in this folder. `NotFound` or `ConnectionRefused` when nobody listens, `TimedOut` when
+    /// nobody takes the connection.
     pub fn connect(directory: &Path) -> io::Result<Self> {
-        Ok(Self { stream: Folder::open(directory)?.connect()? })
+        Self::connect_with(directory, Patience::default())
     }
 
-    /// Sends a request and waits for its answer, however long that takes.
+    /// [`Client::connect`] with another patience.
+    pub fn connect_with(directory: &Path, patience: Patience) -> io::Result<Self> {
+        let folder = Folder::open(directory)?;
+        let stream = folder.connect(patience.silence)?;
+        Ok(Self { folder, stream, patience })
+    }
+
+    /// Whether the owner is there: it says goodbye to whoever comes and wants nothing, whatever else it has to do. Owners of
+    /// every version do.
+    fn is_alive(&self) -> bool {
+        let asked = self.folder.connect(self.patience.sign).and_then(|stream| {
+            stream.shutdown(Shutdown::Write)?;
+            (&stream).read(&mut [0])
+        });
+        // One that does not listen any more is about to end, and ends this connection then.
+        asked.err().is_none_or(|error| !is_timeout(&error))
+    }
+
+    /// Sends a request and waits for its answer, however long that takes, as long as the owner is there.
     pub fn call(
         &mut self,
         request: &Request,
@@ -38,9 +76,13 @@ impl Client {
     ) -> Result<Outcome, Failure> {
         // A request that did not get through whole is not begun. A reply may be waiting nevertheless: the
         // refusal of a client too many, or a goodbye.
-        let sent = write_message(&mut Writer(&self.stream), request);
+        let sent = write_message(&mut Patient(self), request);
         loop {
-            match read_message(&mut self.stream, REPLY_BYTES_MAX) {
+            if sent.as_ref().is_err_and(is_timeout) {
+                return Err(no_answer());
+            }
+            match read_message(&mut Patient(self), REPLY_BYTES_MAX) {
+                Err(CodecError::Io(error)) if is_timeout(&error) => return Err(no_answer()),
                 Ok(Some(Reply::Progress(now))) => progress(now),
                 Ok(Some(Reply::Done(response))) => return Ok(Outcome::Done(response)),
                 Ok(Some(Reply::Failed(failure))) => return Err(failure),
@@ -58,6 +100,48 @@ impl Client {
             }
         }
     }
+}
+
+/// The connection of a client, which does not wait for an owner that is not there.
+struct Patient<'a>(&'a Client);
+
+impl Patient<'_> {
+    fn until_done(&self, mut body: impl FnMut(&UnixStream) -> io::Result<usize>) -> io::Result<usize> {
+        loop {
+            match body(&self.0.stream) {
+                Err(error) if is_timeout(&error) && self.0.is_alive() => {}
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+impl Read for Patient<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.until_done(|mut stream| stream.read(buffer))
+    }
+}
+
+impl Write for Patient<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.until_done(|stream| Writer(stream).write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+fn no_answer() -> Failure {
+    Failure::new(
+        ErrorCode::PoolInUse,
+        "the process that has the pool open does not answer: it hangs or was stopped; look whether the request was done once it \
+         goes on, or end it",
+    )
 }
 
 fn went_away() -> Failure {

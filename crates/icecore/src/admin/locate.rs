@@ -1,18 +1,34 @@
 //! Paths that lead into a pool: `/path/to/pool/dataset@snapshot/file`.
 
 use crate::error::{Error, Result};
+use crate::format::segment::from_file_name;
+use crate::format::superblock::NAMES;
 use crate::names::{SnapshotName, VersionName};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The file that makes a folder a pool.
-const SUPERBLOCK: &str = "superblock.0";
-
-/// Whether there is a pool in this folder. The error is the system's, when it does not let us look.
+/// Whether there is a pool in this folder: one of its two superblocks is enough. The error is the system's, when it does not
+/// let us look.
 pub fn is_pool(directory: &Path) -> io::Result<bool> {
-    match directory.join(SUPERBLOCK).symlink_metadata() {
+    for name in NAMES {
+        if exists(&directory.join(name))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether what is in this folder was a pool: it has segments. Nobody should make another one of it.
+#[must_use]
+pub fn was_pool(directory: &Path) -> bool {
+    let names = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.into_iter().any(|name| name.to_str().is_some_and(|name| from_file_name(name).is_some()))
+}
+
+fn exists(file: &Path) -> io::Result<bool> {
+    match file.symlink_metadata() {
         Ok(_) => Ok(true),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             Ok(false)
@@ -51,7 +67,7 @@ pub fn split_at_pool(path: &Path) -> Result<(PathBuf, Vec<u8>)> {
         Some((prefix, error)) => Err(Error::io("look into", prefix.display().to_string(), error)),
         None => Err(Error::NotAPool {
             path: path.display().to_string(),
-            reason: format!("no folder of this path contains {SUPERBLOCK}"),
+            reason: format!("no folder of this path contains {} or {}", NAMES[0], NAMES[1]),
         }),
     }
 }
@@ -149,7 +165,8 @@ mod tests {
     fn pool_in(parent: &Path, name: &str) -> PathBuf {
         let path = parent.join(name);
         std::fs::create_dir_all(&path).unwrap();
-        std::fs::write(path.join(SUPERBLOCK), b"").unwrap();
+        // Its twin is as good.
+        std::fs::write(path.join(NAMES[usize::from(name == "outer")]), b"").unwrap();
         path
     }
 

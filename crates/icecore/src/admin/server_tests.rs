@@ -1,7 +1,7 @@
 //! Clients of every kind against a server with a service that pretends.
 
 use super::*;
-use crate::admin::client::{Client, Outcome};
+use crate::admin::client::{Client, Outcome, Patience};
 use crate::admin::codec;
 use crate::pool::ScrubOptions;
 use std::io::Write;
@@ -40,6 +40,10 @@ impl Session for PretendSession {
                 }
                 Ok(Response::Done)
             }
+            Request::RestoreCopies => {
+                thread::sleep(Duration::from_millis(300));
+                Ok(Response::Done)
+            }
             Request::Checkpoint => panic!("a fault in one session"),
             _ => Ok(Response::Done),
         }
@@ -73,7 +77,7 @@ fn ask(client: &mut Client, request: &Request) -> Result<Response, Failure> {
 }
 
 fn raw(folder: &Path) -> UnixStream {
-    let stream = Folder::open(folder).unwrap().connect().unwrap();
+    let stream = Folder::open(folder).unwrap().connect(Duration::from_secs(10)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     stream
 }
@@ -261,4 +265,37 @@ fn a_server_may_be_stopped_by_one_of_its_own_threads() {
     let mut client = Client::connect(folder.path()).unwrap();
     sender.send(server).unwrap();
     assert_eq!(ask(&mut client, &Request::Status), Ok(Response::Done));
+}
+
+#[test]
+fn an_owner_that_hangs_is_not_waited_for_and_one_that_works_is() {
+    let folder = tempfile::tempdir().unwrap();
+    // Connections are taken by the system, and nobody is there to read what they say.
+    let listener = Folder::open(folder.path()).unwrap().listen().unwrap();
+    let soon = Duration::from_millis(20);
+    let impatient = Patience { silence: soon, sign: soon };
+    for request in [
+        Request::Status,
+        Request::ImportChunk { offset: 0, data: vec![1; crate::admin::protocol::CHUNK_BYTES_MAX] },
+    ] {
+        let mut client = Client::connect_with(folder.path(), impatient).unwrap();
+        let failure = ask(&mut client, &request).unwrap_err();
+        assert_eq!(failure.code, ErrorCode::PoolInUse, "{failure}");
+        assert!(failure.message.contains("does not answer"), "{failure}");
+    }
+    // Until no more of them are taken.
+    let mut waiting = Vec::new();
+    let refused = loop {
+        match Client::connect_with(folder.path(), impatient) {
+            Ok(client) => waiting.push(client),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
+    drop((listener, waiting));
+
+    let _server = Server::start(Arc::new(Pretend), folder.path()).unwrap();
+    let patience = Patience { silence: soon, sign: Duration::from_secs(60) };
+    let mut client = Client::connect_with(folder.path(), patience).unwrap();
+    assert!(ask(&mut client, &Request::RestoreCopies).is_ok());
 }

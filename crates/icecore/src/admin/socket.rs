@@ -10,6 +10,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::time::Duration;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
@@ -40,10 +41,17 @@ impl Folder {
         Ok(UnixListener::from(socket))
     }
 
-    pub(super) fn connect(&self) -> io::Result<UnixStream> {
-        let socket = stream_socket()?;
-        rustix::net::connect(&socket, &self.address()?)?;
-        Ok(UnixStream::from(socket))
+    /// Connects. `patience`: how long the other end may take over that, and over each message later; `TimedOut` if it takes
+    /// longer to take the connection.
+    pub(super) fn connect(&self, patience: Duration) -> io::Result<UnixStream> {
+        let stream = UnixStream::from(stream_socket()?);
+        stream.set_read_timeout(Some(patience))?;
+        // Counts for connecting as well.
+        stream.set_write_timeout(Some(patience))?;
+        match rustix::net::connect(&stream, &self.address()?) {
+            Err(rustix::io::Errno::AGAIN) => Err(io::ErrorKind::TimedOut.into()),
+            connected => Ok(connected.map(|()| stream)?),
+        }
     }
 
     pub(super) fn remove_socket(&self) -> io::Result<()> {

@@ -328,13 +328,15 @@ fn what_was_used_for_something_else_is_not_taken_for_what_it_was() {
 #[test]
 fn a_superblock_follows_from_its_twin() {
     for lost in NAMES {
-        for cut in [false, true] {
+        for left in [None, Some(0), Some(4), Some(BLOCK as u64)] {
             let (storage, file) = made();
             let expected = content(&open(&storage.copy()), file);
-            if cut {
-                storage.remove(lost).unwrap();
-            } else {
-                hurt(&storage, lost, 90);
+            match left {
+                Some(length) if length == BLOCK as u64 => hurt(&storage, lost, 90),
+                left => {
+                    storage.remove(lost).unwrap();
+                    left.map(|length| storage.create(lost, length).unwrap());
+                }
             }
             let report = checked(&storage);
             assert!(report.is_sound() && report.opened && report.count == 1, "{report:?}");

@@ -95,6 +95,7 @@ impl<'a> Original<'a> {
             self.instead.insert(slot, Box::new(right));
             return true;
         }
+        // Of what is being written at the moment `loss` looks again.
         if verdict == Some(false) {
             self.lost.insert(slot);
         }
@@ -254,9 +255,9 @@ impl<'a> Original<'a> {
 
     /// What is lost of what is needed, in words; none if nothing is.
     pub(super) fn loss(&self) -> Option<String> {
-        if matches!(self.proof, Proof::Sums { grows: true, .. }) {
-            // What is on its way to the disk looks like it.
-            return None;
+        if !self.lost.is_empty() && matches!(self.proof, Proof::Sums { grows: true, .. }) {
+            // What was on its way to the disk looked like it, and is there now; if not, nothing can be said.
+            self.engine.sync().ok()?;
         }
         let is_lost = |slot: &Slot| {
             let now = self.from_segment(*slot, 1).and_then(|bytes| Block::try_from(bytes).ok());
@@ -285,8 +286,9 @@ impl<'a> Original<'a> {
                 index < entry.run.length.0 && state.history.lives(entry.run.stream, address).unwrap_or(true)
             })
         };
-        let frames = |slot: Slot| slot.0 == 0 || slot >= self.engine.geometry.end(self.kind);
-        slots.retain(|slot| self.kind == SegmentKind::Ledger || frames(*slot) || lives(*slot));
+        // What vouches for blocks can be made up for by the rest, and need not be there yet: a scrub looks at it.
+        let is_ledger = self.kind == SegmentKind::Ledger;
+        slots.retain(|slot| slot.0 > 0 && (is_ledger || lives(*slot)));
         slots
     }
 }

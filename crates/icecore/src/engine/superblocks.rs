@@ -27,7 +27,21 @@ fn find(storage: &dyn Storage) -> Result<(Superblock, &'static str)> {
             Err(error) => drop(first_error.get_or_insert(error)),
         }
     }
-    best.ok_or_else(|| first_error.expect("neither was read"))
+    best.ok_or_else(|| advised(storage, first_error.expect("neither was read")))
+}
+
+/// What to do where there is no superblock: where there are segments it is not another pool.
+fn advised(storage: &dyn Storage, error: Error) -> Error {
+    let Error::NotAPool { path, reason } = error else { return error };
+    let has_segments = storage.list().is_ok_and(|files| {
+        files.iter().any(|(name, _)| crate::format::segment::from_file_name(name).is_some())
+    });
+    let advice = if has_segments {
+        "but segments of one, `icecore check --repair --mirror` makes superblocks again from a folder with copies".to_owned()
+    } else {
+        format!("`icecore init {path}` makes one")
+    };
+    Error::NotAPool { reason: format!("{reason} ({advice})"), path }
 }
 
 pub(crate) fn read_one(storage: &dyn Storage, name: &str, path: &str) -> Result<Superblock> {
@@ -59,6 +73,12 @@ pub(super) fn write_after_crash(storage: &dyn Storage, superblock: &Superblock) 
 pub(super) fn write_one(storage: &dyn Storage, name: &str, superblock: &Superblock) -> Result<()> {
     let aligned = AlignedBuffer::copied(&superblock.encode());
     let (file, created) = match storage.open(name, true) {
+        // Cut short: not every medium makes a file longer.
+        Ok(file) if file.length().is_ok_and(|length| length < BLOCK_BYTES as u64) => {
+            storage.remove(name).map_err(|error| Error::io("remove", name, error))?;
+            let made = storage.create(name, BLOCK_BYTES as u64);
+            (made.map_err(|error| Error::io("create", name, error))?, true)
+        }
         Ok(file) => (file, false),
         // One of the twins was lost: it is made again.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

@@ -312,7 +312,7 @@ pub(crate) fn real(path: &Path) -> Result<Arc<dyn Storage>> {
     let storage = RealStorage::new(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Error::NotAPool {
             path: path.display().to_string(),
-            reason: "there is no such directory".to_owned(),
+            reason: format!("there is no such directory (`icecore init {}` makes one)", path.display()),
         },
         _ => Error::io("open", path.display().to_string(), error),
     })?;
