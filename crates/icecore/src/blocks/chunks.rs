@@ -95,23 +95,25 @@ impl Blocks {
         })
     }
 
-    /// All places of addresses within a span.
-    ///
-    /// # Errors
-    /// A chunk that says so cannot be read.
-    pub(crate) fn entries_within(&self, stream: Stream, span: &Span) -> Result<Vec<PlacedRun>> {
+    /// All places of addresses within a span, as far as chunks that say so can be read, and the others.
+    pub(crate) fn entries_within(&self, stream: Stream, span: &Span) -> (Vec<PlacedRun>, Vec<Absent>) {
         let run = Run { stream, start: span.start, length: BlockCount(span.end.0 - span.start.0) };
         let (mut entries, chunks) = {
             let map = self.map.read();
             (map.recent_within(run), map.spanning(stream, span))
         };
+        let mut unread = Vec::new();
         for absent in chunks {
-            if let Some(chunk) = self.chunk(&absent)? {
-                let holding = self.map.read().holding(stream, &chunk);
-                entries.extend(holding.into_iter().filter_map(|placed| placed.within(span)));
+            match self.chunk(&absent) {
+                Ok(Some(chunk)) => {
+                    let holding = self.map.read().holding(stream, &chunk);
+                    entries.extend(holding.into_iter().filter_map(|placed| placed.within(span)));
+                }
+                Ok(None) => {}
+                Err(_) => unread.push(absent),
             }
         }
-        Ok(entries)
+        (entries, unread)
     }
 
     /// All runs that lie in a segment, by slot. The caller has the state locked, so that the map stays as it is.

@@ -83,6 +83,12 @@ impl Engine {
 
     /// Frees a run. If a chunk of the map is needed that is not in memory, answers what is left of the run.
     fn free_run(&self, state: &mut State, run: Run) -> Option<Run> {
+        let mut parts = state.parts_counted(&run).into_iter().map(|span| Run::of(run.stream, &span));
+        let rest = parts.find_map(|part| self.free_part(state, part))?;
+        Some(Run { start: rest.start, length: BlockCount(run.end().0 - rest.start.0), ..run })
+    }
+
+    fn free_part(&self, state: &mut State, run: Run) -> Option<Run> {
         let mut at = run.start;
         while at < run.end() {
             let found = self.blocks.map().read().lookup(run.stream, at);

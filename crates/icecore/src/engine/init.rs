@@ -151,6 +151,7 @@ fn fill(
         marks,
         tail: Tail::new(geometry, start),
         segments,
+        uncounted: Default::default(),
         retired: Vec::new(),
         tail_mapped: mapped,
         graveyard: Graveyard::default(),

@@ -314,7 +314,7 @@ pub(super) fn load(blocks: &Arc<Blocks>, superblock: &Superblock, mut segments: 
     }
 
     let forsaken = forsaken(&blobs, &position)?;
-    count_live(&history, &forsaken, blocks, &mut segments)?;
+    let uncounted = count_live(&history, &forsaken, blocks, &mut segments)?;
     // After a crash there may be more in it; whoever opens the pool sees to that.
     let run_cursor = still_filled(blocks, superblock, position.run_cursor, SegmentKind::Run);
     let node_cursor = still_filled(blocks, superblock, position.node_cursor, SegmentKind::Node);
@@ -350,6 +350,7 @@ pub(super) fn load(blocks: &Arc<Blocks>, superblock: &Superblock, mut segments: 
         marks: position.marks,
         tail: Tail::new(segments.geometry(), position.position()),
         segments,
+        uncounted,
         tail_mapped: position.tail_mapped,
         graveyard: Graveyard::default(),
         lifetimes: Lifetimes::default(),
@@ -551,8 +552,8 @@ fn claim_sets(history: &StoredHistory, blocks: &Blocks, segments: &mut Segments)
 struct Living<'a> {
     blocks: &'a Blocks,
     segments: &'a mut Segments,
-    /// Addresses of a chunk that is damaged.
-    damaged: Span,
+    /// Addresses of damaged chunks, but for those that have a place since these were written.
+    uncounted: BlockSet,
 }
 
 impl Living<'_> {
@@ -563,10 +564,6 @@ impl Living<'_> {
         at: LogAddress,
         kind: SegmentKind,
     ) -> Result<Option<(SegmentId, u64)>> {
-        if self.damaged.contains(&at) {
-            let found = self.blocks.map().read().lookup_recent(stream, at);
-            return Ok(found.map(|(segment, _, together)| (segment, together.0)));
-        }
         match self.blocks.lookup(stream, at) {
             Ok(Some((segment, _, together))) => Ok(Some((segment, together.0))),
             Ok(None) => {
@@ -574,11 +571,8 @@ impl Living<'_> {
                 Err(Error::damaged("the ledger", detail))
             }
             Err(error @ Error::Damaged { .. }) => {
-                let chunk = self.blocks.map().read().chunk_at(stream, at);
-                let (absent, named) = chunk.ok_or(error)?;
-                self.hold(&named, kind)?;
-                self.damaged = absent.span;
-                self.place(stream, at, kind)
+                self.leave_out(stream, at, kind, error)?;
+                Ok(None)
             }
             Err(error) => Err(error),
         }
@@ -588,11 +582,15 @@ impl Living<'_> {
     fn count(&mut self, run: Run, kind: SegmentKind) -> Result<()> {
         let mut at = run.start;
         while at < run.end() {
-            let Some((segment, together)) = self.place(run.stream, at, kind)? else {
-                at = at.plus(BlockCount(1));
+            let left_out = self.uncounted.runs_within(&(at..run.end())).next();
+            if let Some(span) = left_out.as_ref().filter(|span| span.start == at) {
+                at = span.end;
                 continue;
-            };
-            let count = together.min(run.end().0 - at.0);
+            }
+            let end = left_out.map_or(run.end(), |span| span.start);
+            // If the chunk is damaged, what it is of is left out from here on.
+            let Some((segment, together)) = self.place(run.stream, at, kind)? else { continue };
+            let count = together.min(end.0 - at.0);
             claim(self.segments, segment, kind)?;
             self.segments.add_live(segment, count);
             at = at.plus(BlockCount(count));
@@ -602,11 +600,29 @@ impl Living<'_> {
 
     /// Nobody can tell what lives within a span: all that has a place there counts, and is not freed in this life.
     fn spare(&mut self, stream: Stream, span: &Span, kind: SegmentKind) -> Result<()> {
-        // Where that cannot be told either, the segments are held by whoever looks for what lives there.
-        for placed in self.blocks.entries_within(stream, span).unwrap_or_default() {
+        let (entries, unread) = self.blocks.entries_within(stream, span);
+        for placed in entries {
             claim(self.segments, placed.segment, kind)?;
             self.segments.add_live(placed.segment, placed.run.length.0);
         }
+        for absent in unread {
+            let error = Error::damaged("the location map", "a chunk cannot be read");
+            self.leave_out(stream, absent.span.start, kind, error)?;
+        }
+        Ok(())
+    }
+
+    /// The chunk that places an address cannot be read: what it places is not counted, and lies in segments that are used for nothing else.
+    fn leave_out(&mut self, stream: Stream, at: LogAddress, kind: SegmentKind, error: Error) -> Result<()> {
+        let chunk = self.blocks.map().read().chunk_at(stream, at);
+        let (absent, named) = chunk.ok_or(error)?;
+        self.hold(&named, kind)?;
+        let known = self.blocks.map().read().recent_within(Run::of(stream, &absent.span));
+        let mut unknown = BlockSet::of(absent.span);
+        for placed in known {
+            unknown.remove(&(placed.run.start..placed.run.end()));
+        }
+        self.uncounted.unite(unknown);
         Ok(())
     }
 
@@ -624,20 +640,21 @@ impl Living<'_> {
 }
 
 /// Owned sets partition all live blocks: together with the map they say what lives in each segment. Chunks of the map are read
-/// one after the other. What was forsaken lies nowhere.
+/// one after the other. What was forsaken lies nowhere. Answers what is not counted, because a chunk is damaged.
 fn count_live(
     history: &crate::liveness::History,
     forsaken: &BlockSet,
     blocks: &Blocks,
     segments: &mut Segments,
-) -> Result<()> {
+) -> Result<[BlockSet; 3]> {
+    let mut uncounted: [BlockSet; 3] = Default::default();
     for stream in Stream::ALL {
         let kind = match stream {
             Stream::Data => SegmentKind::Log,
             Stream::Merged => SegmentKind::Run,
             Stream::Node => SegmentKind::Node,
         };
-        let mut living = Living { blocks, segments, damaged: LogAddress(0)..LogAddress(0) };
+        let mut living = Living { blocks, segments, uncounted: BlockSet::new() };
         for run in history.live_runs(stream) {
             let run = match run {
                 Ok(run) => run,
@@ -658,6 +675,7 @@ fn count_live(
                 living.count(run, kind)?;
             }
         }
+        uncounted[stream as usize] = living.uncounted;
     }
-    Ok(())
+    Ok(uncounted)
 }

@@ -29,6 +29,7 @@ impl Engine {
         // What died by the former sets lives, or is owned by nobody.
         state.graveyard = Graveyard::default();
         state.segments.recount(&live);
+        state.uncounted = Default::default();
         state.usage = state.count_usage();
         Ok(())
     }

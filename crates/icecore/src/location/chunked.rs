@@ -112,15 +112,6 @@ impl ChunkedMap {
         }
     }
 
-    /// What changed since the chunks were written alone: a chunk that cannot be read has no say.
-    pub(crate) fn lookup_recent(
-        &self,
-        stream: Stream,
-        address: LogAddress,
-    ) -> Option<(SegmentId, Slot, BlockCount)> {
-        self.recent.lookup(stream, address)
-    }
-
     fn lookup_in(&self, chunk: &Chunk, stream: Stream, address: LogAddress) -> Lookup {
         let Some((segment, slot, together)) = chunk.lookup(address) else { return Lookup::Nowhere };
         if self.retired.contains(&segment) {

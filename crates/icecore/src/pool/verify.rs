@@ -140,6 +140,20 @@ impl Engine {
             Stream::Data | Stream::Merged => &[SegmentKind::Log, SegmentKind::Run],
             Stream::Node => &[SegmentKind::Node],
         };
+        for span in state.parts_counted(&run) {
+            self.count_part(state, Run::of(run.stream, &span), kinds, live, &may_lack)?;
+        }
+        Ok(())
+    }
+
+    fn count_part(
+        &self,
+        state: &State,
+        run: Run,
+        kinds: &[SegmentKind],
+        live: &mut BTreeMap<SegmentId, u64>,
+        may_lack: impl Fn(u64) -> bool,
+    ) -> Result<()> {
         let mut at = run.start;
         while at < run.end() {
             let Some((segment, slot, together)) = self.blocks.lookup(run.stream, at)? else {

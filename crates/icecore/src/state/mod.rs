@@ -18,7 +18,7 @@ pub(crate) use usage::Usage;
 use crate::blocks::{Block, Blocks};
 use crate::catalogue::Catalogue;
 use crate::error::{Error, Result};
-use crate::liveness::History;
+use crate::liveness::{BlockSet, History, Span};
 use crate::log::tail::Tail;
 use crate::nodes::Nodes;
 use crate::operation::{Operation, Scatter, Write};
@@ -59,6 +59,9 @@ pub(crate) struct State {
     /// Next addresses of the streams whose addresses are drawn at birth; the data stream's is the tail's.
     pub marks: Marks,
     pub segments: Segments,
+    /// What lives and is not counted in segments, because the chunk of the map that places it could not be read when the pool was opened. All
+    /// of it lies in segments that are held for this life, so that there is nothing to be done about it when it dies.
+    pub uncounted: [BlockSet; 3],
     /// Segments taken for a new use since the last checkpoint was frozen.
     pub retired: Vec<SegmentId>,
     pub tail: Tail,
@@ -156,6 +159,14 @@ impl State {
         let mut marks = self.marks;
         *marks.of_mut(Stream::Data) = data;
         marks
+    }
+
+    /// Those parts of a run that segments count.
+    pub(crate) fn parts_counted(&self, run: &Run) -> Vec<Span> {
+        let span = run.start..run.end();
+        let mut counted = BlockSet::of(span.clone());
+        counted.subtract(&self.uncounted[run.stream as usize].part(&span));
+        counted.runs().collect()
     }
 
     /// Executes one operation. On an error nothing has changed, unless the operation is one of several
