@@ -221,6 +221,16 @@ mod tests {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             let text = std::fs::read_to_string(&path).unwrap();
+            if path.extension().is_some_and(|extension| extension == "service") {
+                // What the README tells people to change.
+                for line in [
+                    "ReadWritePaths=%f",
+                    "#ReadWritePaths=-/mnt/other/copies",
+                    "EnvironmentFile=-/etc/icecore/%i.conf",
+                ] {
+                    assert!(text.lines().any(|found| found == line), "{}: {line}", path.display());
+                }
+            }
             for command in text.lines().filter_map(|line| line.strip_prefix("ExecStart=/usr/bin/icecore ")) {
                 let arguments: Vec<&str> = command.split(' ').collect();
                 assert_eq!(arguments.last(), Some(&"%f"), "{}", path.display());

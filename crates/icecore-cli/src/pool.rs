@@ -160,6 +160,19 @@ pub fn open_to_write(pool: &Path) -> anyhow::Result<Access> {
     Ok(icecore::admin::connect_or_open(pool, false)?)
 }
 
+/// For commands that work on for long and write only where they may: as the owner, who lets others in meanwhile. Where that
+/// cannot be, the pool is only read, and the second value says why.
+pub fn open_to_tend(pool: &Path) -> anyhow::Result<(Access, Option<Failure>)> {
+    let refused = match icecore::admin::connect_or_open(pool, false) {
+        Ok(access) => return Ok((access, None)),
+        Err(failure) => failure,
+    };
+    match icecore::admin::connect_or_open(pool, true) {
+        Ok(access) => Ok((access, Some(refused))),
+        Err(_) => Err(refused.into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

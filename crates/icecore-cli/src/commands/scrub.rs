@@ -4,7 +4,7 @@ use super::{finish, take};
 use crate::exit;
 use crate::format;
 use crate::output::Output;
-use crate::pool::{Context, open_to_read};
+use crate::pool::{Context, open_to_tend};
 use crate::progress::Progress;
 use clap::Args;
 use icecore::admin::{ErrorCode, Failure, Request, Response};
@@ -17,13 +17,19 @@ use std::ffi::OsString;
 #[command(after_help = "\
 Reads everything that any version reaches, and everything that vouches for it
 (headers, checksum tables, ledger, superblocks), and compares it with its
-checksums. Data is never changed. Each place that is damaged is printed, with
-every version that sees it, and the exit code is 5. Places of which nothing is
-lost (a superblock whose twin is whole) are printed, too, and are no failure.
+checksums. What is damaged and has a second copy is written again from it, and
+copies that are missing are made; nothing else is changed. Each place that is
+damaged is printed, with every version that sees it, and the exit code is 5.
+Places of which nothing is lost (a superblock whose twin is whole, what was
+healed) are printed, too, and are no failure.
 
 It makes room for whoever uses the pool, unless --full-speed is given. One that
 was cut off, by the program that has the pool open or by Ctrl-C, goes on where
 it was, unless --restart is given. `icecore status` shows how far it is.
+
+If nobody has the pool open, the scrub opens it, and other commands work on it
+meanwhile; a program that opens it by itself has to wait. Run it as the user
+that owns the pool's files. Where it may not write it only reads, and says so.
 
 Example:
   icecore scrub --rate 100M /srv/pool")]
@@ -59,7 +65,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
         keeps_position: true,
         restarts: arguments.restart,
     };
-    let mut access = open_to_read(&pool)?;
+    let (mut access, reads_only) = open_to_tend(&pool)?;
+    if let Some(why) = reads_only {
+        exit::tell(&anyhow::anyhow!("the pool is only read, and nothing is healed: {why}"));
+    }
     let progress = Progress::new("scrubbing", 0);
     let response = access.call_with(Request::Scrub(options), &mut |now| {
         progress.set_total(now.total);

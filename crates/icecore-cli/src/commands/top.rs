@@ -5,12 +5,14 @@ use crate::format;
 use crate::output::Output;
 use crate::pool::{Context, open_to_read};
 use clap::Args;
-use icecore::admin::{Request, Response};
+use icecore::admin::protocol::Status;
+use icecore::admin::{Access, Request, Response};
 use icecore::units::ByteLength;
 use icecore::{Quantiles, Statistics};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Moves the cursor home and clears what is below.
@@ -20,7 +22,8 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 #[command(after_help = "\
 Shows what the process that has the pool open is doing: throughput, latency,
 bytes written to disk for each byte written by callers, and what collection
-does, and why. Ends with Ctrl-C, or after -n views.
+does, and why. Ends with Ctrl-C, or after -n views. It keeps nobody from opening
+the pool; while nobody has it open, there are no rates.
 
 Example:
   icecore top /srv/pool
@@ -54,19 +57,19 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     let pool = context.pool_or(arguments.folder.as_deref())?;
-    let mut access = open_to_read(&pool)?;
     let clears = !arguments.json && std::io::stdout().is_terminal();
-    let mut before: Option<(Instant, Statistics)> = None;
+    let mut connection = None;
+    let mut before: Option<(Instant, Box<Status>)> = None;
     let mut shown = 0;
-    let outcome = loop {
-        let status = match access.call(Request::Status) {
-            Ok(response) => take!(response, Response::Status(status) => status),
-            Err(failure) => break Err(failure),
-        };
+    loop {
+        let status = look(&pool, &mut connection)?;
         let now = Instant::now();
+        let owned = connection.is_some();
+        // Counters begin with each owner.
+        let same = before.filter(|(_, former)| owned && former.process == status.process);
         let (since, former) =
-            before.map_or((None, Statistics::default()), |(at, former)| (Some(now - at), former));
-        let view = View { now: &status.statistics, former, since };
+            same.map_or((None, Statistics::default()), |(at, former)| (Some(now - at), former.statistics));
+        let view = View { now: &status.statistics, former, since, owner: owned.then_some(status.process) };
         let mut output = Output::new();
         if arguments.json {
             output.line(view.document(&status.path).to_string())?;
@@ -77,14 +80,30 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
             view.print(&status.path, &mut output)?;
         }
         output.finish()?;
-        before = Some((now, status.statistics));
+        before = Some((now, status));
         shown += 1;
         if arguments.count.is_some_and(|count| shown >= count) {
-            break Ok(());
+            return Ok(());
         }
         std::thread::sleep(arguments.interval);
+    }
+}
+
+/// One look at the counters. A connection to an owner is kept for the next one; a pool that nobody has open is closed
+/// again at once, so that it is in nobody's way.
+fn look(pool: &Path, connection: &mut Option<Access>) -> anyhow::Result<Box<Status>> {
+    let mut access = match connection.take() {
+        Some(access) => access,
+        None => open_to_read(pool)?,
     };
-    finish(access, outcome)
+    let response = access.call(Request::Status);
+    let response = if access.is_remote() {
+        *connection = Some(access);
+        response?
+    } else {
+        finish(access, response)?
+    };
+    Ok(take!(response, Response::Status(status) => status))
 }
 
 /// Counters at two moments. Without a former one, rates are not known.
@@ -92,6 +111,8 @@ struct View<'a> {
     now: &'a Statistics,
     former: Statistics,
     since: Option<Duration>,
+    /// The process that has the pool open, if one has.
+    owner: Option<u32>,
 }
 
 impl View<'_> {
@@ -121,7 +142,8 @@ impl View<'_> {
             format!("{}/s", format::size(ByteLength(bytes)))
         };
         let size = |bytes: u64| format::size(ByteLength(bytes));
-        output.line(format!("pool       {path}"))?;
+        let idle = if self.owner.is_none() { ", which nobody has open" } else { "" };
+        output.line(format!("pool       {path}{idle}"))?;
         if let Some(failure) = &now.failure {
             output.line(format!("reads only, since a failure: {failure}"))?;
         }
@@ -166,6 +188,7 @@ impl View<'_> {
             "version": crate::output::DOCUMENT_VERSION,
             "command": "top",
             "pool": path,
+            "owner": self.owner,
             "seconds": self.since.map(|since| since.as_secs_f64()),
             "write_bytes_per_s": self.per_second(|one| one.write_bytes),
             "read_bytes_per_s": self.per_second(|one| one.read_bytes),
@@ -209,10 +232,10 @@ mod tests {
     fn rates_are_of_the_time_between_two_views() {
         let former = Statistics { write_bytes: 100, logged_data_bytes: 100, ..Statistics::default() };
         let now = Statistics { write_bytes: 300, logged_data_bytes: 700, ..Statistics::default() };
-        let view = View { now: &now, former, since: Some(Duration::from_secs(2)) };
+        let view = View { now: &now, former, since: Some(Duration::from_secs(2)), owner: Some(1) };
         assert!((view.per_second(|one| one.write_bytes) - 100.0).abs() < 1e-9);
         assert!((view.amplification_now().unwrap() - 3.0).abs() < 1e-9);
-        let first = View { now: &now, former: Statistics::default(), since: None };
+        let first = View { now: &now, former: Statistics::default(), since: None, owner: None };
         assert_eq!(first.amplification_now(), None);
     }
 

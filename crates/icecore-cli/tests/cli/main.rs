@@ -8,6 +8,7 @@ mod errors;
 mod files;
 mod fixture;
 mod full;
+mod idle;
 mod json;
 mod monitor;
 mod owned;

@@ -1,0 +1,114 @@
+//! Commands that take long, on a pool that nobody else has open: they are in nobody's way.
+
+use crate::fixture::Fixture;
+use icecore::{OpenOptions, Pool};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// A command that goes on until this is dropped.
+struct Running(Child);
+
+impl Running {
+    fn new(fixture: &Fixture, arguments: &[&str]) -> Self {
+        let child = std::process::Command::new(assert_cmd::cargo::cargo_bin("icecore"))
+            .arg("-P")
+            .arg(&fixture.pool)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+
+    fn goes_on(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn wait_until(mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < deadline, "it did not come about");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_scrub_lets_others_write_and_shows_how_far_it_is() {
+    let fixture = Fixture::with_db();
+    fixture.import("large", &vec![7; 4 << 20]);
+    let mut scrub = Running::new(&fixture, &["scrub", "--rate", "1K"]);
+    wait_until(|| fixture.done(&["status"]).contains("\nscrub  "));
+    fixture.done(&["create", "other"]);
+    fixture.done(&["snapshot", "-a"]);
+    assert!(scrub.goes_on());
+    drop(scrub);
+    assert!(fixture.done(&["list", "-H", "-o", "name"]).contains("other\n"), "nothing is lost with it");
+}
+
+#[test]
+fn a_scrub_heals_what_has_a_copy() {
+    let fixture = Fixture::with_db();
+    fixture.done(&["copies", "--set", "all"]);
+    crate::monitor::damage(&fixture);
+    let said = fixture.done(&["scrub"]);
+    assert!(said.contains("it was healed from its copy") && said.contains("no damage"), "{said}");
+    let said = fixture.done(&["scrub"]);
+    assert!(!said.contains("hurt"), "{said}");
+}
+
+#[test]
+fn a_scrub_makes_copies_that_are_missing() {
+    let fixture = Fixture::with_db();
+    let mirror = fixture.beside("mirror");
+    fixture.done(&["copies", "--set", "all", "--mirror", mirror.to_str().unwrap()]);
+    std::fs::rename(&mirror, fixture.beside("away")).unwrap();
+    fixture.done(&["create", "more"]);
+    std::fs::rename(fixture.beside("away"), &mirror).unwrap();
+    assert!(fixture.done(&["copies"]).contains("DEGRADED"));
+    fixture.done(&["scrub"]);
+    assert!(fixture.done(&["copies"]).contains("everything has its copy"));
+}
+
+#[test]
+fn a_scrub_that_may_not_write_reads_and_says_so() {
+    let fixture = Fixture::with_db();
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let reader = Pool::open_directory(&fixture.pool, &options).unwrap();
+    let assert = fixture.run(&["scrub"]).assert().success();
+    let output = assert.get_output();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("no damage"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("nothing is healed") && said.lines().count() == 1, "{said}");
+    reader.close().unwrap();
+}
+
+#[test]
+fn top_does_not_keep_the_pool() {
+    let fixture = Fixture::with_db();
+    let mut top = Running::new(&fixture, &["top", "--json", "--interval", "0.05"]);
+    // Several times, so that it cannot be that `top` has not begun yet.
+    for round in 0..10 {
+        let mut opened = None;
+        wait_until(|| {
+            opened = Pool::open_directory(&fixture.pool, &OpenOptions::default()).ok();
+            opened.is_some()
+        });
+        let pool = opened.unwrap();
+        pool.create_dataset(&format!("d{round}"), false, &[]).unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+        pool.close().unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    fixture.done(&["create", "other"]);
+    assert!(top.goes_on());
+}
