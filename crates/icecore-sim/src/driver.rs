@@ -306,8 +306,13 @@ impl Picture {
             if dataset.origin.is_some() != origin.is_some() {
                 return Err(differ(name, format!("has origin {:?} instead of {origin:?}", dataset.origin)));
             }
-            if let Some(origin) = origin {
-                clones.entry(origin).or_default().insert(name.clone());
+            if let (Some(id), Some(origin)) = (origin, &dataset.origin) {
+                // Also of one that was destroyed and stays as a branch hangs below it: nothing else shows whose it is.
+                let expected = model.full_name(id);
+                if !expected.is_like(origin) {
+                    return Err(differ(name, format!("has origin {origin} instead of {expected:?}")));
+                }
+                clones.entry(id).or_default().insert(name.clone());
             }
         }
         for (name, dataset) in &self.datasets {

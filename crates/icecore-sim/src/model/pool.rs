@@ -84,6 +84,23 @@ pub struct Snapshot {
     pub holds: BTreeSet<String>,
 }
 
+/// What a snapshot is called, as far as the model knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FullName {
+    dataset: String,
+    /// Unknown until somebody looks, of one that the store has named itself.
+    short: Option<String>,
+}
+
+impl FullName {
+    /// Whether a name that the store tells may be this one.
+    #[must_use]
+    pub fn is_like(&self, name: &str) -> bool {
+        let Some((dataset, short)) = name.split_once('@') else { return false };
+        dataset == self.dataset && self.short.as_deref().is_none_or(|own| own == short)
+    }
+}
+
 impl ModelPool {
     /// Datasets by name.
     #[must_use]
@@ -115,6 +132,16 @@ impl ModelPool {
             next = snapshot.parent;
         }
         None
+    }
+
+    /// What a snapshot that is there, hidden or not, is called.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn full_name(&self, id: SnapshotId) -> FullName {
+        let snapshot = &self.snapshots[&id];
+        FullName { dataset: snapshot.dataset.clone(), short: snapshot.short.clone() }
     }
 
     /// Tells the model the name that the store has chosen for an automatic snapshot.

@@ -89,7 +89,7 @@ impl<'a> Original<'a> {
         if verdict == Some(true) || (verdict.is_none() && !self.can_be_proved(slot)) {
             return true;
         }
-        let former = self.from_former(slot, 1).and_then(|bytes| Block::try_from(bytes).ok());
+        let former = self.read_former(slot, 1).and_then(|bytes| Block::try_from(bytes).ok());
         if let Some(right) = former.filter(|right| self.judge(slot, right) == Some(true)) {
             *block = right;
             self.instead.insert(slot, Box::new(right));
@@ -130,14 +130,14 @@ impl<'a> Original<'a> {
         }
     }
 
-    fn from_former(&self, slot: Slot, blocks: u32) -> Option<Vec<u8>> {
+    fn read_former(&self, slot: Slot, blocks: u32) -> Option<Vec<u8>> {
         let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
         let offset = self.engine.geometry.offset(slot);
         self.former.as_ref()?.read_at(&mut bytes, offset).ok()?;
         Some(bytes)
     }
 
-    fn from_segment(&self, slot: Slot, blocks: u32) -> Option<Vec<u8>> {
+    fn read_segment(&self, slot: Slot, blocks: u32) -> Option<Vec<u8>> {
         let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
         self.engine.blocks.files().read(self.segment, slot, &mut bytes).ok()?;
         Some(bytes)
@@ -160,10 +160,10 @@ impl<'a> Original<'a> {
                     && incarnation.is_none_or(|incarnation| header.incarnation == incarnation)
             })
         };
-        if self.from_segment(Slot(0), 1).is_some_and(|bytes| is_own(&bytes)) {
+        if self.read_segment(Slot(0), 1).is_some_and(|bytes| is_own(&bytes)) {
             return;
         }
-        let former = self.from_former(Slot(0), 1).filter(is_own);
+        let former = self.read_former(Slot(0), 1).filter(is_own);
         match former.filter(|_| incarnation.is_some() || former_is_of_use) {
             Some(bytes) => self.put_instead(Slot(0), &bytes),
             None => drop(self.lost.insert(Slot(0))),
@@ -181,8 +181,8 @@ impl<'a> Original<'a> {
         let (at, length) = (geometry.end(use_.kind), geometry.table_blocks());
         let decode = |bytes: &Vec<u8>| decode_table(geometry, use_.incarnation, bytes);
         let grows = blocks.sums().is_being_filled(self.segment);
-        let own = self.from_segment(at, length).and_then(|bytes| decode(&bytes));
-        let former = self.from_former(at, length).filter(|_| own.is_none() && !grows);
+        let own = self.read_segment(at, length).and_then(|bytes| decode(&bytes));
+        let former = self.read_former(at, length).filter(|_| own.is_none() && !grows);
         let former = former.and_then(|bytes| decode(&bytes).map(|sums| (bytes, sums)));
         let sums = match (own, former) {
             (Some(sums), _) if !grows => Some(sums),
@@ -215,7 +215,7 @@ impl<'a> Original<'a> {
             }
         }
         let is_in_former = |(slot, address): (&Slot, &LogAddress)| {
-            let block = self.from_former(*slot, 1).and_then(|bytes| Block::try_from(bytes).ok());
+            let block = self.read_former(*slot, 1).and_then(|bytes| Block::try_from(bytes).ok());
             block.is_some_and(|block| Node::decode(&block, *address).is_ok())
         };
         let of_use = addresses.iter().take(LOOKED_AT).any(is_in_former);
@@ -229,9 +229,9 @@ impl<'a> Original<'a> {
         let mut of_use = false;
         for LedgerPointer { slot, blocks, crc, .. } in stretches {
             let is_right = |bytes: &Vec<u8>| crc32c(bytes) == crc;
-            let former = self.from_former(slot, blocks).filter(is_right);
+            let former = self.read_former(slot, blocks).filter(is_right);
             of_use |= former.is_some();
-            if self.from_segment(slot, blocks).is_some_and(|bytes| is_right(&bytes)) {
+            if self.read_segment(slot, blocks).is_some_and(|bytes| is_right(&bytes)) {
                 continue;
             }
             match former {
@@ -260,7 +260,7 @@ impl<'a> Original<'a> {
             self.engine.sync().ok()?;
         }
         let is_lost = |slot: &Slot| {
-            let now = self.from_segment(*slot, 1).and_then(|bytes| Block::try_from(bytes).ok());
+            let now = self.read_segment(*slot, 1).and_then(|bytes| Block::try_from(bytes).ok());
             now.is_none_or(|block| self.judge(*slot, &block) != Some(true))
         };
         let lost: Vec<Slot> = self.lost.iter().copied().filter(is_lost).collect();
