@@ -62,8 +62,8 @@ soak: ## Live through whole lives of pools on a simulated disk, for HOURS or SOA
 	$(CARGO) build --release --locked --package icecore-sim --bin soak
 	target/release/soak --seconds $(SOAK_SECONDS) $(SOAK_OPTIONS)
 
-soak-short: ## The same for two minutes, the same lives every time
-	$(MAKE) --no-print-directory soak SOAK_SECONDS=300 SOAK_OPTIONS='--seed 1 --threaded 0 --lives 240'
+soak-short: ## The same for five minutes at most, the same lives every time
+	$(MAKE) --no-print-directory soak SOAK_SECONDS=300 SOAK_OPTIONS='--seed 1 --threaded 0 --lives 480'
 
 tools:
 	@scripts/install-tools
