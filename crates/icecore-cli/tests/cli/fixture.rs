@@ -3,6 +3,7 @@
 use assert_cmd::Command;
 use icecore::{OpenOptions, Pool};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A fresh pool with small segments. Goes when dropped.
@@ -104,4 +105,13 @@ pub fn entries(folder: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
+}
+
+/// Waits for something that another process brings about.
+pub fn wait_until(mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < deadline, "it did not come about");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

@@ -1,9 +1,9 @@
 //! Commands that take long, on a pool that nobody else has open: they are in nobody's way.
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, wait_until};
 use icecore::{OpenOptions, Pool};
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A command that goes on until this is dropped.
 struct Running(Child);
@@ -31,14 +31,6 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-fn wait_until(mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !condition() {
-        assert!(Instant::now() < deadline, "it did not come about");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -1,13 +1,12 @@
 //! A pool that another process has open: this one, or a child of it.
 
-use crate::fixture::{Fixture, complaint, program};
+use crate::fixture::{Fixture, complaint, program, wait_until};
 use icecore::admin::{Client, SOCKET_NAME};
 use icecore::{Creation, OpenOptions, Pool};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 #[test]
 fn every_command_works_on_a_pool_in_use() {
@@ -179,14 +178,6 @@ fn spawn(fixture: &Fixture, arguments: &[&str]) -> Child {
 fn succeed(child: Child) {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
-
-fn wait_until(mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !condition() {
-        assert!(Instant::now() < deadline, "it did not come about");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]
