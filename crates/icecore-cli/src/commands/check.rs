@@ -118,10 +118,11 @@ fn repaired(pool: &Path, arguments: &Arguments, report: &RepairReport) -> anyhow
             output.line(format!("not mended: {refused}"))?;
         }
         if let Some(name) = &report.kept_aside {
-            output.line(format!(
-                "{} blocks were written; what they held is in {name}",
-                report.changed_blocks
-            ))?;
+            let written = match report.changed_blocks {
+                1 => "1 block was written; what it held".to_owned(),
+                count => format!("{count} blocks were written; what they held"),
+            };
+            output.line(format!("{written} is in {name}"))?;
         }
         if !report.steps.is_empty() && report.after.count > 0 {
             output.line("left afterwards:")?;

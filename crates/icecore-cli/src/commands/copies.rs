@@ -136,6 +136,7 @@ pub fn sentence(report: &CopiesReport) -> String {
             let what = match report.missing {
                 _ if report.behind => ", no copy counts".to_owned(),
                 0 => String::new(),
+                1 => ", 1 segment has no copy".to_owned(),
                 missing => format!(", {missing} segments have no copy"),
             };
             let why = report.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));

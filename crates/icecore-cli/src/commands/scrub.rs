@@ -59,6 +59,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     let pool = context.pool_or(arguments.folder.as_deref())?;
     let rate = arguments.rate.as_deref().map(format::parse_size).transpose();
     let rate = rate.map_err(|why| exit::usage(format!("--rate: {why}")))?;
+    if rate == Some(ByteLength(0)) {
+        return Err(exit::usage("--rate: with 0 bytes a second it would never end"));
+    }
     let options = ScrubOptions {
         bytes_per_second: rate.map(ByteLength::get),
         yields: !arguments.full_speed,
@@ -129,6 +132,11 @@ fn print(report: &ScrubReport) -> anyhow::Result<()> {
         for version in &finding.versions {
             output.line(format!("  seen by {version}"))?;
         }
+    }
+    let told = report.findings.len() as u64;
+    let untold = (report.damaged + report.spare).saturating_sub(told);
+    if untold > 0 {
+        output.line(format!("{untold} more places are not listed: only the first {told} are"))?;
     }
     let verdict = match report.damaged {
         0 => "no damage".to_owned(),

@@ -22,8 +22,8 @@ const CLEAR: &str = "\x1b[H\x1b[J";
 #[command(after_help = "\
 Shows what the process that has the pool open is doing: throughput, latency,
 bytes written to disk for each byte written by callers, and what collection
-does, and why. Ends with Ctrl-C, or after -n views. It keeps nobody from opening
-the pool; while nobody has it open, there are no rates.
+does, and why. Ends with Ctrl-C, or after -n views. It keeps nobody from
+opening the pool; while nobody has it open, there are no rates.
 
 Example:
   icecore top /srv/pool

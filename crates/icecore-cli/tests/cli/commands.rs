@@ -205,6 +205,8 @@ fn differences_are_files_and_byte_ranges() {
 fn a_healthy_pool_scrubs_clean_and_has_a_status() {
     let fixture = Fixture::with_db();
     assert!(fixture.done(&["scrub"]).ends_with("no damage\n"));
+    let refused = fixture.run(&["scrub", "--rate", "0"]).assert().code(2);
+    assert!(String::from_utf8_lossy(&refused.get_output().stderr).contains("never end"));
     let status = fixture.done(&["status"]);
     assert!(status.contains("owner  nobody"), "{status}");
     assert!(status.contains("live_bytes"), "{status}");

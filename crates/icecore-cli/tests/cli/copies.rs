@@ -155,19 +155,3 @@ fn a_copy_of_what_is_damaged_everywhere_is_not_called_whole() {
     let text = fixture.done(&["copies", "--restore"]);
     assert!(text.contains("DEGRADED") && text.contains("segment.00000000"), "{text}");
 }
-
-#[test]
-fn why_copies_do_not_count_is_told_also_by_those_who_were_not_there() {
-    let fixture = Fixture::with_db();
-    let elsewhere = tempfile::tempdir().unwrap();
-    let (mirror, away) = (elsewhere.path().join("mirror"), elsewhere.path().join("away"));
-    fixture.done(&["copies", "--mirror", mirror.to_str().unwrap()]);
-    std::fs::rename(&mirror, &away).unwrap();
-    // Nothing changes but that copies are left behind.
-    fixture.run(&["copies", "--restore"]).assert().failure();
-    std::fs::rename(&away, &mirror).unwrap();
-    for command in ["copies", "status"] {
-        let text = fixture.done(&[command]);
-        assert!(text.contains("DEGRADED") && text.contains("No such file"), "{text}");
-    }
-}
