@@ -112,6 +112,7 @@ mod tests {
         assert_eq!(one(2, 0, false).after(Some(clean)), clean);
         // On disk, too.
         let folder = tempfile::tempdir().unwrap();
+        let whole = one(1_000_000, 3, true);
         whole.store(folder.path());
         one(1_000_000_000, 0, false).store(folder.path());
         assert_eq!(LastScrub::load(folder.path()), Some(whole));
