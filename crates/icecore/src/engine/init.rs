@@ -3,7 +3,7 @@
 use super::checkpoint::CheckpointLine;
 use super::recovery::{self, Recovered};
 use super::space::available;
-use super::{Engine, background, copies, load, staging, superblocks};
+use super::{Engine, absent, background, copies, load, staging, superblocks};
 use crate::blocks::{Blocks, Use};
 use crate::catalogue::Catalogue;
 use crate::copies::{Aside, Copies, Place, is_name_of_pool};
@@ -233,11 +233,16 @@ fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<(Arc<Eng
     let mut loaded = load::load(&parts.blocks, &superblock, segments)?;
     loaded.state.history.keep_in(parts.blocks.clone(), memory_limits(options).1);
     loaded.state.doom_hidden()?;
+    absent::note(files, &loaded.state.segments);
     if options.read_only {
         let load::Loaded { state, line, previous, .. } = loaded;
         files.copies().adopt(&copies::in_use(&state.segments));
         let recovered = Recovered { state, line, previous, replayed: 0 };
         return Ok((Arc::new(parts.assemble(superblock, recovered, lock)), 0));
+    }
+    let end = loaded.state.tail.position().segment;
+    if loaded.state.segments.is_absent(end) {
+        absent::make_whole(&**storage, files, &mut loaded.state.segments, end)?;
     }
     let drawn = skip_drawn(&mut loaded.state, &superblock)?;
     let mut recovered = recovery::replay(loaded, &parts.blocks, &parts.nodes, &superblock, &parts.counters)?;

@@ -3,6 +3,9 @@
 //! Locks are taken in this order: checkpoint, turn of the log writer, state, location map, caches. Readers
 //! take the state lock only to pin a version and to look up its tree.
 
+mod absent;
+#[cfg(test)]
+mod absent_tests;
 mod append;
 mod background;
 mod burial;
@@ -10,6 +13,7 @@ mod checkpoint;
 #[cfg(test)]
 mod chunk_tests;
 mod chunks;
+mod claims;
 mod collect;
 mod copies;
 mod copying;

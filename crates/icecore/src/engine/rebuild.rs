@@ -52,7 +52,7 @@ pub(crate) fn restore_chunks(
     if damaged.is_empty() {
         return Ok(None);
     }
-    let segments = segments(storage, superblock)?;
+    let segments = recovery::all_files(&**storage)?;
     let mut wanted = Addresses::default();
     for absent in &damaged {
         wanted[absent.stream as usize].unite(ledger.living_in(absent));
@@ -75,7 +75,7 @@ pub(crate) fn restore_map(storage: &Arc<dyn Storage>, superblock: &Superblock) -
     let parts = parts(storage, superblock);
     let found = load::checkpoint_without_map(&parts.blocks, superblock.pool, superblock.ledger)?;
     let mut ledger = Ledger::of(&parts, superblock, found)?;
-    let segments = segments(storage, superblock)?;
+    let segments = recovery::all_files(&**storage)?;
     let wanted = ledger.living.clone();
     let gone = ledger.find(&parts, superblock, &wanted, &segments);
     ledger.set_tail_aside();
@@ -97,11 +97,6 @@ struct Gone {
 fn parts(storage: &Arc<dyn Storage>, superblock: &Superblock) -> Parts {
     let place = copies::find(storage, superblock, true);
     Parts::new(storage, superblock, &lock_free_options(), true, place)
-}
-
-/// The segments that there are.
-fn segments(storage: &Arc<dyn Storage>, superblock: &Superblock) -> Result<Vec<SegmentId>> {
-    Ok(recovery::segments(&**storage, superblock, superblock.next_epoch())?.all())
 }
 
 /// What the ledger of a checkpoint says.

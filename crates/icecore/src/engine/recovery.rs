@@ -1,5 +1,6 @@
 //! What the log says happened since the last checkpoint, and the files that a crash left half made.
 
+use super::absent;
 use super::checkpoint::CheckpointLine;
 use super::load::Loaded;
 use crate::blocks::{Blocks, Use};
@@ -50,6 +51,12 @@ pub(super) fn segments(
     Ok(segments)
 }
 
+/// The segments of all files, also those that are cut short: numbers that are taken, and places to look for what is lost.
+pub(super) fn all_files(storage: &dyn Storage) -> Result<Vec<SegmentId>> {
+    let files = storage.list().map_err(|error| Error::io("list", storage.describe(), error))?;
+    Ok(files.iter().filter_map(|(name, _)| from_file_name(name)).collect())
+}
+
 /// Removes segment files that a crash left half made.
 pub(super) fn remove_half_made(
     storage: &dyn Storage,
@@ -59,7 +66,7 @@ pub(super) fn remove_half_made(
     let files = storage.list().map_err(|error| Error::io("list", storage.describe(), error))?;
     for (name, length) in files {
         let half_made = from_file_name(&name).is_some_and(|segment| !segments.exists(segment));
-        if half_made && length < superblock.segment_bytes {
+        if half_made && length < superblock.segment_bytes || absent::is_half_made(&name) {
             storage.remove(&name).map_err(|error| Error::io("remove", &name, error))?;
         }
     }
@@ -93,13 +100,14 @@ pub(super) fn replay(
     replay.check_there(start.segment)?;
     let mut reader = reader;
     let mut waiting = Waiting::default();
-    let all: Vec<SegmentId> = replay.state.segments.all();
     loop {
         while let Some(found) = reader.next()? {
             replay.take(&mut reader, &mut waiting, found)?;
         }
         // A clean close says by itself where the log ends; else a torn tail has to be told from damage.
-        let witness = if superblock.clean { None } else { reader.witness(&all)? };
+        let segments = &replay.state.segments;
+        let others = segments.all().into_iter().map(|segment| (segment, segments.kind(segment).is_some()));
+        let witness = if superblock.clean { None } else { reader.witness(others)? };
         let Some(witness) = witness else { break };
         let place = file_name(reader.next.segment);
         let offset = blocks.files().geometry().offset(reader.next.slot);
