@@ -26,6 +26,8 @@ fn what_is_sound_is_found_sound_and_stays_as_it_is() {
             assert!(report.opened && report.is_sound(), "{report:?}");
             let lost = report.problems.iter().find(|problem| !problem.harmless);
             assert!(lost.is_none(), "{lost:?}");
+            let report = check(explorer.disk.storage(), &CheckOptions::default(), &mut |_| {}).unwrap();
+            assert!(report.opened && report.is_sound(), "without data: {report:?}");
             assert!(contents(&explorer) == before, "looking changed something");
         }
     });
@@ -135,6 +137,40 @@ fn several_lives(seed: u64, closed: bool) -> Explorer {
         explorer.crash(None);
     }
     explorer
+}
+
+#[test]
+fn data_segments_that_were_wiped_are_noticed_without_reading_data() {
+    let mut outcomes: BTreeMap<(bool, bool), u64> = BTreeMap::new();
+    for_each_seed("wiped", 3, |seed| {
+        for closed in [true, false] {
+            let _told = Told(format!("closed: {closed}"));
+            let base = several_lives(seed, closed);
+            let look = |explorer: &Explorer, data: bool| {
+                check(explorer.disk.storage(), &CheckOptions { data }, &mut |_| {}).unwrap()
+            };
+            let sound = [false, true].map(|data| look(&base, data));
+            assert!(sound.iter().all(|report| report.opened && report.is_sound()), "{sound:?}");
+            for (name, bytes) in contents(&base) {
+                if !name.starts_with("segment.")
+                    || !bytes.starts_with(b"ICESEGM\n")
+                    || !matches!(bytes[12], 1 | 2)
+                {
+                    continue;
+                }
+                for first in [0, 4096] {
+                    let explorer = base.fork(seed);
+                    explorer.disk.overwrite(&name, first, &vec![0; bytes.len() - first as usize]).unwrap();
+                    let _told = Told(format!("{name} from {first} on"));
+                    let [quick, thorough] = [false, true].map(|data| look(&explorer, data));
+                    assert_eq!(quick.is_sound(), thorough.is_sound(), "{quick:?}\n{thorough:?}");
+                    *outcomes.entry((closed, quick.is_sound())).or_default() += 1;
+                }
+            }
+        }
+    });
+    println!("{outcomes:?}");
+    assert!(outcomes.contains_key(&(true, false)) && outcomes.contains_key(&(true, true)), "{outcomes:?}");
 }
 
 /// All chunks of the location map that are on disk, those of former maps as well.

@@ -208,6 +208,7 @@ fn look(
         data(&engine, &mut report, progress)?;
     } else {
         copies::compare(&engine);
+        places::vouched(&engine).into_iter().for_each(|problem| report.add(problem));
     }
     copies::report(&engine, &mut report);
     Ok(report)
