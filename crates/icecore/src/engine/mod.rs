@@ -41,6 +41,8 @@ mod rebuild;
 mod recovery;
 #[cfg(test)]
 mod reserve_tests;
+#[cfg(test)]
+mod reuse_tests;
 mod runs;
 #[cfg(test)]
 mod set_chunk_tests;
