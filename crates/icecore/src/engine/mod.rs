@@ -61,7 +61,9 @@ pub(crate) use init::{init, lock, open, open_to_look};
 pub(crate) use limits::Addition;
 pub(crate) use rebuild::{Restored, restore_chunks, restore_map};
 pub(crate) use staging::StagedRun;
-pub(crate) use superblocks::{read as find_superblock, read_one as read_superblock};
+pub(crate) use superblocks::{
+    in_order as superblocks_in_order, read as find_superblock, read_one as read_superblock,
+};
 
 use crate::blocks::Blocks;
 use crate::error::{Error, Result};

@@ -62,7 +62,7 @@ pub(super) fn write(storage: &dyn Storage, superblock: &Superblock) -> Result<()
 }
 
 /// The names of twins in the order in which they are written: the newest that is whole comes last.
-pub(super) fn in_order(
+pub(crate) fn in_order(
     storage: &dyn Storage,
     [one, other]: [&'static str; 2],
 ) -> (&'static str, &'static str) {
