@@ -19,6 +19,7 @@ mod copies;
 mod copying;
 #[cfg(test)]
 mod copying_tests;
+mod cut;
 #[cfg(test)]
 mod doomed_tests;
 mod files;
@@ -55,7 +56,7 @@ mod way;
 pub(crate) use append::Purpose;
 pub use collect::CollectReport;
 pub(crate) use former::{copied_superblock, former_superblock, older_checkpoints};
-pub(crate) use init::{init, lock, open, open_to_look};
+pub(crate) use init::{init, lock, open, open_cut, open_to_look};
 pub(crate) use limits::Addition;
 pub(crate) use rebuild::{Restored, restore_chunks, restore_map};
 pub(crate) use staging::StagedRun;
