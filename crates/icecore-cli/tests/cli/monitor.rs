@@ -83,7 +83,6 @@ fn the_last_scrub_is_remembered() {
     // What saw it is gone: a scrub that finds nothing has the last word.
     fixture.done(&["destroy", "db@one"]);
     fixture.done(&["scrub"]);
-    fixture.done(&["scrub"]);
     monitor(&fixture, 0, &[]);
 }
 

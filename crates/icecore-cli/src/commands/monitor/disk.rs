@@ -86,7 +86,7 @@ fn open_incidents(status: &Status, logged: Vec<Incident>) -> Vec<Incident> {
 fn is_of_copies(incident: &Incident, statistics: &Statistics) -> bool {
     let folder = statistics.copies.folder.as_deref();
     let of_copies =
-        incident.what.contains(" copy") || folder.is_some_and(|folder| incident.what.contains(folder));
+        incident.what.contains(" copy.") || folder.is_some_and(|folder| incident.what.contains(folder));
     incident.what.starts_with("cannot ") && !incident.what.starts_with("cannot read ") && of_copies
 }
 
