@@ -139,6 +139,30 @@ fn what_a_scrub_has_healed_is_a_warning_until_the_next_one() {
 }
 
 #[test]
+fn a_pool_that_takes_no_more_writes_is_critical_until_it_is_opened_again() {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let fixture = Fixture::with_db();
+    let mut owner = crate::owned::spawn_owner(&fixture);
+    monitor(&fixture, 0, &[]);
+    // As a disk that refuses every write.
+    let nothing = Rlimit { current: Some(0), maximum: Some(0) };
+    prlimit(Some(Pid::from_child(&owner)), Resource::Fsize, nothing).unwrap();
+    fixture.refused(1, &["snapshot", "db@two"]);
+    let text = monitor(&fixture, 2, &[]);
+    assert!(
+        text.starts_with("ICECORE CRITICAL") && text.contains("takes no writes since a failure"),
+        "{text}"
+    );
+    assert!(text.contains(&format!("process {}", owner.id())) && text.contains("'failed'=1"), "{text}");
+    assert!(text.contains("cannot write") && text.contains("run: icecore status "), "{text}");
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    // What was refused could not be written down either.
+    fixture.done(&["snapshot", "db@two"]);
+    monitor(&fixture, 0, &[]);
+}
+
+#[test]
 fn a_pool_without_its_superblocks_is_critical() {
     let fixture = Fixture::with_db();
     for name in ["superblock.0", "superblock.1"] {
