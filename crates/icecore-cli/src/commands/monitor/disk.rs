@@ -32,7 +32,7 @@ pub fn writes(status: &Status, remote: bool) -> Check {
 }
 
 /// What went wrong and was not followed by a scrub that found all as it should be: by what the owner remembers, and by `logged`, the
-/// file that outlives it. Such a scrub ends the alarm, and nothing else does.
+/// file that outlives it. Such a scrub ends the alarm.
 pub fn incidents(status: &Status, logged: Vec<Incident>, now: Timestamp) -> Check {
     let open = open_incidents(status, logged);
     let unhealed: Vec<&Incident> = open.iter().filter(|incident| incident.unhealed).collect();
