@@ -164,7 +164,10 @@ fn print(status: &Status, remote: bool, exact: bool, output: &mut Output) -> any
 /// What went wrong, and the scrub that goes on.
 fn print_incidents(status: &Status, output: &mut Output) -> anyhow::Result<()> {
     for incident in &status.incidents {
-        let times = if incident.times == 1 { String::new() } else { format!(" ({} times)", incident.times) };
+        let times = match incident.times {
+            1 => String::new(),
+            times => format!(" ({times} times, last {})", incident.last.to_rfc3339()),
+        };
         output.line(format!("error  {}  {}{times}", incident.when.to_rfc3339(), incident.what))?;
     }
     if let Some(now) = status.scrubbing {
@@ -258,7 +261,13 @@ fn document(status: &Status, remote: bool) -> Value {
 }
 
 fn incident(incident: &icecore::Incident) -> Value {
-    json!({ "when": incident.when.to_rfc3339(), "what": incident.what, "times": incident.times })
+    json!({
+        "when": incident.when.to_rfc3339(),
+        "last": incident.last.to_rfc3339(),
+        "what": incident.what,
+        "times": incident.times,
+        "unhealed": incident.unhealed,
+    })
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use super::protocol::{Progress, Request, Response, Status};
 use super::server::{Service, Session};
 use crate::error::{Error, Result};
 use crate::pool::{Pool, ScrubOptions, ScrubProgress, Shared};
+use crate::units::Timestamp;
 use std::sync::{Arc, Weak};
 
 /// Makes sessions on a pool without keeping it open.
@@ -144,9 +145,10 @@ fn scrub(
     progress: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<Response> {
     let mut tell = |now: ScrubProgress| progress(Progress { done: now.done, total: now.total });
+    let now = Timestamp::now();
     let report = pool.scrub_with(options, &mut tell)?;
     if let Some(directory) = pool.engine().storage.directory() {
-        LastScrub::of(&report).store(&directory);
+        LastScrub::of(&report, now).store(&directory);
     }
     Ok(Response::Scrubbed(report))
 }

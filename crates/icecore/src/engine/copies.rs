@@ -160,7 +160,7 @@ pub(super) fn bring_back(
             file_name(segment),
             "it was missing or cut short, and is made again from its copy",
         );
-        files.incidents().note(&why);
+        files.incidents().note_harmless(&why);
         files.copies().brought_back(segment, why.to_string());
     }
     Ok(())

@@ -310,7 +310,11 @@ impl Pool {
 
 pub(crate) fn real(path: &Path) -> Result<Arc<dyn Storage>> {
     let storage = RealStorage::new(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Error::NotAPool {
+        std::io::ErrorKind::NotADirectory => Error::NotAPool {
+            path: path.display().to_string(),
+            reason: "it is a file, or lies below one: name the folder that `icecore init` made".to_owned(),
+        },
+        std::io::ErrorKind::NotFound => Error::NotAPool {
             path: path.display().to_string(),
             reason: format!("there is no such directory (`icecore init {}` makes one)", path.display()),
         },
