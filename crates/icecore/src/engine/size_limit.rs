@@ -61,8 +61,8 @@ pub(super) fn judge(
 fn text(bytes: u64) -> String {
     match bytes {
         0 => "0".to_owned(),
-        _ if bytes % (1 << 30) == 0 => format!("{}G", bytes >> 30),
-        _ if bytes % (1 << 20) == 0 => format!("{}M", bytes >> 20),
+        _ if bytes.is_multiple_of(1 << 30) => format!("{}G", bytes >> 30),
+        _ if bytes.is_multiple_of(1 << 20) => format!("{}M", bytes >> 20),
         _ => format!("{bytes} bytes"),
     }
 }
