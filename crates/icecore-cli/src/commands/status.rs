@@ -41,6 +41,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
             "used_bytes",
             "freeing_bytes",
             "freeing_versions",
+            "size_limit_bytes",
             "capacity_bytes",
             "available_bytes",
             "kept_bytes",
@@ -225,6 +226,9 @@ fn print_quantiles(statistics: &Statistics, exact: bool, output: &mut Output) ->
 }
 
 fn value_text(name: &str, value: u64, exact: bool) -> String {
+    if name == "size_limit_bytes" && value == 0 && !exact {
+        return "none".to_owned();
+    }
     if name.contains("bytes") && !exact { format::size(ByteLength(value)) } else { value.to_string() }
 }
 

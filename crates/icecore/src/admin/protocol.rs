@@ -13,7 +13,7 @@ use crate::pool::{
     DestroyPlan, DiffEntry, Hold, ListEntry, ListFilter, Property, ScrubOptions, ScrubProgress, ScrubReport,
 };
 use crate::statistics::Statistics;
-use crate::units::{InodeNumber, PoolId, Timestamp};
+use crate::units::{ByteLength, InodeNumber, PoolId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The version of the conversation. Both ends must speak the same.
@@ -235,6 +235,11 @@ pub enum Request {
     },
     /// Forgets the staged file.
     AbortImport,
+    /// Changes the size limit of the pool.
+    SetSizeLimit {
+        /// Most bytes that its files may take up together; none for no limit.
+        limit: Option<ByteLength>,
+    },
 }
 
 /// User and group that a file belongs to.

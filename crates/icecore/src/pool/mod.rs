@@ -4,6 +4,7 @@ mod datasets;
 mod destroy;
 mod diff;
 mod list;
+mod make;
 mod properties;
 mod scrub;
 mod snapshots;
@@ -30,7 +31,7 @@ use crate::options::{InitOptions, OpenOptions};
 use crate::state::State;
 use crate::statistics::Statistics;
 use crate::storage::{RealStorage, Storage};
-use crate::units::{DatasetId, PoolId, VersionId};
+use crate::units::{ByteLength, DatasetId, PoolId, VersionId};
 use crate::view::View;
 use parking_lot::Mutex;
 use std::path::Path;
@@ -72,19 +73,6 @@ impl Shared {
 }
 
 impl Pool {
-    /// Makes an empty pool in a directory, which is made if it does not exist. Durable on return.
-    ///
-    /// # Errors
-    /// [`Error::CannotInit`] if there is a pool already; [`Error::NoSpace`]; [`Error::Io`].
-    pub fn init_directory(path: &Path, options: &InitOptions) -> Result<()> {
-        match std::fs::create_dir(path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(Error::io("create", path.display().to_string(), error)),
-        }
-        Self::init(real(path)?, options)
-    }
-
     /// Makes an empty pool in any storage. Durable on return.
     ///
     /// # Errors
@@ -270,6 +258,16 @@ impl Pool {
     /// [`Error::Invalid`] for a folder that cannot take copies; as for [`Pool::restore_copies`].
     pub fn set_copies(&self, mode: CopyMode, folder: Option<String>) -> Result<CopiesReport> {
         self.engine().set_copies(mode, folder)
+    }
+
+    /// Changes the size limit, or takes it away. Durable on return; after a crash before that, it is the former limit or this one.
+    /// Whoever was refused for want of room finds what there is now with the next try.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a limit below what the pool takes up already (it gives no segment back) and needs to go on: the
+    /// message says how much that is, and nothing has changed. [`Error::ReadOnly`], [`Error::ReadOnlyAfterFailure`].
+    pub fn set_size_limit(&self, limit: Option<ByteLength>) -> Result<()> {
+        self.engine().set_size_limit(limit)
     }
 
     /// What went wrong with the disk since the pool was opened, the oldest first: the last 64.
