@@ -323,6 +323,7 @@ fn requests() -> Vec<Request> {
             snapshots: true,
             ..icecore::ListFilter::default()
         }),
+        Request::SetSizeLimit { limit: Some(icecore::units::ByteLength(1 << 30)) },
         Request::Pin { path: b"db@one/file".to_vec() },
         Request::Destroy { target: icecore::DestroyTarget::Snapshot(name()) },
     ]

@@ -18,6 +18,26 @@ fn there_is_no_pool() {
 }
 
 #[test]
+fn what_is_no_pool_is_told_for_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), b"text").unwrap();
+    std::fs::create_dir(folder.path().join("folder")).unwrap();
+    for (arguments, part) in [
+        (&["status", "gone"][..], "gone is not a pool: there is no such folder"),
+        (&["status", "file"], "file is not a pool: it is a file"),
+        (&["status", "folder"], "there is no superblock in that folder"),
+        (&["-P", "file", "status"], "it is a file"),
+        (&["-P", "file", "create", "db"], "it is a file"),
+        (&["-P", "gone", "list"], "there is no such directory"),
+    ] {
+        let mut command = program();
+        command.args(arguments).current_dir(folder.path());
+        let said = complaint(command, 3);
+        assert!(said.contains(part) && said.contains("icecore init"), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
 fn a_pool_is_not_made_over_something() {
     let fixture = Fixture::new();
     let mut command = program();
@@ -50,6 +70,8 @@ fn names_that_cannot_be_are_refused_with_the_reason() {
     for name in ["", "a//b", "a/", "a b", "a/..", "a@b"] {
         fixture.refused(2, &["create", name]);
     }
+    let said = fixture.refused(2, &["create", "a%b"]);
+    assert!(said.contains("'%' is not allowed in a name; letters, digits"), "{said}");
     assert!(fixture.refused(1, &["snapshot", "db@one"]).contains("exists already"));
     assert!(fixture.refused(1, &["create", "db"]).contains("exists already"));
     assert!(fixture.refused(1, &["snapshot", "none@x"]).contains("none"));

@@ -1,21 +1,21 @@
 //! Making a pool, and opening one.
 
 use super::checkpoint::CheckpointLine;
+use super::copies::NOTHING_TO_COPY;
 use super::recovery::{self, AtDamage, Cut, Recovered};
+use super::size_limit::SEGMENTS_MIN;
 use super::space::available;
-use super::{Engine, absent, background, copies, load, staging, superblocks};
+use super::{Engine, absent, background, copies, load, size_limit, staging, superblocks};
 use crate::blocks::{Blocks, Use};
 use crate::catalogue::Catalogue;
-use crate::copies::{Aside, Copies, Place, is_name_of_pool};
+use crate::copies::{Copies, Place, is_name_of_pool};
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::copies::{CopyMode, CopySettings};
 use crate::format::drawn::Drawn;
 use crate::format::record::RecordView;
 use crate::format::segment::{Geometry, SegmentKind};
-use crate::format::superblock::{
-    FEATURE_FIXED_HASHES, LIVES_MAX, LedgerPointer, Life, Superblock, segment_bytes_usable,
-};
+use crate::format::superblock::{FEATURE_FIXED_HASHES, LIVES_MAX, LedgerPointer, Life, Superblock};
 use crate::incidents::Incidents;
 use crate::liveness::{History, SetLimits};
 use crate::location::MapLimits;
@@ -37,24 +37,21 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Segments that a pool has at least: the log, one being filled with nodes, one with runs, one with the ledger, and a
-/// reserve.
-const SEGMENTS_MIN: u64 = 8;
-
 /// Blocks that are looked at together when a segment of runs is filled further after a crash.
 const QUIETED_TOGETHER: u32 = 64;
 
 /// Makes an empty pool.
 pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<()> {
     let refuse = |reason: String| Error::CannotInit { path: storage.describe(), reason };
-    if !segment_bytes_usable(options.segment_bytes) {
-        return Err(refuse("the size of a segment must be a power of two from 2 MiB to 1 GiB".to_owned()));
+    if options.mirror.is_some() && options.copies == CopyMode::None {
+        return Err(refuse(format!("with a folder for copies (--mirror) {NOTHING_TO_COPY}")));
     }
+    let segment_bytes = match options.segment_bytes {
+        InitOptions::SEGMENT_BYTES_SUITABLE => size_limit::suitable_segment_bytes(options.size_limit),
+        given => given,
+    };
     let beside = if options.mirror.is_some() { CopyMode::None } else { options.copies };
-    let least = (SEGMENTS_MIN + Aside::least(beside, SEGMENTS_MIN)) * options.segment_bytes;
-    if options.size_limit.is_some_and(|limit| limit.0 < least) {
-        return Err(refuse(format!("the size limit must be {least} bytes at least, with these segments")));
-    }
+    let least = size_limit::judge(segment_bytes, options.size_limit, beside).map_err(refuse)?;
     let lock = lock(&**storage, true)?;
     let files = storage.list().map_err(|error| Error::io("list", storage.describe(), error))?;
     let ours = files.iter().find(|(name, _)| is_name_of_pool(name));
@@ -77,7 +74,7 @@ pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<
         generation: 0,
         features_required: FEATURE_FIXED_HASHES,
         features_to_write: 0,
-        segment_bytes: options.segment_bytes,
+        segment_bytes,
         size_limit: options.size_limit.map_or(0, |limit| limit.0),
         clean: false,
         ledger: LedgerPointer::default(),
@@ -90,7 +87,7 @@ pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<
     };
     superblock.set_copies(CopySettings {
         mode: options.copies,
-        folder: options.mirror.clone().filter(|_| options.copies != CopyMode::None),
+        folder: options.mirror.clone(),
         ..CopySettings::default()
     });
     let outcome = fill(storage, superblock, lock, place.clone());

@@ -46,6 +46,9 @@ mod runs;
 #[cfg(test)]
 mod set_chunk_tests;
 mod sets;
+mod size_limit;
+#[cfg(test)]
+mod size_limit_tests;
 mod space;
 mod staging;
 mod superblocks;
@@ -224,6 +227,7 @@ impl Engine {
         let creatable = state.segments.creatable().min(fit);
         statistics.capacity_bytes = (statistics.segments + creatable) * self.geometry.bytes;
         statistics.available_bytes = self.writable(&state, fit).0;
+        statistics.size_limit_bytes = state.segments.size_limit().map_or(0, |limit| limit.0);
         statistics.kept_bytes = self.reserve(&state, Purpose::Data) as u64 * self.geometry.bytes;
         drop(state);
         statistics.pins = self.pins.count() as u64;

@@ -105,7 +105,12 @@ impl Scrub<'_> {
             format!("{} at offset {offset}", file_name(segment)),
             format!("the {} is not what was written: {why}", flaw.what),
         );
-        self.engine.blocks.files().incidents().note(&error);
+        let incidents = self.engine.blocks.files().incidents();
+        if spare {
+            incidents.note_harmless(&error)
+        } else {
+            incidents.note(&error)
+        }
         let finding = Finding { damage: error.to_string(), spare, ..Finding::default() };
         self.note(alive.filter(|_| !spare), finding);
     }
