@@ -5,6 +5,7 @@
 mod aside;
 mod chunks;
 mod copies;
+mod cut;
 mod mend;
 mod places;
 #[cfg(test)]

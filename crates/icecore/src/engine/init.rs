@@ -2,7 +2,8 @@
 
 use super::checkpoint::CheckpointLine;
 use super::copies::NOTHING_TO_COPY;
-use super::recovery::{self, AtDamage, Cut, Recovered};
+use super::cut::Cut;
+use super::recovery::{self, AtDamage, Recovered};
 use super::size_limit::SEGMENTS_MIN;
 use super::space::available;
 use super::{Engine, absent, background, copies, load, size_limit, staging, superblocks};

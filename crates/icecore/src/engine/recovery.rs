@@ -2,6 +2,7 @@
 
 use super::absent;
 use super::checkpoint::CheckpointLine;
+use super::cut::Cut;
 use super::init::Parts;
 use super::load::Loaded;
 use crate::blocks::Use;
@@ -89,13 +90,6 @@ impl AtDamage {
             gone.insert(segment);
         }
     }
-}
-
-/// Where a log was cut, and why.
-pub(super) struct Cut {
-    /// The first record that counts no more.
-    pub record: RecordSequence,
-    pub why: Error,
 }
 
 /// Replays the log since the checkpoint, and makes what was found durable.
