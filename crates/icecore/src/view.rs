@@ -10,6 +10,9 @@ use crate::tree::Tree;
 use crate::units::{BLOCK_BYTES, BLOCK_SHIFT, BlockCount, FileBlock, InodeNumber, Run, VersionId};
 use std::sync::Arc;
 
+/// Files that are looked at to find the path of one.
+const NAMED_AMONG: usize = 10_000;
+
 /// A snapshot, or the head of a dataset as it was at one moment. Cheap to clone and to send to threads.
 #[derive(Clone)]
 pub struct View {
@@ -141,7 +144,8 @@ impl View {
     /// Reads from `offset`, up to the end of the file or of the buffer; answers how much. Holes read as zeros.
     ///
     /// # Errors
-    /// [`crate::Error::Damaged`] if stored bytes do not match their checksum: none of them are returned.
+    /// [`crate::Error::Damaged`] if stored bytes do not match their checksum, with the offset of the first such block in the file: none of them
+    /// are returned.
     pub fn read(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let attributes = self.attributes(inode)?;
         if attributes.kind == InodeKind::Directory {
@@ -182,7 +186,8 @@ impl View {
         let blocks = &self.inner.pool.engine().blocks;
         let file_block = FileBlock::containing(at);
         let within = (at - file_block.offset()) as usize;
-        let Some(run) = self.reader().run_at(inode, file_block)? else {
+        let run = self.reader().run_at(inode, file_block);
+        let Some(run) = run.map_err(|error| self.located(error, inode, at))? else {
             let count = into.len().min(BLOCK_BYTES - within);
             into[..count].fill(0);
             return Ok(count);
@@ -195,25 +200,58 @@ impl View {
             let keep = length.0 <= 16;
             blocks
                 .read_run(Run { length, ..run }, &mut into[..count], keep)
-                .map_err(|error| self.locate(error, inode, at))?;
+                .map_err(|error| self.first_damaged(Run { length, ..run }, error, inode, at))?;
             return Ok(count);
         }
         let count = into.len().min(BLOCK_BYTES - within);
         blocks
             .read_part(run.stream, run.start, within, &mut into[..count])
-            .map_err(|error| self.locate(error, inode, at))?;
+            .map_err(|error| self.located(error, inode, file_block.offset()))?;
         Ok(count)
     }
 
-    /// Says in which file and version a damaged block was met.
-    fn locate(&self, error: crate::Error, inode: InodeNumber, at: u64) -> crate::Error {
+    /// Names the first block of a run that cannot be read; the run as a whole could not. The first lies at `at` of the file.
+    fn first_damaged(&self, run: Run, error: Error, inode: InodeNumber, at: u64) -> Error {
+        let blocks = &self.inner.pool.engine().blocks;
+        for index in 0..run.length.0 {
+            let read = blocks.read_part(run.stream, run.start.plus(BlockCount(index)), 0, &mut [0]);
+            if let Err(error) = read {
+                return self.located(error, inode, at + index * BLOCK_BYTES as u64);
+            }
+        }
+        // It could be this time.
+        self.located(error, inode, at)
+    }
+
+    /// Says in which version, file and place of it something cannot be read, and what to do next.
+    fn located(&self, error: Error, inode: InodeNumber, at: u64) -> Error {
+        let file = match self.path_nearby(inode) {
+            Some(path) => format!("file {} (inode {inode})", crate::pool::shown(&path)),
+            None => format!("file with inode {inode}"),
+        };
+        let here = format!("{}, {file}, offset {at}", self.inner.name);
         match error {
-            crate::Error::Damaged { place, detail } => crate::Error::Damaged {
-                place: format!("{}, file with inode {inode}, offset {at} ({place})", self.inner.name),
-                detail,
+            Error::Damaged { place, detail } => Error::Damaged {
+                place: format!("{here} ({place})"),
+                detail: format!("{detail}; `icecore scrub` lists all that is damaged, and who sees it"),
             },
+            Error::Io { action: action @ "read", what, source } => {
+                Error::Io { action, what: format!("{here} ({what}; `icecore scrub` lists what else is damaged)"), source }
+            }
             other => other,
         }
+    }
+
+    /// The path of a file, if it is among the first ones that are met: whoever reads in vain should not wait for a walk through
+    /// everything.
+    fn path_nearby(&self, inode: InodeNumber) -> Option<Vec<u8>> {
+        let (mut left, mut found) = (NAMED_AMONG, None);
+        let walked = crate::pool::walk_paths(&self.reader(), &mut |other, path| {
+            left -= 1;
+            found = (other == inode).then_some(path);
+            found.is_none() && left > 0
+        });
+        found.filter(|_| walked.is_ok())
     }
 
     /// The parts of a file that hold data: offset and length in bytes, in order, neighbours joined.

@@ -58,13 +58,19 @@ impl LastScrub {
         former.filter(tells_less).unwrap_or(self)
     }
 
-    fn text(&self) -> String {
+    /// What the file holds.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn text(&self) -> String {
         let Self { when, verified, damaged, complete } = self;
         let when = when.to_rfc3339();
         format!("when {when}\nverified_bytes {verified}\ndamaged_blocks {damaged}\ncomplete {complete}\n")
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    /// Takes apart what a file holds; `None` if that makes no sense.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
         let value = |key: &str| {
             text.lines()
                 .find_map(|line| line.split_once(' ').filter(|(name, _)| *name == key))

@@ -17,7 +17,7 @@ use crate::units::{InodeNumber, PoolId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The version of the conversation. Both ends must speak the same.
-pub const PROTOCOL_VERSION: u16 = 4;
+pub const PROTOCOL_VERSION: u16 = 5;
 /// Most bytes of a file that one request reads or writes.
 pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Most entries of a directory that one request answers.

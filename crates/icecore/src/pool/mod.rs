@@ -13,7 +13,10 @@ pub use destroy::DestroyPlan;
 pub use diff::{ByteRange, Change, DiffEntry};
 pub use list::{EntryKind, ListEntry, ListFilter};
 pub use properties::{Hold, Property, PropertySource};
-pub(crate) use scrub::describe_keys;
+pub(crate) use diff::walk as walk_paths;
+pub(crate) use scrub::{Hurt, Hurts, Place, name as name_damage, shown};
+#[doc(hidden)]
+pub use scrub::Position as ScrubPosition;
 pub use scrub::{Finding, ScrubOptions, ScrubProgress, ScrubReport};
 pub use snapshots::RollbackReport;
 
