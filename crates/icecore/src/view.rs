@@ -235,9 +235,11 @@ impl View {
                 place: format!("{here} ({place})"),
                 detail: format!("{detail}; `icecore scrub` lists all that is damaged, and who sees it"),
             },
-            Error::Io { action: action @ "read", what, source } => {
-                Error::Io { action, what: format!("{here} ({what}; `icecore scrub` lists what else is damaged)"), source }
-            }
+            Error::Io { action: action @ "read", what, source } => Error::Io {
+                action,
+                what: format!("{here} ({what}; `icecore scrub` lists what else is damaged)"),
+                source,
+            },
             other => other,
         }
     }

@@ -127,7 +127,9 @@ fn print(report: &ScrubReport) -> anyhow::Result<()> {
     let untold = report.unlisted();
     if untold > 0 {
         let told = report.findings.len();
-        output.line(format!("{untold} more blocks or places are not listed: only the first {told} stretches are"))?;
+        output.line(format!(
+            "{untold} more blocks or places are not listed: only the first {told} stretches are"
+        ))?;
     }
     let verdict = match report.damaged {
         0 => "no damage".to_owned(),

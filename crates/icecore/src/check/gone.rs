@@ -51,7 +51,10 @@ pub(super) fn nodes(engine: &Engine, lost: BTreeMap<LogAddress, (Hurt, String)>)
 pub(super) fn placeless(engine: &Engine) -> Vec<Problem> {
     let runs: Vec<Run> = {
         let state = engine.state();
-        Stream::ALL.iter().flat_map(|stream| state.history.live_runs(*stream).filter_map(Result::ok)).collect()
+        Stream::ALL
+            .iter()
+            .flat_map(|stream| state.history.live_runs(*stream).filter_map(Result::ok))
+            .collect()
     };
     let mut unread = None;
     let mut hurts = Hurts::default();

@@ -6,9 +6,9 @@
 
 use super::{Area, Problem};
 use crate::engine::Engine;
+use crate::error::Error;
 use crate::liveness::BlockSet;
 use crate::namespace;
-use crate::error::Error;
 use crate::pool::Hurt;
 use crate::state::State;
 use crate::tree::{Item, Tree};

@@ -109,7 +109,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pool = PoolId([0xa7; 16]);
         assert_eq!(Position::load(folder.path(), pool), None);
-        let run = |stream, start, blocks| Run { stream, start: LogAddress(start), length: BlockCount(blocks) };
+        let run =
+            |stream, start, blocks| Run { stream, start: LogAddress(start), length: BlockCount(blocks) };
         let damaged = vec![run(Stream::Data, 3, 1), run(Stream::Merged, 5, 700)];
         let next = (Stream::Merged, LogAddress(77));
         let position = Position { pool, began: Timestamp(1_000_000_000), next, verified: 9, damaged };

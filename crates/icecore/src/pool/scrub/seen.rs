@@ -72,8 +72,9 @@ pub(crate) fn name(engine: &Engine, hurts: &[Hurt]) -> Vec<Named> {
 /// Completes findings about what vouches for blocks: each has what its block has.
 pub(super) fn name_one_by_one(engine: &Engine, found: Vec<(Run, Finding)>) -> Vec<Finding> {
     // Each in words of its own, so that none are joined.
-    let words = |(index, (run, _)): (usize, &(Run, Finding))| {
-        Hurt { run: *run, place: Place::Told(index.to_string()) }
+    let words = |(index, (run, _)): (usize, &(Run, Finding))| Hurt {
+        run: *run,
+        place: Place::Told(index.to_string()),
     };
     let mut hurts: Vec<Hurt> = found.iter().enumerate().map(words).collect();
     hurts.sort_by_key(|hurt| (hurt.run.stream, hurt.run.start));
@@ -99,7 +100,10 @@ struct Draft {
 
 enum What {
     /// Bytes of a file from an offset on.
-    File { inode: InodeNumber, offset: u64 },
+    File {
+        inode: InodeNumber,
+        offset: u64,
+    },
     /// What is found by keys.
     Below(Range<Key>),
     Unknown,

@@ -89,9 +89,7 @@ impl Versions {
             seers.iter().flat_map(Clone::clone).map(|index| &self.all[index as usize]).collect();
         found.sort_unstable_by_key(|version| version.rank);
         let follows = |one: &&Version, next: &&Version| {
-            next.snapshot_of.is_some()
-                && next.snapshot_of == one.snapshot_of
-                && next.parent == Some(one.id)
+            next.snapshot_of.is_some() && next.snapshot_of == one.snapshot_of && next.parent == Some(one.id)
         };
         let mut names = Vec::new();
         for row in found.chunk_by(follows) {
