@@ -146,6 +146,8 @@ fn many_snapshots_in_a_row_are_one_name() {
     let all =
         DestroyTarget::Range { dataset: "db".to_owned(), first: "s31".to_owned(), last: "s39".to_owned() };
     pool.destroy(&all).unwrap();
+    // Until then they are on their way.
+    pool.engine().finish_freeing().unwrap();
     let (names, count) = told(&pool);
     assert_eq!((names.join(" "), count), ("db db@s0%s30 other".to_owned(), 32));
 }
@@ -174,19 +176,19 @@ fn nodes_beside_each_other_are_told_as_one() {
             Ok(())
         })
         .unwrap();
-    assert!(leaves.len() > 8, "{}", leaves.len());
+    assert!(leaves.len() > 3, "{}", leaves.len());
     let engine = pool.engine();
     let place = |address: &LogAddress| {
         let (segment, slot, _) = engine.blocks.locate(Stream::Node, *address).unwrap();
         (segment, engine.geometry.offset(slot))
     };
-    let hurt: Vec<_> = leaves[2..6].iter().map(place).collect();
+    let hurt: Vec<_> = leaves[1..3].iter().map(place).collect();
     assert!(hurt.iter().all(|(segment, _)| *segment == hurt[0].0));
     flip(folder.path(), &hurt);
     let report = pool.scrub(&mut |_| true).unwrap();
-    assert_eq!((report.damaged, report.findings.len()), (4, 1), "{report:?}");
+    assert_eq!((report.damaged, report.findings.len()), (2, 1), "{report:?}");
     let finding = &report.findings[0];
-    assert_eq!((finding.blocks, finding.file, &finding.versions[..]), (4, None, &["db".to_owned()][..]));
+    assert_eq!((finding.blocks, finding.file, &finding.versions[..]), (2, None, &["db".to_owned()][..]));
     let hidden = finding.hides.as_deref().unwrap();
     assert!(hidden.starts_with("bytes ") && hidden.ends_with(&format!("of a (inode {file})")), "{hidden}");
 }
