@@ -2,6 +2,7 @@
 
 use crate::blocks::Block;
 use crate::error::{Error, FileFault, Result};
+use crate::format::segment::file_name;
 use crate::namespace::{DirectoryEntry, InodeItem, InodeKind, Read, TreeReader};
 use crate::pins::Pin;
 use crate::pool::Pool;
@@ -147,7 +148,7 @@ impl View {
     /// [`crate::Error::Damaged`] if stored bytes do not match their checksum, with the offset of the first such block in the file: none of them
     /// are returned.
     pub fn read(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let attributes = self.attributes(inode)?;
+        let attributes = self.attributes(inode).map_err(|error| self.located(error, inode, offset))?;
         if attributes.kind == InodeKind::Directory {
             return Err(FileFault::IsADirectory.into());
         }
@@ -210,21 +211,30 @@ impl View {
         Ok(count)
     }
 
-    /// Names the first block of a run that cannot be read; the run as a whole could not. The first lies at `at` of the file.
+    /// Names the block of a run that cannot be read. The first one lies at `at` of the file.
     fn first_damaged(&self, run: Run, error: Error, inode: InodeNumber, at: u64) -> Error {
-        let blocks = &self.inner.pool.engine().blocks;
-        for index in 0..run.length.0 {
-            let read = blocks.read_part(run.stream, run.start.plus(BlockCount(index)), 0, &mut [0]);
-            if let Err(error) = read {
-                return self.located(error, inode, at + index * BLOCK_BYTES as u64);
+        let engine = self.inner.pool.engine();
+        let is_it = |index: &u64| {
+            let address = run.start.plus(BlockCount(*index));
+            match (&error, engine.blocks.lookup(run.stream, address)) {
+                (Error::Damaged { place, .. }, Ok(Some((segment, slot, _)))) => {
+                    let offset = engine.geometry.offset(slot);
+                    *place == format!("{} at offset {offset}", file_name(segment))
+                }
+                // What failed was to read many at once.
+                (_, Ok(Some(_))) => engine.blocks.read_part(run.stream, address, 0, &mut [0]).is_err(),
+                _ => true,
             }
-        }
-        // It could be this time.
-        self.located(error, inode, at)
+        };
+        let index = if run.length.0 > 1 { (0..run.length.0).find(is_it) } else { None };
+        self.located(error, inode, at + index.unwrap_or(0) * BLOCK_BYTES as u64)
     }
 
     /// Says in which version, file and place of it something cannot be read, and what to do next.
     fn located(&self, error: Error, inode: InodeNumber, at: u64) -> Error {
+        if !matches!(error, Error::Damaged { .. } | Error::Io { action: "read", .. }) {
+            return error;
+        }
         let file = match self.path_nearby(inode) {
             Some(path) => format!("file {} (inode {inode})", crate::pool::shown(&path)),
             None => format!("file with inode {inode}"),

@@ -272,7 +272,7 @@ impl History {
         stream: Stream,
         blocks: &BlockSet,
     ) -> Result<BlockSet, HistoryFault> {
-        Ok(self.version(version)?.owned.of(stream).common(blocks, self.parts.patient())?)
+        self.version(version)?.owned.of(stream).common(blocks, self.parts.patient())
     }
 
     /// Which of these blocks are dead in a version, and so in everything below it.
@@ -286,7 +286,7 @@ impl History {
         stream: Stream,
         blocks: &BlockSet,
     ) -> Result<BlockSet, HistoryFault> {
-        Ok(self.version(version)?.dead.of(stream).common(blocks, self.parts.patient())?)
+        self.version(version)?.dead.of(stream).common(blocks, self.parts.patient())
     }
 
     /// What a version owns, of one stream.

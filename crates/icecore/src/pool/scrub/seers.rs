@@ -209,11 +209,13 @@ mod tests {
 
     #[test]
     fn what_begins_and_ends_leaves_those_who_see_it() {
-        let all = |events: &[(Range<u32>, bool)]| seers(events.to_vec());
-        assert_eq!(all(&[(0..9, true)]), [0..9]);
-        assert_eq!(all(&[(0..9, true), (3..5, false), (7..9, false)]), [0..3, 5..7]);
-        assert_eq!(all(&[(3..5, false), (2..6, true)]), [2..3, 5..6]);
-        assert_eq!(all(&[(2..6, true), (2..6, false)]), Vec::<Range<u32>>::new());
-        assert_eq!(all(&[(4..6, true), (2..4, true)]), [2..6]);
+        let all = |events: &[(Range<u32>, bool)]| -> Vec<(u32, u32)> {
+            seers(events.to_vec()).into_iter().map(|range| (range.start, range.end)).collect()
+        };
+        assert_eq!(all(&[(0..9, true)]), [(0, 9)]);
+        assert_eq!(all(&[(0..9, true), (3..5, false), (7..9, false)]), [(0, 3), (5, 7)]);
+        assert_eq!(all(&[(3..5, false), (2..6, true)]), [(2, 3), (5, 6)]);
+        assert_eq!(all(&[(2..6, true), (2..6, false)]), []);
+        assert_eq!(all(&[(4..6, true), (2..4, true)]), [(2, 6)]);
     }
 }

@@ -111,7 +111,7 @@ fn whoever_goes_on_counts_all_of_it() {
     let folder = tempfile::tempdir().unwrap();
     let (pool, file) = made(folder.path(), 4000);
     flip(folder.path(), &places(&pool, file, (0..4000).step_by(2)));
-    assert!(2000 > ENTRIES_MAX);
+    const { assert!(2000 > ENTRIES_MAX) };
     let kept = ScrubOptions { keeps_position: true, ..ScrubOptions::default() };
     let cut = pool.scrub_with(&kept, &mut |now| now.damaged < 1700).unwrap();
     assert!(!cut.complete && cut.damaged < 2000, "{cut:?}");
