@@ -55,6 +55,8 @@ pub use incidents::{Incident, logged as logged_incidents};
 pub use names::DestroyTarget;
 pub use namespace::{AttributeChange, DirectoryEntry, InodeItem, InodeKind, RenameHow, XattrHow};
 pub use options::{Clock, InitOptions, OpenOptions};
+#[doc(hidden)]
+pub use pool::ScrubPosition;
 pub use pool::{
     ByteRange, Change, DestroyPlan, DiffEntry, EntryKind, Finding, Hold, ListEntry, ListFilter, Pool,
     Property, PropertySource, RollbackReport, ScrubOptions, ScrubProgress, ScrubReport,

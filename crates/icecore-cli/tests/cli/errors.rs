@@ -151,9 +151,14 @@ fn damage_is_found_and_named() {
     assert_eq!(document["damaged_blocks"], 1);
     assert_eq!(document["findings"][0]["versions"][0], "db");
     assert_eq!(document["findings"][0]["path"], "app");
+    let stretch = ["length", "blocks", "version_count"].map(|field| &document["findings"][0][field]);
+    assert_eq!(stretch, [4096, 1, 1]);
+    assert_eq!(document["unlisted_blocks"], 0);
     // Whoever has the pool open tells it: in its status, and in the log beside the pool.
     let owner = fixture.own();
-    fixture.refused(5, &["cat", "db/app"]);
+    let said = fixture.refused(5, &["cat", "db/app"]);
+    assert!(said.contains("db, file app (inode") && said.contains("offset 798720"), "{said}");
+    assert!(said.contains("icecore scrub"), "{said}");
     assert!(fixture.done(&["status"]).contains("damage in segment."), "the status does not tell");
     let status = fixture.json(&["status", "--json"]);
     assert!(status["incidents"][0]["what"].as_str().unwrap().contains("checksum"), "{status}");

@@ -69,7 +69,10 @@ impl LastScrub {
         former.filter(tells_less).unwrap_or(self)
     }
 
-    fn text(&self) -> String {
+    /// What the file holds.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn text(&self) -> String {
         let Self { when, began, verified, damaged, spare, complete } = self;
         let (when, began) = (when.to_rfc3339(), began.to_rfc3339());
         format!(
@@ -78,7 +81,10 @@ impl LastScrub {
         )
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    /// Takes apart what a file holds; `None` if that makes no sense.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
         let value = |key: &str| {
             text.lines()
                 .find_map(|line| line.split_once(' ').filter(|(name, _)| *name == key))

@@ -6,7 +6,7 @@ use crate::engine::{self, Cut, Engine};
 use crate::error::Result;
 use crate::namespace::TreeReader;
 use crate::operation::Operation;
-use crate::pool::paths_of;
+use crate::pool::{shown, walk_paths};
 use crate::storage::{Overlay, Storage};
 use crate::units::{DatasetId, InodeNumber};
 use std::collections::{BTreeMap, BTreeSet};
@@ -96,7 +96,10 @@ fn given_up(engine: &Engine, cut: &Cut) -> Vec<String> {
     let state = engine.state();
     let name = |dataset: &DatasetId| {
         let row = state.catalogue.names().find(|(_, id)| id == dataset);
-        row.map_or_else(|| format!("a dataset made since (number {})", dataset.0), |(name, _)| name.to_owned())
+        row.map_or_else(
+            || format!("a dataset made since (number {})", dataset.0),
+            |(name, _)| name.to_owned(),
+        )
     };
     for operation in cut.after.iter().flat_map(|after| &after.operations) {
         deeds.add(operation, &name);
@@ -112,10 +115,15 @@ fn given_up(engine: &Engine, cut: &Cut) -> Vec<String> {
             && let Some(tree) = state.trees.get(&head)
         {
             // Files that are not found have numbers.
-            paths = paths_of(&TreeReader::new(tree, &*engine.nodes));
+            let _ = walk_paths(&TreeReader::new(tree, &*engine.nodes), &mut |inode, path| {
+                if inodes.contains(&inode) {
+                    paths.entry(inode).or_insert(path);
+                }
+                paths.len() < inodes.len()
+            });
         }
         let file = |inode: &InodeNumber| match paths.get(inode) {
-            Some(path) => String::from_utf8_lossy(path).into_owned(),
+            Some(path) => shown(path),
             None => format!("a file made since (inode {})", inode.0),
         };
         let mut files: Vec<String> = inodes.iter().take(FILES_MAX).map(file).collect();
@@ -134,7 +142,9 @@ fn given_up(engine: &Engine, cut: &Cut) -> Vec<String> {
 impl Deeds {
     fn add(&mut self, operation: &Operation, name: &dyn Fn(&DatasetId) -> String) {
         let written = match operation {
-            Operation::Write(write) | Operation::MapStaged { write, .. } => Some((write.dataset, write.inode)),
+            Operation::Write(write) | Operation::MapStaged { write, .. } => {
+                Some((write.dataset, write.inode))
+            }
             Operation::WriteScattered(scatter) | Operation::MapScattered { scatter, .. } => {
                 Some((scatter.dataset, scatter.inode))
             }
@@ -155,7 +165,8 @@ impl Deeds {
                 self.others.push(format!("the dataset {name}"));
             }
             Operation::Snapshot { snapshots, .. } => {
-                let full = |(dataset, snapshot): &(DatasetId, String)| format!("{}@{snapshot}", name(dataset));
+                let full =
+                    |(dataset, snapshot): &(DatasetId, String)| format!("{}@{snapshot}", name(dataset));
                 let all: Vec<String> = snapshots.iter().map(full).collect();
                 self.others.push(format!("the snapshots {}", all.join(", ")));
             }

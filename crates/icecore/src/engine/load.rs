@@ -288,7 +288,7 @@ pub(super) fn load(
     if number >= COUNTER_LIMIT {
         return Err(Error::damaged("the ledger", "the number of the checkpoint makes no sense"));
     }
-    check_position(&position, &segments, blocks)?;
+    check_position(&position, blocks)?;
     if !(without_end || segments.exists(position.segment)) {
         let detail = "it is missing or cut short, and the log since the last checkpoint was in it";
         return Err(Error::damaged(file_name(position.segment), detail));
@@ -442,7 +442,7 @@ fn still_filled(
     })
 }
 
-fn check_position(position: &PositionSection, segments: &Segments, blocks: &Blocks) -> Result<()> {
+fn check_position(position: &PositionSection, blocks: &Blocks) -> Result<()> {
     let geometry = blocks.files().geometry();
     let slots_fit = [
         (Some(position.slot), SegmentKind::Log),

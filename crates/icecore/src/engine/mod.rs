@@ -58,7 +58,7 @@ mod way;
 
 pub(crate) use append::Purpose;
 pub use collect::CollectReport;
-pub(crate) use cut::{After, Cut};
+pub(crate) use cut::Cut;
 pub(crate) use former::{copied_superblock, former_superblock, older_checkpoints};
 pub(crate) use init::{init, lock, open, open_cut, open_to_look};
 pub(crate) use limits::Addition;

@@ -11,11 +11,14 @@ mod snapshots;
 mod verify;
 
 pub use destroy::DestroyPlan;
+pub(crate) use diff::walk as walk_paths;
 pub use diff::{ByteRange, Change, DiffEntry};
 pub use list::{EntryKind, ListEntry, ListFilter};
 pub use properties::{Hold, Property, PropertySource};
-pub(crate) use scrub::describe_keys;
+#[doc(hidden)]
+pub use scrub::Position as ScrubPosition;
 pub use scrub::{Finding, ScrubOptions, ScrubProgress, ScrubReport};
+pub(crate) use scrub::{Hurt, Hurts, Place, name as name_damage, shown};
 pub use snapshots::RollbackReport;
 
 use crate::admin::{PoolService, Server};

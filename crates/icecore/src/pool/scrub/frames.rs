@@ -85,7 +85,7 @@ impl Scrub<'_> {
 
     /// Without which nothing of the segment can be verified: its blocks are damaged, and are met as such.
     fn unreadable(&mut self, error: &Error) {
-        self.note(None, Finding { damage: error.to_string(), ..Finding::default() });
+        self.note(None, Finding::new(error.to_string(), false));
     }
 
     fn flaw(&mut self, segment: SegmentId, flaw: &Flaw) {
@@ -111,8 +111,7 @@ impl Scrub<'_> {
         } else {
             incidents.note(&error)
         }
-        let finding = Finding { damage: error.to_string(), spare, ..Finding::default() };
-        self.note(alive.filter(|_| !spare), finding);
+        self.note(alive.filter(|_| !spare), Finding::new(error.to_string(), spare));
     }
 
     /// The first living block that a flaw may cost.
