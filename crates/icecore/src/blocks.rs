@@ -1,6 +1,7 @@
 //! Blocks by log address: where they are, what they hold, and whether that is what was written.
 
 mod chunks;
+mod gather;
 mod heal;
 mod inspect;
 mod recent;
@@ -15,11 +16,12 @@ use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::crc32c;
 use crate::format::record::RecordView;
-use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, decode_table, file_name};
+use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name};
 use crate::location::{ChunkedMap, MapLimits};
 use crate::numbers::{NumberHash, NumberMap, number_cache};
 use crate::statistics::Counters;
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, PoolId, Run, SegmentId, Slot, Stream};
+use gather::Known;
 use parking_lot::{Mutex, RwLock};
 use quick_cache::UnitWeighter;
 use quick_cache::sync::Cache;
@@ -306,9 +308,6 @@ pub(crate) struct Use {
     pub incarnation: u64,
 }
 
-/// Blocks read at once when a table is gathered.
-const REBUILD_BLOCKS: u32 = 16;
-
 /// Checksum tables of data segments: those being filled, and a bounded number of finished ones.
 pub(crate) struct Sums {
     pool: PoolId,
@@ -350,7 +349,11 @@ impl Sums {
         end: Slot,
         files: &SegmentFiles,
     ) -> Result<()> {
-        let table = self.rebuild(segment, use_, end, files)?;
+        let Known { sums: table, unread } = self.rebuild(segment, use_, end, files);
+        // What is missing in it would be missing for good when the segment is full.
+        if let Some(error) = unread {
+            return Err(error);
+        }
         // A reader may have asked for the table before more came to be in it.
         self.finished.remove(&segment);
         self.filling.lock().insert(segment, Arc::new(RwLock::new(table)));
@@ -398,7 +401,12 @@ impl Sums {
             }
             self.uses.load(Ordering::Relaxed)
         };
-        let table = Arc::new(RwLock::new(self.read_table(segment, files)?));
+        let Known { sums, unread } = self.read_table(segment, files)?;
+        let table = Arc::new(RwLock::new(sums));
+        // What a disk refuses to read now it may read the next time.
+        if unread.is_some_and(|error| matches!(error, Error::Io { .. })) {
+            return Ok(table);
+        }
         // A reader of what was moved elsewhere must not leave behind the table of a former use.
         let _filling = self.filling.lock();
         if self.uses.load(Ordering::Relaxed) == uses {
@@ -410,8 +418,9 @@ impl Sums {
     /// What a segment is used for. Its first record says so, too, should the header be lost.
     pub(crate) fn use_of(&self, segment: SegmentId, files: &SegmentFiles) -> Result<Use> {
         let mut blocks = vec![0; 2 * BLOCK_BYTES];
-        let read = files.read(segment, Slot(0), &mut blocks).and_then(|()| self.decode_use(segment, &blocks));
-        read.or_else(|error| {
+        let unread = files.read_around(segment, Slot(0), &mut blocks);
+        self.decode_use(segment, &blocks).or_else(|error| {
+            let error = unread.unwrap_or(error);
             let copied = files.read_copy(segment, Slot(0), &mut blocks);
             if copied { self.decode_use(segment, &blocks).map_err(|_| error) } else { Err(error) }
         })
@@ -430,74 +439,5 @@ impl Sums {
         header
             .or_else(record)
             .ok_or_else(|| Error::damaged(file_name(segment), "the segment header is not valid"))
-    }
-
-    fn read_table(&self, segment: SegmentId, files: &SegmentFiles) -> Result<Vec<u32>> {
-        let use_ = self.use_of(segment, files)?;
-        let geometry = files.geometry();
-        let mut bytes = vec![0; geometry.table_blocks() as usize * BLOCK_BYTES];
-        let end = geometry.end(use_.kind);
-        let read = files.read(segment, end, &mut bytes);
-        if let Some(sums) = read.as_ref().ok().and_then(|()| decode_table(geometry, use_.incarnation, &bytes))
-        {
-            return Ok(sums);
-        }
-        if files.read_copy(segment, end, &mut bytes)
-            && let Some(sums) = decode_table(geometry, use_.incarnation, &bytes)
-        {
-            return Ok(sums);
-        }
-        read?;
-        self.rebuild(segment, use_, end, files)
-    }
-
-    /// Gathers the table from the record headers of a segment that has none.
-    fn rebuild(&self, segment: SegmentId, use_: Use, end: Slot, files: &SegmentFiles) -> Result<Vec<u32>> {
-        let geometry = files.geometry();
-        let mut sums = vec![0; geometry.slots() as usize];
-        let end = end.min(geometry.end(use_.kind)).0;
-        let is_run = use_.kind == SegmentKind::Run;
-        let has_copy = files.copies().has(segment);
-        let mut block = [0; BLOCK_BYTES];
-        let mut window = vec![0; REBUILD_BLOCKS as usize * BLOCK_BYTES];
-        let mut first = None;
-        let mut slot = 1;
-        while slot < end {
-            let begin = match first {
-                Some(begin) if slot < begin + REBUILD_BLOCKS => begin,
-                _ => {
-                    let blocks = REBUILD_BLOCKS.min(geometry.slots() - slot) as usize;
-                    files.read(segment, Slot(slot), &mut window[..blocks * BLOCK_BYTES])?;
-                    *first.insert(slot)
-                }
-            };
-            let at = (slot - begin) as usize * BLOCK_BYTES;
-            let decode = |block: &[u8]| {
-                RecordView::decode(block).filter(|record| {
-                    let header = &record.header;
-                    let own = !is_run || header.address.0 == u64::from(slot);
-                    header.pool == self.pool
-                        && header.incarnation == use_.incarnation
-                        && header.run == is_run
-                        && own
-                })
-            };
-            let record = decode(&window[at..at + BLOCK_BYTES]).or_else(|| {
-                let copied = has_copy && files.read_copy(segment, Slot(slot), &mut block);
-                Some(()).filter(|()| copied).and_then(|()| decode(&block))
-            });
-            let Some(record) = record else {
-                // A gap that writing left when it failed, the end, or damage that must not cost what lies behind it.
-                slot += 1;
-                continue;
-            };
-            for (index, sum) in record.sums.iter().enumerate() {
-                if let Some(entry) = sums.get_mut(slot as usize + 1 + index) {
-                    *entry = *sum;
-                }
-            }
-            slot += 1 + record.sums.len() as u32;
-        }
-        Ok(sums)
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct SegmentFiles {
 struct Entry {
     file: Arc<dyn StorageFile>,
     used: AtomicU64,
+    /// Its length when it was opened, where that is less than a segment's. What is there can be read.
+    cut_to: Option<u64>,
 }
 
 impl SegmentFiles {
@@ -64,24 +66,53 @@ impl SegmentFiles {
         self.geometry
     }
 
-    /// The file of a segment.
+    /// The file of a segment, all of it.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if it is missing or cut short; [`Error::Io`].
     pub(crate) fn get(&self, segment: SegmentId) -> Result<Arc<dyn StorageFile>> {
+        match self.open(segment)? {
+            (file, None) => Ok(file),
+            (_, Some(length)) => Err(self.cut_short(segment, length)),
+        }
+    }
+
+    fn cut_short(&self, segment: SegmentId, length: u64) -> Error {
+        let detail = format!("it is cut short: it has {length} bytes instead of {}", self.geometry.bytes);
+        Error::damaged(file_name(segment), detail)
+    }
+
+    /// The file of a segment, or what is left of it, and how long that is.
+    fn open(&self, segment: SegmentId) -> Result<(Arc<dyn StorageFile>, Option<u64>)> {
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
         if let Some(entry) = self.open.read().get(&segment) {
             entry.used.store(now, Ordering::Relaxed);
-            return Ok(Arc::clone(&entry.file));
+            return Ok((Arc::clone(&entry.file), entry.cut_to));
         }
         let name = file_name(segment);
-        let file =
-            self.storage.open(&name, self.writable).map_err(|error| Error::io("open", &name, error))?;
+        let file = self.storage.open(&name, self.writable).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Error::damaged(&name, "it is missing"),
+            _ => Error::io("open", &name, error),
+        })?;
         let length = file.length().map_err(|error| Error::io("measure", &name, error))?;
-        if length < self.geometry.bytes {
-            let detail = format!("it has {length} bytes instead of {}", self.geometry.bytes);
-            return Err(Error::damaged(name, detail));
-        }
         let file: Arc<dyn StorageFile> = Arc::from(file);
-        self.keep(segment, &file, now);
-        Ok(file)
+        let cut_to = Some(length).filter(|length| *length < self.geometry.bytes);
+        self.keep(segment, &file, cut_to, now);
+        Ok((file, cut_to))
+    }
+
+    /// What is wrong with the file of a segment, if it is missing or cut short.
+    pub(crate) fn what_is_absent(&self, segment: SegmentId) -> Option<Error> {
+        match self.open(segment) {
+            Ok((_, None)) => None,
+            Ok((_, Some(length))) => Some(self.cut_short(segment, length)),
+            Err(error) => Some(error),
+        }
+    }
+
+    /// The file of a segment is not the one that was opened any more.
+    pub(crate) fn forget(&self, segment: SegmentId) {
+        self.open.write().remove(&segment);
     }
 
     /// Makes the file of a new segment.
@@ -99,11 +130,11 @@ impl SegmentFiles {
             _ => Error::io("create", &name, error),
         })?;
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
-        self.keep(segment, &Arc::from(file), now);
+        self.keep(segment, &Arc::from(file), None, now);
         Ok(())
     }
 
-    fn keep(&self, segment: SegmentId, file: &Arc<dyn StorageFile>, now: u64) {
+    fn keep(&self, segment: SegmentId, file: &Arc<dyn StorageFile>, cut_to: Option<u64>, now: u64) {
         let mut open = self.open.write();
         if open.len() >= OPEN_MAX {
             let oldest = open.iter().min_by_key(|(_, entry)| entry.used.load(Ordering::Relaxed));
@@ -111,17 +142,33 @@ impl SegmentFiles {
                 open.remove(&oldest);
             }
         }
-        open.insert(segment, Entry { file: Arc::clone(file), used: AtomicU64::new(now) });
+        open.insert(segment, Entry { file: Arc::clone(file), used: AtomicU64::new(now), cut_to });
     }
 
-    /// Reads whole blocks.
+    /// Reads whole blocks, also of what is left of a segment that is cut short.
     pub(crate) fn read(&self, segment: SegmentId, slot: Slot, buffer: &mut [u8]) -> Result<()> {
         let offset = self.geometry.offset(slot);
-        let file = self.noted(self.get(segment))?;
+        let (file, cut_to) = self.noted(self.open(segment))?;
+        if let Some(length) = cut_to.filter(|length| offset + buffer.len() as u64 > *length) {
+            return self.noted(Err(self.cut_short(segment, length)));
+        }
         self.noted(file.read_at(buffer, offset).map_err(|error| {
             let what = format!("{} bytes at {offset} of {}", buffer.len(), file_name(segment));
             Error::io("read", what, error)
         }))
+    }
+
+    /// Reads whole blocks, with zeros for those that cannot be read; answers why, then.
+    pub(crate) fn read_around(&self, segment: SegmentId, first: Slot, buffer: &mut [u8]) -> Option<Error> {
+        self.read(segment, first, buffer).err()?;
+        let mut failure = None;
+        for (slot, block) in (first.0..).map(Slot).zip(buffer.chunks_exact_mut(BLOCK_BYTES)) {
+            if let Err(error) = self.read(segment, slot, block) {
+                block.fill(0);
+                failure = Some(error);
+            }
+        }
+        failure
     }
 
     /// Writes parts one after the other, the first at `slot`.

@@ -35,6 +35,8 @@ struct SegmentState {
     moves: u8,
     /// A block in it does not match its checksum, or cannot be read: it is left as it is.
     hurt: bool,
+    /// Its file is missing or cut short. It is held for this life, so that nothing is written to it.
+    absent: bool,
 }
 
 impl SegmentState {
@@ -183,12 +185,42 @@ impl Segments {
             taken: 0,
             moves: 0,
             hurt: false,
+            absent: false,
         };
         if self.table.insert(segment, state).is_none() {
             self.free += 1;
             self.free_written += usize::from(written);
             self.aside.segment_made();
         }
+    }
+
+    /// Something is said to lie in a segment of which the file is missing or cut short: what can still be read there counts, and the
+    /// segment is used for nothing else in this life.
+    pub(crate) fn add_absent(&mut self, segment: SegmentId, kind: SegmentKind) {
+        assert!(!self.exists(segment), "a segment that is there is not absent");
+        self.add_free(segment, true, true);
+        self.use_as(segment, kind);
+        self.hold(segment);
+        let state = self.table.get_mut(&segment).expect("just added");
+        (state.hurt, state.absent) = (true, true);
+    }
+
+    /// The file of a segment that was absent is whole again, in its length.
+    pub(crate) fn made_whole(&mut self, segment: SegmentId) {
+        let state = self.table.get_mut(&segment).expect("the segment exists");
+        assert!(std::mem::replace(&mut state.absent, false), "it was absent");
+        (state.certain, state.written) = (true, true);
+        self.let_go(segment);
+    }
+
+    /// Whether something is said to lie in a segment of which the file is missing or cut short.
+    pub(crate) fn is_absent(&self, segment: SegmentId) -> bool {
+        self.table.get(&segment).is_some_and(|state| state.absent)
+    }
+
+    /// Segments of which the file is missing or cut short.
+    pub(crate) fn absent(&self) -> Vec<SegmentId> {
+        self.table.iter().filter(|(_, state)| state.absent).map(|(segment, _)| *segment).collect()
     }
 
     /// A use number that no other use has, in this life or another.

@@ -5,6 +5,9 @@
 mod aside;
 mod chunks;
 mod copies;
+mod cut;
+#[cfg(test)]
+mod cut_tests;
 mod gone;
 mod mend;
 mod places;

@@ -1,7 +1,7 @@
 //! Second copies of an open pool: where they are, what is read from them at opening, and how they are made again.
 
 use super::original::Original;
-use super::{Engine, superblocks};
+use super::{Engine, absent, superblocks};
 use crate::copies::{
     Copies, CopiesReport, Place, SUPERBLOCK_NAMES, copy_name, is_copy_name, is_name_of_pool,
 };
@@ -11,14 +11,11 @@ use crate::format::copies::{CopyMode, CopySettings, FOLDER_BYTES_MAX};
 use crate::format::segment::{SegmentHeader, SegmentKind, file_name};
 use crate::format::superblock::{LedgerPointer, Superblock};
 use crate::segments::Segments;
-use crate::storage::{AlignedBuffer, Kind, Storage};
+use crate::storage::{AlignedBuffer, Storage};
 use crate::units::{BLOCK_BYTES, PoolId, SegmentId, Slot};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
-
-/// Blocks read at once where a segment is made again.
-const PIECE_BLOCKS: u32 = 256;
 
 /// What is said to whoever names a folder for copies of nothing.
 pub(super) const NOTHING_TO_COPY: &str = "there must be something to copy, metadata or all";
@@ -170,7 +167,7 @@ pub(super) fn bring_back(
             continue;
         }
         if writable {
-            bring_back_one(storage, files, segment)?;
+            absent::make_file(storage, files, segment)?;
         }
         segments.add_free(segment, false, true);
         let why = Error::damaged(
@@ -181,38 +178,6 @@ pub(super) fn bring_back(
         files.copies().brought_back(segment, why.to_string());
     }
     Ok(())
-}
-
-fn bring_back_one(storage: &dyn Storage, files: &SegmentFiles, segment: SegmentId) -> Result<()> {
-    let name = file_name(segment);
-    match storage.remove(&name) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(Error::io("remove", name, error));
-        }
-        _ => {}
-    }
-    let geometry = files.geometry();
-    let failed = |error| Error::io("make again", file_name(segment), error);
-    let file = storage.create(&name, geometry.bytes).map_err(failed)?;
-    let mut piece = AlignedBuffer::zeroed(PIECE_BLOCKS as usize * BLOCK_BYTES);
-    for slot in (0..geometry.slots()).step_by(PIECE_BLOCKS as usize) {
-        let blocks = PIECE_BLOCKS.min(geometry.slots() - slot);
-        let mut from = 0;
-        // Block by block, around those that cannot be read.
-        if files.read_copy(segment, Slot(slot), &mut piece[..blocks as usize * BLOCK_BYTES]) {
-            let whole = &piece[..blocks as usize * BLOCK_BYTES];
-            file.write_at(&[(Kind::Copy, whole)], geometry.offset(Slot(slot))).map_err(failed)?;
-            from = blocks;
-        }
-        for slot in slot + from..slot + blocks {
-            let block = &mut piece[..BLOCK_BYTES];
-            if files.read_copy(segment, Slot(slot), block) {
-                file.write_at(&[(Kind::Copy, block)], geometry.offset(Slot(slot))).map_err(failed)?;
-            }
-        }
-    }
-    file.sync().map_err(failed)?;
-    storage.sync_directory().map_err(|error| Error::io("flush", storage.describe(), error))
 }
 
 /// What segments in use are used for.

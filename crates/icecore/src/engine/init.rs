@@ -2,10 +2,11 @@
 
 use super::checkpoint::CheckpointLine;
 use super::copies::NOTHING_TO_COPY;
-use super::recovery::{self, Recovered};
+use super::cut::Cut;
+use super::recovery::{self, AtDamage, Recovered};
 use super::size_limit::SEGMENTS_MIN;
 use super::space::available;
-use super::{Engine, background, copies, load, size_limit, staging, superblocks};
+use super::{Engine, absent, background, copies, load, size_limit, staging, superblocks};
 use crate::blocks::{Blocks, Use};
 use crate::catalogue::Catalogue;
 use crate::copies::{Copies, Place, is_name_of_pool};
@@ -172,7 +173,8 @@ fn fill(
         log_blocks: 0,
         usage: Usage::default(),
     };
-    let recovered = Recovered { state, line: CheckpointLine::default(), previous: [0; 16], replayed: 0 };
+    let line = CheckpointLine::default();
+    let recovered = Recovered { state, line, previous: [0; 16], replayed: 0, cut: None };
     let engine = parts.assemble(superblock, recovered, lock);
     engine.write_log_start(start)?;
     engine.write_ahead(log)?;
@@ -191,7 +193,7 @@ fn fill(
 
 /// Opens a pool, recovering it if need be.
 pub(crate) fn open(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<Arc<Engine>> {
-    let (engine, replayed) = open_to(storage, options)?;
+    let Opened { engine, replayed, .. } = open_to(storage, options, AtDamage::Refuse)?;
     if options.read_only {
         return Ok(engine);
     }
@@ -205,11 +207,46 @@ pub(crate) fn open(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<
 
 /// Opens a pool to be looked at: recovered, and with nothing done beyond that.
 pub(crate) fn open_to_look(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<Arc<Engine>> {
-    open_to(storage, options).map(|(engine, _)| engine)
+    open_to(storage, options, AtDamage::Refuse).map(|opened| opened.engine)
 }
 
-/// Opens a pool, and answers how many records were replayed.
-fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<(Arc<Engine>, u64)> {
+/// Opens a pool of which the log is damaged before its end, as it was before that: the first record that counts no more, and
+/// why. `None` if the log is whole. Nobody else may be at the storage.
+///
+/// # Errors
+/// What keeps the pool from being opened even so.
+pub(crate) fn open_cut(
+    storage: &Arc<dyn Storage>,
+    options: &OpenOptions,
+) -> Result<(Arc<Engine>, Option<Cut>)> {
+    let gone = make_whole_again(storage)?;
+    open_to(storage, options, AtDamage::Cut(gone)).map(|opened| (opened.engine, opened.cut))
+}
+
+/// Gives all segments that are cut short files of full length, with what is left of them; answers which.
+fn make_whole_again(storage: &Arc<dyn Storage>) -> Result<BTreeSet<SegmentId>> {
+    let superblock = superblocks::read(&**storage)?;
+    let place = copies::find(storage, &superblock, true);
+    let parts = Parts::new(storage, &superblock, &lock_free_options(), true, place);
+    let whole = recovery::segments(&**storage, &superblock, superblock.next_epoch())?;
+    let mut made = BTreeSet::new();
+    for segment in recovery::all_files(&**storage)?.into_iter().filter(|segment| !whole.exists(*segment)) {
+        absent::make_file(&**storage, parts.blocks.files(), segment)?;
+        made.insert(segment);
+    }
+    Ok(made)
+}
+
+/// A pool that was opened.
+struct Opened {
+    engine: Arc<Engine>,
+    /// Records replayed.
+    replayed: u64,
+    cut: Option<Cut>,
+}
+
+/// Opens a pool.
+fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions, mut at_damage: AtDamage) -> Result<Opened> {
     // Before the lock: a directory that is no pool must not get a lock file.
     superblocks::read(&**storage)?;
     let lock = lock(&**storage, !options.read_only)?;
@@ -227,17 +264,26 @@ fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<(Arc<Eng
     let files = parts.blocks.files();
     copies::bring_back(&**storage, files, &mut segments, !options.read_only)?;
     segments.share(files.copies().aside());
-    let mut loaded = load::load(&parts.blocks, &superblock, segments)?;
+    let cuts = matches!(at_damage, AtDamage::Cut(_));
+    let mut loaded = load::load(&parts.blocks, &superblock, segments, superblock.clean || cuts)?;
     loaded.state.history.keep_in(parts.blocks.clone(), memory_limits(options).1);
     loaded.state.doom_hidden()?;
+    absent::note(files, &loaded.state.segments);
     if options.read_only {
         let load::Loaded { state, line, previous, .. } = loaded;
         files.copies().adopt(&copies::in_use(&state.segments));
-        let recovered = Recovered { state, line, previous, replayed: 0 };
-        return Ok((Arc::new(parts.assemble(superblock, recovered, lock)), 0));
+        let recovered = Recovered { state, line, previous, replayed: 0, cut: None };
+        let engine = Arc::new(parts.assemble(superblock, recovered, lock));
+        return Ok(Opened { engine, replayed: 0, cut: None });
+    }
+    let end = loaded.state.tail.position().segment;
+    if loaded.state.segments.is_absent(end) {
+        absent::make_whole(&**storage, files, &mut loaded.state.segments, end)?;
+        at_damage.made_up(end);
     }
     let drawn = skip_drawn(&mut loaded.state, &superblock)?;
-    let mut recovered = recovery::replay(loaded, &parts.blocks, &parts.nodes, &superblock, &parts.counters)?;
+    let mut recovered = recovery::replay(loaded, &parts, &superblock, at_damage)?;
+    let cut = recovered.cut.take();
     recovery::remove_half_made(&**storage, &superblock, &recovered.state.segments)?;
     files.copies().adopt(&copies::in_use(&recovered.state.segments));
     let first = recovered.state.tail.position().sequence;
@@ -249,7 +295,7 @@ fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<(Arc<Eng
     }
     reopen_runs(&parts.blocks, &recovered.state)?;
     let replayed = recovered.replayed;
-    Ok((Arc::new(parts.assemble(superblock, recovered, lock)), replayed))
+    Ok(Opened { engine: Arc::new(parts.assemble(superblock, recovered, lock)), replayed, cut })
 }
 
 /// What is drawn from here on is nothing that an earlier life may have drawn and left behind on disk.
@@ -359,8 +405,8 @@ pub(super) struct Parts {
     options: OpenOptions,
     pub(super) storage: Arc<dyn Storage>,
     pub(super) blocks: Arc<Blocks>,
-    nodes: Arc<Nodes>,
-    counters: Arc<Counters>,
+    pub(super) nodes: Arc<Nodes>,
+    pub(super) counters: Arc<Counters>,
 }
 
 impl Parts {

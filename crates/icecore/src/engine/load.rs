@@ -4,6 +4,7 @@
 use super::checkpoint::{
     Base, CheckpointLine, ForsakenSection, Placed, PlacedSection, PositionSection, RootsSection,
 };
+use super::claims::{claim, claim_chunks, claim_sets, count_live};
 use super::ledger::Said;
 use crate::blocks::Blocks;
 use crate::catalogue::{Catalogue, CatalogueChanges};
@@ -11,17 +12,15 @@ use crate::error::{Error, Result};
 use crate::format::ledger::{Blob, SectionTag};
 use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name};
 use crate::format::superblock::{LedgerPointer, Superblock};
-use crate::liveness::{
-    BlockSet, DecodeLimits, HistoryChanges, HistoryFault, PartSource, Span, StoredHistory,
-};
+use crate::liveness::{BlockSet, DecodeLimits, HistoryChanges, PartSource, StoredHistory};
 use crate::location::{ChunkedMap, Consolidated, MapChanges, MapLimits, PlacedRun};
 use crate::log::tail::{Position, Tail};
 use crate::segments::{Cursor, Segments};
 use crate::state::{Collection, Graveyard, Lifetimes, State, Usage};
 use crate::tree::Tree;
 use crate::units::{
-    BLOCK_BYTES, BlockCount, COUNTER_LIMIT, LOG_ADDRESS_LIMIT, LogAddress, Marks, PoolId, Run, SegmentId,
-    Slot, Stream, VersionId,
+    BLOCK_BYTES, BlockCount, COUNTER_LIMIT, LOG_ADDRESS_LIMIT, LogAddress, Marks, PoolId, Run, Slot, Stream,
+    VersionId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -275,8 +274,13 @@ pub(super) struct Loaded {
     pub forsaken: BlockSet,
 }
 
-/// Brings back the state as of the last checkpoint.
-pub(super) fn load(blocks: &Arc<Blocks>, superblock: &Superblock, mut segments: Segments) -> Result<Loaded> {
+/// Brings back the state as of the last checkpoint. `without_end`: even if the segment that the log ends in is gone.
+pub(super) fn load(
+    blocks: &Arc<Blocks>,
+    superblock: &Superblock,
+    mut segments: Segments,
+    without_end: bool,
+) -> Result<Loaded> {
     let blobs = read_ledger(blocks, superblock.pool, superblock.ledger)?;
     let (_, newest) = blobs.last().expect("there is one at least");
     let position: PositionSection = postcard_section(newest, SectionTag::Position)?;
@@ -284,7 +288,11 @@ pub(super) fn load(blocks: &Arc<Blocks>, superblock: &Superblock, mut segments: 
     if number >= COUNTER_LIMIT {
         return Err(Error::damaged("the ledger", "the number of the checkpoint makes no sense"));
     }
-    check_position(&position, &segments, blocks)?;
+    check_position(&position, blocks)?;
+    if !(without_end || segments.exists(position.segment)) {
+        let detail = "it is missing or cut short, and the log since the last checkpoint was in it";
+        return Err(Error::damaged(file_name(position.segment), detail));
+    }
 
     let gathered = Gathered::of(&blobs, &position.marks, blocks.map().read().limits())?;
     let Gathered { catalogue, history, mut map, roots, version } = gathered;
@@ -294,11 +302,11 @@ pub(super) fn load(blocks: &Arc<Blocks>, superblock: &Superblock, mut segments: 
     // What a checkpoint itself placed is part of the changes that the next one stores.
     let placed: PlacedSection = postcard_section(newest, SectionTag::Placed)?;
     place(&mut map, placed, &position.marks, segments.geometry())?;
-    claim_chunks(&map, &mut segments)?;
+    claim_chunks(&map, &mut segments);
     *blocks.map().write() = map;
     check_tail(blocks, &position)?;
     keep_tail_at_hand(&mut blocks.map().write(), &position.position(), position.tail_mapped);
-    claim_sets(&history, blocks, &mut segments)?;
+    claim_sets(&history, blocks, &mut segments);
     let mut history = history.verify()?;
     history.keep_in(Arc::clone(blocks) as Arc<dyn PartSource>, history.limits());
     check_history(&history, &position)?;
@@ -316,8 +324,12 @@ pub(super) fn load(blocks: &Arc<Blocks>, superblock: &Superblock, mut segments: 
     let forsaken = forsaken(&blobs, &position)?;
     let uncounted = count_live(&history, &forsaken, blocks, &mut segments)?;
     // After a crash there may be more in it; whoever opens the pool sees to that.
-    let run_cursor = still_filled(blocks, superblock, position.run_cursor, SegmentKind::Run);
-    let node_cursor = still_filled(blocks, superblock, position.node_cursor, SegmentKind::Node);
+    let whole = |cursor: &Cursor| segments.exists(cursor.segment) && !segments.is_absent(cursor.segment);
+    let run_cursor = position.run_cursor.filter(whole);
+    let node_cursor = position.node_cursor.filter(whole);
+    let ledger_cursor = behind_newest_blob(blocks, superblock).filter(whole);
+    let run_cursor = still_filled(blocks, superblock, run_cursor, SegmentKind::Run);
+    let node_cursor = still_filled(blocks, superblock, node_cursor, SegmentKind::Node);
     let base = Base { position: position.clone(), catalogue: catalogue.nothing_more(), version };
     // The parts of one picture have one number.
     let first = blobs.first().map(|(_, blob)| blob.checkpoint);
@@ -325,22 +337,21 @@ pub(super) fn load(blocks: &Arc<Blocks>, superblock: &Superblock, mut segments: 
     let base = Some(base);
     let mut line = CheckpointLine { blobs: Vec::new(), full, number, base, hurt: false };
     for (pointer, _) in &blobs {
-        claim(&mut segments, pointer.segment, SegmentKind::Ledger)?;
+        claim(&mut segments, pointer.segment, SegmentKind::Ledger);
         segments.add_live(pointer.segment, u64::from(pointer.blocks));
         line.blobs.push(*pointer);
     }
-    let ledger_cursor = behind_newest_blob(blocks, superblock)?;
     for (cursor, kind) in [
         (run_cursor, SegmentKind::Run),
         (node_cursor, SegmentKind::Node),
         (ledger_cursor, SegmentKind::Ledger),
     ] {
         if let Some(cursor) = cursor {
-            claim(&mut segments, cursor.segment, kind)?;
+            claim(&mut segments, cursor.segment, kind);
             segments.hold(cursor.segment);
         }
     }
-    claim(&mut segments, position.segment, SegmentKind::Log)?;
+    claim(&mut segments, position.segment, SegmentKind::Log);
     segments.hold(position.segment);
     let mut state = State {
         catalogue,
@@ -400,16 +411,16 @@ fn place(map: &mut ChunkedMap, placed: PlacedSection, marks: &Marks, geometry: G
 
 /// Where the next blob goes. A blob cannot say so itself: it is placed after it was encoded, and what was
 /// filled with ledgers before it may be a stretch of the log by now.
-fn behind_newest_blob(blocks: &Blocks, superblock: &Superblock) -> Result<Option<Cursor>> {
+fn behind_newest_blob(blocks: &Blocks, superblock: &Superblock) -> Option<Cursor> {
     let pointer = superblock.ledger;
     let header =
         super::copies::read_header(blocks.files(), superblock.pool, pointer.segment, SegmentKind::Ledger);
     // Without a header, ledgers go on in a new segment.
-    Ok(header.map(|header| Cursor {
+    header.map(|header| Cursor {
         segment: pointer.segment,
         incarnation: header.incarnation,
         slot: Slot(pointer.slot.0 + pointer.blocks),
-    }))
+    })
 }
 
 /// What was being filled as of the last checkpoint, if it is in that use still. Moves recorded since repeat the position: what was spent and
@@ -431,7 +442,7 @@ fn still_filled(
     })
 }
 
-fn check_position(position: &PositionSection, segments: &Segments, blocks: &Blocks) -> Result<()> {
+fn check_position(position: &PositionSection, blocks: &Blocks) -> Result<()> {
     let geometry = blocks.files().geometry();
     let slots_fit = [
         (Some(position.slot), SegmentKind::Log),
@@ -451,12 +462,6 @@ fn check_position(position: &PositionSection, segments: &Segments, blocks: &Bloc
         && position.tail_mapped.length.0 <= u64::from(geometry.slots());
     if !slots_fit || !in_range {
         return Err(Error::damaged("the ledger", "a position is out of range"));
-    }
-    if !segments.exists(position.segment) {
-        return Err(Error::damaged(
-            file_name(position.segment),
-            "the segment that the log ends in is missing",
-        ));
     }
     Ok(())
 }
@@ -479,7 +484,7 @@ fn check_tail(blocks: &Blocks, position: &PositionSection) -> Result<()> {
                 at = at.plus(together);
             }
             // What is damaged there is met by whoever looks for it.
-            Err(Error::Damaged { .. }) => break,
+            Err(Error::Damaged { .. } | Error::Io { .. }) => break,
             Err(error) => return Err(error),
         }
     }
@@ -515,167 +520,4 @@ fn check_history(history: &crate::liveness::History, position: &PositionSection)
         }
     }
     Ok(())
-}
-
-/// Notes that a segment is in use.
-fn claim(segments: &mut Segments, segment: SegmentId, kind: SegmentKind) -> Result<()> {
-    if !segments.exists(segment) {
-        return Err(Error::damaged(file_name(segment), "the segment is missing or cut short"));
-    }
-    if segments.kind(segment).is_none() {
-        segments.use_as(segment, kind);
-    }
-    Ok(())
-}
-
-/// Where chunks lie is in use.
-fn claim_chunks(map: &ChunkedMap, segments: &mut Segments) -> Result<()> {
-    for (_, row) in map.directory().all() {
-        claim(segments, row.place.segment, SegmentKind::Ledger)?;
-        segments.add_live(row.place.segment, u64::from(row.place.blocks));
-    }
-    Ok(())
-}
-
-/// Where chunks of sets lie is in use.
-fn claim_sets(history: &StoredHistory, blocks: &Blocks, segments: &mut Segments) -> Result<()> {
-    let mut shelf = blocks.sets().write();
-    shelf.name(history.rows().map(|row| row.place));
-    for place in shelf.places() {
-        claim(segments, place.segment, SegmentKind::Ledger)?;
-        segments.add_live(place.segment, u64::from(place.blocks));
-    }
-    Ok(())
-}
-
-/// Where what lives lies, as far as chunks of the map can be read.
-struct Living<'a> {
-    blocks: &'a Blocks,
-    segments: &'a mut Segments,
-    /// Addresses of damaged chunks, but for those that have a place since these were written.
-    uncounted: BlockSet,
-}
-
-impl Living<'_> {
-    /// The segment of a block, and how many from it on lie there, too. `None` if the chunk that says so is damaged.
-    fn place(
-        &mut self,
-        stream: Stream,
-        at: LogAddress,
-        kind: SegmentKind,
-    ) -> Result<Option<(SegmentId, u64)>> {
-        match self.blocks.lookup(stream, at) {
-            Ok(Some((segment, _, together))) => Ok(Some((segment, together.0))),
-            Ok(None) => {
-                let detail = format!("no place is known for live {stream:?} address {at}");
-                Err(Error::damaged("the ledger", detail))
-            }
-            Err(error @ Error::Damaged { .. }) => {
-                self.leave_out(stream, at, kind, error)?;
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Counts a run where it lies.
-    fn count(&mut self, run: Run, kind: SegmentKind) -> Result<()> {
-        let mut at = run.start;
-        while at < run.end() {
-            let left_out = self.uncounted.runs_within(&(at..run.end())).next();
-            if let Some(span) = left_out.as_ref().filter(|span| span.start == at) {
-                at = span.end;
-                continue;
-            }
-            let end = left_out.map_or(run.end(), |span| span.start);
-            // If the chunk is damaged, what it is of is left out from here on.
-            let Some((segment, together)) = self.place(run.stream, at, kind)? else { continue };
-            let count = together.min(end.0 - at.0);
-            claim(self.segments, segment, kind)?;
-            self.segments.add_live(segment, count);
-            at = at.plus(BlockCount(count));
-        }
-        Ok(())
-    }
-
-    /// Nobody can tell what lives within a span: all that has a place there counts, and is not freed in this life.
-    fn spare(&mut self, stream: Stream, span: &Span, kind: SegmentKind) -> Result<()> {
-        let (entries, unread) = self.blocks.entries_within(stream, span);
-        for placed in entries {
-            claim(self.segments, placed.segment, kind)?;
-            self.segments.add_live(placed.segment, placed.run.length.0);
-        }
-        for absent in unread {
-            let error = Error::damaged("the location map", "a chunk cannot be read");
-            self.leave_out(stream, absent.span.start, kind, error)?;
-        }
-        Ok(())
-    }
-
-    /// The chunk that places an address cannot be read: what it places is not counted, and lies in segments that are used for nothing else.
-    fn leave_out(&mut self, stream: Stream, at: LogAddress, kind: SegmentKind, error: Error) -> Result<()> {
-        let chunk = self.blocks.map().read().chunk_at(stream, at);
-        let (absent, named) = chunk.ok_or(error)?;
-        self.hold(&named, kind)?;
-        let known = self.blocks.map().read().recent_within(Run::of(stream, &absent.span));
-        let mut unknown = BlockSet::of(absent.span);
-        for placed in known {
-            unknown.remove(&(placed.run.start..placed.run.end()));
-        }
-        self.uncounted.unite(unknown);
-        Ok(())
-    }
-
-    /// Where the blocks lie that a damaged chunk places is known as far as the directory names segments. They are used for nothing
-    /// else in this life.
-    fn hold(&mut self, named: &[SegmentId], kind: SegmentKind) -> Result<()> {
-        let named = if named.is_empty() { self.segments.all() } else { named.to_vec() };
-        for segment in named {
-            claim(self.segments, segment, kind)?;
-            self.segments.hold(segment);
-            self.segments.mark_hurt(segment);
-        }
-        Ok(())
-    }
-}
-
-/// Owned sets partition all live blocks: together with the map they say what lives in each segment. Chunks of the map are read
-/// one after the other. What was forsaken lies nowhere. Answers what is not counted, because a chunk is damaged.
-fn count_live(
-    history: &crate::liveness::History,
-    forsaken: &BlockSet,
-    blocks: &Blocks,
-    segments: &mut Segments,
-) -> Result<[BlockSet; 3]> {
-    let mut uncounted: [BlockSet; 3] = Default::default();
-    for stream in Stream::ALL {
-        let kind = match stream {
-            Stream::Data => SegmentKind::Log,
-            Stream::Merged => SegmentKind::Run,
-            Stream::Node => SegmentKind::Node,
-        };
-        let mut living = Living { blocks, segments, uncounted: BlockSet::new() };
-        for run in history.live_runs(stream) {
-            let run = match run {
-                Ok(run) => run,
-                // What is damaged now is so for this life; a disk that refuses to read may not the next time.
-                Err(unread) if matches!(unread.fault, HistoryFault::Unread(_)) => {
-                    living.spare(stream, &unread.row.span, kind)?;
-                    continue;
-                }
-                Err(unread) => return Err(unread.into()),
-            };
-            if stream == Stream::Data && forsaken.count(&(run.start..run.end())).0 > 0 {
-                let mut placed = BlockSet::of(run.start..run.end());
-                placed.subtract(forsaken);
-                for span in placed.runs() {
-                    living.count(Run::of(stream, &span), kind)?;
-                }
-            } else {
-                living.count(run, kind)?;
-            }
-        }
-        uncounted[stream as usize] = living.uncounted;
-    }
-    Ok(uncounted)
 }

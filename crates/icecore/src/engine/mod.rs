@@ -3,6 +3,9 @@
 //! Locks are taken in this order: checkpoint, turn of the log writer, state, location map, caches. Readers
 //! take the state lock only to pin a version and to look up its tree.
 
+mod absent;
+#[cfg(test)]
+mod absent_tests;
 mod append;
 mod background;
 mod burial;
@@ -10,11 +13,13 @@ mod checkpoint;
 #[cfg(test)]
 mod chunk_tests;
 mod chunks;
+mod claims;
 mod collect;
 mod copies;
 mod copying;
 #[cfg(test)]
 mod copying_tests;
+mod cut;
 #[cfg(test)]
 mod doomed_tests;
 mod files;
@@ -53,8 +58,9 @@ mod way;
 
 pub(crate) use append::Purpose;
 pub use collect::CollectReport;
+pub(crate) use cut::Cut;
 pub(crate) use former::{copied_superblock, former_superblock, older_checkpoints};
-pub(crate) use init::{init, lock, open, open_to_look};
+pub(crate) use init::{init, lock, open, open_cut, open_to_look};
 pub(crate) use limits::Addition;
 pub(crate) use rebuild::{Restored, restore_chunks, restore_map};
 pub(crate) use staging::StagedRun;

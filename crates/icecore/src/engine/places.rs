@@ -215,9 +215,10 @@ impl Survey<'_> {
         for first in (1..end).step_by(WINDOW_BLOCKS as usize) {
             let count = WINDOW_BLOCKS.min(end - first);
             let bytes = &mut window[..count as usize * BLOCK_BYTES];
-            let is_read = files.read(segment, Slot(first), bytes).is_ok();
-            let mut doubtful = vec![!is_read; count as usize];
-            for (slot, block) in (first..).zip(bytes.as_chunks::<BLOCK_BYTES>().0).filter(|_| is_read) {
+            // A block that cannot be read is none.
+            files.read_around(segment, Slot(first), bytes);
+            let mut doubtful = vec![false; count as usize];
+            for (slot, block) in (first..).zip(bytes.as_chunks::<BLOCK_BYTES>().0) {
                 doubtful[(slot - first) as usize] = !self.node(segment, Slot(slot), block, incarnation);
             }
             if !files.copies().has(segment) {

@@ -59,6 +59,11 @@ impl<'a> Reader<'a> {
         Self { blocks, counters, pool, lives, next, previous, window, window_at: None, copied }
     }
 
+    /// The pool that the log belongs to.
+    pub(crate) fn pool(&self) -> PoolId {
+        self.pool
+    }
+
     fn block(&mut self, segment: SegmentId, slot: Slot) -> Result<&[u8]> {
         let inside = self.window_at.is_some_and(|(at, first)| {
             at == segment && slot >= first && slot.0 < first.0 + WINDOW_BLOCKS as u32
@@ -79,20 +84,11 @@ impl<'a> Reader<'a> {
     /// Fills the window. What cannot be read and has a copy is like what is damaged: nothing stands there.
     fn read(&mut self, segment: SegmentId, first: Slot, blocks: usize) -> Result<()> {
         let files = self.blocks.files();
-        let Err(error) = files.read(segment, first, &mut self.window[..blocks * BLOCK_BYTES]) else {
-            return Ok(());
-        };
-        if !files.copies().has(segment) {
-            return Err(error);
+        let window = &mut self.window[..blocks * BLOCK_BYTES];
+        match files.read_around(segment, first, window) {
+            Some(error) if !files.copies().has(segment) => Err(error),
+            _ => Ok(()),
         }
-        for (slot, block) in
-            (first.0..).zip(self.window[..blocks * BLOCK_BYTES].chunks_exact_mut(BLOCK_BYTES))
-        {
-            if files.read(segment, Slot(slot), block).is_err() {
-                block.fill(0);
-            }
-        }
-        Ok(())
     }
 
     fn epoch_fits(&self, view: &RecordView) -> bool {
@@ -231,26 +227,29 @@ impl<'a> Reader<'a> {
 
     /// Whether a record further on, that belongs to this log, says that the log was durable here: then its
     /// absence is damage and not a torn tail.
-    pub(crate) fn witness(&mut self, others: &[SegmentId]) -> Result<Option<String>> {
+    pub(crate) fn witness(
+        &mut self,
+        others: impl Iterator<Item = (SegmentId, bool)>,
+    ) -> Result<Option<String>> {
         let lost = self.next.sequence;
         let Position { segment, slot, incarnation, .. } = self.next;
         if let Some(found) = self.search(segment, slot, incarnation, lost)? {
             return Ok(Some(found));
         }
         let mut block = vec![0; BLOCK_BYTES];
-        for other in others {
-            if *other == segment {
-                continue;
+        for (other, in_use) in others.filter(|(other, _)| *other != segment) {
+            match self.blocks.files().read(other, Slot(0), &mut block) {
+                // The log does not go on in what is in use for something else.
+                Err(_) if in_use => continue,
+                read => read?,
             }
-            self.blocks.files().read(*other, Slot(0), &mut block)?;
             let header = SegmentHeader::decode(&block);
             let Some(header) = header else { continue };
-            let ours =
-                header.pool == self.pool && header.segment == *other && header.kind == SegmentKind::Log;
+            let ours = header.pool == self.pool && header.segment == other && header.kind == SegmentKind::Log;
             if !ours || header.first_sequence <= lost {
                 continue;
             }
-            if let Some(found) = self.search(*other, Slot(1), header.incarnation, lost)? {
+            if let Some(found) = self.search(other, Slot(1), header.incarnation, lost)? {
                 return Ok(Some(found));
             }
         }

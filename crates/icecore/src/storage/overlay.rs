@@ -208,8 +208,17 @@ impl Storage for Overlay {
         Ok(())
     }
 
-    fn rename(&self, _from: &str, _to: &str) -> io::Result<()> {
-        Err(io::ErrorKind::Unsupported.into())
+    /// Only of files made here.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let layer = self.layer(from)?;
+        if layer.below.is_some() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let mut files = self.files.lock();
+        files.open.remove(from);
+        files.removed.insert(to.to_owned());
+        files.open.insert(to.to_owned(), layer);
+        Ok(())
     }
 
     fn list(&self) -> io::Result<Vec<(String, u64)>> {

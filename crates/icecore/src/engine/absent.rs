@@ -1,0 +1,94 @@
+//! Segments of which the file is missing or cut short, though something is said to live in them. Nothing is written to
+//! them, and they are used for nothing else; what lies in them is damaged, and the pool goes on without.
+
+use crate::error::{Error, Result};
+use crate::files::SegmentFiles;
+use crate::format::segment::{file_name, from_file_name};
+use crate::segments::Segments;
+use crate::storage::{AlignedBuffer, Kind, Storage};
+use crate::units::{BLOCK_BYTES, SegmentId, Slot};
+
+/// Blocks handled at once where a file is made again.
+const PIECE_BLOCKS: u32 = 256;
+/// What the name of a file ends in that is to take the place of one that is cut short.
+const HALF_MADE: &str = ".whole";
+
+/// Whether a file was to take the place of one that is cut short, and did not before a crash.
+pub(super) fn is_half_made(name: &str) -> bool {
+    name.strip_suffix(HALF_MADE).is_some_and(|segment| from_file_name(segment).is_some())
+}
+
+/// Says which there are, for `status` and the log of errors.
+pub(super) fn note(files: &SegmentFiles, segments: &Segments) {
+    for segment in segments.absent() {
+        if let Some(error) = files.what_is_absent(segment) {
+            files.incidents().note(&error);
+        }
+    }
+}
+
+/// The log goes on in a segment that is absent: it gets a file of full length, with what is left of the former one at
+/// the beginning. Only after a clean close: then nothing in it is needed to go on.
+///
+/// # Errors
+/// As for [`make_file`].
+pub(super) fn make_whole(
+    storage: &dyn Storage,
+    files: &SegmentFiles,
+    segments: &mut Segments,
+    segment: SegmentId,
+) -> Result<()> {
+    make_file(storage, files, segment)?;
+    segments.made_whole(segment);
+    Ok(())
+}
+
+/// Makes the file of a segment anew, in its full length: of what is left of the former one, of its copy, and of zeros where
+/// there is neither. Durable on return.
+///
+/// # Errors
+/// [`Error::NoSpace`], or those of writing: the former file is as it was then.
+pub(super) fn make_file(storage: &dyn Storage, files: &SegmentFiles, segment: SegmentId) -> Result<()> {
+    let name = file_name(segment);
+    let made = format!("{name}{HALF_MADE}");
+    let failed = |error| Error::io("make again", &name, error);
+    match storage.remove(&made) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let geometry = files.geometry();
+    let file = storage.create(&made, geometry.bytes).map_err(|error| match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Error::NoSpace {
+            detail: format!(
+                "{name} is missing or cut short, and the filesystem under {} has no room for another of {} bytes",
+                storage.describe(),
+                geometry.bytes
+            ),
+        },
+        _ => failed(error),
+    })?;
+    let mut piece = AlignedBuffer::zeroed(PIECE_BLOCKS as usize * BLOCK_BYTES);
+    for slot in (0..geometry.slots()).step_by(PIECE_BLOCKS as usize) {
+        let blocks = PIECE_BLOCKS.min(geometry.slots() - slot);
+        let piece = &mut piece[..blocks as usize * BLOCK_BYTES];
+        fill(files, segment, Slot(slot), piece);
+        file.write_at(&[(Kind::Copy, piece)], geometry.offset(Slot(slot))).map_err(failed)?;
+    }
+    file.sync().map_err(failed)?;
+    storage.rename(&made, &name).map_err(failed)?;
+    storage.sync_directory().map_err(|error| Error::io("flush", storage.describe(), error))?;
+    files.forget(segment);
+    Ok(())
+}
+
+/// What there is of these blocks, block by block where they are not all in one place.
+fn fill(files: &SegmentFiles, segment: SegmentId, first: Slot, piece: &mut [u8]) {
+    if files.read(segment, first, piece).is_ok() || files.read_copy(segment, first, piece) {
+        return;
+    }
+    for (slot, block) in (first.0..).map(Slot).zip(piece.chunks_exact_mut(BLOCK_BYTES)) {
+        if files.read(segment, slot, block).is_err() && !files.read_copy(segment, slot, block) {
+            block.fill(0);
+        }
+    }
+}

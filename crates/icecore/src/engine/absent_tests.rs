@@ -1,0 +1,197 @@
+//! Pools that lost a file, or part of one: everything else is there, and goes on.
+
+use crate::check::{CheckOptions, Problem, RepairOptions, check, repair};
+use crate::format::segment::{SegmentKind, file_name};
+use crate::options::{InitOptions, OpenOptions};
+use crate::storage::memory::MemoryStorage;
+use crate::storage::{Kind, Storage};
+use crate::units::{BLOCK_BYTES, InodeNumber, SegmentId};
+use crate::{Creation, Error, Pool};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const BLOCK: usize = BLOCK_BYTES;
+/// Blocks of the file.
+const BLOCKS: u64 = 900;
+const VERSIONS: [&str; 4] = ["db", "db@s0", "db@s1", "db@s2"];
+
+fn options(read_only: bool) -> OpenOptions {
+    OpenOptions {
+        read_only,
+        background: false,
+        control_socket: false,
+        block_cache_bytes: 32 << 20,
+        node_cache_bytes: 8 << 20,
+        group_memory_bytes: 64 << 10,
+        ..OpenOptions::default()
+    }
+}
+
+/// A file in three snapshots and behind them, written in parts and as a group, over several segments and without second copies.
+fn made() -> (Arc<MemoryStorage>, InodeNumber) {
+    let storage = Arc::new(MemoryStorage::default());
+    Pool::init(storage.clone(), &InitOptions::small()).unwrap();
+    let pool = Pool::open(storage.clone(), &options(false)).unwrap();
+    pool.create_dataset("db", false, &[]).unwrap();
+    let db = pool.dataset("db").unwrap();
+    let file = db.open_or_create(b"a", &Creation::file()).unwrap();
+    for round in 0..3_u8 {
+        for block in (0..BLOCKS).filter(|block| round == 0 || block % (u64::from(round) + 2) == 0) {
+            db.write(file, block * BLOCK as u64, &[round + 1; BLOCK]).unwrap();
+        }
+        let mut group = db.begin().unwrap();
+        group.write(file, u64::from(round) << 20, &vec![round + 100; 1 << 20]).unwrap();
+        pool.commit(vec![group]).unwrap();
+        pool.snapshot(&[format!("db@s{round}")], false, &[]).unwrap();
+        pool.checkpoint().unwrap();
+    }
+    db.write(file, 0, &[9; BLOCK]).unwrap();
+    drop(db);
+    pool.close().unwrap();
+    (storage, file)
+}
+
+/// Segments in use, and the one that the log ends in.
+fn in_use(storage: &Arc<MemoryStorage>) -> (Vec<(SegmentId, SegmentKind)>, SegmentId) {
+    let pool = Pool::open(storage.clone(), &options(true)).unwrap();
+    let state = pool.engine().state();
+    let kind = |segment: SegmentId| Some((segment, state.segments.kind(segment)?));
+    let found = state.segments.all().into_iter().filter_map(kind).collect();
+    (found, state.tail.position().segment)
+}
+
+/// Leaves so many bytes of a file, or nothing at all.
+fn cut(storage: &MemoryStorage, name: &str, left: Option<usize>) {
+    let mut bytes = vec![0; left.unwrap_or(0)];
+    storage.open(name, false).unwrap().read_at(&mut bytes, 0).unwrap();
+    storage.remove(name).unwrap();
+    if left.is_some() {
+        let file = storage.create(name, bytes.len() as u64).unwrap();
+        file.write_at(&[(Kind::Data, &bytes)], 0).unwrap();
+    }
+}
+
+/// The blocks of the file that can be read, by version and number. Whatever else there is to an error, it says that of damage.
+fn readable(pool: &Pool, file: InodeNumber) -> BTreeMap<(&'static str, u64), Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for version in VERSIONS {
+        let view = pool.view(version).unwrap();
+        for block in (0..BLOCKS).step_by(3) {
+            let mut bytes = vec![0; BLOCK];
+            match view.read(file, block * BLOCK as u64, &mut bytes) {
+                Ok(_) => drop(found.insert((version, block), bytes)),
+                Err(Error::Damaged { .. }) => {}
+                Err(error) => panic!("{version} block {block}: {error}"),
+            }
+        }
+    }
+    found
+}
+
+/// Which blocks are lost if a segment is zeros from some byte on, in a file of the right length: no less than that can be asked for.
+fn left_of_zeros(
+    storage: &MemoryStorage,
+    name: &str,
+    left: usize,
+    file: InodeNumber,
+) -> BTreeMap<(&'static str, u64), Vec<u8>> {
+    let copy = storage.copy();
+    let hurt = copy.open(name, true).unwrap();
+    let zeros = vec![0; hurt.length().unwrap() as usize - left];
+    hurt.write_at(&[(Kind::Data, &zeros)], left as u64).unwrap();
+    readable(&Pool::open(copy, &options(true)).unwrap(), file)
+}
+
+#[test]
+fn a_file_that_is_gone_costs_what_was_in_it_and_nothing_else() {
+    let (storage, file) = made();
+    let whole = readable(&Pool::open(storage.clone(), &options(true)).unwrap(), file);
+    assert_eq!(whole.len() as u64, 4 * BLOCKS / 3);
+    let (segments, end) = in_use(&storage);
+    let mut hurt_data = 0;
+    for (segment, kind) in segments {
+        let name = file_name(segment);
+        for left in [None, Some(0), Some(BLOCK), Some(100 * BLOCK + 7), Some(300 * BLOCK)] {
+            let told = format!("{name} ({kind:?}), {left:?} bytes left");
+            let copy = storage.copy();
+            cut(&copy, &name, left);
+            let opened = Pool::open(copy.clone(), &options(true));
+            if kind == SegmentKind::Ledger && opened.is_err() {
+                // Nothing is known without it: that is for a repair.
+                continue;
+            }
+            let pool = opened.unwrap_or_else(|error| panic!("{told}: {error}"));
+            let found = readable(&pool, file);
+            let expected = left_of_zeros(&storage, &name, left.unwrap_or(0) / BLOCK * BLOCK, file);
+            assert!(found == expected, "{told}: {} of {}", found.len(), expected.len());
+            hurt_data += usize::from(found.len() < whole.len());
+            drop(pool);
+            // The owner goes on with it, closes, and comes back.
+            let pool = Pool::open(copy.clone(), &options(false)).unwrap();
+            pool.create_dataset("more", false, &[]).unwrap();
+            let db = pool.dataset("more").unwrap();
+            let other = db.open_or_create(b"b", &Creation::file()).unwrap();
+            for block in 0..600 {
+                db.write(other, block * BLOCK as u64, &[77; BLOCK]).unwrap();
+            }
+            db.sync().unwrap();
+            pool.snapshot(&["more@after".to_owned()], false, &[]).unwrap();
+            let is_there = |incident: &crate::Incident| incident.what.contains(&name);
+            let incidents = pool.engine().blocks.files().incidents().last();
+            assert!(incidents.iter().any(is_there), "{told}: {incidents:?}");
+            drop(db);
+            pool.close().unwrap();
+            let pool = Pool::open(copy, &options(false)).unwrap();
+            assert!(readable(&pool, file) == found, "{told}: afterwards");
+            let mut bytes = vec![0; 600 * BLOCK];
+            pool.view("more@after").unwrap().read(other, 0, &mut bytes).unwrap();
+            assert!(bytes.iter().all(|byte| *byte == 77), "{told}");
+            if segment == end {
+                assert!(pool.engine().state().segments.absent().is_empty(), "{told}: it was made whole");
+            }
+        }
+    }
+    assert!(hurt_data > 10, "{hurt_data}");
+}
+
+#[test]
+fn the_end_of_a_log_that_was_not_closed_is_not_done_without() {
+    let (storage, file) = made();
+    let pool = Pool::open(storage.clone(), &options(false)).unwrap();
+    let db = pool.dataset("db").unwrap();
+    db.write(file, 0, &[7; 5 * BLOCK]).unwrap();
+    db.sync().unwrap();
+    let killed = storage.copy();
+    let end = pool.engine().state().tail.position().segment;
+    for left in [None, Some(BLOCK), Some(300 * BLOCK)] {
+        let copy = killed.copy();
+        cut(&copy, &file_name(end), left);
+        let refused = Pool::open(copy.clone(), &options(false)).map(drop).unwrap_err();
+        assert!(refused.to_string().contains(&file_name(end)), "{refused}");
+        let there = copy.list().unwrap().into_iter().find(|(name, _)| *name == file_name(end));
+        assert_eq!(there.map(|(_, length)| length as usize), left, "what is left stays as it is");
+    }
+}
+
+#[test]
+fn a_repair_gives_up_nothing_that_can_be_read_without_it() {
+    let (storage, file) = made();
+    let (segments, _) = in_use(&storage);
+    for (segment, kind) in segments.into_iter().filter(|(_, kind)| *kind != SegmentKind::Ledger) {
+        for left in [None, Some(300 * BLOCK)] {
+            let copy = storage.copy();
+            cut(&copy, &file_name(segment), left);
+            let before = readable(&Pool::open(copy.clone(), &options(true)).unwrap(), file);
+            let look = CheckOptions { data: true };
+            let report = check(copy.clone(), &look, &mut |_| {}).unwrap();
+            let told = format!("{} ({kind:?}): {report:?}", file_name(segment));
+            assert!(report.opened, "{told}");
+            let named = |problem: &Problem| problem.what.contains(&file_name(segment));
+            assert!(report.problems.iter().any(named), "{told}");
+            let options_of_repair = RepairOptions { data: true, ..RepairOptions::default() };
+            repair(copy.clone(), &options_of_repair, &mut |_| {}).unwrap();
+            let after = readable(&Pool::open(copy, &options(false)).unwrap(), file);
+            assert!(after == before, "{told}");
+        }
+    }
+}
