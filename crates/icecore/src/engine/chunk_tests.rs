@@ -205,6 +205,31 @@ fn what_cannot_be_freed_waits() {
     pool.verify().unwrap();
 }
 
+/// What a disk refuses to read keeps no pool closed, and is there when it is read again.
+#[test]
+fn a_chunk_in_a_sector_that_cannot_be_read_is_done_without_for_one_life() {
+    let (storage, file) = made(0);
+    let rows = rows(&open(&storage.copy()));
+    assert!(rows.len() > 2);
+    for (stream, row) in rows {
+        let copy = storage.copy();
+        let at = u64::from(row.place.slot.0) * BLOCK_BYTES as u64;
+        copy.make_unreadable(&file_name(row.place.segment), at..at + 1);
+        let pool = open(&copy);
+        let unread = (0..PIECES).filter(|piece| read(&pool, file, *piece).is_err()).count() as u64;
+        assert!(unread < PIECES || stream == Stream::Node, "{unread} of {stream:?}");
+        pool.create_dataset("more", false, &[]).unwrap();
+        let more = pool.dataset("more").unwrap();
+        let other = more.open_or_create(b"c", &Creation::file()).unwrap();
+        more.write(other, 0, &content(1, 7)).unwrap();
+        drop(more);
+        pool.close().unwrap();
+        let pool = open(&copy.copy());
+        assert_there(&pool, file);
+        pool.verify().unwrap();
+    }
+}
+
 /// What lies in one chunk that cannot be read waits by itself: all other room comes back, however much is written.
 #[test]
 fn one_chunk_that_cannot_be_read_holds_up_nothing_else() {
