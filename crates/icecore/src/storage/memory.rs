@@ -8,13 +8,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 type Bytes = Arc<Mutex<Vec<u8>>>;
+/// Names of files, and bytes of them.
+type Stretches = Vec<(String, Range<u64>)>;
 
 /// A folder in memory.
 #[derive(Default)]
 pub(crate) struct MemoryStorage {
     files: Mutex<BTreeMap<String, Bytes>>,
     flushes: Arc<Mutex<Flushes>>,
-    unreadable: Arc<Mutex<Vec<(String, Range<u64>)>>>,
+    unreadable: Arc<Mutex<Stretches>>,
 }
 
 /// What becomes of flushes of files.
@@ -61,7 +63,7 @@ struct MemoryFile {
     name: String,
     bytes: Bytes,
     flushes: Arc<Mutex<Flushes>>,
-    unreadable: Arc<Mutex<Vec<(String, Range<u64>)>>>,
+    unreadable: Arc<Mutex<Stretches>>,
 }
 
 impl Storage for MemoryStorage {
