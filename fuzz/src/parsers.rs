@@ -1,6 +1,8 @@
 //! Parsers of what lies on disk. Any bytes are answered, with a value or an error; a value that is answered is the one that
 //! its own encoding gives again. Checksums are made to fit, since no fuzzer finds them; as they came, the bytes are tried as well.
 
+use icecore::ScrubPosition;
+use icecore::admin::LastScrub;
 use icecore::format::crc32c;
 use icecore::format::ledger::Blob;
 use icecore::format::record::RecordView;
@@ -191,6 +193,16 @@ pub fn text(data: &[u8]) {
         assert!(again.is_none_or(|again| again.to_rfc3339() == written), "{text}");
     }
     let _ = parse_duration(text);
+    // Both hold a moment: as above.
+    if let Some(last) = LastScrub::parse(text) {
+        let again = LastScrub::parse(&last.text());
+        assert!(again.is_none_or(|again| again.text() == last.text()), "{text}");
+    }
+    if let Some(position) = ScrubPosition::parse(text) {
+        let again = ScrubPosition::parse(&position.text());
+        assert!(again.is_none_or(|again| again.text() == position.text()), "{text}");
+        assert!(position.damaged.iter().all(|run| run.length.0 > 0 && run.end().0 <= LOG_ADDRESS_LIMIT));
+    }
     if let Some((rule, value)) = text.split_once('=') {
         let mut policy = Policy::default();
         let _ = policy.set(rule, value);

@@ -75,6 +75,8 @@ pub enum Commands {
     Check(check::Arguments),
     /// Say how second copies stand, change what is copied, or make what is missing
     Copies(copies::Arguments),
+    /// Change how large a pool may become
+    Resize(resize::Arguments),
     /// Say whether all is well, as Nagios wants it
     Monitor(monitor::Arguments),
     /// Show who has the pool, how full it is, and its counters

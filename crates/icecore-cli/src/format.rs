@@ -60,6 +60,17 @@ pub fn parse_size(text: &str) -> Result<ByteLength, String> {
     bytes.checked_add(extra).map(ByteLength).ok_or_else(wrong)
 }
 
+/// As [`parse_size`], where a number alone would be taken for something else than bytes: it has to have a unit. `also`: what may
+/// have been meant besides.
+pub fn parse_size_with_unit(text: &str, also: &str) -> Result<ByteLength, String> {
+    let text = text.trim();
+    let size = parse_size(text)?;
+    if text.ends_with(|last: char| last.is_ascii_digit() || last == '.') {
+        return Err(format!("{text} has no unit: write {also}{text}G, or {text}B if bytes are meant"));
+    }
+    Ok(size)
+}
+
 /// Reads a share, as in `20%` or `2.5%`, in hundredths of a per cent.
 pub fn parse_share(text: &str) -> Result<u64, String> {
     let wrong = || format!("{text:?} is not a share: write 0% to 100%");
@@ -140,6 +151,16 @@ mod tests {
         for text in ["", "M", "-1", "1X", "1KK", "1.2.3K", "16E", "99999999999999999999", "1e3", "0x10"] {
             assert!(parse_size(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_number_alone_may_be_refused() {
+        for text in ["20", " 20 ", "1.5", "0"] {
+            assert!(parse_size_with_unit(text, "").unwrap_err().contains("has no unit"), "{text}");
+        }
+        assert_eq!(parse_size_with_unit("20B", ""), Ok(ByteLength(20)));
+        assert_eq!(parse_size_with_unit("20g", ""), Ok(ByteLength(20 << 30)));
+        assert!(parse_size_with_unit("20", "20% or ").unwrap_err().contains("write 20% or 20G"));
     }
 
     #[test]

@@ -31,10 +31,20 @@ fn usage(error: &clap::Error) -> ExitCode {
         let _ = std::io::stdout().lock().write_all(rendered.as_bytes());
         return ExitCode::SUCCESS;
     }
+    if commands::monitor::is_meant(&std::env::args_os().collect::<Vec<_>>()) {
+        return exit::report(commands::monitor::tell_usage(&in_a_line(&rendered)));
+    }
     let text = match error.kind() {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => rendered,
         _ => format!("icecore: {}", rendered.strip_prefix("error: ").unwrap_or(&rendered)),
     };
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
     exit::USAGE.into()
+}
+
+/// What is wrong with the command line, without the advice that follows in other lines.
+fn in_a_line(rendered: &str) -> String {
+    let said = rendered.strip_prefix("error: ").unwrap_or(rendered);
+    let lines: Vec<&str> = said.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    format!("{} (icecore monitor --help)", lines.join(" "))
 }

@@ -107,8 +107,9 @@ impl Context {
     /// The pool of a command that may be given one as its only argument.
     pub fn pool_or(&self, argument: Option<&OsStr>) -> anyhow::Result<PathBuf> {
         let Some(argument) = argument else { return self.pool() };
-        let location =
-            split_at_pool(Path::new(argument)).map_err(|error| self.explained(argument, error.into()))?;
+        let location = split_at_pool(Path::new(argument)).map_err(|error| {
+            no_pool(Path::new(argument)).unwrap_or_else(|| self.explained(argument, error.into()))
+        })?;
         if location.1.is_empty() {
             return Ok(location.0);
         }
@@ -117,6 +118,23 @@ impl Context {
             Path::new(argument).display()
         )))
     }
+}
+
+/// What is where a pool is meant, if it is known, and what to do about it.
+fn no_pool(folder: &Path) -> Option<anyhow::Error> {
+    let shown = crate::format::escaped(folder.as_os_str().as_bytes());
+    let what = match std::fs::metadata(folder) {
+        Ok(found) if !found.is_dir() => "it is a file: name the folder that `icecore init` made".to_owned(),
+        Ok(_) if was_pool(folder) => return None,
+        Ok(_) => format!(
+            "there is no superblock in that folder: name another one, or make one with `icecore init {shown}`"
+        ),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            format!("there is no such folder: name another one, or make a pool with `icecore init {shown}`")
+        }
+        Err(_) => return None,
+    };
+    Some(Failure::new(ErrorCode::NotAPool, format!("{shown} is not a pool: {what}")).into())
 }
 
 impl Location {

@@ -56,6 +56,7 @@ fn a_read_that_fails_is_told_and_the_next_one_is_tried() {
     explorer.disk.fail_at(1, FaultKind::ReadError, false);
     let refused = (0..BLOCKS).find_map(|block| view.read(file, block * 4096, &mut [0; 8]).err());
     assert!(matches!(refused, Some(Error::Io { action: "read", .. })), "{refused:?}");
+    assert!(refused.unwrap().to_string().contains(&format!("d, file f (inode {file}), offset 0 (")));
     assert_eq!(pool.statistics().failed_reads, 1);
     assert!(told(pool, "cannot read"), "{:?}", pool.incidents());
     // A read says nothing about what is on disk: the pool goes on, in every way.
@@ -121,6 +122,13 @@ fn a_damaged_block_costs_itself_and_is_told() {
     assert_eq!(pool.statistics().damaged_reads, 2);
     let incident = pool.incidents().into_iter().find(|incident| incident.what.contains(&name)).unwrap();
     assert!(incident.times == 2 && incident.what.contains(&format!("at offset {at}")), "{incident:?}");
+    // Whoever reads more at once is told which block it is.
+    for (start, length) in [(35, 8 * BLOCK), (39, 8 * BLOCK), (39, 100)] {
+        let read = pool.view("d@s").unwrap().read(file, start * BLOCK as u64, &mut vec![0; length]);
+        let said = read.unwrap_err().to_string();
+        let place = format!("d@s, file f (inode {file}), offset {} ({name} at offset {at})", 39 * BLOCK);
+        assert!(said.contains(&place) && said.contains("icecore scrub"), "{said}");
+    }
     let report = pool.scrub(&mut |_| true).unwrap();
     assert_eq!(report.damaged, 1, "{report:?}");
     assert_eq!(report.findings[0].versions.len(), 2);

@@ -216,7 +216,7 @@ fn write_corpus() {
 }
 
 /// What the target of text is begun with.
-const TEXTS: [&str; 9] = [
+const TEXTS: [&str; 11] = [
     "app/db",
     "app/db@monday",
     "app/db@monday%friday",
@@ -226,6 +226,8 @@ const TEXTS: [&str; 9] = [
     "2026-11-22T12:00:00.5Z",
     "within=36h",
     "daily=7",
+    "when 2026-11-22T12:00:00.000Z\nverified_bytes 7880704\ndamaged_blocks 3\ncomplete true\n",
+    "pool a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7\nbegan 2026-11-22T12:00:00.000Z\nnext 1 77\nverified_bytes 7880704\ndamaged 0 3 700\ndamaged 2 5\n",
 ];
 
 /// What the target of pools is begun with: nothing, and a byte of each kind of thing.
@@ -323,6 +325,7 @@ fn requests() -> Vec<Request> {
             snapshots: true,
             ..icecore::ListFilter::default()
         }),
+        Request::SetSizeLimit { limit: Some(icecore::units::ByteLength(1 << 30)) },
         Request::Pin { path: b"db@one/file".to_vec() },
         Request::Destroy { target: icecore::DestroyTarget::Snapshot(name()) },
     ]

@@ -265,7 +265,7 @@ impl SegmentFiles {
             });
             done = self.noted(outcome).is_ok();
         }
-        self.incidents.note_healed(why, self.writable && done);
+        self.incidents.note_healed(why, self.writable.then_some(done));
         self.copies.mended(why.to_string(), false, done);
     }
 
@@ -289,7 +289,7 @@ impl SegmentFiles {
             let aligned = AlignedBuffer::copied(bytes);
             self.copies.write(segment, offset, &[(Kind::Copy, &aligned)]);
         }
-        self.incidents.note(&why);
+        self.incidents.note_harmless(&why);
         self.copies.mended(why.to_string(), true, true);
     }
 

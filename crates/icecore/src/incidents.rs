@@ -5,8 +5,8 @@ use crate::error::Error;
 use crate::units::Timestamp;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
-use std::io::Write as _;
+use std::collections::{HashSet, VecDeque};
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 /// The file in the pool's folder.
@@ -15,6 +15,16 @@ pub const FILE_NAME: &str = "errors.log";
 const FORMER_NAME: &str = "errors.log.old";
 /// The file is begun anew beyond this.
 const FILE_BYTES_MAX: u64 = 1 << 20;
+/// More of the file is not read.
+const READ_BYTES_MAX: u64 = 2 * FILE_BYTES_MAX;
+/// What begins the sentence about damage.
+const DAMAGE: &str = "damage in ";
+/// What goes before the sentence about something that was read from its copy, and written again from it.
+const HEALED: &str = "healed from its copy: ";
+/// As [`HEALED`], where it was not written again.
+const ONLY_READ: &str = "read from its copy: ";
+/// What goes before the sentence about damage by which nothing is lost.
+const HARMLESS: &str = "nothing is lost: ";
 /// Incidents kept in memory.
 const KEPT_MAX: usize = 64;
 
@@ -23,10 +33,14 @@ const KEPT_MAX: usize = 64;
 pub struct Incident {
     /// When it was met first.
     pub when: Timestamp,
+    /// When it was met last.
+    pub last: Timestamp,
     /// What happened, and where.
     pub what: String,
     /// How often it was met.
     pub times: u64,
+    /// When it was met last, bytes were not what was written, and that was not mended.
+    pub unhealed: bool,
 }
 
 /// How many there were of each kind.
@@ -66,25 +80,41 @@ impl Incidents {
             Error::Io { .. } => inner.tally.writes += 1,
             _ => return,
         }
-        Self::keep(&self.directory, &mut inner, error.to_string());
+        let unhealed = matches!(error, Error::Damaged { .. });
+        Self::keep(&self.directory, &mut inner, error.to_string(), unhealed);
     }
 
-    /// Notes that what an error is about was written again from its copy; `false`: that it could be read there, and not
-    /// be written again.
-    pub(crate) fn note_healed(&self, error: &Error, written: bool) {
-        let outcome = if written { "healed from its copy" } else { "read from its copy" };
-        Self::keep(&self.directory, &mut self.inner.lock(), format!("{outcome}: {error}"));
+    /// Notes damage by which nothing is lost: it is mended already, or what is there follows from something else.
+    pub(crate) fn note_harmless(&self, error: &Error) {
+        let mut inner = self.inner.lock();
+        inner.tally.damage += 1;
+        Self::keep(&self.directory, &mut inner, format!("{HARMLESS}{error}"), false);
     }
 
-    fn keep(directory: &Option<PathBuf>, inner: &mut Inner, what: String) {
+    /// Notes that what an error is about could be read from its copy, and what came of writing it again: `None` where nothing may be
+    /// written, `Some(false)` where that failed.
+    pub(crate) fn note_healed(&self, error: &Error, written: Option<bool>) {
+        let mut inner = self.inner.lock();
+        let what = error.to_string();
+        if let Some(met) = inner.kept.iter_mut().find(|known| known.what == what) {
+            met.unhealed = false;
+        }
+        let outcome = if written == Some(true) { HEALED } else { ONLY_READ };
+        Self::keep(&self.directory, &mut inner, format!("{outcome}{what}"), written == Some(false));
+    }
+
+    fn keep(directory: &Option<PathBuf>, inner: &mut Inner, what: String, unhealed: bool) {
+        let now = Timestamp::now();
         if let Some(known) = inner.kept.iter_mut().find(|known| known.what == what) {
             known.times += 1;
+            known.last = now;
+            known.unhealed = unhealed;
             return;
         }
         if inner.kept.len() == KEPT_MAX {
             inner.kept.pop_front();
         }
-        let incident = Incident { when: Timestamp::now(), what, times: 1 };
+        let incident = Incident { when: now, last: now, what, times: 1, unhealed };
         if let Some(directory) = directory {
             // The medium that fails may be the one that the file lies on: then memory has to do.
             let _ = append(directory, &incident);
@@ -100,6 +130,43 @@ impl Incidents {
     pub(crate) fn tally(&self) -> Tally {
         self.inner.lock().tally
     }
+}
+
+/// What the file in a pool's folder says, the oldest first: also of processes that have gone. Each opening of the pool wrote each
+/// sentence once. Nothing, if there is no file, or it cannot be read.
+#[must_use]
+pub fn logged(directory: &Path) -> Vec<Incident> {
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(directory.join(FILE_NAME));
+    let read = file.and_then(|file| file.take(READ_BYTES_MAX).read_to_end(&mut bytes));
+    if read.is_err() {
+        return Vec::new();
+    }
+    parse(&String::from_utf8_lossy(&bytes))
+}
+
+fn parse(text: &str) -> Vec<Incident> {
+    let lines: Vec<(Timestamp, &str)> = text
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter_map(|(when, what)| Some((Timestamp::from_rfc3339(when)?, what)))
+        .collect();
+    let prefixes = [HEALED, ONLY_READ];
+    let made_good: HashSet<&str> = lines
+        .iter()
+        .filter_map(|(_, what)| prefixes.iter().find_map(|prefix| what.strip_prefix(prefix)))
+        .collect();
+    // The file is only written where the pool is: what was only read from its copy could not be written.
+    let unhealed =
+        |what: &str| what.starts_with(ONLY_READ) || (what.starts_with(DAMAGE) && !made_good.contains(what));
+    let incident = |(when, what): (Timestamp, &str)| Incident {
+        when,
+        last: when,
+        what: what.to_owned(),
+        times: 1,
+        unhealed: unhealed(what),
+    };
+    lines.into_iter().map(incident).collect()
 }
 
 fn append(directory: &Path, incident: &Incident) -> std::io::Result<()> {
@@ -139,6 +206,37 @@ mod tests {
         let text = std::fs::read_to_string(folder.path().join(FILE_NAME)).unwrap();
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(text.lines().next().unwrap().ends_with(&last[0].what), "{text}");
+    }
+
+    #[test]
+    fn what_was_healed_is_told_from_what_is_lost_also_in_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let incidents = Incidents::new(Some(folder.path().to_owned()));
+        let damage = |number: u64| Error::damaged(format!("segment.{number:08}"), "it does not match");
+        (0..3).for_each(|number| incidents.note(&damage(number)));
+        incidents.note_healed(&damage(0), Some(true));
+        incidents.note_healed(&damage(1), Some(false));
+        incidents.note_harmless(&damage(3));
+        incidents.note(&read_error(0));
+        let unhealed = |all: Vec<Incident>| {
+            let found = all.into_iter().filter(|incident| incident.unhealed);
+            found.map(|incident| incident.what).collect::<Vec<_>>()
+        };
+        let expected = [damage(2).to_string(), format!("{ONLY_READ}{}", damage(1))];
+        assert_eq!(unhealed(incidents.last()), expected);
+        assert_eq!(unhealed(logged(folder.path())), expected);
+        assert_eq!(logged(folder.path()).len(), 7);
+        // Damaged anew, and the copy is gone.
+        incidents.note(&damage(0));
+        assert_eq!(unhealed(incidents.last()).len(), 3);
+        let again = incidents.last().into_iter().next().unwrap();
+        assert!(again.last >= again.when && again.times == 2, "{again:?}");
+        // Where nothing may be written, nobody tried to heal.
+        let reading = Incidents::new(None);
+        reading.note(&damage(0));
+        reading.note_healed(&damage(0), None);
+        assert!(unhealed(reading.last()).is_empty());
+        assert!(logged(&folder.path().join("gone")).is_empty() && parse("no line\n\n").is_empty());
     }
 
     #[test]

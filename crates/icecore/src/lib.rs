@@ -51,10 +51,12 @@ pub use engine::CollectReport;
 pub use error::{Error, FileFault, Result};
 pub use format::copies::CopyMode;
 pub use group::{CommitPoint, Group};
-pub use incidents::Incident;
+pub use incidents::{Incident, logged as logged_incidents};
 pub use names::DestroyTarget;
 pub use namespace::{AttributeChange, DirectoryEntry, InodeItem, InodeKind, RenameHow, XattrHow};
 pub use options::{Clock, InitOptions, OpenOptions};
+#[doc(hidden)]
+pub use pool::ScrubPosition;
 pub use pool::{
     ByteRange, Change, DestroyPlan, DiffEntry, EntryKind, Finding, Hold, ListEntry, ListFilter, Pool,
     Property, PropertySource, RollbackReport, ScrubOptions, ScrubProgress, ScrubReport,

@@ -323,10 +323,12 @@ const fn is_allowed(character: char) -> bool {
 
 fn not_allowed(found: char) -> String {
     let allowed = "letters, digits, '_', '.', ':' and '-' are allowed";
-    if found == '%' {
-        return format!("'%' makes a range, which only destroy takes; {allowed}");
-    }
-    format!("{found:?} is not allowed; {allowed}")
+    let range = if found == '%' {
+        " ('%' makes a range of snapshots, a@first%last, which only destroy takes)"
+    } else {
+        ""
+    };
+    format!("{found:?} is not allowed in a name; {allowed}{range}")
 }
 
 /// A name that is far too long is not repeated in full.

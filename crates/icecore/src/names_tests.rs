@@ -43,7 +43,7 @@ fn a_bad_dataset_name_says_why() {
         ("a b", "' ' is not allowed"),
         ("a\nb", "'\\n' is not allowed"),
         ("a\0", "'\\0' is not allowed"),
-        ("a%b", "'%' makes a range"),
+        ("a%b", "'%' is not allowed in a name; letters, digits, '_', '.', ':' and '-' are allowed"),
         ("a@b", "the name of a snapshot"),
         ("größe", "'ö' is not allowed"),
     ] {

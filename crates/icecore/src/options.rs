@@ -45,9 +45,9 @@ impl Clock {
 /// How a pool is made.
 #[derive(Clone, Debug)]
 pub struct InitOptions {
-    /// Size of a segment file: a power of two from 2 MiB to 1 GiB. 64 MiB unless said otherwise.
+    /// Size of a segment file: a power of two from 2 MiB to 1 GiB; or [`InitOptions::SEGMENT_BYTES_SUITABLE`]. It stays as it is made.
     pub segment_bytes: u64,
-    /// Most bytes that the segment files may take together; no limit unless said.
+    /// Most bytes that the files may take together; no limit unless said. See [`crate::Pool::set_size_limit`].
     pub size_limit: Option<ByteLength>,
     /// What is written twice: what files are found by, unless said otherwise.
     pub copies: CopyMode,
@@ -56,9 +56,16 @@ pub struct InitOptions {
     pub mirror: Option<String>,
 }
 
+impl InitOptions {
+    /// Segments of 64 MiB; smaller ones where the size limit is below 16 GiB, down to 2 MiB, so that there may be 256 of them or
+    /// more: a pool keeps some free, and fills some at a time.
+    pub const SEGMENT_BYTES_SUITABLE: u64 = 0;
+}
+
 impl Default for InitOptions {
     fn default() -> Self {
-        Self { segment_bytes: 64 << 20, size_limit: None, copies: CopyMode::Metadata, mirror: None }
+        let segment_bytes = Self::SEGMENT_BYTES_SUITABLE;
+        Self { segment_bytes, size_limit: None, copies: CopyMode::Metadata, mirror: None }
     }
 }
 

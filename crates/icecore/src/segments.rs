@@ -2,7 +2,7 @@
 
 use crate::copies::Aside;
 use crate::format::segment::{Geometry, SegmentKind};
-use crate::units::{RecordSequence, RecoveryEpoch, SegmentId, Slot};
+use crate::units::{ByteLength, RecordSequence, RecoveryEpoch, SegmentId, Slot};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -110,6 +110,17 @@ impl Segments {
     /// Second copies count in the size limit from here on.
     pub(crate) fn share(&mut self, aside: &Arc<Aside>) {
         self.aside = Arc::clone(aside);
+        self.aside.limit(self.size_limit / self.geometry.bytes, self.table.len() as u64);
+    }
+
+    /// Most bytes of all files together, if there is a limit.
+    pub(crate) fn size_limit(&self) -> Option<ByteLength> {
+        Some(ByteLength(self.size_limit)).filter(|limit| limit.0 != 0)
+    }
+
+    /// Changes the limit: segments that there are stay.
+    pub(crate) fn set_size_limit(&mut self, limit: Option<ByteLength>) {
+        self.size_limit = limit.map_or(0, ByteLength::get);
         self.aside.limit(self.size_limit / self.geometry.bytes, self.table.len() as u64);
     }
 

@@ -318,6 +318,8 @@ statistics! {
     freeing_versions,
     /// What the pool may grow to: its size limit, or what its medium has room for.
     capacity_bytes,
+    /// Most that the files of the pool may take up together; 0 for no limit.
+    size_limit_bytes,
     /// What can still be written, in whole free segments beside the reserve, and new ones.
     available_bytes,
     /// The reserve that data may not take: for what frees, and keeps the pool going. Grows while much is written.

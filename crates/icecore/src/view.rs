@@ -2,6 +2,7 @@
 
 use crate::blocks::Block;
 use crate::error::{Error, FileFault, Result};
+use crate::format::segment::file_name;
 use crate::namespace::{DirectoryEntry, InodeItem, InodeKind, Read, TreeReader};
 use crate::pins::Pin;
 use crate::pool::Pool;
@@ -9,6 +10,9 @@ use crate::state::State;
 use crate::tree::Tree;
 use crate::units::{BLOCK_BYTES, BLOCK_SHIFT, BlockCount, FileBlock, InodeNumber, Run, VersionId};
 use std::sync::Arc;
+
+/// Files that are looked at to find the path of one.
+const NAMED_AMONG: usize = 10_000;
 
 /// A snapshot, or the head of a dataset as it was at one moment. Cheap to clone and to send to threads.
 #[derive(Clone)]
@@ -141,9 +145,10 @@ impl View {
     /// Reads from `offset`, up to the end of the file or of the buffer; answers how much. Holes read as zeros.
     ///
     /// # Errors
-    /// [`crate::Error::Damaged`] if stored bytes do not match their checksum: none of them are returned.
+    /// [`crate::Error::Damaged`] if stored bytes do not match their checksum, with the offset of the first such block in the file: none of them
+    /// are returned.
     pub fn read(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let attributes = self.attributes(inode)?;
+        let attributes = self.attributes(inode).map_err(|error| self.located(error, inode, offset))?;
         if attributes.kind == InodeKind::Directory {
             return Err(FileFault::IsADirectory.into());
         }
@@ -182,7 +187,8 @@ impl View {
         let blocks = &self.inner.pool.engine().blocks;
         let file_block = FileBlock::containing(at);
         let within = (at - file_block.offset()) as usize;
-        let Some(run) = self.reader().run_at(inode, file_block)? else {
+        let run = self.reader().run_at(inode, file_block);
+        let Some(run) = run.map_err(|error| self.located(error, inode, at))? else {
             let count = into.len().min(BLOCK_BYTES - within);
             into[..count].fill(0);
             return Ok(count);
@@ -195,25 +201,69 @@ impl View {
             let keep = length.0 <= 16;
             blocks
                 .read_run(Run { length, ..run }, &mut into[..count], keep)
-                .map_err(|error| self.locate(error, inode, at))?;
+                .map_err(|error| self.first_damaged(Run { length, ..run }, error, inode, at))?;
             return Ok(count);
         }
         let count = into.len().min(BLOCK_BYTES - within);
         blocks
             .read_part(run.stream, run.start, within, &mut into[..count])
-            .map_err(|error| self.locate(error, inode, at))?;
+            .map_err(|error| self.located(error, inode, file_block.offset()))?;
         Ok(count)
     }
 
-    /// Says in which file and version a damaged block was met.
-    fn locate(&self, error: crate::Error, inode: InodeNumber, at: u64) -> crate::Error {
+    /// Names the block of a run that cannot be read. The first one lies at `at` of the file.
+    fn first_damaged(&self, run: Run, error: Error, inode: InodeNumber, at: u64) -> Error {
+        let engine = self.inner.pool.engine();
+        let is_it = |index: &u64| {
+            let address = run.start.plus(BlockCount(*index));
+            match (&error, engine.blocks.lookup(run.stream, address)) {
+                (Error::Damaged { place, .. }, Ok(Some((segment, slot, _)))) => {
+                    let offset = engine.geometry.offset(slot);
+                    *place == format!("{} at offset {offset}", file_name(segment))
+                }
+                // What failed was to read many at once.
+                (_, Ok(Some(_))) => engine.blocks.read_part(run.stream, address, 0, &mut [0]).is_err(),
+                _ => true,
+            }
+        };
+        let index = if run.length.0 > 1 { (0..run.length.0).find(is_it) } else { None };
+        self.located(error, inode, at + index.unwrap_or(0) * BLOCK_BYTES as u64)
+    }
+
+    /// Says in which version, file and place of it something cannot be read, and what to do next.
+    fn located(&self, error: Error, inode: InodeNumber, at: u64) -> Error {
+        if !matches!(error, Error::Damaged { .. } | Error::Io { action: "read", .. }) {
+            return error;
+        }
+        let file = match self.path_nearby(inode) {
+            Some(path) => format!("file {} (inode {inode})", crate::pool::shown(&path)),
+            None => format!("file with inode {inode}"),
+        };
+        let here = format!("{}, {file}, offset {at}", self.inner.name);
         match error {
-            crate::Error::Damaged { place, detail } => crate::Error::Damaged {
-                place: format!("{}, file with inode {inode}, offset {at} ({place})", self.inner.name),
-                detail,
+            Error::Damaged { place, detail } => Error::Damaged {
+                place: format!("{here} ({place})"),
+                detail: format!("{detail}; `icecore scrub` lists all that is damaged, and who sees it"),
+            },
+            Error::Io { action: action @ "read", what, source } => Error::Io {
+                action,
+                what: format!("{here} ({what}; `icecore scrub` lists what else is damaged)"),
+                source,
             },
             other => other,
         }
+    }
+
+    /// The path of a file, if it is among the first ones that are met: whoever reads in vain should not wait for a walk through
+    /// everything.
+    fn path_nearby(&self, inode: InodeNumber) -> Option<Vec<u8>> {
+        let (mut left, mut found) = (NAMED_AMONG, None);
+        let walked = crate::pool::walk_paths(&self.reader(), &mut |other, path| {
+            left -= 1;
+            found = (other == inode).then_some(path);
+            found.is_none() && left > 0
+        });
+        found.filter(|_| walked.is_ok())
     }
 
     /// The parts of a file that hold data: offset and length in bytes, in order, neighbours joined.

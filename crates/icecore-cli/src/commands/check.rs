@@ -31,6 +31,12 @@ checked in memory first. What is overwritten is kept in a file before-repair.0
 of the pool's folder. What is told afterwards is what is gone. Have a copy of
 the folder nevertheless.
 
+A pool that was not closed and whose log since the last checkpoint is damaged,
+or partly missing, is not opened: what was committed after the damage could be
+lost without a word. Have the file back, if there is a copy of it somewhere. If
+there is none, --repair says what is at stake, and --repair --cut-log has the
+log end before the damage.
+
 Examples:
   icecore check --data /srv/pool
   icecore check --repair --dry-run /srv/pool")]
@@ -50,6 +56,10 @@ pub struct Arguments {
     /// With --repair: only say what would be done
     #[arg(short = 'n', long, requires = "repair")]
     dry_run: bool,
+
+    /// With --repair: where the log is damaged and the pool cannot be opened otherwise, give up what came after that
+    #[arg(long, requires = "repair")]
+    cut_log: bool,
 
     /// With --repair: the folder with the copies of the pool, where both superblocks are lost
     #[arg(long, value_name = "FOLDER", requires = "repair")]
@@ -76,7 +86,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     };
     if arguments.repair {
         let mirror = arguments.mirror.as_deref().map(super::copies::absolute).transpose()?;
-        let options = RepairOptions { dry_run: arguments.dry_run, data: arguments.data, mirror };
+        let Arguments { dry_run, data, cut_log, .. } = *arguments;
+        let options = RepairOptions { dry_run, data, cut_log, mirror };
         let report = check::repair_directory(&pool, &options, &mut tell).map_err(Failure::from)?;
         drop(progress);
         return repaired(&pool, arguments, &report);
@@ -102,6 +113,7 @@ fn repaired(pool: &Path, arguments: &Arguments, report: &RepairReport) -> anyhow
             "before": document(&report.before),
             "steps": report.steps,
             "refused": report.refused,
+            "given_up": report.given_up,
             "after": document(&report.after),
             "changed_blocks": report.changed_blocks,
             "kept_aside": report.kept_aside,
@@ -113,6 +125,10 @@ fn repaired(pool: &Path, arguments: &Arguments, report: &RepairReport) -> anyhow
         for step in &report.steps {
             let verb = if arguments.dry_run { "would be mended" } else { "mended" };
             output.line(format!("{verb}: {step}"))?;
+        }
+        for line in &report.given_up {
+            let verb = if arguments.dry_run { "would be given up" } else { "given up" };
+            output.line(format!("{verb}: {line}"))?;
         }
         for refused in &report.refused {
             output.line(format!("not mended: {refused}"))?;
@@ -131,6 +147,10 @@ fn repaired(pool: &Path, arguments: &Arguments, report: &RepairReport) -> anyhow
         output.line(summary(&report.after))?;
     }
     output.finish()?;
+    if !report.given_up.is_empty() && report.after.is_sound() {
+        let message = "the pool is sound, without what its log lost";
+        return Err(Failure::new(ErrorCode::Damaged, message).into());
+    }
     verdict(&report.after)
 }
 

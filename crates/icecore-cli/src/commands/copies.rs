@@ -70,19 +70,48 @@ pub fn absolute(folder: &Path) -> anyhow::Result<String> {
     text.map_err(|_| exit::usage("the path of the folder for copies has to be UTF-8"))
 }
 
-/// As [`absolute`], of one that is made if it does not exist.
-pub fn made(folder: &Path) -> anyhow::Result<String> {
-    match std::fs::create_dir(folder) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+/// A folder for copies, which was made if it did not exist.
+pub struct Made {
+    /// As [`absolute`].
+    pub path: String,
+    is_new: bool,
+}
+
+impl Made {
+    pub fn make(folder: &Path) -> anyhow::Result<Self> {
+        let made = std::fs::create_dir(folder);
+        if let Err(error) = &made
+            && error.kind() != std::io::ErrorKind::AlreadyExists
+        {
             let message = format!("cannot make the folder for copies, {}: {error}", folder.display());
-            Err(Failure::new(ErrorCode::Invalid, message).into())
+            return Err(Failure::new(ErrorCode::Invalid, message).into());
         }
-        _ => absolute(folder),
+        Ok(Self { path: absolute(folder)?, is_new: made.is_ok() })
     }
+
+    /// Removes it if it is new and nothing is in it, for what it was made for has failed.
+    pub fn take_back(self) {
+        if self.is_new {
+            let _ = std::fs::remove_dir(self.path);
+        }
+    }
+}
+
+/// A folder for copies where nothing is to be copied is a mistake.
+pub fn refuse_mirror_of_nothing(mode: CopyMode, mirror: Option<&Path>) -> anyhow::Result<()> {
+    if mode == CopyMode::None && mirror.is_some() {
+        return Err(exit::usage(
+            "--mirror names a folder for copies, and there are to be none: choose one of the two",
+        ));
+    }
+    Ok(())
 }
 
 pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     let pool = context.pool_or(arguments.folder.as_deref())?;
+    if let Some(mode) = arguments.set {
+        refuse_mirror_of_nothing(mode, arguments.mirror.as_deref())?;
+    }
     let changes = arguments.set.is_some() || arguments.mirror.is_some() || arguments.here;
     let mut access = if changes || arguments.restore { open_to_write(&pool)? } else { open_to_read(&pool)? };
     let outcome = (|| {
@@ -92,13 +121,17 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
             // A folder for copies is a wish for some.
             let implied = if present == CopyMode::None { CopyMode::Metadata } else { present };
             let mode = arguments.set.unwrap_or(implied);
-            let folder = match &arguments.mirror {
-                Some(folder) => Some(made(folder)?),
+            let made = arguments.mirror.as_deref().map(Made::make).transpose()?;
+            let folder = match &made {
+                Some(made) => Some(made.path.clone()),
                 None if arguments.here || mode == CopyMode::None => None,
                 None => report.folder.clone(),
             };
-            let request = Request::SetCopies { mode, folder };
-            report = take!(access.call(request)?, Response::Copies(report) => report);
+            let changed = access.call(Request::SetCopies { mode, folder });
+            if let (Err(_), Some(made)) = (&changed, made) {
+                made.take_back();
+            }
+            report = take!(changed?, Response::Copies(report) => report);
         }
         if arguments.restore {
             report = take!(access.call(Request::RestoreCopies)?, Response::Copies(report) => report);

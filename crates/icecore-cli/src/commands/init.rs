@@ -11,6 +11,11 @@ use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
+A pool is made of segments: files of one size, which stays as it is made. Some
+are kept free, and some are being filled. Without --segment-size they have
+64M, and less where --size-limit is below 16G, so that there is room for 256 of
+them: 4M for 1G, and never less than 2M. `icecore resize` changes the limit.
+
 Example:
   icecore init /srv/pool
   icecore init --size-limit 20G /srv/pool
@@ -20,9 +25,10 @@ pub struct Arguments {
     #[arg(value_name = "FOLDER")]
     folder: Option<PathBuf>,
 
-    /// Size of the files that the pool is made of: a power of two from 2M to 1G
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64M")]
-    segment_size: ByteLength,
+    /// Size of the files that the pool is made of: a power of two from 2M to 1G; chosen by the size limit if not
+    /// given
+    #[arg(long, value_name = "SIZE", value_parser = parse_segment_size)]
+    segment_size: Option<ByteLength>,
 
     /// Most that the files of the pool may take up together
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
@@ -37,14 +43,29 @@ pub struct Arguments {
     mirror: Option<PathBuf>,
 }
 
+/// Whether segments may have this size is for the store to say, but 0 means something else there.
+fn parse_segment_size(text: &str) -> Result<ByteLength, String> {
+    match parse_size(text)? {
+        ByteLength(0) => Err("a power of two from 2M to 1G".to_owned()),
+        size => Ok(size),
+    }
+}
+
 pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     let folder = arguments.folder.as_ref().or(context.pool.as_ref());
     let folder = folder.ok_or_else(|| exit::usage("name the folder: icecore init FOLDER"))?;
+    super::copies::refuse_mirror_of_nothing(arguments.copies, arguments.mirror.as_deref())?;
+    let mirror = arguments.mirror.as_deref().map(super::copies::Made::make).transpose()?;
     let options = InitOptions {
-        segment_bytes: arguments.segment_size.get(),
+        segment_bytes: arguments.segment_size.map_or(InitOptions::SEGMENT_BYTES_SUITABLE, ByteLength::get),
         size_limit: arguments.size_limit,
         copies: arguments.copies,
-        mirror: arguments.mirror.as_deref().map(super::copies::made).transpose()?,
+        mirror: mirror.as_ref().map(|mirror| mirror.path.clone()),
     };
-    Ok(Pool::init_directory(folder, &options).map_err(Failure::from)?)
+    Pool::init_directory(folder, &options).map_err(|error| {
+        if let Some(mirror) = mirror {
+            mirror.take_back();
+        }
+        Failure::from(error).into()
+    })
 }

@@ -22,6 +22,7 @@ pub mod promote;
 pub mod property;
 pub mod prune;
 pub mod rename;
+pub mod resize;
 pub mod rollback;
 pub mod scrub;
 pub mod snapshot;
@@ -44,6 +45,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Commands::List(arguments) => list::run(&context, &arguments),
         Commands::Snapshot(arguments) => snapshot::run(&context, arguments),
         Commands::Copies(arguments) => copies::run(&context, &arguments),
+        Commands::Resize(arguments) => resize::run(&context, &arguments),
         Commands::Clone(arguments) => clone::run(&context, &arguments),
         Commands::Rollback(arguments) => rollback::run(&context, &arguments),
         Commands::Promote(arguments) => promote::run(&context, &arguments),

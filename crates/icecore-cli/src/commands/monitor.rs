@@ -1,15 +1,18 @@
 //! `icecore monitor`
 
 mod check;
+mod disk;
+mod space;
 mod thresholds;
 
 use super::{finish, list_entries, take};
-use crate::exit::{self, Silent};
+use crate::exit::Silent;
 use crate::output::Output;
 use crate::pool::{Context, open_to_read};
-use check::{Check, State};
+use check::{Check, State, plain};
 use clap::Args;
 use icecore::ListFilter;
+use icecore::admin::locate::was_pool;
 use icecore::admin::protocol::Status;
 use icecore::admin::{Access, ErrorCode, Failure, Request, Response};
 use icecore::retention::is_of_rollback;
@@ -17,8 +20,8 @@ use icecore::units::Timestamp;
 use icecore::{EntryKind, ListEntry};
 use serde_json::json;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::path::Path;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 use thresholds::Thresholds;
 
 const EXAMPLES: &str = "\
@@ -29,18 +32,27 @@ Example:
 
 const DETAILS: &str = "\
 Prints one line as Nagios and its relatives want it, with performance data,
-and a line for everything that is not as it should be. It looks at: whether
-the pool takes writes; how much of it is used, of its size limit or of what
-its filesystem has room for; the age of the newest snapshot of each dataset
-that has a limit (by the options, or by its properties icecore:monitor.age-warn
-and icecore:monitor.age-crit; 0 for none); what the last scrub found, and
-when.
+and a line for everything that is not as it should be, with the command to run
+next. It looks at:
+  whether the pool takes writes;
+  how much of it is used, of its size limit or of what its filesystem has room
+  for, and how much can be written at once: it warns when that is less than a
+  quarter of what --space-warn leaves free (5% of the pool), and is critical
+  below a tenth of what --space-crit leaves free (1%);
+  errors of the disk, of this process and of former ones: critical is damage
+  that nothing healed. They are told until a scrub that began later has found
+  everything as it should be;
+  what the last scrub found, and when;
+  second copies that are missing, or do not count;
+  the age of the newest snapshot of each dataset that has a limit (by the
+  options, or by its properties icecore:monitor.age-warn and
+  icecore:monitor.age-crit; 0 for none).
 
 Exit codes of this command:
   0  all is well
   1  warning
   2  critical
-  3  unknown: the pool cannot be asked";
+  3  unknown: the pool cannot be asked, or the command line makes no sense";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{DETAILS}"))]
@@ -80,30 +92,52 @@ pub struct Arguments {
 
 pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     // A senseless command line must not look like a pool on fire: all its errors are "unknown".
-    let prepared = Thresholds::of(arguments)
-        .and_then(|thresholds| context.pool_or(arguments.folder.as_deref()).map(|pool| (pool, thresholds)));
-    let (pool, thresholds) = match prepared {
-        Ok(prepared) => prepared,
-        Err(error) => {
-            exit::tell(&error);
-            return Err(Silent(State::Unknown as u8).into());
+    let prepared = Thresholds::of(arguments).and_then(|thresholds| {
+        context.lost_pool_or(arguments.folder.as_deref()).map(|pool| (pool, thresholds))
+    });
+    let (pool, checks) = match prepared {
+        Ok((pool, thresholds)) => {
+            let checks = look(&pool, &thresholds).unwrap_or_else(|error| vec![unreachable(&pool, &error)]);
+            (pool, checks)
         }
+        Err(error) => (PathBuf::new(), vec![Check::new("arguments", State::Unknown, format!("{error:#}"))]),
     };
-    let checks = look(&pool, &thresholds).unwrap_or_else(|error| vec![unreachable(&error)]);
-    let worst = checks.iter().map(|check| check.state).max_by_key(|state| state.severity());
-    let worst = worst.unwrap_or(State::Unknown);
+    let worst = checks.iter().map(|check| check.state).reduce(State::worse).unwrap_or(State::Unknown);
     show(&pool, worst, &checks, arguments.json)?;
     if worst == State::Ok { Ok(()) } else { Err(Silent(worst as u8).into()) }
 }
 
+/// Whether a command line means this command, as far as it can be told of one that makes no sense.
+pub fn is_meant<S: AsRef<OsStr>>(arguments: &[S]) -> bool {
+    let mut words = arguments.iter().skip(1).map(AsRef::as_ref);
+    while let Some(word) = words.next() {
+        match word.as_encoded_bytes() {
+            b"-P" | b"--pool" => drop(words.next()),
+            [b'-', ..] => {}
+            name => return name == b"monitor",
+        }
+    }
+    false
+}
+
+/// Tells that the command line makes no sense, as [`run`] would.
+pub fn tell_usage(message: &str) -> anyhow::Result<()> {
+    let check = Check::new("arguments", State::Unknown, message);
+    show(Path::new(""), State::Unknown, &[check], false)?;
+    Err(Silent(State::Unknown as u8).into())
+}
+
 /// A pool that cannot be opened: damage is critical, of everything else nobody knows.
-fn unreachable(error: &anyhow::Error) -> Check {
+fn unreachable(pool: &Path, error: &anyhow::Error) -> Check {
     let code = error.downcast_ref::<Failure>().map(|failure| failure.code);
     let state = match code {
         Some(ErrorCode::Damaged | ErrorCode::ReadOnlyAfterFailure | ErrorCode::NoSpace) => State::Critical,
+        // Its superblocks are lost.
+        Some(ErrorCode::NotAPool) if was_pool(pool) => State::Critical,
         _ => State::Unknown,
     };
-    Check::new("pool", state, format!("{error:#}"))
+    let check = Check::new("pool", state, format!("{error:#}"));
+    if state == State::Critical { check.next("icecore check") } else { check }
 }
 
 fn look(pool: &Path, thresholds: &Thresholds) -> anyhow::Result<Vec<Check>> {
@@ -112,10 +146,12 @@ fn look(pool: &Path, thresholds: &Thresholds) -> anyhow::Result<Vec<Check>> {
     let found = ask(&mut access);
     let (status, entries, ages) = finish(access, found)?;
     let now = Timestamp::now();
-    let mut checks = vec![writes(&status, remote), space(&status, thresholds)];
+    let room = space::space(&status.statistics, thresholds, space::host_free(pool));
+    let mut checks = vec![disk::writes(&status, remote), room];
     checks.extend(snapshots(&entries, &ages, thresholds, now));
-    checks.push(scrub(&status, thresholds, now));
-    checks.push(copies(&status));
+    checks.push(disk::incidents(&status, icecore::logged_incidents(pool), now));
+    checks.push(disk::scrub(&status, &thresholds.scrub, now));
+    checks.push(disk::copies(&status));
     Ok(checks)
 }
 
@@ -132,52 +168,6 @@ fn ask(access: &mut Access) -> anyhow::Result<(Box<Status>, Vec<ListEntry>, Ages
         ages.insert(entry.name.clone(), thresholds::Ages::of_properties(&properties));
     }
     Ok((status, entries, ages))
-}
-
-fn writes(status: &Status, remote: bool) -> Check {
-    if let Some(failure) = &status.statistics.failure {
-        let text = format!("takes no writes since a failure: {failure}");
-        return Check::new("writes", State::Critical, text).with("failed", "1", "", ["", ""]);
-    }
-    // What we opened ourselves we opened only to read.
-    let check = if status.read_only && remote {
-        Check::new("writes", State::Warning, "is opened read-only")
-    } else {
-        Check::new("writes", State::Ok, "takes writes")
-    };
-    check.with("failed", "0", "", ["", ""])
-}
-
-fn space(status: &Status, thresholds: &Thresholds) -> Check {
-    let statistics = &status.statistics;
-    let (used, capacity) = (statistics.used_bytes, statistics.capacity_bytes);
-    let share = |hundredths: u64| u128::from(capacity) * u128::from(hundredths) / 10_000;
-    let (warn, crit) = (share(thresholds.space_warn), share(thresholds.space_crit));
-    let state = if statistics.available_bytes == 0 || u128::from(used) >= crit {
-        State::Critical
-    } else if u128::from(used) >= warn {
-        State::Warning
-    } else {
-        State::Ok
-    };
-    let hundredths = if capacity == 0 { 10_000 } else { u128::from(used) * 10_000 / u128::from(capacity) };
-    let size = |bytes| crate::format::size(icecore::units::ByteLength(bytes));
-    let mut text = format!(
-        "{}.{:02}% used ({} of {}), {} can be written",
-        hundredths / 100,
-        hundredths % 100,
-        size(used),
-        size(capacity),
-        size(statistics.available_bytes)
-    );
-    if state != State::Ok {
-        text.push_str(" (icecore prune or destroy frees space)");
-    }
-    let limits = [warn.to_string(), crit.to_string()];
-    Check::new("space", state, text)
-        .with("used", used, "B", limits)
-        .with("capacity", capacity, "B", ["", ""])
-        .with("available", statistics.available_bytes, "B", ["", ""])
 }
 
 /// A check for each dataset that has a limit.
@@ -211,49 +201,12 @@ fn snapshots(entries: &[ListEntry], ages: &Ages, thresholds: &Thresholds, now: T
             Some(_) => format!("{}: newest snapshot is {age} old", dataset.name),
             None => format!("{}: no snapshot since it was made, {age} ago", dataset.name),
         };
-        let check = Check::new(format!("age_{}", dataset.name), limits.judge(seconds), text);
+        let state = limits.judge(seconds);
+        let check = Check::new(format!("age_{}", dataset.name), state, text);
+        let check = if state == State::Ok { check } else { check.next("icecore snapshot -a") };
         checks.push(check.with(format!("age_{}", dataset.name), seconds, "s", limits.perfdata()));
     }
     checks
-}
-
-fn scrub(status: &Status, thresholds: &Thresholds, now: Timestamp) -> Check {
-    let limits = &thresholds.scrub;
-    let Some(last) = status.last_scrub else {
-        let state = if limits.is_empty() { State::Ok } else { State::Warning };
-        return Check::new("scrub", state, "never scrubbed");
-    };
-    let seconds = seconds_between(last.when, now);
-    let age = thresholds::age_text(seconds);
-    let (state, text) = if last.damaged > 0 {
-        let blocks = if last.damaged == 1 {
-            "1 damaged block".to_owned()
-        } else {
-            format!("{} damaged blocks", last.damaged)
-        };
-        (State::Critical, format!("the last scrub, {age} ago, found {blocks}: icecore scrub names them"))
-    } else if !last.complete {
-        let state = if limits.is_empty() { State::Ok } else { State::Warning };
-        (state, format!("the last scrub, {age} ago, was cut off"))
-    } else {
-        (limits.judge(seconds), format!("scrubbed {age} ago"))
-    };
-    Check::new("scrub", state, text).with("damaged", last.damaged, "", ["", "0"]).with(
-        "scrub_age",
-        seconds,
-        "s",
-        limits.perfdata(),
-    )
-}
-
-/// Without copies that should be there nothing is lost yet.
-fn copies(status: &Status) -> Check {
-    let report = &status.statistics.copies;
-    let state = if report.is_whole() { State::Ok } else { State::Warning };
-    let text = format!("copies of {}", super::copies::sentence(report));
-    let text = if report.mode == "none" { "no second copies".to_owned() } else { text };
-    let healed = status.statistics.healed_places;
-    Check::new("copies", state, text).with("healed", healed, "", ["", ""])
 }
 
 fn seconds_between(from: Timestamp, to: Timestamp) -> u64 {
@@ -263,22 +216,26 @@ fn seconds_between(from: Timestamp, to: Timestamp) -> u64 {
 fn show(pool: &Path, worst: State, checks: &[Check], as_json: bool) -> anyhow::Result<()> {
     let mut output = Output::new();
     if as_json {
-        let checks: Vec<_> = checks.iter().map(Check::document).collect();
+        let checks: Vec<_> = checks.iter().map(|check| check.document(pool)).collect();
         output.document("monitor", pool, json!({ "state": worst.name(), "checks": checks }))?;
         return output.finish();
     }
     // The worst first; what is well is only worth a word if all is.
     let mut told: Vec<&Check> = checks.iter().filter(|check| check.state == worst).collect();
     if worst == State::Ok {
-        told.retain(|check| !check.name.starts_with("age_") || checks.len() <= 5);
+        told.retain(|check| !check.name.starts_with("age_") || checks.len() <= 6);
     }
-    let summary = told.iter().take(5).map(|check| check.text.replace(['|', '\n'], " "));
-    let summary = summary.collect::<Vec<_>>().join("; ");
+    let summary: Vec<String> = told.iter().take(5).map(|check| check.line(pool)).collect();
+    let summary = summary.join("; ");
     let perfdata: Vec<&str> = checks.iter().flat_map(|check| &check.perfdata).map(String::as_str).collect();
     let perfdata = if perfdata.is_empty() { String::new() } else { format!(" | {}", perfdata.join(" ")) };
-    output.line(format!("ICECORE {} - {}: {summary}{perfdata}", worst.name(), pool.display()))?;
+    let of_pool = if pool.as_os_str().is_empty() { String::new() } else { format!("{}: ", pool.display()) };
+    output.line(format!("ICECORE {} - {}{summary}{perfdata}", worst.name(), plain(&of_pool)))?;
     for check in checks.iter().filter(|check| check.state != State::Ok) {
-        output.line(format!("{}: {}", check.state.name(), check.text.replace(['|', '\n'], " ")))?;
+        output.line(format!("{}: {}", check.state.name(), check.line(pool)))?;
+        for detail in &check.details {
+            output.line(format!("  {}", plain(detail)))?;
+        }
     }
     output.finish()
 }

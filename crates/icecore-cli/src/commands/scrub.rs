@@ -18,8 +18,10 @@ use std::ffi::OsString;
 Reads everything that any version reaches, and everything that vouches for it
 (headers, checksum tables, ledger, superblocks), and compares it with its
 checksums. What is damaged and has a second copy is written again from it, and
-copies that are missing are made; nothing else is changed. Each place that is
-damaged is printed, with every version that sees it, and the exit code is 5.
+copies that are missing are made; nothing else is changed. Each stretch that is
+damaged is printed, with its file, the bytes in it and every version that sees
+it, and the exit code is 5. `db@one%nine` are the snapshots from one to the
+other, as `icecore destroy` takes them.
 Places of which nothing is lost (a superblock whose twin is whole, what was
 healed) are printed, too, and are no failure.
 
@@ -87,6 +89,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
             "harmless_places": report.spare,
             "began": report.resumed.map(|began| began.to_rfc3339()),
             "findings": findings,
+            "unlisted_blocks": report.unlisted(),
             "complete": report.complete,
         });
         let mut output = Output::new();
@@ -104,6 +107,9 @@ fn document(finding: &Finding) -> serde_json::Value {
         "versions": finding.versions,
         "inode": finding.file.map(|(inode, _)| inode),
         "offset": finding.file.map(|(_, offset)| offset),
+        "length": finding.file.map(|_| finding.length),
+        "blocks": finding.blocks,
+        "version_count": finding.version_count,
         "path": finding.path.as_ref().map(|path| format::escaped(path).to_string()),
         "hides": finding.hides,
         "harmless": finding.spare,
@@ -116,27 +122,14 @@ fn print(report: &ScrubReport) -> anyhow::Result<()> {
         output.line(format!("goes on with the scrub that began {}", began.to_rfc3339()))?;
     }
     for finding in &report.findings {
-        output.line(&finding.damage)?;
-        match (&finding.path, finding.file) {
-            (Some(path), Some((inode, offset))) => {
-                output.line(format!("  in {} (inode {inode}), at offset {offset}", format::escaped(path)))?;
-            }
-            (None, Some((inode, offset))) => {
-                output.line(format!("  in the file with inode {inode}, at offset {offset}"))?;
-            }
-            _ => {}
-        }
-        if let Some(hidden) = &finding.hides {
-            output.line(format!("  hides {hidden}"))?;
-        }
-        for version in &finding.versions {
-            output.line(format!("  seen by {version}"))?;
-        }
+        print_finding(finding, &mut output)?;
     }
-    let told = report.findings.len() as u64;
-    let untold = (report.damaged + report.spare).saturating_sub(told);
+    let untold = report.unlisted();
     if untold > 0 {
-        output.line(format!("{untold} more places are not listed: only the first {told} are"))?;
+        let told = report.findings.len();
+        output.line(format!(
+            "{untold} more blocks or places are not listed: only the first {told} stretches are"
+        ))?;
     }
     let verdict = match report.damaged {
         0 => "no damage".to_owned(),
@@ -149,6 +142,31 @@ fn print(report: &ScrubReport) -> anyhow::Result<()> {
     }
     output.line(format!("verified {}: {verdict}", format::size(ByteLength(report.verified))))?;
     output.finish()
+}
+
+fn print_finding(finding: &Finding, output: &mut Output) -> anyhow::Result<()> {
+    let Finding { file, length, path, hides, versions, version_count, .. } = finding;
+    output.line(finding.sentence())?;
+    match (path, file) {
+        (Some(path), Some((inode, offset))) => {
+            let path = format::escaped(path);
+            output.line(format!("  in {path} (inode {inode}): {length} bytes at offset {offset}"))?;
+        }
+        (None, Some((inode, offset))) => {
+            output.line(format!("  in the file with inode {inode}: {length} bytes at offset {offset}"))?;
+        }
+        _ => {}
+    }
+    if let Some(hidden) = hides {
+        output.line(format!("  hides {hidden}"))?;
+    }
+    for version in versions {
+        output.line(format!("  seen by {version}"))?;
+    }
+    if *version_count > versions.len() as u64 {
+        output.line(format!("  {version_count} versions in all"))?;
+    }
+    Ok(())
 }
 
 fn verdict(report: &ScrubReport) -> anyhow::Result<()> {

@@ -41,6 +41,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
             "used_bytes",
             "freeing_bytes",
             "freeing_versions",
+            "size_limit_bytes",
             "capacity_bytes",
             "available_bytes",
             "kept_bytes",
@@ -164,7 +165,10 @@ fn print(status: &Status, remote: bool, exact: bool, output: &mut Output) -> any
 /// What went wrong, and the scrub that goes on.
 fn print_incidents(status: &Status, output: &mut Output) -> anyhow::Result<()> {
     for incident in &status.incidents {
-        let times = if incident.times == 1 { String::new() } else { format!(" ({} times)", incident.times) };
+        let times = match incident.times {
+            1 => String::new(),
+            times => format!(" ({times} times, last {})", incident.last.to_rfc3339()),
+        };
         output.line(format!("error  {}  {}{times}", incident.when.to_rfc3339(), incident.what))?;
     }
     if let Some(now) = status.scrubbing {
@@ -222,6 +226,9 @@ fn print_quantiles(statistics: &Statistics, exact: bool, output: &mut Output) ->
 }
 
 fn value_text(name: &str, value: u64, exact: bool) -> String {
+    if name == "size_limit_bytes" && value == 0 && !exact {
+        return "none".to_owned();
+    }
     if name.contains("bytes") && !exact { format::size(ByteLength(value)) } else { value.to_string() }
 }
 
@@ -258,7 +265,13 @@ fn document(status: &Status, remote: bool) -> Value {
 }
 
 fn incident(incident: &icecore::Incident) -> Value {
-    json!({ "when": incident.when.to_rfc3339(), "what": incident.what, "times": incident.times })
+    json!({
+        "when": incident.when.to_rfc3339(),
+        "last": incident.last.to_rfc3339(),
+        "what": incident.what,
+        "times": incident.times,
+        "unhealed": incident.unhealed,
+    })
 }
 
 #[cfg(test)]

@@ -18,6 +18,26 @@ fn there_is_no_pool() {
 }
 
 #[test]
+fn what_is_no_pool_is_told_for_what_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("file"), b"text").unwrap();
+    std::fs::create_dir(folder.path().join("folder")).unwrap();
+    for (arguments, part) in [
+        (&["status", "gone"][..], "gone is not a pool: there is no such folder"),
+        (&["status", "file"], "file is not a pool: it is a file"),
+        (&["status", "folder"], "there is no superblock in that folder"),
+        (&["-P", "file", "status"], "it is a file"),
+        (&["-P", "file", "create", "db"], "it is a file"),
+        (&["-P", "gone", "list"], "there is no such directory"),
+    ] {
+        let mut command = program();
+        command.args(arguments).current_dir(folder.path());
+        let said = complaint(command, 3);
+        assert!(said.contains(part) && said.contains("icecore init"), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
 fn a_pool_is_not_made_over_something() {
     let fixture = Fixture::new();
     let mut command = program();
@@ -50,6 +70,8 @@ fn names_that_cannot_be_are_refused_with_the_reason() {
     for name in ["", "a//b", "a/", "a b", "a/..", "a@b"] {
         fixture.refused(2, &["create", name]);
     }
+    let said = fixture.refused(2, &["create", "a%b"]);
+    assert!(said.contains("'%' is not allowed in a name; letters, digits"), "{said}");
     assert!(fixture.refused(1, &["snapshot", "db@one"]).contains("exists already"));
     assert!(fixture.refused(1, &["create", "db"]).contains("exists already"));
     assert!(fixture.refused(1, &["snapshot", "none@x"]).contains("none"));
@@ -129,9 +151,14 @@ fn damage_is_found_and_named() {
     assert_eq!(document["damaged_blocks"], 1);
     assert_eq!(document["findings"][0]["versions"][0], "db");
     assert_eq!(document["findings"][0]["path"], "app");
+    let stretch = ["length", "blocks", "version_count"].map(|field| &document["findings"][0][field]);
+    assert_eq!(stretch, [4096, 1, 1]);
+    assert_eq!(document["unlisted_blocks"], 0);
     // Whoever has the pool open tells it: in its status, and in the log beside the pool.
     let owner = fixture.own();
-    fixture.refused(5, &["cat", "db/app"]);
+    let said = fixture.refused(5, &["cat", "db/app"]);
+    assert!(said.contains("db, file app (inode") && said.contains("offset 798720"), "{said}");
+    assert!(said.contains("icecore scrub"), "{said}");
     assert!(fixture.done(&["status"]).contains("damage in segment."), "the status does not tell");
     let status = fixture.json(&["status", "--json"]);
     assert!(status["incidents"][0]["what"].as_str().unwrap().contains("checksum"), "{status}");

@@ -4,7 +4,7 @@ use crate::fixture::{Fixture, program};
 use icecore::{Creation, Error, OpenOptions, Pool};
 
 /// Writes until there is no room. Answers how much was written.
-fn fill(pool: &Pool, name: &[u8]) -> u64 {
+pub fn fill(pool: &Pool, name: &[u8]) -> u64 {
     let dataset = pool.dataset("db").unwrap();
     let inode = dataset.open_or_create(name, &Creation::file());
     let inode = inode.unwrap_or_else(|error| panic!("{error}: {:?}", pool.statistics()));

@@ -79,7 +79,98 @@ fn the_last_scrub_is_remembered() {
     damage(&fixture);
     fixture.refused(5, &["scrub"]);
     let text = monitor(&fixture, 2, &[]);
-    assert!(text.contains("damaged block"), "{text}");
+    assert!(text.contains("damaged block") && text.contains("run: icecore scrub"), "{text}");
+    // What saw it is gone: a scrub that finds nothing has the last word.
+    fixture.done(&["destroy", "db@one"]);
+    fixture.done(&["scrub"]);
+    monitor(&fixture, 0, &[]);
+}
+
+/// The check of this name in the document.
+fn check(fixture: &Fixture, code: i32, name: &str) -> serde_json::Value {
+    let document: serde_json::Value = serde_json::from_str(&monitor(fixture, code, &["--json"])).unwrap();
+    let checks = document["checks"].as_array().unwrap();
+    checks.iter().find(|check| check["name"] == name).unwrap().clone()
+}
+
+#[test]
+fn damage_that_somebody_met_is_critical_without_a_scrub_and_after_the_process_has_gone() {
+    let fixture = Fixture::with_db();
+    damage(&fixture);
+    let owner = fixture.own();
+    fixture.refused(5, &["cat", "db@one/app"]);
+    let text = monitor(&fixture, 2, &[]);
+    assert!(text.starts_with("ICECORE CRITICAL") && text.contains("that nothing healed"), "{text}");
+    assert!(text.contains("damage in segment.") && text.contains("run: icecore scrub "), "{text}");
+    let check_of = check(&fixture, 2, "incidents");
+    assert_eq!(check_of["values"]["unhealed"], 1);
+    assert!(check_of["values"]["damaged_reads"].as_u64().unwrap() > 0, "{check_of}");
+    assert!(check_of["details"][0].as_str().unwrap().contains("checksum"), "{check_of}");
+    owner.close().unwrap();
+    assert!(monitor(&fixture, 2, &[]).contains("that nothing healed"));
+}
+
+#[test]
+fn what_was_healed_is_a_warning_until_a_scrub_finds_nothing() {
+    let fixture = Fixture::with_db();
+    fixture.done(&["copies", "--set", "all"]);
+    damage(&fixture);
+    let owner = fixture.own();
+    assert_eq!(fixture.done(&["cat", "db@one/app"]), "first");
+    let text = monitor(&fixture, 1, &[]);
+    assert!(text.contains("healed from its copy") && text.contains("'healed'=1c"), "{text}");
+    assert!(monitor(&fixture, 1, &[]).contains("run: icecore scrub"), "looking ends nothing");
+    fixture.done(&["scrub"]);
+    monitor(&fixture, 0, &[]);
+    owner.close().unwrap();
+    monitor(&fixture, 0, &[]);
+}
+
+#[test]
+fn what_a_scrub_has_healed_is_a_warning_until_the_next_one() {
+    let fixture = Fixture::with_db();
+    fixture.done(&["copies", "--set", "all"]);
+    damage(&fixture);
+    fixture.done(&["scrub"]);
+    let text = monitor(&fixture, 1, &[]);
+    assert!(text.contains("found 1 place hurt, and nothing lost"), "{text}");
+    fixture.done(&["scrub"]);
+    monitor(&fixture, 0, &[]);
+}
+
+#[test]
+fn a_pool_that_takes_no_more_writes_is_critical_until_it_is_opened_again() {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let fixture = Fixture::with_db();
+    let mut owner = crate::owned::spawn_owner(&fixture);
+    monitor(&fixture, 0, &[]);
+    // As a disk that refuses every write.
+    let nothing = Rlimit { current: Some(0), maximum: Some(0) };
+    prlimit(Some(Pid::from_child(&owner)), Resource::Fsize, nothing).unwrap();
+    fixture.refused(1, &["snapshot", "db@two"]);
+    let text = monitor(&fixture, 2, &[]);
+    assert!(
+        text.starts_with("ICECORE CRITICAL") && text.contains("takes no writes since a failure"),
+        "{text}"
+    );
+    assert!(text.contains(&format!("process {}", owner.id())) && text.contains("'failed'=1"), "{text}");
+    assert!(text.contains("cannot write") && text.contains("run: icecore status "), "{text}");
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    // What was refused could not be written down either.
+    fixture.done(&["snapshot", "db@two"]);
+    monitor(&fixture, 0, &[]);
+}
+
+#[test]
+fn a_pool_without_its_superblocks_is_critical() {
+    let fixture = Fixture::with_db();
+    for name in ["superblock.0", "superblock.1"] {
+        std::fs::remove_file(fixture.pool.join(name)).unwrap();
+    }
+    assert!(monitor(&fixture, 2, &[]).contains("--mirror"));
+    let assert = program().arg("monitor").arg(&fixture.pool).assert().code(2);
+    assert!(String::from_utf8_lossy(&assert.get_output().stdout).starts_with("ICECORE CRITICAL"));
 }
 
 /// Flips a byte of the only data block of `db@one`.
@@ -104,10 +195,30 @@ pub fn damage(fixture: &Fixture) {
 fn what_cannot_be_asked_is_unknown() {
     let fixture = Fixture::new();
     let gone = fixture.beside("gone");
-    let assert = program().arg("monitor").arg(&gone).assert().code(3);
-    assert!(String::from_utf8_lossy(&assert.get_output().stderr).contains("gone"));
-    monitor(&fixture, 3, &["--age-warn", "soon"]);
-    monitor(&fixture, 3, &["--space-warn", "80"]);
+    let assert = program().arg("monitor").arg(&gone).assert().code(3).stderr("");
+    let said = String::from_utf8_lossy(&assert.get_output().stdout).into_owned();
+    assert!(said.starts_with("ICECORE UNKNOWN - ") && said.contains("gone is not a pool"), "{said}");
+    for (arguments, part) in [
+        (&["--age-warn", "soon"][..], "--age-warn: \"soon\""),
+        (&["--space-warn", "80"], "--space-warn: \"80\""),
+        (&["--space-warn", "95%"], "--space-warn 95% is above --space-crit 90%"),
+        (&["--age-warn", "2h", "--age-crit", "1h"], "--age-warn 2h is above --age-crit 1h"),
+        (&["--scrub-warn", "2w", "--scrub-crit", "1w"], "--scrub-warn 2w is above --scrub-crit 1w"),
+        (&["--nonsense"], "--nonsense"),
+        (&["--age-warn"], "--age-warn"),
+        (&["a", "b"], "'b'"),
+    ] {
+        let assert = fixture.run(&[&["monitor"], arguments].concat()).assert().code(3).stderr("");
+        let said = String::from_utf8_lossy(&assert.get_output().stdout).into_owned();
+        let first = said.lines().next().unwrap();
+        assert!(first.starts_with("ICECORE UNKNOWN - ") && first.contains(part), "{arguments:?}: {said}");
+    }
+    // Other commands end as they always do, and help is help.
+    fixture.refused(2, &["list", "monitor", "--nonsense"]);
+    program().args(["monitor", "--help"]).assert().success();
+    let said = monitor(&fixture, 3, &["--json", "--age-warn", "soon"]);
+    let document: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(document["state"], "UNKNOWN");
     let options = icecore::OpenOptions { control_socket: false, ..icecore::OpenOptions::default() };
     let pool = icecore::Pool::open_directory(&fixture.pool, &options).unwrap();
     assert!(monitor(&fixture, 3, &[]).starts_with("ICECORE UNKNOWN"));

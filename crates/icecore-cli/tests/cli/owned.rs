@@ -203,8 +203,11 @@ fn owner_process() {
     std::process::exit(0);
 }
 
-fn spawn_owner(fixture: &Fixture) -> Child {
-    let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+/// Such a process, which has the pool open. A file size that it may not exceed is an error for it, and does not end it.
+pub fn spawn_owner(fixture: &Fixture) -> Child {
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().unwrap())
         .args(["--exact", "owned::owner_process", "--ignored", "--nocapture"])
         .env("OWNED_POOL", &fixture.pool)
         .stdin(Stdio::piped())

@@ -100,9 +100,19 @@ fn rules_that_make_no_sense_destroy_nothing() {
     fixture.refused(2, &["prune", "-a", "db", "team"]);
     fixture.refused(2, &["prune", "--keep-last", "1", "db@auto-1"]);
     fixture.refused(2, &["prune", "--free", "120%", "db"]);
+    // Nobody means 20 bytes.
+    let said = fixture.refused(2, &["prune", "--free", "20", "db"]);
+    assert!(said.contains("--free: 20 has no unit: write 20% or 20G"), "{said}");
+    let said = fixture.refused(2, &["prune", "--max-used", "20", "db"]);
+    assert!(said.contains("--max-used: 20 has no unit: write 20G"), "{said}");
+    let said = fixture.refused(2, &["prune", "--keep-within", "1x", "db"]);
+    assert!(
+        said.contains("--keep-within: \"1x\"") && said.contains("s, m, h, d, w, mo or y, as in 90m"),
+        "{said}"
+    );
     fixture.refused(1, &["prune", "--keep-last", "1", "none"]);
     fixture.done(&["prune", "db"]);
-    fixture.done(&["prune", "-a", "--free", "100", "-v"]);
+    fixture.done(&["prune", "-a", "--free", "100B", "-v"]);
     assert_eq!(snapshots(&fixture).len(), 3);
 }
 
@@ -167,7 +177,7 @@ fn for_space_the_oldest_go_and_only_as_many_as_it_takes() {
     let (now, capacity) =
         (counters["used_bytes"].as_u64().unwrap(), counters["capacity_bytes"].as_u64().unwrap());
     assert!(capacity > now);
-    let most = (now - (100 << 10)).to_string();
+    let most = format!("{}B", now - (100 << 10));
     let planned = fixture.json(&["prune", "--json", "-n", "--max-used", &most, "db"]);
     assert_eq!(rows(&planned, "destroy"), pairs(&[("db@auto-0", ""), ("db@auto-1", "")]));
     assert_eq!(planned["space"]["needed_bytes"], 100 << 10);
@@ -178,7 +188,7 @@ fn for_space_the_oldest_go_and_only_as_many_as_it_takes() {
     assert!(used(&fixture) <= now - (100 << 10));
     assert_eq!(snapshots(&fixture).len(), 4);
     // Rules go before space.
-    let said = fixture.refused(6, &["prune", "--max-used", "1", "--keep-last", "3", "db"]);
+    let said = fixture.refused(6, &["prune", "--max-used", "1B", "--keep-last", "3", "db"]);
     assert!(said.contains("rules and holds keep 3 snapshots"), "{said}");
     assert_eq!(snapshots(&fixture), ["db@auto-3", "db@auto-4", "db@auto-5"]);
     fixture.done(&["prune", "--free", "0%", "db"]);

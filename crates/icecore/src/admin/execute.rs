@@ -7,6 +7,7 @@ use super::protocol::{Progress, Request, Response, Status};
 use super::server::{Service, Session};
 use crate::error::{Error, Result};
 use crate::pool::{Pool, ScrubOptions, ScrubProgress, Shared};
+use crate::units::Timestamp;
 use std::sync::{Arc, Weak};
 
 /// Makes sessions on a pool without keeping it open.
@@ -118,6 +119,7 @@ fn administer(pool: &Pool, request: Request) -> Result<Response> {
         Request::Copies => Ok(Response::Copies(pool.copies())),
         Request::RestoreCopies => pool.restore_copies().map(Response::Copies),
         Request::SetCopies { mode, folder } => pool.set_copies(mode, folder).map(Response::Copies),
+        Request::SetSizeLimit { limit } => done(pool.set_size_limit(limit)),
         Request::List(filter) => pool.list(&filter).map(Response::List),
         Request::Diff { from, to } => pool.diff(&from, &to).map(Response::Diff),
         other => Err(Error::Invalid(format!("this program does not know how to do {other:?}"))),
@@ -144,9 +146,10 @@ fn scrub(
     progress: &mut dyn FnMut(Progress) -> bool,
 ) -> Result<Response> {
     let mut tell = |now: ScrubProgress| progress(Progress { done: now.done, total: now.total });
+    let now = Timestamp::now();
     let report = pool.scrub_with(options, &mut tell)?;
     if let Some(directory) = pool.engine().storage.directory() {
-        LastScrub::of(&report).store(&directory);
+        LastScrub::of(&report, now).store(&directory);
     }
     Ok(Response::Scrubbed(report))
 }

@@ -17,18 +17,29 @@ const BYTES_MAX: u64 = 4096;
 pub struct LastScrub {
     /// When it ended.
     pub when: Timestamp,
+    /// When it began, or the one that it went on with.
+    pub began: Timestamp,
     /// Bytes verified.
     pub verified: u64,
     /// Damaged blocks.
     pub damaged: u64,
+    /// Places that were hurt, or lacked their copy, and of which nothing is lost.
+    pub spare: u64,
     /// Whether it went to the end.
     pub complete: bool,
 }
 
 impl LastScrub {
-    pub(crate) fn of(report: &ScrubReport) -> Self {
-        let ScrubReport { verified, damaged, complete, .. } = *report;
-        Self { when: Timestamp::now(), verified, damaged, complete }
+    /// `began`: when this one did.
+    pub(crate) fn of(report: &ScrubReport, began: Timestamp) -> Self {
+        let ScrubReport { verified, damaged, spare, complete, resumed, .. } = *report;
+        Self { when: Timestamp::now(), began: resumed.unwrap_or(began), verified, damaged, spare, complete }
+    }
+
+    /// Whether it looked at everything, and found all of it as it should be: what was met before it began is over.
+    #[must_use]
+    pub const fn is_clean(&self) -> bool {
+        self.complete && self.damaged == 0 && self.spare == 0
     }
 
     /// Reads the file, if there is one that makes sense.
@@ -58,20 +69,33 @@ impl LastScrub {
         former.filter(tells_less).unwrap_or(self)
     }
 
-    fn text(&self) -> String {
-        let Self { when, verified, damaged, complete } = self;
-        let when = when.to_rfc3339();
-        format!("when {when}\nverified_bytes {verified}\ndamaged_blocks {damaged}\ncomplete {complete}\n")
+    /// What the file holds.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn text(&self) -> String {
+        let Self { when, began, verified, damaged, spare, complete } = self;
+        let (when, began) = (when.to_rfc3339(), began.to_rfc3339());
+        format!(
+            "when {when}\nbegan {began}\nverified_bytes {verified}\ndamaged_blocks {damaged}\n\
+             harmless_places {spare}\ncomplete {complete}\n"
+        )
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    /// Takes apart what a file holds; `None` if that makes no sense.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
         let value = |key: &str| {
             text.lines()
                 .find_map(|line| line.split_once(' ').filter(|(name, _)| *name == key))
                 .map(|(_, it)| it)
         };
+        let when = Timestamp::from_rfc3339(value("when")?)?;
         Some(Self {
-            when: Timestamp::from_rfc3339(value("when")?)?,
+            when,
+            // Earlier builds did not say these two.
+            began: value("began").map_or(Some(when), Timestamp::from_rfc3339)?,
+            spare: value("harmless_places").map_or(Some(0), |text| text.parse().ok())?,
             verified: value("verified_bytes")?.parse().ok()?,
             damaged: value("damaged_blocks")?.parse().ok()?,
             complete: value("complete")?.parse().ok()?,
@@ -87,19 +111,34 @@ mod tests {
     fn what_was_written_is_read_and_nonsense_is_not() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(LastScrub::load(folder.path()), None);
-        let last = LastScrub { when: Timestamp(1_000_000), verified: 7, damaged: 1, complete: true };
+        let last = LastScrub {
+            when: Timestamp(1_000_000),
+            began: Timestamp(0),
+            verified: 7,
+            damaged: 1,
+            spare: 2,
+            complete: true,
+        };
         last.store(folder.path());
         assert_eq!(LastScrub::load(folder.path()), Some(last));
         std::fs::write(folder.path().join(FILE_NAME), b"when \xff\n").unwrap();
         assert_eq!(LastScrub::load(folder.path()), None);
         last.store(&folder.path().join("gone"));
         assert_eq!(LastScrub::parse("when 1970-01-01T00:00:00Z\nverified_bytes x\n"), None);
+        let former = "when 1970-01-01T00:00:00Z\nverified_bytes 7\ndamaged_blocks 0\ncomplete true\n";
+        assert!(LastScrub::parse(former).unwrap().is_clean() && !last.is_clean());
     }
 
     #[test]
     fn one_that_was_cut_off_does_not_make_damage_forgotten() {
-        let one =
-            |when, damaged, complete| LastScrub { when: Timestamp(when), verified: 7, damaged, complete };
+        let one = |when, damaged, complete| LastScrub {
+            when: Timestamp(when),
+            began: Timestamp(0),
+            verified: 7,
+            damaged,
+            spare: 0,
+            complete,
+        };
         let whole = one(1, 3, true);
         assert_eq!(one(2, 0, false).after(None), one(2, 0, false));
         assert_eq!(one(2, 0, false).after(Some(whole)), whole);

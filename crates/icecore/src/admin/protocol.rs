@@ -13,11 +13,11 @@ use crate::pool::{
     DestroyPlan, DiffEntry, Hold, ListEntry, ListFilter, Property, ScrubOptions, ScrubProgress, ScrubReport,
 };
 use crate::statistics::Statistics;
-use crate::units::{InodeNumber, PoolId, Timestamp};
+use crate::units::{ByteLength, InodeNumber, PoolId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The version of the conversation. Both ends must speak the same.
-pub const PROTOCOL_VERSION: u16 = 4;
+pub const PROTOCOL_VERSION: u16 = 5;
 /// Most bytes of a file that one request reads or writes.
 pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Most entries of a directory that one request answers.
@@ -235,6 +235,11 @@ pub enum Request {
     },
     /// Forgets the staged file.
     AbortImport,
+    /// Changes the size limit of the pool.
+    SetSizeLimit {
+        /// Most bytes that its files may take up together; none for no limit.
+        limit: Option<ByteLength>,
+    },
 }
 
 /// User and group that a file belongs to.

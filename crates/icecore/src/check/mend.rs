@@ -2,7 +2,7 @@
 //! would be overwritten is kept aside; only then is anything written.
 
 use super::trees::{self, Walked};
-use super::{Area, CheckOptions, CheckProgress, CheckReport, aside, look, quiet};
+use super::{Area, CheckOptions, CheckProgress, CheckReport, aside, cut, look, quiet};
 use crate::engine::{self, Engine, Restored};
 use crate::error::{Error, Result};
 use crate::format::superblock::{Former, NAMES, Superblock};
@@ -16,6 +16,9 @@ pub struct RepairOptions {
     pub dry_run: bool,
     /// Whether to read all data before and after.
     pub data: bool,
+    /// Whether to give up what came after a place in the log that is damaged, if the pool cannot be opened otherwise: what is committed
+    /// there is lost, and told.
+    pub cut_log: bool,
     /// The folder with the copies of the pool, an absolute path: asked where both superblocks are lost. As long as one is
     /// there, the pool knows itself.
     pub mirror: Option<String>,
@@ -30,6 +33,8 @@ pub struct RepairReport {
     pub steps: Vec<String>,
     /// What cannot be made again, and why.
     pub refused: Vec<String>,
+    /// What was committed and is given up, with the end of the log that had it.
+    pub given_up: Vec<String>,
     /// What is wrong, or would be, afterwards: what is gone.
     pub after: CheckReport,
     /// Blocks that differ.
@@ -66,6 +71,9 @@ pub fn repair(
         if !opens(&above) {
             report.refused.truncate(refused);
             go_back(&above, &mut report)?;
+        }
+        if !opens(&above) {
+            cut::cut(&above, options.cut_log, &mut report)?;
         }
     }
     heal(&above, options.data, &mut report, progress);
@@ -143,7 +151,7 @@ fn write_superblock(above: &dyn Storage, name: &str, superblock: &Superblock) ->
 }
 
 /// Whether the pool can be opened as it is now.
-fn opens(above: &Arc<dyn Storage>) -> bool {
+pub(super) fn opens(above: &Arc<dyn Storage>) -> bool {
     let trial: Arc<dyn Storage> = Overlay::over(Arc::clone(above));
     super::opened(&trial).is_ok()
 }

@@ -5,6 +5,10 @@
 mod aside;
 mod chunks;
 mod copies;
+mod cut;
+#[cfg(test)]
+mod cut_tests;
+mod gone;
 mod mend;
 mod places;
 #[cfg(test)]
@@ -17,8 +21,9 @@ use crate::engine::{self, Engine};
 use crate::error::{Error, Result};
 use crate::format::superblock::{NAMES, Superblock};
 use crate::options::OpenOptions;
-use crate::pool::{Finding, Pool, ScrubProgress};
+use crate::pool::{Pool, ScrubProgress};
 use crate::storage::{Overlay, Storage};
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -80,7 +85,7 @@ pub struct Problem {
     pub area: Area,
     /// What does not fit, and where.
     pub what: String,
-    /// Versions that see it, where that is known, by full name.
+    /// Versions that see it, where that is known, as in [`crate::Finding::versions`].
     pub versions: Vec<String>,
     /// Nothing is lost by it: what was there is on disk a second time, or follows from something else.
     pub harmless: bool,
@@ -207,6 +212,7 @@ fn look(
     if options.data {
         data(&engine, &mut report, progress)?;
     } else {
+        gone::placeless(&engine).into_iter().for_each(|problem| report.add(problem));
         copies::compare(&engine);
         places::vouched(&engine).into_iter().for_each(|problem| report.add(problem));
     }
@@ -249,10 +255,12 @@ fn books(engine: &Engine, report: &mut CheckReport, progress: &mut dyn FnMut(Che
     if let Err(error) = engine.finish_freeing() {
         report.add(Problem::of(Area::Sets, error.to_string()));
     }
+    let mut lost = BTreeMap::new();
     let outcome = engine.with_books(|state, ledger| {
         let total = state.trees.len() as u64;
         let mut tell = |done: u64| progress(CheckProgress::Versions(done, total));
-        let walked = trees::walk(engine, state, true, &mut tell);
+        let mut walked = trees::walk(engine, state, true, &mut tell);
+        lost = std::mem::take(&mut walked.lost);
         report.versions = total;
         report.blocks = walked.blocks;
         let checks = [
@@ -275,6 +283,7 @@ fn books(engine: &Engine, report: &mut CheckReport, progress: &mut dyn FnMut(Che
     if let Err(error) = outcome {
         report.add(Problem::of(Area::Opening, error.to_string()));
     }
+    gone::nodes(engine, lost).into_iter().for_each(|problem| report.add(problem));
 }
 
 /// All data, and everything that vouches for it.
@@ -289,17 +298,13 @@ fn data(
     };
     let found = Pool::scrub_as_it_is(engine, &mut tell)?;
     report.verified = found.verified;
-    for finding in found.findings {
-        let mut what = finding.damage;
-        let Finding { file, path, hides, versions, spare, .. } = finding;
-        let path = path.map(|path| format!("{} ", String::from_utf8_lossy(&path)));
-        if let Some((inode, offset)) = file {
-            what += &format!(", in {}(inode {inode}) at offset {offset}", path.unwrap_or_default());
-        }
-        if let Some(hidden) = hides {
-            what += &format!(", hides {hidden}");
-        }
-        report.add(Problem { area: Area::Data, what, versions, harmless: spare });
+    let unlisted = found.unlisted();
+    found.findings.into_iter().for_each(|finding| report.add(gone::problem(Area::Data, finding)));
+    if unlisted > 0 {
+        let what = format!("{unlisted} more damaged blocks are not listed");
+        // What is listed first is what costs something.
+        let problem = Problem::of(Area::Data, what);
+        report.add(if found.damaged == 0 { problem.harmless() } else { problem });
     }
     Ok(())
 }

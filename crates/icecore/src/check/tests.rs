@@ -366,6 +366,12 @@ fn what_is_gone_is_named() {
     let seen: Vec<&String> = report.problems.iter().flat_map(|problem| &problem.versions).collect();
     assert!(seen.iter().any(|name| *name == "db@s1"), "{report:?}");
     assert!(report.problems.iter().any(|problem| problem.what.contains("everything in it")), "{report:?}");
+    // Once, with its place on disk, whoever many need it.
+    let of_trees: Vec<&Problem> =
+        report.problems.iter().filter(|problem| problem.area == Area::Trees).collect();
+    assert_eq!(of_trees.len(), 1, "{report:?}");
+    assert!(of_trees[0].what.contains(&file_name(segment)), "{of_trees:?}");
+    assert_eq!(of_trees[0].versions, ["db@s1", "other"]);
     // Nothing follows from it, so nothing is written.
     let before = bytes(&storage);
     let report = repaired(&storage, false);

@@ -6,9 +6,10 @@
 
 use super::{Area, Problem};
 use crate::engine::Engine;
+use crate::error::Error;
 use crate::liveness::BlockSet;
 use crate::namespace;
-use crate::pool::describe_keys;
+use crate::pool::Hurt;
 use crate::state::State;
 use crate::tree::{Item, Tree};
 use crate::units::{BlockCount, LogAddress, Run, Stream, VersionId};
@@ -31,6 +32,8 @@ pub(super) struct Walked {
     pub problems: Vec<Problem>,
     /// Differences as the trees have them; only where all nodes could be read.
     pub differences: BTreeMap<VersionId, Difference>,
+    /// Nodes that could not be read, each with the first version that was met to need it.
+    pub lost: BTreeMap<LogAddress, (Hurt, String)>,
     /// Whether some node could not be read.
     pub has_gaps: bool,
     /// Blocks reached by any version.
@@ -110,8 +113,10 @@ fn descend(
     for detail in &mine.twice {
         found.problems.push(Problem::of(Area::Trees, format!("{name} {detail}")).seen_by(&name));
     }
-    for detail in &mine.lost {
-        found.problems.push(Problem::of(Area::Trees, detail.clone()).seen_by(&name));
+    for (address, error) in &mine.lost {
+        let block = Run { stream: Stream::Node, start: *address, length: BlockCount(1) };
+        let lost = || (Hurt::of(engine, block, error), name.clone());
+        found.lost.entry(*address).or_insert_with(lost);
     }
     let readable = mine.lost.is_empty() && parents.lost.is_empty();
     found.has_gaps |= !readable;
@@ -144,7 +149,7 @@ struct Part<'a> {
     shared: BTreeSet<LogAddress>,
     met: Blocks,
     twice: Vec<String>,
-    lost: Vec<String>,
+    lost: Vec<(LogAddress, Error)>,
 }
 
 impl<'a> Part<'a> {
@@ -175,13 +180,7 @@ impl<'a> Part<'a> {
                 }
                 true
             },
-            &mut |gone| {
-                let hidden = describe_keys(&(gone.low..gone.high));
-                lost.push(format!(
-                    "tree node {} cannot be read: {}; it hides {hidden}",
-                    gone.address, gone.error
-                ));
-            },
+            &mut |gone| lost.push((gone.address, gone.error)),
         );
         self.lost.extend(lost);
     }

@@ -71,12 +71,43 @@ impl Aside {
         limit == 0 || !self.is_within() || self.segments.load(Relaxed) + self.files.load(Relaxed) < limit
     }
 
+    /// Least limit with which there may be so many segments, and the copies that there are, or room is kept for.
+    pub(crate) fn files_for(&self, segments: u64) -> u64 {
+        let files = self.files.load(Relaxed);
+        match self.mode.load(Relaxed) {
+            mode if mode == CopyMode::None as u8 => segments,
+            mode if mode == CopyMode::Metadata as u8 => segments + files.max(KEPT_BACK),
+            _ => (segments + files).max(2 * segments),
+        }
+    }
+
     /// Files that a pool needs beyond those of its segments, `segments` at least, to begin with.
     pub(crate) fn least(mode: CopyMode, segments: u64) -> u64 {
         match mode {
             CopyMode::None => 0,
             CopyMode::Metadata => KEPT_BACK,
             CopyMode::All => segments,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_limit_allows_as_many_segments_and_one_less_does_not() {
+        for mode in [CopyMode::None, CopyMode::Metadata, CopyMode::All] {
+            for files in 0..12 {
+                let aside = Aside::default();
+                aside.copying(mode);
+                aside.set_files(if mode == CopyMode::None { 0 } else { files });
+                for segments in 1..20 {
+                    let least = aside.files_for(segments);
+                    assert!(aside.segments_max(least) >= segments, "{mode:?}, {files} copies");
+                    assert!(aside.segments_max(least - 1) < segments, "{mode:?}, {files} copies");
+                }
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::format::segment::{SegmentKind, file_name};
 use crate::options::{InitOptions, OpenOptions};
 use crate::storage::memory::MemoryStorage;
 use crate::storage::{Kind, Storage};
-use crate::units::{BLOCK_BYTES, InodeNumber, SegmentId};
+use crate::units::{BLOCK_BYTES, InodeNumber, SegmentId, Slot};
 use crate::{Creation, Error, Pool};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -194,4 +194,44 @@ fn a_repair_gives_up_nothing_that_can_be_read_without_it() {
             assert!(after == before, "{told}");
         }
     }
+}
+
+/// The blocks of a file that can be read in its present version.
+fn readable_now(pool: &Pool, file: InodeNumber) -> usize {
+    let view = pool.view("db").unwrap();
+    let mut bytes = vec![0; BLOCK];
+    (0..BLOCKS).filter(|block| view.read(file, block * BLOCK as u64, &mut bytes).is_ok()).count()
+}
+
+/// A sector costs the block that lies there, and what no other place says.
+#[test]
+fn a_sector_that_cannot_be_read_costs_no_more_than_itself() {
+    let (storage, file) = made();
+    let (segments, end) = in_use(&storage);
+    let geometry = Pool::open(storage.clone(), &options(true)).unwrap().engine().geometry;
+    let mut looked_at = 0;
+    for (segment, kind) in segments.into_iter().filter(|(segment, kind)| kind.has_table() && *segment != end)
+    {
+        let table = geometry.end(kind);
+        for slot in [Slot(0), table, Slot(geometry.slots() - 1)] {
+            for killed in [false, true] {
+                let copy = storage.copy();
+                if killed {
+                    let pool = Pool::open(copy.clone(), &options(false)).unwrap();
+                    pool.dataset("db").unwrap().write(file, 0, &[5; BLOCK]).unwrap();
+                    pool.dataset("db").unwrap().sync().unwrap();
+                    std::mem::forget(pool);
+                }
+                let copy = copy.copy();
+                let at = geometry.offset(slot);
+                copy.make_unreadable(&file_name(segment), at..at + 1);
+                let pool = Pool::open(copy, &options(false)).unwrap();
+                let told = format!("{} ({kind:?}) {slot:?} {killed}", file_name(segment));
+                assert_eq!(readable_now(&pool, file) as u64, BLOCKS, "{told}");
+                pool.verify().unwrap();
+                looked_at += 1;
+            }
+        }
+    }
+    assert!(looked_at > 10, "{looked_at}");
 }

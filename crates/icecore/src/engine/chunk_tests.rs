@@ -205,6 +205,31 @@ fn what_cannot_be_freed_waits() {
     pool.verify().unwrap();
 }
 
+/// What a disk refuses to read keeps no pool closed, and is there when it is read again.
+#[test]
+fn a_chunk_in_a_sector_that_cannot_be_read_is_done_without_for_one_life() {
+    let (storage, file) = made(0);
+    let rows = rows(&open(&storage.copy()));
+    assert!(rows.len() > 2);
+    for (stream, row) in rows {
+        let copy = storage.copy();
+        let at = u64::from(row.place.slot.0) * BLOCK_BYTES as u64;
+        copy.make_unreadable(&file_name(row.place.segment), at..at + 1);
+        let pool = open(&copy);
+        let unread = (0..PIECES).filter(|piece| read(&pool, file, *piece).is_err()).count() as u64;
+        assert!(unread < PIECES || stream == Stream::Node, "{unread} of {stream:?}");
+        pool.create_dataset("more", false, &[]).unwrap();
+        let more = pool.dataset("more").unwrap();
+        let other = more.open_or_create(b"c", &Creation::file()).unwrap();
+        more.write(other, 0, &content(1, 7)).unwrap();
+        drop(more);
+        pool.close().unwrap();
+        let pool = open(&copy.copy());
+        assert_there(&pool, file);
+        pool.verify().unwrap();
+    }
+}
+
 /// What lies in one chunk that cannot be read waits by itself: all other room comes back, however much is written.
 #[test]
 fn one_chunk_that_cannot_be_read_holds_up_nothing_else() {
@@ -347,6 +372,17 @@ fn header_in(storage: &MemoryStorage, segment: SegmentId, slots: Range<u32>) -> 
     })
 }
 
+/// Blocks of files that are named, with everybody who sees them.
+fn named_blocks(report: &crate::check::CheckReport, area: Area) -> u64 {
+    let blocks = |problem: &crate::check::Problem| {
+        let (before, _) = problem.what.split_once(" bytes at offset ")?;
+        let (file, bytes) = before.rsplit_once(": ")?;
+        let named = file.contains("(inode ") && problem.versions == ["db"] && !problem.harmless;
+        (named && problem.area == area).then(|| bytes.parse::<u64>().unwrap() / BLOCK_BYTES as u64)
+    };
+    report.problems.iter().filter_map(blocks).sum()
+}
+
 /// What no header lists any more is gone: that, no more and no less, and it is said which file has it, where, and who sees it.
 #[test]
 fn what_is_in_no_header_is_named() {
@@ -382,6 +418,8 @@ fn what_is_in_no_header_is_named() {
         flip(&hurt, &row.place);
         let handle = hurt.open(&file_name(segment), true).unwrap();
         handle.write_at(&[(Kind::Data, &[0; 8])], u64::from(covered.start) * BLOCK_BYTES as u64).unwrap();
+        // Without reading any data it can say so, too.
+        let unread = repair(hurt.copy(), &RepairOptions::default(), &mut |_| {}).unwrap();
         let report = repaired(&hurt);
         let after = open(&hurt);
         let is_gone = |address: &&LogAddress| after.engine().blocks.read(Stream::Data, **address).is_err();
@@ -391,11 +429,8 @@ fn what_is_in_no_header_is_named() {
         assert!(gone.iter().all(|address| lost.contains(address)), "{gone:?}");
         let count = format!("{} blocks that live are in no header", gone.len());
         assert!(gone.is_empty() != report.refused.iter().any(|why| why.contains(&count)), "{report:?}");
-        let in_file = |problem: &&crate::check::Problem| {
-            let named = problem.what.contains("at offset") && problem.what.contains("inode");
-            problem.area == Area::Data && !problem.harmless && named && problem.versions == ["db"]
-        };
-        assert_eq!(report.after.problems.iter().filter(in_file).count(), gone.len(), "{report:?}");
+        assert_eq!(named_blocks(&report.after, Area::Data), gone.len() as u64, "{report:?}");
+        assert_eq!(named_blocks(&unread.after, Area::Places), gone.len() as u64, "{unread:?}");
         tried += u32::from(!gone.is_empty());
         // What is written anew is there, and when nobody owns what is gone, nothing says that anything is.
         write(&after, file, 0..PIECES, 5);

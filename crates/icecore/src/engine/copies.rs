@@ -14,7 +14,11 @@ use crate::segments::Segments;
 use crate::storage::{AlignedBuffer, Storage};
 use crate::units::{BLOCK_BYTES, PoolId, SegmentId, Slot};
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
+
+/// What is said to whoever names a folder for copies of nothing.
+pub(super) const NOTHING_TO_COPY: &str = "there must be something to copy, metadata or all";
 
 /// Finds the copies that a superblock speaks of; else why they cannot be reached, or do not count.
 pub(super) fn find(
@@ -69,6 +73,11 @@ pub(super) fn prepare(
             "the folder for copies has to be an absolute path of {FOLDER_BYTES_MAX} bytes at most: {folder}"
         )));
     }
+    if is_folder_of(&**storage, folder) {
+        return Err(Error::Invalid(format!(
+            "{folder} is the folder of the pool itself: copies lie there unless another folder is named, best one on another disk"
+        )));
+    }
     let place = Place::elsewhere(storage, folder, true)
         .map_err(|error| Error::io("open", format!("the folder for copies, {folder}"), error))?;
     let files = place.storage.list().map_err(|error| Error::io("list", folder.as_str(), error))?;
@@ -80,6 +89,14 @@ pub(super) fn prepare(
         ))),
         None => Ok(place),
     }
+}
+
+/// Whether this is where the pool lies, by whatever path.
+fn is_folder_of(storage: &dyn Storage, folder: &str) -> bool {
+    let identity =
+        |path: &std::path::Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    let own = storage.directory().and_then(|directory| identity(&directory));
+    own.is_some() && own == identity(folder.as_ref())
 }
 
 /// Writes the superblock to the folder of the copies, after both of its own, in the order in which those are written. Failing is no error.
@@ -158,7 +175,7 @@ pub(super) fn bring_back(
             file_name(segment),
             "it was missing or cut short, and is made again from its copy",
         );
-        files.incidents().note(&why);
+        files.incidents().note_harmless(&why);
         files.copies().brought_back(segment, why.to_string());
     }
     Ok(())
@@ -214,6 +231,9 @@ impl Engine {
     /// changed then.
     pub(crate) fn set_copies(&self, mode: CopyMode, folder: Option<String>) -> Result<CopiesReport> {
         self.check_writable()?;
+        if mode == CopyMode::None && folder.is_some() {
+            return Err(Error::Invalid(format!("with a folder for copies {NOTHING_TO_COPY}")));
+        }
         let _turn = self.copying.lock();
         let now = self.copies().settings();
         let former = self.copies().place();

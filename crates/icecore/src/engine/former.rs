@@ -111,7 +111,7 @@ fn back_to(
     let segments = recovery::segments(&**storage, &back, superblock.next_epoch())?;
     let place = copies::find(storage, superblock, false);
     let parts = Parts::new(storage, &back, &lock_free_options(), false, place);
-    let load::Loaded { state, previous, .. } = load::load(&parts.blocks, &back, segments)?;
+    let load::Loaded { state, previous, .. } = load::load(&parts.blocks, &back, segments, false)?;
     let reused = used_again(&parts.blocks, &back, &state)?;
     if !reused.is_empty() {
         let names: Vec<String> = reused.into_iter().map(file_name).collect();
@@ -130,29 +130,42 @@ fn back_to(
 
 /// Segments in which something lived at the checkpoint, and that were taken for something else after it was frozen.
 fn used_again(blocks: &Blocks, superblock: &Superblock, state: &State) -> Result<Vec<SegmentId>> {
-    let mut reused = Vec::new();
+    let uses = uses(blocks, superblock.pool, state)?.into_iter();
+    Ok(uses.filter(|(_, incarnation)| *incarnation > superblock.taken).map(|(segment, _)| segment).collect())
+}
+
+/// The number of the use that each segment in use is in, as it says itself.
+pub(super) fn uses(blocks: &Blocks, pool: PoolId, state: &State) -> Result<Vec<(SegmentId, u64)>> {
+    let mut uses = Vec::new();
     for segment in state.segments.all() {
         let Some(kind) = state.segments.kind(segment) else { continue };
+        // What is gone is damaged, whatever it was last.
+        if state.segments.is_absent(segment) {
+            continue;
+        }
         let mut block = [0; BLOCK_BYTES];
-        blocks.files().read(segment, Slot(0), &mut block)?;
-        let header = SegmentHeader::decode(&block)
-            .filter(|header| header.pool == superblock.pool && header.segment == segment);
+        let read = blocks.files().read(segment, Slot(0), &mut block);
+        let header = read.ok().and_then(|()| SegmentHeader::decode(&block));
+        let header = header.filter(|header| header.pool == pool && header.segment == segment);
         let incarnation = match header {
             Some(header) => header.incarnation,
             // Nodes and the ledger know themselves what they are.
             None if !kind.has_table() => continue,
-            None => blocks.sums().use_of(segment, blocks.files())?.incarnation,
+            None => match blocks.sums().use_of(segment, blocks.files()) {
+                Ok(use_) => use_.incarnation,
+                // Without its table nothing of it can be read.
+                Err(Error::Damaged { .. }) => continue,
+                Err(error) => return Err(error),
+            },
         };
-        if incarnation > superblock.taken {
-            reused.push(segment);
-        }
+        uses.push((segment, incarnation));
     }
-    Ok(reused)
+    Ok(uses)
 }
 
 /// Runs that a record of the log gives addresses to have to be there as they were then: what a replay finds in their place would be taken for them. What
 /// was written there later says so, or lies in a later use of the segment.
-fn check_staged(blocks: &Blocks, superblock: &Superblock, at: Position, view: &RecordView) -> Result<()> {
+pub(super) fn check_staged(blocks: &Blocks, pool: PoolId, at: Position, view: &RecordView) -> Result<()> {
     let gone =
         |what: String| Err(Error::damaged(what, "a run that the log refers to may not be there any more"));
     for operation in operations_of(blocks, at, view)? {
@@ -170,7 +183,7 @@ fn check_staged(blocks: &Blocks, superblock: &Superblock, at: Position, view: &R
         let use_ = blocks.sums().use_of(segment, blocks.files())?;
         let header = &run.header;
         let is_it = header.run
-            && header.pool == superblock.pool
+            && header.pool == pool
             && header.address.0 == u64::from(slot.0 - 1)
             && header.incarnation == use_.incarnation
             && run.sums.len() >= count as usize
@@ -225,7 +238,7 @@ fn lives_since(
         if header.epoch > epoch {
             lives.push(Life { epoch: header.epoch, first: header.sequence });
         }
-        check_staged(blocks, superblock, at, &view)?;
+        check_staged(blocks, superblock.pool, at, &view)?;
         previous = view.hash;
         at.sequence.0 += 1;
         at.slot.0 += 1 + view.sums.len() as u32;

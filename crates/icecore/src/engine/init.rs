@@ -1,21 +1,22 @@
 //! Making a pool, and opening one.
 
 use super::checkpoint::CheckpointLine;
-use super::recovery::{self, Recovered};
+use super::copies::NOTHING_TO_COPY;
+use super::cut::Cut;
+use super::recovery::{self, AtDamage, Recovered};
+use super::size_limit::SEGMENTS_MIN;
 use super::space::available;
-use super::{Engine, absent, background, copies, load, staging, superblocks};
+use super::{Engine, absent, background, copies, load, size_limit, staging, superblocks};
 use crate::blocks::{Blocks, Use};
 use crate::catalogue::Catalogue;
-use crate::copies::{Aside, Copies, Place, is_name_of_pool};
+use crate::copies::{Copies, Place, is_name_of_pool};
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::copies::{CopyMode, CopySettings};
 use crate::format::drawn::Drawn;
 use crate::format::record::RecordView;
 use crate::format::segment::{Geometry, SegmentKind};
-use crate::format::superblock::{
-    FEATURE_FIXED_HASHES, LIVES_MAX, LedgerPointer, Life, Superblock, segment_bytes_usable,
-};
+use crate::format::superblock::{FEATURE_FIXED_HASHES, LIVES_MAX, LedgerPointer, Life, Superblock};
 use crate::incidents::Incidents;
 use crate::liveness::{History, SetLimits};
 use crate::location::MapLimits;
@@ -37,24 +38,21 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Segments that a pool has at least: the log, one being filled with nodes, one with runs, one with the ledger, and a
-/// reserve.
-const SEGMENTS_MIN: u64 = 8;
-
 /// Blocks that are looked at together when a segment of runs is filled further after a crash.
 const QUIETED_TOGETHER: u32 = 64;
 
 /// Makes an empty pool.
 pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<()> {
     let refuse = |reason: String| Error::CannotInit { path: storage.describe(), reason };
-    if !segment_bytes_usable(options.segment_bytes) {
-        return Err(refuse("the size of a segment must be a power of two from 2 MiB to 1 GiB".to_owned()));
+    if options.mirror.is_some() && options.copies == CopyMode::None {
+        return Err(refuse(format!("with a folder for copies (--mirror) {NOTHING_TO_COPY}")));
     }
+    let segment_bytes = match options.segment_bytes {
+        InitOptions::SEGMENT_BYTES_SUITABLE => size_limit::suitable_segment_bytes(options.size_limit),
+        given => given,
+    };
     let beside = if options.mirror.is_some() { CopyMode::None } else { options.copies };
-    let least = (SEGMENTS_MIN + Aside::least(beside, SEGMENTS_MIN)) * options.segment_bytes;
-    if options.size_limit.is_some_and(|limit| limit.0 < least) {
-        return Err(refuse(format!("the size limit must be {least} bytes at least, with these segments")));
-    }
+    let least = size_limit::judge(segment_bytes, options.size_limit, beside).map_err(refuse)?;
     let lock = lock(&**storage, true)?;
     let files = storage.list().map_err(|error| Error::io("list", storage.describe(), error))?;
     let ours = files.iter().find(|(name, _)| is_name_of_pool(name));
@@ -77,7 +75,7 @@ pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<
         generation: 0,
         features_required: FEATURE_FIXED_HASHES,
         features_to_write: 0,
-        segment_bytes: options.segment_bytes,
+        segment_bytes,
         size_limit: options.size_limit.map_or(0, |limit| limit.0),
         clean: false,
         ledger: LedgerPointer::default(),
@@ -90,7 +88,7 @@ pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<
     };
     superblock.set_copies(CopySettings {
         mode: options.copies,
-        folder: options.mirror.clone().filter(|_| options.copies != CopyMode::None),
+        folder: options.mirror.clone(),
         ..CopySettings::default()
     });
     let outcome = fill(storage, superblock, lock, place.clone());
@@ -175,7 +173,8 @@ fn fill(
         log_blocks: 0,
         usage: Usage::default(),
     };
-    let recovered = Recovered { state, line: CheckpointLine::default(), previous: [0; 16], replayed: 0 };
+    let line = CheckpointLine::default();
+    let recovered = Recovered { state, line, previous: [0; 16], replayed: 0, cut: None };
     let engine = parts.assemble(superblock, recovered, lock);
     engine.write_log_start(start)?;
     engine.write_ahead(log)?;
@@ -194,7 +193,7 @@ fn fill(
 
 /// Opens a pool, recovering it if need be.
 pub(crate) fn open(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<Arc<Engine>> {
-    let (engine, replayed) = open_to(storage, options)?;
+    let Opened { engine, replayed, .. } = open_to(storage, options, AtDamage::Refuse)?;
     if options.read_only {
         return Ok(engine);
     }
@@ -208,11 +207,46 @@ pub(crate) fn open(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<
 
 /// Opens a pool to be looked at: recovered, and with nothing done beyond that.
 pub(crate) fn open_to_look(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<Arc<Engine>> {
-    open_to(storage, options).map(|(engine, _)| engine)
+    open_to(storage, options, AtDamage::Refuse).map(|opened| opened.engine)
 }
 
-/// Opens a pool, and answers how many records were replayed.
-fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<(Arc<Engine>, u64)> {
+/// Opens a pool of which the log is damaged before its end, as it was before that: the first record that counts no more, and
+/// why. `None` if the log is whole. Nobody else may be at the storage.
+///
+/// # Errors
+/// What keeps the pool from being opened even so.
+pub(crate) fn open_cut(
+    storage: &Arc<dyn Storage>,
+    options: &OpenOptions,
+) -> Result<(Arc<Engine>, Option<Cut>)> {
+    let gone = make_whole_again(storage)?;
+    open_to(storage, options, AtDamage::Cut(gone)).map(|opened| (opened.engine, opened.cut))
+}
+
+/// Gives all segments that are cut short files of full length, with what is left of them; answers which.
+fn make_whole_again(storage: &Arc<dyn Storage>) -> Result<BTreeSet<SegmentId>> {
+    let superblock = superblocks::read(&**storage)?;
+    let place = copies::find(storage, &superblock, true);
+    let parts = Parts::new(storage, &superblock, &lock_free_options(), true, place);
+    let whole = recovery::segments(&**storage, &superblock, superblock.next_epoch())?;
+    let mut made = BTreeSet::new();
+    for segment in recovery::all_files(&**storage)?.into_iter().filter(|segment| !whole.exists(*segment)) {
+        absent::make_file(&**storage, parts.blocks.files(), segment)?;
+        made.insert(segment);
+    }
+    Ok(made)
+}
+
+/// A pool that was opened.
+struct Opened {
+    engine: Arc<Engine>,
+    /// Records replayed.
+    replayed: u64,
+    cut: Option<Cut>,
+}
+
+/// Opens a pool.
+fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions, mut at_damage: AtDamage) -> Result<Opened> {
     // Before the lock: a directory that is no pool must not get a lock file.
     superblocks::read(&**storage)?;
     let lock = lock(&**storage, !options.read_only)?;
@@ -230,22 +264,26 @@ fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<(Arc<Eng
     let files = parts.blocks.files();
     copies::bring_back(&**storage, files, &mut segments, !options.read_only)?;
     segments.share(files.copies().aside());
-    let mut loaded = load::load(&parts.blocks, &superblock, segments)?;
+    let cuts = matches!(at_damage, AtDamage::Cut(_));
+    let mut loaded = load::load(&parts.blocks, &superblock, segments, superblock.clean || cuts)?;
     loaded.state.history.keep_in(parts.blocks.clone(), memory_limits(options).1);
     loaded.state.doom_hidden()?;
     absent::note(files, &loaded.state.segments);
     if options.read_only {
         let load::Loaded { state, line, previous, .. } = loaded;
         files.copies().adopt(&copies::in_use(&state.segments));
-        let recovered = Recovered { state, line, previous, replayed: 0 };
-        return Ok((Arc::new(parts.assemble(superblock, recovered, lock)), 0));
+        let recovered = Recovered { state, line, previous, replayed: 0, cut: None };
+        let engine = Arc::new(parts.assemble(superblock, recovered, lock));
+        return Ok(Opened { engine, replayed: 0, cut: None });
     }
     let end = loaded.state.tail.position().segment;
     if loaded.state.segments.is_absent(end) {
         absent::make_whole(&**storage, files, &mut loaded.state.segments, end)?;
+        at_damage.made_up(end);
     }
     let drawn = skip_drawn(&mut loaded.state, &superblock)?;
-    let mut recovered = recovery::replay(loaded, &parts.blocks, &parts.nodes, &superblock, &parts.counters)?;
+    let mut recovered = recovery::replay(loaded, &parts, &superblock, at_damage)?;
+    let cut = recovered.cut.take();
     recovery::remove_half_made(&**storage, &superblock, &recovered.state.segments)?;
     files.copies().adopt(&copies::in_use(&recovered.state.segments));
     let first = recovered.state.tail.position().sequence;
@@ -257,7 +295,7 @@ fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<(Arc<Eng
     }
     reopen_runs(&parts.blocks, &recovered.state)?;
     let replayed = recovered.replayed;
-    Ok((Arc::new(parts.assemble(superblock, recovered, lock)), replayed))
+    Ok(Opened { engine: Arc::new(parts.assemble(superblock, recovered, lock)), replayed, cut })
 }
 
 /// What is drawn from here on is nothing that an earlier life may have drawn and left behind on disk.
@@ -367,8 +405,8 @@ pub(super) struct Parts {
     options: OpenOptions,
     pub(super) storage: Arc<dyn Storage>,
     pub(super) blocks: Arc<Blocks>,
-    nodes: Arc<Nodes>,
-    counters: Arc<Counters>,
+    pub(super) nodes: Arc<Nodes>,
+    pub(super) counters: Arc<Counters>,
 }
 
 impl Parts {

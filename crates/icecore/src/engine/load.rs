@@ -274,8 +274,13 @@ pub(super) struct Loaded {
     pub forsaken: BlockSet,
 }
 
-/// Brings back the state as of the last checkpoint.
-pub(super) fn load(blocks: &Arc<Blocks>, superblock: &Superblock, mut segments: Segments) -> Result<Loaded> {
+/// Brings back the state as of the last checkpoint. `without_end`: even if the segment that the log ends in is gone.
+pub(super) fn load(
+    blocks: &Arc<Blocks>,
+    superblock: &Superblock,
+    mut segments: Segments,
+    without_end: bool,
+) -> Result<Loaded> {
     let blobs = read_ledger(blocks, superblock.pool, superblock.ledger)?;
     let (_, newest) = blobs.last().expect("there is one at least");
     let position: PositionSection = postcard_section(newest, SectionTag::Position)?;
@@ -283,7 +288,11 @@ pub(super) fn load(blocks: &Arc<Blocks>, superblock: &Superblock, mut segments: 
     if number >= COUNTER_LIMIT {
         return Err(Error::damaged("the ledger", "the number of the checkpoint makes no sense"));
     }
-    check_position(&position, superblock, &segments, blocks)?;
+    check_position(&position, blocks)?;
+    if !(without_end || segments.exists(position.segment)) {
+        let detail = "it is missing or cut short, and the log since the last checkpoint was in it";
+        return Err(Error::damaged(file_name(position.segment), detail));
+    }
 
     let gathered = Gathered::of(&blobs, &position.marks, blocks.map().read().limits())?;
     let Gathered { catalogue, history, mut map, roots, version } = gathered;
@@ -433,12 +442,7 @@ fn still_filled(
     })
 }
 
-fn check_position(
-    position: &PositionSection,
-    superblock: &Superblock,
-    segments: &Segments,
-    blocks: &Blocks,
-) -> Result<()> {
+fn check_position(position: &PositionSection, blocks: &Blocks) -> Result<()> {
     let geometry = blocks.files().geometry();
     let slots_fit = [
         (Some(position.slot), SegmentKind::Log),
@@ -458,11 +462,6 @@ fn check_position(
         && position.tail_mapped.length.0 <= u64::from(geometry.slots());
     if !slots_fit || !in_range {
         return Err(Error::damaged("the ledger", "a position is out of range"));
-    }
-    // After a clean close nothing in it is needed to go on.
-    if !segments.exists(position.segment) && !superblock.clean {
-        let detail = "it is missing or cut short, and the log since the last checkpoint was in it";
-        return Err(Error::damaged(file_name(position.segment), detail));
     }
     Ok(())
 }

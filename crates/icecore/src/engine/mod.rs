@@ -19,6 +19,7 @@ mod copies;
 mod copying;
 #[cfg(test)]
 mod copying_tests;
+mod cut;
 #[cfg(test)]
 mod doomed_tests;
 mod files;
@@ -47,6 +48,9 @@ mod runs;
 #[cfg(test)]
 mod set_chunk_tests;
 mod sets;
+mod size_limit;
+#[cfg(test)]
+mod size_limit_tests;
 mod space;
 mod staging;
 mod superblocks;
@@ -56,8 +60,9 @@ mod way;
 
 pub(crate) use append::Purpose;
 pub use collect::CollectReport;
+pub(crate) use cut::Cut;
 pub(crate) use former::{copied_superblock, former_superblock, older_checkpoints};
-pub(crate) use init::{init, lock, open, open_to_look};
+pub(crate) use init::{init, lock, open, open_cut, open_to_look};
 pub(crate) use limits::Addition;
 pub(crate) use rebuild::{Restored, restore_chunks, restore_map};
 pub(crate) use staging::StagedRun;
@@ -227,6 +232,7 @@ impl Engine {
         let creatable = state.segments.creatable().min(fit);
         statistics.capacity_bytes = (statistics.segments + creatable) * self.geometry.bytes;
         statistics.available_bytes = self.writable(&state, fit).0;
+        statistics.size_limit_bytes = state.segments.size_limit().map_or(0, |limit| limit.0);
         statistics.kept_bytes = self.reserve(&state, Purpose::Data) as u64 * self.geometry.bytes;
         drop(state);
         statistics.pins = self.pins.count() as u64;

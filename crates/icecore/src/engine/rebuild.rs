@@ -7,9 +7,9 @@ use super::ledger::BlobFrame;
 use super::load::{self, Gathered};
 use super::places::{self, Addresses, Found, Scope};
 use super::{copies, recovery, superblocks};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::crc32c;
-use crate::format::segment::{SegmentHeader, SegmentKind};
+use crate::format::segment::{SegmentHeader, SegmentKind, file_name};
 use crate::format::superblock::{FEATURE_CHUNKS, Former, LedgerPointer, Superblock};
 use crate::liveness::{BlockSet, PartSource};
 use crate::location::{Absent, ChunkRow, ChunkedMap, NAMED_MAX, PlacedRun};
@@ -52,7 +52,7 @@ pub(crate) fn restore_chunks(
     if damaged.is_empty() {
         return Ok(None);
     }
-    let segments = recovery::all_files(&**storage)?;
+    let segments = segments(storage, superblock)?;
     let mut wanted = Addresses::default();
     for absent in &damaged {
         wanted[absent.stream as usize].unite(ledger.living_in(absent));
@@ -75,7 +75,15 @@ pub(crate) fn restore_map(storage: &Arc<dyn Storage>, superblock: &Superblock) -
     let parts = parts(storage, superblock);
     let found = load::checkpoint_without_map(&parts.blocks, superblock.pool, superblock.ledger)?;
     let mut ledger = Ledger::of(&parts, superblock, found)?;
-    let segments = recovery::all_files(&**storage)?;
+    let mut segments = segments(storage, superblock)?;
+    let end = ledger.position.segment;
+    if !segments.contains(&end) {
+        if !superblock.clean {
+            let detail = "it is missing, and the log since the last checkpoint was in it";
+            return Err(Error::damaged(file_name(end), detail));
+        }
+        segments.push(end);
+    }
     let wanted = ledger.living.clone();
     let gone = ledger.find(&parts, superblock, &wanted, &segments);
     ledger.set_tail_aside();
@@ -97,6 +105,19 @@ struct Gone {
 fn parts(storage: &Arc<dyn Storage>, superblock: &Superblock) -> Parts {
     let place = copies::find(storage, superblock, true);
     Parts::new(storage, superblock, &lock_free_options(), true, place)
+}
+
+/// All segments that there are files of, also cut short, and those that are missed.
+fn segments(storage: &Arc<dyn Storage>, superblock: &Superblock) -> Result<Vec<SegmentId>> {
+    let mut found = recovery::all_files(&**storage)?;
+    let whole = recovery::segments(&**storage, superblock, superblock.next_epoch())?;
+    // Nobody knows which are missed where not even that is possible.
+    if let Ok(loaded) = load::load(&parts(storage, superblock).blocks, superblock, whole, true) {
+        found.extend(loaded.state.segments.all());
+        found.sort_unstable();
+        found.dedup();
+    }
+    Ok(found)
 }
 
 /// What the ledger of a checkpoint says.

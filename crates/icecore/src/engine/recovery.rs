@@ -2,19 +2,19 @@
 
 use super::absent;
 use super::checkpoint::CheckpointLine;
+use super::cut::Cut;
+use super::init::Parts;
 use super::load::Loaded;
-use crate::blocks::{Blocks, Use};
+use crate::blocks::Use;
 use crate::error::{Error, Result};
 use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name, from_file_name};
 use crate::format::superblock::Superblock;
 use crate::liveness::BlockSet;
 use crate::log::replay::{Found, Reader, Waiting, spilled_blocks};
 use crate::log::tail::{Position, Tail};
-use crate::nodes::Nodes;
 use crate::operation::Operation;
 use crate::segments::Segments;
 use crate::state::{Environment, Placement, State};
-use crate::statistics::Counters;
 use crate::storage::{AlignedBuffer, Kind, Storage};
 use crate::units::{
     BLOCK_BYTES, BlockCount, LogAddress, Marks, RecordSequence, RecoveryEpoch, SegmentId, Slot,
@@ -30,6 +30,8 @@ pub(super) struct Recovered {
     pub previous: [u8; 16],
     /// Records replayed.
     pub replayed: u64,
+    /// If the log was damaged before its end, and ends there now.
+    pub cut: Option<Cut>,
 }
 
 /// Finds the segment files. Files that a crash left half made are not of the right size.
@@ -73,62 +75,67 @@ pub(super) fn remove_half_made(
     Ok(())
 }
 
+/// What a replay does where the log is damaged before its end.
+pub(super) enum AtDamage {
+    /// It fails, and says so.
+    Refuse,
+    /// It ends there. The files of these segments were cut short or missing, and were made again as far as possible.
+    Cut(BTreeSet<SegmentId>),
+}
+
+impl AtDamage {
+    /// The file of another segment was missing and had to be made up.
+    pub(super) fn made_up(&mut self, segment: SegmentId) {
+        if let Self::Cut(gone) = self {
+            gone.insert(segment);
+        }
+    }
+}
+
 /// Replays the log since the checkpoint, and makes what was found durable.
 pub(super) fn replay(
     loaded: Loaded,
-    blocks: &Blocks,
-    nodes: &Nodes,
+    parts: &Parts,
     superblock: &Superblock,
-    counters: &Counters,
+    at_damage: AtDamage,
 ) -> Result<Recovered> {
     let Loaded { state, line, previous, forsaken } = loaded;
+    let (blocks, counters) = (&*parts.blocks, &*parts.counters);
     let start = state.tail.position();
     // Replay reads what it replays: the checksums of the segments that are not sealed come from their records.
     let use_ = Use { kind: SegmentKind::Log, incarnation: start.incarnation };
     blocks.sums().reopen(start.segment, use_, start.slot, blocks.files())?;
-    let reader = Reader::new(blocks, counters, superblock.pool, &superblock.lives, start, previous);
+    let mut reader = Reader::new(blocks, counters, superblock.pool, &superblock.lives, start, previous);
     let mut replay = Replay {
         touched: BTreeMap::from([(start.segment, start.incarnation)]),
         staged: BTreeSet::new(),
         is_clean: superblock.clean,
-        env: Environment { blocks, nodes, is_replay: true, patched: &[] },
+        at_damage,
+        doubt: None,
+        env: Environment { blocks, nodes: &parts.nodes, is_replay: true, patched: &[] },
         state,
         end: (start, previous),
         replayed: 0,
         gap: LogAddress(0)..LogAddress(0),
     };
-    replay.check_there(start.segment)?;
-    let mut reader = reader;
     let mut waiting = Waiting::default();
-    loop {
-        while let Some(found) = reader.next()? {
-            replay.take(&mut reader, &mut waiting, found)?;
-        }
-        // A clean close says by itself where the log ends; else a torn tail has to be told from damage.
-        let segments = &replay.state.segments;
-        let others = segments.all().into_iter().map(|segment| (segment, segments.kind(segment).is_some()));
-        let witness = if superblock.clean { None } else { reader.witness(others)? };
-        let Some(witness) = witness else { break };
-        let place = file_name(reader.next.segment);
-        let offset = blocks.files().geometry().offset(reader.next.slot);
-        let lost = reader.next.sequence;
-        let Some(found) = reader.next_from_copy() else {
-            let detail = format!("log record {lost} is not valid, although {witness} says it was durable");
-            return Err(Error::damaged(format!("{place} at offset {offset}"), detail));
-        };
-        replay.take(&mut reader, &mut waiting, found)?;
-    }
+    let stopped = replay.follow(&mut reader, &mut waiting)?;
+    let stopped = match (&replay.at_damage, stopped) {
+        (AtDamage::Refuse, Some(error)) => return Err(error),
+        (_, stopped) => stopped,
+    };
     while let Some((step, bytes)) = take_whole(&mut waiting, &reader)? {
         replay.write_again(&step, &bytes)?;
         replay.apply_step(&reader, step)?;
     }
+    let cut = replay.cut(stopped, superblock)?;
     reader.heal();
     replay.settle(superblock)?;
     let (end, previous) = replay.end;
     let mut state = replay.state;
     find_dead(&mut state, &forsaken)?;
     state.tail = Tail::new(blocks.files().geometry(), end);
-    Ok(Recovered { state, line, previous, replayed: replay.replayed })
+    Ok(Recovered { state, line, previous, replayed: replay.replayed, cut })
 }
 
 /// What a ledger calls forsaken died by what was replayed, or it lives and nobody knows where.
@@ -162,39 +169,105 @@ fn take_whole(
     }
 }
 
-struct Replay<'a> {
-    env: Environment<'a>,
-    state: State,
+/// A replay on its way.
+pub(super) struct Replay<'a> {
+    pub(super) env: Environment<'a>,
+    pub(super) state: State,
     /// Log segments that may hold what was never flushed, each with its use.
-    touched: BTreeMap<SegmentId, u64>,
+    pub(super) touched: BTreeMap<SegmentId, u64>,
     /// Segments with runs that the log refers to.
-    staged: BTreeSet<SegmentId>,
+    pub(super) staged: BTreeSet<SegmentId>,
     is_clean: bool,
+    pub(super) at_damage: AtDamage,
+    /// Why there may be less of the log than there was, though each record follows the one before.
+    pub(super) doubt: Option<Error>,
     /// Where the log ends, after what was applied so far, and the hash to go on from.
-    end: (Position, [u8; 16]),
+    pub(super) end: (Position, [u8; 16]),
     replayed: u64,
     /// Addresses that were given to staged runs, whose operations follow.
     gap: Range<LogAddress>,
 }
 
 impl Replay<'_> {
-    /// Goes on with the next record of the chain, and applies what it says to have been durable.
-    fn take(&mut self, reader: &mut Reader<'_>, waiting: &mut Waiting, found: Found) -> Result<()> {
-        let durable = found.view.header.durable;
-        let switch = self.peek_switch(reader, &found)?;
-        waiting.push(found);
-        if let Some((segment, incarnation)) = switch {
-            if !self.state.segments.exists(segment) {
-                let place = file_name(segment);
-                return Err(Error::damaged(place, "the log goes on in a segment that is missing"));
+    /// Follows the log to its end, or to where it is damaged: why, then.
+    ///
+    /// # Errors
+    /// What it says cannot have happened.
+    fn follow(&mut self, reader: &mut Reader<'_>, waiting: &mut Waiting) -> Result<Option<Error>> {
+        if let Err(error) = self.check_there(self.end.0.segment) {
+            return Ok(Some(error));
+        }
+        loop {
+            let next = reader.next().and_then(|found| match found {
+                Some(found) => Ok(Some(found)),
+                // A clean close says by itself where the log ends; else a torn tail has to be told from damage.
+                None if self.is_clean => Ok(None),
+                None => self.past_damage(reader),
+            });
+            let found = match next {
+                Ok(Some(found)) => found,
+                Ok(None) => return Ok(None),
+                Err(error) => return Ok(Some(error)),
+            };
+            let stopped = self.take(reader, waiting, found)?;
+            if stopped.is_some() {
+                return Ok(stopped);
             }
-            self.check_there(segment)?;
+        }
+    }
+
+    /// The next record from its copy, if it was durable once; `None` where the log just ends.
+    fn past_damage(&self, reader: &mut Reader<'_>) -> Result<Option<Found>> {
+        let segments = &self.state.segments;
+        let others = segments.all().into_iter().map(|segment| (segment, segments.kind(segment).is_some()));
+        let Some(witness) = reader.witness(others)? else { return Ok(None) };
+        let Position { segment, slot, sequence, .. } = reader.next;
+        let offset = self.env.blocks.files().geometry().offset(slot);
+        let found = reader.next_from_copy();
+        found.map(Some).ok_or_else(|| {
+            let detail =
+                format!("log record {sequence} is not valid, although {witness} says it was durable");
+            Error::damaged(format!("{} at offset {offset}", file_name(segment)), detail)
+        })
+    }
+
+    /// Goes on with the next record of the chain, and applies what it says to have been durable. Answers why that is not
+    /// possible, if it is for damage.
+    fn take(
+        &mut self,
+        reader: &mut Reader<'_>,
+        waiting: &mut Waiting,
+        found: Found,
+    ) -> Result<Option<Error>> {
+        let durable = found.view.header.durable;
+        let switch = match self.peek_switch(reader, &found) {
+            Ok(switch) => switch,
+            Err(error) => return Ok(Some(error)),
+        };
+        if let Some((segment, incarnation)) = switch {
+            let there = self.check_exists(segment).and_then(|()| self.check_there(segment));
+            if let Err(error) = there {
+                return Ok(Some(error));
+            }
             reader.follow(segment, incarnation);
         }
+        waiting.push(found);
         while let Some(step) = waiting.take_below(durable) {
+            if let Err(error) = self.check_step(reader, &step) {
+                *waiting = Waiting::default();
+                return Ok(Some(error));
+            }
             self.apply_step(reader, step)?;
         }
-        Ok(())
+        Ok(None)
+    }
+
+    fn check_exists(&self, segment: SegmentId) -> Result<()> {
+        let segments = &self.state.segments;
+        if segments.exists(segment) && !segments.is_absent(segment) {
+            return Ok(());
+        }
+        Err(Error::damaged(file_name(segment), "the log goes on in it, and it is missing or cut short"))
     }
 
     /// The segment that a record says the log goes on in.
@@ -326,13 +399,24 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// A log that was not closed may end in a segment that is gone: its copy need not have all that was acknowledged.
-    fn check_there(&self, segment: SegmentId) -> Result<()> {
-        if self.is_clean || !self.env.blocks.files().copies().is_brought_back(segment) {
+    /// A log that was not closed may end in a segment that is gone: its copy, or what is left of it, need not have all that was
+    /// acknowledged.
+    fn check_there(&mut self, segment: SegmentId) -> Result<()> {
+        let is_gone = match &self.at_damage {
+            AtDamage::Cut(gone) => gone.contains(&segment),
+            AtDamage::Refuse => false,
+        };
+        let is_brought_back = self.env.blocks.files().copies().is_brought_back(segment);
+        if self.is_clean || !(is_gone || is_brought_back) {
             return Ok(());
         }
         let detail = "the log since the last checkpoint was in it, and it is gone";
-        Err(Error::damaged(file_name(segment), detail))
+        let error = Error::damaged(file_name(segment), detail);
+        if matches!(self.at_damage, AtDamage::Refuse) {
+            return Err(error);
+        }
+        self.doubt.get_or_insert(error);
+        Ok(())
     }
 
     /// A segment that was free found a use since the checkpoint. A cursor of the checkpoint may still point

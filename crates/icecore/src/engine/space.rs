@@ -261,7 +261,7 @@ impl Engine {
             return Err(Error::NoSpace {
                 detail: format!(
                     "the size limit of {} is reached: {} MiB live in {} segments of {} MiB, {} of them free and kept \
-                     back; destroying snapshots frees space",
+                     back; destroying snapshots frees space, and `icecore resize` changes the limit",
                     self.storage.describe(),
                     (state.segments.live_total() * BLOCK_BYTES as u64) >> 20,
                     state.segments.len(),

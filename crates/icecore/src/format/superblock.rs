@@ -255,10 +255,15 @@ fn get_pointer(block: &[u8], at: usize) -> LedgerPointer {
     }
 }
 
+/// Least size of a segment.
+pub const SEGMENT_BYTES_MIN: u64 = 2 << 20;
+/// Largest size of a segment.
+pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+
 /// Whether segments may have this size: a power of two from 2 MiB to 1 GiB.
 #[must_use]
 pub const fn segment_bytes_usable(bytes: u64) -> bool {
-    bytes.is_power_of_two() && bytes >= 2 << 20 && bytes <= 1 << 30
+    bytes.is_power_of_two() && bytes >= SEGMENT_BYTES_MIN && bytes <= SEGMENT_BYTES_MAX
 }
 
 #[cfg(test)]

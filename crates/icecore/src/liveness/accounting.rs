@@ -238,6 +238,57 @@ impl History {
         }
     }
 
+    /// All versions, each with everything below it directly behind it, and the index of the first that is not below it.
+    #[must_use]
+    pub fn lineage(&self) -> Vec<(VersionId, u32)> {
+        enum Step {
+            In(VersionId),
+            Out(usize),
+        }
+        let roots = self.versions.values().filter(|node| node.parent.is_none());
+        let mut steps: Vec<Step> = roots.map(|node| Step::In(node.id)).collect();
+        let mut order: Vec<(VersionId, u32)> = Vec::with_capacity(self.versions.len());
+        while let Some(step) = steps.pop() {
+            match step {
+                Step::In(version) => {
+                    steps.push(Step::Out(order.len()));
+                    order.push((version, 0));
+                    steps.extend(self.versions[&version].children.iter().copied().map(Step::In));
+                }
+                Step::Out(index) => order[index].1 = order.len() as u32,
+            }
+        }
+        order
+    }
+
+    /// Which of these blocks a version owns: it reaches them, and so does everything below it where they are not dead.
+    ///
+    /// # Errors
+    ///
+    /// [`HistoryFault::Unknown`]; [`HistoryFault::Unread`].
+    pub fn owned_among(
+        &self,
+        version: VersionId,
+        stream: Stream,
+        blocks: &BlockSet,
+    ) -> Result<BlockSet, HistoryFault> {
+        self.version(version)?.owned.of(stream).common(blocks, self.parts.patient())
+    }
+
+    /// Which of these blocks are dead in a version, and so in everything below it.
+    ///
+    /// # Errors
+    ///
+    /// [`HistoryFault::Unknown`]; [`HistoryFault::Unread`].
+    pub fn dead_among(
+        &self,
+        version: VersionId,
+        stream: Stream,
+        blocks: &BlockSet,
+    ) -> Result<BlockSet, HistoryFault> {
+        self.version(version)?.dead.of(stream).common(blocks, self.parts.patient())
+    }
+
     /// What a version owns, of one stream.
     ///
     /// # Errors

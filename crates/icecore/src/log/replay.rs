@@ -59,6 +59,11 @@ impl<'a> Reader<'a> {
         Self { blocks, counters, pool, lives, next, previous, window, window_at: None, copied }
     }
 
+    /// The pool that the log belongs to.
+    pub(crate) fn pool(&self) -> PoolId {
+        self.pool
+    }
+
     fn block(&mut self, segment: SegmentId, slot: Slot) -> Result<&[u8]> {
         let inside = self.window_at.is_some_and(|(at, first)| {
             at == segment && slot >= first && slot.0 < first.0 + WINDOW_BLOCKS as u32

@@ -186,16 +186,24 @@ impl<'a> Paths<'a> {
     fn of(&self, inode: InodeNumber) -> Result<Option<Vec<u8>>> {
         if self.found.get().is_none() {
             let mut found = BTreeMap::from([(InodeNumber::ROOT, b"/".to_vec())]);
-            walk(&self.view.reader(), &mut found)?;
+            walk(&self.view.reader(), &mut |inode, path| {
+                found.entry(inode).or_insert(path);
+                true
+            })?;
             let _ = self.found.set(found);
         }
         Ok(self.found.get().and_then(|found| found.get(&inode)).cloned())
     }
 }
 
-pub(super) fn walk(reader: &TreeReader<'_>, found: &mut BTreeMap<InodeNumber, Vec<u8>>) -> Result<()> {
+/// Tells the path of every file below the root, one for each of its names, as long as `visit` answers `true`.
+pub(crate) fn walk(
+    reader: &TreeReader<'_>,
+    visit: &mut dyn FnMut(InodeNumber, Vec<u8>) -> bool,
+) -> Result<()> {
     let mut open = vec![(InodeNumber::ROOT, Vec::new())];
-    while let Some((directory, path)) = open.pop() {
+    let mut goes_on = true;
+    while let Some((directory, path)) = open.pop().filter(|_| goes_on) {
         reader.entries(directory, 0, &mut |entry| {
             let mut inner = path.clone();
             if !inner.is_empty() {
@@ -205,8 +213,8 @@ pub(super) fn walk(reader: &TreeReader<'_>, found: &mut BTreeMap<InodeNumber, Ve
             if entry.kind == InodeKind::Directory {
                 open.push((entry.inode, inner.clone()));
             }
-            found.entry(entry.inode).or_insert(inner);
-            Ok(true)
+            goes_on = visit(entry.inode, inner);
+            Ok(goes_on)
         })?;
     }
     Ok(())

@@ -4,17 +4,21 @@ mod datasets;
 mod destroy;
 mod diff;
 mod list;
+mod make;
 mod properties;
 mod scrub;
 mod snapshots;
 mod verify;
 
 pub use destroy::DestroyPlan;
+pub(crate) use diff::walk as walk_paths;
 pub use diff::{ByteRange, Change, DiffEntry};
 pub use list::{EntryKind, ListEntry, ListFilter};
 pub use properties::{Hold, Property, PropertySource};
-pub(crate) use scrub::describe_keys;
+#[doc(hidden)]
+pub use scrub::Position as ScrubPosition;
 pub use scrub::{Finding, ScrubOptions, ScrubProgress, ScrubReport};
+pub(crate) use scrub::{Hurt, Hurts, Place, name as name_damage, shown};
 pub use snapshots::RollbackReport;
 
 use crate::admin::{PoolService, Server};
@@ -30,7 +34,7 @@ use crate::options::{InitOptions, OpenOptions};
 use crate::state::State;
 use crate::statistics::Statistics;
 use crate::storage::{RealStorage, Storage};
-use crate::units::{DatasetId, PoolId, VersionId};
+use crate::units::{ByteLength, DatasetId, PoolId, VersionId};
 use crate::view::View;
 use parking_lot::Mutex;
 use std::path::Path;
@@ -72,19 +76,6 @@ impl Shared {
 }
 
 impl Pool {
-    /// Makes an empty pool in a directory, which is made if it does not exist. Durable on return.
-    ///
-    /// # Errors
-    /// [`Error::CannotInit`] if there is a pool already; [`Error::NoSpace`]; [`Error::Io`].
-    pub fn init_directory(path: &Path, options: &InitOptions) -> Result<()> {
-        match std::fs::create_dir(path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(Error::io("create", path.display().to_string(), error)),
-        }
-        Self::init(real(path)?, options)
-    }
-
     /// Makes an empty pool in any storage. Durable on return.
     ///
     /// # Errors
@@ -272,6 +263,16 @@ impl Pool {
         self.engine().set_copies(mode, folder)
     }
 
+    /// Changes the size limit, or takes it away. Durable on return; after a crash before that, it is the former limit or this one.
+    /// Whoever was refused for want of room finds what there is now with the next try.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a limit below what the pool takes up already (it gives no segment back) and needs to go on: the
+    /// message says how much that is, and nothing has changed. [`Error::ReadOnly`], [`Error::ReadOnlyAfterFailure`].
+    pub fn set_size_limit(&self, limit: Option<ByteLength>) -> Result<()> {
+        self.engine().set_size_limit(limit)
+    }
+
     /// What went wrong with the disk since the pool was opened, the oldest first: the last 64.
     #[must_use]
     pub fn incidents(&self) -> Vec<Incident> {
@@ -310,7 +311,11 @@ impl Pool {
 
 pub(crate) fn real(path: &Path) -> Result<Arc<dyn Storage>> {
     let storage = RealStorage::new(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => Error::NotAPool {
+        std::io::ErrorKind::NotADirectory => Error::NotAPool {
+            path: path.display().to_string(),
+            reason: "it is a file, or lies below one: name the folder that `icecore init` made".to_owned(),
+        },
+        std::io::ErrorKind::NotFound => Error::NotAPool {
             path: path.display().to_string(),
             reason: format!("there is no such directory (`icecore init {}` makes one)", path.display()),
         },

@@ -41,7 +41,9 @@ impl Policy {
             }
             ("last", _) => self.last = parse_count(rule, value)?,
             ("within", _) => {
-                self.within = Some(parse_duration(value)?).filter(|duration| !duration.is_zero());
+                let duration =
+                    parse_duration(value).map_err(|error| Error::Invalid(format!("{rule}: {error}")))?;
+                self.within = Some(duration).filter(|duration| !duration.is_zero());
             }
             ("prefix", _) => value.clone_into(&mut self.prefix),
             _ => {
@@ -89,7 +91,11 @@ fn parse_count(rule: &str, value: &str) -> Result<u32> {
 /// # Errors
 /// [`Error::Invalid`].
 pub fn parse_duration(text: &str) -> Result<Duration> {
-    let wrong = || Error::Invalid(format!("{text:?} is not a duration: write 90m, 12h, 7d, 4w, 6mo or 1y"));
+    let wrong = || {
+        Error::Invalid(format!(
+            "{text:?} is not a duration: write numbers with a unit, s, m, h, d, w, mo or y, as in 90m, 7d or 1d12h"
+        ))
+    };
     let mut rest = text.trim();
     let mut seconds: u64 = 0;
     if rest.is_empty() {

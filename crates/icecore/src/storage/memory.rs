@@ -4,15 +4,19 @@ use super::{Kind, Space, Storage, StorageFile, StorageLock};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 type Bytes = Arc<Mutex<Vec<u8>>>;
+/// Names of files, and bytes of them.
+type Stretches = Vec<(String, Range<u64>)>;
 
 /// A folder in memory.
 #[derive(Default)]
 pub(crate) struct MemoryStorage {
     files: Mutex<BTreeMap<String, Bytes>>,
     flushes: Arc<Mutex<Flushes>>,
+    unreadable: Arc<Mutex<Stretches>>,
 }
 
 /// What becomes of flushes of files.
@@ -39,8 +43,15 @@ impl MemoryStorage {
         *self.flushes.lock() = flushes;
     }
 
-    fn file(&self, bytes: &Bytes) -> Box<dyn StorageFile> {
-        Box::new(MemoryFile { bytes: Arc::clone(bytes), flushes: Arc::clone(&self.flushes) })
+    /// Bytes of a file cannot be read from now on.
+    pub(crate) fn make_unreadable(&self, name: &str, bytes: Range<u64>) {
+        self.unreadable.lock().push((name.to_owned(), bytes));
+    }
+
+    fn file(&self, name: &str, bytes: &Bytes) -> Box<dyn StorageFile> {
+        let (bytes, name) = (Arc::clone(bytes), name.to_owned());
+        let (flushes, unreadable) = (Arc::clone(&self.flushes), Arc::clone(&self.unreadable));
+        Box::new(MemoryFile { name, bytes, flushes, unreadable })
     }
 }
 
@@ -49,8 +60,10 @@ struct NoLock;
 impl StorageLock for NoLock {}
 
 struct MemoryFile {
+    name: String,
     bytes: Bytes,
     flushes: Arc<Mutex<Flushes>>,
+    unreadable: Arc<Mutex<Stretches>>,
 }
 
 impl Storage for MemoryStorage {
@@ -61,13 +74,13 @@ impl Storage for MemoryStorage {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         files.insert(name.to_owned(), Arc::clone(&bytes));
-        Ok(self.file(&bytes))
+        Ok(self.file(name, &bytes))
     }
 
     fn open(&self, name: &str, _writable: bool) -> io::Result<Box<dyn StorageFile>> {
         let files = self.files.lock();
         let bytes = files.get(name).ok_or(io::ErrorKind::NotFound)?;
-        Ok(self.file(bytes))
+        Ok(self.file(name, bytes))
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -105,6 +118,13 @@ impl Storage for MemoryStorage {
 
 impl StorageFile for MemoryFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let end = offset + buffer.len() as u64;
+        let bad = |(name, range): &(String, Range<u64>)| {
+            *name == self.name && range.start < end && offset < range.end
+        };
+        if self.unreadable.lock().iter().any(bad) {
+            return Err(io::Error::other("bad sector"));
+        }
         let bytes = self.bytes.lock();
         let from = bytes.get(offset as usize..).and_then(|rest| rest.get(..buffer.len()));
         buffer.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);

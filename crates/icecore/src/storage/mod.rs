@@ -9,6 +9,7 @@ mod real;
 
 pub use aligned::AlignedBuffer;
 pub(crate) use overlay::{Change, Overlay};
+pub(crate) use real::LOCK_NAME;
 pub use real::RealStorage;
 
 use std::io;

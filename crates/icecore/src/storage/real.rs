@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The file that carries the lock. It belongs to the storage: it is not listed and cannot be named.
-const LOCK_NAME: &str = "lock";
+pub(crate) const LOCK_NAME: &str = "lock";
 /// A pool may hold files of many users (their modes are kept inside), so only its owner reads it.
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// How much is written at once where zeros must stand in for allocation.

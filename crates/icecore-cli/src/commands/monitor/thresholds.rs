@@ -14,13 +14,20 @@ pub struct Limits {
 }
 
 impl Limits {
-    fn parse(warn: Option<&str>, crit: Option<&str>) -> Result<Self, String> {
-        let seconds =
-            |text: &str| parse_duration(text).map(|it| it.as_secs()).map_err(|error| error.to_string());
-        let limit = |text: Option<&str>| -> Result<_, String> {
-            Ok(text.map(seconds).transpose()?.filter(|seconds| *seconds > 0))
+    /// `name`: what both are called, but for `warn` and `crit` at the end.
+    fn parse(name: &str, warn: Option<&str>, crit: Option<&str>) -> Result<Self, String> {
+        let limit = |text: Option<&str>, which: &str| -> Result<_, String> {
+            let parsed = text.map(parse_duration).transpose();
+            let parsed = parsed.map_err(|error| format!("{name}{which}: {error}"))?;
+            Ok(parsed.map(|it| it.as_secs()).filter(|seconds| *seconds > 0))
         };
-        Ok(Self { warn: limit(warn)?, crit: limit(crit)? })
+        let limits = Self { warn: limit(warn, "warn")?, crit: limit(crit, "crit")? };
+        match (limits.warn, limits.crit, warn, crit) {
+            (Some(seconds), Some(most), Some(warn), Some(crit)) if seconds > most => {
+                Err(above(name, warn, crit))
+            }
+            _ => Ok(limits),
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -41,6 +48,11 @@ impl Limits {
     }
 }
 
+/// Why a warning that could never come is refused.
+fn above(name: &str, warn: &str, crit: &str) -> String {
+    format!("{name}warn {warn} is above {name}crit {crit}: it would never warn; give a lower one")
+}
+
 /// What the options say.
 pub struct Thresholds {
     /// Hundredths of a per cent.
@@ -52,12 +64,20 @@ pub struct Thresholds {
 
 impl Thresholds {
     pub fn of(arguments: &Arguments) -> anyhow::Result<Self> {
-        let ages = Limits::parse(arguments.age_warn.as_deref(), arguments.age_crit.as_deref());
-        let scrub = Limits::parse(arguments.scrub_warn.as_deref(), arguments.scrub_crit.as_deref());
-        let share = |text: &str| crate::format::parse_share(text).map_err(exit::usage);
+        let ages = Limits::parse("--age-", arguments.age_warn.as_deref(), arguments.age_crit.as_deref());
+        let scrub =
+            Limits::parse("--scrub-", arguments.scrub_warn.as_deref(), arguments.scrub_crit.as_deref());
+        let share = |text: &str, name: &str| {
+            crate::format::parse_share(text).map_err(|why| exit::usage(format!("{name}: {why}")))
+        };
+        let space_warn = share(&arguments.space_warn, "--space-warn")?;
+        let space_crit = share(&arguments.space_crit, "--space-crit")?;
+        if space_warn > space_crit {
+            return Err(exit::usage(above("--space-", &arguments.space_warn, &arguments.space_crit)));
+        }
         Ok(Self {
-            space_warn: share(&arguments.space_warn)?,
-            space_crit: share(&arguments.space_crit)?,
+            space_warn,
+            space_crit,
             ages: ages.map_err(exit::usage)?,
             scrub: scrub.map_err(exit::usage)?,
         })
@@ -81,7 +101,7 @@ impl Ages {
 
     /// With the limits of the options where there are none.
     pub fn or(&self, others: &Limits) -> Result<Limits, String> {
-        let own = Limits::parse(self.warn.as_deref(), self.crit.as_deref())?;
+        let own = Limits::parse("icecore:monitor.age-", self.warn.as_deref(), self.crit.as_deref())?;
         Ok(Limits {
             warn: if self.warn.is_some() { own.warn } else { others.warn },
             crit: if self.crit.is_some() { own.crit } else { others.crit },
@@ -105,17 +125,23 @@ mod tests {
 
     #[test]
     fn limits_are_crossed_one_after_the_other() {
-        let limits = Limits::parse(Some("1m"), Some("1h")).unwrap();
+        let parse = |warn, crit| Limits::parse("--age-", warn, crit);
+        let limits = parse(Some("1m"), Some("1h")).unwrap();
         let states = [60, 61, 3600, 3601].map(|seconds| limits.judge(seconds));
         assert_eq!(states, [State::Ok, State::Warning, State::Warning, State::Critical]);
         assert_eq!(limits.perfdata(), ["60", "3600"]);
-        assert!(Limits::parse(Some("0"), None).unwrap().is_empty());
-        assert!(Limits::parse(Some("soon"), None).is_err());
+        assert!(parse(Some("0"), None).unwrap().is_empty());
+        let said = parse(Some("soon"), None).unwrap_err();
+        assert!(said.starts_with("--age-warn: \"soon\""), "{said}");
+        let said = parse(Some("2h"), Some("1h")).unwrap_err();
+        assert!(said.contains("--age-warn 2h is above --age-crit 1h"), "{said}");
+        // No limit is above none.
+        assert!(parse(Some("2h"), Some("0")).is_ok() && parse(Some("1h"), Some("60m")).is_ok());
     }
 
     #[test]
     fn what_a_dataset_says_goes_before_the_options() {
-        let others = Limits::parse(Some("1h"), Some("2h")).unwrap();
+        let others = Limits::parse("--age-", Some("1h"), Some("2h")).unwrap();
         let own = |warn: Option<&str>, crit: Option<&str>| {
             Ages { warn: warn.map(str::to_owned), crit: crit.map(str::to_owned) }.or(&others)
         };

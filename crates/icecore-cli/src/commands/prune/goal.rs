@@ -35,7 +35,7 @@ impl Goal {
     pub fn parse(free: Option<&str>, max_used: Option<&str>) -> anyhow::Result<Option<Self>> {
         let free = free.map(parse_free).transpose().map_err(|why| exit::usage(format!("--free: {why}")))?;
         let used_max = max_used
-            .map(|text| format::parse_size(text).map(ByteLength::get))
+            .map(|text| format::parse_size_with_unit(text, "").map(ByteLength::get))
             .transpose()
             .map_err(|why| exit::usage(format!("--max-used: {why}")))?;
         Ok((free.is_some() || used_max.is_some()).then_some(Self { free, used_max }))
@@ -101,7 +101,7 @@ fn parse_free(text: &str) -> Result<Free, String> {
     if text.trim().ends_with('%') {
         return format::parse_share(text).map(Free::Share);
     }
-    format::parse_size(text).map(|size| Free::Bytes(size.get()))
+    format::parse_size_with_unit(text, &format!("{text}% or ")).map(|size| Free::Bytes(size.get()))
 }
 
 #[cfg(test)]
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(parse_free("20%"), Ok(Free::Share(2000)));
         assert_eq!(parse_free("2.5 %"), Ok(Free::Share(250)));
         assert_eq!(parse_free("50G"), Ok(Free::Bytes(50 << 30)));
-        for text in ["%", "101%", "-1%", "1.234%", "x%", "1e1%", ".5%"] {
+        for text in ["%", "101%", "-1%", "1.234%", "x%", "1e1%", ".5%", "20", "0"] {
             assert!(parse_free(text).is_err(), "{text}");
         }
         assert_eq!(Goal::parse(None, None).unwrap(), None);
@@ -126,9 +126,9 @@ mod tests {
         };
         assert_eq!(needed(Some("20%"), None), 110);
         assert_eq!(needed(Some("9%"), None), 0);
-        assert_eq!(needed(Some("150"), None), 50);
-        assert_eq!(needed(None, Some("300")), 600);
-        assert_eq!(needed(Some("100%"), Some("899")), 950);
+        assert_eq!(needed(Some("150B"), None), 50);
+        assert_eq!(needed(None, Some("300B")), 600);
+        assert_eq!(needed(Some("100%"), Some("899B")), 950);
         let beyond = Goal::parse(Some("10%"), None).unwrap().unwrap();
         assert_eq!(beyond.needed(1200, 1000, 0), 100);
         assert_eq!(beyond.needed(0, u64::MAX, 0), 0);

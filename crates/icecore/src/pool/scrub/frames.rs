@@ -85,7 +85,7 @@ impl Scrub<'_> {
 
     /// Without which nothing of the segment can be verified: its blocks are damaged, and are met as such.
     fn unreadable(&mut self, error: &Error) {
-        self.note(None, Finding { damage: error.to_string(), ..Finding::default() });
+        self.note(None, Finding::new(error.to_string(), false));
     }
 
     fn flaw(&mut self, segment: SegmentId, flaw: &Flaw) {
@@ -105,9 +105,13 @@ impl Scrub<'_> {
             format!("{} at offset {offset}", file_name(segment)),
             format!("the {} is not what was written: {why}", flaw.what),
         );
-        self.engine.blocks.files().incidents().note(&error);
-        let finding = Finding { damage: error.to_string(), spare, ..Finding::default() };
-        self.note(alive.filter(|_| !spare), finding);
+        let incidents = self.engine.blocks.files().incidents();
+        if spare {
+            incidents.note_harmless(&error)
+        } else {
+            incidents.note(&error)
+        }
+        self.note(alive.filter(|_| !spare), Finding::new(error.to_string(), spare));
     }
 
     /// The first living block that a flaw may cost.

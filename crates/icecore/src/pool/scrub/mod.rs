@@ -1,31 +1,33 @@
 //! Scrub: reads and verifies everything that any version reaches, and everything that vouches for it.
 
 mod frames;
+mod hurts;
 mod pace;
 mod position;
 mod seen;
+mod seers;
+#[cfg(test)]
+mod stretch_tests;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use seen::describe as describe_keys;
+pub(crate) use hurts::{Hurt, Hurts, Place};
+pub(crate) use seen::{name, shown};
 
 use super::Pool;
 use crate::copies::{CopiesReport, Mend};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::state::State;
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Run, Stream, Timestamp};
 use pace::{Load, Pace};
-use position::Position;
-use seen::{Versions, one};
+pub use position::Position;
+use seen::{FINDINGS_MAX, one};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Blocks verified between two reports.
 const PIECE_BLOCKS: u64 = 256;
-/// Places of damage that are reported one by one.
-const FINDINGS_MAX: usize = 1000;
 /// How often the position is kept.
 const KEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// The longest that nobody is told of progress while a scrub pauses.
@@ -55,21 +57,45 @@ pub struct ScrubProgress {
     pub damaged: u64,
 }
 
-/// Damage that a scrub found.
+/// Damage that a scrub found: one place, or blocks that are neighbours in a file, hurt in the same way and seen by the same versions.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Finding {
-    /// Where it lies on disk, and what does not fit.
+    /// Where the first block of it lies on disk, and what does not fit.
     pub damage: String,
-    /// Versions that see it, by full name.
+    /// Blocks or places that it stands for: one at least.
+    pub blocks: u64,
+    /// Versions that see it, by full name: by dataset, the present first, then snapshots as they were taken. More than 16 snapshots each of
+    /// which follows on the one before are one entry, `DATASET@FIRST%LAST`, as [`Pool::destroy`] has it. A thousand entries at most.
     pub versions: Vec<String>,
-    /// Inode of the file it belongs to, and offset in it; none when it is in a tree node.
+    /// How many versions see it.
+    pub version_count: u64,
+    /// Inode of the file that it belongs to, and offset of its first byte there; none when it is in a tree node.
     pub file: Option<(u64, u64)>,
+    /// Bytes of that file from the offset on: whole blocks, which may reach beyond its end. 0 without a file.
+    pub length: u64,
     /// Path of that file in the first of the versions.
     pub path: Option<Vec<u8>>,
-    /// For a tree node: what cannot be found without it.
+    /// For tree nodes: what cannot be found without them.
     pub hides: Option<String>,
     /// Nothing is lost: what was there is on disk a second time, follows from something else, or was written anew.
     pub spare: bool,
+}
+
+impl Finding {
+    /// One place.
+    fn new(damage: String, spare: bool) -> Self {
+        Self { damage, blocks: 1, spare, ..Self::default() }
+    }
+
+    /// Where the first block lies on disk, what does not fit, and how many are hurt beside it.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        match self.blocks {
+            0 | 1 => self.damage.clone(),
+            2 => format!("{}, and 1 block more", self.damage),
+            blocks => format!("{}, and {} blocks more", self.damage, blocks - 1),
+        }
+    }
 }
 
 /// What a scrub found.
@@ -81,7 +107,7 @@ pub struct ScrubReport {
     pub damaged: u64,
     /// Places that are damaged and of which nothing is lost.
     pub spare: u64,
-    /// Where, for the first thousand.
+    /// Where: the first thousand, those first of which something is lost.
     pub findings: Vec<Finding>,
     /// Whether it went to the end.
     pub complete: bool,
@@ -89,14 +115,26 @@ pub struct ScrubReport {
     pub resumed: Option<Timestamp>,
 }
 
+impl ScrubReport {
+    /// Damaged blocks and places that no finding stands for.
+    #[must_use]
+    pub fn unlisted(&self) -> u64 {
+        let listed = self.findings.iter().map(|finding| finding.blocks).sum();
+        (self.damaged + self.spare).saturating_sub(listed)
+    }
+}
+
 struct Scrub<'a> {
     engine: &'a Engine,
     progress: &'a mut dyn FnMut(ScrubProgress) -> bool,
     now: ScrubProgress,
     report: ScrubReport,
-    versions: Versions,
-    /// Damaged blocks, each with what is known of it so far.
-    found: Vec<(Run, Finding)>,
+    /// Damaged blocks.
+    hurts: Hurts,
+    /// What is hurt that vouches for blocks, each with one that depends on it.
+    flaws: Vec<(Run, Finding)>,
+    /// Not all damaged blocks could be remembered: whoever goes on does so where that began.
+    is_full: bool,
     pace: Pace,
     position: Position,
     /// Where the position is kept.
@@ -187,18 +225,18 @@ fn scrub(
     if is_writable {
         engine.run_checkpoint()?;
     }
-    let (versions, runs, tail, takes, _pin) = {
+    let (runs, tail, takes, _pin) = {
         let mut state = engine.state();
         let pin = engine.pin(&state);
         // Others go on writing: what they have begun to build counts as a record of its own.
         state.tail.seal();
-        (versions(&state), live_runs(&state), state.tail.position(), state.segments.takes(), pin)
+        (live_runs(&state), state.tail.position(), state.segments.takes(), pin)
     };
     // What was appended since the checkpoint has to be on disk too before it is read from there.
     if is_writable {
         engine.sync()?;
     }
-    let mut scrub = Scrub::new(engine, options, progress, versions);
+    let mut scrub = Scrub::new(engine, options, progress);
     scrub.takes = takes;
     scrub.is_settled = is_writable || !settles || engine.options.read_only;
     scrub.now.total = runs.iter().map(|run| run.length.bytes().0).sum();
@@ -217,14 +255,7 @@ fn scrub(
     Ok(scrub.finish())
 }
 
-fn versions(state: &State) -> Versions {
-    let named = |(version, tree): (&crate::units::VersionId, &crate::tree::Tree)| {
-        (*version, state.catalogue.full_name(*version), tree.clone())
-    };
-    state.trees.iter().map(named).collect()
-}
-
-fn live_runs(state: &State) -> Vec<Run> {
+fn live_runs(state: &crate::state::State) -> Vec<Run> {
     // A part of a set that cannot be read was told before.
     Stream::ALL.iter().flat_map(|stream| state.history.live_runs(*stream).filter_map(Result::ok)).collect()
 }
@@ -234,7 +265,6 @@ impl<'a> Scrub<'a> {
         engine: &'a Engine,
         options: &ScrubOptions,
         progress: &'a mut dyn FnMut(ScrubProgress) -> bool,
-        versions: Versions,
     ) -> Self {
         let folder = engine.storage.directory().filter(|_| options.keeps_position);
         let former = folder
@@ -254,8 +284,9 @@ impl<'a> Scrub<'a> {
             progress,
             now: ScrubProgress::default(),
             report: ScrubReport { resumed, ..ScrubReport::default() },
-            versions,
-            found: Vec::new(),
+            hurts: Hurts::default(),
+            flaws: Vec::new(),
+            is_full: false,
             pace: Pace::new(options.bytes_per_second, options.yields, Load::of(&engine.counters)),
             position: former.unwrap_or_else(fresh),
             folder,
@@ -268,8 +299,7 @@ impl<'a> Scrub<'a> {
     /// Notes damage to what holds the pool together, and what came of it.
     fn mended(&mut self, errors: Vec<Error>, outcome: &str, spare: bool) {
         for error in errors {
-            let damage = format!("{error}; {outcome}");
-            self.note(None, Finding { damage, spare, ..Finding::default() });
+            self.note(None, Finding::new(format!("{error}; {outcome}"), spare));
         }
     }
 
@@ -281,7 +311,7 @@ impl<'a> Scrub<'a> {
             Err(error) => error.to_string(),
         };
         let damage = format!("not everything has its second copy: {why}");
-        self.note(None, Finding { damage, spare: true, ..Finding::default() });
+        self.note(None, Finding::new(damage, true));
     }
 
     /// Notes what was mended meanwhile, by the scrub or by whoever read there. `written`: on disk as well.
@@ -294,7 +324,7 @@ impl<'a> Scrub<'a> {
                 (false, false) => "its copy is whole",
             };
             let damage = format!("{what}; {outcome}");
-            self.note(None, Finding { damage, spare: true, ..Finding::default() });
+            self.note(None, Finding::new(damage, true));
         }
     }
 
@@ -303,14 +333,17 @@ impl<'a> Scrub<'a> {
         if !self.frames(tail)? {
             return Ok(false);
         }
+        let next = self.position.next;
         // What a scrub that was cut off had found: it may be gone by now.
-        for (stream, address) in std::mem::take(&mut self.position.damaged) {
-            if runs.iter().any(|run| run.stream == stream && run.start <= address && address < run.end()) {
-                self.piece(one(stream, address))?;
+        for hurt in std::mem::take(&mut self.position.damaged) {
+            for run in runs.iter().filter(|run| run.stream == hurt.stream && (run.stream, run.start) < next) {
+                let start = run.start.max(hurt.start);
+                let limit = if run.stream == next.0 { next.1 } else { run.end() };
+                let end = run.end().min(hurt.end()).min(limit);
+                self.again(Run { start, length: BlockCount(end.0.saturating_sub(start.0)), ..hurt })?;
             }
         }
         self.now.done += self.position.verified;
-        let next = self.position.next;
         for run in runs.into_iter().filter(|run| (run.stream, run.end()) > next) {
             let skipped = if run.stream == next.0 { next.1.0.saturating_sub(run.start.0) } else { 0 };
             let start = run.start.plus(BlockCount(skipped));
@@ -319,6 +352,17 @@ impl<'a> Scrub<'a> {
             }
         }
         Ok(true)
+    }
+
+    /// Verifies blocks that an earlier scrub has counted.
+    fn again(&mut self, run: Run) -> Result<()> {
+        let mut done = 0;
+        while done < run.length.0 {
+            let count = PIECE_BLOCKS.min(run.length.0 - done);
+            self.piece(Run { start: run.start.plus(BlockCount(done)), length: BlockCount(count), ..run })?;
+            done += count;
+        }
+        Ok(())
     }
 
     /// Verifies one run of live blocks; `false` when the caller has had enough.
@@ -365,9 +409,8 @@ impl<'a> Scrub<'a> {
 
     fn keep_position(&mut self) {
         self.kept = Instant::now();
-        if let Some(folder) = &self.folder {
-            let places = self.found.iter().map(|(block, _)| (block.stream, block.start));
-            self.position.damaged = places.collect();
+        if let Some(folder) = self.folder.as_ref().filter(|_| !self.is_full) {
+            self.position.damaged = self.hurts.runs().collect();
             self.position.store(folder);
         }
     }
@@ -378,8 +421,12 @@ impl<'a> Scrub<'a> {
         } else if let Some(folder) = &self.folder {
             Position::forget(folder);
         }
-        seen::complete(self.engine, &self.versions, &mut self.found);
-        self.report.findings.extend(self.found.into_iter().map(|(_, finding)| finding));
+        let blocks = seen::name(self.engine, &self.hurts.into_sorted());
+        let flaws = seen::name_one_by_one(self.engine, self.flaws);
+        let all = std::mem::take(&mut self.report.findings).into_iter();
+        let all = all.chain(blocks.into_iter().map(|named| named.finding)).chain(flaws);
+        let (spare, lost): (Vec<Finding>, Vec<Finding>) = all.partition(|finding| finding.spare);
+        self.report.findings = lost.into_iter().chain(spare).take(FINDINGS_MAX).collect();
         self.report.verified = self.now.done;
         self.report
     }
@@ -394,8 +441,7 @@ impl<'a> Scrub<'a> {
             match self.verify(block) {
                 Ok(()) => {}
                 Err(error @ (Error::Damaged { .. } | Error::Io { .. })) => {
-                    let finding = Finding { damage: error.to_string(), ..Finding::default() };
-                    self.note(Some(block), finding);
+                    self.hurt(block, &error);
                 }
                 Err(error) => return Err(error),
             }
@@ -403,6 +449,16 @@ impl<'a> Scrub<'a> {
         Ok(())
     }
 
+    fn hurt(&mut self, block: Run, error: &Error) {
+        if !self.is_full && !self.hurts.add(Hurt::of(self.engine, block, error)) {
+            self.keep_position();
+            self.is_full = true;
+        }
+        self.report.damaged += 1;
+        self.now.damaged += 1;
+    }
+
+    /// Notes what is no block of a version; `block`: one that depends on it.
     fn note(&mut self, block: Option<Run>, finding: Finding) {
         if finding.spare {
             self.report.spare += 1;
@@ -410,12 +466,13 @@ impl<'a> Scrub<'a> {
             self.report.damaged += 1;
             self.now.damaged += 1;
         }
-        if self.report.findings.len() + self.found.len() >= FINDINGS_MAX {
-            return;
-        }
+        let of_sort = |other: &&Finding| other.spare == finding.spare;
         match block {
-            Some(block) => self.found.push((block, finding)),
-            None => self.report.findings.push(finding),
+            Some(block) if self.flaws.len() < FINDINGS_MAX => self.flaws.push((block, finding)),
+            None if self.report.findings.iter().filter(of_sort).count() < FINDINGS_MAX => {
+                self.report.findings.push(finding);
+            }
+            _ => {}
         }
     }
 

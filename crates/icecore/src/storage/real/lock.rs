@@ -48,8 +48,14 @@ impl Drop for RealLock {
 /// Takes the lock for the only writer and leaves a note of who that is. `WOULDBLOCK` when it is held.
 pub(super) fn exclusive(directory: &OwnedFd) -> rustix::io::Result<RealLock> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = rustix::fs::openat(directory, LOCK_NAME, flags, FILE_MODE)?;
-    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    let file = loop {
+        let file = rustix::fs::openat(directory, LOCK_NAME, flags, FILE_MODE)?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        // Where no pool could be made, whoever tried removes the file while it has the lock: one on that would keep nobody out.
+        if is_the_one(directory, &file) {
+            break file;
+        }
+    };
     let note = describe_process(std::process::id());
     // Nothing depends on the note, so a full disk must not keep the owner out. The old note is overwritten
     // before it is cut: that needs no new space.
@@ -85,6 +91,17 @@ pub(super) fn shared(directory: &OwnedFd) -> rustix::io::Result<RealLock> {
 fn is_absent(directory: &OwnedFd) -> bool {
     let status = rustix::fs::statat(directory, LOCK_NAME, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
     matches!(status, Err(Errno::NOENT))
+}
+
+/// Whether others would meet this file.
+fn is_the_one(directory: &OwnedFd, file: &OwnedFd) -> bool {
+    let named = rustix::fs::statat(directory, LOCK_NAME, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+    match (named, rustix::fs::fstat(file)) {
+        (Ok(named), Ok(own)) => (named.st_dev, named.st_ino) == (own.st_dev, own.st_ino),
+        (Err(Errno::NOENT), _) => false,
+        // It cannot be told.
+        _ => true,
+    }
 }
 
 /// "pid command line" of a process that holds the lock, or `None` when that cannot be found out.

@@ -1,0 +1,119 @@
+//! What is gone, in the words of those who miss it: files, places in them, versions.
+
+use super::{Area, Problem};
+use crate::engine::Engine;
+use crate::format::superblock::LedgerPointer;
+use crate::location::Lookup;
+use crate::pool::{Finding, Hurt, Hurts, Place, name_damage, shown};
+use crate::units::{BlockCount, LogAddress, Run, Stream};
+use std::collections::BTreeMap;
+
+/// What a scrub would say, as a problem.
+pub(super) fn problem(area: Area, finding: Finding) -> Problem {
+    let mut what = finding.sentence();
+    let Finding { versions, file, length, path, hides, spare, .. } = finding;
+    match (file, path) {
+        (Some((inode, offset)), Some(path)) => {
+            let path = shown(&path);
+            what += &format!(", in {path} (inode {inode}): {length} bytes at offset {offset}");
+        }
+        (Some((inode, offset)), None) => {
+            what += &format!(", in the file with inode {inode}: {length} bytes at offset {offset}");
+        }
+        (None, _) => {}
+    }
+    if let Some(hidden) = hides {
+        what += &format!(", hides {hidden}");
+    }
+    Problem { area, what, versions, harmless: spare }
+}
+
+/// Nodes of trees that cannot be read. Each comes with a version that needs it, for the sets may not know.
+pub(super) fn nodes(engine: &Engine, lost: BTreeMap<LogAddress, (Hurt, String)>) -> Vec<Problem> {
+    let mut hurts = Hurts::default();
+    let mut needed: BTreeMap<LogAddress, String> = BTreeMap::new();
+    let mut untold = 0;
+    for (address, (hurt, name)) in lost {
+        untold += u64::from(!hurts.add(hurt));
+        needed.insert(address, name);
+    }
+    let named = name_damage(engine, &hurts.into_sorted()).into_iter().map(|named| {
+        let mut finding = named.finding;
+        if finding.versions.is_empty() {
+            finding.versions.extend(needed.get(&named.first.1).cloned());
+        }
+        finding
+    });
+    told(named.collect(), needed.len() as u64 + untold, Area::Trees)
+}
+
+/// Blocks that live and have no place any more: what had it was lost, and could not be made again.
+pub(super) fn placeless(engine: &Engine) -> Vec<Problem> {
+    let runs: Vec<Run> = {
+        let state = engine.state();
+        Stream::ALL
+            .iter()
+            .flat_map(|stream| state.history.live_runs(*stream).filter_map(Result::ok))
+            .collect()
+    };
+    let mut unread = None;
+    let mut hurts = Hurts::default();
+    let mut count = 0;
+    for run in runs {
+        let mut at = run.start;
+        while at < run.end() {
+            let together = match place(engine, run.stream, at, &mut unread) {
+                Ok(together) => together,
+                Err(place) => {
+                    count += 1;
+                    hurts.add(Hurt { run: Run { start: at, length: BlockCount(1), ..run }, place });
+                    BlockCount(1)
+                }
+            };
+            at = at.plus(together);
+        }
+    }
+    let named = name_damage(engine, &hurts.into_sorted());
+    told(named.into_iter().map(|named| named.finding).collect(), count, Area::Places)
+}
+
+/// How many blocks from one on have a place, or need none; else what to say of that one. `unread`: the last chunk of the map that could not
+/// be read, which is not tried again for each of its blocks.
+fn place(
+    engine: &Engine,
+    stream: Stream,
+    at: LogAddress,
+    unread: &mut Option<(LedgerPointer, String)>,
+) -> Result<BlockCount, Place> {
+    // Nodes without a place were met when the trees were walked, and others may not have been written yet.
+    if stream == Stream::Node || stream == Stream::Merged && engine.blocks.pending(at).is_some() {
+        return Ok(BlockCount(1));
+    }
+    let known = engine.blocks.map().read().lookup(stream, at);
+    let Lookup::Absent(absent) = known else {
+        return if let Lookup::At(_, _, together) = known { Ok(together) } else { Err(Place::Nowhere) };
+    };
+    if let Some((chunk, why)) = unread
+        && *chunk == absent.place
+    {
+        return Err(Place::Told(why.clone()));
+    }
+    match engine.blocks.lookup(stream, at) {
+        Ok(Some((_, _, together))) => Ok(together),
+        Ok(None) => Err(Place::Nowhere),
+        Err(error) => {
+            *unread = Some((absent.place, error.to_string()));
+            Err(Place::Told(error.to_string()))
+        }
+    }
+}
+
+/// Findings that stand for so many blocks in all.
+fn told(findings: Vec<Finding>, count: u64, area: Area) -> Vec<Problem> {
+    let listed: u64 = findings.iter().map(|finding| finding.blocks).sum();
+    let mut problems: Vec<Problem> = findings.into_iter().map(|finding| problem(area, finding)).collect();
+    if listed < count {
+        problems.push(Problem::of(area, format!("{} more lost blocks are not listed", count - listed)));
+    }
+    problems
+}

@@ -1,0 +1,195 @@
+//! The size limit of a pool: the segments that suit it, what it has to be at least, and changing it.
+
+use super::{Engine, Purpose};
+use crate::copies::Aside;
+use crate::error::{Error, Result};
+use crate::format::copies::CopyMode;
+use crate::format::superblock::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, segment_bytes_usable};
+use crate::state::State;
+use crate::units::ByteLength;
+
+/// Segments that a pool has at least: the log, one being filled with nodes, one with runs, one with the ledger, and a
+/// reserve.
+pub(super) const SEGMENTS_MIN: u64 = 8;
+/// Segments of a pool without a limit, or with a large one.
+const SEGMENT_BYTES_LARGE: u64 = 64 << 20;
+/// A pool with a limit gets segments so small that there may be as many: what is kept back, and what is being filled, is a dozen of them.
+const SEGMENTS_WANTED: u64 = 256;
+
+/// The size of segments that suits a size limit: a power of two from 2 MiB to 64 MiB, 64 MiB where there is no limit.
+pub(super) fn suitable_segment_bytes(limit: Option<ByteLength>) -> u64 {
+    limit
+        .map_or(SEGMENT_BYTES_LARGE, |limit| usable_up_to(limit.0 / SEGMENTS_WANTED).min(SEGMENT_BYTES_LARGE))
+}
+
+/// The largest size of segments that is not more than this; the smallest there is if none is.
+fn usable_up_to(bytes: u64) -> u64 {
+    1 << bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX).ilog2()
+}
+
+/// Files of the size of a segment that a new pool needs. `beside`: what is copied in its own folder.
+fn files_min(beside: CopyMode) -> u64 {
+    SEGMENTS_MIN + Aside::least(beside, SEGMENTS_MIN)
+}
+
+/// Judges sizes that a new pool is meant to have. Answers the bytes that it takes at least, or why it cannot be.
+pub(super) fn judge(
+    segment_bytes: u64,
+    limit: Option<ByteLength>,
+    beside: CopyMode,
+) -> std::result::Result<u64, String> {
+    if !segment_bytes_usable(segment_bytes) {
+        return Err("the size of a segment must be a power of two from 2 MiB to 1 GiB".to_owned());
+    }
+    let least = files_min(beside) * segment_bytes;
+    let Some(limit) = limit.filter(|limit| limit.0 < least) else { return Ok(least) };
+    let (limit_text, size, least) = (text(limit.0), text(segment_bytes), text(least));
+    let fitting = limit.0 / files_min(beside);
+    let way_out = if fitting < SEGMENT_BYTES_MIN {
+        let smallest = text(files_min(beside) * SEGMENT_BYTES_MIN);
+        format!("there is no pool below {smallest}, with --segment-size {}", text(SEGMENT_BYTES_MIN))
+    } else {
+        format!("for this limit, segments may have {} at most", text(usable_up_to(fitting)))
+    };
+    Err(format!(
+        "a size limit of {limit_text} is too small for segments of {size} (--segment-size): with these it must be {least} at \
+         least; {way_out}"
+    ))
+}
+
+/// A size as the options of commands take it.
+fn text(bytes: u64) -> String {
+    match bytes {
+        0 => "0".to_owned(),
+        _ if bytes.is_multiple_of(1 << 30) => format!("{}G", bytes >> 30),
+        _ if bytes.is_multiple_of(1 << 20) => format!("{}M", bytes >> 20),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
+impl Engine {
+    /// Changes the size limit, or takes it away. Durable on return; after a crash before that, it is the former limit or this one. Whoever finds no room
+    /// at the time finds what there is at the next try.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a limit below what the pool has and needs: nothing has changed then. [`Error::ReadOnly`],
+    /// [`Error::ReadOnlyAfterFailure`].
+    pub(crate) fn set_size_limit(&self, limit: Option<ByteLength>) -> Result<()> {
+        self.check_writable()?;
+        // A copy that is being made counts once it is whole. Who raises the limit does not wait for it.
+        let _whole = self.is_below_size_limit(limit).then(|| self.copying.lock());
+        // A refusal is no failure of what writes superblocks, which the pool would not survive.
+        let mut refusal = None;
+        self.with_line(|_| {
+            if let Err(error) = self.lower_size_limit(limit) {
+                refusal = Some(error);
+                return Ok(());
+            }
+            self.write_superblock(|superblock| superblock.size_limit = limit.map_or(0, ByteLength::get))?;
+            // Not before: a crash would find more segments than the former limit allows.
+            let mut state = self.state();
+            state.segments.set_size_limit(limit);
+            // There may be room again for what had been given up.
+            state.collection.is_exhausted = false;
+            Ok(())
+        })?;
+        refusal.map_or(Ok(()), Err)
+    }
+
+    fn is_below_size_limit(&self, limit: Option<ByteLength>) -> bool {
+        is_below(limit, self.state().segments.size_limit())
+    }
+
+    /// If the limit is less than before, it counts from here on: nothing may be made that it forbids.
+    fn lower_size_limit(&self, limit: Option<ByteLength>) -> Result<()> {
+        let mut state = self.state();
+        let now = state.segments.size_limit();
+        let Some(limit) = limit.filter(|limit| is_below(Some(*limit), now)) else { return Ok(()) };
+        let least = self.least_size_limit(&state);
+        if limit < least {
+            return Err(Error::Invalid(format!(
+                "the size limit of {} cannot be {}: it must be {} at least, for the pool keeps the {} segments of {} that it has, and the reserve \
+                 and copies need room",
+                self.storage.describe(),
+                text(limit.0),
+                text(least.0),
+                state.segments.len(),
+                text(self.geometry.bytes),
+            )));
+        }
+        state.segments.set_size_limit(Some(limit));
+        Ok(())
+    }
+
+    /// What the pool takes, for it gives no file back, and what it has to be able to take for its reserve and for copies.
+    fn least_size_limit(&self, state: &State) -> ByteLength {
+        let lacking = self.reserve(state, Purpose::Data).saturating_sub(state.segments.free());
+        let segments = (state.segments.len() + lacking) as u64;
+        let files = self.copies().aside().files_for(segments.max(SEGMENTS_MIN));
+        ByteLength(files * self.geometry.bytes)
+    }
+}
+
+/// Whether a limit, or none, is less than another.
+fn is_below(limit: Option<ByteLength>, other: Option<ByteLength>) -> bool {
+    limit.is_some_and(|limit| other.is_none_or(|other| limit < other))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn segments_suit_the_limit() {
+        for (limit, segment) in [
+            (0, 2),
+            (1, 2),
+            (100, 2),
+            (512, 2),
+            (1023, 2),
+            (1024, 4),
+            (2048, 8),
+            (10 << 10, 32),
+            (16 << 10, 64),
+            (1 << 20, 64),
+            (u64::MAX >> 20, 64),
+        ] {
+            let chosen = suitable_segment_bytes(Some(ByteLength(limit * MIB)));
+            assert_eq!(chosen, segment * MIB, "with a limit of {limit} MiB");
+            assert!(segment_bytes_usable(chosen));
+        }
+        assert_eq!(suitable_segment_bytes(None), 64 * MIB);
+    }
+
+    /// What the advice says is taken.
+    #[test]
+    fn a_limit_that_is_too_small_is_refused_with_one_that_is_not() {
+        for beside in [CopyMode::None, CopyMode::Metadata, CopyMode::All] {
+            for segment in (1..=10).map(|power| MIB << power) {
+                for limit in (0..200).map(|number| number * 7 * MIB / 2) {
+                    let Err(refusal) = judge(segment, Some(ByteLength(limit)), beside) else { continue };
+                    let number = |before: &str| {
+                        let rest = refusal.split(before).nth(1)?;
+                        let digits = rest.find(|one: char| !one.is_ascii_digit())?;
+                        let unit = if rest[digits..].starts_with('G') { 30 } else { 20 };
+                        Some(rest[..digits].parse::<u64>().unwrap() << unit)
+                    };
+                    let least = number("it must be ").unwrap();
+                    assert!(least > limit && refusal.contains("--segment-size"), "{refusal}");
+                    judge(segment, Some(ByteLength(least)), beside).unwrap();
+                    judge(segment, Some(ByteLength(least - 1)), beside).unwrap_err();
+                    if let Some(fitting) = number("segments may have ") {
+                        judge(fitting, Some(ByteLength(limit)), beside).unwrap();
+                        judge(2 * fitting, Some(ByteLength(limit)), beside).unwrap_err();
+                    } else {
+                        let least = number("no pool below ").unwrap();
+                        judge(2 * MIB, Some(ByteLength(least)), beside).unwrap();
+                        judge(2 * MIB, Some(ByteLength(limit)), beside).unwrap_err();
+                    }
+                }
+            }
+        }
+    }
+}
