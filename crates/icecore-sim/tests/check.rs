@@ -26,6 +26,8 @@ fn what_is_sound_is_found_sound_and_stays_as_it_is() {
             assert!(report.opened && report.is_sound(), "{report:?}");
             let lost = report.problems.iter().find(|problem| !problem.harmless);
             assert!(lost.is_none(), "{lost:?}");
+            let report = check(explorer.disk.storage(), &CheckOptions::default(), &mut |_| {}).unwrap();
+            assert!(report.opened && report.is_sound(), "without data: {report:?}");
             assert!(contents(&explorer) == before, "looking changed something");
         }
     });
@@ -80,6 +82,29 @@ fn a_checkpoint_that_is_lost_comes_back_whole_or_not_at_all() {
     );
 }
 
+/// Calls that change something, of a whole repair; none if not everything can be repaired.
+fn calls_of_repair(base: &Explorer) -> Option<u64> {
+    let whole = base.fork(1);
+    let before = whole.disk.io_count();
+    let report = repair(whole.disk.storage(), &RepairOptions::default(), &mut |_| {}).unwrap();
+    report.after.is_sound().then(|| whole.disk.io_count() - before)
+}
+
+/// Cuts a repair short at a call, and repairs again.
+fn cut_short(base: &Explorer, luck: u64, number: u64, mode: CrashMode) {
+    let _told = Told(format!("cut at call {number}, {mode:?}, luck {luck}"));
+    let mut explorer = base.fork(luck);
+    explorer.disk.crash_at(number);
+    let outcome = repair(explorer.disk.storage(), &RepairOptions::default(), &mut |_| {});
+    assert!(explorer.disk.is_cut(), "{outcome:?}");
+    explorer.crash(Some(mode));
+    let again = repair(explorer.disk.storage(), &RepairOptions::default(), &mut |_| {}).unwrap();
+    assert!(again.after.opened && again.after.is_sound(), "{again:?}");
+    explorer.open().unwrap();
+    must(explorer.find());
+    explorer.crash(None);
+}
+
 #[test]
 fn a_repair_that_is_cut_short_leaves_a_pool_that_can_be_repaired() {
     for_each_seed("cut", 3, |seed| {
@@ -87,27 +112,34 @@ fn a_repair_that_is_cut_short_leaves_a_pool_that_can_be_repaired() {
         let (name, offset, _) = ledger(&base);
         base.disk.flip_bit(&name, offset + 5, 1).unwrap();
         base.crash(None);
-        for number in 1..40 {
-            let _told = Told(format!("cut at call {number}"));
-            let mut explorer = base.fork(number);
-            explorer.disk.crash_at(number);
-            let outcome = repair(explorer.disk.storage(), &RepairOptions::default(), &mut |_| {});
-            let was_cut = explorer.disk.is_cut();
-            let mode = CrashMode::ALL_MODES[number as usize % 6];
-            explorer.crash(Some(if was_cut { mode } else { CrashMode::All }));
-            if !was_cut {
-                outcome.unwrap();
-            }
-            let again = repair(explorer.disk.storage(), &RepairOptions::default(), &mut |_| {}).unwrap();
-            assert!(again.after.opened && again.after.is_sound(), "{again:?}");
-            explorer.open().unwrap();
-            must(explorer.find());
-            explorer.crash(None);
-            if !was_cut {
-                break;
+        for number in 1..=calls_of_repair(&base).unwrap().min(40) {
+            cut_short(&base, number, number, CrashMode::ALL_MODES[number as usize % 6]);
+        }
+    });
+}
+
+/// The only good superblock was written over before its twin was whole.
+#[test]
+fn a_repair_that_is_cut_short_leaves_one_superblock_whole() {
+    let mut cut = 0;
+    for_each_seed("twins", 3, |seed| {
+        let mut closed = beginning(seed, true);
+        let (name, offset, _) = ledger(&closed);
+        closed.disk.flip_bit(&name, offset + 5, 1).unwrap();
+        closed.crash(None);
+        for twin in ["superblock.0", "superblock.1"] {
+            let base = closed.fork(seed);
+            base.disk.corrupt(twin, 0..512).unwrap();
+            // Superblocks come last, those in another folder behind those of the pool.
+            let Some(calls) = calls_of_repair(&base) else { continue };
+            for number in calls.saturating_sub(13).max(1)..=calls {
+                let _told = Told(format!("{twin} is hurt"));
+                (0..4).for_each(|luck| cut_short(&base, luck, number, CrashMode::Sectors));
+                cut += 1;
             }
         }
     });
+    assert!(cut > 10, "{cut}");
 }
 
 /// A pool of several lives, most of which were cut short at any I/O, at the end of which it is closed or killed.
@@ -135,6 +167,40 @@ fn several_lives(seed: u64, closed: bool) -> Explorer {
         explorer.crash(None);
     }
     explorer
+}
+
+#[test]
+fn data_segments_that_were_wiped_are_noticed_without_reading_data() {
+    let mut outcomes: BTreeMap<(bool, bool), u64> = BTreeMap::new();
+    for_each_seed("wiped", 3, |seed| {
+        for closed in [true, false] {
+            let _told = Told(format!("closed: {closed}"));
+            let base = several_lives(seed, closed);
+            let look = |explorer: &Explorer, data: bool| {
+                check(explorer.disk.storage(), &CheckOptions { data }, &mut |_| {}).unwrap()
+            };
+            let sound = [false, true].map(|data| look(&base, data));
+            assert!(sound.iter().all(|report| report.opened && report.is_sound()), "{sound:?}");
+            for (name, bytes) in contents(&base) {
+                if !name.starts_with("segment.")
+                    || !bytes.starts_with(b"ICESEGM\n")
+                    || !matches!(bytes[12], 1 | 2)
+                {
+                    continue;
+                }
+                for first in [0, 4096] {
+                    let explorer = base.fork(seed);
+                    explorer.disk.overwrite(&name, first, &vec![0; bytes.len() - first as usize]).unwrap();
+                    let _told = Told(format!("{name} from {first} on"));
+                    let [quick, thorough] = [false, true].map(|data| look(&explorer, data));
+                    assert_eq!(quick.is_sound(), thorough.is_sound(), "{quick:?}\n{thorough:?}");
+                    *outcomes.entry((closed, quick.is_sound())).or_default() += 1;
+                }
+            }
+        }
+    });
+    println!("{outcomes:?}");
+    assert!(outcomes.contains_key(&(true, false)) && outcomes.contains_key(&(true, true)), "{outcomes:?}");
 }
 
 /// All chunks of the location map that are on disk, those of former maps as well.

@@ -315,7 +315,8 @@ fn a_mirror_that_was_away_is_not_believed_until_it_is_made_again() {
         explorer.pool().checkpoint().unwrap();
         assert!(!explorer.pool().copies().is_whole());
         let incidents = explorer.pool().statistics();
-        assert!(incidents.copies.why.is_some() && incidents.copies.degraded_since.is_some());
+        let why = incidents.copies.why.expect("it is known why");
+        assert!(incidents.copies.degraded_since.is_some());
         match random.index(3) {
             0 => explorer.close().unwrap(),
             1 => explorer.crash(None),
@@ -326,6 +327,11 @@ fn a_mirror_that_was_away_is_not_believed_until_it_is_made_again() {
         must(explorer.find());
         let report = explorer.pool().copies();
         assert!(report.behind && report.degraded_since.is_some(), "{report:?}");
+        let still = report.why.clone().unwrap_or_default();
+        assert!(still.ends_with(&why), "{still}, and before: {why}");
+        explorer.close().unwrap();
+        open(&mut explorer);
+        assert_eq!(explorer.pool().copies(), report, "nothing came of opening it again");
         explorer.close().unwrap();
         // Nothing of it passes for what it should be, whatever is damaged.
         let places = blocks(&explorer.disk, kinds(mode));

@@ -337,6 +337,47 @@ fn the_superblock_that_is_left_is_not_touched_before_its_twin_is_whole() {
     }
 }
 
+/// One of the twin superblocks was damaged while the pool was open, or closed, and the power fails at any I/O of what comes then: the other, the
+/// only one there was, was written over first.
+#[test]
+fn the_only_good_superblock_is_written_last_whenever_its_twin_was_damaged() {
+    for (twin, closed) in
+        [("superblock.0", false), ("superblock.1", false), ("superblock.0", true), ("superblock.1", true)]
+    {
+        let mut base = Explorer::new(3, &Setting::default()).unwrap();
+        base.open().unwrap();
+        base.pool().create_dataset("d", false, &[]).unwrap();
+        base.close().unwrap();
+        for number in 1..200 {
+            let mut was_cut = false;
+            for (seed, mode) in (0..).zip(CrashMode::ALL_MODES.into_iter().cycle().take(12)) {
+                let mut explorer = base.fork(seed);
+                if closed {
+                    explorer.disk.corrupt(twin, 0..512).unwrap();
+                    explorer.disk.crash_at(number);
+                }
+                let opened = explorer.open();
+                if !closed {
+                    explorer.disk.corrupt(twin, 0..512).unwrap();
+                    explorer.disk.crash_at(number);
+                }
+                let ended = opened.and_then(|()| explorer.pool().checkpoint()).and_then(|_| explorer.close());
+                was_cut |= explorer.disk.is_cut();
+                explorer.crash(Some(mode));
+                explorer.open().unwrap_or_else(|error| {
+                    panic!("{twin}, closed: {closed}, crash at I/O {number} ({ended:?}), {mode:?}: {error}")
+                });
+                assert!(explorer.pool().dataset("d").is_ok());
+                explorer.crash(None);
+            }
+            if !was_cut {
+                assert!(number > 5, "nothing was cut short");
+                break;
+            }
+        }
+    }
+}
+
 /// After a flush that failed, what was written may be in the operating system's cache and nowhere else. A pool that was
 /// opened again with it, flushed it, and went on, lost it to the next crash and could not be read.
 #[test]

@@ -56,8 +56,7 @@ pub unsafe fn open(door: &Door, name: *const c_char, path: &str, flags: c_int) -
         if vfs.is_none_or(|vfs| vfs.as_bytes() != NAME.to_bytes()) {
             return Ok(None);
         }
-        let text = format!("{path} lies in no icecore pool: `icecore init DIRECTORY` makes one");
-        return Err(Fault::new(code::CANTOPEN, text));
+        return Err(Fault::new(code::CANTOPEN, in_no_pool(path)));
     };
     let for_reading = flags & open::READWRITE == 0;
     let wishes = Wishes { immutable, for_reading, create: flags & open::CREATE != 0 };
@@ -114,6 +113,17 @@ fn head(pool: &PoolUse, place: &Place, wishes: &Wishes) -> Result<Found> {
     let inode = file.inode();
     let read_only = wishes.for_reading || pool.pool.is_read_only();
     Ok(Found { source: Source::Head { file, state }, inode, pin: None, read_only })
+}
+
+/// What to do about a path in no pool: where there are segments it is not another pool.
+fn in_no_pool(path: &str) -> String {
+    match path::lost_pool(path) {
+        Some(directory) => format!(
+            "{directory} has segments of an icecore pool in it, and both its superblocks are lost: `icecore check --repair --mirror` \
+             makes them again from a folder with copies"
+        ),
+        None => format!("{path} lies in no icecore pool: `icecore init DIRECTORY` makes one"),
+    }
 }
 
 fn no_file(place: &Place, pool: &PoolUse) -> Fault {

@@ -7,7 +7,7 @@
 use crate::bindings::code;
 use crate::errors::{Fault, Result};
 use crate::store::{self, Pool};
-use icecore::admin::locate::is_pool;
+use icecore::admin::locate::{is_pool, was_pool};
 use std::path::Path;
 
 /// What the paths of registered pools begin with.
@@ -43,15 +43,21 @@ pub fn cut(path: &str) -> Option<Cut<'_>> {
         let slash = path[1..].find('/')? + 1;
         return Some(Cut { pool: &path[..slash], rest: &path[slash + 1..] });
     }
-    let mut end = path.len();
-    while let Some(slash) = path[..end].rfind('/') {
-        let directory = if slash == 0 { "/" } else { &path[..slash] };
-        if is_pool(Path::new(directory)).unwrap_or(false) {
-            return Some(Cut { pool: directory, rest: &path[slash + 1..] });
-        }
-        end = slash;
-    }
-    None
+    cuts(path).find(|cut| is_pool(Path::new(cut.pool)).unwrap_or(false))
+}
+
+/// The innermost directory of a full path that has segments of a pool in it: where [`cut`] finds no pool, one that lost
+/// both superblocks.
+pub fn lost_pool(path: &str) -> Option<&str> {
+    cuts(path).map(|cut| cut.pool).find(|directory| was_pool(Path::new(directory)))
+}
+
+/// All ways to cut a path behind a directory, the longest one first.
+fn cuts(path: &str) -> impl Iterator<Item = Cut<'_>> {
+    path.rmatch_indices('/').map(|(slash, _)| {
+        let pool = if slash == 0 { "/" } else { &path[..slash] };
+        Cut { pool, rest: &path[slash + 1..] }
+    })
 }
 
 /// The full path of a file in a pool: the pool's real directory, and what follows without detours. `None` for

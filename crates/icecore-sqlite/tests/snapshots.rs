@@ -136,6 +136,19 @@ fn misuse_is_explained() {
 }
 
 #[test]
+fn a_pool_without_superblocks_is_not_to_be_made_again() {
+    let place = place();
+    for name in ["superblock.0", "superblock.1"] {
+        std::fs::remove_file(place.pool_path().join(name)).expect("a superblock");
+    }
+    let error = try_open(&place.uri("app.db")).expect_err("there is no superblock");
+    assert_eq!(code_of(&error) & 0xff, 14);
+    let reason = icecore_sqlite::last_error().expect("a reason");
+    assert!(reason.contains("check --repair --mirror") && !reason.contains("icecore init"), "{reason}");
+    assert!(reason.starts_with(place.pool_path().to_str().expect("text")), "{reason}");
+}
+
+#[test]
 fn openings_that_fail_say_why() {
     let place = place();
     let reason = |uri: &str, part: &str| {

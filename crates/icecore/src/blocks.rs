@@ -7,10 +7,12 @@ mod inspect;
 mod recent;
 mod sets;
 mod survey;
+mod there;
 
 pub(crate) use inspect::Flaw;
 pub(crate) use recent::Recent;
 pub(crate) use sets::Shelf;
+pub(crate) use there::Doubts;
 
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
@@ -180,13 +182,13 @@ impl Blocks {
                 continue;
             }
             let rest = Run { start: address, length: BlockCount(run.length.0 - index), ..run };
-            let count = self.while_there(rest, |segment, slot, together| {
+            let count = self.while_there(rest, |segment, slot, together, doubts| {
                 // As many blocks as lie together, up to the next one that memory holds.
                 let mut count = 1;
                 while count < together.0 && !self.is_in_memory(run.stream, address.plus(BlockCount(count))) {
                     count += 1;
                 }
-                self.read_verified(segment, slot, &mut target[..count as usize * BLOCK_BYTES])?;
+                self.read_doubted(segment, slot, &mut target[..count as usize * BLOCK_BYTES], doubts)?;
                 Ok(count)
             })?;
             let target = &mut target[..count as usize * BLOCK_BYTES];
@@ -247,35 +249,39 @@ impl Blocks {
         })
     }
 
-    /// Looks up the place of the beginning of a run, up to where it goes on elsewhere, and calls `read` with it;
-    /// again if the blocks were moved meanwhile. A segment that blocks were moved out of may be used for something
-    /// else at any time, so what was read counts only if they are still known to lie there afterwards.
-    pub(crate) fn while_there<T>(
-        &self,
-        run: Run,
-        mut read: impl FnMut(SegmentId, Slot, BlockCount) -> Result<T>,
-    ) -> Result<T> {
-        loop {
-            let (segment, slot, together) = self.locate(run.stream, run.start)?;
-            let count = together.min(run.length);
-            let outcome = read(segment, slot, count);
-            let now = self.lookup(run.stream, run.start)?;
-            if now.is_some_and(|(at, first, together)| (at, first) == (segment, slot) && together >= count) {
-                return outcome;
-            }
-        }
-    }
-
     /// Reads blocks of a data segment and compares each with its checksum. What is not what was written is healed from its
-    /// copy, if there is one that is.
+    /// copy, if there is one that is. The segment must not be used for anything else meanwhile.
     pub(crate) fn read_verified(&self, segment: SegmentId, slot: Slot, into: &mut [u8]) -> Result<()> {
-        let uses = self.sums.uses();
-        let outcome = self.files.read(segment, slot, into).and_then(|()| self.verify(segment, slot, into));
-        outcome.or_else(|error| self.read_with_copies(segment, slot, into, uses, error))
+        let mut doubts = Doubts::default();
+        let outcome = self.read_doubted(segment, slot, into, &mut doubts);
+        self.note(&doubts);
+        outcome
     }
 
-    /// Compares blocks that were read from a data segment with their checksums.
+    /// As [`Blocks::read_verified`], of a segment that may be used for something else meanwhile.
+    fn read_doubted(
+        &self,
+        segment: SegmentId,
+        slot: Slot,
+        into: &mut [u8],
+        doubts: &mut Doubts,
+    ) -> Result<()> {
+        let uses = self.sums.uses();
+        let read = self.files.read(segment, slot, into);
+        let outcome = read.and_then(|()| self.compare(segment, slot, into, doubts));
+        outcome.or_else(|error| self.read_with_copies(segment, slot, into, (uses, error), doubts))
+    }
+
+    /// Compares blocks that were read from a data segment with their checksums, and notes damage. The segment must not have been used for
+    /// anything else since.
     pub(crate) fn verify(&self, segment: SegmentId, slot: Slot, blocks: &[u8]) -> Result<()> {
+        let mut doubts = Doubts::default();
+        let outcome = self.compare(segment, slot, blocks, &mut doubts);
+        self.note(&doubts);
+        outcome
+    }
+
+    fn compare(&self, segment: SegmentId, slot: Slot, blocks: &[u8], doubts: &mut Doubts) -> Result<()> {
         let table = self.sums.table(segment, &self.files)?;
         let table = table.read();
         for (index, block) in blocks.chunks(BLOCK_BYTES).enumerate() {
@@ -284,7 +290,7 @@ impl Blocks {
                 let offset = self.files.geometry().offset(at);
                 let place = format!("{} at offset {offset}", file_name(segment));
                 let error = Error::damaged(place, "a data block does not match its checksum");
-                self.files.incidents().note(&error);
+                doubts.add(&error);
                 return Err(error);
             }
         }

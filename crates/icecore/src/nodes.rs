@@ -37,11 +37,13 @@ impl Nodes {
     /// Reads and checks a node past the cache, which it does not enter.
     pub(crate) fn read(&self, address: LogAddress) -> Result<Node> {
         let run = Run { stream: Stream::Node, start: address, length: BlockCount(1) };
-        self.blocks.while_there(run, |segment, slot, _| {
+        self.blocks.while_there(run, |segment, slot, _, doubts| {
             let mut bytes = [0; BLOCK_BYTES];
             let read = self.blocks.files().read(segment, slot, &mut bytes);
             self.counters.read_bytes_node.add(bytes.len() as u64);
-            let outcome = read.and_then(|()| self.decode(&bytes, address, segment, slot));
+            let decode =
+                |()| self.take_apart(&bytes, address, segment, slot).inspect_err(|error| doubts.add(error));
+            let outcome = read.and_then(decode);
             outcome.or_else(|error| self.take_copy(address, segment, slot, &mut bytes, error))
         })
     }
@@ -89,7 +91,7 @@ impl Nodes {
     pub(crate) fn read_both(&self, address: LogAddress) -> Result<()> {
         self.read(address)?;
         let run = Run { stream: Stream::Node, start: address, length: BlockCount(1) };
-        self.blocks.while_there(run, |segment, slot, _| {
+        self.blocks.while_there(run, |segment, slot, _, _| {
             let files = self.blocks.files();
             let mut bytes = [0; BLOCK_BYTES];
             if !files.copies().has(segment) || self.copy(address, segment, slot, &mut bytes).is_some() {
@@ -103,7 +105,7 @@ impl Nodes {
         })
     }
 
-    /// Checks and takes apart a node that was read from a place.
+    /// Checks and takes apart a node that was read from a place, and notes damage. The segment must not have been used for anything else since.
     pub(crate) fn decode(
         &self,
         bytes: &[u8; BLOCK_BYTES],
@@ -111,14 +113,24 @@ impl Nodes {
         segment: SegmentId,
         slot: Slot,
     ) -> Result<Node> {
-        let decoded = Node::decode(bytes, address).map_err(|error| match error {
+        let outcome = self.take_apart(bytes, address, segment, slot);
+        outcome.inspect_err(|error| self.blocks.files().incidents().note(error))
+    }
+
+    fn take_apart(
+        &self,
+        bytes: &[u8; BLOCK_BYTES],
+        address: LogAddress,
+        segment: SegmentId,
+        slot: Slot,
+    ) -> Result<Node> {
+        Node::decode(bytes, address).map_err(|error| match error {
             Error::Damaged { detail, .. } => {
                 let offset = self.blocks.files().geometry().offset(slot);
                 Error::damaged(format!("{} at offset {offset}", file_name(segment)), detail)
             }
             other => other,
-        });
-        decoded.inspect_err(|error| self.blocks.files().incidents().note(error))
+        })
     }
 }
 

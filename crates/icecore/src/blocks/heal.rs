@@ -1,6 +1,6 @@
 //! Blocks that are not what was written, from their second copies.
 
-use super::{Blocks, Flaw, Sums, Use};
+use super::{Blocks, Doubts, Flaw, Sums, Use};
 use crate::error::{Error, Result};
 use crate::format::crc32c;
 use crate::format::record::RecordView;
@@ -8,18 +8,19 @@ use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, decode_table,
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
 
 impl Blocks {
-    /// Reads blocks one by one, each from its copy if need be. `uses`: as it was before they were read for the first time.
+    /// Reads blocks one by one, each from its copy if need be. `first`: the uses as they were before they were read for the first time, and what
+    /// came of that.
     ///
     /// # Errors
-    /// `error`, if that is no matter of the medium, or a block of a segment without a copy; else that of the first block
+    /// That of `first`, if it is no matter of the medium, or a block of a segment without a copy; else that of the first block
     /// of which no copy is right.
     pub(super) fn read_with_copies(
         &self,
         segment: SegmentId,
         slot: Slot,
         into: &mut [u8],
-        uses: u64,
-        error: Error,
+        (uses, error): (u64, Error),
+        doubts: &mut Doubts,
     ) -> Result<()> {
         let medium = matches!(error, Error::Damaged { .. } | Error::Io { .. });
         if !medium || !self.files.read_copy(segment, slot, &mut [0; BLOCK_BYTES]) {
@@ -27,8 +28,8 @@ impl Blocks {
         }
         for (index, block) in into.chunks_exact_mut(BLOCK_BYTES).enumerate() {
             let slot = Slot(slot.0 + index as u32);
-            let outcome =
-                self.files.read(segment, slot, block).and_then(|()| self.verify(segment, slot, block));
+            let read = self.files.read(segment, slot, block);
+            let outcome = read.and_then(|()| self.compare(segment, slot, block, doubts));
             if let Err(error) = outcome
                 && !self.take_copy(segment, slot, block, uses, &error)
             {
@@ -96,13 +97,20 @@ impl Blocks {
         self.files.read_copy(segment, slot, block) && self.matches(segment, slot, block).unwrap_or(false)
     }
 
-    /// As [`Blocks::read_verified`], of both copies where there are two: a copy that is not what was written is written again.
+    /// As [`Blocks::read_verified`], of both copies where there are two: a copy that is not what was written is written again. The segment may
+    /// be used for something else meanwhile.
     ///
     /// # Errors
     /// As there.
-    pub(crate) fn read_both(&self, segment: SegmentId, slot: Slot, into: &mut [u8]) -> Result<()> {
+    pub(crate) fn read_both(
+        &self,
+        segment: SegmentId,
+        slot: Slot,
+        into: &mut [u8],
+        doubts: &mut Doubts,
+    ) -> Result<()> {
         let uses = self.sums.uses();
-        self.read_verified(segment, slot, into)?;
+        self.read_doubted(segment, slot, into, doubts)?;
         if !self.files.copies().has(segment) {
             return Ok(());
         }

@@ -60,14 +60,17 @@ pub(super) fn apply(storage: &dyn Storage, overlay: &Overlay) -> Result<()> {
     let mut others: Vec<(Arc<dyn Storage>, Vec<Change>)> = Vec::new();
     for (path, sibling) in overlay.siblings() {
         let folder = storage.sibling(&path).map_err(|error| Error::io("open", path, error))?;
-        let (last, first): (Vec<Change>, Vec<Change>) =
+        let (mut last, first): (Vec<Change>, Vec<Change>) =
             sibling.changes().into_iter().partition(is_superblock);
+        put_in_order(&*folder, &mut last, SUPERBLOCK_NAMES);
         remove(&*folder, &sibling)?;
         write_all(&*folder, &first)?;
         folder.sync_directory().map_err(failed)?;
         others.push((folder, last));
     }
-    let (last, first): (Vec<Change>, Vec<Change>) = overlay.changes().into_iter().partition(is_superblock);
+    let (mut last, first): (Vec<Change>, Vec<Change>) =
+        overlay.changes().into_iter().partition(is_superblock);
+    put_in_order(storage, &mut last, NAMES);
     remove(storage, overlay)?;
     write_all(storage, &first)?;
     storage.sync_directory().map_err(failed)?;
@@ -78,6 +81,12 @@ pub(super) fn apply(storage: &dyn Storage, overlay: &Overlay) -> Result<()> {
         folder.sync_directory().map_err(failed)?;
     }
     Ok(())
+}
+
+/// Of twin superblocks the one that is whole comes last: it may be the only one.
+fn put_in_order(storage: &dyn Storage, changes: &mut [Change], twins: [&'static str; 2]) {
+    let (_, whole) = crate::engine::superblocks_in_order(storage, twins);
+    changes.sort_by_key(|change| change.file == whole);
 }
 
 fn is_superblock(change: &Change) -> bool {

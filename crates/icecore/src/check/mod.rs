@@ -214,6 +214,7 @@ fn look(
     } else {
         gone::placeless(&engine).into_iter().for_each(|problem| report.add(problem));
         copies::compare(&engine);
+        places::vouched(&engine).into_iter().for_each(|problem| report.add(problem));
     }
     copies::report(&engine, &mut report);
     Ok(report)

@@ -1,11 +1,13 @@
 //! The location map against what the segments themselves say: a record header says which address the block behind it has, and so does that of
 //! a run with a list.
 //!
-//! Nodes say it too, and are compared when they are read. Of runs without a list only the checksums can be compared.
+//! Nodes say it too, and are compared when they are read. Of runs without a list only the checksums can be compared. Data of which nothing
+//! says any more what it should be is lost, whatever it is.
 
 use super::{Area, Problem};
 use crate::engine::Engine;
 use crate::format::segment::file_name;
+use crate::liveness::BlockSet;
 use crate::location::{PlacedRun, decode_list};
 use crate::state::State;
 use crate::units::{BlockCount, Run, SegmentId, Slot, Stream};
@@ -13,15 +15,77 @@ use crate::units::{BlockCount, Run, SegmentId, Slot, Stream};
 /// A stretch of a segment: its first slot, and the addresses there.
 type Stretch = (u32, Run);
 
+/// Data segments in which something lives.
+fn data_segments(state: &State) -> Vec<SegmentId> {
+    let has_table = |segment: &SegmentId| state.segments.kind(*segment).is_some_and(|kind| kind.has_table());
+    let in_use = |segment: &SegmentId| state.segments.live(*segment) > 0 && has_table(segment);
+    state.segments.all().into_iter().filter(in_use).collect()
+}
+
+/// Looks for live blocks in data segments for which nothing vouches: no checksum table, and no header of a record or of a run.
+pub(super) fn vouched(engine: &Engine) -> Vec<Problem> {
+    let state = engine.state();
+    let mut bare = Vec::new();
+    let mut addresses: [BlockSet; 3] = Default::default();
+    for segment in data_segments(&state) {
+        // What says nothing of itself at all, or has no places that can be read, has been told.
+        let known = engine.blocks.checksums(segment).ok().zip(engine.blocks.entries_of_segment(segment).ok());
+        let Some((sums, entries)) = known else { continue };
+        for placed in entries.iter().flat_map(|entry| without_sum(entry, &sums)) {
+            addresses[placed.run.stream as usize].insert(placed.run.start..placed.run.end());
+            bare.push(placed);
+        }
+    }
+    // Headers of records have addresses, too: nobody owns those, nor what died, or what is set aside for the end of the log.
+    let living = Stream::ALL.map(|stream| state.history.living(stream, &addresses[stream as usize]));
+    let mut problems = Vec::new();
+    for of_segment in bare.chunk_by(|one, next| one.segment == next.segment) {
+        let (mut count, mut first) = (0, None);
+        for placed in of_segment {
+            // Sets that cannot be read have been told.
+            let Ok(living) = &living[placed.run.stream as usize] else { continue };
+            for span in living.runs_within(&(placed.run.start..placed.run.end())) {
+                first.get_or_insert(Slot(placed.slot.0 + (span.start.0 - placed.run.start.0) as u32));
+                count += span.end.0 - span.start.0;
+            }
+        }
+        if let Some(first) = first {
+            let (name, offset) = (file_name(of_segment[0].segment), engine.geometry.offset(first));
+            let text = format!(
+                "{name}: nothing says any more what {count} blocks that are in use should hold, the first at offset {offset}: neither the \
+                 header of a record or of a run, nor the checksum table"
+            );
+            problems.push(Problem::of(Area::Places, text));
+        }
+    }
+    problems
+}
+
+/// The parts of a placed run without a checksum.
+fn without_sum(entry: &PlacedRun, sums: &[u32]) -> Vec<PlacedRun> {
+    let mut parts: Vec<PlacedRun> = Vec::new();
+    for index in 0..entry.run.length.0 {
+        let slot = Slot(entry.slot.0 + index as u32);
+        if sums.get(slot.0 as usize).is_some_and(|sum| *sum != 0) {
+            continue;
+        }
+        let start = entry.run.start.plus(BlockCount(index));
+        match parts.last_mut() {
+            Some(last) if last.run.end() == start => last.run.length.0 += 1,
+            _ => parts.push(PlacedRun {
+                run: Run { start, length: BlockCount(1), ..entry.run },
+                slot,
+                ..*entry
+            }),
+        }
+    }
+    parts
+}
+
 /// Compares the places of blocks in data segments with the headers that they lie behind.
 pub(super) fn compare(engine: &Engine, state: &State) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for segment in state.segments.all() {
-        if state.segments.live(segment) == 0
-            || state.segments.kind(segment).is_none_or(|kind| !kind.has_table())
-        {
-            continue;
-        }
+    for segment in data_segments(state) {
         let tail = state.tail.position();
         let end = Slot(engine.geometry.slots());
         // Behind the end of the log there may be what an earlier life left there.

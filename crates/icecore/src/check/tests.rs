@@ -513,3 +513,29 @@ fn a_checkpoint_of_before_is_gone_back_to_as_long_as_all_of_it_is_there() {
         assert_eq!(checked(&hurt).count, 0);
     }
 }
+
+/// A segment with data that is full of zeros, with or without its header, is as lost as anything: its last stretch of log was found sound.
+#[test]
+fn a_data_segment_full_of_zeros_is_noticed_without_reading_data() {
+    let (storage, _) = made();
+    let look = |storage: &Arc<MemoryStorage>, data: bool| {
+        check(storage.clone(), &CheckOptions { data }, &mut |_| {}).unwrap()
+    };
+    assert_eq!(look(&storage, false).count, 0);
+    let mut lost = 0;
+    for (name, bytes) in bytes(&storage) {
+        for first in [0, BLOCK] {
+            if !name.starts_with("segment.") || !matches!(bytes[12], 1 | 2) {
+                continue;
+            }
+            let hurt = storage.copy();
+            let zeros = vec![0; bytes.len() - first];
+            hurt.open(&name, true).unwrap().write_at(&[(Kind::Data, &zeros)], first as u64).unwrap();
+            let is_lost = !look(&hurt, true).is_sound();
+            lost += usize::from(is_lost);
+            let report = look(&hurt, false);
+            assert_eq!(!report.is_sound(), is_lost, "{name} from {first} on: {report:?}");
+        }
+    }
+    assert!(lost >= 4, "{lost}");
+}

@@ -22,7 +22,7 @@ pub use report::CopiesReport;
 pub(crate) use report::Mend;
 
 use crate::error::Error;
-use crate::format::copies::{CopyMode, CopySettings};
+use crate::format::copies::{CopyMode, CopySettings, Reason};
 use crate::format::segment::{Geometry, SegmentKind};
 use crate::incidents::Incidents;
 use crate::statistics::Statistics;
@@ -35,6 +35,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What stands before the reason that there was before.
+const BEFORE: &str = "; before that: ";
 
 /// Copies that are kept open at most.
 const OPEN_MAX: usize = 64;
@@ -58,8 +61,6 @@ pub(crate) struct Copies {
 struct Inner {
     /// As they are at this moment: the superblock has what they were when it was written.
     settings: CopySettings,
-    /// Why not everything has its copy.
-    why: Option<String>,
     place: Option<Place>,
     /// Copies of what is in use, with the file if it is open.
     files: BTreeMap<SegmentId, Option<File>>,
@@ -89,7 +90,14 @@ impl Inner {
 
     fn trouble(&mut self, why: String) {
         self.settings.since.get_or_insert_with(Timestamp::now);
-        self.why = Some(why);
+        self.settings.why = Reason::of(why);
+    }
+
+    /// Why copies that had been left behind before cannot be reached, or do not count, either: what came of it need not be what it began with.
+    fn why_still(&self, now: String) -> String {
+        let known = self.settings.why.as_ref().filter(|_| self.settings.behind);
+        let first = known.and_then(|known| known.text().rsplit(BEFORE).next()).filter(|first| *first != now);
+        first.map_or(now.clone(), |first| format!("{now}{BEFORE}{first}"))
     }
 
     /// Forgets the trouble once everything has its copy.
@@ -97,8 +105,8 @@ impl Inner {
         if !self.missing.is_empty() || self.settings.behind {
             return;
         }
-        self.why = self.flawed.values().next().cloned();
-        if self.why.is_none() {
+        self.settings.why = self.flawed.values().next().cloned().and_then(Reason::of);
+        if self.settings.why.is_none() {
             self.settings.since = None;
         }
     }
@@ -135,7 +143,6 @@ impl Copies {
     ) -> Self {
         let mut inner = Inner {
             settings,
-            why: None,
             place: None,
             files: BTreeMap::new(),
             missing: BTreeSet::new(),
@@ -159,7 +166,10 @@ impl Copies {
                 }
                 inner.place = Some(place);
             }
-            Err(why) => inner.fall_behind(why),
+            Err(why) => {
+                let why = inner.why_still(why);
+                inner.fall_behind(why);
+            }
         }
         let aside = Arc::default();
         let copies = Self {
@@ -217,7 +227,7 @@ impl Copies {
                 inner.fall_behind(format!("former copies cannot be removed: {error}"));
                 return;
             }
-            if !inner.missing.is_empty() {
+            if !inner.missing.is_empty() && inner.settings.why.is_none() {
                 inner.trouble("a segment was found without its copy".to_owned());
             }
         });
@@ -481,7 +491,6 @@ impl Copies {
     pub(crate) fn report(&self) -> CopiesReport {
         let inner = self.inner.lock();
         let mut report = CopiesReport::of(&inner.settings);
-        report.why = inner.why.clone();
         report.missing = inner.missing.len() as u64;
         report
     }

@@ -103,6 +103,7 @@ impl CopiesReport {
             mode: settings.mode.name().to_owned(),
             folder: settings.folder.clone(),
             degraded_since: settings.since,
+            why: settings.why.as_ref().map(|why| why.text().to_owned()),
             behind: settings.behind,
             ..Self::default()
         }

@@ -23,9 +23,9 @@ impl Copies {
     /// From here on copies go to this place, where there are none yet, and do not count.
     pub(crate) fn catch_up(&self, place: Place, mode: CopyMode, folder: Option<String>) {
         self.change(|inner| {
-            inner.fall_behind("copies are being made again".to_owned());
-            let since = inner.settings.since;
-            inner.settings = CopySettings { mode, behind: true, since, folder };
+            inner.fall_behind("copies are not all made again yet".to_owned());
+            let CopySettings { since, why, .. } = inner.settings.clone();
+            inner.settings = CopySettings { mode, behind: true, since, why, folder };
             inner.aside = place.list_aside(self.geometry).unwrap_or_default();
             inner.place = Some(place);
             inner.catching_up = true;
@@ -53,7 +53,7 @@ impl Copies {
     /// Nothing is there for the moment: whoever wants the place for himself can have it.
     pub(crate) fn leave_place(&self) {
         self.change(|inner| {
-            inner.fall_behind("copies are being made again".to_owned());
+            inner.fall_behind("copies are not all made again yet".to_owned());
             inner.place = None;
         });
     }

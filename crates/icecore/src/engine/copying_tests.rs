@@ -64,8 +64,8 @@ fn names(pool: &Pool, dataset: &str) {
     pool.checkpoint().unwrap();
 }
 
-/// A pool in which there was no room for all copies, and of which all but the dataset that is named are gone again.
-fn with_room_again(pool: &Pool) -> String {
+/// Fills a pool with datasets until there is no room for all copies, and answers with how many.
+fn without_room(pool: &Pool) -> usize {
     grow(pool);
     let mut made = 0;
     while pool.statistics().copies_missing < 2 {
@@ -75,6 +75,12 @@ fn with_room_again(pool: &Pool) -> String {
     }
     assert!(!pool.copies().is_whole());
     assert_eq!(pool.statistics().copy_file_bytes, KEPT_BACK * SEGMENT);
+    made
+}
+
+/// A pool in which there was no room for all copies, and of which all but the dataset that is named are gone again.
+fn with_room_again(pool: &Pool) -> String {
+    let made = without_room(pool);
     (1..made).for_each(|number| destroy(pool, &format!("n{number}")));
     format!("n{made}")
 }
@@ -108,6 +114,18 @@ fn with_room_again_copies_come_back_with_calls() {
     // A crash finds them as they should be, too.
     let crashed = Pool::open(storage.copy(), &options(false)).unwrap();
     assert_whole(&crashed);
+}
+
+#[test]
+fn why_copies_are_missing_is_known_after_the_pool_was_closed() {
+    let (storage, pool) = make(false);
+    without_room(&pool);
+    let stand = pool.copies();
+    let why = stand.why.as_deref().unwrap_or_default();
+    assert!(why.contains("the size limit leaves no room for it"), "{stand:?}");
+    pool.close().unwrap();
+    let options = OpenOptions { read_only: true, ..options(false) };
+    assert_eq!(Pool::open(storage, &options).unwrap().copies(), stand);
 }
 
 #[test]

@@ -326,7 +326,7 @@ fn begin_life(
     superblock.features_required |= FEATURE_FIXED_HASHES;
     superblock.generation += 1;
     superblock.set_copies(copies.flush(false));
-    superblocks::write_after_crash(storage, &superblock)?;
+    superblocks::write(storage, &superblock)?;
     copies::write_superblocks(copies, &superblock);
     Ok(superblock)
 }

@@ -42,6 +42,8 @@ mod rebuild;
 mod recovery;
 #[cfg(test)]
 mod reserve_tests;
+#[cfg(test)]
+mod reuse_tests;
 mod runs;
 #[cfg(test)]
 mod set_chunk_tests;
@@ -64,7 +66,9 @@ pub(crate) use init::{init, lock, open, open_cut, open_to_look};
 pub(crate) use limits::Addition;
 pub(crate) use rebuild::{Restored, restore_chunks, restore_map};
 pub(crate) use staging::StagedRun;
-pub(crate) use superblocks::{read as find_superblock, read_one as read_superblock};
+pub(crate) use superblocks::{
+    in_order as superblocks_in_order, read as find_superblock, read_one as read_superblock,
+};
 
 use crate::blocks::Blocks;
 use crate::error::{Error, Result};

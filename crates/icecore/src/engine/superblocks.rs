@@ -8,19 +8,14 @@ use crate::units::BLOCK_BYTES;
 
 /// Reads the newer of the two superblocks. One that is missing or damaged is made up for by its twin.
 pub(crate) fn read(storage: &dyn Storage) -> Result<Superblock> {
-    find(storage).map(|(superblock, _)| superblock)
-}
-
-/// The newer of the two superblocks, and its name.
-fn find(storage: &dyn Storage) -> Result<(Superblock, &'static str)> {
     let path = storage.describe();
-    let mut best: Option<(Superblock, &'static str)> = None;
+    let mut best: Option<Superblock> = None;
     let mut first_error = None;
     for name in NAMES {
         match read_one(storage, name, &path) {
             Ok(superblock) => {
-                if best.as_ref().is_none_or(|(best, _)| best.generation < superblock.generation) {
-                    best = Some((superblock, name));
+                if best.as_ref().is_none_or(|best| best.generation < superblock.generation) {
+                    best = Some(superblock);
                 }
             }
             Err(error @ Error::NewerFormat { .. }) => return Err(error),
@@ -58,16 +53,22 @@ pub(crate) fn read_one(storage: &dyn Storage, name: &str, path: &str) -> Result<
     Superblock::decode(&block, path, name)
 }
 
-/// Writes both, one after the other, each durable before the next is touched. The twins are equal, or there are none.
+/// Writes both, one after the other, each durable before the next is touched. The one that is known to be whole comes last: the other may
+/// have been torn by a crash, or damaged since it was written.
 pub(super) fn write(storage: &dyn Storage, superblock: &Superblock) -> Result<()> {
-    NAMES.iter().try_for_each(|name| write_one(storage, name, superblock))
+    let (first, last) = in_order(storage, NAMES);
+    write_one(storage, first, superblock)?;
+    write_one(storage, last, superblock)
 }
 
-/// Writes both after a crash. The one that is known to be whole comes last: the other may be torn.
-pub(super) fn write_after_crash(storage: &dyn Storage, superblock: &Superblock) -> Result<()> {
-    let (_, whole) = find(storage)?;
-    let others = NAMES.into_iter().filter(|name| *name != whole);
-    others.chain([whole]).try_for_each(|name| write_one(storage, name, superblock))
+/// The names of twins in the order in which they are written: the newest that is whole comes last.
+pub(crate) fn in_order(
+    storage: &dyn Storage,
+    [one, other]: [&'static str; 2],
+) -> (&'static str, &'static str) {
+    let path = storage.describe();
+    let generation = |name| read_one(storage, name, &path).ok().map(|superblock| superblock.generation);
+    if generation(one) > generation(other) { (other, one) } else { (one, other) }
 }
 
 pub(super) fn write_one(storage: &dyn Storage, name: &str, superblock: &Superblock) -> Result<()> {

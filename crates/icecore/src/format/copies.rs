@@ -1,4 +1,4 @@
-//! What the superblock says about second copies: of what, where, and whether they can be relied on.
+//! What the superblock says about second copies: of what, where, and whether they can be relied on, and why not.
 
 use super::{get_u16, get_u64, put};
 use crate::error::{Error, Result};
@@ -8,12 +8,16 @@ use serde::{Deserialize, Serialize};
 
 /// Longest path of a folder for copies, in bytes.
 pub const FOLDER_BYTES_MAX: usize = 1024;
+/// Longest text that says why not everything has its copy, in bytes.
+pub const REASON_BYTES_MAX: usize = 1024;
 
 const MODE_AT: usize = 81;
 const BEHIND_AT: usize = 82;
 const SINCE_AT: usize = 152;
 const LENGTH_AT: usize = 160;
+const REASON_LENGTH_AT: usize = 162;
 const FOLDER_AT: usize = 1280;
+const REASON_AT: usize = 2304;
 
 /// What a pool writes twice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
@@ -55,6 +59,25 @@ impl CopyMode {
     }
 }
 
+/// Why not everything has the copy that it should have: a text that fits the superblock, never empty.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reason(String);
+
+impl Reason {
+    /// The beginning of a text, as much of it as there is room for; `None` if there is nothing in it.
+    #[must_use]
+    pub fn of(mut text: String) -> Option<Self> {
+        text.truncate(text.floor_char_boundary(REASON_BYTES_MAX));
+        Some(text).filter(|text| !text.is_empty()).map(Self)
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+}
+
 /// Second copies, as the superblock has them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CopySettings {
@@ -64,6 +87,8 @@ pub struct CopySettings {
     pub behind: bool,
     /// Since when not everything has the copy that it should have; `None` if it has.
     pub since: Option<Timestamp>,
+    /// Why, where that is known.
+    pub why: Option<Reason>,
     /// The folder of the copies, an absolute path; `None` for that of the pool.
     pub folder: Option<String>,
 }
@@ -83,6 +108,9 @@ impl CopySettings {
         assert!(folder.len() <= FOLDER_BYTES_MAX, "looked at when it was set");
         put(block, LENGTH_AT, &(folder.len() as u16).to_le_bytes());
         put(block, FOLDER_AT, folder);
+        let why = self.why.as_ref().map_or("", Reason::text).as_bytes();
+        put(block, REASON_LENGTH_AT, &(why.len() as u16).to_le_bytes());
+        put(block, REASON_AT, why);
     }
 
     pub(super) fn decode(block: &[u8], place: &str) -> Result<Self> {
@@ -94,10 +122,14 @@ impl CopySettings {
             _ => return Err(damaged()),
         };
         let length = usize::from(get_u16(block, LENGTH_AT));
-        if length > FOLDER_BYTES_MAX || block[BEHIND_AT] > 1 {
+        let reason_length = usize::from(get_u16(block, REASON_LENGTH_AT));
+        if length > FOLDER_BYTES_MAX || reason_length > REASON_BYTES_MAX || block[BEHIND_AT] > 1 {
             return Err(damaged());
         }
-        let folder = std::str::from_utf8(&block[FOLDER_AT..FOLDER_AT + length]).map_err(|_| damaged())?;
+        let text =
+            |at: usize, length: usize| std::str::from_utf8(&block[at..at + length]).map_err(|_| damaged());
+        let folder = text(FOLDER_AT, length)?;
+        let why = Reason::of(text(REASON_AT, reason_length)?.to_owned());
         if !folder.is_empty() && (!folder.starts_with('/') || folder.contains('\0')) {
             return Err(damaged());
         }
@@ -106,7 +138,36 @@ impl CopySettings {
             mode,
             behind: block[BEHIND_AT] == 1,
             since: Some(Timestamp(since)).filter(|_| since != 0),
+            why,
             folder: Some(folder.to_owned()).filter(|folder| !folder.is_empty()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_cut_where_a_character_ends() {
+        assert_eq!(Reason::of(String::new()), None);
+        let long = Reason::of(format!("x{}", "ä".repeat(REASON_BYTES_MAX))).unwrap();
+        assert_eq!(long.text().len(), REASON_BYTES_MAX - 1);
+        let settings = CopySettings { mode: CopyMode::All, why: Some(long), ..CopySettings::default() };
+        let mut block = vec![0; crate::units::BLOCK_BYTES];
+        settings.encode(&mut block);
+        assert_eq!(CopySettings::decode(&block, "superblock").unwrap(), settings);
+    }
+
+    #[test]
+    fn lengths_and_texts_that_make_no_sense_are_refused() {
+        let settings = CopySettings { why: Reason::of("why".to_owned()), ..CopySettings::default() };
+        let mut block = vec![0; crate::units::BLOCK_BYTES];
+        settings.encode(&mut block);
+        for (at, byte) in [(REASON_LENGTH_AT + 1, 5), (REASON_AT, 0xff)] {
+            let mut wrong = block.clone();
+            wrong[at] = byte;
+            assert!(CopySettings::decode(&wrong, "superblock").is_err(), "byte {at}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Bytes that may not change: fixed values of every structure, against what they were when the format was set.
 //! Should one of these fail, the change needs a new version of the format, not a new expectation.
 
-use super::copies::{CopyMode, CopySettings};
+use super::copies::{CopyMode, CopySettings, Reason};
 use super::drawn::Drawn;
 use super::ledger::{Blob, SectionTag};
 use super::record::RecordHeader;
@@ -68,6 +68,7 @@ fn superblock() {
             mode: CopyMode::All,
             behind: true,
             since: Some(Timestamp(0x18)),
+            why: Reason::of("it is full".to_owned()),
             folder: Some("/copies".to_owned()),
         },
         lives: vec![
@@ -81,10 +82,11 @@ fn superblock() {
         "40: 303132333435363738396162636465660201000000000000000020000000000000000003000000000102010000000000\
          0400000005000000060000000a0908070c0b00000000000002000000\
          000000001211000000000000130000001400000015000000160000001700000000000000\
-         18000000000000000700000000000000190000000000000\
+         180000000000000007000a0000000000190000000000000\
          01a000000000000001b000000000000001c00000000000000",
         "256: 0d000000000000000e000000000000000f000000000000001000000000000000",
         "1280: 2f636f7069657300",
+        "2304: 69742069732066756c6c000000000000",
     ];
     assert_eq!(sparse(&superblock.encode()), expected);
 }

@@ -295,6 +295,7 @@ mod tests {
                 mode: CopyMode::All,
                 behind: true,
                 since: Some(crate::units::Timestamp(6)),
+                why: crate::format::copies::Reason::of("it is full".to_owned()),
                 folder: Some("/mnt/other".to_owned()),
             },
             lives: vec![Life { epoch: RecoveryEpoch(6), first: RecordSequence(7) }],

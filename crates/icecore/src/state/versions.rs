@@ -354,10 +354,12 @@ impl State {
 
     /// Versions that promoting a clone relabels: its origin and what lies above it in the same dataset.
     pub(crate) fn promoted(&self, dataset: DatasetId) -> Vec<VersionId> {
-        let Some(origin) = self.origin(dataset) else { return Vec::new() };
-        let label = |version: VersionId| self.catalogue.snapshot(version).map(|row| row.dataset);
-        let same = self.above(origin).take_while(|version| label(*version) == label(origin));
-        std::iter::once(origin).chain(same).collect()
+        let Some(row) = self.catalogue.dataset(dataset) else { return Vec::new() };
+        let label = |version: &VersionId| self.catalogue.snapshot(*version).map(|row| row.dataset);
+        let is_own = |version: &VersionId| label(version).is_none_or(|label| label == dataset);
+        let mut foreign = self.above(row.head).skip_while(is_own).peekable();
+        let from = foreign.peek().and_then(label);
+        foreign.take_while(|version| label(version) == from).collect()
     }
 
     fn promote(&mut self, dataset: DatasetId) -> Result<()> {

@@ -497,9 +497,9 @@ impl<'a> Scrub<'a> {
                 continue;
             }
             let rest = Run { start: address, length: BlockCount(piece.length.0 - index), ..piece };
-            index += engine.blocks.while_there(rest, |segment, slot, count| {
+            index += engine.blocks.while_there(rest, |segment, slot, count, doubts| {
                 let mut buffer = vec![0; count.0 as usize * BLOCK_BYTES];
-                engine.blocks.read_both(segment, slot, &mut buffer)?;
+                engine.blocks.read_both(segment, slot, &mut buffer, doubts)?;
                 engine.counters.read_bytes_scrub.add(buffer.len() as u64);
                 Ok(count.0)
             })?;

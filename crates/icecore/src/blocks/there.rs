@@ -1,0 +1,48 @@
+//! Reading what may be moved elsewhere meanwhile.
+//!
+//! A segment that blocks were moved out of may be used for something else at any time. What was read counts only if the blocks are
+//! still known to lie there afterwards; and until then nobody can say whether what does not match its checksum is damaged.
+
+use super::Blocks;
+use crate::error::{Error, Result};
+use crate::units::{BlockCount, Run, SegmentId, Slot};
+
+/// What did not match its checksum while a place was read that may be used for something else meanwhile.
+#[derive(Default)]
+pub(crate) struct Doubts(Vec<Error>);
+
+impl Doubts {
+    /// Remembers an error that is damage, if the blocks were there.
+    pub(crate) fn add(&mut self, error: &Error) {
+        if let Error::Damaged { place, detail } = error {
+            self.0.push(Error::damaged(place.clone(), detail.clone()));
+        }
+    }
+}
+
+impl Blocks {
+    /// Looks up the place of the beginning of a run, up to where it goes on elsewhere, and calls `read` with it; again if the blocks were
+    /// moved meanwhile. What `read` doubts is noted once it is known that they lay there.
+    pub(crate) fn while_there<T>(
+        &self,
+        run: Run,
+        mut read: impl FnMut(SegmentId, Slot, BlockCount, &mut Doubts) -> Result<T>,
+    ) -> Result<T> {
+        loop {
+            let (segment, slot, together) = self.locate(run.stream, run.start)?;
+            let count = together.min(run.length);
+            let mut doubts = Doubts::default();
+            let outcome = read(segment, slot, count, &mut doubts);
+            let now = self.lookup(run.stream, run.start)?;
+            if now.is_some_and(|(at, first, together)| (at, first) == (segment, slot) && together >= count) {
+                self.note(&doubts);
+                return outcome;
+            }
+        }
+    }
+
+    /// Notes damage of what was there for certain.
+    pub(super) fn note(&self, doubts: &Doubts) {
+        doubts.0.iter().for_each(|error| self.files.incidents().note(error));
+    }
+}

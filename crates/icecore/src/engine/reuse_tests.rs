@@ -1,0 +1,211 @@
+//! A reader whose segment is emptied and used for something else while it reads.
+
+use crate::format::segment::file_name;
+use crate::options::{InitOptions, OpenOptions};
+use crate::pool::Pool;
+use crate::storage::memory::MemoryStorage;
+use crate::storage::{Kind, Space, Storage, StorageFile, StorageLock};
+use crate::units::{BLOCK_BYTES, InodeNumber, LogAddress, Run, SegmentId, Slot, Stream};
+use crate::{Creation, Dataset};
+use parking_lot::Mutex;
+use std::io;
+use std::sync::Arc;
+
+/// What happens in the middle of one read.
+type Deed = Box<dyn FnOnce() + Send>;
+
+/// A read in the middle of which something happens: the file, where, and whether the bytes were read before.
+struct Moment {
+    name: String,
+    offset: u64,
+    read_before: bool,
+    deed: Deed,
+}
+
+type Awaited = Arc<Mutex<Option<Moment>>>;
+
+/// Files in memory, one read of which takes long.
+#[derive(Default)]
+struct Interrupted {
+    inner: Arc<MemoryStorage>,
+    awaited: Awaited,
+}
+
+struct InterruptedFile {
+    name: String,
+    inner: Box<dyn StorageFile>,
+    awaited: Awaited,
+}
+
+impl Interrupted {
+    fn file(&self, name: &str, inner: Box<dyn StorageFile>) -> Box<dyn StorageFile> {
+        Box::new(InterruptedFile { name: name.to_owned(), inner, awaited: Arc::clone(&self.awaited) })
+    }
+
+    /// A block as it is on disk.
+    fn block(&self, segment: SegmentId, offset: u64) -> Vec<u8> {
+        let mut block = vec![0; BLOCK_BYTES];
+        self.inner.open(&file_name(segment), false).unwrap().read_at(&mut block, offset).unwrap();
+        block
+    }
+}
+
+impl Storage for Interrupted {
+    fn create(&self, name: &str, length: u64) -> io::Result<Box<dyn StorageFile>> {
+        Ok(self.file(name, self.inner.create(name, length)?))
+    }
+
+    fn open(&self, name: &str, writable: bool) -> io::Result<Box<dyn StorageFile>> {
+        Ok(self.file(name, self.inner.open(name, writable)?))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        self.inner.remove(name)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.inner.rename(from, to)
+    }
+
+    fn list(&self) -> io::Result<Vec<(String, u64)>> {
+        self.inner.list()
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        self.inner.sync_directory()
+    }
+
+    fn space(&self) -> io::Result<Space> {
+        self.inner.space()
+    }
+
+    fn lock(&self, exclusive: bool) -> io::Result<Box<dyn StorageLock>> {
+        self.inner.lock(exclusive)
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+}
+
+impl StorageFile for InterruptedFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let is_it = |moment: &mut Moment| moment.name == self.name && moment.offset == offset;
+        let moment = self.awaited.lock().take_if(is_it);
+        let Some(Moment { read_before, deed, .. }) = moment else {
+            return self.inner.read_at(buffer, offset);
+        };
+        if read_before {
+            self.inner.read_at(buffer, offset)?;
+            deed();
+            return Ok(());
+        }
+        deed();
+        self.inner.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
+        self.inner.write_at(parts, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.inner.sync()
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.inner.length()
+    }
+}
+
+/// A pool with so many files that their names fill more than a segment of nodes, and some data.
+fn made() -> (Arc<Interrupted>, Arc<Pool>, Dataset) {
+    let storage = Arc::new(Interrupted::default());
+    Pool::init(storage.clone(), &InitOptions { segment_bytes: 2 << 20, ..InitOptions::small() }).unwrap();
+    let options = OpenOptions {
+        background: false,
+        block_cache_bytes: 0,
+        node_cache_bytes: 0,
+        control_socket: false,
+        ..OpenOptions::default()
+    };
+    let pool = Pool::open(storage.clone(), &options).unwrap();
+    pool.create_dataset("db", false, &[]).unwrap();
+    let db = pool.dataset("db").unwrap();
+    let file = db.open_or_create(b"a", &Creation::file()).unwrap();
+    for piece in 0..40_u64 {
+        db.write(file, piece << 16, &[piece as u8 + 1; 1 << 16]).unwrap();
+    }
+    for serial in 0..6000 {
+        db.open_or_create(format!("{serial:0240}").as_bytes(), &Creation::file()).unwrap();
+    }
+    pool.checkpoint().unwrap();
+    // Segments with holes are worth being emptied.
+    for piece in (1..40_u64).filter(|piece| piece % 8 != 0) {
+        db.write(file, piece << 16, &[0xff; 1 << 16]).unwrap();
+    }
+    for serial in (0..6000).filter(|serial| serial % 1000 > 200) {
+        db.unlink(InodeNumber::ROOT, format!("{serial:0240}").as_bytes()).unwrap();
+    }
+    drop(db);
+    pool.close().unwrap();
+    // Nothing of it is in memory.
+    let pool = Pool::open(storage.clone(), &options).unwrap();
+    let db = pool.dataset("db").unwrap();
+    (storage, Arc::new(pool), db)
+}
+
+/// The first live block of a stream, and where it lies.
+fn first(pool: &Pool, stream: Stream) -> (LogAddress, SegmentId, Slot) {
+    let state = pool.engine().state();
+    let address = state.history.live_runs(stream).next().unwrap().unwrap().start;
+    let (segment, slot, _) = pool.engine().blocks.locate(stream, address).unwrap();
+    (address, segment, slot)
+}
+
+/// Empties segments, and writes until a block of one of them has changed.
+fn use_again(storage: &Interrupted, pool: &Pool, db: &Dataset, segment: SegmentId, offset: u64) {
+    let before = storage.block(segment, offset);
+    pool.collect(usize::MAX).unwrap();
+    // The log goes on in what was written before, if there is such a segment.
+    pool.engine().state().segments.mark_written(segment);
+    let other = db.open_or_create(b"b", &Creation::file()).unwrap();
+    for round in 0.. {
+        if storage.block(segment, offset) != before {
+            return;
+        }
+        assert!(round < 2000, "{} is not used again", file_name(segment));
+        db.write(other, 0, &[round as u8; 1 << 16]).unwrap();
+        if round % 64 == 63 {
+            pool.checkpoint().unwrap();
+        }
+    }
+}
+
+/// What a reader found was compared, and noted as damage, before it was known whether the blocks lay there still.
+#[test]
+fn what_moves_while_it_is_read_is_no_damage() {
+    for (stream, read_before) in [(Stream::Data, true), (Stream::Data, false), (Stream::Node, false)] {
+        let (storage, pool, db) = made();
+        let (address, segment, slot) = first(&pool, stream);
+        let engine = pool.engine();
+        let offset = engine.geometry.offset(slot);
+        let interrupted = Arc::clone(&storage);
+        let (others, at) = (Arc::clone(&pool), if read_before { 0 } else { offset });
+        let deed = Box::new(move || use_again(&interrupted, &others, &db, segment, at));
+        let moment = Moment { name: file_name(segment), offset, read_before, deed };
+        *storage.awaited.lock() = Some(moment);
+        match stream {
+            Stream::Node => drop(engine.nodes.read(address).unwrap()),
+            stream => {
+                let run = Run { stream, start: address, length: crate::units::BlockCount(1) };
+                let mut block = [0; BLOCK_BYTES];
+                engine.blocks.read_run(run, &mut block, false).unwrap();
+            }
+        }
+        assert!(storage.awaited.lock().is_none(), "{stream:?}: nothing happened while it was read");
+        assert_ne!(first(&pool, stream), (address, segment, slot));
+        let incidents = engine.blocks.files().incidents();
+        assert_eq!((incidents.last(), incidents.tally().damage), (Vec::new(), 0), "{stream:?}");
+        pool.verify().unwrap();
+    }
+}
