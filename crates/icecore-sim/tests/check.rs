@@ -329,3 +329,14 @@ fn a_ledger_that_is_damaged_in_several_places_comes_back_whole_or_not_at_all() {
     println!("{outcomes:?}");
     assert!(outcomes.contains_key(&(true, "from the one before")), "{outcomes:?}");
 }
+
+/// A checkpoint that took new segments to be written counted as one that needs what was used again since.
+#[test]
+fn what_a_checkpoint_took_for_itself_is_no_other_use() {
+    let mut closed = beginning(292_191_741, true);
+    let (name, offset, _) = ledger(&closed);
+    closed.disk.flip_bit(&name, offset + 5, 1).unwrap();
+    closed.crash(None);
+    let report = repair(closed.disk.storage(), &RepairOptions::default(), &mut |_| {}).unwrap();
+    assert!(report.after.opened && report.after.is_sound() && report.refused.is_empty(), "{report:?}");
+}

@@ -12,11 +12,15 @@ use crate::format::ledger::Blob;
 use crate::format::record::RecordView;
 use crate::format::segment::{SegmentHeader, SegmentKind, file_name};
 use crate::format::superblock::{Former, LIVES_MAX, LedgerPointer, Life, Superblock};
+use crate::location::decode_list;
 use crate::log::tail::Position;
 use crate::operation::Operation;
 use crate::state::State;
 use crate::storage::Storage;
-use crate::units::{BLOCK_BYTES, PoolId, RecoveryEpoch, SegmentId, Slot};
+use crate::tree::Node;
+use crate::units::{
+    BLOCK_BYTES, BlockCount, LogAddress, PoolId, RecoveryEpoch, Run, SegmentId, Slot, Stream,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -128,10 +132,71 @@ fn back_to(
     Ok(back)
 }
 
-/// Segments in which something lived at the checkpoint, and that were taken for something else after it was frozen.
+/// Segments in which something lived at the checkpoint, and that were taken for something else after it was frozen. What was taken to
+/// write the checkpoint itself holds what it says.
 fn used_again(blocks: &Blocks, superblock: &Superblock, state: &State) -> Result<Vec<SegmentId>> {
     let uses = uses(blocks, superblock.pool, state)?.into_iter();
-    Ok(uses.filter(|(_, incarnation)| *incarnation > superblock.taken).map(|(segment, _)| segment).collect())
+    let later = uses.filter(|(_, incarnation)| *incarnation > superblock.taken).map(|(segment, _)| segment);
+    let mut reused = Vec::new();
+    for segment in later.filter(|segment| state.segments.kind(*segment) != Some(SegmentKind::Ledger)) {
+        if !holds_what_lives(blocks, state, segment)? {
+            reused.push(segment);
+        }
+    }
+    Ok(reused)
+}
+
+/// Whether everything that lives in a segment is there, as nodes and the headers of records and runs say.
+fn holds_what_lives(blocks: &Blocks, state: &State, segment: SegmentId) -> Result<bool> {
+    let mut said: BTreeMap<u32, Run> = BTreeMap::new();
+    if state.segments.kind(segment).is_some_and(SegmentKind::has_table) {
+        blocks.sums().survey(segment, Slot(u32::MAX), blocks.files(), &mut |slot, view| {
+            for (slot, run) in placed_by(slot, view) {
+                said.insert(slot, run);
+            }
+        })?;
+    }
+    let is_said = |slot: u32, stream: Stream, address: LogAddress| {
+        said.range(..=slot).next_back().is_some_and(|(first, run)| {
+            run.stream == stream
+                && u64::from(slot - first) < run.length.0
+                && run.start.plus(BlockCount(u64::from(slot - first))) == address
+        })
+    };
+    let mut block = [0; BLOCK_BYTES];
+    for entry in blocks.entries_of_segment(segment)? {
+        for index in 0..entry.run.length.0 {
+            let (slot, address) = (entry.slot.0 + index as u32, entry.run.start.plus(BlockCount(index)));
+            if !state.history.lives(entry.run.stream, address)? {
+                continue;
+            }
+            let is_there = if entry.run.stream == Stream::Node {
+                blocks.files().read(segment, Slot(slot), &mut block)?;
+                Node::decode(&block, address).is_ok()
+            } else {
+                is_said(slot, entry.run.stream, address)
+            };
+            if !is_there {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// The blocks that a record or a run is followed by, with the slot of the first.
+fn placed_by(slot: Slot, view: &RecordView) -> Vec<(u32, Run)> {
+    let mut at = slot.0 + 1;
+    if !view.header.run {
+        let (start, length) = (view.header.address.plus(BlockCount(1)), BlockCount(view.sums.len() as u64));
+        return vec![(at, Run { stream: Stream::Data, start, length })];
+    }
+    let mut placed = Vec::new();
+    for run in decode_list(&view.operations, view.sums.len()).unwrap_or_default() {
+        placed.push((at, run));
+        at += run.length.0 as u32;
+    }
+    placed
 }
 
 /// The number of the use that each segment in use is in, as it says itself.
