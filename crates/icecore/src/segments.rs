@@ -205,14 +205,6 @@ impl Segments {
         (state.hurt, state.absent) = (true, true);
     }
 
-    /// The file of a segment that was absent is whole again, in its length.
-    pub(crate) fn made_whole(&mut self, segment: SegmentId) {
-        let state = self.table.get_mut(&segment).expect("the segment exists");
-        assert!(std::mem::replace(&mut state.absent, false), "it was absent");
-        (state.certain, state.written) = (true, true);
-        self.let_go(segment);
-    }
-
     /// Whether something is said to lie in a segment of which the file is missing or cut short.
     pub(crate) fn is_absent(&self, segment: SegmentId) -> bool {
         self.table.get(&segment).is_some_and(|state| state.absent)

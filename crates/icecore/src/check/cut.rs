@@ -79,6 +79,9 @@ fn cut_at_damage(storage: &Arc<dyn Storage>) -> Result<Option<Told>> {
     let given_up = given_up(&engine, &cut);
     engine.checkpoint_in_full()?;
     engine.close()?;
+    // What is left of files that were cut short is not written to, should they turn up again.
+    let superblock = engine::find_superblock(&**storage)?;
+    engine::move_log_end(storage, &superblock)?;
     Ok(Some(Told { record: cut.record.0, why: cut.why.to_string(), given_up }))
 }
 

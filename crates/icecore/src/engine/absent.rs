@@ -1,5 +1,6 @@
 //! Segments of which the file is missing or cut short, though something is said to live in them. Nothing is written to
-//! them, and they are used for nothing else; what lies in them is damaged, and the pool goes on without.
+//! them, and they are used for nothing else; what lies in them is damaged, and the pool goes on without. A file that is put
+//! back has everything again.
 
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
@@ -25,22 +26,6 @@ pub(super) fn note(files: &SegmentFiles, segments: &Segments) {
             files.incidents().note(&error);
         }
     }
-}
-
-/// The log goes on in a segment that is absent: it gets a file of full length, with what is left of the former one at
-/// the beginning. Only after a clean close: then nothing in it is needed to go on.
-///
-/// # Errors
-/// As for [`make_file`].
-pub(super) fn make_whole(
-    storage: &dyn Storage,
-    files: &SegmentFiles,
-    segments: &mut Segments,
-    segment: SegmentId,
-) -> Result<()> {
-    make_file(storage, files, segment)?;
-    segments.made_whole(segment);
-    Ok(())
 }
 
 /// Makes the file of a segment anew, in its full length: of what is left of the former one, of its copy, and of zeros where

@@ -6,7 +6,7 @@ use super::cut::Cut;
 use super::recovery::{self, AtDamage, Recovered};
 use super::size_limit::SEGMENTS_MIN;
 use super::space::available;
-use super::{Engine, absent, background, copies, load, size_limit, staging, superblocks};
+use super::{Engine, absent, background, copies, load, rebuild, size_limit, staging, superblocks};
 use crate::blocks::{Blocks, Use};
 use crate::catalogue::Catalogue;
 use crate::copies::{Copies, Place, is_name_of_pool};
@@ -246,7 +246,7 @@ struct Opened {
 }
 
 /// Opens a pool.
-fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions, mut at_damage: AtDamage) -> Result<Opened> {
+fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions, at_damage: AtDamage) -> Result<Opened> {
     // Before the lock: a directory that is no pool must not get a lock file.
     superblocks::read(&**storage)?;
     let lock = lock(&**storage, !options.read_only)?;
@@ -257,6 +257,16 @@ fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions, mut at_damage: AtD
     if options.read_only && !superblock.clean {
         return Err(Error::NeedsRecovery { path: storage.describe() });
     }
+    open_locked(storage, options, lock, superblock, at_damage)
+}
+
+fn open_locked(
+    storage: &Arc<dyn Storage>,
+    options: &OpenOptions,
+    lock: Box<dyn StorageLock>,
+    superblock: Superblock,
+    mut at_damage: AtDamage,
+) -> Result<Opened> {
     let epoch = if options.read_only { superblock.epoch() } else { superblock.next_epoch() };
     let mut segments = recovery::segments(&**storage, &superblock, epoch)?;
     let place = copies::find(storage, &superblock, !options.read_only);
@@ -266,6 +276,13 @@ fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions, mut at_damage: AtD
     segments.share(files.copies().aside());
     let cuts = matches!(at_damage, AtDamage::Cut(_));
     let mut loaded = load::load(&parts.blocks, &superblock, segments, superblock.clean || cuts)?;
+    let end = loaded.state.tail.position().segment;
+    if loaded.state.segments.is_absent(end) && !options.read_only {
+        drop((loaded, parts));
+        let (moved, end) = rebuild::move_log_end(storage, &superblock)?;
+        at_damage.made_up(end);
+        return open_locked(storage, options, lock, moved, at_damage);
+    }
     loaded.state.history.keep_in(parts.blocks.clone(), memory_limits(options).1);
     loaded.state.doom_hidden()?;
     absent::note(files, &loaded.state.segments);
@@ -275,11 +292,6 @@ fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions, mut at_damage: AtD
         let recovered = Recovered { state, line, previous, replayed: 0, cut: None };
         let engine = Arc::new(parts.assemble(superblock, recovered, lock));
         return Ok(Opened { engine, replayed: 0, cut: None });
-    }
-    let end = loaded.state.tail.position().segment;
-    if loaded.state.segments.is_absent(end) {
-        absent::make_whole(&**storage, files, &mut loaded.state.segments, end)?;
-        at_damage.made_up(end);
     }
     let drawn = skip_drawn(&mut loaded.state, &superblock)?;
     let mut recovered = recovery::replay(loaded, &parts, &superblock, at_damage)?;

@@ -92,6 +92,38 @@ pub(crate) fn restore_map(storage: &Arc<dyn Storage>, superblock: &Superblock) -
     Ok(Restored { chunks: 0, found: count(&wanted) - lost, lost })
 }
 
+/// Has the log go on in a new segment, where that in which it would is gone: nothing may be written to what could turn up
+/// again. Writes a ledger of the same checkpoint, and superblocks; answers what these say now, and the segment.
+///
+/// # Errors
+/// The ledger cannot be read; or writing failed: then the pool is as it was.
+pub(crate) fn move_log_end(
+    storage: &Arc<dyn Storage>,
+    superblock: &Superblock,
+) -> Result<(Superblock, SegmentId)> {
+    let parts = parts(storage, superblock);
+    let found = load::checkpoint(&parts.blocks, superblock.pool, superblock.ledger)?;
+    let load::Checkpoint { number, mut position, placed, gathered, forsaken, .. } = found;
+    let mut map = gathered.map().copied()?;
+    let Position { address, sequence, .. } = position.position();
+    let set_aside = BlockCount(position.tail_mapped.end().0.saturating_sub(address.0));
+    if set_aside.0 > 0 {
+        map.trim_end(Run { stream: Stream::Data, start: address, length: set_aside });
+    }
+    let mut out = Out { parts: &parts, superblock, at: None, segments: segments(storage, superblock)? };
+    out.segments.push(position.segment);
+    let segment = out.begin(SegmentKind::Log, address, sequence)?;
+    parts.blocks.files().sync(segment)?;
+    (position.segment, position.slot, position.incarnation) = (segment, Slot(1), out.next_use());
+    let slots = parts.blocks.files().geometry().end(SegmentKind::Log).0 - 1;
+    position.tail_mapped = Run { stream: Stream::Data, start: address, length: BlockCount(slots.into()) };
+    map.insert(position.tail_mapped, segment, Slot(1));
+    let segments = out.segments;
+    let (living, known, taken) = Default::default();
+    let ledger = Ledger { number, position, placed, gathered, map, living, known, taken, forsaken };
+    Ok((ledger.write(&parts, superblock, segments, None)?, segment))
+}
+
 fn count(sets: &Addresses) -> u64 {
     sets.iter().map(|set| set.len().0).sum()
 }
@@ -222,7 +254,7 @@ impl Ledger {
         superblock: &Superblock,
         segments: Vec<SegmentId>,
         gone: Option<Gone>,
-    ) -> Result<()> {
+    ) -> Result<Superblock> {
         let Self { number, position, placed, gathered, mut map, forsaken, .. } = self;
         let mut out = Out { parts, superblock, at: None, segments };
         let taken = out.next_use();
@@ -251,7 +283,7 @@ impl Ledger {
         next.generation += 1;
         superblocks::write(&*parts.storage, &next)?;
         copies::write_superblocks(parts.blocks.files().copies(), &next);
-        Ok(())
+        Ok(next)
     }
 }
 
@@ -290,7 +322,7 @@ impl Out<'_> {
         let room = |(_, slot): &(SegmentId, Slot)| slot.0 + blocks <= files.geometry().slots();
         let (segment, slot) = match self.at.filter(room) {
             Some(at) => at,
-            None => (self.begin()?, Slot(1)),
+            None => (self.begin(SegmentKind::Ledger, LogAddress(0), RecordSequence(0))?, Slot(1)),
         };
         self.at = Some((segment, Slot(slot.0 + blocks)));
         files.write(segment, slot, &[(Kind::Checkpoint, &AlignedBuffer::copied(bytes))])?;
@@ -330,21 +362,26 @@ impl Out<'_> {
         Ok(())
     }
 
-    /// A segment that was not there before: nothing that is needed can be in it.
-    fn begin(&mut self) -> Result<SegmentId> {
+    /// A segment that was not there before: nothing that is needed can be in it. Nothing lies in it before this address and record.
+    fn begin(
+        &mut self,
+        kind: SegmentKind,
+        first_address: LogAddress,
+        first_sequence: RecordSequence,
+    ) -> Result<SegmentId> {
         let number = (0..).find(|number| !self.segments.contains(&SegmentId(*number)));
         let segment = SegmentId(number.expect("there are not so many"));
         let files = self.parts.blocks.files();
         files.create(segment)?;
         self.segments.push(segment);
-        files.begin(segment, SegmentKind::Ledger);
+        files.begin(segment, kind);
         let header = SegmentHeader {
             pool: self.superblock.pool,
-            kind: SegmentKind::Ledger,
+            kind,
             segment,
             incarnation: self.next_use(),
-            first_address: LogAddress(0),
-            first_sequence: RecordSequence(0),
+            first_address,
+            first_sequence,
             epoch: self.superblock.epoch(),
         };
         let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);

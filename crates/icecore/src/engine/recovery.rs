@@ -84,7 +84,7 @@ pub(super) enum AtDamage {
 }
 
 impl AtDamage {
-    /// The file of another segment was missing and had to be made up.
+    /// The log was to go on in a segment that is gone, and goes on in this one.
     pub(super) fn made_up(&mut self, segment: SegmentId) {
         if let Self::Cut(gone) = self {
             gone.insert(segment);
