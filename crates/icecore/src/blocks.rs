@@ -4,6 +4,7 @@ mod chunks;
 mod gather;
 mod heal;
 mod inspect;
+mod pending;
 mod recent;
 mod sets;
 mod survey;
@@ -25,6 +26,7 @@ use crate::statistics::Counters;
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, PoolId, Run, SegmentId, Slot, Stream};
 use gather::Known;
 use parking_lot::{Mutex, RwLock};
+use pending::{Pending, lost};
 use quick_cache::UnitWeighter;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
@@ -42,7 +44,7 @@ pub(crate) struct Blocks {
     cache: Cache<u64, Arc<Block>, UnitWeighter, NumberHash>,
     recent: Recent,
     /// Merged blocks that no checkpoint has written yet.
-    pending: RwLock<NumberMap<LogAddress, Arc<Block>>>,
+    pending: Pending,
     sums: Sums,
     counters: Arc<Counters>,
 }
@@ -75,7 +77,7 @@ impl Blocks {
             sets: RwLock::new(Shelf::new(set_bytes)),
             cache: number_cache(cached, cached as u64, UnitWeighter),
             recent: Recent::new(cache_bytes / 2),
-            pending: RwLock::default(),
+            pending: Pending::default(),
             sums: Sums::new(pool),
             counters,
         }
@@ -94,40 +96,17 @@ impl Blocks {
         &self.sets
     }
 
+    /// Merged blocks that no checkpoint has written yet.
+    pub(crate) fn pending(&self) -> &Pending {
+        &self.pending
+    }
+
     pub(crate) fn recent(&self) -> &Recent {
         &self.recent
     }
 
     pub(crate) fn sums(&self) -> &Sums {
         &self.sums
-    }
-
-    /// A merged block was born; a checkpoint will write it.
-    pub(crate) fn merge_pending(&self, address: LogAddress, block: Arc<Block>) {
-        self.pending.write().insert(address, block);
-    }
-
-    /// A merged block that no checkpoint has written yet.
-    pub(crate) fn pending(&self, address: LogAddress) -> Option<Arc<Block>> {
-        self.pending.read().get(&address).map(Arc::clone)
-    }
-
-    /// Merged blocks that no checkpoint has written yet, in order of their addresses.
-    pub(crate) fn all_pending(&self) -> Vec<(LogAddress, Arc<Block>)> {
-        let pending = self.pending.read();
-        let mut all: Vec<_> = pending.iter().map(|(address, block)| (*address, Arc::clone(block))).collect();
-        all.sort_unstable_by_key(|(address, _)| *address);
-        all
-    }
-
-    /// Number of merged blocks that no checkpoint has written yet.
-    pub(crate) fn pending_count(&self) -> usize {
-        self.pending.read().len()
-    }
-
-    /// A merged block was written, or died unwritten.
-    pub(crate) fn pending_done(&self, address: LogAddress) {
-        self.pending.write().remove(&address);
     }
 
     /// One block.
@@ -138,9 +117,9 @@ impl Blocks {
             return Ok(block);
         }
         if stream == Stream::Merged
-            && let Some(block) = self.pending(address)
+            && let Some(block) = self.pending.get(address)
         {
-            return Ok(block);
+            return block.ok_or_else(|| lost(address));
         }
         let mut block = Arc::new([0; BLOCK_BYTES]);
         self.read_run(run, Arc::get_mut(&mut block).expect("new"), true)?;
@@ -181,6 +160,9 @@ impl Blocks {
                 index += 1;
                 continue;
             }
+            if run.stream == Stream::Merged {
+                self.pending.check(address)?;
+            }
             let rest = Run { start: address, length: BlockCount(run.length.0 - index), ..run };
             let count = self.while_there(rest, |segment, slot, together, doubts| {
                 // As many blocks as lie together, up to the next one that memory holds.
@@ -212,7 +194,7 @@ impl Blocks {
             return true;
         }
         if stream == Stream::Merged
-            && let Some(block) = self.pending(address)
+            && let Some(Some(block)) = self.pending.get(address)
         {
             into.copy_from_slice(&*block);
             return true;
@@ -224,7 +206,7 @@ impl Blocks {
     pub(crate) fn in_memory(&self, stream: Stream, address: LogAddress) -> Option<Arc<Block>> {
         let key = key(stream, address);
         if stream == Stream::Merged
-            && let Some(block) = self.pending(address)
+            && let Some(Some(block)) = self.pending.get(address)
         {
             return Some(block);
         }
@@ -235,7 +217,7 @@ impl Blocks {
         let key = key(stream, address);
         self.cache.peek(&key).is_some()
             || self.recent.holds(key)
-            || (stream == Stream::Merged && self.pending.read().contains_key(&address))
+            || (stream == Stream::Merged && self.pending.get(address).is_some())
     }
 
     /// Where a block is, and how many blocks from it on lie together.

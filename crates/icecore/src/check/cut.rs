@@ -1,9 +1,9 @@
 //! Giving up the end of a log that is damaged before it: the last thing that a repair can do, and only if it is told to.
 
 use super::mend::{RepairReport, opens};
-use super::{aside, quiet};
+use super::{aside, gone, quiet};
 use crate::engine::{self, Cut, Engine};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::namespace::TreeReader;
 use crate::operation::Operation;
 use crate::pool::{shown, walk_paths};
@@ -20,7 +20,7 @@ pub(super) fn cut(above: &Arc<dyn Storage>, does: bool, report: &mut RepairRepor
     let trial = Overlay::over(Arc::clone(above));
     let mut outcome = cut_at_damage(&(trial.clone() as Arc<dyn Storage>));
     let mut trial = trial;
-    if outcome.is_err() {
+    if matches!(&outcome, Err(Error::Damaged { place, .. }) if place == engine::REUSED) {
         // Where segments that the last checkpoint needs found another use since, the map no longer says where blocks lie: but
         // they themselves do.
         let other = Overlay::over(Arc::clone(above));
@@ -44,45 +44,42 @@ pub(super) fn cut(above: &Arc<dyn Storage>, does: bool, report: &mut RepairRepor
         report.refused.push("the log cannot be cut where it is damaged".to_owned());
         return Ok(());
     }
+    let what = match &cut.at {
+        Some((record, why)) => format!("cut before record {record}: {why}"),
+        None => "replayed without what it changes in files that are gone".to_owned(),
+    };
     if !does {
-        report.refused.push(format!(
-            "the log could be cut before record {} ({}): --cut-log does that, and gives up what came after it{}",
-            cut.record,
-            cut.why,
-            cut.list()
-        ));
+        let list = cut.given_up.join("; ");
+        report.refused.push(format!("the log could be {what}: --cut-log does that, and gives up: {list}"));
         return Ok(());
     }
     aside::apply(&**above, &trial)?;
     report.refused.clear();
-    report.steps.push(format!("the log is cut before record {}: {}", cut.record, cut.why));
+    report.steps.push(format!("the log is {what}"));
     report.given_up = cut.given_up;
     Ok(())
 }
 
-/// A log that was cut, and what that costs.
+/// A log that was cut, or of which something was left out, and what that costs.
 struct Told {
-    record: u64,
-    why: String,
+    /// The first record that counts no more, and why.
+    at: Option<(u64, String)>,
     given_up: Vec<String>,
-}
-
-impl Told {
-    fn list(&self) -> String {
-        self.given_up.iter().map(|line| format!("; {line}")).collect()
-    }
 }
 
 fn cut_at_damage(storage: &Arc<dyn Storage>) -> Result<Option<Told>> {
     let (engine, cut) = engine::open_cut(storage, &quiet())?;
-    let Some(cut) = cut else { return Ok(None) };
-    let given_up = given_up(&engine, &cut);
+    let mut given_up = gone::lost_in_replay(&engine);
+    if cut.is_none() && given_up.is_empty() {
+        return Ok(None);
+    }
+    given_up.extend(cut.iter().flat_map(|cut| after(&engine, cut)));
     engine.checkpoint_in_full()?;
     engine.close()?;
     // What is left of files that were cut short is not written to, should they turn up again.
     let superblock = engine::find_superblock(&**storage)?;
     engine::move_log_end(storage, &superblock)?;
-    Ok(Some(Told { record: cut.record.0, why: cut.why.to_string(), given_up }))
+    Ok(Some(Told { at: cut.map(|cut| (cut.record.0, cut.why.to_string())), given_up }))
 }
 
 /// What records of the log say that they did.
@@ -94,7 +91,7 @@ struct Deeds {
 }
 
 /// What came after a cut, a line each: as far as it can still be read.
-fn given_up(engine: &Engine, cut: &Cut) -> Vec<String> {
+fn after(engine: &Engine, cut: &Cut) -> Vec<String> {
     let mut deeds = Deeds::default();
     let state = engine.state();
     let name = |dataset: &DatasetId| {
@@ -108,9 +105,16 @@ fn given_up(engine: &Engine, cut: &Cut) -> Vec<String> {
         deeds.add(operation, &name);
     }
     let last = cut.after.last().map_or(cut.record, |after| after.record);
-    let mut lines = vec![match cut.after.len() {
-        0 => "nothing of it can be read any more".to_owned(),
-        count => format!("{count} records of it can still be read, the last one is record {}", last.0),
+    let all = last.0 - cut.record.0 + 1;
+    let mut lines = vec![match cut.after.len() as u64 {
+        0 => "records of which none can be read any more".to_owned(),
+        count if count < all => {
+            format!(
+                "the {all} records up to record {}, and what came after; {count} of them can still be read",
+                last.0
+            )
+        }
+        _ => format!("the {all} records up to record {}, which can all be read, and what came after", last.0),
     }];
     for (dataset, inodes) in &deeds.written {
         let mut paths = BTreeMap::new();
@@ -171,7 +175,8 @@ impl Deeds {
                 let full =
                     |(dataset, snapshot): &(DatasetId, String)| format!("{}@{snapshot}", name(dataset));
                 let all: Vec<String> = snapshots.iter().map(full).collect();
-                self.others.push(format!("the snapshots {}", all.join(", ")));
+                let noun = if all.len() == 1 { "the snapshot" } else { "the snapshots" };
+                self.others.push(format!("{noun} {}", all.join(", ")));
             }
             Operation::DestroySnapshots { versions } => {
                 self.others.push(format!("that {} snapshots were destroyed", versions.len()));

@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use crate::format::superblock::LedgerPointer;
 use crate::location::Lookup;
 use crate::pool::{Finding, Hurt, Hurts, Place, name_damage, shown};
-use crate::units::{BlockCount, LogAddress, Run, Stream};
+use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Run, Slot, Stream};
 use std::collections::BTreeMap;
 
 /// What a scrub would say, as a problem.
@@ -47,6 +47,62 @@ pub(super) fn nodes(engine: &Engine, lost: BTreeMap<LogAddress, (Hurt, String)>)
     told(named.collect(), needed.len() as u64 + untold, Area::Trees)
 }
 
+/// Blocks that the log changed, and that could not be read any more when it was replayed.
+pub(super) fn lost_in_replay(engine: &Engine) -> Vec<String> {
+    let mut hurts = Hurts::default();
+    for start in engine.blocks.pending().lost() {
+        let place = Place::Told("blocks that were changed in files that are gone".to_owned());
+        hurts.add(Hurt { run: Run { stream: Stream::Merged, start, length: BlockCount(1) }, place });
+    }
+    let named = name_damage(engine, &hurts.into_sorted());
+    named.into_iter().map(|named| problem(Area::Data, named.finding).what).collect()
+}
+
+/// What lives in segments of which the file is missing or cut short, and is gone with it. Nodes have been told. `with_data`: all data is read
+/// later, and its damage told then.
+pub(super) fn absent(engine: &Engine, with_data: bool) -> Vec<Problem> {
+    let files = engine.blocks.files();
+    let segments = engine.state().segments.absent();
+    let mut problems = Vec::new();
+    for segment in segments {
+        let Some(error) = files.what_is_absent(segment) else { continue };
+        let entries = match engine.blocks.entries_of_segment(segment) {
+            Ok(entries) => entries,
+            Err(unread) => {
+                problems.push(Problem::of(Area::Places, format!("{error}; {unread}")));
+                continue;
+            }
+        };
+        let mut hurts = Hurts::default();
+        let (mut block, mut count, mut told_blocks) = ([0; BLOCK_BYTES], 0, 0);
+        for entry in entries {
+            for index in 0..entry.run.length.0 {
+                let (slot, start) =
+                    (Slot(entry.slot.0 + index as u32), entry.run.start.plus(BlockCount(index)));
+                let lives = engine.state().history.lives(entry.run.stream, start).unwrap_or(true);
+                if !lives || files.read(segment, slot, &mut block).is_ok() {
+                    continue;
+                }
+                count += 1;
+                if entry.run.stream != Stream::Node && !with_data {
+                    let run = Run { start, length: BlockCount(1), ..entry.run };
+                    hurts.add(Hurt { run, place: Place::Told(error.to_string()) });
+                    told_blocks += 1;
+                }
+            }
+        }
+        let named = name_damage(engine, &hurts.into_sorted());
+        let found = told(named.into_iter().map(|named| named.finding).collect(), told_blocks, Area::Places);
+        if count == 0 {
+            problems.push(
+                Problem::of(Area::Places, format!("{error}; nothing that lives is gone with it")).harmless(),
+            );
+        }
+        problems.extend(found);
+    }
+    problems
+}
+
 /// Blocks that live and have no place any more: what had it was lost, and could not be made again.
 pub(super) fn placeless(engine: &Engine) -> Vec<Problem> {
     let runs: Vec<Run> = {
@@ -86,7 +142,7 @@ fn place(
     unread: &mut Option<(LedgerPointer, String)>,
 ) -> Result<BlockCount, Place> {
     // Nodes without a place were met when the trees were walked, and others may not have been written yet.
-    if stream == Stream::Node || stream == Stream::Merged && engine.blocks.pending(at).is_some() {
+    if stream == Stream::Node || stream == Stream::Merged && engine.blocks.pending().get(at).is_some() {
         return Ok(BlockCount(1));
     }
     let known = engine.blocks.map().read().lookup(stream, at);

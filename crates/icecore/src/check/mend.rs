@@ -210,6 +210,10 @@ fn back_to(above: &Arc<dyn Storage>, superblock: &Superblock, former: &Former) -
 fn map(above: &Arc<dyn Storage>, superblock: &Superblock, report: &mut RepairReport) -> Result<()> {
     let trial = Overlay::over(Arc::clone(above));
     let storage: Arc<dyn Storage> = trial.clone();
+    // Else it is not the map that keeps the pool from being opened, and what it says is not given up.
+    if engine::ledger_is_whole(&storage, superblock) {
+        return Ok(());
+    }
     let trial_of_trial = || -> Arc<dyn Storage> { Overlay::over(Arc::clone(&storage)) };
     let outcome = engine::restore_map(&storage, superblock)
         .and_then(|restored| super::opened(&trial_of_trial()).map(|_| restored));

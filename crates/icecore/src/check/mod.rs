@@ -209,6 +209,7 @@ fn look(
     };
     report.opened = true;
     books(&engine, &mut report, progress);
+    gone::absent(&engine, options.data).into_iter().for_each(|problem| report.add(problem));
     if options.data {
         data(&engine, &mut report, progress)?;
     } else {

@@ -15,10 +15,11 @@ use crate::units::{BlockCount, Run, SegmentId, Slot, Stream};
 /// A stretch of a segment: its first slot, and the addresses there.
 type Stretch = (u32, Run);
 
-/// Data segments in which something lives.
+/// Data segments in which something lives, but for those that are gone: that is told by itself.
 fn data_segments(state: &State) -> Vec<SegmentId> {
     let has_table = |segment: &SegmentId| state.segments.kind(*segment).is_some_and(|kind| kind.has_table());
-    let in_use = |segment: &SegmentId| state.segments.live(*segment) > 0 && has_table(segment);
+    let is_there = |segment: &SegmentId| has_table(segment) && !state.segments.is_absent(*segment);
+    let in_use = |segment: &SegmentId| state.segments.live(*segment) > 0 && is_there(segment);
     state.segments.all().into_iter().filter(in_use).collect()
 }
 

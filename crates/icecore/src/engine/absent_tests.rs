@@ -214,6 +214,106 @@ fn a_repair_gives_up_nothing_that_can_be_read_without_it() {
     }
 }
 
+/// Writes a few bytes of a block, which the log has as a change of what was there.
+fn patch(pool: &Pool, file: InodeNumber, block: u64) {
+    let db = pool.dataset("db").unwrap();
+    db.write(file, block * BLOCK as u64 + 100, b"acknowledged").unwrap();
+    db.sync().unwrap();
+}
+
+/// What a killed pool with acknowledged changes of some blocks leaves behind, and the segment that these lay in before.
+fn killed_with_changes(storage: &Arc<MemoryStorage>, file: InodeNumber) -> (Arc<MemoryStorage>, SegmentId) {
+    let pool = Pool::open(storage.clone(), &options(false)).unwrap();
+    let engine = pool.engine();
+    let (end, segment) = {
+        let state = engine.state();
+        let in_log = |segment: &SegmentId| state.segments.kind(*segment) == Some(SegmentKind::Log);
+        let live = |segment: &SegmentId| state.segments.live(*segment);
+        let all = state.segments.all().into_iter().filter(in_log);
+        let end = state.tail.position().segment;
+        (end, all.filter(|segment| *segment != end).max_by_key(live).unwrap())
+    };
+    assert_ne!(segment, end);
+    for block in (0..BLOCKS).step_by(3) {
+        patch(&pool, file, block);
+    }
+    let killed = storage.copy();
+    std::mem::forget(pool);
+    (killed, segment)
+}
+
+/// What the log changes in a file of the pool that is gone is not given up: put back, that file has it. Unless one says so; then it is gone for
+/// good, also when the file turns up, for that has what was there before.
+#[test]
+fn what_was_acknowledged_does_not_go_back_to_what_was_there_before() {
+    let (storage, file) = made();
+    let (killed, segment) = killed_with_changes(&storage.copy(), file);
+    let name = file_name(segment);
+    let is_new = |bytes: &Vec<u8>| bytes[100..112] == *b"acknowledged";
+    let whole = readable(&Pool::open(killed.copy(), &options(false)).unwrap(), file);
+    assert!((0..BLOCKS).step_by(3).all(|block| is_new(&whole[&("db", block)])));
+
+    let copy = killed.copy();
+    cut(&copy, &name, None);
+    for _ in 0..2 {
+        let refused = Pool::open(copy.clone(), &options(false)).map(drop).unwrap_err().to_string();
+        assert!(refused.contains(&name) && refused.contains("the log since"), "{refused}");
+    }
+    let report = repair(copy.clone(), &RepairOptions::default(), &mut |_| {}).unwrap();
+    assert!(!report.after.opened && report.changed_blocks == 0, "{report:?}");
+    assert!(report.refused.iter().any(|why| why.contains("--cut-log")), "{report:?}");
+    let back = copy.copy();
+    put_back(&killed, &back, &name);
+    assert!(readable(&Pool::open(back, &options(false)).unwrap(), file) == whole, "put back");
+
+    let cut_log = RepairOptions { cut_log: true, ..RepairOptions::default() };
+    let report = repair(copy.clone(), &cut_log, &mut |_| {}).unwrap();
+    assert!(
+        report.after.opened && report.given_up.iter().any(|line| line.contains("in a (inode")),
+        "{report:?}"
+    );
+    put_back(&killed, &copy, &name);
+    let pool = Pool::open(copy.clone(), &options(false)).unwrap();
+    assert_not_as_before(&pool, &whole, file);
+    pool.close().unwrap();
+    assert_not_as_before(&Pool::open(copy, &options(false)).unwrap(), &whole, file);
+}
+
+/// No block of the present version is what it was before it was changed; those of snapshots are all there.
+fn assert_not_as_before(pool: &Pool, whole: &BTreeMap<(&'static str, u64), Vec<u8>>, file: InodeNumber) {
+    let found = readable(pool, file);
+    let lost = whole.keys().filter(|key| !found.contains_key(*key)).collect::<Vec<_>>();
+    assert!(!lost.is_empty() && lost.iter().all(|(version, _)| *version == "db"), "{lost:?}");
+    assert!(found.iter().all(|(key, bytes)| whole[key] == *bytes));
+    let scrub = pool.scrub(&mut |_| true).unwrap();
+    assert!(scrub.damaged >= lost.len() as u64, "{scrub:?}");
+    assert!(scrub.findings.iter().all(|finding| finding.path.as_deref() == Some(b"a")), "{scrub:?}");
+}
+
+/// The same where the block is there and is not what was written: the pool opens, and its change is lost with it.
+#[test]
+fn a_change_of_a_damaged_block_is_lost_for_good() {
+    let (storage, file) = made();
+    let (killed, segment) = killed_with_changes(&storage.copy(), file);
+    let whole = readable(&Pool::open(killed.copy(), &options(false)).unwrap(), file);
+    let copy = killed.copy();
+    let hurt = copy.open(&file_name(segment), true).unwrap();
+    for slot in 1..500 {
+        hurt.write_at(&[(Kind::Data, &[0xdd; 7])], slot * BLOCK as u64 + 50).unwrap();
+    }
+    let pool = Pool::open(copy.clone(), &options(false)).unwrap();
+    assert!(readable(&pool, file).len() < whole.len());
+    // Before a checkpoint, and after it.
+    for _ in 0..2 {
+        let scrub = pool.scrub(&mut |_| true).unwrap();
+        assert!(scrub.damaged > 0, "{scrub:?}");
+        pool.checkpoint().unwrap();
+    }
+    pool.close().unwrap();
+    put_back(&killed, &copy, &file_name(segment));
+    assert_not_as_before(&Pool::open(copy, &options(false)).unwrap(), &whole, file);
+}
+
 /// The blocks of a file that can be read in its present version.
 fn readable_now(pool: &Pool, file: InodeNumber) -> usize {
     let view = pool.view("db").unwrap();

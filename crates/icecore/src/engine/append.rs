@@ -76,7 +76,7 @@ impl Engine {
     /// What has to be done soon, as seen while the state is locked.
     pub(crate) fn pressure(&self, state: &State) -> Pressure {
         let log = state.log_blocks * BLOCK_BYTES as u64;
-        let dirty = (state.dirty_nodes + self.blocks.pending_count() as u64) * BLOCK_BYTES as u64;
+        let dirty = (state.dirty_nodes + self.blocks.pending().count() as u64) * BLOCK_BYTES as u64;
         let some = u64::from(self.geometry.slots()) / 4;
         let reclaimable = state.graveyard.pending_blocks() >= some || state.log_blocks >= some;
         let crowded =
@@ -177,7 +177,7 @@ impl Engine {
         }
         // Merged blocks that nobody can reach any more need not wait for a checkpoint to leave the memory.
         while let Some(address) = state.graveyard.superseded(|| self.pins.oldest()) {
-            self.blocks.pending_done(address);
+            self.blocks.pending().done(address);
         }
         state.tail.append(&encoded, payload);
         state.operations_pending += 1;

@@ -102,7 +102,7 @@ impl Engine {
                 Lookup::Nowhere => {
                     // Born and dead between two checkpoints: it was never anywhere.
                     if run.stream == Stream::Merged {
-                        self.blocks.pending_done(at);
+                        self.blocks.pending().done(at);
                     }
                     at = at.plus(BlockCount(1));
                 }

@@ -5,6 +5,7 @@
 //! they are written in the order of their addresses, so that the location map stays small.
 
 use super::ledger::{Picture, Said};
+use super::rebuild::GONE;
 use super::space::Filling;
 use super::{Engine, Purpose};
 use crate::blocks::Block;
@@ -225,7 +226,7 @@ struct Frozen {
     history: HistoryChanges,
     location: MapChanges,
     roots: Vec<(VersionId, Option<Tree>)>,
-    merged: Vec<(LogAddress, Arc<Block>)>,
+    merged: Vec<(LogAddress, Option<Arc<Block>>)>,
     /// Segments that moved blocks lie in now, to be flushed.
     filled: BTreeSet<SegmentId>,
     /// Segments that blocks were moved out of, which wait for this checkpoint.
@@ -284,7 +285,7 @@ impl Engine {
         }
         // Not before: whoever reads on after a flush that failed may not find on disk what was written.
         written.nodes.iter().for_each(|slot| slot.mark_written(&*self.nodes));
-        frozen.merged.iter().for_each(|(address, _)| self.blocks.pending_done(*address));
+        frozen.merged.iter().for_each(|(address, _)| self.blocks.pending().done(*address));
         let (position, taken) = (frozen.position, frozen.taken);
         let said = self.said(&mut frozen, &roots, written.placed, previous);
         let base = said.as_base();
@@ -386,12 +387,12 @@ impl Engine {
 
     /// Merged blocks that some version still reaches, or some reader. What a reader holds is written, too: memory would
     /// grow for as long as it reads.
-    fn living_merged(&self, state: &mut State) -> Vec<(LogAddress, Arc<Block>)> {
+    fn living_merged(&self, state: &mut State) -> Vec<(LogAddress, Option<Arc<Block>>)> {
         let reached = state.graveyard.settle_superseded(
             |moment, address| self.pins.reach_merged(moment, address),
-            |address| self.blocks.pending_done(address),
+            |address| self.blocks.pending().done(address),
         );
-        let mut merged = self.blocks.all_pending();
+        let mut merged = self.blocks.pending().all();
         merged.retain(|(address, _)| {
             reached.contains(address) || !state.graveyard.holds(Stream::Merged, *address)
         });
@@ -402,16 +403,20 @@ impl Engine {
         self.superblock.lock().epoch()
     }
 
-    /// Writes merged blocks as runs: a header that vouches for the blocks behind it.
-    fn write_merged(&self, merged: &[(LogAddress, Arc<Block>)], out: &mut Written) -> Result<()> {
+    /// Writes merged blocks as runs: a header that vouches for the blocks behind it, but for those that are lost.
+    fn write_merged(&self, merged: &[(LogAddress, Option<Arc<Block>>)], out: &mut Written) -> Result<()> {
         let mut rest = merged;
         while !rest.is_empty() {
             let count = rest.len().min(BATCH_BLOCKS);
             let mut content = AlignedBuffer::zeroed(count * BLOCK_BYTES);
             for (target, (_, block)) in content.chunks_exact_mut(BLOCK_BYTES).zip(rest) {
-                target.copy_from_slice(&**block);
+                match block {
+                    Some(block) => target.copy_from_slice(&**block),
+                    None => target[..GONE.len()].copy_from_slice(GONE),
+                }
             }
-            let sums: Vec<u32> = content.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
+            let sums = content.chunks_exact(BLOCK_BYTES).map(crc32c).zip(rest);
+            let sums = sums.map(|(sum, (_, block))| if block.is_some() { sum } else { !sum }).collect();
             let payload = Payload { buffer: Arc::new(content), first: 0, sums };
             let listed = runs_of_blocks(Stream::Merged, rest[..count].iter().map(|(address, _)| *address));
             let (segment, slot, written) =

@@ -16,6 +16,9 @@ use crate::units::{BLOCK_BYTES, BlockCount, RecordSequence, SegmentId, Slot};
 /// must not have the address of anything that comes now.
 const LEFT_OUT: BlockCount = BlockCount(1 << 32);
 
+/// What is damaged where the state at a cut needs what found another use since.
+pub(crate) const REUSED: &str = "what lived where the log is damaged";
+
 /// Where a log was cut, and why.
 pub(crate) struct Cut {
     /// The first record that counts no more.
@@ -67,7 +70,7 @@ impl Replay<'_> {
             .collect();
         if !reused.is_empty() {
             let detail = format!("used for something else since: {}", reused.join(", "));
-            return Err(Error::damaged("what lived where the log is damaged", detail));
+            return Err(Error::damaged(REUSED, detail));
         }
         let used = end.address;
         end.address = used.plus(LEFT_OUT);

@@ -53,7 +53,7 @@ impl Engine {
                 let mut at = run.start;
                 while at < run.end() {
                     let Some((segment, _, together)) = self.blocks.lookup(stream, at)? else {
-                        let in_memory = self.blocks.pending(at).is_some() && stream == Stream::Merged;
+                        let in_memory = self.blocks.pending().get(at).is_some() && stream == Stream::Merged;
                         if !(in_memory || stream == Stream::Node && unwritten.contains(&at.0)) {
                             let detail = format!("no place is known for {stream:?} address {at}");
                             return Err(Error::damaged("the location map", detail));

@@ -60,11 +60,11 @@ mod way;
 
 pub(crate) use append::Purpose;
 pub use collect::CollectReport;
-pub(crate) use cut::Cut;
+pub(crate) use cut::{Cut, REUSED};
 pub(crate) use former::{copied_superblock, former_superblock, older_checkpoints};
 pub(crate) use init::{init, lock, open, open_cut, open_to_look};
 pub(crate) use limits::Addition;
-pub(crate) use rebuild::{Restored, move_log_end, restore_chunks, restore_map};
+pub(crate) use rebuild::{Restored, ledger_is_whole, move_log_end, restore_chunks, restore_map};
 pub(crate) use staging::StagedRun;
 pub(crate) use superblocks::{
     in_order as superblocks_in_order, read as find_superblock, read_one as read_superblock,
@@ -143,7 +143,13 @@ impl Engine {
     }
 
     pub(crate) fn environment(&self) -> Environment<'_> {
-        Environment { blocks: &self.blocks, nodes: &self.nodes, is_replay: false, patched: &[] }
+        Environment {
+            blocks: &self.blocks,
+            nodes: &self.nodes,
+            is_replay: false,
+            gives_up: false,
+            patched: &[],
+        }
     }
 
     /// Refuses what must not go on: the pool is closed, or this process is a fork of its owner.
@@ -228,7 +234,7 @@ impl Engine {
         statistics.segments_vacated = state.collection.vacated_count() as u64;
         statistics.segments_hurt = state.segments.hurt() as u64;
         statistics.log_bytes = state.log_blocks * block;
-        statistics.dirty_bytes = (state.dirty_nodes + self.blocks.pending_count() as u64) * block;
+        statistics.dirty_bytes = (state.dirty_nodes + self.blocks.pending().count() as u64) * block;
         let creatable = state.segments.creatable().min(fit);
         statistics.capacity_bytes = (statistics.segments + creatable) * self.geometry.bytes;
         statistics.available_bytes = self.writable(&state, fit).0;

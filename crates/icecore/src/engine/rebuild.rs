@@ -22,8 +22,8 @@ use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, RecordSequence, Run, Seg
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What stands where a chunk of the location map would, of blocks that are gone.
-const GONE: &[u8; 8] = b"ICELOST\n";
+/// What stands where a chunk of the location map would, of blocks that are gone, and in the place of a block that is lost.
+pub(super) const GONE: &[u8; 8] = b"ICELOST\n";
 
 /// What became of the places that the map had where it was damaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,6 +122,11 @@ pub(crate) fn move_log_end(
     let (living, known, taken) = Default::default();
     let ledger = Ledger { number, position, placed, gathered, map, living, known, taken, forsaken };
     Ok((ledger.write(&parts, superblock, segments, None)?, segment))
+}
+
+/// Whether the ledger of the last checkpoint can be read, with its location map.
+pub(crate) fn ledger_is_whole(storage: &Arc<dyn Storage>, superblock: &Superblock) -> bool {
+    load::checkpoint(&parts(storage, superblock).blocks, superblock.pool, superblock.ledger).is_ok()
 }
 
 fn count(sets: &Addresses) -> u64 {

@@ -106,13 +106,14 @@ pub(super) fn replay(
     let use_ = Use { kind: SegmentKind::Log, incarnation: start.incarnation };
     blocks.sums().reopen(start.segment, use_, start.slot, blocks.files())?;
     let mut reader = Reader::new(blocks, counters, superblock.pool, &superblock.lives, start, previous);
+    let gives_up = matches!(at_damage, AtDamage::Cut(_));
     let mut replay = Replay {
         touched: BTreeMap::from([(start.segment, start.incarnation)]),
         staged: BTreeSet::new(),
         is_clean: superblock.clean,
         at_damage,
         doubt: None,
-        env: Environment { blocks, nodes: &parts.nodes, is_replay: true, patched: &[] },
+        env: Environment { blocks, nodes: &parts.nodes, is_replay: true, gives_up, patched: &[] },
         state,
         end: (start, previous),
         replayed: 0,
@@ -328,7 +329,7 @@ impl Replay<'_> {
             })?;
             // There are no readers yet: what is replaced while it is replayed need not wait for a checkpoint.
             while let Some(superseded) = self.state.graveyard.superseded(|| None) {
-                self.env.blocks.pending_done(superseded);
+                self.env.blocks.pending().done(superseded);
             }
             address = address.plus(BlockCount(u64::from(operation.data_blocks())));
         }

@@ -144,7 +144,7 @@ impl Engine {
     }
 
     fn for_merged(&self, state: &State, slack: u64) -> usize {
-        let merged = self.blocks.pending_count() as u64 + MERGED_MARGIN + slack;
+        let merged = self.blocks.pending().count() as u64 + MERGED_MARGIN + slack;
         let merged = merged + merged.div_ceil(u64::from(PIECE_BLOCKS_MAX));
         self.beyond(merged, self.room_behind(SegmentKind::Run, state.run_cursor), SegmentKind::Run)
     }

@@ -410,7 +410,7 @@ fn a_close_does_not_hide_that_something_is_lost() {
 fn merged_blocks_that_only_a_reader_holds_leave_the_memory() {
     let storage = make(None);
     let (pool, db, file) = with_file(&storage);
-    let pending = || pool.engine().blocks.pending_count();
+    let pending = || pool.engine().blocks.pending().count();
     db.write(file, 0, &[1; 8 * BLOCK_BYTES]).unwrap();
     let mut views = Vec::new();
     for round in 0..40_u8 {

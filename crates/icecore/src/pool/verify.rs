@@ -98,7 +98,7 @@ impl Engine {
                 alive[stream as usize].insert(spans(run));
                 self.count_places(state, run, &mut live, |address| match stream {
                     Stream::Data => false,
-                    Stream::Merged => self.blocks.pending(crate::units::LogAddress(address)).is_some(),
+                    Stream::Merged => self.blocks.pending().get(crate::units::LogAddress(address)).is_some(),
                     Stream::Node => unwritten.contains(&address),
                 })?;
             }

@@ -4,6 +4,7 @@
 use super::{Effects, Environment, Placement, State};
 use crate::blocks::{Block, Blocks};
 use crate::error::{Error, FileFault, Result};
+use crate::format::segment::file_name;
 use crate::namespace::{Read, Touch, TreeReader, TreeWriter, joined};
 use crate::operation::{BlockPatch, NamespaceOperation, Part, Patch, Scatter, Write};
 use crate::tree::{NodeSource, Tree};
@@ -20,6 +21,7 @@ pub(super) struct Head<'a> {
     nodes: &'a dyn NodeSource,
     blocks: &'a Blocks,
     is_replay: bool,
+    gives_up: bool,
     torn: &'a mut bool,
 }
 
@@ -41,17 +43,29 @@ impl Head<'_> {
     }
 
     /// What a block of a file holds. One that was damaged since the operation was made is lost with or without it: in
-    /// a replay that is no reason to give up everything else. The file goes on pointing to what is damaged.
+    /// a replay that is no reason to give up everything else. What is gone with its file may be put back, and is waited for.
     fn content(&self, inode: InodeNumber, block: FileBlock) -> Result<Former> {
         let Some(run) = self.reader().run_at(inode, block)? else { return Ok(Former::Hole) };
         match self.blocks.read(run.stream, run.start) {
             Ok(content) => Ok(Former::Block(content)),
-            Err(Error::Damaged { .. }) if self.is_replay => Ok(Former::Lost),
+            Err(Error::Damaged { .. }) if self.is_replay => match self.gone_with_file(&run) {
+                Some(error) if !self.gives_up => Err(error),
+                _ => Ok(Former::Lost),
+            },
             Err(error) => Err(error),
         }
     }
 
-    /// What a block holds with a patch. `None`: what it was is lost.
+    /// Why a block cannot be read, if the file that it lies in is missing or cut short.
+    fn gone_with_file(&self, run: &Run) -> Option<Error> {
+        let (segment, ..) = self.blocks.lookup(run.stream, run.start).ok().flatten()?;
+        self.blocks.files().what_is_absent(segment)?;
+        let detail =
+            "it is missing or cut short, and the log since the last checkpoint changes what is in it";
+        Some(Error::damaged(file_name(segment), detail))
+    }
+
+    /// What a block holds with a patch. `None`: what it was is lost, and so is this.
     fn patched(&self, inode: InodeNumber, patch: &BlockPatch) -> Result<Option<Arc<Block>>> {
         let mut content = match self.content(inode, patch.block)? {
             Former::Hole => Arc::new([0; BLOCK_BYTES]),
@@ -66,11 +80,11 @@ impl Head<'_> {
         Ok(Some(content))
     }
 
-    /// Puts merged blocks, in the order of the file, into it. They get their addresses now, at birth.
+    /// Puts merged blocks, in the order of the file, into it; `None` for one that is lost. They get their addresses now, at birth.
     fn put_merged(
         &mut self,
         inode: InodeNumber,
-        contents: Vec<(FileBlock, Arc<Block>)>,
+        contents: Vec<(FileBlock, Option<Arc<Block>>)>,
         touch: Touch,
     ) -> Result<()> {
         let born = self.effects.next_merged(BlockCount(contents.len() as u64));
@@ -93,7 +107,7 @@ impl Head<'_> {
         }
         self.effects.draw_merged(born);
         for (index, (_, content)) in contents.into_iter().enumerate() {
-            self.blocks.merge_pending(born.start.plus(BlockCount(index as u64)), content);
+            self.blocks.pending().add(born.start.plus(BlockCount(index as u64)), content);
         }
         Ok(())
     }
@@ -107,12 +121,16 @@ impl Head<'_> {
         if let Some(run) = self.reader().run_at(inode, block)? {
             self.effects.graveyard.is_read_by_replay(&Run { length: BlockCount(1), ..run });
         }
-        let Former::Block(mut content) = self.content(inode, block)? else { return Ok(()) };
         let range = (from - block.offset()) as usize..(to - block.offset()) as usize;
-        if content[range.clone()].iter().all(|byte| *byte == 0) {
-            return Ok(());
-        }
-        Arc::make_mut(&mut content)[range].fill(0);
+        let content = match self.content(inode, block)? {
+            Former::Hole => return Ok(()),
+            Former::Block(content) if content[range.clone()].iter().all(|byte| *byte == 0) => return Ok(()),
+            Former::Block(mut content) => {
+                Arc::make_mut(&mut content)[range].fill(0);
+                Some(content)
+            }
+            Former::Lost => None,
+        };
         self.put_merged(inode, vec![(block, content)], Touch { time, size_at_least: 0 })?;
         *self.torn = true;
         Ok(())
@@ -139,7 +157,7 @@ impl State {
     ) -> Result<T> {
         self.changed_roots.insert(head);
         let mut torn = self.torn;
-        let is_replay = env.is_replay;
+        let (is_replay, gives_up) = (env.is_replay, env.gives_up);
         let (tree, effects) = self.effects(head);
         let outcome = body(&mut Head {
             tree,
@@ -147,6 +165,7 @@ impl State {
             nodes: env.nodes,
             blocks: env.blocks,
             is_replay,
+            gives_up,
             torn: &mut torn,
         });
         // An operation that came to its end is whole.
@@ -243,10 +262,11 @@ impl State {
                     // But for bytes that say all there is to say about it.
                     Former::Lost => (part.len() == BLOCK_BYTES).then(|| Arc::new([0; BLOCK_BYTES])),
                 };
-                if let Some(mut content) = former {
+                let made = former.map(|mut content| {
                     Arc::make_mut(&mut content)[within..within + part.len()].copy_from_slice(part);
-                    contents.push((block, content));
-                }
+                    content
+                });
+                contents.push((block, made));
                 at += part.len() as u64;
                 rest = after;
             }
@@ -266,12 +286,9 @@ impl State {
                         // What a replay will make of it.
                         #[cfg(debug_assertions)]
                         assert!(head.patched(patch.inode, one)?.is_some_and(|made| made == *content));
-                        Arc::clone(content)
+                        Some(Arc::clone(content))
                     }
-                    None => match head.patched(patch.inode, one)? {
-                        Some(content) => content,
-                        None => continue,
-                    },
+                    None => head.patched(patch.inode, one)?,
                 };
                 contents.push((one.block, content));
             }

@@ -36,6 +36,8 @@ pub(crate) struct Environment<'a> {
     pub nodes: &'a Nodes,
     /// The operations are those of the log, after a crash.
     pub is_replay: bool,
+    /// Whether a replay gives up blocks that change what is gone with its file, which might turn up.
+    pub gives_up: bool,
     /// What the blocks of a patch come to, in its order. Empty: it is made from what they were.
     pub patched: &'a [Arc<Block>],
 }

@@ -225,7 +225,7 @@ impl Engine {
     /// Whether a checkpoint gains much for its cost, where room is short. It writes the nodes that changed; it makes
     /// room of what died since the last one and cannot be left behind without it, and lets that part of the log be emptied.
     pub(in crate::engine) fn checkpoint_is_worth_it(&self, state: &State) -> bool {
-        let cost = state.dirty_nodes + self.blocks.pending_count() as u64;
+        let cost = state.dirty_nodes + self.blocks.pending().count() as u64;
         let (waiting, died) = (state.graveyard.waiting_blocks(), state.graveyard.pending_blocks());
         let some = state.segments.len() as u64 * u64::from(self.geometry.slots()) / DEATHS_SHARE;
         waiting >= cost * DEATHS_PER_NODE

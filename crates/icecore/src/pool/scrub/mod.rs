@@ -492,7 +492,8 @@ impl<'a> Scrub<'a> {
         let mut index = 0;
         while index < piece.length.0 {
             let address = piece.start.plus(BlockCount(index));
-            if piece.stream == Stream::Merged && engine.blocks.pending(address).is_some() {
+            if piece.stream == Stream::Merged && engine.blocks.pending().get(address).is_some() {
+                engine.blocks.pending().check(address)?;
                 index += 1;
                 continue;
             }
