@@ -97,6 +97,13 @@ impl Life {
         }
     }
 
+    /// Of several places that are hurt, one may be what says that the other was durable.
+    fn doubt(&mut self, hurt: usize) {
+        if hurt > 1 {
+            self.certain = self.floor;
+        }
+    }
+
     /// All records of the log that are on disk: file, offset, blocks and number.
     fn records(&self) -> Vec<(String, u64, u64, u64)> {
         let mut found = Vec::new();
@@ -141,8 +148,12 @@ fn contents(explorer: &Explorer) -> Vec<(String, Vec<u8>)> {
     files.map(|(name, _)| (name.clone(), explorer.disk.contents(&name).unwrap())).collect()
 }
 
+fn segments_of(contents: &[(String, Vec<u8>)]) -> Vec<&(String, Vec<u8>)> {
+    contents.iter().filter(|(name, _)| name.starts_with("segment.") || name.starts_with("copy.0")).collect()
+}
+
 /// Damages the log since the last checkpoint; answers how. `None` if there is none.
-fn hurt(life: &Life, random: &mut Random) -> Option<String> {
+fn hurt(life: &Life, random: &mut Random) -> Option<(String, usize)> {
     let targets: Vec<_> = life.records().into_iter().filter(|(.., number)| *number > life.since).collect();
     let disk = &life.explorer.disk;
     let mut told = Vec::new();
@@ -169,7 +180,7 @@ fn hurt(life: &Life, random: &mut Random) -> Option<String> {
             }
         }
     }
-    Some(told.join(", "))
+    Some((told.join(", "), told.len()))
 }
 
 /// The states that what can be read may be, newest first, and what cannot be read.
@@ -222,7 +233,7 @@ fn repaired_in_the_end(explorer: &mut Explorer, random: &mut Random) -> RepairRe
         explorer.disk.crash_at(random.between(1, 60));
         let outcome = repair(explorer.disk.storage(), &options(true, false), &mut |_| {});
         if !explorer.disk.is_cut() {
-            explorer.crash(None);
+            explorer.crash(Some(CrashMode::All));
             return outcome.unwrap();
         }
         explorer.crash(Some(CrashMode::ALL_MODES[random.index(6)]));
@@ -244,7 +255,14 @@ fn examine(life: &mut Life, random: &mut Random) -> (&'static str, bool) {
         let plain = repaired(explorer, &options(false, false));
         sort = "repaired";
         if !plain.after.opened {
-            assert!(contents(explorer) == before, "{plain:?}: nothing was mended, and something was written");
+            let is_superblock = |step: &String| step.starts_with("superblock");
+            assert!(plain.steps.iter().all(is_superblock), "{plain:?}");
+            let same = segments_of(&contents(explorer)) == segments_of(&before);
+            assert!(
+                same && (contents(explorer) == before || !plain.steps.is_empty()),
+                "{plain:?}: what was written?"
+            );
+            let before = contents(explorer);
             let planned = repaired(explorer, &options(true, true));
             assert!(contents(explorer) == before, "a dry run wrote something");
             let report = repaired_in_the_end(explorer, random);
@@ -291,8 +309,9 @@ fn assert_named(explorer: &Explorer, remains: &Remains) {
     let named: BTreeSet<&str> =
         report.findings.iter().flat_map(|finding| &finding.versions).map(String::as_str).collect();
     let ranges = named.iter().any(|name| name.contains('%'));
+    let books = report.findings.iter().any(|finding| finding.versions.is_empty());
     let untold = remains.versions().into_iter().find(|version| !named.contains(version));
-    assert!(ranges || untold.is_none(), "{untold:?} is not told: {:?}", report.findings);
+    assert!(ranges || books || untold.is_none(), "{untold:?} is not told: {:?}", report.findings);
 }
 
 fn open(explorer: &mut Explorer) {
@@ -367,19 +386,21 @@ fn a_log_that_is_damaged_ends_at_a_moment_of_the_past_and_nothing_comes_back() {
         }
         for case in 0..if is_long() { 10 } else { 4 } {
             let mut life = base.fork(random.next());
-            let Some(told) = hurt(&life, &mut random) else {
+            let Some((told, count)) = hurt(&life, &mut random) else {
                 *outcomes.entry("no log").or_default() += 1;
                 break;
             };
             let _told = Told(format!("case {case}: {told}"));
+            life.doubt(count);
             let (sort, is_whole) = examine(&mut life, &mut random);
             *outcomes.entry(sort).or_default() += 1;
             // And once more.
             if is_whole {
                 life.live(40);
                 let is_known = life.end(&mut random);
-                if let Some(told) = hurt(&life, &mut random).filter(|_| is_known) {
+                if let Some((told, count)) = hurt(&life, &mut random).filter(|_| is_known) {
                     let _told = Told(format!("and then {told}"));
+                    life.doubt(count);
                     *outcomes.entry(examine(&mut life, &mut random).0).or_default() += 1;
                 }
             }
@@ -387,5 +408,5 @@ fn a_log_that_is_damaged_ends_at_a_moment_of_the_past_and_nothing_comes_back() {
         }
     });
     println!("{outcomes:#?}");
-    assert!(outcomes.contains_key("cut") && outcomes.contains_key("opened"), "{outcomes:?}");
+    assert!(is_long() || outcomes.contains_key("cut") && outcomes.contains_key("opened"), "{outcomes:?}");
 }

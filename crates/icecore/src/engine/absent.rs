@@ -1,12 +1,17 @@
 //! Segments of which the file is missing or cut short, though something is said to live in them. Nothing is written to
 //! them, and they are used for nothing else; what lies in them is damaged, and the pool goes on without.
 
+use super::copies;
+use super::init::{Parts, lock, lock_free_options, open_locked};
+use super::recovery::{self, AtDamage};
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::segment::{file_name, from_file_name};
+use crate::format::superblock::Superblock;
 use crate::segments::Segments;
-use crate::storage::{AlignedBuffer, Kind, Storage};
+use crate::storage::{AlignedBuffer, Kind, Overlay, Storage};
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
+use std::sync::Arc;
 
 /// Blocks handled at once where a file is made again.
 const PIECE_BLOCKS: u32 = 256;
@@ -25,6 +30,24 @@ pub(super) fn note(files: &SegmentFiles, segments: &Segments) {
             files.incidents().note(&error);
         }
     }
+}
+
+/// A pool that was not closed, and of which segments are to be made again from their copies, is opened in memory first. Once they are made
+/// nothing tells them from whole ones, and their copies need not have all of the log: so it must be known before that it does without them.
+///
+/// # Errors
+/// Those of opening: everything is as it was then.
+pub(super) fn rehearse(storage: &Arc<dyn Storage>, superblock: &Superblock) -> Result<()> {
+    let trial: Arc<dyn Storage> = Overlay::over(Arc::clone(storage));
+    let options = lock_free_options();
+    let whole = recovery::segments(&*trial, superblock, superblock.next_epoch())?;
+    let place = copies::find(&trial, superblock, true);
+    let parts = Parts::new(&trial, superblock, &options, true, place);
+    if parts.blocks.files().copies().known().into_iter().all(|segment| whole.exists(segment)) {
+        return Ok(());
+    }
+    let lock = lock(&*trial, true)?;
+    open_locked(&trial, &options, AtDamage::Refuse, superblock.clone(), lock).map(drop)
 }
 
 /// The log goes on in a segment that is absent: it gets a file of full length, with what is left of the former one at

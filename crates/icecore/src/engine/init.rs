@@ -238,7 +238,7 @@ fn make_whole_again(storage: &Arc<dyn Storage>) -> Result<BTreeSet<SegmentId>> {
 }
 
 /// A pool that was opened.
-struct Opened {
+pub(super) struct Opened {
     engine: Arc<Engine>,
     /// Records replayed.
     replayed: u64,
@@ -246,7 +246,7 @@ struct Opened {
 }
 
 /// Opens a pool.
-fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions, mut at_damage: AtDamage) -> Result<Opened> {
+fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions, at_damage: AtDamage) -> Result<Opened> {
     // Before the lock: a directory that is no pool must not get a lock file.
     superblocks::read(&**storage)?;
     let lock = lock(&**storage, !options.read_only)?;
@@ -257,6 +257,20 @@ fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions, mut at_damage: AtD
     if options.read_only && !superblock.clean {
         return Err(Error::NeedsRecovery { path: storage.describe() });
     }
+    if !superblock.clean && matches!(at_damage, AtDamage::Refuse) {
+        absent::rehearse(storage, &superblock)?;
+    }
+    open_locked(storage, options, at_damage, superblock, lock)
+}
+
+/// Opens a pool that nobody else is at.
+pub(super) fn open_locked(
+    storage: &Arc<dyn Storage>,
+    options: &OpenOptions,
+    mut at_damage: AtDamage,
+    superblock: Superblock,
+    lock: Box<dyn StorageLock>,
+) -> Result<Opened> {
     let epoch = if options.read_only { superblock.epoch() } else { superblock.next_epoch() };
     let mut segments = recovery::segments(&**storage, &superblock, epoch)?;
     let place = copies::find(storage, &superblock, !options.read_only);
