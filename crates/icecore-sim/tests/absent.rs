@@ -215,60 +215,68 @@ fn fill(explorer: &mut Explorer) {
     pool.destroy(&DestroyTarget::Dataset { name: "filler".to_owned(), recursive: true }).unwrap();
 }
 
+/// So many times a loss, to a pool that follows from the seed.
+fn lose(seed: u64, losses: usize, outcomes: &mut BTreeMap<String, u64>) {
+    let mut random = Random::new(seed);
+    let setting = setting(seed, &mut random);
+    let base = closed(seed, &setting);
+    let files: Vec<_> = base.disk.files();
+    let used = in_use(&base);
+    let segments: Vec<_> = files.iter().filter(|(name, _)| used.contains(name)).collect();
+    for _ in 0..losses {
+        let (name, length) = (*random.pick(&segments).unwrap()).clone();
+        let left = [None, Some(0), Some(random.below(length)), Some(length - 512)][random.index(4)];
+        let _told = Told(format!("{name} cut to {left:?}, {:?}, {:?}", setting.copies, setting.size_limit));
+        let mut explorer = base.fork(random.next());
+        match left {
+            None => explorer.disk.lose(&name).unwrap(),
+            Some(length) => explorer.disk.truncate(&name, length).unwrap(),
+        }
+        if let Err(error) = explorer.open() {
+            assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
+            assert!(name == ledger(&base) && setting.copies == CopyMode::None, "{error}");
+            *outcomes.entry("without its ledger".to_owned()).or_default() += 1;
+            continue;
+        }
+        let found = remains(&explorer);
+        assert!(found.lost.is_empty() || setting.copies != CopyMode::All, "{:?}", found.lost);
+        assert_named(&explorer, &found);
+        let sort = if found.lost.is_empty() { "nothing lost" } else { "something lost" };
+        *outcomes.entry(sort.to_owned()).or_default() += 1;
+        goes_on(&mut explorer, &mut random, outcomes);
+        if random.chance(50) {
+            explorer.close().unwrap();
+            put_back(&mut explorer, &base, &name);
+            *outcomes.entry("put back".to_owned()).or_default() += 1;
+        }
+        if destroy_all(&mut explorer) {
+            explorer.close().unwrap();
+            open(&mut explorer);
+            // Books that lie in what is left of it stay there.
+            match explorer.pool().verify() {
+                Ok(()) => {}
+                Err(Error::Damaged { place, .. }) if place == name => {}
+                Err(error) => panic!("{error}"),
+            }
+            fill(&mut explorer);
+            *outcomes.entry("emptied and filled".to_owned()).or_default() += 1;
+        }
+        explorer.close().unwrap();
+        open(&mut explorer);
+        assert_named(&explorer, &remains(&explorer));
+    }
+}
+
 #[test]
 fn what_is_not_in_a_lost_segment_is_there_and_goes_on() {
     let mut outcomes: BTreeMap<String, u64> = BTreeMap::new();
-    for_each_seed("absent", 4, |seed| {
-        let mut random = Random::new(seed);
-        let setting = setting(seed, &mut random);
-        let base = closed(seed, &setting);
-        let files: Vec<_> = base.disk.files();
-        let used = in_use(&base);
-        let segments: Vec<_> = files.iter().filter(|(name, _)| used.contains(name)).collect();
-        for _ in 0..if is_long() { 12 } else { 4 } {
-            let (name, length) = (*random.pick(&segments).unwrap()).clone();
-            let left = [None, Some(0), Some(random.below(length)), Some(length - 512)][random.index(4)];
-            let _told =
-                Told(format!("{name} cut to {left:?}, {:?}, {:?}", setting.copies, setting.size_limit));
-            let mut explorer = base.fork(random.next());
-            match left {
-                None => explorer.disk.lose(&name).unwrap(),
-                Some(length) => explorer.disk.truncate(&name, length).unwrap(),
-            }
-            if let Err(error) = explorer.open() {
-                assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
-                assert!(name == ledger(&base) && setting.copies == CopyMode::None, "{error}");
-                *outcomes.entry("without its ledger".to_owned()).or_default() += 1;
-                continue;
-            }
-            let found = remains(&explorer);
-            assert!(found.lost.is_empty() || setting.copies != CopyMode::All, "{:?}", found.lost);
-            assert_named(&explorer, &found);
-            let sort = if found.lost.is_empty() { "nothing lost" } else { "something lost" };
-            *outcomes.entry(sort.to_owned()).or_default() += 1;
-            goes_on(&mut explorer, &mut random, &mut outcomes);
-            if random.chance(50) {
-                explorer.close().unwrap();
-                put_back(&mut explorer, &base, &name);
-                *outcomes.entry("put back".to_owned()).or_default() += 1;
-            }
-            if destroy_all(&mut explorer) {
-                explorer.close().unwrap();
-                open(&mut explorer);
-                // Books that lie in what is left of it stay there.
-                match explorer.pool().verify() {
-                    Ok(()) => {}
-                    Err(Error::Damaged { place, .. }) if place == name => {}
-                    Err(error) => panic!("{error}"),
-                }
-                fill(&mut explorer);
-                *outcomes.entry("emptied and filled".to_owned()).or_default() += 1;
-            }
-            explorer.close().unwrap();
-            open(&mut explorer);
-            assert_named(&explorer, &remains(&explorer));
-        }
-    });
+    for_each_seed("absent", 4, |seed| lose(seed, if is_long() { 12 } else { 4 }, &mut outcomes));
     println!("{outcomes:#?}");
     assert!(is_long() || outcomes.contains_key("something lost"), "{outcomes:?}");
+}
+
+/// The log goes on where a chunk of the location map says that it does, and that chunk is gone.
+#[test]
+fn what_is_written_after_a_piece_of_the_location_map_was_lost_is_there() {
+    lose(500, 12, &mut BTreeMap::new());
 }

@@ -148,11 +148,11 @@ fn a_group_that_cuts_off_part_of_a_damaged_block_is_refused_and_the_pool_goes_on
     };
     explorer.disk.files().into_iter().find_map(hurt).expect("it is somewhere");
     let dataset = pool.dataset("d").unwrap();
+    let other = dataset.open_or_create(b"g", &Creation::file()).unwrap();
     let mut group = dataset.begin().unwrap();
     group.truncate(file, 39 * BLOCK as u64 + 100).unwrap();
     group.write(file, 0, &[99; BLOCK]).unwrap();
     let mut first = dataset.begin().unwrap();
-    let other = dataset.open_or_create(b"g", &Creation::file()).unwrap();
     first.write(other, 0, &[98; BLOCK]).unwrap();
     let refused = pool.commit(vec![first, group]);
     assert!(matches!(refused, Err(Error::Damaged { .. })), "{refused:?}");
