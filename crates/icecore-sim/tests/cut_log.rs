@@ -368,7 +368,7 @@ fn goes_on_hurt(explorer: &mut Explorer, random: &mut Random, is_known: bool) {
 #[test]
 fn a_log_that_is_damaged_ends_at_a_moment_of_the_past_and_nothing_comes_back() {
     let mut outcomes: BTreeMap<&str, u64> = BTreeMap::new();
-    for_each_seed("cut_log", 8, |seed| {
+    for_each_seed("cut_log", 4, |seed| {
         let mut random = Random::new(seed);
         let setting = setting(seed, &mut random);
         let _told = Told(format!("{:?}, {:?}", setting.copies, setting.size_limit));
