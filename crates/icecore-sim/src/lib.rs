@@ -8,7 +8,7 @@
 //!   I/O, all of it decided by one seed.
 //! - [`model`] is the store as plain maps, with a generator of histories.
 //! - [`driver`] does to a pool what a step of a history says, and compares it with the model; [`explorer`]
-//!   lives through a history with crashes and faults.
+//!   lives through a history with crashes and faults. [`remains`] compares what is left of a pool that was hurt.
 //! - [`lives`] has whole lives of pools, with everything that can go wrong in them: `make soak`.
 //! - [`script`] does what bytes say, for fuzzers.
 //! - [`cases`] is where the seeds of generated tests come from.
@@ -25,6 +25,7 @@ pub mod model;
 mod pages;
 mod passing;
 mod random;
+pub mod remains;
 pub mod script;
 mod slow;
 

@@ -135,3 +135,29 @@ fn a_damaged_block_costs_itself_and_is_told() {
     assert_eq!(report.findings[0].file, Some((file.0, 39 * BLOCK as u64)));
     assert_eq!(report.findings[0].path.as_deref(), Some(&b"f"[..]));
 }
+
+/// A group does several things, all or none of them: that one cannot be done for damage must be known before the first is.
+#[test]
+fn a_group_that_cuts_off_part_of_a_damaged_block_is_refused_and_the_pool_goes_on() {
+    let (explorer, file) = beginning(4);
+    let pool = explorer.pool();
+    let hurt = |(name, _): (String, u64)| {
+        let bytes = explorer.disk.contents(&name).unwrap();
+        let at = bytes.chunks(BLOCK).position(|block| block.iter().all(|byte| *byte == 40))?;
+        explorer.disk.flip_bit(&name, (at * BLOCK) as u64 + 9, 2).ok()
+    };
+    explorer.disk.files().into_iter().find_map(hurt).expect("it is somewhere");
+    let dataset = pool.dataset("d").unwrap();
+    let other = dataset.open_or_create(b"g", &Creation::file()).unwrap();
+    let mut group = dataset.begin().unwrap();
+    group.truncate(file, 39 * BLOCK as u64 + 100).unwrap();
+    group.write(file, 0, &[99; BLOCK]).unwrap();
+    let mut first = dataset.begin().unwrap();
+    first.write(other, 0, &[98; BLOCK]).unwrap();
+    let refused = pool.commit(vec![first, group]);
+    assert!(matches!(refused, Err(Error::Damaged { .. })), "{refused:?}");
+    assert!(!pool.is_read_only(), "{:?}", pool.statistics().failure);
+    assert_eq!(pool.view("d").unwrap().attributes(other).unwrap().size, 0, "nothing of it is done");
+    dataset.write_durable(other, 0, &[97; BLOCK]).unwrap();
+    assert_eq!(readable(pool, "d", file), BLOCKS - 1);
+}

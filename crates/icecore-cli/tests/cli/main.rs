@@ -8,6 +8,7 @@ mod errors;
 mod files;
 mod fixture;
 mod full;
+mod gone;
 mod idle;
 mod init;
 mod json;

@@ -95,6 +95,16 @@ impl History {
         self.acknowledge();
     }
 
+    /// Goes on from an earlier state, although later ones were acknowledged: what came after it was given up.
+    ///
+    /// # Panics
+    /// If there was no such state.
+    pub fn go_back(&mut self, index: usize) {
+        assert!(index < self.states.len(), "there is such a state");
+        self.states.truncate(index + 1);
+        self.acknowledge();
+    }
+
     /// Forgets the states that cannot be found any more, so that a long life does not fill the memory.
     pub fn forget_acknowledged(&mut self) {
         self.states.drain(..self.acknowledged);

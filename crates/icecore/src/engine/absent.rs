@@ -2,12 +2,17 @@
 //! them, and they are used for nothing else; what lies in them is damaged, and the pool goes on without. A file that is put
 //! back has everything again.
 
+use super::copies;
+use super::init::{Parts, lock, lock_free_options, open_locked};
+use super::recovery::{self, AtDamage};
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::segment::{file_name, from_file_name};
+use crate::format::superblock::Superblock;
 use crate::segments::Segments;
-use crate::storage::{AlignedBuffer, Kind, Storage};
+use crate::storage::{AlignedBuffer, Kind, Overlay, Storage};
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
+use std::sync::Arc;
 
 /// Blocks handled at once where a file is made again.
 const PIECE_BLOCKS: u32 = 256;
@@ -26,6 +31,24 @@ pub(super) fn note(files: &SegmentFiles, segments: &Segments) {
             files.incidents().note(&error);
         }
     }
+}
+
+/// A pool that was not closed, and of which segments are to be made again from their copies, is opened in memory first. Once they are made
+/// nothing tells them from whole ones, and their copies need not have all of the log: so it must be known before that it does without them.
+///
+/// # Errors
+/// Those of opening: everything is as it was then.
+pub(super) fn rehearse(storage: &Arc<dyn Storage>, superblock: &Superblock) -> Result<()> {
+    let trial: Arc<dyn Storage> = Overlay::over(Arc::clone(storage));
+    let options = lock_free_options();
+    let whole = recovery::segments(&*trial, superblock, superblock.next_epoch())?;
+    let place = copies::find(&trial, superblock, true);
+    let parts = Parts::new(&trial, superblock, &options, true, place);
+    if parts.blocks.files().copies().known().into_iter().all(|segment| whole.exists(segment)) {
+        return Ok(());
+    }
+    let lock = lock(&*trial, true)?;
+    open_locked(&trial, &options, AtDamage::Refuse, superblock.clone(), lock).map(drop)
 }
 
 /// Makes the file of a segment anew, in its full length: of what is left of the former one, of its copy, and of zeros where

@@ -6,7 +6,7 @@ use crate::options::{InitOptions, OpenOptions};
 use crate::storage::memory::MemoryStorage;
 use crate::storage::{Kind, Storage};
 use crate::units::{BLOCK_BYTES, InodeNumber, SegmentId, Slot};
-use crate::{Creation, Error, Pool};
+use crate::{CopyMode, Creation, Error, Pool};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -188,6 +188,34 @@ fn the_end_of_a_log_that_was_not_closed_is_not_done_without() {
         assert!(refused.to_string().contains(&file_name(end)), "{refused}");
         let there = copy.list().unwrap().into_iter().find(|(name, _)| *name == file_name(end));
         assert_eq!(there.map(|(_, length)| length as usize), left, "what is left stays as it is");
+    }
+}
+
+/// What was acknowledged since the last checkpoint need not be in a copy. Once the file is made again from it nothing says so any more: it must
+/// not be, as long as the log needs it.
+#[test]
+fn the_end_of_a_log_is_not_taken_from_a_copy_that_may_be_behind_however_often_one_tries() {
+    let storage = Arc::new(MemoryStorage::default());
+    Pool::init(storage.clone(), &InitOptions { copies: CopyMode::All, ..InitOptions::small() }).unwrap();
+    let pool = Pool::open(storage.clone(), &options(false)).unwrap();
+    pool.create_dataset("db", false, &[]).unwrap();
+    let db = pool.dataset("db").unwrap();
+    let file = db.open_or_create(b"a", &Creation::file()).unwrap();
+    db.write(file, 0, &[1; BLOCK]).unwrap();
+    pool.checkpoint().unwrap();
+    db.write(file, 0, &[7; BLOCK]).unwrap();
+    db.sync().unwrap();
+    let killed = storage.copy();
+    let end = pool.engine().state().tail.position().segment;
+    for left in [None, Some(BLOCK)] {
+        let copy = killed.copy();
+        cut(&copy, &file_name(end), left);
+        for attempt in 0..3 {
+            let refused = Pool::open(copy.clone(), &options(false)).map(drop).unwrap_err();
+            assert!(refused.to_string().contains(&file_name(end)), "attempt {attempt}: {refused}");
+            let there = copy.list().unwrap().into_iter().find(|(name, _)| *name == file_name(end));
+            assert_eq!(there.map(|(_, length)| length as usize), left, "attempt {attempt}");
+        }
     }
 }
 

@@ -238,7 +238,7 @@ fn make_whole_again(storage: &Arc<dyn Storage>) -> Result<BTreeSet<SegmentId>> {
 }
 
 /// A pool that was opened.
-struct Opened {
+pub(super) struct Opened {
     engine: Arc<Engine>,
     /// Records replayed.
     replayed: u64,
@@ -257,15 +257,19 @@ fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions, at_damage: AtDamag
     if options.read_only && !superblock.clean {
         return Err(Error::NeedsRecovery { path: storage.describe() });
     }
-    open_locked(storage, options, lock, superblock, at_damage)
+    if !superblock.clean && matches!(at_damage, AtDamage::Refuse) {
+        absent::rehearse(storage, &superblock)?;
+    }
+    open_locked(storage, options, at_damage, superblock, lock)
 }
 
-fn open_locked(
+/// Opens a pool that nobody else is at.
+pub(super) fn open_locked(
     storage: &Arc<dyn Storage>,
     options: &OpenOptions,
-    lock: Box<dyn StorageLock>,
-    superblock: Superblock,
     mut at_damage: AtDamage,
+    superblock: Superblock,
+    lock: Box<dyn StorageLock>,
 ) -> Result<Opened> {
     let epoch = if options.read_only { superblock.epoch() } else { superblock.next_epoch() };
     let mut segments = recovery::segments(&**storage, &superblock, epoch)?;
@@ -281,7 +285,7 @@ fn open_locked(
         drop((loaded, parts));
         let (moved, end) = rebuild::move_log_end(storage, &superblock)?;
         at_damage.made_up(end);
-        return open_locked(storage, options, lock, moved, at_damage);
+        return open_locked(storage, options, at_damage, moved, lock);
     }
     loaded.state.history.keep_in(parts.blocks.clone(), memory_limits(options).1);
     loaded.state.doom_hidden()?;

@@ -305,7 +305,7 @@ pub(super) fn load(
     claim_chunks(&map, &mut segments);
     *blocks.map().write() = map;
     check_tail(blocks, &position)?;
-    keep_tail_at_hand(&mut blocks.map().write(), &position.position(), position.tail_mapped);
+    keep_tail_at_hand(blocks, &position.position(), position.tail_mapped);
     claim_sets(&history, blocks, &mut segments);
     let mut history = history.verify()?;
     history.keep_in(Arc::clone(blocks) as Arc<dyn PartSource>, history.limits());
@@ -495,13 +495,35 @@ fn check_tail(blocks: &Blocks, position: &PositionSection) -> Result<()> {
     Ok(())
 }
 
-/// Where the log goes on is known without a chunk.
-fn keep_tail_at_hand(map: &mut ChunkedMap, log: &Position, mapped: Run) {
+/// Where the log goes on is known without a chunk. If a chunk that should say it cannot be read, the next ledger says it: else what is written
+/// there from now on would be lost with that chunk.
+fn keep_tail_at_hand(blocks: &Blocks, log: &Position, mapped: Run) {
     let left = BlockCount(mapped.end().0.saturating_sub(log.address.0));
-    if left.0 > 0 {
-        let run = Run { start: log.address, length: left, ..mapped };
-        map.keep_at_hand(&PlacedRun { run, segment: log.segment, slot: log.slot });
+    if left.0 == 0 {
+        return;
     }
+    let run = Run { start: log.address, length: left, ..mapped };
+    let is_known = all_is_readable(blocks, run);
+    let mut map = blocks.map().write();
+    if is_known {
+        map.keep_at_hand(&PlacedRun { run, segment: log.segment, slot: log.slot });
+    } else {
+        map.remap(run, log.segment, log.slot);
+    }
+}
+
+/// Whether no place of a run is in a chunk of the map that cannot be read.
+fn all_is_readable(blocks: &Blocks, run: Run) -> bool {
+    let mut at = run.start;
+    while at < run.end() {
+        match blocks.lookup(run.stream, at) {
+            Ok(Some((_, _, together))) => at = at.plus(together),
+            // Whether it should be there is checked by others.
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
+    true
 }
 
 /// What is born from here on must not have been born before, nor lie below a mark.

@@ -112,11 +112,21 @@ fn check_generation(state: &State, group: &Group) -> Result<()> {
     Ok(())
 }
 
-/// Every file that a group writes is still there: nothing may come in between the steps of a commit.
+/// Every file that a group writes is still there, and blocks of which a part is cut off can be read: nothing may come in between the
+/// steps of a commit.
 fn check_files(engine: &Engine, state: &State, group: &Group) -> Result<()> {
     let head = state.head(group.dataset.id())?;
     let reader = TreeReader::new(&state.trees[&head], &*engine.nodes);
-    group.files.keys().try_for_each(|inode| regular_file(&reader.inode(*inode)?).map(drop))
+    group.files.iter().try_for_each(|(inode, file)| {
+        let item = reader.inode(*inode)?;
+        let size = regular_file(&item)?.size;
+        let cut = file.cut.filter(|cut| *cut < size && cut % BLOCK_BYTES as u64 != 0);
+        let Some(cut) = cut else { return Ok(()) };
+        match reader.run_at(*inode, FileBlock::containing(cut))? {
+            Some(run) => engine.blocks.read(run.stream, run.start).map(drop),
+            None => Ok(()),
+        }
+    })
 }
 
 /// Sees to it that all the steps find room, before the first of them is taken.
