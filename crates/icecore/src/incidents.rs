@@ -84,6 +84,13 @@ impl Incidents {
         Self::keep(&self.directory, &mut inner, error.to_string(), unhealed);
     }
 
+    /// Notes damage of what could be taken from its copy.
+    pub(crate) fn note_made_good(&self, error: &Error) {
+        let mut inner = self.inner.lock();
+        inner.tally.damage += 1;
+        Self::keep(&self.directory, &mut inner, error.to_string(), false);
+    }
+
     /// Notes damage by which nothing is lost: it is mended already, or what is there follows from something else.
     pub(crate) fn note_harmless(&self, error: &Error) {
         let mut inner = self.inner.lock();

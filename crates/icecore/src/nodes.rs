@@ -44,7 +44,10 @@ impl Nodes {
             let decode =
                 |()| self.take_apart(&bytes, address, segment, slot).inspect_err(|error| doubts.add(error));
             let outcome = read.and_then(decode);
-            outcome.or_else(|error| self.take_copy(address, segment, slot, &mut bytes, error))
+            let Err(error) = outcome else { return outcome };
+            let said = Error::to_string(&error);
+            let copied = self.take_copy(address, segment, slot, &mut bytes, error);
+            copied.inspect(|_| doubts.made_good(&said))
         })
     }
 

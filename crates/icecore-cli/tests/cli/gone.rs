@@ -190,7 +190,7 @@ fn a_damaged_log_is_cut_by_whoever_says_so_and_by_nobody_else() {
     for part in [
         &format!("not mended: the log could be cut before record {number}"),
         "--cut-log",
-        "the snapshots db@two",
+        "the snapshot db@two",
     ] {
         assert!(text.contains(part), "{part} is missing: {text}");
     }
@@ -205,7 +205,7 @@ fn a_damaged_log_is_cut_by_whoever_says_so_and_by_nobody_else() {
     let text = said(&fixture, 5, &["check", "--repair", "--cut-log", "--json"]);
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
     let given_up = document["given_up"].as_array().unwrap();
-    assert!(given_up.iter().any(|line| line == "the snapshots db@two"), "{document:#}");
+    assert!(given_up.iter().any(|line| line == "the snapshot db@two"), "{document:#}");
     assert_eq!((&document["after"]["sound"], &document["before"]["opened"]), (&true.into(), &false.into()));
     assert!(document["refused"].as_array().unwrap().is_empty(), "{document:#}");
 
@@ -214,7 +214,7 @@ fn a_damaged_log_is_cut_by_whoever_says_so_and_by_nobody_else() {
     let text = String::from_utf8(output.stdout).unwrap();
     for part in [
         &format!("mended: the log is cut before record {number}"),
-        "given up: the snapshots db@two",
+        "given up: the snapshot db@two",
         "before-repair.0",
     ] {
         assert!(text.contains(part), "{part} is missing: {text}");
@@ -255,6 +255,6 @@ fn a_killed_pool_without_a_segment_of_its_log_ends_with_its_last_checkpoint() {
     said(&fixture, 5, &["check", "--repair"]);
     assert_eq!(std::fs::metadata(&path).unwrap().len(), offset);
     let text = said(&fixture, 5, &["check", "--repair", "--cut-log"]);
-    assert!(text.contains("given up: nothing of it can be read any more"), "{text}");
+    assert!(text.contains("given up: records of which none can be read any more"), "{text}");
     goes_on_without(&fixture, "a\napp\n");
 }

@@ -30,10 +30,11 @@ impl Blocks {
             let slot = Slot(slot.0 + index as u32);
             let read = self.files.read(segment, slot, block);
             let outcome = read.and_then(|()| self.compare(segment, slot, block, doubts));
-            if let Err(error) = outcome
-                && !self.take_copy(segment, slot, block, uses, &error)
-            {
-                return Err(error);
+            if let Err(error) = outcome {
+                if !self.take_copy(segment, slot, block, uses, &error) {
+                    return Err(error);
+                }
+                doubts.made_good(&error.to_string());
             }
         }
         Ok(())

@@ -9,14 +9,26 @@ use crate::units::{BlockCount, Run, SegmentId, Slot};
 
 /// What did not match its checksum while a place was read that may be used for something else meanwhile.
 #[derive(Default)]
-pub(crate) struct Doubts(Vec<Error>);
+pub(crate) struct Doubts {
+    lost: Vec<Error>,
+    /// Of this there was a copy.
+    made_good: Vec<Error>,
+}
 
 impl Doubts {
     /// Remembers an error that is damage, if the blocks were there.
     pub(crate) fn add(&mut self, error: &Error) {
         if let Error::Damaged { place, detail } = error {
-            self.0.push(Error::damaged(place.clone(), detail.clone()));
+            self.lost.push(Error::damaged(place.clone(), detail.clone()));
         }
+    }
+
+    /// What this sentence is about was taken from its copy.
+    pub(crate) fn made_good(&mut self, text: &str) {
+        let all = std::mem::take(&mut self.lost).into_iter();
+        let (of_it, others): (Vec<Error>, Vec<Error>) = all.partition(|doubt| doubt.to_string() == text);
+        self.made_good.extend(of_it);
+        self.lost = others;
     }
 }
 
@@ -43,6 +55,8 @@ impl Blocks {
 
     /// Notes damage of what was there for certain.
     pub(super) fn note(&self, doubts: &Doubts) {
-        doubts.0.iter().for_each(|error| self.files.incidents().note(error));
+        let incidents = self.files.incidents();
+        doubts.lost.iter().for_each(|error| incidents.note(error));
+        doubts.made_good.iter().for_each(|error| incidents.note_made_good(error));
     }
 }

@@ -76,9 +76,6 @@ fn cut_at_damage(storage: &Arc<dyn Storage>) -> Result<Option<Told>> {
     given_up.extend(cut.iter().flat_map(|cut| after(&engine, cut)));
     engine.checkpoint_in_full()?;
     engine.close()?;
-    // What is left of files that were cut short is not written to, should they turn up again.
-    let superblock = engine::find_superblock(&**storage)?;
-    engine::move_log_end(storage, &superblock)?;
     Ok(Some(Told { at: cut.map(|cut| (cut.record.0, cut.why.to_string())), given_up }))
 }
 

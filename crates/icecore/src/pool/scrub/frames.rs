@@ -90,8 +90,8 @@ impl Scrub<'_> {
 
     fn flaw(&mut self, segment: SegmentId, flaw: &Flaw) {
         let alive = self.alive_behind(segment, flaw);
-        if alive.is_none() && flaw.is_of_run() {
-            // A run that never came to be, or that is dead.
+        if alive.is_none() && (flaw.is_of_run() || self.is_blank(segment, flaw.slot)) {
+            // A run that never came to be, or that is dead; or the log went on elsewhere without a word, when this segment was gone.
             return;
         }
         let spare = flaw.spare || alive.is_none();
@@ -112,6 +112,13 @@ impl Scrub<'_> {
             incidents.note(&error)
         }
         self.note(alive.filter(|_| !spare), Finding::new(error.to_string(), spare));
+    }
+
+    /// Whether nothing was ever written to a block.
+    fn is_blank(&self, segment: SegmentId, slot: Slot) -> bool {
+        let mut block = [0; BLOCK_BYTES];
+        let read = self.engine.blocks.files().read(segment, slot, &mut block);
+        read.is_ok() && block.iter().all(|byte| *byte == 0)
     }
 
     /// The first living block that a flaw may cost.
