@@ -233,14 +233,19 @@ fn a_pool_without_its_superblocks_is_critical() {
 
 /// Flips a byte of the only data block of `db@one`.
 pub fn damage(fixture: &Fixture) {
+    // The content stands at the beginning of a merged block.
+    damage_where(fixture, |block| block.starts_with(b"first\0\0\0"));
+}
+
+/// Flips a byte of the first block that is meant.
+pub fn damage_where(fixture: &Fixture, is_meant: impl Fn(&[u8]) -> bool) {
     for entry in std::fs::read_dir(&fixture.pool).unwrap() {
         let path = entry.unwrap().path();
         let Ok(mut bytes) = std::fs::read(&path) else { continue };
         if path.file_name().unwrap().to_str().unwrap().starts_with("copy") {
             continue;
         }
-        // The content stands at the beginning of a merged block.
-        if let Some(block) = bytes.chunks_exact(4096).position(|block| block.starts_with(b"first\0\0\0")) {
+        if let Some(block) = bytes.chunks_exact(4096).position(&is_meant) {
             bytes[block * 4096 + 2] ^= 1;
             std::fs::write(&path, bytes).unwrap();
             return;
