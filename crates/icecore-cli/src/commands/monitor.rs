@@ -8,13 +8,13 @@ mod thresholds;
 use super::{finish, list_entries, take};
 use crate::exit::Silent;
 use crate::output::Output;
-use crate::pool::{Context, open_to_read};
+use crate::pool::Context;
 use check::{Check, State, plain};
 use clap::Args;
 use icecore::ListFilter;
 use icecore::admin::locate::was_pool;
 use icecore::admin::protocol::Status;
-use icecore::admin::{Access, ErrorCode, Failure, Request, Response};
+use icecore::admin::{Access, ErrorCode, Failure, Request, Response, connect_or_open};
 use icecore::retention::is_of_rollback;
 use icecore::units::Timestamp;
 use icecore::{EntryKind, ListEntry};
@@ -148,7 +148,8 @@ fn unreachable(pool: &Path, error: &anyhow::Error, medium_read_only: bool) -> Ch
 }
 
 fn look(pool: &Path, thresholds: &Thresholds) -> anyhow::Result<Vec<Check>> {
-    let mut access = open_to_read(pool)?;
+    // Which command to run is told beside what it says.
+    let mut access = connect_or_open(pool, true)?;
     let remote = access.is_remote();
     let found = ask(&mut access);
     let (status, entries, ages) = finish(access, found)?;

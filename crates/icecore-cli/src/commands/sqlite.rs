@@ -7,7 +7,7 @@ use super::files::{base_name, pin, read_all, regular, runs_with_data, shown};
 use super::finish;
 use crate::format::escaped;
 use crate::output::{Align, Output, Table};
-use crate::pool::Context;
+use crate::pool::{Context, not_opened};
 use crate::progress::Progress;
 use anyhow::Context as _;
 use clap::Args;
@@ -75,7 +75,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     // The door sees to it that a snapshot is not written; opening to read is enough only for that.
     let read_only = arguments.read_only || path.contains(&b'@');
     let options = OpenOptions { read_only, ..OpenOptions::default() };
-    let mut access = Access::open(&location.pool, options)?;
+    let opened = Access::open(&location.pool, options);
+    let mut access = opened.map_err(|failure| not_opened(&location.pool, failure))?;
     let done = open(&mut access, path, arguments).and_then(|database| {
         let mut output = Output::new();
         let done = converse(&database, arguments, &mut output, &location.pool);
