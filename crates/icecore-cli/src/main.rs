@@ -5,6 +5,7 @@ mod cli;
 mod commands;
 mod exit;
 mod format;
+mod interrupt;
 mod output;
 mod pool;
 mod progress;

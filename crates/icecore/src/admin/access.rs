@@ -86,17 +86,27 @@ impl Access {
         request: Request,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Response, Failure> {
+        self.call_while(request, &mut |now| {
+            progress(now);
+            true
+        })
+    }
+
+    /// [`Access::call_with`], of which `progress` says whether to go on. What is done here is cut off soon after it answers `false`; what
+    /// another process does goes on.
+    pub fn call_while(
+        &mut self,
+        request: Request,
+        progress: &mut dyn FnMut(Progress) -> bool,
+    ) -> Result<Response, Failure> {
         let holds_from_now = matches!(request, Request::Pin { .. } | Request::BeginImport { .. });
         loop {
             match &mut self.way {
                 Way::Local(_, executor) => {
-                    return executor.call(request, &mut |now| {
-                        progress(now);
-                        true
-                    });
+                    return executor.call(request, progress);
                 }
                 Way::Remote(client, used) if self.holds || used.elapsed() < FRESH => {
-                    if let Outcome::Done(response) = client.call(&request, progress)? {
+                    if let Outcome::Done(response) = client.call(&request, &mut |now| _ = progress(now))? {
                         *used = Instant::now();
                         self.holds |= holds_from_now;
                         return Ok(response);
