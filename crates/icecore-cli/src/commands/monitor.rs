@@ -121,10 +121,21 @@ pub fn is_meant<S: AsRef<OsStr>>(arguments: &[S]) -> bool {
     false
 }
 
+/// Whether a command line that makes no sense asks for a document, or the environment does.
+fn wants_document<S: AsRef<OsStr>>(arguments: &[S], variable: Option<&OsStr>) -> bool {
+    let is_said =
+        arguments.iter().map(AsRef::as_ref).take_while(|word| *word != "--").any(|word| word == "--json");
+    let is_set = variable.and_then(OsStr::to_str).is_some_and(|value| {
+        !matches!(value.to_ascii_lowercase().as_str(), "" | "n" | "no" | "f" | "false" | "off" | "0")
+    });
+    is_said || is_set
+}
+
 /// Tells that the command line makes no sense, as [`run`] would.
-pub fn tell_usage(message: &str) -> anyhow::Result<()> {
+pub fn tell_usage<S: AsRef<OsStr>>(arguments: &[S], message: &str) -> anyhow::Result<()> {
     let check = Check::new("arguments", State::Unknown, message);
-    show(Path::new(""), State::Unknown, &[check], false)?;
+    let as_json = wants_document(arguments, std::env::var_os("ICECORE_MONITOR_JSON").as_deref());
+    show(Path::new(""), State::Unknown, &[check], as_json)?;
     Err(Silent(State::Unknown as u8).into())
 }
 
@@ -251,6 +262,18 @@ fn show(pool: &Path, worst: State, checks: &[Check], as_json: bool) -> anyhow::R
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_senseless_command_line_may_ask_for_a_document() {
+        let wants =
+            |arguments: &[&str], variable: Option<&str>| wants_document(arguments, variable.map(OsStr::new));
+        assert!(wants(&["icecore", "monitor", "--json", "--bogus"], None));
+        assert!(wants(&["icecore", "monitor", "--bogus"], Some("1")));
+        assert!(!wants(&["icecore", "monitor", "--bogus", "--", "--json"], None));
+        for off in ["", "0", "False", "no"] {
+            assert!(!wants(&["icecore", "monitor", "--bogus"], Some(off)), "{off}");
+        }
+    }
 
     #[test]
     fn what_the_disk_refuses_is_critical_and_what_the_system_refuses_is_unknown() {

@@ -282,6 +282,10 @@ fn what_cannot_be_asked_is_unknown() {
     let said = monitor(&fixture, 3, &["--json", "--age-warn", "soon"]);
     let document: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!(document["state"], "UNKNOWN");
+    let said = monitor(&fixture, 3, &["--json", "--nonsense"]);
+    let document: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(document["state"], "UNKNOWN");
+    assert!(document["checks"][0]["text"].as_str().unwrap().contains("--nonsense"), "{said}");
     let options = icecore::OpenOptions { control_socket: false, ..icecore::OpenOptions::default() };
     let pool = icecore::Pool::open_directory(&fixture.pool, &options).unwrap();
     assert!(monitor(&fixture, 3, &[]).starts_with("ICECORE UNKNOWN"));
