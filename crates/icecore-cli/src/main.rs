@@ -5,6 +5,7 @@ mod cli;
 mod commands;
 mod exit;
 mod format;
+mod interrupt;
 mod output;
 mod pool;
 mod progress;
@@ -31,8 +32,9 @@ fn usage(error: &clap::Error) -> ExitCode {
         let _ = std::io::stdout().lock().write_all(rendered.as_bytes());
         return ExitCode::SUCCESS;
     }
-    if commands::monitor::is_meant(&std::env::args_os().collect::<Vec<_>>()) {
-        return exit::report(commands::monitor::tell_usage(&in_a_line(&rendered)));
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if commands::monitor::is_meant(&arguments) {
+        return exit::report(commands::monitor::tell_usage(&arguments, &in_a_line(&rendered)));
     }
     let text = match error.kind() {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => rendered,

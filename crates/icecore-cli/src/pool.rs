@@ -4,6 +4,7 @@
 //! that `-P` or `ICECORE_POOL` gives; with neither, it is a path too.
 
 use crate::exit;
+use icecore::Error;
 use icecore::admin::locate::{is_pool, split_at_pool, was_pool};
 use icecore::admin::{Access, ErrorCode, Failure};
 use std::ffi::OsStr;
@@ -108,7 +109,9 @@ impl Context {
     pub fn pool_or(&self, argument: Option<&OsStr>) -> anyhow::Result<PathBuf> {
         let Some(argument) = argument else { return self.pool() };
         let location = split_at_pool(Path::new(argument)).map_err(|error| {
-            no_pool(Path::new(argument)).unwrap_or_else(|| self.explained(argument, error.into()))
+            // Whoever may not look does not know what is there.
+            let known = matches!(error, Error::NotAPool { .. }).then(|| no_pool(Path::new(argument)));
+            known.flatten().unwrap_or_else(|| self.explained(argument, error.into()))
         })?;
         if location.1.is_empty() {
             return Ok(location.0);
@@ -170,12 +173,23 @@ fn is_path(argument: &[u8]) -> bool {
 
 /// For commands that change nothing.
 pub fn open_to_read(pool: &Path) -> anyhow::Result<Access> {
-    Ok(icecore::admin::connect_or_open(pool, true)?)
+    icecore::admin::connect_or_open(pool, true).map_err(|failure| not_opened(pool, failure))
 }
 
 /// For commands that change something.
 pub fn open_to_write(pool: &Path) -> anyhow::Result<Access> {
-    Ok(icecore::admin::connect_or_open(pool, false)?)
+    icecore::admin::connect_or_open(pool, false).map_err(|failure| not_opened(pool, failure))
+}
+
+/// What there is to do about a pool that cannot be opened, where it is known.
+pub fn not_opened(pool: &Path, failure: Failure) -> anyhow::Error {
+    let is_of_disk = matches!(failure.code, ErrorCode::Damaged | ErrorCode::DiskError);
+    if !is_of_disk || failure.message.contains("icecore check") {
+        return failure.into();
+    }
+    let next = crate::format::escaped(pool.as_os_str().as_bytes());
+    let message = format!("{}; the pool cannot be opened: run `icecore check {next}`", failure.message);
+    Failure::new(failure.code, message).into()
 }
 
 /// For commands that work on for long and write only where they may: as the owner, who lets others in meanwhile. Where that
@@ -187,7 +201,7 @@ pub fn open_to_tend(pool: &Path) -> anyhow::Result<(Access, Option<Failure>)> {
     };
     match icecore::admin::connect_or_open(pool, true) {
         Ok(access) => Ok((access, Some(refused))),
-        Err(_) => Err(refused.into()),
+        Err(_) => Err(not_opened(pool, refused)),
     }
 }
 
@@ -227,6 +241,20 @@ mod tests {
         let error = context(None).locate(lost.path().as_os_str()).unwrap_err();
         assert!(!error.to_string().contains("icecore init"), "{error}");
         assert_eq!(context(None).lost_pool_or(Some(lost.path().as_os_str())).unwrap(), lost.path());
+    }
+
+    #[test]
+    fn a_pool_that_is_damaged_is_to_be_checked() {
+        let told =
+            |code, message: &str| not_opened(Path::new("/srv/pool"), Failure::new(code, message)).to_string();
+        for code in [ErrorCode::Damaged, ErrorCode::DiskError] {
+            assert!(told(code, "so it is").ends_with("run `icecore check /srv/pool`"));
+            assert_eq!(
+                told(code, "so it is: `icecore check --repair`"),
+                "so it is: `icecore check --repair`"
+            );
+        }
+        assert_eq!(told(ErrorCode::PoolInUse, "in use"), "in use");
     }
 
     #[test]

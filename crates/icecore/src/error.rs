@@ -95,7 +95,8 @@ pub enum Error {
     },
     /// A quota is used up; nothing was changed.
     #[error(
-        "{dataset} has a {limit} of {bytes} bytes, of which {used} are used, and {asked} more may be needed: {way_out}"
+        "{dataset} has a {limit} of {}, of which {} are used, and {} more may be needed: {way_out}",
+        .bytes.as_option(), .used.as_option(), .asked.as_option()
     )]
     QuotaExceeded {
         /// The dataset that has the quota.

@@ -115,7 +115,9 @@ impl DatasetLimits {
             {
                 let (kept, most) = (kept.name(), most.name());
                 return Err(Error::Invalid(format!(
-                    "a {kept} of {reserved} bytes can never be used up within a {most} of {quota} bytes"
+                    "a {kept} of {} can never be used up within a {most} of {}",
+                    reserved.as_option(),
+                    quota.as_option()
                 )));
             }
         }

@@ -51,6 +51,19 @@ quantity!(
     /// A number of bytes.
     ByteLength(u64)
 );
+impl ByteLength {
+    /// The exact size, as short as the options of commands take it: `2M`, `1532K`, `1000B`.
+    #[must_use]
+    pub fn as_option(self) -> String {
+        const UNITS: [char; 5] = ['K', 'M', 'G', 'T', 'P'];
+        let fits = |power: &usize| self.0 != 0 && self.0.is_multiple_of(1 << (10 * (power + 1)));
+        match (0..UNITS.len()).rev().find(fits) {
+            Some(power) => format!("{}{}", self.0 >> (10 * (power + 1)), UNITS[power]),
+            None => format!("{}B", self.0),
+        }
+    }
+}
+
 quantity!(
     /// A position in one stream, in blocks. Only grows and is never reused.
     LogAddress(u64)
@@ -296,7 +309,25 @@ impl fmt::Display for PoolId {
 
 #[cfg(test)]
 mod tests {
-    use super::Timestamp;
+    use super::{ByteLength, Timestamp};
+
+    #[test]
+    fn sizes_are_written_as_options_take_them_and_exactly() {
+        for (bytes, text) in [
+            (0, "0B"),
+            (1000, "1000B"),
+            (4096, "4K"),
+            (1536, "1536B"),
+            (12_582_912, "12M"),
+            (12_587_008, "12292K"),
+            (3 << 30, "3G"),
+            (5 << 40, "5T"),
+            (u64::MAX, "18446744073709551615B"),
+            (1 << 60, "1024P"),
+        ] {
+            assert_eq!(ByteLength(bytes).as_option(), text);
+        }
+    }
 
     #[test]
     fn moments_are_written_as_rfc_3339_has_them() {

@@ -6,6 +6,7 @@ use crate::output::Output;
 use crate::pool::Context;
 use crate::progress::Progress;
 use clap::Args;
+use icecore::Error;
 use icecore::admin::{ErrorCode, Failure};
 use icecore::check::{self, CheckOptions, CheckProgress, CheckReport, RepairOptions, RepairReport};
 use icecore::units::ByteLength;
@@ -88,12 +89,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
         let mirror = arguments.mirror.as_deref().map(super::copies::absolute).transpose()?;
         let Arguments { dry_run, data, cut_log, .. } = *arguments;
         let options = RepairOptions { dry_run, data, cut_log, mirror };
-        let report = check::repair_directory(&pool, &options, &mut tell).map_err(Failure::from)?;
+        let report = check::repair_directory(&pool, &options, &mut tell).map_err(not_checked)?;
         drop(progress);
         return repaired(&pool, arguments, &report);
     }
     let options = CheckOptions { data: arguments.data };
-    let report = check::check_directory(&pool, &options, &mut tell).map_err(Failure::from)?;
+    let report = check::check_directory(&pool, &options, &mut tell).map_err(not_checked)?;
     drop(progress);
     let mut output = Output::new();
     if arguments.json {
@@ -104,6 +105,15 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     }
     output.finish()?;
     verdict(&report)
+}
+
+/// Why there is nothing to report. That the owner could be asked is no help here.
+fn not_checked(error: Error) -> Failure {
+    let way_out = "a check needs a pool that nobody has open: end that process first".to_owned();
+    match error {
+        Error::PoolInUse { path, owner, .. } => Error::PoolInUse { path, owner, way_out }.into(),
+        error => error.into(),
+    }
 }
 
 fn repaired(pool: &Path, arguments: &Arguments, report: &RepairReport) -> anyhow::Result<()> {

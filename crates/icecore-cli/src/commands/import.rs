@@ -10,7 +10,7 @@ use crate::progress::Progress;
 use anyhow::Context as _;
 use clap::Args;
 use icecore::admin::protocol::{CHUNK_BYTES_MAX, FileKind, Owner};
-use icecore::admin::{Access, Request, Response};
+use icecore::admin::{Access, ErrorCode, Failure, Request, Response};
 use serde_json::json;
 use std::ffi::OsString;
 use std::fs::File;
@@ -149,7 +149,11 @@ fn find_place(
 /// Stages the content piece by piece and makes it a file at the end. Bytes copied, and whether a file was replaced.
 fn copy(access: &mut Access, path: &[u8], source: &mut Source, replace: bool) -> anyhow::Result<(u64, bool)> {
     let begin = Request::BeginImport { path: path.to_vec(), mode: source.mode, owner: source.owner, replace };
-    take!(access.call(begin)?, Response::Done => ());
+    let begun = access.call(begin).map_err(|failure| match failure.code {
+        ErrorCode::Exists => Failure::new(failure.code, format!("{failure}: -f replaces it")),
+        _ => failure,
+    });
+    take!(begun?, Response::Done => ());
     let progress = Progress::new("importing", source.size);
     let mut buffer = vec![0; CHUNK_BYTES_MAX];
     let mut offset = 0;

@@ -1,5 +1,6 @@
 //! `icecore init`
 
+use super::resize::{SizeLimit, parse_limit};
 use crate::exit;
 use crate::format::parse_size;
 use crate::pool::Context;
@@ -30,9 +31,9 @@ pub struct Arguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_segment_size)]
     segment_size: Option<ByteLength>,
 
-    /// Most that the files of the pool may take up together
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
-    size_limit: Option<ByteLength>,
+    /// Most that the files of the pool may take up together; `none` for no limit, as if not given
+    #[arg(long, value_name = "SIZE", value_parser = parse_limit)]
+    size_limit: Option<SizeLimit>,
 
     /// What is written twice: `metadata`, what files are found by; `all`; `none`
     #[arg(long, value_name = "WHAT", value_parser = super::copies::parse_mode, default_value = "metadata")]
@@ -58,7 +59,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     let mirror = arguments.mirror.as_deref().map(super::copies::Made::make).transpose()?;
     let options = InitOptions {
         segment_bytes: arguments.segment_size.map_or(InitOptions::SEGMENT_BYTES_SUITABLE, ByteLength::get),
-        size_limit: arguments.size_limit,
+        size_limit: arguments.size_limit.and_then(|limit| limit.0),
         copies: arguments.copies,
         mirror: mirror.as_ref().map(|mirror| mirror.path.clone()),
     };

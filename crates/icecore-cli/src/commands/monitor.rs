@@ -8,13 +8,13 @@ mod thresholds;
 use super::{finish, list_entries, take};
 use crate::exit::Silent;
 use crate::output::Output;
-use crate::pool::{Context, open_to_read};
+use crate::pool::Context;
 use check::{Check, State, plain};
 use clap::Args;
 use icecore::ListFilter;
 use icecore::admin::locate::was_pool;
 use icecore::admin::protocol::Status;
-use icecore::admin::{Access, ErrorCode, Failure, Request, Response};
+use icecore::admin::{Access, ErrorCode, Failure, Request, Response, connect_or_open};
 use icecore::retention::is_of_rollback;
 use icecore::units::Timestamp;
 use icecore::{EntryKind, ListEntry};
@@ -34,7 +34,7 @@ const DETAILS: &str = "\
 Prints one line as Nagios and its relatives want it, with performance data,
 and a line for everything that is not as it should be, with the command to run
 next. It looks at:
-  whether the pool takes writes;
+  whether the pool takes writes, and its filesystem, if nobody has it open;
   how much of it is used, of its size limit or of what its filesystem has room
   for, and how much can be written at once: it warns when that is less than a
   quarter of what --space-warn leaves free (5% of the pool), and is critical
@@ -97,7 +97,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     });
     let (pool, checks) = match prepared {
         Ok((pool, thresholds)) => {
-            let checks = look(&pool, &thresholds).unwrap_or_else(|error| vec![unreachable(&pool, &error)]);
+            let checks = look(&pool, &thresholds)
+                .unwrap_or_else(|error| vec![unreachable(&pool, &error, disk::is_read_only(&pool))]);
             (pool, checks)
         }
         Err(error) => (PathBuf::new(), vec![Check::new("arguments", State::Unknown, format!("{error:#}"))]),
@@ -120,20 +121,37 @@ pub fn is_meant<S: AsRef<OsStr>>(arguments: &[S]) -> bool {
     false
 }
 
+/// Whether a command line that makes no sense asks for a document, or the environment does.
+fn wants_document<S: AsRef<OsStr>>(arguments: &[S], variable: Option<&OsStr>) -> bool {
+    let is_said =
+        arguments.iter().map(AsRef::as_ref).take_while(|word| *word != "--").any(|word| word == "--json");
+    let is_set = variable.and_then(OsStr::to_str).is_some_and(|value| {
+        !matches!(value.to_ascii_lowercase().as_str(), "" | "n" | "no" | "f" | "false" | "off" | "0")
+    });
+    is_said || is_set
+}
+
 /// Tells that the command line makes no sense, as [`run`] would.
-pub fn tell_usage(message: &str) -> anyhow::Result<()> {
+pub fn tell_usage<S: AsRef<OsStr>>(arguments: &[S], message: &str) -> anyhow::Result<()> {
     let check = Check::new("arguments", State::Unknown, message);
-    show(Path::new(""), State::Unknown, &[check], false)?;
+    let as_json = wants_document(arguments, std::env::var_os("ICECORE_MONITOR_JSON").as_deref());
+    show(Path::new(""), State::Unknown, &[check], as_json)?;
     Err(Silent(State::Unknown as u8).into())
 }
 
-/// A pool that cannot be opened: damage is critical, of everything else nobody knows.
-fn unreachable(pool: &Path, error: &anyhow::Error) -> Check {
+/// A pool that cannot be opened: damage and errors of the disk are critical, of everything else nobody knows.
+fn unreachable(pool: &Path, error: &anyhow::Error, medium_read_only: bool) -> Check {
+    use ErrorCode::{Damaged, DiskError, Io, NoSpace, NotAPool, ReadOnlyAfterFailure};
     let code = error.downcast_ref::<Failure>().map(|failure| failure.code);
+    // It was not closed cleanly, and nobody can recover it there.
+    if code == Some(Io) && medium_read_only {
+        let text = format!("{}, and it has to be recovered: {error:#}", disk::READ_ONLY);
+        return Check::new("pool", State::Critical, text);
+    }
     let state = match code {
-        Some(ErrorCode::Damaged | ErrorCode::ReadOnlyAfterFailure | ErrorCode::NoSpace) => State::Critical,
+        Some(Damaged | DiskError | ReadOnlyAfterFailure | NoSpace) => State::Critical,
         // Its superblocks are lost.
-        Some(ErrorCode::NotAPool) if was_pool(pool) => State::Critical,
+        Some(NotAPool) if was_pool(pool) => State::Critical,
         _ => State::Unknown,
     };
     let check = Check::new("pool", state, format!("{error:#}"));
@@ -141,13 +159,14 @@ fn unreachable(pool: &Path, error: &anyhow::Error) -> Check {
 }
 
 fn look(pool: &Path, thresholds: &Thresholds) -> anyhow::Result<Vec<Check>> {
-    let mut access = open_to_read(pool)?;
+    // Which command to run is told beside what it says.
+    let mut access = connect_or_open(pool, true)?;
     let remote = access.is_remote();
     let found = ask(&mut access);
     let (status, entries, ages) = finish(access, found)?;
     let now = Timestamp::now();
     let room = space::space(&status.statistics, thresholds, space::host_free(pool));
-    let mut checks = vec![disk::writes(&status, remote), room];
+    let mut checks = vec![disk::writes(&status, remote, disk::is_read_only(pool)), room];
     checks.extend(snapshots(&entries, &ages, thresholds, now));
     checks.push(disk::incidents(&status, icecore::logged_incidents(pool), now));
     checks.push(disk::scrub(&status, &thresholds.scrub, now));
@@ -238,4 +257,40 @@ fn show(pool: &Path, worst: State, checks: &[Check], as_json: bool) -> anyhow::R
         }
     }
     output.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_senseless_command_line_may_ask_for_a_document() {
+        let wants =
+            |arguments: &[&str], variable: Option<&str>| wants_document(arguments, variable.map(OsStr::new));
+        assert!(wants(&["icecore", "monitor", "--json", "--bogus"], None));
+        assert!(wants(&["icecore", "monitor", "--bogus"], Some("1")));
+        assert!(!wants(&["icecore", "monitor", "--bogus", "--", "--json"], None));
+        for off in ["", "0", "False", "no"] {
+            assert!(!wants(&["icecore", "monitor", "--bogus"], Some(off)), "{off}");
+        }
+    }
+
+    #[test]
+    fn what_the_disk_refuses_is_critical_and_what_the_system_refuses_is_unknown() {
+        let pool = Path::new("/pool");
+        let state = |code, medium_read_only| {
+            unreachable(pool, &Failure::new(code, "it is so").into(), medium_read_only).state
+        };
+        for (code, expected) in [
+            (ErrorCode::Damaged, State::Critical),
+            (ErrorCode::DiskError, State::Critical),
+            (ErrorCode::Io, State::Unknown),
+            (ErrorCode::PoolInUse, State::Unknown),
+            (ErrorCode::NotAPool, State::Unknown),
+        ] {
+            assert_eq!(state(code, false), expected, "{code:?}");
+        }
+        assert_eq!(state(ErrorCode::Io, true), State::Critical);
+        assert_eq!(state(ErrorCode::PoolInUse, true), State::Unknown);
+    }
 }

@@ -31,9 +31,10 @@ pub struct Arguments {
 
 /// A limit, or that there is to be none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct SizeLimit(Option<ByteLength>);
+pub struct SizeLimit(pub Option<ByteLength>);
 
-fn parse_limit(text: &str) -> Result<SizeLimit, String> {
+/// Reads a limit: a size, or `none`.
+pub fn parse_limit(text: &str) -> Result<SizeLimit, String> {
     if text == "none" { Ok(SizeLimit(None)) } else { parse_size(text).map(|size| SizeLimit(Some(size))) }
 }
 

@@ -3,6 +3,7 @@
 use super::{finish, take};
 use crate::exit;
 use crate::format;
+use crate::interrupt;
 use crate::output::Output;
 use crate::pool::{Context, open_to_tend};
 use crate::progress::Progress;
@@ -74,10 +75,15 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     if let Some(why) = reads_only {
         exit::tell(&anyhow::anyhow!("the pool is only read, and nothing is healed: {why}"));
     }
+    if !access.is_remote() {
+        // The owner of the pool has to close it, and to keep where it was.
+        interrupt::defer();
+    }
     let progress = Progress::new("scrubbing", 0);
-    let response = access.call_with(Request::Scrub(options), &mut |now| {
+    let response = access.call_while(Request::Scrub(options), &mut |now| {
         progress.set_total(now.total);
         progress.set(now.done);
+        interrupt::caught().is_none()
     });
     drop(progress);
     let report = take!(finish(access, response)?, Response::Scrubbed(report) => report);
@@ -97,6 +103,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
         output.finish()?;
     } else {
         print(&report)?;
+    }
+    if let Some(signal) = interrupt::caught().filter(|_| !report.complete) {
+        exit::tell(&anyhow::anyhow!("the scrub was cut off: the next one goes on from here"));
+        return Err(exit::Silent(interrupt::end(signal)).into());
     }
     verdict(&report)
 }

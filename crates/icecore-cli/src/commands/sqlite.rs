@@ -7,7 +7,7 @@ use super::files::{base_name, pin, read_all, regular, runs_with_data, shown};
 use super::finish;
 use crate::format::escaped;
 use crate::output::{Align, Output, Table};
-use crate::pool::Context;
+use crate::pool::{Context, not_opened};
 use crate::progress::Progress;
 use anyhow::Context as _;
 use clap::Args;
@@ -75,7 +75,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     // The door sees to it that a snapshot is not written; opening to read is enough only for that.
     let read_only = arguments.read_only || path.contains(&b'@');
     let options = OpenOptions { read_only, ..OpenOptions::default() };
-    let mut access = Access::open(&location.pool, options)?;
+    let opened = Access::open(&location.pool, options);
+    let mut access = opened.map_err(|failure| not_opened(&location.pool, failure))?;
     let done = open(&mut access, path, arguments).and_then(|database| {
         let mut output = Output::new();
         let done = converse(&database, arguments, &mut output, &location.pool);
@@ -129,6 +130,7 @@ fn open_through_door(
         OpenFlags::SQLITE_OPEN_READ_WRITE
     };
     let connection = Connection::open_with_flags(uri, access | OpenFlags::SQLITE_OPEN_URI)
+        .map_err(|error| failure(&error, false))
         .with_context(|| format!("cannot open {}", shown(pinned)))?;
     Ok(Database { connection, _door: Some(door), copy: None })
 }
@@ -322,6 +324,8 @@ fn failure(error: &rusqlite::Error, is_copy: bool) -> anyhow::Error {
             return Failure::new(ErrorCode::PoolInUse, message).into();
         }
         Some(Sqlite::DiskFull) => ErrorCode::NoSpace,
+        Some(Sqlite::SystemIoFailure | Sqlite::CannotOpen) if is_of_damage(error) => ErrorCode::Damaged,
+        Some(Sqlite::SystemIoFailure | Sqlite::CannotOpen) => ErrorCode::Io,
         Some(Sqlite::DatabaseBusy | Sqlite::DatabaseLocked) => ErrorCode::Busy,
         Some(Sqlite::ReadOnly) => ErrorCode::ReadOnly,
         _ => ErrorCode::Invalid,
@@ -332,14 +336,23 @@ fn failure(error: &rusqlite::Error, is_copy: bool) -> anyhow::Error {
                 sql.get(usize::try_from(*offset).unwrap_or(0)..).unwrap_or(sql).chars().take(40).collect();
             format!("SQL: {msg}, at {:?}", near.trim_end())
         }
-        // SQLite has no words for what is full: the pool, or a quota.
-        other if code == ErrorCode::NoSpace => match icecore_sqlite::last_error() {
+        // SQLite has no words for what is full (the pool, or a quota), and for what is damaged.
+        other => match icecore_sqlite::last_error().filter(|_| has_sentence(code) && !is_copy) {
             Some(sentence) => format!("SQL: {other}: {sentence}"),
             None => format!("SQL: {other}"),
         },
-        other => format!("SQL: {other}"),
     };
     Failure::new(code, message).into()
+}
+
+/// Whether the door says why SQLite failed in this way.
+const fn has_sentence(code: ErrorCode) -> bool {
+    matches!(code, ErrorCode::NoSpace | ErrorCode::Damaged | ErrorCode::Io)
+}
+
+/// Whether what the door read was not what had been written.
+fn is_of_damage(error: &rusqlite::Error) -> bool {
+    error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_DATA)
 }
 
 /// Whether a file is a SQLite database, by its first bytes.

@@ -140,6 +140,10 @@ fn print(status: &Status, remote: bool, exact: bool, output: &mut Output) -> any
     if let Some(reason) = &status.statistics.unreachable {
         output.line(format!("other processes cannot reach it: {reason}"))?;
     }
+    if let Some(bytes) = segment_bytes(&status.statistics) {
+        let shown = if exact { bytes.to_string() } else { format::size(ByteLength(bytes)) };
+        output.line(format!("files  {} segments of {shown}", status.statistics.segments))?;
+    }
     output.line(format!("copies {}", super::copies::sentence(&status.statistics.copies)))?;
     print_incidents(status, output)?;
     let width = status.statistics.counters().iter().map(|(name, _)| name.len()).max().unwrap_or(0);
@@ -160,6 +164,11 @@ fn print(status: &Status, remote: bool, exact: bool, output: &mut Output) -> any
     output.line(format!("segments that were emptied were {full:.0} % full on average"))?;
     output.line(format!("collection: {}", statistics.collector))?;
     print_quantiles(statistics, exact, output)
+}
+
+/// The size of a segment: all have the same.
+const fn segment_bytes(statistics: &Statistics) -> Option<u64> {
+    statistics.segment_file_bytes.checked_div(statistics.segments)
 }
 
 /// What went wrong, and the scrub that goes on.
@@ -242,6 +251,7 @@ fn document(status: &Status, remote: bool) -> Value {
         "owner": remote.then_some(status.process),
         "program": status.program,
         "read_only": status.read_only,
+        "segment_bytes": segment_bytes(statistics),
         "failure": statistics.failure,
         "unreachable": statistics.unreachable,
         "incidents": status.incidents.iter().map(incident).collect::<Vec<_>>(),

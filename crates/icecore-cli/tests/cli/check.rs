@@ -30,7 +30,10 @@ fn a_sound_pool_is_sound() {
     assert!(!fixture.pool.join("before-repair.0").exists());
     fixture.refused(2, &["check", "--dry-run"]);
     let _owner = fixture.own();
-    fixture.refused(4, &["check"]);
+    let said = fixture.refused(4, &["check"]);
+    let owner = format!("is in use by {} ", std::process::id());
+    assert!(said.contains(&owner) && said.contains("end that process first"), "{said}");
+    assert!(!said.contains("use the icecore command"), "{said}");
 }
 
 #[test]
@@ -44,7 +47,18 @@ fn what_follows_from_the_rest_is_mended_and_told() {
     assert!(said.contains("superblock.1") && said.contains("(harmless)"), "{said}");
     let (name, offset) = ledger(&fixture);
     hurt(&fixture, &name, offset + 100);
-    assert!(fixture.refused(5, &["list"]).contains(&name));
+    let pool = fixture.pool.to_str().unwrap();
+    for command in [
+        &["list"][..],
+        &["status"],
+        &["scrub"],
+        &["export", "db/app", "-"],
+        &["create", "other"],
+        &["sql", "db/app"],
+    ] {
+        let said = fixture.refused(5, command);
+        assert!(said.contains(&name) && said.contains(&format!("run `icecore check {pool}`")), "{said}");
+    }
     let checked = fixture.run(&["check"]).assert().code(5);
     assert!(String::from_utf8_lossy(&checked.get_output().stdout).contains("cannot be opened"));
     let said = fixture.done(&["check", "--repair", "--dry-run"]);

@@ -204,3 +204,32 @@ fn what_is_not_a_pool_any_more_is_refused() {
     let code = assert.get_output().status.code().unwrap();
     assert!([3, 5].contains(&code), "{code}");
 }
+
+#[test]
+fn whoever_may_not_look_into_a_folder_is_told_so() {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+    let fixture = Fixture::with_db();
+    let set_mode = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    // Where others find it: this one may be where they may not look either.
+    let copied = fixture.beside("icecore");
+    std::fs::copy(assert_cmd::cargo::cargo_bin("icecore"), &copied).unwrap();
+    set_mode(fixture.folder.path(), 0o755);
+    set_mode(&copied, 0o755);
+    set_mode(&fixture.pool, 0);
+    for (command, code) in [("status", 1), ("monitor", 3), ("check", 1)] {
+        let mut run = std::process::Command::new(&copied);
+        run.arg(command).arg(&fixture.pool).current_dir("/");
+        if rustix::process::geteuid().is_root() {
+            run.uid(65_534).gid(65_534);
+        }
+        let output = run.output().unwrap();
+        let said =
+            String::from_utf8_lossy(if command == "monitor" { &output.stdout } else { &output.stderr });
+        assert_eq!(output.status.code(), Some(code), "{command}: {said}");
+        assert!(said.contains("Permission denied") && !said.contains("icecore init"), "{command}: {said}");
+    }
+    set_mode(&fixture.pool, 0o755);
+}

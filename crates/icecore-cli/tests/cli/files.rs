@@ -36,6 +36,7 @@ fn files_come_back_as_they_went_in_holes_included() {
 fn an_import_replaces_only_when_told_and_keeps_the_rest() {
     let fixture = Fixture::with_db();
     let refusal = complaint_of_import(&fixture, &["import", "-", "db/app"], 1);
+    assert!(refusal.ends_with("app exists already: -f replaces it\n"), "{refusal}");
     assert!(refusal.contains("-f"), "{refusal}");
     assert_eq!(fixture.done(&["cat", "db/app"]), "second");
     fixture.import("app", b"");

@@ -48,6 +48,30 @@ fn a_scrub_lets_others_write_and_shows_how_far_it_is() {
 }
 
 #[test]
+fn a_scrub_that_is_interrupted_closes_the_pool_and_keeps_its_place() {
+    use rustix::process::{Pid, Signal, kill_process};
+    use std::os::unix::process::ExitStatusExt as _;
+    let fixture = Fixture::with_db();
+    fixture.import("large", &vec![7; 8 << 20]);
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut scrub = Running::new(&fixture, &["scrub", "--rate", "64K"]);
+        wait_until(|| {
+            let status = fixture.run(&["status", "--json"]).output().unwrap();
+            let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap_or_default();
+            status["scrub"]["done_bytes"].as_u64().is_some_and(|done| done > 0)
+        });
+        kill_process(Pid::from_child(&scrub.0), signal).unwrap();
+        assert_eq!(scrub.0.wait().unwrap().signal(), Some(signal.as_raw()));
+        assert!(!fixture.pool.join(icecore::admin::SOCKET_NAME).exists());
+        let kept = std::fs::read_to_string(fixture.pool.join("scrub-position")).unwrap();
+        assert!(kept.contains("\nnext ") && !kept.contains("verified_bytes 0\n"), "{kept}");
+    }
+    assert_eq!(fixture.json(&["check", "--json"])["was_clean"], true);
+    assert!(fixture.done(&["scrub"]).starts_with("goes on with the scrub that began "));
+    assert!(!fixture.done(&["scrub"]).contains("goes on"));
+}
+
+#[test]
 fn a_scrub_heals_what_has_a_copy() {
     let fixture = Fixture::with_db();
     fixture.done(&["copies", "--set", "all"]);

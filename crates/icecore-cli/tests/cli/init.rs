@@ -18,6 +18,7 @@ fn segments_suit_the_size_limit() {
         (&["--size-limit", "1G"], 4),
         (&["--size-limit", "3G"], 8),
         (&["--size-limit", "1G", "--segment-size", "16M"], 16),
+        (&["--size-limit", "none", "--segment-size", "4M"], 4),
     ] {
         let folder = tempfile::tempdir().unwrap();
         init(folder.path(), arguments).assert().success();

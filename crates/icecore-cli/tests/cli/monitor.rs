@@ -162,6 +162,64 @@ fn a_pool_that_takes_no_more_writes_is_critical_until_it_is_opened_again() {
     monitor(&fixture, 0, &[]);
 }
 
+/// Copies the pool to a filesystem that is then mounted read-only, and runs `monitor` on it there. It is mounted where nobody else
+/// sees it and goes with the process. `None` where nobody is allowed to mount; says so.
+fn monitor_read_only(fixture: &Fixture) -> Option<std::process::Output> {
+    const SCRIPT: &str = r#"
+        mount -t tmpfs -o size=64m none "$1" && cp -a "$2" "$1/pool" && mount -o remount,ro "$1" || exit 77
+        exec "$3" monitor "$1/pool""#;
+    let place = fixture.beside("mounted");
+    std::fs::create_dir(&place).unwrap();
+    let output = std::process::Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh"])
+        .args([&place, &fixture.pool, &assert_cmd::cargo::cargo_bin("icecore")])
+        .output();
+    std::fs::remove_dir(&place).unwrap();
+    match output {
+        Ok(output) if output.status.code() != Some(77) && !output.stderr.starts_with(b"unshare:") => {
+            Some(output)
+        }
+        other => {
+            eprintln!("left out: nobody is allowed to mount here: {other:?}");
+            None
+        }
+    }
+}
+
+#[test]
+fn a_pool_on_a_filesystem_that_is_read_only_is_critical() {
+    let fixture = Fixture::with_db();
+    let Some(output) = monitor_read_only(&fixture) else { return };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("takes no writes: its filesystem is read-only") && said.contains("'failed'=1"),
+        "{said}"
+    );
+    // Nobody can recover it there.
+    let mut owner = crate::owned::spawn_owner(&fixture);
+    fixture.done(&["snapshot", "db@two"]);
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+    let output = monitor_read_only(&fixture).unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("its filesystem is read-only, and it has to be recovered"), "{said}");
+}
+
+#[test]
+fn a_disk_that_cannot_be_read_is_critical() {
+    let fixture = Fixture::with_db();
+    for name in ["superblock.0", "superblock.1"] {
+        let path = fixture.pool.join(name);
+        std::fs::remove_file(&path).unwrap();
+        // Its beginning is not there: reading it is EIO.
+        std::os::unix::fs::symlink("/proc/self/mem", path).unwrap();
+    }
+    let text = monitor(&fixture, 2, &[]);
+    assert!(text.contains("os error 5") && text.contains("run: icecore check "), "{text}");
+}
+
 #[test]
 fn a_pool_without_its_superblocks_is_critical() {
     let fixture = Fixture::with_db();
@@ -175,14 +233,19 @@ fn a_pool_without_its_superblocks_is_critical() {
 
 /// Flips a byte of the only data block of `db@one`.
 pub fn damage(fixture: &Fixture) {
+    // The content stands at the beginning of a merged block.
+    damage_where(fixture, |block| block.starts_with(b"first\0\0\0"));
+}
+
+/// Flips a byte of the first block that is meant.
+pub fn damage_where(fixture: &Fixture, is_meant: impl Fn(&[u8]) -> bool) {
     for entry in std::fs::read_dir(&fixture.pool).unwrap() {
         let path = entry.unwrap().path();
         let Ok(mut bytes) = std::fs::read(&path) else { continue };
         if path.file_name().unwrap().to_str().unwrap().starts_with("copy") {
             continue;
         }
-        // The content stands at the beginning of a merged block.
-        if let Some(block) = bytes.chunks_exact(4096).position(|block| block.starts_with(b"first\0\0\0")) {
+        if let Some(block) = bytes.chunks_exact(4096).position(&is_meant) {
             bytes[block * 4096 + 2] ^= 1;
             std::fs::write(&path, bytes).unwrap();
             return;
@@ -219,6 +282,10 @@ fn what_cannot_be_asked_is_unknown() {
     let said = monitor(&fixture, 3, &["--json", "--age-warn", "soon"]);
     let document: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!(document["state"], "UNKNOWN");
+    let said = monitor(&fixture, 3, &["--json", "--nonsense"]);
+    let document: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(document["state"], "UNKNOWN");
+    assert!(document["checks"][0]["text"].as_str().unwrap().contains("--nonsense"), "{said}");
     let options = icecore::OpenOptions { control_socket: false, ..icecore::OpenOptions::default() };
     let pool = icecore::Pool::open_directory(&fixture.pool, &options).unwrap();
     assert!(monitor(&fixture, 3, &[]).starts_with("ICECORE UNKNOWN"));

@@ -74,6 +74,7 @@ fn an_owner_that_does_not_listen_is_named() {
     let pool = Pool::open_directory(&fixture.pool, &options).unwrap();
     let said = fixture.refused(4, &["snapshot", "db@two"]);
     assert!(said.contains(&std::process::id().to_string()), "{said}");
+    assert!(!said.contains("use the icecore command"), "{said}");
     pool.close().unwrap();
     fixture.done(&["snapshot", "db@two"]);
 }

@@ -26,7 +26,8 @@ fn limits_are_set_shown_and_taken_away() {
     assert!(fixture.refused(2, &["inherit", "quota", "db"]).contains("quota=none"));
     assert!(fixture.refused(1, &["set", "quota=1G", "db@one"]).contains("snapshot"));
     assert!(fixture.refused(1, &["set", "used=1G", "db"]).contains("worked out"));
-    assert!(fixture.refused(1, &["set", "reservation=20M", "small"]).contains("never be used up"));
+    let said = fixture.refused(1, &["set", "reservation=20M", "small"]);
+    assert!(said.contains("a reservation of 20M can never be used up within a quota of 10M"), "{said}");
 }
 
 #[test]
@@ -46,7 +47,7 @@ fn a_database_at_its_quota_is_full_and_whole_and_goes_on_when_there_is_room() {
             Err(error) => break error.to_string(),
         }
     };
-    assert!(said.starts_with("db has a quota of 2097152 bytes"), "{said}");
+    assert!(said.starts_with("db has a quota of 2M, of which "), "{said}");
     assert!(fixture.done(&["list", "-Hp", "-o", "used", "db"]).trim().parse::<u64>().unwrap() <= 2 << 20);
     assert!(
         fixture

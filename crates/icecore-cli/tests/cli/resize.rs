@@ -40,6 +40,12 @@ fn whoever_has_a_full_pool_open_goes_on_when_its_limit_is_raised() {
     fixture.import("more", &vec![7; 64 << 20]);
     owner.close().unwrap();
     assert_eq!(limit(&fixture), 0);
+    let told = fixture.done(&["status"]);
+    assert!(
+        told.lines().any(|line| line.starts_with("files  ") && line.ends_with(" segments of 2M")),
+        "{told}"
+    );
+    assert_eq!(fixture.json(&["status", "--json"])["segment_bytes"], 2 * MIB);
     fixture.done(&["check"]);
 }
 

@@ -118,3 +118,15 @@ fn exports_of_any_version_are_plain_databases() {
         assert_eq!(check, "ok");
     }
 }
+
+#[test]
+fn damage_is_told_with_its_place_and_what_to_run() {
+    let fixture = Fixture::with_db();
+    let create = "CREATE TABLE t(x); INSERT INTO t VALUES ('a needle in a database'), (zeroblob(20000))";
+    fixture.done(&["sql", "-c", "db/app.db", create]);
+    crate::monitor::damage_where(&fixture, |block| block.windows(8).any(|found| found == b"a needle"));
+    let said = fixture.refused(5, &["sql", "db/app.db", "SELECT * FROM t"]);
+    for part in ["file app.db", "segment.", "icecore scrub"] {
+        assert!(said.contains(part), "{part} is missing: {said}");
+    }
+}

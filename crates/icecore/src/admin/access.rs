@@ -5,6 +5,7 @@ use super::execute::Executor;
 use super::failure::{ErrorCode, Failure};
 use super::protocol::{Progress, Request, Response};
 use super::server::Session;
+use crate::error::Error;
 use crate::options::OpenOptions;
 use crate::pool::Pool;
 use std::io;
@@ -85,17 +86,27 @@ impl Access {
         request: Request,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Response, Failure> {
+        self.call_while(request, &mut |now| {
+            progress(now);
+            true
+        })
+    }
+
+    /// [`Access::call_with`], of which `progress` says whether to go on. What is done here is cut off soon after it answers `false`; what
+    /// another process does goes on.
+    pub fn call_while(
+        &mut self,
+        request: Request,
+        progress: &mut dyn FnMut(Progress) -> bool,
+    ) -> Result<Response, Failure> {
         let holds_from_now = matches!(request, Request::Pin { .. } | Request::BeginImport { .. });
         loop {
             match &mut self.way {
                 Way::Local(_, executor) => {
-                    return executor.call(request, &mut |now| {
-                        progress(now);
-                        true
-                    });
+                    return executor.call(request, progress);
                 }
                 Way::Remote(client, used) if self.holds || used.elapsed() < FRESH => {
-                    if let Outcome::Done(response) = client.call(&request, progress)? {
+                    if let Outcome::Done(response) = client.call(&request, &mut |now| _ = progress(now))? {
                         *used = Instant::now();
                         self.holds |= holds_from_now;
                         return Ok(response);
@@ -144,13 +155,19 @@ fn find_way(directory: &Path, options: &OpenOptions) -> Result<Way, Failure> {
         match Client::connect(directory) {
             Ok(client) => return Ok(Way::Remote(client, Instant::now())),
             Err(error) if is_nobody(&error) && Instant::now() < deadline => thread::sleep(RETRY_INTERVAL),
-            Err(error) if is_nobody(&error) => return Err(in_use),
+            Err(error) if is_nobody(&error) => {
+                let message =
+                    format!("{in_use}, and it has no control socket: do it there, or end that process");
+                return Err(Failure::new(ErrorCode::PoolInUse, message));
+            }
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                let message = format!("{in_use}; and it does not answer: it hangs, or was stopped");
+                let message = format!(
+                    "{in_use}, and it does not answer: it hangs, or was stopped; let it go on, or end it"
+                );
                 return Err(Failure::new(ErrorCode::PoolInUse, message));
             }
             Err(error) => {
-                let message = format!("{in_use}; and its control socket cannot be reached: {error}");
+                let message = format!("{in_use}, and its control socket cannot be reached: {error}");
                 return Err(Failure::new(ErrorCode::PoolInUse, message));
             }
         }
@@ -159,14 +176,20 @@ fn find_way(directory: &Path, options: &OpenOptions) -> Result<Way, Failure> {
 
 /// Reading alone suffices for many commands; but only the next writer can recover a pool.
 fn open_pool(directory: &Path, options: &OpenOptions) -> Result<Pool, Failure> {
-    let opened = Pool::open_directory(directory, options).map_err(Failure::from);
-    match opened {
-        Err(failure) if options.read_only && failure.code == ErrorCode::NeedsRecovery => {
+    let opened = match Pool::open_directory(directory, options) {
+        Err(Error::NeedsRecovery { .. }) if options.read_only => {
             let writing = OpenOptions { read_only: false, ..options.clone() };
-            Ok(Pool::open_directory(directory, &writing)?)
+            Pool::open_directory(directory, &writing)
         }
         other => other,
-    }
+    };
+    opened.map_err(|error| match error {
+        // Its way out is for programs that come without the socket.
+        Error::PoolInUse { path, owner, .. } => {
+            Failure::new(ErrorCode::PoolInUse, format!("pool {path} is in use by {owner}"))
+        }
+        error => error.into(),
+    })
 }
 
 fn is_nobody(error: &io::Error) -> bool {

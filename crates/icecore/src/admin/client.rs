@@ -68,6 +68,17 @@ impl Client {
         asked.err().is_none_or(|error| !is_timeout(&error))
     }
 
+    fn no_answer(&self) -> Failure {
+        let owner = owner_of(&self.stream).map(|process| format!(" (process {process})")).unwrap_or_default();
+        Failure::new(
+            ErrorCode::PoolInUse,
+            format!(
+                "the process that has the pool open{owner} does not answer: it hangs or was stopped; look whether the request \
+                 was done once it goes on, or end it"
+            ),
+        )
+    }
+
     /// Sends a request and waits for its answer, however long that takes, as long as the owner is there.
     pub fn call(
         &mut self,
@@ -79,10 +90,10 @@ impl Client {
         let sent = write_message(&mut Patient(self), request);
         loop {
             if sent.as_ref().is_err_and(is_timeout) {
-                return Err(no_answer());
+                return Err(self.no_answer());
             }
             match read_message(&mut Patient(self), REPLY_BYTES_MAX) {
-                Err(CodecError::Io(error)) if is_timeout(&error) => return Err(no_answer()),
+                Err(CodecError::Io(error)) if is_timeout(&error) => return Err(self.no_answer()),
                 Ok(Some(Reply::Progress(now))) => progress(now),
                 Ok(Some(Reply::Done(response))) => return Ok(Outcome::Done(response)),
                 Ok(Some(Reply::Failed(failure))) => return Err(failure),
@@ -100,6 +111,12 @@ impl Client {
             }
         }
     }
+}
+
+/// The process that listens at the other end, where it can be named from here.
+fn owner_of(stream: &UnixStream) -> Option<u32> {
+    let credentials = rustix::net::sockopt::socket_peercred(stream).ok()?;
+    u32::try_from(credentials.pid.as_raw_nonzero().get()).ok()
 }
 
 /// The connection of a client, which does not wait for an owner that is not there.
@@ -134,14 +151,6 @@ impl Write for Patient<'_> {
 
 fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
-}
-
-fn no_answer() -> Failure {
-    Failure::new(
-        ErrorCode::PoolInUse,
-        "the process that has the pool open does not answer: it hangs or was stopped; look whether the request was done once it \
-         goes on, or end it",
-    )
 }
 
 fn went_away() -> Failure {

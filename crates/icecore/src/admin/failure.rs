@@ -42,6 +42,8 @@ macro_rules! codes {
 codes! {
     /// The operating system refused something.
     Io,
+    /// The disk, or the filesystem on it, failed: it cannot give back or take what is there.
+    DiskError,
     /// The directory holds no pool.
     NotAPool,
     /// A pool cannot be made there.
@@ -133,6 +135,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let code = match &error {
             Error::Io { source, .. } if is_full(source) => ErrorCode::NoSpace,
+            Error::Io { source, .. } if is_of_disk(source) => ErrorCode::DiskError,
             Error::Io { .. } => ErrorCode::Io,
             Error::NotAPool { .. } => ErrorCode::NotAPool,
             Error::CannotInit { .. } => ErrorCode::CannotInit,
@@ -162,6 +165,14 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
+/// Whether the medium is at fault, and neither the process, its rights nor what it asks for: EIO, ENXIO, ENODEV, EBADMSG, EUCLEAN
+/// (which filesystems answer that found themselves damaged) and EREMOTEIO.
+fn is_of_disk(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let faults = [Errno::IO, Errno::NXIO, Errno::NODEV, Errno::BADMSG, Errno::UCLEAN, Errno::REMOTEIO];
+    Errno::from_io_error(error).is_some_and(|errno| faults.contains(&errno))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,5 +196,18 @@ mod tests {
         );
         let full = Error::io("write", "pool", io::Error::from(io::ErrorKind::StorageFull));
         assert_eq!(Failure::from(full).code, ErrorCode::NoSpace);
+    }
+
+    #[test]
+    fn what_the_disk_refuses_is_told_from_what_the_system_refuses() {
+        let of = |number| {
+            Failure::from(Error::io("read", "segment.00000001", io::Error::from_raw_os_error(number)))
+        };
+        for number in [5, 6, 19, 74, 117, 121] {
+            assert_eq!(of(number).code, ErrorCode::DiskError, "{number}");
+        }
+        for number in [1, 2, 12, 13, 24, 30] {
+            assert_eq!(of(number).code, ErrorCode::Io, "{number}");
+        }
     }
 }

@@ -56,7 +56,7 @@ impl Import {
         let claim = Claim::take(pool.id(), &dataset, directory, name, path)?;
         let (inode, hidden) = match existing {
             Some(entry) if !replace && entry.kind == InodeKind::File => {
-                return Err(Error::Exists { what: format!("{} (-f replaces it)", escaped(path)) });
+                return Err(Error::Exists { what: escaped(path) });
             }
             Some(entry) if entry.kind == InodeKind::File => {
                 refuse_open(pool, &dataset, entry.inode, path)?;

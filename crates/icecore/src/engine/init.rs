@@ -31,7 +31,8 @@ use crate::state::{Collection, Graveyard, Lifetimes, State, Usage};
 use crate::statistics::Counters;
 use crate::storage::{AlignedBuffer, Kind, Storage, StorageLock};
 use crate::units::{
-    BLOCK_BYTES, BlockCount, PoolId, RecordSequence, RecoveryEpoch, Run, SegmentId, Slot, Stream, Timestamp,
+    BLOCK_BYTES, BlockCount, ByteLength, PoolId, RecordSequence, RecoveryEpoch, Run, SegmentId, Slot, Stream,
+    Timestamp,
 };
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -63,9 +64,10 @@ pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<
     if space.free < least {
         return Err(Error::NoSpace {
             detail: format!(
-                "a pool takes {least} bytes at least and {} has {}",
+                "a pool takes {} at least and {} has {}",
+                ByteLength(least).as_option(),
                 storage.describe(),
-                space.free
+                ByteLength(space.free).as_option()
             ),
         });
     }

@@ -182,8 +182,8 @@ impl Engine {
         let what = writer.and_then(|id| state.catalogue.dataset(id)).map_or("the pool", |row| &row.name);
         Err(Error::NoSpace {
             detail: format!(
-                "{what} may not take what is left: {} bytes are reserved for other datasets (`icecore get reservation,refreservation` shows them)",
-                reserved.bytes()
+                "{what} may not take what is left: {} are reserved for other datasets (`icecore get reservation,refreservation` shows them)",
+                reserved.bytes().as_option()
             ),
         })
     }
@@ -250,9 +250,9 @@ impl Engine {
         }
         Err(Error::NoSpace {
             detail: format!(
-                "{} bytes more cannot be reserved for {dataset}: {} are left, with what is reserved already",
-                more.bytes(),
-                spare.bytes()
+                "{} more cannot be reserved for {dataset}: {} are left, with what is reserved already",
+                more.bytes().as_option(),
+                spare.bytes().as_option()
             ),
         })
     }

@@ -45,6 +45,9 @@ pub(super) fn judge(
     let Some(limit) = limit.filter(|limit| limit.0 < least) else { return Ok(least) };
     let (limit_text, size, least) = (text(limit.0), text(segment_bytes), text(least));
     let fitting = limit.0 / files_min(beside);
+    if segment_bytes == SEGMENT_BYTES_MIN {
+        return Err(format!("a size limit of {limit_text} is too small: there is no pool below {least}"));
+    }
     let way_out = if fitting < SEGMENT_BYTES_MIN {
         let smallest = text(files_min(beside) * SEGMENT_BYTES_MIN);
         format!("there is no pool below {smallest}, with --segment-size {}", text(SEGMENT_BYTES_MIN))
@@ -59,12 +62,7 @@ pub(super) fn judge(
 
 /// A size as the options of commands take it.
 fn text(bytes: u64) -> String {
-    match bytes {
-        0 => "0".to_owned(),
-        _ if bytes.is_multiple_of(1 << 30) => format!("{}G", bytes >> 30),
-        _ if bytes.is_multiple_of(1 << 20) => format!("{}M", bytes >> 20),
-        _ => format!("{bytes} bytes"),
-    }
+    ByteLength(bytes).as_option()
 }
 
 impl Engine {
@@ -176,8 +174,10 @@ mod tests {
                         let unit = if rest[digits..].starts_with('G') { 30 } else { 20 };
                         Some(rest[..digits].parse::<u64>().unwrap() << unit)
                     };
-                    let least = number("it must be ").unwrap();
-                    assert!(least > limit && refusal.contains("--segment-size"), "{refusal}");
+                    let least = number("it must be ").or_else(|| number("no pool below ")).unwrap();
+                    let is_told_once = segment > 2 * MIB || refusal.matches('M').count() <= 2;
+                    assert!(least > limit && is_told_once, "{refusal}");
+                    assert_eq!(refusal.contains("--segment-size"), segment > 2 * MIB, "{refusal}");
                     judge(segment, Some(ByteLength(least)), beside).unwrap();
                     judge(segment, Some(ByteLength(least - 1)), beside).unwrap_err();
                     if let Some(fitting) = number("segments may have ") {

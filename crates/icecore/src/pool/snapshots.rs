@@ -92,7 +92,7 @@ impl Pool {
         let users = self.engine().users.lock();
         let Some(open) = users.get(&dataset).filter(|open| !open.is_empty()) else { return Ok(()) };
         let what = state.catalogue.dataset(dataset).expect("found").name.clone();
-        let blockers = format!("{} is open; close it, or force the rollback", open.join(", "));
+        let blockers = format!("{} is open; close it, or force the rollback (-f)", open.join(", "));
         Err(Error::Busy { what, blockers })
     }
 }

@@ -7,13 +7,28 @@ use crate::commands::copies::sentence;
 use icecore::admin::protocol::Status;
 use icecore::units::Timestamp;
 use icecore::{Incident, Statistics};
+use rustix::fs::{StatVfs, StatVfsMountFlags};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// Incidents that are told one by one.
 const TOLD_MAX: usize = 5;
 
-/// Whether the pool takes writes. `remote`: another process has it open.
-pub fn writes(status: &Status, remote: bool) -> Check {
+/// What is told of a filesystem that takes no writes.
+pub const READ_ONLY: &str = "its filesystem is read-only";
+
+/// Whether the filesystem of a folder takes no writes, whoever asks. Not whether this user may write there.
+pub fn is_read_only(folder: &Path) -> bool {
+    rustix::fs::statvfs(folder).is_ok_and(|status| has_read_only_flag(&status))
+}
+
+fn has_read_only_flag(status: &StatVfs) -> bool {
+    status.f_flag.contains(StatVfsMountFlags::RDONLY)
+}
+
+/// Whether the pool takes writes. `remote`: another process has it open. `medium_read_only`: see [`is_read_only`]. Of a pool that
+/// is open elsewhere that says nothing: it may be reached there by another mount.
+pub fn writes(status: &Status, remote: bool, medium_read_only: bool) -> Check {
     if let Some(failure) = &status.statistics.failure {
         let text = format!(
             "takes no writes since a failure: {failure}; mend the disk, stop process {} and start it again",
@@ -21,6 +36,11 @@ pub fn writes(status: &Status, remote: bool) -> Check {
         );
         let check = Check::new("writes", State::Critical, text).with("failed", "1", "", ["", ""]);
         return check.next("icecore status");
+    }
+    if medium_read_only && !remote {
+        let text =
+            format!("takes no writes: {READ_ONLY}; mend the disk, if that is why, and mount it for writing");
+        return Check::new("writes", State::Critical, text).with("failed", "1", "", ["", ""]);
     }
     // What we opened ourselves we opened only to read.
     let check = if status.read_only && remote {
@@ -210,13 +230,26 @@ mod tests {
         status.statistics.failure = Some("cannot flush segment.00000001".into());
         status.read_only = true;
         for remote in [false, true] {
-            let check = writes(&status, remote);
+            let check = writes(&status, remote, false);
             assert_eq!(check.state, State::Critical);
             assert!(check.text.contains("cannot flush segment.00000001") && check.text.contains("process 7"));
         }
         status.statistics.failure = None;
-        assert_eq!(writes(&status, true).state, State::Warning);
-        assert_eq!(writes(&status, false).state, State::Ok);
+        assert_eq!(writes(&status, true, false).state, State::Warning);
+        assert_eq!(writes(&status, false, false).state, State::Ok);
+    }
+
+    #[test]
+    fn a_filesystem_that_is_read_only_is_critical_for_a_pool_that_nobody_has_open() {
+        let mut medium = rustix::fs::statvfs("/").unwrap();
+        medium.f_flag = StatVfsMountFlags::NOATIME;
+        assert!(!has_read_only_flag(&medium));
+        medium.f_flag |= StatVfsMountFlags::RDONLY;
+        assert!(has_read_only_flag(&medium));
+        let check = writes(&status(), false, true);
+        assert!(check.state == State::Critical && check.text.contains(READ_ONLY), "{}", check.text);
+        assert_eq!(writes(&status(), true, true).state, State::Ok);
+        assert!(!is_read_only(Path::new("/gone")));
     }
 
     #[test]
