@@ -73,8 +73,8 @@ fn fill(explorer: &mut Explorer, bytes: u64) -> bool {
     panic!("it never gets full: {:?}", explorer.pool().statistics());
 }
 
-/// Goes on until nothing that adds something finds room any more.
-fn squeeze(explorer: &mut Explorer) {
+/// Goes on until nothing that adds something finds room any more, and nothing is said to be available.
+fn squeeze(explorer: &mut Explorer, end: End) {
     let mut refused_in_a_row = 0;
     for _ in 0..STEPS_MAX {
         let name = explorer.history.current().datasets().keys().next().expect("a dataset").clone();
@@ -94,6 +94,12 @@ fn squeeze(explorer: &mut Explorer) {
             }
         }
         if refused_in_a_row >= 6 {
+            let available = explorer.pool().statistics().available_bytes;
+            // Nobody can ask for a quota of the filesystem.
+            assert!(
+                available == 0 || matches!(end, End::Quota),
+                "{available} bytes are said to be available"
+            );
             return;
         }
     }
@@ -192,7 +198,7 @@ fn everything_that_looks_frees_or_goes_back_works_at_every_level() {
             let bytes = if percent == 100 { u64::MAX } else { full / 100 * percent };
             fill(&mut explorer, bytes);
             if percent == 100 {
-                squeeze(&mut explorer);
+                squeeze(&mut explorer, end);
             }
             administer(&mut explorer, &mut random);
         }
@@ -219,7 +225,7 @@ fn rollbacks_on_a_full_pool_do_not_use_up_the_room_that_destroying_needs() {
         let setting = setting(seed, end, 16);
         let mut explorer = beginning(seed, &setting);
         fill(&mut explorer, u64::MAX);
-        squeeze(&mut explorer);
+        squeeze(&mut explorer, end);
         let names = snapshots(&explorer);
         // More than the log has room for without a new stretch.
         for _ in 0..550 {
@@ -249,7 +255,7 @@ fn a_medium_that_others_fill_and_empty_again() {
             // Files that are there stay; there is nothing beyond them.
             explorer.disk.set_capacity(0);
             fill(&mut explorer, u64::MAX);
-            squeeze(&mut explorer);
+            squeeze(&mut explorer, end);
             administer(&mut explorer, &mut random);
             // As closed while the medium is full, as in a crash.
             if random.chance(50) {

@@ -192,6 +192,9 @@ impl Engine {
     }
 
     pub(crate) fn switch_segment(&self, state: &mut State, purpose: Purpose) -> Result<()> {
+        // Within a step it is too late to refuse, and the pool would take no more writes: rather, less is left to those that free.
+        let is_too_late = state.tail.is_in_chain() && purpose == Purpose::Data;
+        let purpose = if is_too_late { Purpose::Freeing } else { purpose };
         let segment = self.take_segment(state, SegmentKind::Log, purpose)?;
         let incarnation = state.segments.next_incarnation();
         let mut encoded = Vec::new();

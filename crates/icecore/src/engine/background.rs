@@ -292,8 +292,8 @@ impl Engine {
         if state.segments.free_unwritten().is_none() && self.make_segment(&mut state).is_err() {
             return;
         }
-        // The reserve stays free to be taken meanwhile.
-        if self.ensure_free(&mut state, 1, Purpose::Data).is_err() {
+        // The reserve stays free to be taken meanwhile, and one for who writes: that must not be refused for being got ready.
+        if self.ensure_free(&mut state, 2, Purpose::Data).is_err() {
             return;
         }
         let Some(segment) = state.segments.free_unwritten() else { return };

@@ -7,6 +7,8 @@ mod absent;
 #[cfg(test)]
 mod absent_tests;
 mod append;
+#[cfg(test)]
+mod available_tests;
 mod background;
 mod burial;
 mod checkpoint;
@@ -65,6 +67,7 @@ pub(crate) use former::{copied_superblock, former_superblock, older_checkpoints}
 pub(crate) use init::{init, lock, open, open_cut, open_to_look};
 pub(crate) use limits::Addition;
 pub(crate) use rebuild::{Restored, ledger_is_whole, restore_chunks, restore_map};
+pub(crate) use space::Making;
 pub(crate) use staging::StagedRun;
 pub(crate) use superblocks::{
     in_order as superblocks_in_order, read as find_superblock, read_one as read_superblock,

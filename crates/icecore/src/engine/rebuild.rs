@@ -117,6 +117,8 @@ pub(crate) fn move_log_end(
     (position.segment, position.slot, position.incarnation) = (segment, Slot(1), out.next_use());
     let slots = parts.blocks.files().geometry().end(SegmentKind::Log).0 - 1;
     position.tail_mapped = Run { stream: Stream::Data, start: address, length: BlockCount(slots.into()) };
+    // Of a segment that had this number, and is gone, nothing lives.
+    map.remove_segment(segment);
     map.insert(position.tail_mapped, segment, Slot(1));
     let segments = out.segments;
     let (living, known, taken) = Default::default();

@@ -76,7 +76,18 @@ impl Engine {
     /// # Errors
     /// [`Error::NoSpace`].
     pub(crate) fn ensure_free(&self, state: &mut State, segments: usize, purpose: Purpose) -> Result<()> {
-        while segments > 0 && state.segments.free() < self.reserve(state, purpose) + segments {
+        self.ensure_free_with(state, segments, purpose, Making::default())
+    }
+
+    /// The same for something that also makes what the reserve has to find room for.
+    pub(crate) fn ensure_free_with(
+        &self,
+        state: &mut State,
+        segments: usize,
+        purpose: Purpose,
+        making: Making,
+    ) -> Result<()> {
+        while segments > 0 && state.segments.free() < self.reserve_with(state, purpose, making) + segments {
             self.make_segment(state)?;
         }
         Ok(())
@@ -89,7 +100,8 @@ impl Engine {
     /// the room they have: had they come a moment earlier, they would have been allowed to, and all would be as it is now.
     pub(crate) fn ensure_reserve(&self, state: &mut State, purpose: Purpose, nodes: usize) -> Result<()> {
         while purpose != Purpose::Checkpoint
-            && state.segments.free() + lent(state, purpose) < self.reserve_with(state, purpose, nodes as u64)
+            && state.segments.free() + lent(state, purpose)
+                < self.reserve_with(state, purpose, Making::nodes(nodes as u64))
         {
             self.make_segment(state)?;
         }
@@ -98,7 +110,7 @@ impl Engine {
 
     /// Whether who adds something finds room in the segment that the log is in, whatever it is.
     pub(crate) fn log_may_go_on(&self, state: &State) -> bool {
-        let kept = self.reserve_with(state, Purpose::Data, NODES_MARGIN);
+        let kept = self.reserve_with(state, Purpose::Data, Making::nodes(NODES_MARGIN));
         state.tail.room() > self.record_blocks_max() as u64
             && state.segments.free() + lent(state, Purpose::Data) >= kept
     }
@@ -106,15 +118,15 @@ impl Engine {
     /// Free segments that must be left over: what the checkpoint on its way and the next one may take, and for what
     /// adds something, room for what frees.
     pub(crate) fn reserve(&self, state: &State, purpose: Purpose) -> usize {
-        self.reserve_with(state, purpose, 0)
+        self.reserve_with(state, purpose, Making::default())
     }
 
-    /// The reserve, with so many more nodes that are going to be made.
-    fn reserve_with(&self, state: &State, purpose: Purpose, more: u64) -> usize {
+    /// The reserve, with what else is going to be made.
+    fn reserve_with(&self, state: &State, purpose: Purpose, making: Making) -> usize {
         let need = |slack| {
-            let nodes = state.dirty_nodes + state.frozen_dirty + NODES_MARGIN + more;
+            let nodes = state.dirty_nodes + state.frozen_dirty + NODES_MARGIN + making.nodes;
             self.for_nodes(state, nodes + slack)
-                + self.for_merged(state, slack)
+                + self.for_merged(state, slack + making.merged)
                 + self.for_ledger(state, slack)
         };
         match purpose {
@@ -189,10 +201,10 @@ impl Engine {
     }
 
     /// Bytes that can be written before anything has to be gathered or freed: segments that are free or to be made, but for the reserve. `fit`: how many
-    /// the medium has room for.
+    /// the medium has room for. Where there are any, a small change finds room; where it found none, there are none.
     pub(crate) fn writable(&self, state: &State, fit: u64) -> ByteLength {
         let segments = state.segments.free() as u64 + state.segments.creatable().min(fit);
-        let spare = segments.saturating_sub(self.reserve(state, Purpose::Data) as u64);
+        let spare = segments.saturating_sub(self.reserve_with(state, Purpose::Data, Making::SMALL) as u64);
         ByteLength(spare * self.geometry.bytes)
     }
 
@@ -452,6 +464,24 @@ pub(crate) struct Allocation {
     pub full: Option<(SegmentId, u64)>,
     /// The segment begins with this allocation.
     pub is_fresh: bool,
+}
+
+/// What is going to be made that a checkpoint has to find room for.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Making {
+    /// Nodes.
+    pub nodes: u64,
+    /// Merged blocks.
+    pub merged: u64,
+}
+
+impl Making {
+    /// What a small change makes at most.
+    const SMALL: Self = Self { nodes: 256, merged: 16 };
+
+    const fn nodes(nodes: u64) -> Self {
+        Self { nodes, merged: 0 }
+    }
 }
 
 /// Segments that are free, or to be made.

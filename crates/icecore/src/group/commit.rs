@@ -1,10 +1,10 @@
 //! From groups to the log: all of them as one atomic step.
 
-use super::changes::{FileChanges, PIECE_BLOCKS_MAX, Place};
+use super::changes::{FileChanges, Place};
 use super::patch::{Patched, patches_of};
 use super::{CommitPoint, Group, regular_file};
 use crate::blocks::Block;
-use crate::engine::{Addition, Engine, Purpose, StagedRun};
+use crate::engine::{Addition, Engine, Making, Purpose, StagedRun};
 use crate::error::{Error, Result};
 use crate::format::crc32c;
 use crate::format::segment::SegmentKind;
@@ -19,6 +19,8 @@ use std::sync::Arc;
 
 /// Nodes that one step makes, usually fewer.
 const NODES_PER_STEP: usize = 8;
+/// Nodes that all of them may make beyond what is reckoned with, where segments are taken.
+const NODES_IN_DOUBT: u64 = 512;
 
 /// A step of a commit, ready before the state is locked.
 enum Step {
@@ -131,25 +133,31 @@ fn check_files(engine: &Engine, state: &State, group: &Group) -> Result<()> {
 
 /// Sees to it that all the steps find room, before the first of them is taken.
 fn make_room(engine: &Engine, state: &mut State, steps: &[Step]) -> Result<()> {
-    let blocks: u64 = steps
-        .iter()
-        .map(|step| match step {
-            Step::Log(_, payload) => 2 + payload.as_ref().map_or(0, Payload::blocks) as u64,
-            Step::Staged { .. } | Step::Patched { .. } => 1,
-        })
-        .sum();
+    let segments = segments_of_log(engine, state, steps);
+    let merged: u64 = steps.iter().map(Step::patched_blocks).sum();
     // A part of a scattered write may change leaves that no other part does.
     let nodes = NODES_PER_STEP * steps.len() + steps.iter().map(Step::parts).sum::<usize>();
-    // A segment may end with a piece that does not fit any more.
-    let per_segment = u64::from(engine.geometry.end(SegmentKind::Log).0) - PIECE_BLOCKS_MAX as u64 - 2;
-    let beyond = blocks.saturating_sub(state.tail.room());
-    let segments = beyond.div_ceil(per_segment) as usize + usize::from(beyond > 0);
     if segments == 0 {
         return engine.ensure_reserve(state, Purpose::Data, nodes);
     }
-    // The reserve grows with the nodes that the steps make.
-    let nodes = nodes.div_ceil(engine.geometry.slots() as usize);
-    engine.ensure_free(state, segments + nodes, Purpose::Data)
+    // The reserve grows with what the steps make. Once they have begun it is too late to find that it was more.
+    let nodes = nodes as u64;
+    let making = Making { nodes: nodes + (2 * nodes).min(NODES_IN_DOUBT), merged };
+    engine.ensure_free_with(state, segments, Purpose::Data, making)
+}
+
+/// Segments that the log goes on in until it has all the steps: one ends where the next step does not fit any more.
+fn segments_of_log(engine: &Engine, state: &State, steps: &[Step]) -> usize {
+    // Its header, and the record that names the next one.
+    let whole = u64::from(engine.geometry.end(SegmentKind::Log).0) - 2;
+    let (mut room, mut segments) = (state.tail.room(), 0);
+    for blocks in steps.iter().map(Step::log_blocks) {
+        if blocks > room {
+            (room, segments) = (whole, segments + 1);
+        }
+        room = room.saturating_sub(blocks);
+    }
+    segments
 }
 
 impl Step {
@@ -159,6 +167,23 @@ impl Step {
             Self::Staged { scatter, .. } | Self::Patched { whole: scatter, .. } => {
                 Addition::of_scatter(scatter).collect()
             }
+        }
+    }
+
+    /// Blocks of log that it takes at most: a header, an operation that may not fit it, and what they are about.
+    fn log_blocks(&self) -> u64 {
+        let payload = match self {
+            Self::Log(_, payload) => payload.as_ref().map_or(0, Payload::blocks),
+            Self::Staged { .. } | Self::Patched { .. } => 0,
+        };
+        2 + payload as u64
+    }
+
+    /// Blocks of it that a checkpoint has to write.
+    fn patched_blocks(&self) -> u64 {
+        match self {
+            Self::Patched { whole, .. } => whole.blocks.into(),
+            Self::Log(..) | Self::Staged { .. } => 0,
         }
     }
 

@@ -333,9 +333,15 @@ impl State {
             let first = offset.div_ceil(BLOCK_BYTES as u64);
             let last = end / BLOCK_BYTES as u64;
             // A range within one block has both its ends there.
-            head.zero_within_block(inode, offset, (first * BLOCK_BYTES as u64).min(end), time)?;
-            if last >= first {
-                head.zero_within_block(inode, last * BLOCK_BYTES as u64, end, time)?;
+            let begins = offset..(first * BLOCK_BYTES as u64).min(end);
+            let ends = if last >= first { last * BLOCK_BYTES as u64..end } else { end..end };
+            let parts = [begins, ends].into_iter().filter(|part| !part.is_empty());
+            // One that cannot be read is met before anything is changed.
+            for part in parts.clone() {
+                head.content(inode, FileBlock::containing(part.start))?;
+            }
+            for part in parts {
+                head.zero_within_block(inode, part.start, part.end, time)?;
             }
             let last = last.max(first);
             head.writer().unmap(inode, FileBlock(first), FileBlock(last), usize::MAX, time).map(|_| ())

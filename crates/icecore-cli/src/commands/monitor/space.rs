@@ -40,7 +40,12 @@ pub fn space(statistics: &Statistics, thresholds: &Thresholds, host_free: Option
         }
     }
     if state != State::Ok {
-        text.push_str(" (icecore prune or destroy frees space)");
+        text.push_str(" (icecore prune or destroy frees space");
+        if statistics.size_limit_bytes != 0 {
+            let limit = shown(statistics.size_limit_bytes);
+            text.push_str(&format!(", and icecore resize changes the size limit of {limit}"));
+        }
+        text.push(')');
     }
     let check = Check::new("space", state, text)
         .with("used", used, "B", [warn.to_string(), crit.to_string()])
@@ -117,6 +122,32 @@ mod tests {
         );
         let limits = format!("'available'={}B;{}:;{}:", 20 * GIB, 50 * GIB, 10 * GIB);
         assert!(check.perfdata.contains(&limits), "{:?}", check.perfdata);
+    }
+
+    #[test]
+    fn a_size_limit_is_named_where_it_may_be_what_was_met() {
+        let thresholds = Thresholds {
+            space_warn: 8000,
+            space_crit: 9000,
+            ages: Limits::default(),
+            scrub: Limits::default(),
+        };
+        let text = |used_bytes, size_limit_bytes| {
+            let available_bytes = 100 * GIB - used_bytes;
+            let capacity_bytes = 100 * GIB;
+            let statistics = Statistics {
+                used_bytes,
+                capacity_bytes,
+                available_bytes,
+                size_limit_bytes,
+                ..Statistics::default()
+            };
+            space(&statistics, &thresholds, None).text
+        };
+        let full = text(100 * GIB, 101 * GIB);
+        assert!(full.ends_with(", and icecore resize changes the size limit of 101G)"), "{full}");
+        assert!(text(100 * GIB, 0).ends_with("(icecore prune or destroy frees space)"));
+        assert!(!text(GIB, 101 * GIB).contains("resize"));
     }
 
     #[test]

@@ -1,0 +1,141 @@
+//! What is said to be writable is writable, and nothing is said to be where a little is refused.
+
+use crate::format::copies::CopyMode;
+use crate::options::{InitOptions, OpenOptions};
+use crate::pool::Pool;
+use crate::storage::memory::MemoryStorage;
+use crate::units::{BLOCK_BYTES, ByteLength, InodeNumber};
+use crate::{Creation, Dataset, Error, Result};
+use std::sync::Arc;
+
+const SEGMENT: u64 = 2 << 20;
+/// What a small transaction writes beside the first block of its file.
+const SMALL: u64 = 20_000;
+
+fn options(background: bool) -> OpenOptions {
+    OpenOptions { background, control_socket: false, ..OpenOptions::default() }
+}
+
+/// A file that grows, as that of a database does: each transaction also changes some of its first block.
+struct Growing {
+    pool: Pool,
+    db: Dataset,
+    file: InodeNumber,
+    length: u64,
+}
+
+impl Growing {
+    fn open(storage: &Arc<MemoryStorage>, background: bool) -> Self {
+        let pool = Pool::open(storage.clone(), &options(background)).unwrap();
+        if pool.dataset("db").is_err() {
+            pool.create_dataset("db", false, &[]).unwrap();
+        }
+        let db = pool.dataset("db").unwrap();
+        let file = db.open_or_create(b"f", &Creation::file()).unwrap();
+        let length = db.view().unwrap().attributes(file).unwrap().size;
+        Self { pool, db, file, length }
+    }
+
+    fn add(&mut self, bytes: u64) -> Result<()> {
+        let mut group = self.db.begin()?;
+        group.write(self.file, 24, &self.length.to_le_bytes())?;
+        let end = (self.length + bytes).next_multiple_of(BLOCK_BYTES as u64);
+        let mut at = self.length.max(BLOCK_BYTES as u64);
+        while at < end {
+            group.write(self.file, at, &[at as u8; BLOCK_BYTES])?;
+            at += BLOCK_BYTES as u64;
+        }
+        let point = self.pool.commit(vec![group])?;
+        self.pool.make_durable(point)?;
+        self.length = end;
+        Ok(())
+    }
+
+    fn available(&self) -> u64 {
+        self.pool.statistics().available_bytes
+    }
+
+    /// Adds so much again and again, until there is no room for it.
+    fn fill(&mut self, bytes: u64) -> u32 {
+        for times in 0.. {
+            match self.add(bytes) {
+                Ok(()) => {}
+                Err(Error::NoSpace { .. }) => return times,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        unreachable!("every pool is full some time")
+    }
+}
+
+fn made(copies: CopyMode, files: u64) -> Arc<MemoryStorage> {
+    let storage = Arc::new(MemoryStorage::default());
+    let size_limit = Some(ByteLength(files * SEGMENT));
+    Pool::init(storage.clone(), &InitOptions { copies, size_limit, ..InitOptions::small() }).unwrap();
+    storage
+}
+
+/// Of pools of all sorts: how second copies are made, files of the size of a segment, and whether there are threads.
+fn pools() -> impl Iterator<Item = (Arc<MemoryStorage>, bool)> {
+    [(CopyMode::None, 20), (CopyMode::Metadata, 32), (CopyMode::All, 48)]
+        .into_iter()
+        .flat_map(|(copies, files)| [false, true].map(|background| (made(copies, files), background)))
+}
+
+#[test]
+fn where_a_little_is_refused_nothing_is_available() {
+    for (storage, background) in pools() {
+        let mut growing = Growing::open(&storage, background);
+        growing.fill(10 * SMALL);
+        for life in 0..4 {
+            growing.fill(SMALL);
+            assert_eq!(growing.available(), 0, "in life {life}");
+            growing.pool.close().unwrap();
+            drop(growing);
+            let read_only = OpenOptions { read_only: true, ..options(false) };
+            let seen = Pool::open(storage.clone(), &read_only).unwrap().statistics().available_bytes;
+            growing = Growing::open(&storage, background);
+            let times = growing.fill(SMALL);
+            assert!(seen == 0 || times > 0, "{seen} bytes are said to be there, and {SMALL} are refused");
+        }
+        growing.pool.verify().unwrap();
+    }
+}
+
+/// What comes back is told, and can be had.
+#[test]
+fn something_is_available_again_when_space_comes_back() {
+    for (storage, background) in pools() {
+        let mut growing = Growing::open(&storage, background);
+        growing.fill(10 * SMALL);
+        growing.fill(SMALL);
+        let limit = growing.pool.statistics().size_limit_bytes;
+        growing.pool.set_size_limit(Some(ByteLength(limit + 6 * SEGMENT))).unwrap();
+        let available = growing.available();
+        assert!(available > 0);
+        growing.add(available / 2).unwrap();
+        growing.fill(SMALL);
+        assert_eq!(growing.available(), 0);
+        growing.pool.verify().unwrap();
+    }
+}
+
+#[test]
+fn half_of_what_is_available_goes_in_at_once() {
+    for (storage, background) in pools() {
+        for begun in 0..6 {
+            let storage = storage.copy();
+            let mut growing = Growing::open(&storage, background);
+            growing.add(1 + begun * SEGMENT / 6).unwrap();
+            loop {
+                let available = growing.available();
+                if available == 0 {
+                    break;
+                }
+                let outcome = growing.add(available / 2);
+                assert!(outcome.is_ok(), "{begun}: of {available}, half is refused: {outcome:?}");
+            }
+            growing.pool.verify().unwrap();
+        }
+    }
+}
