@@ -280,3 +280,27 @@ fn what_is_not_in_a_lost_segment_is_there_and_goes_on() {
 fn what_is_written_after_a_piece_of_the_location_map_was_lost_is_there() {
     lose(500, 12, &mut BTreeMap::new());
 }
+
+/// Where the log would go on in a lost segment it goes on in a new one, which has to be there after a crash as soon as anything says so.
+#[test]
+fn a_log_that_goes_on_in_a_new_segment_is_there_after_any_crash() {
+    let base = closed(77, &setting(77, &mut Random::new(77)));
+    let mut crashes = 0;
+    for name in in_use(&base).into_iter().filter(|name| *name != ledger(&base)) {
+        for number in 1.. {
+            let mut explorer = base.fork(number);
+            explorer.disk.lose(&name).unwrap();
+            explorer.disk.crash_at(number);
+            // As far as it comes.
+            let _ = explorer.open();
+            let cut = explorer.disk.is_cut();
+            explorer.crash(Some(CrashMode::None));
+            open(&mut explorer);
+            crashes += 1;
+            if !cut {
+                break;
+            }
+        }
+    }
+    assert!(crashes > 30, "{crashes}");
+}

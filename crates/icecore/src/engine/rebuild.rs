@@ -62,7 +62,8 @@ pub(crate) fn restore_chunks(
     let is_whole = |absent: &&Absent| lost[absent.stream as usize].part(&absent.span).is_empty();
     damaged.iter().filter(is_whole).for_each(|absent| ledger.map.do_without(absent));
     ledger.set_tail_aside();
-    ledger.write(&parts, superblock, segments, None)?;
+    let written = ledger.write(&parts, superblock, segments, None)?;
+    copies::write_superblocks(parts.blocks.files().copies(), &written);
     let lost = count(&lost);
     Ok(Some(Restored { chunks: damaged.len(), found: count(&wanted) - lost, lost }))
 }
@@ -88,7 +89,8 @@ pub(crate) fn restore_map(storage: &Arc<dyn Storage>, superblock: &Superblock) -
     let gone = ledger.find(&parts, superblock, &wanted, &segments);
     ledger.set_tail_aside();
     let lost = count(&gone.lost);
-    ledger.write(&parts, superblock, segments, Some(gone))?;
+    let written = ledger.write(&parts, superblock, segments, Some(gone))?;
+    copies::write_superblocks(parts.blocks.files().copies(), &written);
     Ok(Restored { chunks: 0, found: count(&wanted) - lost, lost })
 }
 
@@ -123,6 +125,7 @@ pub(crate) fn move_log_end(
     let segments = out.segments;
     let (living, known, taken) = Default::default();
     let ledger = Ledger { number, position, placed, gathered, map, living, known, taken, forsaken };
+    // Copies were flushed for the checkpoint as it was, which is the one before from here on: their superblocks say so.
     Ok((ledger.write(&parts, superblock, segments, None)?, segment))
 }
 
@@ -288,8 +291,10 @@ impl Ledger {
         next.former = Some(Former { ledger: superblock.ledger, taken: superblock.taken });
         (next.ledger, next.taken) = (*written.last().expect("one at least"), taken);
         next.generation += 1;
-        superblocks::write(&*parts.storage, &next)?;
-        copies::write_superblocks(parts.blocks.files().copies(), &next);
+        // What superblocks name has to be there after a crash.
+        let storage = &*parts.storage;
+        storage.sync_directory().map_err(|error| Error::io("flush", storage.describe(), error))?;
+        superblocks::write(storage, &next)?;
         Ok(next)
     }
 }
