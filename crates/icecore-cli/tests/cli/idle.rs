@@ -10,7 +10,10 @@ struct Running(Child);
 
 impl Running {
     fn new(fixture: &Fixture, arguments: &[&str]) -> Self {
-        let child = std::process::Command::new(assert_cmd::cargo::cargo_bin("icecore"))
+        // Whoever runs the tests in the background may have them ignore the signals, and all that they start.
+        let child = std::process::Command::new("env")
+            .arg("--default-signal=INT,TERM")
+            .arg(assert_cmd::cargo::cargo_bin("icecore"))
             .arg("-P")
             .arg(&fixture.pool)
             .args(arguments)
