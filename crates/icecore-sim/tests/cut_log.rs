@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Told, for_each_seed, is_long, must};
+use common::{Told, assert_named, for_each_seed, is_long, must, open};
 use icecore::check::{RepairOptions, RepairReport, repair};
 use icecore::format::record::RecordView;
 use icecore::{CopyMode, Error};
@@ -12,7 +12,7 @@ use icecore_sim::explorer::{Explorer, Setting, Verdict};
 use icecore_sim::model::{ModelPool, Step};
 use icecore_sim::remains::Remains;
 use icecore_sim::{CrashMode, Random};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 const SEGMENT: u64 = 2 << 20;
@@ -302,22 +302,6 @@ fn assert_sound(explorer: &mut Explorer, report: &RepairReport) {
     let again = repaired(explorer, &options(false, false));
     assert!(again.before.opened, "{again:?}");
     assert_eq!(again.after.is_sound(), report.after.is_sound(), "{report:?}, and then {again:?}");
-}
-
-fn assert_named(explorer: &Explorer, remains: &Remains) {
-    let report = explorer.pool().scrub(&mut |_| true).unwrap();
-    let named: BTreeSet<&str> =
-        report.findings.iter().flat_map(|finding| &finding.versions).map(String::as_str).collect();
-    let ranges = named.iter().any(|name| name.contains('%'));
-    let books = report.findings.iter().any(|finding| finding.versions.is_empty());
-    let untold = remains.versions().into_iter().find(|version| !named.contains(version));
-    assert!(ranges || books || untold.is_none(), "{untold:?} is not told: {:?}", report.findings);
-}
-
-fn open(explorer: &mut Explorer) {
-    if let Err(error) = explorer.open() {
-        panic!("cannot open: {error}\n  {}", explorer.recent());
-    }
 }
 
 /// More life, which ends in a crash, and so on: nothing that was given up comes back.

@@ -4,7 +4,10 @@
 
 pub use icecore_sim::cases::{Told, cases, for_each_seed, is_long, must, sample};
 
+use icecore::ScrubReport;
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
+use icecore_sim::remains::Remains;
+use std::collections::BTreeSet;
 
 /// A pool with history, closed or killed.
 #[allow(dead_code, reason = "not every test file begins with a history")]
@@ -21,4 +24,26 @@ pub fn beginning(seed: u64, closed: bool) -> Explorer {
         explorer.crash(None);
     }
     explorer
+}
+
+/// Opens a pool that can be opened.
+#[allow(dead_code, reason = "not every test file hurts pools")]
+pub fn open(explorer: &mut Explorer) {
+    if let Err(error) = explorer.open() {
+        panic!("cannot open: {error}\n  {}", explorer.recent());
+    }
+}
+
+/// The scrub names every version of which something cannot be read.
+#[allow(dead_code, reason = "not every test file hurts pools")]
+pub fn assert_named(explorer: &Explorer, remains: &Remains) -> ScrubReport {
+    let report = explorer.pool().scrub(&mut |_| true).unwrap();
+    let named: BTreeSet<&str> =
+        report.findings.iter().flat_map(|finding| &finding.versions).map(String::as_str).collect();
+    let ranges = named.iter().any(|name| name.contains('%'));
+    // What a lost piece of the books is about is for a check to say.
+    let books = report.findings.iter().any(|finding| finding.versions.is_empty());
+    let untold = remains.versions().into_iter().find(|version| !named.contains(version));
+    assert!(ranges || books || untold.is_none(), "{untold:?} is not told: {:?}", report.findings);
+    report
 }

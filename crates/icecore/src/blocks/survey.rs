@@ -6,9 +6,38 @@ use crate::error::Result;
 use crate::files::SegmentFiles;
 use crate::format::record::RecordView;
 use crate::format::segment::SegmentKind;
-use crate::units::{BLOCK_BYTES, SegmentId, Slot};
+use crate::location::decode_list;
+use crate::units::{BLOCK_BYTES, BlockCount, Run, SegmentId, Slot, Stream};
 
 impl Sums {
+    /// The addresses that the headers of a data segment before `end` give to what lies in it, in the order of slots, each stretch with its first slot:
+    /// a record with its header, and runs, as far as they list them.
+    ///
+    /// # Errors
+    /// As for [`Sums::survey`].
+    pub(crate) fn stretches(
+        &self,
+        segment: SegmentId,
+        end: Slot,
+        files: &SegmentFiles,
+    ) -> Result<Vec<(u32, Run)>> {
+        let mut stretches = Vec::new();
+        self.survey(segment, end, files, &mut |slot, view| {
+            let (header, blocks) = (&view.header, view.sums.len());
+            if !header.run {
+                let length = BlockCount(1 + blocks as u64);
+                stretches.push((slot.0, Run { stream: Stream::Data, start: header.address, length }));
+                return;
+            }
+            let mut at = slot.0 + 1;
+            for run in decode_list(&view.operations, blocks).unwrap_or_default() {
+                stretches.push((at, run));
+                at += run.length.0 as u32;
+            }
+        })?;
+        Ok(stretches)
+    }
+
     /// Calls `visit` with every record of a log segment before `end`, in the order of the log, or every run of a segment of runs: those
     /// of the use that the segment is in. Where a header is damaged its copy speaks for it, or else nobody for what lies behind it.
     ///

@@ -8,7 +8,7 @@ use super::{Area, Problem};
 use crate::engine::Engine;
 use crate::format::segment::file_name;
 use crate::liveness::BlockSet;
-use crate::location::{PlacedRun, decode_list};
+use crate::location::PlacedRun;
 use crate::state::State;
 use crate::units::{BlockCount, Run, SegmentId, Slot, Stream};
 
@@ -91,7 +91,10 @@ pub(super) fn compare(engine: &Engine, state: &State) -> Vec<Problem> {
         let end = Slot(engine.geometry.slots());
         // Behind the end of the log there may be what an earlier life left there.
         let written = if segment == tail.segment { tail.slot } else { end };
-        let found = stretches(engine, segment, written)
+        let found = engine
+            .blocks
+            .sums()
+            .stretches(segment, written, engine.blocks.files())
             .and_then(|stretches| Ok((stretches, engine.blocks.entries_of_segment(segment)?)));
         match found {
             Ok((stretches, entries)) => problems.extend(misplaced(segment, &entries, &stretches)),
@@ -101,24 +104,6 @@ pub(super) fn compare(engine: &Engine, state: &State) -> Vec<Problem> {
         }
     }
     problems
-}
-
-fn stretches(engine: &Engine, segment: SegmentId, written: Slot) -> crate::error::Result<Vec<Stretch>> {
-    let mut stretches = Vec::new();
-    engine.blocks.sums().survey(segment, written, engine.blocks.files(), &mut |slot, view| {
-        let (header, blocks) = (&view.header, view.sums.len());
-        if !header.run {
-            let length = BlockCount(1 + blocks as u64);
-            stretches.push((slot.0, Run { stream: Stream::Data, start: header.address, length }));
-            return;
-        }
-        let mut at = slot.0 + 1;
-        for run in decode_list(&view.operations, blocks).unwrap_or_default() {
-            stretches.push((at, run));
-            at += run.length.0 as u32;
-        }
-    })?;
-    Ok(stretches)
 }
 
 /// The first block of a segment that is not the one that the map has there.

@@ -12,7 +12,6 @@ use crate::format::ledger::Blob;
 use crate::format::record::RecordView;
 use crate::format::segment::{SegmentHeader, SegmentKind, file_name};
 use crate::format::superblock::{Former, LIVES_MAX, LedgerPointer, Life, Superblock};
-use crate::location::decode_list;
 use crate::log::tail::Position;
 use crate::operation::Operation;
 use crate::state::State;
@@ -148,14 +147,12 @@ fn used_again(blocks: &Blocks, superblock: &Superblock, state: &State) -> Result
 
 /// Whether everything that lives in a segment is there, as nodes and the headers of records and runs say.
 fn holds_what_lives(blocks: &Blocks, state: &State, segment: SegmentId) -> Result<bool> {
-    let mut said: BTreeMap<u32, Run> = BTreeMap::new();
-    if state.segments.kind(segment).is_some_and(SegmentKind::has_table) {
-        blocks.sums().survey(segment, Slot(u32::MAX), blocks.files(), &mut |slot, view| {
-            for (slot, run) in placed_by(slot, view) {
-                said.insert(slot, run);
-            }
-        })?;
-    }
+    let said: BTreeMap<u32, Run> = match state.segments.kind(segment) {
+        Some(kind) if kind.has_table() => {
+            blocks.sums().stretches(segment, Slot(u32::MAX), blocks.files())?.into_iter().collect()
+        }
+        _ => BTreeMap::new(),
+    };
     let is_said = |slot: u32, stream: Stream, address: LogAddress| {
         said.range(..=slot).next_back().is_some_and(|(first, run)| {
             run.stream == stream
@@ -182,21 +179,6 @@ fn holds_what_lives(blocks: &Blocks, state: &State, segment: SegmentId) -> Resul
         }
     }
     Ok(true)
-}
-
-/// The blocks that a record or a run is followed by, with the slot of the first.
-fn placed_by(slot: Slot, view: &RecordView) -> Vec<(u32, Run)> {
-    let mut at = slot.0 + 1;
-    if !view.header.run {
-        let (start, length) = (view.header.address.plus(BlockCount(1)), BlockCount(view.sums.len() as u64));
-        return vec![(at, Run { stream: Stream::Data, start, length })];
-    }
-    let mut placed = Vec::new();
-    for run in decode_list(&view.operations, view.sums.len()).unwrap_or_default() {
-        placed.push((at, run));
-        at += run.length.0 as u32;
-    }
-    placed
 }
 
 /// The number of the use that each segment in use is in, as it says itself.
