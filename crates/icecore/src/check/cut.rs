@@ -2,7 +2,7 @@
 
 use super::mend::{RepairReport, opens};
 use super::{aside, gone, quiet};
-use crate::engine::{self, Cut, Engine};
+use crate::engine::{self, Cut, Engine, Forsaken};
 use crate::error::{Error, Result};
 use crate::namespace::TreeReader;
 use crate::operation::Operation;
@@ -18,16 +18,17 @@ const FILES_MAX: usize = 100;
 /// Has the log end where it is damaged, if the pool can be opened then; or says what that would give up.
 pub(super) fn cut(above: &Arc<dyn Storage>, does: bool, report: &mut RepairReport) -> Result<()> {
     let trial = Overlay::over(Arc::clone(above));
-    let mut outcome = cut_at_damage(&(trial.clone() as Arc<dyn Storage>));
+    let mut outcome = cut_at_damage(&(trial.clone() as Arc<dyn Storage>), false);
     let mut trial = trial;
-    if matches!(&outcome, Err(Error::Damaged { place, .. }) if place == engine::REUSED) {
-        // Where segments that the last checkpoint needs found another use since, the map no longer says where blocks lie: but
-        // they themselves do.
+    let is_short = outcome.as_ref().is_err_and(|error| is_damage(error, engine::LEFT_BEHIND));
+    if is_short || outcome.as_ref().is_err_and(|error| is_damage(error, engine::REUSED)) {
+        // Blocks themselves have to say where they lie: the map no longer does where segments that the last checkpoint needs found another
+        // use since, or where that part of the log is gone which says that what it left behind is dead.
         let other = Overlay::over(Arc::clone(above));
         let storage: Arc<dyn Storage> = other.clone();
         let restored = engine::find_superblock(&*storage)
-            .and_then(|superblock| engine::restore_map(&storage, &superblock))
-            .and_then(|_| cut_at_damage(&storage));
+            .and_then(|superblock| engine::restore_map(&storage, &superblock, Forsaken::Wanted))
+            .and_then(|_| cut_at_damage(&storage, is_short));
         if restored.is_ok() {
             (outcome, trial) = (restored, other);
         }
@@ -60,6 +61,11 @@ pub(super) fn cut(above: &Arc<dyn Storage>, does: bool, report: &mut RepairRepor
     Ok(())
 }
 
+/// Whether it is this that is damaged.
+pub(super) fn is_damage(error: &Error, of: &str) -> bool {
+    matches!(error, Error::Damaged { place, .. } if place == of)
+}
+
 /// A log that was cut, or of which something was left out, and what that costs.
 struct Told {
     /// The first record that counts no more, and why.
@@ -67,8 +73,9 @@ struct Told {
     given_up: Vec<String>,
 }
 
-fn cut_at_damage(storage: &Arc<dyn Storage>) -> Result<Option<Told>> {
-    let (engine, cut) = engine::open_cut(storage, &quiet())?;
+/// `is_short`: there was more of the log, wherever it seems to end.
+fn cut_at_damage(storage: &Arc<dyn Storage>, is_short: bool) -> Result<Option<Told>> {
+    let (engine, cut) = engine::open_cut(storage, &quiet(), is_short)?;
     let mut given_up = gone::lost_in_replay(&engine);
     if cut.is_none() && given_up.is_empty() {
         return Ok(None);

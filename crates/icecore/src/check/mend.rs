@@ -3,7 +3,7 @@
 
 use super::trees::{self, Walked};
 use super::{Area, CheckOptions, CheckProgress, CheckReport, aside, cut, look, quiet};
-use crate::engine::{self, Engine, Restored};
+use crate::engine::{self, Engine, Forsaken, Restored};
 use crate::error::{Error, Result};
 use crate::format::superblock::{Former, NAMES, Superblock};
 use crate::storage::{AlignedBuffer, Kind, Overlay, Storage};
@@ -68,9 +68,12 @@ pub fn repair(
         // A map that cannot be read keeps a log from being replayed.
         let refused = report.refused.len();
         places(&above, &mut report);
-        if !opens(&above) {
+        if let Err(error) = try_open(&above) {
             report.refused.truncate(refused);
-            go_back(&above, &mut report)?;
+            // It is not the checkpoint that is lost then: without it, nothing would show that the log is.
+            if !cut::is_damage(&error, engine::LEFT_BEHIND) {
+                go_back(&above, &mut report)?;
+            }
         }
         if !opens(&above) {
             cut::cut(&above, options.cut_log, &mut report)?;
@@ -152,8 +155,12 @@ fn write_superblock(above: &dyn Storage, name: &str, superblock: &Superblock) ->
 
 /// Whether the pool can be opened as it is now.
 pub(super) fn opens(above: &Arc<dyn Storage>) -> bool {
+    try_open(above).is_ok()
+}
+
+fn try_open(above: &Arc<dyn Storage>) -> Result<()> {
     let trial: Arc<dyn Storage> = Overlay::over(Arc::clone(above));
-    super::opened(&trial).is_ok()
+    super::opened(&trial).map(drop)
 }
 
 /// The last checkpoint is lost: the one before it, or another whose ledger is still there, and the log since. Or the last one without its location
@@ -215,7 +222,7 @@ fn map(above: &Arc<dyn Storage>, superblock: &Superblock, report: &mut RepairRep
         return Ok(());
     }
     let trial_of_trial = || -> Arc<dyn Storage> { Overlay::over(Arc::clone(&storage)) };
-    let outcome = engine::restore_map(&storage, superblock)
+    let outcome = engine::restore_map(&storage, superblock, Forsaken::Left)
         .and_then(|restored| super::opened(&trial_of_trial()).map(|_| restored));
     let refuse =
         |why: String| format!("the last checkpoint cannot be made again from its ledger either: {why}");

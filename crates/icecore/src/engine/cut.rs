@@ -19,6 +19,9 @@ const LEFT_OUT: BlockCount = BlockCount(1 << 32);
 /// What is damaged where the state at a cut needs what found another use since.
 pub(crate) const REUSED: &str = "what lived where the log is damaged";
 
+/// What is damaged where the log does not go as far as the last checkpoint relies on.
+pub(crate) const LEFT_BEHIND: &str = "what the last checkpoint left behind";
+
 /// Where a log was cut, and why.
 pub(crate) struct Cut {
     /// The first record that counts no more.

@@ -3,7 +3,7 @@
 use super::checkpoint::CheckpointLine;
 use super::copies::NOTHING_TO_COPY;
 use super::cut::Cut;
-use super::recovery::{self, AtDamage, Recovered};
+use super::recovery::{self, AtDamage, Gone, Recovered};
 use super::size_limit::SEGMENTS_MIN;
 use super::space::available;
 use super::{Engine, absent, background, copies, load, rebuild, size_limit, staging, superblocks};
@@ -213,16 +213,18 @@ pub(crate) fn open_to_look(storage: &Arc<dyn Storage>, options: &OpenOptions) ->
 }
 
 /// Opens a pool of which the log is damaged before its end, as it was before that: the first record that counts no more, and
-/// why. `None` if the log is whole. Nobody else may be at the storage.
+/// why. `None` if the log is whole. `is_short`: there was more of it, wherever it seems to end. Nobody else may be at the storage.
 ///
 /// # Errors
 /// What keeps the pool from being opened even so.
 pub(crate) fn open_cut(
     storage: &Arc<dyn Storage>,
     options: &OpenOptions,
+    is_short: bool,
 ) -> Result<(Arc<Engine>, Option<Cut>)> {
-    let gone = make_whole_again(storage)?;
-    open_to(storage, options, AtDamage::Cut(gone)).map(|opened| (opened.engine, opened.cut))
+    let segments = make_whole_again(storage)?;
+    open_to(storage, options, AtDamage::Cut(Gone { segments, is_short }))
+        .map(|opened| (opened.engine, opened.cut))
 }
 
 /// Gives all segments that are cut short files of full length, with what is left of them; answers which.

@@ -25,6 +25,15 @@ use std::sync::Arc;
 /// What stands where a chunk of the location map would, of blocks that are gone, and in the place of a block that is lost.
 pub(super) const GONE: &[u8; 8] = b"ICELOST\n";
 
+/// What a map that is made again says of what the last checkpoint left behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Forsaken {
+    /// It has no place: the log says that it is dead.
+    Left,
+    /// It is looked for like all that lives: the part of the log that says so does not count.
+    Wanted,
+}
+
 /// What became of the places that the map had where it was damaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Restored {
@@ -72,10 +81,17 @@ pub(crate) fn restore_chunks(
 ///
 /// # Errors
 /// What else is lost; or writing failed.
-pub(crate) fn restore_map(storage: &Arc<dyn Storage>, superblock: &Superblock) -> Result<Restored> {
+pub(crate) fn restore_map(
+    storage: &Arc<dyn Storage>,
+    superblock: &Superblock,
+    forsaken: Forsaken,
+) -> Result<Restored> {
     let parts = parts(storage, superblock);
     let found = load::checkpoint_without_map(&parts.blocks, superblock.pool, superblock.ledger)?;
     let mut ledger = Ledger::of(&parts, superblock, found)?;
+    if matches!(forsaken, Forsaken::Wanted) {
+        ledger.living[Stream::Data as usize].unite(std::mem::take(&mut ledger.forsaken));
+    }
     let mut segments = segments(storage, superblock)?;
     let end = ledger.position.segment;
     if !segments.contains(&end) {

@@ -2,7 +2,7 @@
 
 use super::absent;
 use super::checkpoint::CheckpointLine;
-use super::cut::Cut;
+use super::cut::{Cut, LEFT_BEHIND};
 use super::init::Parts;
 use super::load::Loaded;
 use crate::blocks::Use;
@@ -79,15 +79,30 @@ pub(super) fn remove_half_made(
 pub(super) enum AtDamage {
     /// It fails, and says so.
     Refuse,
-    /// It ends there. The files of these segments were cut short or missing, and were made again as far as possible.
-    Cut(BTreeSet<SegmentId>),
+    /// It ends there.
+    Cut(Gone),
+}
+
+/// What is known to be gone of a log that is to be cut.
+#[derive(Default)]
+pub(super) struct Gone {
+    /// The files of these segments were cut short or missing, and were made again as far as possible.
+    pub segments: BTreeSet<SegmentId>,
+    /// The last checkpoint relies on more of the log than there is, wherever it seems to end.
+    pub is_short: bool,
 }
 
 impl AtDamage {
+    /// What is wrong with a log that shows no damage.
+    fn doubt(&self) -> Option<Error> {
+        let is_short = matches!(self, Self::Cut(gone) if gone.is_short);
+        is_short.then(|| Error::damaged("the log", "the last checkpoint relies on more of it than there is"))
+    }
+
     /// The log was to go on in a segment that is gone, and goes on in this one.
     pub(super) fn made_up(&mut self, segment: SegmentId) {
         if let Self::Cut(gone) = self {
-            gone.insert(segment);
+            gone.segments.insert(segment);
         }
     }
 }
@@ -111,8 +126,8 @@ pub(super) fn replay(
         touched: BTreeMap::from([(start.segment, start.incarnation)]),
         staged: BTreeSet::new(),
         is_clean: superblock.clean,
+        doubt: at_damage.doubt(),
         at_damage,
-        doubt: None,
         env: Environment { blocks, nodes: &parts.nodes, is_replay: true, gives_up, patched: &[] },
         state,
         end: (start, previous),
@@ -146,7 +161,7 @@ fn find_dead(state: &mut State, forsaken: &BlockSet) -> Result<()> {
     if state.graveyard.forsake(forsaken) == forsaken.len() {
         return Ok(());
     }
-    Err(Error::damaged("the log", "it does not say that what the ledger left behind is dead"))
+    Err(Error::damaged(LEFT_BEHIND, "the log does not say that it is dead"))
 }
 
 /// Above the last mark a record counts only if it arrived whole: takes the next step of which that is true, with the bytes of
@@ -404,7 +419,7 @@ impl Replay<'_> {
     /// acknowledged.
     fn check_there(&mut self, segment: SegmentId) -> Result<()> {
         let is_gone = match &self.at_damage {
-            AtDamage::Cut(gone) => gone.contains(&segment),
+            AtDamage::Cut(gone) => gone.segments.contains(&segment),
             AtDamage::Refuse => false,
         };
         let is_brought_back = self.env.blocks.files().copies().is_brought_back(segment);

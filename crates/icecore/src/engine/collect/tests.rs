@@ -16,6 +16,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+mod left_behind;
+
 const SEGMENT: u64 = 2 << 20;
 const PIECE: u64 = 16 << 10;
 
@@ -361,115 +363,6 @@ fn gather_from(pool: &Pool, victims: &[Candidate]) {
     }
     assert!(engine.record_moves().unwrap());
     assert_eq!(pool.statistics().checkpoints, checkpoints);
-}
-
-/// Three quarters of 600 thinned pieces are overwritten once more, without a checkpoint.
-fn thin_again(db: &Dataset, file: InodeNumber) {
-    (0..600).filter(|piece| piece % 4 != 0).for_each(|piece| write(db, file, piece, 2));
-}
-
-fn assert_thinned_again(pool: &Pool, file: InodeNumber) {
-    for piece in 0..600 {
-        let round = if piece % 4 != 0 { 2 } else { u64::from(piece % 3 != 0) };
-        assert!(read(pool, "db", file, piece) == content(piece, round), "piece {piece}");
-    }
-    assert_sound(pool);
-}
-
-/// Data that died since the last checkpoint stays behind, though nobody made the log durable that says so: the record does.
-#[test]
-fn what_died_since_the_last_checkpoint_stays_behind() {
-    let storage = make(None);
-    let pool = open_as(&storage, false, 0);
-    pool.engine().collector.hush();
-    let (db, file) = thinned(&pool, 600);
-    thin_again(&db, file);
-    let moved = pool.statistics().moved_data_bytes;
-    gather(&pool);
-    assert!(has_forsaken(&pool));
-    // Of what the checkpoint knew, a quarter lives.
-    assert!(pool.statistics().moved_data_bytes - moved <= 150 * PIECE);
-    let assert_there = |pool: &Pool| assert_thinned_again(pool, file);
-    // The log takes what became free, and crashes follow each other.
-    for round in 3..5 {
-        (700..900).for_each(|piece| write(&db, file, piece, round));
-        db.sync().unwrap();
-        let crashed = open_as(&storage.copy(), false, 0);
-        assert_there(&crashed);
-        gather(&crashed);
-        assert_there(&crashed);
-        drop(crashed);
-        gather(&pool);
-        assert_there(&open_as(&storage.copy(), false, 0));
-    }
-    pool.checkpoint().unwrap();
-    assert_there(&open_as(&storage.copy(), false, 0));
-    assert_there(&pool);
-}
-
-/// What destroyed snapshots held is freed without a word in the log: a replay does not find dead what dies of it.
-#[test]
-fn what_was_freed_without_the_log_is_moved_with_the_rest() {
-    let storage = make(None);
-    let pool = open_as(&storage, false, 0);
-    pool.engine().collector.hush();
-    let (db, file) = thinned(&pool, 600);
-    pool.snapshot(&["db@a".to_owned()], false, &[]).unwrap();
-    pool.checkpoint().unwrap();
-    pool.destroy(&crate::names::parse_target("db@a", true).unwrap()).unwrap();
-    pool.engine().finish_freeing().unwrap();
-    thin_again(&db, file);
-    db.sync().unwrap();
-    gather(&pool);
-    assert!(!has_forsaken(&pool));
-    for pool in [&open_as(&storage.copy(), false, 0), &pool] {
-        assert_thinned_again(pool, file);
-    }
-}
-
-/// What a reader can reach is not left behind while it reads, and is afterwards.
-#[test]
-fn what_a_reader_reaches_stays_until_it_is_gone() {
-    let storage = make(None);
-    let pool = open_as(&storage, false, 0);
-    pool.engine().collector.hush();
-    let (db, file) = thinned(&pool, 600);
-    let view = pool.view("db").unwrap();
-    (0..600).filter(|piece| piece % 3 == 0).for_each(|piece| write(&db, file, piece, 1));
-    gather(&pool);
-    assert!(!has_forsaken(&pool));
-    (700..900).for_each(|piece| write(&db, file, piece, 2));
-    let mut bytes = vec![0; PIECE as usize];
-    for piece in 0..600 {
-        view.read(file, piece * PIECE, &mut bytes).unwrap();
-        assert!(bytes == content(piece, u64::from(piece % 3 != 0)), "piece {piece}");
-    }
-    drop(view);
-    // Also those of which nobody knows yet that much in them is dead.
-    let replay_from = pool.engine().state().replay_from;
-    let all: Vec<Candidate> = pool.engine().state().segments.candidates(replay_from).collect();
-    gather_from(&pool, &all);
-    assert!(has_forsaken(&pool));
-    for pool in [&open_as(&storage.copy(), false, 0), &pool] {
-        (0..600)
-            .for_each(|piece| assert!(read(pool, "db", file, piece) == content(piece, 1), "piece {piece}"));
-        assert_sound(pool);
-    }
-}
-
-/// A ledger that leaves behind what lives is not believed.
-#[test]
-fn what_lives_cannot_have_been_left_behind() {
-    let storage = make(None);
-    let pool = open_as(&storage, false, 0);
-    pool.engine().collector.hush();
-    let _ = thinned(&pool, 600);
-    let first = pool.engine().state().history.live_runs(Stream::Data).next().unwrap().unwrap();
-    pool.engine().state().collection.forsaken.insert(first.start..first.start.plus(BlockCount(1)));
-    gather(&pool);
-    let options = OpenOptions { background: false, control_socket: false, ..OpenOptions::default() };
-    let refused = Pool::open(storage.copy(), &options).err().expect("it contradicts itself");
-    assert!(matches!(refused, crate::Error::Damaged { .. }), "{refused}");
 }
 
 /// A reader of a version that is no snapshot keeps what it can reach, wherever that is moved.
