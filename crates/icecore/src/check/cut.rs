@@ -1,9 +1,10 @@
 //! Giving up the end of a log that is damaged before it: the last thing that a repair can do, and only if it is told to.
 
-use super::mend::{RepairReport, opens};
-use super::{aside, gone, quiet};
+use super::mend::{RepairReport, opens, write_superblock};
+use super::{aside, gone, guarded, quiet};
 use crate::engine::{self, Cut, Engine, Forsaken};
 use crate::error::{Error, Result};
+use crate::format::superblock::{NAMES, Superblock};
 use crate::namespace::TreeReader;
 use crate::operation::Operation;
 use crate::pool::{shown, walk_paths};
@@ -17,27 +18,12 @@ const FILES_MAX: usize = 100;
 
 /// Has the log end where it is damaged, if the pool can be opened then; or says what that would give up.
 pub(super) fn cut(above: &Arc<dyn Storage>, does: bool, report: &mut RepairReport) -> Result<()> {
-    let trial = Overlay::over(Arc::clone(above));
-    let mut outcome = cut_at_damage(&(trial.clone() as Arc<dyn Storage>), false);
-    let mut trial = trial;
-    let is_short = outcome.as_ref().is_err_and(|error| is_damage(error, engine::LEFT_BEHIND));
-    if is_short || outcome.as_ref().is_err_and(|error| is_damage(error, engine::REUSED)) {
-        // Blocks themselves have to say where they lie: the map no longer does where segments that the last checkpoint needs found another
-        // use since, or where that part of the log is gone which says that what it left behind is dead.
-        let other = Overlay::over(Arc::clone(above));
-        let storage: Arc<dyn Storage> = other.clone();
-        let restored = engine::find_superblock(&*storage)
-            .and_then(|superblock| engine::restore_map(&storage, &superblock, Forsaken::Wanted))
-            .and_then(|_| cut_at_damage(&storage, is_short));
-        if restored.is_ok() {
-            (outcome, trial) = (restored, other);
-        }
-    }
+    let (trial, outcome) = tried(above);
     let cut = match outcome {
         Ok(Some(cut)) => cut,
         Ok(None) => return Ok(()),
-        Err(error) => {
-            report.refused.push(format!("the log cannot be cut where it is damaged: {error}"));
+        Err(why) => {
+            report.refused.push(format!("the log cannot be cut where it is damaged: {why}"));
             return Ok(());
         }
     };
@@ -61,6 +47,73 @@ pub(super) fn cut(above: &Arc<dyn Storage>, does: bool, report: &mut RepairRepor
     Ok(())
 }
 
+/// The log cut in an overlay, or why that is not possible.
+fn tried(above: &Arc<dyn Storage>) -> (Arc<Overlay>, std::result::Result<Option<Told>, String>) {
+    let trial = Overlay::over(Arc::clone(above));
+    let outcome = cut_at_damage(&(trial.clone() as Arc<dyn Storage>), false);
+    let Err(mut error) = outcome else { return (trial, outcome.map_err(|error| error.to_string())) };
+    let mut whys = vec![error.to_string()];
+    for way in WAYS {
+        if !is_damage(&error, way.of) {
+            continue;
+        }
+        let trial = Overlay::over(Arc::clone(above));
+        let storage: Arc<dyn Storage> = trial.clone();
+        let prepared = engine::find_superblock(&*storage)
+            .and_then(|superblock| (way.prepare)(&storage, &superblock))
+            .and_then(|()| cut_at_damage(&storage, way.of == engine::LEFT_BEHIND));
+        match prepared {
+            Ok(told) => return (trial, Ok(told)),
+            // What is in the way after that may have a way around it too.
+            Err(other) => {
+                whys.push(format!("{}: {other}", way.name));
+                if is_damage(&other, engine::LEFT_BEHIND) {
+                    error = other;
+                }
+            }
+        }
+    }
+    (trial, Err(whys.join("; ")))
+}
+
+/// What may help where the log cannot be cut.
+struct Way {
+    /// What is damaged then.
+    of: &'static str,
+    /// What is done.
+    name: &'static str,
+    prepare: fn(&Arc<dyn Storage>, &Superblock) -> Result<()>,
+}
+
+/// In their order: the last costs most, and may lose what nothing but the location map knows.
+const WAYS: [Way; 4] = [
+    // Segments that the last checkpoint needs found another use since: blocks themselves have to say where they lie.
+    Way {
+        of: engine::REUSED,
+        name: "with the location map made again",
+        prepare: |storage, superblock| engine::restore_map(storage, superblock, Forsaken::Left).map(drop),
+    },
+    // What the last checkpoint left behind was there as of the one before.
+    Way { of: engine::LEFT_BEHIND, name: "from the checkpoint before", prepare: before },
+    Way {
+        of: engine::LEFT_BEHIND,
+        name: "with what was left behind looked for",
+        prepare: |storage, superblock| engine::place_forsaken(storage, superblock).map(drop),
+    },
+    Way {
+        of: engine::LEFT_BEHIND,
+        name: "with the location map made again, and what was left behind looked for",
+        prepare: |storage, superblock| engine::restore_map(storage, superblock, Forsaken::Wanted).map(drop),
+    },
+];
+
+fn before(storage: &Arc<dyn Storage>, superblock: &Superblock) -> Result<()> {
+    let none = || Error::damaged("the superblock", "it names no checkpoint before the last");
+    let former = superblock.former.as_ref().ok_or_else(none)?;
+    let back = engine::former_superblock(storage, superblock, former)?;
+    NAMES.iter().try_for_each(|name| write_superblock(&**storage, name, &back))
+}
+
 /// Whether it is this that is damaged.
 pub(super) fn is_damage(error: &Error, of: &str) -> bool {
     matches!(error, Error::Damaged { place, .. } if place == of)
@@ -75,13 +128,16 @@ struct Told {
 
 /// `is_short`: there was more of the log, wherever it seems to end.
 fn cut_at_damage(storage: &Arc<dyn Storage>, is_short: bool) -> Result<Option<Told>> {
-    let (engine, cut) = engine::open_cut(storage, &quiet(), is_short)?;
+    let (engine, cut) = guarded(|| engine::open_cut(storage, &quiet(), is_short))?;
     let mut given_up = gone::lost_in_replay(&engine);
     if cut.is_none() && given_up.is_empty() {
         return Ok(None);
     }
     given_up.extend(cut.iter().flat_map(|cut| after(&engine, cut)));
-    engine.checkpoint_in_full()?;
+    if is_short {
+        given_up.extend(gone::placeless(&engine).into_iter().map(|problem| problem.what));
+    }
+    guarded(|| engine.checkpoint_in_full())?;
     engine.close()?;
     Ok(Some(Told { at: cut.map(|cut| (cut.record.0, cut.why.to_string())), given_up }))
 }

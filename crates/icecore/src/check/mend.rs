@@ -138,7 +138,7 @@ fn superblocks(above: &Arc<dyn Storage>, mirror: Option<&String>, report: &mut R
     Ok(())
 }
 
-fn write_superblock(above: &dyn Storage, name: &str, superblock: &Superblock) -> Result<()> {
+pub(super) fn write_superblock(above: &dyn Storage, name: &str, superblock: &Superblock) -> Result<()> {
     let block = AlignedBuffer::copied(&superblock.encode());
     let length = block.len() as u64;
     let there = above.open(name, true).ok().filter(|file| file.length().is_ok_and(|found| found >= length));

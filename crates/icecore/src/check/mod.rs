@@ -223,9 +223,13 @@ fn look(
 
 /// Opens a pool as far as everything is in memory as it should be, without going on from there.
 fn opened(storage: &Arc<dyn Storage>) -> Result<Arc<Engine>> {
-    // Replay executes what the log says on sets that may be wrong in a way that only shows now: an operation that
-    // contradicts them ends in an assertion. What it leaves behind is thrown away.
-    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| engine::open_to_look(storage, &quiet())));
+    guarded(|| engine::open_to_look(storage, &quiet()))
+}
+
+/// Replay executes what the log says on sets that may be wrong in a way that only shows now: an operation that contradicts them ends in an
+/// assertion. What it leaves behind is thrown away.
+fn guarded<T>(replay: impl FnOnce() -> Result<T>) -> Result<T> {
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(replay));
     outcome.unwrap_or_else(|_| {
         Err(Error::damaged("the log", "what it says happened contradicts the sets of the last checkpoint"))
     })

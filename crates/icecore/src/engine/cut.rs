@@ -65,7 +65,7 @@ impl Replay<'_> {
     /// What lived there was overwritten by what came later.
     pub(super) fn cut(&mut self, stopped: Option<Error>, superblock: &Superblock) -> Result<Option<Cut>> {
         let Some(why) = stopped.or(self.doubt.take()) else { return Ok(None) };
-        let (blocks, (mut end, previous)) = (self.env.blocks, self.end);
+        let (blocks, (end, _)) = (self.env.blocks, self.end);
         let reused: Vec<String> = uses(blocks, superblock.pool, &self.state)?
             .into_iter()
             .filter(|(segment, incarnation)| self.is_later(*segment, *incarnation, superblock))
@@ -75,10 +75,7 @@ impl Replay<'_> {
             let detail = format!("used for something else since: {}", reused.join(", "));
             return Err(Error::damaged(REUSED, detail));
         }
-        let used = end.address;
-        end.address = used.plus(LEFT_OUT);
-        self.state.map_tail(blocks, end.address, end.segment, end.slot, used);
-        self.end = (end, previous);
+        self.leave_out(LEFT_OUT)?;
         let after = self.after(end.sequence, superblock);
         Ok(Some(Cut { record: end.sequence, why, after }))
     }

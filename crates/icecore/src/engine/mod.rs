@@ -66,7 +66,7 @@ pub(crate) use cut::{Cut, LEFT_BEHIND, REUSED};
 pub(crate) use former::{copied_superblock, former_superblock, older_checkpoints};
 pub(crate) use init::{init, lock, open, open_cut, open_to_look};
 pub(crate) use limits::Addition;
-pub(crate) use rebuild::{Forsaken, Restored, ledger_is_whole, restore_chunks, restore_map};
+pub(crate) use rebuild::{Forsaken, Restored, ledger_is_whole, place_forsaken, restore_chunks, restore_map};
 pub(crate) use space::Making;
 pub(crate) use staging::StagedRun;
 pub(crate) use superblocks::{

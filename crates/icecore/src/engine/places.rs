@@ -106,23 +106,28 @@ impl Survey<'_> {
         });
         match found.as_ref().map(|header| header.kind) {
             Some(SegmentKind::Ledger) => {}
-            Some(SegmentKind::Node) => self.nodes(segment, found.map_or(0, |header| header.incarnation)),
+            Some(SegmentKind::Node) => self.nodes(segment, found.map(|header| header.incarnation)),
             Some(SegmentKind::Log | SegmentKind::Run) | None => {
-                let end = if segment == log.segment { log.slot } else { self.end_of(segment) };
+                let incarnation = found.map(|header| header.incarnation);
+                let end = if segment == log.segment { log.slot } else { self.end_of(segment, incarnation) };
                 let mut records: Vec<(Slot, RecordView)> = Vec::new();
                 let mut visit = |slot: Slot, view: &RecordView| records.push((slot, view.clone()));
                 // A segment without a header whose first block is no record holds nodes, if anything.
                 match blocks.sums().survey(segment, end, files, &mut visit) {
                     Ok(_) => records.iter().for_each(|(slot, view)| self.record(segment, *slot, view)),
-                    Err(_) => self.nodes(segment, 0),
+                    Err(_) => self.nodes(segment, None),
                 }
             }
         }
     }
 
-    /// The slot before which a segment says what it holds for good.
-    fn end_of(&self, segment: SegmentId) -> Slot {
-        let cursor = self.scope.cursors.iter().find(|cursor| cursor.segment == segment);
+    /// The slot before which a segment says what it holds for good. In another use than that in which it was being filled, all of it does: moves
+    /// that were recorded since repeat where that was.
+    fn end_of(&self, segment: SegmentId, incarnation: Option<u64>) -> Slot {
+        let is_it = |cursor: &&Cursor| {
+            cursor.segment == segment && incarnation.is_none_or(|found| found == cursor.incarnation)
+        };
+        let cursor = self.scope.cursors.iter().find(is_it);
         cursor.map_or(Slot(u32::MAX), |cursor| cursor.slot)
     }
 
@@ -208,9 +213,10 @@ impl Survey<'_> {
     }
 
     /// Nodes know their addresses, and prove themselves.
-    fn nodes(&mut self, segment: SegmentId, incarnation: u64) {
+    fn nodes(&mut self, segment: SegmentId, incarnation: Option<u64>) {
         let files = self.scope.blocks.files();
-        let end = files.geometry().slots().min(self.end_of(segment).0);
+        let end = files.geometry().slots().min(self.end_of(segment, incarnation).0);
+        let incarnation = incarnation.unwrap_or(0);
         let mut window = vec![0; WINDOW_BLOCKS as usize * BLOCK_BYTES];
         for first in (1..end).step_by(WINDOW_BLOCKS as usize) {
             let count = WINDOW_BLOCKS.min(end - first);

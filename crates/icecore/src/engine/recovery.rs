@@ -7,6 +7,7 @@ use super::init::Parts;
 use super::load::Loaded;
 use crate::blocks::Use;
 use crate::error::{Error, Result};
+use crate::format::drawn::STEP;
 use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name, from_file_name};
 use crate::format::superblock::Superblock;
 use crate::liveness::BlockSet;
@@ -17,7 +18,8 @@ use crate::segments::Segments;
 use crate::state::{Environment, Placement, State};
 use crate::storage::{AlignedBuffer, Kind, Storage};
 use crate::units::{
-    BLOCK_BYTES, BlockCount, LogAddress, Marks, RecordSequence, RecoveryEpoch, SegmentId, Slot,
+    BLOCK_BYTES, BlockCount, LOG_ADDRESS_LIMIT, LogAddress, Marks, RecordSequence, RecoveryEpoch, SegmentId,
+    Slot,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -145,6 +147,9 @@ pub(super) fn replay(
         replay.apply_step(&reader, step)?;
     }
     let cut = replay.cut(stopped, superblock)?;
+    if cut.is_none() && !superblock.clean {
+        replay.leave_out(left_out(superblock, replay.end.0.sequence))?;
+    }
     reader.heal();
     replay.settle(superblock)?;
     let (end, previous) = replay.end;
@@ -152,6 +157,15 @@ pub(super) fn replay(
     find_dead(&mut state, &forsaken)?;
     state.tail = Tail::new(blocks.files().geometry(), end);
     Ok(Recovered { state, line, previous, replayed: replay.replayed, cut })
+}
+
+/// Addresses that the life that begins leaves out: more than those before it can have given to what a crash tore off, each its own.
+/// Records that came after something that was torn off may be there whole, with their segment's header; what has their
+/// addresses now must be told from them where nothing but headers says where blocks lie.
+fn left_out(superblock: &Superblock, next: RecordSequence) -> BlockCount {
+    let wrote_last = superblock.lives.iter().rev().find(|life| life.first < next);
+    let known = wrote_last.map_or(0, |life| life.epoch.0);
+    BlockCount((superblock.next_epoch().0 - known).saturating_mul(STEP))
 }
 
 /// What a ledger calls forsaken died by what was replayed, or it lives and nobody knows where.
@@ -350,6 +364,20 @@ impl Replay<'_> {
         }
         self.state.log_blocks += total;
         self.replayed += 1;
+        Ok(())
+    }
+
+    /// Goes on with an address that is so far behind the last.
+    ///
+    /// # Errors
+    /// There are no more.
+    pub(super) fn leave_out(&mut self, count: BlockCount) -> Result<()> {
+        let (end, _) = &mut self.end;
+        let used = end.address;
+        let next = used.0.checked_add(count.0).filter(|next| *next < LOG_ADDRESS_LIMIT);
+        let no_more = || Error::damaged("the log", "there are no more addresses to be given away");
+        end.address = LogAddress(next.ok_or_else(no_more)?);
+        self.state.map_tail(self.env.blocks, end.address, end.segment, end.slot, used);
         Ok(())
     }
 

@@ -12,7 +12,7 @@ const AT: usize = 168;
 /// The streams whose addresses are drawn when operations are executed, which a recovery does again.
 const STREAMS: [Stream; 2] = [Stream::Merged, Stream::Node];
 /// More addresses than a life draws between two checkpoints.
-const STEP: u64 = 1 << 26;
+pub(crate) const STEP: u64 = 1 << 26;
 /// More than all lives draw between one checkpoint and any later one that a repair goes back from.
 const STEP_BACK: u64 = 1 << 40;
 
