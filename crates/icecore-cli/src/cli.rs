@@ -107,7 +107,9 @@ Environment:
   Every option can be given as ICECORE_COMMAND_OPTION, as in
   ICECORE_LIST_JSON=1; the pool is ICECORE_POOL.
 
-Every command works while another process has the pool open: it is sent there.";
+Commands work while another process has the pool open: they are sent there.
+But `check` wants a pool that nobody has open, `sql` can only read then, and
+`import -f` and `rollback` refuse to replace a database that a program uses.";
 
 const FIRST_STEPS: &str = "\
 First steps:

@@ -11,7 +11,7 @@ pub const FAILED: u8 = 1;
 pub const USAGE: u8 = 2;
 /// There is no pool where one was looked for.
 pub const NO_POOL: u8 = 3;
-/// Another process has the pool and does not answer.
+/// Another process has the pool, and does not answer or cannot do what is wanted.
 pub const IN_USE: u8 = 4;
 /// Stored bytes are damaged.
 pub const DAMAGE: u8 = 5;
@@ -27,7 +27,7 @@ Exit codes:
   1  failed
   2  the command line makes no sense, or a name in it is not usable
   3  no pool there
-  4  another process has the pool open and does not answer
+  4  another process has the pool open, and does not answer or cannot do this
   5  stored bytes are damaged
   6  no space is left, in the pool or in a quota
   7  something is in the way: a hold, a clone, an open file

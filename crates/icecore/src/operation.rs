@@ -43,7 +43,7 @@ pub enum Operation {
         time: Timestamp,
     },
     /// Whole blocks of a file that were written ahead outside the log, and get their addresses now.
-    /// Written by pools of the first weeks only; since then it is [`Operation::MapScattered`].
+    /// Written by builds before the first version only; since then it is [`Operation::MapScattered`].
     MapStaged {
         /// As for a write in the log.
         write: Write,

@@ -27,7 +27,8 @@ superblock whose twin is whole, a node whose copy is) is told, too.
 
 --repair makes again what follows from something else: a superblock from its
 twin, what has a second copy from that, the last checkpoint from the one before
-it and the log, the sets of versions from their trees. Everything is done and
+it, or an earlier one, and the log, the location map from what segments say of
+themselves, the sets of versions from their trees. Everything is done and
 checked in memory first. What is overwritten is kept in a file before-repair.0
 of the pool's folder. What is told afterwards is what is gone. Have a copy of
 the folder nevertheless.

@@ -22,7 +22,7 @@ Example:
   icecore init --size-limit 20G /srv/pool
   icecore init --copies all --mirror /mnt/other/copies /srv/pool")]
 pub struct Arguments {
-    /// The folder: it is made if it does not exist, and must be empty if it does
+    /// The folder: it is made if it does not exist, and must have no pool in it, or part of one, if it does
     #[arg(value_name = "FOLDER")]
     folder: Option<PathBuf>,
 
