@@ -220,6 +220,31 @@ fn a_disk_that_cannot_be_read_is_critical() {
     assert!(text.contains("os error 5") && text.contains("run: icecore check "), "{text}");
 }
 
+/// Nothing is made again without a word.
+#[test]
+fn a_superblock_that_is_made_again_from_its_twin_is_a_warning_until_a_scrub() {
+    let hurts: [(&str, fn(&std::path::Path)); 3] = [
+        ("checksum", |path| {
+            let mut bytes = std::fs::read(path).unwrap();
+            bytes[40] ^= 1;
+            std::fs::write(path, bytes).unwrap();
+        }),
+        ("cut short", |path| std::fs::write(path, b"").unwrap()),
+        ("there is no", |path| std::fs::remove_file(path).unwrap()),
+    ];
+    for (name, (why, hurt)) in ["superblock.0", "superblock.1", "superblock.0"].into_iter().zip(hurts) {
+        let fixture = Fixture::with_db();
+        hurt(&fixture.pool.join(name));
+        fixture.done(&["snapshot", "db@two"]);
+        let text = monitor(&fixture, 1, &[]);
+        assert!(text.contains("nothing is lost: damage in ") && text.contains(name), "{text}");
+        assert!(text.contains(why) && text.contains("made again from its twin"), "{text}");
+        fixture.done(&["scrub"]);
+        monitor(&fixture, 0, &[]);
+        fixture.done(&["check"]);
+    }
+}
+
 #[test]
 fn a_pool_without_its_superblocks_is_critical() {
     let fixture = Fixture::with_db();

@@ -309,7 +309,7 @@ pub(super) fn open_locked(
     let first = recovered.state.tail.position().sequence;
     let was_clean = superblock.clean;
     let superblock = Superblock { drawn: Some(drawn), ..superblock };
-    let superblock = begin_life(&**storage, superblock, epoch, first, files.copies())?;
+    let superblock = begin_life(&**storage, superblock, epoch, first, files)?;
     if !was_clean {
         leave_or_quiet_runs(&**storage, &parts.blocks, &mut recovered.state)?;
     }
@@ -334,8 +334,9 @@ fn begin_life(
     mut superblock: Superblock,
     epoch: RecoveryEpoch,
     first: RecordSequence,
-    copies: &Copies,
+    files: &SegmentFiles,
 ) -> Result<Superblock> {
+    let (copies, incidents) = (files.copies(), files.incidents());
     // A life that wrote nothing leaves nothing to be told apart.
     superblock.lives.retain(|life| life.first < first);
     if superblock.lives.len() >= LIVES_MAX {
@@ -346,7 +347,7 @@ fn begin_life(
     superblock.features_required |= FEATURE_FIXED_HASHES;
     superblock.generation += 1;
     superblock.set_copies(copies.flush(false));
-    superblocks::write(storage, &superblock)?;
+    superblocks::write(storage, &superblock, incidents)?;
     copies::write_superblocks(copies, &superblock);
     Ok(superblock)
 }

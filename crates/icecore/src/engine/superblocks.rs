@@ -3,6 +3,7 @@
 use super::Engine;
 use crate::error::{Error, Result};
 use crate::format::superblock::{NAMES, Superblock};
+use crate::incidents::Incidents;
 use crate::storage::{AlignedBuffer, Kind, Storage};
 use crate::units::BLOCK_BYTES;
 
@@ -54,11 +55,30 @@ pub(crate) fn read_one(storage: &dyn Storage, name: &str, path: &str) -> Result<
 }
 
 /// Writes both, one after the other, each durable before the next is touched. The one that is known to be whole comes last: the other may
-/// have been torn by a crash, or damaged since it was written.
-pub(super) fn write(storage: &dyn Storage, superblock: &Superblock) -> Result<()> {
+/// have been torn by a crash, or damaged since it was written. Nothing is lost by that, and it is noted.
+pub(super) fn write(storage: &dyn Storage, superblock: &Superblock, incidents: &Incidents) -> Result<()> {
+    if let Some(hurt) = hurt(storage, NAMES) {
+        incidents.note_harmless(&hurt);
+    }
     let (first, last) = in_order(storage, NAMES);
     write_one(storage, first, superblock)?;
     write_one(storage, last, superblock)
+}
+
+/// What is wrong with one of the twins, if something is. Where neither is whole they are being made.
+fn hurt(storage: &dyn Storage, twins: [&'static str; 2]) -> Option<Error> {
+    let path = storage.describe();
+    let again = "it is made again from its twin";
+    let hurt = |name: &'static str| {
+        let error = read_one(storage, name, &path).err()?;
+        let what = match error {
+            Error::NotAPool { reason, .. } | Error::Damaged { detail: reason, .. } => reason,
+            other => other.to_string(),
+        };
+        Some(Error::damaged(name, format!("{what}; {again}")))
+    };
+    let [one, other] = twins.map(hurt);
+    if one.is_some() && other.is_some() { None } else { one.or(other) }
 }
 
 /// The names of twins in the order in which they are written: the newest that is whole comes last.
@@ -108,7 +128,8 @@ impl Engine {
         change(&mut next);
         next.generation += 1;
         next.set_copies(copies.settings());
-        write(&*self.storage, &next).inspect_err(|error| self.blocks.files().incidents().note(error))?;
+        let incidents = self.blocks.files().incidents();
+        write(&*self.storage, &next, incidents).inspect_err(|error| incidents.note(error))?;
         super::copies::write_superblocks(copies, &next);
         self.counters.frame_bytes.add(2 * BLOCK_BYTES as u64);
         self.counters.flushes.add(2);
