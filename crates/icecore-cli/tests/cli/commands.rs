@@ -229,6 +229,37 @@ fn top_shows_so_many_views_and_ends() {
     pool.close().unwrap();
 }
 
+/// Of a process that writes and does not end: `status` and `top` say the same, and it is what the counters say.
+#[test]
+fn what_writing_costs_is_told_as_it_is_counted() {
+    let fixture = Fixture::with_db();
+    let pool = fixture.own();
+    let dataset = pool.dataset("db").unwrap();
+    let file = dataset.open_or_create(b"more", &icecore::Creation::file()).unwrap();
+    (0..200).for_each(|at| dataset.write(file, at * 10_000, &[7; 10_000]).unwrap());
+    dataset.sync().unwrap();
+    pool.checkpoint().unwrap();
+    let document = fixture.json(&["status", "--json"]);
+    let counters = &document["counters"];
+    let counted = |name: &str| counters[name].as_u64().unwrap() as f64;
+    let kinds = ["logged_data", "logged_header", "node", "checkpoint", "frame", "ahead"];
+    let moved = ["moved_data", "moved_node", "moved_header"];
+    let copied = ["copy_node", "copy_checkpoint", "copy_frame", "copy_data", "copy_restored"];
+    let written: f64 =
+        [&kinds[..], &moved, &copied].concat().iter().map(|kind| counted(&format!("{kind}_bytes"))).sum();
+    assert!(counted("copy_node_bytes") > 0.0 && counted("write_bytes") == 2e6, "{counters}");
+    let expected = written / counted("write_bytes");
+    assert!(expected > 1.0 && (document["write_amplification"].as_f64().unwrap() - expected).abs() < 1e-9);
+    let said = fixture.done(&["status"]);
+    let sentence = format!("\nwritten to disk for each byte written by callers: {expected:.2}\n");
+    assert!(said.contains(&sentence), "{said}");
+    assert!(said.contains("\nsegments that were emptied were 0 % full on average\n"), "{said}");
+    let view = fixture.done(&["top", "-n", "1"]);
+    assert!(view.contains(&format!("\namplified  {expected:.2} since the pool was opened\n")), "{view}");
+    assert!(view.contains("/s moved, 0B/s copies, "), "{view}");
+    pool.close().unwrap();
+}
+
 #[test]
 fn completions_and_manual_pages_are_made() {
     let fixture = Fixture::new();
