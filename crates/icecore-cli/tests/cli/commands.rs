@@ -129,6 +129,46 @@ fn destroy_says_before_what_goes_and_what_comes_back() {
     assert!(names(&fixture, &[]).is_empty());
 }
 
+/// `written` of a version is what is new in it, to the block: by column and as a property.
+#[test]
+fn what_was_written_since_the_snapshot_before_is_a_number() {
+    let fixture = Fixture::new();
+    let written = |name: &str| {
+        let line = fixture.done(&["list", "-Hp", "-o", "written,referenced", name]);
+        let figures: Vec<u64> = line.trim_end().split('\t').map(|figure| figure.parse().unwrap()).collect();
+        let property = fixture.done(&["get", "-Hp", "-o", "value", "written", name]);
+        assert_eq!(property.trim_end(), figures[0].to_string(), "{name}");
+        (figures[0], figures[1])
+    };
+    // Beside the file, some nodes.
+    let is_about = |figure: u64, bytes: u64| {
+        figure.is_multiple_of(4096) && (bytes..=bytes + (64 << 10)).contains(&figure)
+    };
+    fixture.done(&["create", "db"]);
+    fixture.import("app", &vec![1; 1 << 20]);
+    assert!(is_about(written("db").0, 1 << 20), "{:?}", written("db"));
+    fixture.done(&["snapshot", "db@one"]);
+    let (one, referenced) = written("db@one");
+    assert!(is_about(one, 1 << 20) && one == referenced, "{one} of {referenced}");
+    // Nothing since then.
+    assert_eq!(written("db").0, 0);
+    fixture.done(&["snapshot", "db@same"]);
+    assert_eq!(written("db@same"), (0, referenced));
+    fixture.import("more", &vec![2; 3 << 20]);
+    let (head, all) = written("db");
+    assert!(is_about(head, 3 << 20) && is_about(all, 4 << 20), "{head} of {all}");
+    fixture.done(&["snapshot", "db@two"]);
+    assert_eq!((written("db").0, written("db@two")), (0, (head, all)));
+    assert_eq!(written("db@one").0, one, "what comes later changes nothing");
+    // What is gone is no snapshot before it any more.
+    fixture.done(&["destroy", "db@one"]);
+    assert_eq!(written("db@same"), (one, one));
+    fixture.done(&["destroy", "db@same"]);
+    assert_eq!(written("db@two"), (all, all));
+    let listed = fixture.json(&["list", "--json", "-o", "name,written", "db@two"]);
+    assert_eq!(listed["entries"][0]["written"], all);
+}
+
 #[test]
 fn a_snapshot_of_many_datasets_is_destroyed_as_it_was_taken() {
     let fixture = Fixture::new();
