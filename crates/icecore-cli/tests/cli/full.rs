@@ -79,6 +79,14 @@ fn what_the_guide_says_works_on_a_full_pool_works_and_writing_goes_on() {
     assert_eq!(fixture.done(&["list", "-H"]), "");
 }
 
+/// Adds what is as small as can be until there is no room for that either, which is not asked of what frees.
+fn stuff(pool: &Pool) {
+    let value = "x".repeat(1000);
+    let refused =
+        (0..10_000).find_map(|number| pool.set_property("other", &format!("fill:{number}"), &value).err());
+    assert!(matches!(refused, Some(Error::NoSpace { .. })), "{refused:?}");
+}
+
 /// Snapshots of a pool, in the order in which they were taken.
 fn snapshots(fixture: &Fixture) -> String {
     fixture.done(&["list", "-H", "-t", "snapshot", "-o", "name"]).replace('\n', " ")
@@ -106,6 +114,7 @@ fn a_full_pool_is_checked_and_repaired_and_lets_go_of_what_was_held() {
     }
     let owner = fixture.own();
     assert!(fill(&owner, b"filler") > 10 << 20);
+    stuff(&owner);
     // In use, one of each.
     fixture.done(&["release", "audit", "db@1"]);
     assert_eq!(fixture.done(&["holds", "-H", "db@1"]), "");

@@ -75,6 +75,9 @@ fn an_application_goes_on_in_the_same_process_when_there_is_room_again() {
             assert!(percent > 90, "no snapshot at {percent} %: {:?}", site.pool.statistics());
         }
         site.go_back_and_forward("start", start);
+        if percent == 100 {
+            site.stuffed(|| site.go_back_and_forward("start", start));
+        }
         site = site.check(folder.path());
         assert_eq!(site.rows(None), present, "at {percent} %");
     }
