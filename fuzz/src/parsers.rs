@@ -1,7 +1,6 @@
 //! Parsers of what lies on disk. Any bytes are answered, with a value or an error; a value that is answered is the one that
 //! its own encoding gives again. Checksums are made to fit, since no fuzzer finds them; as they came, the bytes are tried as well.
 
-use icecore::ScrubPosition;
 use icecore::admin::LastScrub;
 use icecore::format::crc32c;
 use icecore::format::ledger::Blob;
@@ -19,13 +18,14 @@ use icecore::operation::Operation;
 use icecore::retention::{Policy, parse_duration};
 use icecore::tree::{Item, ItemKind, Key, Node};
 use icecore::units::{BLOCK_BYTES, InodeNumber, LOG_ADDRESS_LIMIT, LogAddress, PoolId, Stream, Timestamp};
+use icecore::{ScrubPosition, parse_incidents};
 use std::sync::Arc;
 
 /// What a parser is called, and what it is given bytes by.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of these, by the names of their targets.
-pub const ALL: [Target; 12] = [
+pub const ALL: [Target; 13] = [
     ("superblock", superblock),
     ("segment", segment),
     ("table", table),
@@ -38,6 +38,7 @@ pub const ALL: [Target; 12] = [
     ("node", node),
     ("items", items),
     ("text", text),
+    ("incidents", incidents),
 ];
 
 /// The bytes as a block, with zeros behind them or cut off, and with a checksum at its end that fits.
@@ -208,6 +209,29 @@ pub fn text(data: &[u8]) {
         let _ = policy.set(rule, value);
         let _ = policy.has_rules();
     }
+}
+
+/// What `errors.log` has: moments and sentences. Bytes that are no text are replaced, as by whoever reads the file.
+pub fn incidents(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let found = parse_incidents(&text);
+    assert!(found.len() <= text.lines().count());
+    for incident in &found {
+        assert!(text.contains(&incident.what) && !incident.what.contains('\n'));
+        assert!(incident.times == 1 && incident.last == incident.when);
+    }
+    // As they are written: what was healed is told from what is lost by sentences alone. Of the very first moments there is no whole one.
+    let line = |when: Timestamp, what: &str| format!("{} {what}\n", when.to_rfc3339());
+    let own: Vec<String> = found.iter().map(|one| line(one.when, one.what.trim_end_matches('\r'))).collect();
+    let again = parse_incidents(&own.concat());
+    let plain = again.len() == found.len() && !text.contains('\r');
+    assert!(
+        !plain
+            || again
+                .iter()
+                .zip(&found)
+                .all(|(one, other)| { (&one.what, one.unhealed) == (&other.what, other.unhealed) })
+    );
 }
 
 /// Operations, one behind the other.

@@ -191,6 +191,9 @@ fn write_corpus() {
     for (index, text) in TEXTS.iter().enumerate() {
         keep("text", &format!("text-{index}"), text.as_bytes());
     }
+    for (index, text) in INCIDENTS.iter().enumerate() {
+        keep("incidents", &format!("log-{index}"), text.as_bytes());
+    }
     for (index, request) in requests().iter().enumerate() {
         let mut bytes = Vec::new();
         write_message(&mut bytes, request).expect("a message");
@@ -228,6 +231,14 @@ const TEXTS: [&str; 11] = [
     "daily=7",
     "when 2026-11-22T12:00:00.000Z\nverified_bytes 7880704\ndamaged_blocks 3\ncomplete true\n",
     "pool a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7\nbegan 2026-11-22T12:00:00.000Z\nnext 1 77\nverified_bytes 7880704\ndamaged 0 3 700\ndamaged 2 5\n",
+];
+
+/// What the target of `errors.log` is begun with.
+const INCIDENTS: [&str; 4] = [
+    "2026-11-22T12:00:00.000Z cannot read 4096 bytes at 40960 of segment.00000001: Input/output error (os error 5)\n",
+    "2026-11-22T12:00:00.000Z damage in segment.00000001 at offset 8192: the block does not match its checksum\n2026-11-22T12:00:01.250Z healed from its copy: damage in segment.00000001 at offset 8192: the block does not match its checksum\n",
+    "2026-11-22T12:00:00.000Z damage in copy.00000003: no\n2026-11-22T12:00:00.000Z read from its copy: damage in copy.00000003: no\n",
+    "2026-11-22T12:00:00.000Z nothing is lost: damage in superblock.1: it is cut short\nno line\n\n0000-01-01T00:00:00Z \n",
 ];
 
 /// What the target of pools is begun with: nothing, and a byte of each kind of thing.

@@ -119,7 +119,7 @@ impl SegmentFiles {
     pub(crate) fn create(&self, segment: SegmentId) -> Result<()> {
         let name = file_name(segment);
         let made = self.storage.create(&name, self.geometry.bytes);
-        let file = made.map_err(|error| match error.kind() {
+        let file = self.noted(made.map_err(|error| match error.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Error::NoSpace {
                 detail: format!(
                     "the filesystem under {} has no room for another segment of {} bytes",
@@ -128,7 +128,7 @@ impl SegmentFiles {
                 ),
             },
             _ => Error::io("create", &name, error),
-        })?;
+        }))?;
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
         self.keep(segment, &Arc::from(file), None, now);
         Ok(())

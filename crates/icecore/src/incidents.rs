@@ -102,7 +102,7 @@ impl Incidents {
     /// written, `Some(false)` where that failed.
     pub(crate) fn note_healed(&self, error: &Error, written: Option<bool>) {
         let mut inner = self.inner.lock();
-        let what = error.to_string();
+        let what = on_one_line(&error.to_string());
         if let Some(met) = inner.kept.iter_mut().find(|known| known.what == what) {
             met.unhealed = false;
         }
@@ -111,7 +111,7 @@ impl Incidents {
     }
 
     fn keep(directory: &Option<PathBuf>, inner: &mut Inner, what: String, unhealed: bool) {
-        let now = Timestamp::now();
+        let (now, what) = (Timestamp::now(), on_one_line(&what));
         if let Some(known) = inner.kept.iter_mut().find(|known| known.what == what) {
             known.times += 1;
             known.last = now;
@@ -152,7 +152,10 @@ pub fn logged(directory: &Path) -> Vec<Incident> {
     parse(&String::from_utf8_lossy(&bytes))
 }
 
-fn parse(text: &str) -> Vec<Incident> {
+/// What lines of the file say, the oldest first. A line that is not one of ours is passed over.
+#[doc(hidden)]
+#[must_use]
+pub fn parse(text: &str) -> Vec<Incident> {
     let lines: Vec<(Timestamp, &str)> = text
         .lines()
         .filter_map(|line| line.split_once(' '))
@@ -174,6 +177,11 @@ fn parse(text: &str) -> Vec<Incident> {
         unhealed: unhealed(what),
     };
     lines.into_iter().map(incident).collect()
+}
+
+/// A sentence as it is kept: each is one line of the file, whatever folders are called.
+fn on_one_line(what: &str) -> String {
+    what.replace(['\n', '\r'], " ")
 }
 
 fn append(directory: &Path, incident: &Incident) -> std::io::Result<()> {
@@ -244,6 +252,21 @@ mod tests {
         reading.note_healed(&damage(0), None);
         assert!(unhealed(reading.last()).is_empty());
         assert!(logged(&folder.path().join("gone")).is_empty() && parse("no line\n\n").is_empty());
+    }
+
+    /// What errors name may have any character in it: the path of a folder, say.
+    #[test]
+    fn each_is_one_line_of_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let incidents = Incidents::new(Some(folder.path().to_owned()));
+        let odd = "/mnt/a\n2026-11-22T12:00:00.000Z damage in b\r";
+        incidents.note(&Error::io("flush", odd, std::io::Error::other("no")));
+        incidents.note(&read_error(0));
+        let found = logged(folder.path());
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].what.contains("/mnt/a 2026-11-22T12:00:00.000Z damage in b"), "{found:?}");
+        assert!(found.iter().all(|incident| !incident.unhealed));
+        assert_eq!(found[0].what, incidents.last()[0].what);
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub use engine::CollectReport;
 pub use error::{Error, FileFault, Result};
 pub use format::copies::CopyMode;
 pub use group::{CommitPoint, Group};
+#[doc(hidden)]
+pub use incidents::parse as parse_incidents;
 pub use incidents::{Incident, logged as logged_incidents};
 pub use names::DestroyTarget;
 pub use namespace::{AttributeChange, DirectoryEntry, InodeItem, InodeKind, RenameHow, XattrHow};

@@ -155,15 +155,19 @@ fn print(status: &Status, remote: bool, exact: bool, output: &mut Output) -> any
         }
         table.print_bare(output)?;
     }
-    let statistics = &status.statistics;
-    output.line(format!(
-        "\nwritten to disk for each byte written by callers: {:.2}",
-        statistics.write_amplification()
-    ))?;
+    output.line("")?;
+    sentences(&status.statistics).iter().try_for_each(|sentence| output.line(sentence))?;
+    print_quantiles(&status.statistics, exact, output)
+}
+
+/// What writing costs, and what collection does about it.
+fn sentences(statistics: &Statistics) -> [String; 3] {
     let full = statistics.collected_utilisation() * 100.0;
-    output.line(format!("segments that were emptied were {full:.0} % full on average"))?;
-    output.line(format!("collection: {}", statistics.collector))?;
-    print_quantiles(statistics, exact, output)
+    [
+        format!("written to disk for each byte written by callers: {:.2}", statistics.write_amplification()),
+        format!("segments that were emptied were {full:.0} % full on average"),
+        format!("collection: {}", statistics.collector),
+    ]
 }
 
 /// The size of a segment: all have the same.
@@ -287,6 +291,29 @@ fn incident(incident: &icecore::Incident) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_writing_costs_and_what_collection_does_are_sentences() {
+        let doing = "emptying segment.00000007, 12 % full (409600 bytes): 3 free segments, 5 kept";
+        let statistics = Statistics {
+            write_bytes: 400,
+            logged_data_bytes: 400,
+            moved_data_bytes: 300,
+            moved_node_bytes: 100,
+            copy_data_bytes: 100,
+            collected_bytes: 2000,
+            collector: doing.to_owned(),
+            ..Statistics::default()
+        };
+        assert_eq!(
+            sentences(&statistics),
+            [
+                "written to disk for each byte written by callers: 2.25".to_owned(),
+                "segments that were emptied were 20 % full on average".to_owned(),
+                format!("collection: {doing}"),
+            ]
+        );
+    }
 
     #[test]
     fn every_counter_is_shown_once() {

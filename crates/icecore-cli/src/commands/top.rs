@@ -77,7 +77,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
             if clears {
                 output.bytes(CLEAR.as_bytes())?;
             }
-            view.print(&status.path, &mut output)?;
+            view.lines(&status.path).iter().try_for_each(|line| output.line(line))?;
         }
         output.finish()?;
         before = Some((now, status));
@@ -130,56 +130,61 @@ impl View<'_> {
         (written > 0.0).then(|| self.per_second(Statistics::written_bytes) / written)
     }
 
-    fn print(&self, path: &str, output: &mut Output) -> anyhow::Result<()> {
+    /// What a person reads.
+    fn lines(&self, path: &str) -> Vec<String> {
         let now = self.now;
-        let rate = |counter: fn(&Statistics) -> u64| {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "rates are not negative"
-            )]
-            let bytes = self.per_second(counter) as u64;
-            format!("{}/s", format::size(ByteLength(bytes)))
-        };
         let size = |bytes: u64| format::size(ByteLength(bytes));
         let idle = if self.owner.is_none() { ", which nobody has open" } else { "" };
-        output.line(format!("pool       {path}{idle}"))?;
-        if let Some(failure) = &now.failure {
-            output.line(format!("reads only, since a failure: {failure}"))?;
-        }
-        output.line(format!(
+        let mut lines = vec![format!("pool       {path}{idle}")];
+        lines.extend(now.failure.iter().map(|failure| format!("reads only, since a failure: {failure}")));
+        lines.push(format!(
             "space      {} live in {}; {} of {} segments free, {} about to be",
             size(now.live_bytes),
             size(now.segment_file_bytes),
             now.segments_free,
             now.segments,
             now.segments_vacated
-        ))?;
-        output.line(format!(
+        ));
+        lines.push(format!(
             "callers    {} written, {} read, {:.0} flushes/s",
-            rate(|one| one.write_bytes),
-            rate(|one| one.read_bytes),
+            self.rate(|one| one.write_bytes),
+            self.rate(|one| one.read_bytes),
             self.per_second(|one| one.commits)
-        ))?;
-        output.line(format!(
-            "disk       {} log, {} nodes, {} moved, {} other",
-            rate(|one| one.logged_data_bytes + one.logged_header_bytes),
-            rate(|one| one.node_bytes),
-            rate(moved),
-            rate(|one| one.checkpoint_bytes + one.frame_bytes + one.ahead_bytes),
-        ))?;
+        ));
+        lines.push(self.disk());
         let lately = self.amplification_now().map_or(String::new(), |now| format!(", {now:.2} now"));
-        output
-            .line(format!("amplified  {:.2} since the pool was opened{lately}", now.write_amplification()))?;
-        output.line(format!("flush      {}", times(&now.commit_nanoseconds)))?;
-        output.line(format!("snapshot   {}", times(&now.snapshot_nanoseconds)))?;
-        output.line(format!(
+        let amplification = now.write_amplification();
+        lines.push(format!("amplified  {amplification:.2} since the pool was opened{lately}"));
+        lines.push(format!("flush      {}", times(&now.commit_nanoseconds)));
+        lines.push(format!("snapshot   {}", times(&now.snapshot_nanoseconds)));
+        lines.push(format!(
             "collected  {} segments, {:.0} % full on average; {} left alone",
             now.segments_collected,
             now.collected_utilisation() * 100.0,
             now.segments_hurt
-        ))?;
-        output.line(format!("collector  {}", now.collector))
+        ));
+        lines.push(format!("collector  {}", now.collector));
+        lines
+    }
+
+    /// What is written to disk, by kind: all that the amplification counts.
+    fn disk(&self) -> String {
+        let kinds: [(Counter, &str); 5] = [
+            (|one| one.logged_data_bytes + one.logged_header_bytes, "log"),
+            (|one| one.node_bytes, "nodes"),
+            (moved, "moved"),
+            (Statistics::copied_bytes, "copies"),
+            (|one| one.checkpoint_bytes + one.frame_bytes + one.ahead_bytes, "other"),
+        ];
+        let rates = kinds.map(|(counter, name)| format!("{} {name}", self.rate(counter)));
+        format!("disk       {}", rates.join(", "))
+    }
+
+    /// A rate of bytes, for people.
+    fn rate(&self, counter: Counter) -> String {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "rates are not negative")]
+        let bytes = self.per_second(counter) as u64;
+        format!("{}/s", format::size(ByteLength(bytes)))
     }
 
     fn document(&self, path: &str) -> Value {
@@ -212,6 +217,9 @@ impl View<'_> {
     }
 }
 
+/// What is counted.
+type Counter = fn(&Statistics) -> u64;
+
 fn moved(statistics: &Statistics) -> u64 {
     statistics.moved_data_bytes + statistics.moved_header_bytes + statistics.moved_node_bytes
 }
@@ -237,6 +245,65 @@ mod tests {
         assert!((view.amplification_now().unwrap() - 3.0).abs() < 1e-9);
         let first = View { now: &now, former: Statistics::default(), since: None, owner: None };
         assert_eq!(first.amplification_now(), None);
+    }
+
+    /// Whoever adds the kinds up gets what the amplification says.
+    #[test]
+    fn the_disk_has_all_that_the_amplification_counts() {
+        let mib = |count: u64| count << 20;
+        let now = Statistics {
+            write_bytes: mib(100),
+            logged_data_bytes: mib(100),
+            logged_header_bytes: mib(4),
+            node_bytes: mib(8),
+            moved_data_bytes: mib(30),
+            moved_header_bytes: mib(1),
+            moved_node_bytes: mib(1),
+            copy_node_bytes: mib(8),
+            copy_checkpoint_bytes: mib(2),
+            copy_frame_bytes: mib(1),
+            copy_data_bytes: mib(12),
+            copy_restored_bytes: mib(17),
+            checkpoint_bytes: mib(2),
+            frame_bytes: mib(6),
+            ahead_bytes: mib(8),
+            ..Statistics::default()
+        };
+        let view = View {
+            now: &now,
+            former: Statistics::default(),
+            since: Some(Duration::from_secs(1)),
+            owner: Some(1),
+        };
+        let lines = view.lines("/srv/pool");
+        let line = |name: &str| lines.iter().find(|line| line.starts_with(name)).unwrap().as_str();
+        assert_eq!(
+            line("disk "),
+            "disk       104M/s log, 8M/s nodes, 32M/s moved, 40M/s copies, 16M/s other"
+        );
+        assert_eq!(104 + 8 + 32 + 40 + 16, 200);
+        assert_eq!(line("amplified "), "amplified  2.00 since the pool was opened, 2.00 now");
+    }
+
+    #[test]
+    fn what_collection_does_and_why_is_told_as_it_is() {
+        let doing = "emptying segment.00000007, 12 % full (409600 bytes): nothing else to do";
+        let now = Statistics {
+            collector: doing.to_owned(),
+            segments_collected: 5,
+            segments_hurt: 1,
+            collected_bytes: 1000,
+            moved_data_bytes: 200,
+            moved_node_bytes: 50,
+            ..Statistics::default()
+        };
+        let view = View { now: &now, former: Statistics::default(), since: None, owner: None };
+        let lines = view.lines("/srv/pool");
+        assert_eq!(lines[0], "pool       /srv/pool, which nobody has open");
+        assert!(lines.contains(&format!("collector  {doing}")), "{lines:?}");
+        let collected = "collected  5 segments, 25 % full on average; 1 left alone";
+        assert!(lines.iter().any(|line| line == collected), "{lines:?}");
+        assert_eq!(view.document("/srv/pool")["collector"], doing);
     }
 
     #[test]

@@ -129,6 +129,46 @@ fn destroy_says_before_what_goes_and_what_comes_back() {
     assert!(names(&fixture, &[]).is_empty());
 }
 
+/// `written` of a version is what is new in it, to the block: by column and as a property.
+#[test]
+fn what_was_written_since_the_snapshot_before_is_a_number() {
+    let fixture = Fixture::new();
+    let written = |name: &str| {
+        let line = fixture.done(&["list", "-Hp", "-o", "written,referenced", name]);
+        let figures: Vec<u64> = line.trim_end().split('\t').map(|figure| figure.parse().unwrap()).collect();
+        let property = fixture.done(&["get", "-Hp", "-o", "value", "written", name]);
+        assert_eq!(property.trim_end(), figures[0].to_string(), "{name}");
+        (figures[0], figures[1])
+    };
+    // Beside the file, some nodes.
+    let is_about = |figure: u64, bytes: u64| {
+        figure.is_multiple_of(4096) && (bytes..=bytes + (64 << 10)).contains(&figure)
+    };
+    fixture.done(&["create", "db"]);
+    fixture.import("app", &vec![1; 1 << 20]);
+    assert!(is_about(written("db").0, 1 << 20), "{:?}", written("db"));
+    fixture.done(&["snapshot", "db@one"]);
+    let (one, referenced) = written("db@one");
+    assert!(is_about(one, 1 << 20) && one == referenced, "{one} of {referenced}");
+    // Nothing since then.
+    assert_eq!(written("db").0, 0);
+    fixture.done(&["snapshot", "db@same"]);
+    assert_eq!(written("db@same"), (0, referenced));
+    fixture.import("more", &vec![2; 3 << 20]);
+    let (head, all) = written("db");
+    assert!(is_about(head, 3 << 20) && is_about(all, 4 << 20), "{head} of {all}");
+    fixture.done(&["snapshot", "db@two"]);
+    assert_eq!((written("db").0, written("db@two")), (0, (head, all)));
+    assert_eq!(written("db@one").0, one, "what comes later changes nothing");
+    // What is gone is no snapshot before it any more.
+    fixture.done(&["destroy", "db@one"]);
+    assert_eq!(written("db@same"), (one, one));
+    fixture.done(&["destroy", "db@same"]);
+    assert_eq!(written("db@two"), (all, all));
+    let listed = fixture.json(&["list", "--json", "-o", "name,written", "db@two"]);
+    assert_eq!(listed["entries"][0]["written"], all);
+}
+
 #[test]
 fn a_snapshot_of_many_datasets_is_destroyed_as_it_was_taken() {
     let fixture = Fixture::new();
@@ -226,6 +266,37 @@ fn top_shows_so_many_views_and_ends() {
     assert_eq!(views.len(), 3);
     assert!(views[0]["seconds"].is_null() && views[1]["seconds"].as_f64().unwrap() > 0.0);
     assert!(views.iter().all(|view| view["version"] == 1 && view["collector"].is_string()));
+    pool.close().unwrap();
+}
+
+/// Of a process that writes and does not end: `status` and `top` say the same, and it is what the counters say.
+#[test]
+fn what_writing_costs_is_told_as_it_is_counted() {
+    let fixture = Fixture::with_db();
+    let pool = fixture.own();
+    let dataset = pool.dataset("db").unwrap();
+    let file = dataset.open_or_create(b"more", &icecore::Creation::file()).unwrap();
+    (0..200).for_each(|at| dataset.write(file, at * 10_000, &[7; 10_000]).unwrap());
+    dataset.sync().unwrap();
+    pool.checkpoint().unwrap();
+    let document = fixture.json(&["status", "--json"]);
+    let counters = &document["counters"];
+    let counted = |name: &str| counters[name].as_u64().unwrap() as f64;
+    let kinds = ["logged_data", "logged_header", "node", "checkpoint", "frame", "ahead"];
+    let moved = ["moved_data", "moved_node", "moved_header"];
+    let copied = ["copy_node", "copy_checkpoint", "copy_frame", "copy_data", "copy_restored"];
+    let written: f64 =
+        [&kinds[..], &moved, &copied].concat().iter().map(|kind| counted(&format!("{kind}_bytes"))).sum();
+    assert!(counted("copy_node_bytes") > 0.0 && counted("write_bytes") == 2e6, "{counters}");
+    let expected = written / counted("write_bytes");
+    assert!(expected > 1.0 && (document["write_amplification"].as_f64().unwrap() - expected).abs() < 1e-9);
+    let said = fixture.done(&["status"]);
+    let sentence = format!("\nwritten to disk for each byte written by callers: {expected:.2}\n");
+    assert!(said.contains(&sentence), "{said}");
+    assert!(said.contains("\nsegments that were emptied were 0 % full on average\n"), "{said}");
+    let view = fixture.done(&["top", "-n", "1"]);
+    assert!(view.contains(&format!("\namplified  {expected:.2} since the pool was opened\n")), "{view}");
+    assert!(view.contains("/s moved, 0B/s copies, "), "{view}");
     pool.close().unwrap();
 }
 

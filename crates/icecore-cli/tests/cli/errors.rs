@@ -170,6 +170,38 @@ fn damage_is_found_and_named() {
     assert!(!fixture.beside("out").exists(), "half a file was left");
 }
 
+/// By a real system: no file may grow beyond a length for this process. What it says is beside the pool when the process has gone.
+#[test]
+fn a_write_that_the_system_refuses_is_in_the_log_with_the_file() {
+    let fixture = Fixture::with_db();
+    // Of what is ignored a program that is begun knows nothing: the call fails then, instead of ending it.
+    let script = r#"trap '' XFSZ && ulimit -f 2048 && exec "$@""#;
+    let mut command = assert_cmd::Command::new("sh");
+    command
+        .args(["-c", script, "sh"])
+        .arg(assert_cmd::cargo::cargo_bin("icecore"))
+        .arg("-P")
+        .arg(&fixture.pool);
+    command.args(["import", "-", "db/more"]).write_stdin(vec![7; 8 << 20]);
+    let said = complaint(command, 1);
+    let refused = std::io::Error::from_raw_os_error(rustix::io::Errno::FBIG.raw_os_error()).to_string();
+    assert!(said.contains(&refused), "{said}");
+    let log = std::fs::read_to_string(fixture.pool.join("errors.log")).unwrap();
+    let (when, what) = log.lines().next().unwrap().split_once(' ').unwrap();
+    // To make another segment, if that is what comes first.
+    let action = if what.contains(" of segment.0000000") { "write " } else { "create segment.0000000" };
+    assert!(when.ends_with('Z') && what.starts_with(&format!("cannot {action}")), "{log}");
+    assert!(what.ends_with(&refused) && said.contains(what), "{log}{said}");
+    let monitor = fixture.run(&["monitor"]).output().unwrap();
+    let told = String::from_utf8_lossy(&monitor.stdout);
+    assert!(monitor.status.code() == Some(1) && told.contains(what), "{told}");
+    // It was not acknowledged, and everything else is there.
+    assert!(fixture.done(&["scrub"]).ends_with("no damage\n"));
+    assert!(fixture.done(&["check", "--data"]).ends_with("nothing is wrong\n"));
+    assert_eq!(fixture.done(&["cat", "db/app"]), "second");
+    fixture.done(&["monitor"]);
+}
+
 #[test]
 fn a_full_pool_says_so_and_still_lets_go() {
     let folder = tempfile::tempdir().unwrap();

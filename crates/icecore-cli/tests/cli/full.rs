@@ -78,3 +78,73 @@ fn what_the_guide_says_works_on_a_full_pool_works_and_writing_goes_on() {
     fixture.done(&["destroy", "-r", "db"]);
     assert_eq!(fixture.done(&["list", "-H"]), "");
 }
+
+/// Adds what is as small as can be until there is no room for that either, which is not asked of what frees.
+fn stuff(pool: &Pool) {
+    let value = "x".repeat(1000);
+    let refused =
+        (0..10_000).find_map(|number| pool.set_property("other", &format!("fill:{number}"), &value).err());
+    assert!(matches!(refused, Some(Error::NoSpace { .. })), "{refused:?}");
+}
+
+/// Snapshots of a pool, in the order in which they were taken.
+fn snapshots(fixture: &Fixture) -> String {
+    fixture.done(&["list", "-H", "-t", "snapshot", "-o", "name"]).replace('\n', " ")
+}
+
+/// What keeps snapshots can be taken off where nothing can be added, and the books of a full pool are looked at, and mended, as those of any other.
+#[test]
+fn a_full_pool_is_checked_and_repaired_and_lets_go_of_what_was_held() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = folder.path().join("pool");
+    program().args(["init", "--segment-size", "2M", "--size-limit", "64M"]).arg(&pool).assert().success();
+    let fixture = Fixture { folder, pool };
+    fixture.done(&["create", "db"]);
+    for round in 1..4 {
+        fixture.import("app", &vec![round; 6 << 20]);
+        fixture.done(&["snapshot", &format!("db@{round}")]);
+    }
+    fixture.import("app", &vec![4; 6 << 20]);
+    fixture.done(&["create", "other"]);
+    fixture.done(&["snapshot", "other@1"]);
+    fixture.done(&["snapshot", "other@2"]);
+    fixture.done(&["hold", "audit", "db@1"]);
+    for name in ["db@2", "other@1"] {
+        fixture.done(&["hold", "--expires", "2001-01-01", "over", name]);
+    }
+    let owner = fixture.own();
+    assert!(fill(&owner, b"filler") > 10 << 20);
+    stuff(&owner);
+    // In use, one of each.
+    fixture.done(&["release", "audit", "db@1"]);
+    assert_eq!(fixture.done(&["holds", "-H", "db@1"]), "");
+    fixture.done(&["destroy", "db@1"]);
+    let more = fill(&owner, b"more");
+    assert!(more > 2 << 20, "{more} bytes, where 6 MiB were destroyed");
+    let told = fixture.done(&["prune", "-v", "--keep-last", "1", "db"]);
+    assert!(told.contains("released hold over on db@2"), "{told}");
+    assert_eq!(snapshots(&fixture), "db@3 other@1 other@2 ");
+    let again = fill(&owner, b"again");
+    assert!(again > 2 << 20, "{again} bytes, where 6 MiB were destroyed");
+    owner.close().unwrap();
+    // As full as that leaves it, and with nobody there.
+    let available = fixture.done(&["list", "-Hp", "-o", "available", "db"]);
+    assert!(available.trim().parse::<u64>().unwrap() <= 4 << 20, "{available}");
+    assert!(fixture.done(&["check", "--data"]).ends_with("nothing is wrong\n"));
+    assert!(fixture.done(&["check", "--repair"]).ends_with("nothing is wrong\n"));
+    // Both superblocks are written at the end of a repair, and nothing else is: there is room for that.
+    let second = fixture.pool.join("superblock.1");
+    let mut bytes = std::fs::read(&second).unwrap();
+    bytes[50] ^= 1;
+    std::fs::write(&second, &bytes).unwrap();
+    assert!(fixture.done(&["check"]).contains("superblock.1"));
+    let said = fixture.done(&["check", "--repair"]);
+    assert!(said.contains("mended: superblock.1") && said.ends_with("nothing is wrong\n"), "{said}");
+    fixture.done(&["rollback", "db@3"]);
+    assert_eq!(fixture.done(&["cat", "db/app"]), "\u{3}".repeat(6 << 20));
+    let told = fixture.done(&["prune", "-v", "--keep-last", "1", "other"]);
+    assert!(told.contains("released hold over on other@1"), "{told}");
+    let left = snapshots(&fixture);
+    assert!(left.starts_with("db@3 db@rollback-") && left.ends_with(" other@2 "), "{left}");
+    assert!(fixture.done(&["check", "--data"]).ends_with("nothing is wrong\n"));
+}

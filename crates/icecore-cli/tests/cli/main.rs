@@ -14,6 +14,7 @@ mod init;
 mod json;
 mod monitor;
 mod owned;
+mod packaging;
 mod prune;
 mod quota;
 mod resize;

@@ -1,6 +1,6 @@
 //! Retention: what goes, what stays and why.
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, program};
 use serde_json::Value;
 
 /// Dataset `db` with so many snapshots `auto-0`, `auto-1`..., each of which alone holds 64 KiB.
@@ -195,6 +195,55 @@ fn for_space_the_oldest_go_and_only_as_many_as_it_takes() {
     assert_eq!(snapshots(&fixture).len(), 3);
     fixture.refused(6, &["prune", "--free", "100%", "db"]);
     assert_eq!(snapshots(&fixture), ["db@auto-5"]);
+}
+
+/// A share that some of the snapshots stand in the way of: those go, and not one more.
+#[test]
+fn a_share_that_lies_in_the_middle_is_reached_and_pruning_stops_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = folder.path().join("pool");
+    program().args(["init", "--segment-size", "2M", "--size-limit", "96M"]).arg(&pool).assert().success();
+    let fixture = Fixture { folder, pool };
+    fixture.done(&["create", "db"]);
+    for index in 0..12 {
+        fixture.import("app", &vec![index + 1; 6 << 20]);
+        fixture.done(&["snapshot", &format!("db@auto-{index}")]);
+    }
+    fixture.import("app", b"now");
+    // What is free beside what is kept back from data.
+    let space = || {
+        let status = fixture.json(&["status", "--json"]);
+        let counter = |name: &str| status["counters"][name].as_u64().unwrap();
+        let capacity = counter("capacity_bytes");
+        (capacity, (capacity - counter("used_bytes")).saturating_sub(counter("kept_bytes")))
+    };
+    let (capacity, before) = space();
+    let wanted = capacity * 3 / 10;
+    assert!(before < wanted, "{before} of {capacity} are free already");
+    // Each gives back its file, and what nodes it has.
+    let planned = fixture.json(&["prune", "--json", "-n", "--free", "30%", "db"]);
+    let needed = wanted - before;
+    let expected = needed.div_ceil((6 << 20) + (64 << 10))..=needed.div_ceil(6 << 20);
+    let doomed: Vec<String> = rows(&planned, "destroy").into_iter().map(|(name, _)| name).collect();
+    let count = doomed.len();
+    assert!(expected.contains(&(count as u64)) && (2..8).contains(&count), "{count}, not {expected:?}");
+    assert_eq!(doomed, (0..count).map(|index| format!("db@auto-{index}")).collect::<Vec<_>>());
+    let last = &doomed[count - 1];
+    let freed = |names: &[&str]| {
+        let listed = fixture.json(&[&["list", "--json", "--reclaim"], names].concat());
+        listed["reclaim_bytes"].as_u64().unwrap()
+    };
+    let names: Vec<&str> = doomed.iter().map(String::as_str).collect();
+    assert!(freed(&names) >= needed, "{last} goes, and that is enough");
+    assert!(freed(&names[..count - 1]) < needed, "without {last} it is not");
+    assert_eq!(fixture.done(&["prune", "--free", "30%", "db"]), "");
+    let (_, after) = space();
+    assert!(after >= wanted, "{after} of {capacity} are free");
+    let left: Vec<String> = (count..12).map(|index| format!("db@auto-{index}")).collect();
+    assert_eq!(snapshots(&fixture), left);
+    // Once reached it stays, however often a timer asks for it.
+    fixture.done(&["prune", "--free", "30%", "db"]);
+    assert_eq!(snapshots(&fixture), left);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A database that keeps a journal of what it was told, and what an administrator does beside it.
 
+use icecore::check::{self, CheckOptions, RepairOptions};
 use icecore::units::ByteLength;
 use icecore::{DestroyTarget, Error, InitOptions, ListFilter, OpenOptions, Pool};
 use icecore_sqlite::Registration;
@@ -95,6 +96,44 @@ impl Site {
         let report = self.pool.scrub(&mut |_| true).expect("a scrub");
         assert_eq!((report.damaged, report.complete), (0, true), "{report:?}");
         assert!(!self.pool.is_read_only(), "{:?}", self.pool.statistics().failure);
+    }
+
+    /// Adds what is as small as can be until there is no room for that either, has something done, and takes it away again.
+    pub fn stuffed(&self, body: impl FnOnce()) {
+        let (key, value) = (|number: u64| format!("fill:{number}"), "x".repeat(1000));
+        let added = |number: &u64| match self.pool.set_property("other", &key(*number), &value) {
+            Ok(()) => true,
+            Err(Error::NoSpace { .. }) => false,
+            Err(error) => panic!("{error}"),
+        };
+        let count = (0..10_000).take_while(added).count() as u64;
+        assert!(count < 10_000, "it never gets full");
+        body();
+        (0..count).for_each(|number| self.pool.inherit_property("other", &key(number)).expect("taken away"));
+    }
+
+    /// Takes the dataset of the database back to a snapshot, which has so many rows, and forward again, while an application has it open.
+    pub fn go_back_and_forward(&self, snapshot: &str, rows: u64) {
+        let connection = self.connect();
+        let present = self.rows(None);
+        let report = self.pool.rollback(&format!("db@{snapshot}"), true).expect("a rollback");
+        assert_eq!(self.rows(None), rows, "{snapshot}");
+        let back = self.pool.rollback(&report.saved_as, true).expect("a rollback of the rollback");
+        assert_eq!(self.rows(None), present);
+        drop(connection);
+        self.destroy(&[report.saved_as, back.saved_as]);
+    }
+
+    /// Closes the pool, has its books and data checked, and a repair find nothing to do; opens it again.
+    pub fn check(self, directory: &Path) -> Self {
+        self.close();
+        let options = CheckOptions { data: true };
+        let report = check::check_directory(directory, &options, &mut |_| {}).expect("a check");
+        assert_eq!((report.count, report.opened, report.was_clean), (0, true, true), "{report:?}");
+        let options = RepairOptions { data: false, ..RepairOptions::default() };
+        let report = check::repair_directory(directory, &options, &mut |_| {}).expect("a repair");
+        assert_eq!((report.changed_blocks, report.after.count), (0, 0), "{report:?}");
+        Self::open(directory)
     }
 
     /// Destroys snapshots in one step, as `prune` does.

@@ -117,6 +117,11 @@ fn host_process() {
     assert_eq!(site.rows(None), present);
     assert_eq!(site.rows(Some("first")), 400);
     site.administer();
+    // That ends what is open on the database.
+    drop(connection);
+    site.go_back_and_forward("first", 400);
+    let connection = site.connect();
+    fill(&connection, &mut present);
     // Room is made in the pool: the same connection goes on, in the segments that there are.
     let segments = site.pool.statistics().segments;
     site.destroy(&["db@first".to_owned()]);
@@ -132,8 +137,7 @@ fn host_process() {
     assert_eq!(site.rows(None), present);
     // Closed and opened where nothing is left.
     drop(connection);
-    site.close();
-    site = Site::open(&pool);
+    site = site.check(&pool);
     assert_eq!(site.rows(None), present);
     site.administer();
     let connection = site.connect();

@@ -47,7 +47,7 @@ fn go_back(site: &Site, snapshot: &str) -> String {
 #[test]
 fn an_application_goes_on_in_the_same_process_when_there_is_room_again() {
     let folder = tempfile::tempdir().expect("a folder");
-    let site = Site::make(folder.path(), Some(64 << 20));
+    let mut site = Site::make(folder.path(), Some(64 << 20));
     let (start, _) = write(&site, 0, ROWS, &AtomicU64::new(0));
     assert!(site.snapshot("start"));
     // What it can hold.
@@ -74,6 +74,12 @@ fn an_application_goes_on_in_the_same_process_when_there_is_room_again() {
         } else {
             assert!(percent > 90, "no snapshot at {percent} %: {:?}", site.pool.statistics());
         }
+        site.go_back_and_forward("start", start);
+        if percent == 100 {
+            site.stuffed(|| site.go_back_and_forward("start", start));
+        }
+        site = site.check(folder.path());
+        assert_eq!(site.rows(None), present, "at {percent} %");
     }
     assert!(present > full * 95 / 100, "{present} of {full}");
     // Full is full, for everybody, and again and again; nothing is damaged by that.

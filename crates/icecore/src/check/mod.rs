@@ -5,6 +5,8 @@
 mod aside;
 mod chunks;
 mod copies;
+#[cfg(test)]
+mod counts_tests;
 mod cut;
 #[cfg(test)]
 mod cut_tests;

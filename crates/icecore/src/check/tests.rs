@@ -14,13 +14,13 @@ use std::collections::BTreeSet;
 
 const BLOCK: usize = BLOCK_BYTES;
 
-fn open(storage: &Arc<MemoryStorage>) -> Pool {
+pub(super) fn open(storage: &Arc<MemoryStorage>) -> Pool {
     let options = OpenOptions { block_cache_bytes: 0, node_cache_bytes: 0, ..quiet() };
     Pool::open(storage.clone(), &options).unwrap()
 }
 
 /// A pool with a file in three versions, and a second dataset that is a clone.
-fn made() -> (Arc<MemoryStorage>, InodeNumber) {
+pub(super) fn made() -> (Arc<MemoryStorage>, InodeNumber) {
     let storage = Arc::new(MemoryStorage::default());
     Pool::init(storage.clone(), &InitOptions::small()).unwrap();
     let pool = open(&storage);

@@ -295,7 +295,9 @@ impl Engine {
     fn make_certain(&self, segment: SegmentId) -> Result<()> {
         let synced = self.blocks.files().sync(segment).and_then(|()| {
             let directory = || format!("directory {}", self.storage.describe());
-            self.storage.sync_directory().map_err(|error| Error::io("flush", directory(), error))
+            let synced = self.storage.sync_directory();
+            let synced = synced.map_err(|error| Error::io("flush", directory(), error));
+            synced.inspect_err(|error| self.blocks.files().incidents().note(error))
         });
         // As for every flush that fails: nobody knows what is on disk.
         synced.inspect_err(|error| self.writer.fail(&error.to_string()))

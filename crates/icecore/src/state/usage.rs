@@ -55,6 +55,12 @@ impl Usage {
         self.tracked.iter().any(|one| one.limits.reservation.or(one.limits.refreservation).is_some())
     }
 
+    /// Counts a block that is not there.
+    #[cfg(test)]
+    pub(crate) fn miscount(&mut self, dataset: DatasetId) {
+        self.changed(dataset, 0, 1);
+    }
+
     /// The versions of `dataset` own more, or less, than before.
     pub(super) fn changed(&mut self, dataset: DatasetId, before: u64, after: u64) {
         for index in self.above.get(&dataset).into_iter().flatten() {
@@ -190,9 +196,21 @@ impl State {
 
     /// Whether what was counted along the way is what there is.
     pub(crate) fn check_usage(&self) -> Result<()> {
-        if self.usage == self.count_usage() {
+        let found = self.count_usage();
+        if self.usage == found {
             return Ok(());
         }
-        Err(Error::damaged("the figures of quotas", "what was counted is not what there is"))
+        let differs = |(known, found): &(&Tracked, &Tracked)| {
+            known.dataset == found.dataset && known.used != found.used
+        };
+        let wrong = self.usage.tracked.iter().zip(&found.tracked).find(differs);
+        let detail = wrong.map_or_else(
+            || "those that have limits are not those that are counted".to_owned(),
+            |(known, found)| {
+                let name = self.catalogue.dataset(known.dataset).map_or("", |row| row.name.as_str());
+                format!("{name} uses {} blocks, and {} are counted", found.used.0, known.used.0)
+            },
+        );
+        Err(Error::damaged("the figures of quotas", detail))
     }
 }

@@ -57,6 +57,9 @@ pub(crate) struct Collector {
 struct Told {
     doing: Option<String>,
     trouble: Option<String>,
+    /// All that was being done so far.
+    #[cfg(test)]
+    done: Vec<String>,
 }
 
 impl Collector {
@@ -77,7 +80,16 @@ impl Collector {
     }
 
     pub(super) fn says(&self, doing: Option<String>) {
-        self.told.lock().doing = doing;
+        let mut told = self.told.lock();
+        #[cfg(test)]
+        told.done.extend(doing.clone());
+        told.doing = doing;
+    }
+
+    /// All that was said so far to be being done.
+    #[cfg(test)]
+    pub(super) fn said(&self) -> Vec<String> {
+        self.told.lock().done.clone()
     }
 
     /// What is being done, and why, and what was met last that was in the way.
@@ -105,6 +117,14 @@ struct Room {
 impl Room {
     fn is_short(self) -> bool {
         self.available < self.reserve + self.headroom
+    }
+
+    /// How long collection pauses between two pieces: whoever is behind does not, whoever has room makes way for a writer, the longer the
+    /// more room there is.
+    fn pause(self, is_busy: impl FnOnce() -> bool) -> Duration {
+        let slack = self.available.saturating_sub(self.reserve + self.headroom).min(64) as u32;
+        let pause = (PAUSE * slack).min(PAUSE_MAX);
+        if !pause.is_zero() && is_busy() { pause } else { Duration::ZERO }
     }
 }
 
@@ -233,13 +253,11 @@ impl Engine {
             || died.max(state.log_blocks) >= LEFT_BEHIND_FACTOR * some
     }
 
-    /// Lets writers go first, the longer the more room there is for them.
+    /// Lets writers go first.
     fn make_way(&self) {
         let room = self.room_as_grown(&self.state());
-        // Whoever is behind does not wait.
-        let slack = room.available.saturating_sub(room.reserve + room.headroom).min(64) as u32;
-        let pause = (PAUSE * slack).min(PAUSE_MAX);
-        if !pause.is_zero() && self.writer.is_busy() {
+        let pause = room.pause(|| self.writer.is_busy());
+        if !pause.is_zero() {
             std::thread::sleep(pause);
         }
     }
@@ -369,4 +387,43 @@ pub(super) fn describe(victim: &Candidate, why: &str) -> String {
     let bytes = victim.live * BLOCK_BYTES as u64;
     let percent = victim.live * 100 / victim.capacity;
     format!("emptying {}, {percent} % full ({bytes} bytes): {why}", file_name(victim.segment))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::segment::SegmentKind;
+    use crate::units::SegmentId;
+
+    #[test]
+    fn whoever_has_room_makes_way_for_writers_and_whoever_is_behind_does_not() {
+        let room = |available| Room { available, reserve: 4, headroom: 2 };
+        let pauses: Vec<Duration> = (0..100).map(|available| room(available).pause(|| true)).collect();
+        assert!(pauses[..=6].iter().all(Duration::is_zero), "{pauses:?}");
+        assert_eq!(pauses[7], PAUSE);
+        assert_eq!(pauses[9], 3 * PAUSE);
+        assert!(pauses.is_sorted() && pauses[99] == PAUSE_MAX, "{pauses:?}");
+        assert_eq!(room(u64::MAX).pause(|| true), PAUSE_MAX);
+        // Nobody writes: there is nobody to make way for.
+        assert!((0..100).all(|available| room(available).pause(|| false).is_zero()));
+        // More kept back is less room.
+        let kept = Room { reserve: 6, ..room(9) };
+        assert_eq!(kept.pause(|| true), PAUSE);
+    }
+
+    #[test]
+    fn what_is_said_has_the_segment_how_full_it_is_and_why() {
+        let (segment, kind) = (SegmentId(7), SegmentKind::Log);
+        let victim = Candidate { segment, kind, live: 100, capacity: 800, age: 1, moves: 0 };
+        let collector = Collector::default();
+        assert_eq!(collector.describe(), "nothing to do");
+        collector.says(Some(describe(&victim, "nothing else to do")));
+        let doing = "emptying segment.00000007, 12 % full (409600 bytes): nothing else to do";
+        assert_eq!(collector.describe(), doing);
+        let trouble = Error::damaged("segment.00000003", "it is not what was written");
+        collector.report(&trouble);
+        assert_eq!(collector.describe(), format!("{doing}; left alone: {trouble}"));
+        collector.says(None);
+        assert_eq!(collector.describe(), format!("nothing to do; left alone: {trouble}"));
+    }
 }

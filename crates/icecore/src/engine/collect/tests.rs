@@ -16,7 +16,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+mod idle;
 mod left_behind;
+mod why;
 
 const SEGMENT: u64 = 2 << 20;
 const PIECE: u64 = 16 << 10;
