@@ -8,8 +8,8 @@ use crate::format::superblock::LedgerPointer;
 use crate::incidents::Incidents;
 use crate::numbers::NumberMap;
 use crate::storage::{AlignedBuffer, Kind, Storage, StorageFile};
+use crate::sync::RwLock;
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
-use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -27,14 +27,13 @@ use crate::format::segment::{Geometry, SegmentKind};
 use crate::incidents::Incidents;
 use crate::statistics::Statistics;
 use crate::storage::{Kind, StorageFile};
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::units::{BLOCK_BYTES, SegmentId, Timestamp};
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use place::unfinished_name;
 use report::{CopyCounters, Mends};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What stands before the reason that there was before.
 const BEFORE: &str = "; before that: ";
@@ -51,6 +50,8 @@ pub(crate) struct Copies {
     incidents: Arc<Incidents>,
     /// Held by whoever writes both of something; alone, by whoever writes one of them from the other.
     gate: RwLock<()>,
+    /// Held while copies are flushed, before anything else of this.
+    flushing: Mutex<()>,
     /// Something has a copy, or will have one: else nothing here takes a lock.
     is_on: AtomicBool,
     inner: Mutex<Inner>,
@@ -177,6 +178,7 @@ impl Copies {
             writable,
             incidents,
             gate: RwLock::new(()),
+            flushing: Mutex::default(),
             is_on: AtomicBool::new(false),
             inner: Mutex::new(inner),
             aside,

@@ -35,6 +35,7 @@ mod ledger;
 #[cfg(test)]
 mod ledger_tests;
 mod limits;
+mod line;
 mod load;
 mod mend;
 mod moves;
@@ -107,7 +108,7 @@ pub(crate) struct Engine {
     /// Who waits for the state, and whether whoever has it makes way.
     way: way::Way,
     superblock: Mutex<Superblock>,
-    checkpoint: Mutex<CheckpointLine>,
+    checkpoint: line::Line<CheckpointLine>,
     /// Held by whoever makes copies of what was there before.
     copying: Mutex<copying::Copying>,
     collector: collect::Collector,
