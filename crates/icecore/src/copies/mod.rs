@@ -48,8 +48,8 @@ pub(crate) struct Copies {
     geometry: Geometry,
     writable: bool,
     incidents: Arc<Incidents>,
-    /// Held by whoever writes both of something; alone, by whoever writes one of them from the other.
-    gate: RwLock<()>,
+    /// Held by whoever writes both of something; alone, by whoever writes one of them from the other. Whether it is shut for good.
+    gate: RwLock<bool>,
     /// Held while copies are flushed, before anything else of this.
     flushing: Mutex<()>,
     /// Something has a copy, or will have one: else nothing here takes a lock.
@@ -177,7 +177,7 @@ impl Copies {
             geometry,
             writable,
             incidents,
-            gate: RwLock::new(()),
+            gate: RwLock::new(false),
             flushing: Mutex::default(),
             is_on: AtomicBool::new(false),
             inner: Mutex::new(inner),
@@ -338,14 +338,19 @@ impl Copies {
     }
 
     /// Keeps everybody from writing one of two copies from the other. Held while something is written and then copied, also
-    /// where nothing is copied yet: that may change at any time.
-    pub(crate) fn writing(&self) -> RwLockReadGuard<'_, ()> {
-        self.gate.read()
+    /// where nothing is copied yet: that may change at any time. `None` if nothing may be written any more.
+    pub(crate) fn writing(&self) -> Option<RwLockReadGuard<'_, bool>> {
+        Some(self.gate.read()).filter(|is_shut| !**is_shut)
     }
 
-    /// Keeps everybody from writing anything that has a copy.
-    pub(crate) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
-        self.gate.write()
+    /// Keeps everybody from writing anything that has a copy. `None` if nothing may be written any more.
+    pub(crate) fn alone(&self) -> Option<RwLockWriteGuard<'_, bool>> {
+        Some(self.gate.write()).filter(|is_shut| !**is_shut)
+    }
+
+    /// Nothing is written from here on, to no segment and no copy: somebody else may have the pool. Waits for those who write.
+    pub(crate) fn shut(&self) {
+        *self.gate.write() = true;
     }
 
     /// Writes to the copy of a segment what was written to the segment. Failing is no error.

@@ -211,7 +211,7 @@ impl Copies {
             if !goes_on() {
                 return Err(io::ErrorKind::Interrupted.into());
             }
-            let _alone = self.alone();
+            let _alone = self.alone().ok_or_else(given_up)?;
             let file = match self.file(segment) {
                 Some(file) => file?,
                 None => return Err(given_up()),
@@ -236,7 +236,7 @@ impl Copies {
     }
 }
 
-/// Something that belongs into a copy could not be written, or copies were left behind.
+/// Something that belongs into a copy could not be written, or copies were left behind, or the pool was closed.
 fn given_up() -> io::Error {
     io::Error::other("it was given up")
 }

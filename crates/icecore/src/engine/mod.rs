@@ -293,6 +293,8 @@ impl Engine {
         let _copying = self.copying.lock();
         let _line = self.checkpoint.lock();
         self.closed.store(true, Ordering::Release);
+        // Also who reads, and heals what it finds damaged, or writes ahead for a group that nobody can commit.
+        self.copies().shut();
         *self.lock.lock() = None;
         outcome
     }

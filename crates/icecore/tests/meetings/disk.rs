@@ -30,6 +30,8 @@ pub struct Disk(Mutex<Folder>);
 struct Folder {
     written: Names,
     durable: Names,
+    /// Somebody else writes here.
+    is_handed_on: bool,
     /// The call that fails, for files whose names begin so.
     refuses: Option<(Call, &'static str)>,
 }
@@ -66,6 +68,11 @@ impl Disk {
     /// The next call of this kind fails that is about a file whose name begins so.
     pub fn refuse(&self, call: Call, prefix: &'static str) {
         self.0.lock().refuses = Some((call, prefix));
+    }
+
+    /// Somebody else writes here from now on.
+    pub fn hand_on(&self) {
+        self.0.lock().is_handed_on = true;
     }
 
     fn is_refused(&self, call: Call, name: &str) -> io::Result<()> {
@@ -165,6 +172,8 @@ impl StorageFile for Handle {
 
     fn write_at(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
         self.disk.is_refused(Call::Write, &self.name)?;
+        thread::yield_now();
+        assert!(!self.disk.0.lock().is_handed_on, "{} is written, and somebody else has it", self.name);
         let blocks = parts.iter().flat_map(|(_, bytes)| bytes.chunks(BLOCK_BYTES));
         let mut content = self.file.0.lock();
         for (index, bytes) in blocks.enumerate() {

@@ -1,10 +1,11 @@
 //! Second copies: whoever writes, whoever makes a copy of what was there before, and whoever relies on copies.
 
 use crate::copies::{Copies, Place, copy_name};
-use crate::disk::{Call, Disk, Drive, block};
+use crate::disk::{Call, Disk, Drive, block, number};
+use crate::error::Error;
 use crate::files::SegmentFiles;
 use crate::incidents::Incidents;
-use crate::sync::{Arc, thread};
+use crate::sync::{Arc, AtomicU64, Ordering, thread};
 use crate::together_times;
 use icecore::CopyMode;
 use icecore::format::copies::CopySettings;
@@ -137,4 +138,57 @@ fn a_copy_that_could_not_be_written_is_not_relied_on() {
 #[test]
 fn a_copy_that_could_not_be_flushed_is_not_relied_on() {
     together_times(SCHEDULES, || write_and_copy(Some(Call::Sync)));
+}
+
+#[test]
+fn nothing_is_written_to_a_pool_that_was_closed() {
+    together_times(SCHEDULES, || {
+        let pool = Pool::new();
+        let run = |body: fn(&Pool)| {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || body(&pool))
+        };
+        let threads = [
+            run(|pool| {
+                for number in 1..=LAST {
+                    let _ = pool.files.write(COPIED, SLOTS[0], &[(Kind::Node, &block(number))]);
+                }
+            }),
+            run(|pool| {
+                let why = Error::damaged("a place", "it was ordered");
+                pool.files.heal(COPIED, SLOTS[1], &block(1), &why, || true);
+            }),
+            run(|pool| pool.files.mend_copy(COPIED, SLOTS[1], &block(1), || true)),
+        ];
+        pool.files.copies().shut();
+        pool.disk.hand_on();
+        threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
+    });
+}
+
+/// A segment finds a new use while a reader, who has found damage in it, takes what it looked for from the copy.
+#[test]
+fn what_is_healed_is_what_lies_there() {
+    together_times(SCHEDULES, || {
+        let pool = Pool::new();
+        let uses = Arc::new(AtomicU64::new(1));
+        let reader = {
+            let (pool, uses) = (Arc::clone(&pool), Arc::clone(&uses));
+            thread::spawn(move || {
+                let before = uses.load(Ordering::SeqCst);
+                let mut found = block(0);
+                if pool.files.read_copy(COPIED, SLOTS[1], &mut found) && number(&found) == 1 && before == 1 {
+                    let still = || uses.load(Ordering::SeqCst) == before;
+                    let why = Error::damaged("a place", "it was ordered");
+                    pool.files.heal(COPIED, SLOTS[1], &found, &why, still);
+                }
+            })
+        };
+        uses.store(2, Ordering::SeqCst);
+        pool.files.begin(COPIED, SegmentKind::Node);
+        pool.write(COPIED, SLOTS[1], LAST);
+        reader.join().expect("a reader");
+        assert_eq!(pool.disk.content(&file_name(COPIED)).expect("it is there")[&258], LAST);
+        pool.compare();
+    });
 }
