@@ -10,6 +10,9 @@ use std::io;
 type Blocks = BTreeMap<u64, u64>;
 type Names = BTreeMap<String, Arc<File>>;
 
+/// How long a flush takes.
+const SYNC_STEPS: usize = 12;
+
 /// A block that holds a number.
 pub fn block(number: u64) -> AlignedBuffer {
     let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
@@ -32,15 +35,24 @@ struct Folder {
     durable: Names,
     /// Somebody else writes here.
     is_handed_on: bool,
-    /// The call that fails, for files whose names begin so.
-    refuses: Option<(Call, &'static str)>,
+    refuses: Option<Refused>,
 }
 
-/// What a disk may be told to refuse, once.
+/// What a disk may be told to refuse.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
     Write,
     Sync,
+}
+
+/// The call that is refused, once.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused {
+    pub call: Call,
+    /// How the name of the file begins, when it was opened.
+    pub prefix: &'static str,
+    /// So many of these calls succeed before.
+    pub after: usize,
 }
 
 /// What a file holds.
@@ -65,9 +77,8 @@ impl Disk {
         Arc::default()
     }
 
-    /// The next call of this kind fails that is about a file whose name begins so.
-    pub fn refuse(&self, call: Call, prefix: &'static str) {
-        self.0.lock().refuses = Some((call, prefix));
+    pub fn refuse(&self, refused: Refused) {
+        self.0.lock().refuses = Some(refused);
     }
 
     /// Somebody else writes here from now on.
@@ -77,11 +88,18 @@ impl Disk {
 
     fn is_refused(&self, call: Call, name: &str) -> io::Result<()> {
         let mut folder = self.0.lock();
-        if folder.refuses.is_some_and(|(refused, prefix)| refused == call && name.starts_with(prefix)) {
-            folder.refuses = None;
-            return Err(io::Error::other("it was ordered"));
+        let Some(refused) = folder.refuses.as_mut().filter(|refused| refused.call == call) else {
+            return Ok(());
+        };
+        if !name.starts_with(refused.prefix) {
+            return Ok(());
         }
-        Ok(())
+        if refused.after > 0 {
+            refused.after -= 1;
+            return Ok(());
+        }
+        folder.refuses = None;
+        Err(io::Error::other("it was ordered"))
     }
 
     /// What may be found under a name after a crash at this moment, at the least: what is durable of whatever had the name since the folder
@@ -185,7 +203,8 @@ impl StorageFile for Handle {
     fn sync(&self) -> io::Result<()> {
         self.disk.is_refused(Call::Sync, &self.name)?;
         let written = self.file.0.lock().written.clone();
-        thread::yield_now();
+        // Others do a lot meanwhile.
+        (0..SYNC_STEPS).for_each(|_| thread::yield_now());
         let mut content = self.file.0.lock();
         for (at, number) in written {
             let known = content.durable.entry(at).or_default();

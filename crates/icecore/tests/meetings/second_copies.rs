@@ -1,7 +1,7 @@
 //! Second copies: whoever writes, whoever makes a copy of what was there before, and whoever relies on copies.
 
 use crate::copies::{Copies, Place, copy_name};
-use crate::disk::{Call, Disk, Drive, block, number};
+use crate::disk::{Call, Disk, Drive, Refused, block, number};
 use crate::error::Error;
 use crate::files::SegmentFiles;
 use crate::incidents::Incidents;
@@ -48,6 +48,7 @@ impl Pool {
         let pool = Arc::new(Self { disk, files });
         pool.write(COPIED, SLOTS[1], 1);
         pool.write(LACKING, SLOTS[1], 1);
+        pool.files.copies().flush(false);
         pool
     }
 
@@ -94,28 +95,27 @@ impl Pool {
     }
 }
 
-/// A checkpoint, somebody who writes beside it, and whoever makes a copy of what was there before.
-fn write_and_copy(refused: Option<Call>) {
+/// A checkpoint, whoever makes a copy of what was there before, and, unless it is in that copy that a call fails, somebody who writes
+/// beside them.
+fn write_and_copy(refused: Option<Refused>) {
     let pool = Pool::new();
-    if let Some(call) = refused {
-        pool.disk.refuse(call, "copy");
+    if let Some(refused) = refused {
+        pool.disk.refuse(refused);
     }
     let run = |body: fn(&Pool)| {
         let pool = Arc::clone(&pool);
         thread::spawn(move || body(&pool))
     };
-    let threads = [
+    let mut threads = vec![
         run(|pool| (1..=LAST).for_each(|number| pool.checkpoint(number))),
-        run(|pool| {
-            for number in 1..=LAST {
-                pool.write(LACKING, SLOTS[1], number);
-            }
-        }),
         run(|pool| {
             pool.make_copy();
             pool.files.copies().flush(false);
         }),
     ];
+    if refused.is_none_or(|refused| refused.prefix == COPY) {
+        threads.push(run(|pool| (1..=LAST).for_each(|number| pool.write(LACKING, SLOTS[1], number))));
+    }
     for thread in threads {
         thread.join().expect("a thread");
     }
@@ -125,6 +125,11 @@ fn write_and_copy(refused: Option<Call>) {
     assert!(refused.is_some() || [COPIED, LACKING].into_iter().all(|segment| copies.has(segment)));
 }
 
+/// The name of what is copied from the beginning.
+const COPY: &str = "copy.";
+/// The name that what is being copied is opened under.
+const UNFINISHED: &str = "copy-unfinished.";
+
 #[test]
 fn what_a_superblock_relies_on_is_copied() {
     together_times(SCHEDULES, || write_and_copy(None));
@@ -132,12 +137,22 @@ fn what_a_superblock_relies_on_is_copied() {
 
 #[test]
 fn a_copy_that_could_not_be_written_is_not_relied_on() {
-    together_times(SCHEDULES, || write_and_copy(Some(Call::Write)));
+    let call = Call::Write;
+    together_times(SCHEDULES / 2, move || write_and_copy(Some(Refused { call, prefix: COPY, after: 0 })));
+    // Something that others write when all that was there before is copied.
+    together_times(SCHEDULES, move || write_and_copy(Some(Refused { call, prefix: UNFINISHED, after: 2 })));
 }
 
 #[test]
 fn a_copy_that_could_not_be_flushed_is_not_relied_on() {
-    together_times(SCHEDULES, || write_and_copy(Some(Call::Sync)));
+    let call = Call::Sync;
+    together_times(SCHEDULES / 2, move || write_and_copy(Some(Refused { call, prefix: COPY, after: 0 })));
+    together_times(SCHEDULES / 2, move || {
+        write_and_copy(Some(Refused { call, prefix: UNFINISHED, after: 0 }))
+    });
+    together_times(SCHEDULES / 2, move || {
+        write_and_copy(Some(Refused { call, prefix: UNFINISHED, after: 1 }))
+    });
 }
 
 #[test]
