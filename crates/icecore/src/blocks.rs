@@ -8,6 +8,7 @@ mod pending;
 mod recent;
 mod sets;
 mod survey;
+mod tables;
 mod there;
 
 pub(crate) use inspect::Flaw;
@@ -21,16 +22,16 @@ use crate::format::crc32c;
 use crate::format::record::RecordView;
 use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name};
 use crate::location::{ChunkedMap, MapLimits};
-use crate::numbers::{NumberHash, NumberMap, number_cache};
+use crate::numbers::{NumberHash, number_cache};
 use crate::statistics::Counters;
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, PoolId, Run, SegmentId, Slot, Stream};
 use gather::Known;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use pending::{Pending, lost};
 use quick_cache::UnitWeighter;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use tables::Tables;
 
 /// One block in memory.
 pub(crate) type Block = [u8; BLOCK_BYTES];
@@ -299,10 +300,7 @@ pub(crate) struct Use {
 /// Checksum tables of data segments: those being filled, and a bounded number of finished ones.
 pub(crate) struct Sums {
     pool: PoolId,
-    filling: Mutex<NumberMap<SegmentId, Table>>,
-    /// Grows whenever a segment is taken for a new use. Changes with `filling` locked.
-    uses: AtomicU64,
-    finished: Cache<SegmentId, Table, UnitWeighter, NumberHash>,
+    tables: Tables<Table>,
 }
 
 /// Finished tables kept in memory; one is 64 KiB with segments of 64 MiB.
@@ -310,22 +308,17 @@ const TABLES_MAX: usize = 128;
 
 impl Sums {
     fn new(pool: PoolId) -> Self {
-        let finished = number_cache(TABLES_MAX, TABLES_MAX as u64, UnitWeighter);
-        Self { pool, filling: Mutex::default(), uses: AtomicU64::new(0), finished }
+        Self { pool, tables: Tables::new(TABLES_MAX) }
     }
 
     /// A number that changes whenever a segment finds a new use.
     pub(crate) fn uses(&self) -> u64 {
-        self.uses.load(Ordering::Acquire)
+        self.tables.uses()
     }
 
     /// A segment begins to be filled.
     pub(crate) fn open(&self, segment: SegmentId, geometry: Geometry) {
-        let table = Arc::new(RwLock::new(vec![0; geometry.slots() as usize]));
-        let mut filling = self.filling.lock();
-        self.uses.fetch_add(1, Ordering::Relaxed);
-        self.finished.remove(&segment);
-        filling.insert(segment, table);
+        self.tables.begin(segment, Arc::new(RwLock::new(vec![0; geometry.slots() as usize])));
     }
 
     /// A segment that was filled in part by an earlier life, in this use of it, goes on being filled.
@@ -342,15 +335,13 @@ impl Sums {
         if let Some(error) = unread {
             return Err(error);
         }
-        // A reader may have asked for the table before more came to be in it.
-        self.finished.remove(&segment);
-        self.filling.lock().insert(segment, Arc::new(RwLock::new(table)));
+        self.tables.go_on(segment, Arc::new(RwLock::new(table)));
         Ok(())
     }
 
     /// Checksums of blocks from `slot` on.
     pub(crate) fn set(&self, segment: SegmentId, slot: Slot, sums: impl IntoIterator<Item = u32>) {
-        let table = self.filling.lock().get(&segment).map(Arc::clone).expect("the segment is being filled");
+        let table = self.tables.filling(segment).expect("the segment is being filled");
         let mut table = table.write();
         for (index, sum) in sums.into_iter().enumerate() {
             table[slot.0 as usize + index] = sum;
@@ -359,48 +350,22 @@ impl Sums {
 
     /// The segment is full: its table, to be written.
     pub(crate) fn close(&self, segment: SegmentId, geometry: Geometry) -> Vec<u32> {
-        let mut filling = self.filling.lock();
-        let Some(table) = filling.remove(&segment) else {
-            return vec![0; geometry.slots() as usize];
-        };
-        // Nobody may find it in neither place: what can be read of it from disk now need not be all of it.
-        self.finished.insert(segment, Arc::clone(&table));
-        drop(filling);
-        table.read().clone()
+        let table = self.tables.finish(segment);
+        table.map_or_else(|| vec![0; geometry.slots() as usize], |table| table.read().clone())
     }
 
     /// The segment is used for something else from now on.
     pub(crate) fn forget(&self, segment: SegmentId) {
-        let mut filling = self.filling.lock();
-        self.uses.fetch_add(1, Ordering::Relaxed);
-        filling.remove(&segment);
-        self.finished.remove(&segment);
+        self.tables.forget(segment);
     }
 
     fn table(&self, segment: SegmentId, files: &SegmentFiles) -> Result<Table> {
-        if let Some(table) = self.finished.get(&segment) {
-            return Ok(table);
-        }
-        let uses = {
-            let filling = self.filling.lock();
-            if let Some(table) = filling.get(&segment).map(Arc::clone).or_else(|| self.finished.get(&segment))
-            {
-                return Ok(table);
-            }
-            self.uses.load(Ordering::Relaxed)
-        };
-        let Known { sums, unread } = self.read_table(segment, files)?;
-        let table = Arc::new(RwLock::new(sums));
-        // What a disk refuses to read now it may read the next time.
-        if unread.is_some_and(|error| matches!(error, Error::Io { .. })) {
-            return Ok(table);
-        }
-        // A reader of what was moved elsewhere must not leave behind the table of a former use.
-        let _filling = self.filling.lock();
-        if self.uses.load(Ordering::Relaxed) == uses {
-            self.finished.insert(segment, Arc::clone(&table));
-        }
-        Ok(table)
+        self.tables.find_or(segment, || {
+            let Known { sums, unread } = self.read_table(segment, files)?;
+            // What a disk refuses to read now it may read the next time.
+            let may_be_kept = !unread.is_some_and(|error| matches!(error, Error::Io { .. }));
+            Ok((Arc::new(RwLock::new(sums)), may_be_kept))
+        })
     }
 
     /// What a segment is used for. Its first record says so, too, should the header be lost.

@@ -8,8 +8,8 @@ use crate::format::superblock::LedgerPointer;
 use crate::incidents::Incidents;
 use crate::numbers::NumberMap;
 use crate::storage::{AlignedBuffer, Kind, Storage, StorageFile};
+use crate::sync::RwLock;
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
-use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -196,7 +196,8 @@ impl SegmentFiles {
         let offset = self.geometry.offset(slot);
         let bytes: usize = parts.iter().map(|(_, part)| part.len()).sum();
         assert!(bytes.is_multiple_of(BLOCK_BYTES) && offset + bytes as u64 <= self.geometry.bytes);
-        let _writing = self.copies.writing();
+        let closed = || Error::Invalid(format!("pool {} was closed", self.storage.describe()));
+        let _writing = self.copies.writing().ok_or_else(closed)?;
         let file = self.noted(self.get(segment))?;
         self.noted(write(&*file, offset).map_err(|error| {
             Error::io("write", format!("{bytes} bytes at {offset} of {}", file_name(segment)), error)
@@ -253,8 +254,8 @@ impl SegmentFiles {
     ) {
         let mut done = !self.writable;
         if self.writable {
-            let _alone = self.copies.alone();
-            if !still() {
+            let alone = self.copies.alone();
+            if alone.is_none() || !still() {
                 return;
             }
             let aligned = AlignedBuffer::copied(bytes);
@@ -282,8 +283,8 @@ impl SegmentFiles {
         let name = crate::copies::copy_name(segment);
         let why = Error::damaged(format!("{name} at offset {offset}"), "the copy is not what was written");
         if self.writable {
-            let _alone = self.copies.alone();
-            if !still() {
+            let alone = self.copies.alone();
+            if alone.is_none() || !still() {
                 return;
             }
             let aligned = AlignedBuffer::copied(bytes);

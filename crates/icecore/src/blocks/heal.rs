@@ -192,6 +192,6 @@ impl Sums {
 
     /// Whether more comes to a segment in its present use.
     pub(crate) fn is_being_filled(&self, segment: SegmentId) -> bool {
-        self.filling.lock().contains_key(&segment)
+        self.tables.filling(segment).is_some()
     }
 }

@@ -81,7 +81,7 @@ impl Sums {
             flaws.push(Flaw::of_header());
         }
         // Before the disk is looked at: what is added meanwhile may be in memory only.
-        let filling = self.filling.lock().get(&segment).map(|table| table.read().clone());
+        let filling = self.tables.filling(segment).map(|table| table.read().clone());
         let gathered = self.gather(segment, use_, (written, is_full), files)?;
         let mut bytes = vec![0; geometry.table_blocks() as usize * BLOCK_BYTES];
         let table_at = geometry.end(use_.kind);
@@ -97,7 +97,7 @@ impl Sums {
         let kept = table.is_some();
         flaws.extend(gathered.flaws.into_iter().map(|flaw| Flaw { spare: kept, ..flaw }));
         // Also what was read before something happened to it.
-        let cached = || self.finished.get(&segment).map(|table| table.read().clone());
+        let cached = || self.tables.finished(segment).map(|table| table.read().clone());
         if let Some(known) = table.or(filling).or_else(cached).filter(|_| use_.kind == SegmentKind::Run) {
             flaws.extend(unvouched(&known, &gathered.sums, written, kept));
         }

@@ -4,6 +4,7 @@
 //! still known to lie there afterwards; and until then nobody can say whether what does not match its checksum is damaged.
 
 use super::Blocks;
+use super::tables::while_still;
 use crate::error::{Error, Result};
 use crate::units::{BlockCount, Run, SegmentId, Slot};
 
@@ -40,17 +41,26 @@ impl Blocks {
         run: Run,
         mut read: impl FnMut(SegmentId, Slot, BlockCount, &mut Doubts) -> Result<T>,
     ) -> Result<T> {
-        loop {
-            let (segment, slot, together) = self.locate(run.stream, run.start)?;
-            let count = together.min(run.length);
-            let mut doubts = Doubts::default();
-            let outcome = read(segment, slot, count, &mut doubts);
-            let now = self.lookup(run.stream, run.start)?;
-            if now.is_some_and(|(at, first, together)| (at, first) == (segment, slot) && together >= count) {
-                self.note(&doubts);
-                return outcome;
-            }
-        }
+        let outcome = while_still(
+            || self.sums.uses(),
+            || {
+                let (segment, slot, together) = self.locate(run.stream, run.start)?;
+                Ok((segment, slot, together.min(run.length)))
+            },
+            |&(segment, slot, count)| {
+                let mut doubts = Doubts::default();
+                let outcome = read(segment, slot, count, &mut doubts);
+                (outcome, doubts)
+            },
+            |&(segment, slot, count)| {
+                let now = self.lookup(run.stream, run.start)?;
+                Ok(now
+                    .is_some_and(|(at, first, together)| (at, first) == (segment, slot) && together >= count))
+            },
+        );
+        let (outcome, doubts) = outcome?;
+        self.note(&doubts);
+        outcome
     }
 
     /// Notes damage of what was there for certain.

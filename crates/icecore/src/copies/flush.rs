@@ -2,13 +2,15 @@
 
 use super::{Copies, CopySettings};
 use crate::error::Error;
+use crate::sync::Ordering;
 use crate::units::SegmentId;
-use std::sync::atomic::Ordering;
 
 impl Copies {
     /// Makes the copies written so far durable, and says what the next superblock has to say about them. `together`: in
     /// threads of their own, so that it takes as long as the longest of them.
     pub(crate) fn flush(&self, together: bool) -> CopySettings {
+        // Who finds nothing to flush may not go on before those who have taken it are done.
+        let _flushing = self.flushing.lock();
         // What could not be flushed is removed, and the directory flushed then.
         while self.is_on.load(Ordering::Acquire) {
             let (segments, directory) = {

@@ -27,14 +27,13 @@ use crate::format::segment::{Geometry, SegmentKind};
 use crate::incidents::Incidents;
 use crate::statistics::Statistics;
 use crate::storage::{Kind, StorageFile};
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::units::{BLOCK_BYTES, SegmentId, Timestamp};
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use place::unfinished_name;
 use report::{CopyCounters, Mends};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What stands before the reason that there was before.
 const BEFORE: &str = "; before that: ";
@@ -49,8 +48,10 @@ pub(crate) struct Copies {
     geometry: Geometry,
     writable: bool,
     incidents: Arc<Incidents>,
-    /// Held by whoever writes both of something; alone, by whoever writes one of them from the other.
-    gate: RwLock<()>,
+    /// Held by whoever writes both of something; alone, by whoever writes one of them from the other. Whether it is shut for good.
+    gate: RwLock<bool>,
+    /// Held while copies are flushed, before anything else of this.
+    flushing: Mutex<()>,
     /// Something has a copy, or will have one: else nothing here takes a lock.
     is_on: AtomicBool,
     inner: Mutex<Inner>,
@@ -176,7 +177,8 @@ impl Copies {
             geometry,
             writable,
             incidents,
-            gate: RwLock::new(()),
+            gate: RwLock::new(false),
+            flushing: Mutex::default(),
             is_on: AtomicBool::new(false),
             inner: Mutex::new(inner),
             aside,
@@ -336,14 +338,19 @@ impl Copies {
     }
 
     /// Keeps everybody from writing one of two copies from the other. Held while something is written and then copied, also
-    /// where nothing is copied yet: that may change at any time.
-    pub(crate) fn writing(&self) -> RwLockReadGuard<'_, ()> {
-        self.gate.read()
+    /// where nothing is copied yet: that may change at any time. `None` if nothing may be written any more.
+    pub(crate) fn writing(&self) -> Option<RwLockReadGuard<'_, bool>> {
+        Some(self.gate.read()).filter(|is_shut| !**is_shut)
     }
 
-    /// Keeps everybody from writing anything that has a copy.
-    pub(crate) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
-        self.gate.write()
+    /// Keeps everybody from writing anything that has a copy. `None` if nothing may be written any more.
+    pub(crate) fn alone(&self) -> Option<RwLockWriteGuard<'_, bool>> {
+        Some(self.gate.write()).filter(|is_shut| !**is_shut)
+    }
+
+    /// Nothing is written from here on, to no segment and no copy: somebody else may have the pool. Waits for those who write.
+    pub(crate) fn shut(&self) {
+        *self.gate.write() = true;
     }
 
     /// Writes to the copy of a segment what was written to the segment. Failing is no error.

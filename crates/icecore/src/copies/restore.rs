@@ -164,25 +164,27 @@ impl Copies {
         };
         // What is written to the segment from here on goes there, too.
         self.change(|inner| inner.filling = Some((segment, Arc::clone(&file))));
-        let outcome = self.fill_file(segment, &mut read, &mut goes_on).and_then(|()| {
-            file.sync()?;
+        let filled = self.fill_file(segment, &mut read, &mut goes_on).and_then(|()| {
             self.counters.flushes.add(1);
-            place.storage.rename(&name, &copy_name(segment))
+            file.sync()
         });
-        self.change(|inner| {
-            let whole = inner.filling.take().is_some_and(|(filling, _)| filling == segment);
+        let outcome = self.change(|inner| {
+            let is_whole = inner.filling.take().is_some_and(|(filling, _)| filling == segment);
             inner.directory_changed = true;
-            if outcome.is_ok() || !is_over_former {
+            // In the same moment in which it is known that all of it was written until now: whoever fails to from here on removes it.
+            let named = filled.and_then(|()| {
+                let whole = is_whole.then_some(()).ok_or_else(given_up);
+                whole.and_then(|()| place.storage.rename(&name, &copy_name(segment)))
+            });
+            if named.is_ok() || !is_over_former {
                 inner.aside.remove(&segment);
             }
-            if whole && outcome.is_ok() {
+            if named.is_ok() {
                 inner.files.insert(segment, Some(file));
                 inner.missing.remove(&segment);
                 inner.unsynced.insert(segment);
-            } else if outcome.is_ok() {
-                // It got its name although something is missing in it.
-                inner.fall_behind(format!("{} cannot be written", copy_name(segment)));
             }
+            named
         });
         if let Err(error) = &outcome {
             if error.kind() != io::ErrorKind::Interrupted {
@@ -209,10 +211,10 @@ impl Copies {
             if !goes_on() {
                 return Err(io::ErrorKind::Interrupted.into());
             }
-            let _alone = self.alone();
+            let _alone = self.alone().ok_or_else(given_up)?;
             let file = match self.file(segment) {
                 Some(file) => file?,
-                None => return Err(io::Error::other("it was given up")),
+                None => return Err(given_up()),
             };
             let piece = &mut piece[..blocks as usize * BLOCK_BYTES];
             let mut from = 0;
@@ -232,4 +234,9 @@ impl Copies {
         }
         Ok(())
     }
+}
+
+/// Something that belongs into a copy could not be written, or copies were left behind, or the pool was closed.
+fn given_up() -> io::Error {
+    io::Error::other("it was given up")
 }

@@ -254,20 +254,16 @@ impl Engine {
     /// # Errors
     /// Those of `body`, which the pool does not survive; and if the pool takes no writes, or has been closed but for letting go of it.
     pub(super) fn with_line<T>(&self, body: impl FnOnce(&mut CheckpointLine) -> Result<T>) -> Result<T> {
-        let mut line = self.checkpoint.lock();
-        // Only now that nobody else has the line: a checkpoint that failed has taken changes with it, without which the next
-        // blob would say less than the last one did; and behind the checkpoint of a close somebody else may open the pool.
-        self.check_writable()?;
-        if self.state().closing {
-            return Err(self.closed_error());
-        }
-        let outcome = self.writer.guarded("writing a checkpoint", || body(&mut line));
-        if let Err(error) = &outcome {
+        let ready = || {
+            self.check_writable()?;
+            if self.state().closing { Err(self.closed_error()) } else { Ok(()) }
+        };
+        let body = |line: &mut CheckpointLine| self.writer.guarded("writing a checkpoint", || body(line));
+        self.checkpoint.with(ready, body, |error| {
             // What was frozen is lost to the next checkpoint: only a recovery can tell what is on disk.
             self.writer.fail(&format!("a checkpoint failed: {error}"));
             self.signals.checkpoint_done();
-        }
-        outcome
+        })
     }
 
     fn checkpoint_locked(&self, line: &mut CheckpointLine, closing: bool) -> Result<()> {

@@ -3,6 +3,7 @@
 use super::checkpoint::CheckpointLine;
 use super::copies::NOTHING_TO_COPY;
 use super::cut::Cut;
+use super::line::Line;
 use super::recovery::{self, AtDamage, Gone, Recovered};
 use super::size_limit::SEGMENTS_MIN;
 use super::space::available;
@@ -475,7 +476,7 @@ impl Parts {
             state: Mutex::new(state),
             way: super::way::Way::default(),
             superblock: Mutex::new(superblock),
-            checkpoint: Mutex::new(line),
+            checkpoint: Line::new(line),
             copying: Mutex::default(),
             collector: super::collect::Collector::default(),
             signals: background::Signals::default(),

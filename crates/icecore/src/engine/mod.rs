@@ -35,6 +35,7 @@ mod ledger;
 #[cfg(test)]
 mod ledger_tests;
 mod limits;
+mod line;
 mod load;
 mod mend;
 mod moves;
@@ -107,7 +108,7 @@ pub(crate) struct Engine {
     /// Who waits for the state, and whether whoever has it makes way.
     way: way::Way,
     superblock: Mutex<Superblock>,
-    checkpoint: Mutex<CheckpointLine>,
+    checkpoint: line::Line<CheckpointLine>,
     /// Held by whoever makes copies of what was there before.
     copying: Mutex<copying::Copying>,
     collector: collect::Collector,
@@ -292,6 +293,8 @@ impl Engine {
         let _copying = self.copying.lock();
         let _line = self.checkpoint.lock();
         self.closed.store(true, Ordering::Release);
+        // Also who reads, and heals what it finds damaged, or writes ahead for a group that nobody can commit.
+        self.copies().shut();
         *self.lock.lock() = None;
         outcome
     }

@@ -14,6 +14,7 @@ use crate::liveness::BlockSet;
 use crate::log::replay::{Found, Reader, Waiting, spilled_blocks};
 use crate::log::tail::{Position, Tail};
 use crate::operation::Operation;
+use crate::pins::Pins;
 use crate::segments::Segments;
 use crate::state::{Environment, Placement, State};
 use crate::storage::{AlignedBuffer, Kind, Storage};
@@ -171,7 +172,7 @@ fn left_out(superblock: &Superblock, next: RecordSequence) -> BlockCount {
 /// What a ledger calls forsaken died by what was replayed, or it lives and nobody knows where.
 fn find_dead(state: &mut State, forsaken: &BlockSet) -> Result<()> {
     // There are no readers yet.
-    state.graveyard.sift(None);
+    state.graveyard.sift(&Pins::default());
     if state.graveyard.forsake(forsaken) == forsaken.len() {
         return Ok(());
     }

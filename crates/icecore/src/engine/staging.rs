@@ -1,6 +1,8 @@
 //! Writing ahead: pieces of a group that is not committed yet go to runs outside the log, in a thread of their
 //! own, while the group goes on.
 
+mod handover;
+
 use super::runs::RunPlace;
 use super::space::Filling;
 use super::{Engine, Purpose};
@@ -9,13 +11,10 @@ use crate::format::crc32c;
 use crate::log::tail::Payload;
 use crate::storage::AlignedBuffer;
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
-use parking_lot::{Condvar, Mutex};
-use std::collections::VecDeque;
+use handover::{Handover, Word};
+use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-
-/// Runs that wait to be written; whoever wants to add one waits until there are fewer.
-const WAITING_MAX: usize = 4;
 
 /// A run of an open group. Its place is known from the beginning; it is written some time later.
 pub(crate) struct StagedRun {
@@ -26,15 +25,8 @@ pub(crate) struct StagedRun {
     pub first: u32,
     /// Number of blocks.
     pub blocks: u32,
-    outcome: Mutex<Outcome>,
-    changed: Condvar,
-}
-
-enum Outcome {
-    Waiting,
-    Written,
-    /// The error, until somebody has taken it.
-    Failed(Option<Error>),
+    /// Given when it is written.
+    pub word: Word,
 }
 
 impl StagedRun {
@@ -46,41 +38,6 @@ impl StagedRun {
     /// Where a block of the piece lies.
     pub(crate) fn slot_of(&self, index: u32) -> Slot {
         Slot(self.slot.0 + index - self.first)
-    }
-
-    pub(crate) fn is_written(&self) -> bool {
-        matches!(*self.outcome.lock(), Outcome::Written)
-    }
-
-    /// The error, if writing has failed.
-    pub(crate) fn check(&self) -> Result<()> {
-        failure(&mut self.outcome.lock())
-    }
-
-    /// Returns when the run is written.
-    pub(crate) fn wait(&self) -> Result<()> {
-        let mut outcome = self.outcome.lock();
-        while matches!(*outcome, Outcome::Waiting) {
-            self.changed.wait(&mut outcome);
-        }
-        failure(&mut outcome)
-    }
-
-    fn done(&self, result: Result<()>) {
-        *self.outcome.lock() = match result {
-            Ok(()) => Outcome::Written,
-            Err(error) => Outcome::Failed(Some(error)),
-        };
-        self.changed.notify_all();
-    }
-}
-
-fn failure(outcome: &mut Outcome) -> Result<()> {
-    match outcome {
-        Outcome::Failed(error) => Err(error
-            .take()
-            .unwrap_or_else(|| Error::Invalid("part of a transaction could not be written".to_owned()))),
-        _ => Ok(()),
     }
 }
 
@@ -94,28 +51,15 @@ struct Job {
 /// The runs that wait to be written, and the thread that writes them.
 #[derive(Default)]
 pub(super) struct Staging {
-    queue: Mutex<Queue>,
-    changed: Condvar,
+    waiting: Handover<Job>,
     thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-#[derive(Default)]
-struct Queue {
-    jobs: VecDeque<Job>,
-    stop: bool,
 }
 
 impl Staging {
     /// Ends the thread. What waits is not written: nobody can commit it any more.
     pub(super) fn stop(&self) {
-        let jobs = {
-            let mut queue = self.queue.lock();
-            queue.stop = true;
-            std::mem::take(&mut queue.jobs)
-        };
-        self.changed.notify_all();
-        for job in jobs {
-            job.run.done(Err(Error::Invalid("the pool was closed".to_owned())));
+        for job in self.waiting.stop() {
+            job.run.word.give(Err(Error::Invalid("the pool was closed".to_owned())));
         }
         let thread = self.thread.lock().take();
         if let Some(thread) = thread
@@ -123,34 +67,6 @@ impl Staging {
         {
             // A panic there was reported by the thread itself.
             let _ = thread.join();
-        }
-    }
-
-    /// The job, if it cannot be queued any more.
-    fn add(&self, job: Job) -> Option<Job> {
-        let mut queue = self.queue.lock();
-        while queue.jobs.len() >= WAITING_MAX && !queue.stop {
-            self.changed.wait(&mut queue);
-        }
-        if queue.stop {
-            return Some(job);
-        }
-        queue.jobs.push_back(job);
-        self.changed.notify_all();
-        None
-    }
-
-    fn next(&self) -> Option<Job> {
-        let mut queue = self.queue.lock();
-        loop {
-            if queue.stop {
-                return None;
-            }
-            if let Some(job) = queue.jobs.pop_front() {
-                self.changed.notify_all();
-                return Some(job);
-            }
-            self.changed.wait(&mut queue);
         }
     }
 }
@@ -166,10 +82,10 @@ pub(super) fn start(engine: &Arc<Engine>) -> std::io::Result<()> {
 }
 
 fn run(weak: &Weak<Engine>, staging: &Staging) {
-    while let Some(job) = staging.next() {
+    while let Some(job) = staging.waiting.next() {
         match weak.upgrade() {
             Some(engine) => engine.write_staged(job),
-            None => job.run.done(Err(Error::Invalid("the pool was closed".to_owned()))),
+            None => job.run.word.give(Err(Error::Invalid("the pool was closed".to_owned()))),
         }
     }
 }
@@ -211,13 +127,12 @@ impl Engine {
             slot: place.slot(),
             first: first as u32,
             blocks: place.blocks(),
-            outcome: Mutex::new(Outcome::Waiting),
-            changed: Condvar::new(),
+            word: Word::default(),
         });
         let end = first + place.blocks() as usize;
         let payload = Payload { buffer: Arc::clone(piece), first, sums: sums[first..end].to_vec() };
         let job = Job { run: Arc::clone(&run), place, payload };
-        let now = if self.options.background { self.staging.add(job) } else { Some(job) };
+        let now = if self.options.background { self.staging.waiting.add(job) } else { Some(job) };
         if let Some(job) = now {
             self.write_staged(job);
         }
@@ -227,6 +142,6 @@ impl Engine {
     fn write_staged(&self, job: Job) {
         let outcome = self.fill_run(&job.place, &job.payload, &[]);
         self.state().segments.let_go(job.place.segment());
-        job.run.done(outcome);
+        job.run.word.give(outcome);
     }
 }

@@ -503,3 +503,25 @@ fn what_a_group_did_not_see_is_not_merged_into_what_it_writes() {
     assert_eq!(beginnings(&crashed.dataset("db").unwrap(), file, 2), [[1; 4]; 2]);
     assert_sound(&crashed);
 }
+
+/// Somebody else may have opened it: a reader that was in the middle of healing, or a group that was writing ahead, comes too late.
+#[test]
+fn nothing_is_written_to_segments_of_a_pool_that_was_closed() {
+    let storage = make(None);
+    let (pool, _db, _file) = with_file(&storage);
+    let engine = pool.engine();
+    pool.close().unwrap();
+    let content = || {
+        storage.open("segment.00000000", false).and_then(|file| {
+            let mut block = vec![0; BLOCK_BYTES];
+            file.read_at(&mut block, 0).map(|()| block)
+        })
+    };
+    let before = content().unwrap();
+    let other = AlignedBuffer::copied(&[7; BLOCK_BYTES]);
+    let files = engine.blocks.files();
+    let refused = files.write(SegmentId(0), Slot(0), &[(Kind::Data, &other)]);
+    assert!(matches!(refused, Err(Error::Invalid(text)) if text.contains("was closed")));
+    files.heal(SegmentId(0), Slot(0), &other, &Error::damaged("a place", "it was ordered"), || true);
+    assert_eq!(content().unwrap(), before);
+}

@@ -117,7 +117,7 @@ impl FileChanges {
         self.staged.push(piece);
         let old = self.staged.len().saturating_sub(PIECES_KEPT);
         for piece in self.staged[..old].iter_mut().rev().take_while(|piece| piece.buffer.is_some()) {
-            if piece.runs.iter().all(|run| run.is_written()) {
+            if piece.runs.iter().all(|run| run.word.is_written()) {
                 piece.buffer = None;
             }
         }
@@ -130,11 +130,11 @@ impl FileChanges {
 
     /// An error if something that was to be written ahead could not be.
     pub(super) fn check(&self) -> Result<()> {
-        self.staged.iter().flat_map(|piece| &piece.runs).try_for_each(|run| run.check())
+        self.staged.iter().flat_map(|piece| &piece.runs).try_for_each(|run| run.word.check())
     }
 
     /// Returns when everything that was to be written ahead is, in order.
     pub(super) fn wait(&self) -> Result<()> {
-        self.staged.iter().flat_map(|piece| &piece.runs).try_for_each(|run| run.wait())
+        self.staged.iter().flat_map(|piece| &piece.runs).try_for_each(|run| run.word.wait())
     }
 }

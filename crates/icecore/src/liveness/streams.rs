@@ -151,7 +151,7 @@ impl FreedSink {
     }
 
     /// Takes in all that another holds. Panics if a block is here already.
-    pub(crate) fn absorb_all(&mut self, other: Self) {
+    pub fn absorb_all(&mut self, other: Self) {
         let weight = other.weight;
         for (stream, blocks) in Stream::ALL.into_iter().zip(other.blocks) {
             let expected = blocks.len();
@@ -162,7 +162,7 @@ impl FreedSink {
     }
 
     /// Takes blocks of one stream out: how many of them were here.
-    pub(crate) fn subtract(&mut self, stream: Stream, blocks: &BlockSet) -> BlockCount {
+    pub fn subtract(&mut self, stream: Stream, blocks: &BlockSet) -> BlockCount {
         self.blocks[stream as usize].subtract(blocks)
     }
 
@@ -173,7 +173,8 @@ impl FreedSink {
     }
 
     /// Memory that sets took that were taken in, about.
-    pub(crate) const fn weight(&self) -> u64 {
+    #[must_use]
+    pub const fn weight(&self) -> u64 {
         self.weight
     }
 
@@ -197,13 +198,13 @@ impl FreedSink {
     }
 
     /// Takes out what lies within a span of one stream.
-    pub(crate) fn take_within(&mut self, stream: Stream, span: &Span) -> Vec<Run> {
+    pub fn take_within(&mut self, stream: Stream, span: &Span) -> Vec<Run> {
         let taken = self.blocks[stream as usize].extract(span);
         taken.runs().map(|run| Run::of(stream, &run)).collect()
     }
 
     /// Takes out so many runs at most, in the order of [`FreedSink::runs`].
-    pub(crate) fn take_some(&mut self, most: usize) -> Vec<Run> {
+    pub fn take_some(&mut self, most: usize) -> Vec<Run> {
         let runs: Vec<Run> = self.runs().take(most).collect();
         for stream in Stream::ALL {
             if let Some(last) = runs.iter().rfind(|run| run.stream == stream) {

@@ -1,6 +1,7 @@
 //! Blocks that died, and how long what they held has to stay.
 
 use crate::liveness::{BlockSet, FreedSink, Span};
+use crate::pins::Pins;
 use crate::units::{BlockCount, LogAddress, Run, Stream};
 use std::collections::{HashSet, VecDeque};
 
@@ -103,8 +104,8 @@ impl Graveyard {
     }
 
     /// Looks which dead blocks no reader reaches any more.
-    pub(crate) fn sift(&mut self, oldest_pin: Option<u64>) {
-        self.certain.sift(self.moment, oldest_pin);
+    pub(crate) fn sift(&mut self, pins: &Pins) {
+        self.certain.sift(self.moment, pins.oldest());
     }
 
     /// Of these blocks of data those that nobody needs once the log is durable: neither a reader, nor a recovery. As of the last
@@ -130,7 +131,9 @@ impl Graveyard {
 
     /// Takes what no reader can reach any more: recorded deaths from before the oldest pin was taken, so many runs at
     /// most.
-    pub(crate) fn exhume(&mut self, oldest_pin: Option<u64>, most: usize) -> Vec<Run> {
+    pub(crate) fn exhume(&mut self, pins: &Pins, most: usize) -> Vec<Run> {
+        // Only now, with the state in hand: readers take it to pin.
+        let oldest_pin = pins.oldest();
         let mut out = Vec::new();
         while let Some(deaths) = self.recorded.front_mut() {
             if out.len() >= most || oldest_pin.is_some_and(|pin| pin < deaths.moment) {
@@ -160,7 +163,8 @@ impl Graveyard {
 
     /// Where the blocks of a span lie cannot be read: those that could be freed are set aside until another checkpoint is durable, so
     /// that what died behind them need not wait. What a reader still reaches stays where it is.
-    pub(crate) fn set_aside(&mut self, oldest_pin: Option<u64>, stream: Stream, span: &Span) {
+    pub(crate) fn set_aside(&mut self, pins: &Pins, stream: Stream, span: &Span) {
+        let oldest_pin = pins.oldest();
         let unread = |deaths: &&mut Deaths| oldest_pin.is_none_or(|pin| pin >= deaths.moment);
         for deaths in self.recorded.iter_mut().take_while(unread) {
             let taken = deaths.blocks.take_within(stream, span);

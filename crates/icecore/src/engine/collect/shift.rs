@@ -176,7 +176,7 @@ impl Engine {
             return Ok(None);
         }
         let entries = self.blocks.entries_of_segment(victim.segment)?;
-        state.graveyard.sift(self.pins.oldest());
+        state.graveyard.sift(&self.pins);
         let content = content(state, &entries)?;
         if !content.is_settled(state) {
             return Ok(None);

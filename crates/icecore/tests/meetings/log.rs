@@ -1,52 +1,10 @@
-//! Where threads meet, under a checker that tries one order of their steps after the other (shuttle): the log's turns with
-//! group commit, and pins against the reuse of what died. The very files of the store are compiled here, with the
-//! checker's locks and threads in place of the system's.
+//! The log's turns with group commit.
 
-#[allow(dead_code, reason = "a part of the store, of which this uses a part")]
-#[path = "../src/pins.rs"]
-mod pins;
-#[allow(dead_code, reason = "a part of the store, of which this uses a part")]
-#[path = "../src/log/turn.rs"]
-mod turn;
+use crate::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, thread};
+use crate::together;
+use crate::turn::Turns;
+use icecore::units::RecordSequence;
 
-/// What the files use of the store.
-mod error {
-    pub use icecore::error::*;
-}
-mod units {
-    pub use icecore::units::*;
-}
-
-/// The checker's tools under the store's names for them.
-mod sync {
-    pub use shuttle::sync::atomic::{AtomicBool, Ordering};
-    pub use shuttle::sync::{Arc, MutexGuard};
-    pub use shuttle::thread;
-
-    /// One whose lock is not poisoned, as the store's.
-    #[derive(Default)]
-    pub struct Mutex<T>(shuttle::sync::Mutex<T>);
-
-    impl<T> Mutex<T> {
-        pub fn new(value: T) -> Self {
-            Self(shuttle::sync::Mutex::new(value))
-        }
-
-        pub fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().expect("nobody panics while it is locked")
-        }
-    }
-}
-
-use icecore::units::{LogAddress, RecordSequence};
-use pins::Pins;
-use shuttle::sync::atomic::AtomicU64;
-use std::collections::BTreeSet;
-use sync::{Arc, AtomicBool, Mutex, Ordering, thread};
-use turn::Turns;
-
-/// Orders of steps that are tried.
-const SCHEDULES: usize = 1500;
 /// Batches that a leader writes in a row, as the writer of the log does.
 const BATCHES: usize = 2;
 
@@ -134,13 +92,6 @@ impl Log {
     }
 }
 
-fn together(body: impl Fn() + Send + Sync + 'static) {
-    let body = std::sync::Arc::new(body);
-    let again = std::sync::Arc::clone(&body);
-    shuttle::check_random(move || again(), SCHEDULES);
-    shuttle::check_pct(move || body(), SCHEDULES, 3);
-}
-
 #[test]
 fn whoever_commits_is_served_and_nobody_waits_for_ever() {
     together(|| {
@@ -186,72 +137,5 @@ fn a_failure_reaches_everybody_who_waits() {
         let done = threads.into_iter().map(|thread| thread.join().expect("a thread"));
         let done = done.filter(|done| *done).count();
         assert!(done < 4 && log.turns.failure().is_some() && !log.turns.is_taken());
-    });
-}
-
-/// What a pool has: blocks that are alive, and those that died and wait for whoever may still read them.
-#[derive(Default)]
-struct State {
-    clock: u64,
-    alive: BTreeSet<u64>,
-    dead: Vec<(u64, u64)>,
-    reused: BTreeSet<u64>,
-}
-
-impl State {
-    fn kill(&mut self, block: u64) {
-        self.clock += 1;
-        self.alive.remove(&block);
-        self.dead.push((self.clock, block));
-    }
-}
-
-/// As `Engine::bury`: what died at a moment may be used again when no pin is older.
-fn bury(pins: &Pins, state: &mut State) {
-    let oldest = pins.oldest();
-    for (moment, block) in std::mem::take(&mut state.dead) {
-        if oldest.is_none_or(|oldest| oldest >= moment) {
-            state.reused.insert(block);
-        } else {
-            state.dead.push((moment, block));
-        }
-    }
-}
-
-#[test]
-fn nothing_that_a_reader_has_pinned_is_reused() {
-    together(|| {
-        let pins = Arc::new(Pins::default());
-        let state = Arc::new(Mutex::new(State { alive: (0..4).collect(), ..State::default() }));
-        let readers: Vec<_> = (0..2)
-            .map(|_| {
-                let (pins, state) = (Arc::clone(&pins), Arc::clone(&state));
-                thread::spawn(move || {
-                    for _ in 0..2 {
-                        // As `View::pin`: the version and the pin in one moment.
-                        let (blocks, pin) = {
-                            let state = state.lock();
-                            (state.alive.clone(), pins.pin(state.clock, LogAddress(0)))
-                        };
-                        thread::yield_now();
-                        let reused = state.lock().reused.clone();
-                        assert!(blocks.is_disjoint(&reused), "{blocks:?} are read, {reused:?} were reused");
-                        drop(pin);
-                    }
-                })
-            })
-            .collect();
-        let writer = {
-            let (pins, state) = (Arc::clone(&pins), Arc::clone(&state));
-            thread::spawn(move || {
-                for block in 0..4 {
-                    state.lock().kill(block);
-                    thread::yield_now();
-                    bury(&pins, &mut state.lock());
-                }
-            })
-        };
-        readers.into_iter().chain([writer]).for_each(|thread| thread.join().expect("a thread"));
-        assert_eq!((pins.count(), pins.oldest()), (0, None));
     });
 }

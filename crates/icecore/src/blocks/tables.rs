@@ -1,0 +1,122 @@
+//! Tables of segments in memory, and what may be read where something else may lie by now.
+//!
+//! A segment that blocks were moved out of finds a new use while somebody may still read in it, who has looked up a place before. What
+//! must hold: *what is read counts only if the place that was looked up was that of the blocks all the time, and a table is one of the use
+//! that a segment has, for whoever asks after that began.*
+
+use crate::error::Result;
+use crate::numbers::{NumberHash, NumberMap, number_cache};
+use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::units::SegmentId;
+use quick_cache::UnitWeighter;
+use quick_cache::sync::Cache;
+
+/// A table for each segment that is being filled, and for a bounded number of finished ones.
+pub(super) struct Tables<T> {
+    filling: Mutex<NumberMap<SegmentId, T>>,
+    /// Grows whenever a segment is taken for a new use. Changes with `filling` locked.
+    uses: AtomicU64,
+    finished: Cache<SegmentId, T, UnitWeighter, NumberHash>,
+}
+
+impl<T: Clone> Tables<T> {
+    /// With so many finished ones at most.
+    pub(super) fn new(finished_max: usize) -> Self {
+        let finished = number_cache(finished_max, finished_max as u64, UnitWeighter);
+        Self { filling: Mutex::default(), uses: AtomicU64::new(0), finished }
+    }
+
+    /// A number that changes whenever a segment finds a new use.
+    pub(super) fn uses(&self) -> u64 {
+        self.uses.load(Ordering::Acquire)
+    }
+
+    /// A segment begins to be filled.
+    pub(super) fn begin(&self, segment: SegmentId, table: T) {
+        let mut filling = self.filling.lock();
+        self.uses.fetch_add(1, Ordering::Relaxed);
+        self.finished.remove(&segment);
+        filling.insert(segment, table);
+    }
+
+    /// A segment goes on being filled, in the use that it has.
+    pub(super) fn go_on(&self, segment: SegmentId, table: T) {
+        // A reader may have asked for the table before more came to be in it.
+        self.finished.remove(&segment);
+        self.filling.lock().insert(segment, table);
+    }
+
+    /// The table of a segment, if that is being filled.
+    pub(super) fn filling(&self, segment: SegmentId) -> Option<T> {
+        self.filling.lock().get(&segment).cloned()
+    }
+
+    /// The table of a segment, if that is not being filled, and the table in memory.
+    pub(super) fn finished(&self, segment: SegmentId) -> Option<T> {
+        self.finished.get(&segment)
+    }
+
+    /// No more comes to a segment: its table, if it was being filled.
+    pub(super) fn finish(&self, segment: SegmentId) -> Option<T> {
+        let mut filling = self.filling.lock();
+        let table = filling.remove(&segment)?;
+        // Nobody may find it in neither place: what can be read of it from disk now need not be all of it.
+        self.finished.insert(segment, table.clone());
+        Some(table)
+    }
+
+    /// The segment is used for something else from now on.
+    pub(super) fn forget(&self, segment: SegmentId) {
+        let mut filling = self.filling.lock();
+        self.uses.fetch_add(1, Ordering::Relaxed);
+        filling.remove(&segment);
+        self.finished.remove(&segment);
+    }
+
+    /// The table of a segment. `read` reads one that memory does not have, and says whether it may be kept there.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub(super) fn find_or(&self, segment: SegmentId, read: impl FnOnce() -> Result<(T, bool)>) -> Result<T> {
+        if let Some(table) = self.finished.get(&segment) {
+            return Ok(table);
+        }
+        let uses = {
+            let filling = self.filling.lock();
+            if let Some(table) = filling.get(&segment).cloned().or_else(|| self.finished.get(&segment)) {
+                return Ok(table);
+            }
+            self.uses.load(Ordering::Relaxed)
+        };
+        let (table, may_be_kept) = read()?;
+        if may_be_kept {
+            // A reader of what was moved elsewhere must not leave behind the table of a former use.
+            let _filling = self.filling.lock();
+            if self.uses.load(Ordering::Relaxed) == uses {
+                self.finished.insert(segment, table.clone());
+            }
+        }
+        Ok(table)
+    }
+}
+
+/// Calls `read` with the place that `look` finds; again if it may not have been there all the time. `uses` answers a number that changes
+/// whenever a segment finds a new use: what was moved away may be back where it was, and something else have lain there in between.
+///
+/// # Errors
+/// Those of `look` and `is_still`.
+pub(super) fn while_still<P, T>(
+    uses: impl Fn() -> u64,
+    mut look: impl FnMut() -> Result<P>,
+    mut read: impl FnMut(&P) -> T,
+    mut is_still: impl FnMut(&P) -> Result<bool>,
+) -> Result<T> {
+    loop {
+        let before = uses();
+        let place = look()?;
+        let outcome = read(&place);
+        if is_still(&place)? && uses() == before {
+            return Ok(outcome);
+        }
+    }
+}

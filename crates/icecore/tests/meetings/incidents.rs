@@ -1,0 +1,11 @@
+//! In place of the store's file of incidents: nobody reads it here.
+
+use crate::error::Error;
+
+pub struct Incidents;
+
+impl Incidents {
+    pub fn note(&self, _: &Error) {}
+    pub fn note_harmless(&self, _: &Error) {}
+    pub fn note_healed(&self, _: &Error, _: Option<bool>) {}
+}
