@@ -3,7 +3,6 @@
 use super::Life;
 use crate::{CrashMode, FaultKind, Random};
 use icecore::Error;
-use icecore::units::ByteLength;
 
 /// Times that a recovery is cut short in a row.
 const RECOVERIES_MAX: u32 = 4;
@@ -104,6 +103,9 @@ impl Life {
             } else {
                 self.explorer.disk.crash_at(NEVER);
             }
+            if self.random.chance(5) {
+                self.inspect(false)?;
+            }
             match self.open_and_find() {
                 Ok(()) => break,
                 // A pool with threads goes on working, and may be cut short while it is looked at.
@@ -121,35 +123,5 @@ impl Life {
     fn open_and_find(&mut self) -> Result<(), String> {
         self.explorer.open().map_err(|error| format!("cannot open after a crash: {error}"))?;
         self.explorer.find().map(drop)
-    }
-
-    /// Now and then a dataset gets a quota for a day, that is soon reached.
-    pub(super) fn limit(&mut self) -> Result<(), String> {
-        self.lift_quota()?;
-        if !self.random.chance(15) {
-            return Ok(());
-        }
-        let names = self.datasets();
-        if let Some(name) = self.random.pick(&names).cloned() {
-            let bytes = self.random.between(1, 8) << 20;
-            self.set_quota(&name, Some(ByteLength(bytes)))?;
-            self.limited = Some(name);
-        }
-        Ok(())
-    }
-
-    /// The dataset that has a quota has none any more.
-    pub(super) fn lift_quota(&mut self) -> Result<(), String> {
-        self.limited.take().map_or(Ok(()), |name| self.set_quota(&name, None))
-    }
-
-    pub(super) fn set_quota(&self, dataset: &str, bytes: Option<ByteLength>) -> Result<(), String> {
-        match self.explorer.pool().set_limit(dataset, icecore::limits::Limit::Quota, bytes) {
-            // It may have been renamed or destroyed since.
-            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
-            // To say that there is one takes room; to say that there is none does not.
-            Err(Error::NoSpace { .. }) if bytes.is_some() => Ok(()),
-            Err(error) => Err(format!("a quota for {dataset}: {error}")),
-        }
     }
 }
