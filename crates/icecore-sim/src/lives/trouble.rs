@@ -1,7 +1,7 @@
 //! What can go wrong on a day, and how a life goes on after it.
 
 use super::Life;
-use crate::{CrashMode, FaultKind, Random};
+use crate::{CrashMode, FaultKind, Random, SimulatedDisk};
 use icecore::Error;
 
 /// Times that a recovery is cut short in a row.
@@ -19,16 +19,22 @@ pub(super) enum Trouble {
     Fault(FaultKind, u64, bool),
     /// Others have taken all that was left of the medium.
     OthersFill,
+    /// The disk of the second copies, if they have one, is away.
+    MirrorAway,
+    /// A call of that disk fails, or all from it on.
+    MirrorFault(FaultKind, u64, bool),
 }
 
 impl Trouble {
     pub(super) fn draw(random: &mut Random) -> Self {
         let kinds = [FaultKind::ReadError, FaultKind::WriteError, FaultKind::SyncError, FaultKind::NoSpace];
-        match random.below(10) {
+        match random.below(12) {
             0..4 => Self::Nothing,
             4..7 => Self::Crashes([20, 200, 1000][random.index(3)]),
             7 | 8 => Self::Fault(kinds[random.index(4)], random.between(1, 300), random.chance(20)),
-            _ => Self::OthersFill,
+            9 => Self::OthersFill,
+            10 => Self::MirrorAway,
+            _ => Self::MirrorFault(kinds[random.index(4)], random.between(1, 100), random.chance(50)),
         }
     }
 }
@@ -42,6 +48,11 @@ impl Life {
                 self.explorer.disk.fail_at(number, kind, persistent);
             }
             Trouble::OthersFill => self.explorer.disk.set_capacity(0),
+            Trouble::MirrorAway => self.explorer.disk.mirror().iter().for_each(SimulatedDisk::disappear),
+            Trouble::MirrorFault(kind, number, persistent) => {
+                let mirror = self.explorer.disk.mirror();
+                mirror.iter().for_each(|mirror| mirror.fail_at(number, kind, persistent));
+            }
         }
     }
 
@@ -57,6 +68,10 @@ impl Life {
         self.deeds.faults = disk.faults_struck();
         disk.crash_at(NEVER);
         disk.set_capacity(self.setting.disk.capacity);
+        if let Some(mirror) = disk.mirror() {
+            mirror.clear_faults();
+            mirror.reappear();
+        }
         if disk.is_cut() {
             // In a thread of the pool's own, and no step has met it yet.
             self.recover()?;
