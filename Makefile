@@ -13,7 +13,7 @@ RESULTS ?= $(CURDIR)/target/lab/results
 EXPERIMENTS ?= valuation commits randwrite randwrite-metadata many demo-rss recovery collect history
 LAB_OPTIONS ?=
 # Cases that each property test tries in `make cases`, and histories that each test on the simulated disk lives through with nothing left
-# out: each of those takes a minute or two for all tests together.
+# out: each of those takes two or three minutes for all tests together.
 CASES ?= 2048
 SIMULATED_CASES ?= 8
 # How long `make soak` lives, and each target of `make fuzz` runs.
@@ -65,7 +65,7 @@ soak: ## Live through whole lives of pools on a simulated disk, for HOURS or SOA
 	target/release/soak --seconds $(SOAK_SECONDS) --keep target/soak-failures $(SOAK_OPTIONS)
 
 soak-short: ## The same for five minutes at most, the same lives every time (those of pools with threads but for the order of what they do)
-	$(MAKE) --no-print-directory soak SOAK_SECONDS=300 SOAK_OPTIONS='--seed 1 --threaded 10 --lives 480'
+	$(MAKE) --no-print-directory soak SOAK_SECONDS=285 SOAK_OPTIONS='--seed 1 --threaded 10 --lives 360'
 
 tools:
 	@scripts/install-tools

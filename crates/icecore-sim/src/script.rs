@@ -161,3 +161,24 @@ fn only(kind: u8) -> Weights {
     *which = 1;
     weights
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Random;
+    use crate::cases::{for_each_seed, must};
+
+    #[test]
+    fn drawn_scripts_come_to_a_good_end_whatever_is_copied() {
+        for_each_seed("scripts", 24, |seed| {
+            let mut random = Random::new(seed);
+            // A dataset and files first, to which everything else can be done.
+            let mut script = vec![14, 1, 0, 0, 2, 2, 0, 0, 2, 3, 0, 0, 2, 9, 0, 0];
+            let mut events = vec![0; 4 * random.between(40, 160) as usize];
+            random.fill(&mut events);
+            script.append(&mut events);
+            script.truncate(script.len() - random.index(4));
+            must(play(&script));
+        });
+    }
+}

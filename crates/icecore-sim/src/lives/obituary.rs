@@ -90,3 +90,31 @@ impl Life {
         std::fs::write(folder.join("trace.txt"), trace.join("\n"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::explorer::Setting;
+    use crate::model::Step;
+    use icecore::{CopyMode, OpenOptions, Pool};
+
+    #[test]
+    fn what_is_kept_of_a_life_is_its_pool() {
+        let folder = tempfile::tempdir().unwrap();
+        let mirror = Some("/there is no such folder".to_owned());
+        let mut setting = Setting { copies: CopyMode::Metadata, mirror, ..Setting::default() };
+        setting.options.background = true;
+        setting.disk.trace = true;
+        let mut life = Life::new(3, setting).unwrap();
+        life.perform(Step::CreateDataset { name: "kept".to_owned(), parents: false }).unwrap();
+        let text = life.obituary("it went wrong", Some((folder.path(), 3)));
+        for part in ["it went wrong", "with threads", "CreateDataset", "its last I/Os", "sync"] {
+            assert!(text.contains(part), "{part} is not in {text}");
+        }
+        let copies = std::fs::read_dir(folder.path().join("3/mirror")).unwrap().count();
+        assert!(copies > 0 && folder.path().join("3/trace.txt").exists());
+        let options = OpenOptions { control_socket: false, ..OpenOptions::default() };
+        let pool = Pool::open_directory(&folder.path().join("3/pool"), &options).unwrap();
+        pool.dataset("kept").unwrap();
+    }
+}
