@@ -12,8 +12,10 @@ BENCH_DIR ?= $(CURDIR)/target/lab
 RESULTS ?= $(CURDIR)/target/lab/results
 EXPERIMENTS ?= valuation commits randwrite randwrite-metadata many demo-rss recovery collect history
 LAB_OPTIONS ?=
-# Cases that each property test tries in `make cases`.
+# Cases that each property test tries in `make cases`, and histories that each test on the simulated disk lives through with nothing left
+# out: each of those takes two or three minutes for all tests together.
 CASES ?= 2048
+SIMULATED_CASES ?= 8
 # How long `make soak` lives, and each target of `make fuzz` runs.
 HOURS ?= 2
 SOAK_SECONDS ?= $(shell expr $(HOURS) '*' 3600)
@@ -51,8 +53,8 @@ bench: ## Run the experiments on the filesystem of BENCH_DIR, one JSON document 
 figure: ## Draw time per iteration from the last `make bench`
 	$(ICECORE) lab figure $(RESULTS)/valuation.json > docs/valuation.svg
 
-cases: ## Run property tests and simulated crashes with many more cases (CASES=n)
-	ICECORE_TEST_CASES=$(CASES) ICECORE_PROPTEST_CASES=$(CASES) $(CARGO) test --release --locked --workspace
+cases: ## Run property tests with many more cases (CASES=n), and simulated crashes with nothing left out (SIMULATED_CASES=n)
+	ICECORE_TEST_CASES=$(CASES) ICECORE_PROPTEST_CASES=$(CASES) ICECORE_CASES=$(SIMULATED_CASES) $(CARGO) test --release --locked --workspace
 
 fuzz: ## Run each fuzz target for FUZZ_SECONDS (needs a nightly toolchain)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz $(TARGETS)
@@ -60,10 +62,10 @@ fuzz: ## Run each fuzz target for FUZZ_SECONDS (needs a nightly toolchain)
 # On a real disk, in real time: `icecore lab run soak --minutes 120`.
 soak: ## Live through whole lives of pools on a simulated disk, for HOURS or SOAK_SECONDS; failures name their seed
 	$(CARGO) build --release --locked --package icecore-sim --bin soak
-	target/release/soak --seconds $(SOAK_SECONDS) $(SOAK_OPTIONS)
+	target/release/soak --seconds $(SOAK_SECONDS) --keep target/soak-failures $(SOAK_OPTIONS)
 
-soak-short: ## The same for five minutes at most, the same lives every time
-	$(MAKE) --no-print-directory soak SOAK_SECONDS=300 SOAK_OPTIONS='--seed 1 --threaded 0 --lives 480'
+soak-short: ## The same for five minutes at most, the same lives every time (those of pools with threads but for the order of what they do)
+	$(MAKE) --no-print-directory soak SOAK_SECONDS=285 SOAK_OPTIONS='--seed 1 --threaded 10 --lives 360'
 
 tools:
 	@scripts/install-tools

@@ -1,10 +1,12 @@
 //! Lives of pools, one after the other and several at a time, for as long as one wants: `make soak`.
 //!
-//! `soak [--seconds N] [--lives N] [--seed N] [--jobs N] [--threaded PERCENT]`. A failure names the seed of its life; `--seed N
-//! --lives 1` repeats it, but for the lives of pools with threads: so many of a hundred.
+//! `soak [--seconds N] [--lives N] [--seed N] [--jobs N] [--threaded PERCENT] [--keep FOLDER]`. A failure names the seed of its life;
+//! `--seed N --lives 1` repeats it, with the same `--threaded`, but for the lives of pools with threads: so many of a hundred. For these
+//! it tells what there is to be told, and with `--keep` the files of the pool are kept in the folder, under the seed.
 
 use icecore_sim::Random;
 use icecore_sim::lives::{Deeds, Footprint, THREADED_PERCENT, live_guarded};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,6 +21,7 @@ struct Plan {
     seed: Option<u64>,
     jobs: u64,
     threaded: u64,
+    keep: Option<PathBuf>,
 }
 
 struct Run {
@@ -42,7 +45,7 @@ fn main() -> ExitCode {
         Ok(plan) => plan,
         Err(text) => {
             eprintln!(
-                "{text}\nusage: soak [--seconds N] [--lives N] [--seed N] [--jobs N] [--threaded PERCENT]"
+                "{text}\nusage: soak [--seconds N] [--lives N] [--seed N] [--jobs N] [--threaded PERCENT] [--keep FOLDER]"
             );
             return ExitCode::from(2);
         }
@@ -74,9 +77,15 @@ fn main() -> ExitCode {
 
 fn plan(mut arguments: impl Iterator<Item = String>) -> Result<Plan, String> {
     let jobs = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
-    let mut plan = Plan { seconds: 60, lives: u64::MAX, seed: None, jobs, threaded: THREADED_PERCENT };
+    let mut plan =
+        Plan { seconds: 60, lives: u64::MAX, seed: None, jobs, threaded: THREADED_PERCENT, keep: None };
     while let Some(name) = arguments.next() {
-        let value = arguments.next().and_then(|text| text.parse().ok());
+        let value = arguments.next();
+        if name == "--keep" {
+            plan.keep = Some(value.ok_or("--keep wants a folder")?.into());
+            continue;
+        }
+        let value = value.and_then(|text| text.parse().ok());
         let value: u64 = value.ok_or_else(|| format!("{name} wants a number"))?;
         match name.as_str() {
             "--seconds" => plan.seconds = value,
@@ -99,11 +108,12 @@ fn work(run: &Run) {
         // The first life is that of the seed itself, so that one can be repeated alone.
         let seed =
             if number == 0 { run.first } else { Random::new(run.first.wrapping_add(number)).next() >> 16 };
-        match live_guarded(seed, run.plan.threaded) {
+        match live_guarded(seed, run.plan.threaded, run.plan.keep.as_deref()) {
             Ok(deeds) => tell(run, deeds),
             Err(text) => {
                 eprintln!(
-                    "the life of seed {seed} failed: {text}\nto repeat it alone: soak --seed {seed} --lives 1"
+                    "the life of seed {seed} failed: {text}\nto repeat it alone: soak --seed {seed} --lives 1 --threaded {}",
+                    run.plan.threaded
                 );
                 run.failed.store(true, Ordering::Relaxed);
             }

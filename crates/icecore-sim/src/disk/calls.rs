@@ -15,6 +15,8 @@ const ENODEV: i32 = 19;
 const ENOSPC: i32 = 28;
 const EROFS: i32 = 30;
 const EDQUOT: i32 = 122;
+/// Lines of the trace that are kept at least.
+const TRACE_MAX: usize = 10_000;
 /// What a medium with a quota has for others.
 const BEYOND_QUOTA: u64 = 1 << 40;
 
@@ -66,6 +68,9 @@ impl State {
 
     pub(super) fn note(&mut self, line: impl FnOnce() -> String) {
         if self.config.trace {
+            if self.trace.len() == 2 * TRACE_MAX {
+                self.trace.drain(..TRACE_MAX);
+            }
             self.trace.push(line());
         }
     }

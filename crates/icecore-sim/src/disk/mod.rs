@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 use state::State;
 use std::io;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Bytes that reach the medium together or not at all.
@@ -43,7 +44,7 @@ pub struct DiskConfig {
     pub lengths_need_sync: bool,
     /// The capacity is a quota on a medium that has more: it says so when it is exceeded, and not when it is asked.
     pub full_is_quota: bool,
-    /// Every I/O is recorded as a line of text.
+    /// Every I/O is recorded as a line of text; the last ten thousand at least are kept.
     pub trace: bool,
 }
 
@@ -91,6 +92,12 @@ impl SimulatedDisk {
     pub fn storage(&self) -> Arc<dyn Storage> {
         let number = self.state.lock().mounting();
         Arc::new(Mounting::new(Arc::clone(&self.state), number))
+    }
+
+    /// A real folder that whoever mounts the disk is told of: for what is kept beside a pool, and nothing depends on. Power that
+    /// fails does nothing to it.
+    pub fn set_folder(&self, folder: PathBuf) {
+        self.state.lock().folder = Some(folder);
     }
 
     /// A second disk, which whoever has mounted this one finds under any path.

@@ -4,6 +4,7 @@ use super::state::State;
 use icecore::storage::{Kind, Space, Storage, StorageFile, StorageLock};
 use parking_lot::Mutex;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The disk between one crash and the next.
@@ -73,6 +74,10 @@ impl Storage for Mounting {
         let mirror = self.state.lock().mirror.clone();
         let mirror = mirror.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no {path}")))?;
         Ok(mirror.storage())
+    }
+
+    fn directory(&self) -> Option<PathBuf> {
+        self.state.lock().folder.clone()
     }
 }
 

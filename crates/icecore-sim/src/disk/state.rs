@@ -11,6 +11,7 @@ use crate::random::Random;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
+use std::path::PathBuf;
 
 /// How many removed files are remembered, to be found in new ones.
 const FORMER_MAX: usize = 8;
@@ -39,6 +40,8 @@ pub(super) struct State {
     pub(super) trace: Vec<String>,
     /// A second disk, reached from this one.
     pub(super) mirror: Option<SimulatedDisk>,
+    /// A real folder, for what is kept beside a pool.
+    pub(super) folder: Option<PathBuf>,
 }
 
 impl State {
@@ -61,6 +64,7 @@ impl State {
             lock: LockTable::default(),
             trace: Vec::new(),
             mirror: None,
+            folder: None,
         }
     }
 

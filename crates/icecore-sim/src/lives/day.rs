@@ -21,7 +21,10 @@ impl Life {
         self.explorer.set_weights(work(&mut self.random));
         self.limit()?;
         let trouble = Trouble::draw(&mut self.random);
-        self.begin(trouble);
+        // Where something is damaged, its copy must not be given up for another reason.
+        if self.rotten.is_empty() || matches!(trouble, Trouble::Crashes(_)) {
+            self.begin(trouble);
+        }
         let hours = self.random.between(3, 12);
         for _ in 0..hours {
             self.hour()?;
@@ -41,6 +44,9 @@ impl Life {
         }
         if self.random.chance(30) {
             self.ask_reader()?;
+        }
+        if self.random.chance(8) {
+            self.scrub_in_passing()?;
         }
         if self.random.chance(6) {
             // Readers end with the pool that they read.
@@ -72,7 +78,7 @@ impl Life {
     }
 
     /// Whatever a step has led to, afterwards the pool is open and takes writes.
-    fn take(&mut self, verdict: Verdict) -> Result<(), String> {
+    pub(super) fn take(&mut self, verdict: Verdict) -> Result<(), String> {
         match verdict {
             Verdict::Agreed => {
                 self.refusals = 0;
@@ -104,16 +110,33 @@ impl Life {
         if statistics.live_bytes > statistics.used_bytes + LEDGER_BYTES_MAX {
             return Err(format!("space that nobody can explain: {statistics:?}"));
         }
+        if !self.rotten.is_empty() {
+            self.heal()?;
+        }
         if self.random.chance(20) {
             self.explorer.check()?;
-            self.count_collected();
-            self.explorer.close().map_err(|error| format!("a clean close: {error}"))?;
-            self.explorer.open().map_err(|error| format!("opened after a clean close: {error}"))?;
+            self.close()?;
+            if self.random.chance(50) {
+                self.inspect(true)?;
+            }
+            self.open()?;
             self.explorer.check()?;
+        }
+        if self.random.chance(15) {
+            self.rot()?;
         }
         self.explorer.history.forget_acknowledged();
         self.deeds.days += 1;
         Ok(())
+    }
+
+    pub(super) fn close(&mut self) -> Result<(), String> {
+        self.count_collected();
+        self.explorer.close().map_err(|error| format!("a clean close: {error}"))
+    }
+
+    pub(super) fn open(&mut self) -> Result<(), String> {
+        self.explorer.open().map_err(|error| format!("opened after a clean close: {error}"))
     }
 }
 

@@ -30,10 +30,22 @@ pub struct Deeds {
     pub left_behind_bytes: u64,
     /// Readers that read to the end what they had pinned.
     pub readers: u64,
+    /// Quotas and reservations that were set.
+    pub limits: u64,
+    /// Scrubs, or parts of one.
+    pub scrubs: u64,
+    /// Of them, those that came to the end.
+    pub scrubbed: u64,
+    /// Checks of a pool that nobody had open, with all data.
+    pub checks: u64,
+    /// Places that were damaged on purpose, of which there was a second one.
+    pub rotten: u64,
+    /// Places that were healed.
+    pub healed: u64,
 }
 
 impl Deeds {
-    const fn list(&self) -> [(&'static str, u64); 12] {
+    const fn list(&self) -> [(&'static str, u64); 18] {
         [
             ("lives", self.lives),
             ("days", self.days),
@@ -47,6 +59,12 @@ impl Deeds {
             ("segments emptied", self.collected),
             ("MiB left behind in them", self.left_behind_bytes >> 20),
             ("long readers", self.readers),
+            ("limits", self.limits),
+            ("scrubs", self.scrubs),
+            ("to the end", self.scrubbed),
+            ("checks", self.checks),
+            ("places damaged", self.rotten),
+            ("healed", self.healed),
         ]
     }
 }
@@ -65,6 +83,12 @@ impl AddAssign for Deeds {
         self.collected += other.collected;
         self.left_behind_bytes += other.left_behind_bytes;
         self.readers += other.readers;
+        self.limits += other.limits;
+        self.scrubs += other.scrubs;
+        self.scrubbed += other.scrubbed;
+        self.checks += other.checks;
+        self.rotten += other.rotten;
+        self.healed += other.healed;
     }
 }
 

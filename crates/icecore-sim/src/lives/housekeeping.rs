@@ -92,10 +92,8 @@ impl Life {
     /// Destroys everything, and looks whether all space is there again.
     pub(super) fn end(&mut self) -> Result<(), String> {
         self.release_all()?;
-        // A promotion may bring a dataset more than its quota allows, also one that was renamed since it got it.
-        for name in self.datasets() {
-            self.set_quota(&name, None)?;
-        }
+        // A promotion may bring a dataset more than its quota allows, also after it was renamed.
+        self.lift_limits()?;
         for _ in 0..PASSES_MAX {
             let before = self.datasets();
             for name in before.clone() {
@@ -122,8 +120,7 @@ impl Life {
         if statistics.live_bytes > BYTES_OF_NOTHING || taken > SEGMENTS_OF_NOTHING {
             return Err(format!("{taken} segments are taken by nothing: {statistics:?}"));
         }
-        self.count_collected();
-        self.explorer.close().map_err(|error| format!("the last close: {error}"))
+        self.close()
     }
 
     fn release_all(&mut self) -> Result<(), String> {
@@ -145,6 +142,7 @@ impl Life {
             let statistics = self.explorer.pool().statistics();
             self.deeds.collected += statistics.segments_collected;
             self.deeds.left_behind_bytes += statistics.left_behind_bytes;
+            self.deeds.healed += statistics.healed_places;
         }
     }
 }

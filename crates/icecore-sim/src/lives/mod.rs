@@ -1,11 +1,16 @@
 //! Whole lives of pools, each from one seed: weeks of writes, snapshots, prunes, collections, clones and rollbacks, in
-//! pools that get full, on disks that crash, fail and lie. Every day ends with a full check, every life with nothing:
+//! pools that get full, on disks that crash, fail, rot and lie. Every day ends with a full check, every life with nothing:
 //! when all is destroyed, all space has to be there again.
 
 mod day;
 mod deeds;
+mod folder;
 mod housekeeping;
+mod inspection;
+mod limits;
+mod obituary;
 mod process;
+mod rot;
 mod trouble;
 
 pub use deeds::Deeds;
@@ -16,8 +21,10 @@ use crate::cases::Told;
 use crate::driver::compare_view;
 use crate::explorer::{Explorer, Setting};
 use crate::model::Tree;
-use icecore::View;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use folder::Folder;
+use icecore::{CopyMode, View};
+use obituary::guarded;
+use std::path::Path;
 use std::sync::Arc;
 
 const SEGMENT_BYTES: u64 = 2 << 20;
@@ -32,8 +39,12 @@ pub struct Life {
     setting: Setting,
     random: Random,
     readers: Vec<Reader>,
-    /// A dataset that has a quota.
-    limited: Option<String>,
+    /// Where a scrub keeps its place.
+    folder: Option<Folder>,
+    /// The next scrub is to begin anew.
+    scrub_anew: bool,
+    /// What was damaged of which there is a second one, and was not healed on purpose yet.
+    rotten: Vec<String>,
     /// Refusals for want of room since there was some.
     refusals: u32,
     deeds: Deeds,
@@ -57,27 +68,18 @@ pub fn live(seed: u64, days: Option<u64>) -> Result<Deeds, String> {
 fn live_with(seed: u64, days: Option<u64>, threaded_percent: u64) -> Result<Deeds, String> {
     let setting = draw(seed, threaded_percent);
     let _told = Told(format!("a life with {setting:?}"));
-    let mut life = Life::new(seed, setting)?;
-    let days = days.unwrap_or_else(|| life.random.between(DAYS_MAX / 4, DAYS_MAX));
-    for number in 0..days {
-        let _told = Told(format!("day {number}"));
-        life.day().map_err(|text| format!("day {number}: {text}"))?;
-    }
-    life.end().map_err(|text| format!("when all was destroyed: {text}"))?;
-    life.deeds.lives += 1;
-    Ok(life.deeds)
+    Life::new(seed, setting)?.live(days)
 }
 
-/// As [`live`], with panics as descriptions, and so many of a hundred lives with threads.
+/// As [`live`], with panics as descriptions, and so many of a hundred lives with threads. A failure tells what there is to be told:
+/// with threads, a seed does not repeat it. `keep`: the folder that files of a pool go to whose life has failed.
 ///
 /// # Errors
 /// As there.
-pub fn live_guarded(seed: u64, threaded_percent: u64) -> Result<Deeds, String> {
-    catch_unwind(AssertUnwindSafe(|| live_with(seed, None, threaded_percent))).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        Err(format!("panic: {}", text.unwrap_or_default()))
-    })
+pub fn live_guarded(seed: u64, threaded_percent: u64, keep: Option<&Path>) -> Result<Deeds, String> {
+    let setting = draw(seed, threaded_percent);
+    let mut life = guarded(|| Life::new(seed, setting.clone()))?;
+    guarded(|| life.live(None)).map_err(|text| life.obituary(&text, keep.map(|keep| (keep, seed))))
 }
 
 /// Pools that get full at their own limit, at that of their medium or at a quota on it, and some that do not.
@@ -85,7 +87,15 @@ fn draw(seed: u64, threaded_percent: u64) -> Setting {
     let mut random = Random::new(seed ^ 0x11fe);
     let mut setting = Setting::draw(seed);
     setting.segment_bytes = SEGMENT_BYTES;
-    let bytes = random.between(12, 40) * SEGMENT_BYTES;
+    draw_copies(seed, &mut setting);
+    // Copies in the same folder take room.
+    let beside = if setting.mirror.is_some() { CopyMode::None } else { setting.copies };
+    let (least, most) = match beside {
+        CopyMode::None => (12, 40),
+        CopyMode::Metadata => (14, 44),
+        CopyMode::All => (24, 72),
+    };
+    let bytes = random.between(least, most) * SEGMENT_BYTES;
     match random.below(10) {
         0..6 => setting.size_limit = Some(bytes),
         6 => setting.disk.capacity = bytes,
@@ -97,23 +107,53 @@ fn draw(seed: u64, threaded_percent: u64) -> Setting {
     }
     // With threads the same seed need not lead to the same life; without, nothing runs at the same time.
     setting.options.background = random.chance(threaded_percent);
+    setting.disk.trace = setting.options.background;
     setting
+}
+
+/// Mostly what is copied unless one says otherwise, in the same folder; sometimes more or nothing, sometimes on another disk.
+fn draw_copies(seed: u64, setting: &mut Setting) {
+    let mut random = Random::new(seed ^ 0xc0b1);
+    setting.copies = match random.below(10) {
+        0..6 => CopyMode::default(),
+        6 | 7 => CopyMode::None,
+        _ => CopyMode::All,
+    };
+    let elsewhere = setting.copies != CopyMode::None && random.chance(30);
+    setting.mirror = elsewhere.then(|| "/mirror".to_owned());
 }
 
 impl Life {
     fn new(seed: u64, setting: Setting) -> Result<Self, String> {
         let explorer = Explorer::new(seed, &setting).map_err(|error| format!("no new pool: {error}"))?;
+        let folder = Folder::new();
+        if let Some(folder) = &folder {
+            explorer.disk.set_folder(folder.path().to_owned());
+        }
         let mut life = Self {
             explorer,
             setting,
             random: Random::new(seed ^ 0x5eed),
             readers: Vec::new(),
-            limited: None,
+            folder,
+            scrub_anew: false,
+            rotten: Vec::new(),
             refusals: 0,
             deeds: Deeds::default(),
         };
         life.explorer.open().map_err(|error| format!("cannot open a new pool: {error}"))?;
         Ok(life)
+    }
+
+    fn live(&mut self, days: Option<u64>) -> Result<Deeds, String> {
+        let days = days.unwrap_or_else(|| self.random.between(DAYS_MAX / 4, DAYS_MAX));
+        for number in 0..days {
+            let _told = Told(format!("day {number}"));
+            self.day().map_err(|text| format!("day {number}: {text}"))?;
+        }
+        self.end().map_err(|text| format!("when all was destroyed: {text}"))?;
+        self.deeds.lives += 1;
+        Ok(self.deeds)
     }
 
     fn read_for_long(&mut self) {

@@ -1,9 +1,8 @@
 //! What can go wrong on a day, and how a life goes on after it.
 
 use super::Life;
-use crate::{CrashMode, FaultKind, Random};
+use crate::{CrashMode, FaultKind, Random, SimulatedDisk};
 use icecore::Error;
-use icecore::units::ByteLength;
 
 /// Times that a recovery is cut short in a row.
 const RECOVERIES_MAX: u32 = 4;
@@ -20,16 +19,22 @@ pub(super) enum Trouble {
     Fault(FaultKind, u64, bool),
     /// Others have taken all that was left of the medium.
     OthersFill,
+    /// The disk of the second copies, if they have one, is away.
+    MirrorAway,
+    /// A call of that disk fails, or all from it on.
+    MirrorFault(FaultKind, u64, bool),
 }
 
 impl Trouble {
     pub(super) fn draw(random: &mut Random) -> Self {
         let kinds = [FaultKind::ReadError, FaultKind::WriteError, FaultKind::SyncError, FaultKind::NoSpace];
-        match random.below(10) {
+        match random.below(12) {
             0..4 => Self::Nothing,
             4..7 => Self::Crashes([20, 200, 1000][random.index(3)]),
             7 | 8 => Self::Fault(kinds[random.index(4)], random.between(1, 300), random.chance(20)),
-            _ => Self::OthersFill,
+            9 => Self::OthersFill,
+            10 => Self::MirrorAway,
+            _ => Self::MirrorFault(kinds[random.index(4)], random.between(1, 100), random.chance(50)),
         }
     }
 }
@@ -43,6 +48,11 @@ impl Life {
                 self.explorer.disk.fail_at(number, kind, persistent);
             }
             Trouble::OthersFill => self.explorer.disk.set_capacity(0),
+            Trouble::MirrorAway => self.explorer.disk.mirror().iter().for_each(SimulatedDisk::disappear),
+            Trouble::MirrorFault(kind, number, persistent) => {
+                let mirror = self.explorer.disk.mirror();
+                mirror.iter().for_each(|mirror| mirror.fail_at(number, kind, persistent));
+            }
         }
     }
 
@@ -58,6 +68,10 @@ impl Life {
         self.deeds.faults = disk.faults_struck();
         disk.crash_at(NEVER);
         disk.set_capacity(self.setting.disk.capacity);
+        if let Some(mirror) = disk.mirror() {
+            mirror.clear_faults();
+            mirror.reappear();
+        }
         if disk.is_cut() {
             // In a thread of the pool's own, and no step has met it yet.
             self.recover()?;
@@ -104,6 +118,9 @@ impl Life {
             } else {
                 self.explorer.disk.crash_at(NEVER);
             }
+            if self.random.chance(5) {
+                self.inspect(false)?;
+            }
             match self.open_and_find() {
                 Ok(()) => break,
                 // A pool with threads goes on working, and may be cut short while it is looked at.
@@ -121,35 +138,5 @@ impl Life {
     fn open_and_find(&mut self) -> Result<(), String> {
         self.explorer.open().map_err(|error| format!("cannot open after a crash: {error}"))?;
         self.explorer.find().map(drop)
-    }
-
-    /// Now and then a dataset gets a quota for a day, that is soon reached.
-    pub(super) fn limit(&mut self) -> Result<(), String> {
-        self.lift_quota()?;
-        if !self.random.chance(15) {
-            return Ok(());
-        }
-        let names = self.datasets();
-        if let Some(name) = self.random.pick(&names).cloned() {
-            let bytes = self.random.between(1, 8) << 20;
-            self.set_quota(&name, Some(ByteLength(bytes)))?;
-            self.limited = Some(name);
-        }
-        Ok(())
-    }
-
-    /// The dataset that has a quota has none any more.
-    pub(super) fn lift_quota(&mut self) -> Result<(), String> {
-        self.limited.take().map_or(Ok(()), |name| self.set_quota(&name, None))
-    }
-
-    pub(super) fn set_quota(&self, dataset: &str, bytes: Option<ByteLength>) -> Result<(), String> {
-        match self.explorer.pool().set_limit(dataset, icecore::limits::Limit::Quota, bytes) {
-            // It may have been renamed or destroyed since.
-            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
-            // To say that there is one takes room; to say that there is none does not.
-            Err(Error::NoSpace { .. }) if bytes.is_some() => Ok(()),
-            Err(error) => Err(format!("a quota for {dataset}: {error}")),
-        }
     }
 }
