@@ -223,7 +223,8 @@ fn a_disk_that_cannot_be_read_is_critical() {
 /// Nothing is made again without a word.
 #[test]
 fn a_superblock_that_is_made_again_from_its_twin_is_a_warning_until_a_scrub() {
-    let hurts: [(&str, fn(&std::path::Path)); 3] = [
+    type Hurt = fn(&std::path::Path);
+    let hurts: [(&str, Hurt); 3] = [
         ("checksum", |path| {
             let mut bytes = std::fs::read(path).unwrap();
             bytes[40] ^= 1;
