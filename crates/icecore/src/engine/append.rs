@@ -112,18 +112,19 @@ impl Engine {
         payload: Option<Payload>,
         purpose: Purpose,
     ) -> Result<()> {
-        self.append_in(state, operation, payload, purpose, &self.environment())
+        self.append_in(state, operation, payload, purpose, false, &self.environment())
     }
 
-    /// As [`Engine::append`] for a patch of which the caller knows what its blocks come to.
-    pub(crate) fn append_patch(
+    /// As [`Engine::append`] for part of a commit, of which limits have allowed the whole. `patched`: what the blocks of a patch come to.
+    pub(crate) fn append_allowed(
         &self,
         state: &mut State,
-        patch: &Operation,
+        operation: &Operation,
+        payload: Option<Payload>,
         patched: &[Arc<Block>],
     ) -> Result<()> {
         let environment = Environment { patched, ..self.environment() };
-        self.append_in(state, patch, None, Purpose::Data, &environment)
+        self.append_in(state, operation, payload, Purpose::Data, true, &environment)
     }
 
     fn append_in(
@@ -132,6 +133,7 @@ impl Engine {
         operation: &Operation,
         payload: Option<Payload>,
         purpose: Purpose,
+        is_allowed: bool,
         environment: &Environment<'_>,
     ) -> Result<()> {
         let (encoded, need) = self.encoded(operation, payload.as_ref())?;
@@ -141,7 +143,7 @@ impl Engine {
         // Within a step it is too late to refuse: whoever began it has made sure.
         let mut allowed = Allowed::default();
         if !state.tail.is_in_chain() {
-            if !state.usage.is_empty() && self.is_judged(state, operation, purpose) {
+            if !is_allowed && !state.usage.is_empty() && self.is_judged(state, operation, purpose) {
                 let most = self.most_of(state, operation);
                 allowed = self.judge(state, most.as_slice(), |trial| {
                     trial.step(operation, &encoded, payload.as_ref(), environment.patched)
@@ -183,8 +185,8 @@ impl Engine {
 
     /// Whether limits have a say in an operation by itself. What frees is never refused, but a file that is cut may become longer.
     fn is_judged(&self, state: &State, operation: &Operation, purpose: Purpose) -> bool {
-        purpose == Purpose::Data
-            || matches!(operation, Operation::Truncate { .. }) && !self.only_frees(state, operation)
+        let may_add = purpose == Purpose::Data || matches!(operation, Operation::Truncate { .. });
+        may_add && !self.only_frees(state, operation)
     }
 
     /// An operation as the log has it, and what it needs there.

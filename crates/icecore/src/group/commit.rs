@@ -268,10 +268,7 @@ impl Step {
 fn append_step(engine: &Engine, state: &mut State, step: &Step, next: &mut LogAddress) -> Result<()> {
     let address = *next;
     let (operation, payload, patched) = step.logged(next);
-    match step {
-        Step::Patched { .. } => engine.append_patch(state, &operation, patched)?,
-        _ => engine.append(state, &operation, payload.cloned(), Purpose::Data)?,
-    }
+    engine.append_allowed(state, &operation, payload.cloned(), patched)?;
     if let Step::Staged { run, buffer: Some(buffer), .. } = step {
         engine.blocks.recent().add_staged(address, buffer, run.first, run.blocks);
     }
