@@ -429,7 +429,9 @@ proptest! {
         let (folder, mut pool) = make();
         pool.create_dataset("t/a", true, &[]).unwrap();
         pool.create_dataset("t/b", false, &[]).unwrap();
-        (0..3).for_each(|number| drop(file(&pool.dataset("t/a").unwrap(), &file_name(number)).unwrap()));
+        for number in 0..3 {
+            file(&pool.dataset("t/a").unwrap(), &file_name(number)).unwrap();
+        }
         file(&pool.dataset("t/b").unwrap(), "f").unwrap();
         for (round, (steps, change, limit)) in rounds.iter().enumerate() {
             let (of, limit) = LIMITS[*limit];
