@@ -415,6 +415,24 @@ fn a_quota_below_what_is_used_refuses_what_grows_and_nothing_else() {
     pool.verify().unwrap();
 }
 
+#[test]
+fn what_was_destroyed_before_a_crash_is_in_nobodys_way() {
+    let (folder, pool) = make();
+    pool.create_dataset("a", false, &[]).unwrap();
+    let a = pool.dataset("a").unwrap();
+    let inode = file(&a, "f").unwrap();
+    a.write(inode, 0, &[1; 64 << 12]).unwrap();
+    pool.snapshot(&["a@one".to_owned()], false, &[]).unwrap();
+    a.write(inode, 0, &[2; 64 << 12]).unwrap();
+    set(&pool, "a", Limit::Quota, figure(&pool, "a", Limit::Quota));
+    asked(a.write(inode, 64 * BLOCK, &[2; 64 << 12]), "a", Limit::Quota);
+    pool.destroy(&icecore::DestroyTarget::Snapshot("a@one".into())).unwrap();
+    let crashed = copy(folder.path());
+    let pool = open(crashed.path());
+    pool.dataset("a").unwrap().write(inode, 64 * BLOCK, &[2; 64 << 12]).unwrap();
+    pool.verify().unwrap();
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: std::env::var("ICECORE_TEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(24),
