@@ -345,7 +345,7 @@ fn in_a_high_tree_of_which_snapshots_have_all_limits_are_exact_to_the_block() {
         pool.set_limit("a", Limit::Quota, None).unwrap();
         pool.set_limit("a", Limit::RefQuota, None).unwrap();
         let more = make_at_the_limit(&pool, "a", limit, || scattered(1 + round as u64));
-        assert!(more >= 1000 * BLOCK && more < 1500 * BLOCK, "{more}");
+        assert!((1000 * BLOCK..1500 * BLOCK).contains(&more), "{more}");
         pool.snapshot(&[format!("a@{round}")], false, &[]).unwrap();
         if limit == Limit::Quota {
             // The same blocks once more: new ones, since the snapshot keeps the others.
