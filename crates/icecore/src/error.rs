@@ -95,7 +95,7 @@ pub enum Error {
     },
     /// A quota is used up; nothing was changed.
     #[error(
-        "{dataset} has a {limit} of {}, of which {} are used, and {} more may be needed: {way_out}",
+        "{dataset} has a {limit} of {}, of which {} are used, and {} more are needed: {way_out}",
         .bytes.as_option(), .used.as_option(), .asked.as_option()
     )]
     QuotaExceeded {
@@ -107,7 +107,7 @@ pub enum Error {
         bytes: ByteLength,
         /// What is used of it.
         used: ByteLength,
-        /// What the change would add at most.
+        /// What the change would add.
         asked: ByteLength,
         /// What to do.
         way_out: String,

@@ -387,6 +387,11 @@ impl From<Write> for Scatter {
 }
 
 impl Scatter {
+    /// Blocks of the run that the file has then.
+    pub(crate) fn mapped(&self) -> u64 {
+        self.parts.iter().map(|part| u64::from(part.blocks)).sum()
+    }
+
     /// Whether the parts are as promised: within the run and in order, and neither a block of the run nor one of
     /// the file is in two of them.
     #[must_use]

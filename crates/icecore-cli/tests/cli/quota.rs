@@ -73,3 +73,47 @@ fn a_database_at_its_quota_is_full_and_whole_and_goes_on_when_there_is_room() {
     fixture.done(&["sql", "db/app.db", insert]);
     assert_eq!(fixture.done(&["sql", "-H", "db/app.db", "SELECT count(*) FROM t"]), "1\n");
 }
+
+/// A size as messages have it.
+fn bytes(text: &str) -> u64 {
+    let (number, unit) = text.split_at(text.len() - 1);
+    let shift = match unit {
+        "B" => 0,
+        "K" => 10,
+        "M" => 20,
+        _ => panic!("{text}"),
+    };
+    number.parse::<u64>().unwrap() << shift
+}
+
+/// What is used, and how much more would be needed, as a refusal says it.
+fn used_and_needed(said: &str) -> (u64, u64) {
+    let (_, rest) = said.split_once("of which ").unwrap();
+    let (used, rest) = rest.split_once(" are used, and ").unwrap();
+    (bytes(used), bytes(rest.split_once(" more are needed").unwrap().0))
+}
+
+#[test]
+fn a_transaction_of_a_database_is_refused_if_it_is_one_block_too_much_and_not_before() {
+    let fixture = Fixture::new();
+    fixture.done(&["create", "db"]);
+    let used = || fixture.done(&["list", "-Hp", "-o", "used", "db"]).trim().parse::<u64>().unwrap();
+    let fill = "CREATE TABLE t(x); WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000) \
+                INSERT INTO t SELECT randomblob(500) FROM n";
+    fixture.done(&["sql", "-c", "db/app.db", fill]);
+    fixture.done(&["snapshot", "db@one"]);
+    // Scattered pages, which the snapshot keeps.
+    let update = "UPDATE t SET x = randomblob(500) WHERE rowid % 97 = 0";
+    let limit = |bytes: u64| fixture.done(&["set", &format!("quota={bytes}"), "db"]);
+    limit(used());
+    let (before, needed) = used_and_needed(&fixture.refused(6, &["sql", "db/app.db", update]));
+    assert_eq!(before, used());
+    assert!(needed > 20 * 4096, "{needed}");
+    limit(before + needed - 4096);
+    assert!(fixture.refused(6, &["sql", "db/app.db", update]).contains("full: db has a quota of"));
+    assert_eq!(used(), before);
+    limit(before + needed);
+    fixture.done(&["sql", "db/app.db", update]);
+    assert_eq!(used(), before + needed);
+    assert_eq!(fixture.done(&["sql", "-H", "db/app.db", "PRAGMA integrity_check"]), "ok\n");
+}

@@ -1,6 +1,7 @@
 //! Appending operations: checked, given room, applied to the state and put at the tail of the log.
 
-use super::{Addition, Engine};
+use super::Engine;
+use super::limits::Allowed;
 use crate::blocks::Block;
 use crate::error::{Error, Result};
 use crate::format::segment::SegmentKind;
@@ -111,18 +112,19 @@ impl Engine {
         payload: Option<Payload>,
         purpose: Purpose,
     ) -> Result<()> {
-        self.append_in(state, operation, payload, purpose, &self.environment())
+        self.append_in(state, operation, payload, purpose, false, &self.environment())
     }
 
-    /// As [`Engine::append`] for a patch of which the caller knows what its blocks come to.
-    pub(crate) fn append_patch(
+    /// As [`Engine::append`] for part of a commit, of which limits have allowed the whole. `patched`: what the blocks of a patch come to.
+    pub(crate) fn append_allowed(
         &self,
         state: &mut State,
-        patch: &Operation,
+        operation: &Operation,
+        payload: Option<Payload>,
         patched: &[Arc<Block>],
     ) -> Result<()> {
         let environment = Environment { patched, ..self.environment() };
-        self.append_in(state, patch, None, Purpose::Data, &environment)
+        self.append_in(state, operation, payload, Purpose::Data, true, &environment)
     }
 
     fn append_in(
@@ -131,27 +133,21 @@ impl Engine {
         operation: &Operation,
         payload: Option<Payload>,
         purpose: Purpose,
+        is_allowed: bool,
         environment: &Environment<'_>,
     ) -> Result<()> {
-        let mut encoded = Vec::with_capacity(operation.encoded_about());
-        operation.encode(&mut encoded);
-        let blocks = payload.as_ref().map_or(0, Payload::blocks);
-        debug_assert_eq!(blocks, operation.data_blocks() as usize);
-        let need = Need { operation_bytes: encoded.len(), blocks };
-        let spilled = need.operation_bytes.div_ceil(BLOCK_BYTES);
-        if blocks + spilled > self.record_blocks_max() {
-            return Err(Error::Invalid(format!(
-                "an operation of {} bytes is too large to log",
-                encoded.len()
-            )));
-        }
+        let (encoded, need) = self.encoded(operation, payload.as_ref())?;
         if state.closing {
             return Err(self.closed_error());
         }
         // Within a step it is too late to refuse: whoever began it has made sure.
+        let mut allowed = Allowed::default();
         if !state.tail.is_in_chain() {
-            if purpose == Purpose::Data && !state.usage.is_empty() {
-                self.check_limits(state, &Addition::all_of(operation))?;
+            if !is_allowed && !state.usage.is_empty() && self.is_judged(state, operation, purpose) {
+                let most = self.most_of(state, operation);
+                allowed = self.judge(state, most.as_slice(), |trial| {
+                    trial.step(operation, &encoded, payload.as_ref(), environment.patched)
+                })?;
             }
             self.ensure_reserve(state, purpose, 0)?;
         }
@@ -170,6 +166,8 @@ impl Engine {
             }
             return Err(error);
         }
+        allowed.came_true(state);
+        let blocks = need.blocks;
         if let Some(payload) = &payload {
             let slot = state.tail.next_slot();
             self.blocks.sums().set(at.segment, slot, payload.sums.iter().copied());
@@ -183,6 +181,31 @@ impl Engine {
         state.operations_pending += 1;
         state.log_blocks += blocks as u64 + 1;
         Ok(())
+    }
+
+    /// Whether limits have a say in an operation by itself. What frees is never refused, but a file that is cut may become longer.
+    fn is_judged(&self, state: &State, operation: &Operation, purpose: Purpose) -> bool {
+        let may_add = purpose == Purpose::Data || matches!(operation, Operation::Truncate { .. });
+        may_add && !self.only_frees(state, operation)
+    }
+
+    /// An operation as the log has it, and what it needs there.
+    pub(crate) fn encoded(
+        &self,
+        operation: &Operation,
+        payload: Option<&Payload>,
+    ) -> Result<(Vec<u8>, Need)> {
+        let mut encoded = Vec::with_capacity(operation.encoded_about());
+        operation.encode(&mut encoded);
+        let blocks = payload.map_or(0, Payload::blocks);
+        debug_assert_eq!(blocks, operation.data_blocks() as usize);
+        let spilled = encoded.len().div_ceil(BLOCK_BYTES);
+        if blocks + spilled > self.record_blocks_max() {
+            let detail = format!("an operation of {} bytes is too large to log", encoded.len());
+            return Err(Error::Invalid(detail));
+        }
+        let need = Need { operation_bytes: encoded.len(), blocks };
+        Ok((encoded, need))
     }
 
     /// Most data blocks that one operation may carry: a record must fit a segment.

@@ -1,172 +1,84 @@
 //! Refusing what a quota or somebody else's reservation forbids, before it is logged. Replay never comes here.
+//!
+//! A change is refused if and only if a figure that it makes larger would be beyond its limit. Far from limits that is seen from what the
+//! change can come to at most; where that would be too much, the change is tried first: see [`Trial`].
 
+use super::growth::Most;
 use super::{Engine, Purpose};
 use crate::error::{Error, Result};
 use crate::format::segment::SegmentKind;
 use crate::limits::{DatasetLimits, Limit};
-use crate::namespace::{Read as _, TreeReader};
-use crate::operation::{BlockPatch, NamespaceOperation, Operation, Scatter, Write};
-use crate::state::State;
-use crate::units::{BLOCK_BYTES, BlockCount, ByteLength, DatasetId, FileBlock, InodeNumber};
+use crate::state::{Growth, State, Trial, Tried};
+use crate::tree::Tree;
+use crate::units::{BLOCK_BYTES, BlockCount, ByteLength, DatasetId, VersionId};
 
-/// Nodes that a change may add to a tree that it makes larger, beside those of each of its steps.
-const NODES_OF_GROWTH: u64 = 16;
-/// Nodes that each step of it may add: a leaf of its own, and one that it splits off.
-const NODES_OF_STEP: u64 = 2;
-/// What is left for a change that only replaces: so it goes on where nothing more can be added.
-const NODES_OF_REPLACEMENT: u64 = 4;
 /// Of so many blocks of log, one is a header.
 const BLOCKS_PER_HEADER: u64 = 16;
 
-/// Something that makes a dataset larger.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Addition {
-    pub dataset: DatasetId,
-    /// Blocks of a file that are going to be new, if any.
-    file: Option<(InodeNumber, FileBlock)>,
-    blocks: u64,
+/// What allows a change. To be kept until it is made, with the state locked: then it comes to what was found out.
+#[must_use]
+#[derive(Default)]
+pub(crate) struct Allowed {
+    _pins: Vec<Tree>,
+    /// What heads own and refer to afterwards.
+    figures: Vec<(VersionId, u64, u64)>,
 }
 
-/// What a change asks of one dataset: by how much that grows which it uses, and which its head refers to.
-#[derive(Clone, Copy)]
-struct Demand {
-    used: u64,
-    referenced: u64,
-}
-
-/// Sums up steps.
-#[derive(Clone, Copy, Default)]
-struct Growth {
-    blocks: u64,
-    steps: u64,
-}
-
-impl Growth {
-    fn step(&mut self, addition: &Addition, overwritten: u64) {
-        let grows = addition.blocks - overwritten;
-        self.blocks += grows;
-        // Names and attributes are nodes and nothing else.
-        self.steps += u64::from(grows > 0 || addition.file.is_none());
-    }
-
-    const fn with_nodes(self) -> u64 {
-        match self.steps {
-            0 => NODES_OF_REPLACEMENT,
-            steps => self.blocks + NODES_OF_GROWTH + NODES_OF_STEP * steps,
+impl Allowed {
+    /// The change was made.
+    pub(crate) fn came_true(self, state: &State) {
+        for (head, owned, referenced) in &self.figures {
+            let is_true = state.history.version(*head).is_ok_and(|node| node.owned().len().0 == *owned)
+                && state.history.referenced(*head).is_ok_and(|blocks| blocks.0 == *referenced);
+            debug_assert!(is_true, "{head:?} came to something else than what was tried");
         }
-    }
-}
-
-impl Addition {
-    /// Names, attributes, and the datasets themselves: nodes alone.
-    pub(crate) const fn of_nodes(dataset: DatasetId) -> Self {
-        Self { dataset, file: None, blocks: 0 }
-    }
-
-    /// What an operation adds: nothing if it is not one that adds.
-    pub(crate) fn all_of(operation: &Operation) -> Vec<Self> {
-        match operation {
-            Operation::Write(Write { dataset, inode, block, blocks, .. })
-            | Operation::MapStaged { write: Write { dataset, inode, block, blocks, .. }, .. } => {
-                vec![Self { dataset: *dataset, file: Some((*inode, *block)), blocks: (*blocks).into() }]
-            }
-            Operation::WriteScattered(scatter) | Operation::MapScattered { scatter, .. } => {
-                Self::of_scatter(scatter).collect()
-            }
-            Operation::WriteInline { dataset, inode, offset, bytes, .. } => {
-                let first = FileBlock::containing(*offset);
-                let end = offset.saturating_add(bytes.len() as u64).div_ceil(BLOCK_BYTES as u64);
-                let blocks = end.saturating_sub(first.0);
-                vec![Self { dataset: *dataset, file: Some((*inode, first)), blocks }]
-            }
-            Operation::Patch(patch) => {
-                let of_block = |one: &BlockPatch| Self {
-                    dataset: patch.dataset,
-                    file: Some((patch.inode, one.block)),
-                    blocks: 1,
-                };
-                patch.blocks.iter().map(of_block).collect()
-            }
-            Operation::Namespace { dataset, operation } => {
-                let bytes = match operation {
-                    NamespaceOperation::SetXattr { value, .. } => value.len(),
-                    NamespaceOperation::CreateSymlink { target, .. } => target.len(),
-                    _ => 0,
-                };
-                vec![Self { dataset: *dataset, file: None, blocks: bytes.div_ceil(BLOCK_BYTES) as u64 }]
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    /// What blocks in several places add, place by place.
-    pub(crate) fn of_scatter(scatter: &Scatter) -> impl Iterator<Item = Self> {
-        let (dataset, inode) = (scatter.dataset, scatter.inode);
-        scatter.parts.iter().map(move |part| Self {
-            dataset,
-            file: Some((inode, part.block)),
-            blocks: part.blocks.into(),
-        })
     }
 }
 
 impl Engine {
-    /// Refuses a change that a quota or a reservation does not allow. All additions of the change together.
+    /// Refuses a change that a quota or a reservation does not allow. `most`: what its operations come to at most. `try_out` makes all
+    /// of them in a trial, where that has to be known.
     ///
     /// # Errors
-    /// [`Error::QuotaExceeded`]; [`Error::NoSpace`] where others have reserved what is left.
-    pub(crate) fn check_limits(&self, state: &State, additions: &[Addition]) -> Result<()> {
-        if state.usage.is_empty() {
-            return Ok(());
-        }
-        let mut datasets: Vec<DatasetId> = additions.iter().map(|one| one.dataset).collect();
-        datasets.sort_unstable();
-        datasets.dedup();
-        for dataset in datasets {
-            let own = || additions.iter().filter(|one| one.dataset == dataset);
-            let blocks: u64 = own().map(|one| one.blocks).sum();
-            let most = blocks + NODES_OF_GROWTH + NODES_OF_STEP * own().count() as u64;
-            if exceeded(state, dataset, &Demand { used: most, referenced: most }).is_some() {
-                // What is overwritten makes room: worth a look only where it matters.
-                let exact = self.exact_demand(state, own())?;
-                if let Some(error) = exceeded(state, dataset, &exact) {
-                    return Err(error);
-                }
-            }
-            self.check_reserved(state, Some(dataset), BlockCount(most))?;
-        }
-        Ok(())
-    }
-
-    /// What additions to one dataset come to, with what they overwrite.
-    fn exact_demand<'a>(
+    /// [`Error::QuotaExceeded`]; [`Error::NoSpace`] where others have reserved what is left; those that the change would meet.
+    pub(crate) fn judge(
         &self,
         state: &State,
-        additions: impl Iterator<Item = &'a Addition>,
-    ) -> Result<Demand> {
-        let (mut used, mut referenced) = (Growth::default(), Growth::default());
-        for addition in additions {
-            let (own, mapped) = self.overwritten(state, addition)?;
-            used.step(addition, own);
-            referenced.step(addition, mapped);
+        most: &[Most],
+        try_out: impl FnOnce(&mut Trial<'_>) -> Result<()>,
+    ) -> Result<Allowed> {
+        if state.usage.is_empty() || most.is_empty() {
+            return Ok(Allowed::default());
         }
-        Ok(Demand { used: used.with_nodes(), referenced: referenced.with_nodes() })
+        let growths = self.at_most(state, most)?;
+        let fits = self.check_growths(state, &growths).is_ok();
+        if fits && !cfg!(debug_assertions) {
+            return Ok(Allowed::default());
+        }
+        let mut trial = Trial::new(state, &self.blocks, &self.nodes);
+        let outcome = try_out(&mut trial);
+        let tried = trial.finish();
+        if fits {
+            debug_assert!(outcome.is_err() || is_within(&tried, &growths), "{most:?} comes to more");
+            return Ok(Allowed::default());
+        }
+        outcome?;
+        let growths: Vec<_> = tried.growths().collect();
+        self.check_growths(state, &growths)?;
+        Ok(Allowed { figures: tried.figures(state), _pins: tried.into_pins() })
     }
 
-    /// Blocks that an addition overwrites: those that only the head has, and all of them.
-    fn overwritten(&self, state: &State, addition: &Addition) -> Result<(u64, u64)> {
-        let Some((inode, first)) = addition.file else { return Ok((0, 0)) };
-        let head = state.head(addition.dataset)?;
-        let edge = state.edge(head);
-        let reader = TreeReader::new(&state.trees[&head], &*self.nodes);
-        let end = FileBlock(first.0 + addition.blocks);
-        let (mut own, mut mapped) = (0, 0);
-        reader.extents(inode, first, end, &mut |_, run| {
-            own += run.end().0.saturating_sub(run.start.max(edge.of(run.stream)).0).min(run.length.0);
-            mapped += run.length.0;
-            Ok(true)
-        })?;
-        Ok((own, mapped))
+    /// Refuses to make so many datasets below one: each begins with one node.
+    pub(crate) fn check_new_datasets(&self, state: &State, above: DatasetId, count: usize) -> Result<()> {
+        let born = count as u64;
+        self.check_growths(state, &[(above, Growth { used: born as i64, referenced: 0, born })])
+    }
+
+    fn check_growths(&self, state: &State, growths: &[(DatasetId, Growth)]) -> Result<()> {
+        exceeded(state, growths).map_or(Ok(()), Err)?;
+        growths.iter().filter(|(_, growth)| growth.born > 0).try_for_each(|(dataset, growth)| {
+            self.check_reserved(state, Some(*dataset), BlockCount(growth.born))
+        })
     }
 
     /// Refuses to take what is reserved for others.
@@ -276,24 +188,36 @@ impl Engine {
     }
 }
 
-/// The first quota that a demand exceeds.
-fn exceeded(state: &State, dataset: DatasetId, demand: &Demand) -> Option<Error> {
-    let within =
-        |quota: ByteLength, used: BlockCount, more: u64| used.0 + more <= quota.0 / BLOCK_BYTES as u64;
-    for one in state.usage.above(dataset) {
-        if let Some(quota) = one.limits.quota.filter(|quota| !within(*quota, one.used, demand.used)) {
-            let asked = BlockCount(demand.used);
+/// The first quota that datasets exceed when they grow so, and because they do.
+fn exceeded(state: &State, growths: &[(DatasetId, Growth)]) -> Option<Error> {
+    let within = |quota: ByteLength, used: BlockCount, more: i64| {
+        more <= 0 || used.0.saturating_add(more as u64) <= quota.0 / BLOCK_BYTES as u64
+    };
+    for (one, more) in state.usage.totals(growths.iter().map(|(dataset, growth)| (*dataset, growth.used))) {
+        if let Some(quota) = one.limits.quota.filter(|quota| !within(*quota, one.used, more)) {
+            let asked = BlockCount(more.unsigned_abs());
             return Some(error(state, one.dataset, Limit::Quota, quota, one.used, asked));
         }
     }
-    let refquota = state.usage.of(dataset)?.limits.refquota?;
-    let head = state.head(dataset).ok()?;
-    let referenced = state.history.referenced(head).ok()?;
-    if within(refquota, referenced, demand.referenced) {
-        return None;
-    }
-    let asked = BlockCount(demand.referenced);
-    Some(error(state, dataset, Limit::RefQuota, refquota, referenced, asked))
+    growths.iter().find_map(|(dataset, growth)| {
+        let refquota = state.usage.of(*dataset)?.limits.refquota?;
+        let referenced = state.history.referenced(state.head(*dataset).ok()?).ok()?;
+        let asked = BlockCount(growth.referenced.unsigned_abs());
+        (!within(refquota, referenced, growth.referenced))
+            .then(|| error(state, *dataset, Limit::RefQuota, refquota, referenced, asked))
+    })
+}
+
+/// Whether a change that was tried comes to what it can come to.
+fn is_within(tried: &Tried, most: &[(DatasetId, Growth)]) -> bool {
+    tried.growths().all(|(dataset, growth)| {
+        most.iter().any(|(one, most)| {
+            *one == dataset
+                && growth.used <= most.used
+                && growth.referenced <= most.referenced
+                && growth.born <= most.born
+        })
+    })
 }
 
 fn error(

@@ -27,6 +27,7 @@ mod doomed_tests;
 mod files;
 mod former;
 mod freeing;
+mod growth;
 mod init;
 mod inspect;
 #[cfg(test)]
@@ -65,8 +66,9 @@ pub(crate) use append::Purpose;
 pub use collect::CollectReport;
 pub(crate) use cut::{Cut, LEFT_BEHIND, REUSED};
 pub(crate) use former::{copied_superblock, former_superblock, older_checkpoints};
+pub(crate) use growth::Most;
 pub(crate) use init::{init, lock, open, open_cut, open_to_look};
-pub(crate) use limits::Addition;
+pub(crate) use limits::Allowed;
 pub(crate) use rebuild::{Forsaken, Restored, ledger_is_whole, place_forsaken, restore_chunks, restore_map};
 pub(crate) use space::Making;
 pub(crate) use staging::StagedRun;

@@ -209,9 +209,15 @@ impl Engine {
     }
 
     /// Runs something that needs room. If there is none, what died meanwhile is made room of first; if that is not
-    /// enough, what lives in segments that hold little is moved together.
+    /// enough, what lives in segments that hold little is moved together. What was destroyed must not stand in the way of a quota either.
     pub(crate) fn with_room<T>(&self, body: impl Fn() -> Result<T>) -> Result<T> {
         let mut outcome = body();
+        if matches!(outcome, Err(Error::QuotaExceeded { .. })) {
+            let is_something_left = self.state().history.doomed_count() > 0;
+            if is_something_left && self.finish_freeing().is_ok() {
+                outcome = body();
+            }
+        }
         for way in WAYS_TO_ROOM {
             if !matches!(outcome, Err(Error::NoSpace { .. })) {
                 break;

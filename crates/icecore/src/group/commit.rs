@@ -4,7 +4,7 @@ use super::changes::{FileChanges, Place};
 use super::patch::{Patched, patches_of};
 use super::{CommitPoint, Group, regular_file};
 use crate::blocks::Block;
-use crate::engine::{Addition, Engine, Making, Purpose, StagedRun};
+use crate::engine::{Allowed, Engine, Making, Most, Purpose, StagedRun};
 use crate::error::{Error, Result};
 use crate::format::crc32c;
 use crate::format::segment::SegmentKind;
@@ -15,6 +15,7 @@ use crate::pool::Pool;
 use crate::state::State;
 use crate::storage::AlignedBuffer;
 use crate::units::{BLOCK_BYTES, BlockCount, FileBlock, InodeNumber, LogAddress, Stream, Timestamp};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Nodes that one step makes, usually fewer.
@@ -76,10 +77,7 @@ fn commit_steps(pool: &Pool, groups: &[Group], steps: &[Step]) -> Result<Option<
             return Ok(None);
         }
     }
-    if !state.usage.is_empty() {
-        let additions: Vec<Addition> = steps.iter().flat_map(Step::additions).collect();
-        engine.check_limits(&state, &additions)?;
-    }
+    let allowed = judge(engine, &state, steps)?;
     make_room(engine, &mut state, steps)?;
     if steps.len() > 1 {
         state.tail.begin_chain();
@@ -98,6 +96,7 @@ fn commit_steps(pool: &Pool, groups: &[Group], steps: &[Step]) -> Result<Option<
     if steps.len() > 1 {
         state.tail.end_chain();
     }
+    allowed.came_true(&state);
     let point = CommitPoint(state.tail.last_sequence());
     let pressure = engine.pressure(&state);
     drop(state);
@@ -131,6 +130,34 @@ fn check_files(engine: &Engine, state: &State, group: &Group) -> Result<()> {
     })
 }
 
+/// Refuses what limits do not allow. Steps that only cut files are not asked.
+fn judge(engine: &Engine, state: &State, steps: &[Step]) -> Result<Allowed> {
+    if state.usage.is_empty() || steps.iter().all(|step| step.only_frees(engine, state)) {
+        return Ok(Allowed::default());
+    }
+    let most: Vec<Most> = steps.iter().filter_map(|step| step.most(engine, state)).collect();
+    engine.judge(state, &most, |trial| {
+        if steps.len() > 1 {
+            trial.begin_chain();
+        }
+        let mut next = trial.take_addresses(staged_blocks(steps));
+        steps.iter().try_for_each(|step| {
+            let (operation, payload, patched) = step.logged(&mut next);
+            let (encoded, _) = engine.encoded(&operation, payload)?;
+            trial.step(&operation, &encoded, payload, patched)
+        })
+    })
+}
+
+/// Blocks that lie outside the log and get their addresses with the commit.
+fn staged_blocks(steps: &[Step]) -> BlockCount {
+    let blocks = steps.iter().map(|step| match step {
+        Step::Staged { run, .. } => u64::from(run.blocks),
+        Step::Log(..) | Step::Patched { .. } => 0,
+    });
+    BlockCount(blocks.sum())
+}
+
 /// Sees to it that all the steps find room, before the first of them is taken.
 fn make_room(engine: &Engine, state: &mut State, steps: &[Step]) -> Result<()> {
     let segments = segments_of_log(engine, state, steps);
@@ -161,11 +188,31 @@ fn segments_of_log(engine: &Engine, state: &State, steps: &[Step]) -> usize {
 }
 
 impl Step {
-    fn additions(&self) -> Vec<Addition> {
+    fn most(&self, engine: &Engine, state: &State) -> Option<Most> {
         match self {
-            Self::Log(operation, _) => Addition::all_of(operation),
+            Self::Log(operation, _) => engine.most_of(state, operation),
             Self::Staged { scatter, .. } | Self::Patched { whole: scatter, .. } => {
-                Addition::of_scatter(scatter).collect()
+                Some(Most::of_scatter(scatter))
+            }
+        }
+    }
+
+    fn only_frees(&self, engine: &Engine, state: &State) -> bool {
+        matches!(self, Self::Log(operation, _) if engine.only_frees(state, operation))
+    }
+
+    /// What it is in the log, the blocks with it, and what the blocks of a patch come to. `next`: the next address for what lies
+    /// outside the log.
+    fn logged(&self, next: &mut LogAddress) -> (Cow<'_, Operation>, Option<&Payload>, &[Arc<Block>]) {
+        match self {
+            Self::Log(operation, payload) => (Cow::Borrowed(operation), payload.as_ref(), &[]),
+            Self::Patched { patch, contents, .. } => (Cow::Borrowed(patch), None, contents),
+            Self::Staged { scatter, run, .. } => {
+                let address = *next;
+                *next = next.plus(BlockCount(run.blocks.into()));
+                let (segment, slot) = (run.segment, run.slot);
+                let operation = Operation::MapScattered { scatter: scatter.clone(), address, segment, slot };
+                (Cow::Owned(operation), None, &[])
             }
         }
     }
@@ -219,25 +266,13 @@ impl Step {
 }
 
 fn append_step(engine: &Engine, state: &mut State, step: &Step, next: &mut LogAddress) -> Result<()> {
-    match step {
-        Step::Log(operation, payload) => engine.append(state, operation, payload.clone(), Purpose::Data),
-        Step::Patched { patch, contents, .. } => engine.append_patch(state, patch, contents),
-        Step::Staged { scatter, run, buffer } => {
-            let address = *next;
-            *next = next.plus(BlockCount(run.blocks.into()));
-            let operation = Operation::MapScattered {
-                scatter: scatter.clone(),
-                address,
-                segment: run.segment,
-                slot: run.slot,
-            };
-            engine.append(state, &operation, None, Purpose::Data)?;
-            if let Some(buffer) = buffer {
-                engine.blocks.recent().add_staged(address, buffer, run.first, run.blocks);
-            }
-            Ok(())
-        }
+    let address = *next;
+    let (operation, payload, patched) = step.logged(next);
+    engine.append_allowed(state, &operation, payload.cloned(), patched)?;
+    if let Step::Staged { run, buffer: Some(buffer), .. } = step {
+        engine.blocks.recent().add_staged(address, buffer, run.first, run.blocks);
     }
+    Ok(())
 }
 
 /// What a group comes to, in the order in which it is to happen.
@@ -339,11 +374,7 @@ fn counted_from(first: u32, mut parts: Vec<Part>) -> Vec<Part> {
 impl Engine {
     /// Gives the next addresses of the data stream to all the runs that lie outside the log; answers the first.
     fn addresses_of_staged(&self, state: &mut State, steps: &[Step]) -> LogAddress {
-        let count = steps.iter().map(|step| match step {
-            Step::Staged { run, .. } => u64::from(run.blocks),
-            Step::Log(..) | Step::Patched { .. } => 0,
-        });
-        let count = BlockCount(count.sum());
+        let count = staged_blocks(steps);
         if count.0 == 0 {
             return LogAddress(0);
         }

@@ -47,4 +47,5 @@ pub use set::{AddressSet, SetChanges};
 pub use stored::{HistoryChanges, SetRows, StoredHistory, StoredSets, VersionChange, VersionRecord};
 pub use streams::{FreedSink, StreamChanges, StreamSets};
 pub(crate) use varint::{put_varint, take_varint};
+pub(crate) use versions::parted;
 pub use versions::{History, VersionNode};

@@ -9,6 +9,7 @@
 //!
 //! "Parent" always means the tree, never the order of names in a dataset: after a rollback the two differ.
 
+use super::blocks::Span;
 use super::consolidate::SetLimits;
 use super::doomed::Doomed;
 use super::fault::HistoryFault;
@@ -149,6 +150,13 @@ pub struct History {
     pub(super) heavy: u64,
 }
 
+/// What of a run was born before a version's parent was sealed, at `mark`, and since: dropped by the version, the first part is
+/// dead, and the second gone.
+pub(crate) fn parted(run: &Run, mark: &Marks) -> (Span, Span) {
+    let middle = mark.of(run.stream).clamp(run.start, run.end());
+    (run.start..middle, middle..run.end())
+}
+
 impl History {
     /// A history without versions.
     #[must_use]
@@ -262,9 +270,8 @@ impl History {
     /// The version does not exist or is a snapshot.
     pub fn dropped(&mut self, head: VersionId, run: Run, freed: &mut FreedSink) -> Result<(), HistoryFault> {
         let node = self.head(head)?;
-        let (parent, mark) = (node.parent, self.low_mark(node).of(run.stream));
-        let middle = mark.clamp(run.start, run.end());
-        let (below, above) = (run.start..middle, middle..run.end());
+        let parent = node.parent;
+        let (below, above) = parted(&run, &self.low_mark(node));
 
         let node = self.node_mut(head);
         let died = node.dead.of_mut(run.stream).insert_run(below.clone());

@@ -116,6 +116,17 @@ impl Tail {
         }
     }
 
+    /// What gives the same addresses as this one would, and is never written: to find out what operations come to.
+    pub(crate) fn outline(&self) -> Self {
+        let open = self.open.as_ref().map(|open| PendingRecord {
+            operations: open.operations.clone(),
+            payloads: Vec::new(),
+            ..*open
+        });
+        let (pending, pending_blocks) = (Vec::new(), 0);
+        Self { open, pending, pending_blocks, ..*self }
+    }
+
     /// Where the next record will begin; only meaningful when no record is open.
     pub(crate) fn position(&self) -> Position {
         assert!(self.open.is_none(), "the open record was sealed before");

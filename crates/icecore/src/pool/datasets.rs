@@ -2,7 +2,7 @@
 
 use super::Pool;
 use super::properties::check_property;
-use crate::engine::{Addition, Purpose};
+use crate::engine::Purpose;
 use crate::error::{Error, Result};
 use crate::limits::{DatasetLimits, Limit};
 use crate::names::{DatasetName, SnapshotName, VersionName};
@@ -32,7 +32,7 @@ impl Pool {
         let engine = self.engine();
         engine.admit()?;
         let mut state = engine.state();
-        self.prepare_place(&mut state, &name, parents)?;
+        self.prepare_place(&mut state, &name, parents, 1)?;
         if let Some(reserved) = limits.reservation.max(limits.refreservation) {
             engine.check_reservable(&state, name.as_str(), BlockCount::holding(reserved))?;
         }
@@ -59,15 +59,21 @@ impl Pool {
         engine.admit()?;
         let mut state = engine.state();
         let (_, origin) = self.find_snapshot(&state, snapshot)?;
-        self.prepare_place(&mut state, &target, parents)?;
+        self.prepare_place(&mut state, &target, parents, 0)?;
         let operation =
             Operation::Clone { origin, name: target.as_str().to_owned(), time: self.engine().now() };
         engine.append(&mut state, &operation, None, Purpose::Data)?;
         self.finish(state)
     }
 
-    /// Checks that a dataset can be made, and makes what has to be above it.
-    fn prepare_place(&self, state: &mut State, name: &DatasetName, parents: bool) -> Result<()> {
+    /// Checks that a dataset can be made, and makes what has to be above it. `nodes`: what it is made of itself; a clone is made of nothing.
+    fn prepare_place(
+        &self,
+        state: &mut State,
+        name: &DatasetName,
+        parents: bool,
+        nodes: usize,
+    ) -> Result<()> {
         if state.catalogue.has_dataset(name.as_str()) {
             return Err(Error::Exists { what: format!("dataset {name}") });
         }
@@ -75,8 +81,8 @@ impl Pool {
         let mut above = name.parent();
         while let Some(parent) = above {
             if state.catalogue.has_dataset(parent.as_str()) {
-                let nodes = Addition::of_nodes(state.catalogue.find(parent.as_str())?);
-                self.engine().check_limits(state, &[nodes])?;
+                let above = state.catalogue.find(parent.as_str())?;
+                self.engine().check_new_datasets(state, above, missing.len() + nodes)?;
                 break;
             }
             above = parent.parent();

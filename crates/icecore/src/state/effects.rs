@@ -1,13 +1,43 @@
 //! What changing a tree does to liveness: blocks are born, and blocks die.
 
 use super::{Graveyard, Lifetimes};
+use crate::blocks::{Block, Blocks};
+use crate::error::{Error, Result};
+use crate::format::segment::file_name;
 use crate::liveness::History;
 use crate::namespace::Ledger;
 use crate::tree::NodeLedger;
 use crate::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
+use std::sync::Arc;
+
+/// What operations on files need beside the tree that they change: somebody who takes note of births and deaths, and who knows
+/// what blocks hold. In earnest this is [`Effects`]; a [`super::Trial`] only counts.
+pub(crate) trait Births: Ledger {
+    /// A run was written.
+    fn born(&mut self, run: Run);
+
+    /// The addresses that merged blocks would get now.
+    fn next_merged(&self, length: BlockCount) -> Run;
+
+    /// Merged blocks are born, with the addresses that [`Births::next_merged`] answered, and what they hold; `None` for one that is lost.
+    fn draw_merged(&mut self, run: Run, contents: Vec<Option<Arc<Block>>>);
+
+    /// Whether blocks are made from what is dropped from now on: a replay reads it again.
+    fn merging(&mut self, is_merging: bool);
+
+    /// A replay reads these blocks again.
+    fn is_read_by_replay(&mut self, run: &Run);
+
+    /// What the first block of a run holds.
+    fn read(&self, run: &Run) -> Result<Arc<Block>>;
+
+    /// Why a block cannot be read, if the file that it lies in is missing or cut short.
+    fn gone_with_file(&self, run: &Run) -> Option<Error>;
+}
 
 /// Records births and deaths of blocks of one head.
 pub(crate) struct Effects<'a> {
+    pub blocks: &'a Blocks,
     pub history: &'a mut History,
     pub head: VersionId,
     pub marks: &'a mut Marks,
@@ -25,27 +55,49 @@ pub(crate) struct Effects<'a> {
 }
 
 impl Effects<'_> {
-    /// A run was written.
-    pub(crate) fn born(&mut self, run: Run) {
+    fn dropped(&mut self, run: Run) {
+        let dropped = self.history.dropped(self.head, run, self.graveyard.sink_of(run.stream));
+        dropped.expect("the head was looked up");
+    }
+}
+
+impl Births for Effects<'_> {
+    fn born(&mut self, run: Run) {
         self.history.born(self.head, run).expect("the head was looked up");
     }
 
-    /// The addresses that merged blocks would get now.
-    pub(crate) fn next_merged(&self, length: BlockCount) -> Run {
+    fn next_merged(&self, length: BlockCount) -> Run {
         Run { stream: Stream::Merged, start: self.marks.of(Stream::Merged), length }
     }
 
-    /// Merged blocks are born with the addresses that [`Effects::next_merged`] answered.
-    pub(crate) fn draw_merged(&mut self, run: Run) {
+    fn draw_merged(&mut self, run: Run, contents: Vec<Option<Arc<Block>>>) {
         let next = self.marks.of_mut(Stream::Merged);
         assert!(run.stream == Stream::Merged && run.start == *next);
         *next = run.end();
         self.born(run);
+        for (index, content) in contents.into_iter().enumerate() {
+            self.blocks.pending().add(run.start.plus(BlockCount(index as u64)), content);
+        }
     }
 
-    fn dropped(&mut self, run: Run) {
-        let dropped = self.history.dropped(self.head, run, self.graveyard.sink_of(run.stream));
-        dropped.expect("the head was looked up");
+    fn merging(&mut self, is_merging: bool) {
+        self.is_merging = is_merging;
+    }
+
+    fn is_read_by_replay(&mut self, run: &Run) {
+        self.graveyard.is_read_by_replay(run);
+    }
+
+    fn read(&self, run: &Run) -> Result<Arc<Block>> {
+        self.blocks.read(run.stream, run.start)
+    }
+
+    fn gone_with_file(&self, run: &Run) -> Option<Error> {
+        let (segment, ..) = self.blocks.lookup(run.stream, run.start).ok().flatten()?;
+        self.blocks.files().what_is_absent(segment)?;
+        let detail =
+            "it is missing or cut short, and the log since the last checkpoint changes what is in it";
+        Some(Error::damaged(file_name(segment), detail))
     }
 }
 

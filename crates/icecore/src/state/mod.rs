@@ -5,14 +5,17 @@ mod collection;
 mod effects;
 mod files;
 mod graveyard;
+mod head;
 mod lifetimes;
+mod trial;
 mod usage;
 mod versions;
 
 pub(crate) use collection::{Collection, Emptying};
-pub(crate) use effects::Effects;
+pub(crate) use effects::{Births, Effects};
 pub(crate) use graveyard::Graveyard;
 pub(crate) use lifetimes::Lifetimes;
+pub(crate) use trial::{Growth, Trial, Tried};
 pub(crate) use usage::Usage;
 
 use crate::blocks::{Block, Blocks};
@@ -21,12 +24,13 @@ use crate::error::{Error, Result};
 use crate::liveness::{BlockSet, History, Span};
 use crate::log::tail::Tail;
 use crate::nodes::Nodes;
-use crate::operation::{Operation, Scatter, Write};
+use crate::operation::Operation;
 use crate::segments::{Cursor, Segments};
 use crate::tree::Tree;
 use crate::units::{
     BlockCount, DatasetId, LogAddress, Marks, RecordSequence, Run, SegmentId, Slot, Stream, VersionId,
 };
+use head::dataset_of;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -133,10 +137,11 @@ impl State {
     }
 
     /// What changing the tree of a head does to everything else; the tree itself is taken apart from it.
-    fn effects(&mut self, head: VersionId) -> (&mut Tree, Effects<'_>) {
+    fn effects<'a>(&'a mut self, head: VersionId, blocks: &'a Blocks) -> (&'a mut Tree, Effects<'a>) {
         let edge = self.edge(head);
         let long_life = self.long_life();
         let effects = Effects {
+            blocks,
             history: &mut self.history,
             head,
             marks: &mut self.marks,
@@ -183,35 +188,7 @@ impl State {
         self.graveyard.now(self.clock);
         match operation {
             Operation::Mark | Operation::Switch { .. } => Ok(()),
-            Operation::Write(Write { blocks: 0, .. }) => {
-                Err(Error::Invalid("a write of no blocks".to_owned()))
-            }
-            Operation::Write(write) => {
-                let run =
-                    Run { stream: Stream::Data, start: at.address, length: BlockCount(write.blocks.into()) };
-                self.apply_write(write, run, at.segment, env)
-            }
-            Operation::WriteScattered(scatter) => self.apply_scatter(scatter, at, env),
-            Operation::MapStaged { write, address, segment, slot } => {
-                self.apply_staged(&Scatter::from(*write), *address, *segment, *slot, env)
-            }
-            Operation::MapScattered { scatter, address, segment, slot } => {
-                self.apply_staged(scatter, *address, *segment, *slot, env)
-            }
-            Operation::WriteInline { dataset, inode, offset, bytes, time } => {
-                self.apply_inline(*dataset, *inode, *offset, bytes, *time, env)
-            }
-            Operation::Patch(patch) => self.apply_patch(patch, env),
-            Operation::Truncate { dataset, inode, size, time } => {
-                self.apply_truncate(*dataset, *inode, *size, *time, env)
-            }
-            Operation::PunchHole { dataset, inode, offset, length, time } => {
-                self.apply_punch(*dataset, *inode, *offset, *length, *time, env)
-            }
-            Operation::Namespace { dataset, operation } => self.apply_namespace(*dataset, operation, env),
-            Operation::ReleaseOrphan { dataset, inode, items_max } => {
-                self.apply_release(*dataset, *inode, *items_max, env)
-            }
+            operation if dataset_of(operation).is_some() => self.apply_to_files(operation, at, env),
             other => self.apply_administration(other, at, env),
         }
     }

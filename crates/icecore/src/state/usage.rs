@@ -9,7 +9,7 @@ use super::State;
 use crate::error::{Error, Result};
 use crate::limits::DatasetLimits;
 use crate::units::{BLOCK_BYTES, BlockCount, ByteLength, DatasetId, VersionId};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Datasets with limits, and what they use.
 #[derive(Default, Clone, PartialEq, Eq, Debug)]
@@ -43,6 +43,18 @@ impl Usage {
     /// Those that limit what `dataset` uses, the topmost first.
     pub(crate) fn above(&self, dataset: DatasetId) -> impl Iterator<Item = &Tracked> {
         self.above.get(&dataset).into_iter().flatten().map(|index| &self.tracked[*index])
+    }
+
+    /// By how much those grow that have a limit, the topmost first, where datasets grow by so many blocks each.
+    pub(crate) fn totals(&self, growths: impl Iterator<Item = (DatasetId, i64)>) -> Vec<(&Tracked, i64)> {
+        let mut totals: BTreeMap<usize, i64> = BTreeMap::new();
+        for (dataset, more) in growths {
+            for index in self.above.get(&dataset).into_iter().flatten() {
+                let total = totals.entry(*index).or_default();
+                *total = total.saturating_add(more);
+            }
+        }
+        totals.into_iter().map(|(index, total)| (&self.tracked[index], total)).collect()
     }
 
     /// The limits of a dataset itself.

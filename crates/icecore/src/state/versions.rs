@@ -146,7 +146,7 @@ impl State {
         };
         // Drawing the first node needs the rest of the state: the tree proper takes the place at once.
         self.trees.insert(head, Tree::at(LogAddress(0)));
-        let (tree, mut effects) = self.effects(head);
+        let (tree, mut effects) = self.effects(head, env.blocks);
         *tree = Tree::new(&mut effects);
         self.changed_roots.insert(head);
         self.change_version(head, env, |head| head.writer().format(&root))?;
