@@ -412,3 +412,42 @@ proptest! {
         }
     }
 }
+
+/// Of a dataset that is refused nothing is left, nor of those above it that would have been made for it.
+#[test]
+fn a_dataset_that_is_refused_leaves_no_parents_behind() {
+    let (folder, pool) = make(Some(64 << 20));
+    let names = |pool: &Pool| -> Vec<String> {
+        let filter = ListFilter { datasets: true, ..ListFilter::default() };
+        pool.list(&filter).unwrap().into_iter().map(|entry| entry.name).collect()
+    };
+    let before = names(&pool);
+    let much = [("reservation".to_owned(), (1_u64 << 40).to_string())];
+    assert!(matches!(pool.create_dataset("a/b/c", true, &much), Err(Error::NoSpace { .. })));
+    assert_eq!(names(&pool), before);
+    pool.create_dataset("db", false, &[]).unwrap();
+    let (db, inode) = file(&pool, "db");
+    assert!(matches!(fill(&db, inode, 0).1, Error::NoSpace { .. }));
+    snapshot(&pool, "db@a");
+    // Until there is no room for the smallest thing.
+    let refused = (0..100_000).find(|number| {
+        let above: Vec<String> = names(&pool);
+        let outcome = pool.create_dataset(&format!("d{number}/e/f/g"), true, &[]);
+        let is_refused = matches!(outcome, Err(Error::NoSpace { .. }));
+        assert!(is_refused || outcome.is_ok(), "{outcome:?}");
+        assert!(!is_refused || names(&pool) == above, "{:?}", names(&pool).last());
+        is_refused
+    });
+    let number = refused.expect("it is full in the end");
+    assert!(matches!(
+        pool.clone_snapshot("db@a", &format!("d{number}/e/f/g"), true),
+        Ok(()) | Err(Error::NoSpace { .. })
+    ));
+    drop((db, pool));
+    let pool = open(folder.path());
+    let halves = names(&pool).iter().filter(|name| name.ends_with("/e/f/g")).count();
+    assert_eq!(
+        names(&pool).iter().filter(|name| name.starts_with('d') && name.ends_with("/e")).count(),
+        halves
+    );
+}

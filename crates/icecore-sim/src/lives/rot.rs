@@ -51,6 +51,8 @@ impl Life {
             self.explorer.check()?;
         }
         self.scrub_all()?;
+        // A segment in which nothing lived is none of its business, and may have something by the time of the next.
+        self.scrub_all()?;
         let again = self.scrub_all()?;
         let is_mended = |text: &str| ["healed", "written anew"].iter().any(|word| text.contains(word));
         if let Some(finding) = again.findings.iter().find(|finding| is_mended(&finding.damage)) {

@@ -2,13 +2,18 @@
 
 use super::Pool;
 use super::properties::check_property;
-use crate::engine::Purpose;
+use crate::engine::{Making, Purpose};
 use crate::error::{Error, Result};
 use crate::limits::{DatasetLimits, Limit};
 use crate::names::{DatasetName, SnapshotName, VersionName};
 use crate::operation::Operation;
 use crate::state::State;
 use crate::units::{BlockCount, VersionId};
+
+/// Nodes that making a dataset makes, usually fewer.
+const NODES_PER_DATASET: usize = 8;
+/// Blocks of log that it takes: a record with properties that do not fit into its header.
+const RECORD_BLOCKS: usize = 8;
 
 impl Pool {
     /// Makes a dataset. `parents`: also the datasets above it that do not exist. Durable on return.
@@ -32,10 +37,10 @@ impl Pool {
         let engine = self.engine();
         engine.admit()?;
         let mut state = engine.state();
-        self.prepare_place(&mut state, &name, parents, 1)?;
         if let Some(reserved) = limits.reservation.max(limits.refreservation) {
             engine.check_reservable(&state, name.as_str(), BlockCount::holding(reserved))?;
         }
+        self.prepare_place(&mut state, &name, parents, 1)?;
         let operation = Operation::CreateDataset {
             name: name.as_str().to_owned(),
             time: self.engine().now(),
@@ -66,7 +71,8 @@ impl Pool {
         self.finish(state)
     }
 
-    /// Checks that a dataset can be made, and makes what has to be above it. `nodes`: what it is made of itself; a clone is made of nothing.
+    /// Checks that a dataset can be made, and makes what has to be above it: the last check before it is made itself, so that
+    /// nothing is left of one that is refused. `nodes`: what it is made of itself; a clone is made of nothing.
     fn prepare_place(
         &self,
         state: &mut State,
@@ -91,6 +97,13 @@ impl Pool {
         if let (Some(first), false) = (missing.last(), parents) {
             let what = format!("dataset {first}, above {name} (-p makes it)");
             return Err(Error::NotFound { what });
+        }
+        if !missing.is_empty() {
+            let together = missing.len() + 1;
+            let making = Making { nodes: (NODES_PER_DATASET * together) as u64, merged: 0 };
+            let segments = usize::from(state.tail.room() < (RECORD_BLOCKS * together) as u64);
+            self.engine().ensure_free_with(state, segments, Purpose::Data, making)?;
+            self.engine().ensure_reserve(state, Purpose::Data, NODES_PER_DATASET * together)?;
         }
         for parent in missing.iter().rev() {
             let operation = Operation::CreateDataset {
