@@ -28,7 +28,9 @@ const SNAPSHOTS: u64 = 1000;
 /// Writes between two snapshots when they are first taken.
 const CHANGE_WRITES: u64 = 4;
 /// Where writes go while snapshots rotate: what a snapshot keeps is no more than this.
-const ROTATION_BYTES: u64 = 16 << 20;
+const ROTATION_BYTES: u64 = 4 << 20;
+/// What snapshots keep, of all segments, in the middle of the rounds.
+const KEPT_SHARE: f64 = 0.06;
 /// From one rotation of a snapshot to the next.
 const ROTATION: Duration = Duration::from_secs(1);
 
@@ -74,6 +76,11 @@ pub(super) fn run(options: &Options, findings: &mut Findings) -> Result<()> {
     findings.parameter("foreground_slice_s", slice.as_secs_f64());
     findings.parameter("flush_bound_flush_s", SLOW_FLUSH.as_secs_f64());
     findings.parameter("snapshots", options.size(SNAPSHOTS, 20));
+    for index in [2, 3] {
+        let statistics = targets[index].file.pool().statistics();
+        let share = statistics.live_bytes as f64 / statistics.segment_file_bytes as f64;
+        findings.parameter(&format!("{}_live_share", NAMES[index]), share);
+    }
     conclude(&samples, &targets, options.seed, findings);
     Ok(())
 }
@@ -91,8 +98,8 @@ fn begin(
         ..InitOptions::default()
     };
     let open = OpenOptions::default();
-    let is_full = name.starts_with("full");
-    let share = if is_full { LIVE_SHARE - options.size(0.01, 0.2) } else { 0.4 };
+    let share = if name.starts_with("half_empty") { 0.4 } else { LIVE_SHARE - options.size(0.01, 0.2) };
+    let share = if name == "snapshots" { share - KEPT_SHARE } else { share };
     let bytes = ((pool_bytes as f64 * share) as u64) / WRITE_BYTES * WRITE_BYTES;
     options.say(&format!("{name}: writing {} MiB, and over it", bytes >> 20));
     let file = if name.ends_with("flush_bound") {
