@@ -13,6 +13,7 @@ use crate::storage::AlignedBuffer;
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
 use handover::{Handover, Word};
 use parking_lot::Mutex;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
@@ -83,9 +84,16 @@ pub(super) fn start(engine: &Arc<Engine>) -> std::io::Result<()> {
 
 fn run(weak: &Weak<Engine>, staging: &Staging) {
     while let Some(job) = staging.waiting.next() {
-        match weak.upgrade() {
-            Some(engine) => engine.write_staged(job),
-            None => job.run.word.give(Err(Error::Invalid("the pool was closed".to_owned()))),
+        let run = Arc::clone(&job.run);
+        let Some(engine) = weak.upgrade() else {
+            run.word.give(Err(Error::Invalid("the pool was closed".to_owned())));
+            continue;
+        };
+        if catch_unwind(AssertUnwindSafe(|| engine.write_staged(job))).is_err() {
+            // Whoever commits waits for word of each of its runs, and would wait for ever.
+            let reason = "the thread icecore-staging panicked".to_owned();
+            engine.writer.fail(&reason);
+            run.word.give(Err(Error::ReadOnlyAfterFailure { reason }));
         }
     }
 }

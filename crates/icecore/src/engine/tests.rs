@@ -9,7 +9,7 @@ use crate::operation::{BlockPatch, Operation, Part, Patch, Scatter, Stretch, Tar
 use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
 use crate::state::Placement;
-use crate::storage::memory::{Flushes, MemoryStorage};
+use crate::storage::memory::{Flushes, MemoryStorage, POISON};
 use crate::storage::{AlignedBuffer, Kind, Storage};
 use crate::units::{
     BLOCK_BYTES, ByteLength, DatasetId, FileBlock, InodeNumber, LogAddress, SegmentId, Slot, Timestamp,
@@ -382,6 +382,28 @@ fn a_panic_while_writing_fails_the_pool() {
     }
     assert!(pool.statistics().failure.is_some_and(|failure| failure.contains("panicked")));
     assert!(matches!(pool.close(), Err(Error::ReadOnlyAfterFailure { .. })));
+}
+
+/// Nor does one in the thread that writes ahead leave whoever commits waiting for word of it.
+#[test]
+fn a_panic_while_writing_ahead_fails_the_pool() {
+    let storage = make(None);
+    let (pool, db, file) = with_file(&storage);
+    db.write_durable(file, 0, b"safe").unwrap();
+    drop((pool, db));
+    let options = OpenOptions { control_socket: false, ..OpenOptions::default() };
+    let pool = Pool::open(storage.clone(), &options).unwrap();
+    let db = pool.dataset("db").unwrap();
+    let mut group = db.begin().unwrap();
+    let mut piece = vec![7; 1 << 20];
+    piece[..POISON.len()].copy_from_slice(POISON);
+    let outcome = (0..8).try_for_each(|number| group.write(file, number << 20, &piece));
+    let outcome = outcome.and_then(|()| pool.commit(vec![group]).map(drop));
+    assert!(matches!(outcome, Err(Error::ReadOnlyAfterFailure { .. })), "{outcome:?}");
+    assert!(pool.statistics().failure.is_some_and(|failure| failure.contains("icecore-staging panicked")));
+    let mut bytes = [0; 4];
+    pool.view("db").unwrap().read(file, 0, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"safe");
 }
 
 /// A failure in the background may have been met by nobody before the pool is closed: whoever closes it is told of what is lost.
