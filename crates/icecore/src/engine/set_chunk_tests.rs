@@ -157,7 +157,7 @@ fn what_depends_on_a_damaged_chunk_is_not_freed_and_a_repair_makes_it_again() {
     let storage = made();
     let all = places(&open(&storage.copy()));
     // Some of them, from the first to the last.
-    for place in all.iter().step_by((all.len() / 6).max(1)) {
+    for place in all.iter().step_by((all.len() / 2).max(1)) {
         let hurt = storage.copy();
         flip(&hurt, place);
         let name = file_name(place.segment);
