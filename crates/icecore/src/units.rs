@@ -270,6 +270,14 @@ impl Marks {
     pub fn of_mut(&mut self, stream: Stream) -> &mut LogAddress {
         &mut self.0[stream as usize]
     }
+
+    /// The next address of a stream, which nothing else gets.
+    pub fn draw(&mut self, stream: Stream) -> Run {
+        let next = self.of_mut(stream);
+        let run = Run { stream, start: *next, length: BlockCount(1) };
+        *next = run.end();
+        run
+    }
 }
 
 /// A run of consecutive addresses of one stream.

@@ -1,10 +1,10 @@
 //! Giving up the end of a log that is damaged before it: the last thing that a repair can do, and only if it is told to.
 
-use super::mend::{RepairReport, opens, write_superblock};
+use super::mend::{RepairReport, opens, write_superblocks};
 use super::{aside, gone, guarded, quiet};
 use crate::engine::{self, Cut, Engine, Forsaken};
 use crate::error::{Error, Result};
-use crate::format::superblock::{NAMES, Superblock};
+use crate::format::superblock::Superblock;
 use crate::namespace::TreeReader;
 use crate::operation::Operation;
 use crate::pool::{shown, walk_paths};
@@ -111,7 +111,7 @@ fn before(storage: &Arc<dyn Storage>, superblock: &Superblock) -> Result<()> {
     let none = || Error::damaged("the superblock", "it names no checkpoint before the last");
     let former = superblock.former.as_ref().ok_or_else(none)?;
     let back = engine::former_superblock(storage, superblock, former)?;
-    NAMES.iter().try_for_each(|name| write_superblock(&**storage, name, &back))
+    write_superblocks(&**storage, &back)
 }
 
 /// Whether it is this that is damaged.

@@ -121,7 +121,7 @@ fn superblocks(above: &Arc<dyn Storage>, mirror: Option<&String>, report: &mut R
         };
         match engine::copied_superblock(above, mirror) {
             Ok(found) => {
-                NAMES.iter().try_for_each(|name| write_superblock(&**above, name, &found))?;
+                write_superblocks(&**above, &found)?;
                 report.steps.push(format!("both superblocks are made again from {mirror}"));
             }
             Err(error) => report.refused.push(format!("the superblocks in {mirror} are of no use: {error}")),
@@ -138,7 +138,11 @@ fn superblocks(above: &Arc<dyn Storage>, mirror: Option<&String>, report: &mut R
     Ok(())
 }
 
-pub(super) fn write_superblock(above: &dyn Storage, name: &str, superblock: &Superblock) -> Result<()> {
+pub(super) fn write_superblocks(above: &dyn Storage, superblock: &Superblock) -> Result<()> {
+    NAMES.iter().try_for_each(|name| write_superblock(above, name, superblock))
+}
+
+fn write_superblock(above: &dyn Storage, name: &str, superblock: &Superblock) -> Result<()> {
     let block = AlignedBuffer::copied(&superblock.encode());
     let length = block.len() as u64;
     let there = above.open(name, true).ok().filter(|file| file.length().is_ok_and(|found| found >= length));
@@ -197,7 +201,7 @@ fn back_to(above: &Arc<dyn Storage>, superblock: &Superblock, former: &Former) -
     };
     // Whether what follows from it is whole is known only when all of it was replayed.
     let trial: Arc<dyn Storage> = Overlay::over(Arc::clone(above));
-    NAMES.iter().try_for_each(|name| write_superblock(&*trial, name, &back))?;
+    write_superblocks(&*trial, &back)?;
     let end = match super::opened(&trial) {
         Ok(engine) => engine.state().tail.position().sequence,
         Err(error) => return Ok(Err(error)),
@@ -209,7 +213,7 @@ fn back_to(above: &Arc<dyn Storage>, superblock: &Superblock, former: &Former) -
             "what came after that checkpoint is not all there any more",
         )));
     }
-    NAMES.iter().try_for_each(|name| write_superblock(&**above, name, &back))?;
+    write_superblocks(&**above, &back)?;
     Ok(Ok(()))
 }
 

@@ -103,11 +103,7 @@ pub(crate) fn restore_map(
     }
     let wanted = ledger.living.clone();
     let gone = ledger.find(&parts, superblock, &wanted, &segments);
-    ledger.set_tail_aside();
-    let lost = count(&gone.lost);
-    let written = ledger.write(&parts, superblock, segments, Some(gone))?;
-    copies::write_superblocks(parts.blocks.files().copies(), &written);
-    Ok(Restored { chunks: 0, found: count(&wanted) - lost, lost })
+    ledger.write_without(&parts, superblock, segments, &wanted, gone)
 }
 
 /// Has what the last checkpoint left behind looked for, where the log does not say that it is dead: a ledger of the same checkpoint, with its
@@ -136,11 +132,7 @@ pub(crate) fn place_forsaken(storage: &Arc<dyn Storage>, superblock: &Superblock
         // What was left behind lay in segments that were emptied.
         gone.unexplained.clear();
     }
-    let lost = count(&gone.lost);
-    ledger.set_tail_aside();
-    let written = ledger.write(&parts, superblock, segments, Some(gone))?;
-    copies::write_superblocks(parts.blocks.files().copies(), &written);
-    Ok(Restored { chunks: 0, found: count(&wanted) - lost, lost })
+    ledger.write_without(&parts, superblock, segments, &wanted, gone)
 }
 
 /// Has the log go on in a new segment, where that in which it would is gone: nothing may be written to what could turn up
@@ -330,6 +322,22 @@ impl Ledger {
             let run = Run { stream: Stream::Data, start: address, length };
             self.map.keep_where_nothing_is(&PlacedRun { run, segment, slot });
         }
+    }
+
+    /// Writes the ledger and superblocks, with copies of these, where of what was wanted something is gone.
+    fn write_without(
+        mut self,
+        parts: &Parts,
+        superblock: &Superblock,
+        segments: Vec<SegmentId>,
+        wanted: &Addresses,
+        gone: Gone,
+    ) -> Result<Restored> {
+        self.set_tail_aside();
+        let lost = count(&gone.lost);
+        let written = self.write(parts, superblock, segments, Some(gone))?;
+        copies::write_superblocks(parts.blocks.files().copies(), &written);
+        Ok(Restored { chunks: 0, found: count(wanted) - lost, lost })
     }
 
     /// Writes the ledger in full to a segment of its own, and superblocks that name it. `gone`: what the map has no place for any more.

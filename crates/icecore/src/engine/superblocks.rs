@@ -57,38 +57,42 @@ pub(crate) fn read_one(storage: &dyn Storage, name: &str, path: &str) -> Result<
 /// Writes both, one after the other, each durable before the next is touched. The one that is known to be whole comes last: the other may
 /// have been torn by a crash, or damaged since it was written. Nothing is lost by that, and it is noted.
 pub(super) fn write(storage: &dyn Storage, superblock: &Superblock, incidents: &Incidents) -> Result<()> {
-    if let Some(hurt) = hurt(storage, NAMES) {
+    let found = read_twins(storage, NAMES);
+    let (first, last) = order(NAMES, &found);
+    if let Some(hurt) = hurt(NAMES, found) {
         incidents.note_harmless(&hurt);
     }
-    let (first, last) = in_order(storage, NAMES);
     write_one(storage, first, superblock)?;
     write_one(storage, last, superblock)
 }
 
-/// What is wrong with one of the twins, if something is. Where neither is whole they are being made.
-fn hurt(storage: &dyn Storage, twins: [&'static str; 2]) -> Option<Error> {
+fn read_twins(storage: &dyn Storage, twins: [&'static str; 2]) -> [Result<Superblock>; 2] {
     let path = storage.describe();
-    let again = "it is made again from its twin";
-    let hurt = |name: &'static str| {
-        let error = read_one(storage, name, &path).err()?;
-        let what = match error {
-            Error::NotAPool { reason, .. } | Error::Damaged { detail: reason, .. } => reason,
-            other => other.to_string(),
-        };
-        Some(Error::damaged(name, format!("{what}; {again}")))
+    twins.map(|name| read_one(storage, name, &path))
+}
+
+/// What is wrong with one of the twins, if something is. Where neither is whole they are being made.
+fn hurt([one, other]: [&'static str; 2], found: [Result<Superblock>; 2]) -> Option<Error> {
+    let (name, error) = match found {
+        [Err(error), Ok(_)] => (one, error),
+        [Ok(_), Err(error)] => (other, error),
+        _ => return None,
     };
-    let [one, other] = twins.map(hurt);
-    if one.is_some() && other.is_some() { None } else { one.or(other) }
+    let what = match error {
+        Error::NotAPool { reason, .. } | Error::Damaged { detail: reason, .. } => reason,
+        other => other.to_string(),
+    };
+    Some(Error::damaged(name, format!("{what}; it is made again from its twin")))
 }
 
 /// The names of twins in the order in which they are written: the newest that is whole comes last.
-pub(crate) fn in_order(
-    storage: &dyn Storage,
-    [one, other]: [&'static str; 2],
-) -> (&'static str, &'static str) {
-    let path = storage.describe();
-    let generation = |name| read_one(storage, name, &path).ok().map(|superblock| superblock.generation);
-    if generation(one) > generation(other) { (other, one) } else { (one, other) }
+pub(crate) fn in_order(storage: &dyn Storage, twins: [&'static str; 2]) -> (&'static str, &'static str) {
+    order(twins, &read_twins(storage, twins))
+}
+
+fn order([one, other]: [&'static str; 2], found: &[Result<Superblock>; 2]) -> (&'static str, &'static str) {
+    let [first, second] = found.each_ref().map(|found| found.as_ref().ok().map(|found| found.generation));
+    if first > second { (other, one) } else { (one, other) }
 }
 
 pub(super) fn write_one(storage: &dyn Storage, name: &str, superblock: &Superblock) -> Result<()> {

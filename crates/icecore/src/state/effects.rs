@@ -103,9 +103,7 @@ impl Births for Effects<'_> {
 
 impl NodeLedger for Effects<'_> {
     fn draw_node(&mut self) -> LogAddress {
-        let next = self.marks.of_mut(Stream::Node);
-        let run = Run { stream: Stream::Node, start: *next, length: BlockCount(1) };
-        next.0 += 1;
+        let run = self.marks.draw(Stream::Node);
         *self.dirty_nodes += 1;
         self.born(run);
         run.start

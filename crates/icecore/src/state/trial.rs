@@ -262,9 +262,7 @@ impl Births for Counted<'_, '_> {
 
 impl NodeLedger for Counted<'_, '_> {
     fn draw_node(&mut self) -> LogAddress {
-        let next = self.marks.of_mut(Stream::Node);
-        let run = Run { stream: Stream::Node, start: *next, length: BlockCount(1) };
-        next.0 += 1;
+        let run = self.marks.draw(Stream::Node);
         self.born(run);
         run.start
     }
