@@ -202,6 +202,74 @@ fn what_is_reserved_is_not_for_others() {
     pool.verify().unwrap();
 }
 
+/// Others fill a pool until they are refused, in the way that `overwrites` says; then the owner of what is reserved writes all of it.
+fn claim_reserved(reserved: usize, overwrites: bool, piece: usize, pieces_per_commit: usize) {
+    let (_folder, pool) = make(Some(48 << 20));
+    for name in ["owner", "other"] {
+        pool.create_dataset(name, false, &[]).unwrap();
+    }
+    set(&pool, "owner", Limit::Reservation, reserved as u64);
+    let (other, inode) = file(&pool, "other");
+    let (mut written, mut refused) = (0, 0);
+    // More than once: what was given back meanwhile is taken too.
+    for number in 0.. {
+        let index = if overwrites && number % 2 == 1 { number * 7919 % written } else { written };
+        let outcome = other.write(inode, (index * PIECE) as u64, &[number as u8; PIECE]);
+        match outcome.and_then(|()| if number % 16 == 0 { other.sync() } else { Ok(()) }) {
+            Ok(()) => written += usize::from(index == written),
+            Err(Error::NoSpace { detail }) if detail.contains("reserved") => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+        if refused == 8 {
+            break;
+        }
+    }
+    let (owner, inode) = file(&pool, "owner");
+    // Some blocks of it are for nodes.
+    let pieces = (reserved - reserved / 64 - (64 << 10)) / piece;
+    for index in 0..pieces {
+        let outcome = owner.write(inode, (index * piece) as u64, &vec![index as u8; piece]);
+        let outcome = outcome.and_then(|()| if index % pieces_per_commit == 0 { owner.sync() } else { Ok(()) });
+        outcome.unwrap_or_else(|error| {
+            panic!("{index} of {pieces} pieces of {piece} bytes, {pieces_per_commit} at a time: {error}")
+        });
+    }
+    assert!(entry(&pool, "owner").used.0 <= reserved as u64);
+    pool.verify().unwrap();
+}
+
+#[test]
+fn what_is_reserved_can_be_written_to_its_last_block_however_small_the_commits() {
+    for reserved in [3 << 20, 5 << 20, 12 << 20] {
+        for overwrites in [false, true] {
+            for (piece, pieces_per_commit) in [(4096, 1), (4096, 3), (16 << 10, 8)] {
+                claim_reserved(reserved, overwrites, piece, pieces_per_commit);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reservation_can_be_made_smaller_however_full_the_pool_is() {
+    let (_folder, pool) = make(Some(48 << 20));
+    for name in ["owner", "other"] {
+        pool.create_dataset(name, false, &[]).unwrap();
+    }
+    set(&pool, "owner", Limit::Reservation, 8 << 20);
+    let (other, inode) = file(&pool, "other");
+    assert!(matches!(fill(&other, inode, 0).1, Error::NoSpace { .. }));
+    let (owner, inode) = file(&pool, "owner");
+    // Single blocks take what is kept beside it.
+    for index in 0..1024 {
+        owner.write(inode, index * 4096, &[1; 4096]).unwrap();
+        owner.sync().unwrap();
+    }
+    for smaller in [6 << 20, 1 << 20] {
+        set(&pool, "owner", Limit::Reservation, smaller);
+    }
+    pool.set_limit("owner", Limit::Reservation, None).unwrap();
+}
+
 #[test]
 fn a_refreservation_is_needed_again_after_a_snapshot() {
     let (_folder, pool) = make(Some(40 << 20));

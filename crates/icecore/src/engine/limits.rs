@@ -14,6 +14,9 @@ use crate::units::{BLOCK_BYTES, BlockCount, ByteLength, DatasetId, VersionId};
 
 /// Of so many blocks of log, one is a header.
 const BLOCKS_PER_HEADER: u64 = 16;
+/// Segments that are kept beside what is reserved. Whoever writes one block at a time takes two blocks of log for each, and what is dead
+/// of that is gained back in whole segments: until one can be, there has to be room for as much again, and for the reserve to grow by one.
+const SEGMENTS_BESIDE_RESERVED: u64 = 2;
 
 /// What allows a change. To be kept until it is made, with the state locked: then it comes to what was found out.
 #[must_use]
@@ -87,8 +90,7 @@ impl Engine {
             return Ok(());
         }
         let reserved = state.reserved_from(writer);
-        let with_headers = |blocks: u64| blocks + blocks.div_ceil(BLOCKS_PER_HEADER);
-        if reserved.0 == 0 || with_headers(wanted.0 + reserved.0) <= self.spare(state)?.0 {
+        if reserved.0 == 0 || with_headers(wanted).0 + self.kept_for(reserved).0 <= self.spare(state)?.0 {
             return Ok(());
         }
         let what = writer.and_then(|id| state.catalogue.dataset(id)).map_or("the pool", |row| &row.name);
@@ -100,6 +102,25 @@ impl Engine {
         })
     }
 
+    /// Blocks that nobody else may take, so that so many can be written.
+    fn kept_for(&self, reserved: BlockCount) -> BlockCount {
+        match reserved {
+            BlockCount(0) => reserved,
+            _ => BlockCount(with_headers(reserved).0.saturating_add(SEGMENTS_BESIDE_RESERVED * self.log_slots())),
+        }
+    }
+
+    /// Bytes that `dataset` may still use, of those that the pool has available.
+    pub(crate) fn available_to(&self, state: &State, dataset: DatasetId, available: ByteLength) -> ByteLength {
+        let kept = self.kept_for(state.reserved_from(Some(dataset)));
+        state.within_quotas(dataset, ByteLength(available.0.saturating_sub(kept.bytes().0)))
+    }
+
+    /// Blocks of a segment that records can have.
+    fn log_slots(&self) -> u64 {
+        u64::from(self.geometry.end(SegmentKind::Log).0) - 2
+    }
+
     /// Blocks that can still be written by whoever adds something.
     fn spare(&self, state: &State) -> Result<BlockCount> {
         let mut creatable = state.segments.creatable();
@@ -109,8 +130,8 @@ impl Engine {
             creatable = creatable.min(space.free / self.geometry.bytes);
         }
         let free = state.segments.free().saturating_sub(self.reserve(state, Purpose::Data)) as u64;
-        let slots = u64::from(self.geometry.end(SegmentKind::Log).0) - 2;
-        Ok(BlockCount(free.saturating_add(creatable).saturating_mul(slots).saturating_add(state.tail.room())))
+        let segments = free.saturating_add(creatable);
+        Ok(BlockCount(segments.saturating_mul(self.log_slots()).saturating_add(state.tail.room())))
     }
 
     /// Refuses a snapshot after which there would be less than what is reserved.
@@ -155,9 +176,9 @@ impl Engine {
 
     /// Refuses to reserve so much more if it is not there.
     pub(crate) fn check_reservable(&self, state: &State, dataset: &str, more: BlockCount) -> Result<()> {
-        let wanted = more.0.saturating_add(state.reserved_from(None).0);
+        let wanted = BlockCount(more.0.saturating_add(state.reserved_from(None).0));
         let spare = self.spare(state)?;
-        if wanted.saturating_add(wanted.div_ceil(BLOCKS_PER_HEADER)) <= spare.0 {
+        if more.0 == 0 || self.kept_for(wanted) <= spare {
             return Ok(());
         }
         Err(Error::NoSpace {
@@ -186,6 +207,11 @@ impl Engine {
                 Err(error(state, one.dataset, Limit::Quota, quota, one.used, blocks))
             })
     }
+}
+
+/// Blocks of log that so many take if they are written together.
+const fn with_headers(blocks: BlockCount) -> BlockCount {
+    BlockCount(blocks.0.saturating_add(blocks.0.div_ceil(BLOCKS_PER_HEADER)))
 }
 
 /// The first quota that datasets exceed when they grow so, and because they do.

@@ -1,6 +1,7 @@
 //! Listing datasets and snapshots.
 
 use super::Pool;
+use crate::engine::Engine;
 use crate::error::Result;
 use crate::limits::DatasetLimits;
 use crate::liveness::HistoryFault;
@@ -74,7 +75,7 @@ impl Pool {
             self.engine().learn_used(&unlearned);
         }
         let state = self.engine().settled_state()?;
-        let lister = Lister::new(&state, available);
+        let lister = Lister::new(self.engine(), &state, available);
         if let Some(root) = filter.root.as_deref().filter(|root| root.contains('@')) {
             let (dataset, version) = self.find_snapshot(&state, root)?;
             return Ok(vec![lister.snapshot(dataset, version)?]);
@@ -117,6 +118,7 @@ impl Pool {
 }
 
 struct Lister<'a> {
+    engine: &'a Engine,
     state: &'a State,
     available: ByteLength,
     /// Clones by the snapshot they were made from.
@@ -125,7 +127,7 @@ struct Lister<'a> {
 }
 
 impl<'a> Lister<'a> {
-    fn new(state: &'a State, available: ByteLength) -> Self {
+    fn new(engine: &'a Engine, state: &'a State, available: ByteLength) -> Self {
         let mut clones: HashMap<VersionId, Vec<String>> = HashMap::new();
         let mut origins = HashMap::new();
         for (id, row) in state.catalogue.datasets() {
@@ -134,7 +136,7 @@ impl<'a> Lister<'a> {
                 origins.insert(id, origin);
             }
         }
-        Self { state, available, clones, origins }
+        Self { engine, state, available, clones, origins }
     }
 
     fn dataset(&self, id: DatasetId) -> Result<ListEntry> {
@@ -147,7 +149,7 @@ impl<'a> Lister<'a> {
             name: row.name.clone(),
             kind: EntryKind::Dataset,
             used: ByteLength(used * BLOCK_BYTES as u64),
-            available: Some(self.state.available_to(id, self.available)),
+            available: Some(self.engine.available_to(self.state, id, self.available)),
             referenced: self.state.history.referenced(row.head)?.bytes(),
             written: self.state.history.written(row.head)?.bytes(),
             created: row.created,

@@ -189,9 +189,9 @@ impl State {
         BlockCount(datasets.filter_map(of_one).sum())
     }
 
-    /// Bytes that `dataset` may still use, of those that the pool has available.
-    pub(crate) fn available_to(&self, dataset: DatasetId, available: ByteLength) -> ByteLength {
-        let mut bytes = available.0.saturating_sub(self.reserved_from(Some(dataset)).bytes().0);
+    /// As many of these bytes as quotas let `dataset` use.
+    pub(crate) fn within_quotas(&self, dataset: DatasetId, bytes: ByteLength) -> ByteLength {
+        let mut bytes = bytes.0;
         for tracked in self.usage.above(dataset) {
             if let Some(quota) = tracked.limits.quota {
                 bytes = bytes.min(quota.0.saturating_sub(tracked.used.bytes().0));
