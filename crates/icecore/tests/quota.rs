@@ -229,7 +229,8 @@ fn claim_reserved(reserved: usize, overwrites: bool, piece: usize, pieces_per_co
     let pieces = (reserved - reserved / 64 - (64 << 10)) / piece;
     for index in 0..pieces {
         let outcome = owner.write(inode, (index * piece) as u64, &vec![index as u8; piece]);
-        let outcome = outcome.and_then(|()| if index % pieces_per_commit == 0 { owner.sync() } else { Ok(()) });
+        let outcome =
+            outcome.and_then(|()| if index % pieces_per_commit == 0 { owner.sync() } else { Ok(()) });
         outcome.unwrap_or_else(|error| {
             panic!("{index} of {pieces} pieces of {piece} bytes, {pieces_per_commit} at a time: {error}")
         });

@@ -103,6 +103,9 @@ impl Life {
         while !self.readers.is_empty() {
             self.ask_reader()?;
         }
+        if self.random.chance(50) {
+            self.claim_reserved()?;
+        }
         self.prune()?;
         self.explorer.check()?;
         self.perform(Step::Checkpoint)?;

@@ -32,6 +32,8 @@ pub struct Deeds {
     pub readers: u64,
     /// Quotas and reservations that were set.
     pub limits: u64,
+    /// Reservations of which half was written.
+    pub claims: u64,
     /// Scrubs, or parts of one.
     pub scrubs: u64,
     /// Of them, those that came to the end.
@@ -45,7 +47,7 @@ pub struct Deeds {
 }
 
 impl Deeds {
-    const fn list(&self) -> [(&'static str, u64); 18] {
+    const fn list(&self) -> [(&'static str, u64); 19] {
         [
             ("lives", self.lives),
             ("days", self.days),
@@ -60,6 +62,7 @@ impl Deeds {
             ("MiB left behind in them", self.left_behind_bytes >> 20),
             ("long readers", self.readers),
             ("limits", self.limits),
+            ("reservations claimed", self.claims),
             ("scrubs", self.scrubs),
             ("to the end", self.scrubbed),
             ("checks", self.checks),
@@ -84,6 +87,7 @@ impl AddAssign for Deeds {
         self.left_behind_bytes += other.left_behind_bytes;
         self.readers += other.readers;
         self.limits += other.limits;
+        self.claims += other.claims;
         self.scrubs += other.scrubs;
         self.scrubbed += other.scrubbed;
         self.checks += other.checks;

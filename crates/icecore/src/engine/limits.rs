@@ -106,12 +106,19 @@ impl Engine {
     fn kept_for(&self, reserved: BlockCount) -> BlockCount {
         match reserved {
             BlockCount(0) => reserved,
-            _ => BlockCount(with_headers(reserved).0.saturating_add(SEGMENTS_BESIDE_RESERVED * self.log_slots())),
+            _ => BlockCount(
+                with_headers(reserved).0.saturating_add(SEGMENTS_BESIDE_RESERVED * self.log_slots()),
+            ),
         }
     }
 
     /// Bytes that `dataset` may still use, of those that the pool has available.
-    pub(crate) fn available_to(&self, state: &State, dataset: DatasetId, available: ByteLength) -> ByteLength {
+    pub(crate) fn available_to(
+        &self,
+        state: &State,
+        dataset: DatasetId,
+        available: ByteLength,
+    ) -> ByteLength {
         let kept = self.kept_for(state.reserved_from(Some(dataset)));
         state.within_quotas(dataset, ByteLength(available.0.saturating_sub(kept.bytes().0)))
     }
