@@ -9,6 +9,8 @@ use icecore::{Error, ListEntry, ListFilter};
 
 /// What is written at a time of what was reserved, if it is not a block.
 const CLAIM_BYTES: u32 = 64 << 10;
+/// Segments that a pool has for what is reserved in it to be sure.
+const SEGMENTS_TO_CLAIM: u64 = 20;
 /// Most that a piece takes for nodes beside its blocks.
 const NODES_BYTES: u64 = 128 << 10;
 
@@ -38,6 +40,10 @@ impl Life {
     pub(super) fn claim_reserved(&mut self) -> Result<(), String> {
         // Others on the medium may have taken it; and with threads, freeing may not be done yet.
         if self.setting.size_limit.is_none() || self.setting.options.background {
+            return Ok(());
+        }
+        // Of a dozen, nearly all are being filled with something, and the rest may be kept back from everybody.
+        if self.explorer.pool().statistics().segments < SEGMENTS_TO_CLAIM {
             return Ok(());
         }
         let entries = self.datasets_listed()?;
