@@ -110,6 +110,64 @@ fn what_is_damaged_and_has_a_copy_is_healed() {
     });
 }
 
+/// Nothing has a copy any more.
+fn lose_copies(explorer: &Explorer) {
+    let disk = explorer.disk.mirror().unwrap_or_else(|| explorer.disk.clone());
+    for (name, _) in disk.files().into_iter().filter(|(name, _)| name.starts_with("copy.")) {
+        if !name.contains("superblock") {
+            disk.lose(&name).unwrap();
+        }
+    }
+}
+
+/// What was found damaged and is healed, by a scrub or by who read it, is durable: by the end of the scrub, or with the next checkpoint.
+#[test]
+fn what_was_healed_is_durable_when_copies_are_lost() {
+    for_each_seed("copies_healed_for_good", 2, |seed| {
+        let mut random = Random::new(seed);
+        for (mode, mirrored) in MODES {
+            let base = closed(seed, mode, mirrored);
+            let places = blocks(&base.disk, kinds(mode));
+            let block = |explorer: &Explorer, (name, at): &(String, u64)| {
+                explorer.disk.contents(name).unwrap()[*at as usize..][..BLOCK].to_vec()
+            };
+            let mut healed = 0;
+            for number in 0..if is_long() { 40 } else { 8 } {
+                let mut explorer = base.fork(random.next());
+                let hurt: Vec<_> =
+                    (0..1 + random.index(20)).map(|_| random.pick(&places).unwrap().clone()).collect();
+                for (name, at) in &hurt {
+                    explorer.disk.corrupt(name, *at..*at + BLOCK as u64).unwrap();
+                }
+                let scrubbed = number % 2 == 0;
+                let _told = Told(format!("{mode:?} mirrored {mirrored} scrubbed {scrubbed}: {hurt:?}"));
+                open(&mut explorer);
+                if scrubbed {
+                    let report = explorer.pool().scrub(&mut |_| true).unwrap();
+                    assert_eq!((report.damaged, report.complete), (0, true), "{report:?}");
+                } else {
+                    must(explorer.check());
+                    explorer.pool().checkpoint().unwrap();
+                }
+                let is_whole = |explorer: &Explorer, place| block(explorer, place) == block(&base, place);
+                let whole: Vec<_> = hurt.iter().filter(|place| is_whole(&explorer, place)).collect();
+                healed += whole.len();
+                explorer.crash(Some(CrashMode::None));
+                let lost = whole.iter().find(|place| !is_whole(&explorer, place));
+                assert!(lost.is_none(), "{lost:?} was healed");
+                if scrubbed {
+                    lose_copies(&explorer);
+                    open(&mut explorer);
+                    must(explorer.find());
+                    let report = explorer.pool().scrub(&mut |_| true).unwrap();
+                    assert_eq!(report.damaged, 0, "{report:?}");
+                }
+            }
+            assert!(healed > 0, "{mode:?}");
+        }
+    });
+}
+
 #[test]
 fn a_damaged_copy_is_written_again() {
     for_each_seed("copies_of_copies", 2, |seed| {
@@ -562,14 +620,9 @@ fn a_log_that_is_damaged_is_replayed_from_its_copy() {
                     );
                 }
                 explorer.pool().verify().unwrap();
-                // It is on disk again, so that copies are not needed any more.
-                explorer.crash(None);
-                let disk = explorer.disk.mirror().unwrap_or_else(|| explorer.disk.clone());
-                for (name, _) in disk.files().into_iter().filter(|(name, _)| name.starts_with("copy.")) {
-                    if !name.contains("superblock") {
-                        disk.lose(&name).unwrap();
-                    }
-                }
+                // It is on disk again, and durable, so that copies are not needed any more.
+                explorer.crash(Some(CrashMode::None));
+                lose_copies(&explorer);
                 open(&mut explorer);
                 assert!(content(&explorer) == expected);
                 let report = explorer.pool().scrub(&mut |_| true).unwrap();

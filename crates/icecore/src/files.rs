@@ -8,8 +8,9 @@ use crate::format::superblock::LedgerPointer;
 use crate::incidents::Incidents;
 use crate::numbers::NumberMap;
 use crate::storage::{AlignedBuffer, Kind, Storage, StorageFile};
-use crate::sync::RwLock;
+use crate::sync::{Mutex, RwLock};
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,6 +26,8 @@ pub(crate) struct SegmentFiles {
     open: RwLock<NumberMap<SegmentId, Entry>>,
     incidents: Arc<Incidents>,
     copies: Copies,
+    /// Where something was healed that is not flushed yet: until then its copy must not go.
+    healed: Mutex<BTreeSet<SegmentId>>,
 }
 
 struct Entry {
@@ -44,7 +47,16 @@ impl SegmentFiles {
         copies: Copies,
     ) -> Self {
         let clock = AtomicU64::new(0);
-        Self { storage, geometry, writable, clock, open: RwLock::default(), incidents, copies }
+        Self {
+            storage,
+            geometry,
+            writable,
+            clock,
+            open: RwLock::default(),
+            incidents,
+            copies,
+            healed: Mutex::default(),
+        }
     }
 
     /// Second copies.
@@ -243,7 +255,8 @@ impl SegmentFiles {
     }
 
     /// Writes blocks again that were found not to be what was written, from their copy, which was. `still`: whether they
-    /// lie there at this moment. `why`: what was found. Failing is no error.
+    /// lie there at this moment. `why`: what was found. Failing is no error. It is durable with the next checkpoint: see
+    /// [`SegmentFiles::sync_healed`].
     pub(crate) fn heal(
         &self,
         segment: SegmentId,
@@ -265,6 +278,9 @@ impl SegmentFiles {
                 written.map_err(|error| Error::io("write", file_name(segment), error))
             });
             done = self.noted(outcome).is_ok();
+            if done {
+                self.healed.lock().insert(segment);
+            }
         }
         self.incidents.note_healed(why, self.writable.then_some(done));
         self.copies.mended(why.to_string(), false, done);
@@ -303,5 +319,20 @@ impl SegmentFiles {
     pub(crate) fn sync(&self, segment: SegmentId) -> Result<()> {
         let file = self.noted(self.get(segment))?;
         self.noted(file.sync().map_err(|error| Error::io("flush", file_name(segment), error)))
+    }
+
+    /// Whether anything was healed that need not be durable yet.
+    pub(crate) fn has_healed(&self) -> bool {
+        !self.healed.lock().is_empty()
+    }
+
+    /// Makes durable what was healed so far. Answers how many segments that was in.
+    ///
+    /// # Errors
+    /// As of every flush: the pool must not go on after it.
+    pub(crate) fn sync_healed(&self) -> Result<u64> {
+        let healed = std::mem::take(&mut *self.healed.lock());
+        healed.iter().try_for_each(|segment| self.sync(*segment))?;
+        Ok(healed.len() as u64)
     }
 }

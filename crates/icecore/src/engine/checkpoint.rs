@@ -279,6 +279,7 @@ impl Engine {
             self.blocks.files().sync(segment)?;
             self.counters.flushes.add(1);
         }
+        self.counters.flushes.add(self.blocks.files().sync_healed()?);
         // Not before: whoever reads on after a flush that failed may not find on disk what was written.
         written.nodes.iter().for_each(|slot| slot.mark_written(&*self.nodes));
         frozen.merged.iter().for_each(|(address, _)| self.blocks.pending().done(*address));

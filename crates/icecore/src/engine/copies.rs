@@ -237,6 +237,10 @@ impl Engine {
         let _turn = self.copying.lock();
         let now = self.copies().settings();
         let former = self.copies().place();
+        if self.blocks.files().has_healed() {
+            // What copies were needed for has to be durable before any of them goes.
+            self.run_checkpoint()?;
+        }
         let moves = mode == CopyMode::None || now.mode == CopyMode::None || folder != now.folder;
         if mode == now.mode && !moves {
             drop(former);

@@ -493,6 +493,7 @@ impl Replay<'_> {
         let files = self.env.blocks.files();
         if !superblock.clean {
             self.heal_from_copies();
+            files.sync_healed()?;
             files.copies().doubt(self.touched.keys().chain(&self.staged).copied());
         }
         for (segment, incarnation) in std::mem::take(&mut self.touched) {

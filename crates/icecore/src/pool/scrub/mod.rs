@@ -251,6 +251,10 @@ fn scrub(
     scrub.mended(chunks, "where blocks lie that it has the places of is lost", false);
     scrub.lacking(lacking);
     scrub.report.complete = scrub.everything(runs, tail)?;
+    if is_writable && engine.blocks.files().has_healed() {
+        // What is said to be healed is durable.
+        engine.run_checkpoint()?;
+    }
     scrub.copies_mended(copies.mends_since(mends), settles);
     Ok(scrub.finish())
 }
