@@ -185,7 +185,7 @@ fn a_damaged_copy_is_written_again() {
             open(&mut explorer);
             let report = explorer.pool().scrub(&mut |_| true).unwrap();
             assert!(report.damaged == 0 && report.spare > 0, "{report:?}");
-            explorer.close().unwrap();
+            explorer.crash(Some(CrashMode::None));
             // So that they are good for something now.
             for (name, at) in &places {
                 explorer.disk.corrupt(name, *at..*at + BLOCK as u64).unwrap();

@@ -251,11 +251,12 @@ fn scrub(
     scrub.mended(chunks, "where blocks lie that it has the places of is lost", false);
     scrub.lacking(lacking);
     scrub.report.complete = scrub.everything(runs, tail)?;
-    if is_writable && engine.blocks.files().has_healed() {
-        // What is said to be healed is durable.
+    let mended = copies.mends_since(mends);
+    if is_writable && !mended.is_empty() {
+        // What is said to be healed, or written anew, is durable.
         engine.run_checkpoint()?;
     }
-    scrub.copies_mended(copies.mends_since(mends), settles);
+    scrub.copies_mended(mended, settles);
     Ok(scrub.finish())
 }
 
