@@ -32,7 +32,7 @@ pub struct Deeds {
     pub readers: u64,
     /// Quotas and reservations that were set.
     pub limits: u64,
-    /// Reservations of which half was written.
+    /// Reservations that were written to the last of what was unused.
     pub claims: u64,
     /// Scrubs, or parts of one.
     pub scrubs: u64,
