@@ -324,7 +324,7 @@ const fn is_allowed(character: char) -> bool {
 fn not_allowed(found: char) -> String {
     let allowed = "letters, digits, '_', '.', ':' and '-' are allowed";
     let range = if found == '%' {
-        " ('%' makes a range of snapshots, a@first%last, which only destroy takes)"
+        " ('%' makes a range of snapshots, a@first%last, which destroy and list --reclaim take)"
     } else {
         ""
     };

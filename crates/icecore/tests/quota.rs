@@ -202,6 +202,45 @@ fn what_is_reserved_is_not_for_others() {
     pool.verify().unwrap();
 }
 
+/// Most of a large group is written ahead before it is known whether it is allowed: that is not asked for a second time.
+#[test]
+fn a_group_may_take_nearly_all_that_is_not_reserved_for_others() {
+    for reserved in [1 << 20, 5 << 20, 20 << 20] {
+        for copies in [icecore::CopyMode::None, icecore::CopyMode::Metadata] {
+            let folder = tempfile::tempdir().unwrap();
+            let size_limit = Some(ByteLength(64 << 20));
+            let init = InitOptions { segment_bytes: 2 << 20, size_limit, copies, mirror: None };
+            Pool::init_directory(folder.path(), &init).unwrap();
+            let options = OpenOptions {
+                background: false,
+                control_socket: false,
+                group_memory_bytes: 1 << 20,
+                ..OpenOptions::default()
+            };
+            let pool = Pool::open_directory(folder.path(), &options).unwrap();
+            for name in ["owner", "other"] {
+                pool.create_dataset(name, false, &[]).unwrap();
+            }
+            set(&pool, "owner", Limit::Reservation, reserved);
+            let available = entry(&pool, "other").available.unwrap().0;
+            let (other, inode) = file(&pool, "other");
+            let mut group = other.begin().unwrap();
+            for index in 0..available * 8 / 10 / PIECE as u64 {
+                group.write(inode, index * PIECE as u64, &[2; PIECE]).unwrap();
+            }
+            let told = format!("{reserved} reserved, {available} available, {copies:?}");
+            pool.commit(vec![group]).unwrap_or_else(|error| panic!("{told}: {error}"));
+            let (owner, inode) = file(&pool, "owner");
+            for index in 0..(reserved - reserved / 64 - (64 << 10)) / 4096 {
+                owner
+                    .write(inode, index * 4096, &[3; 4096])
+                    .unwrap_or_else(|error| panic!("{told}: {error}"));
+            }
+            pool.verify().unwrap();
+        }
+    }
+}
+
 /// Others fill a pool until they are refused, in the way that `overwrites` says; then the owner of what is reserved writes all of it.
 fn claim_reserved(reserved: usize, overwrites: bool, piece: usize, pieces_per_commit: usize) {
     let (_folder, pool) = make(Some(48 << 20));
@@ -292,9 +331,28 @@ fn a_refreservation_is_needed_again_after_a_snapshot() {
         }
         taken += 1;
     };
-    assert!(matches!(&error, Error::NoSpace { detail } if detail.contains("reserved")), "{error}");
+    assert!(matches!(&error, Error::NoSpace { detail } if detail.contains("refreservation")), "{error}");
     assert!(taken > 0);
     pool.verify().unwrap();
+}
+
+/// Nothing else is reserved, as the dataset has used all of it.
+#[test]
+fn a_snapshot_of_what_used_all_of_its_refreservation_is_refused_where_it_cannot_be_had_again() {
+    let (_folder, pool) = make(Some(40 << 20));
+    pool.create_dataset("a", false, &[]).unwrap();
+    set(&pool, "a", Limit::RefReservation, 8 << 20);
+    let (a, inode) = file(&pool, "a");
+    pool.create_dataset("b", false, &[]).unwrap();
+    for index in 0..(8 << 20) / PIECE {
+        a.write(inode, (index * PIECE) as u64, &[1; PIECE]).unwrap();
+    }
+    let (other, in_other) = file(&pool, "b");
+    let (_, error) = fill(&other, in_other, 0);
+    assert!(matches!(error, Error::NoSpace { .. }), "{error}");
+    let error = pool.snapshot(&["a@one".to_owned()], false, &[]).unwrap_err();
+    assert!(matches!(&error, Error::NoSpace { detail } if detail.contains("refreservation")), "{error}");
+    pool.snapshot(&["b@one".to_owned()], false, &[]).unwrap();
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub(crate) struct Most {
     dataset: DatasetId,
     /// Blocks of files.
     blocks: u64,
+    /// Those of them that are on disk already, outside the log.
+    staged: u64,
     /// Items of the tree that are put or taken away.
     items: u64,
     /// Takes away all that a file has got from the other operations of the change, too.
@@ -31,7 +33,7 @@ pub(crate) struct Most {
 
 impl Most {
     const fn of_items(dataset: DatasetId, items: u64) -> Self {
-        Self { dataset, blocks: 0, items, cuts: false }
+        Self { dataset, blocks: 0, staged: 0, items, cuts: false }
     }
 
     /// Stretches of a file, each of so many blocks. Of what one overlaps, every block may be an extent of its own; what is left of the
@@ -48,6 +50,15 @@ impl Most {
     /// What blocks in several places add.
     pub(crate) fn of_scatter(scatter: &Scatter) -> Self {
         Self::of_stretches(scatter.dataset, scatter.parts.iter().map(|part| part.blocks.into()))
+    }
+
+    /// What blocks in several places add that are on disk already.
+    pub(crate) fn of_staged(scatter: &Scatter) -> Self {
+        Self::of_scatter(scatter).on_disk()
+    }
+
+    const fn on_disk(self) -> Self {
+        Self { staged: self.blocks, ..self }
     }
 
     const fn of_names(operation: &NamespaceOperation) -> u64 {
@@ -67,12 +78,14 @@ impl Engine {
     /// What an operation can add at most; `None` for one that is not about files.
     pub(crate) fn most_of(&self, state: &State, operation: &Operation) -> Option<Most> {
         Some(match operation {
-            Operation::Write(write) | Operation::MapStaged { write, .. } => {
+            Operation::Write(write) => {
                 Most::of_stretches(write.dataset, std::iter::once(write.blocks.into()))
             }
-            Operation::WriteScattered(scatter) | Operation::MapScattered { scatter, .. } => {
-                Most::of_scatter(scatter)
+            Operation::MapStaged { write, .. } => {
+                Most::of_stretches(write.dataset, std::iter::once(write.blocks.into())).on_disk()
             }
+            Operation::WriteScattered(scatter) => Most::of_scatter(scatter),
+            Operation::MapScattered { scatter, .. } => Most::of_staged(scatter),
             Operation::WriteInline { dataset, offset, bytes, .. } => {
                 let end = offset.saturating_add(bytes.len() as u64).div_ceil(BLOCK_BYTES as u64);
                 let blocks = end.saturating_sub(FileBlock::containing(*offset).0);
@@ -124,6 +137,7 @@ impl Engine {
         for one in all {
             let sum = sums.entry(one.dataset).or_insert(Most::of_items(one.dataset, 0));
             sum.blocks = sum.blocks.saturating_add(one.blocks);
+            sum.staged = sum.staged.saturating_add(one.staged);
             sum.items = sum.items.saturating_add(one.items);
             sum.cuts |= one.cuts;
         }
@@ -133,7 +147,11 @@ impl Engine {
             let height = state.trees[&state.head(most.dataset)?].height(&*self.nodes)?;
             let nodes = nodes_at_most(most.items.saturating_add(cut), height);
             let blocks = most.blocks.saturating_add(nodes).min(i64::MAX as u64);
-            let growth = Growth { used: blocks as i64, referenced: blocks as i64, born: blocks };
+            let growth = Growth {
+                used: blocks as i64,
+                referenced: blocks as i64,
+                born: blocks - most.staged.min(blocks),
+            };
             Ok((most.dataset, growth))
         };
         sums.into_values().map(growth).collect()

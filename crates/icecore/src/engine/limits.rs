@@ -79,24 +79,25 @@ impl Engine {
 
     fn check_growths(&self, state: &State, growths: &[(DatasetId, Growth)]) -> Result<()> {
         exceeded(state, growths).map_or(Ok(()), Err)?;
-        growths.iter().filter(|(_, growth)| growth.born > 0).try_for_each(|(dataset, growth)| {
-            self.check_reserved(state, Some(*dataset), BlockCount(growth.born))
-        })
+        growths
+            .iter()
+            .filter(|(_, growth)| growth.born > 0)
+            .try_for_each(|(dataset, growth)| self.check_reserved(state, *dataset, BlockCount(growth.born)))
     }
 
     /// Refuses to take what is reserved for others.
-    fn check_reserved(&self, state: &State, writer: Option<DatasetId>, wanted: BlockCount) -> Result<()> {
+    fn check_reserved(&self, state: &State, writer: DatasetId, wanted: BlockCount) -> Result<()> {
         if !state.usage.has_reservations() {
             return Ok(());
         }
-        let reserved = state.reserved_from(writer);
+        let reserved = state.reserved_from(Some(writer));
         if reserved.0 == 0 || with_headers(wanted).0 + self.kept_for(reserved).0 <= self.spare(state)?.0 {
             return Ok(());
         }
-        let what = writer.and_then(|id| state.catalogue.dataset(id)).map_or("the pool", |row| &row.name);
+        let writer = state.catalogue.dataset(writer).map_or("a new dataset", |row| &row.name);
         Err(Error::NoSpace {
             detail: format!(
-                "{what} may not take what is left: {} are reserved for other datasets (`icecore get reservation,refreservation` shows them)",
+                "{writer} may not take what is left: {} are reserved for other datasets (`icecore get reservation,refreservation` shows them)",
                 reserved.bytes().as_option()
             ),
         })
@@ -152,7 +153,15 @@ impl Engine {
         }
         match state.reserved_anew(datasets) {
             BlockCount(0) => Ok(()),
-            more => self.check_reserved(state, None, more),
+            more => self.lacking(state, more)?.map_or(Ok(()), |spare| {
+                Err(Error::NoSpace {
+                    detail: format!(
+                        "a snapshot keeps what may have to be written anew beside it: {} more would be reserved, and {} are left, with what is reserved already (`icecore get refreservation` shows what for)",
+                        more.bytes().as_option(),
+                        spare.bytes().as_option()
+                    ),
+                })
+            }),
         }
     }
 
@@ -183,11 +192,7 @@ impl Engine {
 
     /// Refuses to reserve so much more if it is not there.
     pub(crate) fn check_reservable(&self, state: &State, dataset: &str, more: BlockCount) -> Result<()> {
-        let wanted = BlockCount(more.0.saturating_add(state.reserved_from(None).0));
-        let spare = self.spare(state)?;
-        if more.0 == 0 || self.kept_for(wanted) <= spare {
-            return Ok(());
-        }
+        let Some(spare) = self.lacking(state, more)? else { return Ok(()) };
         Err(Error::NoSpace {
             detail: format!(
                 "{} more cannot be reserved for {dataset}: {} are left, with what is reserved already",
@@ -195,6 +200,13 @@ impl Engine {
                 spare.bytes().as_option()
             ),
         })
+    }
+
+    /// What is left, if so much more cannot be reserved.
+    fn lacking(&self, state: &State, more: BlockCount) -> Result<Option<BlockCount>> {
+        let wanted = BlockCount(more.0.saturating_add(state.reserved_from(None).0));
+        let spare = self.spare(state)?;
+        Ok((more.0 > 0 && self.kept_for(wanted) > spare).then_some(spare))
     }
 
     /// Refuses to move so many blocks below `above`, which may be too small for them. `from`: where they are now.

@@ -191,9 +191,8 @@ impl Step {
     fn most(&self, engine: &Engine, state: &State) -> Option<Most> {
         match self {
             Self::Log(operation, _) => engine.most_of(state, operation),
-            Self::Staged { scatter, .. } | Self::Patched { whole: scatter, .. } => {
-                Some(Most::of_scatter(scatter))
-            }
+            Self::Staged { scatter, .. } => Some(Most::of_staged(scatter)),
+            Self::Patched { whole, .. } => Some(Most::of_scatter(whole)),
         }
     }
 

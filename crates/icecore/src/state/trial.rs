@@ -28,7 +28,7 @@ pub(crate) struct Growth {
     pub used: i64,
     /// What its head refers to.
     pub referenced: i64,
-    /// What is written anew, whatever that replaces.
+    /// What is yet to be written for it, whatever that replaces: not what lies outside the log already.
     pub born: u64,
 }
 
@@ -135,6 +135,7 @@ impl<'a> Trial<'a> {
             marks: &mut self.marks,
             growth: &mut head.growth,
             written: &mut self.written,
+            is_staged: matches!(operation, Operation::MapStaged { .. } | Operation::MapScattered { .. }),
         };
         Head {
             tree: &mut head.tree,
@@ -226,13 +227,17 @@ struct Counted<'t, 'a> {
     marks: &'t mut Marks,
     growth: &'t mut Growth,
     written: &'t mut Written<'a>,
+    /// Its data is on disk already.
+    is_staged: bool,
 }
 
 impl Births for Counted<'_, '_> {
     fn born(&mut self, run: Run) {
         self.growth.used += run.length.0 as i64;
         self.growth.referenced += run.length.0 as i64;
-        self.growth.born += run.length.0;
+        if !(self.is_staged && run.stream == Stream::Data) {
+            self.growth.born += run.length.0;
+        }
     }
 
     fn next_merged(&self, length: BlockCount) -> Run {
