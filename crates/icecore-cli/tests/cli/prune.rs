@@ -164,6 +164,11 @@ fn a_prefix_leaves_names_given_by_hand_alone() {
     assert!(said.starts_with("db@auto-2"), "{said}");
     let planned = fixture.done(&["prune", "-nv", "-a"]);
     assert!(planned.contains("other name"), "{planned}");
+    // Also where rules are given beside it.
+    let planned = fixture.done(&["prune", "-nv", "--keep-last", "1", "db"]);
+    assert!(!planned.contains("destroy db@before-upgrade") && planned.contains("other name"), "{planned}");
+    let planned = fixture.done(&["prune", "-np", "--keep-last", "1", "--prefix", "", "db"]);
+    assert!(planned.contains("destroy\tdb@before-upgrade"), "{planned}");
     fixture.done(&["prune", "-a"]);
     assert_eq!(snapshots(&fixture), ["db@before-upgrade", said.trim_end()]);
     let said = fixture.done(&["snapshot", "-r", "db", "--prefix", "hourly-"]);

@@ -32,7 +32,9 @@ to yearly count the hours, days, weeks (from Monday on), months and years that
 have snapshots, in UTC, and keep the newest snapshot of each. Rules are options
 here, or else user properties of the dataset, inherited from those above it:
 icecore:prune.last, .hourly, .daily, .weekly, .monthly, .yearly, .within and
-.prefix. A dataset without rules loses nothing.
+.prefix. A dataset without rules loses nothing. Rules given here take the place
+of all rules of the properties, but the prefix of the properties still counts
+unless --prefix is given.
 
 Never destroyed: snapshots that are held or have clones, and those that a
 rollback took. Holds that have expired (icecore hold --expires) are released.
@@ -86,7 +88,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DURATION")]
     keep_within: Option<String>,
 
-    /// Touch and count only snapshots whose names begin so
+    /// Touch and count only snapshots whose names begin so; '' for all
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
 
@@ -116,7 +118,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// The policy of the options, if they have a rule. A prefix alone only narrows what the properties say.
+    /// The rules of the options, if there are any.
     fn policy(&self) -> anyhow::Result<Option<Policy>> {
         let rules = [
             ("last", &self.keep_last),
@@ -137,9 +139,6 @@ impl Arguments {
         }
         if given && !policy.has_rules() {
             return Err(exit::usage("these rules keep nothing: use `icecore destroy` to destroy everything"));
-        }
-        if let Some(prefix) = &self.prefix {
-            policy.prefix.clone_from(prefix);
         }
         Ok(given.then_some(policy))
     }

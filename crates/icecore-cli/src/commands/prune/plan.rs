@@ -2,7 +2,7 @@
 
 use super::super::{list_entries, take};
 use icecore::admin::{Access, Request, Response};
-use icecore::retention::{Candidate, Policy, Protection, Reason, choose, is_of_rollback};
+use icecore::retention::{Candidate, PROPERTY_PREFIX, Policy, Protection, Reason, choose, is_of_rollback};
 use icecore::units::{ByteLength, Timestamp};
 use icecore::{EntryKind, Hold, ListEntry, ListFilter};
 
@@ -104,13 +104,18 @@ fn policy_of(
     chosen: &Chosen<'_>,
     dataset: &str,
 ) -> anyhow::Result<Result<Policy, String>> {
-    if let Some(policy) = chosen.policy {
-        return Ok(Ok(policy.clone()));
-    }
     let response = access.call(Request::Properties { name: dataset.to_owned() })?;
     let properties = take!(response, Response::Properties(properties) => properties);
-    let pairs = properties.iter().map(|one| (one.name.as_str(), one.value.as_str()));
-    let mut policy = Policy::of_properties(pairs).map_err(|error| error.to_string());
+    let mut pairs = properties.iter().map(|one| (one.name.as_str(), one.value.as_str()));
+    let mut policy = match chosen.policy {
+        // Rules of the options take the place of rules only: what the properties leave alone stays alone.
+        Some(rules) => {
+            let prefix = pairs.find(|(name, _)| name.strip_prefix(PROPERTY_PREFIX) == Some("prefix"));
+            let prefix = prefix.map_or("", |(_, prefix)| prefix).to_owned();
+            Ok(Policy { prefix, ..rules.clone() })
+        }
+        None => Policy::of_properties(pairs).map_err(|error| error.to_string()),
+    };
     if let (Ok(policy), Some(prefix)) = (&mut policy, chosen.prefix) {
         prefix.clone_into(&mut policy.prefix);
     }
