@@ -1,6 +1,6 @@
 //! Open segment files, a bounded number of them.
 
-use crate::copies::Copies;
+use crate::copies::{Copies, Mended};
 use crate::error::{Error, Result};
 use crate::format::crc32c;
 use crate::format::segment::{Geometry, SegmentKind, file_name};
@@ -283,7 +283,7 @@ impl SegmentFiles {
             }
         }
         self.incidents.note_healed(why, self.writable.then_some(done));
-        self.copies.mended(why.to_string(), false, done);
+        self.copies.mended(why.to_string(), Mended::Original, done);
     }
 
     /// Writes blocks of a copy again that were found not to be what was written, from what they are a copy of. As
@@ -307,7 +307,7 @@ impl SegmentFiles {
             self.copies.write(segment, offset, &[(Kind::Copy, &aligned)]);
         }
         self.incidents.note_harmless(&why);
-        self.copies.mended(why.to_string(), true, true);
+        self.copies.mended(why.to_string(), Mended::Copy, true);
     }
 
     /// Whether all of a segment was written before.

@@ -31,7 +31,7 @@ was cut off, by the program that has the pool open or by Ctrl-C, goes on where
 it was, unless --restart is given. `icecore status` shows how far it is.
 
 If nobody has the pool open, the scrub opens it, and other commands work on it
-meanwhile; a program that opens it by itself has to wait. Run it as the user
+meanwhile; a program that opens it by itself is refused until it ends. Run it as the user
 that owns the pool's files. Where it may not write it only reads, and says so.
 
 Example:
@@ -65,17 +65,19 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     if rate == Some(ByteLength(0)) {
         return Err(exit::usage("--rate: with 0 bytes a second it would never end"));
     }
-    let options = ScrubOptions {
+    let mut options = ScrubOptions {
         bytes_per_second: rate.map(ByteLength::get),
         yields: !arguments.full_speed,
         keeps_position: true,
         restarts: arguments.restart,
+        tells_opening: false,
     };
     let (mut access, reads_only) = open_to_tend(&pool)?;
     if let Some(why) = reads_only {
         exit::tell(&anyhow::anyhow!("the pool is only read, and nothing is healed: {why}"));
     }
     if !access.is_remote() {
+        options.tells_opening = true;
         // The owner of the pool has to close it, and to keep where it was.
         interrupt::defer();
     }

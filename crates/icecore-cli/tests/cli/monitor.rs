@@ -110,6 +110,24 @@ fn damage_that_somebody_met_is_critical_without_a_scrub_and_after_the_process_ha
     assert!(monitor(&fixture, 2, &[]).contains("that nothing healed"));
 }
 
+/// The timer's scrub opens the pool itself, and is the first to meet it.
+#[test]
+fn what_opening_the_pool_for_a_scrub_mends_is_told_by_that_scrub() {
+    let fixture = Fixture::with_db();
+    fixture.done(&["scrub"]);
+    let superblock = fixture.pool.join("superblock.1");
+    let mut bytes = std::fs::read(&superblock).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&superblock, bytes).unwrap();
+    let said = fixture.done(&["scrub"]);
+    assert!(said.contains("damage in superblock.1") && said.contains("1 place is hurt"), "{said}");
+    assert_eq!(said.matches("superblock.1").count(), 1, "{said}");
+    assert!(monitor(&fixture, 1, &[]).contains("WARNING"));
+    let said = fixture.done(&["scrub"]);
+    assert!(!said.contains("hurt"), "{said}");
+    assert!(monitor(&fixture, 0, &[]).contains("OK"));
+}
+
 #[test]
 fn what_was_healed_is_a_warning_until_a_scrub_finds_nothing() {
     let fixture = Fixture::with_db();

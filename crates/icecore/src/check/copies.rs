@@ -1,6 +1,7 @@
 //! Second copies of what files are found by, against what they are of.
 
 use super::{Area, CheckReport, Problem};
+use crate::copies::Mended;
 use crate::engine::Engine;
 use crate::units::{BlockCount, Stream};
 
@@ -34,8 +35,16 @@ pub(super) fn compare(engine: &Engine) {
 pub(super) fn report(engine: &Engine, report: &mut CheckReport) {
     let copies = engine.blocks.files().copies();
     for mend in copies.mends_since(0) {
-        let other = if mend.of_copy { "what it is a copy of is whole" } else { "its copy is whole" };
-        report.add(Problem::of(Area::Copies, format!("{}; {other}", mend.what)).harmless());
+        let problem = match mend.of {
+            Mended::Original => Problem::of(Area::Copies, format!("{}; its copy is whole", mend.what)),
+            Mended::Copy => {
+                Problem::of(Area::Copies, format!("{}; what it is a copy of is whole", mend.what))
+            }
+            Mended::Header => Problem::of(Area::Opening, mend.what),
+            // Looked at before all else.
+            Mended::Twin => continue,
+        };
+        report.add(problem.harmless());
     }
     let stand = copies.report();
     if !stand.is_whole() {

@@ -3,6 +3,7 @@
 
 use super::trees::{self, Walked};
 use super::{Area, CheckOptions, CheckProgress, CheckReport, aside, cut, look, quiet};
+use crate::copies::Mended;
 use crate::engine::{self, Engine, Forsaken, Restored};
 use crate::error::{Error, Result};
 use crate::format::superblock::{Former, NAMES, Superblock};
@@ -266,14 +267,16 @@ fn heal(
         super::copies::compare(&engine);
         Ok(())
     };
-    let mends = engine.blocks.files().copies().mends_since(0);
+    let mut mends = engine.blocks.files().copies().mends_since(0);
+    // Superblocks were the first to be made whole.
+    mends.retain(|mend| mend.of != Mended::Twin);
     // Only then is the pool closed, which writes to it: a repair of what is whole writes nothing.
     if mends.is_empty() || read.and_then(|()| engine.close()).is_err() {
         return;
     }
     let outcome = aside::apply(&**above, &trial);
     outcome.expect("memory takes what is written to it");
-    let of_copies = mends.iter().filter(|mend| mend.of_copy).count();
+    let of_copies = mends.iter().filter(|mend| mend.of == Mended::Copy).count();
     let healed = mends.len() - of_copies;
     let step =
         format!("{healed} places are healed from their copies, and {of_copies} copies are written anew");

@@ -19,7 +19,7 @@ mod restore;
 pub(crate) use aside::Aside;
 pub(crate) use place::{Place, SUPERBLOCK_NAMES, copy_name, is_copy_name, is_name_of_pool};
 pub use report::CopiesReport;
-pub(crate) use report::Mend;
+pub(crate) use report::{Mend, Mended};
 
 use crate::error::Error;
 use crate::format::copies::{CopyMode, CopySettings, Reason};
@@ -449,7 +449,7 @@ impl Copies {
 
     /// A segment that was gone was made again from its copy.
     pub(crate) fn brought_back(&self, segment: SegmentId, what: String) {
-        self.mended(what, false, true);
+        self.mended(what, Mended::Original, true);
         self.inner.lock().brought_back.insert(segment);
     }
 
@@ -465,13 +465,14 @@ impl Copies {
     }
 
     /// A place was not what was written, and is as it should be again; or, if that failed, is not.
-    pub(crate) fn mended(&self, what: String, of_copy: bool, done: bool) {
-        if done {
-            self.counters.healed.add(1);
-        } else {
-            self.counters.unhealed.add(1);
+    pub(crate) fn mended(&self, what: String, of: Mended, done: bool) {
+        match of {
+            // Counted are second copies.
+            Mended::Twin | Mended::Header => {}
+            Mended::Original | Mended::Copy if done => self.counters.healed.add(1),
+            Mended::Original | Mended::Copy => self.counters.unhealed.add(1),
         }
-        self.inner.lock().mends.add(Mend { what, of_copy });
+        self.inner.lock().mends.add(Mend { what, of });
     }
 
     /// Something was written to these segments after the last checkpoint of a life that was cut short: their copies may be behind

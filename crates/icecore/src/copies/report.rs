@@ -14,8 +14,21 @@ const MENDS_MAX: usize = 1000;
 pub(crate) struct Mend {
     /// Where, and what was wrong.
     pub what: String,
-    /// It was the second copy.
-    pub of_copy: bool,
+    /// Which of the two it was.
+    pub of: Mended,
+}
+
+/// What was made whole again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mended {
+    /// What there is a second copy of.
+    Original,
+    /// The second copy.
+    Copy,
+    /// One of the superblocks, from the other one.
+    Twin,
+    /// The header of a segment, from the log.
+    Header,
 }
 
 /// The last mends, with the number of the first that is kept.

@@ -337,7 +337,7 @@ fn begin_life(
     first: RecordSequence,
     files: &SegmentFiles,
 ) -> Result<Superblock> {
-    let (copies, incidents) = (files.copies(), files.incidents());
+    let copies = files.copies();
     // A life that wrote nothing leaves nothing to be told apart.
     superblock.lives.retain(|life| life.first < first);
     if superblock.lives.len() >= LIVES_MAX {
@@ -348,7 +348,7 @@ fn begin_life(
     superblock.features_required |= FEATURE_FIXED_HASHES;
     superblock.generation += 1;
     superblock.set_copies(copies.flush(false));
-    superblocks::write(storage, &superblock, incidents)?;
+    superblocks::write(storage, &superblock, files)?;
     copies::write_superblocks(copies, &superblock);
     Ok(superblock)
 }

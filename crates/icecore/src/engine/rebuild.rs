@@ -377,7 +377,7 @@ impl Ledger {
         // What superblocks name has to be there after a crash.
         let storage = &*parts.storage;
         storage.sync_directory().map_err(|error| Error::io("flush", storage.describe(), error))?;
-        superblocks::write(storage, &next, parts.blocks.files().incidents())?;
+        superblocks::write(storage, &next, parts.blocks.files())?;
         Ok(next)
     }
 }

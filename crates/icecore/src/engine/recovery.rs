@@ -6,6 +6,7 @@ use super::cut::{Cut, LEFT_BEHIND};
 use super::init::Parts;
 use super::load::Loaded;
 use crate::blocks::Use;
+use crate::copies::Mended;
 use crate::error::{Error, Result};
 use crate::format::drawn::STEP;
 use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name, from_file_name};
@@ -535,6 +536,13 @@ impl Replay<'_> {
         });
         if valid && superblock.clean {
             return Ok(());
+        }
+        if superblock.clean {
+            // No crash tore it off.
+            let why = "the segment's header is not what was written; it is made again from the log";
+            let why = Error::damaged(format!("{} at offset 0", file_name(segment)), why);
+            files.incidents().note_harmless(&why);
+            files.copies().mended(why.to_string(), Mended::Header, true);
         }
         if valid {
             // As for records: it may be in the cache of the operating system alone.

@@ -1,9 +1,10 @@
 //! The two superblock files.
 
 use super::Engine;
+use crate::copies::Mended;
 use crate::error::{Error, Result};
+use crate::files::SegmentFiles;
 use crate::format::superblock::{NAMES, Superblock};
-use crate::incidents::Incidents;
 use crate::storage::{AlignedBuffer, Kind, Storage};
 use crate::units::BLOCK_BYTES;
 
@@ -56,11 +57,12 @@ pub(crate) fn read_one(storage: &dyn Storage, name: &str, path: &str) -> Result<
 
 /// Writes both, one after the other, each durable before the next is touched. The one that is known to be whole comes last: the other may
 /// have been torn by a crash, or damaged since it was written. Nothing is lost by that, and it is noted.
-pub(super) fn write(storage: &dyn Storage, superblock: &Superblock, incidents: &Incidents) -> Result<()> {
+pub(super) fn write(storage: &dyn Storage, superblock: &Superblock, files: &SegmentFiles) -> Result<()> {
     let found = read_twins(storage, NAMES);
     let (first, last) = order(NAMES, &found);
     if let Some(hurt) = hurt(NAMES, found) {
-        incidents.note_harmless(&hurt);
+        files.incidents().note_harmless(&hurt);
+        files.copies().mended(hurt.to_string(), Mended::Twin, true);
     }
     write_one(storage, first, superblock)?;
     write_one(storage, last, superblock)
@@ -132,8 +134,8 @@ impl Engine {
         change(&mut next);
         next.generation += 1;
         next.set_copies(copies.settings());
-        let incidents = self.blocks.files().incidents();
-        write(&*self.storage, &next, incidents).inspect_err(|error| incidents.note(error))?;
+        let files = self.blocks.files();
+        write(&*self.storage, &next, files).inspect_err(|error| files.incidents().note(error))?;
         super::copies::write_superblocks(copies, &next);
         self.counters.frame_bytes.add(2 * BLOCK_BYTES as u64);
         self.counters.flushes.add(2);

@@ -15,7 +15,7 @@ pub(crate) use hurts::{Hurt, Hurts, Place};
 pub(crate) use seen::{name, shown};
 
 use super::Pool;
-use crate::copies::{CopiesReport, Mend};
+use crate::copies::{CopiesReport, Mend, Mended};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Run, Stream, Timestamp};
@@ -44,6 +44,10 @@ pub struct ScrubOptions {
     pub keeps_position: bool,
     /// Whether to begin anew although one was cut off.
     pub restarts: bool,
+    /// Whether what opening the pool has mended is told, too: for whoever opened it for this scrub. Owners of pools that are asked for a
+    /// scrub told it when they opened.
+    #[serde(skip)]
+    pub tells_opening: bool,
 }
 
 /// How far a scrub is.
@@ -213,11 +217,13 @@ fn scrub(
     engine.check_open()?;
     let _going = Going::begin(engine)?;
     let copies = engine.blocks.files().copies();
+    let before = if options.tells_opening { copies.mends_since(0) } else { Vec::new() };
     let mends = copies.mends();
     let is_writable = settles && engine.check_writable().is_ok();
+    // Whatever comes next may write them.
+    let twins = engine.inspect_superblocks();
     // What lacks its copy gets one first, so that nothing is compared that is not there.
     let lacking = if is_writable { engine.restore_copies() } else { Ok(copies.report()) };
-    let twins = engine.inspect_superblocks();
     let ledger = engine.inspect_ledger();
     let chunks = engine.inspect_chunks();
     let sets = engine.inspect_sets();
@@ -245,17 +251,21 @@ fn scrub(
     } else {
         ["its twin is whole", "the pool may not be opened again"]
     };
+    let has_hurt_twin = !twins.is_empty();
     scrub.mended(twins, twin, true);
     scrub.mended(ledger, anew, is_writable);
     scrub.mended(sets, "a repair makes the sets again", false);
     scrub.mended(chunks, "where blocks lie that it has the places of is lost", false);
     scrub.lacking(lacking);
     scrub.report.complete = scrub.everything(runs, tail)?;
-    let mended = copies.mends_since(mends);
+    let mut mended = copies.mends_since(mends);
+    // Those that were hurt when it began are told already.
+    mended.retain(|mend| mend.of != Mended::Twin || !has_hurt_twin);
     if is_writable && !mended.is_empty() {
         // What is said to be healed, or written anew, is durable.
         engine.run_checkpoint()?;
     }
+    scrub.copies_mended(before, settles);
     scrub.copies_mended(mended, settles);
     Ok(scrub.finish())
 }
@@ -321,14 +331,16 @@ impl<'a> Scrub<'a> {
 
     /// Notes what was mended meanwhile, by the scrub or by whoever read there. `written`: on disk as well.
     fn copies_mended(&mut self, mends: Vec<Mend>, written: bool) {
-        for Mend { what, of_copy } in mends {
-            let outcome = match (of_copy, written && !self.engine.options.read_only) {
-                (true, true) => "it was written anew",
-                (true, false) => "what it is a copy of is whole",
-                (false, true) => "it was healed from its copy",
-                (false, false) => "its copy is whole",
+        for Mend { what, of } in mends {
+            let outcome = match (of, written && !self.engine.options.read_only) {
+                // They say so themselves.
+                (Mended::Twin | Mended::Header, _) => "",
+                (Mended::Copy, true) => "; it was written anew",
+                (Mended::Copy, false) => "; what it is a copy of is whole",
+                (Mended::Original, true) => "; it was healed from its copy",
+                (Mended::Original, false) => "; its copy is whole",
             };
-            let damage = format!("{what}; {outcome}");
+            let damage = format!("{what}{outcome}");
             self.note(None, Finding::new(damage, true));
         }
     }

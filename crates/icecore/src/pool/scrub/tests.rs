@@ -60,8 +60,12 @@ fn build(pool: &Pool) {
 }
 
 fn made() -> Arc<MemoryStorage> {
+    made_with(crate::CopyMode::None)
+}
+
+fn made_with(copies: crate::CopyMode) -> Arc<MemoryStorage> {
     let storage = Arc::new(MemoryStorage::default());
-    let init = InitOptions::small();
+    let init = InitOptions { copies, ..InitOptions::small() };
     Pool::init(storage.clone(), &init).unwrap();
     let pool = Pool::open(storage.clone(), &options(false)).unwrap();
     build(&pool);
@@ -205,17 +209,75 @@ fn every_bit_that_flips_is_found_and_named() {
     assert!(sorts.keys().eq(all.iter()), "{sorts:?}");
 }
 
+/// What opening a pool reads is healed by that; what it writes, or makes a copy of, too. Who opens it for a scrub wants to know.
+#[test]
+fn what_flips_while_a_pool_is_closed_is_told_by_the_scrub_that_opens_it() {
+    let mut dice = Dice(13);
+    for copies in [crate::CopyMode::None, crate::CopyMode::Metadata, crate::CopyMode::All] {
+        let storage = made_with(copies);
+        let places = places(&Pool::open(storage.clone(), &options(true)).unwrap());
+        for sort in places.iter().map(|place| place.0).collect::<std::collections::BTreeSet<_>>() {
+            let of_sort: Vec<_> = places.iter().filter(|place| place.0 == sort).collect();
+            for _ in 0..12.min(of_sort.len()) {
+                let (_, name, slot, _) = of_sort[dice.below(of_sort.len() as u64) as usize];
+                let at = u64::from(*slot) * BLOCK + dice.below(BLOCK);
+                let hurt = storage.copy();
+                flip(&hurt, name, at, dice.below(8));
+                let told = format!("{copies:?}: {sort} in {name} at {at}");
+                let pool = match Pool::open(hurt, &options(false)) {
+                    Ok(pool) => pool,
+                    Err(error) => {
+                        assert!(error.to_string().contains(name.as_str()), "{told}: {error}");
+                        continue;
+                    }
+                };
+                let scrub = ScrubOptions { tells_opening: true, ..ScrubOptions::default() };
+                let report = pool.scrub_with(&scrub, &mut |_| true).unwrap();
+                let is_named = report.findings.iter().any(|finding| finding.damage.contains(name));
+                if !is_named {
+                    let mut b = [0; 4096];
+                    let seg = crate::format::segment::from_file_name(name).unwrap();
+                    let st = pool.engine().state();
+                    println!(
+                        "DBG kind {:?} live {} {:?}",
+                        st.segments.kind(seg),
+                        st.segments.live(seg),
+                        pool.incidents()
+                    );
+                    drop(st);
+                    pool.engine().blocks.files().read(seg, Slot(0), &mut b).unwrap();
+                    println!("{:?}", crate::format::segment::SegmentHeader::decode(&b).is_some());
+                }
+                assert!(is_named, "{told}: {report:?}");
+                if copies == crate::CopyMode::All {
+                    assert_eq!((report.damaged, report.spare), (0, 1), "{told}: {report:?}");
+                    let again = pool.scrub_with(&ScrubOptions::default(), &mut |_| true).unwrap();
+                    assert_eq!((again.damaged, again.spare), (0, 0), "{told}: {again:?}");
+                }
+            }
+        }
+    }
+}
+
 /// What can be written anew is, and is told.
 #[test]
 fn superblocks_and_ledger_are_mended_while_the_pool_is_open() {
-    let storage = made();
+    for copies in [crate::CopyMode::None, crate::CopyMode::Metadata] {
+        superblocks_and_ledger_are_mended(copies);
+    }
+}
+
+fn superblocks_and_ledger_are_mended(copies: crate::CopyMode) {
+    let storage = made_with(copies);
     let pool = Pool::open(storage.clone(), &options(false)).unwrap();
     let ledger = pool.engine().with_books(|_, blobs| Ok(blobs[0].0)).unwrap();
     for (name, at) in [(NAMES[1].to_owned(), 60), (file_name(ledger), BLOCK + 99)] {
         flip(&storage, &name, at, 3);
         let report = pool.scrub(&mut |_| true).unwrap();
         assert_eq!((report.damaged, report.spare), (0, 1), "{report:?}");
-        assert!(report.findings[0].damage.contains("anew"), "{report:?}");
+        let outcome =
+            if copies == crate::CopyMode::None || NAMES.contains(&name.as_str()) { "anew" } else { "healed" };
+        assert!(report.findings[0].damage.contains(outcome), "{report:?}");
         let again = pool.scrub(&mut |_| true).unwrap();
         assert_eq!((again.damaged, again.spare), (0, 0), "{again:?}");
         // As it would be found after a crash.
