@@ -258,3 +258,14 @@ fn a_killed_pool_without_a_segment_of_its_log_ends_with_its_last_checkpoint() {
     assert!(text.contains("given up: records of which none can be read any more"), "{text}");
     goes_on_without(&fixture, "a\napp\n");
 }
+
+/// A new segment stands for it while that is tried, and nobody has heard of that one.
+#[test]
+fn a_log_whose_segment_is_gone_is_told_by_the_name_of_that_segment() {
+    let (fixture, numbers) = killed();
+    let (name, _) = records(&fixture.pool)[&(numbers[1] + 1)].clone();
+    std::fs::remove_file(fixture.pool.join(&name)).unwrap();
+    let text = said(&fixture, 5, &["check", "--repair"]);
+    let refusal = text.lines().find(|line| line.contains("could be cut")).expect(&text);
+    assert!(refusal.contains(&name), "{text}");
+}

@@ -224,7 +224,7 @@ pub(crate) fn open_cut(
     is_short: bool,
 ) -> Result<(Arc<Engine>, Option<Cut>)> {
     let segments = make_whole_again(storage)?;
-    open_to(storage, options, AtDamage::Cut(Gone { segments, is_short }))
+    open_to(storage, options, AtDamage::Cut(Gone::of(segments, is_short)))
         .map(|opened| (opened.engine, opened.cut))
 }
 
@@ -288,8 +288,8 @@ pub(super) fn open_locked(
     let end = loaded.state.tail.position().segment;
     if loaded.state.segments.is_absent(end) && !options.read_only {
         drop((loaded, parts));
-        let (moved, end) = rebuild::move_log_end(storage, &superblock)?;
-        at_damage.made_up(end);
+        let (moved, new_end) = rebuild::move_log_end(storage, &superblock)?;
+        at_damage.made_up(new_end, end);
         return open_locked(storage, options, at_damage, moved, lock);
     }
     loaded.state.history.keep_in(parts.blocks.clone(), memory_limits(options).1);

@@ -92,8 +92,22 @@ pub(super) enum AtDamage {
 pub(super) struct Gone {
     /// The files of these segments were cut short or missing, and were made again as far as possible.
     pub segments: BTreeSet<SegmentId>,
+    /// Segments that stand for those that are gone, with these.
+    stand_ins: BTreeMap<SegmentId, SegmentId>,
     /// The last checkpoint relies on more of the log than there is, wherever it seems to end.
     pub is_short: bool,
+}
+
+impl Gone {
+    pub(super) fn of(segments: BTreeSet<SegmentId>, is_short: bool) -> Self {
+        Self { segments, is_short, ..Self::default() }
+    }
+
+    /// The segment that is gone, if this is it or stands for it.
+    fn find(&self, segment: SegmentId) -> Option<SegmentId> {
+        let is_gone = self.segments.contains(&segment).then_some(segment);
+        is_gone.or_else(|| self.stand_ins.get(&segment).copied())
+    }
 }
 
 impl AtDamage {
@@ -103,10 +117,10 @@ impl AtDamage {
         is_short.then(|| Error::damaged("the log", "the last checkpoint relies on more of it than there is"))
     }
 
-    /// The log was to go on in a segment that is gone, and goes on in this one.
-    pub(super) fn made_up(&mut self, segment: SegmentId) {
+    /// The log was to go on in `lost`, which is gone, and goes on in `segment`.
+    pub(super) fn made_up(&mut self, segment: SegmentId, lost: SegmentId) {
         if let Self::Cut(gone) = self {
-            gone.segments.insert(segment);
+            gone.stand_ins.insert(segment, lost);
         }
     }
 }
@@ -448,16 +462,15 @@ impl Replay<'_> {
     /// A log that was not closed may end in a segment that is gone: its copy, or what is left of it, need not have all that was
     /// acknowledged.
     fn check_there(&mut self, segment: SegmentId) -> Result<()> {
-        let is_gone = match &self.at_damage {
-            AtDamage::Cut(gone) => gone.segments.contains(&segment),
-            AtDamage::Refuse => false,
+        let lost = match &self.at_damage {
+            AtDamage::Cut(gone) => gone.find(segment),
+            AtDamage::Refuse => None,
         };
         let is_brought_back = self.env.blocks.files().copies().is_brought_back(segment);
-        if self.is_clean || !(is_gone || is_brought_back) {
-            return Ok(());
-        }
+        let lost = lost.or(is_brought_back.then_some(segment)).filter(|_| !self.is_clean);
+        let Some(lost) = lost else { return Ok(()) };
         let detail = "the log since the last checkpoint was in it, and it is gone";
-        let error = Error::damaged(file_name(segment), detail);
+        let error = Error::damaged(file_name(lost), detail);
         if matches!(self.at_damage, AtDamage::Refuse) {
             return Err(error);
         }
