@@ -25,12 +25,12 @@ const NAMES: [&str; 6] =
 /// What a flush takes at least where that is what binds the writer: a disk that answers it from its memory is bound by bytes.
 const SLOW_FLUSH: Duration = Duration::from_millis(1);
 const SNAPSHOTS: u64 = 1000;
-/// Writes between two snapshots when they are first taken.
+/// Writes between two of those snapshots that stay for as long as it is measured.
 const CHANGE_WRITES: u64 = 4;
-/// Where writes go while snapshots rotate: what a snapshot keeps is no more than this.
+/// Where writes go while snapshots rotate, at most: what a snapshot that comes or goes keeps.
 const ROTATION_BYTES: u64 = 4 << 20;
-/// What snapshots keep, of all segments, in the middle of the rounds.
-const KEPT_SHARE: f64 = 0.06;
+/// What snapshots that come or go keep together, of all segments, at most.
+const ROTATING_SHARE: f64 = 0.12;
 /// From one rotation of a snapshot to the next.
 const ROTATION: Duration = Duration::from_secs(1);
 
@@ -41,6 +41,34 @@ struct Target {
     measured: u64,
     /// The oldest snapshot, and the number of the next.
     snapshots: Option<(u64, u64)>,
+}
+
+/// The snapshots that rotate. Each that goes keeps as much as each that comes, so that the pool is as full in the last round
+/// as in the first, however many rounds there are.
+#[derive(Clone, Copy)]
+struct Rotating {
+    /// Snapshots, all together.
+    count: u64,
+    /// How many of them, the oldest, will have gone by the end.
+    going: u64,
+    /// What each of those keeps, and each that comes: bytes that are written over again and again.
+    bytes: u64,
+}
+
+impl Rotating {
+    fn new(options: &Options, pool_bytes: u64, rounds: usize, slice: Duration) -> Self {
+        let count = options.size(SNAPSHOTS, 20);
+        let in_slice = slice.as_secs_f64().div_euclid(ROTATION.as_secs_f64()) as u64 + 1;
+        let going = (rounds as u64 * in_slice).clamp(1, count);
+        let most = (pool_bytes as f64 * ROTATING_SHARE) as u64 / going;
+        let bytes = ROTATION_BYTES.min(most) / WRITE_BYTES * WRITE_BYTES;
+        Self { count, going, bytes: bytes.max(WRITE_BYTES) }
+    }
+
+    /// Bytes that only snapshots keep, at any time.
+    fn kept_bytes(self) -> u64 {
+        self.going * self.bytes + (self.count - self.going) * CHANGE_WRITES * WRITE_BYTES
+    }
 }
 
 /// Groups made durable in one slice.
@@ -55,10 +83,12 @@ pub(super) fn run(options: &Options, findings: &mut Findings) -> Result<()> {
     let pool_bytes: u64 = options.size(2 << 30, 160 << 20);
     let folder = options.scratch()?;
     let mut random = Random::new(options.seed);
+    let rotating = Rotating::new(options, pool_bytes, rounds, slice);
     let mut targets = Vec::new();
     for name in NAMES {
-        targets.push(begin(&folder.path().join(name), name, pool_bytes, options, &mut random)?);
+        targets.push(begin(&folder.path().join(name), name, pool_bytes, rotating, options, &mut random)?);
     }
+    live_shares("begin", &targets, findings);
     let samples = interleave(rounds, NAMES.len(), |round, index| {
         let result = targets[index].run_slice(slice, random.next_u64())?;
         options.say(&format!(
@@ -75,20 +105,28 @@ pub(super) fn run(options: &Options, findings: &mut Findings) -> Result<()> {
     findings.parameter("foreground_rounds", rounds);
     findings.parameter("foreground_slice_s", slice.as_secs_f64());
     findings.parameter("flush_bound_flush_s", SLOW_FLUSH.as_secs_f64());
-    findings.parameter("snapshots", options.size(SNAPSHOTS, 20));
+    findings.parameter("snapshots", rotating.count);
+    findings.parameter("snapshots_going", rotating.going);
+    findings.parameter("snapshots_rotation_bytes", rotating.bytes);
+    live_shares("end", &targets, findings);
+    conclude(&samples, &targets, options.seed, findings);
+    Ok(())
+}
+
+/// What lives of all segments with snapshots and without, at a moment: they have to be alike.
+fn live_shares(moment: &str, targets: &[Target], findings: &mut Findings) {
     for index in [2, 3] {
         let statistics = targets[index].file.pool().statistics();
         let share = statistics.live_bytes as f64 / statistics.segment_file_bytes as f64;
-        findings.parameter(&format!("{}_live_share", NAMES[index]), share);
+        findings.parameter(&format!("{}_live_share_at_{moment}", NAMES[index]), share);
     }
-    conclude(&samples, &targets, options.seed, findings);
-    Ok(())
 }
 
 fn begin(
     folder: &Path,
     name: &str,
     pool_bytes: u64,
+    rotating: Rotating,
     options: &Options,
     random: &mut Random,
 ) -> Result<Target> {
@@ -99,8 +137,8 @@ fn begin(
     };
     let open = OpenOptions::default();
     let share = if name.starts_with("half_empty") { 0.4 } else { LIVE_SHARE - options.size(0.01, 0.2) };
-    let share = if name == "snapshots" { share - KEPT_SHARE } else { share };
-    let bytes = ((pool_bytes as f64 * share) as u64) / WRITE_BYTES * WRITE_BYTES;
+    let kept = if name == "snapshots" { rotating.kept_bytes() } else { 0 };
+    let bytes = ((pool_bytes as f64 * share) as u64 - kept) / WRITE_BYTES * WRITE_BYTES;
     options.say(&format!("{name}: writing {} MiB, and over it", bytes >> 20));
     let file = if name.ends_with("flush_bound") {
         StoreFile::create_with(slow_to_flush(folder)?, &init, &open)?
@@ -108,17 +146,12 @@ fn begin(
         StoreFile::create_in_with(folder, &init, &open)?
     };
     file.fill(bytes, random)?;
-    let measured = if name.ends_with("snapshots") { bytes.min(ROTATION_BYTES) } else { bytes };
+    let measured = if name.ends_with("snapshots") { bytes.min(rotating.bytes) } else { bytes };
     let mut target = Target { file, bytes, measured, snapshots: None };
     // So that what is overwritten is scattered, and every segment has been used.
     target.write_over(options.size(bytes * 2, bytes), random)?;
     if name == "snapshots" {
-        let count = options.size(SNAPSHOTS, 20);
-        for number in 0..count {
-            target.write_over(CHANGE_WRITES * WRITE_BYTES, random)?;
-            target.file.snapshot(&number.to_string())?;
-        }
-        target.snapshots = Some((0, count));
+        target.take_snapshots(rotating, random)?;
     }
     Ok(target)
 }
@@ -141,6 +174,25 @@ impl Target {
             }
         }
         self.file.sync()
+    }
+
+    /// Those that will go first, each of which keeps what is measured as it was at its time; the others keep little.
+    fn take_snapshots(&mut self, rotating: Rotating, random: &mut Random) -> Result<()> {
+        let mut data = vec![0; WRITE_BYTES as usize];
+        random.fill(&mut data);
+        for number in 0..rotating.count {
+            self.file.snapshot(&number.to_string())?;
+            if number < rotating.going {
+                for offset in (0..self.measured).step_by(WRITE_BYTES as usize) {
+                    self.file.write(offset, &data)?;
+                }
+                self.file.sync()?;
+            } else {
+                self.write_over(CHANGE_WRITES * WRITE_BYTES, random)?;
+            }
+        }
+        self.snapshots = Some((0, rotating.count));
+        Ok(())
     }
 
     fn run_slice(&mut self, slice: Duration, seed: u64) -> Result<Slice> {
