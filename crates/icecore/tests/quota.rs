@@ -241,6 +241,80 @@ fn a_group_may_take_nearly_all_that_is_not_reserved_for_others() {
     }
 }
 
+/// Databases that are attached are committed together: what one of them writes is written from what is reserved for it.
+#[test]
+fn groups_that_are_committed_together_use_what_is_reserved_for_each() {
+    let folder = tempfile::tempdir().unwrap();
+    let size_limit = Some(ByteLength(64 << 20));
+    let init =
+        InitOptions { segment_bytes: 2 << 20, size_limit, copies: icecore::CopyMode::None, mirror: None };
+    Pool::init_directory(folder.path(), &init).unwrap();
+    let options = OpenOptions {
+        background: false,
+        control_socket: false,
+        group_memory_bytes: 1 << 20,
+        ..OpenOptions::default()
+    };
+    let pool = Pool::open_directory(folder.path(), &options).unwrap();
+    let files = ["owner", "other"].map(|name| {
+        pool.create_dataset(name, false, &[]).unwrap();
+        file(&pool, name)
+    });
+    set(&pool, "owner", Limit::Reservation, 20 << 20);
+    // What is left to the others is less than what the owner writes.
+    let (other, inode) = &files[1];
+    let available = entry(&pool, "other").available.unwrap().0;
+    for index in 0..available.saturating_sub(6 << 20) / PIECE as u64 {
+        other.write(*inode, index * PIECE as u64, &[1; PIECE]).unwrap();
+    }
+    let mut groups = files.each_ref().map(|(dataset, _)| dataset.begin().unwrap());
+    for index in 0..(15 << 20) / PIECE {
+        groups[0].write(files[0].1, (index * PIECE) as u64, &[2; PIECE]).unwrap();
+    }
+    groups[1].write(files[1].1, 0, &[2; PIECE]).unwrap();
+    pool.commit(groups.into()).unwrap();
+    pool.verify().unwrap();
+}
+
+/// It is for the present of one dataset, and not for those below it; a reservation is for all of them.
+#[test]
+fn a_refreservation_is_kept_from_datasets_below_too() {
+    let (_folder, pool) = make(Some(48 << 20));
+    for name in ["team", "team/shop"] {
+        pool.create_dataset(name, false, &[]).unwrap();
+    }
+    let of = |name: &str| entry(&pool, name).available.unwrap().0;
+    let before = of("team/shop");
+    set(&pool, "team", Limit::Reservation, 6 << 20);
+    assert_eq!(of("team/shop"), before);
+    set(&pool, "team", Limit::RefReservation, 6 << 20);
+    assert_eq!(of("team"), before);
+    assert!(of("team/shop") <= before - (6 << 20) + entry(&pool, "team").used.0);
+    let (shop, inode) = file(&pool, "team/shop");
+    let (_, error) = fill(&shop, inode, 0);
+    assert!(matches!(&error, Error::NoSpace { detail } if detail.contains("reserved")), "{error}");
+    let (team, inode) = file(&pool, "team");
+    for index in 0..(5 << 20) / PIECE {
+        team.write(inode, (index * PIECE) as u64, &[1; PIECE]).unwrap();
+    }
+    pool.verify().unwrap();
+}
+
+/// What they may need anew is needed once, however many snapshots are taken at the moment.
+#[test]
+fn snapshots_at_one_moment_need_a_refreservation_once() {
+    let (_folder, pool) = make(Some(48 << 20));
+    pool.create_dataset("a", false, &[]).unwrap();
+    set(&pool, "a", Limit::RefReservation, 12 << 20);
+    let (a, inode) = file(&pool, "a");
+    for index in 0..(12 << 20) / PIECE {
+        a.write(inode, (index * PIECE) as u64, &[1; PIECE]).unwrap();
+    }
+    let names: Vec<String> = (0..4).map(|number| format!("a@{number}")).collect();
+    pool.snapshot(&names, false, &[]).unwrap();
+    pool.verify().unwrap();
+}
+
 /// Others fill a pool until they are refused, in the way that `overwrites` says; then the owner of what is reserved writes all of it.
 fn claim_reserved(reserved: usize, overwrites: bool, piece: usize, pieces_per_commit: usize) {
     let (_folder, pool) = make(Some(48 << 20));

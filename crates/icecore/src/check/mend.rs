@@ -276,11 +276,14 @@ fn heal(
     }
     let outcome = aside::apply(&**above, &trial);
     outcome.expect("memory takes what is written to it");
-    let of_copies = mends.iter().filter(|mend| mend.of == Mended::Copy).count();
-    let healed = mends.len() - of_copies;
-    let step =
-        format!("{healed} places are healed from their copies, and {of_copies} copies are written anew");
-    report.steps.push(step);
+    let count = |of: Mended| mends.iter().filter(|mend| mend.of == of).count();
+    let (healed, of_copies) = (count(Mended::Original), count(Mended::Copy));
+    if healed + of_copies > 0 {
+        let step =
+            format!("{healed} places are healed from their copies, and {of_copies} copies are written anew");
+        report.steps.push(step);
+    }
+    report.steps.extend(mends.into_iter().filter(|mend| mend.of == Mended::Header).map(|mend| mend.what));
 }
 
 /// Where blocks lie follows from what segments say of themselves.

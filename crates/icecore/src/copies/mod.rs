@@ -485,9 +485,10 @@ impl Copies {
         }
     }
 
-    /// A number to ask for what was mended from here on.
-    pub(crate) fn mends(&self) -> u64 {
-        self.inner.lock().mends.next()
+    /// What was mended so far, the last thousand, and a number to ask for what is mended from here on.
+    pub(crate) fn mends(&self) -> (Vec<Mend>, u64) {
+        let inner = self.inner.lock();
+        (inner.mends.since(0), inner.mends.next())
     }
 
     /// What was mended since, the last thousand.

@@ -8,7 +8,7 @@ use super::{Engine, Purpose};
 use crate::error::{Error, Result};
 use crate::format::segment::SegmentKind;
 use crate::limits::{DatasetLimits, Limit};
-use crate::state::{Growth, State, Trial, Tried};
+use crate::state::{Change, Growth, State, Trial, Tried};
 use crate::tree::Tree;
 use crate::units::{BLOCK_BYTES, BlockCount, ByteLength, DatasetId, VersionId};
 
@@ -54,7 +54,8 @@ impl Engine {
             return Ok(Allowed::default());
         }
         let growths = self.at_most(state, most)?;
-        let fits = self.check_growths(state, &growths).is_ok();
+        // That something is not more than so much says nothing of how much of what is reserved it uses.
+        let fits = self.check_growths(state, &growths, &Change::default()).is_ok();
         if fits && !cfg!(debug_assertions) {
             return Ok(Allowed::default());
         }
@@ -67,31 +68,41 @@ impl Engine {
         }
         outcome?;
         let growths: Vec<_> = tried.growths().collect();
-        self.check_growths(state, &growths)?;
+        let grown = growths.iter().map(|(dataset, growth)| (*dataset, growth.used.max(0) as u64));
+        self.check_growths(state, &growths, &Change { grown: grown.collect(), ..Change::default() })?;
         Ok(Allowed { figures: tried.figures(state), _pins: tried.into_pins() })
     }
 
     /// Refuses to make so many datasets below one: each begins with one node.
     pub(crate) fn check_new_datasets(&self, state: &State, above: DatasetId, count: usize) -> Result<()> {
         let born = count as u64;
-        self.check_growths(state, &[(above, Growth { used: born as i64, referenced: 0, born })])
+        let growth = Growth { used: born as i64, referenced: 0, born };
+        self.check_growths(state, &[(above, growth)], &Change::default())
     }
 
-    fn check_growths(&self, state: &State, growths: &[(DatasetId, Growth)]) -> Result<()> {
+    /// `change`: what is known of it for certain.
+    fn check_growths(&self, state: &State, growths: &[(DatasetId, Growth)], change: &Change) -> Result<()> {
         exceeded(state, growths).map_or(Ok(()), Err)?;
-        growths
-            .iter()
-            .filter(|(_, growth)| growth.born > 0)
-            .try_for_each(|(dataset, growth)| self.check_reserved(state, *dataset, BlockCount(growth.born)))
-    }
-
-    /// Refuses to take what is reserved for others.
-    fn check_reserved(&self, state: &State, writer: DatasetId, wanted: BlockCount) -> Result<()> {
         if !state.usage.has_reservations() {
             return Ok(());
         }
-        let reserved = state.reserved_from(Some(writer));
-        if reserved.0 == 0 || with_headers(wanted).0 + self.kept_for(reserved).0 <= self.spare(state)?.0 {
+        // Datasets that change together take room together.
+        let born = growths.iter().fold(0_u64, |sum, (_, growth)| sum.saturating_add(growth.born));
+        let mut writers = growths.iter().filter(|(_, growth)| growth.born > 0);
+        writers.try_for_each(|(writer, _)| self.check_reserved(state, *writer, BlockCount(born), change))
+    }
+
+    /// Refuses to take what is reserved for others.
+    fn check_reserved(
+        &self,
+        state: &State,
+        writer: DatasetId,
+        wanted: BlockCount,
+        change: &Change,
+    ) -> Result<()> {
+        let reserved = state.reserved_after(Some(writer), change);
+        let needed = with_headers(wanted).0.saturating_add(self.kept_for(reserved).0);
+        if reserved.0 == 0 || needed <= self.spare(state)?.0 {
             return Ok(());
         }
         let writer = state.catalogue.dataset(writer).map_or("a new dataset", |row| &row.name);

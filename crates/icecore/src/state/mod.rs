@@ -16,7 +16,7 @@ pub(crate) use effects::{Births, Effects};
 pub(crate) use graveyard::Graveyard;
 pub(crate) use lifetimes::Lifetimes;
 pub(crate) use trial::{Growth, Trial, Tried};
-pub(crate) use usage::Usage;
+pub(crate) use usage::{Change, Usage};
 
 use crate::blocks::{Block, Blocks};
 use crate::catalogue::Catalogue;

@@ -9,7 +9,7 @@ use super::State;
 use crate::error::{Error, Result};
 use crate::limits::DatasetLimits;
 use crate::units::{BLOCK_BYTES, BlockCount, ByteLength, DatasetId, VersionId};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Datasets with limits, and what they use.
 #[derive(Default, Clone, PartialEq, Eq, Debug)]
@@ -29,6 +29,25 @@ pub(crate) struct Tracked {
     pub used: BlockCount,
     /// The next tracked one above it.
     parent: Option<usize>,
+}
+
+/// What is about to happen to datasets.
+#[derive(Default)]
+pub(crate) struct Change {
+    /// By how many blocks they grow.
+    pub grown: BTreeMap<DatasetId, u64>,
+    /// Those of which a snapshot is taken: their heads share everything then.
+    pub snapshotted: BTreeSet<DatasetId>,
+}
+
+impl Change {
+    fn owned_by_head(&self, state: &State, dataset: DatasetId) -> u64 {
+        if self.snapshotted.contains(&dataset) {
+            return 0;
+        }
+        let owned = state.catalogue.dataset(dataset).map_or(0, |row| state.owned(row.head));
+        owned.saturating_add(self.grown.get(&dataset).copied().unwrap_or_default())
+    }
 }
 
 /// What deleting a version takes from datasets and gives to others.
@@ -150,16 +169,33 @@ impl State {
         }
     }
 
-    /// What is reserved and not yet used: of everybody, or of everybody but `writer` and those above it, whose
-    /// reservations are for `writer` too. A reservation within another is part of it.
+    /// What is reserved and not yet used: of everybody, or of everybody but `writer`. Reservations of those above it are for `writer`
+    /// too; those for their heads are not.
     pub(crate) fn reserved_from(&self, writer: Option<DatasetId>) -> BlockCount {
+        self.reserved_after(writer, &Change::default())
+    }
+
+    /// [`State::reserved_from`] as it is going to be after a change. A reservation within another is part of it. A reservation for a head is
+    /// used by what it shares with nobody: after a snapshot, all of it may be needed again.
+    pub(crate) fn reserved_after(&self, writer: Option<DatasetId>, change: &Change) -> BlockCount {
         let own: &[usize] = writer.and_then(|id| self.usage.above.get(&id)).map_or(&[], Vec::as_slice);
         let tracked = &self.usage.tracked;
+        let blocks = |bytes: Option<ByteLength>| bytes.map_or(0, |bytes| BlockCount::holding(bytes).0);
+        let mut grown = vec![0; tracked.len()];
+        for (dataset, more) in &change.grown {
+            for index in self.usage.above.get(dataset).into_iter().flatten() {
+                grown[*index] = more.saturating_add(grown[*index]);
+            }
+        }
         let mut below = vec![0; tracked.len()];
         let mut total = 0;
         for (index, one) in tracked.iter().enumerate().rev() {
-            let unused = if own.contains(&index) { 0 } else { self.unused(one) };
-            let needed = unused.max(below[index]);
+            let all = blocks(one.limits.reservation).saturating_sub(one.used.0.saturating_add(grown[index]));
+            let all = if own.contains(&index) { 0 } else { all };
+            let head =
+                blocks(one.limits.refreservation).saturating_sub(change.owned_by_head(self, one.dataset));
+            let head = if writer == Some(one.dataset) { 0 } else { head };
+            let needed = all.max(head + below[index]);
             match one.parent {
                 Some(parent) => below[parent] += needed,
                 None => total += needed,
@@ -168,25 +204,11 @@ impl State {
         BlockCount(total)
     }
 
-    /// What is reserved for a dataset and not yet used. A reservation for a head is used by what it shares with
-    /// nobody: after a snapshot, all of it may be needed again.
-    fn unused(&self, tracked: &Tracked) -> u64 {
-        let blocks = |bytes: ByteLength| BlockCount::holding(bytes).0;
-        let all = tracked.limits.reservation.map_or(0, blocks).saturating_sub(tracked.used.0);
-        let head = self.catalogue.dataset(tracked.dataset).map_or(0, |row| self.owned(row.head));
-        let for_head = tracked.limits.refreservation.map_or(0, blocks).saturating_sub(head);
-        all.max(for_head)
-    }
-
     /// By how much a snapshot of these datasets raises what is reserved.
     pub(crate) fn reserved_anew(&self, datasets: impl Iterator<Item = DatasetId>) -> BlockCount {
-        let of_one = |dataset: DatasetId| {
-            let tracked = self.usage.of(dataset)?;
-            let reserved = BlockCount::holding(tracked.limits.refreservation?).0;
-            let head = self.catalogue.dataset(dataset)?.head;
-            Some(self.owned(head).min(reserved))
-        };
-        BlockCount(datasets.filter_map(of_one).sum())
+        let change = Change { snapshotted: datasets.collect(), ..Change::default() };
+        let now = self.reserved_from(None).0;
+        BlockCount(self.reserved_after(None, &change).0.saturating_sub(now))
     }
 
     /// As many of these bytes as quotas let `dataset` use.

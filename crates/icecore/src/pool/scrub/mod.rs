@@ -217,8 +217,8 @@ fn scrub(
     engine.check_open()?;
     let _going = Going::begin(engine)?;
     let copies = engine.blocks.files().copies();
-    let before = if options.tells_opening { copies.mends_since(0) } else { Vec::new() };
-    let mends = copies.mends();
+    let (mut mended, mends) = copies.mends();
+    mended.retain(|_| options.tells_opening);
     let is_writable = settles && engine.check_writable().is_ok();
     // Whatever comes next may write them.
     let twins = engine.inspect_superblocks();
@@ -258,14 +258,14 @@ fn scrub(
     scrub.mended(chunks, "where blocks lie that it has the places of is lost", false);
     scrub.lacking(lacking);
     scrub.report.complete = scrub.everything(runs, tail)?;
-    let mut mended = copies.mends_since(mends);
-    // Those that were hurt when it began are told already.
-    mended.retain(|mend| mend.of != Mended::Twin || !has_hurt_twin);
+    // Twins that were hurt when it began are told already.
+    let is_told = |mend: &Mend| has_hurt_twin && mend.of == Mended::Twin;
+    let now = copies.mends_since(mends);
+    mended.extend(now.into_iter().filter(|mend| !is_told(mend)));
     if is_writable && !mended.is_empty() {
         // What is said to be healed, or written anew, is durable.
         engine.run_checkpoint()?;
     }
-    scrub.copies_mended(before, settles);
     scrub.copies_mended(mended, settles);
     Ok(scrub.finish())
 }

@@ -234,20 +234,6 @@ fn what_flips_while_a_pool_is_closed_is_told_by_the_scrub_that_opens_it() {
                 let scrub = ScrubOptions { tells_opening: true, ..ScrubOptions::default() };
                 let report = pool.scrub_with(&scrub, &mut |_| true).unwrap();
                 let is_named = report.findings.iter().any(|finding| finding.damage.contains(name));
-                if !is_named {
-                    let mut b = [0; 4096];
-                    let seg = crate::format::segment::from_file_name(name).unwrap();
-                    let st = pool.engine().state();
-                    println!(
-                        "DBG kind {:?} live {} {:?}",
-                        st.segments.kind(seg),
-                        st.segments.live(seg),
-                        pool.incidents()
-                    );
-                    drop(st);
-                    pool.engine().blocks.files().read(seg, Slot(0), &mut b).unwrap();
-                    println!("{:?}", crate::format::segment::SegmentHeader::decode(&b).is_some());
-                }
                 assert!(is_named, "{told}: {report:?}");
                 if copies == crate::CopyMode::All {
                     assert_eq!((report.damaged, report.spare), (0, 1), "{told}: {report:?}");
