@@ -11,7 +11,7 @@ use crate::report::{Check, System};
 use crate::statistics::{paired_ratio, quantile};
 use crate::storefile::{DATASET, StoreFile};
 use icecore::storage::RealStorage;
-use icecore::units::ByteLength;
+use icecore::units::{BLOCK_BYTES, ByteLength};
 use icecore::{DestroyTarget, InitOptions, OpenOptions};
 use icecore_sim::SlowStorage;
 use std::path::Path;
@@ -27,6 +27,8 @@ const SLOW_FLUSH: Duration = Duration::from_millis(1);
 const SNAPSHOTS: u64 = 1000;
 /// Writes between two of those snapshots that stay for as long as it is measured.
 const CHANGE_WRITES: u64 = 4;
+/// Nodes that such a snapshot keeps: a leaf for each write, and those above them.
+const CHANGE_NODES: u64 = 8;
 /// Where writes go while snapshots rotate, at most: what a snapshot that comes or goes keeps.
 const ROTATION_BYTES: u64 = 4 << 20;
 /// What snapshots that come or go keep together, of all segments, at most.
@@ -67,7 +69,8 @@ impl Rotating {
 
     /// Bytes that only snapshots keep, at any time.
     fn kept_bytes(self) -> u64 {
-        self.going * self.bytes + (self.count - self.going) * CHANGE_WRITES * WRITE_BYTES
+        let of_one = CHANGE_WRITES * WRITE_BYTES + CHANGE_NODES * BLOCK_BYTES as u64;
+        self.going * self.bytes + (self.count - self.going) * of_one
     }
 }
 
@@ -88,7 +91,7 @@ pub(super) fn run(options: &Options, findings: &mut Findings) -> Result<()> {
     for name in NAMES {
         targets.push(begin(&folder.path().join(name), name, pool_bytes, rotating, options, &mut random)?);
     }
-    live_shares("begin", &targets, findings);
+    used_shares("begin", &targets, pool_bytes, findings);
     let samples = interleave(rounds, NAMES.len(), |round, index| {
         let result = targets[index].run_slice(slice, random.next_u64())?;
         options.say(&format!(
@@ -108,17 +111,16 @@ pub(super) fn run(options: &Options, findings: &mut Findings) -> Result<()> {
     findings.parameter("snapshots", rotating.count);
     findings.parameter("snapshots_going", rotating.going);
     findings.parameter("snapshots_rotation_bytes", rotating.bytes);
-    live_shares("end", &targets, findings);
+    used_shares("end", &targets, pool_bytes, findings);
     conclude(&samples, &targets, options.seed, findings);
     Ok(())
 }
 
-/// What lives of all segments with snapshots and without, at a moment: they have to be alike.
-fn live_shares(moment: &str, targets: &[Target], findings: &mut Findings) {
+/// What versions reach, of the pool, with snapshots and without, at a moment: they have to be alike.
+fn used_shares(moment: &str, targets: &[Target], pool_bytes: u64, findings: &mut Findings) {
     for index in [2, 3] {
-        let statistics = targets[index].file.pool().statistics();
-        let share = statistics.live_bytes as f64 / statistics.segment_file_bytes as f64;
-        findings.parameter(&format!("{}_live_share_at_{moment}", NAMES[index]), share);
+        let share = targets[index].file.pool().statistics().used_bytes as f64 / pool_bytes as f64;
+        findings.parameter(&format!("{}_used_share_at_{moment}", NAMES[index]), share);
     }
 }
 
