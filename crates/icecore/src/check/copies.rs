@@ -31,10 +31,9 @@ pub(super) fn compare(engine: &Engine) {
     engine.inspect_ledger();
 }
 
-/// What was found not to be what was written, where there was a copy that was; and what has no copy.
-pub(super) fn report(engine: &Engine, report: &mut CheckReport) {
-    let copies = engine.blocks.files().copies();
-    for mend in copies.mends_since(0) {
+/// What was found so far not to be what was written, where something else says what was.
+pub(super) fn mended(engine: &Engine, report: &mut CheckReport) {
+    for mend in engine.blocks.files().copies().mends_since(0) {
         let problem = match mend.of {
             Mended::Original => Problem::of(Area::Copies, format!("{}; its copy is whole", mend.what)),
             Mended::Copy => {
@@ -46,7 +45,11 @@ pub(super) fn report(engine: &Engine, report: &mut CheckReport) {
         };
         report.add(problem.harmless());
     }
-    let stand = copies.report();
+}
+
+/// What has no copy and should have one.
+pub(super) fn lacking(engine: &Engine, report: &mut CheckReport) {
+    let stand = engine.blocks.files().copies().report();
     if !stand.is_whole() {
         let why = stand.why.unwrap_or_else(|| "some are missing".to_owned());
         let what = format!("not everything has its second copy: {why}");

@@ -213,13 +213,16 @@ fn look(
     books(&engine, &mut report, progress);
     gone::absent(&engine, options.data).into_iter().for_each(|problem| report.add(problem));
     if options.data {
+        // What is mended from here on is told as it is found.
+        copies::mended(&engine, &mut report);
         data(&engine, &mut report, progress)?;
     } else {
         gone::placeless(&engine).into_iter().for_each(|problem| report.add(problem));
         copies::compare(&engine);
         places::vouched(&engine).into_iter().for_each(|problem| report.add(problem));
+        copies::mended(&engine, &mut report);
     }
-    copies::report(&engine, &mut report);
+    copies::lacking(&engine, &mut report);
     Ok(report)
 }
 

@@ -224,6 +224,13 @@ fn what_flips_while_a_pool_is_closed_is_told_by_the_scrub_that_opens_it() {
                 let hurt = storage.copy();
                 flip(&hurt, name, at, dice.below(8));
                 let told = format!("{copies:?}: {sort} in {name} at {at}");
+                if copies == crate::CopyMode::All {
+                    // Whoever only looks is told once, too.
+                    let all = crate::check::CheckOptions { data: true };
+                    let report = crate::check::check(hurt.clone(), &all, &mut |_| {}).unwrap();
+                    assert!(report.count == 1 && report.is_sound(), "{told}: {report:?}");
+                    assert!(report.problems[0].what.contains(name), "{told}: {report:?}");
+                }
                 let pool = match Pool::open(hurt, &options(false)) {
                     Ok(pool) => pool,
                     Err(error) => {
