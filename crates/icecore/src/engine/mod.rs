@@ -59,6 +59,8 @@ mod space;
 mod staging;
 mod superblocks;
 #[cfg(test)]
+mod table_tests;
+#[cfg(test)]
 mod tests;
 mod way;
 

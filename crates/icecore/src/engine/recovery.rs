@@ -9,7 +9,7 @@ use crate::blocks::Use;
 use crate::copies::Mended;
 use crate::error::{Error, Result};
 use crate::format::drawn::STEP;
-use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name, from_file_name};
+use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, decode_table, file_name, from_file_name};
 use crate::format::superblock::Superblock;
 use crate::liveness::BlockSet;
 use crate::log::replay::{Found, Reader, Waiting, spilled_blocks};
@@ -513,6 +513,9 @@ impl Replay<'_> {
         for (segment, incarnation) in std::mem::take(&mut self.touched) {
             if self.replayed > 0 || segment == end {
                 self.mend_header(segment, incarnation, superblock)?;
+                if segment == end {
+                    self.wipe_table(segment, incarnation)?;
+                }
                 files.sync(segment)?;
             }
         }
@@ -533,6 +536,22 @@ impl Replay<'_> {
         for segment in &self.staged {
             blocks.heal_all(*segment, geometry.end(SegmentKind::Run), false);
         }
+    }
+
+    /// The log may have gone on in another segment, and what it wrote there be torn off: then it goes on where it was before that, in a
+    /// segment that has its table already. Whoever only reads would believe what that says of slots that hold something else by then.
+    fn wipe_table(&self, segment: SegmentId, incarnation: u64) -> Result<()> {
+        let files = self.env.blocks.files();
+        let geometry = files.geometry();
+        let at = geometry.end(SegmentKind::Log);
+        let mut table = AlignedBuffer::zeroed(geometry.table_blocks() as usize * BLOCK_BYTES);
+        let is_table = |bytes: &[u8]| decode_table(geometry, incarnation, bytes).is_some();
+        let is_there = files.read(segment, at, &mut table).is_ok() && is_table(&table);
+        if is_there || files.read_copy(segment, at, &mut table) && is_table(&table) {
+            table.fill(0);
+            files.write(segment, at, &[(Kind::Frame, &table)])?;
+        }
+        Ok(())
     }
 
     /// Checksums of a log segment without a table are gathered under its header's incarnation: a header of an

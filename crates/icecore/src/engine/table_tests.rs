@@ -1,0 +1,78 @@
+//! The checksum table of a segment of the log that is not as full as the table says.
+
+use crate::format::segment::file_name;
+use crate::options::{InitOptions, OpenOptions};
+use crate::pool::Pool;
+use crate::storage::memory::MemoryStorage;
+use crate::storage::{Kind, Storage};
+use crate::units::{BLOCK_BYTES, InodeNumber};
+use crate::{CopyMode, Creation};
+use std::sync::Arc;
+
+fn options(read_only: bool) -> OpenOptions {
+    OpenOptions {
+        read_only,
+        background: false,
+        control_socket: false,
+        block_cache_bytes: 0,
+        node_cache_bytes: 0,
+        ..OpenOptions::default()
+    }
+}
+
+fn open(storage: &Arc<MemoryStorage>, read_only: bool) -> Pool {
+    Pool::open(storage.clone(), &options(read_only)).unwrap()
+}
+
+fn read(pool: &Pool, inode: InodeNumber, bytes: usize) -> Vec<u8> {
+    let mut buffer = vec![0; bytes];
+    pool.view("db").unwrap().read(inode, 0, &mut buffer).unwrap();
+    buffer
+}
+
+/// A commit in two steps, of which the second lies in the next segment. A crash tears that off, so that none of it counts, and the log
+/// goes on in the segment before, which was full when the crash came.
+#[test]
+fn a_segment_of_which_the_end_was_torn_off_has_no_table() {
+    for copies in [CopyMode::None, CopyMode::All] {
+        let storage = Arc::new(MemoryStorage::default());
+        Pool::init(storage.clone(), &InitOptions { copies, ..InitOptions::small() }).unwrap();
+        let pool = open(&storage, false);
+        pool.create_dataset("db", false, &[]).unwrap();
+        let db = pool.dataset("db").unwrap();
+        let files = [&b"a"[..], b"b", b"c"].map(|name| db.open_or_create(name, &Creation::file()).unwrap());
+        let segment = |pool: &Pool| pool.engine().state().tail.segment();
+        let first = segment(&pool);
+        while pool.engine().state().tail.room() > 150 {
+            db.write(files[0], 0, &[1; 16 * BLOCK_BYTES]).unwrap();
+        }
+        db.sync().unwrap();
+        let mut group = db.begin().unwrap();
+        for file in &files[..2] {
+            group.write(*file, 0, &[2; 100 * BLOCK_BYTES]).unwrap();
+        }
+        pool.commit(vec![group]).unwrap();
+        db.sync().unwrap();
+        let last = segment(&pool);
+        assert!(first != last, "the step lies in two segments");
+        let crashed = storage.copy();
+        drop((db, pool));
+        for name in [file_name(last), crate::copies::copy_name(last)] {
+            if let Ok(file) = crashed.open(&name, true) {
+                file.write_at(&[(Kind::Data, &[0; 200 * BLOCK_BYTES])], 0).unwrap();
+            }
+        }
+        let pool = open(&crashed, false);
+        assert_eq!(segment(&pool), first);
+        assert_eq!(read(&pool, files[0], BLOCK_BYTES), [1; BLOCK_BYTES]);
+        let db = pool.dataset("db").unwrap();
+        db.write(files[2], 0, &[3; 16 * BLOCK_BYTES]).unwrap();
+        db.sync().unwrap();
+        // As it is after another crash, too.
+        let killed = crashed.copy();
+        drop(db);
+        pool.close().unwrap();
+        assert_eq!(read(&open(&crashed, true), files[2], 16 * BLOCK_BYTES), [3; 16 * BLOCK_BYTES]);
+        assert_eq!(read(&open(&killed, false), files[2], 16 * BLOCK_BYTES), [3; 16 * BLOCK_BYTES]);
+    }
+}
