@@ -363,6 +363,41 @@ fn what_is_reserved_can_be_written_to_its_last_block_however_small_the_commits()
     }
 }
 
+/// What the log of one owner takes is gained back before another one's reservation is in the way.
+#[test]
+fn several_owners_that_take_turns_can_each_write_what_is_reserved_for_them() {
+    for (limit, reserved, owners, piece) in
+        [(64, 3 << 20, 2, 4096), (64, 6 << 20, 3, 4096), (128, 16 << 20, 2, 4096), (96, 5 << 20, 4, PIECE)]
+    {
+        let (_folder, pool) = make(Some(limit << 20));
+        let names: Vec<String> = (0..owners).map(|number| format!("o{number}")).collect();
+        for name in names.iter().map(String::as_str).chain(["other"]) {
+            pool.create_dataset(name, false, &[]).unwrap();
+        }
+        names.iter().for_each(|name| set(&pool, name, Limit::Reservation, reserved));
+        let (other, inode) = file(&pool, "other");
+        for index in 0.. {
+            let written = other.write(inode, index * PIECE as u64, &[index as u8; PIECE]);
+            match written.and_then(|()| if index % 8 == 0 { other.sync() } else { Ok(()) }) {
+                Ok(()) => {}
+                Err(Error::NoSpace { .. }) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let files: Vec<_> = names.iter().map(|name| file(&pool, name)).collect();
+        let pieces = (reserved - reserved / 64 - (64 << 10)) / piece as u64;
+        for index in 0..pieces {
+            for (name, (owner, inode)) in names.iter().zip(&files) {
+                let written = owner.write(*inode, index * piece as u64, &vec![index as u8; piece]);
+                written.and_then(|()| owner.sync()).unwrap_or_else(|error| {
+                    panic!("{limit} MiB, {name} of {owners}, {index} of {pieces}: {error}")
+                });
+            }
+        }
+        pool.verify().unwrap();
+    }
+}
+
 #[test]
 fn a_reservation_can_be_made_smaller_however_full_the_pool_is() {
     let (_folder, pool) = make(Some(48 << 20));

@@ -89,19 +89,24 @@ impl Engine {
         // Datasets that change together take room together.
         let born = growths.iter().fold(0_u64, |sum, (_, growth)| sum.saturating_add(growth.born));
         let mut writers = growths.iter().filter(|(_, growth)| growth.born > 0);
-        writers.try_for_each(|(writer, _)| self.check_reserved(state, *writer, BlockCount(born), change))
+        writers.try_for_each(|(writer, growth)| {
+            self.check_reserved(state, *writer, growth, BlockCount(born), change)
+        })
     }
 
-    /// Refuses to take what is reserved for others.
+    /// Refuses to take what is reserved for others. What is kept beside that is for owners, all of them together.
     fn check_reserved(
         &self,
         state: &State,
         writer: DatasetId,
+        growth: &Growth,
         wanted: BlockCount,
         change: &Change,
     ) -> Result<()> {
         let reserved = state.reserved_after(Some(writer), change);
-        let needed = with_headers(wanted).0.saturating_add(self.kept_for(reserved).0);
+        let is_its_own = growth.used <= state.reserved_for(writer).0 as i64;
+        let kept = if is_its_own { with_headers(reserved) } else { self.kept_for(reserved) };
+        let needed = with_headers(wanted).0.saturating_add(kept.0);
         if reserved.0 == 0 || needed <= self.spare(state)?.0 {
             return Ok(());
         }
@@ -124,6 +129,11 @@ impl Engine {
         }
     }
 
+    /// Segments that so much takes of which nobody knows whose it is: all that is reserved.
+    pub(super) fn segments_kept(&self, state: &State) -> u64 {
+        self.kept_for(state.reserved_from(None)).0.div_ceil(self.log_slots())
+    }
+
     /// Bytes that `dataset` may still use, of those that the pool has available.
     pub(crate) fn available_to(
         &self,
@@ -131,8 +141,10 @@ impl Engine {
         dataset: DatasetId,
         available: ByteLength,
     ) -> ByteLength {
-        let kept = self.kept_for(state.reserved_from(Some(dataset)));
-        state.within_quotas(dataset, ByteLength(available.0.saturating_sub(kept.bytes().0)))
+        let others = state.reserved_from(Some(dataset));
+        let left = |kept: BlockCount| available.0.saturating_sub(kept.bytes().0);
+        let own = left(with_headers(others)).min(state.reserved_for(dataset).bytes().0);
+        state.within_quotas(dataset, ByteLength(left(self.kept_for(others)).max(own)))
     }
 
     /// Blocks of a segment that records can have.

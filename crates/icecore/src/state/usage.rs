@@ -175,6 +175,11 @@ impl State {
         self.reserved_after(writer, &Change::default())
     }
 
+    /// What is reserved and not yet used, and `writer` may use.
+    pub(crate) fn reserved_for(&self, writer: DatasetId) -> BlockCount {
+        BlockCount(self.reserved_from(None).0.saturating_sub(self.reserved_from(Some(writer)).0))
+    }
+
     /// [`State::reserved_from`] as it is going to be after a change. A reservation within another is part of it. A reservation for a head is
     /// used by what it shares with nobody: after a snapshot, all of it may be needed again.
     pub(crate) fn reserved_after(&self, writer: Option<DatasetId>, change: &Change) -> BlockCount {

@@ -262,9 +262,10 @@ impl Engine {
         }
     }
 
-    /// Sees to it that so many segments are free for whoever adds something, by emptying others; false if nothing
-    /// can be gained. For callers that found no room.
+    /// Sees to it that so many segments are free for whoever adds something, beside those that are reserved, by emptying others; false if
+    /// nothing can be gained. For callers that found no room.
     pub(in crate::engine) fn collect_for_room(&self, wanted: usize) -> Result<bool> {
+        let wanted = wanted as u64 + self.segments_kept(&self.state());
         let Some(_turn) = self.turn_or_room(wanted) else { return Ok(true) };
         let mut gained = false;
         for _ in 0..ROUNDS_MAX {
@@ -272,7 +273,7 @@ impl Engine {
                 let state = self.state();
                 (self.room(&state), self.victims(&state))
             };
-            if room.available >= room.reserve + wanted as u64 {
+            if room.available >= room.reserve + wanted {
                 gained = true;
                 break;
             }
@@ -299,13 +300,13 @@ impl Engine {
     }
 
     /// Waits for its turn; `None` if whoever has it has made as much room already.
-    fn turn_or_room(&self, wanted: usize) -> Option<MutexGuard<'_, ()>> {
+    fn turn_or_room(&self, wanted: u64) -> Option<MutexGuard<'_, ()>> {
         loop {
             if let Some(turn) = self.collector.turn.try_lock_for(TURN_PATIENCE) {
                 return Some(turn);
             }
             let room = self.room(&self.state());
-            if room.available >= room.reserve + wanted as u64 {
+            if room.available >= room.reserve + wanted {
                 return None;
             }
         }
