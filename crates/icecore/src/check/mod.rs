@@ -245,11 +245,14 @@ fn superblocks(storage: &dyn Storage, report: &mut CheckReport) {
     let path = storage.describe();
     let found: Vec<Result<Superblock>> =
         NAMES.iter().map(|name| engine::read_superblock(storage, name, &path)).collect();
-    let newest = found.iter().flatten().max_by_key(|superblock| superblock.generation);
-    report.was_clean = newest.is_some_and(|newest| newest.clean);
+    let newest = engine::find_superblock(storage).ok();
+    report.was_clean = newest.as_ref().is_some_and(|newest| newest.clean);
     for (name, outcome) in NAMES.iter().zip(&found) {
-        let what = match (outcome, newest) {
+        let what = match (outcome, &newest) {
             (Ok(superblock), Some(newest)) if superblock == newest => continue,
+            (Ok(superblock), Some(newest)) if superblock.pool != newest.pool => {
+                format!("{name} is of another pool, {}", superblock.pool)
+            }
             // A crash between the two leaves them so.
             (Ok(_), _) => format!("{name} is older than its twin"),
             (Err(error), _) => format!("{name}: {error}"),

@@ -348,6 +348,44 @@ fn a_superblock_follows_from_its_twin() {
     }
 }
 
+/// However new it is. Which pool this is segments say.
+#[test]
+fn a_superblock_of_another_pool_is_not_believed() {
+    let other = Arc::new(MemoryStorage::default());
+    Pool::init(other.clone(), &InitOptions::small()).unwrap();
+    (0..40).for_each(|_| drop(open(&other)));
+    let mut foreign = vec![0; BLOCK];
+    other.open(NAMES[0], false).unwrap().read_at(&mut foreign, 0).unwrap();
+    for name in NAMES {
+        let (storage, file) = made();
+        let expected = content(&open(&storage.copy()), file);
+        let newer = engine::find_superblock(&*other).unwrap().generation;
+        assert!(newer > engine::find_superblock(&*storage).unwrap().generation);
+        storage.open(name, true).unwrap().write_at(&[(Kind::Frame, &foreign)], 0).unwrap();
+        let report = checked(&storage);
+        assert!(report.is_sound() && report.count == 1, "{report:?}");
+        let told = &report.problems[0].what;
+        assert!(told.contains(name) && told.contains("of another pool"), "{told}");
+        let opened = open(&storage.copy());
+        assert!(content(&opened, file) == expected);
+        let incidents = opened.incidents();
+        assert!(incidents.iter().any(|one| one.what.contains("of another pool")), "{incidents:?}");
+        let report = repaired(&storage, false);
+        assert_eq!((report.steps.len(), report.after.count), (1, 0), "{report:?}");
+        assert!(content(&open(&storage), file) == expected);
+    }
+    // Without segments nobody knows.
+    let (storage, _) = made();
+    storage.open(NAMES[1], true).unwrap().write_at(&[(Kind::Frame, &foreign)], 0).unwrap();
+    for (name, _) in storage.list().unwrap() {
+        if name.starts_with("segment") {
+            storage.remove(&name).unwrap();
+        }
+    }
+    let error = Pool::open(storage, &quiet()).err().unwrap().to_string();
+    assert!(error.contains("different pools"), "{error}");
+}
+
 #[test]
 fn what_is_gone_is_named() {
     let (storage, file) = made();

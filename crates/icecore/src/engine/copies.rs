@@ -47,15 +47,13 @@ pub(super) fn newest_copy(
     let path = storage.describe();
     let read = |name: &&str| superblocks::read_one(storage, name, &path);
     let (found, errors): (Vec<_>, Vec<_>) = SUPERBLOCK_NAMES.iter().map(read).partition(Result::is_ok);
-    let newest = found.into_iter().flatten().max_by_key(|superblock| superblock.generation);
-    let Some(newest) = newest else {
-        let error = errors.into_iter().find_map(Result::err).expect("neither was read");
-        return Err(error.to_string());
-    };
-    if pool.is_some_and(|pool| newest.pool != pool) {
-        return Err("it has the copies of another pool".to_owned());
-    }
-    Ok(newest)
+    let (own, foreign): (Vec<_>, Vec<_>) =
+        found.into_iter().flatten().partition(|one| pool.is_none_or(|pool| one.pool == pool));
+    own.into_iter().max_by_key(|superblock| superblock.generation).ok_or_else(|| {
+        let error = errors.into_iter().find_map(Result::err).map(|error| error.to_string());
+        let is_foreign = !foreign.is_empty() || error.is_none();
+        if is_foreign { "it has the copies of another pool".to_owned() } else { error.unwrap_or_default() }
+    })
 }
 
 /// A folder for copies, with nothing in it that belongs to another pool.

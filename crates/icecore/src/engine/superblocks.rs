@@ -4,27 +4,46 @@ use super::Engine;
 use crate::copies::Mended;
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
+use crate::format::segment::{SegmentHeader, from_file_name};
 use crate::format::superblock::{NAMES, Superblock};
 use crate::storage::{AlignedBuffer, Kind, Storage};
-use crate::units::BLOCK_BYTES;
+use crate::units::{BLOCK_BYTES, PoolId};
 
-/// Reads the newer of the two superblocks. One that is missing or damaged is made up for by its twin.
+/// Reads the newer of the two superblocks. One that is missing, damaged or of another pool is made up for by its twin.
 pub(crate) fn read(storage: &dyn Storage) -> Result<Superblock> {
-    let path = storage.describe();
-    let mut best: Option<Superblock> = None;
-    let mut first_error = None;
-    for name in NAMES {
-        match read_one(storage, name, &path) {
-            Ok(superblock) => {
-                if best.as_ref().is_none_or(|best| best.generation < superblock.generation) {
-                    best = Some(superblock);
-                }
-            }
-            Err(error @ Error::NewerFormat { .. }) => return Err(error),
-            Err(error) => drop(first_error.get_or_insert(error)),
+    match read_twins(storage, NAMES) {
+        [Err(error @ Error::NewerFormat { .. }), _] | [_, Err(error @ Error::NewerFormat { .. })] => {
+            Err(error)
+        }
+        [Ok(one), Ok(other)] if one.pool != other.pool => of_the_segments(storage, one, other),
+        [Ok(one), Ok(other)] => Ok(if one.generation < other.generation { other } else { one }),
+        [Ok(one), Err(_)] | [Err(_), Ok(one)] => Ok(one),
+        [Err(error), Err(_)] => Err(advised(storage, error)),
+    }
+}
+
+/// Which of two superblocks of different pools is the one of the pool that the segments are of.
+fn of_the_segments(storage: &dyn Storage, one: Superblock, other: Superblock) -> Result<Superblock> {
+    let files = storage.list().map_err(|error| Error::io("list", storage.describe(), error))?;
+    let pool_of = |name: &str| {
+        let mut block = vec![0; BLOCK_BYTES];
+        from_file_name(name)?;
+        storage.open(name, false).ok()?.read_at(&mut block, 0).ok()?;
+        SegmentHeader::decode(&block).map(|header| header.pool)
+    };
+    let pools: Vec<PoolId> = files.iter().filter_map(|(name, _)| pool_of(name)).collect();
+    let count = |superblock: &Superblock| pools.iter().filter(|pool| **pool == superblock.pool).count();
+    match count(&one).cmp(&count(&other)) {
+        std::cmp::Ordering::Greater => Ok(one),
+        std::cmp::Ordering::Less => Ok(other),
+        std::cmp::Ordering::Equal => {
+            let detail = format!(
+                "they are of different pools, {} and {}, and so are the segments, or there are none",
+                one.pool, other.pool
+            );
+            Err(Error::damaged(NAMES.join(" and "), detail))
         }
     }
-    best.ok_or_else(|| advised(storage, first_error.expect("neither was read")))
 }
 
 /// What to do where there is no superblock: where there are segments it is not another pool.
@@ -58,7 +77,8 @@ pub(crate) fn read_one(storage: &dyn Storage, name: &str, path: &str) -> Result<
 /// Writes both, one after the other, each durable before the next is touched. The one that is known to be whole comes last: the other may
 /// have been torn by a crash, or damaged since it was written. Nothing is lost by that, and it is noted.
 pub(super) fn write(storage: &dyn Storage, superblock: &Superblock, files: &SegmentFiles) -> Result<()> {
-    let found = read_twins(storage, NAMES);
+    let found =
+        read_twins(storage, NAMES).map(|found| found.and_then(|found| of_this_pool(found, superblock)));
     let (first, last) = order(NAMES, &found);
     if let Some(hurt) = hurt(NAMES, found) {
         files.incidents().note_harmless(&hurt);
@@ -71,6 +91,13 @@ pub(super) fn write(storage: &dyn Storage, superblock: &Superblock, files: &Segm
 fn read_twins(storage: &dyn Storage, twins: [&'static str; 2]) -> [Result<Superblock>; 2] {
     let path = storage.describe();
     twins.map(|name| read_one(storage, name, &path))
+}
+
+fn of_this_pool(found: Superblock, superblock: &Superblock) -> Result<Superblock> {
+    if found.pool == superblock.pool {
+        return Ok(found);
+    }
+    Err(Error::damaged("a superblock", format!("it is of another pool, {}", found.pool)))
 }
 
 /// What is wrong with one of the twins, if something is. Where neither is whole they are being made.
