@@ -291,7 +291,7 @@ impl Blocks {
 type Table = Arc<RwLock<Vec<u32>>>;
 
 /// What a data segment is used for: this use of it, and no earlier one.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Use {
     pub kind: SegmentKind,
     pub incarnation: u64,
@@ -368,15 +368,30 @@ impl Sums {
         })
     }
 
-    /// What a segment is used for. Its first record says so, too, should the header be lost.
+    /// What a segment is used for. Its first record says so, too, should the header be lost. Where its copy is of a later use, the segment is
+    /// an older state of itself: incarnations only grow.
     pub(crate) fn use_of(&self, segment: SegmentId, files: &SegmentFiles) -> Result<Use> {
+        let own = self.own_use_of(segment, files);
+        let copied = self.copied_use_of(segment, files);
+        match (own, copied) {
+            (Ok(own), Some(copied)) if copied.incarnation > own.incarnation => Ok(copied),
+            (Ok(own), _) => Ok(own),
+            (Err(_), Some(copied)) => Ok(copied),
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    /// What a segment itself says that it is used for.
+    fn own_use_of(&self, segment: SegmentId, files: &SegmentFiles) -> Result<Use> {
         let mut blocks = vec![0; 2 * BLOCK_BYTES];
         let unread = files.read_around(segment, Slot(0), &mut blocks);
-        self.decode_use(segment, &blocks).or_else(|error| {
-            let error = unread.unwrap_or(error);
-            let copied = files.read_copy(segment, Slot(0), &mut blocks);
-            if copied { self.decode_use(segment, &blocks).map_err(|_| error) } else { Err(error) }
-        })
+        self.decode_use(segment, &blocks).map_err(|error| unread.unwrap_or(error))
+    }
+
+    fn copied_use_of(&self, segment: SegmentId, files: &SegmentFiles) -> Option<Use> {
+        let mut blocks = vec![0; 2 * BLOCK_BYTES];
+        let copied = files.read_copy(segment, Slot(0), &mut blocks);
+        copied.then(|| self.decode_use(segment, &blocks).ok()).flatten()
     }
 
     fn decode_use(&self, segment: SegmentId, blocks: &[u8]) -> Result<Use> {

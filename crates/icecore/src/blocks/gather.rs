@@ -30,9 +30,12 @@ impl Sums {
         let end = geometry.end(use_.kind);
         let decode = |bytes: &[u8]| decode_table(geometry, use_.incarnation, bytes);
         let read = files.read(segment, end, &mut bytes);
-        let found = read.as_ref().ok().and_then(|()| decode(&bytes)).or_else(|| {
+        let own = read.as_ref().ok().and_then(|()| decode(&bytes));
+        // A table does not say whose it is. That of a segment that does not say so either may be another pool's.
+        let says_so = self.own_use_of(segment, files).is_ok_and(|own| own == use_);
+        let found = own.clone().filter(|_| says_so).or_else(|| {
             let copied = files.read_copy(segment, end, &mut bytes);
-            Some(()).filter(|()| copied).and_then(|()| decode(&bytes))
+            Some(()).filter(|()| copied).and_then(|()| decode(&bytes)).or(own)
         });
         Ok(match found {
             Some(sums) => Known { sums, unread: None },

@@ -148,10 +148,30 @@ impl Blocks {
         if files.read(segment, slot, &mut present).is_ok() && present == bytes {
             return false;
         }
+        if flaw.slot == Slot(0) {
+            // Once there is a header, the table beside it is believed. It may be as foreign as the header was.
+            self.heal_table(segment, use_);
+        }
         let place = format!("{} at offset {}", file_name(segment), geometry.offset(flaw.slot));
         let why = Error::damaged(place, format!("the {} is not what was written", flaw.what));
         files.heal(segment, slot, &bytes, &why, || true);
         true
+    }
+
+    /// Writes the table of a segment again from its copy, if that has one and another one.
+    fn heal_table(&self, segment: SegmentId, use_: Use) {
+        let files = &self.files;
+        let geometry = files.geometry();
+        let at = geometry.end(use_.kind);
+        let mut bytes = vec![0; geometry.table_blocks() as usize * BLOCK_BYTES];
+        let mut present = bytes.clone();
+        let copied = files.read_copy(segment, at, &mut bytes);
+        let is_table = copied && decode_table(geometry, use_.incarnation, &bytes).is_some();
+        if is_table && !(files.read(segment, at, &mut present).is_ok() && present == bytes) {
+            let place = format!("{} at offset {}", file_name(segment), geometry.offset(at));
+            let why = Error::damaged(place, "the checksum table is not what was written");
+            files.heal(segment, at, &bytes, &why, || true);
+        }
     }
 }
 

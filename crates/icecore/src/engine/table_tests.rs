@@ -1,11 +1,11 @@
 //! The checksum table of a segment of the log that is not as full as the table says.
 
-use crate::format::segment::file_name;
+use crate::format::segment::{SegmentKind, file_name};
 use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
 use crate::storage::memory::MemoryStorage;
 use crate::storage::{Kind, Storage};
-use crate::units::{BLOCK_BYTES, InodeNumber};
+use crate::units::{BLOCK_BYTES, InodeNumber, SegmentId};
 use crate::{CopyMode, Creation};
 use std::sync::Arc;
 
@@ -74,5 +74,66 @@ fn a_segment_of_which_the_end_was_torn_off_has_no_table() {
         pool.close().unwrap();
         assert_eq!(read(&open(&crashed, true), files[2], 16 * BLOCK_BYTES), [3; 16 * BLOCK_BYTES]);
         assert_eq!(read(&open(&killed, false), files[2], 16 * BLOCK_BYTES), [3; 16 * BLOCK_BYTES]);
+    }
+}
+
+/// Stretches of the file in the next test.
+const BATCHES: u64 = 15;
+
+/// A segment file is put back as it was some time ago, or another pool's takes its place: it says nothing of this pool's blocks, and its
+/// copy has them.
+#[test]
+fn a_segment_of_another_time_or_pool_is_healed_from_its_copy() {
+    let made = |mark: u8| {
+        let storage = Arc::new(MemoryStorage::default());
+        Pool::init(storage.clone(), &InitOptions { copies: CopyMode::All, ..InitOptions::small() }).unwrap();
+        let pool = open(&storage, false);
+        pool.create_dataset("db", false, &[]).unwrap();
+        let db = pool.dataset("db").unwrap();
+        let inode = db.open_or_create(b"a", &Creation::file()).unwrap();
+        let write = |offset: u64, mark: u8| {
+            db.write(inode, offset, &[mark; 100 * BLOCK_BYTES]).unwrap();
+            db.sync().unwrap();
+            pool.checkpoint().unwrap();
+        };
+        (0..40).for_each(|_| write(0, 1));
+        let old = storage.copy();
+        (0..BATCHES).for_each(|index| write(index * 100 * BLOCK_BYTES as u64, mark + index as u8));
+        let segment = {
+            let state = pool.engine().state();
+            let of_log = |segment: &SegmentId| {
+                let kind = state.segments.kind(*segment);
+                kind == Some(SegmentKind::Log) && state.segments.live(*segment) > 300
+            };
+            state.segments.all().into_iter().find(of_log).unwrap()
+        };
+        assert_ne!(segment, pool.engine().state().tail.segment());
+        pool.close().unwrap();
+        (storage, old, inode, segment)
+    };
+    let (storage, old, inode, segment) = made(100);
+    let (other, ..) = made(200);
+    let bytes = BATCHES as usize * 100 * BLOCK_BYTES;
+    let expected = read(&open(&storage, true), inode, bytes);
+    let bytes_of = |storage: &MemoryStorage, name: &str| {
+        let mut bytes = vec![0; 2 << 20];
+        storage.open(name, false).unwrap().read_at(&mut bytes, 0).map(|()| bytes)
+    };
+    let name = file_name(segment);
+    for foreign in [bytes_of(&other, &name), bytes_of(&old, &name)] {
+        let Ok(foreign) = foreign else { panic!("both have a segment of that number") };
+        let hurt = storage.copy();
+        hurt.open(&name, true).unwrap().write_at(&[(Kind::Data, &foreign)], 0).unwrap();
+        for read_only in [true, false] {
+            assert!(read(&open(&hurt, read_only), inode, bytes) == expected);
+        }
+        let pool = open(&hurt, false);
+        let report = pool.scrub(&mut |_| true).unwrap();
+        assert_eq!(report.damaged, 0, "{report:?}");
+        assert!(read(&pool, inode, bytes) == expected);
+        let copy = crate::copies::copy_name(segment);
+        // Its header may be made again from the log.
+        let blocks = |storage: &MemoryStorage| bytes_of(storage, &copy).unwrap().split_off(BLOCK_BYTES);
+        assert!(blocks(&hurt) == blocks(&storage), "the copy was whole");
     }
 }
