@@ -128,6 +128,21 @@ fn what_opening_the_pool_for_a_scrub_mends_is_told_by_that_scrub() {
     assert!(monitor(&fixture, 0, &[]).contains("OK"));
 }
 
+/// All of it was healed, so nobody has to get up.
+#[test]
+fn a_file_that_was_made_again_from_its_copy_is_a_warning() {
+    let fixture = Fixture::with_db();
+    fixture.done(&["copies", "--set", "all"]);
+    fixture.done(&["scrub"]);
+    std::fs::remove_file(fixture.pool.join("segment.00000000")).unwrap();
+    let said = fixture.done(&["scrub"]);
+    assert!(said.contains("segment.00000000: it is missing; it was healed from its copy"), "{said}");
+    let text = monitor(&fixture, 1, &[]);
+    assert!(!text.contains("nothing healed"), "{text}");
+    fixture.done(&["scrub"]);
+    assert!(monitor(&fixture, 0, &[]).contains("OK"));
+}
+
 #[test]
 fn what_was_healed_is_a_warning_until_a_scrub_finds_nothing() {
     let fixture = Fixture::with_db();

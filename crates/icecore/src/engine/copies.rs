@@ -165,15 +165,13 @@ pub(super) fn bring_back(
         if segments.exists(segment) {
             continue;
         }
+        let absent = files.what_is_absent(segment);
+        let why = absent.unwrap_or_else(|| Error::damaged(file_name(segment), "it was cut short"));
         if writable {
             absent::make_file(storage, files, segment)?;
         }
         segments.add_free(segment, false, true);
-        let why = Error::damaged(
-            file_name(segment),
-            "it was missing or cut short, and is made again from its copy",
-        );
-        files.incidents().note_harmless(&why);
+        files.incidents().note_healed(&why, writable.then_some(true));
         files.copies().brought_back(segment, why.to_string());
     }
     Ok(())
