@@ -155,3 +155,26 @@ fn a_copy_of_what_is_damaged_everywhere_is_not_called_whole() {
     let text = fixture.done(&["copies", "--restore"]);
     assert!(text.contains("DEGRADED") && text.contains("segment.00000000"), "{text}");
 }
+
+/// It is written anew whenever the pool is opened, and that is told.
+#[test]
+fn a_superblock_among_the_copies_that_is_hurt_is_told() {
+    let fixture = Fixture::with_db();
+    let mirror = fixture.beside("mirror");
+    fixture.done(&["copies", "--set", "all", "--mirror", mirror.to_str().unwrap()]);
+    fixture.done(&["scrub"]);
+    let superblock = mirror.join("copy.superblock.1");
+    let mut bytes = std::fs::read(&superblock).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&superblock, bytes).unwrap();
+    let said = fixture.done(&["scrub"]);
+    assert!(said.contains("damage in copy.superblock.1") && said.contains("1 place is hurt"), "{said}");
+    assert!(!fixture.done(&["scrub"]).contains("hurt"));
+    let owner = fixture.own();
+    let mut bytes = std::fs::read(&superblock).unwrap();
+    bytes[100] ^= 1;
+    std::fs::write(&superblock, bytes).unwrap();
+    let said = fixture.done(&["scrub"]);
+    assert!(said.contains("damage in copy.superblock.1") && said.contains("1 place is hurt"), "{said}");
+    owner.close().unwrap();
+}

@@ -441,6 +441,11 @@ impl Copies {
         inner.place.clone().filter(|place| place.elsewhere && inner.is_copying())
     }
 
+    /// Where it is noted what goes wrong with copies.
+    pub(crate) fn incidents(&self) -> &Incidents {
+        &self.incidents
+    }
+
     /// One of the superblocks was copied.
     pub(crate) fn superblock_written(&self) {
         self.counters.wrote(Kind::Frame, BLOCK_BYTES);

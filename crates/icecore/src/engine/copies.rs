@@ -100,8 +100,7 @@ fn is_folder_of(storage: &dyn Storage, folder: &str) -> bool {
 /// Writes the superblock to the folder of the copies, after both of its own, in the order in which those are written. Failing is no error.
 pub(super) fn write_superblocks(copies: &Copies, superblock: &Superblock) {
     let Some(place) = copies.place_of_superblocks() else { return };
-    let (first, last) = superblocks::in_order(&*place.storage, SUPERBLOCK_NAMES);
-    for name in [first, last] {
+    for name in superblocks::prepare(&*place.storage, SUPERBLOCK_NAMES, superblock, copies) {
         if let Err(error) = superblocks::write_one(&*place.storage, name, superblock) {
             copies.fall_behind(error.to_string());
             return;

@@ -1,6 +1,7 @@
 //! What holds a pool together beside its blocks, read for its own sake: superblocks and ledger.
 
 use super::{Engine, superblocks};
+use crate::copies::SUPERBLOCK_NAMES;
 use crate::error::Error;
 use crate::format::segment::{SegmentKind, file_name};
 use crate::format::superblock::{LedgerPointer, NAMES};
@@ -17,7 +18,14 @@ impl Engine {
             Err(error @ Error::Damaged { .. }) => Some(error),
             Err(error) => Some(Error::damaged(name, error.to_string())),
         };
-        NAMES.into_iter().filter_map(look).collect()
+        let mut hurt: Vec<Error> = NAMES.into_iter().filter_map(look).collect();
+        let copies = self.blocks.files().copies();
+        if let Some(place) = copies.place_of_superblocks().filter(|_| copies.report().is_whole()) {
+            let path = place.storage.describe();
+            let read = |name: &&str| superblocks::read_one(&*place.storage, name, &path).err();
+            hurt.extend(SUPERBLOCK_NAMES.iter().filter_map(read));
+        }
+        hurt
     }
 
     /// Compares the ledger with its checksums, while no checkpoint is on its way. If it is hurt, the next checkpoint

@@ -1,7 +1,7 @@
 //! The two superblock files.
 
 use super::Engine;
-use crate::copies::Mended;
+use crate::copies::{Copies, Mended};
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::segment::{SegmentHeader, from_file_name};
@@ -77,15 +77,26 @@ pub(crate) fn read_one(storage: &dyn Storage, name: &str, path: &str) -> Result<
 /// Writes both, one after the other, each durable before the next is touched. The one that is known to be whole comes last: the other may
 /// have been torn by a crash, or damaged since it was written. Nothing is lost by that, and it is noted.
 pub(super) fn write(storage: &dyn Storage, superblock: &Superblock, files: &SegmentFiles) -> Result<()> {
-    let found =
-        read_twins(storage, NAMES).map(|found| found.and_then(|found| of_this_pool(found, superblock)));
-    let (first, last) = order(NAMES, &found);
-    if let Some(hurt) = hurt(NAMES, found) {
-        files.incidents().note_harmless(&hurt);
-        files.copies().mended(hurt.to_string(), Mended::Twin, true);
-    }
+    let [first, last] = prepare(storage, NAMES, superblock, files.copies());
     write_one(storage, first, superblock)?;
     write_one(storage, last, superblock)
+}
+
+/// The names of twins in the order in which they are to be written. One of them that is hurt is told.
+pub(super) fn prepare(
+    storage: &dyn Storage,
+    twins: [&'static str; 2],
+    superblock: &Superblock,
+    copies: &Copies,
+) -> [&'static str; 2] {
+    let own = |found: Result<Superblock>| found.and_then(|found| of_this_pool(found, superblock));
+    let found = read_twins(storage, twins).map(own);
+    let (first, last) = order(twins, &found);
+    if let Some(hurt) = hurt(twins, found) {
+        copies.incidents().note_harmless(&hurt);
+        copies.mended(hurt.to_string(), Mended::Twin, true);
+    }
+    [first, last]
 }
 
 fn read_twins(storage: &dyn Storage, twins: [&'static str; 2]) -> [Result<Superblock>; 2] {
