@@ -80,8 +80,30 @@ impl Blocks {
                 self.files.heal(segment, slot, &block, &why, || true);
             }
         }
+        self.heal_headers(segment, table.iter().take(end.0 as usize));
         for flaw in self.sums.inspect(segment, end, is_full, &self.files).unwrap_or_default() {
             self.heal_flaw(segment, &flaw);
+        }
+    }
+
+    /// Heals the headers of records that only the copy of a segment has: what lies behind one is not found without it, and that may be the next
+    /// header that is hurt. `sums`: those of the segment; a header has none.
+    fn heal_headers<'s>(&self, segment: SegmentId, sums: impl Iterator<Item = &'s u32>) {
+        let files = &self.files;
+        let Ok(use_) = self.sums.use_of(segment, files) else { return };
+        let mut block = [0; BLOCK_BYTES];
+        let headers = (0..).map(Slot).zip(sums).skip(1).filter(|(_, sum)| **sum == 0);
+        for (slot, _) in headers {
+            let is_whole =
+                files.read(segment, slot, &mut block).is_ok() && self.sums.is_record_of(use_, slot, &block);
+            let is_healed = !is_whole
+                && files.read_copy(segment, slot, &mut block)
+                && self.sums.is_record_of(use_, slot, &block);
+            if is_healed {
+                let place = format!("{} at offset {}", file_name(segment), files.geometry().offset(slot));
+                let why = Error::damaged(place, "the record header is not what was written");
+                files.heal(segment, slot, &block, &why, || true);
+            }
         }
     }
 

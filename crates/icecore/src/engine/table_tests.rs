@@ -1,4 +1,4 @@
-//! The checksum table of a segment of the log that is not as full as the table says.
+//! Segments that are not what they seem: less full than their table says, of another pool or another time, or hurt where the log is.
 
 use crate::format::segment::{SegmentKind, file_name};
 use crate::options::{InitOptions, OpenOptions};
@@ -135,5 +135,39 @@ fn a_segment_of_another_time_or_pool_is_healed_from_its_copy() {
         // Its header may be made again from the log.
         let blocks = |storage: &MemoryStorage| bytes_of(storage, &copy).unwrap().split_off(BLOCK_BYTES);
         assert!(blocks(&hurt) == blocks(&storage), "the copy was whole");
+    }
+}
+
+/// A process is killed, and after that the beginning of the segment that the log is in turns out to be gone. The copy has all of it, and is given up
+/// with the recovery, which has to take everything from it before: also headers that lie one behind the other.
+#[test]
+fn what_is_hurt_in_the_log_is_healed_from_the_copy_before_that_is_given_up() {
+    for blocks in [1, 4, 60] {
+        let storage = Arc::new(MemoryStorage::default());
+        Pool::init(storage.clone(), &InitOptions { copies: CopyMode::All, ..InitOptions::small() }).unwrap();
+        let pool = open(&storage, false);
+        pool.create_dataset("db", false, &[]).unwrap();
+        let db = pool.dataset("db").unwrap();
+        let inode = db.open_or_create(b"a", &Creation::file()).unwrap();
+        for index in 0..30 {
+            db.write(inode, index * 3 * BLOCK_BYTES as u64, &[7; 3 * BLOCK_BYTES]).unwrap();
+            db.sync().unwrap();
+            if index == 20 {
+                pool.checkpoint().unwrap();
+            }
+        }
+        let segment = file_name(pool.engine().state().tail.segment());
+        let killed = storage.copy();
+        drop((db, pool));
+        let zeros = vec![0; blocks * BLOCK_BYTES];
+        let file = killed.open(&segment, true).unwrap();
+        file.write_at(&[(Kind::Data, &zeros)], BLOCK_BYTES as u64).unwrap();
+        let pool = open(&killed, false);
+        let report = pool.scrub(&mut |_| true).unwrap();
+        assert_eq!((report.damaged, report.spare), (0, 0), "{blocks}: {report:?}");
+        pool.close().unwrap();
+        let pool = open(&killed, true);
+        assert!(read(&pool, inode, 90 * BLOCK_BYTES).iter().all(|byte| *byte == 7), "{blocks}");
+        assert_eq!(pool.scrub(&mut |_| true).unwrap().damaged, 0);
     }
 }
