@@ -31,8 +31,9 @@ was cut off, by the program that has the pool open or by Ctrl-C, goes on where
 it was, unless --restart is given. `icecore status` shows how far it is.
 
 If nobody has the pool open, the scrub opens it, and other commands work on it
-meanwhile; a program that opens it by itself is refused until it ends. Run it as the user
-that owns the pool's files. Where it may not write it only reads, and says so.
+meanwhile; a program that opens it by itself is refused until it ends. What
+opening it mended is told, too. Run it as the user that owns the pool's files.
+Where it may not write it only reads, and says so.
 
 Example:
   icecore scrub --rate 100M /srv/pool")]
