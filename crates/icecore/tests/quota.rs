@@ -202,22 +202,28 @@ fn what_is_reserved_is_not_for_others() {
     pool.verify().unwrap();
 }
 
+/// A pool of 64 MiB in which groups are written ahead but for a MiB.
+fn make_that_writes_ahead(copies: icecore::CopyMode) -> (tempfile::TempDir, Pool) {
+    let folder = tempfile::tempdir().unwrap();
+    let size_limit = Some(ByteLength(64 << 20));
+    let init = InitOptions { segment_bytes: 2 << 20, size_limit, copies, mirror: None };
+    Pool::init_directory(folder.path(), &init).unwrap();
+    let options = OpenOptions {
+        background: false,
+        control_socket: false,
+        group_memory_bytes: 1 << 20,
+        ..OpenOptions::default()
+    };
+    let pool = Pool::open_directory(folder.path(), &options).unwrap();
+    (folder, pool)
+}
+
 /// Most of a large group is written ahead before it is known whether it is allowed: that is not asked for a second time.
 #[test]
 fn a_group_may_take_nearly_all_that_is_not_reserved_for_others() {
     for reserved in [1 << 20, 5 << 20, 20 << 20] {
         for copies in [icecore::CopyMode::None, icecore::CopyMode::Metadata] {
-            let folder = tempfile::tempdir().unwrap();
-            let size_limit = Some(ByteLength(64 << 20));
-            let init = InitOptions { segment_bytes: 2 << 20, size_limit, copies, mirror: None };
-            Pool::init_directory(folder.path(), &init).unwrap();
-            let options = OpenOptions {
-                background: false,
-                control_socket: false,
-                group_memory_bytes: 1 << 20,
-                ..OpenOptions::default()
-            };
-            let pool = Pool::open_directory(folder.path(), &options).unwrap();
+            let (_folder, pool) = make_that_writes_ahead(copies);
             for name in ["owner", "other"] {
                 pool.create_dataset(name, false, &[]).unwrap();
             }
@@ -244,18 +250,7 @@ fn a_group_may_take_nearly_all_that_is_not_reserved_for_others() {
 /// Databases that are attached are committed together: what one of them writes is written from what is reserved for it.
 #[test]
 fn groups_that_are_committed_together_use_what_is_reserved_for_each() {
-    let folder = tempfile::tempdir().unwrap();
-    let size_limit = Some(ByteLength(64 << 20));
-    let init =
-        InitOptions { segment_bytes: 2 << 20, size_limit, copies: icecore::CopyMode::None, mirror: None };
-    Pool::init_directory(folder.path(), &init).unwrap();
-    let options = OpenOptions {
-        background: false,
-        control_socket: false,
-        group_memory_bytes: 1 << 20,
-        ..OpenOptions::default()
-    };
-    let pool = Pool::open_directory(folder.path(), &options).unwrap();
+    let (_folder, pool) = make_that_writes_ahead(icecore::CopyMode::None);
     let files = ["owner", "other"].map(|name| {
         pool.create_dataset(name, false, &[]).unwrap();
         file(&pool, name)

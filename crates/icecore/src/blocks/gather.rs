@@ -32,8 +32,9 @@ impl Sums {
         let read = files.read(segment, end, &mut bytes);
         let own = read.as_ref().ok().and_then(|()| decode(&bytes));
         // A table does not say whose it is. That of a segment that does not say so either may be another pool's.
-        let says_so = self.own_use_of(segment, files).is_ok_and(|own| own == use_);
-        let found = own.clone().filter(|_| says_so).or_else(|| {
+        let says_so = || self.own_use_of(segment, files).is_ok_and(|own| own == use_);
+        let is_certain = own.is_some() && (!files.copies().has(segment) || says_so());
+        let found = own.clone().filter(|_| is_certain).or_else(|| {
             let copied = files.read_copy(segment, end, &mut bytes);
             Some(()).filter(|()| copied).and_then(|()| decode(&bytes)).or(own)
         });
