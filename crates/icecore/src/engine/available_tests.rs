@@ -5,7 +5,7 @@ use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
 use crate::storage::memory::MemoryStorage;
 use crate::units::{BLOCK_BYTES, ByteLength, InodeNumber};
-use crate::{Creation, Dataset, Error, Result};
+use crate::{Creation, Dataset, DestroyTarget, Error, Result};
 use std::sync::Arc;
 
 const SEGMENT: u64 = 2 << 20;
@@ -49,6 +49,11 @@ impl Growing {
         self.pool.make_durable(point)?;
         self.length = end;
         Ok(())
+    }
+
+    fn is_filling_up(&self) -> bool {
+        let engine = self.pool.engine();
+        engine.is_filling_up(&engine.state())
     }
 
     fn available(&self) -> u64 {
@@ -137,5 +142,33 @@ fn half_of_what_is_available_goes_in_at_once() {
             }
             growing.pool.verify().unwrap();
         }
+    }
+}
+
+/// Where room is getting scarce, whoever destroys much finds it free at once. Snapshots that come and go in such a pool, and keep little, do not
+/// cost a checkpoint each.
+#[test]
+fn a_checkpoint_is_made_for_what_is_destroyed_if_it_is_much() {
+    let storage = made(CopyMode::None, 80);
+    let mut growing = Growing::open(&storage, false);
+    while !growing.is_filling_up() {
+        growing.add(SEGMENT).unwrap();
+    }
+    assert!(growing.available() > 0, "it is not full yet");
+    let rewrite = |growing: &Growing, bytes: u64| {
+        for at in (0..bytes).step_by(BLOCK_BYTES) {
+            growing.db.write(growing.file, BLOCK_BYTES as u64 + at, &[9; BLOCK_BYTES]).unwrap();
+        }
+        growing.db.sync().unwrap();
+    };
+    for (bytes, expected) in [(16 * BLOCK_BYTES as u64, 0), (2 * SEGMENT, 1)] {
+        growing.pool.snapshot(&["db@s".to_owned()], false, &[]).unwrap();
+        rewrite(&growing, bytes);
+        growing.pool.checkpoint().unwrap();
+        let checkpoints = || growing.pool.statistics().checkpoints;
+        let before = checkpoints();
+        let plan = growing.pool.destroy(&DestroyTarget::Snapshot("db@s".to_owned())).unwrap();
+        assert!(plan.frees.0 >= bytes);
+        assert_eq!(checkpoints() - before, expected, "{bytes}");
     }
 }

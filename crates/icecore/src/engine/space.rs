@@ -8,7 +8,7 @@ use crate::format::segment::SegmentKind;
 use crate::segments::Cursor;
 use crate::state::State;
 use crate::storage::{AlignedBuffer, Kind};
-use crate::units::{BLOCK_BYTES, ByteLength, SegmentId, Slot};
+use crate::units::{BLOCK_BYTES, BlockCount, ByteLength, SegmentId, Slot};
 use std::sync::atomic::Ordering;
 
 /// Blocks of a cursor's next piece at most.
@@ -194,8 +194,16 @@ impl Engine {
         no_more && state.segments.free() <= self.reserve(state, purpose)
     }
 
-    /// Whether there is so little room left that somebody may be waiting for what is destroyed.
-    pub(crate) fn is_filling_up(&self, state: &State) -> bool {
+    /// Whether whoever destroys something that frees so much, which may not be known, should find room for it at once: where there is
+    /// none, or little and this is much. Of snapshots that come and go, each of which keeps little, the next checkpoint makes room.
+    pub(crate) fn is_room_wanted(&self, state: &State, frees: Option<BlockCount>) -> bool {
+        let waiting = |frees: BlockCount| BlockCount(state.graveyard.waiting_blocks() + frees.0);
+        self.is_tight(state, Purpose::Data)
+            || self.is_filling_up(state) && frees.is_none_or(|frees| self.is_much(state, waiting(frees)))
+    }
+
+    /// Whether room is getting scarce.
+    pub(super) fn is_filling_up(&self, state: &State) -> bool {
         available(state)
             < (self.reserve(state, Purpose::Data) + 1 + state.segments.len() / FILLING_UP_SHARE) as u64
     }

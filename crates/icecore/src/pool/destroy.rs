@@ -95,14 +95,14 @@ impl Pool {
             engine.append(&mut state, &operation, None, Purpose::Freeing)?;
         }
         let judged = !state.usage.is_empty();
-        let filling_up = engine.is_filling_up(&state);
+        let is_room_wanted = engine.is_room_wanted(&state, known);
         self.finish(state)?;
         engine.begin_freeing();
         if judged {
             // Quotas count what is there: what was destroyed must not stand in anybody's way any more.
             engine.finish_freeing()?;
         }
-        if filling_up {
+        if is_room_wanted {
             // Whoever comes next finds the room, and no reader of theirs is older than these deaths.
             match engine.reclaim() {
                 Ok(_) | Err(Error::NoSpace { .. }) => {}

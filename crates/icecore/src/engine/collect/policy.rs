@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::format::segment::file_name;
 use crate::segments::Candidate;
 use crate::state::State;
-use crate::units::BLOCK_BYTES;
+use crate::units::{BLOCK_BYTES, BlockCount};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -247,10 +247,14 @@ impl Engine {
     pub(in crate::engine) fn checkpoint_is_worth_it(&self, state: &State) -> bool {
         let cost = state.dirty_nodes + self.blocks.pending().count() as u64;
         let (waiting, died) = (state.graveyard.waiting_blocks(), state.graveyard.pending_blocks());
-        let some = state.segments.len() as u64 * u64::from(self.geometry.slots()) / DEATHS_SHARE;
         waiting >= cost * DEATHS_PER_NODE
-            || waiting >= some
-            || died.max(state.log_blocks) >= LEFT_BEHIND_FACTOR * some
+            || self.is_much(state, BlockCount(waiting))
+            || self.is_much(state, BlockCount(died.max(state.log_blocks) / LEFT_BEHIND_FACTOR))
+    }
+
+    /// Whether that is much of what the pool holds: worth a checkpoint that makes room of it.
+    pub(in crate::engine) fn is_much(&self, state: &State, blocks: BlockCount) -> bool {
+        blocks.0 >= state.segments.len() as u64 * u64::from(self.geometry.slots()) / DEATHS_SHARE
     }
 
     /// Lets writers go first.
