@@ -389,7 +389,7 @@ fn taken_since(parts: &Parts, superblock: &Superblock, position: &PositionSectio
     let (blocks, lives) = (&parts.blocks, &superblock.lives);
     let start = position.position();
     let mut reader = Reader::new(blocks, &counters, superblock.pool, lives, start, position.previous);
-    while let Ok(Some(found)) = reader.next() {
+    while let Some(found) = reader.next().ok().flatten().or_else(|| reader.next_from_copy()) {
         if found.view.header.operations != 1 || !found.view.sums.is_empty() {
             continue;
         }

@@ -12,7 +12,7 @@ use crate::format::drawn::STEP;
 use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, decode_table, file_name, from_file_name};
 use crate::format::superblock::Superblock;
 use crate::liveness::BlockSet;
-use crate::log::replay::{Found, Reader, Waiting, spilled_blocks};
+use crate::log::replay::{Found, Reader, Waiting, Whole, spilled_blocks};
 use crate::log::tail::{Position, Tail};
 use crate::operation::Operation;
 use crate::pins::Pins;
@@ -158,15 +158,15 @@ pub(super) fn replay(
         (AtDamage::Refuse, Some(error)) => return Err(error),
         (_, stopped) => stopped,
     };
-    while let Some((step, bytes)) = take_whole(&mut waiting, &reader)? {
-        replay.write_again(&step, &bytes)?;
+    while let Some((step, whole)) = take_whole(&mut waiting, &reader)? {
+        replay.write_again(&mut reader, &step, &whole)?;
         replay.apply_step(&reader, step)?;
     }
     let cut = replay.cut(stopped, superblock)?;
     if cut.is_none() && !superblock.clean {
         replay.leave_out(left_out(superblock, replay.end.0.sequence))?;
     }
-    reader.heal();
+    reader.heal(replay.end.0.sequence);
     replay.settle(superblock)?;
     let (end, previous) = replay.end;
     let mut state = replay.state;
@@ -196,14 +196,11 @@ fn find_dead(state: &mut State, forsaken: &BlockSet) -> Result<()> {
 
 /// Above the last mark a record counts only if it arrived whole: takes the next step of which that is true, with the bytes of
 /// each record.
-fn take_whole(
-    waiting: &mut Waiting,
-    reader: &Reader<'_>,
-) -> Result<Option<(Vec<Found>, Vec<AlignedBuffer>)>> {
+fn take_whole(waiting: &mut Waiting, reader: &Reader<'_>) -> Result<Option<(Vec<Found>, Vec<Whole>)>> {
     let mut failure = None;
     let mut all = Vec::new();
     let step = waiting.take_if(|found| match reader.whole(found) {
-        Ok(bytes) => bytes.map(|bytes| all.push(bytes)).is_some(),
+        Ok(whole) => whole.map(|whole| all.push(whole)).is_some(),
         Err(error) => {
             failure = Some(error);
             false
@@ -262,19 +259,21 @@ impl Replay<'_> {
         }
     }
 
-    /// The next record from its copy, if it was durable once; `None` where the log just ends.
+    /// The next record from its copy; `None` where the log just ends.
+    ///
+    /// # Errors
+    /// There is none, and it was durable once.
     fn past_damage(&self, reader: &mut Reader<'_>) -> Result<Option<Found>> {
+        if let Some(found) = reader.next_from_copy() {
+            return Ok(Some(found));
+        }
         let segments = &self.state.segments;
         let others = segments.all().into_iter().map(|segment| (segment, segments.kind(segment).is_some()));
         let Some(witness) = reader.witness(others)? else { return Ok(None) };
         let Position { segment, slot, sequence, .. } = reader.next;
         let offset = self.env.blocks.files().geometry().offset(slot);
-        let found = reader.next_from_copy();
-        found.map(Some).ok_or_else(|| {
-            let detail =
-                format!("log record {sequence} is not valid, although {witness} says it was durable");
-            Error::damaged(format!("{} at offset {offset}", file_name(segment)), detail)
-        })
+        let detail = format!("log record {sequence} is not valid, although {witness} says it was durable");
+        Err(Error::damaged(format!("{} at offset {offset}", file_name(segment)), detail))
     }
 
     /// Goes on with the next record of the chain, and applies what it says to have been durable. Answers why that is not
@@ -330,10 +329,15 @@ impl Replay<'_> {
     /// Writes records above the last mark once more, as they were found. A flush of theirs may have failed: then they are in the
     /// operating system's cache, which takes them to be on disk, and another flush would succeed without writing
     /// them. (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020.)
-    fn write_again(&self, step: &[Found], bytes: &[AlignedBuffer]) -> Result<()> {
-        for (found, bytes) in step.iter().zip(bytes) {
+    fn write_again(&self, reader: &mut Reader<'_>, step: &[Found], whole: &[Whole]) -> Result<()> {
+        for (found, whole) in step.iter().zip(whole) {
+            if whole.is_copied {
+                // It is told, and durable before the copy goes.
+                reader.heal_record(found, &whole.bytes);
+                reader.is_healed(found);
+            }
             let files = self.env.blocks.files();
-            files.write(found.segment, found.slot, &[(Kind::RecordHeader, bytes)])?;
+            files.write(found.segment, found.slot, &[(Kind::RecordHeader, &whole.bytes)])?;
         }
         Ok(())
     }

@@ -171,3 +171,43 @@ fn what_is_hurt_in_the_log_is_healed_from_the_copy_before_that_is_given_up() {
         assert_eq!(pool.scrub(&mut |_| true).unwrap().damaged, 0);
     }
 }
+
+/// A process is killed, and the end of the segment that the log is in turns out never to have been written, from here or there on. Nothing in the
+/// pool says that there was more; the copy does, and has it.
+#[test]
+fn the_end_of_the_log_is_found_in_the_copy() {
+    for (records, hurt) in [(1, 1), (12, 1), (12, 2), (12, 30), (60, 600)] {
+        let storage = Arc::new(MemoryStorage::default());
+        Pool::init(storage.clone(), &InitOptions { copies: CopyMode::All, ..InitOptions::small() }).unwrap();
+        let pool = open(&storage, false);
+        pool.create_dataset("db", false, &[]).unwrap();
+        let db = pool.dataset("db").unwrap();
+        let inode = db.open_or_create(b"a", &Creation::file()).unwrap();
+        pool.checkpoint().unwrap();
+        for index in 0..records {
+            db.write(inode, index * 7 * BLOCK_BYTES as u64, &[7; 7 * BLOCK_BYTES]).unwrap();
+            db.sync().unwrap();
+        }
+        let (segment, room, end) = {
+            let state = pool.engine().state();
+            let geometry = pool.engine().geometry;
+            (state.tail.segment(), state.tail.room(), u64::from(geometry.end(SegmentKind::Log).0))
+        };
+        let killed = storage.copy();
+        drop((db, pool));
+        let from = (end - room).saturating_sub(hurt).max(1);
+        let file = killed.open(&file_name(segment), true).unwrap();
+        let zeros = vec![0; (end - from) as usize * BLOCK_BYTES];
+        file.write_at(&[(Kind::Data, &zeros)], from * BLOCK_BYTES as u64).unwrap();
+        let bytes = records as usize * 7 * BLOCK_BYTES;
+        let pool = open(&killed, false);
+        assert!(read(&pool, inode, bytes).iter().all(|byte| *byte == 7), "{hurt} of {records}");
+        // The copy has gone with the recovery, and a crash comes before anything else is written.
+        let killed = killed.copy();
+        drop(pool);
+        let pool = open(&killed, false);
+        assert!(read(&pool, inode, bytes).iter().all(|byte| *byte == 7), "{hurt} of {records}");
+        assert_eq!(pool.scrub(&mut |_| true).unwrap().damaged, 0);
+        pool.verify().unwrap();
+    }
+}

@@ -29,6 +29,23 @@ pub(crate) struct Found {
     pub expected: LogAddress,
 }
 
+impl Found {
+    /// Whether these bytes are the record: its header and its data, as the chain and their checksums say.
+    fn is(&self, bytes: &[u8]) -> bool {
+        let (header, data) = bytes.split_at(BLOCK_BYTES);
+        let same = RecordView::decode(header).is_some_and(|view| view.hash == self.view.hash);
+        same && data.chunks(BLOCK_BYTES).map(crc32c).eq(self.view.sums.iter().copied())
+    }
+}
+
+/// A record that arrived whole.
+pub(crate) struct Whole {
+    /// Its header and its data.
+    pub bytes: AlignedBuffer,
+    /// Where it belongs it is not what was written.
+    pub is_copied: bool,
+}
+
 /// Walks the chain of records.
 pub(crate) struct Reader<'a> {
     blocks: &'a Blocks,
@@ -106,8 +123,9 @@ impl<'a> Reader<'a> {
         Ok(view.filter(|view| self.is_next(view)).map(|view| self.go_on(view)))
     }
 
-    /// The next record of the chain, from the copy of its header; `None` if there is none that is the next. Only for a record that is known
-    /// to have been durable: of others a copy may be all that there ever was, and whether they count was decided before.
+    /// The next record of the chain, from the copy of its header; `None` if there is none that is the next. Whether it arrived whole is not looked
+    /// at. It is this life's, and no earlier recovery can have left it out: copies of what a recovery wrote to go with it, and what comes
+    /// after it has another epoch.
     pub(crate) fn next_from_copy(&mut self) -> Option<Found> {
         let Position { segment, slot, .. } = self.next;
         let files = self.blocks.files();
@@ -121,14 +139,22 @@ impl<'a> Reader<'a> {
         Some(found)
     }
 
-    /// Writes what was taken from copies again where it belongs.
-    pub(crate) fn heal(&mut self) {
-        let files = self.blocks.files();
-        for (Found { view, segment, slot, .. }, block) in self.copied.drain(..) {
-            let place = format!("{} at offset {}", file_name(segment), files.geometry().offset(slot));
-            let why = Error::damaged(place, format!("log record {} is not valid", view.header.sequence));
-            files.heal(segment, slot, &block[..], &why, || true);
+    /// Writes headers that were taken from copies again where they belong, of records before this one. Others do not count.
+    pub(crate) fn heal(&mut self, end: RecordSequence) {
+        for (found, block) in std::mem::take(&mut self.copied) {
+            if found.view.header.sequence < end {
+                self.heal_record(&found, &block[..]);
+            }
         }
+    }
+
+    /// Writes a record, or its header, again where it belongs.
+    pub(crate) fn heal_record(&self, found: &Found, bytes: &[u8]) {
+        let files = self.blocks.files();
+        let Found { view, segment, slot, .. } = found;
+        let place = format!("{} at offset {}", file_name(*segment), files.geometry().offset(*slot));
+        let why = Error::damaged(place, format!("log record {} is not valid", view.header.sequence));
+        files.heal(*segment, *slot, bytes, &why, || true);
     }
 
     /// Whether a record is the one that the chain goes on with.
@@ -188,16 +214,27 @@ impl<'a> Reader<'a> {
         Ok(Some(data))
     }
 
-    /// A record as it is to be written again: its header and its data, if they are what the chain and their checksums say.
-    pub(crate) fn whole(&self, found: &Found) -> Result<Option<AlignedBuffer>> {
+    /// A record as it is to be written again, if it arrived whole, or its copy did.
+    pub(crate) fn whole(&self, found: &Found) -> Result<Option<Whole>> {
+        let files = self.blocks.files();
         let mut bytes = AlignedBuffer::zeroed((1 + found.view.sums.len()) * BLOCK_BYTES);
-        self.blocks.files().read(found.segment, found.slot, &mut bytes)?;
-        self.counters.read_bytes_replay.add(bytes.len() as u64);
-        let (header, data) = bytes.split_at(BLOCK_BYTES);
-        let same = RecordView::decode(header).is_some_and(|view| view.hash == found.view.hash);
-        let sums = data.chunks(BLOCK_BYTES).map(crc32c);
-        let intact = same && sums.eq(found.view.sums.iter().copied());
-        Ok(intact.then_some(bytes))
+        match files.read(found.segment, found.slot, &mut bytes) {
+            Err(error) if !files.copies().has(found.segment) => return Err(error),
+            read => {
+                self.counters.read_bytes_replay.add(bytes.len() as u64);
+                if read.is_ok() && found.is(&bytes) {
+                    return Ok(Some(Whole { bytes, is_copied: false }));
+                }
+            }
+        }
+        let is_copied = files.read_copy(found.segment, found.slot, &mut bytes) && found.is(&bytes);
+        Ok(is_copied.then_some(Whole { bytes, is_copied }))
+    }
+
+    /// The header of this record need not be healed any more.
+    pub(crate) fn is_healed(&mut self, found: &Found) {
+        let sequence = found.view.header.sequence;
+        self.copied.retain(|(copied, _)| copied.view.header.sequence != sequence);
     }
 
     /// The operations of a record.
