@@ -22,7 +22,7 @@ use crate::format::crc32c;
 use crate::format::record::RecordView;
 use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name};
 use crate::location::{ChunkedMap, MapLimits};
-use crate::numbers::{NumberHash, number_cache};
+use crate::numbers::{NumberHash, NumberMap, number_cache};
 use crate::statistics::Counters;
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, PoolId, Run, SegmentId, Slot, Stream};
 use gather::Known;
@@ -30,6 +30,7 @@ use parking_lot::RwLock;
 use pending::{Pending, lost};
 use quick_cache::UnitWeighter;
 use quick_cache::sync::Cache;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tables::Tables;
 
@@ -301,6 +302,16 @@ pub(crate) struct Use {
 pub(crate) struct Sums {
     pool: PoolId,
     tables: Tables<Table>,
+    known: RwLock<KnownUses>,
+}
+
+/// Which use segments are in, as whoever took them said: what is of another use of a segment is not what was written. Of segments that an earlier version
+/// took, nobody knows.
+#[derive(Default)]
+struct KnownUses {
+    uses: NumberMap<SegmentId, u64>,
+    /// Those of which the ledger does not know yet.
+    news: BTreeSet<SegmentId>,
 }
 
 /// Finished tables kept in memory; one is 64 KiB with segments of 64 MiB.
@@ -308,7 +319,7 @@ const TABLES_MAX: usize = 128;
 
 impl Sums {
     fn new(pool: PoolId) -> Self {
-        Self { pool, tables: Tables::new(TABLES_MAX) }
+        Self { pool, tables: Tables::new(TABLES_MAX), known: RwLock::default() }
     }
 
     /// A number that changes whenever a segment finds a new use.
@@ -317,7 +328,8 @@ impl Sums {
     }
 
     /// A segment begins to be filled.
-    pub(crate) fn open(&self, segment: SegmentId, geometry: Geometry) {
+    pub(crate) fn open(&self, segment: SegmentId, incarnation: u64, geometry: Geometry) {
+        self.note_use(segment, incarnation);
         self.tables.begin(segment, Arc::new(RwLock::new(vec![0; geometry.slots() as usize])));
     }
 
@@ -356,7 +368,49 @@ impl Sums {
 
     /// The segment is used for something else from now on.
     pub(crate) fn forget(&self, segment: SegmentId) {
+        let mut known = self.known.write();
+        known.uses.remove(&segment);
+        known.news.remove(&segment);
+        drop(known);
         self.tables.forget(segment);
+    }
+
+    /// A segment is in this use.
+    pub(crate) fn note_use(&self, segment: SegmentId, incarnation: u64) {
+        let mut known = self.known.write();
+        if known.uses.insert(segment, incarnation) != Some(incarnation) {
+            known.news.insert(segment);
+        }
+    }
+
+    /// What the ledger says of the uses that segments are in.
+    pub(crate) fn know_uses(&self, uses: impl IntoIterator<Item = (SegmentId, u64)>) {
+        self.known.write().uses.extend(uses);
+    }
+
+    /// What the ledger has to say of them: what it does not know yet, or `all` that is known.
+    pub(crate) fn uses_to_say(&self, all: bool) -> Vec<(SegmentId, u64)> {
+        let mut known = self.known.write();
+        let news = std::mem::take(&mut known.news);
+        let mut said: Vec<(SegmentId, u64)> =
+            known.uses.iter().map(|(segment, use_)| (*segment, *use_)).collect();
+        said.retain(|(segment, _)| all || news.contains(segment));
+        said.sort_unstable();
+        said
+    }
+
+    /// It was not said after all.
+    pub(crate) fn say_again(&self, said: &[(SegmentId, u64)]) {
+        let mut known = self.known.write();
+        for (segment, incarnation) in said {
+            if known.uses.get(segment) == Some(incarnation) {
+                known.news.insert(*segment);
+            }
+        }
+    }
+
+    fn known_use(&self, segment: SegmentId) -> Option<u64> {
+        self.known.read().uses.get(&segment).copied()
     }
 
     fn table(&self, segment: SegmentId, files: &SegmentFiles) -> Result<Table> {
@@ -368,8 +422,11 @@ impl Sums {
         })
     }
 
-    /// What a segment is used for. Its first record says so, too, should the header be lost. Where its copy is of a later use, the segment is
-    /// an older state of itself: incarnations only grow.
+    /// What a segment is used for. Its first record says so, too, should the header be lost. Where nobody knows which use it is in, and its copy
+    /// is of a later one, the segment is an older state of itself: incarnations only grow.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`]: neither it nor its copy says that it is in a use, or that in which it is.
     pub(crate) fn use_of(&self, segment: SegmentId, files: &SegmentFiles) -> Result<Use> {
         let own = self.own_use_of(segment, files);
         let copied = self.copied_use_of(segment, files);
@@ -404,8 +461,13 @@ impl Sums {
             let kind = if header.run { SegmentKind::Run } else { SegmentKind::Log };
             (header.pool == self.pool).then_some(Use { kind, incarnation: header.incarnation })
         };
-        header
-            .or_else(record)
-            .ok_or_else(|| Error::damaged(file_name(segment), "the segment header is not valid"))
+        let known = self.known_use(segment);
+        let is_it = |use_: &Use| known.is_none_or(|known| use_.incarnation == known);
+        let detail = match header {
+            Some(_) => "the segment is not what was written, but what it was before, or another",
+            None => "the segment header is not valid",
+        };
+        let found = header.filter(is_it).or_else(|| record().filter(is_it));
+        found.ok_or_else(|| Error::damaged(file_name(segment), detail))
     }
 }

@@ -6,7 +6,8 @@
 //! under another name. `clean.txt` and `crashed.txt` are of the time before second copies, and stay without; those that
 //! begin with `copies-` have them. The location map of `chunks.txt` lies in chunks, and
 //! in `sets.txt` the sets do, too. In `listed.txt` segments say besides where blocks lie, so that the map can be made again.
-//! `forsaken.txt` was killed after collection had left behind what the log says to be dead.
+//! `forsaken.txt` was killed after collection had left behind what the log says to be dead. The ledger of `uses.txt`, a pool that was
+//! killed as well, says which use segments are in.
 
 #[path = "support/sparse.rs"]
 mod sparse;
@@ -372,6 +373,30 @@ fn the_golden_pool_with_copies_that_was_closed_is_read() {
 #[test]
 fn the_golden_pool_with_copies_that_crashed_is_replayed_and_read() {
     golden(include_str!("golden/copies-crashed.txt"), "metadata");
+}
+
+/// Whether the ledger of a pool says which use segments are in.
+fn knows_uses(folder: &Path) -> bool {
+    let superblocks = ["superblock.0", "superblock.1"].map(|name| std::fs::read(folder.join(name)).unwrap());
+    superblocks.iter().any(|bytes| bytes[16] & 16 != 0)
+}
+
+#[test]
+fn pools_that_say_which_use_segments_are_in_are_read() {
+    let (_, crashed) = pair();
+    if std::env::var_os("ICECORE_WRITE_GOLDEN").is_some() {
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+        std::fs::write(golden.join("uses.txt"), sparse::describe(crashed.path())).unwrap();
+    }
+    assert!(knows_uses(crashed.path()));
+}
+
+#[test]
+fn the_golden_pool_that_says_which_use_segments_are_in_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    sparse::restore(include_str!("golden/uses.txt"), folder.path());
+    assert!(knows_uses(folder.path()));
+    check_folder(folder.path());
 }
 
 /// The nodes that it loses are in the copies.

@@ -500,7 +500,7 @@ fn where_blocks_lie_does_not_need_a_ledger() {
                 continue;
             }
             sorts.insert(tag as u32);
-            if matches!(tag, SectionTag::Location | SectionTag::Placed) {
+            if matches!(tag, SectionTag::Location | SectionTag::Placed | SectionTag::Uses) {
                 assert_eq!((report.after.count, report.refused.len()), (0, 0), "{told}");
                 assert!(report.steps[0].contains("headers of segments"), "{told}");
                 aside_has(&hurt, report.kept_aside.as_deref().unwrap(), &before);

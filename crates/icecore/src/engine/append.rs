@@ -226,7 +226,7 @@ impl Engine {
         state.tail.switch(&encoded, segment, incarnation);
         state.segments.filled(old, state.tail.last_sequence());
         state.segments.let_go(old);
-        self.blocks.sums().open(segment, self.geometry);
+        self.blocks.sums().open(segment, incarnation, self.geometry);
         let address = state.tail.next_address();
         state.map_tail(&self.blocks, address, segment, Slot(1), address);
         Ok(())

@@ -13,7 +13,7 @@ use crate::catalogue::CatalogueChanges;
 use crate::error::{Error, Result};
 use crate::format::crc32c;
 use crate::format::segment::SegmentKind;
-use crate::format::superblock::{FEATURE_CHUNKS, FEATURE_SETS, LedgerPointer, Life};
+use crate::format::superblock::{FEATURE_CHUNKS, FEATURE_SETS, FEATURE_USES, LedgerPointer, Life};
 use crate::liveness::{BlockSet, HistoryChanges};
 use crate::location::{MapChanges, runs_of_blocks};
 use crate::log::tail::{Payload, Position};
@@ -190,6 +190,12 @@ impl ForsakenSection {
     }
 }
 
+/// The use that each of these data segments is in, by its number: what belongs to another use of it is not what was written.
+#[derive(Clone, Default, Serialize, Deserialize)]
+pub(crate) struct UsesSection {
+    pub uses: Vec<(SegmentId, u64)>,
+}
+
 /// What a checkpoint wrote beside the ledger.
 struct Written {
     /// Segments to be flushed.
@@ -284,7 +290,8 @@ impl Engine {
         written.nodes.iter().for_each(|slot| slot.mark_written(&*self.nodes));
         frozen.merged.iter().for_each(|(address, _)| self.blocks.pending().done(*address));
         let (position, taken) = (frozen.position, frozen.taken);
-        let said = self.said(&mut frozen, &roots, written.placed, previous);
+        let mut said = self.said(&mut frozen, &roots, written.placed, previous);
+        said.uses = UsesSection { uses: self.blocks.sums().uses_to_say(full) };
         let base = said.as_base();
         let due = line.wants_full() || self.chunks_are_due();
         let (said, picture) = match (full, due) {
@@ -294,6 +301,7 @@ impl Engine {
         };
         let full = matches!(picture, Picture::Everything(..));
         let has_chunks = said.location.has_chunks();
+        let has_uses = !said.uses.uses.is_empty();
         let sets: Vec<LedgerPointer> = said.history.rows().map(|row| row.place).collect();
         let has_sets = !sets.is_empty();
         let base_blob = line.blobs.last().copied().filter(|_| !full);
@@ -306,6 +314,9 @@ impl Engine {
             }
             if has_sets {
                 superblock.features_required |= FEATURE_SETS;
+            }
+            if has_uses {
+                superblock.features_required |= FEATURE_USES;
             }
             let epoch = superblock.epoch();
             // Older lives have no records at or after the position.
@@ -518,6 +529,7 @@ impl Engine {
             // Whatever finds a new use from here on holds nothing of what this checkpoint placed.
             placed: PlacedSection { retired: state.retired.clone(), placed },
             forsaken: ForsakenSection::default(),
+            uses: UsesSection::default(),
         }
     }
 

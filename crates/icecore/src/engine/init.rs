@@ -497,7 +497,7 @@ impl Parts {
 impl Engine {
     /// Writes the header of the segment that the log begins in.
     fn write_log_start(&self, start: Position) -> Result<()> {
-        self.blocks.sums().open(start.segment, self.geometry);
+        self.blocks.sums().open(start.segment, start.incarnation, self.geometry);
         let piece = crate::log::tail::Piece::Start {
             segment: start.segment,
             incarnation: start.incarnation,

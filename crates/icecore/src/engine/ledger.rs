@@ -3,7 +3,7 @@
 //! without a look at the state.
 
 use super::checkpoint::{
-    Base, CheckpointLine, ForsakenSection, PlacedSection, PositionSection, RootsSection,
+    Base, CheckpointLine, ForsakenSection, PlacedSection, PositionSection, RootsSection, UsesSection,
 };
 use super::load::Gathered;
 use super::sets::Bases;
@@ -37,6 +37,7 @@ pub(super) struct Said {
     pub roots: RootsSection,
     pub placed: PlacedSection,
     pub forsaken: ForsakenSection,
+    pub uses: UsesSection,
 }
 
 /// What a checkpoint says is either.
@@ -69,6 +70,9 @@ impl Said {
         if !self.forsaken.is_empty() {
             sections.push((SectionTag::Forsaken, encode(&self.forsaken)?));
         }
+        if !self.uses.uses.is_empty() {
+            sections.push((SectionTag::Uses, encode(&self.uses)?));
+        }
         Ok(sections)
     }
 
@@ -79,16 +83,18 @@ impl Said {
         let mut history = self.history.split((bytes / RUN_BYTES_MAX).max(1)).into_iter();
         let mut location = self.location.split((bytes / RUN_BYTES_MAX).max(1)).into_iter();
         let mut roots = self.roots.roots.chunks((bytes / RUN_BYTES_MAX).max(1)).map(<[_]>::to_vec);
+        let mut uses = self.uses.uses.chunks((bytes / RUN_BYTES_MAX).max(1)).map(<[_]>::to_vec);
         let mut parts = Vec::new();
         loop {
-            let now = (catalogue.next(), history.next(), location.next(), roots.next());
-            if let (None, None, None, None) = now {
+            let now = (catalogue.next(), history.next(), location.next(), roots.next(), uses.next());
+            if let (None, None, None, None, None) = now {
                 break;
             }
             let mut part = base.say(now.2.unwrap_or_default());
             part.catalogue = now.0.unwrap_or(part.catalogue);
             part.history = now.1.unwrap_or(part.history);
             part.roots = RootsSection { roots: now.3.unwrap_or_default() };
+            part.uses = UsesSection { uses: now.4.unwrap_or_default() };
             parts.push(part);
         }
         // Only that of the newest blob counts.
@@ -109,6 +115,7 @@ impl Base {
             roots: RootsSection::default(),
             placed: PlacedSection::default(),
             forsaken: ForsakenSection::default(),
+            uses: UsesSection::default(),
         }
     }
 }
@@ -180,6 +187,7 @@ impl Engine {
         let newest = *line.blobs.last().expect("a pool has a ledger");
         let mut gathered = Gathered::read(&self.blocks, self.pool, newest, &said.position.marks)?;
         gathered.apply(said.catalogue.clone(), said.history.clone(), &said.location, said.roots.clone())?;
+        gathered.know_uses(&said.uses);
         Ok(gathered)
     }
 

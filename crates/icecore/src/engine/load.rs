@@ -2,7 +2,7 @@
 //! each other: everything that later code takes for granted is checked here.
 
 use super::checkpoint::{
-    Base, CheckpointLine, ForsakenSection, Placed, PlacedSection, PositionSection, RootsSection,
+    Base, CheckpointLine, ForsakenSection, Placed, PlacedSection, PositionSection, RootsSection, UsesSection,
 };
 use super::claims::{claim, claim_chunks, claim_sets, count_live};
 use super::ledger::Said;
@@ -19,8 +19,8 @@ use crate::segments::{Cursor, Segments};
 use crate::state::{Collection, Graveyard, Lifetimes, State, Usage};
 use crate::tree::Tree;
 use crate::units::{
-    BLOCK_BYTES, BlockCount, COUNTER_LIMIT, LOG_ADDRESS_LIMIT, LogAddress, Marks, PoolId, Run, Slot, Stream,
-    VersionId,
+    BLOCK_BYTES, BlockCount, COUNTER_LIMIT, LOG_ADDRESS_LIMIT, LogAddress, Marks, PoolId, Run, SegmentId,
+    Slot, Stream, VersionId,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -72,6 +72,8 @@ pub(super) struct Gathered {
     roots: BTreeMap<VersionId, LogAddress>,
     /// The largest number of a version that was given out.
     version: VersionId,
+    /// The use that a data segment is in, or was in when something lay in it last.
+    uses: BTreeMap<SegmentId, u64>,
 }
 
 impl Gathered {
@@ -96,6 +98,7 @@ impl Gathered {
             map: ChunkedMap::new(limits),
             roots: BTreeMap::new(),
             version: VersionId(0),
+            uses: BTreeMap::new(),
         };
         let mut positions = *marks;
         *positions.of_mut(Stream::Data) = LogAddress(LOG_ADDRESS_LIMIT);
@@ -110,6 +113,9 @@ impl Gathered {
             };
             let roots: RootsSection = postcard_section(blob, SectionTag::Roots)?;
             gathered.apply(catalogue, history, &location, roots)?;
+            if blob.has(SectionTag::Uses) {
+                gathered.know_uses(&postcard_section(blob, SectionTag::Uses)?);
+            }
         }
         Ok(gathered)
     }
@@ -133,6 +139,11 @@ impl Gathered {
             }
         }
         Ok(())
+    }
+
+    /// Adds what another blob says of the uses that segments are in.
+    pub(super) fn know_uses(&mut self, section: &UsesSection) {
+        self.uses.extend(section.uses.iter().copied());
     }
 
     /// The history, to put its sets into chunks.
@@ -166,6 +177,7 @@ impl Gathered {
             roots: RootsSection { roots },
             placed,
             forsaken: ForsakenSection::default(),
+            uses: UsesSection { uses: self.uses.into_iter().collect() },
         }
     }
 }
@@ -207,7 +219,12 @@ pub(super) fn checkpoint_without_map(
     pool: PoolId,
     ledger: LedgerPointer,
 ) -> Result<Checkpoint> {
-    let blobs = read_ledger_with(blocks, ledger, |pointer, place| salvage(blocks, pool, pointer, place))?;
+    let mut knows_uses = true;
+    let blobs = read_ledger_with(blocks, ledger, |pointer, place| {
+        let (blob, lost) = salvage(blocks, pool, pointer, place)?;
+        knows_uses &= !lost.contains(&SectionTag::Uses);
+        Ok(blob)
+    })?;
     // Else it is the blob of a later use of the place.
     if !blobs.is_sorted_by_key(|(_, blob)| blob.checkpoint) {
         return Err(Error::damaged("the ledger", "its blobs are not of one line"));
@@ -217,7 +234,11 @@ pub(super) fn checkpoint_without_map(
     // Whatever the checkpoint placed itself is looked for like everything else.
     let placed = PlacedSection::default();
     let limits = blocks.map().read().limits();
-    let gathered = Gathered::with_or_without_map(&blobs, &position.marks, limits, false)?;
+    let mut gathered = Gathered::with_or_without_map(&blobs, &position.marks, limits, false)?;
+    if !knows_uses {
+        // What other blobs say may be of a former use.
+        gathered.uses.clear();
+    }
     let history = Gathered::with_or_without_map(&blobs, &position.marks, limits, false)?.history.verify()?;
     let forsaken = forsaken(&blobs, &position)?;
     Ok(Checkpoint { number: newest.checkpoint, position, placed, gathered, history, forsaken })
@@ -238,10 +259,15 @@ fn forsaken(blobs: &[(LedgerPointer, Blob)], position: &PositionSection) -> Resu
     Ok(forsaken)
 }
 
-/// Those sections of a blob that prove themselves, if they are all that nothing else says.
-fn salvage(blocks: &Blocks, pool: PoolId, pointer: &LedgerPointer, place: &str) -> Result<Blob> {
+/// Those sections of a blob that prove themselves, if they are all that nothing else says; and which are lost.
+fn salvage(
+    blocks: &Blocks,
+    pool: PoolId,
+    pointer: &LedgerPointer,
+    place: &str,
+) -> Result<(Blob, Vec<SectionTag>)> {
     if let Ok(bytes) = super::copies::read_blob(blocks.files(), pointer) {
-        return Blob::decode(&bytes, pool, place);
+        return Ok((Blob::decode(&bytes, pool, place)?, Vec::new()));
     }
     let mut bytes = vec![0; pointer.blocks as usize * BLOCK_BYTES];
     // Of what cannot be read at once, what can be read block by block.
@@ -258,10 +284,14 @@ fn salvage(blocks: &Blocks, pool: PoolId, pointer: &LedgerPointer, place: &str) 
         SectionTag::History => Some("which version owns which blocks"),
         SectionTag::Roots => Some("where the trees of versions begin"),
         // Without it, what was left behind is looked for in vain, and named.
-        SectionTag::Location | SectionTag::Placed | SectionTag::Forsaken => None,
+        SectionTag::Location | SectionTag::Placed | SectionTag::Forsaken | SectionTag::Uses => None,
     };
     let gone: Vec<&str> = lost.iter().filter_map(meant).collect();
-    if gone.is_empty() { Ok(blob) } else { Err(Error::damaged(place, format!("lost: {}", gone.join("; ")))) }
+    if gone.is_empty() {
+        Ok((blob, lost))
+    } else {
+        Err(Error::damaged(place, format!("lost: {}", gone.join("; "))))
+    }
 }
 
 /// The state as of the last checkpoint.
@@ -295,7 +325,8 @@ pub(super) fn load(
     }
 
     let gathered = Gathered::of(&blobs, &position.marks, blocks.map().read().limits())?;
-    let Gathered { catalogue, history, mut map, roots, version } = gathered;
+    let Gathered { catalogue, history, mut map, roots, version, uses } = gathered;
+    blocks.sums().know_uses(uses);
     let trees: BTreeMap<VersionId, Tree> =
         roots.into_iter().map(|(version, root)| (version, Tree::at(root))).collect();
     catalogue.check()?;

@@ -8,9 +8,9 @@
 //! what else died since with the rest.
 
 use super::Engine;
-use super::checkpoint::{CheckpointLine, ForsakenSection};
+use super::checkpoint::{CheckpointLine, ForsakenSection, UsesSection};
 use crate::error::{Error, Result};
-use crate::format::superblock::{FEATURE_FORSAKEN, LedgerPointer};
+use crate::format::superblock::{FEATURE_FORSAKEN, FEATURE_USES, LedgerPointer};
 use crate::liveness::BlockSet;
 use crate::location::MapChanges;
 use crate::state::State;
@@ -28,6 +28,8 @@ struct Moves {
     forsaken: BlockSet,
     /// The last number of a use of a segment that was given out.
     taken: u64,
+    /// Segments that found a new use, and its number.
+    uses: Vec<(SegmentId, u64)>,
 }
 
 impl Engine {
@@ -49,7 +51,8 @@ impl Engine {
         // Where the last checkpoint put things is among the changes, which build on the map before that.
         let mut said = base.say(moves.changes.clone());
         said.forsaken = ForsakenSection::of(&moves.forsaken);
-        let forsakes = !said.forsaken.is_empty();
+        said.uses = UsesSection { uses: moves.uses.clone() };
+        let (forsakes, has_uses) = (!said.forsaken.is_empty(), !moves.uses.is_empty());
         let blobs = match self.write_said(said, line.blobs.last().copied(), line.number + 1, moves.taken) {
             Err(Error::NoSpace { .. }) => {
                 self.put_moves_back(moves);
@@ -62,6 +65,9 @@ impl Engine {
             superblock.go_on(newest, moves.taken);
             if forsakes {
                 superblock.features_required |= FEATURE_FORSAKEN;
+            }
+            if has_uses {
+                superblock.features_required |= FEATURE_USES;
             }
         })?;
         self.finish_moves(line, &blobs, &moves.vacated);
@@ -94,12 +100,14 @@ impl Engine {
         collection.vacated_frozen = vacated.len();
         let filled = std::mem::take(&mut collection.filled);
         let forsaken = std::mem::take(&mut collection.forsaken);
-        Moves { changes, filled, vacated, forsaken, taken: state.segments.last_incarnation() }
+        let uses = self.blocks.sums().uses_to_say(false);
+        Moves { changes, filled, vacated, forsaken, taken: state.segments.last_incarnation(), uses }
     }
 
     fn put_moves_back(&self, moves: Moves) {
         let mut state = self.state();
         self.blocks.map().write().put_back(moves.changes);
+        self.blocks.sums().say_again(&moves.uses);
         state.collection.vacated_frozen = 0;
         state.collection.vacated.extend(moves.vacated);
         // They were flushed, but for what came to be in them since.

@@ -237,7 +237,8 @@ impl Replay<'_> {
     /// # Errors
     /// What it says cannot have happened.
     fn follow(&mut self, reader: &mut Reader<'_>, waiting: &mut Waiting) -> Result<Option<Error>> {
-        if let Err(error) = self.check_there(self.end.0.segment) {
+        let there = self.check_there(self.end.0.segment).and_then(|()| self.check_use(reader));
+        if let Err(error) = there {
             return Ok(Some(error));
         }
         loop {
@@ -413,7 +414,7 @@ impl Replay<'_> {
                 let old = next.segment;
                 self.take_over(*segment, SegmentKind::Log)?;
                 self.env.blocks.sums().close(old, geometry);
-                self.env.blocks.sums().open(*segment, geometry);
+                self.env.blocks.sums().open(*segment, *incarnation, geometry);
                 self.state.segments.hold(*segment);
                 self.state.segments.filled(old, RecordSequence(next.sequence.0 - 1));
                 self.state.segments.let_go(old);
@@ -482,6 +483,17 @@ impl Replay<'_> {
         Ok(())
     }
 
+    /// A log that was not closed may have to go on in a segment that is not what was written: one of another time has none of what came
+    /// after the last checkpoint. What came before it, with the header of the segment, was durable.
+    fn check_use(&self, reader: &mut Reader<'_>) -> Result<()> {
+        let Position { segment, slot, .. } = reader.next;
+        if self.is_clean || slot <= Slot(1) || reader.is_in_its_use()? {
+            return Ok(());
+        }
+        let detail = "the log since the last checkpoint was in it, and it is not what was written, but what it was before, or another";
+        Err(Error::damaged(file_name(segment), detail))
+    }
+
     /// A segment that was free found a use since the checkpoint. A cursor of the checkpoint may still point
     /// into it: what was filled in its turn and then empty was free as well.
     fn take_over(&mut self, segment: SegmentId, kind: SegmentKind) -> Result<()> {
@@ -501,6 +513,7 @@ impl Replay<'_> {
             return Err(Error::damaged(file_name(segment), detail));
         }
         self.env.blocks.map().write().remove_segment(segment);
+        self.env.blocks.sums().forget(segment);
         state.segments.use_as(segment, kind);
         Ok(())
     }
@@ -539,6 +552,10 @@ impl Replay<'_> {
         }
         for segment in &self.staged {
             blocks.heal_all(*segment, geometry.end(SegmentKind::Run), false);
+            // The log does not say which use it is in; from here on the ledger does.
+            if let Ok(use_) = blocks.sums().use_of(*segment, blocks.files()) {
+                blocks.sums().note_use(*segment, use_.incarnation);
+            }
         }
     }
 

@@ -352,7 +352,7 @@ impl Engine {
         state.collection.has_taken |= filling.is_moved();
         let incarnation = state.segments.next_incarnation();
         if kind.has_table() {
-            self.blocks.sums().open(segment, self.geometry);
+            self.blocks.sums().open(segment, incarnation, self.geometry);
         }
         if let Some(old) = cursor.filter(|_| left < 2) {
             // What the log finds in it when its turn comes needs no zeros written over it first.

@@ -211,3 +211,107 @@ fn the_end_of_the_log_is_found_in_the_copy() {
         pool.verify().unwrap();
     }
 }
+
+/// A segment of which there is no copy is put back as it was some time ago, whole and in order: a former use of it. Its blocks are damaged,
+/// everything else is what it was, and whoever looks is told.
+#[test]
+fn a_segment_of_another_time_is_damaged_and_not_believed() {
+    for background in [false, true] {
+        let storage = Arc::new(MemoryStorage::default());
+        let size_limit = Some(crate::units::ByteLength(40 << 20));
+        let init = InitOptions { copies: CopyMode::None, size_limit, ..InitOptions::small() };
+        Pool::init(storage.clone(), &init).unwrap();
+        let pool = Pool::open(storage.clone(), &OpenOptions { background, ..options(false) }).unwrap();
+        pool.create_dataset("db", false, &[]).unwrap();
+        let db = pool.dataset("db").unwrap();
+        let inode = db.open_or_create(b"a", &Creation::file()).unwrap();
+        let write = |mark: u8| {
+            for index in 0..30 {
+                db.write(inode, index * 80 * BLOCK_BYTES as u64, &[mark; 80 * BLOCK_BYTES]).unwrap();
+                db.sync().unwrap();
+            }
+        };
+        (1..5).for_each(write);
+        pool.checkpoint().unwrap();
+        let old = storage.copy();
+        (5..20).for_each(write);
+        let in_use = {
+            let state = pool.engine().state();
+            let holds = |segment: &SegmentId| {
+                let has_table = state.segments.kind(*segment).is_some_and(|kind| kind.has_table());
+                has_table && state.segments.live(*segment) > 100 && *segment != state.tail.segment()
+            };
+            state.segments.all().into_iter().filter(holds).collect::<Vec<_>>()
+        };
+        drop(db);
+        pool.close().unwrap();
+        let bytes = 30 * 80 * BLOCK_BYTES;
+        assert!(read(&open(&storage, true), inode, bytes).iter().all(|byte| *byte == 19));
+        let mut of_another_time = 0;
+        for segment in in_use {
+            let mut former = vec![0; 2 << 20];
+            let was_there = old.open(&file_name(segment), false).map(|file| file.read_at(&mut former, 0));
+            if !matches!(was_there, Ok(Ok(()))) {
+                continue;
+            }
+            let hurt = storage.copy();
+            hurt.open(&file_name(segment), true).unwrap().write_at(&[(Kind::Data, &former)], 0).unwrap();
+            let pool = open(&hurt, true);
+            let view = pool.view("db").unwrap();
+            let mut buffer = vec![0; BLOCK_BYTES];
+            let mut refused = 0;
+            for block in 0..bytes / BLOCK_BYTES {
+                match view.read(inode, (block * BLOCK_BYTES) as u64, &mut buffer) {
+                    Ok(_) => {
+                        assert!(buffer.iter().all(|byte| *byte == 19), "{segment:?}: {block}: {}", buffer[0])
+                    }
+                    Err(error) => {
+                        assert!(error.to_string().contains(&file_name(segment)), "{error}");
+                        refused += 1;
+                    }
+                }
+            }
+            if refused == 0 {
+                // It was in the same use then, and has all that it has now, or nothing that is read.
+                continue;
+            }
+            of_another_time += 1;
+            let report = pool.scrub(&mut |_| true).unwrap();
+            assert!(report.damaged > 0, "{report:?}");
+        }
+        assert!(of_another_time > 3, "{of_another_time}");
+    }
+}
+
+/// After a kill the segment that the log is in turns out to be what it was some time ago: what was acknowledged since the last checkpoint is gone, and
+/// that is said.
+#[test]
+fn a_log_that_goes_on_in_a_segment_of_another_time_is_damaged() {
+    let storage = Arc::new(MemoryStorage::default());
+    let size_limit = Some(crate::units::ByteLength(40 << 20));
+    let init = InitOptions { copies: CopyMode::None, size_limit, ..InitOptions::small() };
+    Pool::init(storage.clone(), &init).unwrap();
+    let pool = open(&storage, false);
+    pool.create_dataset("db", false, &[]).unwrap();
+    let db = pool.dataset("db").unwrap();
+    let inode = db.open_or_create(b"a", &Creation::file()).unwrap();
+    let write = |mark: u8| {
+        db.write(inode, 0, &[mark; 30 * BLOCK_BYTES]).unwrap();
+        db.sync().unwrap();
+    };
+    (1..90).for_each(write);
+    pool.checkpoint().unwrap();
+    let old = storage.copy();
+    (90..200).for_each(write);
+    pool.checkpoint().unwrap();
+    (200..205).for_each(write);
+    let segment = pool.engine().state().tail.segment();
+    let killed = storage.copy();
+    assert_eq!(read(&open(&killed.copy(), false), inode, BLOCK_BYTES), [204; BLOCK_BYTES]);
+    let mut former = vec![0; 2 << 20];
+    old.open(&file_name(segment), false).unwrap().read_at(&mut former, 0).unwrap();
+    killed.open(&file_name(segment), true).unwrap().write_at(&[(Kind::Data, &former)], 0).unwrap();
+    let Err(error) = Pool::open(killed, &options(false)) else { panic!("five transactions are gone") };
+    assert!(matches!(&error, crate::Error::Damaged { .. }), "{error}");
+    assert!(error.to_string().contains(&file_name(segment)), "{error}");
+}

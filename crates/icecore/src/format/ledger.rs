@@ -32,10 +32,12 @@ pub enum SectionTag {
     Placed = 6,
     /// Data that lives as of the position and has no place any more, because the log from there on says that it died.
     Forsaken = 7,
+    /// Numbers of the uses that segments are in.
+    Uses = 8,
 }
 
 impl SectionTag {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Position,
         Self::Catalogue,
         Self::History,
@@ -43,6 +45,7 @@ impl SectionTag {
         Self::Roots,
         Self::Placed,
         Self::Forsaken,
+        Self::Uses,
     ];
 }
 

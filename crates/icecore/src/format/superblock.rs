@@ -18,8 +18,11 @@ pub const FEATURE_SETS: u64 = 2;
 pub const FEATURE_FIXED_HASHES: u64 = 4;
 /// Ledgers list data that has no place any more because of what the log says after them.
 pub const FEATURE_FORSAKEN: u64 = 8;
+/// Ledgers say which use segments are in.
+pub const FEATURE_USES: u64 = 16;
 /// Features without which a pool must not even be read, as far as this program knows them.
-pub const FEATURES_REQUIRED: u64 = FEATURE_CHUNKS | FEATURE_SETS | FEATURE_FIXED_HASHES | FEATURE_FORSAKEN;
+pub const FEATURES_REQUIRED: u64 =
+    FEATURE_CHUNKS | FEATURE_SETS | FEATURE_FIXED_HASHES | FEATURE_FORSAKEN | FEATURE_USES;
 /// Second copies are kept: whoever does not know of them would leave them behind.
 pub const FEATURE_COPIES: u64 = 1;
 /// Features without which a pool may be read but not written, as far as this program knows them.

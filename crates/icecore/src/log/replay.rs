@@ -293,6 +293,32 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
+    /// Whether the segment that the log goes on in is in the use that it is in, as far as anything before the next record says, there or in its
+    /// copy.
+    ///
+    /// # Errors
+    /// Reading failed.
+    pub(crate) fn is_in_its_use(&mut self) -> Result<bool> {
+        let Position { segment, slot, incarnation, .. } = self.next;
+        let (pool, files) = (self.pool, self.blocks.files());
+        let mut block = vec![0; BLOCK_BYTES];
+        let is_it = |block: &[u8]| {
+            let header = SegmentHeader::decode(block)
+                .is_some_and(|header| (header.pool, header.incarnation) == (pool, incarnation));
+            header
+                || RecordView::decode(block)
+                    .is_some_and(|view| (view.header.pool, view.header.incarnation) == (pool, incarnation))
+        };
+        for before in (0..slot.0).map(Slot) {
+            if is_it(self.block(segment, before)?)
+                || files.read_copy(segment, before, &mut block) && is_it(&block)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     fn search(
         &mut self,
         segment: SegmentId,
