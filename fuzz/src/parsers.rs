@@ -264,11 +264,11 @@ pub fn ledger(data: &[u8]) {
     let header = sealed(&bytes[..BLOCK_BYTES]);
     bytes[..BLOCK_BYTES].copy_from_slice(&header);
     if let Ok((blob, lost)) = Blob::salvage(&bytes, pool, "place") {
-        assert!(blob.sections.len() + lost.len() <= 7);
+        assert!(blob.sections.len() + lost.len() <= 8);
     }
     if let Ok(blob) = Blob::decode(&bytes, pool, "place") {
         let own = Blob::salvage(&blob.encode(pool), pool, "place");
-        assert!(blob.sections.len() > 7 || own.is_ok_and(|(own, lost)| own == blob && lost.is_empty()));
+        assert!(blob.sections.len() > 8 || own.is_ok_and(|(own, lost)| own == blob && lost.is_empty()));
         assert_eq!(Blob::decode(&blob.encode(pool), pool, "place").expect("its own bytes"), blob);
     }
 }
