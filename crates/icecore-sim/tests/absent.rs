@@ -1,5 +1,5 @@
-//! Segments that are gone, or of which a part is, in pools that were closed: everything else is there and goes on, and
-//! what is lost is never shown as something else.
+//! Segments that are gone, or of which a part is, or that are what they were some time ago, in pools that were closed: everything else is
+//! there and goes on, and what is lost is never shown as something else.
 
 mod common;
 
@@ -257,6 +257,54 @@ fn lose(seed: u64, losses: usize, outcomes: &mut BTreeMap<String, u64>) {
 fn what_is_not_in_a_lost_segment_is_there_and_goes_on() {
     let mut outcomes: BTreeMap<String, u64> = BTreeMap::new();
     for_each_seed("absent", 4, |seed| lose(seed, if is_long() { 12 } else { 4 }, &mut outcomes));
+    println!("{outcomes:#?}");
+    assert!(is_long() || outcomes.contains_key("something lost"), "{outcomes:?}");
+}
+
+/// So many times a segment is put back as it was before the last life of the pool, to one that follows from the seed.
+fn put_former(seed: u64, times: usize, outcomes: &mut BTreeMap<String, u64>) {
+    let mut random = Random::new(seed);
+    let setting = setting(seed, &mut random);
+    let mut base = closed(seed, &setting);
+    let former: BTreeMap<String, Vec<u8>> = base
+        .disk
+        .files()
+        .into_iter()
+        .map(|(name, _)| (name.clone(), base.disk.contents(&name).unwrap()))
+        .collect();
+    open(&mut base);
+    live(&mut base, 200);
+    base.close().unwrap();
+    let is_other =
+        |name: &String| former.get(name).is_some_and(|bytes| *bytes != base.disk.contents(name).unwrap());
+    let changed: Vec<String> = in_use(&base).into_iter().filter(is_other).collect();
+    for _ in 0..if changed.is_empty() { 0 } else { times } {
+        let name = random.pick(&changed).unwrap().clone();
+        let _told = Told(format!("{name} as it was, {:?}, {:?}", setting.copies, setting.size_limit));
+        let mut explorer = base.fork(random.next());
+        explorer.disk.overwrite(&name, 0, &former[&name]).unwrap();
+        if let Err(error) = explorer.open() {
+            assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
+            assert!(name == ledger(&base) && setting.copies == CopyMode::None, "{error}");
+            *outcomes.entry("without its ledger".to_owned()).or_default() += 1;
+            continue;
+        }
+        let found = remains(&explorer);
+        assert!(found.lost.is_empty() || setting.copies != CopyMode::All, "{:?}", found.lost);
+        assert_all_named(&explorer, &found);
+        let sort = if found.lost.is_empty() { "nothing lost" } else { "something lost" };
+        *outcomes.entry(sort.to_owned()).or_default() += 1;
+        goes_on(&mut explorer, &mut random, outcomes);
+        explorer.close().unwrap();
+        open(&mut explorer);
+        assert_all_named(&explorer, &remains(&explorer));
+    }
+}
+
+#[test]
+fn a_segment_that_is_what_it_was_some_time_ago_is_told() {
+    let mut outcomes: BTreeMap<String, u64> = BTreeMap::new();
+    for_each_seed("former", 4, |seed| put_former(seed, if is_long() { 12 } else { 3 }, &mut outcomes));
     println!("{outcomes:#?}");
     assert!(is_long() || outcomes.contains_key("something lost"), "{outcomes:?}");
 }
