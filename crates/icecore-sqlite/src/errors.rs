@@ -39,11 +39,12 @@ impl Fault {
         Self { code, ..self }
     }
 
-    /// The same while a file is being opened: SQLite reports any failure to open as "cannot open".
+    /// The same while a file is being opened: "cannot open" is what applications expect of that, but for what has a number that they act upon.
+    /// A file may have to be made, for which there may be no room; SQLite hands the number of `xOpen` through.
     #[must_use]
     pub fn while_opening(self) -> Self {
         match self.code {
-            code::NOMEM | code::CANTOPEN => self,
+            code::NOMEM | code::CANTOPEN | code::FULL => self,
             _ => self.with_code(code::CANTOPEN),
         }
     }

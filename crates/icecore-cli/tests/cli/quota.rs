@@ -117,3 +117,16 @@ fn a_transaction_of_a_database_is_refused_if_it_is_one_block_too_much_and_not_be
     assert_eq!(used(), before + needed);
     assert_eq!(fixture.done(&["sql", "-H", "db/app.db", "PRAGMA integrity_check"]), "ok\n");
 }
+
+#[test]
+fn a_database_that_is_to_be_made_beyond_a_quota_is_refused_as_any_write_is() {
+    let fixture = Fixture::with_db();
+    // From here on, a file more is a node more, which is what the snapshot keeps.
+    fixture.done(&["snapshot", "db@two"]);
+    let used = fixture.done(&["list", "-Hp", "-o", "used", "db"]);
+    fixture.done(&["set", &format!("quota={}", used.trim()), "db"]);
+    let said = fixture.refused(6, &["sql", "-c", "db/new.db", "CREATE TABLE t(x)"]);
+    assert!(said.contains("cannot open db/new.db") && said.contains("full: db has a quota of"), "{said}");
+    fixture.done(&["set", "quota=none", "db"]);
+    fixture.done(&["sql", "-c", "db/new.db", "CREATE TABLE t(x)"]);
+}

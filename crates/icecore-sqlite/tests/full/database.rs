@@ -53,8 +53,13 @@ impl Site {
         Self { pool, registration }
     }
 
+    /// How SQLite is told of a file of the pool: `dataset/file`.
+    pub fn uri_of(&self, path: &str, snapshot: Option<&str>) -> String {
+        icecore_sqlite::uri(&Path::new(&self.registration.prefix()).join(path), snapshot)
+    }
+
     fn uri(&self, snapshot: Option<&str>) -> String {
-        icecore_sqlite::uri(&Path::new(&self.registration.prefix()).join("db/app.db"), snapshot)
+        self.uri_of("db/app.db", snapshot)
     }
 
     /// A connection for writing.

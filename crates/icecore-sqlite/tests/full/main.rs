@@ -3,3 +3,4 @@
 mod database;
 mod host;
 mod levels;
+mod new;
