@@ -12,9 +12,9 @@ use std::ffi::OsString;
 #[command(after_help = "\
 Works on a full pool, and while another process has it open: who was refused
 goes on with the next write. A pool gives none of its files back, so the limit
-cannot be less than what they take up, and what it needs to go on; the
-refusal says how much that is. `icecore status` shows the limit
-(size_limit_bytes).
+cannot be less than what they take up, what it needs to go on, and what is
+reserved for datasets; the refusal says how much that is. `icecore status`
+shows the limit (size_limit_bytes).
 
 Example:
   icecore resize --size-limit 20G /srv/pool

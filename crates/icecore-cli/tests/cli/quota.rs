@@ -130,3 +130,16 @@ fn a_database_that_is_to_be_made_beyond_a_quota_is_refused_as_any_write_is() {
     fixture.done(&["set", "quota=none", "db"]);
     fixture.done(&["sql", "-c", "db/new.db", "CREATE TABLE t(x)"]);
 }
+
+#[test]
+fn a_size_limit_below_what_is_reserved_is_refused_and_the_least_that_is_told_is_taken() {
+    let fixture = Fixture::with_db();
+    fixture.done(&["set", "reservation=40M", "db"]);
+    let said = fixture.refused(1, &["resize", "--size-limit", "32M"]);
+    assert!(said.contains("are reserved for datasets (`icecore get reservation,refreservation`"), "{said}");
+    let least = said.split("it must be ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    assert!(bytes(least) > 40 << 20, "{said}");
+    fixture.done(&["resize", "--size-limit", least]);
+    let said = fixture.refused(6, &["set", "reservation=44M", "db"]);
+    assert!(said.contains("cannot be reserved"), "{said}");
+}

@@ -76,8 +76,8 @@ impl Aside {
         let files = self.files.load(Relaxed);
         match self.mode.load(Relaxed) {
             mode if mode == CopyMode::None as u8 => segments,
-            mode if mode == CopyMode::Metadata as u8 => segments + files.max(KEPT_BACK),
-            _ => (segments + files).max(2 * segments),
+            mode if mode == CopyMode::Metadata as u8 => segments.saturating_add(files.max(KEPT_BACK)),
+            _ => segments.saturating_add(files).max(segments.saturating_mul(2)),
         }
     }
 

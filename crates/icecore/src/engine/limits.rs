@@ -134,6 +134,12 @@ impl Engine {
         self.kept_for(state.reserved_from(None)).0.div_ceil(self.log_slots())
     }
 
+    /// Segments that must be free or to be made, beside the reserve, so that all that is reserved can be had.
+    pub(super) fn segments_promised(&self, state: &State) -> u64 {
+        let kept = self.kept_for(state.reserved_from(None));
+        kept.0.saturating_sub(state.tail.room()).div_ceil(self.log_slots())
+    }
+
     /// Bytes that `dataset` may still use, of those that the pool has available.
     pub(crate) fn available_to(
         &self,

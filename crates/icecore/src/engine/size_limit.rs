@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::format::copies::CopyMode;
 use crate::format::superblock::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, segment_bytes_usable};
 use crate::state::State;
-use crate::units::ByteLength;
+use crate::units::{BlockCount, ByteLength};
 
 /// Segments that a pool has at least: the log, one being filled with nodes, one with runs, one with the ledger, and a
 /// reserve.
@@ -70,7 +70,7 @@ impl Engine {
     /// at the time finds what there is at the next try.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a limit below what the pool has and needs: nothing has changed then. [`Error::ReadOnly`],
+    /// [`Error::Invalid`] for a limit below what the pool has and needs, also for what is reserved: nothing has changed then. [`Error::ReadOnly`],
     /// [`Error::ReadOnlyAfterFailure`].
     pub(crate) fn set_size_limit(&self, limit: Option<ByteLength>) -> Result<()> {
         self.check_writable()?;
@@ -107,25 +107,40 @@ impl Engine {
         if limit < least {
             return Err(Error::Invalid(format!(
                 "the size limit of {} cannot be {}: it must be {} at least, for the pool keeps the {} segments of {} that it has, and the reserve \
-                 and copies need room",
+                 and copies need room{}",
                 self.storage.describe(),
                 text(limit.0),
                 text(least.0),
                 state.segments.len(),
                 text(self.geometry.bytes),
+                of_reserved(state.reserved_from(None)),
             )));
         }
         state.segments.set_size_limit(Some(limit));
         Ok(())
     }
 
-    /// What the pool takes, for it gives no file back, and what it has to be able to take for its reserve and for copies.
+    /// What the pool takes, for it gives no file back, and what it has to be able to take for its reserve, for what datasets were promised, and for
+    /// copies.
     fn least_size_limit(&self, state: &State) -> ByteLength {
-        let lacking = self.reserve(state, Purpose::Data).saturating_sub(state.segments.free());
-        let segments = (state.segments.len() + lacking) as u64;
+        let kept = self.reserve(state, Purpose::Data) as u64;
+        let lacking = kept.saturating_add(self.segments_promised(state));
+        let lacking = lacking.saturating_sub(state.segments.free() as u64);
+        let segments = lacking.saturating_add(state.segments.len() as u64);
         let files = self.copies().aside().files_for(segments.max(SEGMENTS_MIN));
-        ByteLength(files * self.geometry.bytes)
+        ByteLength(files.saturating_mul(self.geometry.bytes))
     }
+}
+
+/// What is reserved, as a further reason for room that is needed.
+fn of_reserved(reserved: BlockCount) -> String {
+    if reserved.0 == 0 {
+        return String::new();
+    }
+    let reserved = reserved.bytes().as_option();
+    format!(
+        ", and so do {reserved} that are reserved for datasets (`icecore get reservation,refreservation` shows them)"
+    )
 }
 
 /// Whether a limit, or none, is less than another.

@@ -5,7 +5,7 @@ use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
 use crate::storage::Storage;
 use crate::storage::memory::{Flushes, MemoryStorage};
-use crate::units::{ByteLength, InodeNumber};
+use crate::units::{BLOCK_BYTES, ByteLength, InodeNumber};
 use crate::{Creation, Dataset, Error};
 use std::sync::Arc;
 
@@ -57,6 +57,22 @@ fn fill_from(pool: &Pool, pieces: u64) -> (Dataset, InodeNumber, u64) {
 fn taken(storage: &MemoryStorage) -> u64 {
     let files = storage.list().unwrap();
     files.iter().map(|(_, length)| *length).filter(|length| *length >= SEGMENT).sum()
+}
+
+/// Takes all the room that is not reserved for others.
+fn fill_beside(pool: &Pool) {
+    let db = pool.dataset("db").unwrap();
+    let file = db.open_or_create(b"f", &Creation::file()).unwrap();
+    let mut at = 0;
+    for length in [PIECE, BLOCK_BYTES as u64] {
+        loop {
+            match db.write(file, at, &vec![1; length as usize]) {
+                Ok(()) => at += length,
+                Err(Error::NoSpace { .. }) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
 }
 
 fn read_back(db: &Dataset, file: InodeNumber, pieces: u64) {
@@ -113,6 +129,14 @@ fn a_limit_is_taken_away() {
     assert!(taken(&storage) > FILES * SEGMENT);
 }
 
+/// The least limit that a pool says it can have, and how it says that.
+fn least_told(pool: &Pool) -> (u64, String) {
+    let refused = pool.set_size_limit(limit(1)).unwrap_err().to_string();
+    let least = refused.split("it must be ").nth(1).and_then(|rest| rest.split('M').next());
+    let least = least.and_then(|number| number.parse::<u64>().ok()).expect("the least limit is told");
+    (least << 20, refused)
+}
+
 /// The least figure that is told is taken, and the pool is as one that is full at it.
 #[test]
 fn a_limit_below_what_the_pool_has_is_refused_with_the_least() {
@@ -127,10 +151,7 @@ fn a_limit_below_what_the_pool_has_is_refused_with_the_least() {
         }
         let refused = pool.set_size_limit(Some(ByteLength(0))).unwrap_err();
         assert!(matches!(refused, Error::Invalid(_)), "{refused}");
-        let refused = pool.set_size_limit(limit(1)).unwrap_err().to_string();
-        let least = refused.split("it must be ").nth(1).and_then(|rest| rest.split('M').next());
-        let least =
-            least.and_then(|number| number.parse::<u64>().ok()).expect("the least limit is told") << 20;
+        let (least, refused) = least_told(&pool);
         assert!(least >= taken(&storage), "{refused}");
         assert!(pool.set_size_limit(Some(ByteLength(least - 1))).is_err());
         assert_eq!(pool.statistics().size_limit_bytes, 0, "nothing has changed");
@@ -149,6 +170,58 @@ fn a_limit_below_what_the_pool_has_is_refused_with_the_least() {
         assert_eq!(pool.statistics().size_limit_bytes, least);
         pool.verify().unwrap();
     }
+}
+
+/// What was promised to a dataset is kept in spite of a lower limit, however others fill the pool.
+#[test]
+fn a_limit_below_what_is_reserved_is_refused_with_the_least_that_keeps_the_promise() {
+    let reserved = 6 * SEGMENT;
+    for name in ["reservation", "refreservation"] {
+        for copies in [CopyMode::None, CopyMode::Metadata, CopyMode::All] {
+            let (_storage, pool) = make(copies, false);
+            pool.set_size_limit(None).unwrap();
+            pool.create_dataset("owner", false, &[]).unwrap();
+            let (without, refused) = least_told(&pool);
+            assert!(!refused.contains("reserved"), "{refused}");
+            pool.set_property("owner", name, &reserved.to_string()).unwrap();
+            let (least, refused) = least_told(&pool);
+            assert!(refused.contains("reserved for datasets (`icecore get reservation"), "{refused}");
+            let factor = if copies == CopyMode::All { 2 } else { 1 };
+            assert!(least >= without + factor * reserved, "{copies:?}: {least}, and without {without}");
+            assert!(pool.set_size_limit(Some(ByteLength(without))).is_err());
+            assert!(pool.set_size_limit(Some(ByteLength(least - 1))).is_err());
+            assert_eq!(pool.statistics().size_limit_bytes, 0, "nothing has changed");
+            pool.set_size_limit(Some(ByteLength(least))).unwrap();
+            // Nothing more can be promised now.
+            let more = (reserved + SEGMENT).to_string();
+            let refused = pool.set_property("owner", name, &more).unwrap_err();
+            assert!(matches!(refused, Error::NoSpace { .. }), "{refused}");
+            fill_beside(&pool);
+            let owner = pool.dataset("owner").unwrap();
+            let file = owner.open_or_create(b"f", &Creation::file()).unwrap();
+            for block in 0..(reserved - SEGMENT / 4) / BLOCK_BYTES as u64 {
+                let written = owner.write(file, block * BLOCK_BYTES as u64, &[7; BLOCK_BYTES]);
+                written.unwrap_or_else(|error| panic!("{copies:?}, block {block}: {error}"));
+            }
+            pool.verify().unwrap();
+        }
+    }
+}
+
+/// Who has used up what was reserved for it needs no room for it any more.
+#[test]
+fn what_was_reserved_and_is_used_counts_once() {
+    let (_storage, pool) = make(CopyMode::None, false);
+    pool.set_size_limit(None).unwrap();
+    let db = pool.dataset("db").unwrap();
+    let file = db.open_or_create(b"f", &Creation::file()).unwrap();
+    for piece in 0..4 * SEGMENT / PIECE {
+        db.write(file, piece * PIECE, &vec![1; PIECE as usize]).unwrap();
+    }
+    let (without, _) = least_told(&pool);
+    pool.set_property("db", "reservation", &SEGMENT.to_string()).unwrap();
+    let (least, refused) = least_told(&pool);
+    assert!(least == without && !refused.contains("reserved"), "{refused}");
 }
 
 /// Also by little, where what the pool needs is more than that.

@@ -267,7 +267,7 @@ impl Pool {
     /// Whoever was refused for want of room finds what there is now with the next try.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a limit below what the pool takes up already (it gives no segment back) and needs to go on: the
+    /// [`Error::Invalid`] for a limit below what the pool takes up already (it gives no segment back), needs to go on, and has reserved for datasets: the
     /// message says how much that is, and nothing has changed. [`Error::ReadOnly`], [`Error::ReadOnlyAfterFailure`].
     pub fn set_size_limit(&self, limit: Option<ByteLength>) -> Result<()> {
         self.engine().set_size_limit(limit)
