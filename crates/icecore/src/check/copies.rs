@@ -1,7 +1,7 @@
 //! Second copies of what files are found by, against what they are of.
 
 use super::{Area, CheckReport, Problem};
-use crate::copies::Mended;
+use crate::copies::{MendCounts, Mended};
 use crate::engine::Engine;
 use crate::units::{BlockCount, Stream};
 
@@ -33,17 +33,24 @@ pub(super) fn compare(engine: &Engine) {
 
 /// What was found so far not to be what was written, where something else says what was.
 pub(super) fn mended(engine: &Engine, report: &mut CheckReport) {
-    for mend in engine.blocks.files().copies().mends_since(0) {
+    // Superblocks are looked at before all else.
+    let mends = engine.blocks.files().copies().mends_since(MendCounts::default()).without(Mended::Twin);
+    let untold = mends.untold();
+    for mend in mends.told {
         let problem = match mend.of {
             Mended::Original => Problem::of(Area::Copies, format!("{}; its copy is whole", mend.what)),
             Mended::Copy => {
                 Problem::of(Area::Copies, format!("{}; what it is a copy of is whole", mend.what))
             }
             Mended::Header => Problem::of(Area::Opening, mend.what),
-            // Looked at before all else.
             Mended::Twin => continue,
         };
         report.add(problem.harmless());
+    }
+    if untold > 0 {
+        let what = format!("{untold} more places are hurt, of which nothing is lost, and not listed");
+        report.add(Problem::of(Area::Copies, what).harmless());
+        report.count += untold - 1;
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::trees::{self, Walked};
 use super::{Area, CheckOptions, CheckProgress, CheckReport, aside, cut, look, quiet};
-use crate::copies::Mended;
+use crate::copies::{MendCounts, Mended};
 use crate::engine::{self, Engine, Forsaken, Restored};
 use crate::error::{Error, Result};
 use crate::format::superblock::{Former, NAMES, Superblock};
@@ -267,23 +267,23 @@ fn heal(
         super::copies::compare(&engine);
         Ok(())
     };
-    let mut mends = engine.blocks.files().copies().mends_since(0);
     // Superblocks were the first to be made whole.
-    mends.retain(|mend| mend.of != Mended::Twin);
+    let mends = engine.blocks.files().copies().mends_since(MendCounts::default()).without(Mended::Twin);
     // Only then is the pool closed, which writes to it: a repair of what is whole writes nothing.
     if mends.is_empty() || read.and_then(|()| engine.close()).is_err() {
         return;
     }
     let outcome = aside::apply(&**above, &trial);
     outcome.expect("memory takes what is written to it");
-    let count = |of: Mended| mends.iter().filter(|mend| mend.of == of).count();
-    let (healed, of_copies) = (count(Mended::Original), count(Mended::Copy));
+    let (healed, of_copies) = (mends.counts.of(Mended::Original), mends.counts.of(Mended::Copy));
     if healed + of_copies > 0 {
         let step =
             format!("{healed} places are healed from their copies, and {of_copies} copies are written anew");
         report.steps.push(step);
     }
-    report.steps.extend(mends.into_iter().filter(|mend| mend.of == Mended::Header).map(|mend| mend.what));
+    report
+        .steps
+        .extend(mends.told.into_iter().filter(|mend| mend.of == Mended::Header).map(|mend| mend.what));
 }
 
 /// Where blocks lie follows from what segments say of themselves.

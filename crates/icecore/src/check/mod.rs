@@ -112,7 +112,7 @@ impl Problem {
 /// What a check found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CheckReport {
-    /// What is wrong: the first thousand.
+    /// What is wrong: a thousand at most, those among them of which something is lost before others.
     pub problems: Vec<Problem>,
     /// How many there are.
     pub count: u64,
@@ -139,6 +139,11 @@ impl CheckReport {
         self.count += 1;
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(problem);
+        } else if !problem.harmless
+            && let Some(other) = self.problems.iter_mut().rev().find(|other| other.harmless)
+        {
+            // What costs something is told first.
+            *other = problem;
         }
     }
 }
@@ -320,4 +325,24 @@ fn data(
         report.add(if found.damaged == 0 { problem.harmless() } else { problem });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod report_tests {
+    use super::*;
+
+    #[test]
+    fn what_costs_something_is_among_what_is_told_however_much_does_not() {
+        let mut report = CheckReport::default();
+        let problem = |number: usize| Problem::of(Area::Copies, number.to_string());
+        (0..PROBLEMS_MAX + 10).for_each(|number| report.add(problem(number).harmless()));
+        assert!(report.is_sound());
+        (0..5).for_each(|number| report.add(problem(number)));
+        let costly = report.problems.iter().filter(|problem| !problem.harmless).count();
+        assert_eq!(
+            (report.problems.len(), costly, report.count),
+            (PROBLEMS_MAX, 5, PROBLEMS_MAX as u64 + 15)
+        );
+        assert!(!report.is_sound());
+    }
 }

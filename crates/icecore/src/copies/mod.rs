@@ -12,14 +12,15 @@
 
 mod aside;
 mod flush;
+mod mends;
 mod place;
 mod report;
 mod restore;
 
 pub(crate) use aside::Aside;
+pub(crate) use mends::{MendCounts, Mended, MendsSince};
 pub(crate) use place::{Place, SUPERBLOCK_NAMES, copy_name, is_copy_name, is_name_of_pool};
 pub use report::CopiesReport;
-pub(crate) use report::{Mend, Mended};
 
 use crate::error::Error;
 use crate::format::copies::{CopyMode, CopySettings, Reason};
@@ -29,8 +30,9 @@ use crate::statistics::Statistics;
 use crate::storage::{Kind, StorageFile};
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use crate::units::{BLOCK_BYTES, SegmentId, Timestamp};
+use mends::Mends;
 use place::unfinished_name;
-use report::{CopyCounters, Mends};
+use report::CopyCounters;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::Arc;
@@ -469,17 +471,6 @@ impl Copies {
         self.change(|inner| inner.fall_behind(why));
     }
 
-    /// A place was not what was written, and is as it should be again; or, if that failed, is not.
-    pub(crate) fn mended(&self, what: String, of: Mended, done: bool) {
-        match of {
-            // Counted are second copies.
-            Mended::Twin | Mended::Header => {}
-            Mended::Original | Mended::Copy if done => self.counters.healed.add(1),
-            Mended::Original | Mended::Copy => self.counters.unhealed.add(1),
-        }
-        self.inner.lock().mends.add(Mend { what, of });
-    }
-
     /// Something was written to these segments after the last checkpoint of a life that was cut short: their copies may be behind
     /// it, and go.
     pub(crate) fn doubt(&self, segments: impl IntoIterator<Item = SegmentId>) {
@@ -488,17 +479,6 @@ impl Copies {
                 self.remove(&place, segment);
             }
         }
-    }
-
-    /// What was mended so far, the last thousand, and a number to ask for what is mended from here on.
-    pub(crate) fn mends(&self) -> (Vec<Mend>, u64) {
-        let inner = self.inner.lock();
-        (inner.mends.since(0), inner.mends.next())
-    }
-
-    /// What was mended since, the last thousand.
-    pub(crate) fn mends_since(&self, number: u64) -> Vec<Mend> {
-        self.inner.lock().mends.since(number)
     }
 
     /// How copies stand.

@@ -6,56 +6,6 @@ use crate::storage::Kind;
 use crate::units::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// Mends that are told one by one.
-const MENDS_MAX: usize = 1000;
-
-/// A place of which one of two copies was not what was written.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Mend {
-    /// Where, and what was wrong.
-    pub what: String,
-    /// Which of the two it was.
-    pub of: Mended,
-}
-
-/// What was made whole again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Mended {
-    /// What there is a second copy of.
-    Original,
-    /// The second copy.
-    Copy,
-    /// One of the superblocks, from the other one.
-    Twin,
-    /// The header of a segment, from the log.
-    Header,
-}
-
-/// The last mends, with the number of the first that is kept.
-#[derive(Default)]
-pub(super) struct Mends {
-    first: u64,
-    kept: std::collections::VecDeque<Mend>,
-}
-
-impl Mends {
-    pub(super) fn add(&mut self, mend: Mend) {
-        if self.kept.len() == MENDS_MAX {
-            self.kept.pop_front();
-            self.first += 1;
-        }
-        self.kept.push_back(mend);
-    }
-
-    pub(super) fn next(&self) -> u64 {
-        self.first + self.kept.len() as u64
-    }
-
-    pub(super) fn since(&self, number: u64) -> Vec<Mend> {
-        self.kept.iter().skip(number.saturating_sub(self.first) as usize).cloned().collect()
-    }
-}
-
 /// What was written to copies and read from them.
 #[derive(Default)]
 pub(super) struct CopyCounters {

@@ -15,7 +15,7 @@ pub(crate) use hurts::{Hurt, Hurts, Place};
 pub(crate) use seen::{name, shown};
 
 use super::Pool;
-use crate::copies::{CopiesReport, Mend, Mended};
+use crate::copies::{CopiesReport, MendCounts, Mended, MendsSince};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Run, Stream, Timestamp};
@@ -217,8 +217,8 @@ fn scrub(
     engine.check_open()?;
     let _going = Going::begin(engine)?;
     let copies = engine.blocks.files().copies();
-    let (mut mended, mends) = copies.mends();
-    mended.retain(|_| options.tells_opening);
+    let begun = copies.mends();
+    let mended_before = options.tells_opening.then(|| copies.mends_since(MendCounts::default()));
     let is_writable = settles && engine.check_writable().is_ok();
     // Whatever comes next may write them.
     let twins = engine.inspect_superblocks();
@@ -258,15 +258,17 @@ fn scrub(
     scrub.mended(chunks, "where blocks lie that it has the places of is lost", false);
     scrub.lacking(lacking);
     scrub.report.complete = scrub.everything(runs, tail)?;
-    // Twins that were hurt when it began are told already.
-    let is_told = |mend: &Mend| has_hurt_twin && mend.of == Mended::Twin;
-    let now = copies.mends_since(mends);
-    mended.extend(now.into_iter().filter(|mend| !is_told(mend)));
+    let mut mended = copies.mends_since(begun);
+    if has_hurt_twin {
+        // Twins that were hurt when it began are told already.
+        mended = mended.without(Mended::Twin);
+    }
+    let mended: Vec<_> = mended_before.into_iter().chain([mended]).filter(|some| !some.is_empty()).collect();
     if is_writable && !mended.is_empty() {
         // What is said to be healed, or written anew, is durable.
         engine.run_checkpoint()?;
     }
-    scrub.copies_mended(mended, settles);
+    mended.into_iter().for_each(|some| scrub.copies_mended(some, settles));
     Ok(scrub.finish())
 }
 
@@ -330,9 +332,10 @@ impl<'a> Scrub<'a> {
     }
 
     /// Notes what was mended meanwhile, by the scrub or by whoever read there. `written`: on disk as well.
-    fn copies_mended(&mut self, mends: Vec<Mend>, written: bool) {
-        for Mend { what, of } in mends {
-            let outcome = match (of, written && !self.engine.options.read_only) {
+    fn copies_mended(&mut self, mends: MendsSince, written: bool) {
+        self.report.spare += mends.untold();
+        for mend in mends.told {
+            let outcome = match (mend.of, written && !self.engine.options.read_only) {
                 // They say so themselves.
                 (Mended::Twin | Mended::Header, _) => "",
                 (Mended::Copy, true) => "; it was written anew",
@@ -340,7 +343,7 @@ impl<'a> Scrub<'a> {
                 (Mended::Original, true) => "; it was healed from its copy",
                 (Mended::Original, false) => "; its copy is whole",
             };
-            let damage = format!("{what}{outcome}");
+            let damage = format!("{}{outcome}", mend.what);
             self.note(None, Finding::new(damage, true));
         }
     }

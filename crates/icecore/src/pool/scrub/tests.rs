@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::Creation;
+use crate::copies::copy_name;
 use crate::format::record::RecordView;
-use crate::format::segment::{SegmentKind, file_name};
+use crate::format::segment::{SegmentKind, file_name, from_file_name};
 use crate::format::superblock::NAMES;
 use crate::options::{InitOptions, OpenOptions};
 use crate::storage::memory::MemoryStorage;
@@ -250,6 +251,30 @@ fn what_flips_while_a_pool_is_closed_is_told_by_the_scrub_that_opens_it() {
             }
         }
     }
+}
+
+/// The list is bounded, and what it stands for is not.
+#[test]
+fn more_places_than_are_listed_are_all_counted() {
+    let storage = made_with(crate::CopyMode::All);
+    let places = places(&Pool::open(storage.clone(), &options(true)).unwrap());
+    let blocks: Vec<_> = places.iter().filter(|place| place.0 == "block").collect();
+    assert!(blocks.len() > FINDINGS_MAX + 200, "{}", blocks.len());
+    for (_, name, slot, _) in &blocks {
+        let copy = copy_name(from_file_name(name).unwrap());
+        flip(&storage, &copy, u64::from(*slot) * BLOCK + 77, 3);
+    }
+    let all = crate::check::CheckOptions { data: true };
+    let report = crate::check::check(storage.clone(), &all, &mut |_| {}).unwrap();
+    assert!(report.is_sound() && report.count > FINDINGS_MAX as u64, "{}", report.count);
+    let pool = Pool::open(storage, &options(false)).unwrap();
+    let scrub = ScrubOptions { tells_opening: true, ..ScrubOptions::default() };
+    let report = pool.scrub_with(&scrub, &mut |_| true).unwrap();
+    assert_eq!((report.damaged, report.spare), (0, blocks.len() as u64));
+    assert_eq!(report.findings.len(), FINDINGS_MAX);
+    assert_eq!(report.unlisted(), (blocks.len() - FINDINGS_MAX) as u64);
+    let again = pool.scrub(&mut |_| true).unwrap();
+    assert_eq!((again.damaged, again.spare), (0, 0), "{again:?}");
 }
 
 /// What can be written anew is, and is told.
