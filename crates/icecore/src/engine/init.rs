@@ -10,7 +10,7 @@ use super::space::available;
 use super::{Engine, absent, background, copies, load, rebuild, size_limit, staging, superblocks};
 use crate::blocks::{Blocks, Use};
 use crate::catalogue::Catalogue;
-use crate::copies::{Copies, Place, is_name_of_pool};
+use crate::copies::{Copies, Place, Tried, is_name_of_pool};
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::copies::{CopyMode, CopySettings};
@@ -18,7 +18,7 @@ use crate::format::drawn::Drawn;
 use crate::format::record::RecordView;
 use crate::format::segment::{Geometry, SegmentKind};
 use crate::format::superblock::{FEATURE_FIXED_HASHES, LIVES_MAX, LedgerPointer, Life, Superblock};
-use crate::incidents::Incidents;
+use crate::incidents::{Incidents, Met};
 use crate::liveness::{History, SetLimits};
 use crate::location::MapLimits;
 use crate::log::tail::{Position, Tail};
@@ -272,6 +272,33 @@ fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions, at_damage: AtDamag
 pub(super) fn open_locked(
     storage: &Arc<dyn Storage>,
     options: &OpenOptions,
+    at_damage: AtDamage,
+    superblock: Superblock,
+    lock: Box<dyn StorageLock>,
+) -> Result<Opened> {
+    open_after(Before::default(), storage, options, at_damage, superblock, lock)
+}
+
+/// What a former try at opening has met and mended: whoever opened the pool is told of it as of what the last one did.
+#[derive(Default)]
+struct Before {
+    mended: Tried,
+    met: Met,
+}
+
+impl Before {
+    /// What is healed is durable then: nobody else knows that it need not be.
+    fn of(files: &SegmentFiles) -> Result<Self> {
+        files.sync_healed()?;
+        Ok(Self { mended: files.copies().leave(), met: files.incidents().leave() })
+    }
+}
+
+/// Opens a pool, once more if the end of its log had to be moved.
+fn open_after(
+    before: Before,
+    storage: &Arc<dyn Storage>,
+    options: &OpenOptions,
     mut at_damage: AtDamage,
     superblock: Superblock,
     lock: Box<dyn StorageLock>,
@@ -281,16 +308,19 @@ pub(super) fn open_locked(
     let place = copies::find(storage, &superblock, !options.read_only);
     let parts = Parts::new(storage, &superblock, options, !options.read_only, place);
     let files = parts.blocks.files();
+    files.copies().go_on_from(before.mended);
+    files.incidents().go_on_from(before.met);
     copies::bring_back(&**storage, files, &mut segments, !options.read_only)?;
     segments.share(files.copies().aside());
     let cuts = matches!(at_damage, AtDamage::Cut(_));
     let mut loaded = load::load(&parts.blocks, &superblock, segments, superblock.clean || cuts)?;
     let end = loaded.state.tail.position().segment;
     if loaded.state.segments.is_absent(end) && !options.read_only {
+        let before = Before::of(files)?;
         drop((loaded, parts));
         let (moved, new_end) = rebuild::move_log_end(storage, &superblock)?;
         at_damage.made_up(new_end, end);
-        return open_locked(storage, options, at_damage, moved, lock);
+        return open_after(before, storage, options, at_damage, moved, lock);
     }
     loaded.state.history.keep_in(parts.blocks.clone(), memory_limits(options).1);
     loaded.state.doom_hidden()?;
