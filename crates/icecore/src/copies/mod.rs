@@ -16,6 +16,7 @@ mod mends;
 mod place;
 mod report;
 mod restore;
+mod vanished;
 
 pub(crate) use aside::Aside;
 pub(crate) use mends::{MendCounts, Mended, MendsSince, Tried};
@@ -79,6 +80,8 @@ struct Inner {
     catching_up: bool,
     unsynced: BTreeSet<SegmentId>,
     brought_back: BTreeSet<SegmentId>,
+    /// Missing ones that were there when the pool was last open, by all that is known.
+    vanished: BTreeSet<SegmentId>,
     /// Files were made or removed since the directory was flushed.
     directory_changed: bool,
     mends: Mends,
@@ -128,6 +131,7 @@ impl Inner {
         self.missing.clear();
         self.aside.clear();
         self.flawed.clear();
+        self.vanished.clear();
         self.unsynced.clear();
         self.filling = None;
         self.directory_changed = false;
@@ -155,6 +159,7 @@ impl Copies {
             catching_up: false,
             unsynced: BTreeSet::new(),
             brought_back: BTreeSet::new(),
+            vanished: BTreeSet::new(),
             directory_changed: false,
             mends: Mends::default(),
         };
@@ -227,6 +232,7 @@ impl Copies {
             inner.files.retain(|segment, _| covered(segment));
             let lacking = |segment: &&SegmentId| covered(segment) && !inner.files.contains_key(segment);
             inner.missing = in_use.keys().filter(lacking).copied().collect();
+            self.note_vanished(inner);
             if let Err(error) = self.clear_former(inner) {
                 inner.fall_behind(format!("former copies cannot be removed: {error}"));
                 return;
@@ -271,6 +277,7 @@ impl Copies {
     fn forget_former(&self, place: &Place, segment: SegmentId) {
         let was_aside = self.change(|inner| {
             inner.flawed.remove(&segment);
+            inner.vanished.remove(&segment);
             inner.aside.remove(&segment)
         });
         if was_aside {
@@ -475,6 +482,7 @@ impl Copies {
     /// it, and go.
     pub(crate) fn doubt(&self, segments: impl IntoIterator<Item = SegmentId>) {
         for segment in segments {
+            self.inner.lock().vanished.remove(&segment);
             if let (true, Some(place)) = (self.has(segment), self.place()) {
                 self.remove(&place, segment);
             }

@@ -77,6 +77,10 @@ impl Copies {
             };
             let lacking: Vec<SegmentId> = in_use.iter().filter(lacks).map(|(segment, _)| *segment).collect();
             inner.missing = lacking.iter().copied().collect();
+            if !lacking.is_empty() && inner.settings.since.is_none() {
+                // A superblock that is written meanwhile must not say that everything has its copy.
+                inner.trouble("copies are not all made yet".to_owned());
+            }
             lacking
         })
     }
@@ -186,6 +190,9 @@ impl Copies {
             }
             named
         });
+        if outcome.is_ok() {
+            self.made_again(segment);
+        }
         if let Err(error) = &outcome {
             if error.kind() != io::ErrorKind::Interrupted {
                 self.change(|inner| inner.trouble(format!("{} cannot be made: {error}", copy_name(segment))));

@@ -11,6 +11,7 @@ use crate::format::copies::{CopyMode, CopySettings, FOLDER_BYTES_MAX};
 use crate::format::segment::{SegmentHeader, SegmentKind, file_name};
 use crate::format::superblock::{LedgerPointer, Superblock};
 use crate::segments::Segments;
+use crate::state::State;
 use crate::storage::{AlignedBuffer, Storage};
 use crate::units::{BLOCK_BYTES, PoolId, SegmentId, Slot};
 use std::collections::BTreeMap;
@@ -182,8 +183,16 @@ pub(super) fn in_use(segments: &Segments) -> BTreeMap<SegmentId, SegmentKind> {
     segments.all().into_iter().filter_map(kind).collect()
 }
 
+/// What segments are used for of which the last checkpoint needs something. `loaded`: as of then.
+pub(super) fn needed(loaded: &State) -> BTreeMap<SegmentId, SegmentKind> {
+    let log = loaded.tail.position().segment;
+    let mut needed = in_use(&loaded.segments);
+    needed.retain(|segment, _| *segment == log || loaded.segments.live(*segment) > 0);
+    needed
+}
+
 impl Engine {
-    pub(super) fn copies(&self) -> &Copies {
+    pub(crate) fn copies(&self) -> &Copies {
         self.blocks.files().copies()
     }
 
@@ -252,6 +261,8 @@ impl Engine {
         } else {
             drop(former);
             self.copies().set_mode(mode);
+            // Before they go: who comes after a crash must not miss them.
+            self.say_of_copies()?;
             let in_use = in_use(&self.state().segments);
             self.copies().shrink(&in_use);
             self.copy_what_lacks(None)?;

@@ -325,6 +325,7 @@ fn open_after(
     loaded.state.history.keep_in(parts.blocks.clone(), memory_limits(options).1);
     loaded.state.doom_hidden()?;
     absent::note(files, &loaded.state.segments);
+    files.copies().expect(&copies::needed(&loaded.state));
     if options.read_only {
         let load::Loaded { state, line, previous, .. } = loaded;
         files.copies().adopt(&copies::in_use(&state.segments));

@@ -277,6 +277,73 @@ fn more_places_than_are_listed_are_all_counted() {
     assert_eq!((again.damaged, again.spare), (0, 0), "{again:?}");
 }
 
+/// Nobody knew that they were gone: the scrub makes them again, and says so, once.
+#[test]
+fn copies_that_vanished_are_told() {
+    for copies in [crate::CopyMode::Metadata, crate::CopyMode::All] {
+        let storage = made_with(copies);
+        let names: Vec<String> = storage.list().unwrap().into_iter().map(|(name, _)| name).collect();
+        let of_copies: Vec<_> = names.iter().filter(|name| name.starts_with("copy.")).collect();
+        assert!(of_copies.len() >= 2, "{names:?}");
+        for name in of_copies {
+            let hurt = storage.copy();
+            hurt.remove(name).unwrap();
+            let report =
+                crate::check::check(hurt.clone(), &crate::check::CheckOptions::default(), &mut |_| {});
+            let report = report.unwrap();
+            assert!(report.is_sound() && report.count == 1, "{name}: {report:?}");
+            let pool = Pool::open(hurt, &options(false)).unwrap();
+            let scrub = ScrubOptions { tells_opening: true, ..ScrubOptions::default() };
+            let report = pool.scrub_with(&scrub, &mut |_| true).unwrap();
+            assert_eq!((report.damaged, report.spare), (0, 1), "{copies:?}, {name}: {report:?}");
+            let told = format!("damage in {name}: it is missing; it was written anew");
+            assert_eq!(report.findings[0].damage, told, "{copies:?}");
+            assert!(pool.incidents().iter().any(|incident| incident.what.contains(name.as_str())));
+            let again = pool.scrub(&mut |_| true).unwrap();
+            assert_eq!((again.damaged, again.spare), (0, 0), "{again:?}");
+        }
+    }
+}
+
+/// After a crash, copies of what the log was replayed from are given up; and where it is known that copies are missing, it was told.
+#[test]
+fn copies_that_are_known_to_be_missing_are_made_without_a_word() {
+    let scrub = |pool: &Pool| {
+        let tells = ScrubOptions { tells_opening: true, ..ScrubOptions::default() };
+        let report = pool.scrub_with(&tells, &mut |_| true).unwrap();
+        assert_eq!((report.damaged, report.spare), (0, 0), "{report:?}");
+        assert!(pool.engine().copies().report().is_whole());
+    };
+    for copies in [crate::CopyMode::Metadata, crate::CopyMode::All] {
+        let storage = made_with(copies);
+        let pool = Pool::open(storage.clone(), &options(false)).unwrap();
+        let db = pool.dataset("db").unwrap();
+        let file = db.open_or_create(b"b", &Creation::file()).unwrap();
+        for at in 0..500 {
+            db.write(file, at * 8192, &[9; 8192]).unwrap();
+        }
+        db.sync().unwrap();
+        scrub(&Pool::open(storage.copy(), &options(false)).unwrap());
+        drop(db);
+        pool.close().unwrap();
+        // What is copied changes, and somebody else makes what is missing then.
+        let pool = Pool::open(storage.clone(), &options(false)).unwrap();
+        for mode in [crate::CopyMode::Metadata, crate::CopyMode::All, copies] {
+            pool.set_copies(mode, None).unwrap();
+            scrub(&Pool::open(storage.copy(), &options(false)).unwrap());
+        }
+        pool.close().unwrap();
+        // Whoever found it did not mend it, but said so.
+        let one = storage.list().unwrap().into_iter().map(|(name, _)| name);
+        let one = one.filter(|name| name.starts_with("copy.")).next_back().unwrap();
+        storage.remove(&one).unwrap();
+        let pool = Pool::open(storage.clone(), &options(false)).unwrap();
+        assert!(pool.incidents().iter().any(|incident| incident.what.contains(&one)));
+        pool.close().unwrap();
+        scrub(&Pool::open(storage, &options(false)).unwrap());
+    }
+}
+
 /// What can be written anew is, and is told.
 #[test]
 fn superblocks_and_ledger_are_mended_while_the_pool_is_open() {
