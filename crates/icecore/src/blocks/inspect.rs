@@ -7,7 +7,7 @@ use crate::files::SegmentFiles;
 use crate::format::record::RecordView;
 use crate::format::segment::{SegmentHeader, SegmentKind, TABLE_TRAILER, decode_table, encode_table};
 use crate::operation::Operation;
-use crate::units::{BLOCK_BYTES, SegmentId, Slot};
+use crate::units::{BLOCK_BYTES, RecordSequence, RecoveryEpoch, SegmentId, Slot};
 
 /// What flaws are called.
 const HEADER: &str = "segment header";
@@ -118,14 +118,18 @@ impl Sums {
         let mut window = Window::of(files, segment);
         let mut slot = 1;
         let mut gap = None;
-        let mut last = None;
+        let (mut last, mut behind) = (None, 0);
         while slot < end {
             let record = RecordView::decode(window.block(slot)?).filter(|record| {
                 let header = &record.header;
                 let fits = if is_run {
                     header.address.0 == u64::from(slot)
                 } else {
-                    last.is_none_or(|last| (header.epoch, header.sequence) > last)
+                    // What lies directly behind a record is the next one.
+                    last.is_none_or(|last: (RecoveryEpoch, RecordSequence)| {
+                        (header.epoch, header.sequence) > last
+                            && (slot != behind || header.sequence.0 == last.1.0 + 1)
+                    })
                 };
                 header.pool == self.pool
                     && header.incarnation == use_.incarnation
@@ -153,6 +157,7 @@ impl Sums {
                 return Ok(found);
             }
             slot += length;
+            behind = slot;
         }
         let open = if is_full { Some(gap.unwrap_or(slot)) } else { gap.filter(|gap| *gap < end) };
         if let Some(gap) = open.filter(|gap| !is_run && *gap < geometry.end(use_.kind).0) {

@@ -5,7 +5,7 @@ use super::{Sums, Use};
 use crate::error::Result;
 use crate::files::SegmentFiles;
 use crate::format::record::RecordView;
-use crate::format::segment::SegmentKind;
+use crate::format::segment::{SegmentKind, decode_table};
 use crate::location::decode_list;
 use crate::units::{BLOCK_BYTES, BlockCount, Run, SegmentId, Slot, Stream};
 
@@ -39,7 +39,8 @@ impl Sums {
     }
 
     /// Calls `visit` with every record of a log segment before `end`, in the order of the log, or every run of a segment of runs: those
-    /// of the use that the segment is in. Where a header is damaged its copy speaks for it, or else nobody for what lies behind it.
+    /// of the use that the segment is in. Where a header is damaged its copy speaks for it, or else nobody for what lies behind it. A header that
+    /// is whole and does not belong there is as bad: what the table of the segment, or the record before, contradicts is not believed.
     ///
     /// # Errors
     /// Reading failed; or nothing is left that says what the segment is.
@@ -54,10 +55,11 @@ impl Sums {
         let end = files.geometry().end(use_.kind).min(end).0;
         let is_run = use_.kind == SegmentKind::Run;
         let has_copy = files.copies().has(segment);
+        let table = if is_run { None } else { table_on_disk(use_, segment, files) };
         let mut window = Window::of(files, segment);
         let mut copy = [0; BLOCK_BYTES];
         let mut before: Option<RecordView> = None;
-        let mut slot = 1;
+        let (mut slot, mut behind) = (1, 0);
         while slot < end {
             let fits = |block: &[u8]| {
                 let record = RecordView::decode(block)?;
@@ -69,7 +71,8 @@ impl Sums {
                 let in_order = if is_run {
                     header.address.0 == u64::from(slot)
                 } else {
-                    before.as_ref().is_none_or(|before| follows(&record, before))
+                    before.as_ref().is_none_or(|before| follows(&record, before, slot == behind))
+                        && table.as_ref().is_none_or(|table| agrees(&record, slot, table))
                 };
                 (own && in_order).then_some(record)
             };
@@ -87,17 +90,32 @@ impl Sums {
                 break;
             }
             slot += 1 + record.sums.len() as u32;
+            behind = slot;
             before = Some(record);
         }
         Ok(use_)
     }
 }
 
-/// Whether a record may come after another in the log. What an earlier life left behind the end of the log does not.
-fn follows(record: &RecordView, before: &RecordView) -> bool {
+/// The checksums of a log segment by slot, if its table was written and can be read.
+fn table_on_disk(use_: Use, segment: SegmentId, files: &SegmentFiles) -> Option<Vec<u32>> {
+    let geometry = files.geometry();
+    let mut bytes = vec![0; geometry.table_blocks() as usize * BLOCK_BYTES];
+    files.read(segment, geometry.end(use_.kind), &mut bytes).ok()?;
+    decode_table(geometry, use_.incarnation, &bytes)
+}
+
+/// Whether a table has the same checksums as a record in this slot.
+fn agrees(record: &RecordView, slot: u32, table: &[u32]) -> bool {
+    let there = table.get(slot as usize + 1..).unwrap_or_default();
+    record.sums.iter().zip(there).all(|(sum, there)| sum == there)
+}
+
+/// Whether a record may come after another in the log: where it lies directly behind, as the next one. What an earlier life left behind the end of
+/// the log does not.
+fn follows(record: &RecordView, before: &RecordView, is_behind: bool) -> bool {
     let (header, last) = (&record.header, &before.header);
     let is_next = header.sequence.0 == last.sequence.0 + 1;
-    header.epoch >= last.epoch
-        && header.sequence > last.sequence
-        && (!is_next || header.previous == before.hash)
+    let is_linked = if is_next { header.previous == before.hash } else { !is_behind };
+    header.epoch >= last.epoch && header.sequence > last.sequence && is_linked
 }

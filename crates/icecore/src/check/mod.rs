@@ -11,6 +11,8 @@ mod cut;
 #[cfg(test)]
 mod cut_tests;
 mod gone;
+#[cfg(test)]
+mod headers_tests;
 mod mend;
 mod places;
 #[cfg(test)]
