@@ -143,3 +143,22 @@ fn a_size_limit_below_what_is_reserved_is_refused_and_the_least_that_is_told_is_
     let said = fixture.refused(6, &["set", "reservation=44M", "db"]);
     assert!(said.contains("cannot be reserved"), "{said}");
 }
+
+/// As the guide says: what only takes away is done at a quota, and may go a few blocks beyond it.
+#[test]
+fn a_file_is_emptied_by_an_import_at_the_quota() {
+    let fixture = Fixture::with_db();
+    fixture.import("large", &vec![1; 300_000]);
+    fixture.done(&["snapshot", "db@two"]);
+    let used = || fixture.done(&["list", "-Hp", "-o", "used", "db"]).trim().parse::<u64>().unwrap();
+    let quota = used();
+    fixture.done(&["set", &format!("quota={quota}"), "db"]);
+    let import = |content: &[u8]| {
+        fixture.run(&["import", "-f", "-", "db/large"]).write_stdin(content).output().unwrap().status.code()
+    };
+    assert_eq!(import(b"something"), Some(6));
+    assert_eq!(used(), quota);
+    assert_eq!(import(b""), Some(0));
+    assert_eq!(fixture.done(&["cat", "db/large"]), "");
+    assert!(used() > quota && used() <= quota + 4 * 4096, "{} with a quota of {quota}", used());
+}
