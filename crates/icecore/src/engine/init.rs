@@ -1,5 +1,6 @@
 //! Making a pool, and opening one.
 
+use super::absent::Before;
 use super::checkpoint::CheckpointLine;
 use super::copies::NOTHING_TO_COPY;
 use super::cut::Cut;
@@ -10,7 +11,7 @@ use super::space::available;
 use super::{Engine, absent, background, copies, load, rebuild, size_limit, staging, superblocks};
 use crate::blocks::{Blocks, Use};
 use crate::catalogue::Catalogue;
-use crate::copies::{Copies, Place, Tried, is_name_of_pool};
+use crate::copies::{Copies, Place, is_name_of_pool};
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::copies::{CopyMode, CopySettings};
@@ -18,7 +19,7 @@ use crate::format::drawn::Drawn;
 use crate::format::record::RecordView;
 use crate::format::segment::{Geometry, SegmentKind};
 use crate::format::superblock::{FEATURE_FIXED_HASHES, LIVES_MAX, LedgerPointer, Life, Superblock};
-use crate::incidents::{Incidents, Met};
+use crate::incidents::Incidents;
 use crate::liveness::{History, SetLimits};
 use crate::location::MapLimits;
 use crate::log::tail::{Position, Tail};
@@ -279,21 +280,6 @@ pub(super) fn open_locked(
     open_after(Before::default(), storage, options, at_damage, superblock, lock)
 }
 
-/// What a former try at opening has met and mended: whoever opened the pool is told of it as of what the last one did.
-#[derive(Default)]
-struct Before {
-    mended: Tried,
-    met: Met,
-}
-
-impl Before {
-    /// What is healed is durable then: nobody else knows that it need not be.
-    fn of(files: &SegmentFiles) -> Result<Self> {
-        files.sync_healed()?;
-        Ok(Self { mended: files.copies().leave(), met: files.incidents().leave() })
-    }
-}
-
 /// Opens a pool, once more if the end of its log had to be moved.
 fn open_after(
     before: Before,
@@ -308,8 +294,7 @@ fn open_after(
     let place = copies::find(storage, &superblock, !options.read_only);
     let parts = Parts::new(storage, &superblock, options, !options.read_only, place);
     let files = parts.blocks.files();
-    files.copies().go_on_from(before.mended);
-    files.incidents().go_on_from(before.met);
+    before.pass_on_to(files);
     copies::bring_back(&**storage, files, &mut segments, !options.read_only)?;
     segments.share(files.copies().aside());
     let cuts = matches!(at_damage, AtDamage::Cut(_));
