@@ -143,6 +143,29 @@ fn a_file_that_was_made_again_from_its_copy_is_a_warning() {
     assert!(monitor(&fixture, 0, &[]).contains("OK"));
 }
 
+/// Somebody has removed it, or the disk has lost it: it is made again, and a reason to look.
+#[test]
+fn a_copy_that_vanished_is_a_warning_until_a_scrub_finds_nothing() {
+    let fixture = Fixture::with_db();
+    let copies =
+        || crate::fixture::entries(&fixture.pool).into_iter().filter(|name| name.starts_with("copy."));
+    let copy = copies().next().expect("copies of metadata are made by default");
+    for owner in [None, Some(())] {
+        let owner = owner.map(|()| fixture.own());
+        std::fs::remove_file(fixture.pool.join(&copy)).unwrap();
+        let said = fixture.done(&["scrub"]);
+        assert!(said.contains(&format!("{copy}: it is missing or cut short; it was written anew")), "{said}");
+        assert!(said.contains("1 place is hurt") && copies().any(|name| name == copy), "{said}");
+        assert!(monitor(&fixture, 1, &[]).contains("WARNING"));
+        let said = fixture.done(&["scrub"]);
+        assert!(!said.contains("hurt"), "{said}");
+        assert!(monitor(&fixture, 0, &[]).contains("OK"));
+        if let Some(owner) = owner {
+            owner.close().unwrap();
+        }
+    }
+}
+
 #[test]
 fn what_was_healed_is_a_warning_until_a_scrub_finds_nothing() {
     let fixture = Fixture::with_db();

@@ -1,7 +1,7 @@
 //! Copies that are not there although nothing says that they went: somebody has removed them, or the medium has lost them. They are made again
 //! like others that are missing, and it is told.
 
-use super::{Copies, Inner, Mended, copy_name};
+use super::{Copies, Inner, Mended, Place, copy_name};
 use crate::error::Error;
 use crate::format::copies::CopyMode;
 use crate::format::segment::SegmentKind;
@@ -23,6 +23,40 @@ impl Copies {
         inner.vanished = in_use.iter().filter(is_gone).map(|(segment, _)| *segment).collect();
     }
 
+    /// Whether a copy that counts is not where it should be. One that just comes or goes may seem so.
+    pub(crate) fn seems_to_lack(&self) -> bool {
+        let (place, known) = {
+            let inner = self.inner.lock();
+            let place = inner.place.clone().filter(|_| inner.is_copying());
+            (place, inner.files.keys().copied().collect::<Vec<_>>())
+        };
+        // Long folders take their time, for which nobody has to wait.
+        place.is_some_and(|place| !self.not_in(&place, known.into_iter()).is_empty())
+    }
+
+    /// Copies of which the file is gone, though it may be open here, count no more. No segment may find a use or lose it meanwhile, and nobody write.
+    pub(crate) fn miss(&self) {
+        self.change(|inner| {
+            let Some(place) = inner.place.clone().filter(|_| inner.is_copying()) else { return };
+            for segment in self.not_in(&place, inner.files.keys().copied()) {
+                inner.files.remove(&segment);
+                inner.unsynced.remove(&segment);
+                inner.flawed.remove(&segment);
+                inner.missing.insert(segment);
+                inner.vanished.insert(segment);
+                inner.directory_changed = true;
+                inner.trouble(loss(segment).to_string());
+                self.incidents.note_harmless(&loss(segment));
+            }
+        });
+    }
+
+    /// Those of these copies that are not among the files of a folder, if that can be asked.
+    fn not_in(&self, place: &Place, copies: impl Iterator<Item = SegmentId>) -> Vec<SegmentId> {
+        let Ok(there) = place.list(self.geometry) else { return Vec::new() };
+        copies.filter(|segment| !there.contains_key(segment)).collect()
+    }
+
     /// What had been given up before its loss was noticed is not missed. The rest is noted.
     pub(super) fn note_vanished(&self, inner: &mut Inner) {
         inner.vanished.retain(|segment| inner.missing.contains(segment));
@@ -39,5 +73,5 @@ impl Copies {
 }
 
 fn loss(segment: SegmentId) -> Error {
-    Error::damaged(copy_name(segment), "it is missing")
+    Error::damaged(copy_name(segment), "it is missing or cut short")
 }

@@ -214,6 +214,7 @@ impl Engine {
             if behind {
                 self.begin_anew(mode, folder)?;
             }
+            self.miss_copies();
             self.look_at_flawed();
             self.copy_what_lacks(None)?;
         }
@@ -284,6 +285,16 @@ impl Engine {
         cleared.map_err(|error| Error::io("clear", place.storage.describe(), error))?;
         self.copies().catch_up(place, mode, folder);
         self.say_of_copies()
+    }
+
+    /// Looks whether the files of copies are still there: of one that somebody has removed while it is open here, nobody would notice.
+    fn miss_copies(&self) {
+        if self.copies().seems_to_lack() {
+            let _state = self.state();
+            if let Some(_alone) = self.copies().alone() {
+                self.copies().miss();
+            }
+        }
     }
 
     /// Looks again at copies that were damaged as what they are copies of was: it may have gone, or be whole again.

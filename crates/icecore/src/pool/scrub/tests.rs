@@ -288,6 +288,9 @@ fn copies_that_vanished_are_told() {
         for name in of_copies {
             let hurt = storage.copy();
             hurt.remove(name).unwrap();
+            if name.ends_with('1') {
+                hurt.create(name, 3 * BLOCK).unwrap();
+            }
             let report =
                 crate::check::check(hurt.clone(), &crate::check::CheckOptions::default(), &mut |_| {});
             let report = report.unwrap();
@@ -296,12 +299,39 @@ fn copies_that_vanished_are_told() {
             let scrub = ScrubOptions { tells_opening: true, ..ScrubOptions::default() };
             let report = pool.scrub_with(&scrub, &mut |_| true).unwrap();
             assert_eq!((report.damaged, report.spare), (0, 1), "{copies:?}, {name}: {report:?}");
-            let told = format!("damage in {name}: it is missing; it was written anew");
+            let told = format!("damage in {name}: it is missing or cut short; it was written anew");
             assert_eq!(report.findings[0].damage, told, "{copies:?}");
             assert!(pool.incidents().iter().any(|incident| incident.what.contains(name.as_str())));
             let again = pool.scrub(&mut |_| true).unwrap();
             assert_eq!((again.damaged, again.spare), (0, 0), "{again:?}");
         }
+    }
+}
+
+/// Also where the pool goes on writing to files that have no name any more.
+#[test]
+fn copies_that_vanish_while_the_pool_is_open_are_told() {
+    for copies in [crate::CopyMode::Metadata, crate::CopyMode::All] {
+        let storage = made_with(copies);
+        let pool = Pool::open(storage.clone(), &options(false)).unwrap();
+        let names = || storage.list().unwrap().into_iter().map(|(name, _)| name);
+        let of_copies: Vec<String> = names().filter(|name| name.starts_with("copy.")).collect();
+        for name in &of_copies {
+            storage.remove(name).unwrap();
+        }
+        let report = pool.scrub(&mut |_| true).unwrap();
+        assert_eq!((report.damaged, report.spare), (0, of_copies.len() as u64), "{copies:?}: {report:?}");
+        let is_told = |name: &String| {
+            let told = format!("damage in {name}: it is missing or cut short; it was written anew");
+            report.findings.iter().any(|finding| finding.damage == told)
+        };
+        assert!(of_copies.iter().all(is_told), "{copies:?}: {report:?}");
+        assert!(of_copies.iter().all(|name| names().any(|there| there == *name)));
+        let again = pool.scrub(&mut |_| true).unwrap();
+        assert_eq!((again.damaged, again.spare), (0, 0), "{again:?}");
+        pool.close().unwrap();
+        let pool = Pool::open(storage, &options(false)).unwrap();
+        assert!(pool.engine().copies().report().is_whole() && pool.incidents().is_empty());
     }
 }
 
@@ -334,8 +364,8 @@ fn copies_that_are_known_to_be_missing_are_made_without_a_word() {
         }
         pool.close().unwrap();
         // Whoever found it did not mend it, but said so.
-        let one = storage.list().unwrap().into_iter().map(|(name, _)| name);
-        let one = one.filter(|name| name.starts_with("copy.")).next_back().unwrap();
+        let mut names = storage.list().unwrap().into_iter().map(|(name, _)| name);
+        let one = names.rfind(|name| name.starts_with("copy.")).unwrap();
         storage.remove(&one).unwrap();
         let pool = Pool::open(storage.clone(), &options(false)).unwrap();
         assert!(pool.incidents().iter().any(|incident| incident.what.contains(&one)));
