@@ -1,4 +1,5 @@
-//! What destroying something is said to give back comes back, to the byte: in every history.
+//! What destroying something is said to give back comes back, to the byte: in every history. `USED` of a snapshot is what destroying it alone
+//! gives back.
 
 use icecore::{Creation, DestroyTarget, Error, InitOptions, ListFilter, OpenOptions, Pool};
 use proptest::prelude::*;
@@ -58,6 +59,18 @@ fn target(pool: &Pool, from: usize, to: usize, kind: usize) -> Option<DestroyTar
         }
         _ => DestroyTarget::Dataset { name: dataset.to_owned(), recursive: true },
     })
+}
+
+/// What `USED` says of each snapshot is what a destruction of it alone would say.
+fn used_is_what_comes_back(pool: &Pool) -> Result<(), TestCaseError> {
+    let filter = ListFilter { root: None, depth: None, datasets: false, snapshots: true };
+    for entry in pool.list(&filter).unwrap() {
+        match pool.plan_destroy_unheld(&DestroyTarget::Snapshot(entry.name.clone())) {
+            Err(Error::Busy { .. }) => {}
+            planned => prop_assert_eq!(entry.used, planned.unwrap().frees, "{}", entry.name),
+        }
+    }
+    Ok(())
 }
 
 fn destroy(pool: &Pool, target: &DestroyTarget) -> Result<(), TestCaseError> {
@@ -132,7 +145,9 @@ proptest! {
                 }
                 Step::Destroy { from, to, kind } => {
                     if let Some(target) = target(&pool, *from, *to, *kind) {
+                        used_is_what_comes_back(&pool)?;
                         destroy(&pool, &target)?;
+                        pool.verify().unwrap();
                     }
                 }
             }

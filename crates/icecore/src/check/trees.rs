@@ -4,6 +4,8 @@
 //! Nodes never change, so a node that the parent reaches too need not be entered: the cost is that of what
 //! differs between versions, however many there are.
 
+mod doomed;
+
 use super::{Area, Problem};
 use crate::engine::Engine;
 use crate::error::Error;
@@ -41,6 +43,9 @@ pub(super) struct Walked {
     pub nodes: u64,
 }
 
+/// How versions differ from those above them, and whether all that says so could be read.
+type LookedAt = BTreeMap<VersionId, (Difference, bool)>;
+
 enum Step {
     Down(VersionId),
     Up(VersionId),
@@ -51,13 +56,24 @@ pub(super) fn walk(engine: &Engine, state: &State, names: bool, tell: &mut dyn F
     let mut found = Walked::default();
     let mut everything = Blocks::default();
     let mut reached = Blocks::default();
+    let mut looked_at = LookedAt::new();
     let known = |version: &VersionId| state.trees.contains_key(version);
     let roots = state.history.versions().filter(|node| node.parent().is_none()).map(|node| node.id());
     let mut steps: Vec<Step> = roots.filter(known).map(Step::Down).collect();
     while let Some(step) = steps.pop() {
         match step {
             Step::Down(version) => {
-                let difference = descend(engine, state, version, &reached, &mut found, names);
+                if !looked_at.contains_key(&version) {
+                    let mut look =
+                        |version, base| descend(engine, state, version, base, &reached, &mut found, names);
+                    if state.history.is_doomed(version) {
+                        looked_at.extend(doomed::look(state, version, &reached, &mut look));
+                    } else {
+                        looked_at.insert(version, look(version, state.parent(version)));
+                    }
+                }
+                let (difference, readable) = looked_at.remove(&version).expect("looked at");
+                compare(state, version, &difference, readable, &mut found.problems);
                 apply(&mut reached, &difference.gone, &difference.born);
                 unite(&mut everything, &difference.born);
                 found.differences.insert(version, difference);
@@ -91,21 +107,23 @@ fn unite(set: &mut Blocks, with: &Blocks) {
     }
 }
 
-/// Compares one version with its parent, all of whose blocks are in `reached`.
+/// Compares the tree of one version with that of another, all of whose blocks are in `reached`: how they differ, and whether all of them could be
+/// read.
 fn descend(
     engine: &Engine,
     state: &State,
     version: VersionId,
+    base: Option<VersionId>,
     reached: &Blocks,
     found: &mut Walked,
     names: bool,
-) -> Difference {
+) -> (Difference, bool) {
     let name = state.catalogue.full_name(version);
     let tree = &state.trees[&version];
     let mut mine = Part::new(Some(reached));
     mine.walk(engine, tree);
     let mut parents = Part::new(None);
-    if let Some(parent) = state.parent(version).and_then(|parent| state.trees.get(&parent)) {
+    if let Some(parent) = base.and_then(|base| state.trees.get(&base)) {
         parents.stop = std::mem::take(&mut mine.shared);
         parents.walk(engine, parent);
     }
@@ -126,17 +144,14 @@ fn descend(
         difference.born[stream].subtract(&difference.gone[stream]);
         difference.gone[stream].subtract(&kept);
     }
-    if readable {
-        compare(state, version, &name, &difference, &mut found.problems);
-        if names {
-            let reader = namespace::TreeReader::new(tree, &*engine.nodes);
-            if let Err(error) = tree.check(&*engine.nodes).and_then(|()| namespace::check(&reader)) {
-                let problem = Problem::of(Area::Trees, format!("{name}: {error}"));
-                found.problems.push(problem.seen_by(&name));
-            }
+    if readable && names {
+        let reader = namespace::TreeReader::new(tree, &*engine.nodes);
+        if let Err(error) = tree.check(&*engine.nodes).and_then(|()| namespace::check(&reader)) {
+            let problem = Problem::of(Area::Trees, format!("{name}: {error}"));
+            found.problems.push(problem.seen_by(&name));
         }
     }
-    difference
+    (difference, readable)
 }
 
 /// What a walk of one tree met, without what it did not have to enter.
@@ -212,10 +227,16 @@ fn less(one: &BlockSet, other: &BlockSet) -> BlockSet {
 fn compare(
     state: &State,
     version: VersionId,
-    name: &str,
     difference: &Difference,
+    readable: bool,
     problems: &mut Vec<Problem>,
 ) {
+    let name = &state.catalogue.full_name(version);
+    if !readable {
+        return;
+    }
+    // Where something could not be freed that is free, sets of doomed versions have more than others reach.
+    let is_settled = !state.history.is_doomed(version) || state.history.doomed_count() == 0;
     for stream in Stream::ALL {
         let sets = state.history.owned_of(version, stream).and_then(|owned| {
             let dead = state.history.dead_of(version, stream)?;
@@ -228,6 +249,9 @@ fn compare(
                 continue;
             }
         };
+        if !is_settled {
+            continue;
+        }
         let (owned, dead) = (&*owned, &*dead);
         let (born, gone) = (&difference.born[stream as usize], &difference.gone[stream as usize]);
         for (set, what) in [

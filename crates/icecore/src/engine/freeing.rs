@@ -72,11 +72,11 @@ impl Engine {
         enough: &mut dyn FnMut() -> bool,
     ) -> Result<Slice> {
         loop {
-            let before = state.graveyard.pending_blocks();
+            let before = state.history.pieces_done();
             let few = Some(&held.0[..]).filter(|held| held.len() < PARTS_HELD_MAX);
             let mut pace = Pace { runs, held: few, enough: &mut *enough };
             let outcome = state.free_doomed(&mut pace);
-            if state.graveyard.pending_blocks() != before {
+            if state.history.pieces_done() != before {
                 held.0.clear();
             }
             match outcome {

@@ -3,16 +3,16 @@
 use super::blocks::{BlockSet, Runs, Span};
 use super::cold::Cold;
 use super::fault::HistoryFault;
+use super::forecast::Leaving;
 use super::part::{HeldPart, Look, PartRow};
-use super::streams::StreamSets;
 use super::versions::{History, VersionNode};
-use crate::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
+use crate::units::{BlockCount, LogAddress, Run, Stream, VersionId};
 use std::borrow::Cow;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 
 impl History {
-    /// USED: blocks that this version alone reaches, which is what deleting it would free if it can be deleted.
+    /// USED: blocks that this version alone reaches, as far as others are not doomed: what dooming it would free.
     ///
     /// # Errors
     ///
@@ -23,6 +23,14 @@ impl History {
 
     fn used_with(&self, version: VersionId, parts: Look<'_>) -> Result<BlockCount, HistoryFault> {
         let node = self.version(version)?;
+        if self.is_next_to_doomed(node) {
+            if let Some(used) = self.doomed.cached_used(version) {
+                return Ok(BlockCount(used));
+            }
+            let used = Leaving::of(self, &self.going(&[version]), parts)?.count()?;
+            self.doomed.cache_used(version, used.0);
+            return Ok(used);
+        }
         if let Some(used) = node.cached_used() {
             return Ok(BlockCount(used));
         }
@@ -34,11 +42,13 @@ impl History {
     /// Versions of which it is not known what they alone reach, and for which that may take reading.
     pub(crate) fn unlearned(&self) -> Vec<VersionId> {
         let on_disk = |child: &VersionId| self.versions[child].dead.all().any(|set| !set.rows().is_empty());
-        let unlearned = self
-            .versions
-            .values()
-            .filter(|node| node.cached_used().is_none() && node.children.iter().any(on_disk));
-        unlearned.map(|node| node.id).collect()
+        let may_take_reading = |node: &VersionNode| {
+            if self.is_next_to_doomed(node) {
+                return self.doomed.cached_used(node.id).is_none() && !self.is_doomed(node.id);
+            }
+            node.cached_used().is_none() && node.children.iter().any(on_disk)
+        };
+        self.versions().filter(|node| may_take_reading(node)).map(VersionNode::id).collect()
     }
 
     /// The same without reading: [`HistoryFault::Absent`] names a part that is neither in memory nor held.
@@ -59,14 +69,7 @@ impl History {
         match &node.children[..] {
             [] => Ok(node.owned.len()),
             [child] => self.versions[child].dead.count_between(&low, &high, parts),
-            several => {
-                let dead: Vec<&StreamSets> = several.iter().map(|child| &self.versions[child].dead).collect();
-                let mut count = 0;
-                for stream in Stream::ALL {
-                    count += count_dead_in_all(&dead, stream, &(low.of(stream)..high.of(stream)), parts)?;
-                }
-                Ok(BlockCount(count))
-            }
+            _ => Leaving::of(self, &[node.id], parts)?.count(),
         }
     }
 
@@ -132,86 +135,6 @@ impl History {
         }
         path.reverse();
         Ok(path)
-    }
-
-    /// What deleting every version from `first` down to `last` would free, without doing it.
-    ///
-    /// # Errors
-    ///
-    /// As [`History::path`] and [`History::freed_by_deleting_set`].
-    pub fn freed_by_deleting(&self, first: VersionId, last: VersionId) -> Result<BlockCount, HistoryFault> {
-        self.freed_by_deleting_set(&self.path(first, last)?)
-    }
-
-    /// What deleting all of these versions would free, in whatever order they are named, without doing it.
-    /// Counts ranges of the sets as they are; nothing is copied.
-    ///
-    /// # Errors
-    ///
-    /// One does not exist, or could not be deleted because several branches below it stay.
-    pub fn freed_by_deleting_set(&self, versions: &[VersionId]) -> Result<BlockCount, HistoryFault> {
-        let mut doomed = HashMap::with_capacity(versions.len());
-        for &version in versions {
-            doomed.insert(version, self.version(version)?);
-        }
-        let is_top = |node: &VersionNode| node.parent.is_none_or(|parent| !doomed.contains_key(&parent));
-        // In an order that does not depend on how they are hashed: reading parts of sets repeats itself.
-        let mut tops: Vec<&VersionNode> = doomed.values().copied().filter(|node| is_top(node)).collect();
-        tops.sort_unstable_by_key(|node| node.id);
-        let freed: Result<Vec<u64>, _> =
-            tops.into_iter().map(|top| self.freed_by_deleting_tree(top, &doomed)).collect();
-        Ok(BlockCount(freed?.into_iter().sum()))
-    }
-
-    /// The part of [`History::freed_by_deleting_set`] that hangs together below `top`.
-    ///
-    /// At most one version that stays, the survivor, can be next below. With none, everything owned goes.
-    /// With one, versions beside the path to it free what they own; those on it free what was born since
-    /// the parent of `top` and died on some step of the path down to the survivor.
-    fn freed_by_deleting_tree(
-        &self,
-        top: &VersionNode,
-        doomed: &HashMap<VersionId, &VersionNode>,
-    ) -> Result<u64, HistoryFault> {
-        let mut downwards = vec![top];
-        let mut index = 0;
-        while let Some(node) = downwards.get(index) {
-            downwards.extend(node.children.iter().filter_map(|child| doomed.get(child)));
-            index += 1;
-        }
-
-        let low = self.low_mark(top);
-        let mut survivors: HashMap<VersionId, VersionId> = HashMap::new();
-        let mut freed = 0;
-        for node in downwards.into_iter().rev() {
-            let below = node.children.iter().filter_map(|child| {
-                if doomed.contains_key(child) { survivors.get(child).copied() } else { Some(*child) }
-            });
-            let below: Vec<VersionId> = below.collect();
-            match below[..] {
-                [] => freed += node.owned.len().0,
-                [survivor] => {
-                    freed += self.freed_on_step_down(node, &survivors, doomed, &low)?;
-                    survivors.insert(node.id, survivor);
-                }
-                _ => return Err(HistoryFault::HasBranches { version: node.id, children: below }),
-            }
-        }
-        Ok(freed)
-    }
-
-    /// What died, of blocks born since `low`, on the step from `node` towards the survivor below it.
-    fn freed_on_step_down(
-        &self,
-        node: &VersionNode,
-        survivors: &HashMap<VersionId, VersionId>,
-        doomed: &HashMap<VersionId, &VersionNode>,
-        low: &Marks,
-    ) -> Result<u64, HistoryFault> {
-        let leads_on = |child: &&VersionId| survivors.contains_key(child) || !doomed.contains_key(child);
-        let next = node.children.iter().find(leads_on).expect("a step leads to the survivor");
-        let end = Marks([LogAddress(u64::MAX); 3]);
-        Ok(self.versions[next].dead.count_between(low, &end, self.parts.patient())?.0)
     }
 
     /// Whether `version` reaches a block. Walks up the tree: for checking, not for the path of a read.
@@ -363,36 +286,6 @@ impl History {
         }
         runs
     }
-}
-
-/// Blocks of `span` that are in the dead set of every child.
-fn count_dead_in_all(
-    dead: &[&StreamSets],
-    stream: Stream,
-    span: &Span,
-    parts: Look<'_>,
-) -> Result<u64, HistoryFault> {
-    let mut fewest = 0;
-    let mut fewest_count = u64::MAX;
-    for (index, sets) in dead.iter().enumerate() {
-        let count = sets.of(stream).count(span, parts)?.0;
-        if count < fewest_count {
-            (fewest, fewest_count) = (index, count);
-        }
-    }
-    let mut total = 0;
-    dead[fewest].of(stream).pieces(span, parts, &mut |piece| {
-        let mut common = piece.clone();
-        for sets in dead {
-            if common.is_empty() {
-                break;
-            }
-            common = sets.of(stream).common(&common, parts)?;
-        }
-        total += common.len().0;
-        Ok(())
-    })?;
-    Ok(total)
 }
 
 /// Where live runs come from.

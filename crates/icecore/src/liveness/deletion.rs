@@ -75,19 +75,12 @@ impl History {
         Ok(true)
     }
 
-    /// Takes the doomed versions out as if they had never been, whatever their sets say: for whoever makes all sets anew. Answers
-    /// which they were.
-    pub(crate) fn forget_doomed(&mut self) -> Vec<VersionId> {
-        self.try_again();
-        let mut gone = Vec::new();
-        while let Some(version) = self.next_doomed() {
-            let node = self.node_mut(version);
-            (node.owned, node.dead) = Default::default();
-            let child = node.children.first().copied();
-            self.take_out(version, child);
-            gone.push(version);
-        }
-        gone
+    /// Takes a version out, and lets go of its sets without a look at them.
+    pub(super) fn forget(&mut self, version: VersionId) {
+        let node = self.node_mut(version);
+        (node.owned, node.dead) = Default::default();
+        let child = node.children.first().copied();
+        self.take_out(version, child);
     }
 
     fn going_with(&self, version: VersionId) -> Result<Going, HistoryFault> {
@@ -159,8 +152,7 @@ impl History {
         let above = self.node_mut(parent);
         above.children.remove(node.id);
         above.forget_used();
-        let branches = above.children.len();
-        self.doomed.review(parent, branches);
+        self.review(parent);
     }
 
     fn merge_into_child(&mut self, gone: VersionNode, child: VersionId) {
@@ -175,8 +167,10 @@ impl History {
         node.forget_used();
         self.changed.insert(child);
         self.replace_child(parent, gone.id, child);
-        if let Some(parent) = parent {
-            self.node_mut(parent).forget_used();
-        }
+        // What it owns now that was born above may be what nobody below it reaches.
+        self.review(child);
+        let Some(parent) = parent else { return };
+        self.node_mut(parent).forget_used();
+        self.review(parent);
     }
 }

@@ -3,11 +3,15 @@
 //! A destruction dooms its versions, all in one step that costs little; taking them out, which costs what their sets
 //! cost to merge, is done afterwards, one at a time. In between, every rule of the algebra holds: a doomed version is
 //! a version like any other, only that nobody finds it. One below which several branches hang waits until one is
-//! left. In which order they go, and what else happens meanwhile, makes no difference to what is freed in the end.
+//! left; until then it is *thinned*, so that it owns nothing but what is reached below it. In which order they go,
+//! and what else happens meanwhile, makes no difference to what is freed in the end.
 
+use super::blocks::Span;
 use super::fault::HistoryFault;
-use super::versions::History;
-use crate::units::{BlockCount, VersionId};
+use super::thinning::Suspects;
+use super::versions::{History, VersionNode};
+use crate::units::{BlockCount, Stream, VersionId};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,15 +25,48 @@ pub(super) struct Doomed {
     all: BTreeSet<VersionId>,
     /// Those below which one branch at most hangs.
     deletable: BTreeSet<VersionId>,
-    /// Those that cannot be deleted for now: part of a set cannot be read.
+    /// Those below which several hang, and which may own what nobody below reaches: where that may be.
+    thinnable: BTreeMap<VersionId, Box<Suspects>>,
+    /// Those that cannot be deleted or thinned for now: part of a set cannot be read.
     stuck: BTreeSet<VersionId>,
-    /// What deleting them will free, or [`UNKNOWN`]. Atomic so that telling it needs no exclusive access.
+    /// What deleting and thinning them will free, or [`UNKNOWN`]. Atomic so that telling it needs no exclusive access.
     freeing: AtomicU64,
+    /// What the versions next to doomed ones alone reach, as far as it is known: it depends on more than their neighbours.
+    used: Mutex<BTreeMap<VersionId, u64>>,
+    /// Grows with every piece that was freed, or looked at.
+    pieces: u64,
 }
 
 impl Doomed {
-    /// So many blocks that go with this version are free.
+    pub(super) fn contains(&self, version: VersionId) -> bool {
+        !self.all.is_empty() && self.all.contains(&version)
+    }
+
+    /// Where a version may own what nobody below it reaches.
+    pub(super) fn suspects(&self, version: VersionId) -> Option<&Suspects> {
+        self.thinnable.get(&version).map(|suspects| &**suspects)
+    }
+
+    pub(super) fn suspects_mut(&mut self, version: VersionId) -> Option<&mut Suspects> {
+        self.thinnable.get_mut(&version).map(|suspects| &mut **suspects)
+    }
+
+    pub(super) fn cached_used(&self, version: VersionId) -> Option<u64> {
+        self.used.lock().get(&version).copied()
+    }
+
+    pub(super) fn cache_used(&self, version: VersionId, used: u64) {
+        self.used.lock().insert(version, used);
+    }
+
+    pub(super) fn forget_used(&mut self, version: VersionId) {
+        self.used.get_mut().remove(&version);
+    }
+
+    /// A piece of the work on a version is done, which freed so many blocks.
     pub(super) fn freed(&mut self, version: VersionId, blocks: u64) {
+        self.pieces += 1;
+        self.used.get_mut().clear();
         let doomed = self.all.contains(&version);
         let freeing = self.freeing.get_mut();
         if !doomed {
@@ -42,37 +79,71 @@ impl Doomed {
 
     /// The version is gone.
     pub(super) fn deleted(&mut self, version: VersionId) {
+        self.used.get_mut().clear();
         let doomed = self.all.remove(&version);
         self.deletable.remove(&version);
         self.stuck.remove(&version);
-        let freeing = self.freeing.get_mut();
-        if self.deletable.is_empty() {
-            *freeing = 0;
-        } else if !doomed {
-            *freeing = UNKNOWN;
-        }
-    }
-
-    /// Something directly below this version changed: it lost blocks that this one reaches, and that nobody else may reach
-    /// now, or it is new.
-    pub(super) fn changed_below(&mut self, version: VersionId) {
-        if !self.all.is_empty() && self.all.contains(&version) {
+        self.thinnable.remove(&version);
+        if !doomed {
             *self.freeing.get_mut() = UNKNOWN;
         }
+        self.settle();
     }
 
-    /// So many branches hang below the version now.
-    pub(super) fn review(&mut self, version: VersionId, branches: usize) {
-        if !self.all.contains(&version) {
+    /// The version owns nothing but what is reached below it.
+    pub(super) fn thinned(&mut self, version: VersionId) {
+        self.thinnable.remove(&version);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        if self.deletable.is_empty() && self.thinnable.is_empty() {
+            *self.freeing.get_mut() = 0;
+        }
+    }
+
+    /// Blocks that the version owns died below it, and nobody else may reach them now. False if the version is going to be deleted anyway.
+    fn died(&mut self, version: VersionId, stream: Stream, span: &Span) -> bool {
+        *self.freeing.get_mut() = UNKNOWN;
+        self.used.get_mut().clear();
+        let waits = !self.deletable.contains(&version);
+        if waits && !span.is_empty() {
+            let suspects = self.thinnable.entry(version).or_insert_with(|| Box::new(Suspects::none()));
+            suspects.note(stream, span);
+        }
+        waits
+    }
+
+    /// A new branch, which reaches all that the version does: so many there are now.
+    pub(super) fn branched(&mut self, version: VersionId, branches: usize) {
+        if !self.contains(version) {
             return;
         }
-        let changed = match branches {
-            0 | 1 => self.deletable.insert(version),
-            _ => self.deletable.remove(&version),
+        *self.freeing.get_mut() = UNKNOWN;
+        self.used.get_mut().clear();
+        self.thinnable.remove(&version);
+        if branches > 1 {
+            self.deletable.remove(&version);
+        } else {
+            self.deletable.insert(version);
+        }
+    }
+
+    /// So many branches hang below the version now, which may reach less than those before: whether it has to stay.
+    fn review(&mut self, version: VersionId, branches: usize) -> bool {
+        self.used.get_mut().clear();
+        let waits = branches > 1;
+        let changed = if waits {
+            self.thinnable.insert(version, Box::new(Suspects::all()));
+            self.deletable.remove(&version)
+        } else {
+            self.thinnable.remove(&version);
+            self.deletable.insert(version)
         };
         if changed {
             *self.freeing.get_mut() = UNKNOWN;
         }
+        waits
     }
 }
 
@@ -85,19 +156,61 @@ impl History {
     pub fn doom(&mut self, version: VersionId) -> Result<(), HistoryFault> {
         let branches = self.version(version)?.children().len();
         self.doomed.all.insert(version);
-        self.doomed.changed_below(version);
-        self.doomed.review(version, branches);
+        self.doomed.branched(version, branches);
+        self.review(version);
         Ok(())
     }
 
-    /// The next doomed version that can be deleted. The newest first: where a whole branch goes, that is a leaf,
-    /// whose sets need not be merged with others.
-    #[must_use]
-    pub fn next_doomed(&self) -> Option<VersionId> {
-        self.doomed.deletable.iter().rev().find(|version| !self.doomed.stuck.contains(version)).copied()
+    /// Less may be reached below a version than before, or there are other branches: if it is doomed, it may be deleted or thinned, and so may
+    /// those above it.
+    pub(super) fn review(&mut self, version: VersionId) {
+        let mut at = Some(version);
+        while let Some(version) = at
+            && self.doomed.contains(version)
+        {
+            let node = self.node_mut(version);
+            let (branches, parent) = (node.children.len(), node.parent);
+            // When one is deleted, those above it are reviewed.
+            if !self.doomed.review(version, branches) {
+                return;
+            }
+            at = parent;
+        }
     }
 
-    /// A version cannot be deleted for now: others are, until [`History::try_again`].
+    /// Blocks died in a head right below this version. Who owns them may be thinned if it is doomed and nothing but doomed versions lies in
+    /// between.
+    pub(super) fn died_below(&mut self, version: VersionId, stream: Stream, span: &Span) {
+        let (mut at, mut span) = (Some(version), span.clone());
+        while let Some(version) = at
+            && self.doomed.contains(version)
+            && !span.is_empty()
+        {
+            let node = &self.versions[&version];
+            let (low, parent) = (self.low_mark(node).of(stream), node.parent);
+            if !self.doomed.died(version, stream, &(span.start.max(low)..span.end)) {
+                return;
+            }
+            span.end = span.end.min(low);
+            at = parent;
+        }
+    }
+
+    /// The next doomed version that can be deleted, or else thinned. The newest first: where a whole branch goes, that is a leaf,
+    /// whose sets need not be merged with others; and what a version is rid of may be what the one above is to be rid of.
+    #[must_use]
+    pub fn next_doomed(&self) -> Option<VersionId> {
+        let free = |version: &&VersionId| !self.doomed.stuck.contains(version);
+        let deletable = self.doomed.deletable.iter().rev().find(free);
+        deletable.or_else(|| self.doomed.thinnable.keys().rev().find(free)).copied()
+    }
+
+    /// Grows with every piece of the work on doomed versions that is done, whether it frees anything or not.
+    pub(crate) const fn pieces_done(&self) -> u64 {
+        self.doomed.pieces
+    }
+
+    /// A version cannot be deleted or thinned for now: others are, until [`History::try_again`].
     pub(crate) fn set_aside(&mut self, version: VersionId) {
         self.doomed.stuck.insert(version);
     }
@@ -107,7 +220,7 @@ impl History {
         self.doomed.stuck.first().copied()
     }
 
-    /// What was set aside may be deleted again.
+    /// What was set aside is tried again.
     pub(crate) fn try_again(&mut self) {
         self.doomed.stuck.clear();
     }
@@ -125,50 +238,10 @@ impl History {
 
     /// Those of the doomed versions that will be gone when all is deleted that can be.
     pub(crate) fn vanishing(&self) -> BTreeSet<VersionId> {
-        let deletable: Vec<VersionId> = self.doomed.deletable.iter().copied().collect();
-        self.going(&deletable).into_iter().collect()
-    }
-
-    /// Doomed versions that can be deleted, in number.
-    #[must_use]
-    pub fn doomed_count(&self) -> usize {
-        self.doomed.deletable.len()
-    }
-
-    /// What deleting the doomed versions will free: what nobody reaches but they.
-    ///
-    /// # Errors
-    ///
-    /// [`HistoryFault::Unread`].
-    pub fn freeing(&self) -> Result<BlockCount, HistoryFault> {
-        let known = self.doomed.freeing.load(Ordering::Relaxed);
-        if known != UNKNOWN {
-            return Ok(BlockCount(known));
-        }
-        let deletable: Vec<VersionId> = self.doomed.deletable.iter().copied().collect();
-        let going = self.going(&deletable);
-        let freeing = self.freed_by_deleting_set(&going)?;
-        self.doomed.freeing.store(freeing.0, Ordering::Relaxed);
-        Ok(freeing)
-    }
-
-    /// Spares [`History::freeing`] the counting, for whoever has just doomed versions and knows what that comes to.
-    pub(crate) fn know_freeing(&self, blocks: BlockCount) {
-        // A read that fails just now says nothing about it.
-        debug_assert!(
-            self.freeing().map_or(true, |known| known == blocks),
-            "what is being freed is not what was planned"
-        );
-        self.doomed.freeing.store(blocks.0, Ordering::Relaxed);
-    }
-
-    /// The versions that go when these are doomed: not those that have to stay because several branches are left below
-    /// them; but also those that were doomed before and have only one branch left then.
-    #[must_use]
-    pub fn going(&self, chosen: &[VersionId]) -> Vec<VersionId> {
         let key = |version: VersionId| (self.version(version).is_ok_and(|node| node.is_head()), version);
         // From below: a version has a higher number than its parent unless it is a head, which is a leaf.
-        let mut open: BTreeSet<(bool, VersionId)> = chosen.iter().map(|version| key(*version)).collect();
+        let mut open: BTreeSet<(bool, VersionId)> =
+            self.doomed.deletable.iter().map(|version| key(*version)).collect();
         // How many branches are left below each version that goes: one at most.
         let mut going: BTreeMap<VersionId, usize> = BTreeMap::new();
         while let Some((_, version)) = open.pop_last() {
@@ -183,5 +256,69 @@ impl History {
             open.extend(doomed.map(|parent| (false, parent)));
         }
         going.into_keys().collect()
+    }
+
+    /// Takes the doomed versions out below which one branch at most hangs, as if they had never been, whatever their sets say: for whoever
+    /// makes all sets anew. Answers which they were.
+    pub(crate) fn forget_doomed(&mut self) -> Vec<VersionId> {
+        let mut gone = Vec::new();
+        while let Some(version) = self.doomed.deletable.last().copied() {
+            self.forget(version);
+            gone.push(version);
+        }
+        gone
+    }
+
+    /// Doomed versions of which something may be freed, in number.
+    #[must_use]
+    pub fn doomed_count(&self) -> usize {
+        self.doomed.deletable.len() + self.doomed.thinnable.len()
+    }
+
+    /// What deleting and thinning the doomed versions will free: what nobody reaches but they.
+    ///
+    /// # Errors
+    ///
+    /// [`HistoryFault::Unread`].
+    pub fn freeing(&self) -> Result<BlockCount, HistoryFault> {
+        let known = self.doomed.freeing.load(Ordering::Relaxed);
+        if known != UNKNOWN {
+            return Ok(BlockCount(known));
+        }
+        let open = self.doomed.deletable.iter().chain(self.doomed.thinnable.keys());
+        let open: Vec<VersionId> = open.copied().collect();
+        let freeing = self.freed_by_deleting_set(&self.going(&open))?;
+        self.doomed.freeing.store(freeing.0, Ordering::Relaxed);
+        Ok(freeing)
+    }
+
+    /// Spares [`History::freeing`] the counting, for whoever has just doomed versions and knows what that comes to.
+    pub(crate) fn know_freeing(&self, blocks: BlockCount) {
+        // A read that fails just now says nothing about it.
+        debug_assert!(
+            self.freeing().map_or(true, |known| known == blocks),
+            "what is being freed is not what was planned"
+        );
+        self.doomed.freeing.store(blocks.0, Ordering::Relaxed);
+    }
+
+    /// These versions, and all doomed ones that are connected with them by nothing but each other: what depends on each other when these are
+    /// doomed.
+    #[must_use]
+    pub fn going(&self, chosen: &[VersionId]) -> Vec<VersionId> {
+        let mut going: BTreeSet<VersionId> = chosen.iter().copied().collect();
+        let mut open = chosen.to_vec();
+        while let Some(version) = open.pop() {
+            let Ok(node) = self.version(version) else { continue };
+            let next = node.children().iter().copied().chain(node.parent());
+            open.extend(next.filter(|next| self.doomed.contains(*next) && going.insert(*next)));
+        }
+        going.into_iter().collect()
+    }
+
+    /// Whether a version right above or below is doomed.
+    pub(super) fn is_next_to_doomed(&self, version: &VersionNode) -> bool {
+        let is_doomed = |version: &VersionId| self.doomed.contains(*version);
+        version.parent.as_ref().is_some_and(is_doomed) || version.children.iter().any(is_doomed)
     }
 }

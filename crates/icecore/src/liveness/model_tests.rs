@@ -53,15 +53,38 @@ impl Model {
         true
     }
 
-    /// What deleting all of `doomed` frees, in whatever order works. None when no order does.
-    fn freed_by_deleting(&self, doomed: &BTreeSet<VersionId>) -> Option<u64> {
-        let mut after = self.clone();
-        let mut left = doomed.clone();
-        while let Some(&next) = left.iter().find(|&&version| after.children(version).len() <= 1) {
-            after.delete(next);
-            left.remove(&next);
+    /// What these versions reach and no other.
+    fn only_in(&self, versions: &BTreeSet<VersionId>) -> u64 {
+        let of = |inside: bool| -> BTreeSet<Block> {
+            let some = self.0.iter().filter(|(id, _)| versions.contains(id) == inside);
+            some.flat_map(|(_, version)| version.blocks.iter().copied()).collect()
+        };
+        of(true).difference(&of(false)).count() as u64
+    }
+
+    /// These, and those of `doomed` that are connected with them by such.
+    fn with_doomed(&self, chosen: &[VersionId], doomed: &BTreeSet<VersionId>) -> BTreeSet<VersionId> {
+        let mut found: BTreeSet<VersionId> = chosen.iter().copied().collect();
+        loop {
+            let is_next = |id: &&VersionId| {
+                let above = self.0[*id].parent.is_some_and(|parent| found.contains(&parent));
+                above || self.children(**id).iter().any(|child| found.contains(child))
+            };
+            let more: Vec<VersionId> =
+                doomed.iter().filter(|id| !found.contains(id)).filter(is_next).copied().collect();
+            if more.is_empty() {
+                return found;
+            }
+            found.extend(more);
         }
-        left.is_empty().then(|| self.all_blocks().difference(&after.all_blocks()).count() as u64)
+    }
+
+    /// What is owned by a version, and reached by nobody that is not doomed.
+    fn is_thin(&self, version: VersionId, doomed: &BTreeSet<VersionId>) -> bool {
+        let low = self.low_mark(version);
+        let read = self.0.iter().filter(|(id, _)| !doomed.contains(id));
+        let read: BTreeSet<Block> = read.flat_map(|(_, version)| version.blocks.iter().copied()).collect();
+        self.0[&version].blocks.iter().all(|block| block.1 < low[block.0 as usize] || read.contains(block))
     }
 
     fn is_ancestor(&self, ancestor: VersionId, descendant: VersionId) -> bool {
@@ -275,11 +298,12 @@ impl Trial {
         let mut children = self.model.children(version);
         let mut freed = FreedSink::new();
         let used = self.history.used(version).unwrap();
+        let connected = self.model.with_doomed(&[version], &self.doomed).len() > 1;
         let outcome = self.history.delete(version, &mut freed);
         if self.model.delete(version) {
             self.doomed.remove(&version);
-            assert_eq!(outcome, Ok(used));
-            assert_eq!(freed.len(), used);
+            assert_eq!(outcome, Ok(freed.len()));
+            assert!(freed.len() == used || connected);
         } else {
             let Err(HistoryFault::HasBranches { version: named, children: mut found }) = outcome else {
                 panic!("deleted a version with several children: {outcome:?}")
@@ -293,22 +317,20 @@ impl Trial {
 
     /// Frees some of what goes with a version: it reaches no more than what is left.
     fn delete_piece(&mut self, step: &Step) {
+        let thinnable =
+            self.waiting().filter(|version| self.history.is_thinnable(*version)).collect::<Vec<_>>();
+        if step.amount.is_multiple_of(2)
+            && let Some(version) = pick(&thinnable, step.which)
+        {
+            return self.thin(version, step.amount as usize / 2 % 3 + 1, true);
+        }
         let Some(version) = pick(&self.deletable(), step.which) else { return };
         let before = self.model.all_blocks();
         let mut freed = FreedSink::new();
         let runs = step.amount as usize % 3 + 1;
-        let mut at_once = || true;
-        let mut held = Vec::new();
-        let gone = loop {
-            let mut pace = Pace { runs, held: Some(&held), enough: &mut at_once };
-            match self.history.delete_some(version, &mut freed, &mut pace) {
-                Err(HistoryFault::Absent(row)) => {
-                    let part = self.shelf.as_ref().unwrap().read(&row).unwrap();
-                    held.push((*row, part));
-                }
-                gone => break gone.unwrap(),
-            }
-        };
+        let gone = self.in_parts(&mut freed, runs, true, |history, freed, pace| {
+            history.delete_some(version, freed, pace)
+        });
         if gone {
             self.model.delete(version);
             self.doomed.remove(&version);
@@ -318,6 +340,52 @@ impl Trial {
             blocks_of(freed.runs()).iter().for_each(|block| assert!(left.blocks.remove(block)));
         }
         self.compare_freed(&before, &freed);
+    }
+
+    /// Frees what a doomed version with several branches owns and nobody reads, or some of it. What is free nobody reaches.
+    fn thin(&mut self, version: VersionId, runs: usize, some: bool) {
+        let before = self.model.all_blocks();
+        let mut freed = FreedSink::new();
+        let thin = self
+            .in_parts(&mut freed, runs, some, |history, freed, pace| history.thin_some(version, freed, pace));
+        let low = self.model.low_mark(version);
+        for block in blocks_of(freed.runs()) {
+            assert!(block.1 >= low[block.0 as usize] && self.model.0[&version].blocks.contains(&block));
+            for (id, other) in &mut self.model.0 {
+                assert!(
+                    !other.blocks.remove(&block) || self.doomed.contains(id),
+                    "{block:?} is read in {id}"
+                );
+            }
+        }
+        if thin {
+            assert!(!self.history.is_thinnable(version));
+            // What only doomed leaves reach goes with them.
+            assert!(!self.deletable().is_empty() || self.model.is_thin(version, &self.doomed));
+        }
+        self.compare_freed(&before, &freed);
+    }
+
+    /// Does something with the parts that it asks for.
+    fn in_parts(
+        &mut self,
+        freed: &mut FreedSink,
+        runs: usize,
+        some: bool,
+        mut body: impl FnMut(&mut History, &mut FreedSink, &mut Pace<'_>) -> Result<bool, HistoryFault>,
+    ) -> bool {
+        let mut enough = || some;
+        let mut held = Vec::new();
+        loop {
+            let mut pace = Pace { runs, held: Some(&held), enough: &mut enough };
+            match body(&mut self.history, freed, &mut pace) {
+                Err(HistoryFault::Absent(row)) => {
+                    let part = self.shelf.as_ref().unwrap().read(&row).unwrap();
+                    held.push((*row, part));
+                }
+                done => return done.unwrap(),
+            }
+        }
     }
 
     /// Destroys some snapshots at once, without deleting any.
@@ -335,22 +403,20 @@ impl Trial {
         self.doomed.iter().copied().filter(|&version| self.model.children(version).len() <= 1).collect()
     }
 
-    /// Deletes the next doomed version, if there is one.
-    fn delete_doomed(&mut self) {
-        let next = self.history.next_doomed();
-        assert_eq!(next, self.deletable().last().copied());
-        self.delete(next);
+    /// Doomed versions that cannot be deleted now.
+    fn waiting(&self) -> impl Iterator<Item = VersionId> {
+        self.doomed.iter().copied().filter(|&version| self.model.children(version).len() > 1)
     }
 
-    /// What deleting all that is doomed, in an order of its own, would free.
-    fn freeing(&self) -> u64 {
-        let mut after = self.model.clone();
-        let mut left = self.doomed.clone();
-        while let Some(&next) = left.iter().find(|&&version| after.children(version).len() <= 1) {
-            after.delete(next);
-            left.remove(&next);
+    /// Deletes or thins the next doomed version, if there is one.
+    fn delete_doomed(&mut self) {
+        let next = self.history.next_doomed();
+        if let Some(version) = next.filter(|version| self.history.is_thinnable(*version)) {
+            assert!(self.deletable().is_empty());
+            return self.thin(version, 2, false);
         }
-        self.model.all_blocks().difference(&after.all_blocks()).count() as u64
+        assert_eq!(next, self.deletable().last().copied());
+        self.delete(next);
     }
 
     /// Freed is exactly what nothing references any more, and nothing is freed twice.
@@ -373,15 +439,19 @@ impl Trial {
         if step.amount & 1 == 1 {
             doomed.reverse();
         }
-        let expected = self.model.freed_by_deleting(&doomed.iter().copied().collect());
-        match self.history.freed_by_deleting_set(&doomed) {
-            Ok(freed) => assert_eq!(Some(freed.0), expected),
-            Err(HistoryFault::HasBranches { version, children }) => {
-                assert_eq!(expected, None);
-                assert!(doomed.contains(&version) && children.len() > 1);
-                assert!(children.iter().all(|child| !doomed.contains(child)));
-            }
-            Err(fault) => panic!("{fault}"),
+        let chosen: BTreeSet<VersionId> = doomed.iter().copied().collect();
+        assert_eq!(self.history.freed_by_deleting_set(&doomed).unwrap().0, self.model.only_in(&chosen));
+        let going: BTreeSet<VersionId> = self.history.going(&doomed).into_iter().collect();
+        assert_eq!(going, self.model.with_doomed(&doomed, &self.doomed));
+        let freed = self.history.freed_by_deleting_set(&self.history.going(&doomed)).unwrap().0;
+        assert_eq!(freed, self.model.only_in(&going));
+        if self.history.next_doomed().is_none() {
+            let gone: BTreeSet<VersionId> = chosen.union(&self.doomed).copied().collect();
+            assert_eq!(
+                freed,
+                self.model.only_in(&gone),
+                "those that have nothing to do with it do not matter"
+            );
         }
         self.compare_freed_by_range(step, &versions);
     }
@@ -398,7 +468,7 @@ impl Trial {
         let within =
             |&&id: &&VersionId| self.model.is_ancestor(first, id) && self.model.is_ancestor(id, last);
         let range: BTreeSet<VersionId> = versions.iter().filter(within).copied().collect();
-        assert_eq!(found.ok().map(|freed| freed.0), self.model.freed_by_deleting(&range));
+        assert_eq!(found.unwrap().0, self.model.only_in(&range));
     }
 
     fn checkpoint(&mut self) {
@@ -463,8 +533,9 @@ impl Trial {
     fn compare_all(&self) {
         let (history, model) = (&self.history, &self.model);
         history.check().unwrap();
-        assert_eq!(history.doomed_count(), self.deletable().len());
-        assert_eq!(history.freeing().unwrap().0, self.freeing(), "what is being freed");
+        let thinnable = self.waiting().filter(|version| history.is_thinnable(*version)).count();
+        assert_eq!(history.doomed_count(), self.deletable().len() + thinnable);
+        assert_eq!(history.freeing().unwrap().0, model.only_in(&self.doomed), "what is being freed");
         assert_eq!(history.versions().len(), model.0.len());
         let mut owners: BTreeMap<Block, u32> = BTreeMap::new();
         let mut references: BTreeMap<Block, u32> = BTreeMap::new();
@@ -487,8 +558,12 @@ impl Trial {
         assert!(self.ever_freed.iter().all(|block| !references.contains_key(block)), "freed and referenced");
 
         for (&id, version) in &model.0 {
-            let used = version.blocks.iter().filter(|block| references[block] == 1).count() as u64;
+            let used = model.only_in(&model.with_doomed(&[id], &self.doomed));
             assert_eq!(history.used(id).unwrap().0, used, "USED of {id}");
+            if history.next_doomed().is_none() && !self.doomed.contains(&id) {
+                let gone: BTreeSet<VersionId> = self.doomed.iter().copied().chain([id]).collect();
+                assert_eq!(used, model.only_in(&gone), "USED of {id}, as if nothing doomed were there");
+            }
             assert_eq!(history.referenced(id).unwrap().0, version.blocks.len() as u64, "REFER of {id}");
             let low = model.low_mark(id);
             let written =
@@ -568,4 +643,5 @@ fn live_through(steps: &[Step], mut trial: Trial) {
         trial.delete_doomed();
         trial.compare_all();
     }
+    assert_eq!(trial.model.only_in(&trial.doomed), 0, "all that is left is read by somebody");
 }

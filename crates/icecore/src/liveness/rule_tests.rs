@@ -1,6 +1,6 @@
 //! Each rule of the algebra, and each trap in it, by name.
 
-use super::{FreedSink, History, HistoryFault};
+use super::{FreedSink, History, HistoryFault, Pace};
 use crate::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
 
 pub(super) fn data(start: u64, length: u64) -> Run {
@@ -152,14 +152,96 @@ fn a_snapshot_with_several_branches_stays_until_one_is_left_and_they_are_named()
     let clone = history.new_head(Some(snapshot)).unwrap();
     let mut freed = FreedSink::new();
     let fault = HistoryFault::HasBranches { version: snapshot, children: vec![head, clone] };
-    assert_eq!(history.delete(snapshot, &mut freed), Err(fault.clone()));
-    assert_eq!(history.freed_by_deleting_set(&[snapshot]), Err(fault));
+    assert_eq!(history.delete(snapshot, &mut freed), Err(fault));
     drop_run(&mut history, clone, data(0, 10));
     drop_run(&mut history, head, data(5, 10));
     assert_eq!(history.used(snapshot).unwrap(), BlockCount(5), "dead in every child");
+    assert_eq!(history.freed_by_deleting_set(&[snapshot]).unwrap(), BlockCount(5));
     assert_eq!(history.freed_by_deleting_set(&[snapshot, clone]).unwrap(), BlockCount(10));
     assert_eq!(delete(&mut history, clone), []);
     assert_eq!(delete(&mut history, snapshot), [data(5, 10)]);
+}
+
+/// Does all that there is to do about doomed versions, piece by piece, and answers what that freed.
+fn settle(history: &mut History) -> Vec<Run> {
+    let mut freed = FreedSink::new();
+    while let Some(version) = history.next_doomed() {
+        let mut enough = || true;
+        let mut pace = Pace { runs: 1, held: None, enough: &mut enough };
+        if history.is_thinnable(version) {
+            history.thin_some(version, &mut freed, &mut pace).unwrap();
+        } else {
+            history.delete_some(version, &mut freed, &mut pace).unwrap();
+        }
+        history.check().unwrap();
+    }
+    assert_eq!(history.freeing().unwrap(), BlockCount(0));
+    freed.runs().collect()
+}
+
+#[test]
+fn a_doomed_version_with_several_branches_owns_nothing_that_none_of_them_reaches() {
+    let (mut history, snapshot, head) = snapshot_and_head();
+    let clone = history.new_head(Some(snapshot)).unwrap();
+    drop_run(&mut history, clone, data(0, 20));
+    drop_run(&mut history, head, data(10, 20));
+    assert_eq!(history.used(snapshot).unwrap(), BlockCount(10));
+    history.doom(snapshot).unwrap();
+    assert_eq!(history.freeing().unwrap(), BlockCount(10));
+    assert_eq!(settle(&mut history), [data(10, 10)]);
+    assert!(history.is_doomed(snapshot) && history.version(snapshot).is_ok(), "it stays");
+    assert_eq!(history.doomed_count(), 0, "and there is nothing to be done about it");
+    // What dies in one branch now, and is dead in the other, goes with the next look.
+    assert_eq!(drop_run(&mut history, clone, data(25, 10)), []);
+    assert_eq!((history.doomed_count(), history.freeing().unwrap()), (1, BlockCount(5)));
+    assert_eq!(settle(&mut history), [data(25, 5)]);
+    assert_eq!(history.referenced(clone).unwrap(), BlockCount(70));
+    assert_eq!(history.referenced(head).unwrap(), BlockCount(80));
+    // A branch that goes gives back what only it reaches beside the one that is doomed.
+    assert_eq!(history.used(head).unwrap(), BlockCount(10 + 5));
+    assert_eq!(delete(&mut history, head), []);
+    assert_eq!(settle(&mut history), [data(0, 10), data(30, 5)]);
+    assert!(history.version(snapshot).is_err());
+    assert_eq!(history.live(Stream::Data), BlockCount(70));
+}
+
+#[test]
+fn what_doomed_forks_above_each_other_own_is_freed_when_no_branch_of_any_reaches_it() {
+    let (mut history, first, head) = snapshot_and_head();
+    let left = history.new_head(Some(first)).unwrap();
+    history.born(head, data(100, 100)).unwrap();
+    let second = history.seal(head, marks(200)).unwrap();
+    let right = history.new_head(Some(second)).unwrap();
+    history.doom(first).unwrap();
+    history.doom(second).unwrap();
+    assert_eq!(settle(&mut history), []);
+    drop_run(&mut history, left, data(0, 50));
+    drop_run(&mut history, head, data(20, 100));
+    assert_eq!(settle(&mut history), []);
+    assert_eq!(history.used(right).unwrap(), BlockCount(30 + 20), "of the first, and of the second");
+    drop_run(&mut history, right, data(40, 70));
+    assert_eq!(settle(&mut history), [data(40, 10), data(100, 10)]);
+    assert_eq!(history.used(right).unwrap(), BlockCount(20 + 10));
+    history.doom(right).unwrap();
+    assert_eq!(history.freeing().unwrap(), BlockCount(30));
+    assert_eq!(settle(&mut history), [data(20, 20), data(110, 10)]);
+    assert!(history.is_doomed(first) && history.version(second).is_err());
+}
+
+#[test]
+fn a_snapshot_above_a_doomed_fork_counts_what_no_branch_of_that_reaches() {
+    let (mut history, first, head) = snapshot_and_head();
+    history.born(head, data(100, 10)).unwrap();
+    let second = history.seal(head, marks(110)).unwrap();
+    let other = history.new_head(Some(second)).unwrap();
+    history.doom(second).unwrap();
+    drop_run(&mut history, head, data(0, 30));
+    assert_eq!(history.used(first).unwrap(), BlockCount(0));
+    drop_run(&mut history, other, data(20, 30));
+    assert_eq!(settle(&mut history), []);
+    assert_eq!(history.used(first).unwrap(), BlockCount(10));
+    history.doom(first).unwrap();
+    assert_eq!(settle(&mut history), [data(20, 10)]);
 }
 
 #[test]

@@ -259,6 +259,34 @@ impl AddressSet {
         Ok(Cow::Owned(whole))
     }
 
+    /// Where the beginning of `span` ends that has the first part in it, and so many runs at most of what is at hand. `None`: there is nothing in
+    /// the span.
+    pub(super) fn stretch(&self, span: &Span, runs: usize) -> Option<LogAddress> {
+        if span.is_empty() {
+            return None;
+        }
+        let part = self.cold.as_deref().and_then(|cold| cold.within(span).next()).map(|row| row.span.end);
+        let end = part.map_or(span.end, |end| end.min(span.end));
+        let mut at_hand = self.blocks.runs_within(&(span.start..end)).take(runs.saturating_add(1));
+        let (mut count, mut last) = (0, None);
+        while let Some(run) = at_hand.next().filter(|_| count < runs) {
+            (count, last) = (count + 1, Some(run.end));
+        }
+        let has_more = count == runs && last.is_some_and(|last| self.blocks.count(&(last..end)).0 > 0);
+        match last {
+            Some(last) if has_more => Some(last),
+            None if part.is_none() => None,
+            _ => Some(end),
+        }
+    }
+
+    /// The beginning of `span` with so many parts in it at most, and as many more as lie over the last of them.
+    pub(super) fn within_parts(&self, span: Span, parts: usize) -> Span {
+        let last = self.cold.as_deref().and_then(|cold| cold.within(&span).nth(parts.saturating_sub(1)));
+        let end = last.map_or(span.end, |row| row.span.end.min(span.end));
+        span.start..end
+    }
+
     /// Adds `span` and answers how many of its addresses were new.
     pub fn insert_run(&mut self, span: Span) -> BlockCount {
         if self.blocks.count(&span).0 == 0 {

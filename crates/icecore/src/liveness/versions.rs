@@ -233,8 +233,8 @@ impl History {
             node.children.push(id);
             node.cache_used(0);
             let branches = node.children.len();
-            self.doomed.changed_below(parent);
-            self.doomed.review(parent, branches);
+            self.doomed.forget_used(parent);
+            self.doomed.branched(parent, branches);
         }
         Ok(id)
     }
@@ -255,6 +255,7 @@ impl History {
         assert_eq!(added, run.length, "born twice: {run:?}");
         node.referenced += run.length.0;
         node.forget_used();
+        self.doomed.forget_used(head);
         self.live[run.stream as usize] += run.length.0;
         self.changed.insert(head);
         Ok(())
@@ -280,10 +281,12 @@ impl History {
         assert_eq!(left.0, above.end.0 - above.start.0, "dropped but not owned: {run:?}");
         node.referenced = node.referenced.checked_sub(run.length.0).expect("drops more than it references");
         node.forget_used();
+        self.doomed.forget_used(head);
         if died.0 > 0 {
             let parent = parent.expect("nothing lies below the mark of no parent");
             self.node_mut(parent).forget_used();
-            self.doomed.changed_below(parent);
+            self.doomed.forget_used(parent);
+            self.died_below(parent, run.stream, &below);
         }
         if left.0 > 0 {
             freed.push(Run::of(run.stream, &above));
@@ -323,6 +326,7 @@ impl History {
         snapshot.cache_used(0);
         node.cache_used(0);
         self.versions.insert(id, Box::new(snapshot));
+        self.doomed.forget_used(head);
         self.replace_child(parent, head, id);
         self.changed.extend([head, id]);
         Ok(id)

@@ -46,7 +46,13 @@ impl Engine {
             check_labels(state)?;
             state.check_usage()?;
             let mut walked = BTreeMap::new();
+            // A snapshot has a higher number than those above it.
             for (version, tree) in &state.trees {
+                if state.history.is_doomed(*version) {
+                    let reached = of_sets(state, *version, &walked)?;
+                    walked.insert(*version, reached);
+                    continue;
+                }
                 let named = |error| in_version(error, &state.catalogue.full_name(*version));
                 tree.check(&*self.nodes).map_err(named)?;
                 namespace::check(&TreeReader::new(tree, &*self.nodes)).map_err(named)?;
@@ -177,6 +183,17 @@ impl Engine {
     }
 }
 
+/// What a doomed version reaches: what its sets say. Its tree has more, which nobody reads.
+fn of_sets(state: &State, version: VersionId, walked: &BTreeMap<VersionId, Blocks>) -> Result<Blocks> {
+    let parent = state.history.version(version)?.parent();
+    let mut reached = parent.and_then(|parent| walked.get(&parent).cloned()).unwrap_or_default();
+    for stream in Stream::ALL {
+        reached[stream as usize].subtract(&*state.history.dead_of(version, stream)?);
+        reached[stream as usize].unite(state.history.owned_of(version, stream)?.into_owned());
+    }
+    Ok(reached)
+}
+
 fn in_version(error: Error, name: &str) -> Error {
     match error {
         Error::Damaged { place, detail } => Error::Damaged { place: format!("{name}: {place}"), detail },
@@ -229,7 +246,10 @@ fn check_sets(state: &State, walked: &BTreeMap<VersionId, Blocks>) -> Result<()>
                 let name = state.catalogue.full_name(node.id());
                 return Err(wrong(name, format!("its sets of {stream:?} blocks are not what its tree has")));
             }
-            everything[index].unite(met.clone());
+            // What a doomed version has, somebody reaches.
+            if !state.history.is_doomed(node.id()) {
+                everything[index].unite(met.clone());
+            }
             let count = own.len();
             if owned[index].unite(own) != count {
                 return Err(wrong(state.catalogue.full_name(node.id()), "it owns what another version owns"));
@@ -244,12 +264,16 @@ fn check_sets(state: &State, walked: &BTreeMap<VersionId, Blocks>) -> Result<()>
 
 /// Figures that are shown to users, against counting.
 fn check_figures(state: &State, walked: &BTreeMap<VersionId, Blocks>) -> Result<()> {
-    let alone = reached_once(walked);
+    let read = |version: &VersionId| !state.history.is_doomed(*version);
+    let alone = reached_once(walked.iter().filter(|(version, _)| read(version)).map(|(_, met)| met));
     for (version, met) in walked {
         let name = || state.catalogue.full_name(*version);
         let referenced: u64 = met.iter().map(|set| set.len().0).sum();
         if state.history.referenced(*version)?.0 != referenced {
             return Err(wrong(name(), format!("REFER is not the {referenced} blocks that it reaches")));
+        }
+        if !read(version) {
+            continue;
         }
         let used: u64 = met.iter().zip(&alone).map(|(met, alone)| common(met, alone)).sum();
         if state.history.used(*version)?.0 != used {
@@ -261,9 +285,8 @@ fn check_figures(state: &State, walked: &BTreeMap<VersionId, Blocks>) -> Result<
             state.catalogue.snapshots_of(id).map(|(version, _)| version).collect();
         let doomed: BTreeSet<VersionId> = snapshots.iter().copied().chain([row.head]).collect();
         for candidates in [snapshots, doomed.into_iter().collect()] {
-            // Refused while branches of others hang below: then there is no figure to check.
-            let Ok(planned) = state.history.freed_by_deleting_set(&candidates) else { continue };
-            let counted = only_in(&candidates.into_iter().collect(), walked);
+            let planned = state.history.freed_by_deleting_set(&state.history.going(&candidates))?;
+            let counted = only_in(&candidates.into_iter().chain(state.history.doomed()).collect(), walked);
             if planned.0 != counted {
                 let detail = format!("destroying versions of it frees {counted} blocks, and not {planned}");
                 return Err(wrong(&row.name, detail));
@@ -274,9 +297,9 @@ fn check_figures(state: &State, walked: &BTreeMap<VersionId, Blocks>) -> Result<
 }
 
 /// Blocks that exactly one version reaches.
-fn reached_once(walked: &BTreeMap<VersionId, Blocks>) -> Blocks {
+fn reached_once<'a>(walked: impl Iterator<Item = &'a Blocks>) -> Blocks {
     let (mut once, mut again) = (Blocks::default(), Blocks::default());
-    for met in walked.values() {
+    for met in walked {
         for (index, met) in met.iter().enumerate() {
             let mut twice = met.clone();
             twice.intersect(&once[index]);

@@ -255,6 +255,23 @@ impl State {
         Ok(self.history.doom(snapshot)?)
     }
 
+    /// Frees what a destroyed version owns and nobody below it reaches, until it is enough: whether all of that is free. It stays in the tree,
+    /// and leads to what is not there any more.
+    fn thin_some(
+        &mut self,
+        version: VersionId,
+        pace: &mut Pace<'_>,
+    ) -> std::result::Result<bool, HistoryFault> {
+        let shares = self.shares(version);
+        let before = self.graveyard.pending_blocks();
+        let thin = self.history.thin_some(version, self.graveyard.sink(), pace);
+        self.shares_changed(shares);
+        if self.graveyard.pending_blocks() != before {
+            self.graveyard.is_uncertain_from_here();
+        }
+        thin
+    }
+
     /// Dooms the snapshots that a ledger has as destroyed, and heads of datasets that are.
     pub(crate) fn doom_hidden(&mut self) -> Result<()> {
         let hidden = self.catalogue.snapshots().filter(|(_, row)| row.hidden);
@@ -266,7 +283,7 @@ impl State {
         hidden.into_iter().try_for_each(|version| Ok(self.history.doom(version)?))
     }
 
-    /// Deletes destroyed versions, until none is left that can go or it is enough: whether some are left.
+    /// Deletes destroyed versions, and thins those that have to stay, until there is nothing left to be done or it is enough: whether there is.
     ///
     /// [`HistoryFault::Absent`] and [`HistoryFault::Unread`] are about [`crate::liveness::History::next_doomed`].
     ///
@@ -276,6 +293,12 @@ impl State {
         while let Some(version) = self.history.next_doomed() {
             if (pace.enough)() {
                 return Ok(true);
+            }
+            if self.history.is_thinnable(version) {
+                if !self.thin_some(version, pace)? {
+                    return Ok(true);
+                }
+                continue;
             }
             self.graveyard.is_uncertain_from_here();
             if !self.delete_some(version, pace)? {

@@ -26,6 +26,8 @@ struct Version {
     snapshot_of: Option<DatasetId>,
     /// Its place in lists: by dataset, the present first, then snapshots as they were taken.
     rank: u32,
+    /// Destroyed: others have blocks from it, but nobody reads it, and its tree leads to what is not there any more.
+    is_doomed: bool,
 }
 
 /// All versions at one moment, each with everything below it directly behind it.
@@ -62,7 +64,8 @@ impl Versions {
             let dataset = name.split('@').next().unwrap_or_default().to_owned();
             order.push((dataset, snapshot_of.is_some(), *id, versions.all.len()));
             let (tree, parent) = (tree.clone(), state.parent(*id));
-            versions.all.push(Version { id: *id, name, tree, parent, snapshot_of, rank: 0 });
+            let is_doomed = state.history.is_doomed(*id);
+            versions.all.push(Version { id: *id, name, tree, parent, snapshot_of, rank: 0, is_doomed });
         }
         kept_before.push(versions.all.len() as u32);
         let ends = lineage.iter().filter(|(id, _)| state.trees.contains_key(id));
@@ -80,13 +83,15 @@ impl Versions {
 
     /// The first in lists.
     pub(super) fn first(&self, seers: &Seers) -> Option<u32> {
-        seers.iter().flat_map(Clone::clone).min_by_key(|index| self.all[*index as usize].rank)
+        let read = seers.iter().flat_map(Clone::clone).filter(|index| !self.all[*index as usize].is_doomed);
+        read.min_by_key(|index| self.all[*index as usize].rank)
     }
 
     /// Their names, and how many they are. Many snapshots that follow one another are one entry, `DATASET@FIRST%LAST`.
     pub(super) fn names(&self, seers: &Seers) -> (Vec<String>, u64) {
         let mut found: Vec<&Version> =
             seers.iter().flat_map(Clone::clone).map(|index| &self.all[index as usize]).collect();
+        found.retain(|version| !version.is_doomed);
         found.sort_unstable_by_key(|version| version.rank);
         let follows = |one: &&Version, next: &&Version| {
             next.snapshot_of.is_some() && next.snapshot_of == one.snapshot_of && next.parent == Some(one.id)
