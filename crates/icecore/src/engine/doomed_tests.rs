@@ -1,12 +1,14 @@
 //! What was destroyed and is not deleted yet makes no difference: it is deleted sometime, and replaying the log may find it
 //! there or not.
 
+use crate::check::{CheckOptions, RepairOptions, check, repair};
 use crate::names::parse_target;
 use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
+use crate::state::State;
 use crate::storage::memory::MemoryStorage;
-use crate::units::{BLOCK_BYTES, DatasetId, VersionId};
-use crate::{Creation, Error, ListFilter};
+use crate::units::{BLOCK_BYTES, BlockCount, DatasetId, Run, Stream, VersionId};
+use crate::{Creation, DestroyTarget, Error, ListFilter};
 use std::sync::Arc;
 
 fn dataset(pool: &Pool, name: &str) -> DatasetId {
@@ -120,4 +122,143 @@ fn what_a_dataset_had_and_is_destroyed_is_in_nobodys_way_when_it_goes() {
     assert_eq!(names, ["x", "x@b"]);
     crashed.verify().unwrap();
     pool.verify().unwrap();
+}
+
+/// Blocks that [`overwritten`] writes.
+const BLOCKS: usize = 300;
+
+fn write(pool: &Pool, name: &str, first: usize, blocks: usize, byte: u8) {
+    let dataset = pool.dataset(name).unwrap();
+    let file = dataset.open_or_create(b"file", &Creation::file()).unwrap();
+    dataset.write(file, (first * BLOCK_BYTES) as u64, &vec![byte; blocks * BLOCK_BYTES]).unwrap();
+    dataset.sync().unwrap();
+}
+
+/// A pool in which `a` was rolled back to its snapshot `one`, and both branches have overwritten all that this had.
+fn overwritten() -> (Arc<MemoryStorage>, Pool, String) {
+    let storage = Arc::new(MemoryStorage::default());
+    Pool::init(storage.clone(), &InitOptions::small()).unwrap();
+    let pool = open(&storage);
+    pool.create_dataset("a", false, &[]).unwrap();
+    write(&pool, "a", 0, BLOCKS, 1);
+    pool.snapshot(&["a@one".to_owned()], false, &[]).unwrap();
+    write(&pool, "a", 0, BLOCKS, 2);
+    let saved = pool.rollback("a@one", false).unwrap().saved_as;
+    write(&pool, "a", 0, BLOCKS, 3);
+    (storage, pool, saved)
+}
+
+fn used(pool: &Pool, name: &str) -> u64 {
+    let filter = ListFilter { root: Some(name.to_owned()), snapshots: true, ..ListFilter::default() };
+    pool.list(&filter).unwrap()[0].used.0
+}
+
+/// Destroys a snapshot: what comes back is what every figure said, and at least so many blocks.
+fn destroy_snapshot(pool: &Pool, name: &str, at_least: usize) {
+    let target = DestroyTarget::Snapshot(name.to_owned());
+    let (used, planned) = (used(pool, name), pool.plan_destroy(&target).unwrap());
+    assert_eq!(used, planned.frees.0, "{name}");
+    assert!(used >= (at_least * BLOCK_BYTES) as u64, "{name} gives back {used} bytes");
+    let live = || pool.engine().settled_state().unwrap().history.live_in_all().bytes().0;
+    let (before, live_before) = (pool.statistics().used_bytes, live());
+    assert_eq!(pool.destroy(&target).unwrap(), planned);
+    assert_eq!(before - pool.statistics().used_bytes, used, "{name}");
+    assert_eq!(live_before - live(), used, "{name}");
+    assert_eq!(pool.statistics().freeing_versions, 0, "nothing is left to be done");
+    pool.verify().unwrap();
+}
+
+#[test]
+fn what_both_branches_have_replaced_comes_back_with_the_snapshot() {
+    let (_, pool, saved) = overwritten();
+    destroy_snapshot(&pool, "a@one", BLOCKS);
+    assert_eq!(pool.engine().state().history.doomed().count(), 1, "it has to stay in the tree");
+    // The branch that was left has its own blocks only; with it goes what stayed.
+    destroy_snapshot(&pool, &saved, BLOCKS);
+    assert_eq!(pool.engine().state().history.doomed().count(), 0);
+}
+
+#[test]
+fn what_a_branch_replaces_later_comes_back_when_it_is_replaced() {
+    let (_, pool, saved) = overwritten();
+    let again = pool.rollback("a@one", false).unwrap().saved_as;
+    destroy_snapshot(&pool, "a@one", 0);
+    let used_before = pool.statistics().used_bytes;
+    // Every block that is replaced dies with what replaces it: two branches have done without them already.
+    for part in 0..3 {
+        write(&pool, "a", part * BLOCKS / 3, BLOCKS / 3, 4);
+        assert!(pool.statistics().used_bytes < used_before + (20 * BLOCK_BYTES) as u64);
+    }
+    pool.verify().unwrap();
+    destroy_snapshot(&pool, &again, BLOCKS);
+    destroy_snapshot(&pool, &saved, BLOCKS);
+}
+
+#[test]
+fn a_snapshot_below_one_that_is_gone_counts_what_only_it_still_holds() {
+    let (_, pool, saved) = overwritten();
+    let again = pool.rollback("a@one", false).unwrap().saved_as;
+    pool.snapshot(&["a@two".to_owned()], false, &[]).unwrap();
+    write(&pool, "a", 0, BLOCKS, 4);
+    destroy_snapshot(&pool, "a@one", 0);
+    // What `one` had is reached by `two` alone.
+    destroy_snapshot(&pool, "a@two", BLOCKS);
+    destroy_snapshot(&pool, &saved, BLOCKS);
+    destroy_snapshot(&pool, &again, BLOCKS);
+    assert_eq!(pool.engine().state().history.doomed().count(), 0);
+}
+
+#[test]
+fn a_pool_with_part_of_a_snapshot_is_sound_whenever_it_ends() {
+    let (storage, pool, saved) = overwritten();
+    let is_sound = |storage: &Arc<MemoryStorage>| {
+        let report = check(storage.copy(), &CheckOptions { data: true }, &mut |_| {}).unwrap();
+        assert_eq!(report.count, 0, "{report:?}");
+    };
+    pool.destroy(&parse_target("a@one", false).unwrap()).unwrap();
+    is_sound(&storage);
+    // Its blocks are free, and used for something else.
+    for round in 5..12 {
+        pool.checkpoint().unwrap();
+        is_sound(&storage);
+        write(&pool, "a", 0, BLOCKS, round);
+        is_sound(&storage);
+    }
+    let crashed = open(&storage.copy());
+    crashed.verify().unwrap();
+    assert_eq!(crashed.engine().state().history.doomed().count(), 1);
+    destroy_snapshot(&crashed, &saved, BLOCKS);
+    pool.close().unwrap();
+    is_sound(&storage);
+    let opened = open(&storage);
+    assert_eq!(opened.scrub(&mut |_| true).unwrap().damaged, 0);
+    destroy_snapshot(&opened, &saved, BLOCKS);
+}
+
+#[test]
+fn sets_are_made_again_although_part_of_a_snapshot_is_gone() {
+    let (storage, pool, saved) = overwritten();
+    pool.rollback("a@one", false).unwrap();
+    write(&pool, "a", 0, BLOCKS / 2, 5);
+    pool.destroy(&parse_target("a@one", false).unwrap()).unwrap();
+    for round in 6..10 {
+        pool.checkpoint().unwrap();
+        write(&pool, "a", 0, BLOCKS / 2, round);
+    }
+    {
+        let mut state = pool.engine().settled_state().unwrap();
+        let id = state.catalogue.find("a").unwrap();
+        let head = state.head(id).unwrap();
+        let owned = state.history.owned_of(head, Stream::Data).unwrap().first().unwrap();
+        let State { history, graveyard, .. } = &mut *state;
+        let run = Run { stream: Stream::Data, start: owned, length: BlockCount(1) };
+        history.dropped(head, run, graveyard.sink()).unwrap();
+    }
+    pool.close().unwrap();
+    assert!(!check(storage.copy(), &CheckOptions::default(), &mut |_| {}).unwrap().is_sound());
+    let report = repair(storage.clone(), &RepairOptions::default(), &mut |_| {}).unwrap();
+    assert_eq!(report.after.count, 0, "{report:?}");
+    let pool = open(&storage);
+    pool.verify().unwrap();
+    destroy_snapshot(&pool, &saved, BLOCKS);
 }
