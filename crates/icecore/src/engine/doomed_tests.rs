@@ -2,6 +2,7 @@
 //! there or not.
 
 use crate::check::{CheckOptions, RepairOptions, check, repair};
+use crate::format::superblock::LedgerPointer;
 use crate::names::parse_target;
 use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
@@ -261,4 +262,24 @@ fn sets_are_made_again_although_part_of_a_snapshot_is_gone() {
     let pool = open(&storage);
     pool.verify().unwrap();
     destroy_snapshot(&pool, &saved, BLOCKS);
+}
+
+#[test]
+fn damage_is_seen_by_those_who_can_be_read() {
+    let (storage, pool, _) = overwritten();
+    let doomed = snapshot(&pool, dataset(&pool, "a"), "one");
+    pool.rollback("a@one", false).unwrap();
+    destroy_snapshot(&pool, "a@one", 0);
+    let address = {
+        let state = pool.engine().state();
+        state.history.owned_of(doomed, Stream::Data).unwrap().first().unwrap()
+    };
+    let (segment, slot, _) = pool.engine().blocks.lookup(Stream::Data, address).unwrap().unwrap();
+    pool.close().unwrap();
+    super::chunk_tests::flip(&storage, &LedgerPointer { segment, slot, blocks: 1, crc: 0 });
+    let report = open(&storage).scrub(&mut |_| true).unwrap();
+    assert_eq!(report.findings.len(), 1, "{report:?}");
+    let finding = &report.findings[0];
+    assert_eq!((&finding.versions[..], finding.version_count), (&["a".to_owned()][..], 1), "{finding:?}");
+    assert_eq!(finding.path.as_deref(), Some(&b"file"[..]), "{finding:?}");
 }

@@ -285,11 +285,20 @@ impl History {
         if known != UNKNOWN {
             return Ok(BlockCount(known));
         }
-        let open = self.doomed.deletable.iter().chain(self.doomed.thinnable.keys());
-        let open: Vec<VersionId> = open.copied().collect();
-        let freeing = self.freed_by_deleting_set(&self.going(&open))?;
+        let freeing = self.count_freeing()?;
         self.doomed.freeing.store(freeing.0, Ordering::Relaxed);
         Ok(freeing)
+    }
+
+    fn count_freeing(&self) -> Result<BlockCount, HistoryFault> {
+        let thinnable = self.doomed.thinnable.keys().copied();
+        if self.doomed.deletable.is_empty() {
+            let freed: Result<Vec<u64>, _> =
+                thinnable.map(|version| self.freed_by_thinning(version)).collect();
+            return Ok(BlockCount(freed?.into_iter().sum()));
+        }
+        let open: Vec<VersionId> = self.doomed.deletable.iter().copied().chain(thinnable).collect();
+        self.freed_by_deleting_set(&self.going(&open))
     }
 
     /// Spares [`History::freeing`] the counting, for whoever has just doomed versions and knows what that comes to.

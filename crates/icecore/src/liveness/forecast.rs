@@ -135,15 +135,38 @@ impl<'a> Leaving<'a> {
         ways: &HashMap<VersionId, Vec<VersionId>>,
     ) -> Result<u64, HistoryFault> {
         let high = self.node(version).mark().unwrap_or_default();
+        let way = self.one_way_of(version, |version| ways.get(&version).map_or(&[], Vec::as_slice));
         let mut count = 0;
-        for next in self.one_way_of(version, |version| ways.get(&version).map_or(&[], Vec::as_slice)) {
-            for stream in Stream::ALL {
-                let span = low.of(stream)..high.of(stream);
-                self.node(next).dead().of(stream).pieces(&span, self.parts, &mut |piece| {
-                    count += self.unreached(version, stream, piece.clone(), None)?.len().0;
-                    Ok(())
-                })?;
-            }
+        for stream in Stream::ALL {
+            count += self.count_along(&way, version, stream, &(low.of(stream)..high.of(stream)))?;
+        }
+        Ok(count)
+    }
+
+    /// How many blocks of a span, which a version reaches, no version reaches that lies below it and stays.
+    pub(super) fn count_unreached(
+        &self,
+        version: VersionId,
+        stream: Stream,
+        span: &Span,
+    ) -> Result<u64, HistoryFault> {
+        self.count_along(&self.one_way(version), version, stream, span)
+    }
+
+    /// The same: what is dead on every way is dead on this one.
+    fn count_along(
+        &self,
+        way: &[VersionId],
+        version: VersionId,
+        stream: Stream,
+        span: &Span,
+    ) -> Result<u64, HistoryFault> {
+        let mut count = 0;
+        for next in way {
+            self.node(*next).dead().of(stream).pieces(span, self.parts, &mut |piece| {
+                count += self.unreached(version, stream, piece.clone(), None)?.len().0;
+                Ok(())
+            })?;
         }
         Ok(count)
     }

@@ -105,6 +105,28 @@ impl History {
         self.doomed.suspects(version).is_some()
     }
 
+    /// What thinning a version would free. Takes time with what has not been looked at.
+    pub(super) fn freed_by_thinning(&self, version: VersionId) -> Result<u64, HistoryFault> {
+        let Some(suspects) = self.doomed.suspects(version) else { return Ok(0) };
+        let leaving = Leaving::of(self, &self.doomed_from(version), self.parts.patient())?;
+        let mut count = 0;
+        for stream in Stream::ALL {
+            let died = &suspects.died[stream as usize];
+            let died = leaving.dead_on_one_way(version, stream, &(LogAddress(0)..END), Some(died))?;
+            count += leaving.unreached(version, stream, died, None)?.len().0;
+            count += leaving.count_unreached(version, stream, &self.not_looked_at(version, stream)?)?;
+        }
+        Ok(count)
+    }
+
+    /// What of a version, where it owns anything, was not looked at.
+    fn not_looked_at(&self, version: VersionId, stream: Stream) -> Result<Span, HistoryFault> {
+        let node = self.version(version)?;
+        let from = self.doomed.suspects(version).map_or(END, |suspects| suspects.from[stream as usize]);
+        let high = node.mark().map_or(END, |mark| mark.of(stream));
+        Ok(self.low_mark(node).of(stream).max(from).min(high)..high)
+    }
+
     /// A version, and all doomed ones below it with nothing but doomed ones in between.
     fn doomed_from(&self, version: VersionId) -> Vec<VersionId> {
         let mut found = vec![version];
@@ -151,15 +173,13 @@ impl History {
         stream: Stream,
         runs: usize,
     ) -> Result<Option<Next>, HistoryFault> {
-        let node = self.version(version)?;
         let Some(suspects) = self.doomed.suspects(version) else { return Ok(None) };
         let died = &suspects.died[stream as usize];
         let (mut span, died) = if let Some(first) = died.first() {
             let last = died.runs().take(runs).last().map_or(END, |run| run.end);
             (first..last, Some(died))
         } else {
-            let low = self.low_mark(node).of(stream).max(suspects.from[stream as usize]);
-            let rest = low..node.mark().map_or(END, |mark| mark.of(stream));
+            let rest = self.not_looked_at(version, stream)?;
             // What is dead on every way is dead on this one.
             let way = leaving.one_way(version).into_iter();
             let ends = way.filter_map(|child| self.versions[&child].dead.of(stream).stretch(&rest, runs));

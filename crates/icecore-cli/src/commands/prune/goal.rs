@@ -91,8 +91,8 @@ fn shortfall(needed: u64, frees: u64, plan: &Plan) -> Failure {
     let kept = plan.rows.iter().filter(|row: &&Row| !row.reasons.is_empty()).count();
     let (needed, frees) = (format::size(ByteLength(needed)), format::size(ByteLength(frees)));
     let message = format!(
-        "{needed} would have to come back, and pruning gives {frees}: rules and holds keep {kept} snapshots, and \
-         the rest is what the datasets hold now"
+        "{needed} would have to come back, and pruning gives {frees}: {kept} snapshots stay (-nv says why), and the \
+         rest is what the datasets hold now"
     );
     Failure::new(ErrorCode::NoSpace, message)
 }
