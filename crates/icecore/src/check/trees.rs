@@ -63,16 +63,16 @@ pub(super) fn walk(engine: &Engine, state: &State, names: bool, tell: &mut dyn F
     while let Some(step) = steps.pop() {
         match step {
             Step::Down(version) => {
-                if !looked_at.contains_key(&version) {
-                    let mut look =
-                        |version, base| descend(engine, state, version, base, &reached, &mut found, names);
-                    if state.history.is_doomed(version) {
+                let mut look =
+                    |version, base| descend(engine, state, version, base, &reached, &mut found, names);
+                let (difference, readable) = match looked_at.remove(&version) {
+                    Some(known) => known,
+                    None if state.history.is_doomed(version) => {
                         looked_at.extend(doomed::look(state, version, &reached, &mut look));
-                    } else {
-                        looked_at.insert(version, look(version, state.parent(version)));
+                        looked_at.remove(&version).expect("looked at just now")
                     }
-                }
-                let (difference, readable) = looked_at.remove(&version).expect("looked at");
+                    None => look(version, state.parent(version)),
+                };
                 compare(state, version, &difference, readable, &mut found.problems);
                 apply(&mut reached, &difference.gone, &difference.born);
                 unite(&mut everything, &difference.born);
