@@ -1,6 +1,9 @@
 //! The algebra against brute force: a model keeps, for every version, the explicit set of blocks that it
 //! references, and every figure is counted from those.
 
+mod model;
+
+use self::model::{Model, ModelVersion};
 use super::{
     DecodeLimits, FreedSink, History, HistoryChanges, HistoryFault, Pace, Part, PartRow, PartSource,
     PartStore, SetChunk, SetLimits, StoredHistory,
@@ -20,87 +23,6 @@ type Block = (u8, u64);
 pub(super) fn cases(default: u32) -> ProptestConfig {
     let cases = std::env::var("ICECORE_TEST_CASES").ok().and_then(|cases| cases.parse().ok());
     ProptestConfig::with_cases(cases.unwrap_or(default))
-}
-
-#[derive(Clone, Default)]
-struct ModelVersion {
-    parent: Option<VersionId>,
-    mark: Option<[u64; 3]>,
-    blocks: BTreeSet<Block>,
-}
-
-#[derive(Clone, Default)]
-struct Model(BTreeMap<VersionId, ModelVersion>);
-
-impl Model {
-    fn children(&self, version: VersionId) -> Vec<VersionId> {
-        self.0.iter().filter(|(_, other)| other.parent == Some(version)).map(|(&id, _)| id).collect()
-    }
-
-    fn all_blocks(&self) -> BTreeSet<Block> {
-        self.0.values().flat_map(|version| version.blocks.iter().copied()).collect()
-    }
-
-    fn delete(&mut self, version: VersionId) -> bool {
-        let children = self.children(version);
-        if children.len() > 1 {
-            return false;
-        }
-        let gone = self.0.remove(&version).unwrap();
-        for child in children {
-            self.0.get_mut(&child).unwrap().parent = gone.parent;
-        }
-        true
-    }
-
-    /// What these versions reach and no other.
-    fn only_in(&self, versions: &BTreeSet<VersionId>) -> u64 {
-        let of = |inside: bool| -> BTreeSet<Block> {
-            let some = self.0.iter().filter(|(id, _)| versions.contains(id) == inside);
-            some.flat_map(|(_, version)| version.blocks.iter().copied()).collect()
-        };
-        of(true).difference(&of(false)).count() as u64
-    }
-
-    /// These, and those of `doomed` that are connected with them by such.
-    fn with_doomed(&self, chosen: &[VersionId], doomed: &BTreeSet<VersionId>) -> BTreeSet<VersionId> {
-        let mut found: BTreeSet<VersionId> = chosen.iter().copied().collect();
-        loop {
-            let is_next = |id: &&VersionId| {
-                let above = self.0[*id].parent.is_some_and(|parent| found.contains(&parent));
-                above || self.children(**id).iter().any(|child| found.contains(child))
-            };
-            let more: Vec<VersionId> =
-                doomed.iter().filter(|id| !found.contains(id)).filter(is_next).copied().collect();
-            if more.is_empty() {
-                return found;
-            }
-            found.extend(more);
-        }
-    }
-
-    /// What is owned by a version, and reached by nobody that is not doomed.
-    fn is_thin(&self, version: VersionId, doomed: &BTreeSet<VersionId>) -> bool {
-        let low = self.low_mark(version);
-        let read = self.0.iter().filter(|(id, _)| !doomed.contains(id));
-        let read: BTreeSet<Block> = read.flat_map(|(_, version)| version.blocks.iter().copied()).collect();
-        self.0[&version].blocks.iter().all(|block| block.1 < low[block.0 as usize] || read.contains(block))
-    }
-
-    fn is_ancestor(&self, ancestor: VersionId, descendant: VersionId) -> bool {
-        let mut at = Some(descendant);
-        while let Some(id) = at {
-            if id == ancestor {
-                return true;
-            }
-            at = self.0[&id].parent;
-        }
-        false
-    }
-
-    fn low_mark(&self, version: VersionId) -> [u64; 3] {
-        self.0[&version].parent.map_or([0; 3], |parent| self.0[&parent].mark.unwrap())
-    }
 }
 
 /// Chunks of sets in memory, none of which is at hand before it is read.
