@@ -223,6 +223,13 @@ fn a_large_set_is_freed_a_part_at_a_time() {
         state.catalogue.hide_snapshot(version);
         state.history.doom(version).unwrap();
     }
+    assert!(free_in_pieces(&pool) > 5);
+    pool.verify().unwrap();
+}
+
+/// Does what there is to do about destroyed versions, each time as little as can be done: in how many pieces something was freed.
+fn free_in_pieces(pool: &Pool) -> u32 {
+    let engine = pool.engine();
     let mut held = Vec::new();
     let mut pieces = 0;
     loop {
@@ -232,12 +239,13 @@ fn a_large_set_is_freed_a_part_at_a_time() {
         let mut enough = || at_once.next().is_none();
         let mut pace = Pace { runs: 32, held: Some(&held), enough: &mut enough };
         match state.free_doomed(&mut pace) {
-            Ok(false) => break,
+            Ok(false) => return pieces,
             Ok(true) => {}
             Err(HistoryFault::Absent(row)) => {
                 drop(state);
                 let part = PartSource::read(&*engine.blocks, &row).unwrap();
                 held.push((*row, part));
+                assert!(held.len() <= 40, "{} parts at once", held.len());
                 continue;
             }
             Err(fault) => panic!("{fault}"),
@@ -248,8 +256,46 @@ fn a_large_set_is_freed_a_part_at_a_time() {
         pieces += u32::from(freed > 0);
         held.clear();
     }
+}
+
+/// What two branches have replaced of a snapshot is found where all of these sets lie on disk.
+#[test]
+fn what_no_branch_reaches_is_freed_a_part_at_a_time() {
+    let storage = made();
+    let pool = open(&storage);
+    let last = format!("db@{}", ROUNDS - 1);
+    (ROUNDS..ROUNDS + 3).for_each(|round| write_round(&pool, "db", round));
+    let saved = pool.rollback(&last, false).unwrap().saved_as;
+    (ROUNDS..ROUNDS + 4).for_each(|round| write_round(&pool, "db", round));
+    take_picture(&pool);
+    pool.close().unwrap();
+
+    let pool = open(&storage);
+    let target = DestroyTarget::Snapshot(last.clone());
+    let planned = pool.plan_destroy(&target).unwrap();
+    {
+        let mut state = pool.engine().state();
+        let id = state.catalogue.find("db").unwrap();
+        let version = state.catalogue.find_snapshot(id, &(ROUNDS - 1).to_string()).unwrap();
+        state.catalogue.hide_snapshot(version);
+        state.history.doom(version).unwrap();
+        assert_eq!(state.history.freeing().unwrap().bytes(), planned.frees);
+    }
+    let live = || pool.engine().state().history.live_in_all().bytes().0;
+    let before = live();
+    let pieces = free_in_pieces(&pool);
     assert!(pieces > 5, "{pieces} pieces");
+    assert_eq!(before - live(), planned.frees.0);
     pool.verify().unwrap();
+    assert_there(&pool, "db", ROUNDS + 3);
+    assert_there(&pool, &saved, ROUNDS + 2);
+    take_picture(&pool);
+    pool.verify().unwrap();
+    let crashed = open(&storage.copy());
+    crashed.verify().unwrap();
+    assert_there(&crashed, &saved, ROUNDS + 2);
+    let checked = check(storage.copy(), &CheckOptions::default(), &mut |_| {}).unwrap();
+    assert_eq!(checked.count, 0, "{checked:?}");
 }
 
 /// A head without a dataset goes as a snapshot does, also after a crash, and is in nobody's way.

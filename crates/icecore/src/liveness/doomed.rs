@@ -148,7 +148,7 @@ impl Doomed {
 }
 
 impl History {
-    /// Dooms a version: it is to be deleted as soon as no more than one branch hangs below it.
+    /// Dooms a version: it is to be deleted as soon as no more than one branch hangs below it, and to be thinned until then.
     ///
     /// # Errors
     ///
@@ -196,8 +196,8 @@ impl History {
         }
     }
 
-    /// The next doomed version that can be deleted, or else thinned. The newest first: where a whole branch goes, that is a leaf,
-    /// whose sets need not be merged with others; and what a version is rid of may be what the one above is to be rid of.
+    /// The next doomed version that can be deleted, or if there is none, thinned: a deletion may be the end of what had to be thinned. The newest
+    /// first: where a whole branch goes, that is a leaf, whose sets need not be merged with others.
     #[must_use]
     pub fn next_doomed(&self) -> Option<VersionId> {
         let free = |version: &&VersionId| !self.doomed.stuck.contains(version);

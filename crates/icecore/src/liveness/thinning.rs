@@ -209,6 +209,11 @@ impl History {
             met.intersect(&lost);
             met
         };
+        self.changed.insert(version);
+        if self.node_mut(version).owned.of_mut(stream).subtract(&lost) != lost.len() {
+            let child = trace.died.first().map_or(version, |(child, _)| *child);
+            return Err(HistoryFault::NeverHad { version, child });
+        }
         for (child, dead) in &trace.died {
             let dead = common(dead);
             if !dead.is_empty() {
@@ -220,11 +225,6 @@ impl History {
             let node = self.node_mut(*reaching);
             node.referenced = node.referenced.saturating_sub(common(blocks).len().0);
             node.forget_used();
-        }
-        self.changed.insert(version);
-        if self.node_mut(version).owned.of_mut(stream).subtract(&lost) != lost.len() {
-            let child = trace.died.first().map_or(version, |(child, _)| *child);
-            return Err(HistoryFault::NeverHad { version, child });
         }
         let count = lost.len().0;
         self.live[stream as usize] = self.live[stream as usize].saturating_sub(count);
