@@ -201,6 +201,19 @@ fn fill(explorer: &mut Explorer) {
     pool.destroy(&DestroyTarget::Dataset { name: "filler".to_owned(), recursive: true }).unwrap();
 }
 
+/// Opens a pool of which a segment was hurt, unless that is the one with its newest ledger and without a copy; and looks at what is lost.
+fn open_hurt(explorer: &mut Explorer, is_ledger: bool, copies: CopyMode) -> &'static str {
+    if let Err(error) = explorer.open() {
+        assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
+        assert!(is_ledger && copies == CopyMode::None, "{error}");
+        return "without its ledger";
+    }
+    let found = remains(explorer);
+    assert!(found.lost.is_empty() || copies != CopyMode::All, "{:?}", found.lost);
+    assert_all_named(explorer, &found);
+    if found.lost.is_empty() { "nothing lost" } else { "something lost" }
+}
+
 /// So many times a loss, to a pool that follows from the seed.
 fn lose(seed: u64, losses: usize, outcomes: &mut BTreeMap<String, u64>) {
     let mut random = Random::new(seed);
@@ -218,17 +231,11 @@ fn lose(seed: u64, losses: usize, outcomes: &mut BTreeMap<String, u64>) {
             None => explorer.disk.lose(&name).unwrap(),
             Some(length) => explorer.disk.truncate(&name, length).unwrap(),
         }
-        if let Err(error) = explorer.open() {
-            assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
-            assert!(name == ledger(&base) && setting.copies == CopyMode::None, "{error}");
-            *outcomes.entry("without its ledger".to_owned()).or_default() += 1;
+        let sort = open_hurt(&mut explorer, name == ledger(&base), setting.copies);
+        *outcomes.entry(sort.to_owned()).or_default() += 1;
+        if !explorer.is_open() {
             continue;
         }
-        let found = remains(&explorer);
-        assert!(found.lost.is_empty() || setting.copies != CopyMode::All, "{:?}", found.lost);
-        assert_all_named(&explorer, &found);
-        let sort = if found.lost.is_empty() { "nothing lost" } else { "something lost" };
-        *outcomes.entry(sort.to_owned()).or_default() += 1;
         goes_on(&mut explorer, &mut random, outcomes);
         if random.chance(50) {
             explorer.close().unwrap();
@@ -283,17 +290,11 @@ fn put_former(seed: u64, times: usize, outcomes: &mut BTreeMap<String, u64>) {
         let _told = Told(format!("{name} as it was, {:?}, {:?}", setting.copies, setting.size_limit));
         let mut explorer = base.fork(random.next());
         explorer.disk.overwrite(&name, 0, &former[&name]).unwrap();
-        if let Err(error) = explorer.open() {
-            assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
-            assert!(name == ledger(&base) && setting.copies == CopyMode::None, "{error}");
-            *outcomes.entry("without its ledger".to_owned()).or_default() += 1;
+        let sort = open_hurt(&mut explorer, name == ledger(&base), setting.copies);
+        *outcomes.entry(sort.to_owned()).or_default() += 1;
+        if !explorer.is_open() {
             continue;
         }
-        let found = remains(&explorer);
-        assert!(found.lost.is_empty() || setting.copies != CopyMode::All, "{:?}", found.lost);
-        assert_all_named(&explorer, &found);
-        let sort = if found.lost.is_empty() { "nothing lost" } else { "something lost" };
-        *outcomes.entry(sort.to_owned()).or_default() += 1;
         goes_on(&mut explorer, &mut random, outcomes);
         explorer.close().unwrap();
         open(&mut explorer);

@@ -5,8 +5,8 @@ use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
 use crate::storage::memory::MemoryStorage;
 use crate::storage::{Kind, Storage};
-use crate::units::{BLOCK_BYTES, InodeNumber, SegmentId};
-use crate::{CopyMode, Creation};
+use crate::units::{BLOCK_BYTES, ByteLength, InodeNumber, SegmentId};
+use crate::{CopyMode, Creation, Dataset};
 use std::sync::Arc;
 
 fn options(read_only: bool) -> OpenOptions {
@@ -24,6 +24,26 @@ fn open(storage: &Arc<MemoryStorage>, read_only: bool) -> Pool {
     Pool::open(storage.clone(), &options(read_only)).unwrap()
 }
 
+/// A new pool with an open file.
+fn with_file(init: &InitOptions, options: &OpenOptions) -> (Arc<MemoryStorage>, Pool, Dataset, InodeNumber) {
+    let storage = Arc::new(MemoryStorage::default());
+    Pool::init(storage.clone(), init).unwrap();
+    let pool = Pool::open(storage.clone(), options).unwrap();
+    pool.create_dataset("db", false, &[]).unwrap();
+    let db = pool.dataset("db").unwrap();
+    let inode = db.open_or_create(b"a", &Creation::file()).unwrap();
+    (storage, pool, db, inode)
+}
+
+fn with_copies(copies: CopyMode) -> InitOptions {
+    InitOptions { copies, ..InitOptions::small() }
+}
+
+/// So small that segments are used again soon, and without copies.
+fn crowded() -> InitOptions {
+    InitOptions { size_limit: Some(ByteLength(40 << 20)), ..with_copies(CopyMode::None) }
+}
+
 fn read(pool: &Pool, inode: InodeNumber, bytes: usize) -> Vec<u8> {
     let mut buffer = vec![0; bytes];
     pool.view("db").unwrap().read(inode, 0, &mut buffer).unwrap();
@@ -36,7 +56,7 @@ fn read(pool: &Pool, inode: InodeNumber, bytes: usize) -> Vec<u8> {
 fn a_segment_of_which_the_end_was_torn_off_has_no_table() {
     for copies in [CopyMode::None, CopyMode::All] {
         let storage = Arc::new(MemoryStorage::default());
-        Pool::init(storage.clone(), &InitOptions { copies, ..InitOptions::small() }).unwrap();
+        Pool::init(storage.clone(), &with_copies(copies)).unwrap();
         let pool = open(&storage, false);
         pool.create_dataset("db", false, &[]).unwrap();
         let db = pool.dataset("db").unwrap();
@@ -85,12 +105,7 @@ const BATCHES: u64 = 15;
 #[test]
 fn a_segment_of_another_time_or_pool_is_healed_from_its_copy() {
     let made = |mark: u8| {
-        let storage = Arc::new(MemoryStorage::default());
-        Pool::init(storage.clone(), &InitOptions { copies: CopyMode::All, ..InitOptions::small() }).unwrap();
-        let pool = open(&storage, false);
-        pool.create_dataset("db", false, &[]).unwrap();
-        let db = pool.dataset("db").unwrap();
-        let inode = db.open_or_create(b"a", &Creation::file()).unwrap();
+        let (storage, pool, db, inode) = with_file(&with_copies(CopyMode::All), &options(false));
         let write = |offset: u64, mark: u8| {
             db.write(inode, offset, &[mark; 100 * BLOCK_BYTES]).unwrap();
             db.sync().unwrap();
@@ -143,12 +158,7 @@ fn a_segment_of_another_time_or_pool_is_healed_from_its_copy() {
 #[test]
 fn what_is_hurt_in_the_log_is_healed_from_the_copy_before_that_is_given_up() {
     for blocks in [1, 4, 60] {
-        let storage = Arc::new(MemoryStorage::default());
-        Pool::init(storage.clone(), &InitOptions { copies: CopyMode::All, ..InitOptions::small() }).unwrap();
-        let pool = open(&storage, false);
-        pool.create_dataset("db", false, &[]).unwrap();
-        let db = pool.dataset("db").unwrap();
-        let inode = db.open_or_create(b"a", &Creation::file()).unwrap();
+        let (storage, pool, db, inode) = with_file(&with_copies(CopyMode::All), &options(false));
         for index in 0..30 {
             db.write(inode, index * 3 * BLOCK_BYTES as u64, &[7; 3 * BLOCK_BYTES]).unwrap();
             db.sync().unwrap();
@@ -177,12 +187,7 @@ fn what_is_hurt_in_the_log_is_healed_from_the_copy_before_that_is_given_up() {
 #[test]
 fn the_end_of_the_log_is_found_in_the_copy() {
     for (records, hurt) in [(1, 1), (12, 1), (12, 2), (12, 30), (60, 600)] {
-        let storage = Arc::new(MemoryStorage::default());
-        Pool::init(storage.clone(), &InitOptions { copies: CopyMode::All, ..InitOptions::small() }).unwrap();
-        let pool = open(&storage, false);
-        pool.create_dataset("db", false, &[]).unwrap();
-        let db = pool.dataset("db").unwrap();
-        let inode = db.open_or_create(b"a", &Creation::file()).unwrap();
+        let (storage, pool, db, inode) = with_file(&with_copies(CopyMode::All), &options(false));
         pool.checkpoint().unwrap();
         for index in 0..records {
             db.write(inode, index * 7 * BLOCK_BYTES as u64, &[7; 7 * BLOCK_BYTES]).unwrap();
@@ -217,14 +222,8 @@ fn the_end_of_the_log_is_found_in_the_copy() {
 #[test]
 fn a_segment_of_another_time_is_damaged_and_not_believed() {
     for background in [false, true] {
-        let storage = Arc::new(MemoryStorage::default());
-        let size_limit = Some(crate::units::ByteLength(40 << 20));
-        let init = InitOptions { copies: CopyMode::None, size_limit, ..InitOptions::small() };
-        Pool::init(storage.clone(), &init).unwrap();
-        let pool = Pool::open(storage.clone(), &OpenOptions { background, ..options(false) }).unwrap();
-        pool.create_dataset("db", false, &[]).unwrap();
-        let db = pool.dataset("db").unwrap();
-        let inode = db.open_or_create(b"a", &Creation::file()).unwrap();
+        let options = OpenOptions { background, ..options(false) };
+        let (storage, pool, db, inode) = with_file(&crowded(), &options);
         let write = |mark: u8| {
             for index in 0..30 {
                 db.write(inode, index * 80 * BLOCK_BYTES as u64, &[mark; 80 * BLOCK_BYTES]).unwrap();
@@ -287,14 +286,7 @@ fn a_segment_of_another_time_is_damaged_and_not_believed() {
 /// that is said.
 #[test]
 fn a_log_that_goes_on_in_a_segment_of_another_time_is_damaged() {
-    let storage = Arc::new(MemoryStorage::default());
-    let size_limit = Some(crate::units::ByteLength(40 << 20));
-    let init = InitOptions { copies: CopyMode::None, size_limit, ..InitOptions::small() };
-    Pool::init(storage.clone(), &init).unwrap();
-    let pool = open(&storage, false);
-    pool.create_dataset("db", false, &[]).unwrap();
-    let db = pool.dataset("db").unwrap();
-    let inode = db.open_or_create(b"a", &Creation::file()).unwrap();
+    let (storage, pool, db, inode) = with_file(&crowded(), &options(false));
     let write = |mark: u8| {
         db.write(inode, 0, &[mark; 30 * BLOCK_BYTES]).unwrap();
         db.sync().unwrap();
