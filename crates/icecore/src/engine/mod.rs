@@ -52,6 +52,7 @@ mod runs;
 #[cfg(test)]
 mod set_chunk_tests;
 mod sets;
+mod settle;
 mod size_limit;
 #[cfg(test)]
 mod size_limit_tests;

@@ -6,10 +6,9 @@ use super::cut::{Cut, LEFT_BEHIND};
 use super::init::Parts;
 use super::load::Loaded;
 use crate::blocks::Use;
-use crate::copies::Mended;
 use crate::error::{Error, Result};
 use crate::format::drawn::STEP;
-use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, decode_table, file_name, from_file_name};
+use crate::format::segment::{Geometry, SegmentKind, file_name, from_file_name};
 use crate::format::superblock::Superblock;
 use crate::liveness::BlockSet;
 use crate::log::replay::{Found, Reader, Waiting, Whole, spilled_blocks};
@@ -18,10 +17,9 @@ use crate::operation::Operation;
 use crate::pins::Pins;
 use crate::segments::Segments;
 use crate::state::{Environment, Placement, State};
-use crate::storage::{AlignedBuffer, Kind, Storage};
+use crate::storage::{Kind, Storage};
 use crate::units::{
-    BLOCK_BYTES, BlockCount, LOG_ADDRESS_LIMIT, LogAddress, Marks, RecordSequence, RecoveryEpoch, SegmentId,
-    Slot,
+    BlockCount, LOG_ADDRESS_LIMIT, LogAddress, Marks, RecordSequence, RecoveryEpoch, SegmentId, Slot,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -226,7 +224,7 @@ pub(super) struct Replay<'a> {
     pub(super) doubt: Option<Error>,
     /// Where the log ends, after what was applied so far, and the hash to go on from.
     pub(super) end: (Position, [u8; 16]),
-    replayed: u64,
+    pub(super) replayed: u64,
     /// Addresses that were given to staged runs, whose operations follow.
     gap: Range<LogAddress>,
 }
@@ -516,110 +514,6 @@ impl Replay<'_> {
         self.env.blocks.sums().forget(segment);
         state.segments.use_as(segment, kind);
         Ok(())
-    }
-
-    /// Makes what was found durable, and mends headers of segments that a crash tore off their records.
-    fn settle(&mut self, superblock: &Superblock) -> Result<()> {
-        let end = self.end.0.segment;
-        let files = self.env.blocks.files();
-        if !superblock.clean {
-            self.heal_from_copies();
-            files.sync_healed()?;
-            files.copies().doubt(self.touched.keys().chain(&self.staged).copied());
-        }
-        for (segment, incarnation) in std::mem::take(&mut self.touched) {
-            if self.replayed > 0 || segment == end {
-                self.mend_header(segment, incarnation, superblock)?;
-                if segment == end {
-                    self.wipe_table(segment, incarnation)?;
-                }
-                files.sync(segment)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What is hurt in segments that the log has written to since the checkpoint is taken from their copies: these were not flushed since, and
-    /// are given up.
-    fn heal_from_copies(&self) {
-        let blocks = self.env.blocks;
-        let geometry = blocks.files().geometry();
-        let end = self.end.0;
-        for segment in self.touched.keys() {
-            let is_last = *segment == end.segment;
-            let to = if is_last { end.slot } else { geometry.end(SegmentKind::Log) };
-            blocks.heal_all(*segment, to, !is_last);
-        }
-        for segment in &self.staged {
-            blocks.heal_all(*segment, geometry.end(SegmentKind::Run), false);
-            // The log does not say which use it is in; from here on the ledger does.
-            if let Ok(use_) = blocks.sums().use_of(*segment, blocks.files()) {
-                blocks.sums().note_use(*segment, use_.incarnation);
-            }
-        }
-    }
-
-    /// The log may have gone on in another segment, and what it wrote there be torn off: then it goes on where it was before that, in a
-    /// segment that has its table already. Whoever only reads would believe what that says of slots that hold something else by then.
-    fn wipe_table(&self, segment: SegmentId, incarnation: u64) -> Result<()> {
-        let files = self.env.blocks.files();
-        let geometry = files.geometry();
-        let at = geometry.end(SegmentKind::Log);
-        let mut table = AlignedBuffer::zeroed(geometry.table_blocks() as usize * BLOCK_BYTES);
-        let is_table = |bytes: &[u8]| decode_table(geometry, incarnation, bytes).is_some();
-        let is_there = files.read(segment, at, &mut table).is_ok() && is_table(&table);
-        if is_there || files.read_copy(segment, at, &mut table) && is_table(&table) {
-            table.fill(0);
-            files.write(segment, at, &[(Kind::Frame, &table)])?;
-        }
-        Ok(())
-    }
-
-    /// Checksums of a log segment without a table are gathered under its header's incarnation: a header of an
-    /// earlier use, left there by a crash that the records survived, is as bad as none.
-    fn mend_header(&self, segment: SegmentId, incarnation: u64, superblock: &Superblock) -> Result<()> {
-        let files = self.env.blocks.files();
-        let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
-        files.read(segment, Slot(0), &mut block)?;
-        let valid = SegmentHeader::decode(&block).is_some_and(|header| {
-            header.pool == superblock.pool
-                && header.segment == segment
-                && header.kind == SegmentKind::Log
-                && header.incarnation == incarnation
-        });
-        if valid && superblock.clean {
-            return Ok(());
-        }
-        if superblock.clean {
-            // No crash tore it off.
-            let why = "the segment's header is not what was written; it is made again from the log";
-            let why = Error::damaged(format!("{} at offset 0", file_name(segment)), why);
-            files.incidents().note_harmless(&why);
-            files.copies().mended(why.to_string(), Mended::Header, true);
-        }
-        if valid {
-            // As for records: it may be in the cache of the operating system alone.
-            return files.write(segment, Slot(0), &[(Kind::Frame, &block)]);
-        }
-        let mut first = AlignedBuffer::zeroed(BLOCK_BYTES);
-        files.read(segment, Slot(1), &mut first)?;
-        let is_end = segment == self.end.0.segment && self.end.0.slot == Slot(1);
-        let view = crate::format::record::RecordView::decode(&first).filter(|_| !is_end);
-        let (address, sequence) = view.map_or((self.end.0.address, self.end.0.sequence), |view| {
-            (view.header.address, view.header.sequence)
-        });
-        let header = SegmentHeader {
-            pool: superblock.pool,
-            kind: SegmentKind::Log,
-            segment,
-            incarnation,
-            first_address: address,
-            first_sequence: sequence,
-            epoch: superblock.epoch(),
-        };
-        block.fill(0);
-        header.encode(&mut block);
-        files.write(segment, Slot(0), &[(Kind::Frame, &block)])
     }
 }
 
