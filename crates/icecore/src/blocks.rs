@@ -347,6 +347,7 @@ impl Sums {
         if let Some(error) = unread {
             return Err(error);
         }
+        self.note_use(segment, use_.incarnation);
         self.tables.go_on(segment, Arc::new(RwLock::new(table)));
         Ok(())
     }

@@ -18,6 +18,8 @@ mod places;
 #[cfg(test)]
 mod tests;
 mod trees;
+#[cfg(test)]
+mod uses_tests;
 
 pub use mend::{RepairOptions, RepairReport, repair, repair_directory};
 

@@ -67,7 +67,7 @@ fn checked(storage: &Arc<MemoryStorage>) -> CheckReport {
     check(storage.clone(), &CheckOptions { data: true }, &mut |_| {}).unwrap()
 }
 
-fn repaired(storage: &Arc<MemoryStorage>, dry_run: bool) -> RepairReport {
+pub(super) fn repaired(storage: &Arc<MemoryStorage>, dry_run: bool) -> RepairReport {
     repair(storage.clone(), &RepairOptions { dry_run, data: true, ..RepairOptions::default() }, &mut |_| {})
         .unwrap()
 }
@@ -435,7 +435,7 @@ fn a_pool_in_use_or_none_is_refused() {
 }
 
 /// The blobs that lead to the last checkpoint, the newest first.
-fn line(storage: &MemoryStorage) -> Vec<(LedgerPointer, Blob)> {
+pub(super) fn line(storage: &MemoryStorage) -> Vec<(LedgerPointer, Blob)> {
     let superblock = engine::find_superblock(storage).unwrap();
     let mut next = Some(superblock.ledger);
     let mut line = Vec::new();
@@ -451,7 +451,7 @@ fn line(storage: &MemoryStorage) -> Vec<(LedgerPointer, Blob)> {
 }
 
 /// Hurts one byte of a blob.
-fn hurt_blob(storage: &MemoryStorage, pointer: &LedgerPointer, at: usize) {
+pub(super) fn hurt_blob(storage: &MemoryStorage, pointer: &LedgerPointer, at: usize) {
     let file = storage.open(&file_name(pointer.segment), true).unwrap();
     let offset = u64::from(pointer.slot.0) * BLOCK as u64 + at as u64;
     let mut byte = [0];
@@ -461,7 +461,7 @@ fn hurt_blob(storage: &MemoryStorage, pointer: &LedgerPointer, at: usize) {
 }
 
 /// A byte within each section of a blob.
-fn within_sections(blob: &Blob) -> Vec<(SectionTag, usize)> {
+pub(super) fn within_sections(blob: &Blob) -> Vec<(SectionTag, usize)> {
     let mut at = BLOCK;
     let mut within = Vec::new();
     for (tag, section) in &blob.sections {

@@ -146,6 +146,16 @@ impl Gathered {
         self.uses.extend(section.uses.iter().copied());
     }
 
+    /// A segment is in this use.
+    pub(super) fn know_use(&mut self, segment: SegmentId, incarnation: u64) {
+        self.uses.insert(segment, incarnation);
+    }
+
+    /// The uses that segments are in, or were in when something lay in them last.
+    pub(super) fn uses(&self) -> &BTreeMap<SegmentId, u64> {
+        &self.uses
+    }
+
     /// The history, to put its sets into chunks.
     pub(super) fn history(&mut self) -> &mut StoredHistory {
         &mut self.history

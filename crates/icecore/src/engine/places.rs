@@ -56,6 +56,16 @@ pub(super) struct Scope<'a> {
     pub cursors: Vec<Cursor>,
     /// Segments that found another use since the checkpoint.
     pub excluded: BTreeSet<SegmentId>,
+    /// The uses that data segments were in when something lay in them last, as far as the checkpoint knows: something may have been moved to
+    /// others since, that is still where it was, too.
+    pub uses: BTreeMap<SegmentId, u64>,
+}
+
+impl Scope<'_> {
+    /// Whether this is not a use of a segment that the checkpoint does not know of.
+    fn is_known(&self, seen: &Seen) -> bool {
+        self.uses.get(&seen.placed.segment).is_none_or(|known| *known == seen.incarnation)
+    }
 }
 
 /// What was found.
@@ -66,6 +76,8 @@ pub(super) struct Found {
     pub lost: Addresses,
     /// Segments with runs of which nothing says what they hold.
     pub unexplained: BTreeSet<SegmentId>,
+    /// The uses that data segments were found in.
+    pub uses: BTreeMap<SegmentId, u64>,
 }
 
 /// Looks for addresses in these segments.
@@ -77,8 +89,10 @@ pub(super) fn find(scope: &Scope<'_>, wanted: &Addresses, segments: &[SegmentId]
     }
     let unexplained = survey.match_names();
     let seen = survey.seen;
+    let data = seen.iter().filter(|seen| seen.placed.run.stream != Stream::Node);
+    let uses = data.map(|seen| (seen.placed.segment, seen.incarnation)).collect();
     let (placed, lost) = choose(scope, wanted, seen);
-    Found { placed, lost, unexplained }
+    Found { placed, lost, unexplained, uses }
 }
 
 struct Survey<'a> {
@@ -252,8 +266,8 @@ impl Survey<'_> {
     }
 }
 
-/// Of several places of an address, the one in the newest use that holds what was written. Nodes have been looked at; of blocks with one
-/// place nothing better is to be had.
+/// Of several places of an address, the one in the newest use that holds what was written, of those that the checkpoint knows of if it can be. Nodes have
+/// been looked at; of blocks with one place nothing better is to be had.
 fn choose(scope: &Scope<'_>, wanted: &Addresses, mut seen: Vec<Seen>) -> (Vec<PlacedRun>, Addresses) {
     let mut left = wanted.clone();
     let mut several = Addresses::default();
@@ -265,7 +279,7 @@ fn choose(scope: &Scope<'_>, wanted: &Addresses, mut seen: Vec<Seen>) -> (Vec<Pl
         once[stream].insert(span);
     }
     several[Stream::Node as usize] = BlockSet::new();
-    seen.sort_by_key(|seen| std::cmp::Reverse(seen.incarnation));
+    seen.sort_by_key(|seen| std::cmp::Reverse((scope.is_known(seen), seen.incarnation)));
     let mut chosen = Vec::new();
     let mut hurt = Vec::new();
     for Seen { placed, .. } in &seen {

@@ -66,7 +66,7 @@ pub(crate) fn restore_chunks(
     for absent in &damaged {
         wanted[absent.stream as usize].unite(ledger.living_in(absent));
     }
-    let Gone { lost, .. } = ledger.find(&parts, superblock, &wanted, &segments);
+    let Gone { lost, .. } = ledger.find(&parts, superblock, &wanted, &segments, Knows::SomePlaces);
     // What is not all found again goes on saying that something is lost, and where it may be.
     let is_whole = |absent: &&Absent| lost[absent.stream as usize].part(&absent.span).is_empty();
     damaged.iter().filter(is_whole).for_each(|absent| ledger.map.do_without(absent));
@@ -102,7 +102,7 @@ pub(crate) fn restore_map(
         segments.push(end);
     }
     let wanted = ledger.living.clone();
-    let gone = ledger.find(&parts, superblock, &wanted, &segments);
+    let gone = ledger.find(&parts, superblock, &wanted, &segments, Knows::NoPlaces);
     ledger.write_without(&parts, superblock, segments, &wanted, gone)
 }
 
@@ -127,7 +127,7 @@ pub(crate) fn place_forsaken(storage: &Arc<dyn Storage>, superblock: &Superblock
         return Err(Error::damaged("the location map", format!("two blocks lie where that of {run:?} does")));
     }
     let segments = segments(storage, superblock)?;
-    let mut gone = ledger.find(&parts, superblock, &wanted, &segments);
+    let mut gone = ledger.find(&parts, superblock, &wanted, &segments, Knows::SomePlaces);
     if knows_all {
         // What was left behind lay in segments that were emptied.
         gone.unexplained.clear();
@@ -146,7 +146,7 @@ pub(crate) fn move_log_end(
 ) -> Result<(Superblock, SegmentId)> {
     let parts = parts(storage, superblock);
     let found = load::checkpoint(&parts.blocks, superblock.pool, superblock.ledger)?;
-    let load::Checkpoint { number, mut position, placed, gathered, forsaken, .. } = found;
+    let load::Checkpoint { number, mut position, placed, mut gathered, forsaken, .. } = found;
     let mut map = gathered.map().copied()?;
     let Position { address, sequence, .. } = position.position();
     let set_aside = BlockCount(position.tail_mapped.end().0.saturating_sub(address.0));
@@ -158,6 +158,7 @@ pub(crate) fn move_log_end(
     let segment = out.begin(SegmentKind::Log, address, sequence)?;
     parts.blocks.files().sync(segment)?;
     (position.segment, position.slot, position.incarnation) = (segment, Slot(1), out.next_use());
+    gathered.know_use(segment, position.incarnation);
     let slots = parts.blocks.files().geometry().end(SegmentKind::Log).0 - 1;
     position.tail_mapped = Run { stream: Stream::Data, start: address, length: BlockCount(slots.into()) };
     // Of a segment that had this number, and is gone, nothing lives.
@@ -296,6 +297,7 @@ impl Ledger {
         superblock: &Superblock,
         wanted: &Addresses,
         segments: &[SegmentId],
+        knows: Knows,
     ) -> Gone {
         let cursors = [self.position.run_cursor, self.position.node_cursor];
         let scope = Scope {
@@ -305,8 +307,21 @@ impl Ledger {
             log: self.position.position(),
             cursors: cursors.into_iter().flatten().collect(),
             excluded: self.taken.clone(),
+            uses: self.gathered.uses().clone(),
         };
-        let Found { placed, mut lost, unexplained } = places::find(&scope, wanted, segments);
+        let Found { mut placed, mut lost, unexplained, uses } = places::find(&scope, wanted, segments);
+        let is_other = |segment: &SegmentId| {
+            uses.get(segment).is_some_and(|found| scope.uses.get(segment).is_some_and(|known| known != found))
+        };
+        if matches!(knows, Knows::SomePlaces) {
+            // Something else may lie there, in the use that the ledger knows of, and would be taken for what was written.
+            for other in placed.extract_if(.., |one| is_other(&one.segment)) {
+                lost[other.run.stream as usize].insert(other.run.start..other.run.end());
+            }
+        }
+        for segment in placed.iter().map(|one| one.segment) {
+            uses.get(&segment).inspect(|found| self.gathered.know_use(segment, **found));
+        }
         for run in self.map.restore(&placed) {
             lost[run.stream as usize].insert(run.start..run.end());
         }
@@ -380,6 +395,15 @@ impl Ledger {
         superblocks::write(storage, &next, parts.blocks.files())?;
         Ok(next)
     }
+}
+
+/// What a ledger still knows of where blocks lie.
+#[derive(Clone, Copy)]
+enum Knows {
+    /// Nothing: segments are in the uses that they are found in.
+    NoPlaces,
+    /// Some of it: the ledger knows which uses segments are in in which that is.
+    SomePlaces,
 }
 
 /// Segments that the log since a checkpoint went on in. What was in them before is not there any more, or will not be.

@@ -9,7 +9,7 @@ const DEAD_SHARE_MIN: u64 = 16;
 
 impl Engine {
     /// Segments that are worth emptying, the most worthwhile first.
-    pub(super) fn victims(&self, state: &State) -> Vec<Candidate> {
+    pub(crate) fn victims(&self, state: &State) -> Vec<Candidate> {
         let candidates = state.segments.candidates(state.replay_from);
         let mut victims: Vec<Candidate> = candidates.filter(is_worthwhile).collect();
         victims.sort_by(|one, other| loss_by_haste(one).total_cmp(&loss_by_haste(other)));

@@ -27,7 +27,7 @@ const MOVES_MAX: u8 = 2;
 
 /// What became of a segment that was to be emptied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     /// Nothing lives in it any more, but for what dies with the next checkpoint.
     Emptied,
     /// There was no room to move all of it.
@@ -105,7 +105,7 @@ impl Engine {
     ///
     /// # Errors
     /// What writing answers; what was moved before stays moved. What cannot be read is no error but [`Outcome::Hurt`].
-    pub(super) fn empty(&self, victim: &Candidate, purpose: Purpose, between: &dyn Fn()) -> Result<Outcome> {
+    pub(crate) fn empty(&self, victim: &Candidate, purpose: Purpose, between: &dyn Fn()) -> Result<Outcome> {
         let filling = match (victim.kind, victim.moves) {
             (SegmentKind::Node, _) => Filling::ColdNodes,
             (_, 0) => Filling::WarmData,
