@@ -91,7 +91,7 @@ pub const NATIVE: &[Native] = &[
         aliases: &[],
         header: "CLONES",
         align: Align::Left,
-        help: "the clones that were made of a snapshot",
+        help: "the clones that were made of a snapshot, or hang on it",
         value: |entry| match entry.kind {
             EntryKind::Dataset => Value::None,
             EntryKind::Snapshot => Value::Names(entry.clones.clone()),

@@ -67,11 +67,12 @@ impl Fixture {
 
     /// Makes a file in `db`, or replaces it.
     pub fn import(&self, name: &str, content: &[u8]) {
-        self.run(&["import", "-f", "-", &format!("db/{name}")])
-            .write_stdin(content)
-            .assert()
-            .success()
-            .stderr("");
+        self.import_to(&format!("db/{name}"), content);
+    }
+
+    /// Makes a file, or replaces it.
+    pub fn import_to(&self, path: &str, content: &[u8]) {
+        self.run(&["import", "-f", "-", path]).write_stdin(content).assert().success().stderr("");
     }
 
     /// Opens the pool in this process, so that the program meets a pool in use.

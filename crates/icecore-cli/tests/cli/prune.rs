@@ -332,3 +332,39 @@ fn several_snapshots_are_destroyed_in_one_step_and_the_sum_is_exact() {
     assert_eq!(before - used(&fixture), bytes);
     fixture.refused(2, &["destroy", "db@auto-4", "db"]);
 }
+
+/// After a rollback, a clone and a promotion a snapshot of one dataset hangs on one of another, which is no clone's origin. That stays, as
+/// one with clones would, and everything else goes.
+#[test]
+fn what_a_rollback_kept_of_another_dataset_keeps_what_it_hangs_on() {
+    let fixture = Fixture::new();
+    fixture.done(&["create", "a"]);
+    fixture.import_to("a/f", &[1; 100_000]);
+    fixture.done(&["snapshot", "a@1"]);
+    fixture.import_to("a/f", &[2; 200_000]);
+    let said = fixture.done(&["rollback", "a@1"]);
+    let saved = said.trim_end().rsplit(' ').next().unwrap();
+    fixture.import_to("a/f", &[3; 50_000]);
+    fixture.done(&["snapshot", "a@2"]);
+    fixture.done(&["clone", "a@2", "c"]);
+    fixture.done(&["promote", "c"]);
+    fixture.done(&["snapshot", "c@3"]);
+    fixture.done(&["create", "z"]);
+    for number in ["1", "2", "3"] {
+        fixture.import_to("z/f", &[4; 10_000]);
+        fixture.done(&["snapshot", &format!("z@{number}")]);
+    }
+    fixture.done(&["set", "icecore:prune.last=1", "c", "z"]);
+    let kept = fixture.done(&["list", "-H", "-o", "clones", "c@1"]);
+    assert_eq!(kept.trim_end(), saved);
+    let why = fixture.refused(7, &["destroy", "c@1"]);
+    assert!(why.contains(&format!("{saved} hangs on c@1 (destroy it first)")), "{why}");
+    let planned = fixture.json(&["prune", "--json", "-n", "-a"]);
+    assert_eq!(rows(&planned, "destroy"), pairs(&[("z@1", ""), ("z@2", "")]));
+    assert!(rows(&planned, "keep").contains(&("c@1".to_owned(), format!("cloned: {saved}"))), "{planned}");
+    fixture.done(&["prune", "-a"]);
+    let all = snapshots(&fixture);
+    assert!(!all.contains(&"z@2".to_owned()) && all.contains(&"c@1".to_owned()), "{all:?}");
+    fixture.done(&["destroy", saved]);
+    fixture.done(&["destroy", "c@1"]);
+}

@@ -1,6 +1,6 @@
 //! Destroying snapshots, ranges of them and datasets: first what would go, then the act.
 
-use super::Pool;
+use super::{Pool, branches};
 use crate::engine::Purpose;
 use crate::error::{Error, Result};
 use crate::names::{DestroyTarget, SnapshotName};
@@ -204,13 +204,9 @@ fn select_snapshots(state: &State, versions: Vec<VersionId>, holds: Holds) -> Re
         for tag in row.holds.keys().filter(|_| holds == Holds::Refuse) {
             blockers.push(format!("{} has hold {tag:?} (release it first)", name()));
         }
-        for child in state.below(*version, &vanishing) {
-            let label = state.catalogue.label(child);
-            if let Some(clone) = label.filter(|label| *label != row.dataset) {
-                let clone = dataset_name(state, clone);
-                blockers.push(format!("{clone} is a clone of {} (destroy or promote it first)", name()));
-            }
-        }
+        let own = BTreeSet::from([row.dataset]);
+        let branches = branches::of_others(state, *version, &own, &vanishing);
+        blockers.extend(branches.iter().map(|branch| branch.blocks(&name())));
     }
     if !blockers.is_empty() {
         let what = state.catalogue.full_name(versions[0]);
@@ -218,11 +214,6 @@ fn select_snapshots(state: &State, versions: Vec<VersionId>, holds: Holds) -> Re
     }
     let names = versions.iter().map(|version| state.catalogue.full_name(*version)).collect();
     Ok(Selection { versions, datasets: Vec::new(), names })
-}
-
-/// The name of a dataset; a version that waits to be deleted may have a label that is gone.
-fn dataset_name(state: &State, id: DatasetId) -> &str {
-    state.catalogue.dataset(id).map_or("a destroyed dataset", |row| &row.name)
 }
 
 fn select_datasets(state: &State, name: &str, recursive: bool, holds: Holds) -> Result<Selection> {
@@ -250,13 +241,9 @@ fn select_datasets(state: &State, name: &str, recursive: bool, holds: Holds) -> 
             for tag in snapshot.holds.keys().filter(|_| holds == Holds::Refuse) {
                 blockers.push(format!("{full} has hold {tag:?} (release it first)"));
             }
-            let stays = !vanishing.contains(&version);
-            for child in state.below(version, &vanishing).into_iter().filter(|_| stays) {
-                let clone = state.catalogue.label(child).filter(|label| !chosen.contains(label));
-                if let Some(clone) = clone {
-                    let clone = dataset_name(state, clone);
-                    blockers.push(format!("{clone} is a clone of {full} (destroy or promote it first)"));
-                }
+            if !vanishing.contains(&version) {
+                let branches = branches::of_others(state, version, &chosen, &vanishing);
+                blockers.extend(branches.iter().map(|branch| branch.blocks(&full)));
             }
             if !snapshot.hidden {
                 names.push(full);

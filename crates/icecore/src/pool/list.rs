@@ -1,6 +1,7 @@
 //! Listing datasets and snapshots.
 
 use super::Pool;
+use super::branches::{self, Branch};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::limits::DatasetLimits;
@@ -8,7 +9,7 @@ use crate::liveness::HistoryFault;
 use crate::state::State;
 use crate::units::{BLOCK_BYTES, BlockCount, ByteLength, DatasetId, Timestamp, VersionId};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// What to list.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -56,7 +57,8 @@ pub struct ListEntry {
     pub limits: DatasetLimits,
     /// A snapshot: number of holds.
     pub holds: u32,
-    /// A snapshot: the clones made from it.
+    /// A snapshot: the clones made from it, and snapshots of other datasets that hang on it, as promotions and rollbacks in turn may have it.
+    /// It cannot be destroyed before these are.
     pub clones: Vec<String>,
 }
 
@@ -121,8 +123,10 @@ struct Lister<'a> {
     engine: &'a Engine,
     state: &'a State,
     available: ByteLength,
-    /// Clones by the snapshot they were made from.
+    /// Clones by the snapshot they were made from, though destroyed datasets may hang between the two.
     clones: HashMap<VersionId, Vec<String>>,
+    /// See [`State::below`].
+    vanishing: BTreeSet<VersionId>,
     origins: HashMap<DatasetId, VersionId>,
 }
 
@@ -136,7 +140,7 @@ impl<'a> Lister<'a> {
                 origins.insert(id, origin);
             }
         }
-        Self { engine, state, available, clones, origins }
+        Self { engine, state, available, clones, vanishing: state.history.vanishing(), origins }
     }
 
     fn dataset(&self, id: DatasetId) -> Result<ListEntry> {
@@ -193,7 +197,16 @@ impl<'a> Lister<'a> {
             origin: None,
             limits: DatasetLimits::default(),
             holds: row.holds.len() as u32,
-            clones: self.clones.get(&version).cloned().unwrap_or_default(),
+            clones: self.clones_of(dataset, version),
         })
+    }
+
+    fn clones_of(&self, dataset: DatasetId, version: VersionId) -> Vec<String> {
+        let mut found = self.clones.get(&version).cloned().unwrap_or_default();
+        let branches = branches::of_others(self.state, version, &BTreeSet::from([dataset]), &self.vanishing);
+        found.extend(branches.into_iter().filter_map(Branch::into_name));
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 }

@@ -1,5 +1,6 @@
 //! The handle on an open pool, and everything that concerns more than one file.
 
+mod branches;
 mod datasets;
 mod destroy;
 mod diff;
