@@ -2,7 +2,6 @@
 
 use crate::copies::{Copies, Mended};
 use crate::error::{Error, Result};
-use crate::format::crc32c;
 use crate::format::segment::{Geometry, SegmentKind, file_name};
 use crate::format::superblock::LedgerPointer;
 use crate::incidents::Incidents;
@@ -240,14 +239,14 @@ impl SegmentFiles {
         damaged: impl FnOnce() -> Error,
         still: impl FnOnce() -> bool,
     ) -> Result<Vec<u8>> {
-        let LedgerPointer { segment, slot, blocks, crc } = *pointer;
+        let LedgerPointer { segment, slot, blocks, .. } = *pointer;
         let mut bytes = vec![0; blocks as usize * BLOCK_BYTES];
         let read = self.read(segment, slot, &mut bytes);
-        let Err(error) = read.and_then(|()| if crc32c(&bytes) == crc { Ok(()) } else { Err(damaged()) })
+        let Err(error) = read.and_then(|()| if pointer.leads_to(&bytes) { Ok(()) } else { Err(damaged()) })
         else {
             return Ok(bytes);
         };
-        if !self.read_copy(segment, slot, &mut bytes) || crc32c(&bytes) != crc {
+        if !self.read_copy(segment, slot, &mut bytes) || !pointer.leads_to(&bytes) {
             return Err(error);
         }
         self.heal(segment, slot, &bytes, &error, still);

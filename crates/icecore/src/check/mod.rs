@@ -3,6 +3,8 @@
 //! Nothing is changed by it. Where the pool was not closed cleanly, it is recovered in memory, over what is on disk.
 
 mod aside;
+#[cfg(test)]
+mod blob_tests;
 mod chunks;
 mod copies;
 #[cfg(test)]

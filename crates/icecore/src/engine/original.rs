@@ -227,8 +227,9 @@ impl<'a> Original<'a> {
     fn look_at_ledger(&mut self) {
         let stretches = self.engine.stretches_in(self.segment);
         let mut of_use = false;
-        for LedgerPointer { slot, blocks, crc, .. } in stretches {
-            let is_right = |bytes: &Vec<u8>| crc32c(bytes) == crc;
+        for pointer in stretches {
+            let LedgerPointer { slot, blocks, .. } = pointer;
+            let is_right = |bytes: &Vec<u8>| pointer.leads_to(bytes);
             let former = self.read_former(slot, blocks).filter(is_right);
             of_use |= former.is_some();
             if self.read_segment(slot, blocks).is_some_and(|bytes| is_right(&bytes)) {

@@ -49,6 +49,14 @@ impl SectionTag {
     ];
 }
 
+impl LedgerPointer {
+    /// Whether these are the bytes that it points to, whole.
+    #[must_use]
+    pub fn leads_to(&self, bytes: &[u8]) -> bool {
+        crc32c(bytes) == self.crc && Blob::has_its_header(bytes)
+    }
+}
+
 /// A blob, decoded as far as its sections.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Blob {
@@ -180,6 +188,23 @@ impl Blob {
             }
         }
         Ok((blob, lost))
+    }
+
+    /// Whether bytes that match the CRC in the pointer to them are what was written, if they are a blob. That CRC says nothing of the header: whatever block
+    /// ends with its own CRC adds the same to it. So the header has to have the CRC of each section, as far as it says any, and to be one.
+    #[must_use]
+    pub fn has_its_header(bytes: &[u8]) -> bool {
+        if !block_is_sealed(&bytes[..BLOCK_BYTES]) {
+            // A chunk: it has no CRC of its own.
+            return true;
+        }
+        let (pool, place) = (PoolId(get_16(bytes, 16)), "");
+        let is_listed = get_u32(bytes, LIST_AT) != 0;
+        if is_listed {
+            Self::salvage(bytes, pool, place).is_ok_and(|(_, lost)| lost.is_empty())
+        } else {
+            Self::decode(bytes, pool, place).is_ok()
+        }
     }
 
     /// Whether there is a section with this tag.
