@@ -116,9 +116,13 @@ pub(super) fn make_file(storage: &dyn Storage, files: &SegmentFiles, segment: Se
     Ok(())
 }
 
-/// What there is of these blocks, block by block where they are not all in one place.
+/// What there is of these blocks, block by block where they are not all in one place. What is left of the segment comes first: nothing has proved the copy.
 fn fill(files: &SegmentFiles, segment: SegmentId, first: Slot, piece: &mut [u8]) {
-    if files.read(segment, first, piece).is_ok() || files.read_copy(segment, first, piece) {
+    if files.read(segment, first, piece).is_ok() {
+        return;
+    }
+    let is_gone = files.read(segment, first, &mut piece[..BLOCK_BYTES]).is_err();
+    if is_gone && files.read_copy(segment, first, piece) {
         return;
     }
     for (slot, block) in (first.0..).map(Slot).zip(piece.chunks_exact_mut(BLOCK_BYTES)) {

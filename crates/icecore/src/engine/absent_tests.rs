@@ -412,3 +412,37 @@ fn a_sector_that_cannot_be_read_costs_no_more_than_itself() {
     }
     assert!(looked_at > 10, "{looked_at}");
 }
+
+/// What is left of a segment that was cut short is what was written; its copy, which nobody has looked at, need not be.
+#[test]
+fn what_is_left_of_a_segment_is_kept_when_that_is_made_whole_again() {
+    let storage = Arc::new(MemoryStorage::default());
+    Pool::init(storage.clone(), &InitOptions { copies: CopyMode::All, ..InitOptions::small() }).unwrap();
+    let pool = Pool::open(storage.clone(), &options(false)).unwrap();
+    pool.create_dataset("db", false, &[]).unwrap();
+    let db = pool.dataset("db").unwrap();
+    let file = db.open_or_create(b"a", &Creation::file()).unwrap();
+    db.write(file, 0, &vec![5; 200 * BLOCK]).unwrap();
+    drop(db);
+    pool.close().unwrap();
+    for (segment, _) in in_use(&storage).0 {
+        // Behind all that was written, and not where a piece ends.
+        let left = 255 * BLOCK;
+        for at in [40, 40 + BLOCK, 4 * BLOCK + 40] {
+            let hurt = storage.copy();
+            cut(&hurt, &file_name(segment), Some(left));
+            let copy = hurt.open(&crate::copies::copy_name(segment), true).unwrap();
+            let mut byte = [0; 512];
+            copy.read_at(&mut byte, at as u64 / 512 * 512).unwrap();
+            byte[at % 512] ^= 1;
+            copy.write_at(&[(Kind::Data, &byte)], at as u64 / 512 * 512).unwrap();
+            let pool = Pool::open(hurt, &options(false)).unwrap();
+            let mut bytes = vec![0; 200 * BLOCK];
+            pool.view("db").unwrap().read(file, 0, &mut bytes).unwrap();
+            assert!(bytes.iter().all(|byte| *byte == 5), "{segment:?}, {at}");
+            let report = pool.scrub(&mut |_| true).unwrap();
+            assert_eq!(report.damaged, 0, "{segment:?}, {at}: {report:?}");
+            pool.verify().unwrap();
+        }
+    }
+}

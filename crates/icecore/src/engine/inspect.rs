@@ -1,9 +1,9 @@
-//! What holds a pool together beside its blocks, read for its own sake: superblocks and ledger.
+//! What holds a pool together beside its blocks, read for its own sake: superblocks and ledger, and copies of what vouches for blocks.
 
 use super::{Engine, superblocks};
 use crate::copies::SUPERBLOCK_NAMES;
-use crate::error::Error;
-use crate::format::segment::{SegmentKind, file_name};
+use crate::error::{Error, Result};
+use crate::format::segment::{SegmentHeader, SegmentKind, decode_table, file_name};
 use crate::format::superblock::{LedgerPointer, NAMES};
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
 
@@ -44,13 +44,50 @@ impl Engine {
     /// be used for anything else meanwhile.
     fn inspect_copy(&self, segment: SegmentId, slot: Slot, bytes: &[u8]) {
         let files = self.blocks.files();
+        let differs = || {
+            let mut copy = vec![0; bytes.len()];
+            files.copies().has(segment) && (!files.read_copy(segment, slot, &mut copy) || copy != bytes)
+        };
+        // Looked at again when nobody writes: it may have been on its way.
+        if differs() {
+            files.mend_copy(segment, slot, bytes, differs);
+        }
+    }
+
+    /// Compares the copy of what vouches for the blocks of a data segment, where that is what was written, and mends it. Everything before
+    /// `written` is on disk. The segment must not be used for anything else meanwhile.
+    ///
+    /// # Errors
+    /// Reading failed; or nothing says any more what the segment is used for.
+    pub(crate) fn inspect_frames(&self, segment: SegmentId, written: Slot) -> Result<()> {
+        let (files, sums) = (self.blocks.files(), self.blocks.sums());
         if !files.copies().has(segment) {
-            return;
+            return Ok(());
         }
-        let mut copy = vec![0; bytes.len()];
-        if !files.read_copy(segment, slot, &mut copy) || copy != bytes {
-            files.mend_copy(segment, slot, bytes, || true);
+        let mut headers = Vec::new();
+        let use_ = sums.survey(segment, written, files, &mut |slot, _| headers.push(slot))?;
+        let mut block = vec![0; BLOCK_BYTES];
+        for slot in headers {
+            files.read(segment, slot, &mut block)?;
+            if sums.is_record_of(use_, slot, &block) {
+                self.inspect_copy(segment, slot, &block);
+            }
         }
+        files.read(segment, Slot(0), &mut block)?;
+        let is_header = SegmentHeader::decode(&block).is_some_and(|header| {
+            (header.pool, header.segment, header.kind) == (self.pool, segment, use_.kind)
+                && header.incarnation == use_.incarnation
+        });
+        if is_header {
+            self.inspect_copy(segment, Slot(0), &block);
+        }
+        let mut table = vec![0; self.geometry.table_blocks() as usize * BLOCK_BYTES];
+        let at = self.geometry.end(use_.kind);
+        files.read(segment, at, &mut table)?;
+        if decode_table(self.geometry, use_.incarnation, &table).is_some() {
+            self.inspect_copy(segment, at, &table);
+        }
+        Ok(())
     }
 
     /// Compares chunks of the location map with their checksums, while no checkpoint is on its way.

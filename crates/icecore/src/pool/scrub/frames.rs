@@ -58,14 +58,20 @@ impl Scrub<'_> {
             Ok(flaws) => flaws.iter().for_each(|flaw| self.flaw(segment, flaw)),
             Err(error) => self.unreadable(&error),
         }
+        // What keeps the copy from being compared has been told.
+        let _ = self.engine.inspect_frames(segment, self.written(segment, tail));
         Ok(())
+    }
+
+    /// Everything in a segment before this is on disk.
+    fn written(&self, segment: SegmentId, tail: Position) -> Slot {
+        if segment == tail.segment { tail.slot } else { Slot(self.engine.geometry.slots()) }
     }
 
     fn flaws(&self, segment: SegmentId, tail: Position) -> Result<Vec<Flaw>> {
         let engine = self.engine;
         let is_tail = segment == tail.segment;
-        let end = Slot(engine.geometry.slots());
-        let written = if is_tail { tail.slot } else { end };
+        let written = self.written(segment, tail);
         let is_full = !is_tail && self.is_settled && engine.state().tail.segment() != segment;
         let look = || {
             let sums = engine.blocks.sums();

@@ -472,3 +472,25 @@ fn one_scrub_at_a_time() {
     assert!(matches!(refused, Some(Error::Busy { .. })), "{refused:?}");
     assert_eq!(pool.scrubbing(), None);
 }
+
+/// What vouches for blocks has a copy, too: that of a header of a record may be the one that is needed some day.
+#[test]
+fn copies_of_headers_and_tables_are_compared() {
+    let storage = made_with(crate::CopyMode::All);
+    let places = places(&Pool::open(storage.clone(), &options(true)).unwrap());
+    let vouches = |sort: &str| sort != "block" && sort != "superblock";
+    let places: Vec<_> = places.into_iter().filter(|(sort, ..)| vouches(sort)).collect();
+    let sorts: std::collections::BTreeSet<&str> = places.iter().map(|(sort, ..)| *sort).collect();
+    assert!(sorts.len() >= 4, "{sorts:?}");
+    for (sort, name, slot, _) in &places {
+        let copy = copy_name(from_file_name(name).unwrap());
+        let hurt = storage.copy();
+        flip(&hurt, &copy, u64::from(*slot) * BLOCK + 77, 3);
+        let pool = Pool::open(hurt, &options(false)).unwrap();
+        let scrub = ScrubOptions { tells_opening: true, ..ScrubOptions::default() };
+        let report = pool.scrub_with(&scrub, &mut |_| true).unwrap();
+        assert_eq!((report.damaged, report.spare), (0, 1), "{sort} in {copy}, slot {slot}: {report:?}");
+        let again = pool.scrub(&mut |_| true).unwrap();
+        assert_eq!((again.damaged, again.spare), (0, 0), "{sort} in {copy}: {again:?}");
+    }
+}
