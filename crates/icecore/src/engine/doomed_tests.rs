@@ -283,3 +283,45 @@ fn damage_is_seen_by_those_who_can_be_read() {
     assert_eq!((&finding.versions[..], finding.version_count), (&["a".to_owned()][..], 1), "{finding:?}");
     assert_eq!(finding.path.as_deref(), Some(&b"file"[..]), "{finding:?}");
 }
+
+/// A quota that is met exactly allows what replaces the last use of what a destroyed snapshot owns, and nothing more.
+#[test]
+fn what_comes_back_from_above_makes_room_below_a_quota() {
+    let (_, pool, saved) = overwritten();
+    let again = pool.rollback("a@one", false).unwrap().saved_as;
+    pool.destroy(&parse_target("a@one", false).unwrap()).unwrap();
+    let dataset = pool.dataset("a").unwrap();
+    let file = dataset.view().unwrap().resolve(b"file").unwrap().unwrap();
+    let used_by_a = || {
+        let filter = ListFilter { root: Some("a".to_owned()), datasets: true, ..ListFilter::default() };
+        pool.list(&filter).unwrap()[0].used.0
+    };
+    let limit = |bytes: u64| pool.set_property("a", "quota", &bytes.to_string()).unwrap();
+    let refused = |outcome: crate::Result<()>| matches!(outcome, Err(crate::Error::QuotaExceeded { .. }));
+    // The path to a block is born with the first change; from then on a block takes the place of one.
+    dataset.write(file, 0, &[4; BLOCK_BYTES]).unwrap();
+    let used = used_by_a();
+    limit(used);
+    for block in 1..20 {
+        dataset.write(file, block * BLOCK_BYTES as u64, &[4; BLOCK_BYTES]).unwrap();
+        assert_eq!(used_by_a(), used, "{block}");
+    }
+    // The rollbacks have kept what they left; here nothing comes back.
+    pool.snapshot(&["a@two".to_owned()], false, &[]).unwrap();
+    assert!(refused(dataset.write(file, 30 * BLOCK_BYTES as u64, &[4; BLOCK_BYTES])));
+    pool.destroy(&parse_target("a@two", false).unwrap()).unwrap();
+    dataset.write(file, 30 * BLOCK_BYTES as u64, &[4; BLOCK_BYTES]).unwrap();
+    // All at once is as good as one by one.
+    let mut group = dataset.begin().unwrap();
+    group.write(file, 0, &vec![5; BLOCKS * BLOCK_BYTES]).unwrap();
+    pool.commit(vec![group]).unwrap();
+    assert!(used_by_a() <= used);
+    limit(used_by_a());
+    assert!(refused(dataset.write(file, (BLOCKS * BLOCK_BYTES) as u64, &[6; BLOCK_BYTES])));
+    pool.verify().unwrap();
+    drop(dataset);
+    for name in [saved, again] {
+        pool.destroy(&parse_target(&name, false).unwrap()).unwrap();
+    }
+    pool.verify().unwrap();
+}

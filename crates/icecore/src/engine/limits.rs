@@ -69,7 +69,8 @@ impl Engine {
         outcome?;
         let growths: Vec<_> = tried.growths().collect();
         let grown = growths.iter().map(|(dataset, growth)| (*dataset, growth.used.max(0) as u64));
-        self.check_growths(state, &growths, &Change { grown: grown.collect(), ..Change::default() })?;
+        let freed = tried.freed(state);
+        self.check_growths(state, &growths, &Change { grown: grown.collect(), freed, ..Change::default() })?;
         Ok(Allowed { figures: tried.figures(state), _pins: tried.into_pins() })
     }
 
@@ -82,7 +83,7 @@ impl Engine {
 
     /// `change`: what is known of it for certain.
     fn check_growths(&self, state: &State, growths: &[(DatasetId, Growth)], change: &Change) -> Result<()> {
-        exceeded(state, growths).map_or(Ok(()), Err)?;
+        exceeded(state, growths, change).map_or(Ok(()), Err)?;
         if !state.usage.has_reservations() {
             return Ok(());
         }
@@ -263,11 +264,13 @@ const fn with_headers(blocks: BlockCount) -> BlockCount {
 }
 
 /// The first quota that datasets exceed when they grow so, and because they do.
-fn exceeded(state: &State, growths: &[(DatasetId, Growth)]) -> Option<Error> {
+fn exceeded(state: &State, growths: &[(DatasetId, Growth)], change: &Change) -> Option<Error> {
     let within = |quota: ByteLength, used: BlockCount, more: i64| {
         more <= 0 || used.0.saturating_add(more as u64) <= quota.0 / BLOCK_BYTES as u64
     };
-    for (one, more) in state.usage.totals(growths.iter().map(|(dataset, growth)| (*dataset, growth.used))) {
+    let grown = growths.iter().map(|(dataset, growth)| (*dataset, growth.used));
+    let freed = change.freed.iter().map(|(dataset, blocks)| (*dataset, -(*blocks as i64)));
+    for (one, more) in state.usage.totals(grown.chain(freed)) {
         if let Some(quota) = one.limits.quota.filter(|quota| !within(*quota, one.used, more)) {
             let asked = BlockCount(more.unsigned_abs());
             return Some(error(state, one.dataset, Limit::Quota, quota, one.used, asked));

@@ -47,6 +47,40 @@ impl History {
     }
 }
 
+impl History {
+    /// What comes back if a head has no use any more for what was born before it, in this span, all of which it reaches: what destroyed versions own, and
+    /// nobody else reaches. By the version that owns it.
+    ///
+    /// # Errors
+    ///
+    /// The version does not exist; [`HistoryFault::Unread`].
+    pub(crate) fn freed_above(
+        &self,
+        head: VersionId,
+        stream: Stream,
+        span: &Span,
+    ) -> Result<Vec<(VersionId, BlockCount)>, HistoryFault> {
+        let mut found = Vec::new();
+        let mut node = self.version(head)?;
+        // One that is not destroyed reaches all that was born before it.
+        while let Some(owner) = node.parent().filter(|above| self.is_doomed(*above)) {
+            node = self.version(owner)?;
+            let (low, high) = (self.low_mark(node).of(stream), node.mark().unwrap_or_default().of(stream));
+            let owned = span.start.max(low)..span.end.min(high);
+            if owned.start < owned.end {
+                let mut blocks = BlockSet::new();
+                blocks.insert(owned);
+                let leaving = Leaving::of(self, &self.going(&[head]), self.parts.patient())?;
+                found.push((owner, leaving.unreached(owner, stream, blocks, None)?.len()));
+            }
+            if low <= span.start {
+                break;
+            }
+        }
+        Ok(found)
+    }
+}
+
 impl<'a> Leaving<'a> {
     pub(super) fn of(
         history: &'a History,

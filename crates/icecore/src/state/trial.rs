@@ -40,6 +40,8 @@ pub(crate) struct Trial<'a> {
     tail: Tail,
     marks: Marks,
     heads: BTreeMap<DatasetId, TriedHead>,
+    /// What comes back of versions above that are destroyed, and by which of them it is owned.
+    freed: BTreeMap<VersionId, u64>,
     written: Written<'a>,
 }
 
@@ -54,6 +56,8 @@ struct TriedHead {
 #[derive(Default)]
 pub(crate) struct Tried {
     growths: Vec<(DatasetId, VersionId, Growth)>,
+    /// What came back of versions above that are destroyed.
+    freed: BTreeMap<VersionId, u64>,
     /// The trees as they are. As long as somebody holds these, the change in earnest comes to what the trial has come to.
     pins: Vec<Tree>,
 }
@@ -75,7 +79,7 @@ impl<'a> Trial<'a> {
     pub(crate) fn new(state: &'a State, blocks: &'a Blocks, nodes: &'a Nodes) -> Self {
         let written = Written { blocks, data: Vec::new(), merged: HashMap::new() };
         let (tail, marks) = (state.tail.outline(), state.marks);
-        Self { state, nodes, tail, marks, heads: BTreeMap::new(), written }
+        Self { state, nodes, tail, marks, heads: BTreeMap::new(), freed: BTreeMap::new(), written }
     }
 
     /// The operations to come belong together: see [`Tail::begin_chain`].
@@ -131,6 +135,9 @@ impl<'a> Trial<'a> {
             }
         };
         let mut effects = Counted {
+            state: self.state,
+            version: head.version,
+            freed: &mut self.freed,
             edge: head.edge,
             marks: &mut self.marks,
             growth: &mut head.growth,
@@ -153,7 +160,7 @@ impl<'a> Trial<'a> {
     pub(crate) fn finish(self) -> Tried {
         let pins = self.heads.values().map(|head| self.state.trees[&head.version].clone()).collect();
         let growths = self.heads.into_iter().map(|(dataset, head)| (dataset, head.version, head.growth));
-        Tried { growths: growths.collect(), pins }
+        Tried { growths: growths.collect(), freed: self.freed, pins }
     }
 }
 
@@ -161,6 +168,17 @@ impl Tried {
     /// By how much each dataset grows.
     pub(crate) fn growths(&self) -> impl Iterator<Item = (DatasetId, Growth)> {
         self.growths.iter().map(|(dataset, _, growth)| (*dataset, *growth))
+    }
+
+    /// What comes back of destroyed versions, by the dataset that they are counted for.
+    pub(crate) fn freed(&self, state: &State) -> BTreeMap<DatasetId, u64> {
+        let mut freed = BTreeMap::new();
+        for (version, blocks) in &self.freed {
+            if let Some(dataset) = state.catalogue.label(*version) {
+                *freed.entry(dataset).or_default() += blocks;
+            }
+        }
+        freed
     }
 
     /// The figures that there are going to be: what the heads own and refer to.
@@ -223,6 +241,9 @@ impl Written<'_> {
 
 /// Counts births and deaths of blocks of one head.
 struct Counted<'t, 'a> {
+    state: &'a State,
+    version: VersionId,
+    freed: &'t mut BTreeMap<VersionId, u64>,
     edge: Marks,
     marks: &'t mut Marks,
     growth: &'t mut Growth,
@@ -279,8 +300,13 @@ impl NodeLedger for Counted<'_, '_> {
 
 impl Ledger for Counted<'_, '_> {
     fn drop_run(&mut self, run: Run) {
-        // What was born before stays with the versions above.
-        let (_, gone) = parted(&run, &self.edge);
+        // What was born before stays with the versions above, as far as they stay.
+        let (above, gone) = parted(&run, &self.edge);
+        // Of what cannot be told because of damage nothing comes back for now.
+        let freed = self.state.history.freed_above(self.version, run.stream, &above).unwrap_or_default();
+        for (version, blocks) in freed {
+            *self.freed.entry(version).or_default() += blocks.0;
+        }
         self.growth.used -= (gone.end.0 - gone.start.0) as i64;
         self.growth.referenced -= run.length.0 as i64;
     }

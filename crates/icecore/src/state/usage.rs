@@ -36,6 +36,8 @@ pub(crate) struct Tracked {
 pub(crate) struct Change {
     /// By how many blocks they grow.
     pub grown: BTreeMap<DatasetId, u64>,
+    /// What comes back of destroyed versions that are counted for them.
+    pub freed: BTreeMap<DatasetId, u64>,
     /// Those of which a snapshot is taken: their heads share everything then.
     pub snapshotted: BTreeSet<DatasetId>,
 }
