@@ -72,7 +72,9 @@ pub fn repair(
         if let Err(error) = try_open(&above) {
             report.refused.truncate(refused);
             // It is not the checkpoint that is lost then: without it, nothing would show that the log is.
-            if !cut::is_damage(&error, engine::LEFT_BEHIND) {
+            if cut::is_damage(&error, engine::OUTLIVED) {
+                go_on_from_log(&above, &mut report)?;
+            } else if !cut::is_damage(&error, engine::LEFT_BEHIND) {
                 go_back(&above, &mut report)?;
             }
         }
@@ -192,6 +194,22 @@ fn go_back(above: &Arc<dyn Storage>, report: &mut RepairReport) -> Result<()> {
     }
     report.refused.push(format!("the last checkpoint cannot be made again from the log: {refused}"));
     map(above, &superblock, report)
+}
+
+/// The superblocks are old, and the log since is there: what later ones said follows from it.
+fn go_on_from_log(above: &Arc<dyn Storage>, report: &mut RepairReport) -> Result<()> {
+    let Ok(superblock) = engine::find_superblock(&**above) else { return Ok(()) };
+    let present = Former { ledger: superblock.ledger, taken: superblock.taken };
+    match back_to(above, &superblock, &present)? {
+        Ok(()) => {
+            let step = "the superblocks were not those that were written last: what came later is there again, from the log";
+            report.steps.push(step.to_owned());
+        }
+        Err(error) => report.refused.push(format!(
+            "the superblocks are not those that were written last, and what came later cannot be made again from the log: {error}"
+        )),
+    }
+    Ok(())
 }
 
 /// Goes back to a checkpoint, if what follows from it is all there is; else answers why not.

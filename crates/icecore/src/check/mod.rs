@@ -16,6 +16,8 @@ mod gone;
 #[cfg(test)]
 mod headers_tests;
 mod mend;
+#[cfg(test)]
+mod outlived_tests;
 mod places;
 #[cfg(test)]
 mod tests;

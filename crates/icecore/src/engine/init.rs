@@ -312,6 +312,7 @@ fn open_after(
     absent::note(files, &loaded.state.segments);
     files.copies().expect(&copies::needed(&loaded.state));
     if options.read_only {
+        recovery::check_closed(&loaded, &parts, &superblock)?;
         let load::Loaded { state, line, previous, .. } = loaded;
         files.copies().adopt(&copies::in_use(&state.segments));
         let recovered = Recovered { state, line, previous, replayed: 0, cut: None };

@@ -73,6 +73,7 @@ pub(crate) use growth::Most;
 pub(crate) use init::{init, lock, open, open_cut, open_to_look};
 pub(crate) use limits::Allowed;
 pub(crate) use rebuild::{Forsaken, Restored, ledger_is_whole, place_forsaken, restore_chunks, restore_map};
+pub(crate) use recovery::OUTLIVED;
 pub(crate) use space::Making;
 pub(crate) use staging::StagedRun;
 pub(crate) use superblocks::{

@@ -182,6 +182,34 @@ fn left_out(superblock: &Superblock, next: RecordSequence) -> BlockCount {
     BlockCount((superblock.next_epoch().0 - known).saturating_mul(STEP))
 }
 
+/// What is damaged where the superblocks are not those that were written last.
+pub(crate) const OUTLIVED: &str = "the superblock";
+
+/// Nothing may come after the end of the log that later superblocks knew of.
+fn check_newest(reader: &mut Reader<'_>) -> Result<()> {
+    if !reader.is_outlived()? {
+        return Ok(());
+    }
+    let detail = "it is not the one that was written last: the log goes on with what was written after it";
+    Err(Error::damaged(OUTLIVED, detail))
+}
+
+/// The same where the log is not replayed: of a pool that was closed, by what its superblock says.
+pub(super) fn check_closed(loaded: &Loaded, parts: &Parts, superblock: &Superblock) -> Result<()> {
+    let start = loaded.state.tail.position();
+    if loaded.state.segments.is_absent(start.segment) || !superblock.clean {
+        return Ok(());
+    }
+    let (blocks, counters) = (&*parts.blocks, &*parts.counters);
+    let mut reader =
+        Reader::new(blocks, counters, superblock.pool, &superblock.lives, start, loaded.previous);
+    match check_newest(&mut reader) {
+        // What cannot be read there is met by whoever writes to it.
+        Err(Error::Io { .. }) => Ok(()),
+        outcome => outcome,
+    }
+}
+
 /// What a ledger calls forsaken died by what was replayed, or it lives and nobody knows where.
 fn find_dead(state: &mut State, forsaken: &BlockSet) -> Result<()> {
     // There are no readers yet.
@@ -248,7 +276,7 @@ impl Replay<'_> {
             });
             let found = match next {
                 Ok(Some(found)) => found,
-                Ok(None) => return Ok(None),
+                Ok(None) => return check_newest(reader).map(|()| None),
                 Err(error) => return Ok(Some(error)),
             };
             let stopped = self.take(reader, waiting, found)?;

@@ -159,6 +159,25 @@ impl<'a> Reader<'a> {
 
     /// Whether a record is the one that the chain goes on with.
     fn is_next(&self, view: &RecordView) -> bool {
+        self.follows(view) && self.epoch_fits(view)
+    }
+
+    /// Whether the chain, which ends here for the lives that are known, goes on with a record of a later one. Each is in the superblocks before its first
+    /// record.
+    ///
+    /// # Errors
+    /// Reading failed.
+    pub(crate) fn is_outlived(&mut self) -> Result<bool> {
+        let Position { segment, slot, .. } = self.next;
+        if slot >= self.blocks.files().geometry().end(SegmentKind::Log) {
+            return Ok(false);
+        }
+        let view = RecordView::decode(self.block(segment, slot)?);
+        let last = self.lives.last().map(|life| life.epoch);
+        Ok(view.is_some_and(|view| self.follows(&view) && Some(view.header.epoch) > last))
+    }
+
+    fn follows(&self, view: &RecordView) -> bool {
         let end = self.blocks.files().geometry().end(SegmentKind::Log);
         let header = &view.header;
         let behind = self.next.slot.0 as usize + 1 + view.sums.len();
@@ -170,7 +189,6 @@ impl<'a> Reader<'a> {
             && header.address >= self.next.address
             && header.address.0 < LOG_ADDRESS_LIMIT - (1 << 20)
             && behind <= end.0 as usize
-            && self.epoch_fits(view)
     }
 
     fn go_on(&mut self, view: RecordView) -> Found {
