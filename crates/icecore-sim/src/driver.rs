@@ -1,6 +1,6 @@
 //! Between the model and the store: does to a pool what a step says, and says how a pool differs from a model.
 
-use crate::model::{Body, Content, FileChange, GroupWrite, ModelPool, Snapshot, Step, Tree};
+use crate::model::{Body, Content, FileChange, FullName, GroupWrite, ModelPool, Snapshot, Step, Tree};
 use icecore::units::InodeNumber;
 use icecore::{
     AttributeChange, Creation, Dataset, DestroyTarget, Error, FileFault, Group, InodeKind, ListFilter, Pool,
@@ -317,9 +317,16 @@ impl Picture {
         }
         for (name, dataset) in &self.datasets {
             for (snapshot, (id, _)) in dataset.snapshots.iter().zip(model.snapshots_of(name)) {
-                let expected = clones.remove(&id).unwrap_or_default();
-                if snapshot.clones != expected {
-                    let detail = format!("has clones {:?} instead of {expected:?}", snapshot.clones);
+                let (mut expected, others) = model.hanging(id);
+                expected.extend(clones.remove(&id).unwrap_or_default());
+                let others_there = snapshot.clones.difference(&expected).collect::<Vec<_>>();
+                let is_there = |other: &FullName| others_there.iter().any(|name| other.is_like(name));
+                if !expected.is_subset(&snapshot.clones)
+                    || others_there.len() != others.len()
+                    || !others.iter().all(is_there)
+                {
+                    let detail =
+                        format!("has clones {:?} instead of {expected:?} and {others:?}", snapshot.clones);
                     return Err(differ(format!("{name}@{}", snapshot.short), detail));
                 }
             }

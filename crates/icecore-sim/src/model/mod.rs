@@ -17,6 +17,6 @@ mod tree;
 pub use content::{Content, Data};
 pub use generator::{Generator, Weights};
 pub use history::History;
-pub use pool::{Dataset, ModelError, ModelPool, Snapshot, SnapshotId};
+pub use pool::{Dataset, FullName, ModelError, ModelPool, Snapshot, SnapshotId};
 pub use step::{FileChange, GroupWrite, Outcome, Step};
 pub use tree::{Body, Inode, Tree};

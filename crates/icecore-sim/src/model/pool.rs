@@ -144,6 +144,32 @@ impl ModelPool {
         FullName { dataset: snapshot.dataset.clone(), short: snapshot.short.clone() }
     }
 
+    /// What of other datasets goes on from a snapshot, whatever was destroyed in between: datasets by name, and snapshots.
+    #[must_use]
+    pub fn hanging(&self, id: SnapshotId) -> (BTreeSet<String>, Vec<FullName>) {
+        let (mut datasets, mut snapshots) = (BTreeSet::new(), Vec::new());
+        let Some(own) = self.snapshots.get(&id).map(|one| &one.dataset) else { return (datasets, snapshots) };
+        let mut open = vec![id];
+        while let Some(at) = open.pop() {
+            let is_foreign = |dataset: &String| dataset != own;
+            let below = self.snapshots.iter().filter(|(_, one)| one.parent == Some(at));
+            for (child, one) in below.filter(|(_, one)| at != id || is_foreign(&one.dataset)) {
+                if one.hidden {
+                    open.push(*child);
+                } else if !is_foreign(&one.dataset) {
+                    // It is in nobody's way.
+                } else if self.origin(&one.dataset) == Some(id) {
+                    datasets.insert(one.dataset.clone());
+                } else {
+                    snapshots.push(self.full_name(*child));
+                }
+            }
+            let heads = self.datasets.iter().filter(|(name, one)| one.parent == Some(at) && is_foreign(name));
+            datasets.extend(heads.map(|(name, _)| name.clone()));
+        }
+        (datasets, snapshots)
+    }
+
     /// Tells the model the name that the store has chosen for an automatic snapshot.
     pub fn name_automatic(&mut self, snapshot: SnapshotId, short: &str) {
         if let Some(snapshot) = self.snapshots.get_mut(&snapshot) {

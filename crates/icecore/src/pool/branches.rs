@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 pub(super) enum Branch {
     /// A dataset that is a clone of the snapshot.
     Clone(String),
-    /// A snapshot of a dataset that is none: what a rollback kept, as a rule.
-    Snapshot(String),
+    /// A snapshot of a dataset that is none: what a rollback kept, as a rule; or the dataset, with something destroyed in between.
+    Other(String),
     /// What is left of a dataset that was destroyed, and cannot be read.
     Remains,
 }
@@ -19,7 +19,7 @@ impl Branch {
     /// Its name.
     pub(super) fn into_name(self) -> Option<String> {
         match self {
-            Self::Clone(name) | Self::Snapshot(name) => Some(name),
+            Self::Clone(name) | Self::Other(name) => Some(name),
             Self::Remains => None,
         }
     }
@@ -28,7 +28,7 @@ impl Branch {
     pub(super) fn blocks(&self, of: &str) -> String {
         match self {
             Self::Clone(name) => format!("{name} is a clone of {of} (destroy or promote it first)"),
-            Self::Snapshot(name) => format!("{name} hangs on {of} (destroy it first)"),
+            Self::Other(name) => format!("{name} hangs on {of} (destroy it first)"),
             Self::Remains => format!("what is left of a destroyed dataset hangs on {of}"),
         }
     }
@@ -78,10 +78,9 @@ fn visible(state: &State, version: VersionId) -> Vec<VersionId> {
 
 fn branch(state: &State, version: VersionId, below: VersionId) -> Branch {
     let dataset = state.catalogue.label(below).expect("it was looked for");
-    let name = || state.catalogue.dataset(dataset).map(|row| row.name.clone());
-    let is_clone = state.catalogue.snapshot(below).is_none() || state.origin(dataset) == Some(version);
-    match name().filter(|_| is_clone) {
-        Some(name) => Branch::Clone(name),
-        None => Branch::Snapshot(state.catalogue.full_name(below)),
+    let is_clone = state.origin(dataset) == Some(version);
+    match state.catalogue.dataset(dataset).filter(|_| is_clone) {
+        Some(row) => Branch::Clone(row.name.clone()),
+        None => Branch::Other(state.catalogue.full_name(below)),
     }
 }
