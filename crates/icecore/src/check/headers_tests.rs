@@ -1,10 +1,8 @@
 //! Headers of records that are whole and not in their place: what they say is not believed where something else says what is there.
 
-use super::tests::open;
+use super::tests::{open, with_file};
 use super::*;
-use crate::Creation;
 use crate::format::segment::{SegmentKind, file_name};
-use crate::options::InitOptions;
 use crate::storage::Kind;
 use crate::storage::memory::MemoryStorage;
 use crate::units::{BLOCK_BYTES, InodeNumber, Run, SegmentId, Slot};
@@ -14,12 +12,7 @@ const BLOCKS: u64 = 700;
 
 /// A pool with a file of which each block is another, the log of it in a finished segment, and the slots of the headers there.
 fn made(alike: bool) -> (Arc<MemoryStorage>, InodeNumber, SegmentId, Vec<u32>) {
-    let storage = Arc::new(MemoryStorage::default());
-    Pool::init(storage.clone(), &InitOptions::small()).unwrap();
-    let pool = open(&storage);
-    pool.create_dataset("db", false, &[]).unwrap();
-    let db = pool.dataset("db").unwrap();
-    let file = db.open_or_create(b"a", &Creation::file()).unwrap();
+    let (storage, pool, db, file) = with_file();
     for block in 0..BLOCKS {
         let mut bytes = vec![7; BLOCK_BYTES * (1 + block as usize % 2)];
         if !alike {

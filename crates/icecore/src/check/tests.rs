@@ -1,7 +1,6 @@
 //! Pools whose checksums all fit and whose books are wrong; and pools that lost a part that follows from the rest.
 
 use super::*;
-use crate::Creation;
 use crate::format::ledger::{Blob, SectionTag};
 use crate::format::segment::file_name;
 use crate::format::superblock::{LedgerPointer, Superblock};
@@ -10,6 +9,7 @@ use crate::state::State;
 use crate::storage::Kind;
 use crate::storage::memory::MemoryStorage;
 use crate::units::{BLOCK_BYTES, BlockCount, InodeNumber, LogAddress, Run, Stream, VersionId};
+use crate::{Creation, Dataset};
 use std::collections::BTreeSet;
 
 const BLOCK: usize = BLOCK_BYTES;
@@ -19,14 +19,20 @@ pub(super) fn open(storage: &Arc<MemoryStorage>) -> Pool {
     Pool::open(storage.clone(), &options).unwrap()
 }
 
-/// A pool with a file in three versions, and a second dataset that is a clone.
-pub(super) fn made() -> (Arc<MemoryStorage>, InodeNumber) {
+/// A new pool with an open file.
+pub(super) fn with_file() -> (Arc<MemoryStorage>, Pool, Dataset, InodeNumber) {
     let storage = Arc::new(MemoryStorage::default());
     Pool::init(storage.clone(), &InitOptions::small()).unwrap();
     let pool = open(&storage);
     pool.create_dataset("db", false, &[]).unwrap();
     let db = pool.dataset("db").unwrap();
     let file = db.open_or_create(b"a", &Creation::file()).unwrap();
+    (storage, pool, db, file)
+}
+
+/// A pool with a file in three versions, and a second dataset that is a clone.
+pub(super) fn made() -> (Arc<MemoryStorage>, InodeNumber) {
+    let (storage, pool, db, file) = with_file();
     for round in 0..3_u8 {
         for block in (0..200).filter(|block| round == 0 || block % (u64::from(round) + 2) == 0) {
             db.write(file, block * BLOCK as u64, &[round + 1; BLOCK]).unwrap();

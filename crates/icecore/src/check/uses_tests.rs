@@ -1,12 +1,11 @@
 //! Which use a segment is in, where a ledger is made that is not a checkpoint's: nothing that is there is taken for something of another use.
 
-use super::tests::{hurt_blob, line, open, repaired, within_sections};
+use super::tests::{hurt_blob, line, open, repaired, with_file, within_sections};
 use super::*;
 use crate::Creation;
 use crate::engine::Purpose;
 use crate::format::ledger::SectionTag;
 use crate::format::segment::file_name;
-use crate::options::InitOptions;
 use crate::storage::memory::MemoryStorage;
 use crate::units::{BLOCK_BYTES, InodeNumber};
 
@@ -23,12 +22,7 @@ fn last(piece: u64) -> u8 {
 
 /// A pool in which most segments have been in several uses: each round is collected but the last.
 fn made() -> (Arc<MemoryStorage>, Pool, InodeNumber) {
-    let storage = Arc::new(MemoryStorage::default());
-    Pool::init(storage.clone(), &InitOptions::small()).unwrap();
-    let pool = open(&storage);
-    pool.create_dataset("db", false, &[]).unwrap();
-    let db = pool.dataset("db").unwrap();
-    let file = db.open_or_create(b"a", &Creation::file()).unwrap();
+    let (storage, pool, db, file) = with_file();
     for round in 1..ROUNDS {
         for piece in (0..PIECES).filter(|piece| round == 1 || piece % 3 != u64::from(round) % 3) {
             db.write(file, piece * PIECE as u64, &[round; PIECE]).unwrap();

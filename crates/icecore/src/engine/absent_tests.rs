@@ -6,7 +6,7 @@ use crate::options::{InitOptions, OpenOptions};
 use crate::storage::memory::MemoryStorage;
 use crate::storage::{Kind, Storage};
 use crate::units::{BLOCK_BYTES, InodeNumber, SegmentId, Slot};
-use crate::{CopyMode, Creation, Error, Pool, ScrubOptions};
+use crate::{CopyMode, Creation, Dataset, Error, Pool, ScrubOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -25,6 +25,17 @@ fn options(read_only: bool) -> OpenOptions {
         group_memory_bytes: 64 << 10,
         ..OpenOptions::default()
     }
+}
+
+/// A new pool with an open file.
+fn with_file(copies: CopyMode) -> (Arc<MemoryStorage>, Pool, Dataset, InodeNumber) {
+    let storage = Arc::new(MemoryStorage::default());
+    Pool::init(storage.clone(), &InitOptions { copies, ..InitOptions::small() }).unwrap();
+    let pool = Pool::open(storage.clone(), &options(false)).unwrap();
+    pool.create_dataset("db", false, &[]).unwrap();
+    let db = pool.dataset("db").unwrap();
+    let file = db.open_or_create(b"a", &Creation::file()).unwrap();
+    (storage, pool, db, file)
 }
 
 /// A file in three snapshots and behind them, written in parts and as a group, over several segments and without second copies.
@@ -226,12 +237,7 @@ fn the_end_of_a_log_that_was_not_closed_is_not_done_without() {
 /// not be, as long as the log needs it.
 #[test]
 fn the_end_of_a_log_is_not_taken_from_a_copy_that_may_be_behind_however_often_one_tries() {
-    let storage = Arc::new(MemoryStorage::default());
-    Pool::init(storage.clone(), &InitOptions { copies: CopyMode::All, ..InitOptions::small() }).unwrap();
-    let pool = Pool::open(storage.clone(), &options(false)).unwrap();
-    pool.create_dataset("db", false, &[]).unwrap();
-    let db = pool.dataset("db").unwrap();
-    let file = db.open_or_create(b"a", &Creation::file()).unwrap();
+    let (storage, pool, db, file) = with_file(CopyMode::All);
     db.write(file, 0, &[1; BLOCK]).unwrap();
     pool.checkpoint().unwrap();
     db.write(file, 0, &[7; BLOCK]).unwrap();
@@ -416,12 +422,7 @@ fn a_sector_that_cannot_be_read_costs_no_more_than_itself() {
 /// What is left of a segment that was cut short is what was written; its copy, which nobody has looked at, need not be.
 #[test]
 fn what_is_left_of_a_segment_is_kept_when_that_is_made_whole_again() {
-    let storage = Arc::new(MemoryStorage::default());
-    Pool::init(storage.clone(), &InitOptions { copies: CopyMode::All, ..InitOptions::small() }).unwrap();
-    let pool = Pool::open(storage.clone(), &options(false)).unwrap();
-    pool.create_dataset("db", false, &[]).unwrap();
-    let db = pool.dataset("db").unwrap();
-    let file = db.open_or_create(b"a", &Creation::file()).unwrap();
+    let (storage, pool, db, file) = with_file(CopyMode::All);
     db.write(file, 0, &vec![5; 200 * BLOCK]).unwrap();
     drop(db);
     pool.close().unwrap();
