@@ -392,12 +392,11 @@ impl Sums {
     /// What the ledger has to say of them: what it does not know yet, or `all` that is known.
     pub(crate) fn uses_to_say(&self, all: bool) -> Vec<(SegmentId, u64)> {
         let mut known = self.known.write();
-        let news = std::mem::take(&mut known.news);
-        let mut said: Vec<(SegmentId, u64)> =
-            known.uses.iter().map(|(segment, use_)| (*segment, *use_)).collect();
-        said.retain(|(segment, _)| all || news.contains(segment));
-        said.sort_unstable();
-        said
+        let mut segments = std::mem::take(&mut known.news);
+        if all {
+            segments.extend(known.uses.keys());
+        }
+        segments.into_iter().map(|segment| (segment, known.uses[&segment])).collect()
     }
 
     /// It was not said after all.

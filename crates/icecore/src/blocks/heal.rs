@@ -211,13 +211,18 @@ impl Sums {
             return decode_table(geometry, use_.incarnation, bytes).is_some();
         }
         if flaw.slot == Slot(0) {
-            return SegmentHeader::decode(bytes).is_some_and(|header| {
-                header.pool == self.pool
-                    && (header.segment, header.incarnation) == (segment, use_.incarnation)
-                    && header.kind == use_.kind
-            });
+            return self.is_header_of(use_, segment, bytes);
         }
         self.is_record_of(use_, flaw.slot, bytes)
+    }
+
+    /// Whether a block is the header of a segment in this use.
+    pub(crate) fn is_header_of(&self, use_: Use, segment: SegmentId, block: &[u8]) -> bool {
+        SegmentHeader::decode(block).is_some_and(|header| {
+            header.pool == self.pool
+                && (header.segment, header.incarnation) == (segment, use_.incarnation)
+                && header.kind == use_.kind
+        })
     }
 
     /// Whether a block is the header of a record, or of a run, of this use of its segment.

@@ -73,7 +73,9 @@ pub(super) fn walk(engine: &Engine, state: &State, names: bool, tell: &mut dyn F
                     }
                     None => look(version, state.parent(version)),
                 };
-                compare(state, version, &difference, readable, &mut found.problems);
+                if readable {
+                    compare(state, version, &difference, &mut found.problems);
+                }
                 apply(&mut reached, &difference.gone, &difference.born);
                 unite(&mut everything, &difference.born);
                 found.differences.insert(version, difference);
@@ -224,17 +226,8 @@ fn less(one: &BlockSet, other: &BlockSet) -> BlockSet {
 }
 
 /// The sets of one version against what its tree says.
-fn compare(
-    state: &State,
-    version: VersionId,
-    difference: &Difference,
-    readable: bool,
-    problems: &mut Vec<Problem>,
-) {
+fn compare(state: &State, version: VersionId, difference: &Difference, problems: &mut Vec<Problem>) {
     let name = &state.catalogue.full_name(version);
-    if !readable {
-        return;
-    }
     // Where something could not be freed that is free, sets of doomed versions have more than others reach.
     let is_settled = !state.history.is_doomed(version) || state.history.doomed_count() == 0;
     for stream in Stream::ALL {

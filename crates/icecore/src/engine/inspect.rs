@@ -3,7 +3,7 @@
 use super::{Engine, superblocks};
 use crate::copies::SUPERBLOCK_NAMES;
 use crate::error::{Error, Result};
-use crate::format::segment::{SegmentHeader, SegmentKind, decode_table, file_name};
+use crate::format::segment::{SegmentKind, decode_table, file_name};
 use crate::format::superblock::{LedgerPointer, NAMES};
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
 
@@ -74,11 +74,7 @@ impl Engine {
             }
         }
         files.read(segment, Slot(0), &mut block)?;
-        let is_header = SegmentHeader::decode(&block).is_some_and(|header| {
-            (header.pool, header.segment, header.kind) == (self.pool, segment, use_.kind)
-                && header.incarnation == use_.incarnation
-        });
-        if is_header {
+        if sums.is_header_of(use_, segment, &block) {
             self.inspect_copy(segment, Slot(0), &block);
         }
         let mut table = vec![0; self.geometry.table_blocks() as usize * BLOCK_BYTES];

@@ -34,23 +34,22 @@ impl Branch {
     }
 }
 
-/// What hangs right below a snapshot and is of other datasets than `own`, among which is its own. `vanishing`: see [`State::below`].
+/// What hangs right below a snapshot and is of no dataset that is its own. `vanishing`: see [`State::below`].
 pub(super) fn of_others(
     state: &State,
     version: VersionId,
-    own: &BTreeSet<DatasetId>,
+    is_own: impl Fn(DatasetId) -> bool,
     vanishing: &BTreeSet<VersionId>,
 ) -> Vec<Branch> {
     let Some(row) = state.catalogue.snapshot(version) else { return Vec::new() };
     if let [child] = state.children(version)
         && state.catalogue.snapshot(*child).is_some_and(|below| below.dataset == row.dataset && !below.hidden)
-        && own.contains(&row.dataset)
+        && is_own(row.dataset)
     {
         // As it is in long rows of snapshots.
         return Vec::new();
     }
-    let is_foreign =
-        |child: &VersionId| state.catalogue.label(*child).is_some_and(|label| !own.contains(&label));
+    let is_foreign = |child: &VersionId| state.catalogue.label(*child).is_some_and(|label| !is_own(label));
     let mut found = BTreeSet::new();
     for child in state.below(version, vanishing).into_iter().filter(is_foreign) {
         let visible: Vec<VersionId> = visible(state, child).into_iter().filter(is_foreign).collect();

@@ -204,8 +204,7 @@ fn select_snapshots(state: &State, versions: Vec<VersionId>, holds: Holds) -> Re
         for tag in row.holds.keys().filter(|_| holds == Holds::Refuse) {
             blockers.push(format!("{} has hold {tag:?} (release it first)", name()));
         }
-        let own = BTreeSet::from([row.dataset]);
-        let branches = branches::of_others(state, *version, &own, &vanishing);
+        let branches = branches::of_others(state, *version, |dataset| dataset == row.dataset, &vanishing);
         blockers.extend(branches.iter().map(|branch| branch.blocks(&name())));
     }
     if !blockers.is_empty() {
@@ -242,7 +241,8 @@ fn select_datasets(state: &State, name: &str, recursive: bool, holds: Holds) -> 
                 blockers.push(format!("{full} has hold {tag:?} (release it first)"));
             }
             if !vanishing.contains(&version) {
-                let branches = branches::of_others(state, version, &chosen, &vanishing);
+                let branches =
+                    branches::of_others(state, version, |dataset| chosen.contains(&dataset), &vanishing);
                 blockers.extend(branches.iter().map(|branch| branch.blocks(&full)));
             }
             if !snapshot.hidden {

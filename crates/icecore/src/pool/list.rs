@@ -203,7 +203,7 @@ impl<'a> Lister<'a> {
 
     fn clones_of(&self, dataset: DatasetId, version: VersionId) -> Vec<String> {
         let mut found = self.clones.get(&version).cloned().unwrap_or_default();
-        let branches = branches::of_others(self.state, version, &BTreeSet::from([dataset]), &self.vanishing);
+        let branches = branches::of_others(self.state, version, |own| own == dataset, &self.vanishing);
         found.extend(branches.into_iter().filter_map(Branch::into_name));
         found.sort_unstable();
         found.dedup();
