@@ -57,6 +57,59 @@ fn a_mirror_that_goes_away_is_told_and_made_again() {
     assert!(names(&mirror).iter().all(|name| !name.starts_with("copy")));
 }
 
+fn contents(folder: &std::path::Path) -> std::collections::BTreeMap<String, Vec<u8>> {
+    names(folder).into_iter().map(|name| (name.clone(), std::fs::read(folder.join(name)).unwrap())).collect()
+}
+
+fn put_back(folder: &std::path::Path, files: &std::collections::BTreeMap<String, Vec<u8>>) {
+    std::fs::remove_dir_all(folder).unwrap();
+    std::fs::create_dir(folder).unwrap();
+    files.iter().for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes).unwrap());
+}
+
+/// Whoever puts the folder of a pool back from a backup may find out next that the mirror has what the backup has not.
+#[test]
+fn a_mirror_that_is_newer_than_the_pool_is_not_written_over() {
+    let fixture = Fixture::with_db();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mirror = elsewhere.path().join("copies");
+    let path = mirror.to_str().unwrap();
+    fixture.done(&["copies", "--set", "all", "--mirror", path]);
+    let backup = contents(&fixture.pool);
+    for name in ["one", "two", "three", "four", "five", "six", "seven", "eight"] {
+        fixture.done(&["create", name]);
+    }
+    let (lost, newest) = (fixture.done(&["list"]), contents(&mirror));
+
+    put_back(&fixture.pool, &backup);
+    assert!(fixture.done(&["copies"]).contains("newer than the pool"));
+    let text = fixture.refused(1, &["copies", "--restore"]);
+    assert!(text.contains("newer than the pool") && text.contains("move what is in"), "{text}");
+    fixture.done(&["scrub"]);
+    assert!(monitor(&fixture, 1).contains("newer than the pool"));
+    assert!(contents(&mirror) == newest, "the copies are not what they were");
+
+    // One way on: with what the mirror has.
+    put_back(&fixture.pool, &backup);
+    for name in ["superblock.0", "superblock.1"] {
+        std::fs::remove_file(fixture.pool.join(name)).unwrap();
+    }
+    let pool = fixture.pool.to_str().unwrap();
+    crate::fixture::program().args(["check", pool, "--repair", "--mirror", path]).assert().success();
+    let datasets = |list: &str| -> Vec<String> {
+        list.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+    };
+    assert_eq!(datasets(&fixture.done(&["list"])), datasets(&lost));
+
+    // The other one: with the pool.
+    put_back(&fixture.pool, &backup);
+    put_back(&mirror, &newest);
+    std::fs::rename(&mirror, elsewhere.path().join("kept")).unwrap();
+    std::fs::create_dir(&mirror).unwrap();
+    assert!(fixture.done(&["copies", "--restore"]).contains("everything has its copy"));
+    monitor(&fixture, 0);
+}
+
 #[test]
 fn a_pool_with_lost_superblocks_is_repaired_from_its_mirror() {
     let fixture = Fixture::with_db();

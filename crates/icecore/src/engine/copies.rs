@@ -34,10 +34,24 @@ pub(super) fn find(
         .map_err(|why| format!("{folder} is not the folder of the copies of this pool: {why}"))?;
     // What the copies were flushed for last is the present checkpoint, or the one before if a crash came between.
     let former = superblock.former.map(|former| former.ledger);
-    if found.ledger != superblock.ledger && Some(found.ledger) != former {
-        return Err(format!("the copies in {folder} are older than the pool"));
+    if found.ledger == superblock.ledger || Some(found.ledger) == former {
+        return Ok(place);
     }
-    Ok(place)
+    let Err(why) = check_not_newer(folder, &found, superblock.generation) else {
+        return Err(format!("the copies in {folder} are older than the pool"));
+    };
+    Err(why)
+}
+
+/// Copies that were written to after the pool was do not lie behind it: it is the pool that went back, and they may be all that
+/// is left of what came later.
+fn check_not_newer(folder: &str, found: &Superblock, generation: u64) -> std::result::Result<(), String> {
+    if found.generation <= generation {
+        return Ok(());
+    }
+    Err(format!(
+        "the copies in {folder} are newer than the pool, which seems to have been put back from a backup: they are left as they are"
+    ))
 }
 
 /// The newer of the two superblocks in a folder of copies, of this pool if it is known.
@@ -278,6 +292,7 @@ impl Engine {
             self.copies().leave_place();
         }
         let place = prepare(&self.storage, folder.as_ref(), Some(self.pool))?;
+        self.check_may_replace(&place, folder.as_ref())?;
         let in_use = in_use(&self.state().segments);
         let covered = |segment| in_use.get(&segment).is_some_and(|kind| mode.covers(*kind));
         // What is there may be all that is left of something: it goes where there is something better.
@@ -285,6 +300,18 @@ impl Engine {
         cleared.map_err(|error| Error::io("clear", place.storage.describe(), error))?;
         self.copies().catch_up(place, mode, folder);
         self.say_of_copies()
+    }
+
+    /// What is newer than the pool is written over by nobody who was not told.
+    fn check_may_replace(&self, place: &Place, folder: Option<&String>) -> Result<()> {
+        let (Some(folder), Ok(found)) = (folder, newest_copy(&*place.storage, Some(self.pool))) else {
+            return Ok(());
+        };
+        let own = self.superblock.lock().generation;
+        check_not_newer(folder, &found, own).map_err(|why| {
+            self.copies().fall_behind(why.clone());
+            Error::Invalid(format!("{why}; to go on with the pool as it is now, move what is in {folder} somewhere else"))
+        })
     }
 
     /// Looks whether the files of copies are still there: of one that somebody has removed while it is open here, nobody would notice.
