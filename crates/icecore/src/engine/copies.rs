@@ -310,7 +310,9 @@ impl Engine {
         let own = self.superblock.lock().generation;
         check_not_newer(folder, &found, own).map_err(|why| {
             self.copies().fall_behind(why.clone());
-            Error::Invalid(format!("{why}; to go on with the pool as it is now, move what is in {folder} somewhere else"))
+            Error::Invalid(format!(
+                "{why}; to go on with the pool as it is now, move what is in {folder} somewhere else"
+            ))
         })
     }
 
