@@ -14,10 +14,14 @@ use icecore::admin::{Access, ErrorCode, Failure, Request, Response};
 use serde_json::json;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Seek as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+
+/// How often a file is copied from its beginning, where owner after owner closes the pool in the middle. Each time the
+/// command tries first to become the owner itself, so that even one beside dozens of others gets through.
+const ATTEMPTS_MAX: usize = 100;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -59,7 +63,7 @@ pub struct Arguments {
 
 /// What is to be copied.
 struct Source {
-    stream: Box<dyn Read>,
+    stream: Stream,
     /// As far as known.
     size: u64,
     mode: u16,
@@ -67,13 +71,21 @@ struct Source {
     name: Vec<u8>,
 }
 
+enum Stream {
+    /// Can be read again.
+    File(File),
+    /// Comes once.
+    Flow(Box<dyn Read>),
+}
+
 pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     let mut source = open_source(&arguments.source, arguments.raw)?;
     let location = context.locate(&arguments.destination)?;
     let path = location.path()?;
     let mut access = open_to_write(&location.pool)?;
-    let imported = find_place(&mut access, path, &source, arguments)
-        .and_then(|path| copy(&mut access, &path, &mut source, arguments.force).map(|copied| (path, copied)));
+    let imported = find_place(&mut access, path, &source, arguments).and_then(|path| {
+        copy_through(&mut access, &path, &mut source, arguments.force).map(|copied| (path, copied))
+    });
     let (path, (bytes, replaced)) = finish(access, imported)?;
     if arguments.json {
         let mut body = serde_json::Map::new();
@@ -92,7 +104,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
 
 fn open_source(path: &Path, raw: bool) -> anyhow::Result<Source> {
     if path == Path::new("-") {
-        let stream = Box::new(std::io::stdin().lock());
+        let stream = Stream::Flow(Box::new(std::io::stdin().lock()));
         return Ok(Source { stream, size: 0, mode: 0o644, owner: caller(), name: Vec::new() });
     }
     let shown = path.display();
@@ -101,12 +113,14 @@ fn open_source(path: &Path, raw: bool) -> anyhow::Result<Source> {
     if metadata.is_dir() {
         anyhow::bail!("{shown} is a directory: import its files one by one");
     }
-    let (stream, size): (Box<dyn Read>, u64) = if !raw && metadata.is_file() && sqlite::is_database(&file) {
-        let copy = sqlite::consistent_copy(path)?;
-        let size = copy.as_file().metadata()?.len();
-        (Box::new(copy), size)
+    let (stream, size) = if !raw && metadata.is_file() && sqlite::is_database(&file) {
+        let copy = sqlite::consistent_copy(path)?.into_file();
+        let size = copy.metadata()?.len();
+        (Stream::File(copy), size)
+    } else if metadata.is_file() {
+        (Stream::File(file), metadata.len())
     } else {
-        (Box::new(file), metadata.len())
+        (Stream::Flow(Box::new(file)), metadata.len())
     };
     Ok(Source {
         stream,
@@ -146,6 +160,46 @@ fn find_place(
     Ok(path)
 }
 
+impl Stream {
+    fn reader(&mut self) -> &mut dyn Read {
+        match self {
+            Self::File(file) => file,
+            Self::Flow(stream) => stream.as_mut(),
+        }
+    }
+
+    /// Goes back to the beginning; whether that can be.
+    fn rewind(&mut self) -> std::io::Result<bool> {
+        match self {
+            Self::File(file) => file.rewind().map(|()| true),
+            Self::Flow(_) => Ok(false),
+        }
+    }
+}
+
+/// [`copy`], from the beginning again where the owner of the pool closes it in the middle: a short command beside this one is one
+/// for some milliseconds.
+fn copy_through(
+    access: &mut Access,
+    path: &[u8],
+    source: &mut Source,
+    replace: bool,
+) -> anyhow::Result<(u64, bool)> {
+    for _ in 1..ATTEMPTS_MAX {
+        match copy(access, path, source, replace) {
+            Err(error)
+                if was_closed(&error) && source.stream.rewind().context("cannot read the source")? => {}
+            outcome => return outcome,
+        }
+    }
+    copy(access, path, source, replace)
+}
+
+/// Whether the owner of the pool closed it before anything of the file could be seen.
+fn was_closed(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Failure>().is_some_and(|failure| failure.code == ErrorCode::Closing)
+}
+
 /// Stages the content piece by piece and makes it a file at the end. Bytes copied, and whether a file was replaced.
 fn copy(access: &mut Access, path: &[u8], source: &mut Source, replace: bool) -> anyhow::Result<(u64, bool)> {
     let begin = Request::BeginImport { path: path.to_vec(), mode: source.mode, owner: source.owner, replace };
@@ -158,7 +212,7 @@ fn copy(access: &mut Access, path: &[u8], source: &mut Source, replace: bool) ->
     let mut buffer = vec![0; CHUNK_BYTES_MAX];
     let mut offset = 0;
     loop {
-        let length = fill(source.stream.as_mut(), &mut buffer).context("cannot read the source")?;
+        let length = fill(source.stream.reader(), &mut buffer).context("cannot read the source")?;
         for (start, run) in runs_with_data(&buffer[..length]) {
             let chunk = Request::ImportChunk { offset: offset + start as u64, data: run.to_vec() };
             take!(access.call(chunk)?, Response::Done => ());

@@ -1,7 +1,7 @@
 //! A pool that another process has open: this one, or a child of it.
 
 use crate::fixture::{Fixture, complaint, program, wait_until};
-use icecore::admin::{Client, SOCKET_NAME};
+use icecore::admin::{Client, Request, SOCKET_NAME, connect_or_open};
 use icecore::{Creation, OpenOptions, Pool};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -120,6 +120,60 @@ fn an_import_that_is_cut_off_leaves_nothing() {
     wait_until(|| fixture.done(&["ls", "db"]) == "app\n");
     wait_until(|| fixture.run(&["rollback", "db@one"]).output().unwrap().status.success());
     pool.close().unwrap();
+}
+
+#[test]
+fn an_import_begins_again_where_the_owner_closes_the_pool() {
+    let fixture = Fixture::with_db();
+    let content: Vec<u8> = (0..24_u32 << 20).map(|index| (index / 7) as u8 | 1).collect();
+    let source = fixture.beside("large");
+    std::fs::write(&source, &content).unwrap();
+    let pool = fixture.own();
+    let import = spawn(&fixture, &["import", "--raw", source.to_str().unwrap(), "db/new"]);
+    wait_until(|| !hidden_files(&pool).is_empty());
+    pool.close().unwrap();
+    succeed(import);
+    assert_eq!(fixture.done(&["ls", "db"]), "app\nnew\n");
+    let copied = fixture.run(&["cat", "db/new"]).output().unwrap();
+    assert!(copied.stdout == content);
+}
+
+#[test]
+fn what_comes_once_is_not_imported_in_part_where_the_owner_closes_the_pool() {
+    let fixture = Fixture::with_db();
+    let pool = fixture.own();
+    let mut import = spawn(&fixture, &["import", "-f", "-", "db/new"]);
+    import.stdin.as_mut().unwrap().write_all(&vec![3; 4 << 20]).unwrap();
+    wait_until(|| !hidden_files(&pool).is_empty());
+    pool.close().unwrap();
+    drop(import.stdin.take());
+    let output = import.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("nothing was changed: repeat the command"), "{said}");
+    assert_eq!(fixture.done(&["ls", "db"]), "app\n");
+}
+
+#[test]
+fn who_holds_nothing_any_more_goes_on_with_the_next_owner() {
+    let fixture = Fixture::with_db();
+    let pin = || Request::Pin { path: b"db".to_vec() };
+    for close_first in [false, true] {
+        let pool = fixture.own();
+        let mut access = connect_or_open(&fixture.pool, false).unwrap();
+        assert!(access.is_remote());
+        access.call(pin()).unwrap();
+        if close_first {
+            pool.close().unwrap();
+            access.call(Request::Unpin { pin: 0 }).unwrap();
+        } else {
+            access.call(Request::Unpin { pin: 0 }).unwrap();
+            pool.close().unwrap();
+        }
+        access.call(pin()).unwrap();
+        assert!(!access.is_remote());
+        access.close().unwrap();
+    }
 }
 
 #[test]

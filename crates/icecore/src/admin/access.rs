@@ -26,13 +26,47 @@ pub struct Access {
     directory: PathBuf,
     options: OpenOptions,
     way: Way,
-    /// Pins and a staged file live and die with the connection or session: then it is not made anew.
-    holds: bool,
+    held: Held,
 }
 
 enum Way {
     Local(Pool, Box<Executor>),
     Remote(Client, Instant),
+    /// The owner closed the pool; who has it now is looked for when something is asked.
+    Lost,
+}
+
+/// What lives and dies with a connection: as long as there is any, it is not made anew.
+#[derive(Default)]
+struct Held {
+    pins: usize,
+    staged: bool,
+}
+
+impl Held {
+    /// Follows a request that was done.
+    const fn follow(&mut self, request: &Request) {
+        match request {
+            Request::Pin { .. } => self.pins += 1,
+            Request::Unpin { .. } => self.pins = self.pins.saturating_sub(1),
+            Request::BeginImport { .. } => self.staged = true,
+            Request::CommitImport { .. } | Request::AbortImport => self.staged = false,
+            _ => {}
+        }
+    }
+
+    /// Whether the request does no more than let go of all that there is: then it does not matter that it went already.
+    const fn ends_with(&self, request: &Request) -> bool {
+        match request {
+            Request::Unpin { .. } => self.pins == 1 && !self.staged,
+            Request::AbortImport => self.pins == 0 && self.staged,
+            _ => false,
+        }
+    }
+
+    const fn anything(&self) -> bool {
+        self.pins > 0 || self.staged
+    }
 }
 
 impl std::fmt::Debug for Access {
@@ -57,7 +91,7 @@ impl Access {
     /// [`connect_or_open`] with other options.
     pub fn open(directory: &Path, options: OpenOptions) -> Result<Self, Failure> {
         let way = find_way(directory, &options)?;
-        Ok(Self { directory: directory.to_owned(), options, way, holds: false })
+        Ok(Self { directory: directory.to_owned(), options, way, held: Held::default() })
     }
 
     /// Whether another process has the pool open.
@@ -71,11 +105,12 @@ impl Access {
     pub const fn pool(&self) -> Option<&Pool> {
         match &self.way {
             Way::Local(pool, _) => Some(pool),
-            Way::Remote(..) => None,
+            Way::Remote(..) | Way::Lost => None,
         }
     }
 
-    /// Does what is asked, here or there.
+    /// Does what is asked, here or there. Fails with [`ErrorCode::Closing`] when what this access held went with an owner
+    /// that closed the pool: nothing was done then, and whoever can begin with the pin or the import again may do so.
     pub fn call(&mut self, request: Request) -> Result<Response, Failure> {
         self.call_with(request, &mut |_| {})
     }
@@ -99,23 +134,28 @@ impl Access {
         request: Request,
         progress: &mut dyn FnMut(Progress) -> bool,
     ) -> Result<Response, Failure> {
-        let holds_from_now = matches!(request, Request::Pin { .. } | Request::BeginImport { .. });
         loop {
             match &mut self.way {
                 Way::Local(_, executor) => {
                     return executor.call(request, progress);
                 }
-                Way::Remote(client, used) if self.holds || used.elapsed() < FRESH => {
+                Way::Remote(client, used) if self.held.anything() || used.elapsed() < FRESH => {
                     if let Outcome::Done(response) = client.call(&request, &mut |now| _ = progress(now))? {
                         *used = Instant::now();
-                        self.holds |= holds_from_now;
+                        self.held.follow(&request);
                         return Ok(response);
                     }
-                    if self.holds {
-                        return Err(closed_meanwhile());
+                    if self.held.anything() {
+                        let held = std::mem::take(&mut self.held);
+                        self.way = Way::Lost;
+                        return if held.ends_with(&request) {
+                            Ok(Response::Done)
+                        } else {
+                            Err(closed_meanwhile())
+                        };
                     }
                 }
-                Way::Remote(..) => {}
+                Way::Remote(..) | Way::Lost => {}
             }
             self.way = find_way(&self.directory, &self.options)?;
         }
@@ -128,14 +168,14 @@ impl Access {
                 drop(executor);
                 Ok(pool.close()?)
             }
-            Way::Remote(..) => Ok(()),
+            Way::Remote(..) | Way::Lost => Ok(()),
         }
     }
 }
 
 fn closed_meanwhile() -> Failure {
     Failure::new(
-        ErrorCode::StaleHandle,
+        ErrorCode::Closing,
         "the owner closed the pool in the middle; nothing was changed: repeat the command",
     )
 }
