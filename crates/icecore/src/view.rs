@@ -72,7 +72,9 @@ impl View {
         match self.reader().lookup(directory, name) {
             Ok(entry) => Ok(Some(entry)),
             Err(Error::File(FileFault::NotFound)) => Ok(None),
-            Err(error) => Err(error),
+            Err(error) => Err(self.told(error, || {
+                format!("{} in {}", crate::pool::shown(name), self.called("directory", directory))
+            })),
         }
     }
 
@@ -97,7 +99,7 @@ impl View {
     /// [`FileFault::Stale`] if there is none; [`crate::Error::Damaged`], [`crate::Error::Io`].
     pub fn attributes(&self, inode: InodeNumber) -> Result<InodeItem> {
         self.inner.pool.engine().check_open()?;
-        self.reader().inode(inode)
+        self.reader().inode(inode).map_err(|error| self.told(error, || self.called("file", inode)))
     }
 
     /// Entries of a directory, those whose cookie is greater than `after`, at most `max`, in order of cookies.
@@ -108,10 +110,11 @@ impl View {
     pub fn read_directory(&self, inode: InodeNumber, after: u64, max: usize) -> Result<Vec<DirectoryEntry>> {
         self.inner.pool.engine().check_open()?;
         let mut entries = Vec::new();
-        self.reader().entries(inode, after, &mut |entry| {
+        let read = self.reader().entries(inode, after, &mut |entry| {
             entries.push(entry);
             Ok(entries.len() < max)
-        })?;
+        });
+        read.map_err(|error| self.told(error, || self.called("directory", inode)))?;
         Ok(entries)
     }
 
@@ -121,7 +124,8 @@ impl View {
     /// [`FileFault::Invalid`] if it is not one.
     pub fn read_link(&self, inode: InodeNumber) -> Result<Vec<u8>> {
         self.inner.pool.engine().check_open()?;
-        self.reader().link_target(inode)
+        let target = self.reader().link_target(inode);
+        target.map_err(|error| self.told(error, || self.called("link", inode)))
     }
 
     /// An extended attribute.
@@ -148,7 +152,8 @@ impl View {
     /// [`crate::Error::Damaged`] if stored bytes do not match their checksum, with the offset of the first such block in the file: none of them
     /// are returned.
     pub fn read(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let attributes = self.attributes(inode).map_err(|error| self.located(error, inode, offset))?;
+        self.inner.pool.engine().check_open()?;
+        let attributes = self.reader().inode(inode).map_err(|error| self.located(error, inode, offset))?;
         if attributes.kind == InodeKind::Directory {
             return Err(FileFault::IsADirectory.into());
         }
@@ -232,14 +237,16 @@ impl View {
 
     /// Says in which version, file and place of it something cannot be read, and what to do next.
     fn located(&self, error: Error, inode: InodeNumber, at: u64) -> Error {
+        self.told(error, || format!("{}, offset {at}", self.called("file", inode)))
+    }
+
+    /// Says in which version and what of it something cannot be read, and what to do next. A place in a segment alone tells nobody
+    /// what is lost: also what a file is found by is of some version.
+    fn told(&self, error: Error, what_of_it: impl FnOnce() -> String) -> Error {
         if !matches!(error, Error::Damaged { .. } | Error::Io { action: "read", .. }) {
             return error;
         }
-        let file = match self.path_nearby(inode) {
-            Some(path) => format!("file {} (inode {inode})", crate::pool::shown(&path)),
-            None => format!("file with inode {inode}"),
-        };
-        let here = format!("{}, {file}, offset {at}", self.inner.name);
+        let here = format!("{}, {}", self.inner.name, what_of_it());
         match error {
             Error::Damaged { place, detail } => Error::Damaged {
                 place: format!("{here} ({place})"),
@@ -251,6 +258,17 @@ impl View {
                 source,
             },
             other => other,
+        }
+    }
+
+    /// What messages call a file of this kind. The directories that lead to it may be what is damaged: then it is the inode.
+    fn called(&self, kind: &str, inode: InodeNumber) -> String {
+        if inode == InodeNumber::ROOT {
+            return "the root directory".to_owned();
+        }
+        match self.path_nearby(inode) {
+            Some(path) => format!("{kind} {} (inode {inode})", crate::pool::shown(&path)),
+            None => format!("{kind} with inode {inode}"),
         }
     }
 

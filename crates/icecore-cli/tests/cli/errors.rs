@@ -1,6 +1,8 @@
 //! Bad input: one clear sentence, the right exit code, nothing lost.
 
-use crate::fixture::{Fixture, complaint, program};
+use crate::fixture::{Fixture, complaint, entries, program};
+use icecore::Creation;
+use icecore::units::InodeNumber;
 
 #[test]
 fn there_is_no_pool() {
@@ -168,6 +170,69 @@ fn damage_is_found_and_named() {
     drop(owner);
     assert!(fixture.refused(5, &["export", "db/app", "out"]).contains("db"));
     assert!(!fixture.beside("out").exists(), "half a file was left");
+}
+
+/// Flips a byte of every leaf of a tree that is meant, in all that segments hold.
+fn damage_leaves(fixture: &Fixture, is_meant: impl Fn(&[u8]) -> bool) {
+    let mut hurt = 0;
+    for file in entries(&fixture.pool).iter().filter(|file| file.starts_with("segment.")) {
+        let path = fixture.pool.join(file);
+        let mut bytes = std::fs::read(&path).unwrap();
+        let is_leaf = |block: &[u8]| block.starts_with(b"IcTn") && block[9] == 0;
+        for block in bytes.chunks_exact_mut(4096).filter(|block| is_leaf(block) && is_meant(block)) {
+            block[0] ^= 1;
+            hurt += 1;
+        }
+        std::fs::write(&path, bytes).unwrap();
+    }
+    assert!(hurt > 0, "no leaf is meant");
+}
+
+fn holds(block: &[u8], text: &[u8]) -> bool {
+    block.windows(text.len()).any(|part| part == text)
+}
+
+/// What a file is found by tells nobody what is lost, if it is named only by its place in a segment.
+#[test]
+fn damage_in_what_files_are_found_by_names_what_was_looked_for() {
+    let fixture = Fixture::with_db();
+    fixture.done(&["copies", "--set", "none"]);
+    damage_leaves(&fixture, |block| holds(block, b"app"));
+    let destination = fixture.beside("app");
+    let destination = destination.to_str().unwrap();
+    let lookups =
+        [&["cat", "db/app"][..], &["export", "db/app", destination], &["sql", "db/app", "SELECT 1"]];
+    let told = |arguments: &[&str], what: &str| {
+        let text = fixture.refused(5, arguments);
+        assert!(text.starts_with(&format!("icecore: damage in {what} (segment.")), "{text}");
+        assert!(text.matches("`icecore scrub`").count() == 1, "{text}");
+    };
+    lookups.iter().for_each(|arguments| told(arguments, "db, app in the root directory"));
+    told(&["cat", "db@one/app"], "db@one, app in the root directory");
+    told(&["ls", "db"], "db, the root directory");
+    // So it is for whoever asks the process that has the pool open.
+    let owner = fixture.own();
+    lookups.iter().for_each(|arguments| told(arguments, "db, app in the root directory"));
+    owner.close().unwrap();
+}
+
+/// Of a directory with many entries, the leaves with the names are there and those with what the files are like are not.
+#[test]
+fn damage_in_what_describes_a_file_names_the_file() {
+    let fixture = Fixture::with_db();
+    fixture.done(&["copies", "--set", "none"]);
+    let owner = fixture.own();
+    let dataset = owner.dataset("db").unwrap();
+    for number in 0..300 {
+        let name = format!("letter {number}");
+        dataset.create(InodeNumber::ROOT, name.as_bytes(), &Creation::file()).unwrap();
+    }
+    owner.close().unwrap();
+    damage_leaves(&fixture, |block| !holds(block, b"letter") && !holds(block, b"app"));
+    let text = fixture.refused(5, &["cat", "db/letter 290"]);
+    assert!(text.contains("damage in db, file letter 290 (inode "), "{text}");
+    let text = fixture.refused(5, &["ls", "db"]);
+    assert!(text.contains("damage in db, file letter "), "{text}");
 }
 
 /// By a real system: no file may grow beyond a length for this process. What it says is beside the pool when the process has gone.
