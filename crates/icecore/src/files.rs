@@ -121,6 +121,12 @@ impl SegmentFiles {
         }
     }
 
+    /// The first slot that is not in the file of a segment any more, if that is cut short.
+    pub(crate) fn cut(&self, segment: SegmentId) -> Option<Slot> {
+        let (_, cut_to) = self.open(segment).ok()?;
+        cut_to.map(|length| Slot((length / BLOCK_BYTES as u64) as u32))
+    }
+
     /// The file of a segment is not the one that was opened any more.
     pub(crate) fn forget(&self, segment: SegmentId) {
         self.open.write().remove(&segment);
@@ -158,10 +164,27 @@ impl SegmentFiles {
 
     /// Reads whole blocks, also of what is left of a segment that is cut short.
     pub(crate) fn read(&self, segment: SegmentId, slot: Slot, buffer: &mut [u8]) -> Result<()> {
+        self.read_or(segment, slot, buffer, |cut_off| self.incidents.note(cut_off))
+    }
+
+    /// As [`SegmentFiles::read`], of what can be done without: that it is cut off with the end of its file is no incident by itself. Opening tells
+    /// what is cut short, and whether something is lost by that.
+    pub(crate) fn read_if_there(&self, segment: SegmentId, slot: Slot, buffer: &mut [u8]) -> Result<()> {
+        self.read_or(segment, slot, buffer, |_| ())
+    }
+
+    /// As [`SegmentFiles::read`]. `tell` is told if not all of it is in what is left of the file.
+    fn read_or(
+        &self,
+        segment: SegmentId,
+        slot: Slot,
+        buffer: &mut [u8],
+        tell: impl FnOnce(&Error),
+    ) -> Result<()> {
         let offset = self.geometry.offset(slot);
         let (file, cut_to) = self.noted(self.open(segment))?;
         if let Some(length) = cut_to.filter(|length| offset + buffer.len() as u64 > *length) {
-            return self.noted(Err(self.cut_short(segment, length)));
+            return Err(self.cut_short(segment, length)).inspect_err(tell);
         }
         self.noted(file.read_at(buffer, offset).map_err(|error| {
             let what = format!("{} bytes at {offset} of {}", buffer.len(), file_name(segment));
@@ -169,12 +192,12 @@ impl SegmentFiles {
         }))
     }
 
-    /// Reads whole blocks, with zeros for those that cannot be read; answers why, then.
+    /// Reads whole blocks, with zeros for those that cannot be read; answers why, then. As [`SegmentFiles::read_if_there`].
     pub(crate) fn read_around(&self, segment: SegmentId, first: Slot, buffer: &mut [u8]) -> Option<Error> {
-        self.read(segment, first, buffer).err()?;
+        self.read_if_there(segment, first, buffer).err()?;
         let mut failure = None;
         for (slot, block) in (first.0..).map(Slot).zip(buffer.chunks_exact_mut(BLOCK_BYTES)) {
-            if let Err(error) = self.read(segment, slot, block) {
+            if let Err(error) = self.read_if_there(segment, slot, block) {
                 block.fill(0);
                 failure = Some(error);
             }

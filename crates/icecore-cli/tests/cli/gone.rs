@@ -105,6 +105,41 @@ fn a_segment_that_is_gone_is_told_and_the_rest_goes_on() {
     }
 }
 
+#[test]
+fn a_segment_that_lost_nothing_but_its_checksum_table_is_hurt_and_nothing_is_lost() {
+    let table_at = (2 << 20) - BLOCK as u64;
+    let (fixture, big, name, bytes) = with_loss(Some(table_at));
+    assert!(bytes[bytes.len() - 32..].starts_with(b"ICESUMS\n"), "it was full");
+    assert!(fixture.run(&["cat", "db/big"]).output().unwrap().stdout == big);
+    let text = said(&fixture, 1, &["monitor"]);
+    assert!(text.starts_with("ICECORE WARNING") && text.contains(&name), "{text}");
+    let text = said(&fixture, 0, &["scrub"]);
+    for part in
+        [&name, "nothing that lives is gone with it", "1 place is hurt, and nothing is lost", "no damage"]
+    {
+        assert!(text.contains(part), "{part} is missing: {text}");
+    }
+    let text = said(&fixture, 1, &["monitor"]);
+    assert!(text.contains("nothing lost"), "{text}");
+    let text = said(&fixture, 0, &["check", "--data"]);
+    assert!(text.contains(&name) && text.contains("(harmless)"), "{text}");
+    assert_eq!(std::fs::metadata(fixture.pool.join(&name)).unwrap().len(), table_at);
+
+    // What is damaged in the rest is found by headers alone.
+    let at = bytes.chunks(BLOCK).position(|block| big.chunks(BLOCK).any(|other| block == other)).unwrap();
+    let mut hurt = bytes[..table_at as usize].to_vec();
+    hurt[at * BLOCK] ^= 1;
+    std::fs::write(fixture.pool.join(&name), hurt).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&said(&fixture, 5, &["scrub", "--json"])).unwrap();
+    assert_eq!(lost_of_big(&document).len(), 1, "{document:#}");
+
+    // The file turns up again.
+    std::fs::write(fixture.pool.join(&name), bytes).unwrap();
+    fixture.done(&["scrub"]);
+    fixture.done(&["check", "--data"]);
+    said(&fixture, 0, &["monitor"]);
+}
+
 /// The blocks of the file `big` that a scrub found damaged.
 fn lost_of_big(document: &serde_json::Value) -> Vec<u64> {
     let findings = document["findings"].as_array().unwrap();

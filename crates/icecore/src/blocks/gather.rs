@@ -29,7 +29,8 @@ impl Sums {
         let mut bytes = vec![0; geometry.table_blocks() as usize * BLOCK_BYTES];
         let end = geometry.end(use_.kind);
         let decode = |bytes: &[u8]| decode_table(geometry, use_.incarnation, bytes);
-        let read = files.read(segment, end, &mut bytes);
+        // A table that is gone with the end of the file is gathered.
+        let read = files.read_if_there(segment, end, &mut bytes);
         let own = read.as_ref().ok().and_then(|()| decode(&bytes));
         // A table does not say whose it is. That of a segment that does not say so either may be another pool's.
         let says_so = || self.own_use_of(segment, files).is_ok_and(|own| own == use_);

@@ -4,16 +4,19 @@
 
 use super::copies;
 use super::init::{Parts, lock, lock_free_options, open_locked};
+use super::inspect::stretches;
+use super::load::Loaded;
 use super::recovery::{self, AtDamage};
+use crate::blocks::Blocks;
 use crate::copies::Tried;
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::segment::{file_name, from_file_name};
-use crate::format::superblock::Superblock;
+use crate::format::superblock::{LedgerPointer, Superblock};
 use crate::incidents::Met;
-use crate::segments::Segments;
+use crate::state::State;
 use crate::storage::{AlignedBuffer, Kind, Overlay, Storage};
-use crate::units::{BLOCK_BYTES, SegmentId, Slot};
+use crate::units::{BLOCK_BYTES, BlockCount, SegmentId, Slot};
 use std::sync::Arc;
 
 /// Blocks handled at once where a file is made again.
@@ -26,13 +29,37 @@ pub(super) fn is_half_made(name: &str) -> bool {
     name.strip_suffix(HALF_MADE).is_some_and(|segment| from_file_name(segment).is_some())
 }
 
-/// Says which there are, for `status` and the log of errors.
-pub(super) fn note(files: &SegmentFiles, segments: &Segments) {
-    for segment in segments.absent() {
-        if let Some(error) = files.what_is_absent(segment) {
+/// Says which there are, for `status` and the log of errors. `is_all`: nothing came after the checkpoint that was loaded.
+pub(super) fn note(blocks: &Blocks, loaded: &Loaded, is_all: bool) {
+    let (files, state) = (blocks.files(), &loaded.state);
+    for segment in state.segments.absent() {
+        let Some(error) = files.what_is_absent(segment) else { continue };
+        let stretches = stretches(blocks, &loaded.line.blobs, segment);
+        if is_all && is_harmless(blocks, state, &stretches, segment) {
+            files.incidents().note_harmless(&error);
+        } else {
             files.incidents().note(&error);
         }
     }
+}
+
+/// Whether a segment is cut short, and everything in it that is needed comes before that: what was behind it was never written, or is dead, or is its
+/// checksum table, which follows from the headers in it. `stretches`: what is needed of it as of a ledger.
+pub(super) fn is_harmless(
+    blocks: &Blocks,
+    state: &State,
+    stretches: &[LedgerPointer],
+    segment: SegmentId,
+) -> bool {
+    let Some(cut) = blocks.files().cut(segment) else { return false };
+    let Ok(entries) = blocks.entries_of_segment(segment) else { return false };
+    let loses_some = entries.iter().any(|entry| {
+        let skipped = u64::from(cut.0.saturating_sub(entry.slot.0));
+        let mut behind = (skipped..entry.run.length.0).map(|index| entry.run.start.plus(BlockCount(index)));
+        // Of what cannot be told it is better to say so.
+        behind.any(|address| state.history.lives(entry.run.stream, address).unwrap_or(true))
+    });
+    !loses_some && stretches.iter().all(|place| place.slot.0 + place.blocks <= cut.0)
 }
 
 /// A pool that was not closed, and of which segments are to be made again from their copies, is opened in memory first. Once they are made

@@ -309,7 +309,7 @@ fn open_after(
     }
     loaded.state.history.keep_in(parts.blocks.clone(), memory_limits(options).1);
     loaded.state.doom_hidden()?;
-    absent::note(files, &loaded.state.segments);
+    absent::note(&parts.blocks, &loaded, superblock.clean);
     files.copies().expect(&copies::needed(&loaded.state));
     if options.read_only {
         recovery::check_closed(&loaded, &parts, &superblock)?;

@@ -1,11 +1,20 @@
 //! What holds a pool together beside its blocks, read for its own sake: superblocks and ledger, and copies of what vouches for blocks.
 
-use super::{Engine, superblocks};
+use super::{Engine, absent, superblocks};
+use crate::blocks::Blocks;
 use crate::copies::SUPERBLOCK_NAMES;
 use crate::error::{Error, Result};
 use crate::format::segment::{SegmentKind, decode_table, file_name};
 use crate::format::superblock::{LedgerPointer, NAMES};
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
+
+/// Stretches of a ledger segment that a checkpoint and what it names are made of. `blobs`: those of its ledger.
+pub(super) fn stretches(blocks: &Blocks, blobs: &[LedgerPointer], segment: SegmentId) -> Vec<LedgerPointer> {
+    let chunks = blocks.map().read().directory().all().map(|(_, row)| row.place).collect::<Vec<_>>();
+    let sets: Vec<_> = blocks.sets().read().places().collect();
+    let all = blobs.iter().copied().chain(chunks).chain(sets);
+    all.filter(|place| place.segment == segment).collect()
+}
 
 impl Engine {
     /// Compares both superblocks with what was written last. Each is an error of its own.
@@ -104,11 +113,17 @@ impl Engine {
 
     /// Stretches of a ledger segment that the last checkpoint and what it names are made of.
     pub(super) fn stretches_in(&self, segment: SegmentId) -> Vec<LedgerPointer> {
-        let line = self.checkpoint.lock();
-        let chunks = self.blocks.map().read().directory().all().map(|(_, row)| row.place).collect::<Vec<_>>();
-        let sets: Vec<_> = self.blocks.sets().read().places().collect();
-        let all = line.blobs.iter().copied().chain(chunks).chain(sets);
-        all.filter(|place| place.segment == segment).collect()
+        stretches(&self.blocks, &self.checkpoint.lock().blobs, segment)
+    }
+
+    /// What is wrong with a segment that is cut short, if nothing is lost by that.
+    pub(crate) fn harmless_cut(&self, segment: SegmentId) -> Option<Error> {
+        let files = self.blocks.files();
+        // Nearly all are whole, and what the ledger is made of is long.
+        files.cut(segment)?;
+        let stretches = self.stretches_in(segment);
+        let is_harmless = absent::is_harmless(&self.blocks, &self.state(), &stretches, segment);
+        files.what_is_absent(segment).filter(|_| is_harmless)
     }
 
     /// Compares a stretch of a ledger segment, and its copy, with its checksum: what is wrong with it. What is read from the copy is

@@ -125,7 +125,10 @@ impl Engine {
             if found > 0 && state.segments.kind(segment).is_none() {
                 return Err(wrong(file_name(segment), "it is free, and live blocks lie in it"));
             }
-            self.blocks.files().get(segment)?;
+            // What is cut short is told by itself, with what is lost by that.
+            if self.blocks.files().cut(segment).is_none() {
+                self.blocks.files().get(segment)?;
+            }
         }
         match live.first_key_value() {
             Some((segment, _)) => Err(wrong(file_name(*segment), "blocks lie in it, and it does not exist")),

@@ -42,10 +42,19 @@ impl Scrub<'_> {
 
     fn segment(&mut self, segment: SegmentId, kind: SegmentKind, tail: Position) -> Result<()> {
         self.engine.check_open()?;
+        let cut = self.engine.harmless_cut(segment);
+        if let Some(error) = &cut {
+            let damage = format!("{error}; nothing that lives is gone with it");
+            self.note(None, Finding::new(damage, true));
+        }
         if !kind.has_table() {
             if !self.engine.inspect_header(segment, kind) {
                 self.flaw(segment, &Flaw::of_header());
             }
+            return Ok(());
+        }
+        if cut.is_some() {
+            // Without its end it cannot be looked at as a whole; blocks that live in what is left of it are verified one by one.
             return Ok(());
         }
         let blocks = &self.engine.blocks;
