@@ -42,8 +42,8 @@ rollback took. Holds that have expired (icecore hold --expires) are released.
 --free and --max-used destroy snapshots that no rule wants, oldest first, and
 only as many as it takes. A dataset that has no rules and is named, not found
 by -a, keeps its newest snapshot then. Used is what versions reach; the size of
-the pool is its limit, or what its filesystem has room for. The exit code is 6
-if it was not enough.";
+the pool is what contents can take of its limit, or what its filesystem has
+room for. The exit code is 6 if it was not enough.";
 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{DETAILS}"))]
