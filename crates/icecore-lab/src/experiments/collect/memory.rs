@@ -22,6 +22,7 @@ use icecore::units::{BLOCK_BYTES, BlockCount, LogAddress, Marks, PoolId, Run, Se
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const POOL: PoolId = PoolId([1; 16]);
@@ -41,6 +42,8 @@ const DENSITY: u64 = 10;
 pub struct ThinMap {
     /// Addresses, in blocks.
     pub blocks: u64,
+    /// Where chunks go.
+    pub directory: PathBuf,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -51,7 +54,9 @@ struct Outcome {
 
 pub(super) fn run(options: &Options, findings: &mut Findings) -> Result<()> {
     let bytes: u64 = options.size(1 << 40, 4 << 30);
-    let job = Job::ThinMap(ThinMap { blocks: bytes / BLOCK_BYTES as u64 });
+    let scratch = options.scratch()?;
+    let directory = scratch.path().to_owned();
+    let job = Job::ThinMap(ThinMap { blocks: bytes / BLOCK_BYTES as u64, directory });
     let open = OpenOptions::default();
     let caches = open.block_cache_bytes + open.node_cache_bytes + open.group_memory_bytes;
     let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
@@ -88,15 +93,20 @@ struct Shelf {
 }
 
 impl Shelf {
-    fn new(name: &str) -> std::io::Result<Self> {
-        let path = std::env::temp_dir().join(format!("icecore-lab-chunks-{}-{name}", std::process::id()));
-        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-        std::fs::remove_file(&path)?;
-        Ok(Self { file: Arc::new(file), blocks: 0 })
+    fn new(directory: &Path, name: &str) -> icecore::Result<Self> {
+        let path = directory.join(format!("chunks-{}-{name}", std::process::id()));
+        let create = || {
+            let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+            std::fs::remove_file(&path)?;
+            Ok(Self { file: Arc::new(file), blocks: 0 })
+        };
+        create().map_err(|error: std::io::Error| {
+            icecore::Error::Invalid(format!("the file for chunks, {}: {error}", path.display()))
+        })
     }
 
     fn failed(error: std::io::Error) -> icecore::Error {
-        icecore::Error::Invalid(format!("a file for chunks: {error}"))
+        icecore::Error::Invalid(format!("a file for chunks, in the folder that is measured: {error}"))
     }
 }
 
@@ -212,11 +222,11 @@ fn look_up(map: &mut ChunkedMap, shelf: &mut Shelf, address: LogAddress) -> icec
 
 /// Builds the map as collection does, and looks up blocks all over it until the memory for chunks is used up.
 fn build(job: &ThinMap) -> icecore::Result<(u64, u64)> {
-    let mut shelf = Shelf::new("map").map_err(Shelf::failed)?;
+    let mut shelf = Shelf::new(&job.directory, "map")?;
     // As a pool shares it out.
     let memory = OpenOptions::default().map_memory_bytes;
     let mut map = ChunkedMap::new(MapLimits::of(memory - memory / 4));
-    let mut sets = Sets::new(Shelf::new("sets").map_err(Shelf::failed)?, memory / 4);
+    let mut sets = Sets::new(Shelf::new(&job.directory, "sets")?, memory / 4);
     let failed = |fault: icecore::liveness::HistoryFault| icecore::Error::from(fault);
     let head = sets.history.new_head(None).map_err(failed)?;
     let mut place = 0;
