@@ -2,7 +2,7 @@
 
 use crate::check::{Area, CheckOptions, RepairOptions, RepairReport, check, repair};
 use crate::format::record::RecordView;
-use crate::format::segment::file_name;
+use crate::format::segment::{SegmentKind, file_name};
 use crate::format::superblock::{FEATURE_CHUNKS, LedgerPointer};
 use crate::location::ChunkRow;
 use crate::options::{InitOptions, OpenOptions};
@@ -11,6 +11,7 @@ use crate::storage::memory::MemoryStorage;
 use crate::storage::{AlignedBuffer, Kind, Storage};
 use crate::units::{BLOCK_BYTES, InodeNumber, LogAddress, SegmentId, Stream};
 use crate::{Creation, Error};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -227,6 +228,54 @@ fn a_chunk_in_a_sector_that_cannot_be_read_is_done_without_for_one_life() {
         let pool = open(&copy.copy());
         assert_there(&pool, file);
         pool.verify().unwrap();
+    }
+}
+
+fn kinds(pool: &Pool) -> BTreeMap<SegmentId, SegmentKind> {
+    let state = pool.engine().state();
+    let kind = |segment: SegmentId| state.segments.kind(segment).map(|kind| (segment, kind));
+    state.segments.all().into_iter().filter_map(kind).collect()
+}
+
+/// Segments that chunks of data name, and that hold tree nodes or the ledger since.
+fn named_and_used_otherwise(pool: &Pool) -> usize {
+    let kinds = kinds(pool);
+    let is_data = |segment: &SegmentId| kinds.get(segment).is_none_or(|kind| kind.has_table());
+    let data = rows(pool).into_iter().filter(|(stream, _)| *stream == Stream::Data);
+    let named = data.flat_map(|(_, row)| row.segments.into_iter().flatten());
+    named.filter(|segment| !is_data(segment)).count()
+}
+
+/// What lay in a segment that a chunk names may have died or moved since: what the segment holds now is not for that chunk to say. Tree nodes
+/// in one that was taken for log had no second copy any more, and a scrub called it damaged.
+#[test]
+fn a_segment_that_a_lost_chunk_names_stays_what_it_is_used_for_since() {
+    let (storage, file) = made(0);
+    let pool = open(&storage);
+    let db = pool.dataset("db").unwrap();
+    for round in 0..40_u64 {
+        if named_and_used_otherwise(&pool) > 0 {
+            break;
+        }
+        write(&pool, file, round * 12..(round + 1) * 12, 5);
+        for number in 0..400 {
+            let name = format!("{round} {number} with a name that takes some room in the directory");
+            db.open_or_create(name.as_bytes(), &Creation::file()).unwrap();
+        }
+        pool.checkpoint().unwrap();
+    }
+    assert!(named_and_used_otherwise(&pool) > 0);
+    drop(db);
+    pool.close().unwrap();
+    let whole = open(&storage.copy());
+    let (used, rows) = (kinds(&whole), rows(&whole));
+    for (_, row) in rows {
+        let copy = storage.copy();
+        let at = u64::from(row.place.slot.0) * BLOCK_BYTES as u64;
+        copy.make_unreadable(&file_name(row.place.segment), at..at + 1);
+        let now = kinds(&open(&copy));
+        let changed: Vec<_> = used.iter().filter(|(segment, kind)| now.get(segment) != Some(kind)).collect();
+        assert!(changed.is_empty(), "{changed:?} without {row:?}: {now:?}");
     }
 }
 

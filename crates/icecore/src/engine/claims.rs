@@ -42,6 +42,23 @@ struct Living<'a> {
     segments: &'a mut Segments,
     /// Addresses of damaged chunks, but for those that have a place since these were written.
     uncounted: BlockSet,
+    named: &'a mut Named,
+}
+
+/// Segments that damaged chunks name, and what for. What was moved out of them since is not in them any more, so that they may be in
+/// use for something else: that is known once everything else has been claimed.
+#[derive(Default)]
+pub(super) struct Named(Vec<(SegmentId, SegmentKind)>);
+
+impl Named {
+    /// Nobody knows how much lives in them: they are used for nothing else in this life.
+    pub fn hold(self, segments: &mut Segments) {
+        for (segment, kind) in self.0 {
+            claim(segments, segment, kind);
+            segments.hold(segment);
+            segments.mark_hurt(segment);
+        }
+    }
 }
 
 impl Living<'_> {
@@ -105,7 +122,7 @@ impl Living<'_> {
     fn leave_out(&mut self, stream: Stream, at: LogAddress, kind: SegmentKind, error: Error) -> Result<()> {
         let chunk = self.blocks.map().read().chunk_at(stream, at);
         let (absent, named) = chunk.ok_or(error)?;
-        self.hold(&named, kind)?;
+        self.name(&named, kind);
         let known = self.blocks.map().read().recent_within(Run::of(stream, &absent.span));
         let mut unknown = BlockSet::of(absent.span);
         for placed in known {
@@ -115,35 +132,31 @@ impl Living<'_> {
         Ok(())
     }
 
-    /// Where the blocks lie that a damaged chunk places is known as far as the directory names segments. They are used for nothing
-    /// else in this life.
-    fn hold(&mut self, named: &[SegmentId], kind: SegmentKind) -> Result<()> {
+    /// Where the blocks lie that a damaged chunk places is known as far as the directory names segments.
+    fn name(&mut self, named: &[SegmentId], kind: SegmentKind) {
         let named = if named.is_empty() { self.segments.all() } else { named.to_vec() };
-        for segment in named {
-            claim(self.segments, segment, kind);
-            self.segments.hold(segment);
-            self.segments.mark_hurt(segment);
-        }
-        Ok(())
+        self.named.0.extend(named.into_iter().map(|segment| (segment, kind)));
     }
 }
 
 /// Owned sets partition all live blocks: together with the map they say what lives in each segment. Chunks of the map are read
-/// one after the other. What was forsaken lies nowhere. Answers what is not counted, because a chunk is damaged.
+/// one after the other. What was forsaken lies nowhere. Answers what is not counted, because a chunk is damaged, and
+/// which segments that may lie in: to be held when all that is in use has been claimed.
 pub(super) fn count_live(
     history: &crate::liveness::History,
     forsaken: &BlockSet,
     blocks: &Blocks,
     segments: &mut Segments,
-) -> Result<[BlockSet; 3]> {
+) -> Result<([BlockSet; 3], Named)> {
     let mut uncounted: [BlockSet; 3] = Default::default();
+    let mut named = Named::default();
     for stream in Stream::ALL {
         let kind = match stream {
             Stream::Data => SegmentKind::Log,
             Stream::Merged => SegmentKind::Run,
             Stream::Node => SegmentKind::Node,
         };
-        let mut living = Living { blocks, segments, uncounted: BlockSet::new() };
+        let mut living = Living { blocks, segments, uncounted: BlockSet::new(), named: &mut named };
         for run in history.live_runs(stream) {
             let run = match run {
                 Ok(run) => run,
@@ -166,5 +179,5 @@ pub(super) fn count_live(
         }
         uncounted[stream as usize] = living.uncounted;
     }
-    Ok(uncounted)
+    Ok((uncounted, named))
 }

@@ -363,7 +363,7 @@ pub(super) fn load(
     }
 
     let forsaken = forsaken(&blobs, &position)?;
-    let uncounted = count_live(&history, &forsaken, blocks, &mut segments)?;
+    let (uncounted, named) = count_live(&history, &forsaken, blocks, &mut segments)?;
     // After a crash there may be more in it; whoever opens the pool sees to that.
     let whole = |cursor: &Cursor| segments.exists(cursor.segment) && !segments.is_absent(cursor.segment);
     let run_cursor = position.run_cursor.filter(whole);
@@ -394,6 +394,7 @@ pub(super) fn load(
     }
     claim(&mut segments, position.segment, SegmentKind::Log);
     segments.hold(position.segment);
+    named.hold(&mut segments);
     let mut state = State {
         catalogue,
         history,
