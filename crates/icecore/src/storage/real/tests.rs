@@ -3,6 +3,7 @@
 use super::*;
 use std::fs;
 use std::io::ErrorKind;
+use std::process::{Command, Output};
 use tempfile::TempDir;
 
 const MIB: u64 = 1 << 20;
@@ -47,25 +48,40 @@ fn a_medium_without_room_is_full() {
 }
 
 /// On a small filesystem of its own, in a mount namespace that ends with it: allocating more than there is takes all that there is
-/// for a moment, and whoever else writes there would be refused.
+/// for a moment, and whoever else writes there would be refused. Who may not mount may be allowed to as the root of a user
+/// namespace.
 #[test]
 fn what_does_not_fit_leaves_no_file_behind() {
-    const SCRIPT: &str = r#"mount -t tmpfs -o size=8m none "$1" || exit 77; shift; exec "$@""#;
-    let folder = tempfile::tempdir().unwrap();
-    let this = std::env::current_exe().unwrap();
-    let outcome = std::process::Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh"])
-        .args([folder.path(), &*this])
-        .args(["--exact", "storage::real::tests::what_does_not_fit_here", "--ignored", "--nocapture"])
-        .env(SMALL_FOLDER, folder.path())
-        .output();
-    match outcome {
-        Ok(output) if output.status.code() != Some(77) && !output.stderr.starts_with(b"unshare:") => {
+    let filled = fill_small_filesystem(&["--mount"]).or_else(|first| {
+        let second = fill_small_filesystem(&["--user", "--map-root-user", "--mount"]);
+        second.map_err(|second| format!("{first}; {second}"))
+    });
+    match filled {
+        Ok(output) => {
             let told = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success() && told.contains("1 passed"), "{output:?}");
         }
-        other => eprintln!("left out: nobody is allowed to mount here: {other:?}"),
+        Err(refusals) => eprintln!("left out: nobody is allowed to mount here: {refusals}"),
     }
+}
+
+/// Runs [`what_does_not_fit_here`] in new namespaces; an error where they, or the mount in them, are not allowed.
+fn fill_small_filesystem(namespaces: &[&str]) -> Result<Output, String> {
+    const SCRIPT: &str = r#"mount -t tmpfs -o size=8m none "$1" || exit 77; shift; exec "$@""#;
+    let folder = tempfile::tempdir().unwrap();
+    let this = std::env::current_exe().unwrap();
+    let output = Command::new("unshare")
+        .args(namespaces)
+        .args(["--propagation", "private", "sh", "-c", SCRIPT, "sh"])
+        .args([folder.path(), &*this])
+        .args(["--exact", "storage::real::tests::what_does_not_fit_here", "--ignored", "--nocapture"])
+        .env(SMALL_FOLDER, folder.path())
+        .output()
+        .map_err(|error| error.to_string())?;
+    if output.status.code() == Some(77) || output.stderr.starts_with(b"unshare:") {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    Ok(output)
 }
 
 /// Where the filesystem is mounted that [`what_does_not_fit_here`] may fill.
