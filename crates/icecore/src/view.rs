@@ -134,7 +134,12 @@ impl View {
     /// [`FileFault::NoSuchAttribute`].
     pub fn xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<Vec<u8>> {
         self.inner.pool.engine().check_open()?;
-        self.reader().xattr(inode, name)
+        let value = self.reader().xattr(inode, name);
+        value.map_err(|error| {
+            let attribute =
+                || format!("attribute {} of {}", crate::pool::shown(name), self.called("file", inode));
+            self.told(error, attribute)
+        })
     }
 
     /// Names of all extended attributes of a file.
@@ -143,7 +148,8 @@ impl View {
     /// As for [`View::attributes`].
     pub fn list_xattrs(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
         self.inner.pool.engine().check_open()?;
-        self.reader().xattr_names(inode)
+        let names = self.reader().xattr_names(inode);
+        names.map_err(|error| self.told(error, || self.called("file", inode)))
     }
 
     /// Reads from `offset`, up to the end of the file or of the buffer; answers how much. Holes read as zeros.
@@ -291,14 +297,15 @@ impl View {
     pub fn data_ranges(&self, inode: InodeNumber) -> Result<Vec<(u64, u64)>> {
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         let end = FileBlock(u64::MAX >> BLOCK_SHIFT);
-        self.reader().extents(inode, FileBlock(0), end, &mut |file_block, run| {
+        let read = self.reader().extents(inode, FileBlock(0), end, &mut |file_block, run| {
             let (start, length) = (file_block.offset(), run.length.bytes().0);
             match ranges.last_mut() {
                 Some((last, extent)) if *last + *extent == start => *extent += length,
                 _ => ranges.push((start, length)),
             }
             Ok(true)
-        })?;
+        });
+        read.map_err(|error| self.told(error, || self.called("file", inode)))?;
         Ok(ranges)
     }
 }

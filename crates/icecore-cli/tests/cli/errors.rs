@@ -233,6 +233,20 @@ fn damage_in_what_describes_a_file_names_the_file() {
     assert!(text.contains("damage in db, file letter 290 (inode "), "{text}");
     let text = fixture.refused(5, &["ls", "db"]);
     assert!(text.contains("damage in db, file letter "), "{text}");
+    // Programs that have the pool open read more of a file than commands do.
+    let owner = fixture.own();
+    let view = owner.view("db").unwrap();
+    let inode = view.resolve(b"letter 290").unwrap().unwrap();
+    let file = format!("file letter 290 (inode {inode}) (segment.");
+    let told = |error: icecore::Error, what: &str| {
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("damage in db, {what}")) && text.contains("scrub"), "{text}");
+    };
+    told(view.xattr(inode, b"user.colour").unwrap_err(), &format!("attribute user.colour of {file}"));
+    told(view.list_xattrs(inode).unwrap_err(), &file);
+    told(view.data_ranges(inode).unwrap_err(), &file);
+    drop(view);
+    owner.close().unwrap();
 }
 
 /// By a real system: no file may grow beyond a length for this process. What it says is beside the pool when the process has gone.
