@@ -177,8 +177,8 @@ impl Stream {
     }
 }
 
-/// [`copy`], from the beginning again where the owner of the pool closes it in the middle: a short command beside this one is one
-/// for some milliseconds.
+/// [`copy`], from the beginning again where the owner of the pool closes it, or ends the connection, in the middle: a short
+/// command beside this one is an owner for some milliseconds.
 fn copy_through(
     access: &mut Access,
     path: &[u8],
@@ -195,7 +195,7 @@ fn copy_through(
     copy(access, path, source, replace)
 }
 
-/// Whether the owner of the pool closed it before anything of the file could be seen.
+/// Whether the owner of the pool closed it, or ended the connection, before anything of the file could be seen.
 fn was_closed(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Failure>().is_some_and(|failure| failure.code == ErrorCode::Closing)
 }

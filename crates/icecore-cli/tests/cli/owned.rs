@@ -1,12 +1,17 @@
 //! A pool that another process has open: this one, or a child of it.
 
 use crate::fixture::{Fixture, complaint, program, wait_until};
-use icecore::admin::{Client, Request, SOCKET_NAME, connect_or_open};
+use icecore::admin::{Client, ErrorCode, Request, SOCKET_NAME, connect_or_open};
 use icecore::{Creation, OpenOptions, Pool};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::os::unix::net::UnixStream;
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 #[test]
 fn every_command_works_on_a_pool_in_use() {
@@ -122,20 +127,78 @@ fn an_import_that_is_cut_off_leaves_nothing() {
     pool.close().unwrap();
 }
 
+/// The import is held where the owner has taken half of the file and the answer has not arrived: however slow the test is, it meets
+/// the import in the middle.
 #[test]
 fn an_import_begins_again_where_the_owner_closes_the_pool() {
     let fixture = Fixture::with_db();
-    let content: Vec<u8> = (0..24_u32 << 20).map(|index| (index / 7) as u8 | 1).collect();
+    let content: Vec<u8> = (0..8_u32 << 20).map(|index| (index / 7) as u8 | 1).collect();
     let source = fixture.beside("large");
     std::fs::write(&source, &content).unwrap();
     let pool = fixture.own();
+    let middle = hold_after(&fixture, content.len() / 2);
     let import = spawn(&fixture, &["import", "--raw", source.to_str().unwrap(), "db/new"]);
-    wait_until(|| !hidden_files(&pool).is_empty());
+    middle.arrived.recv_timeout(Duration::from_secs(30)).expect("an import in the middle");
+    assert_eq!(hidden_files(&pool).len(), 1);
     pool.close().unwrap();
+    assert_eq!(fixture.done(&["ls", "db"]), "app\n");
+    drop(middle.go_on);
     succeed(import);
+    middle.thread.join().unwrap();
     assert_eq!(fixture.done(&["ls", "db"]), "app\nnew\n");
     let copied = fixture.run(&["cat", "db/new"]).output().unwrap();
     assert!(copied.stdout == content);
+}
+
+/// A connection that is held in the middle. When this goes, in whatever way, the connection goes on.
+struct Middle {
+    arrived: Receiver<()>,
+    go_on: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+/// Puts itself between the owner of the pool and the next client, and holds back the answer to what comes when the client has
+/// sent so many bytes.
+fn hold_after(fixture: &Fixture, bytes: usize) -> Middle {
+    let (socket, behind) = (fixture.pool.join(SOCKET_NAME), fixture.beside("owner.sock"));
+    std::fs::rename(&socket, &behind).unwrap();
+    let listener = UnixListener::bind(&socket).unwrap();
+    let (arrived_sender, arrived) = channel();
+    let (go_on, go_on_receiver) = channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let (client, _) = listener.accept().unwrap();
+        let owner = UnixStream::connect(behind).unwrap();
+        let sent = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                pass(&client, &owner, |length| _ = sent.fetch_add(length, Ordering::SeqCst));
+            });
+            let mut held = false;
+            pass(&owner, &client, |_| {
+                if !held && sent.load(Ordering::SeqCst) >= bytes {
+                    held = true;
+                    let _ = arrived_sender.send(());
+                    // Nothing is ever sent: it ends when the test, or what is left of it, lets go.
+                    let _ = go_on_receiver.recv();
+                }
+            });
+            // Whatever the client still sends goes nowhere, as with an owner that has gone.
+            let _ = client.shutdown(Shutdown::Both);
+        });
+    });
+    Middle { arrived, go_on, thread }
+}
+
+/// Passes on what comes until one of the two ends; `before` learns the length of each piece before it is passed on.
+fn pass(mut from: &UnixStream, mut to: &UnixStream, mut before: impl FnMut(usize)) {
+    let mut buffer = vec![0; 64 << 10];
+    while let Ok(length @ 1..) = from.read(&mut buffer) {
+        before(length);
+        if to.write_all(&buffer[..length]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(Shutdown::Write);
 }
 
 #[test]
@@ -150,7 +213,7 @@ fn what_comes_once_is_not_imported_in_part_where_the_owner_closes_the_pool() {
     let output = import.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("nothing was changed: repeat the command"), "{said}");
+    assert!(said.contains("ended the connection in the middle; nothing of the file was imported"), "{said}");
     assert_eq!(fixture.done(&["ls", "db"]), "app\n");
 }
 
@@ -171,6 +234,46 @@ fn who_holds_nothing_any_more_goes_on_with_the_next_owner() {
             pool.close().unwrap();
         }
         access.call(pin()).unwrap();
+        assert!(!access.is_remote());
+        access.close().unwrap();
+    }
+}
+
+#[test]
+fn who_held_a_pin_is_told_that_it_went_with_the_owner() {
+    let fixture = Fixture::with_db();
+    let pool = fixture.own();
+    let mut access = connect_or_open(&fixture.pool, false).unwrap();
+    access.call(Request::Pin { path: b"db".to_vec() }).unwrap();
+    pool.close().unwrap();
+    let failure = access.call(Request::Status).unwrap_err();
+    assert_eq!(failure.code, ErrorCode::Closing);
+    assert!(failure.message.contains("in the middle of reading: repeat the command"), "{failure}");
+    access.call(Request::Status).unwrap();
+    access.close().unwrap();
+}
+
+/// The owner drops what was staged where it cannot make a file of it, so there is nothing to lose with the connection.
+#[test]
+fn who_imported_in_vain_goes_on_with_the_next_owner() {
+    let fixture = Fixture::with_db();
+    let begin = |path: &[u8]| {
+        let owner = icecore::admin::protocol::Owner { uid: 0, gid: 0 };
+        Request::BeginImport { path: path.to_vec(), mode: 0o644, owner, replace: false }
+    };
+    for commit in [false, true] {
+        let pool = fixture.own();
+        let mut access = connect_or_open(&fixture.pool, false).unwrap();
+        access.call(begin(b"db/new")).unwrap();
+        let failure = if commit {
+            pool.dataset("db").unwrap().open_or_create(b"new", &Creation::file()).unwrap();
+            access.call(Request::CommitImport { size: 0 })
+        } else {
+            access.call(begin(b"db/none/new"))
+        };
+        failure.unwrap_err();
+        pool.close().unwrap();
+        access.call(Request::Status).unwrap();
         assert!(!access.is_remote());
         access.close().unwrap();
     }

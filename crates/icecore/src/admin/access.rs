@@ -32,7 +32,7 @@ pub struct Access {
 enum Way {
     Local(Pool, Box<Executor>),
     Remote(Client, Instant),
-    /// The owner closed the pool; who has it now is looked for when something is asked.
+    /// The owner closed the pool, or ended the connection; who has the pool now is looked for when something is asked.
     Lost,
 }
 
@@ -52,6 +52,13 @@ impl Held {
             Request::BeginImport { .. } => self.staged = true,
             Request::CommitImport { .. } | Request::AbortImport => self.staged = false,
             _ => {}
+        }
+    }
+
+    /// Follows a request that failed: what is staged is given up also then, to begin another file and to make it one.
+    const fn follow_failed(&mut self, request: &Request) {
+        if matches!(request, Request::BeginImport { .. } | Request::CommitImport { .. }) {
+            self.staged = false;
         }
     }
 
@@ -109,8 +116,12 @@ impl Access {
         }
     }
 
-    /// Does what is asked, here or there. Fails with [`ErrorCode::Closing`] when what this access held went with an owner
-    /// that closed the pool: nothing was done then, and whoever can begin with the pin or the import again may do so.
+    /// Does what is asked, here or there.
+    ///
+    /// Fails with [`ErrorCode::Closing`] when what this access held went with an owner that closed the pool, or that ended the
+    /// connection after a long silence. What was asked was not done then, *every* pin is void (the numbers of the next owner
+    /// begin anew, so an old one may come to mean another version) and nothing is staged any more. Whoever can begin
+    /// again with all of that may do so.
     pub fn call(&mut self, request: Request) -> Result<Response, Failure> {
         self.call_with(request, &mut |_| {})
     }
@@ -140,10 +151,17 @@ impl Access {
                     return executor.call(request, progress);
                 }
                 Way::Remote(client, used) if self.held.anything() || used.elapsed() < FRESH => {
-                    if let Outcome::Done(response) = client.call(&request, &mut |now| _ = progress(now))? {
-                        *used = Instant::now();
-                        self.held.follow(&request);
-                        return Ok(response);
+                    match client.call(&request, &mut |now| _ = progress(now)) {
+                        Ok(Outcome::Done(response)) => {
+                            *used = Instant::now();
+                            self.held.follow(&request);
+                            return Ok(response);
+                        }
+                        Err(failure) => {
+                            self.held.follow_failed(&request);
+                            return Err(failure);
+                        }
+                        Ok(Outcome::NotBegun) => {}
                     }
                     if self.held.anything() {
                         let held = std::mem::take(&mut self.held);
@@ -151,7 +169,7 @@ impl Access {
                         return if held.ends_with(&request) {
                             Ok(Response::Done)
                         } else {
-                            Err(closed_meanwhile())
+                            Err(ended_meanwhile(&held))
                         };
                     }
                 }
@@ -173,11 +191,14 @@ impl Access {
     }
 }
 
-fn closed_meanwhile() -> Failure {
-    Failure::new(
-        ErrorCode::Closing,
-        "the owner closed the pool in the middle; nothing was changed: repeat the command",
-    )
+/// What is said where all that was held went with the connection. Of other things that a command did before, such as directories
+/// that it made, this knows nothing.
+fn ended_meanwhile(held: &Held) -> Failure {
+    let lost = if held.staged { "; nothing of the file was imported" } else { " of reading" };
+    let message = format!(
+        "the process that had the pool open ended the connection in the middle{lost}: repeat the command"
+    );
+    Failure::new(ErrorCode::Closing, message)
 }
 
 /// Opens, or else connects; tries both in turn for a while, since owners come and go.

@@ -82,7 +82,7 @@ codes! {
     Forked,
     /// The handle belongs to a state that a rollback has replaced.
     StaleHandle,
-    /// The owner is closing the pool; what was asked was not begun.
+    /// The owner is closing the pool, or ended the connection; what was asked was not begun.
     Closing,
     /// The other end of the socket spoke nonsense, or went away before it answered.
     Protocol,
