@@ -85,8 +85,20 @@ fn a_mirror_that_is_newer_than_the_pool_is_not_written_over() {
     assert!(fixture.done(&["copies"]).contains("newer than the pool"));
     let text = fixture.refused(1, &["copies", "--restore"]);
     assert!(text.contains("newer than the pool") && text.contains("move what is in"), "{text}");
-    fixture.done(&["scrub"]);
+    // Also when the pool has been written to more often than they were.
+    for _ in 0..12 {
+        fixture.done(&["scrub"]);
+    }
+    fixture.refused(1, &["copies", "--restore"]);
     assert!(monitor(&fixture, 1).contains("newer than the pool"));
+    assert!(contents(&mirror) == newest, "the copies are not what they were");
+
+    // Nor are copies of it made there by a pool that has whole ones elsewhere, which stay what they are.
+    assert!(fixture.done(&["copies", "--here"]).contains("everything has its copy"));
+    put_back(&fixture.pool, &backup);
+    assert!(fixture.done(&["copies", "--set", "metadata", "--here"]).contains("everything has its copy"));
+    fixture.refused(1, &["copies", "--mirror", path]);
+    assert!(fixture.done(&["copies"]).contains("everything has its copy"));
     assert!(contents(&mirror) == newest, "the copies are not what they were");
 
     // One way on: with what the mirror has.

@@ -138,6 +138,19 @@ impl Inner {
     }
 }
 
+/// Why copies cannot be reached, or do not count.
+pub(crate) struct Unusable {
+    pub why: String,
+    /// They are newer than the pool.
+    pub ahead: bool,
+}
+
+impl From<String> for Unusable {
+    fn from(why: String) -> Self {
+        Self { why, ahead: false }
+    }
+}
+
 impl Copies {
     /// The copies of a pool. `place`: where they are; none if that cannot be reached, for the reason given. Which of them are of
     /// what is in use is for [`Copies::adopt`] to say.
@@ -146,7 +159,7 @@ impl Copies {
         writable: bool,
         incidents: Arc<Incidents>,
         settings: CopySettings,
-        place: Result<Place, String>,
+        place: Result<Place, Unusable>,
     ) -> Self {
         let mut inner = Inner {
             settings,
@@ -165,7 +178,7 @@ impl Copies {
         };
         let found = place.and_then(|place| {
             let files = place.list(geometry);
-            files.map(|files| (place, files)).map_err(|error| format!("it cannot be listed: {error}"))
+            files.map(|files| (place, files)).map_err(|error| format!("it cannot be listed: {error}").into())
         });
         match found {
             Ok((place, files)) => {
@@ -174,8 +187,9 @@ impl Copies {
                 }
                 inner.place = Some(place);
             }
-            Err(why) => {
+            Err(Unusable { why, ahead }) => {
                 let why = inner.why_still(why);
+                inner.settings.ahead |= ahead;
                 inner.fall_behind(why);
             }
         }

@@ -25,7 +25,7 @@ impl Copies {
         self.change(|inner| {
             inner.fall_behind("copies are not all made again yet".to_owned());
             let CopySettings { since, why, .. } = inner.settings.clone();
-            inner.settings = CopySettings { mode, behind: true, since, why, folder };
+            inner.settings = CopySettings { mode, behind: true, ahead: false, since, why, folder };
             inner.aside = place.list_aside(self.geometry).unwrap_or_default();
             inner.place = Some(place);
             inner.catching_up = true;

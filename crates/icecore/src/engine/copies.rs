@@ -3,7 +3,7 @@
 use super::original::Original;
 use super::{Engine, absent, superblocks};
 use crate::copies::{
-    Copies, CopiesReport, Place, SUPERBLOCK_NAMES, copy_name, is_copy_name, is_name_of_pool,
+    Copies, CopiesReport, Place, SUPERBLOCK_NAMES, Unusable, copy_name, is_copy_name, is_name_of_pool,
 };
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
@@ -26,7 +26,7 @@ pub(super) fn find(
     storage: &Arc<dyn Storage>,
     superblock: &Superblock,
     writable: bool,
-) -> std::result::Result<Place, String> {
+) -> std::result::Result<Place, Unusable> {
     let Some(folder) = &superblock.copies.folder else { return Ok(Place::here(storage)) };
     let reached = Place::elsewhere(storage, folder, writable);
     let place = reached.map_err(|error| format!("the folder of the copies, {folder}: {error}"))?;
@@ -37,21 +37,19 @@ pub(super) fn find(
     if found.ledger == superblock.ledger || Some(found.ledger) == former {
         return Ok(place);
     }
-    let Err(why) = check_not_newer(folder, &found, superblock.generation) else {
-        return Err(format!("the copies in {folder} are older than the pool"));
-    };
-    Err(why)
+    // Once the pool has been written to as often, nothing but the superblock knows.
+    if superblock.copies.ahead || found.generation > superblock.generation {
+        return Err(Unusable { why: newer(folder), ahead: true });
+    }
+    Err(format!("the copies in {folder} are older than the pool").into())
 }
 
 /// Copies that were written to after the pool was do not lie behind it: it is the pool that went back, and they may be all that
 /// is left of what came later.
-fn check_not_newer(folder: &str, found: &Superblock, generation: u64) -> std::result::Result<(), String> {
-    if found.generation <= generation {
-        return Ok(());
-    }
-    Err(format!(
+fn newer(folder: &str) -> String {
+    format!(
         "the copies in {folder} are newer than the pool, which seems to have been put back from a backup: they are left as they are"
-    ))
+    )
 }
 
 /// The newer of the two superblocks in a folder of copies, of this pool if it is known.
@@ -302,18 +300,24 @@ impl Engine {
         self.say_of_copies()
     }
 
-    /// What is newer than the pool is written over by nobody who was not told.
+    /// What is newer than the pool is written over by nobody, until it lies somewhere else.
     fn check_may_replace(&self, place: &Place, folder: Option<&String>) -> Result<()> {
         let (Some(folder), Ok(found)) = (folder, newest_copy(&*place.storage, Some(self.pool))) else {
             return Ok(());
         };
-        let own = self.superblock.lock().generation;
-        check_not_newer(folder, &found, own).map_err(|why| {
+        let settings = self.copies().settings();
+        let is_own = settings.folder.as_ref() == Some(folder);
+        if !(is_own && settings.ahead) && found.generation <= self.superblock.lock().generation {
+            return Ok(());
+        }
+        let why = newer(folder);
+        if is_own {
+            // It was given up for the moment, for another reason. Copies that lie elsewhere stay as they are.
             self.copies().fall_behind(why.clone());
-            Error::Invalid(format!(
-                "{why}; to go on with the pool as it is now, move what is in {folder} somewhere else"
-            ))
-        })
+        }
+        Err(Error::Invalid(format!(
+            "{why}; to go on with the pool as it is now, move what is in {folder} somewhere else"
+        )))
     }
 
     /// Looks whether the files of copies are still there: of one that somebody has removed while it is open here, nobody would notice.

@@ -11,7 +11,7 @@ use super::space::available;
 use super::{Engine, absent, background, copies, load, rebuild, size_limit, staging, superblocks};
 use crate::blocks::{Blocks, Use};
 use crate::catalogue::Catalogue;
-use crate::copies::{Copies, Place, is_name_of_pool};
+use crate::copies::{Copies, Place, Unusable, is_name_of_pool};
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::copies::{CopyMode, CopySettings};
@@ -454,7 +454,7 @@ impl Parts {
         superblock: &Superblock,
         options: &OpenOptions,
         writable: bool,
-        place: std::result::Result<Place, String>,
+        place: std::result::Result<Place, Unusable>,
     ) -> Self {
         let counters = Arc::new(Counters::default());
         let geometry = Geometry { bytes: superblock.segment_bytes };

@@ -13,6 +13,7 @@ pub const REASON_BYTES_MAX: usize = 1024;
 
 const MODE_AT: usize = 81;
 const BEHIND_AT: usize = 82;
+const AHEAD_AT: usize = 83;
 const SINCE_AT: usize = 152;
 const LENGTH_AT: usize = 160;
 const REASON_LENGTH_AT: usize = 162;
@@ -85,6 +86,9 @@ pub struct CopySettings {
     pub mode: CopyMode,
     /// Copies were left behind by what they are of: none of them counts until all are made again.
     pub behind: bool,
+    /// What lies in the folder of the copies was found to be newer than the pool: nobody writes over it, however often the pool is
+    /// written to from then on.
+    pub ahead: bool,
     /// Since when not everything has the copy that it should have; `None` if it has.
     pub since: Option<Timestamp>,
     /// Why, where that is known.
@@ -103,6 +107,7 @@ impl CopySettings {
     pub(super) fn encode(&self, block: &mut [u8]) {
         block[MODE_AT] = self.mode as u8;
         block[BEHIND_AT] = u8::from(self.behind);
+        block[AHEAD_AT] = u8::from(self.ahead);
         put(block, SINCE_AT, &self.since.map_or(0, |since| since.0).to_le_bytes());
         let folder = self.folder.as_deref().unwrap_or_default().as_bytes();
         assert!(folder.len() <= FOLDER_BYTES_MAX, "looked at when it was set");
@@ -123,7 +128,8 @@ impl CopySettings {
         };
         let length = usize::from(get_u16(block, LENGTH_AT));
         let reason_length = usize::from(get_u16(block, REASON_LENGTH_AT));
-        if length > FOLDER_BYTES_MAX || reason_length > REASON_BYTES_MAX || block[BEHIND_AT] > 1 {
+        let are_flags = block[BEHIND_AT] <= 1 && block[AHEAD_AT] <= 1;
+        if length > FOLDER_BYTES_MAX || reason_length > REASON_BYTES_MAX || !are_flags {
             return Err(damaged());
         }
         let text =
@@ -137,6 +143,7 @@ impl CopySettings {
         Ok(Self {
             mode,
             behind: block[BEHIND_AT] == 1,
+            ahead: block[AHEAD_AT] == 1,
             since: Some(Timestamp(since)).filter(|_| since != 0),
             why,
             folder: Some(folder.to_owned()).filter(|folder| !folder.is_empty()),
@@ -164,7 +171,7 @@ mod tests {
         let settings = CopySettings { why: Reason::of("why".to_owned()), ..CopySettings::default() };
         let mut block = vec![0; crate::units::BLOCK_BYTES];
         settings.encode(&mut block);
-        for (at, byte) in [(REASON_LENGTH_AT + 1, 5), (REASON_AT, 0xff)] {
+        for (at, byte) in [(REASON_LENGTH_AT + 1, 5), (REASON_AT, 0xff), (AHEAD_AT, 2)] {
             let mut wrong = block.clone();
             wrong[at] = byte;
             assert!(CopySettings::decode(&wrong, "superblock").is_err(), "byte {at}");

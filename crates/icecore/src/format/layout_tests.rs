@@ -67,6 +67,7 @@ fn superblock() {
         copies: CopySettings {
             mode: CopyMode::All,
             behind: true,
+            ahead: true,
             since: Some(Timestamp(0x18)),
             why: Reason::of("it is full".to_owned()),
             folder: Some("/copies".to_owned()),

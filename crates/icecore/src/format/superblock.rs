@@ -297,6 +297,7 @@ mod tests {
             copies: CopySettings {
                 mode: CopyMode::All,
                 behind: true,
+                ahead: true,
                 since: Some(crate::units::Timestamp(6)),
                 why: crate::format::copies::Reason::of("it is full".to_owned()),
                 folder: Some("/mnt/other".to_owned()),
