@@ -60,7 +60,7 @@ struct Gathered {
 impl Sums {
     /// Reads everything in a data segment that is not data, past all caches, and answers what is not as it should be.
     /// Everything before `written` is on disk. `is_full`: a log segment that takes no more ends with a record that
-    /// says where the log goes on.
+    /// says where the log goes on. One that is cut short has no table any more, and is looked at up to there.
     ///
     /// # Errors
     /// Reading failed; or nothing is left that says what the segment is.
@@ -73,6 +73,9 @@ impl Sums {
     ) -> Result<Vec<Flaw>> {
         let geometry = files.geometry();
         let use_ = self.use_of(segment, files)?;
+        let cut = files.cut(segment);
+        // That record may be gone with the end of the file.
+        let (written, is_full) = (cut.map_or(written, |cut| written.min(cut)), is_full && cut.is_none());
         let mut flaws = Vec::new();
         let mut block = vec![0; BLOCK_BYTES];
         files.read(segment, Slot(0), &mut block)?;
@@ -85,7 +88,9 @@ impl Sums {
         let gathered = self.gather(segment, use_, (written, is_full), files)?;
         let mut bytes = vec![0; geometry.table_blocks() as usize * BLOCK_BYTES];
         let table_at = geometry.end(use_.kind);
-        files.read(segment, table_at, &mut bytes)?;
+        if cut.is_none() {
+            files.read(segment, table_at, &mut bytes)?;
+        }
         let table = decode_table(geometry, use_.incarnation, &bytes).filter(|_| filling.is_none());
         if table.is_none() && filling.is_none() && was_table(&bytes, use_.incarnation) {
             let rebuilt = encode_table(geometry, use_.incarnation, &gathered.sums);
@@ -209,19 +214,22 @@ fn was_table(bytes: &[u8], incarnation: u64) -> bool {
 pub(super) struct Window<'a> {
     files: &'a SegmentFiles,
     segment: SegmentId,
+    /// What is left of it ends there: one read that goes on behind that gives nothing at all.
+    end: u32,
     first: u32,
     bytes: Vec<u8>,
 }
 
 impl<'a> Window<'a> {
     pub(super) fn of(files: &'a SegmentFiles, segment: SegmentId) -> Self {
-        Self { files, segment, first: 0, bytes: Vec::new() }
+        let end = files.cut(segment).map_or(files.geometry().slots(), |cut| cut.0);
+        Self { files, segment, end, first: 0, bytes: Vec::new() }
     }
 
     pub(super) fn block(&mut self, slot: u32) -> Result<&[u8]> {
         let inside = slot >= self.first && ((slot - self.first) as usize) < self.bytes.len() / BLOCK_BYTES;
         if !inside {
-            let blocks = WINDOW_BLOCKS.min(self.files.geometry().slots() - slot);
+            let blocks = self.end.saturating_sub(slot).clamp(1, WINDOW_BLOCKS);
             self.bytes.resize(blocks as usize * BLOCK_BYTES, 0);
             self.first = slot;
             if let Err(error) = self.files.read(self.segment, Slot(slot), &mut self.bytes) {

@@ -93,10 +93,12 @@ pub(super) fn absent(engine: &Engine, with_data: bool) -> Vec<Problem> {
         }
         let named = name_damage(engine, &hurts.into_sorted());
         let found = told(named.into_iter().map(|named| named.finding).collect(), told_blocks, Area::Places);
-        if count == 0 {
-            problems.push(
-                Problem::of(Area::Places, format!("{error}; nothing that lives is gone with it")).harmless(),
-            );
+        // One that is missing is needed from its beginning on.
+        if engine.needs_none_of(segment, files.cut(segment).unwrap_or(Slot(0))) {
+            let what = format!("{error}; nothing that lives is gone with it");
+            problems.push(Problem::of(Area::Places, what).harmless());
+        } else if count == 0 {
+            problems.push(Problem::of(Area::Places, format!("{error}, and part of the books was there")));
         }
         problems.extend(found);
     }

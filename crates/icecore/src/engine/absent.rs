@@ -14,9 +14,11 @@ use crate::files::SegmentFiles;
 use crate::format::segment::{file_name, from_file_name};
 use crate::format::superblock::{LedgerPointer, Superblock};
 use crate::incidents::Met;
+use crate::liveness::BlockSet;
+use crate::location::PlacedRun;
 use crate::state::State;
 use crate::storage::{AlignedBuffer, Kind, Overlay, Storage};
-use crate::units::{BLOCK_BYTES, BlockCount, SegmentId, Slot};
+use crate::units::{BLOCK_BYTES, BlockCount, SegmentId, Slot, Stream};
 use std::sync::Arc;
 
 /// Blocks handled at once where a file is made again.
@@ -34,8 +36,13 @@ pub(super) fn note(blocks: &Blocks, loaded: &Loaded, is_all: bool) {
     let (files, state) = (blocks.files(), &loaded.state);
     for segment in state.segments.absent() {
         let Some(error) = files.what_is_absent(segment) else { continue };
-        let stretches = stretches(blocks, &loaded.line.blobs, segment);
-        if is_all && is_harmless(blocks, state, &stretches, segment) {
+        // What the ledger is made of is long, and nothing is to be asked of files that are gone as a whole.
+        let cut = files.cut(segment).filter(|_| is_all);
+        let is_harmless = |cut| {
+            let stretches = stretches(blocks, &loaded.line.blobs, segment);
+            is_harmless(blocks, state, &stretches, segment, cut)
+        };
+        if cut.is_some_and(is_harmless) {
             files.incidents().note_harmless(&error);
         } else {
             files.incidents().note(&error);
@@ -43,23 +50,35 @@ pub(super) fn note(blocks: &Blocks, loaded: &Loaded, is_all: bool) {
     }
 }
 
-/// Whether a segment is cut short, and everything in it that is needed comes before that: what was behind it was never written, or is dead, or is its
+/// Whether everything in a segment that is needed comes before its cut: what was behind it was never written, or is dead, or is its
 /// checksum table, which follows from the headers in it. `stretches`: what is needed of it as of a ledger.
 pub(super) fn is_harmless(
     blocks: &Blocks,
     state: &State,
     stretches: &[LedgerPointer],
     segment: SegmentId,
+    cut: Slot,
 ) -> bool {
-    let Some(cut) = blocks.files().cut(segment) else { return false };
-    let Ok(entries) = blocks.entries_of_segment(segment) else { return false };
-    let loses_some = entries.iter().any(|entry| {
-        let skipped = u64::from(cut.0.saturating_sub(entry.slot.0));
-        let mut behind = (skipped..entry.run.length.0).map(|index| entry.run.start.plus(BlockCount(index)));
-        // Of what cannot be told it is better to say so.
-        behind.any(|address| state.history.lives(entry.run.stream, address).unwrap_or(true))
-    });
-    !loses_some && stretches.iter().all(|place| place.slot.0 + place.blocks <= cut.0)
+    // Of what cannot be told it is better to say that it is lost.
+    stretches.iter().all(|place| place.slot.0 + place.blocks <= cut.0)
+        && loses_none(blocks, state, segment, cut).unwrap_or(false)
+}
+
+/// Whether nothing alive has its place in a segment from a slot on. All is asked for at once: there may be as many versions as blocks.
+fn loses_none(blocks: &Blocks, state: &State, segment: SegmentId, cut: Slot) -> Result<bool> {
+    let mut behind: [BlockSet; 3] = Default::default();
+    for PlacedRun { slot, run, .. } in blocks.entries_of_segment(segment)? {
+        let skipped = BlockCount(u64::from(cut.0.saturating_sub(slot.0)));
+        if skipped < run.length {
+            behind[run.stream as usize].insert(run.start.plus(skipped)..run.end());
+        }
+    }
+    for stream in Stream::ALL {
+        if !state.history.living(stream, &behind[stream as usize])?.is_empty() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// A pool that was not closed, and of which segments are to be made again from their copies, is opened in memory first. Once they are made

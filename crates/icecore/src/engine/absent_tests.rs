@@ -447,3 +447,37 @@ fn what_is_left_of_a_segment_is_kept_when_that_is_made_whole_again() {
         }
     }
 }
+
+/// A segment without copies that lost its table, and nothing else. Whoever has the pool open knows its checksums; then a header is damaged that
+/// the table would have made up for.
+#[test]
+fn a_header_that_is_lost_behind_a_lost_table_is_told_by_who_knows_the_checksums() {
+    let (storage, file) = made();
+    let (segments, end) = in_use(&storage);
+    let (mut told, mut needed) = (0, 0);
+    for (segment, kind) in segments.into_iter().filter(|(segment, kind)| *segment != end && kind.has_table())
+    {
+        let (copy, name) = (storage.copy(), file_name(segment));
+        let table_at = Pool::open(copy.clone(), &options(true)).unwrap().engine().geometry.end(kind).0;
+        cut(&copy, &name, Some(table_at as usize * BLOCK));
+        let pool = Pool::open(copy.clone(), &options(false)).unwrap();
+        let whole = readable(&pool, file);
+        pool.verify().unwrap();
+        assert_eq!(pool.scrub(&mut |_| true).unwrap().damaged, 0, "{name}");
+        // The first record or run.
+        let hurt = copy.open(&name, true).unwrap();
+        hurt.write_at(&[(Kind::Data, &[0; BLOCK])], BLOCK as u64).unwrap();
+        let found = pool.scrub(&mut |_| true).unwrap().damaged;
+        pool.close().unwrap();
+        let later = Pool::open(copy.clone(), &options(true)).unwrap();
+        let is_needed = readable(&later, file).len() < whole.len();
+        assert!(found > 0 || !is_needed, "{name} ({kind:?})");
+        told += usize::from(found > 0);
+        needed += usize::from(is_needed);
+        // Books do not hold of what is gone as a whole.
+        let short = storage.copy();
+        cut(&short, &name, Some(BLOCK));
+        assert!(Pool::open(short, &options(true)).unwrap().verify().is_err(), "{name}");
+    }
+    assert!(told > 0 && needed > 0, "{told} told, {needed} needed");
+}

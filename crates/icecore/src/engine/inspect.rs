@@ -120,10 +120,14 @@ impl Engine {
     pub(crate) fn harmless_cut(&self, segment: SegmentId) -> Option<Error> {
         let files = self.blocks.files();
         // Nearly all are whole, and what the ledger is made of is long.
-        files.cut(segment)?;
+        let cut = files.cut(segment)?;
+        files.what_is_absent(segment).filter(|_| self.needs_none_of(segment, cut))
+    }
+
+    /// Whether nothing in a segment is needed from a slot on.
+    pub(crate) fn needs_none_of(&self, segment: SegmentId, from: Slot) -> bool {
         let stretches = self.stretches_in(segment);
-        let is_harmless = absent::is_harmless(&self.blocks, &self.state(), &stretches, segment);
-        files.what_is_absent(segment).filter(|_| is_harmless)
+        absent::is_harmless(&self.blocks, &self.state(), &stretches, segment, from)
     }
 
     /// Compares a stretch of a ledger segment, and its copy, with its checksum: what is wrong with it. What is read from the copy is

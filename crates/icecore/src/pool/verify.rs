@@ -61,7 +61,19 @@ impl Engine {
             check_sets(state, &walked)?;
             check_figures(state, &walked)?;
             self.check_places(state, ledger)
-        })
+        })?;
+        self.check_cuts()
+    }
+
+    /// Nothing that is needed is gone with the end of a segment.
+    fn check_cuts(&self) -> Result<()> {
+        let segments = self.state().segments.all();
+        for segment in segments {
+            if self.blocks.files().cut(segment).is_some() && self.harmless_cut(segment).is_none() {
+                self.blocks.files().get(segment)?;
+            }
+        }
+        Ok(())
     }
 
     /// Everything that a version reaches, by walking its tree. It reaches nothing twice.
@@ -125,7 +137,7 @@ impl Engine {
             if found > 0 && state.segments.kind(segment).is_none() {
                 return Err(wrong(file_name(segment), "it is free, and live blocks lie in it"));
             }
-            // What is cut short is told by itself, with what is lost by that.
+            // What is cut short costs something or not: that is for whoever asks, who can say what.
             if self.blocks.files().cut(segment).is_none() {
                 self.blocks.files().get(segment)?;
             }

@@ -53,22 +53,22 @@ impl Scrub<'_> {
             }
             return Ok(());
         }
-        if cut.is_some() {
-            // Without its end it cannot be looked at as a whole; blocks that live in what is left of it are verified one by one.
-            return Ok(());
-        }
         let blocks = &self.engine.blocks;
         let mut found = self.flaws(segment, tail);
         // What is behind one that is healed is seen only then.
-        while found.as_ref().is_ok_and(|flaws| flaws.iter().any(|flaw| blocks.heal_flaw(segment, flaw))) {
+        while cut.is_none()
+            && found.as_ref().is_ok_and(|flaws| flaws.iter().any(|flaw| blocks.heal_flaw(segment, flaw)))
+        {
             found = self.flaws(segment, tail);
         }
         match found {
             Ok(flaws) => flaws.iter().for_each(|flaw| self.flaw(segment, flaw)),
             Err(error) => self.unreadable(&error),
         }
-        // What keeps the copy from being compared has been told.
-        let _ = self.engine.inspect_frames(segment, self.written(segment, tail));
+        if cut.is_none() {
+            // What keeps the copy from being compared has been told.
+            let _ = self.engine.inspect_frames(segment, self.written(segment, tail));
+        }
         Ok(())
     }
 
