@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::format::segment::{SegmentKind, file_name};
 use crate::log::tail::Position;
 use crate::units::{BLOCK_BYTES, BlockCount, Run, SegmentId, Slot};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Times that a flaw has to be seen: what is being written at the moment looks like one.
@@ -55,14 +56,21 @@ impl Scrub<'_> {
         }
         let blocks = &self.engine.blocks;
         let mut found = self.flaws(segment, tail);
+        // Each once: what may not be written, or is not there when it was, would be found for ever.
+        let mut healed = BTreeSet::new();
+        let mut heal = |flaw: &Flaw| {
+            !healed.contains(&flaw.slot) && blocks.heal_flaw(segment, flaw) && healed.insert(flaw.slot)
+        };
         // What is behind one that is healed is seen only then.
-        while cut.is_none()
-            && found.as_ref().is_ok_and(|flaws| flaws.iter().any(|flaw| blocks.heal_flaw(segment, flaw)))
-        {
+        while cut.is_none() && found.as_ref().is_ok_and(|flaws| flaws.iter().any(&mut heal)) {
             found = self.flaws(segment, tail);
         }
         match found {
-            Ok(flaws) => flaws.iter().for_each(|flaw| self.flaw(segment, flaw)),
+            // What has a whole copy was told with that.
+            Ok(flaws) => flaws
+                .iter()
+                .filter(|flaw| !healed.contains(&flaw.slot))
+                .for_each(|flaw| self.flaw(segment, flaw)),
             Err(error) => self.unreadable(&error),
         }
         if cut.is_none() {
