@@ -1,5 +1,6 @@
 //! Pools whose location map lies in chunks, of which one is in memory.
 
+use super::copies::in_use;
 use crate::check::{Area, CheckOptions, RepairOptions, RepairReport, check, repair};
 use crate::format::record::RecordView;
 use crate::format::segment::{SegmentKind, file_name};
@@ -206,6 +207,14 @@ fn what_cannot_be_freed_waits() {
     pool.verify().unwrap();
 }
 
+/// The same pool on a disk that refuses to read a chunk.
+fn without(storage: &MemoryStorage, row: &ChunkRow) -> Arc<MemoryStorage> {
+    let copy = storage.copy();
+    let at = u64::from(row.place.slot.0) * BLOCK_BYTES as u64;
+    copy.make_unreadable(&file_name(row.place.segment), at..at + 1);
+    copy
+}
+
 /// What a disk refuses to read keeps no pool closed, and is there when it is read again.
 #[test]
 fn a_chunk_in_a_sector_that_cannot_be_read_is_done_without_for_one_life() {
@@ -213,9 +222,7 @@ fn a_chunk_in_a_sector_that_cannot_be_read_is_done_without_for_one_life() {
     let rows = rows(&open(&storage.copy()));
     assert!(rows.len() > 2);
     for (stream, row) in rows {
-        let copy = storage.copy();
-        let at = u64::from(row.place.slot.0) * BLOCK_BYTES as u64;
-        copy.make_unreadable(&file_name(row.place.segment), at..at + 1);
+        let copy = without(&storage, &row);
         let pool = open(&copy);
         let unread = (0..PIECES).filter(|piece| read(&pool, file, *piece).is_err()).count() as u64;
         assert!(unread < PIECES || stream == Stream::Node, "{unread} of {stream:?}");
@@ -232,9 +239,7 @@ fn a_chunk_in_a_sector_that_cannot_be_read_is_done_without_for_one_life() {
 }
 
 fn kinds(pool: &Pool) -> BTreeMap<SegmentId, SegmentKind> {
-    let state = pool.engine().state();
-    let kind = |segment: SegmentId| state.segments.kind(segment).map(|kind| (segment, kind));
-    state.segments.all().into_iter().filter_map(kind).collect()
+    in_use(&pool.engine().state().segments)
 }
 
 /// Segments that chunks of data name, and that hold tree nodes or the ledger since.
@@ -270,9 +275,7 @@ fn a_segment_that_a_lost_chunk_names_stays_what_it_is_used_for_since() {
     let whole = open(&storage.copy());
     let (used, rows) = (kinds(&whole), rows(&whole));
     for (_, row) in rows {
-        let copy = storage.copy();
-        let at = u64::from(row.place.slot.0) * BLOCK_BYTES as u64;
-        copy.make_unreadable(&file_name(row.place.segment), at..at + 1);
+        let copy = without(&storage, &row);
         let now = kinds(&open(&copy));
         let changed: Vec<_> = used.iter().filter(|(segment, kind)| now.get(segment) != Some(kind)).collect();
         assert!(changed.is_empty(), "{changed:?} without {row:?}: {now:?}");
