@@ -36,7 +36,8 @@ struct Sizes {
     /// Snapshots that are destroyed together, and how often.
     destroyed: u64,
     destructions: usize,
-    /// How long writers are watched before and after.
+    /// How long writers are watched before and after: about as long as freeing takes, as the disk changes its speed by a tenth
+    /// from one second to the next.
     window: Duration,
 }
 
@@ -62,8 +63,8 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
         file_bytes: options.size(256 << 20, 4 << 20),
         repeats: options.size(5, 2),
         destroyed: options.size(10_000, 50),
-        destructions: options.size(6, 2),
-        window: options.size(Duration::from_secs(1), Duration::from_millis(100)),
+        destructions: options.size(9, 2),
+        window: options.size(Duration::from_millis(2500), Duration::from_millis(100)),
     };
     let folder = options.scratch()?;
     let path = folder.path().join(NAMES[1]);
