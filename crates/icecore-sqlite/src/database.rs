@@ -6,7 +6,7 @@ use crate::errors::{Fault, Result};
 use crate::locks::{FileState, FileVersion, HandleId, Level, Pinned};
 use crate::overlay::Overlay;
 use crate::recent::{self, HotJournal, Names};
-use crate::registry::{ConnectionFlags, PoolUse};
+use crate::registry::{ConnectionState, PoolUse};
 use crate::sqlite::Api;
 use crate::store::{HeadFile, View};
 use crate::transaction::Transaction;
@@ -78,11 +78,29 @@ pub struct Modes {
     /// `locking_mode=EXCLUSIVE` was set on this file.
     pub exclusive: bool,
     /// What the files of the connection share, once SQLite has told which connection it is.
-    pub connection: Option<Arc<ConnectionFlags>>,
+    pub connection: Option<Arc<ConnectionState>>,
+    /// The connection that counts this handle as one that is locked for writing.
+    pub writing: Option<Arc<ConnectionState>>,
     /// The lock table counts this handle as a reader in exclusive mode.
     pub counted: bool,
     /// The journal mode asked for last, in lower case.
     pub journal: Option<String>,
+}
+
+impl Modes {
+    fn begin_writing(&mut self) {
+        self.end_writing();
+        self.writing.clone_from(&self.connection);
+        if let Some(connection) = &self.writing {
+            connection.writers.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn end_writing(&mut self) {
+        if let Some(connection) = self.writing.take() {
+            connection.writers.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Pin {
@@ -183,6 +201,7 @@ impl Database {
         let Pinned { view, facts, version, .. } = self.pinned()?;
         state.reserve(self.id, *version, || file.facts_since(view, *facts))?;
         self.level = Level::Reserved;
+        self.modes.begin_writing();
         Ok(())
     }
 
@@ -197,6 +216,7 @@ impl Database {
             if before < Level::Reserved {
                 state.release(self.id, Level::Reserved, Level::Shared, self.modes.counted);
                 self.level = Level::Shared;
+                self.modes.end_writing();
             }
             return Err(fault);
         }
@@ -222,6 +242,7 @@ impl Database {
         let (_, state) = self.head()?;
         state.release(self.id, self.level, keep, counted);
         self.level = keep;
+        self.modes.end_writing();
         if keep == Level::None {
             if self.pin.take().is_some_and(|pin| pin.hot.is_some()) {
                 recent::forget_journal(&self.names);

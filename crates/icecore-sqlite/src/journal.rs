@@ -7,7 +7,7 @@ use crate::locks::FileState;
 use crate::memory::MemoryFile;
 use crate::recent::HotJournal;
 use crate::registry::PoolUse;
-use crate::superjournal::SuperJournal;
+use crate::superjournal::{SuperJournal, names_in};
 use std::sync::Arc;
 
 /// A file that is not a database.
@@ -56,6 +56,7 @@ impl SideFile {
             Self::Memory(file) => file.write(offset, data),
             Self::Super { journal, pool } => {
                 check_child(pool, data)?;
+                pool.end_other_super_journals(journal, data);
                 journal.append(offset, data)
             }
             Self::Real(_) => Ok(()),
@@ -117,7 +118,7 @@ impl SideFile {
 
 /// A transaction over several files must have all of them in one pool: only then is there one record for it.
 fn check_child(pool: &PoolUse, names: &[u8]) -> Result<()> {
-    for name in names.split(|&byte| byte == 0).filter(|name| !name.is_empty()) {
+    for name in names_in(names) {
         let name = String::from_utf8_lossy(name);
         if pool.behind(&name).is_none() {
             let database = name.strip_suffix(crate::path::JOURNAL_SUFFIX).unwrap_or(&name);

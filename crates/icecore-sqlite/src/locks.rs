@@ -39,6 +39,11 @@ pub enum Level {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct FileVersion(u64);
 
+impl FileVersion {
+    /// No contents that a file has had.
+    pub const NONE: Self = Self(u64::MAX);
+}
+
 /// A version that a reader holds.
 #[derive(Clone)]
 pub struct Pinned {

@@ -15,26 +15,36 @@ impl Database {
     /// `xRead`. Returns false if the file ends before; the rest of the buffer is zero then.
     pub fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
         self.notice_end_of_roll_back()?;
+        let changeable = self.level >= Level::Shared && !matches!(self.source, Source::Fixed { .. });
+        let validates = changeable && (offset, buffer.len()) == VALIDITY;
+        if validates {
+            self.begin_reading()?;
+        }
         let length = self.read_version(offset, buffer)?;
         buffer[length..].fill(0);
         if offset < FORMAT_VERSIONS + 2 {
             hide_wal_mode(offset, buffer);
         }
         let mut complete = length == buffer.len();
-        if self.level >= Level::Shared && !matches!(self.source, Source::Fixed { .. }) {
-            if (offset, buffer.len()) == VALIDITY {
-                // SQLite reads this after having dealt with any failure before it.
-                if let Transaction::Doomed { .. } = self.transaction {
-                    self.transaction = Transaction::Idle;
-                }
-                if self.seen.is_some_and(|seen| seen != self.pinned_version()) {
-                    buffer.copy_from_slice(&never_in_a_header(buffer));
-                    complete = true;
-                }
+        if changeable {
+            if validates && self.seen.is_some_and(|seen| seen != self.pinned_version()) {
+                buffer.copy_from_slice(&never_in_a_header(buffer));
+                complete = true;
             }
             self.seen = Some(self.pinned_version());
         }
         Ok(complete)
+    }
+
+    /// SQLite looks at its page cache when it begins to read, with no transaction open. What is left of one
+    /// failed, or was rolled back: in exclusive locking mode no unlock ends it.
+    fn begin_reading(&mut self) -> Result<()> {
+        match self.transaction {
+            Transaction::Open { .. } | Transaction::Parked(_) | Transaction::Doomed { .. } => {
+                self.discard_transaction()
+            }
+            Transaction::Idle | Transaction::RollingBack { .. } => Ok(()),
+        }
     }
 
     fn read_version(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {

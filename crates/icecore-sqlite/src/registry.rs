@@ -13,14 +13,14 @@ use icecore::ProcessMark;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 /// Everything the door knows, for one process.
 pub struct Registry {
     mark: ProcessMark,
     pools: Mutex<BTreeMap<String, Slot>>,
-    connections: Mutex<HashMap<usize, Weak<ConnectionFlags>>>,
+    connections: Mutex<HashMap<usize, Weak<ConnectionState>>>,
 }
 
 struct Slot {
@@ -36,9 +36,9 @@ pub struct OpenPool {
     pub pool: Pool,
     /// Directory or `/@NAME`.
     pub name: String,
-    /// The super-journals of commits under way, by their paths behind the pool. One whose commit was given up
-    /// is not deleted by SQLite, and goes when nobody refers to it any more.
-    super_journals: Mutex<HashMap<String, Weak<SuperJournal>>>,
+    /// The super-journals that are not committed, by their paths behind the pool. One that was given up stays
+    /// until one of its files takes part in the next: a file is rolled back only while its super-journal exists.
+    super_journals: Mutex<HashMap<String, Arc<SuperJournal>>>,
     files: Mutex<HashMap<FileKey, Weak<FileState>>>,
     /// Files whose last commit may not be on disk: what is held back of them stays so, whoever opens them next.
     held_back: Mutex<Vec<Arc<FileState>>>,
@@ -46,9 +46,28 @@ pub struct OpenPool {
 
 /// What the files of one connection have in common.
 #[derive(Default)]
-pub struct ConnectionFlags {
+pub struct ConnectionState {
     /// `PRAGMA locking_mode=EXCLUSIVE` was given without a schema, or may have been.
     pub exclusive: AtomicBool,
+    /// Files that are locked for writing.
+    pub writers: AtomicUsize,
+    /// By pool, the transaction that files without a super-journal take part in.
+    unnamed: Mutex<BTreeMap<String, Arc<SuperJournal>>>,
+}
+
+impl ConnectionState {
+    /// The transaction of this connection in a pool that further files may join.
+    pub fn unnamed_transaction(&self, pool: &OpenPool) -> Arc<SuperJournal> {
+        let mut unnamed = self.unnamed.lock();
+        if let Some(known) = unnamed.get(&pool.name)
+            && known.is_waiting()
+        {
+            return Arc::clone(known);
+        }
+        let fresh = Arc::new(SuperJournal::unnamed());
+        unnamed.insert(pool.name.clone(), Arc::clone(&fresh));
+        fresh
+    }
 }
 
 /// Keeps a pool open. When the last use of a pool that the door opened ends, the pool is closed.
@@ -169,13 +188,13 @@ impl Registry {
     }
 
     /// What the files of the connection at this address share.
-    pub fn connection(&self, address: usize) -> Arc<ConnectionFlags> {
+    pub fn connection(&self, address: usize) -> Arc<ConnectionState> {
         let mut connections = self.connections.lock();
         if let Some(flags) = connections.get(&address).and_then(Weak::upgrade) {
             return flags;
         }
         connections.retain(|_, flags| flags.strong_count() > 0);
-        let flags = Arc::new(ConnectionFlags::default());
+        let flags = Arc::new(ConnectionState::default());
         connections.insert(address, Arc::downgrade(&flags));
         flags
     }
@@ -231,26 +250,32 @@ impl OpenPool {
         })
     }
 
-    /// A super-journal of that name, if its commit is under way.
+    /// A super-journal of that name that is not committed.
     pub fn super_journal(&self, path: &str) -> Option<Arc<SuperJournal>> {
-        self.super_journals.lock().get(path)?.upgrade()
+        self.super_journals.lock().get(path).map(Arc::clone)
     }
 
     /// A new super-journal. `None` if there is one of that name.
     pub fn make_super_journal(&self, path: String) -> Option<Arc<SuperJournal>> {
         let mut journals = self.super_journals.lock();
-        journals.retain(|_, journal| journal.strong_count() > 0);
         if journals.contains_key(&path) {
             return None;
         }
         let journal = Arc::new(SuperJournal::default());
-        journals.insert(path, Arc::downgrade(&journal));
+        journals.insert(path, Arc::clone(&journal));
         Some(journal)
     }
 
-    /// Takes a super-journal out, to be committed.
-    pub fn take_super_journal(&self, path: &str) -> Option<Arc<SuperJournal>> {
-        self.super_journals.lock().remove(path)?.upgrade()
+    /// These journals belong to `journal` now: a file is in one transaction at a time, so others are over.
+    pub fn end_other_super_journals(&self, journal: &Arc<SuperJournal>, names: &[u8]) {
+        self.super_journals.lock().retain(|_, other| Arc::ptr_eq(other, journal) || !other.names(names));
+    }
+
+    /// Commits what is parked under a super-journal, which does not exist any more after that.
+    pub fn commit_super_journal(&self, path: &str, journal: &SuperJournal) -> Result<()> {
+        journal.commit(self)?;
+        self.super_journals.lock().remove(path);
+        Ok(())
     }
 
     /// Remembers for as long as the pool is open that the head of these files is not to be shown.

@@ -1,7 +1,13 @@
-//! The commit of a transaction over several attached files.
+//! The commit of a transaction over several attached files of one pool.
 //!
 //! SQLite writes a super-journal, syncs each file naming it, and commits by deleting it. Ours is no file: each
-//! sync parks that file's writes here, and the deletion commits them all in one record.
+//! sync parks that file's writes here, and the deletion commits them all in one record. SQLite makes no
+//! super-journal where it does not need to survive a crash (`synchronous=OFF`, journal in memory). Such files
+//! park their writes as well, and the first file that reaches phase two commits them all.
+//!
+//! SQLite deletes a super-journal also when it rolls back, once the journals that it names are gone. Ours are in
+//! private memory, and look gone from the start. So only the deletion that makes the directory durable is a
+//! commit, and until then the super-journal exists: SQLite rolls a file back only while it does.
 
 use crate::bindings::code;
 use crate::errors::{Fault, Result};
@@ -14,6 +20,8 @@ use parking_lot::Mutex;
 #[derive(Default)]
 pub struct SuperJournal {
     inner: Mutex<Inner>,
+    /// SQLite has no file for it, and phase two commits.
+    unnamed: bool,
 }
 
 #[derive(Default)]
@@ -21,6 +29,8 @@ struct Inner {
     /// What SQLite wrote: the names of the files' journals.
     bytes: Vec<u8>,
     parked: Vec<(HandleId, Prepared)>,
+    /// Some file wants the commit to be durable.
+    durable: bool,
     outcome: Outcome,
 }
 
@@ -30,6 +40,8 @@ pub enum Outcome {
     /// Not committed.
     #[default]
     Waiting,
+    /// One of its files is being rolled back: it is never committed.
+    GivenUp,
     /// Committed, durable and published.
     Committed,
     /// It could not be committed, and never will be.
@@ -37,15 +49,40 @@ pub enum Outcome {
 }
 
 impl SuperJournal {
-    /// Parks the writes of one file.
-    pub fn park(&self, handle: HandleId, prepared: Prepared) {
-        self.inner.lock().parked.push((handle, prepared));
+    /// One that SQLite knows nothing of.
+    pub fn unnamed() -> Self {
+        Self { unnamed: true, ..Self::default() }
     }
 
-    /// Takes a file's writes out again: it was rolled back, or SQLite writes on.
+    /// Whether phase two commits it, and not a deletion.
+    pub fn is_unnamed(&self) -> bool {
+        self.unnamed
+    }
+
+    /// Whether further files may join the transaction.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.inner.lock().outcome, Outcome::Waiting)
+    }
+
+    /// The commit has to survive a crash.
+    pub fn make_durable(&self) {
+        self.inner.lock().durable = true;
+    }
+
+    /// Parks the writes of one file.
+    pub fn park(&self, handle: HandleId, prepared: Prepared, durable: bool) {
+        let mut inner = self.inner.lock();
+        inner.durable |= durable;
+        inner.parked.push((handle, prepared));
+    }
+
+    /// Takes a file's writes out again, as the file is rolled back: no other file may be committed now.
     pub fn take_back(&self, handle: HandleId) -> Option<Prepared> {
         let mut inner = self.inner.lock();
         let index = inner.parked.iter().position(|(parked, _)| *parked == handle)?;
+        if let Outcome::Waiting = inner.outcome {
+            inner.outcome = Outcome::GivenUp;
+        }
         Some(inner.parked.swap_remove(index).1)
     }
 
@@ -55,13 +92,25 @@ impl SuperJournal {
         inner.parked.iter().find(|(parked, _)| *parked == handle).map(|(_, prepared)| work(prepared))
     }
 
-    /// Commits all that is parked.
+    /// Commits all that is parked, if that did not happen yet.
     pub fn commit(&self, pool: &OpenPool) -> Result<()> {
         let mut inner = self.inner.lock();
+        match &inner.outcome {
+            Outcome::Waiting => {}
+            Outcome::Committed => return Ok(()),
+            Outcome::Failed(fault) => return Err(fault.clone()),
+            Outcome::GivenUp => {
+                let text =
+                    "a transaction over several files cannot be committed after one of them was rolled back";
+                return Err(Fault::new(code::IOERR, text));
+            }
+        }
+        // A file that was opened with synchronous=OFF still joins the flush of the others.
+        let durable = inner.durable;
         let parked = std::mem::take(&mut inner.parked);
         let parked: Vec<Prepared> = parked.into_iter().map(|(_, prepared)| prepared).collect();
-        // There is a super-journal only where the files are to be durable.
-        let result = if parked.is_empty() { Ok(()) } else { prepared::commit(pool, parked, true).map(drop) };
+        let result =
+            if parked.is_empty() { Ok(()) } else { prepared::commit(pool, parked, durable).map(drop) };
         inner.outcome = match &result {
             Ok(()) => Outcome::Committed,
             Err(fault) => Outcome::Failed(fault.clone()),
@@ -72,6 +121,12 @@ impl SuperJournal {
     /// How far the transaction is.
     pub fn outcome(&self) -> Outcome {
         self.inner.lock().outcome.clone()
+    }
+
+    /// Whether it names one of these journals.
+    pub fn names(&self, journals: &[u8]) -> bool {
+        let inner = self.inner.lock();
+        names_in(journals).any(|name| names_in(&inner.bytes).any(|known| known == name))
     }
 
     /// Length of what was written.
@@ -102,4 +157,9 @@ impl SuperJournal {
     pub fn truncate(&self, size: u64) {
         self.inner.lock().bytes.truncate(usize::try_from(size).unwrap_or(usize::MAX));
     }
+}
+
+/// The names of journals, each of which ends in a zero byte.
+pub fn names_in(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes.split(|&byte| byte == 0).filter(|name| !name.is_empty())
 }

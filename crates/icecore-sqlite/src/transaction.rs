@@ -9,11 +9,13 @@
 use crate::bindings::code;
 use crate::database::{Database, Source};
 use crate::errors::{Fault, Result};
-use crate::locks::Level;
+use crate::locks::{FileVersion, Level};
 use crate::prepared::{self, Prepared};
+use crate::registry::ConnectionState;
 use crate::store::Group;
 use crate::superjournal::{Outcome, SuperJournal};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Offset of the read and write versions in a database's header: 1 for a rollback journal, 2 for WAL.
 const FORMAT_VERSIONS: u64 = 18;
@@ -31,7 +33,7 @@ pub enum Transaction {
         /// A sync was asked for.
         durable: bool,
     },
-    /// The writes wait in a super-journal for their commit.
+    /// The writes wait for the commit of several files.
     Parked(Arc<SuperJournal>),
     /// SQLite is rolling back a journal that came with the file; the end of the journal will commit it.
     RollingBack {
@@ -127,7 +129,7 @@ impl Database {
     fn take_back_parked(&mut self) -> Result<()> {
         let Transaction::Parked(super_journal) = &self.transaction else { return Ok(()) };
         match super_journal.outcome() {
-            Outcome::Waiting => {
+            Outcome::Waiting | Outcome::GivenUp => {
                 self.transaction = match super_journal.take_back(self.id) {
                     Some(prepared) => Transaction::Open { group: prepared.group, durable: true },
                     None => Transaction::Idle,
@@ -152,8 +154,11 @@ impl Database {
     /// `xSync`: the commit to come has to survive a crash.
     pub fn sync(&mut self) -> Result<()> {
         self.pool.registry().check_process()?;
-        if let Transaction::Open { durable, .. } = &mut self.transaction {
-            *durable = true;
+        match &mut self.transaction {
+            Transaction::Open { durable, .. } => *durable = true,
+            // SQLite announces a sync, at which the writes were parked, before it asks for it.
+            Transaction::Parked(together) => together.make_durable(),
+            _ => {}
         }
         Ok(())
     }
@@ -169,8 +174,8 @@ impl Database {
                 self.park_roll_back(group)?;
             }
             Transaction::Open { .. } => {
-                if let Some(name) = super_journal {
-                    return self.park(name);
+                if let Some(super_journal) = self.joint_transaction(super_journal)? {
+                    self.park(super_journal)?;
                 }
             }
             Transaction::Idle | Transaction::Parked(_) => {}
@@ -178,20 +183,33 @@ impl Database {
         Ok(())
     }
 
-    fn park(&mut self, name: &str) -> Result<()> {
+    /// What the writes to this file and to others are committed by: SQLite's super-journal, or one without a
+    /// name where SQLite has none. `None` if no other file of the connection is being written.
+    fn joint_transaction(&self, name: Option<&str>) -> Result<Option<Arc<SuperJournal>>> {
+        let Some(name) = name else {
+            let several = |state: &&Arc<ConnectionState>| state.writers.load(Ordering::Relaxed) > 1;
+            let connection = self.modes.writing.as_ref().filter(several);
+            return Ok(connection.map(|state| state.unnamed_transaction(&self.pool)));
+        };
         let known = self.pool.behind(name).and_then(|rest| self.pool.super_journal(rest));
-        let Some(super_journal) = known else {
-            return Err(Fault::new(
+        known.map(Some).ok_or_else(|| {
+            Fault::new(
                 code::IOERR,
                 format!(
                     "{} cannot be committed together with files outside its pool, as no crash-proof way \
                      exists: write to them in separate transactions",
                     self.names.database
                 ),
-            ));
+            )
+        })
+    }
+
+    fn park(&mut self, super_journal: Arc<SuperJournal>) -> Result<()> {
+        let Transaction::Open { group, durable } = std::mem::take(&mut self.transaction) else {
+            return Ok(());
         };
-        let Transaction::Open { group, .. } = std::mem::take(&mut self.transaction) else { return Ok(()) };
-        super_journal.park(self.id, self.prepare(group)?);
+        // SQLite makes a super-journal only for what has to survive a crash.
+        super_journal.park(self.id, self.prepare(group)?, durable || !super_journal.is_unnamed());
         self.transaction = Transaction::Parked(super_journal);
         Ok(())
     }
@@ -213,6 +231,12 @@ impl Database {
 
     /// `SQLITE_FCNTL_COMMIT_PHASETWO`: the commit.
     pub fn commit(&mut self) -> Result<()> {
+        if let Transaction::Parked(together) = &self.transaction
+            && together.is_unnamed()
+        {
+            // The first file commits all of them. Each learns the outcome below.
+            let _ = together.commit(&self.pool);
+        }
         self.take_back_parked()?;
         self.notice_end_of_roll_back()?;
         match std::mem::take(&mut self.transaction) {
@@ -253,8 +277,10 @@ impl Database {
             Transaction::Parked(super_journal) => match super_journal.outcome() {
                 // Without phase two SQLite's page cache is not that of the new version: `seen` stays behind.
                 Outcome::Committed => self.adopt_published(),
-                Outcome::Waiting | Outcome::Failed(_) => {
+                Outcome::Waiting | Outcome::GivenUp | Outcome::Failed(_) => {
                     drop(super_journal.take_back(self.id));
+                    // SQLite has restored its pages from the journal. What it kept nevertheless is not used.
+                    self.seen = Some(FileVersion::NONE);
                     Ok(())
                 }
             },

@@ -240,7 +240,7 @@ unsafe extern "C" fn x_delete(vfs: *mut Vfs, name: *const c_char, sync_directory
     let mut to_base = false;
     let result = guard(door.api, || {
         // SAFETY: SQLite's file names end in a zero byte.
-        to_base = !delete(unsafe { text(name) }?)?;
+        to_base = !delete(unsafe { text(name) }?, sync_directory != 0)?;
         Ok(())
     });
     if to_base {
@@ -252,15 +252,18 @@ unsafe extern "C" fn x_delete(vfs: *mut Vfs, name: *const c_char, sync_directory
     result
 }
 
-/// Deletes a file of a pool. False if the path lies in no pool.
-fn delete(path: &str) -> Result<bool> {
+/// Deletes a file of a pool. False if the path lies in no pool. `durable`: SQLite wants the deletion to survive.
+fn delete(path: &str, durable: bool) -> Result<bool> {
     if let Some(Known::Nothing) = recent::look_up(path) {
         // An emulated journal: closing it was all there is to do.
         return Ok(true);
     }
     let Some((pool, rest)) = pool_of(path) else { return Ok(false) };
-    if let Some(super_journal) = pool.take_super_journal(&rest) {
-        super_journal.commit(&pool)?;
+    if let Some(super_journal) = pool.super_journal(&rest) {
+        // Deleting it in a rollback need not survive a crash, and SQLite does not ask for that.
+        if durable {
+            pool.commit_super_journal(&rest, &super_journal)?;
+        }
         return Ok(true);
     }
     let cut = path::Cut { pool: &pool.name, rest: &rest };
