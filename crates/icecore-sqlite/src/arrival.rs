@@ -101,7 +101,9 @@ fn replay(
     reserved.map_err(
         |fault| if fault.code == code::BUSY_SNAPSHOT { fault.with_code(code::BUSY) } else { fault },
     )?;
-    let committed = state.exclude(database.id, false).and_then(|()| commit_log(database, file, state, log));
+    let committed = state
+        .exclude(database.id, false, database.modes.counted)
+        .and_then(|()| commit_log(database, file, state, log));
     state.release(database.id, Level::Reserved, Level::Shared, false);
     committed?;
     if log.is_some() {

@@ -274,14 +274,19 @@ pub mod control {
     pub const LAST_ERRNO: c_int = 4;
     pub const SIZE_HINT: c_int = 5;
     pub const CHUNK_SIZE: c_int = 6;
-    pub const FILE_POINTER: c_int = 7;
+    pub const PERSIST_WAL: c_int = 10;
     pub const VFSNAME: c_int = 12;
+    pub const POWERSAFE_OVERWRITE: c_int = 13;
     pub const PRAGMA: c_int = 14;
+    pub const TEMPFILENAME: c_int = 16;
     pub const MMAP_SIZE: c_int = 18;
     pub const HAS_MOVED: c_int = 20;
     pub const SYNC: c_int = 21;
     pub const COMMIT_PHASETWO: c_int = 22;
     pub const PDB: c_int = 30;
+    /// Our own: stores a pointer to the door's database. SQLite keeps numbers below 100 for itself; a VFS on
+    /// top hands others down.
+    pub const DATABASE: c_int = 0x1CE_C0DE;
 }
 
 /// Bits of `xDeviceCharacteristics`.

@@ -38,6 +38,8 @@ pub struct Database {
     pub seen: Option<FileVersion>,
     /// What this handle is writing.
     pub transaction: Transaction,
+    /// What it wrote is not in all what SQLite has in its page cache.
+    pub page_cache_differs: bool,
     /// The locking mode, and what else pragmas have set.
     pub modes: Modes,
     /// A panic left it in a state that nobody has thought about.
@@ -85,6 +87,10 @@ pub struct Modes {
     pub counted: bool,
     /// The journal mode asked for last, in lower case.
     pub journal: Option<String>,
+    /// `SQLITE_FCNTL_POWERSAFE_OVERWRITE` was switched off: SQLite journals whole sectors.
+    pub sectors_torn: bool,
+    /// `SQLITE_FCNTL_PERSIST_WAL` was switched on.
+    pub persist_wal: bool,
 }
 
 impl Modes {
@@ -200,6 +206,7 @@ impl Database {
         let (file, state) = self.head()?;
         let Pinned { view, facts, version, .. } = self.pinned()?;
         state.reserve(self.id, *version, || file.facts_since(view, *facts))?;
+        file.set_writing(true);
         self.level = Level::Reserved;
         self.modes.begin_writing();
         Ok(())
@@ -212,11 +219,11 @@ impl Database {
             self.lock_reserved()?;
         }
         let (_, state) = self.head()?;
-        if let Err(fault) = state.exclude(self.id, self.in_exclusive_mode()) {
+        if let Err(fault) = state.exclude(self.id, self.in_exclusive_mode(), self.modes.counted) {
             if before < Level::Reserved {
                 state.release(self.id, Level::Reserved, Level::Shared, self.modes.counted);
                 self.level = Level::Shared;
-                self.modes.end_writing();
+                self.end_writing();
             }
             return Err(fault);
         }
@@ -242,7 +249,7 @@ impl Database {
         let (_, state) = self.head()?;
         state.release(self.id, self.level, keep, counted);
         self.level = keep;
-        self.modes.end_writing();
+        self.end_writing();
         if keep == Level::None {
             if self.pin.take().is_some_and(|pin| pin.hot.is_some()) {
                 recent::forget_journal(&self.names);
@@ -251,6 +258,13 @@ impl Database {
         }
         // Only a reader that goes on has to know.
         if keep == Level::Shared { discarded } else { Ok(()) }
+    }
+
+    fn end_writing(&mut self) {
+        self.modes.end_writing();
+        if let Source::Head { file, .. } = &self.source {
+            file.set_writing(false);
+        }
     }
 
     /// Moves on to the version that is published now: that of a transaction of our own.

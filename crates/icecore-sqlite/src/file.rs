@@ -6,6 +6,7 @@ use crate::errors::{Fault, Result, panic_text, report};
 use crate::journal::SideFile;
 use crate::locks::Level;
 use crate::pragma;
+use crate::temporary::TemporaryFile;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -90,20 +91,6 @@ const SECTOR_BYTES: c_int = 4096;
 
 unsafe extern "C" fn sector_size(_: *mut File) -> c_int {
     SECTOR_BYTES
-}
-
-/// The database that a file is, if it is one of ours.
-///
-/// # Safety
-/// `file` must be null or an open file, used by no other thread meanwhile.
-pub unsafe fn database_of<'file>(file: *mut File) -> Option<&'file mut Database> {
-    // SAFETY: the caller's promise; only files filled with a `Database` have these methods.
-    unsafe {
-        if file.is_null() || !std::ptr::eq((*file).methods, &raw const DATABASE_METHODS) {
-            return None;
-        }
-        Some(Slot::object(file))
-    }
 }
 
 /// Runs a callback on a database: faults become numbers; after a panic the handle answers nothing but errors.
@@ -246,8 +233,10 @@ unsafe extern "C" fn database_check_reserved_lock(file: *mut File, result: *mut 
 
 unsafe extern "C" fn database_device_characteristics(file: *mut File) -> c_int {
     // SAFETY: an open database file.
-    match unsafe { &Slot::object::<Database>(file).source } {
-        Source::Head { .. } => CHARACTERISTICS,
+    let database = unsafe { Slot::object::<Database>(file) };
+    let refused = if database.modes.sectors_torn { device::POWERSAFE_OVERWRITE } else { 0 };
+    match database.source {
+        Source::Head { .. } => CHARACTERISTICS & !refused,
         // A snapshot never changes: SQLite neither locks it nor doubts its page cache.
         Source::Fixed { .. } => CHARACTERISTICS | device::IMMUTABLE,
     }
@@ -284,12 +273,39 @@ unsafe fn control_database(database: &mut Database, operation: c_int, argument: 
             control::LOCKSTATE => *argument.cast::<c_int>() = lock_number(database.level),
             control::LAST_ERRNO => *argument.cast::<c_int>() = 0,
             control::VFSNAME => *argument.cast::<*mut c_char>() = database.api.owned_text("icecore"),
+            control::POWERSAFE_OVERWRITE => {
+                let mut powersafe = !database.modes.sectors_torn;
+                mode_bit(&mut powersafe, argument.cast());
+                database.modes.sectors_torn = !powersafe;
+            }
+            // It is kept for the answer alone: there is no write-ahead log.
+            control::PERSIST_WAL => mode_bit(&mut database.modes.persist_wal, argument.cast()),
+            control::TEMPFILENAME => {
+                let base = database.api.find_vfs(None);
+                TemporaryFile::open(base)?.control(operation, argument)?;
+            }
+            control::DATABASE => *argument.cast::<*mut Database>() = database,
             // Space is not a matter of hints here: a group has what it needs, or fails as a whole.
             control::SIZE_HINT | control::CHUNK_SIZE => {}
             _ => return Err(Fault::quiet(code::NOTFOUND)),
         }
     }
     Ok(())
+}
+
+/// Answers how a bit is set, after setting it unless the argument is negative.
+///
+/// # Safety
+/// `argument` must point to an integer.
+unsafe fn mode_bit(bit: &mut bool, argument: *mut c_int) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match *argument {
+            0 => *bit = false,
+            1.. => *bit = true,
+            _ => *argument = c_int::from(*bit),
+        }
+    }
 }
 
 fn lock_number(level: Level) -> c_int {

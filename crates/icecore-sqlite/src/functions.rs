@@ -1,14 +1,13 @@
 //! The SQL functions.
 
-use crate::bindings::{Connection, Context, Value, code, number};
+use crate::bindings::{Connection, Context, Value, code, control, number};
 use crate::database::{Database, Source};
 use crate::doors::{self, Door, LIBRARIES_MAX};
-use crate::errors::{Fault, Result, last_error, panic_text};
+use crate::errors::{Fault, Result, forget_last_error, last_error, panic_text};
 use crate::locks::Level;
 use crate::sqlite::SqlFunction;
 use crate::store;
 use crate::transaction::Transaction;
-use crate::vfs;
 use icecore::units::Timestamp;
 use std::ffi::{CStr, CString, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -125,7 +124,9 @@ fn snapshot(call: &Call<'_>) -> Result<String> {
         );
         return Err(Fault::new(code::ERROR, text));
     }
-    store::take_snapshot(&database.pool.pool, &database.dataset()?, &name)
+    let name = store::take_snapshot(&database.pool.pool, &database.dataset()?, &name)?;
+    forget_last_error();
+    Ok(name)
 }
 
 /// The file behind a schema, if it lies in a pool.
@@ -140,8 +141,14 @@ pub unsafe fn database_of_schema<'file>(
     let name = schema.unwrap_or("main");
     let schema =
         CString::new(name).map_err(|_| Fault::new(code::ERROR, "a schema has no zero in its name"))?;
-    // SAFETY: the caller's promise.
-    let database = unsafe { vfs::database_of(door.api.file_of(connection, Some(&schema))) };
+    let mut database: *mut Database = std::ptr::null_mut();
+    let argument = (&raw mut database).cast();
+    // SAFETY: the caller's promise. Only our files know this operation, also below a VFS on top, and store one
+    // pointer to what lives as long as the file.
+    let database = unsafe {
+        let result = door.api.file_control(connection, Some(&schema), control::DATABASE, argument);
+        if result == code::OK { database.as_mut() } else { None }
+    };
     database.ok_or_else(|| {
         let text = format!("schema {name} is not a database in an icecore pool: open it with ?vfs=icecore");
         Fault::new(code::ERROR, text)

@@ -7,7 +7,7 @@ use crate::locks::FileState;
 use crate::memory::MemoryFile;
 use crate::recent::HotJournal;
 use crate::registry::PoolUse;
-use crate::superjournal::{SuperJournal, names_in};
+use crate::superjournal::{NOT_TOGETHER, SuperJournal, names_in};
 use std::sync::Arc;
 
 /// A file that is not a database.
@@ -122,14 +122,11 @@ fn check_child(pool: &PoolUse, names: &[u8]) -> Result<()> {
         let name = String::from_utf8_lossy(name);
         if pool.behind(&name).is_none() {
             let database = name.strip_suffix(crate::path::JOURNAL_SUFFIX).unwrap_or(&name);
-            return Err(Fault::new(
-                code::IOERR_WRITE,
-                format!(
-                    "{database} lies outside pool {} and cannot be committed together with a file in it, as no \
-                     crash-proof way exists: write to them in separate transactions",
-                    pool.name
-                ),
-            ));
+            let text = format!(
+                "a file in pool {} cannot be committed together with {database}, {NOT_TOGETHER}",
+                pool.name
+            );
+            return Err(Fault::new(code::MISUSE, text));
         }
     }
     Ok(())

@@ -176,7 +176,8 @@ impl FileState {
     }
 
     /// Takes EXCLUSIVE for the writer. Waits for nobody, unless somebody is in exclusive locking mode.
-    pub fn exclude(&self, handle: HandleId, exclusive_mode: bool) -> Result<()> {
+    /// `counted`: the handle itself is one of the readers in that mode, which it has left since.
+    pub fn exclude(&self, handle: HandleId, exclusive_mode: bool, counted: bool) -> Result<()> {
         let mut inner = self.inner.lock();
         debug_assert_eq!(inner.writer, Some(handle));
         if exclusive_mode {
@@ -186,7 +187,7 @@ impl FileState {
             }
             inner.pending = None;
             inner.exclusive = Some(handle);
-        } else if inner.exclusive_readers > 0 {
+        } else if inner.exclusive_readers > u32::from(counted) {
             return Err(BUSY);
         }
         inner.committing = true;

@@ -13,7 +13,9 @@ use crate::store::{self, HeadFile};
 use crate::transaction::Transaction;
 use crate::vfs::NAME;
 use icecore::units::InodeNumber;
+use rustix::io::Errno;
 use std::ffi::{c_char, c_int};
+use std::path::Path;
 use std::sync::Arc;
 
 /// What the parameters of a URI ask for.
@@ -56,7 +58,8 @@ pub unsafe fn open(door: &Door, name: *const c_char, path: &str, flags: c_int) -
         if vfs.is_none_or(|vfs| vfs.as_bytes() != NAME.to_bytes()) {
             return Ok(None);
         }
-        return Err(Fault::new(code::CANTOPEN, in_no_pool(path)));
+        let fault = Fault::new(code::CANTOPEN, in_no_pool(path));
+        return Err(if Path::new(path).is_dir() { fault.with_errno(Errno::ISDIR) } else { fault });
     };
     let for_reading = flags & open::READWRITE == 0;
     let wishes = Wishes { immutable, for_reading, create: flags & open::CREATE != 0 };
@@ -85,6 +88,7 @@ pub unsafe fn open(door: &Door, name: *const c_char, path: &str, flags: c_int) -
         pin,
         seen: None,
         transaction: Transaction::Idle,
+        page_cache_differs: false,
         modes: Modes::default(),
         broken: false,
         pool,

@@ -8,6 +8,7 @@ use crate::bindings::code;
 use crate::errors::{Fault, Result};
 use crate::store::{self, Pool};
 use icecore::admin::locate::{is_pool, was_pool};
+use rustix::io::Errno;
 use std::path::Path;
 
 /// What the paths of registered pools begin with.
@@ -101,7 +102,11 @@ impl Place {
                     snapshot,
                     path: owned(&components[count..]),
                 },
-                None => return Err(no_dataset(cut, &components)),
+                None => {
+                    let fault = no_dataset(cut, &components);
+                    let is_dataset = pool.dataset(&components.join("/")).is_ok();
+                    return Err(if is_dataset { fault.with_errno(Errno::ISDIR) } else { fault });
+                }
             },
         };
         Ok(place)

@@ -2,7 +2,7 @@
 
 use crate::database::{Database, Source};
 use crate::errors::Result;
-use crate::locks::Level;
+use crate::locks::{FileVersion, Level};
 use crate::store;
 use crate::transaction::Transaction;
 
@@ -31,7 +31,9 @@ impl Database {
                 buffer.copy_from_slice(&never_in_a_header(buffer));
                 complete = true;
             }
-            self.seen = Some(self.pinned_version());
+            if validates || self.seen != Some(FileVersion::NONE) {
+                self.seen = Some(self.pinned_version());
+            }
         }
         Ok(complete)
     }

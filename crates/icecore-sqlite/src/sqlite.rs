@@ -4,9 +4,7 @@
 //! form it was built into. There is one `Api` for every SQLite library in the process, as a program may well
 //! contain two (its own, and one inside another extension).
 
-use crate::bindings::{
-    ApiRoutines, Connection, Context, File, Module, Mutex, Symbol, Value, Vfs, code, slot,
-};
+use crate::bindings::{ApiRoutines, Connection, Context, Module, Mutex, Symbol, Value, Vfs, slot};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 /// An SQL function.
@@ -208,24 +206,6 @@ impl Api {
         let schema = schema.map_or(std::ptr::null(), CStr::as_ptr);
         // SAFETY: the caller's promise.
         unsafe { (self.file_control)(connection, schema, operation, argument) }
-    }
-
-    /// The open file behind one schema of a connection; null if there is no such schema or no file.
-    ///
-    /// # Safety
-    /// The connection must be open and used by this thread.
-    pub unsafe fn file_of(&self, connection: *mut Connection, schema: Option<&CStr>) -> *mut File {
-        let mut file: *mut File = std::ptr::null_mut();
-        // SAFETY: this operation stores one pointer.
-        let result = unsafe {
-            self.file_control(
-                connection,
-                schema,
-                crate::bindings::control::FILE_POINTER,
-                (&raw mut file).cast(),
-            )
-        };
-        if result == code::OK { file } else { std::ptr::null_mut() }
     }
 
     /// The value of a URI parameter.

@@ -3,6 +3,7 @@
 use crate::errors::{Fault, Result};
 use icecore::units::{InodeNumber, Timestamp};
 use icecore::{Creation, Error, FileFault, InodeKind};
+use rustix::io::Errno;
 use std::path::Path;
 
 pub use icecore::{CommitPoint, Group, ListEntry, Pool, View};
@@ -58,10 +59,12 @@ pub fn find_file(view: &View, path: &[&str]) -> Result<Option<InodeNumber>> {
     match view.lookup(directory, name.as_bytes())? {
         None => Ok(None),
         Some(entry) if entry.kind == InodeKind::File => Ok(Some(entry.inode)),
-        Some(_) => Err(Fault::new(
-            crate::bindings::code::CANTOPEN,
-            format!("{} is not a regular file", path.join("/")),
-        )),
+        Some(entry) => {
+            let text = format!("{} is not a regular file", path.join("/"));
+            let fault = Fault::new(crate::bindings::code::CANTOPEN, text);
+            let is_directory = entry.kind == InodeKind::Directory;
+            Err(if is_directory { fault.with_errno(Errno::ISDIR) } else { fault })
+        }
     }
 }
 
@@ -128,7 +131,7 @@ pub struct HeadFile {
     generation: u64,
     path: Vec<String>,
     _alive: icecore::OpenFile,
-    _user: icecore::UserGuard,
+    user: icecore::UserGuard,
 }
 
 impl HeadFile {
@@ -149,7 +152,12 @@ impl HeadFile {
         let alive = dataset.open_file(inode);
         let user = dataset.register_user(&format!("SQLite file {}", path.join("/")));
         let path = path.iter().map(|&part| part.to_owned()).collect();
-        Ok(Some(Self { dataset, inode, generation, path, _alive: alive, _user: user }))
+        Ok(Some(Self { dataset, inode, generation, path, _alive: alive, user }))
+    }
+
+    /// Announces that a transaction writes to the file, or does no longer. Its dataset keeps its name meanwhile.
+    pub fn set_writing(&self, writing: bool) {
+        self.user.set_writing(writing);
     }
 
     /// What the lock table knows this file by.

@@ -16,6 +16,11 @@ use crate::prepared::{self, Prepared};
 use crate::registry::OpenPool;
 use parking_lot::Mutex;
 
+/// The end of the sentence about a commit with files outside the pool. SQLite cannot pass it on: the code that
+/// says most is `SQLITE_MISUSE`, as it is not the disk that failed.
+pub const NOT_TOGETHER: &str = "a file outside its pool that has a rollback journal, as no crash-proof way exists: \
+                                write to them in separate transactions, or put that file into WAL mode";
+
 /// One transaction over several files.
 #[derive(Default)]
 pub struct SuperJournal {

@@ -3,6 +3,7 @@
 use crate::bindings::{File, Vfs, code, open};
 use crate::errors::{Fault, Result};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ffi::{c_int, c_void};
 use std::ptr;
 
 /// No VFS is made for more at a time than one page, and the one for Unix writes no more than 128 KiB.
@@ -47,6 +48,18 @@ impl TemporaryFile {
             return Ok(());
         }
         Err(Fault::new(result, "a journal's temporary file failed"))
+    }
+
+    /// Hands a file control to it.
+    ///
+    /// # Safety
+    /// The argument must suit the operation.
+    pub unsafe fn control(&self, operation: c_int, argument: *mut c_void) -> Result<()> {
+        // SAFETY: the open file, and the caller's promise.
+        match unsafe { (self.methods().file_control)(self.file, operation, argument) } {
+            code::OK => Ok(()),
+            refused => Err(Fault::quiet(refused)),
+        }
     }
 
     /// Fills the buffer; the file has to be long enough.

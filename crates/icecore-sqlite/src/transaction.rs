@@ -8,12 +8,12 @@
 
 use crate::bindings::code;
 use crate::database::{Database, Source};
-use crate::errors::{Fault, Result};
+use crate::errors::{Fault, Result, forget_last_error};
 use crate::locks::{FileVersion, Level};
 use crate::prepared::{self, Prepared};
 use crate::registry::ConnectionState;
 use crate::store::Group;
-use crate::superjournal::{Outcome, SuperJournal};
+use crate::superjournal::{NOT_TOGETHER, Outcome, SuperJournal};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -68,10 +68,9 @@ impl Database {
     pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<()> {
         let inode = self.inode;
         let Some(group) = self.group_for_writing()? else { return Ok(()) };
-        let written = match without_wal_mode(offset, data) {
-            Some(data) => group.write(inode, offset, &data),
-            None => group.write(inode, offset, data),
-        };
+        let changed = without_wal_mode(offset, data);
+        let written = group.write(inode, offset, changed.as_deref().unwrap_or(data));
+        self.page_cache_differs |= changed.is_some();
         match written {
             Ok(()) => {
                 self.size = self.size.max(offset + data.len() as u64);
@@ -138,7 +137,7 @@ impl Database {
             Outcome::Committed => {
                 self.transaction = Transaction::Idle;
                 self.adopt_published()?;
-                self.seen = Some(self.pinned_version());
+                self.note_commit();
             }
             Outcome::Failed(fault) => self.transaction = Transaction::doomed(&fault),
         }
@@ -193,14 +192,8 @@ impl Database {
         };
         let known = self.pool.behind(name).and_then(|rest| self.pool.super_journal(rest));
         known.map(Some).ok_or_else(|| {
-            Fault::new(
-                code::IOERR,
-                format!(
-                    "{} cannot be committed together with files outside its pool, as no crash-proof way \
-                     exists: write to them in separate transactions",
-                    self.names.database
-                ),
-            )
+            let database = &self.names.database;
+            Fault::new(code::MISUSE, format!("{database} cannot be committed together with {NOT_TOGETHER}"))
         })
     }
 
@@ -264,11 +257,19 @@ impl Database {
         match committed {
             Ok(published) => {
                 published.into_iter().for_each(|pinned| self.adopt(pinned));
-                self.seen = Some(self.pinned_version());
+                self.note_commit();
                 Ok(())
             }
             Err(fault) => Err(self.doom(fault)),
         }
+    }
+
+    /// SQLite's page cache is that of the version that was just committed, but for a header that was changed on
+    /// its way: that has to be read again.
+    fn note_commit(&mut self) {
+        let differs = std::mem::take(&mut self.page_cache_differs);
+        self.seen = Some(if differs { FileVersion::NONE } else { self.pinned_version() });
+        forget_last_error();
     }
 
     /// Ends a transaction at an unlock: what is not committed by now never will be.

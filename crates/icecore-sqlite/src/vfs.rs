@@ -2,10 +2,9 @@
 
 use crate::arrival::{self, HotEnd};
 use crate::bindings::{File, Vfs, code, open};
-use crate::database::Database;
 use crate::doors::Door;
-use crate::errors::{Fault, Result, guard, last_error};
-use crate::file::{self, DATABASE_METHODS, SIDE_METHODS, Slot};
+use crate::errors::{Fault, Result, forget_last_error, guard, last_errno, last_error};
+use crate::file::{DATABASE_METHODS, SIDE_METHODS, Slot};
 use crate::journal::{RealJournal, SideFile};
 use crate::memory::MemoryFile;
 use crate::opening;
@@ -115,6 +114,7 @@ unsafe extern "C" fn x_open(
             }
             // SAFETY: the memory of a file that is not open yet.
             unsafe { Slot::fill(file, &DATABASE_METHODS, Box::new(database)) };
+            forget_last_error();
             return Ok(());
         }
         match open_side_file(door, path, flags)? {
@@ -372,8 +372,7 @@ unsafe extern "C" fn x_get_last_error(vfs: *mut Vfs, bytes: c_int, out: *mut c_c
             *out.add(length) = 0;
         }
     }
-    // No number of the operating system.
-    0
+    last_errno()
 }
 
 macro_rules! pass_on {
@@ -399,12 +398,3 @@ pass_on!(x_randomness, randomness, (bytes: c_int, out: *mut c_char) -> c_int, 0)
 pass_on!(x_sleep, sleep, (microseconds: c_int) -> c_int, 0);
 pass_on!(x_current_time, current_time, (out: *mut f64) -> c_int, code::ERROR);
 pass_on!(x_current_time_int64, current_time_int64, (out: *mut i64) -> c_int, code::ERROR);
-
-/// The database that a file of SQLite's is, if it is one of ours.
-///
-/// # Safety
-/// `file` must be null or an open file, used by no other thread meanwhile.
-pub unsafe fn database_of<'file>(file: *mut File) -> Option<&'file mut Database> {
-    // SAFETY: the caller's promise.
-    unsafe { file::database_of(file) }
-}

@@ -5,6 +5,8 @@ mod common;
 use common::{Place, code_of, dump, one, open_plain, run};
 use rusqlite::Connection;
 
+const MISUSE: i32 = 21;
+
 fn attached(place: &Place) -> Connection {
     let db = place.open("a.db");
     run(&db, &format!("ATTACH '{}' AS b; ATTACH '{}' AS c", place.uri("b.db"), place.uri("c.db")));
@@ -102,7 +104,7 @@ fn values_ab(place: &Place) -> [i64; 2] {
 }
 
 #[test]
-fn files_outside_the_pool_cannot_take_part() {
+fn files_outside_the_pool_with_a_journal_cannot_take_part() {
     let place = Place::new();
     let db = place.open("a.db");
     run(&db, "CREATE TABLE t(x); INSERT INTO t VALUES (1)");
@@ -111,7 +113,7 @@ fn files_outside_the_pool_cannot_take_part() {
     // One at a time is fine, also reading from one and writing to the other.
     run(&db, "INSERT INTO plain.p SELECT x FROM t; INSERT INTO t SELECT x + 1 FROM plain.p");
     run(&db, "BEGIN; INSERT INTO t VALUES (50); INSERT INTO plain.p VALUES (50)");
-    assert!(db.execute_batch("COMMIT").is_err());
+    assert_eq!(code_of(&db.execute_batch("COMMIT").expect_err("no way")), MISUSE);
     let reason: String = one(&db, "SELECT icecore_last_error()");
     assert!(reason.contains("separate transactions"), "{reason}");
     assert_eq!(one::<i64>(&db, "SELECT count(*) FROM t"), 2);
@@ -121,9 +123,33 @@ fn files_outside_the_pool_cannot_take_part() {
     let db = open_plain(&place.outside("plain.db"));
     run(&db, &format!("ATTACH '{}' AS ice", place.uri("a.db")));
     run(&db, "BEGIN; INSERT INTO p VALUES (60); INSERT INTO ice.t VALUES (60)");
-    assert!(db.execute_batch("COMMIT").is_err());
+    assert_eq!(code_of(&db.execute_batch("COMMIT").expect_err("no way")), MISUSE);
     assert_eq!(one::<i64>(&db, "SELECT count(*) FROM p"), 1);
     assert_eq!(one::<i64>(&db, "SELECT count(*) FROM ice.t"), 2);
     run(&db, "INSERT INTO ice.t SELECT x FROM p; INSERT INTO p SELECT x FROM ice.t");
     assert_eq!(one::<i64>(&db, "SELECT count(*) FROM p"), 4);
+    // In WAL mode each file commits by itself, as SQLite documents.
+    run(
+        &db,
+        "PRAGMA journal_mode=WAL; BEGIN; INSERT INTO p VALUES (70); INSERT INTO ice.t VALUES (70); COMMIT",
+    );
+    assert_eq!(one::<i64>(&db, "SELECT count(*) FROM p"), 5);
+    assert_eq!(one::<i64>(&place.open("a.db"), "SELECT max(x) FROM t"), 70);
+}
+
+#[test]
+fn each_pool_commits_by_itself_where_no_journal_is_asked_for() {
+    let (place, other) = (Place::new(), Place::new());
+    let db = place.open("a.db");
+    run(&db, &format!("ATTACH '{}' AS b; ATTACH '{}' AS c", place.uri("b.db"), other.uri("c.db")));
+    for schema in ["main", "b", "c"] {
+        run(&db, &format!("CREATE TABLE {schema}.t(x); INSERT INTO {schema}.t VALUES (0)"));
+    }
+    run(&db, UPDATE);
+    assert_eq!(code_of(&db.execute_batch("COMMIT").expect_err("two pools")), MISUSE);
+    run(&db, "PRAGMA main.synchronous=OFF; PRAGMA b.synchronous=OFF; PRAGMA c.synchronous=OFF");
+    run(&db, UPDATE);
+    run(&db, "COMMIT");
+    assert_eq!(values_ab(&place), [1, 10]);
+    assert_eq!(one::<i64>(&other.open("c.db"), "SELECT x FROM t"), 100);
 }

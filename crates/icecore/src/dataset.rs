@@ -14,6 +14,7 @@ use crate::units::{
 };
 use crate::view::View;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of one write that are certain to be atomic.
 pub const ATOMIC_WRITE_BYTES: usize = 1 << 20;
@@ -459,11 +460,13 @@ impl Dataset {
         Group::new(self.clone(), view.clone())
     }
 
-    /// Announces that something has the dataset open: rolling it back is refused while it has, naming `what`.
+    /// Announces that something has the dataset open: rolling it back and destroying it are refused while it
+    /// has, naming `what`.
     #[must_use]
     pub fn register_user(&self, what: &str) -> UserGuard {
-        self.pool.engine().users.lock().entry(self.id).or_default().push(what.to_owned());
-        UserGuard { dataset: self.clone(), what: what.to_owned() }
+        let user = User { what: what.to_owned(), writing: Arc::default() };
+        self.pool.engine().users.lock().entry(self.id).or_default().push(user.clone());
+        UserGuard { dataset: self.clone(), user }
     }
 }
 
@@ -498,17 +501,44 @@ impl Drop for OpenFile {
     }
 }
 
+/// Something that has a dataset open.
+#[derive(Clone)]
+pub(crate) struct User {
+    pub(crate) what: String,
+    writing: Arc<AtomicBool>,
+}
+
+impl User {
+    /// All of them, for a sentence.
+    pub(crate) fn list(users: &[Self]) -> String {
+        users.iter().map(|user| user.what.as_str()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Those in the middle of a transaction.
+    pub(crate) fn writing(users: &[Self]) -> Vec<Self> {
+        users.iter().filter(|user| user.writing.load(Ordering::Acquire)).cloned().collect()
+    }
+}
+
 /// See [`Dataset::register_user`].
 pub struct UserGuard {
     dataset: Dataset,
-    what: String,
+    user: User,
+}
+
+impl UserGuard {
+    /// Announces that the user is in the middle of a transaction, or is no longer: renaming the dataset is
+    /// refused meanwhile.
+    pub fn set_writing(&self, writing: bool) {
+        self.user.writing.store(writing, Ordering::Release);
+    }
 }
 
 impl Drop for UserGuard {
     fn drop(&mut self) {
         let mut users = self.dataset.pool.engine().users.lock();
         if let Some(open) = users.get_mut(&self.dataset.id)
-            && let Some(index) = open.iter().position(|what| *what == self.what)
+            && let Some(index) = open.iter().position(|user| Arc::ptr_eq(&user.writing, &self.user.writing))
         {
             open.swap_remove(index);
         }

@@ -7,4 +7,5 @@ mod common;
 mod commits;
 mod full;
 mod memory;
+mod on_top;
 mod shim;

@@ -121,7 +121,7 @@ pub(crate) struct Engine {
     signals: background::Signals,
     staging: Arc<staging::Staging>,
     /// Open handles on datasets, by description: rollback refuses while there are any.
-    pub(crate) users: Mutex<HashMap<crate::units::DatasetId, Vec<String>>>,
+    pub(crate) users: Mutex<HashMap<crate::units::DatasetId, Vec<crate::dataset::User>>>,
     /// Files that are open though unlinked: how many handles each.
     pub(crate) open_files: Mutex<HashMap<(crate::units::DatasetId, crate::units::InodeNumber), usize>>,
     closed: AtomicBool,

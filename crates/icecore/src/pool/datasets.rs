@@ -2,13 +2,14 @@
 
 use super::Pool;
 use super::properties::check_property;
+use crate::dataset::User;
 use crate::engine::{Making, Purpose};
 use crate::error::{Error, Result};
 use crate::limits::{DatasetLimits, Limit};
 use crate::names::{DatasetName, SnapshotName, VersionName};
 use crate::operation::Operation;
 use crate::state::State;
-use crate::units::{BlockCount, VersionId};
+use crate::units::{BlockCount, DatasetId, VersionId};
 
 /// Nodes that making a dataset makes, usually fewer.
 const NODES_PER_DATASET: usize = 8;
@@ -165,7 +166,8 @@ impl Pool {
     /// snapshots of that name in the datasets below, too). Durable on return.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Exists`], [`Error::BadName`].
+    /// [`Error::NotFound`], [`Error::Exists`], [`Error::BadName`]; [`Error::Busy`] while a transaction writes to a
+    /// dataset that would get another name.
     pub fn rename(&self, from: &str, to: &str, recursive: bool) -> Result<()> {
         self.engine().with_room(|| self.try_rename(from, to, recursive))
     }
@@ -204,6 +206,7 @@ impl Pool {
             state.catalogue.find(parent.as_str())?;
         }
         let subtree = state.catalogue.subtree(from.as_str());
+        self.refuse_writers(&state, &subtree)?;
         let moved = BlockCount(subtree.iter().map(|id| state.owned_by(*id)).sum());
         let above = to.parent().and_then(|parent| state.catalogue.find(parent.as_str()).ok());
         engine.check_moved(&state, state.catalogue.find(from.as_str())?, above, moved)?;
@@ -216,6 +219,20 @@ impl Pool {
         }
         engine.append(&mut state, &Operation::RenameDatasets { names }, None, Purpose::Data)?;
         self.finish(state)
+    }
+
+    fn refuse_writers(&self, state: &State, datasets: &[DatasetId]) -> Result<()> {
+        let users = self.engine().users.lock();
+        for id in datasets {
+            let writing = User::writing(users.get(id).map_or(&[], Vec::as_slice));
+            if !writing.is_empty() {
+                let what = state.catalogue.dataset(*id).expect("listed").name.clone();
+                let list = User::list(&writing);
+                let blockers = format!("a transaction writes to {list}; commit it or roll it back first");
+                return Err(Error::Busy { what, blockers });
+            }
+        }
+        Ok(())
     }
 
     fn rename_snapshot(&self, from: &SnapshotName, to: &SnapshotName, recursive: bool) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Destroying snapshots, ranges of them and datasets: first what would go, then the act.
 
 use super::{Pool, branches};
+use crate::dataset::User;
 use crate::engine::Purpose;
 use crate::error::{Error, Result};
 use crate::names::{DestroyTarget, SnapshotName};
@@ -119,7 +120,7 @@ impl Pool {
                 let what = state.catalogue.dataset(*id).expect("selected").name.clone();
                 return Err(Error::Busy {
                     what,
-                    blockers: format!("{} is open; close it first", open.join(", ")),
+                    blockers: format!("{} is open; close it first", User::list(open)),
                 });
             }
         }

@@ -2,6 +2,7 @@
 
 use super::Pool;
 use super::properties::check_property;
+use crate::dataset::User;
 use crate::engine::Purpose;
 use crate::error::{Error, Result};
 use crate::names::SnapshotName;
@@ -92,7 +93,7 @@ impl Pool {
         let users = self.engine().users.lock();
         let Some(open) = users.get(&dataset).filter(|open| !open.is_empty()) else { return Ok(()) };
         let what = state.catalogue.dataset(dataset).expect("found").name.clone();
-        let blockers = format!("{} is open; close it, or force the rollback (-f)", open.join(", "));
+        let blockers = format!("{} is open; close it, or force the rollback (-f)", User::list(open));
         Err(Error::Busy { what, blockers })
     }
 }
