@@ -5,6 +5,7 @@ use crate::script::{Action, Control, LinkId, Opening, Profile, Schema, Script, S
 use crate::sql;
 use crate::world::DIRECTORY;
 use icecore_sim::Random;
+use std::collections::BTreeSet;
 
 /// The connection to the files that both sides keep outside of a pool.
 const OUTSIDE: [LinkId; 2] = [LinkId(8), LinkId(9)];
@@ -25,12 +26,14 @@ pub fn script(seed: u64, profile: Profile) -> Script {
         page_bytes: 1 << *random.pick(&[9, 10, 10, 12, 12, 12, 13, 16]).unwrap_or(&12),
         auto_vacuum: sql::one_of(&mut random, &["NONE", "NONE", "FULL", "INCREMENTAL"]),
         encoding: sql::one_of(&mut random, &["UTF-8", "UTF-8", "UTF-16le"]),
+        pool_stays_open: random.chance(80),
         files: 1 + random.index(4),
     };
     let links = if profile == Profile::Alone { 1 } else { 2 + random.index(2) };
     let with_outside = profile == Profile::Alone && random.chance(5);
     let length = random.between(8, 90);
-    let mut generator = Generator { random, setting, links, with_outside, actions: Vec::new() };
+    let mut generator =
+        Generator { random, setting, links, with_outside, inside: BTreeSet::new(), actions: Vec::new() };
     (0..links).for_each(|link| generator.connect(LinkId(link)));
     while (generator.actions.len() as u64) < length {
         generator.add();
@@ -45,6 +48,8 @@ struct Generator {
     links: usize,
     /// A plain file is attached on both sides.
     with_outside: bool,
+    /// Connections that are in a transaction, as far as one can tell.
+    inside: BTreeSet<LinkId>,
     actions: Vec<Action>,
 }
 
@@ -74,6 +79,7 @@ impl Generator {
             1..=3 => Opening::ReadWrite,
             _ => Opening::Create,
         };
+        self.inside.remove(&link);
         self.push(Action::Open { link, file: "f0.db".to_owned(), how });
         if self.random.chance(4) && self.setting.profile != Profile::Alone {
             return;
@@ -164,7 +170,7 @@ impl Generator {
     }
 
     fn attach(&mut self, link: LinkId) {
-        let index = self.random.between(1, 4);
+        let index = self.random.between(1, self.setting.files as u64);
         if self.random.chance(50) {
             return self.run(link, format!("DETACH x{index}"));
         }
@@ -215,23 +221,12 @@ impl Generator {
     }
 
     fn backup(&mut self, link: LinkId) {
-        let slot = self.random.index(SLOTS);
-        if self.setting.profile != Profile::Turns && self.random.chance(60) {
-            let pages = *self.random.pick(&[1, 1, 3, 10, -1]).unwrap_or(&1);
-            let ends = self.random.chance(20);
-            let action = if ends { Action::EndBackup { slot } } else { Action::StepBackup { slot, pages } };
-            return self.push(action);
-        }
         let ours = self.schema_of(link);
         let other = if self.random.chance(60) || self.links == 1 {
             let index = self.random.index(2);
             let link = OUTSIDE[index];
             let file = format!("out{index}.db");
             self.push(Action::Open { link, file, how: Opening::Create });
-            if self.random.chance(30) {
-                let sql = sql::write(&mut self.random, "main");
-                self.push(Action::Turn { link, sql: vec![sql] });
-            }
             Schema { link, name: "main".to_owned() }
         } else {
             let link = self.link();
@@ -243,11 +238,30 @@ impl Generator {
         }
         let into_a_pool = self.random.chance(50) && !(other.link == OUTSIDE[0] && is_open("backup-from-wal"));
         let (from, to) = if into_a_pool { (other, ours) } else { (ours, other) };
-        let pages = *self.random.pick(&[1, 5, -1]).unwrap_or(&1);
-        let at_once = self.setting.profile == Profile::Turns || self.random.chance(40);
-        let action =
-            if at_once { Action::Backup { from, to, pages } } else { Action::StartBackup { slot, from, to } };
-        self.push(action);
+        let pages = *self.random.pick(&[1, 3, 7, -1]).unwrap_or(&1);
+        if self.setting.profile == Profile::Turns || self.random.chance(30) {
+            return self.push(Action::Backup { from, to, pages });
+        }
+        self.backup_in_steps(from, to, pages);
+    }
+
+    /// A backup, and writes to its source and others in between.
+    fn backup_in_steps(&mut self, from: Schema, to: Schema, pages: i32) {
+        let slot = self.random.index(SLOTS);
+        let source = from.clone();
+        self.push(Action::StartBackup { slot, from, to });
+        for _ in 0..=self.random.below(8) {
+            self.push(Action::StepBackup { slot, pages });
+            if self.random.chance(40) {
+                let link = if self.random.chance(60) { source.link } else { self.link() };
+                let sql = sql::write(&mut self.random, &source.name);
+                self.push(Action::Run { link, sql });
+            }
+        }
+        if self.random.chance(90) {
+            self.push(Action::StepBackup { slot, pages: -1 });
+            self.push(Action::EndBackup { slot });
+        }
     }
 
     fn vacuum(&mut self, link: LinkId) {
@@ -281,10 +295,9 @@ impl Generator {
     fn step(&mut self, link: LinkId) {
         let schema = self.schema();
         match self.random.below(100) {
-            0..=27 => {
-                let sql = sql::transact(&mut self.random);
-                self.run(link, sql);
-            }
+            0..=20 => self.transact(link),
+            21..=24 => self.fail_commit(link),
+            25..=27 => self.backup(link),
             28..=54 => {
                 let sql = sql::write(&mut self.random, &schema);
                 self.run(link, sql);
@@ -299,6 +312,43 @@ impl Generator {
             }
             75..=87 => self.cursor(link, &schema),
             _ => self.blob(link, schema),
+        }
+    }
+
+    fn transact(&mut self, link: LinkId) {
+        let is_inside = self.inside.contains(&link) != self.random.chance(8);
+        let sql = if is_inside { sql::go_on(&mut self.random) } else { sql::begin(&mut self.random) };
+        self.run(link, sql);
+        match sql {
+            "COMMIT" | "ROLLBACK" => self.inside.remove(&link),
+            _ => self.inside.insert(link),
+        };
+    }
+
+    /// A transaction over several files, of which one commit fails.
+    fn fail_commit(&mut self, link: LinkId) {
+        let mut sql = Vec::new();
+        if !self.inside.remove(&link) {
+            sql.push("BEGIN".to_owned());
+        }
+        for _ in 0..=self.random.below(3) {
+            let schema = self.schema();
+            sql.push(sql::write(&mut self.random, &schema));
+        }
+        sql.push("COMMIT".to_owned());
+        let most = if self.setting.wal {
+            // The differences say why.
+            1
+        } else if is_open("partial-commit") {
+            2
+        } else {
+            4
+        };
+        let after = self.random.below(most) as u32;
+        self.push(Action::FailCommit { link, after, sql });
+        let file = format!("f{}.db", self.random.index(self.setting.files));
+        if self.setting.profile != Profile::Alone {
+            self.push(Action::Look { file });
         }
     }
 
@@ -318,27 +368,32 @@ impl Generator {
         }
     }
 
-    fn blob(&mut self, link: LinkId, schema: String) {
+    fn blob(&mut self, link: LinkId, name: String) {
         let slot = self.random.index(SLOTS);
-        let most = if self.random.chance(50) { 60 } else { 6000 };
-        let offset = self.random.below(most) as i32;
-        let length = self.random.below(900) as i32;
         let row = self.random.below(6) as i64;
-        let action = match self.random.below(8) {
-            0..=2 => {
-                let schema = Schema { link, name: schema };
-                Action::OpenBlob { schema, slot, row, for_writing: row % 2 == 0 }
-            }
-            3 => Action::ReadBlob { slot, offset, length },
-            4..=5 => Action::WriteBlob { slot, offset, length, byte: self.random.below(256) as u8 },
-            6 => Action::ReopenBlob { slot, row },
-            _ => Action::CloseBlob { slot },
-        };
-        self.push(action);
+        if self.random.chance(60) {
+            let schema = Schema { link, name };
+            self.push(Action::OpenBlob { schema, slot, row, for_writing: row % 3 != 0 });
+        }
+        for _ in 0..self.random.below(4) {
+            let most = if self.random.chance(50) { 60 } else { 6000 };
+            let offset = self.random.below(most) as i32;
+            let length = self.random.below(most / 3) as i32;
+            let action = match self.random.below(8) {
+                0..=2 => Action::ReadBlob { slot, offset, length },
+                3..=5 => Action::WriteBlob { slot, offset, length, byte: self.random.below(256) as u8 },
+                6 => Action::ReopenBlob { slot, row: self.random.below(6) as i64 },
+                _ => Action::CloseBlob { slot },
+            };
+            self.push(action);
+        }
     }
 
     /// A whole transaction.
     fn turn(&mut self, link: LinkId) {
+        if self.random.chance(8) {
+            return self.fail_commit(link);
+        }
         let mut sql = Vec::new();
         let nested = self.random.chance(60);
         if nested {

@@ -4,9 +4,11 @@
 //! Statements, blobs and backups keep their connection open (`Rc`), so none of them can outlive it.
 
 use rusqlite::ffi;
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};
 use std::rc::Rc;
+use std::sync::Once;
 
 /// An extended result code, the message, and the number of the operating system.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,6 +51,39 @@ unsafe fn text_of(text: *const c_char) -> String {
 /// Interrupts whatever is running.
 unsafe extern "C" fn interrupt(_: *mut c_void) -> c_int {
     1
+}
+
+thread_local! {
+    /// How many first phases of a commit, of this thread, succeed before one fails.
+    static PHASES_LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// Where SQLite simulates faults: the first phase of a file's commit, after the super-journal is there.
+const COMMIT_PHASE_ONE: c_int = 400;
+
+/// Whether SQLite is to fail at this point.
+unsafe extern "C" fn fault(place: c_int) -> c_int {
+    if place != COMMIT_PHASE_ONE {
+        return 0;
+    }
+    let left = PHASES_LEFT.get();
+    PHASES_LEFT.set(left.and_then(|left| left.checked_sub(1)));
+    c_int::from(left == Some(0))
+}
+
+/// Runs `work`, and lets the commit of a file fail after so many others.
+pub fn with_failing_commit<T>(after: u32, work: impl FnOnce() -> T) -> T {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let fault = fault as unsafe extern "C" fn(c_int) -> c_int;
+        // SAFETY: the argument that SQLite wants for this operation; the function only looks at its own thread.
+        let code = unsafe { ffi::sqlite3_test_control(ffi::SQLITE_TESTCTRL_FAULT_INSTALL, fault) };
+        assert_eq!(code, 0);
+    });
+    PHASES_LEFT.set(Some(after));
+    let result = work();
+    PHASES_LEFT.set(None);
+    result
 }
 
 impl Link {

@@ -24,6 +24,8 @@ pub struct Setting {
     pub page_bytes: u32,
     pub auto_vacuum: &'static str,
     pub encoding: &'static str,
+    /// Icecore's pool stays open by another connection, which is quicker.
+    pub pool_stays_open: bool,
     /// Databases: `f0.db`, `f1.db` and so on.
     pub files: usize,
 }
@@ -99,6 +101,12 @@ pub enum Action {
         link: LinkId,
         steps: i32,
         sql: String,
+    },
+    /// The commit of a file fails, after that of so many others of the same transaction.
+    FailCommit {
+        link: LinkId,
+        after: u32,
+        sql: Vec<String>,
     },
     StartCursor {
         link: LinkId,
@@ -185,6 +193,13 @@ impl fmt::Display for Action {
             Self::Interrupt { link, steps, sql } => {
                 write!(f, "{link}: {sql}; -- interrupted after {steps} steps")
             }
+            Self::FailCommit { link, after, sql } => {
+                write!(
+                    f,
+                    "{link}: {}; -- I/O error in the commit of file {after}, if it has so many",
+                    sql.join("; ")
+                )
+            }
             Self::StartCursor { link, slot, sql } => {
                 write!(f, "{link}: {sql}; -- cursor {slot}, no step yet")
             }
@@ -221,7 +236,7 @@ impl Action {
             Self::Run { sql, .. } | Self::Interrupt { sql, .. } | Self::StartCursor { sql, .. } => {
                 sql.clone()
             }
-            Self::Turn { sql, .. } => sql.join("; "),
+            Self::Turn { sql, .. } | Self::FailCommit { sql, .. } => sql.join("; "),
             Self::DeclineWal { .. } => "PRAGMA journal_mode=WAL".to_owned(),
             _ => String::new(),
         }

@@ -147,32 +147,16 @@ pub fn tune(random: &mut Random, schema: &str) -> String {
     text.replace("{s}", schema)
 }
 
-/// Begins, ends and nests transactions.
-pub fn transact(random: &mut Random) -> &'static str {
-    one_of(
-        random,
-        &[
-            "BEGIN",
-            "BEGIN",
-            "BEGIN DEFERRED",
-            "BEGIN IMMEDIATE",
-            "BEGIN IMMEDIATE",
-            "BEGIN EXCLUSIVE",
-            "COMMIT",
-            "COMMIT",
-            "COMMIT",
-            "COMMIT",
-            "ROLLBACK",
-            "SAVEPOINT s",
-            "SAVEPOINT s",
-            "SAVEPOINT r",
-            "ROLLBACK TO s",
-            "ROLLBACK TO s",
-            "ROLLBACK TO r",
-            "RELEASE s",
-            "RELEASE r",
-        ],
-    )
+/// Begins a transaction.
+pub fn begin(random: &mut Random) -> &'static str {
+    one_of(random, &["BEGIN", "BEGIN DEFERRED", "BEGIN IMMEDIATE", "BEGIN EXCLUSIVE", "SAVEPOINT s"])
+}
+
+/// Ends a transaction, or nests another one in it.
+pub fn go_on(random: &mut Random) -> &'static str {
+    let ends = ["COMMIT", "COMMIT", "COMMIT", "ROLLBACK"];
+    let nests = ["SAVEPOINT s", "SAVEPOINT r", "ROLLBACK TO s", "ROLLBACK TO r", "RELEASE s", "RELEASE r"];
+    if random.chance(50) { one_of(random, &ends) } else { one_of(random, &nests) }
 }
 
 /// Something with tables of the connection alone.

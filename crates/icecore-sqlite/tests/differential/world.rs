@@ -2,7 +2,7 @@
 
 use crate::answer::Answer;
 use crate::common::Place;
-use crate::raw::{Backup, Blob, BlobPlace, Failure, Link, Statement, summary};
+use crate::raw::{Backup, Blob, BlobPlace, Failure, Link, Statement, summary, with_failing_commit};
 use crate::script::{Action, Control, LinkId, Opening, Schema, Setting};
 use rusqlite::ffi;
 use std::collections::BTreeMap;
@@ -11,6 +11,9 @@ use std::rc::Rc;
 
 /// A directory on both sides, to be opened as a database.
 pub const DIRECTORY: &str = "directory";
+
+/// A database that no script uses.
+const ANCHOR: &str = "anchor.db";
 
 /// Which of the two it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +36,8 @@ pub struct World {
     links: BTreeMap<LinkId, Rc<Link>>,
     /// What `PRAGMA data_version` answered last: only whether it changes is documented.
     data_versions: BTreeMap<(LinkId, String), String>,
+    /// Keeps a pool open.
+    anchor: Option<Rc<Link>>,
 }
 
 impl World {
@@ -47,7 +52,7 @@ impl World {
         if side == Side::Plain {
             std::fs::create_dir_all(folder.join(DIRECTORY)).expect("a directory");
         }
-        let this = Self {
+        let mut this = Self {
             side,
             folder,
             outside,
@@ -56,8 +61,11 @@ impl World {
             backups: BTreeMap::new(),
             links: BTreeMap::new(),
             data_versions: BTreeMap::new(),
+            anchor: None,
         };
+        let anchor = this.open(ANCHOR, Opening::Create).expect("a new database");
         this.set_up(setting);
+        this.anchor = (side == Side::Icecore && setting.pool_stays_open).then_some(anchor);
         this
     }
 
@@ -147,6 +155,7 @@ impl World {
                 connection.interrupt_after(0);
                 Some(answer)
             }
+            Action::FailCommit { link, after, sql } => with_failing_commit(*after, || self.turn(*link, sql)),
             Action::Control { schema, control } => self.control(schema, *control),
             Action::Look { file } => Some(self.look(file)),
             Action::StartCursor { .. } | Action::StepCursor { .. } | Action::EndCursor { .. } => {
@@ -188,7 +197,7 @@ impl World {
         Some(Answer::note("closed"))
     }
 
-    fn turn(&mut self, id: LinkId, sql: &[String]) -> Option<Answer> {
+    fn turn(&self, id: LinkId, sql: &[String]) -> Option<Answer> {
         let link = self.free_link(id)?;
         let mut all = Answer::default();
         for sql in sql {
@@ -220,6 +229,8 @@ impl World {
             Control::HasMoved => number(ffi::SQLITE_FCNTL_HAS_MOVED),
             Control::TemporaryName => format!("{:?}", link.has_temporary_name(&schema.name)),
             Control::DataVersion => {
+                // Before the first read the number says nothing.
+                let _ = run(&link, &format!("SELECT count(*) FROM {}.sqlite_schema", schema.name));
                 let answer = number(ffi::SQLITE_FCNTL_DATA_VERSION);
                 let key = (schema.link, format!("control {}", schema.name));
                 let before = self.data_versions.insert(key, answer.clone());
