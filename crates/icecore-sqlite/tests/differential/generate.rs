@@ -10,6 +10,8 @@ use std::collections::BTreeSet;
 /// The connection to the files that both sides keep outside of a pool.
 const OUTSIDE: [LinkId; 2] = [LinkId(8), LinkId(9)];
 const SLOTS: usize = 2;
+/// A schema that is the first file once more.
+const TWICE: &str = "twice";
 
 /// The script of a seed.
 pub fn script(seed: u64, profile: Profile) -> Script {
@@ -30,10 +32,18 @@ pub fn script(seed: u64, profile: Profile) -> Script {
         files: 1 + random.index(4),
     };
     let links = if profile == Profile::Alone { 1 } else { 2 + random.index(2) };
+    let turned = random.chance(50);
     let with_outside = profile == Profile::Alone && random.chance(5);
     let length = random.between(8, 90);
-    let mut generator =
-        Generator { random, setting, links, with_outside, inside: BTreeSet::new(), actions: Vec::new() };
+    let mut generator = Generator {
+        random,
+        setting,
+        links,
+        with_outside,
+        turned,
+        inside: BTreeSet::new(),
+        actions: Vec::new(),
+    };
     (0..links).for_each(|link| generator.connect(LinkId(link)));
     while (generator.actions.len() as u64) < length {
         generator.add();
@@ -48,6 +58,8 @@ struct Generator {
     links: usize,
     /// A plain file is attached on both sides.
     with_outside: bool,
+    /// The connections have different main databases.
+    turned: bool,
     /// Connections that are in a transaction, as far as one can tell.
     inside: BTreeSet<LinkId>,
     actions: Vec<Action>,
@@ -73,18 +85,18 @@ impl Generator {
 
     /// Opens a database and attaches the others.
     fn connect(&mut self, link: LinkId) {
-        // Every connection has the same main database: `main` and `x1` mean the same everywhere.
+        let main = self.main_of(link);
         let how = match self.random.below(12) {
             0 => Opening::ReadOnly,
             1..=3 => Opening::ReadWrite,
             _ => Opening::Create,
         };
         self.inside.remove(&link);
-        self.push(Action::Open { link, file: "f0.db".to_owned(), how });
+        self.push(Action::Open { link, file: format!("f{main}.db"), how });
         if self.random.chance(4) && self.setting.profile != Profile::Alone {
             return;
         }
-        for index in 1..self.setting.files {
+        for index in (0..self.setting.files).filter(|&index| index != main) {
             self.push(Action::Run { link, sql: format!("ATTACH '{{f{index}.db}}' AS x{index}") });
         }
         if self.with_outside {
@@ -96,18 +108,34 @@ impl Generator {
         LinkId(self.random.index(self.links))
     }
 
-    fn schema(&mut self) -> String {
+    /// Which file is the main database of a connection.
+    fn main_of(&self, link: LinkId) -> usize {
+        if self.turned { link.0 % self.setting.files } else { 0 }
+    }
+
+    fn schema(&mut self, link: LinkId) -> String {
         if self.with_outside && self.random.chance(15) {
             return "o".to_owned();
         }
-        match self.random.index(self.setting.files) {
-            0 => "main".to_owned(),
-            index => format!("x{index}"),
+        if self.setting.profile == Profile::Together && self.random.chance(2) {
+            return TWICE.to_owned();
+        }
+        let index = self.random.index(self.setting.files);
+        if index == self.main_of(link) { "main".to_owned() } else { format!("x{index}") }
+    }
+
+    /// The file that a schema means. `None` outside of a pool.
+    fn file_of(&self, schema: &Schema) -> Option<usize> {
+        match schema.name.as_str() {
+            _ if OUTSIDE.contains(&schema.link) => None,
+            "main" => Some(self.main_of(schema.link)),
+            TWICE => Some(0),
+            name => name.strip_prefix('x').and_then(|index| index.parse().ok()),
         }
     }
 
     fn schema_of(&mut self, link: LinkId) -> Schema {
-        Schema { link, name: self.schema() }
+        Schema { link, name: self.schema(link) }
     }
 
     fn add(&mut self) {
@@ -170,18 +198,20 @@ impl Generator {
     }
 
     fn attach(&mut self, link: LinkId) {
-        let index = self.random.between(1, self.setting.files as u64);
+        let index = self.random.index(self.setting.files);
         if self.random.chance(50) {
             return self.run(link, format!("DETACH x{index}"));
         }
         let mode = sql::one_of(&mut self.random, &["", "", "&mode=ro", "&mode=rw"]);
-        if index < self.setting.files as u64 {
+        if self.setting.profile == Profile::Together && self.random.chance(30) {
+            self.run(link, format!("ATTACH '{{f0.db}}{mode}' AS {TWICE}"));
+        } else if index != self.main_of(link) {
             self.run(link, format!("ATTACH '{{f{index}.db}}{mode}' AS x{index}"));
         }
     }
 
     fn tune(&mut self, link: LinkId) {
-        let schema = self.schema();
+        let schema = self.schema(link);
         let rollback = !self.setting.wal;
         match self.random.below(10) {
             0..=1 if rollback => {
@@ -189,6 +219,7 @@ impl Generator {
                 let prefix = if self.random.chance(50) { format!("{schema}.") } else { String::new() };
                 self.run(link, format!("PRAGMA {prefix}journal_mode={mode}"));
             }
+            2 if rollback && self.random.chance(20) => self.run(link, "PRAGMA wal_checkpoint"),
             2 if rollback => self.push(Action::DeclineWal { schema: Schema { link, name: schema } }),
             3..=5 if rollback => {
                 let mode = sql::one_of(&mut self.random, &["EXCLUSIVE", "NORMAL", "NORMAL"]);
@@ -210,11 +241,15 @@ impl Generator {
 
     fn control(&mut self, link: LinkId) {
         let schema = self.schema_of(link);
-        let control = match self.random.below(9) {
+        let control = match self.random.below(14) {
             0 => Control::PowersafeOverwrite,
             1 => Control::PersistWal,
             2 => Control::TemporaryName,
             3 => Control::HasMoved,
+            4 => Control::LastErrno,
+            5 => Control::ExternalReader,
+            6 => Control::ChunkSize,
+            7..=8 if self.setting.profile == Profile::Alone && !self.setting.wal => Control::LockState,
             _ => Control::DataVersion,
         };
         self.push(Action::Control { schema, control });
@@ -232,7 +267,7 @@ impl Generator {
             let link = self.link();
             self.schema_of(link)
         };
-        if other.name == ours.name && !OUTSIDE.contains(&other.link) {
+        if self.file_of(&other) == self.file_of(&ours) {
             // The same file, of which SQLite says nothing.
             return;
         }
@@ -254,7 +289,8 @@ impl Generator {
             self.push(Action::StepBackup { slot, pages });
             if self.random.chance(40) {
                 let link = if self.random.chance(60) { source.link } else { self.link() };
-                let sql = sql::write(&mut self.random, &source.name);
+                let name = if link == source.link { source.name.clone() } else { self.schema(link) };
+                let sql = sql::write(&mut self.random, &name);
                 self.push(Action::Run { link, sql });
             }
         }
@@ -265,7 +301,7 @@ impl Generator {
     }
 
     fn vacuum(&mut self, link: LinkId) {
-        let schema = self.schema();
+        let schema = self.schema(link);
         if self.random.chance(50) {
             return self.run(link, format!("VACUUM {schema}"));
         }
@@ -277,13 +313,13 @@ impl Generator {
     }
 
     fn temporary(&mut self, link: LinkId) {
-        let schema = self.schema();
+        let schema = self.schema(link);
         let sql = sql::temporary(&mut self.random, &schema);
         self.run(link, sql);
     }
 
     fn ask(&mut self, link: LinkId) {
-        let schema = self.schema();
+        let schema = self.schema(link);
         let sql = sql::question(&mut self.random, &schema);
         self.run(link, sql);
         if self.setting.profile != Profile::Alone && self.random.chance(30) {
@@ -293,7 +329,7 @@ impl Generator {
 
     /// One step of transactions that overlap.
     fn step(&mut self, link: LinkId) {
-        let schema = self.schema();
+        let schema = self.schema(link);
         match self.random.below(100) {
             0..=20 => self.transact(link),
             21..=24 => self.fail_commit(link),
@@ -332,7 +368,7 @@ impl Generator {
             sql.push("BEGIN".to_owned());
         }
         for _ in 0..=self.random.below(3) {
-            let schema = self.schema();
+            let schema = self.schema(link);
             sql.push(sql::write(&mut self.random, &schema));
         }
         sql.push("COMMIT".to_owned());
@@ -402,7 +438,7 @@ impl Generator {
             );
         }
         for _ in 0..=self.random.below(if nested { 5 } else { 1 }) {
-            let schema = self.schema();
+            let schema = self.schema(link);
             sql.push(match self.random.below(12) {
                 0..=4 => sql::write(&mut self.random, &schema),
                 5..=7 => sql::read(&mut self.random, &schema),

@@ -68,6 +68,10 @@ pub enum Control {
     PersistWal,
     TemporaryName,
     HasMoved,
+    LastErrno,
+    ExternalReader,
+    ChunkSize,
+    LockState,
     DataVersion,
 }
 

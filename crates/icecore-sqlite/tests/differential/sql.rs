@@ -125,7 +125,7 @@ pub fn define(random: &mut Random, schema: &str) -> String {
 
 /// A pragma of the connection that may be given at any time on any kind of file.
 pub fn tune(random: &mut Random, schema: &str) -> String {
-    let text = match random.below(20) {
+    let text = match random.below(22) {
         0..=3 => "PRAGMA {s}.cache_size=3",
         4 => "PRAGMA {s}.cache_size=20",
         5 => "PRAGMA {s}.cache_size=2000",
@@ -142,6 +142,8 @@ pub fn tune(random: &mut Random, schema: &str) -> String {
         16 => "PRAGMA {s}.secure_delete=on",
         17 => "PRAGMA shrink_memory",
         18 => "PRAGMA {s}.max_page_count=60",
+        19 => "PRAGMA {s}.mmap_size=1000000",
+        20 => "PRAGMA {s}.journal_size_limit=20000",
         _ => "PRAGMA {s}.max_page_count=100000",
     };
     text.replace("{s}", schema)

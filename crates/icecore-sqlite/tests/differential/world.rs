@@ -227,6 +227,12 @@ impl World {
             Control::PowersafeOverwrite => number(ffi::SQLITE_FCNTL_POWERSAFE_OVERWRITE),
             Control::PersistWal => number(ffi::SQLITE_FCNTL_PERSIST_WAL),
             Control::HasMoved => number(ffi::SQLITE_FCNTL_HAS_MOVED),
+            Control::LastErrno => number(ffi::SQLITE_FCNTL_LAST_ERRNO),
+            Control::ExternalReader => number(ffi::SQLITE_FCNTL_EXTERNAL_READER),
+            Control::ChunkSize => {
+                format!("{:?}", link.control_number(&schema.name, ffi::SQLITE_FCNTL_CHUNK_SIZE, 65536))
+            }
+            Control::LockState => number(ffi::SQLITE_FCNTL_LOCKSTATE),
             Control::TemporaryName => format!("{:?}", link.has_temporary_name(&schema.name)),
             Control::DataVersion => {
                 // Before the first read the number says nothing.
