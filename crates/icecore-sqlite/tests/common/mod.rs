@@ -18,7 +18,17 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 impl Place {
     /// A new pool with an empty dataset `ds`.
     pub fn new() -> Self {
-        let this = Self { directory: tempfile::tempdir().expect("a temporary directory") };
+        Self::in_directory(tempfile::tempdir().expect("a temporary directory"))
+    }
+
+    /// The same in memory, where there is such a place: for tests that make many and ask nothing of the disk.
+    pub fn in_memory() -> Self {
+        let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        Self::in_directory(directory.expect("a temporary directory"))
+    }
+
+    fn in_directory(directory: TempDir) -> Self {
+        let this = Self { directory };
         // Small segments: a pool starts with several of them.
         let options = InitOptions { segment_bytes: 4 << 20, ..InitOptions::default() };
         Pool::init_directory(&this.pool_path(), &options).expect("a new pool");

@@ -1,0 +1,134 @@
+//! The one table of what may differ, and the other one of what must not but still does.
+
+use crate::answer::Answer;
+use crate::compare::Case;
+use crate::script::{Action, Control};
+
+/// A difference between icecore and plain files.
+pub struct Difference {
+    pub name: &'static str,
+    /// Where it is documented, or what is wrong.
+    pub why: &'static str,
+    /// Afterwards the two sides are in different states, so the script ends.
+    pub ends: bool,
+    pub is: fn(&Case<'_>) -> bool,
+}
+
+/// Differences that are documented.
+pub const DIFFERENCES: &[Difference] = &[
+    Difference {
+        name: "journal-mode-wal",
+        why: "icecore declines WAL mode, and says which mode it stays in (README, \"WAL mode\")",
+        ends: false,
+        is: |case| case.setting.wal && case.action().sql().contains("journal_mode"),
+    },
+    Difference {
+        name: "mapped-memory",
+        why: "icecore does not map files, so mmap_size stays 0, as in SQLite with a limit of 0 for it",
+        ends: false,
+        is: |case| case.action().sql().contains("mmap_size"),
+    },
+    Difference {
+        name: "wal-files-one-by-one",
+        why: "in WAL mode SQLite commits attached files one after the other, so a failure in between leaves the first \
+              ones committed; icecore commits all of them or none (README, \"Several attached files\")",
+        ends: false,
+        is: by_generator,
+    },
+];
+
+/// Defects: each one goes when it is mended.
+pub const OPEN: &[Difference] = &[
+    Difference {
+        name: "partial-commit",
+        why: "a failed commit over three or more files commits some of them",
+        ends: false,
+        is: by_generator,
+    },
+    Difference {
+        name: "backup-from-wal",
+        why: "after a backup from a database in WAL mode its destination cannot be opened by the connection",
+        ends: false,
+        is: by_generator,
+    },
+    Difference {
+        name: "pool-and-plain",
+        why: "a transaction over files in a pool and outside of one fails at its end with an I/O error",
+        ends: true,
+        is: |case| case.actions.iter().any(|action| action.sql().contains("{out1.db}")),
+    },
+    Difference {
+        name: "declined-wal-in-exclusive-mode",
+        why: "in exclusive mode journal_mode=WAL answers the mode that was asked for last of this schema, not the one \
+              that holds",
+        ends: false,
+        is: |case| {
+            let is_exclusive =
+                |action: &Action| action.sql().to_uppercase().contains("LOCKING_MODE=EXCLUSIVE");
+            matches!(case.action(), Action::DeclineWal { .. }) && case.actions.iter().any(is_exclusive)
+        },
+    },
+    Difference {
+        name: "normal-mode-of-one-schema",
+        why: "locking_mode=NORMAL of one schema ends the exclusive mode of attached files that were not named",
+        ends: false,
+        is: by_generator,
+    },
+    Difference {
+        name: "exclusive-and-back",
+        why: "after locking_mode=EXCLUSIVE and NORMAL a connection finds its own lock in the way of its next write",
+        ends: true,
+        is: |case| {
+            let sets = |mode: &'static str| {
+                move |action: &Action| action.sql().to_uppercase().contains(&format!("LOCKING_MODE={mode}"))
+            };
+            let entered = case.actions.iter().position(sets("EXCLUSIVE")).unwrap_or(usize::MAX);
+            let left = case.actions.iter().rposition(sets("NORMAL")).unwrap_or(0);
+            case.ours().code == 5 && case.plain().code != 5 && entered < left
+        },
+    },
+    Difference {
+        name: "system-errno",
+        why: "sqlite3_system_errno() is 0 after a database could not be opened",
+        ends: false,
+        is: |case| Answer { errno: 0, ..case.plain().clone() } == *case.ours(),
+    },
+    Difference {
+        name: "file-controls",
+        why: "file controls of SQLite's own VFS are unknown",
+        ends: false,
+        is: |case| {
+            use Control::{ExternalReader, PersistWal, PowersafeOverwrite, TemporaryName};
+            let missing = [ExternalReader, PersistWal, PowersafeOverwrite, TemporaryName];
+            matches!(case.action(), Action::Control { control, .. } if missing.contains(control))
+        },
+    },
+    Difference {
+        name: "directory",
+        why: "a directory that is opened as a database is another error",
+        ends: false,
+        is: |case| {
+            let opens = |action: &Action| match action {
+                Action::Open { file, .. } => file == "directory",
+                other => other.sql().contains("{directory}"),
+            };
+            case.actions.iter().rev().take(3).any(opens)
+        },
+    },
+];
+
+/// For what no predicate can recognise by its answers, or what would end too many scripts: the generator asks [`is_open`] and leaves it out.
+fn by_generator(_: &Case<'_>) -> bool {
+    false
+}
+
+/// Whether a defect is in the table still.
+pub fn is_open(name: &str) -> bool {
+    OPEN.iter().any(|difference| difference.name == name)
+}
+
+/// What a table says about a difference.
+pub fn why(name: &str) -> &'static str {
+    let mut all = DIFFERENCES.iter().chain(OPEN);
+    all.find(|difference| difference.name == name).map_or("", |difference| difference.why)
+}
