@@ -56,7 +56,7 @@ impl StoreFile {
     fn begin(pool: Pool, open: &OpenOptions) -> Result<Self> {
         pool.create_dataset(DATASET, false, &[])?;
         let dataset = pool.dataset(DATASET)?;
-        let inode = dataset.create(InodeNumber::ROOT, FILE, &Creation::file())?;
+        let inode = dataset.create(InodeNumber::ROOT, FILE, &Creation::file())?.inode;
         Ok(Self { pool, options: open.clone(), dataset, inode })
     }
 

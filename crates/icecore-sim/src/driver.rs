@@ -126,7 +126,7 @@ fn drive_change(dataset: &Dataset, change: &FileChange) -> Result<()> {
         }
         FileChange::SetMode { path, mode } => {
             let change = AttributeChange { mode: Some(*mode as u16), ..AttributeChange::default() };
-            dataset.set_attributes(resolve(&view, path)?, &change)
+            dataset.set_attributes(resolve(&view, path)?, &change).map(drop)
         }
         FileChange::SetAttribute { path, name, value } => {
             dataset.set_xattr(resolve(&view, path)?, name.as_bytes(), &value.bytes(), XattrHow::Set)
@@ -137,18 +137,18 @@ fn drive_change(dataset: &Dataset, change: &FileChange) -> Result<()> {
         FileChange::Link { path, to } => {
             let inode = resolve(&view, path)?;
             let (directory, name) = place(&view, to)?;
-            dataset.link(inode, directory, name)
+            dataset.link(inode, directory, name).map(drop)
         }
         FileChange::Unlink { path } => {
             let (directory, name) = place(&view, path)?;
-            dataset.unlink(directory, name)
+            dataset.unlink(directory, name).map(drop)
         }
         FileChange::RemoveDirectory { path } => {
             let (directory, name) = place(&view, path)?;
-            dataset.remove_directory(directory, name)
+            dataset.remove_directory(directory, name).map(drop)
         }
         FileChange::Rename { from, to } => {
-            dataset.rename(place(&view, from)?, place(&view, to)?, RenameHow::Replace)
+            dataset.rename(place(&view, from)?, place(&view, to)?, RenameHow::Replace).map(drop)
         }
     }
 }

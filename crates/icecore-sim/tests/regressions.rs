@@ -83,7 +83,7 @@ fn punching_refuses_what_is_no_file_wherever_the_hole_is() {
     let explorer = explorer(&Setting::default());
     let dataset = explorer.pool().dataset("d").unwrap();
     let root = icecore::units::InodeNumber::ROOT;
-    let link = dataset.create_symlink(root, b"l", b"to", &Creation::file()).unwrap();
+    let link = dataset.create_symlink(root, b"l", b"to", &Creation::file()).unwrap().inode;
     let found = dataset.punch_hole(link, 90_112, 1);
     assert!(matches!(found, Err(Error::File(FileFault::Invalid))), "{found:?}");
     let found = dataset.punch_hole(root, 90_112, 1);
@@ -234,7 +234,7 @@ fn a_commit_that_cannot_be_done_is_refused_before_it_begins() {
     let root = icecore::units::InodeNumber::ROOT;
     let file = dataset.open_or_create(b"f", &Creation::file()).unwrap();
     let gone = dataset.open_or_create(b"gone", &Creation::file()).unwrap();
-    let link = dataset.create_symlink(root, b"l", b"to", &Creation::file()).unwrap();
+    let link = dataset.create_symlink(root, b"l", b"to", &Creation::file()).unwrap().inode;
 
     let mut group = dataset.begin().unwrap();
     assert!(matches!(group.write(root, 0, &[1; 4096]), Err(Error::File(FileFault::IsADirectory))));

@@ -130,7 +130,7 @@ pub struct HeadFile {
     inode: InodeNumber,
     generation: u64,
     path: Vec<String>,
-    _alive: icecore::OpenFile,
+    _alive: icecore::File,
     user: icecore::UserGuard,
 }
 
@@ -149,7 +149,7 @@ impl HeadFile {
             },
             None => return Ok(None),
         };
-        let alive = dataset.open_file(inode);
+        let alive = dataset.file(inode)?;
         let user = dataset.register_user(&format!("SQLite file {}", path.join("/")));
         let path = path.iter().map(|&part| part.to_owned()).collect();
         Ok(Some(Self { dataset, inode, generation, path, _alive: alive, user }))
@@ -230,7 +230,7 @@ fn remove_from(dataset: &icecore::Dataset, path: &[&str]) -> Result<bool> {
     let view = dataset.view()?;
     let Some(directory) = find_directory(&view, directories)? else { return Ok(false) };
     match dataset.unlink(directory, name.as_bytes()) {
-        Ok(()) => Ok(true),
+        Ok(_) => Ok(true),
         Err(Error::File(FileFault::NotFound)) => Ok(false),
         Err(error) => Err(error.into()),
     }
@@ -243,7 +243,7 @@ fn make_file(dataset: &icecore::Dataset, view: &View, path: &[&str]) -> Result<O
     let gid = rustix::process::getegid().as_raw();
     let new = Creation { uid, gid, ..Creation::file() };
     match dataset.create(directory, name.as_bytes(), &new) {
-        Ok(inode) => Ok(Some(inode)),
+        Ok(made) => Ok(Some(made.inode)),
         // Another thread was faster: its file is as good.
         Err(Error::File(FileFault::Exists)) => find_file(&dataset.view()?, path),
         Err(error) => Err(error.into()),

@@ -5,8 +5,8 @@ use crate::error::{Error, FileFault, Result};
 use crate::format::crc32c;
 use crate::group::Group;
 use crate::log::tail::Payload;
-use crate::namespace::{AttributeChange, InodeKind, NewInode, Read, RenameHow, TreeReader, XattrHow};
-use crate::operation::{NamespaceOperation, Operation, Write};
+use crate::namespace::{Read, TreeReader};
+use crate::operation::{Operation, Write};
 use crate::pool::Pool;
 use crate::storage::AlignedBuffer;
 use crate::units::{
@@ -16,45 +16,18 @@ use crate::view::View;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+mod file;
+mod names;
+#[cfg(test)]
+mod race_tests;
+
+pub use file::File;
+pub use names::Creation;
+
 /// Bytes of one write that are certain to be atomic.
 pub const ATOMIC_WRITE_BYTES: usize = 1 << 20;
 /// Writes up to this size that do not cover whole blocks travel in the record header.
 const INLINE_BYTES_MAX: usize = 2048;
-
-/// What a new file is to be.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Creation {
-    /// What it is; not a symbolic link.
-    pub kind: InodeKind,
-    /// Permission bits (the lower 12).
-    pub mode: u16,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
-    /// Device number, for devices.
-    pub rdev: u64,
-}
-
-impl Creation {
-    /// A regular file of the superuser, readable by all.
-    #[must_use]
-    pub const fn file() -> Self {
-        Self { kind: InodeKind::File, mode: 0o644, uid: 0, gid: 0, rdev: 0 }
-    }
-
-    /// A directory of the superuser, readable by all.
-    #[must_use]
-    pub const fn directory() -> Self {
-        Self { kind: InodeKind::Directory, mode: 0o755, uid: 0, gid: 0, rdev: 0 }
-    }
-
-    fn inode(&self, time: Timestamp) -> NewInode {
-        let Self { kind, mode, uid, gid, rdev } = *self;
-        // Two inodes with one number, in two histories of a dataset, were not made in the same nanosecond.
-        NewInode { kind, mode, uid, gid, rdev, generation: time.0 as u64, time }
-    }
-}
 
 /// A handle on the head of a dataset. Cheap to clone; keeps the pool open.
 #[derive(Clone)]
@@ -156,7 +129,7 @@ impl Dataset {
             } else if part.len() <= INLINE_BYTES_MAX {
                 let bytes = part.to_vec();
                 let operation = Operation::WriteInline { dataset: self.id, inode, offset: at, bytes, time };
-                engine.execute(&operation, None, Purpose::Data)?
+                engine.execute(None, &operation, None, Purpose::Data)?.0
             } else {
                 self.write_unaligned(inode, at, part, time)?
             };
@@ -200,7 +173,8 @@ impl Dataset {
         let payload = Payload { buffer: Arc::new(buffer), first: 0, sums };
         let end = at + part.len() as u64;
         let operation = self.write_operation(inode, FileBlock::containing(at), payload.blocks(), end, time);
-        self.pool.engine().execute(&operation, Some(payload), Purpose::Data)
+        let (last, _) = self.pool.engine().execute(None, &operation, Some(payload), Purpose::Data)?;
+        Ok(last)
     }
 
     /// Whole blocks whose ends are made up from what is there: nothing may change in between.
@@ -264,7 +238,7 @@ impl Dataset {
             return Err(FileFault::TooLarge.into());
         }
         let operation = Operation::Truncate { dataset: self.id, inode, size, time: self.pool.engine().now() };
-        self.pool.engine().execute(&operation, None, Purpose::Freeing).map(|_| ())
+        self.pool.engine().execute(None, &operation, None, Purpose::Freeing).map(|_| ())
     }
 
     /// Makes a range read as zeros, and frees its blocks.
@@ -274,163 +248,7 @@ impl Dataset {
     pub fn punch_hole(&self, inode: InodeNumber, offset: u64, length: u64) -> Result<()> {
         let time = self.pool.engine().now();
         let operation = Operation::PunchHole { dataset: self.id, inode, offset, length, time };
-        self.pool.engine().execute(&operation, None, Purpose::Freeing).map(|_| ())
-    }
-
-    fn namespace(&self, operation: NamespaceOperation, purpose: Purpose) -> Result<()> {
-        let operation = Operation::Namespace { dataset: self.id, operation };
-        self.pool.engine().execute(&operation, None, purpose).map(|_| ())
-    }
-
-    /// Makes a file, directory or device node.
-    ///
-    /// # Errors
-    /// [`FileFault::Exists`], [`FileFault::NotFound`], [`FileFault::NotADirectory`], [`FileFault::NameTooLong`],
-    /// [`FileFault::Invalid`] for a name with `/` or NUL in it, or `.` or `..`.
-    pub fn create(&self, directory: InodeNumber, name: &[u8], new: &Creation) -> Result<InodeNumber> {
-        let new = new.inode(self.pool.engine().now());
-        self.namespace(NamespaceOperation::Create { directory, name: name.to_vec(), new }, Purpose::Data)?;
-        self.created(directory, name)
-    }
-
-    /// Makes a symbolic link.
-    ///
-    /// # Errors
-    /// As for [`Dataset::create`]; the target is 1 to 4095 bytes without NUL.
-    pub fn create_symlink(
-        &self,
-        directory: InodeNumber,
-        name: &[u8],
-        target: &[u8],
-        new: &Creation,
-    ) -> Result<InodeNumber> {
-        let new = NewInode { kind: InodeKind::Symlink, ..new.inode(self.pool.engine().now()) };
-        let (name_copy, target) = (name.to_vec(), target.to_vec());
-        let operation = NamespaceOperation::CreateSymlink { directory, name: name_copy, target, new };
-        self.namespace(operation, Purpose::Data)?;
-        self.created(directory, name)
-    }
-
-    fn created(&self, directory: InodeNumber, name: &[u8]) -> Result<InodeNumber> {
-        // Somebody may have renamed it since; then it is as if it had been looked for later.
-        let entry = self.view()?.lookup(directory, name)?;
-        entry.map(|entry| entry.inode).ok_or_else(|| FileFault::NotFound.into())
-    }
-
-    /// The file at a path below the root, made empty if it does not exist; the directories above it have to.
-    ///
-    /// # Errors
-    /// As for [`Dataset::create`].
-    pub fn open_or_create(&self, path: &[u8], new: &Creation) -> Result<InodeNumber> {
-        let (parent, name) = match path.iter().rposition(|byte| *byte == b'/') {
-            Some(at) => (&path[..at], &path[at + 1..]),
-            None => (&path[..0], path),
-        };
-        let view = self.view()?;
-        let directory = view.resolve(parent)?.ok_or(FileFault::NotFound)?;
-        if let Some(entry) = view.lookup(directory, name)? {
-            return Ok(entry.inode);
-        }
-        match self.create(directory, name, new) {
-            Err(Error::File(FileFault::Exists)) => self.created(directory, name),
-            outcome => outcome,
-        }
-    }
-
-    /// Gives a file one more name.
-    ///
-    /// # Errors
-    /// As for [`Dataset::create`]; [`FileFault::TooManyLinks`]; [`FileFault::IsADirectory`].
-    pub fn link(&self, inode: InodeNumber, directory: InodeNumber, name: &[u8]) -> Result<()> {
-        let time = self.pool.engine().now();
-        self.namespace(
-            NamespaceOperation::Link { inode, directory, name: name.to_vec(), time },
-            Purpose::Data,
-        )
-    }
-
-    /// Takes a name away. A file without names that somebody has open (see [`Dataset::open_file`]) lives on
-    /// until it is closed, also through a crash.
-    ///
-    /// # Errors
-    /// [`FileFault::NotFound`], [`FileFault::IsADirectory`].
-    pub fn unlink(&self, directory: InodeNumber, name: &[u8]) -> Result<()> {
-        let inode = self.view()?.lookup(directory, name)?.ok_or(FileFault::NotFound)?.inode;
-        // Held while the name goes: if this was the last name and nobody else has it open, closing frees it.
-        let held = self.open_file(inode);
-        let time = self.pool.engine().now();
-        self.namespace(
-            NamespaceOperation::Unlink { directory, name: name.to_vec(), time },
-            Purpose::Freeing,
-        )?;
-        held.close()
-    }
-
-    /// Removes an empty directory.
-    ///
-    /// # Errors
-    /// [`FileFault::NotEmpty`], [`FileFault::NotADirectory`], [`FileFault::NotFound`].
-    pub fn remove_directory(&self, directory: InodeNumber, name: &[u8]) -> Result<()> {
-        let time = self.pool.engine().now();
-        let name = name.to_vec();
-        self.namespace(NamespaceOperation::RemoveDirectory { directory, name, time }, Purpose::Freeing)
-    }
-
-    /// Renames, over what has the new name if it is of the same sort, as rename(2) does.
-    ///
-    /// # Errors
-    /// As rename(2) and renameat2(2).
-    pub fn rename(&self, from: (InodeNumber, &[u8]), to: (InodeNumber, &[u8]), how: RenameHow) -> Result<()> {
-        let replaced = self.view()?.lookup(to.0, to.1)?.map(|entry| self.open_file(entry.inode));
-        let operation = NamespaceOperation::Rename {
-            from: from.0,
-            from_name: from.1.to_vec(),
-            to: to.0,
-            to_name: to.1.to_vec(),
-            how,
-            time: self.pool.engine().now(),
-        };
-        self.namespace(operation, Purpose::Data)?;
-        replaced.map_or(Ok(()), OpenFile::close)
-    }
-
-    /// Changes mode, owner or times.
-    ///
-    /// # Errors
-    /// [`FileFault::NotFound`].
-    pub fn set_attributes(&self, inode: InodeNumber, change: &AttributeChange) -> Result<()> {
-        self.namespace(NamespaceOperation::SetAttributes { inode, change: *change }, Purpose::Data)
-    }
-
-    /// Sets an extended attribute.
-    ///
-    /// # Errors
-    /// [`FileFault::AttributeTooLarge`], [`FileFault::Exists`] and [`FileFault::NoSuchAttribute`] as `how` asks.
-    pub fn set_xattr(&self, inode: InodeNumber, name: &[u8], value: &[u8], how: XattrHow) -> Result<()> {
-        let operation = NamespaceOperation::SetXattr {
-            inode,
-            name: name.to_vec(),
-            value: value.to_vec(),
-            how,
-            time: self.pool.engine().now(),
-        };
-        self.namespace(operation, Purpose::Data)
-    }
-
-    /// Removes an extended attribute.
-    ///
-    /// # Errors
-    /// [`FileFault::NoSuchAttribute`].
-    pub fn remove_xattr(&self, inode: InodeNumber, name: &[u8]) -> Result<()> {
-        let time = self.pool.engine().now();
-        self.namespace(NamespaceOperation::RemoveXattr { inode, name: name.to_vec(), time }, Purpose::Freeing)
-    }
-
-    /// Keeps a file alive when its last name goes, until the handle is dropped.
-    #[must_use]
-    pub fn open_file(&self, inode: InodeNumber) -> OpenFile {
-        self.pool.engine().open_file(self.id, inode);
-        OpenFile { dataset: self.clone(), inode, open: true }
+        self.pool.engine().execute(None, &operation, None, Purpose::Freeing).map(|_| ())
     }
 
     /// Everything done so far, in every dataset, is durable on return. Callers that wait together share a flush.
@@ -472,33 +290,6 @@ impl Dataset {
 
 fn destroyed() -> Error {
     Error::NotFound { what: "the dataset (it was destroyed)".to_owned() }
-}
-
-/// A file that stays although it may have no name any more.
-pub struct OpenFile {
-    dataset: Dataset,
-    inode: InodeNumber,
-    open: bool,
-}
-
-impl OpenFile {
-    /// Closes the handle; frees the file if it was unlinked and this was the last handle.
-    ///
-    /// # Errors
-    /// When freeing fails. The file is freed at the next opening of the pool then.
-    pub fn close(mut self) -> Result<()> {
-        self.open = false;
-        self.dataset.pool.engine().close_file(self.dataset.id, self.inode)
-    }
-}
-
-impl Drop for OpenFile {
-    fn drop(&mut self) {
-        if self.open {
-            // What cannot be freed now is in the durable list of orphans.
-            let _ = self.dataset.pool.engine().close_file(self.dataset.id, self.inode);
-        }
-    }
 }
 
 /// Something that has a dataset open.

@@ -46,7 +46,7 @@ pub mod units;
 mod view;
 
 pub use copies::CopiesReport;
-pub use dataset::{ATOMIC_WRITE_BYTES, Creation, Dataset, OpenFile, UserGuard};
+pub use dataset::{ATOMIC_WRITE_BYTES, Creation, Dataset, File, UserGuard};
 pub use engine::CollectReport;
 pub use error::{Error, FileFault, Result};
 pub use format::copies::CopyMode;
@@ -55,7 +55,9 @@ pub use group::{CommitPoint, Group};
 pub use incidents::parse as parse_incidents;
 pub use incidents::{Incident, logged as logged_incidents};
 pub use names::DestroyTarget;
-pub use namespace::{AttributeChange, DirectoryEntry, InodeItem, InodeKind, RenameHow, XattrHow};
+pub use namespace::{
+    AttributeChange, DirectoryEntry, InodeItem, InodeKind, Made, RenameHow, RenameOutcome, Unlinked, XattrHow,
+};
 pub use options::{Clock, InitOptions, OpenOptions};
 #[doc(hidden)]
 pub use pool::ScrubPosition;

@@ -59,7 +59,7 @@ fn build(pool: &Pool) {
     let db = pool.dataset("app/db").unwrap();
     db.write(file(&db, "large"), 0, &blocks(1, 64)).unwrap();
     db.write(file(&db, "small"), 10, b"a few bytes").unwrap();
-    let directory = db.create(ROOT, b"directory", &Creation::directory()).unwrap();
+    let directory = db.create(ROOT, b"directory", &Creation::directory()).unwrap().inode;
     db.create_symlink(directory, b"link", b"../large", &Creation::file()).unwrap();
     db.link(inode(&db.view().unwrap(), "small"), directory, b"hard").unwrap();
     db.set_xattr(directory, b"user.colour", b"green", XattrHow::Create).unwrap();

@@ -235,16 +235,18 @@ fn apply(pool: &Pool, change: &Change, serial: usize) -> Result<(), Error> {
             a.set_xattr(inode(*file), format!("user.{name}").as_bytes(), &value, XattrHow::Set)
         }
         Change::Rename { from, to } => match (named(&a, *from), named(&a, *to)) {
-            (Some(from), Some(to)) if from != to => a.rename((ROOT, &from), (ROOT, &to), RenameHow::Replace),
+            (Some(from), Some(to)) if from != to => {
+                a.rename((ROOT, &from), (ROOT, &to), RenameHow::Replace).map(drop)
+            }
             (Some(from), None) => {
-                a.rename((ROOT, &from), (ROOT, name(*to, 40).as_bytes()), RenameHow::Replace)
+                a.rename((ROOT, &from), (ROOT, name(*to, 40).as_bytes()), RenameHow::Replace).map(drop)
             }
             _ => Ok(()),
         },
         Change::Attributes { file } => {
             let change =
                 AttributeChange { mode: Some(0o600 + serial as u16 % 8), ..AttributeChange::default() };
-            a.set_attributes(inode(*file), &change)
+            a.set_attributes(inode(*file), &change).map(drop)
         }
         Change::Dataset => pool.create_dataset(&format!("t/a/x{serial}/y"), true, &[]),
     }
@@ -383,7 +385,10 @@ fn at_a_quota_nothing_grows_and_everything_can_be_freed() {
     assert_eq!(asked(a.write(inode, 0, &[4; BLOCK as usize]), "a", Limit::Quota), 2 * BLOCK);
     assert_eq!(asked(a.write(inode, 0, b"few"), "a", Limit::Quota), 2 * BLOCK);
     assert_eq!(asked(a.truncate(inode, 1 << 30), "a", Limit::Quota), BLOCK);
-    assert_eq!(asked(a.set_attributes(inode, &AttributeChange::default()), "a", Limit::Quota), BLOCK);
+    assert_eq!(
+        asked(a.set_attributes(inode, &AttributeChange::default()).map(drop), "a", Limit::Quota),
+        BLOCK
+    );
     let mut group = a.begin().unwrap();
     group.truncate(inode, 60 * BLOCK).unwrap();
     pool.commit(vec![group]).unwrap();

@@ -301,7 +301,7 @@ fn a_file_that_a_program_has_open_is_not_replaced() {
     let pool = fixture.own();
     let dataset = pool.dataset("db").unwrap();
     let inode = dataset.view().unwrap().resolve(b"app").unwrap().unwrap();
-    let open = dataset.open_file(inode);
+    let open = dataset.file(inode).unwrap();
     let mut import = fixture.run(&["import", "-f", "-", "db/app"]);
     import.write_stdin("other");
     assert!(complaint(import, 7).contains("db/app"));

@@ -94,7 +94,7 @@ impl Place {
 pub fn put_raw(pool: &Pool, name: &str, bytes: &[u8]) {
     let dataset = pool.dataset("ds").expect("the dataset");
     let root = icecore::units::InodeNumber::ROOT;
-    let file = dataset.create(root, name.as_bytes(), &icecore::Creation::file()).expect("a new file");
+    let file = dataset.create(root, name.as_bytes(), &icecore::Creation::file()).expect("a new file").inode;
     for (index, part) in bytes.chunks(1 << 20).enumerate() {
         dataset.write(file, (index as u64) << 20, part).expect("a write");
     }

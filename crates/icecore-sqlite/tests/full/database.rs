@@ -34,7 +34,7 @@ impl Site {
         this.pool.create_dataset("other", false, &[]).expect("a dataset");
         let other = this.pool.dataset("other").expect("the dataset");
         let root = icecore::units::InodeNumber::ROOT;
-        let file = other.create(root, b"file", &icecore::Creation::file()).expect("a file");
+        let file = other.create(root, b"file", &icecore::Creation::file()).expect("a file").inode;
         other.write(file, 0, &[1; 100_000]).expect("a write");
         drop(other);
         this.pool.snapshot(&["other@first".to_owned()], false, &[]).expect("a snapshot");

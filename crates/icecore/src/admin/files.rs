@@ -169,7 +169,7 @@ fn make_directories(pool: &Pool, path: &[u8], owner: Owner) -> Result<()> {
     let mut directory = InodeNumber::ROOT;
     for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
         directory = match dataset.create(directory, name, &creation) {
-            Ok(inode) => inode,
+            Ok(made) => made.inode,
             Err(Error::File(FileFault::Exists)) => match dataset.view()?.lookup(directory, name)? {
                 Some(entry) if entry.kind == InodeKind::Directory => entry.inode,
                 _ => return Err(about(&path, FileFault::NotADirectory)),

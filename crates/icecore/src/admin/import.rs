@@ -126,7 +126,8 @@ impl Import {
 
 /// A program that has the file open may be in the middle of changing it: the two contents would mix.
 fn refuse_open(pool: &Pool, dataset: &Dataset, inode: InodeNumber, path: &[u8]) -> Result<()> {
-    if pool.engine().open_files.lock().contains_key(&(dataset.id(), inode)) {
+    let head = pool.engine().state().head(dataset.id())?;
+    if pool.engine().open_files.is_open((head, inode)) {
         let blockers = "a program has it open; import under another name, or close it first".to_owned();
         return Err(Error::Busy { what: escaped(path), blockers });
     }
@@ -148,10 +149,10 @@ impl Hidden {
         let hidden_name = format!(".icecore-import-{:016x}", name_hash(name)).into_bytes();
         // The caller claims the name, so what is there is left of a crash.
         match dataset.unlink(directory, &hidden_name) {
-            Ok(()) | Err(Error::File(FileFault::NotFound)) => {}
+            Ok(_) | Err(Error::File(FileFault::NotFound)) => {}
             Err(error) => return Err(error),
         }
-        let inode = dataset.create(directory, &hidden_name, creation)?;
+        let inode = dataset.create(directory, &hidden_name, creation)?.inode;
         let hidden =
             Self { dataset: dataset.clone(), directory, name: name.to_vec(), hidden_name, renamed: false };
         Ok((inode, hidden))

@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::format::segment::SegmentKind;
 use crate::log::tail::{Need, Payload};
 use crate::operation::Operation;
-use crate::state::{Environment, Placement, State};
-use crate::units::{BLOCK_BYTES, RecordSequence, Slot};
+use crate::state::{Environment, Outcome, Placement, State};
+use crate::units::{BLOCK_BYTES, DatasetId, RecordSequence, Slot, VersionId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -43,22 +43,28 @@ const TAIL_ROOM_MIN: u64 = 16;
 const PENDING_BYTES_MAX: usize = 4 << 20;
 
 impl Engine {
-    /// Executes one operation by itself. On return it is visible, and durable with record number returned.
+    /// Executes one operation on files by itself. On return it is visible, and durable with record number returned.
+    /// `on`: the head that it is for.
+    ///
+    /// # Errors
+    /// [`crate::FileFault::Stale`]: the dataset has another head than that by now.
     pub(crate) fn execute(
         &self,
+        on: Option<(DatasetId, VersionId)>,
         operation: &Operation,
         payload: Option<Payload>,
         purpose: Purpose,
-    ) -> Result<RecordSequence> {
+    ) -> Result<(RecordSequence, Outcome)> {
         self.with_room(|| {
             self.admit()?;
             let mut state = self.state();
-            self.append(&mut state, operation, payload.clone(), purpose)?;
+            on.map_or(Ok(()), |(dataset, head)| state.require_head(dataset, head))?;
+            let outcome = self.append(&mut state, operation, payload.clone(), purpose)?;
             let sequence = state.tail.last_sequence();
             let pressure = self.pressure(&state);
             drop(state);
             self.after_append(pressure)?;
-            Ok(sequence)
+            Ok((sequence, outcome))
         })
     }
 
@@ -111,7 +117,7 @@ impl Engine {
         operation: &Operation,
         payload: Option<Payload>,
         purpose: Purpose,
-    ) -> Result<()> {
+    ) -> Result<Outcome> {
         self.append_in(state, operation, payload, purpose, false, &self.environment())
     }
 
@@ -122,7 +128,7 @@ impl Engine {
         operation: &Operation,
         payload: Option<Payload>,
         patched: &[Arc<Block>],
-    ) -> Result<()> {
+    ) -> Result<Outcome> {
         let environment = Environment { patched, ..self.environment() };
         self.append_in(state, operation, payload, Purpose::Data, true, &environment)
     }
@@ -135,7 +141,7 @@ impl Engine {
         purpose: Purpose,
         is_allowed: bool,
         environment: &Environment<'_>,
-    ) -> Result<()> {
+    ) -> Result<Outcome> {
         let (encoded, need) = self.encoded(operation, payload.as_ref())?;
         if state.closing {
             return Err(self.closed_error());
@@ -158,15 +164,16 @@ impl Engine {
         let at = Placement { address, segment: state.tail.segment() };
         state.torn = false;
         let applied = self.writer.guarded("changing the state", || state.apply(operation, at, environment));
-        if let Err(error) = applied {
+        let mut outcome = applied.inspect_err(|error| {
             if state.torn {
                 // The state holds half an operation that the log will never hold.
                 state.tail.abandon();
                 self.writer.fail(&format!("an operation was cut off in the middle: {error}"));
             }
-            return Err(error);
-        }
+        })?;
         allowed.came_true(state);
+        // Under the state lock, as handles are opened: it is decided once and for all who frees it.
+        outcome.orphan = outcome.orphan.filter(|orphan| self.open_files.orphaned(*orphan));
         let blocks = need.blocks;
         if let Some(payload) = &payload {
             let slot = state.tail.next_slot();
@@ -180,7 +187,7 @@ impl Engine {
         state.tail.append(&encoded, payload);
         state.operations_pending += 1;
         state.log_blocks += blocks as u64 + 1;
-        Ok(())
+        Ok(outcome)
     }
 
     /// Whether limits have a say in an operation by itself. What frees is never refused, but a file that is cut may become longer.

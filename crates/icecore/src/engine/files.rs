@@ -1,66 +1,44 @@
-//! Files that are open though unlinked, and what is left of those that are not.
+//! Freeing files that have no name and that nobody has open.
 
 use super::{Engine, Purpose};
 use crate::error::{Error, FileFault, Result};
-use crate::namespace::{Read, TreeReader};
+use crate::namespace::{Read, Release, TreeReader};
 use crate::operation::Operation;
-use crate::tree::Tree;
-use crate::units::{DatasetId, InodeNumber};
+use crate::state::{Changed, HeadInode};
+use crate::units::DatasetId;
 
 /// Items freed in one step, so that a large file does not hold up others.
 const ITEMS_PER_STEP: u32 = 4096;
 
 impl Engine {
-    /// A file is open: it stays readable if it is unlinked.
-    pub(crate) fn open_file(&self, dataset: DatasetId, inode: InodeNumber) {
-        *self.open_files.lock().entry((dataset, inode)).or_default() += 1;
+    /// A handle on a file is gone; if it was the last and the file has no name, its space is freed.
+    pub(crate) fn close_file(&self, dataset: DatasetId, file: HeadInode) -> Result<()> {
+        if self.open_files.close(file) { self.free_orphan(dataset, file) } else { Ok(()) }
     }
 
-    /// One handle on a file is gone; if it was the last and the file is unlinked, its space is freed.
-    pub(crate) fn close_file(&self, dataset: DatasetId, inode: InodeNumber) -> Result<()> {
-        let mut open_files = self.open_files.lock();
-        if let Some(count) = open_files.get_mut(&(dataset, inode)) {
-            *count -= 1;
-            if *count > 0 {
-                return Ok(());
-            }
-            open_files.remove(&(dataset, inode));
-        }
-        drop(open_files);
-        if self.check_writable().is_err() {
+    /// Frees an orphan, for which [`super::OpenFiles`] has chosen the caller.
+    pub(crate) fn free_orphan(&self, dataset: DatasetId, file: HeadInode) -> Result<()> {
+        let outcome = match self.check_writable() {
+            Ok(()) => self.release_orphan(dataset, file),
             // The next opening for writing finds it in the durable list of orphans.
-            return Ok(());
-        }
-        let is_orphan = {
-            let state = self.state();
-            let Ok(head) = state.head(dataset) else { return Ok(()) };
-            let (tree, _pin) = (state.trees[&head].clone(), self.pin(&state));
-            drop(state);
-            self.is_orphan(&tree, inode)?
+            Err(_) => Ok(()),
         };
-        if is_orphan { self.release_orphan(dataset, inode) } else { Ok(()) }
+        self.open_files.freed(file);
+        match outcome {
+            // It is gone already; or a rollback was faster, and it is part of the snapshot that keeps the former head.
+            Err(Error::File(FileFault::Stale)) => Ok(()),
+            outcome => outcome,
+        }
     }
 
-    /// Frees an unlinked file, in steps.
-    fn release_orphan(&self, dataset: DatasetId, inode: InodeNumber) -> Result<()> {
+    /// Frees an orphan in steps.
+    fn release_orphan(&self, dataset: DatasetId, (head, inode): HeadInode) -> Result<()> {
+        let operation = Operation::ReleaseOrphan { dataset, inode, items_max: ITEMS_PER_STEP };
         loop {
-            let operation = Operation::ReleaseOrphan { dataset, inode, items_max: ITEMS_PER_STEP };
-            self.execute(&operation, None, Purpose::Freeing)?;
-            let state = self.state();
-            let Ok(head) = state.head(dataset) else { return Ok(()) };
-            let (tree, _pin) = (state.trees[&head].clone(), self.pin(&state));
-            drop(state);
-            if !self.is_orphan(&tree, inode)? {
+            let (_, outcome) = self.execute(Some((dataset, head)), &operation, None, Purpose::Freeing)?;
+            if !matches!(outcome.changed, Changed::Released(Release::Unfinished)) {
                 return Ok(());
             }
-        }
-    }
-
-    fn is_orphan(&self, tree: &Tree, inode: InodeNumber) -> Result<bool> {
-        match TreeReader::new(tree, &*self.nodes).inode(inode) {
-            Ok(item) => Ok(item.links == 0),
-            Err(Error::File(FileFault::Stale)) => Ok(false),
-            Err(error) => Err(error),
         }
     }
 
@@ -78,10 +56,11 @@ impl Engine {
     fn release_orphans(&self) -> Result<()> {
         let (trees, _pin): (Vec<_>, _) = {
             let state = self.state();
-            let trees = state.catalogue.datasets().map(|(id, row)| (id, state.trees[&row.head].clone()));
+            let heads = state.catalogue.datasets().map(|(id, row)| (id, row.head));
+            let trees = heads.map(|(id, head)| (id, head, state.trees[&head].clone()));
             (trees.collect(), self.pin(&state))
         };
-        for (dataset, tree) in trees {
+        for (dataset, head, tree) in trees {
             let mut orphans = Vec::new();
             let read = TreeReader::new(&tree, &*self.nodes).orphans(&mut |inode| {
                 orphans.push(inode);
@@ -89,8 +68,8 @@ impl Engine {
             });
             self.unless_damaged(read)?;
             for inode in orphans {
-                if !self.open_files.lock().contains_key(&(dataset, inode)) {
-                    self.unless_damaged(self.release_orphan(dataset, inode))?;
+                if self.open_files.orphaned((head, inode)) {
+                    self.unless_damaged(self.free_orphan(dataset, (head, inode)))?;
                 }
             }
         }

@@ -499,7 +499,7 @@ impl Parts {
             signals: background::Signals::default(),
             staging: Arc::default(),
             users: Mutex::new(HashMap::new()),
-            open_files: Mutex::new(HashMap::new()),
+            open_files: super::OpenFiles::default(),
             closed: AtomicBool::new(false),
             closing: Mutex::default(),
             checkpoint_writing: AtomicBool::new(false),

@@ -40,6 +40,7 @@ mod line;
 mod load;
 mod mend;
 mod moves;
+mod open_files;
 mod original;
 mod places;
 mod rebuild;
@@ -72,6 +73,7 @@ pub(crate) use former::{copied_superblock, former_superblock, older_checkpoints}
 pub(crate) use growth::Most;
 pub(crate) use init::{init, lock, open, open_cut, open_to_look};
 pub(crate) use limits::Allowed;
+pub(crate) use open_files::OpenFiles;
 pub(crate) use rebuild::{Forsaken, Restored, ledger_is_whole, place_forsaken, restore_chunks, restore_map};
 pub(crate) use recovery::OUTLIVED;
 pub(crate) use space::Making;
@@ -122,8 +124,7 @@ pub(crate) struct Engine {
     staging: Arc<staging::Staging>,
     /// Open handles on datasets, by description: rollback refuses while there are any.
     pub(crate) users: Mutex<HashMap<crate::units::DatasetId, Vec<crate::dataset::User>>>,
-    /// Files that are open though unlinked: how many handles each.
-    pub(crate) open_files: Mutex<HashMap<(crate::units::DatasetId, crate::units::InodeNumber), usize>>,
+    pub(crate) open_files: OpenFiles,
     closed: AtomicBool,
     /// Held by whoever closes the pool.
     closing: Mutex<()>,

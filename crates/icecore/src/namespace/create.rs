@@ -52,6 +52,15 @@ impl NewInode {
     }
 }
 
+/// What an operation has made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Made {
+    /// Its number.
+    pub inode: InodeNumber,
+    /// What it is, in the version that the operation made.
+    pub attributes: InodeItem,
+}
+
 impl TreeWriter<'_> {
     /// Makes the root directory of a new dataset. Its tree must be empty.
     pub fn format(&mut self, root: &NewInode) -> Result<()> {
@@ -70,7 +79,7 @@ impl TreeWriter<'_> {
     ///
     /// `Exists`, `NameTooLong`, `Invalid` (a name that cannot be), `NotADirectory`, `NotFound` (the directory was
     /// removed), `NoInodes`, `TooManyLinks`, `DirectoryFull`.
-    pub fn create(&mut self, parent: InodeNumber, name: &[u8], new: &NewInode) -> Result<InodeNumber> {
+    pub fn create(&mut self, parent: InodeNumber, name: &[u8], new: &NewInode) -> Result<Made> {
         self.atomically(|writer| {
             if new.kind == InodeKind::Symlink {
                 return Err(FileFault::Invalid.into());
@@ -86,7 +95,7 @@ impl TreeWriter<'_> {
         name: &[u8],
         target: &[u8],
         new: &NewInode,
-    ) -> Result<InodeNumber> {
+    ) -> Result<Made> {
         self.atomically(|writer| {
             if target.len() > TARGET_BYTES_MAX {
                 return Err(FileFault::NameTooLong.into());
@@ -94,15 +103,15 @@ impl TreeWriter<'_> {
             if new.kind != InodeKind::Symlink || target.is_empty() || target.contains(&0) {
                 return Err(FileFault::Invalid.into());
             }
-            let inode = writer.stage_created(parent, name, new, target.len() as u64)?;
+            let made = writer.stage_created(parent, name, new, target.len() as u64)?;
             for (chunk, bytes) in target.chunks(ITEM_BYTES_MAX).enumerate() {
-                writer.stage_bytes(Key::new(inode, ItemKind::Symlink, chunk as u64), bytes.to_vec());
+                writer.stage_bytes(Key::new(made.inode, ItemKind::Symlink, chunk as u64), bytes.to_vec());
             }
-            Ok(inode)
+            Ok(made)
         })
     }
 
-    /// Gives an inode one more name.
+    /// Gives an inode one more name; answers its attributes.
     ///
     /// `NotPermitted` for a directory, `NotFound` for an orphan; otherwise like [`TreeWriter::create`].
     pub fn link(
@@ -111,7 +120,7 @@ impl TreeWriter<'_> {
         parent: InodeNumber,
         name: &[u8],
         time: Timestamp,
-    ) -> Result<()> {
+    ) -> Result<InodeItem> {
         self.atomically(|writer| {
             let mut item = writer.inode(inode)?;
             if item.kind == InodeKind::Directory {
@@ -124,32 +133,26 @@ impl TreeWriter<'_> {
             item.change = time;
             writer.stage_named(parent, name, inode, item.kind, time)?;
             writer.stage_inode(inode, &item);
-            Ok(())
+            Ok(item)
         })
     }
 
-    fn stage_created(
-        &mut self,
-        parent: InodeNumber,
-        name: &[u8],
-        new: &NewInode,
-        size: u64,
-    ) -> Result<InodeNumber> {
+    fn stage_created(&mut self, parent: InodeNumber, name: &[u8], new: &NewInode, size: u64) -> Result<Made> {
         let mut counters = self.super_item()?;
         if counters.next_inode >= INODE_NUMBER_LIMIT {
             return Err(FileFault::NoInodes.into());
         }
         let inode = InodeNumber(counters.next_inode);
         self.stage_named(parent, name, inode, new.kind, new.time)?;
-        let mut item = InodeItem { size, ..new.item() };
+        let mut attributes = InodeItem { size, ..new.item() };
         if new.kind == InodeKind::Directory {
-            item.parent = parent;
+            attributes.parent = parent;
         }
-        self.stage_inode(inode, &item);
+        self.stage_inode(inode, &attributes);
         counters.next_inode += 1;
         counters.inodes += 1;
         self.stage_super(counters);
-        Ok(inode)
+        Ok(Made { inode, attributes })
     }
 
     /// Stages a name that must not exist yet, and what that does to its directory.

@@ -27,12 +27,13 @@ mod xattr;
 mod tests;
 
 pub use attributes::AttributeChange;
-pub use create::NewInode;
+pub use create::{Made, NewInode};
 pub use directory::{DirectoryEntry, NAME_BYTES_MAX, NameHash, decode as decode_entry, name_hash};
 pub use file::Touch;
 pub use inode::{InodeItem, InodeKind, SuperItem};
 pub use orphan::Release;
 pub use read::{Read, TreeReader};
+pub use remove::Unlinked;
 pub use rename::{RenameHow, RenameOutcome};
 pub use walk::{check, data_runs};
 pub use xattr::{XATTR_BYTES_MAX, XattrHow};

@@ -31,16 +31,16 @@ pub(super) fn orphans(
 
 impl TreeWriter<'_> {
     /// Frees up to `limit` items (at least one) of an orphan that nobody has open; at last the inode itself.
-    /// Each call is all or nothing. `Invalid` if it is no orphan.
+    /// Each call is all or nothing. `Stale` if there is no such inode, `Invalid` if it is no orphan.
     pub fn release_orphan(&mut self, inode: InodeNumber, limit: usize) -> Result<Release> {
         self.atomically(|writer| writer.stage_release(valid(inode)?, limit.max(1)))
     }
 
     fn stage_release(&mut self, inode: InodeNumber, limit: usize) -> Result<Release> {
+        let mut item = self.inode(inode)?;
         if self.item(orphan_key(inode))?.is_none() {
             return Err(Error::Invalid(format!("inode {inode} is not an orphan")));
         }
-        let mut item = self.inode(inode)?;
         let mut found = Vec::with_capacity(limit.min(1024));
         self.scan(inode_key(inode).next(), inode_end(inode), &mut |key, item| {
             found.push((key, item));

@@ -8,17 +8,20 @@ use super::read::Read;
 use crate::error::{FileFault, Result};
 use crate::units::{InodeNumber, Timestamp};
 
+/// What has lost a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unlinked {
+    /// Its number.
+    pub inode: InodeNumber,
+    /// It was the last name. An orphan can be read and written until [`TreeWriter::release_orphan`].
+    pub orphaned: bool,
+}
+
 impl TreeWriter<'_> {
-    /// Takes a name of something that is no directory away. Answers the inode if that was its last name: it is
-    /// an orphan now, which can be read and written, until [`TreeWriter::release_orphan`].
+    /// Takes a name of something that is no directory away.
     ///
     /// `NotFound`, `IsADirectory`, `NotADirectory` (the parent).
-    pub fn unlink(
-        &mut self,
-        parent: InodeNumber,
-        name: &[u8],
-        time: Timestamp,
-    ) -> Result<Option<InodeNumber>> {
+    pub fn unlink(&mut self, parent: InodeNumber, name: &[u8], time: Timestamp) -> Result<Unlinked> {
         self.atomically(|writer| {
             let entry = writer.lookup(parent, name)?;
             if entry.kind == InodeKind::Directory {
@@ -29,7 +32,7 @@ impl TreeWriter<'_> {
         })
     }
 
-    /// Removes an empty directory. Answers its inode, which is an orphan now.
+    /// Removes an empty directory, which is an orphan then.
     ///
     /// `NotFound`, `NotADirectory`, `NotEmpty`.
     pub fn remove_directory(
@@ -37,7 +40,7 @@ impl TreeWriter<'_> {
         parent: InodeNumber,
         name: &[u8],
         time: Timestamp,
-    ) -> Result<InodeNumber> {
+    ) -> Result<Unlinked> {
         self.atomically(|writer| {
             let entry = writer.lookup(parent, name)?;
             if entry.kind != InodeKind::Directory {
@@ -47,8 +50,7 @@ impl TreeWriter<'_> {
                 return Err(FileFault::NotEmpty.into());
             }
             writer.stage_removed(parent, &entry, time)?;
-            writer.stage_unlinked(entry.inode, time)?;
-            Ok(entry.inode)
+            writer.stage_unlinked(entry.inode, time)
         })
     }
 
@@ -71,21 +73,17 @@ impl TreeWriter<'_> {
         Ok(())
     }
 
-    /// Stages that an inode has a name less; a directory has only one. Answers it if that was the last.
-    pub(super) fn stage_unlinked(
-        &mut self,
-        inode: InodeNumber,
-        time: Timestamp,
-    ) -> Result<Option<InodeNumber>> {
+    /// Stages that an inode has a name less; a directory has only one.
+    pub(super) fn stage_unlinked(&mut self, inode: InodeNumber, time: Timestamp) -> Result<Unlinked> {
         let item = self.update(inode, |item| {
             item.links = if item.kind == InodeKind::Directory { 0 } else { item.links.saturating_sub(1) };
             item.change = time;
         })?;
-        if item.links > 0 {
-            return Ok(None);
+        let orphaned = item.links == 0;
+        if orphaned {
+            self.stage_bytes(orphan_key(inode), Vec::new());
         }
-        self.stage_bytes(orphan_key(inode), Vec::new());
-        Ok(Some(inode))
+        Ok(Unlinked { inode, orphaned })
     }
 
     /// The entry of this name in a directory that is known to be one.

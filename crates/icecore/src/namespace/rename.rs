@@ -4,6 +4,7 @@ use super::TreeWriter;
 use super::directory::{DirectoryEntry, is_empty};
 use super::inode::{InodeItem, InodeKind, damaged};
 use super::read::Read;
+use super::remove::Unlinked;
 use crate::error::{FileFault, Result};
 use crate::units::{InodeNumber, Timestamp};
 
@@ -118,12 +119,8 @@ impl TreeWriter<'_> {
         self.stage_entry(to, target.cookie, &target.name, source.inode, source.kind);
         self.update(to, |item| touch(item, time))?;
         self.stage_moved(source, to, time)?;
-        let orphan = self.stage_unlinked(target.inode, time)?;
-        Ok(RenameOutcome {
-            moved: Some(source.inode),
-            replaced: Some(target.inode),
-            orphaned: orphan.is_some(),
-        })
+        let Unlinked { inode, orphaned } = self.stage_unlinked(target.inode, time)?;
+        Ok(RenameOutcome { moved: Some(source.inode), replaced: Some(inode), orphaned })
     }
 
     fn stage_exchange(

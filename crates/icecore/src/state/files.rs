@@ -1,7 +1,7 @@
 //! Operations on files and directories, in earnest: what goes with the head that they change.
 
 use super::head::{Head, dataset_of};
-use super::{Environment, Placement, State};
+use super::{Environment, Outcome, Placement, State};
 use crate::error::{Error, Result};
 use crate::operation::Operation;
 use crate::units::{BlockCount, LogAddress, Run, SegmentId, Slot, Stream, VersionId};
@@ -12,7 +12,7 @@ impl State {
         operation: &Operation,
         at: Placement,
         env: &Environment<'_>,
-    ) -> Result<()> {
+    ) -> Result<Outcome> {
         let (segment, blocks) = match operation {
             Operation::Write(write) => (at.segment, u64::from(write.blocks)),
             Operation::WriteScattered(scatter) => (at.segment, scatter.mapped()),
@@ -29,13 +29,13 @@ impl State {
         let dataset = dataset_of(operation)
             .ok_or_else(|| Error::Invalid("an operation on versions is not one on files".to_owned()))?;
         let head = self.head(dataset)?;
-        self.counted(dataset, head, |state| {
+        let changed = self.counted(dataset, head, |state| {
             state.change_version(head, env, |head| head.execute(operation, at.address))
         })?;
         if blocks > 0 {
             self.segments.add_live(segment, blocks);
         }
-        Ok(())
+        Ok(Outcome::of(head, changed))
     }
 
     /// Blocks outside the log get their addresses.

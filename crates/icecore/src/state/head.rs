@@ -3,7 +3,7 @@
 //!
 //! The same code runs in earnest, and in a [`super::Trial`] that finds out what a change comes to.
 
-use super::Births;
+use super::{Births, Changed};
 use crate::blocks::Block;
 use crate::error::{Error, FileFault, Result};
 use crate::namespace::{Read, Touch, TreeReader, TreeWriter, joined};
@@ -53,7 +53,17 @@ pub(super) const fn dataset_of(operation: &Operation) -> Option<DatasetId> {
 
 impl Head<'_> {
     /// Executes one operation. `address`: where its data blocks lie, one after the other.
-    pub fn execute(&mut self, operation: &Operation, address: LogAddress) -> Result<()> {
+    pub fn execute(&mut self, operation: &Operation, address: LogAddress) -> Result<Changed> {
+        match operation {
+            Operation::Namespace { operation, .. } => self.change_names(operation),
+            Operation::ReleaseOrphan { inode, items_max, .. } => {
+                self.writer().release_orphan(*inode, *items_max as usize).map(Changed::Released)
+            }
+            content => self.change_content(content, address).map(|()| Changed::Content),
+        }
+    }
+
+    fn change_content(&mut self, operation: &Operation, address: LogAddress) -> Result<()> {
         match operation {
             Operation::Write(write) => self.write(write, address),
             Operation::WriteScattered(scatter) => self.scatter(scatter, address),
@@ -66,10 +76,6 @@ impl Head<'_> {
             Operation::Truncate { inode, size, time, .. } => self.truncate(*inode, *size, *time),
             Operation::PunchHole { inode, offset, length, time, .. } => {
                 self.punch(*inode, *offset, *length, *time)
-            }
-            Operation::Namespace { operation, .. } => self.change_names(operation),
-            Operation::ReleaseOrphan { inode, items_max, .. } => {
-                self.writer().release_orphan(*inode, *items_max as usize).map(|_| ())
             }
             _ => Err(Error::Invalid("an operation on versions is not one on files".to_owned())),
         }
@@ -277,34 +283,36 @@ impl Head<'_> {
         self.writer().unmap(inode, FileBlock(first), FileBlock(last), usize::MAX, time).map(|_| ())
     }
 
-    fn change_names(&mut self, operation: &NamespaceOperation) -> Result<()> {
+    fn change_names(&mut self, operation: &NamespaceOperation) -> Result<Changed> {
         let mut writer = self.writer();
         match operation {
             NamespaceOperation::Create { directory, name, new } => {
-                writer.create(*directory, name, new).map(|_| ())
+                writer.create(*directory, name, new).map(Changed::Made)
             }
             NamespaceOperation::CreateSymlink { directory, name, target, new } => {
-                writer.create_symlink(*directory, name, target, new).map(|_| ())
+                writer.create_symlink(*directory, name, target, new).map(Changed::Made)
             }
             NamespaceOperation::Link { inode, directory, name, time } => {
-                writer.link(*inode, *directory, name, *time)
+                writer.link(*inode, *directory, name, *time).map(Changed::Attributes)
             }
             NamespaceOperation::Unlink { directory, name, time } => {
-                writer.unlink(*directory, name, *time).map(|_| ())
+                writer.unlink(*directory, name, *time).map(Changed::Unlinked)
             }
             NamespaceOperation::RemoveDirectory { directory, name, time } => {
-                writer.remove_directory(*directory, name, *time).map(|_| ())
+                writer.remove_directory(*directory, name, *time).map(Changed::Unlinked)
             }
             NamespaceOperation::Rename { from, from_name, to, to_name, how, time } => {
-                writer.rename((*from, from_name), (*to, to_name), *how, *time).map(|_| ())
+                writer.rename((*from, from_name), (*to, to_name), *how, *time).map(Changed::Renamed)
             }
             NamespaceOperation::SetAttributes { inode, change } => {
-                writer.set_attributes(*inode, change).map(|_| ())
+                writer.set_attributes(*inode, change).map(Changed::Attributes)
             }
             NamespaceOperation::SetXattr { inode, name, value, how, time } => {
-                writer.set_xattr(*inode, name, value, *how, *time)
+                writer.set_xattr(*inode, name, value, *how, *time).map(|()| Changed::Content)
             }
-            NamespaceOperation::RemoveXattr { inode, name, time } => writer.remove_xattr(*inode, name, *time),
+            NamespaceOperation::RemoveXattr { inode, name, time } => {
+                writer.remove_xattr(*inode, name, *time).map(|()| Changed::Content)
+            }
         }
     }
 }

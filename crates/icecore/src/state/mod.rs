@@ -7,6 +7,7 @@ mod files;
 mod graveyard;
 mod head;
 mod lifetimes;
+mod outcome;
 mod trial;
 mod usage;
 mod versions;
@@ -15,12 +16,13 @@ pub(crate) use collection::{Collection, Emptying};
 pub(crate) use effects::{Births, Effects};
 pub(crate) use graveyard::Graveyard;
 pub(crate) use lifetimes::Lifetimes;
+pub(crate) use outcome::{Changed, HeadInode, Outcome};
 pub(crate) use trial::{Growth, Trial, Tried};
 pub(crate) use usage::{Change, Usage};
 
 use crate::blocks::{Block, Blocks};
 use crate::catalogue::Catalogue;
-use crate::error::{Error, Result};
+use crate::error::{Error, FileFault, Result};
 use crate::liveness::{BlockSet, History, Span};
 use crate::log::tail::Tail;
 use crate::nodes::Nodes;
@@ -120,6 +122,12 @@ impl State {
             .ok_or_else(|| Error::NotFound { what: "the dataset (it was destroyed)".to_owned() })
     }
 
+    /// Refuses a head that a rollback has replaced, or that was destroyed with its dataset.
+    pub(crate) fn require_head(&self, dataset: DatasetId, head: VersionId) -> Result<()> {
+        let row = self.catalogue.dataset(dataset);
+        row.filter(|row| row.head == head).map(|_| ()).ok_or_else(|| FileFault::Stale.into())
+    }
+
     /// Versions directly below one.
     pub(crate) fn children(&self, version: VersionId) -> &[VersionId] {
         self.history.version(version).map_or(&[], |node| node.children())
@@ -183,13 +191,13 @@ impl State {
         operation: &Operation,
         at: Placement,
         env: &Environment<'_>,
-    ) -> Result<()> {
+    ) -> Result<Outcome> {
         self.clock += 1;
         self.graveyard.now(self.clock);
         match operation {
-            Operation::Mark | Operation::Switch { .. } => Ok(()),
+            Operation::Mark | Operation::Switch { .. } => Ok(Outcome::NONE),
             operation if dataset_of(operation).is_some() => self.apply_to_files(operation, at, env),
-            other => self.apply_administration(other, at, env),
+            other => self.apply_administration(other, at, env).map(|()| Outcome::NONE),
         }
     }
 

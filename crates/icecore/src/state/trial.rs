@@ -154,6 +154,7 @@ impl<'a> Trial<'a> {
             torn: &mut false,
         }
         .execute(operation, address)
+        .map(|_| ())
     }
 
     /// What all of it comes to.

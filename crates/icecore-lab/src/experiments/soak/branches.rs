@@ -97,7 +97,7 @@ fn come_and_go(name: &str, turn: &mut Turn<'_>, deeds: &mut Deeds) -> Result<()>
     let pieces = Pieces::create(pool, &name, TEMPORARY_BYTES, &mut turn.random)?;
     pool.set_limit(&name, Limit::Quota, Some(ByteLength(QUOTA_BYTES)))?;
     let dataset = pool.dataset(&name)?;
-    let second = dataset.create(InodeNumber::ROOT, b"second", &Creation::file())?;
+    let second = dataset.create(InodeNumber::ROOT, b"second", &Creation::file())?.inode;
     let data = vec![1; TEMPORARY_BYTES as usize];
     match dataset.write(second, 0, &data) {
         Err(icecore::Error::QuotaExceeded { .. }) => {}

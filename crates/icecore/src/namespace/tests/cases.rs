@@ -12,7 +12,7 @@ fn fresh(hash: NameHash) -> (Version, Store) {
 }
 
 fn file(version: &mut Version, store: &Store, name: &[u8]) -> InodeNumber {
-    version.writer(store).create(ROOT, name, &new_inode(InodeKind::File, 1)).unwrap()
+    version.writer(store).create(ROOT, name, &new_inode(InodeKind::File, 1)).unwrap().inode
 }
 
 fn run(start: u64, length: u64) -> Run {
@@ -182,7 +182,10 @@ fn an_orphan_goes_in_bounded_steps_and_can_be_used_until_then() {
         map(&mut version, &store, inode, block * 2, run(block * 3, 1)).unwrap();
     }
     assert!(version.writer(&store).release_orphan(inode, 9).is_err());
-    assert_eq!(version.writer(&store).unlink(ROOT, b"file", NOW).unwrap(), Some(inode));
+    assert_eq!(
+        version.writer(&store).unlink(ROOT, b"file", NOW).unwrap(),
+        Unlinked { inode, orphaned: true }
+    );
     map(&mut version, &store, inode, 1, run(9000, 1)).unwrap();
     check(&version.reader(&store)).unwrap();
     let mut steps = 1;
@@ -232,13 +235,14 @@ type Operation = fn(&mut TreeWriter<'_>, InodeNumber, InodeNumber) -> Result<()>
 fn a_failed_read_anywhere_in_an_operation_leaves_no_trace() {
     let (mut version, store) = fresh(name_hash);
     let directory =
-        version.writer(&store).create(ROOT, b"directory", &new_inode(InodeKind::Directory, 1)).unwrap();
+        version.writer(&store).create(ROOT, b"directory", &new_inode(InodeKind::Directory, 1)).unwrap().inode;
     for number in 0..1500 {
         let name = format!("{number}");
         let inode = version
             .writer(&store)
             .create(directory, name.as_bytes(), &new_inode(InodeKind::File, 1))
-            .unwrap();
+            .unwrap()
+            .inode;
         map(&mut version, &store, inode, 0, run(number * 9, 2)).unwrap();
     }
     let inode = version.reader(&store).lookup(directory, b"700").unwrap().inode;

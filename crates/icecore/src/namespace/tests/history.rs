@@ -215,24 +215,28 @@ impl Version {
                 } else {
                     expect(writer.create(parent, &name, &new))?
                 };
-                assert_eq!(found.map(|inode| inode.0), expected);
+                assert_eq!(found.map(|made| made.inode.0), expected);
+                if let Ok(made) = found {
+                    assert_eq!(self.reader(store).inode(made.inode)?, made.attributes);
+                }
             }
             Action::Link { inode, parent, name: number } => {
                 let (inode, parent, name) = (pick(model, inode), pick_directory(model, parent), name(number));
                 let expected = model.link(inode, parent, &name, time);
                 let outcome = self.writer(store).link(InodeNumber(inode), InodeNumber(parent), &name, now);
-                assert_eq!(expect(outcome)?, expected);
+                assert_eq!(expect(outcome)?.map(drop), expected);
             }
             Action::Remove { parent, name: number, directory } => {
                 let (parent, name) = (pick_directory(model, parent), name(number));
                 let expected = model.remove(parent, &name, directory, time);
                 let mut writer = self.writer(store);
                 let found = if directory {
-                    expect(writer.remove_directory(InodeNumber(parent), &name, now))?.map(Some)
+                    expect(writer.remove_directory(InodeNumber(parent), &name, now))?
                 } else {
                     expect(writer.unlink(InodeNumber(parent), &name, now))?
                 };
-                assert_eq!(found.map(|inode| inode.map(|inode| inode.0)), expected);
+                let orphan = |done: Unlinked| Some(done.inode.0).filter(|_| done.orphaned);
+                assert_eq!(found.map(orphan), expected);
             }
             Action::Rename { from, to, how } => {
                 let how = [RenameHow::Replace, RenameHow::Replace, RenameHow::NoReplace, RenameHow::Exchange]

@@ -34,7 +34,7 @@ fn runs(batch: &Batch, next: &mut u64) -> Vec<(FileBlock, Run)> {
 fn version_with_file(store: &Store) -> (Version, InodeNumber) {
     let mut version = Version::new(store, weak_hash);
     let inode =
-        version.writer(store).create(InodeNumber::ROOT, b"f", &new_inode(InodeKind::File, 1)).unwrap();
+        version.writer(store).create(InodeNumber::ROOT, b"f", &new_inode(InodeKind::File, 1)).unwrap().inode;
     (version, inode)
 }
 
