@@ -130,9 +130,21 @@ impl Inner {
             }
             if matches!(tree.place, Place::Head(_) | Place::Pool) {
                 self.forget_node(&tree, InodeNumber::ROOT);
+                self.forget_hidden(&tree);
             }
         }
         self.review_snapshots();
+    }
+
+    /// Files that a dataset of their name hides from now on are not to be found any more.
+    fn forget_hidden(&self, tree: &Tree) {
+        let Some(dataset) = tree.head() else { return };
+        for (leaf, id) in self.pool.children(Some(dataset.id())).unwrap_or_default() {
+            let seen_as = self.trees.find(Key::Head(id)).and_then(|child| child.seen_as());
+            if seen_as.is_none_or(|(above, name)| above != tree.key || name != leaf.as_bytes()) {
+                self.forget_entry(tree, leaf.as_bytes());
+            }
+        }
     }
 
     fn is_child(&self, above: Key, dataset: DatasetId, leaf: &[u8]) -> bool {
