@@ -123,10 +123,11 @@ pub(crate) fn prepare(folder: &Path) -> Result<PathBuf, MountError> {
     Ok(point)
 }
 
-/// Whether a folder is a mount whose process is gone.
+/// Whether a folder is a mount whose process is gone. The kernel may still know the attributes of its root, so it is asked
+/// for something that it keeps for nothing.
 #[must_use]
 pub fn is_stale(folder: &Path) -> bool {
-    fs::metadata(folder).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN))
+    matches!(rustix::fs::statfs(folder), Err(Errno::NOTCONN | Errno::CONNABORTED))
 }
 
 /// The folder as the kernel lists it, also if what is mounted on it is stale.
