@@ -2,6 +2,7 @@
 
 use crate::fixture::{Fixture, can_mount, program};
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 #[test]
@@ -95,7 +96,7 @@ fn mount_finds_its_helper() {
         return;
     }
     let fixture = Fixture::new();
-    let helper = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/mount.fuse.icecore");
+    let helper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/mount/mount.fuse.icecore");
     let source = fixture.pool().join("db");
     let program = assert_cmd::cargo::cargo_bin("icecore");
     let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
@@ -111,4 +112,25 @@ fn mount_finds_its_helper() {
     assert!(Command::new("umount").arg(fixture.mount_point()).status().unwrap().success());
     let output = run("nonsense");
     assert!(!output.status.success() && String::from_utf8_lossy(&output.stderr).contains("nonsense"));
+}
+
+#[test]
+fn systemd_understands_the_unit_of_a_mount() {
+    let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/mount/icecore-mount@.service");
+    let text = fs::read_to_string(unit).unwrap();
+    let program = assert_cmd::cargo::cargo_bin("icecore");
+    let verified = |text: &str| {
+        let place = tempfile::tempdir().unwrap();
+        let instance = place.path().join("icecore-mount@mnt-db.service");
+        fs::write(&instance, text.replace("/usr/bin/icecore", program.to_str().unwrap())).unwrap();
+        let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(instance).output()?;
+        // Units of this machine are another affair.
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        Ok::<_, std::io::Error>(!said.lines().any(|line| line.contains("icecore-mount")))
+    };
+    match verified(&text) {
+        Ok(fine) => assert!(fine),
+        Err(error) => return eprintln!("left out: the unit of systemd: cannot run systemd-analyze: {error}"),
+    }
+    assert!(!verified(&text.replace("Type=forking", "Type=forked")).unwrap());
 }
