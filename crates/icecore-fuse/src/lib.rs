@@ -4,7 +4,7 @@
 //! `trees` numbers what is visible (datasets, snapshots, the folders that list them) and `handles` what is open;
 //! [`filesystem`] answers requests from the store; `invalidate` makes the kernel forget what changed behind its
 //! back; `transport` is the only module that knows how requests travel (fuser); [`mounting`] talks to mount(2);
-//! [`serve`] is the life of one mount.
+//! [`serve()`] is the life of one mount.
 
 mod errno;
 pub mod filesystem;
