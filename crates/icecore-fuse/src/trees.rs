@@ -5,8 +5,8 @@
 //! stale for ever, and what the kernel holds for them is never mixed up with the present.
 
 use crate::protocol::{Errno, NodeId, Outcome};
+use icecore::Dataset;
 use icecore::units::{DatasetId, INODE_NUMBER_LIMIT, InodeNumber, VersionId};
-use icecore::{Dataset, View};
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ pub(crate) enum Place {
     Pool,
     /// The head of a dataset.
     Head(Dataset),
-    /// A snapshot.
-    Snapshot(View),
+    /// A snapshot. No view of it is kept: that would keep space from being freed.
+    Snapshot(VersionId),
     /// `.icecore` in the root of a dataset.
     Control(DatasetId),
     /// `.icecore/snapshots`.

@@ -100,10 +100,13 @@ fn names_and_room_are_found_by_number() {
     assert_eq!(dataset.view().unwrap().paths_of(&[file]).unwrap()[&file], b"f");
 
     pool.snapshot(&["a@one".to_owned()], false, &[]).unwrap();
-    let (one, _) = pool.snapshot_of(id, "one").unwrap().unwrap();
+    let one = pool.snapshot_of(id, "one").unwrap().unwrap();
     assert_eq!(pool.snapshots_of(id).unwrap(), [("one".to_owned(), one)]);
     pool.rename("a@one", "a@two", false).unwrap();
     assert!(pool.snapshot_of(id, "one").unwrap().is_none());
-    assert_eq!(pool.snapshot_of(id, "two").unwrap().unwrap().0, one);
+    assert_eq!(pool.snapshot_of(id, "two").unwrap(), Some(one));
+    assert_eq!(pool.snapshot_view(one).unwrap().name(), "a@two");
+    pool.destroy(&DestroyTarget::Snapshot("a@two".to_owned())).unwrap();
+    assert!(matches!(pool.snapshot_view(one), Err(Error::NotFound { .. })));
     pool.close().unwrap();
 }

@@ -145,17 +145,8 @@ impl Inner {
             Place::Snapshots(id) => {
                 for (short, version) in self.ok(self.pool.snapshots_of(*id))? {
                     let key = Key::Snapshot(*id, version);
-                    let known = self.trees.find(key);
-                    let snapshot = match known {
-                        Some(known) => known,
-                        None => match self.ok(self.pool.snapshot_of(*id, &short))? {
-                            Some((found, view)) if found == version => {
-                                let seen_as = (tree.key, short.as_bytes());
-                                self.trees.find_or_add(key, Place::Snapshot(view), seen_as)?
-                            }
-                            _ => continue,
-                        },
-                    };
+                    let seen_as = (tree.key, short.as_bytes());
+                    let snapshot = self.trees.find_or_add(key, Place::Snapshot(version), seen_as)?;
                     insets.push(Inset {
                         cookie: cookie(short.as_bytes()),
                         name: short.into_bytes(),

@@ -73,8 +73,8 @@ impl StoreFileSystem {
             Some(VersionName::Snapshot(name)) => {
                 let dataset = pool.dataset(name.dataset_str())?;
                 let missing = || icecore::Error::NotFound { what: format!("snapshot {name}") };
-                let (version, view) = pool.snapshot_of(dataset.id(), name.short())?.ok_or_else(missing)?;
-                (Key::Snapshot(dataset.id(), version), Place::Snapshot(view))
+                let version = pool.snapshot_of(dataset.id(), name.short())?.ok_or_else(missing)?;
+                (Key::Snapshot(dataset.id(), version), Place::Snapshot(version))
             }
         };
         let inner = Arc::new(Inner {
@@ -137,7 +137,7 @@ impl Inner {
     fn view(&self, tree: &Tree) -> Outcome<Option<View>> {
         match &tree.place {
             Place::Head(dataset) => self.ok(dataset.view()).map(Some),
-            Place::Snapshot(view) => Ok(Some(view.clone())),
+            Place::Snapshot(version) => self.ok(self.pool.snapshot_view(*version)).map(Some),
             Place::Pool | Place::Control(_) | Place::Snapshots(_) => Ok(None),
         }
     }

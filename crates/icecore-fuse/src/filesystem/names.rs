@@ -39,11 +39,11 @@ impl Inner {
             }
             Place::Snapshots(id) => {
                 let Ok(short) = std::str::from_utf8(name) else { return Ok(None) };
-                let Some((version, view)) = self.ok(self.pool.snapshot_of(*id, short))? else {
+                let Some(version) = self.ok(self.pool.snapshot_of(*id, short))? else {
                     return Ok(None);
                 };
                 let key = Key::Snapshot(*id, version);
-                self.trees.find_or_add(key, Place::Snapshot(view), (tree.key, name)).map(Some)
+                self.trees.find_or_add(key, Place::Snapshot(version), (tree.key, name)).map(Some)
             }
             Place::Control(_) | Place::Snapshot(_) => Ok(None),
         }

@@ -183,7 +183,7 @@ impl Inner {
         }
     }
 
-    /// What a tree showed is gone. Its view is dropped with it, so that the space can be freed.
+    /// What a tree showed is gone.
     fn bury(&self, tree: &Tree) {
         let _gate = tree.gate.write();
         self.trees.bury(tree);

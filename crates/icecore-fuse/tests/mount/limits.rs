@@ -65,3 +65,21 @@ fn a_quota_is_what_statfs_shows() {
     let room = rustix::fs::statvfs(fixture.path(".")).unwrap();
     assert!(room.f_bavail * room.f_frsize < 1 << 20);
 }
+
+#[test]
+fn a_snapshot_that_was_looked_at_keeps_no_space() {
+    if !can_mount() {
+        return;
+    }
+    let fixture = Fixture::with_limit(Some(ByteLength(96 << 20)));
+    let file = File::create(fixture.path("f")).unwrap();
+    file.write_all_at(&vec![1; 4 << 20], 0).unwrap();
+    fixture.snapshot("db@one");
+    let seen = fs::read(fixture.path(".icecore/snapshots/one/f")).unwrap();
+    assert!(seen.len() == 4 << 20 && fs::read_dir(fixture.path(".icecore/snapshots")).unwrap().count() == 1);
+    // What is overwritten has to be freed while the mount lives, many times the size of the pool.
+    for round in 0..100 {
+        file.write_all_at(&vec![round; 4 << 20], 0).unwrap();
+    }
+    assert!(fs::read(fixture.path(".icecore/snapshots/one/f")).unwrap() == seen);
+}

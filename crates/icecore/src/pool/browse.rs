@@ -72,16 +72,31 @@ impl Pool {
         Ok(rows.map(|(version, row)| (row.name.clone(), version)).collect())
     }
 
-    /// A snapshot of a dataset by its short name: its number, which is never used again, and a view of it.
+    /// The number of a snapshot of a dataset, by its short name. A number is never used again.
     ///
     /// # Errors
     /// [`Error::NotFound`] if the dataset was destroyed.
-    pub fn snapshot_of(&self, dataset: DatasetId, short: &str) -> Result<Option<(VersionId, View)>> {
+    pub fn snapshot_of(&self, dataset: DatasetId, short: &str) -> Result<Option<VersionId>> {
         self.engine().check_open()?;
         let state = self.engine().state();
-        let name = format!("{}@{short}", state.catalogue.dataset(dataset).ok_or_else(destroyed)?.name);
-        let Ok(version) = state.catalogue.find_snapshot(dataset, short) else { return Ok(None) };
-        Ok(Some((version, View::pin(self, &state, version, name))))
+        state.catalogue.dataset(dataset).ok_or_else(destroyed)?;
+        Ok(state.catalogue.find_snapshot(dataset, short).ok())
+    }
+
+    /// The snapshot with this number, pinned. A view that is kept keeps all that was alive when it was taken from being
+    /// freed, in every dataset: take it anew for each use.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] if the snapshot was destroyed.
+    pub fn snapshot_view(&self, snapshot: VersionId) -> Result<View> {
+        self.engine().check_open()?;
+        let state = self.engine().state();
+        let there = state.catalogue.snapshot(snapshot).is_some_and(|row| !row.hidden);
+        if !there {
+            return Err(Error::NotFound { what: "the snapshot (it was destroyed)".to_owned() });
+        }
+        let name = state.catalogue.full_name(snapshot);
+        Ok(View::pin(self, &state, snapshot, name))
     }
 
     /// How much room there is: for a dataset, or in the pool. Costs a look at the filesystem under the pool.
