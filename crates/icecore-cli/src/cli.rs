@@ -83,6 +83,10 @@ pub enum Commands {
     Status(status::Arguments),
     /// Watch what the pool is doing
     Top(top::Arguments),
+    /// Mount a dataset, so that every program can use its files
+    Mount(mount::Arguments),
+    /// Unmount, and wait until the pool is closed
+    Umount(umount::Arguments),
     /// Ask a database in any version
     Sql(sqlite::Arguments),
     /// Watch 95 versions of a database being kept and proved

@@ -3,6 +3,7 @@
 mod allocator;
 mod cli;
 mod commands;
+mod daemon;
 mod exit;
 mod format;
 mod interrupt;

@@ -62,8 +62,9 @@ pub use options::{Clock, InitOptions, OpenOptions};
 #[doc(hidden)]
 pub use pool::ScrubPosition;
 pub use pool::{
-    ByteRange, Change, DestroyPlan, DiffEntry, EntryKind, Finding, Hold, ListEntry, ListFilter, Pool,
-    Property, PropertySource, RollbackReport, ScrubOptions, ScrubProgress, ScrubReport,
+    ByteRange, Change, DestroyPlan, DiffEntry, EntryKind, Finding, Hold, ListEntry, ListFilter, Obstacle,
+    Pool, PoolChange, PoolObserver, Property, PropertySource, RollbackReport, Room, ScrubOptions,
+    ScrubProgress, ScrubReport,
 };
 pub use process::ProcessMark;
 pub use statistics::{Quantiles, Statistics};

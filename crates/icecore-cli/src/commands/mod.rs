@@ -18,6 +18,7 @@ pub mod lab;
 pub mod list;
 pub mod ls;
 pub mod monitor;
+pub mod mount;
 pub mod promote;
 pub mod property;
 pub mod prune;
@@ -29,6 +30,7 @@ pub mod snapshot;
 pub mod sqlite;
 pub mod status;
 pub mod top;
+pub mod umount;
 
 use crate::cli::{Cli, Commands};
 use crate::exit;
@@ -68,6 +70,8 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Commands::Monitor(arguments) => monitor::run(&context, &arguments),
         Commands::Status(arguments) => status::run(&context, &arguments),
         Commands::Top(arguments) => top::run(&context, &arguments),
+        Commands::Mount(arguments) => mount::run(&context, arguments),
+        Commands::Umount(arguments) => umount::run(&arguments),
         Commands::Sql(arguments) => sqlite::run(&context, &arguments),
         Commands::Demo(arguments) => demo::run(&arguments),
         Commands::Lab(arguments) => lab::run(&arguments),

@@ -11,7 +11,7 @@ use crate::dataset::Creation;
 use crate::error::{Error, FileFault, Result};
 use crate::names::VersionName;
 use crate::namespace::{InodeItem, InodeKind};
-use crate::pool::Pool;
+use crate::pool::{Pool, PoolChange};
 use crate::units::{BLOCK_SHIFT, InodeNumber};
 use crate::view::View;
 use std::collections::HashMap;
@@ -169,7 +169,11 @@ fn make_directories(pool: &Pool, path: &[u8], owner: Owner) -> Result<()> {
     let mut directory = InodeNumber::ROOT;
     for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
         directory = match dataset.create(directory, name, &creation) {
-            Ok(made) => made.inode,
+            Ok(made) => {
+                let name = name.to_vec();
+                pool.tell(&PoolChange::Name { dataset: dataset.id(), directory, name });
+                made.inode
+            }
             Err(Error::File(FileFault::Exists)) => match dataset.view()?.lookup(directory, name)? {
                 Some(entry) if entry.kind == InodeKind::Directory => entry.inode,
                 _ => return Err(about(&path, FileFault::NotADirectory)),

@@ -11,7 +11,7 @@ use crate::dataset::{Creation, Dataset, UserGuard};
 use crate::error::{Error, FileFault, Result};
 use crate::group::Group;
 use crate::namespace::{InodeKind, RenameHow, name_hash};
-use crate::pool::Pool;
+use crate::pool::{Pool, PoolChange};
 use crate::units::{DatasetId, InodeNumber, PoolId};
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -120,6 +120,13 @@ impl Import {
             })?;
         }
         pool.sync()?;
+        let dataset = self.dataset.id();
+        pool.tell(&match &self.hidden {
+            Some(hidden) => {
+                PoolChange::Name { dataset, directory: hidden.directory, name: hidden.name.clone() }
+            }
+            None => PoolChange::Content { dataset, inode: self.inode },
+        });
         Ok(replaced)
     }
 }

@@ -1,6 +1,7 @@
 //! Making, cloning, renaming and promoting datasets.
 
 use super::Pool;
+use super::observe::PoolChange;
 use super::properties::check_property;
 use crate::dataset::User;
 use crate::engine::{Making, Purpose};
@@ -22,7 +23,8 @@ impl Pool {
     /// # Errors
     /// [`Error::Exists`], [`Error::BadName`], [`Error::NotFound`] for a missing parent, [`Error::NoSpace`].
     pub fn create_dataset(&self, name: &str, parents: bool, properties: &[(String, String)]) -> Result<()> {
-        self.engine().with_room(|| self.try_create_dataset(name, parents, properties))
+        let made = self.engine().with_room(|| self.try_create_dataset(name, parents, properties));
+        self.telling(&PoolChange::Datasets, made)
     }
 
     fn try_create_dataset(&self, name: &str, parents: bool, properties: &[(String, String)]) -> Result<()> {
@@ -56,7 +58,8 @@ impl Pool {
     /// # Errors
     /// As for [`Pool::create_dataset`]; [`Error::NotFound`] for the snapshot.
     pub fn clone_snapshot(&self, snapshot: &str, target: &str, parents: bool) -> Result<()> {
-        self.engine().with_room(|| self.try_clone_snapshot(snapshot, target, parents))
+        let made = self.engine().with_room(|| self.try_clone_snapshot(snapshot, target, parents));
+        self.telling(&PoolChange::Datasets, made)
     }
 
     fn try_clone_snapshot(&self, snapshot: &str, target: &str, parents: bool) -> Result<()> {
@@ -131,7 +134,8 @@ impl Pool {
     /// # Errors
     /// [`Error::Invalid`] if it is not a clone, [`Error::Exists`] if names would collide.
     pub fn promote(&self, dataset: &str) -> Result<()> {
-        self.engine().with_room(|| self.try_promote(dataset))
+        let promoted = self.engine().with_room(|| self.try_promote(dataset));
+        self.telling(&PoolChange::Snapshots, promoted)
     }
 
     fn try_promote(&self, dataset: &str) -> Result<()> {
@@ -169,7 +173,9 @@ impl Pool {
     /// [`Error::NotFound`], [`Error::Exists`], [`Error::BadName`]; [`Error::Busy`] while a transaction writes to a
     /// dataset that would get another name.
     pub fn rename(&self, from: &str, to: &str, recursive: bool) -> Result<()> {
-        self.engine().with_room(|| self.try_rename(from, to, recursive))
+        let renamed = self.engine().with_room(|| self.try_rename(from, to, recursive));
+        let change = if from.contains('@') { PoolChange::Snapshots } else { PoolChange::Datasets };
+        self.telling(&change, renamed)
     }
 
     fn try_rename(&self, from: &str, to: &str, recursive: bool) -> Result<()> {

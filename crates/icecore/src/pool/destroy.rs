@@ -1,5 +1,6 @@
 //! Destroying snapshots, ranges of them and datasets: first what would go, then the act.
 
+use super::observe::{Obstacle, PoolChange};
 use super::{Pool, branches};
 use crate::dataset::User;
 use crate::engine::Purpose;
@@ -66,7 +67,27 @@ impl Pool {
     /// [`Error::Busy`] naming holds, clones, snapshots or handles in the way; [`Error::NotFound`]. Then
     /// nothing is destroyed.
     pub fn destroy(&self, target: &DestroyTarget) -> Result<DestroyPlan> {
-        self.engine().with_room(|| self.try_destroy(target))
+        self.refuse_mounted(target)?;
+        let destroyed = self.engine().with_room(|| self.try_destroy(target));
+        let change = match target {
+            DestroyTarget::Dataset { .. } => PoolChange::Datasets,
+            _ => PoolChange::Snapshots,
+        };
+        self.telling(&change, destroyed)
+    }
+
+    /// Refuses to destroy a dataset in which an observer has something open.
+    fn refuse_mounted(&self, target: &DestroyTarget) -> Result<()> {
+        let DestroyTarget::Dataset { name, recursive } = target else { return Ok(()) };
+        let datasets: Vec<(DatasetId, String)> = {
+            let state = self.engine().state();
+            let Ok(id) = state.catalogue.find(name) else { return Ok(()) };
+            let all = if *recursive { state.catalogue.subtree(name) } else { vec![id] };
+            all.into_iter().map(|id| (id, Self::name_of(&state, id))).collect()
+        };
+        datasets
+            .iter()
+            .try_for_each(|(id, name)| self.refuse_observed(*id, name, Obstacle::ToDestroy, "close it first"))
     }
 
     fn try_destroy(&self, target: &DestroyTarget) -> Result<DestroyPlan> {

@@ -1,20 +1,24 @@
 //! The handle on an open pool, and everything that concerns more than one file.
 
 mod branches;
+mod browse;
 mod datasets;
 mod destroy;
 mod diff;
 mod list;
 mod make;
+mod observe;
 mod properties;
 mod scrub;
 mod snapshots;
 mod verify;
 
+pub use browse::Room;
 pub use destroy::DestroyPlan;
 pub(crate) use diff::walk as walk_paths;
 pub use diff::{ByteRange, Change, DiffEntry};
 pub use list::{EntryKind, ListEntry, ListFilter};
+pub use observe::{Obstacle, PoolChange, PoolObserver};
 pub use properties::{Hold, Property, PropertySource};
 #[doc(hidden)]
 pub use scrub::Position as ScrubPosition;
@@ -39,7 +43,7 @@ use crate::units::{ByteLength, DatasetId, PoolId, VersionId};
 use crate::view::View;
 use parking_lot::Mutex;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// An open pool. Clones share it; when the last one is gone, with every dataset and view, it is closed.
 #[derive(Clone)]
@@ -66,6 +70,8 @@ pub(crate) struct Shared {
     server: Mutex<Option<Server>>,
     /// Why they cannot, where they were meant to.
     unreachable: Mutex<Option<String>>,
+    /// Front ends that want to know of changes that they did not make.
+    observers: Mutex<Vec<Weak<dyn PoolObserver>>>,
 }
 
 impl Shared {
@@ -100,7 +106,12 @@ impl Pool {
     /// As there.
     pub fn open(storage: Arc<dyn Storage>, options: &OpenOptions) -> Result<Self> {
         let engine = engine::open(&storage, options)?;
-        let shared = Arc::new(Shared { engine, server: Mutex::new(None), unreachable: Mutex::new(None) });
+        let shared = Arc::new(Shared {
+            engine,
+            server: Mutex::new(None),
+            unreachable: Mutex::new(None),
+            observers: Mutex::default(),
+        });
         let owner = Some(Arc::new(Owner(Arc::clone(&shared))));
         let pool = Self { shared, _owner: owner };
         if options.control_socket

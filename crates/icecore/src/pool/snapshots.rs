@@ -1,6 +1,7 @@
 //! Taking snapshots, and going back to them.
 
 use super::Pool;
+use super::observe::{Obstacle, PoolChange};
 use super::properties::check_property;
 use crate::dataset::User;
 use crate::engine::Purpose;
@@ -31,7 +32,8 @@ impl Pool {
         recursive: bool,
         properties: &[(String, String)],
     ) -> Result<Vec<String>> {
-        self.engine().with_room(|| self.try_snapshot(names, recursive, properties))
+        let taken = self.engine().with_room(|| self.try_snapshot(names, recursive, properties));
+        self.telling(&PoolChange::Snapshots, taken)
     }
 
     fn try_snapshot(
@@ -68,7 +70,20 @@ impl Pool {
     /// # Errors
     /// [`Error::Busy`] naming who has the dataset open, [`Error::NotFound`].
     pub fn rollback(&self, snapshot: &str, force: bool) -> Result<RollbackReport> {
-        self.engine().with_room(|| self.try_rollback(snapshot, force))
+        self.engine().check_open()?;
+        let (dataset, name) = {
+            let state = self.engine().state();
+            let (dataset, _) = self.find_snapshot(&state, snapshot)?;
+            (dataset, Self::name_of(&state, dataset))
+        };
+        let done = self.holding_still(dataset, || {
+            if !force {
+                let way_out = "close it, or force the rollback (-f)";
+                self.refuse_observed(dataset, &name, Obstacle::ToRollback, way_out)?;
+            }
+            self.engine().with_room(|| self.try_rollback(snapshot, force))
+        });
+        self.telling(&PoolChange::Snapshots, done)
     }
 
     fn try_rollback(&self, snapshot: &str, force: bool) -> Result<RollbackReport> {

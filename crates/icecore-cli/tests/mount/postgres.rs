@@ -1,0 +1,105 @@
+//! PostgreSQL.
+
+use crate::server::{ACCOUNTS, BALANCE, Kind, Running, as_user, succeeded};
+use crate::{fixture, server};
+use rustix::process::Signal;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub struct Postgres;
+
+/// Debian keeps the programs of each version in a folder of their own.
+fn binary(name: &str) -> PathBuf {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").expect("PostgreSQL: scripts/install-tools");
+    let mut folders: Vec<_> = versions.map(|entry| entry.unwrap().path().join("bin")).collect();
+    folders.sort();
+    folders.pop().expect("a version of PostgreSQL").join(name)
+}
+
+impl Kind for Postgres {
+    fn user(&self) -> &'static str {
+        "postgres"
+    }
+
+    fn initialise(&self, data: &Path) -> Command {
+        let mut command = Command::new(binary("initdb"));
+        command.args(["--username=postgres", "--auth=trust", "--data-checksums", "--encoding=UTF8"]);
+        command.args(["--locale=C", "--pgdata"]).arg(data);
+        command
+    }
+
+    /// The number of a process in it may be that of another one by now.
+    fn adopt(&self, data: &Path) {
+        let file = data.join("postmaster.pid");
+        if file.exists() {
+            std::fs::remove_file(file).unwrap();
+        }
+    }
+
+    fn server(&self, data: &Path, sockets: &Path) -> Command {
+        let mut command = Command::new(binary("postgres"));
+        command.arg("-D").arg(data).arg("-k").arg(sockets).args(["-c", "listen_addresses="]);
+        command.args(["-c", "shared_buffers=16MB", "-c", "max_wal_size=64MB", "-c", "min_wal_size=32MB"]);
+        command
+    }
+
+    fn client(&self, sockets: &Path) -> Command {
+        let mut command = Command::new(binary("psql"));
+        command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-h"]).arg(sockets);
+        command
+    }
+
+    /// Fast shutdown.
+    fn stop_signal(&self) -> Signal {
+        Signal::INT
+    }
+
+    fn schema(&self) -> String {
+        format!(
+            "create extension amcheck;
+             create table accounts (id int primary key, balance bigint not null, filler text);
+             create table journal (number bigint primary key, filler text);
+             insert into accounts select n, {BALANCE}, repeat('x', 150) from generate_series(1, {ACCOUNTS}) n;"
+        )
+    }
+
+    fn transaction(&self, number: u64) -> String {
+        let (from, to) = (number % ACCOUNTS + 1, number * 7 % ACCOUNTS + 1);
+        format!(
+            "begin; update accounts set balance = balance - 1 where id = {from}; \
+             update accounts set balance = balance + 1 where id = {to}; \
+             insert into journal values ({number}, repeat('y', 150)); commit; select {number};\n"
+        )
+    }
+
+    fn check(&self, running: &Running<'_>) {
+        running.ask(
+            "select bt_index_parent_check(c.oid, true) from pg_class c join pg_am a on a.oid = c.relam
+             where a.amname = 'btree' and c.relkind = 'i' and c.relpersistence = 'p';
+             do $$ declare damage record; begin
+                 for damage in select * from verify_heapam('accounts') union all select * from verify_heapam('journal') loop
+                     raise exception 'corrupt: %', damage;
+                 end loop; end $$;",
+        );
+    }
+
+    fn check_files(&self, data: &Path) {
+        let mut command = Command::new(binary("pg_checksums"));
+        command.arg("--check").arg("--pgdata").arg(data);
+        succeeded("pg_checksums", &as_user(command, self.user()).output().unwrap());
+    }
+}
+
+#[test]
+fn postgres_is_snapshotted_cloned_and_rolled_back() {
+    if fixture::can_mount() {
+        server::scenario(&Postgres, "");
+    }
+}
+
+#[test]
+fn postgres_loses_nothing_when_the_mount_is_killed() {
+    if fixture::can_mount() {
+        server::killed(&Postgres, "");
+    }
+}

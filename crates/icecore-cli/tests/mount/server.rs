@@ -1,0 +1,251 @@
+//! A database server on a folder, with a Unix socket only.
+
+use crate::fixture::Fixture;
+use crate::writer::Writer;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How long a server may take to start or to stop: recovery in a debug build included.
+const PATIENCE: Duration = Duration::from_secs(120);
+pub const ACCOUNTS: u64 = 100;
+pub const BALANCE: u64 = 1000;
+
+/// A kind of server.
+pub trait Kind: Sync {
+    /// The user that it runs as, if there is one of this name.
+    fn user(&self) -> &'static str;
+    /// Makes an empty database in a folder.
+    fn initialise(&self, data: &Path) -> Command;
+    /// Makes the data of a server that runs, copied as they were at one moment, those of another server.
+    fn adopt(&self, data: &Path);
+    /// The server.
+    fn server(&self, data: &Path, sockets: &Path) -> Command;
+    /// A client that reads statements from its input and answers on its output, row by row.
+    fn client(&self, sockets: &Path) -> Command;
+    /// The signal that stops it in good order.
+    fn stop_signal(&self) -> rustix::process::Signal;
+    /// Tables `accounts` and `journal`.
+    fn schema(&self) -> String;
+    /// A transaction that moves money, adds `number` to the journal, and prints the number when it is committed.
+    fn transaction(&self, number: u64) -> String;
+    /// Has the server check all it has.
+    fn check(&self, running: &Running<'_>);
+    /// Checks files of a server that is not running.
+    fn check_files(&self, data: &Path);
+}
+
+/// A program as another user.
+pub fn as_user(mut command: Command, user: &str) -> Command {
+    let (uid, gid) = ids(user);
+    command.uid(uid).gid(gid).stdin(Stdio::null());
+    command
+}
+
+pub fn ids(user: &str) -> (u32, u32) {
+    let users = fs::read_to_string("/etc/passwd").unwrap();
+    let find = |name: &str| {
+        users.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|fields| fields[0] == name)
+    };
+    let fields = find(user).or_else(|| find("nobody")).expect("there is a nobody");
+    (fields[2].parse().unwrap(), fields[3].parse().unwrap())
+}
+
+pub fn succeeded(what: &str, output: &Output) -> String {
+    let (said, complained) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{what}: {said}{complained}");
+    said.into_owned()
+}
+
+/// Makes a database in a folder, which becomes the server's.
+pub fn initialise(kind: &dyn Kind, data: &Path) {
+    let (uid, gid) = ids(kind.user());
+    chown(data, Some(uid), Some(gid)).unwrap();
+    fs::set_permissions(data, fs::Permissions::from_mode(0o700)).unwrap();
+    let output = as_user(kind.initialise(data), kind.user()).output().unwrap();
+    succeeded("making a database", &output);
+}
+
+/// A server that runs. Killed when dropped.
+pub struct Running<'a> {
+    kind: &'a dyn Kind,
+    child: Child,
+    data: PathBuf,
+    /// What is asked before every question.
+    database: String,
+    pub sockets: TempDir,
+}
+
+impl<'a> Running<'a> {
+    /// `database`: the one that questions are about, where that has to be said.
+    pub fn start_in(kind: &'a dyn Kind, data: &Path, database: &str) -> Self {
+        let sockets = tempfile::tempdir().unwrap();
+        let (uid, gid) = ids(kind.user());
+        chown(sockets.path(), Some(uid), Some(gid)).unwrap();
+        let log = fs::File::create(sockets.path().join("log")).unwrap();
+        let mut command = as_user(kind.server(data, sockets.path()), kind.user());
+        let child = command.stdout(log.try_clone().unwrap()).stderr(log).process_group(0).spawn().unwrap();
+        let mut running = Self { kind, child, data: data.to_owned(), database: database.to_owned(), sockets };
+        let began = Instant::now();
+        while !running.try_ask("select 1;").status.success() {
+            let ended = running.child.try_wait().unwrap();
+            assert!(
+                ended.is_none() && began.elapsed() < PATIENCE,
+                "no server ({ended:?}): {}",
+                running.log()
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        running
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.sockets.path().join("log")).unwrap_or_default()
+    }
+
+    pub fn client(&self) -> Command {
+        as_user(self.kind.client(self.sockets.path()), self.kind.user())
+    }
+
+    fn try_ask(&self, statements: &str) -> Output {
+        let mut child = self
+            .client()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        use std::io::Write as _;
+        // A client that cannot connect does not read what it is told; its exit code says so.
+        let _ = child.stdin.take().unwrap().write_all(statements.as_bytes());
+        child.wait_with_output().unwrap()
+    }
+
+    /// The answer to some statements, which must succeed.
+    pub fn ask(&self, statements: &str) -> String {
+        let output = self.try_ask(statements);
+        assert!(output.status.success(), "{statements}: {output:?}\n{}", self.log());
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+
+    /// Checks that no money was made or lost, and that the journal has no gap; answers its last number.
+    pub fn verify(&self) -> u64 {
+        let ask = |question: &str| match self.database.as_str() {
+            "" => self.ask(question),
+            database => self.ask(&format!("use {database}; {question}")),
+        };
+        assert_eq!(ask("select sum(balance) from accounts;"), (ACCOUNTS * BALANCE).to_string());
+        let count: u64 = ask("select count(*) from journal;").parse().unwrap();
+        let last: u64 = ask("select coalesce(max(number), 0) from journal;").parse().unwrap();
+        assert_eq!(count, last, "the journal has a gap");
+        self.kind.check(self);
+        last
+    }
+
+    /// Stops it in good order.
+    pub fn stop(mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, self.kind.stop_signal()).unwrap();
+        let began = Instant::now();
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(began.elapsed() < PATIENCE, "it does not stop: {}", self.log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.kind.check_files(&self.data);
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        // With the processes that it started.
+        let group = rustix::process::Pid::from_child(&self.child);
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("the server says:\n{}", self.log());
+        }
+    }
+}
+
+/// A server on one dataset under load: snapshots, a second server on a clone, and back to a snapshot.
+pub fn scenario(kind: &'static dyn Kind, database: &str) {
+    let fixture = Fixture::new();
+    fixture.mount();
+    let data = fixture.path("db");
+    initialise(kind, &data);
+    let server = Running::start_in(kind, &data, database);
+    server.ask(&kind.schema());
+    let mut writer = Writer::start(kind, &server, 0);
+    let mut acknowledged = Vec::new();
+    for round in 0..2 {
+        writer.wait_for(30);
+        let before = writer.acknowledged();
+        let snapshot = format!("db@s{round}");
+        fixture.done(&["snapshot", &snapshot]);
+        fixture.done(&["clone", &snapshot, "copy"]);
+        kind.adopt(&fixture.path("copy"));
+        let copy = Running::start_in(kind, &fixture.path("copy"), database);
+        let last = copy.verify();
+        assert!(last >= before, "{last} of {before}");
+        acknowledged.push(last);
+        copy.ask(&kind.transaction(last + 1));
+        copy.stop();
+        fixture.done(&["destroy", "copy"]);
+    }
+    writer.wait_for(20);
+    let (_, refused) = fixture.refused(&["rollback", "db@s0"]);
+    assert!(refused.contains("is open"), "{refused}");
+    let end = writer.stop();
+    // What the client sent and did not hear of may be in the journal as well.
+    let in_server = server.verify();
+    assert!(in_server >= end);
+    server.stop();
+    let said = fixture.done(&["rollback", "db@s0"]);
+    kind.adopt(&data);
+    let server = Running::start_in(kind, &data, database);
+    assert_eq!(server.verify(), acknowledged[0]);
+    writer = Writer::start(kind, &server, acknowledged[0]);
+    writer.wait_for(10);
+    drop(writer);
+    server.stop();
+    // And back to what was before.
+    let saved = said.trim().rsplit(' ').next().unwrap().to_owned();
+    fixture.done(&["rollback", &saved]);
+    let server = Running::start_in(kind, &data, database);
+    assert_eq!(server.verify(), in_server);
+    server.stop();
+    fixture.unmount();
+    fixture.done(&["scrub"]);
+}
+
+/// The process of the mount is killed under load. What was acknowledged is there, without a gap.
+pub fn killed(kind: &'static dyn Kind, database: &str) {
+    let fixture = Fixture::new();
+    fixture.mount();
+    let data = fixture.path("db");
+    initialise(kind, &data);
+    let mut server = Running::start_in(kind, &data, database);
+    server.ask(&kind.schema());
+    let mut last = 0;
+    for _ in 0..2 {
+        let writer = Writer::start(kind, &server, last);
+        writer.wait_for(40);
+        fixture.kill_owner();
+        let acknowledged = writer.stop();
+        // It has lost its files; what it does about that is its own affair.
+        drop(server);
+        fixture.mount_again();
+        kind.adopt(&data);
+        server = Running::start_in(kind, &data, database);
+        last = server.verify();
+        assert!(last >= acknowledged, "{last} of {acknowledged}");
+    }
+    server.stop();
+    fixture.unmount();
+    fixture.done(&["scrub"]);
+}

@@ -1,0 +1,156 @@
+//! The life of one mount, from opening the pool to closing it.
+
+use crate::filesystem::StoreFileSystem;
+use crate::mounting::{self, How};
+use crate::options::MountOptions;
+use crate::transport;
+use icecore::{Error, OpenOptions, Pool};
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often it is asked whether to stop.
+const STOP_INTERVAL: Duration = Duration::from_millis(100);
+/// How long programs have to close their files when a mount is ended under them.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Why there is no mount, or why it did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// It cannot be done; the sentence says why, and what to do.
+    #[error("{0}")]
+    Refused(String),
+    /// The pool.
+    #[error(transparent)]
+    Pool(#[from] Error),
+    /// The system.
+    #[error("cannot {action} {what}: {source}")]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// With what.
+        what: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl MountError {
+    pub(crate) fn io(action: &'static str, what: impl AsRef<Path>, source: io::Error) -> Self {
+        Self::Io { action, what: what.as_ref().display().to_string(), source }
+    }
+}
+
+/// Mounts, and answers requests until the mount goes away or `stop` answers true. Then everything is durable and the
+/// pool closed. `ready` is called once, when the mount is live.
+///
+/// # Errors
+/// Whatever keeps the mount from being made; then nothing is mounted. Or the pool could not be closed cleanly.
+pub fn serve(
+    options: &MountOptions,
+    ready: impl FnOnce(),
+    mut stop: impl FnMut() -> bool,
+) -> Result<(), MountError> {
+    let point = mounting::prepare(&options.point)?;
+    let pool = open(options)?;
+    let served = serve_pool(options, &point, &pool, ready, &mut stop);
+    let closed = pool.close();
+    served?;
+    Ok(closed?)
+}
+
+/// Opens the pool. One that was not closed cleanly is recovered, also for a mount that only reads.
+fn open(options: &MountOptions) -> Result<Pool, MountError> {
+    let wanted = OpenOptions { read_only: options.read_only, ..OpenOptions::default() };
+    let opened = match Pool::open_directory(&options.pool, &wanted) {
+        Err(Error::NeedsRecovery { .. }) => {
+            Pool::open_directory(&options.pool, &OpenOptions::default())?.close()?;
+            Pool::open_directory(&options.pool, &wanted)
+        }
+        opened => opened,
+    };
+    opened.map_err(|error| match error {
+        Error::PoolInUse { path, owner, .. } => MountError::Refused(format!(
+            "pool {path} is in use by {owner}: a mount has to own its pool; end that process, or mount the whole pool \
+             once to have all its datasets in one mount"
+        )),
+        error => error.into(),
+    })
+}
+
+fn serve_pool(
+    options: &MountOptions,
+    point: &Path,
+    pool: &Pool,
+    ready: impl FnOnce(),
+    stop: &mut dyn FnMut() -> bool,
+) -> Result<(), MountError> {
+    let version = options.version.as_deref();
+    let read_only = options.read_only || version.is_some_and(|name| name.contains('@'));
+    let filesystem = StoreFileSystem::new(pool.clone(), version, &mounting::shown(point), read_only)?;
+    let folder = std::fs::canonicalize(&options.pool);
+    let folder = folder.map_err(|error| MountError::io("find", &options.pool, error))?;
+    let how = How {
+        source: version.map_or_else(|| folder.clone(), |version| folder.join(version)),
+        any_user: options.any_user,
+        read_only,
+        suid: options.suid,
+        dev: options.dev,
+        exec: options.exec,
+    };
+    let device = mounting::mount(point, &how)?;
+    let started = transport::start(filesystem.clone(), device, options.any_user);
+    let (session, cache) = match started {
+        Ok(started) => started,
+        Err(error) => {
+            let _ = mounting::detach(point);
+            return Err(MountError::io("serve", point, error));
+        }
+    };
+    filesystem.attach(cache);
+    let (ended, end) = channel();
+    let waiter = thread::Builder::new().name("icecore-mount".to_owned()).spawn(move || {
+        let outcome = session.join();
+        // The other end is gone only when it does not wait any more.
+        let _ = ended.send(outcome);
+    });
+    if let Err(error) = waiter {
+        let _ = mounting::detach(point);
+        return Err(MountError::io("serve", point, error));
+    }
+    ready();
+    let mut detached: Option<Instant> = None;
+    let outcome = loop {
+        match end.recv_timeout(STOP_INTERVAL) {
+            Ok(outcome) => break outcome,
+            Err(RecvTimeoutError::Disconnected) => break Ok(()),
+            Err(RecvTimeoutError::Timeout) if detached.is_some_and(|since| since.elapsed() > GRACE) => {
+                crate::log("files are still open; they cannot be used any more");
+                break Ok(());
+            }
+            Err(RecvTimeoutError::Timeout) if detached.is_none() && stop() => {
+                detached = Some(Instant::now());
+                end_mount(pool, point);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    };
+    filesystem.detach();
+    outcome.map_err(|error| MountError::io("serve", point, error))
+}
+
+/// Ends the mount from this side: everything is durable first, and what is in use is taken out of sight.
+fn end_mount(pool: &Pool, point: &Path) {
+    if let Err(error) = pool.sync() {
+        crate::log(&format!("what was written last may be lost: {error}"));
+    }
+    if let Err(busy) = mounting::unmount(point) {
+        crate::log(&format!("{busy}; it goes away when the last file on it is closed"));
+        if let Err(error) = mounting::detach(point) {
+            crate::log(&error.to_string());
+        }
+    }
+}

@@ -1,0 +1,589 @@
+//! Requests as they travel through /dev/fuse, by the crate fuser. The only module that knows it.
+
+use crate::invalidate::KernelCache;
+use crate::protocol::{
+    Attributes, Caller, Changes, CopyRequest, Entry, FileSystem, HandleId, Listed, NewFile, NewTime, NodeId,
+    Opened, RenameHow, Reply, Seek, WriteRequest, XattrHow,
+};
+use fuser::{
+    BackgroundSession, CopyFileRangeFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr,
+    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek,
+    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, Session, SessionACL, TimeOrNow, WriteFlags,
+};
+use icecore::InodeKind;
+use icecore::units::Timestamp;
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Threads that answer requests.
+const THREADS: usize = 8;
+/// Bytes of one write: what the store writes atomically, and the most that the kernel sends by default.
+const WRITE_BYTES_MAX: u32 = 1 << 20;
+/// Requests of asynchronous I/O that may be on their way.
+const BACKGROUND_MAX: u16 = 64;
+/// What is asked of the kernel, bit by bit: one that it lacks must not cost the others. Not asked for: the write-back
+/// cache, which would hold writes back, and locks, which the kernel keeps correctly by itself.
+const WANTED: [InitFlags; 8] = [
+    InitFlags::FUSE_ASYNC_DIO,
+    InitFlags::FUSE_PARALLEL_DIROPS,
+    InitFlags::FUSE_ATOMIC_O_TRUNC,
+    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+    InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+    InitFlags::FUSE_EXPLICIT_INVAL_DATA,
+    InitFlags::FUSE_DO_READDIRPLUS,
+    InitFlags::FUSE_READDIRPLUS_AUTO,
+];
+
+thread_local! {
+    /// What a thread reads into.
+    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Starts to answer the requests that arrive at a device. `any_user`: of every user, not the own one alone.
+pub(crate) fn start(
+    filesystem: impl FileSystem + Clone,
+    device: OwnedFd,
+    any_user: bool,
+) -> io::Result<(BackgroundSession, Box<dyn KernelCache>)> {
+    let acl = if any_user { SessionACL::All } else { SessionACL::Owner };
+    let mut config = fuser::Config::default();
+    config.acl = acl;
+    config.n_threads = Some(THREADS);
+    config.clone_fd = true;
+    let session = Session::from_fd(Adapter(filesystem), device, acl, config)?;
+    let cache = Box::new(Cache(session.notifier()));
+    Ok((session.spawn()?, cache))
+}
+
+struct Cache(Notifier);
+
+impl KernelCache for Cache {
+    fn drop_entry(&self, parent: NodeId, name: &[u8]) {
+        // What the kernel does not have it need not drop, and a mount that is gone has nothing.
+        let _ = self.0.inval_entry(INodeNo(parent.0), OsStr::from_bytes(name));
+    }
+
+    fn drop_node(&self, node: NodeId, data: bool) {
+        let _ = self.0.inval_inode(INodeNo(node.0), if data { 0 } else { -1 }, 0);
+    }
+}
+
+struct Adapter<F>(F);
+
+fn errno(error: crate::protocol::Errno) -> fuser::Errno {
+    fuser::Errno::from_i32(error.0)
+}
+
+fn caller(request: &Request) -> Caller {
+    Caller { uid: request.uid(), gid: request.gid() }
+}
+
+fn time(at: Timestamp) -> SystemTime {
+    let distance = Duration::from_nanos(at.0.unsigned_abs());
+    if at.0 >= 0 { UNIX_EPOCH + distance } else { UNIX_EPOCH - distance }
+}
+
+/// A time beyond what the store can keep becomes the nearest that it can.
+fn timestamp(time: SystemTime) -> Timestamp {
+    let nanoseconds = |distance: Duration| i64::try_from(distance.as_nanos()).unwrap_or(i64::MAX);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => Timestamp(nanoseconds(since)),
+        Err(before) => Timestamp(-nanoseconds(before.duration())),
+    }
+}
+
+fn new_time(time: TimeOrNow) -> NewTime {
+    match time {
+        TimeOrNow::Now => NewTime::Now,
+        TimeOrNow::SpecificTime(time) => NewTime::At(timestamp(time)),
+    }
+}
+
+const fn file_type(kind: InodeKind) -> FileType {
+    match kind {
+        InodeKind::File => FileType::RegularFile,
+        InodeKind::Directory => FileType::Directory,
+        InodeKind::Symlink => FileType::Symlink,
+        InodeKind::CharDevice => FileType::CharDevice,
+        InodeKind::BlockDevice => FileType::BlockDevice,
+        InodeKind::Fifo => FileType::NamedPipe,
+        InodeKind::Socket => FileType::Socket,
+    }
+}
+
+fn kind_of(mode: u32) -> Option<InodeKind> {
+    Some(match mode & libc::S_IFMT {
+        libc::S_IFREG | 0 => InodeKind::File,
+        libc::S_IFDIR => InodeKind::Directory,
+        libc::S_IFLNK => InodeKind::Symlink,
+        libc::S_IFCHR => InodeKind::CharDevice,
+        libc::S_IFBLK => InodeKind::BlockDevice,
+        libc::S_IFIFO => InodeKind::Fifo,
+        libc::S_IFSOCK => InodeKind::Socket,
+        _ => return None,
+    })
+}
+
+const fn permissions(mode: u32) -> u16 {
+    (mode & 0o7777) as u16
+}
+
+fn attributes(from: &Attributes) -> FileAttr {
+    FileAttr {
+        ino: INodeNo(from.node.0),
+        size: from.size,
+        blocks: from.sectors,
+        atime: time(from.access),
+        mtime: time(from.modify),
+        ctime: time(from.change),
+        crtime: time(from.birth),
+        kind: file_type(from.kind),
+        perm: from.mode,
+        nlink: from.links,
+        uid: from.uid,
+        gid: from.gid,
+        rdev: from.rdev,
+        blksize: 4096,
+        flags: 0,
+    }
+}
+
+/// What passes by the page cache is written in parallel. What is cached stays cached from one opening to the next: the
+/// owner makes the kernel forget what changes behind its back.
+fn open_flags(opened: Opened) -> FopenFlags {
+    if opened.direct {
+        FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+    } else {
+        FopenFlags::FOPEN_KEEP_CACHE
+    }
+}
+
+fn reply_entry(reply: ReplyEntry, outcome: Result<Entry, crate::protocol::Errno>) {
+    match outcome {
+        Ok(entry) => {
+            reply.entry(&entry.lifetime, &attributes(&entry.attributes), Generation(entry.generation));
+        }
+        Err(error) => reply.error(errno(error)),
+    }
+}
+
+fn reply_attributes(reply: ReplyAttr, outcome: Result<(Attributes, Duration), crate::protocol::Errno>) {
+    match outcome {
+        Ok((found, lifetime)) => reply.attr(&lifetime, &attributes(&found)),
+        Err(error) => reply.error(errno(error)),
+    }
+}
+
+fn reply_empty(reply: ReplyEmpty, outcome: Result<(), crate::protocol::Errno>) {
+    match outcome {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(errno(error)),
+    }
+}
+
+/// The value of an attribute, or its size for a caller that asks with no room at all.
+fn reply_xattr(reply: ReplyXattr, room: u32, outcome: Result<Vec<u8>, crate::protocol::Errno>) {
+    match outcome {
+        Ok(value) if room == 0 => reply.size(value.len() as u32),
+        Ok(value) if value.len() > room as usize => reply.error(fuser::Errno::ERANGE),
+        Ok(value) => reply.data(&value),
+        Err(error) => reply.error(errno(error)),
+    }
+}
+
+impl<F: FileSystem> Filesystem for Adapter<F> {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        for flag in WANTED {
+            // A kernel that lacks it does without.
+            let _ = config.add_capabilities(flag);
+        }
+        let refused = |limit: u32| io::Error::other(format!("the limit of a write is {limit} bytes"));
+        config.set_max_write(WRITE_BYTES_MAX).map_err(refused)?;
+        let refused = |limit: u16| io::Error::other(format!("the limit of background requests is {limit}"));
+        config.set_max_background(BACKGROUND_MAX).map_err(refused)?;
+        Ok(())
+    }
+
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        reply_entry(reply, self.0.lookup(NodeId(parent.0), name.as_bytes()));
+    }
+
+    fn getattr(&self, _request: &Request, node: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
+        reply_attributes(reply, self.0.attributes(NodeId(node.0)));
+    }
+
+    fn setattr(
+        &self,
+        request: &Request,
+        node: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        access: Option<TimeOrNow>,
+        modify: Option<TimeOrNow>,
+        _change: Option<SystemTime>,
+        _handle: Option<FileHandle>,
+        _birth: Option<SystemTime>,
+        _changed: Option<SystemTime>,
+        _backup: Option<SystemTime>,
+        _flags: Option<fuser::BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let changes = Changes {
+            mode: mode.map(permissions),
+            uid,
+            gid,
+            size,
+            access: access.map(new_time),
+            modify: modify.map(new_time),
+        };
+        reply_attributes(reply, self.0.change(caller(request), NodeId(node.0), &changes));
+    }
+
+    fn readlink(&self, _request: &Request, node: INodeNo, reply: ReplyData) {
+        match self.0.read_link(NodeId(node.0)) {
+            Ok(target) => reply.data(&target),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let Some(kind) = kind_of(mode) else { return reply.error(fuser::Errno::EINVAL) };
+        let new = NewFile { kind, mode: permissions(mode), rdev };
+        reply_entry(reply, self.0.make(caller(request), NodeId(parent.0), name.as_bytes(), &new));
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let new = NewFile { kind: InodeKind::Directory, mode: permissions(mode), rdev: 0 };
+        reply_entry(reply, self.0.make(caller(request), NodeId(parent.0), name.as_bytes(), &new));
+    }
+
+    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        reply_empty(reply, self.0.unlink(NodeId(parent.0), name.as_bytes()));
+    }
+
+    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        reply_empty(reply, self.0.remove_directory(NodeId(parent.0), name.as_bytes()));
+    }
+
+    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        let target = target.as_os_str().as_bytes();
+        reply_entry(reply, self.0.make_link(caller(request), NodeId(parent.0), name.as_bytes(), target));
+    }
+
+    fn rename(
+        &self,
+        _request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let how = match flags.bits() {
+            0 => RenameHow::Replace,
+            libc::RENAME_NOREPLACE => RenameHow::NoReplace,
+            libc::RENAME_EXCHANGE => RenameHow::Exchange,
+            _ => return reply.error(fuser::Errno::EINVAL),
+        };
+        let from = (NodeId(parent.0), name.as_bytes());
+        reply_empty(reply, self.0.rename(from, (NodeId(new_parent.0), new_name.as_bytes()), how));
+    }
+
+    fn link(&self, _request: &Request, node: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        reply_entry(reply, self.0.link(NodeId(node.0), NodeId(parent.0), name.as_bytes()));
+    }
+
+    fn open(&self, request: &Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        match self.0.open(caller(request), NodeId(node.0), flags.0) {
+            Ok(opened) => reply.opened(FileHandle(opened.handle.0), open_flags(opened)),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let made =
+            self.0.create(caller(request), NodeId(parent.0), name.as_bytes(), permissions(mode), flags);
+        match made {
+            Ok((entry, opened)) => reply.created(
+                &entry.lifetime,
+                &attributes(&entry.attributes),
+                Generation(entry.generation),
+                FileHandle(opened.handle.0),
+                open_flags(opened),
+            ),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        _node: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        BUFFER.with_borrow_mut(|buffer| {
+            let size = size as usize;
+            if buffer.len() < size {
+                buffer.resize(size, 0);
+            }
+            match self.0.read(HandleId(handle.0), offset, &mut buffer[..size]) {
+                Ok(count) => reply.data(&buffer[..count]),
+                Err(error) => reply.error(errno(error)),
+            }
+        });
+    }
+
+    fn write(
+        &self,
+        _request: &Request,
+        _node: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: WriteFlags,
+        flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let request = WriteRequest {
+            handle: HandleId(handle.0),
+            offset,
+            data,
+            durable: flags.0 & libc::O_DSYNC != 0,
+            kill_privileges: write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID),
+        };
+        let reply = Reply::new(move |outcome| match outcome {
+            Ok(count) => reply.written(count),
+            Err(error) => reply.error(errno(error)),
+        });
+        self.0.write(&request, reply);
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        // Nothing is held back, so there is nothing to do: the kernel does not ask again.
+        reply.error(fuser::Errno::ENOSYS);
+    }
+
+    fn release(
+        &self,
+        _request: &Request,
+        _node: INodeNo,
+        handle: FileHandle,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.0.release(HandleId(handle.0));
+        reply.ok();
+    }
+
+    fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, _data_only: bool, reply: ReplyEmpty) {
+        self.0.sync(NodeId(node.0), Reply::new(move |outcome| reply_empty(reply, outcome)));
+    }
+
+    fn fsyncdir(&self, _: &Request, node: INodeNo, _: FileHandle, _data_only: bool, reply: ReplyEmpty) {
+        self.0.sync(NodeId(node.0), Reply::new(move |outcome| reply_empty(reply, outcome)));
+    }
+
+    fn readdir(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let listed = self.0.list(NodeId(node.0), offset, false, &mut |listed: &Listed| {
+            let name = OsStr::from_bytes(&listed.name);
+            !reply.add(INodeNo(listed.node.0), listed.cookie, file_type(listed.kind), name)
+        });
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let listed = self.0.list(NodeId(node.0), offset, true, &mut |listed: &Listed| {
+            let name = OsStr::from_bytes(&listed.name);
+            let (lifetime, found, generation) = match &listed.entry {
+                Some(entry) => (entry.lifetime, attributes(&entry.attributes), entry.generation),
+                None => (Duration::ZERO, dot(listed), 0),
+            };
+            let generation = Generation(generation);
+            !reply.add(INodeNo(listed.node.0), listed.cookie, name, &lifetime, &found, generation)
+        });
+        match listed {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn statfs(&self, _request: &Request, node: INodeNo, reply: ReplyStatfs) {
+        match self.0.space(NodeId(node.0)) {
+            Ok(space) => reply.statfs(
+                space.blocks,
+                space.free,
+                space.free,
+                space.files,
+                space.files_free,
+                4096,
+                255,
+                4096,
+            ),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let how = match flags {
+            libc::XATTR_CREATE => XattrHow::Create,
+            libc::XATTR_REPLACE => XattrHow::Replace,
+            _ => XattrHow::Set,
+        };
+        reply_empty(reply, self.0.set_xattr(NodeId(node.0), name.as_bytes(), value, how));
+    }
+
+    fn getxattr(&self, _request: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        reply_xattr(reply, size, self.0.xattr(NodeId(node.0), name.as_bytes()));
+    }
+
+    fn listxattr(&self, _request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
+        reply_xattr(reply, size, self.0.xattrs(NodeId(node.0)));
+    }
+
+    fn removexattr(&self, _request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        reply_empty(reply, self.0.remove_xattr(NodeId(node.0), name.as_bytes()));
+    }
+
+    fn fallocate(
+        &self,
+        _request: &Request,
+        _node: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        reply_empty(reply, self.0.allocate(HandleId(handle.0), offset, length, mode));
+    }
+
+    fn lseek(
+        &self,
+        _request: &Request,
+        _node: INodeNo,
+        handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let what = match whence {
+            libc::SEEK_DATA => Seek::Data,
+            libc::SEEK_HOLE => Seek::Hole,
+            _ => return reply.error(fuser::Errno::EINVAL),
+        };
+        let Ok(offset) = u64::try_from(offset) else { return reply.error(fuser::Errno::ENXIO) };
+        match self.0.seek(HandleId(handle.0), offset, what) {
+            Ok(found) => reply.offset(found as i64),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+
+    fn copy_file_range(
+        &self,
+        _request: &Request,
+        _from_node: INodeNo,
+        from: FileHandle,
+        from_offset: u64,
+        _to_node: INodeNo,
+        to: FileHandle,
+        to_offset: u64,
+        length: u64,
+        _flags: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        let (from, to) = (HandleId(from.0), HandleId(to.0));
+        match self.0.copy(&CopyRequest { from, from_offset, to, to_offset, length }) {
+            Ok(count) => reply.written(count),
+            Err(error) => reply.error(errno(error)),
+        }
+    }
+}
+
+/// What a listing with attributes says of `.` and `..`: the kernel takes neither for a lookup.
+fn dot(listed: &Listed) -> FileAttr {
+    let never = Timestamp(0);
+    attributes(&Attributes {
+        node: listed.node,
+        kind: listed.kind,
+        mode: 0o755,
+        uid: 0,
+        gid: 0,
+        links: 2,
+        rdev: 0,
+        size: 0,
+        sectors: 0,
+        access: never,
+        modify: never,
+        change: never,
+        birth: never,
+    })
+}

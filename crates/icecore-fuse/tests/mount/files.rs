@@ -1,0 +1,254 @@
+//! Names, kinds of files, attributes.
+
+use crate::fixture::{Fixture, can_mount, number};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags,
+};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, chown, symlink};
+use std::process::Command;
+
+#[test]
+fn names_come_and_go() {
+    if !can_mount() {
+        return;
+    }
+    let fixture = Fixture::new();
+    let at = |name: &str| fixture.path(name);
+    fs::write(at("a"), "one").unwrap();
+    fs::hard_link(at("a"), at("b")).unwrap();
+    assert_eq!(fs::metadata(at("a")).unwrap().nlink(), 2);
+    fs::remove_file(at("a")).unwrap();
+    assert_eq!(fs::metadata(at("b")).unwrap().nlink(), 1);
+    symlink("b", at("link")).unwrap();
+    assert_eq!(fs::read_link(at("link")).unwrap().as_os_str(), "b");
+    assert_eq!(fs::read(at("link")).unwrap(), b"one");
+    assert_eq!(number(fs::hard_link(at("."), at("c"))), libc::EPERM);
+    fs::create_dir(at("d")).unwrap();
+    fs::write(at("d/e"), "two").unwrap();
+    assert_eq!(number(fs::remove_dir(at("d"))), libc::ENOTEMPTY);
+    assert_eq!(number(fs::remove_file(at("d"))), libc::EISDIR);
+    assert_eq!(number(fs::rename(at("d"), at("d/inside"))), libc::EINVAL);
+    assert_eq!(fs::metadata(at(".")).unwrap().nlink(), 3);
+
+    let swap = |from: &str, to: &str, flags| {
+        rustix::fs::renameat_with(CWD, at(from), CWD, at(to), flags).map_err(std::io::Error::from)
+    };
+    assert_eq!(number(swap("b", "d/e", RenameFlags::NOREPLACE)), libc::EEXIST);
+    swap("b", "d/e", RenameFlags::EXCHANGE).unwrap();
+    assert_eq!(
+        (fs::read(at("b")).unwrap(), fs::read(at("d/e")).unwrap()),
+        (b"two".to_vec(), b"one".to_vec())
+    );
+    assert_eq!(number(swap("b", "c", RenameFlags::WHITEOUT)), libc::EINVAL);
+    fs::rename(at("d/e"), at("b")).unwrap();
+    assert_eq!(fs::read(at("b")).unwrap(), b"one");
+    fs::remove_dir(at("d")).unwrap();
+    assert_eq!(number(fs::read_dir(at("d"))), libc::ENOENT);
+}
+
+#[test]
+fn names_of_any_bytes_and_255_of_them() {
+    if !can_mount() {
+        return;
+    }
+    let fixture = Fixture::new();
+    let root = fixture.path(".");
+    let long = "x".repeat(255);
+    for name in [OsStr::from_bytes(b"\xff\x01 \n"), OsStr::new("ü"), OsStr::new(&long)] {
+        fs::write(root.join(name), name.as_bytes()).unwrap();
+        assert_eq!(fs::read(root.join(name)).unwrap(), name.as_bytes());
+    }
+    let mut listed: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    listed.sort();
+    assert_eq!(listed.len(), 3);
+    assert_eq!(number(fs::write(root.join("x".repeat(256)), "")), libc::ENAMETOOLONG);
+}
+
+#[test]
+fn a_file_without_a_name_lives_until_it_is_closed() {
+    if !can_mount() {
+        return;
+    }
+    let fixture = Fixture::new();
+    let mut file =
+        File::options().read(true).write(true).create_new(true).open(fixture.path("gone")).unwrap();
+    file.write_all(b"still here").unwrap();
+    fs::remove_file(fixture.path("gone")).unwrap();
+    assert_eq!(file.metadata().unwrap().nlink(), 0);
+    file.seek(SeekFrom::Start(0)).unwrap();
+    let mut text = String::new();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "still here");
+    // One that another takes the place of, too.
+    fs::write(fixture.path("old"), "old").unwrap();
+    fs::write(fixture.path("new"), "new").unwrap();
+    let mut old = File::open(fixture.path("old")).unwrap();
+    fs::rename(fixture.path("new"), fixture.path("old")).unwrap();
+    text.clear();
+    old.read_to_string(&mut text).unwrap();
+    assert_eq!((text.as_str(), fs::read_to_string(fixture.path("old")).unwrap().as_str()), ("old", "new"));
+}
+
+#[test]
+fn special_files() {
+    if !can_mount() {
+        return;
+    }
+    let fixture = Fixture::new();
+    let make = |name: &str, kind, device| {
+        rustix::fs::mknodat(CWD, fixture.path(name), kind, Mode::from_raw_mode(0o640), device).unwrap();
+        fs::symlink_metadata(fixture.path(name)).unwrap()
+    };
+    assert!(make("pipe", FileType::Fifo, 0).file_type().is_fifo());
+    let device = rustix::fs::makedev(259, 70000);
+    let made = make("disk", FileType::BlockDevice, device);
+    assert!(made.file_type().is_block_device());
+    assert_eq!(made.rdev(), device);
+    assert!(make("null", FileType::CharacterDevice, rustix::fs::makedev(1, 3)).file_type().is_char_device());
+    // Without the option `dev` they are names only.
+    assert_eq!(number(File::open(fixture.path("null"))), libc::EACCES);
+    let _listener = std::os::unix::net::UnixListener::bind(fixture.path("socket")).unwrap();
+    std::os::unix::net::UnixStream::connect(fixture.path("socket")).unwrap();
+}
+
+#[test]
+fn times_to_the_nanosecond() {
+    if !can_mount() {
+        return;
+    }
+    let fixture = Fixture::new();
+    fs::write(fixture.path("f"), "x").unwrap();
+    let set = |access: Timespec, modify: Timespec| {
+        let times = Timestamps { last_access: access, last_modification: modify };
+        rustix::fs::utimensat(CWD, fixture.path("f"), &times, AtFlags::empty()).unwrap();
+        fs::metadata(fixture.path("f")).unwrap()
+    };
+    let exact = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
+    let omitted = exact(0, UTIME_OMIT);
+    let first = set(exact(1, 2), exact(1_700_000_000, 123_456_789));
+    assert_eq!((first.atime(), first.atime_nsec()), (1, 2));
+    assert_eq!((first.mtime(), first.mtime_nsec()), (1_700_000_000, 123_456_789));
+    let second = set(exact(0, UTIME_NOW), omitted);
+    assert!(second.atime() > 1_700_000_000);
+    assert_eq!((second.mtime(), second.mtime_nsec()), (1_700_000_000, 123_456_789));
+    assert!((second.ctime(), second.ctime_nsec()) > (first.ctime(), first.ctime_nsec()));
+    fs::write(fixture.path("f"), "y").unwrap();
+    assert!(fs::metadata(fixture.path("f")).unwrap().mtime() > 1_700_000_000);
+}
+
+#[test]
+fn owners_modes_and_privileges() {
+    if !can_mount() {
+        return;
+    }
+    let fixture = Fixture::new();
+    let at = |name: &str| fixture.path(name);
+    let mode = |name: &str| fs::metadata(at(name)).unwrap().mode() & 0o7777;
+    let set_mode =
+        |name: &str, mode| fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+    fs::write(at("f"), "x").unwrap();
+    set_mode("f", 0o6755);
+    assert_eq!(mode("f"), 0o6755);
+    chown(at("f"), Some(65534), Some(65534)).unwrap();
+    assert_eq!(mode("f"), 0o755, "a new owner does not get the rights of the old one");
+    // A folder passes on its group, and to folders the bit that does so.
+    fs::create_dir(at("shared")).unwrap();
+    chown(at("shared"), Some(65534), Some(1234)).unwrap();
+    set_mode("shared", 0o2777);
+    fs::create_dir(at("shared/inner")).unwrap();
+    fs::write(at("shared/file"), "").unwrap();
+    assert_eq!((fs::metadata(at("shared/inner")).unwrap().gid(), mode("shared/inner")), (1234, 0o2755));
+    assert_eq!((fs::metadata(at("shared/file")).unwrap().gid(), mode("shared/file")), (1234, 0o644));
+    // Who writes to a file without being the superuser takes its set-id bits away, also while others look at it.
+    set_mode("f", 0o4777);
+    assert_eq!(mode("f"), 0o4777);
+    let run = |script: &str| {
+        let status = Command::new("setpriv")
+            .args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script])
+            .current_dir(fixture.path("."))
+            .stderr(std::process::Stdio::null())
+            .status();
+        status.unwrap().success()
+    };
+    set_mode(".", 0o755);
+    assert!(run("echo more >> f"));
+    let began = std::time::Instant::now();
+    while mode("f") != 0o777 && began.elapsed().as_secs() < 10 {
+        std::thread::yield_now();
+    }
+    assert_eq!(mode("f"), 0o777);
+    set_mode("f", 0o4777);
+    assert!(run("truncate -s 0 f"));
+    assert_eq!(mode("f"), 0o777);
+    // The kernel checks permissions, the sticky bit included.
+    set_mode("f", 0o600);
+    chown(at("f"), Some(0), Some(0)).unwrap();
+    assert!(!run("cat f") && !run("touch new") && run("touch shared/new"));
+    set_mode("shared", 0o1777);
+    chown(at("shared"), Some(0), Some(0)).unwrap();
+    assert!(!run("rm -f shared/file") && run("rm shared/new"));
+}
+
+#[test]
+fn extended_attributes_and_no_access_control_lists() {
+    if !can_mount() {
+        return;
+    }
+    let fixture = Fixture::new();
+    let file = fixture.path("f");
+    fs::write(&file, "x").unwrap();
+    let io = std::io::Error::from;
+    let large = vec![7; 60 << 10];
+    rustix::fs::setxattr(&file, "user.a", b"1", XattrFlags::CREATE).unwrap();
+    assert_eq!(
+        number(rustix::fs::setxattr(&file, "user.a", b"2", XattrFlags::CREATE).map_err(io)),
+        libc::EEXIST
+    );
+    rustix::fs::setxattr(&file, "user.a", b"22", XattrFlags::REPLACE).unwrap();
+    rustix::fs::setxattr(&file, "trusted.large", &large, XattrFlags::empty()).unwrap();
+    let mut value = vec![0; 64 << 10];
+    let read = rustix::fs::getxattr(&file, "trusted.large", &mut value).unwrap();
+    assert_eq!(value[..read], large);
+    assert_eq!(number(rustix::fs::getxattr(&file, "user.a", &mut [0; 1]).map_err(io)), libc::ERANGE);
+    let mut names = [0; 100];
+    let read = rustix::fs::listxattr(&file, &mut names).unwrap();
+    let mut names: Vec<_> = names[..read].split(|byte| *byte == 0).filter(|name| !name.is_empty()).collect();
+    names.sort();
+    assert_eq!(names, [&b"trusted.large"[..], b"user.a"]);
+    rustix::fs::removexattr(&file, "user.a").unwrap();
+    assert_eq!(number(rustix::fs::getxattr(&file, "user.a", &mut [0; 9]).map_err(io)), libc::ENODATA);
+    // The list of one entry that says what the mode says would be taken for one; this one says more.
+    let list = [2u8, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 2, 0, 4, 0, 1, 0, 0, 0];
+    let refused = rustix::fs::setxattr(&file, "system.posix_acl_access", &list, XattrFlags::empty());
+    assert!([libc::EOPNOTSUPP, libc::EINVAL].contains(&number(refused.map_err(io))));
+}
+
+#[test]
+fn a_large_directory_that_shrinks_while_it_is_read() {
+    if !can_mount() {
+        return;
+    }
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.path("d")).unwrap();
+    const COUNT: usize = 3000;
+    for number in 0..COUNT {
+        File::create(fixture.path(&format!("d/{number}"))).unwrap();
+    }
+    let names = || -> std::collections::BTreeSet<_> {
+        fs::read_dir(fixture.path("d")).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+    };
+    assert_eq!(names().len(), COUNT);
+    let mut seen = std::collections::BTreeSet::new();
+    for entry in fs::read_dir(fixture.path("d")).unwrap() {
+        let name = entry.unwrap().file_name();
+        fs::remove_file(fixture.path("d").join(&name)).unwrap();
+        assert!(seen.insert(name), "seen twice");
+    }
+    assert_eq!(seen.len(), COUNT);
+    assert!(names().is_empty());
+    fs::remove_dir(fixture.path("d")).unwrap();
+}

@@ -1,0 +1,8 @@
+//! Real mounts, used as programs use them.
+
+mod data;
+mod datasets;
+mod files;
+mod fixture;
+mod limits;
+mod refusals;
