@@ -74,8 +74,8 @@ fn open(options: &MountOptions) -> Result<Pool, MountError> {
     };
     opened.map_err(|error| match error {
         Error::PoolInUse { path, owner, .. } => MountError::Refused(format!(
-            "pool {path} is in use by {owner}: a mount has to own its pool; end that process, or mount the whole pool \
-             once to have all its datasets in one mount"
+            "pool {path} is in use by {owner}, and a mount has to own its pool: end that process; to have several \
+             datasets mounted, mount the pool itself"
         )),
         error => error.into(),
     })

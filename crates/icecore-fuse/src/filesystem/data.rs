@@ -72,7 +72,7 @@ impl Inner {
     /// Works on an open file while nothing makes it stale.
     fn opened<T>(&self, handle: HandleId, work: impl FnOnce(&Tree, InodeNumber) -> Outcome<T>) -> Outcome<T> {
         let handle = self.handles.get(handle)?;
-        let _gate = handle.tree.gate.read_recursive();
+        let _gate = handle.tree.gate.read();
         handle.tree.check()?;
         work(&handle.tree, handle.inode)
     }

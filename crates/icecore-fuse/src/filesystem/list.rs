@@ -45,7 +45,7 @@ impl Inner {
                 return Ok(());
             }
             for inset in insets {
-                if !emit(&self.listed_inset(&inset, with_attributes)?) {
+                if !self.emit_inset(&inset, with_attributes, emit)? {
                     break;
                 }
             }
@@ -103,7 +103,7 @@ impl Inner {
             for DirectoryEntry { cookie, inode, kind, name } in entries {
                 while insets.front().is_some_and(|inset| inset.cookie < cookie) {
                     let Some(inset) = insets.pop_front() else { break };
-                    if !emit(&self.listed_inset(&inset, with_attributes)?) {
+                    if !self.emit_inset(&inset, with_attributes, emit)? {
                         return Ok(false);
                     }
                 }
@@ -119,11 +119,20 @@ impl Inner {
         }
     }
 
-    fn listed_inset(&self, inset: &Inset, with_attributes: bool) -> Outcome<Listed> {
+    /// Answers whether there is room for more. What was destroyed since it was found is left out.
+    fn emit_inset(
+        &self,
+        inset: &Inset,
+        with_attributes: bool,
+        emit: &mut dyn FnMut(&Listed) -> bool,
+    ) -> Outcome<bool> {
         let Inset { cookie, name, tree } = inset;
-        let entry: Option<Entry> = if with_attributes { Some(self.root_entry(tree)?) } else { None };
+        let entry: Option<Entry> = match with_attributes.then(|| self.root_entry(tree)).transpose() {
+            Err(Errno(libc::ESTALE)) => return Ok(true),
+            entry => entry?,
+        };
         let node = self.trees.node(tree.index, InodeNumber::ROOT)?;
-        Ok(Listed { cookie: *cookie, node, kind: InodeKind::Directory, name: name.clone(), entry })
+        Ok(emit(&Listed { cookie: *cookie, node, kind: InodeKind::Directory, name: name.clone(), entry }))
     }
 
     /// The trees that a listing of the root of a tree shows beside its files, in order of their cookies.

@@ -19,7 +19,7 @@ use crate::sync::Syncer;
 use crate::trees::{Key, Place, Tree, Trees};
 use icecore::names::VersionName;
 use icecore::units::{DatasetId, InodeNumber, Timestamp};
-use icecore::{Dataset, InodeItem, InodeKind, Pool, PoolObserver, View};
+use icecore::{AttributeChange, Dataset, InodeItem, InodeKind, Pool, PoolObserver, View};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,6 +88,9 @@ impl StoreFileSystem {
             began: Timestamp::now(),
             pool,
         });
+        if let Some(dataset) = inner.trees.root().head() {
+            inner.adopt(dataset);
+        }
         let observer: Arc<dyn PoolObserver> = Arc::new(observe::Watch(Arc::downgrade(&inner)));
         inner.pool.observe(&observer);
         Ok(Self { inner, _observer: observer })
@@ -115,7 +118,7 @@ impl Inner {
     fn within<T>(&self, node: NodeId, work: impl FnOnce(&Tree, InodeNumber) -> Outcome<T>) -> Outcome<T> {
         loop {
             let (tree, inode) = self.trees.resolve(node)?;
-            let _gate = tree.gate.read_recursive();
+            let _gate = tree.gate.read();
             match tree.check() {
                 // The root of the mount is always the present: it was rolled back since it was looked up.
                 Err(_) if node == NodeId::ROOT && self.trees.root().index != tree.index => continue,
@@ -201,6 +204,25 @@ impl Inner {
         })
     }
 
+    /// The root of a new dataset belongs to the superuser. A mount of another user makes it that user's, who could never
+    /// write into it otherwise.
+    fn adopt(&self, dataset: &Dataset) {
+        let user = rustix::process::geteuid();
+        let is_unowned = |view: View| Ok(view.attributes(InodeNumber::ROOT)?.uid == 0);
+        if self.read_only || user.is_root() || !dataset.view().and_then(is_unowned).unwrap_or(false) {
+            return;
+        }
+        let change = AttributeChange {
+            uid: Some(user.as_raw()),
+            gid: Some(rustix::process::getegid().as_raw()),
+            change: Some(Timestamp::now()),
+            ..AttributeChange::default()
+        };
+        if let Err(error) = dataset.set_attributes(InodeNumber::ROOT, &change) {
+            crate::log(&format!("the root of a dataset stays the superuser's: {error}"));
+        }
+    }
+
     /// The tree of a dataset right below the one of `above`.
     fn child(&self, above: &Tree, leaf: &[u8]) -> Outcome<Option<Arc<Tree>>> {
         let (Ok(name), Some(dataset)) = (std::str::from_utf8(leaf), parent_dataset(above)) else {
@@ -219,6 +241,7 @@ impl Inner {
             return Ok(tree);
         }
         let dataset = self.ok(self.pool.dataset_by_id(id))?;
+        self.adopt(&dataset);
         self.trees.find_or_add(Key::Head(id), Place::Head(dataset), (above.key, leaf))
     }
 }

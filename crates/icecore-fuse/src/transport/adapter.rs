@@ -1,213 +1,37 @@
-//! Requests as they travel through /dev/fuse, by the crate fuser. The only module that knows it.
+//! Each request of fuser, passed on.
 
-use crate::invalidate::KernelCache;
+use super::translate::{
+    attributes, caller, dot, errno, file_type, kind_of, new_time, open_flags, permissions, reply_attributes,
+    reply_empty, reply_entry, reply_xattr,
+};
 use crate::protocol::{
-    Attributes, Caller, Changes, CopyRequest, Entry, FileSystem, HandleId, Listed, NewFile, NewTime, NodeId,
-    Opened, RenameHow, Reply, Seek, WriteRequest, XattrHow,
+    Changes, CopyRequest, FileSystem, HandleId, Listed, NewFile, NodeId, RenameHow, Reply, Seek,
+    WriteRequest, XattrHow,
 };
 use fuser::{
-    BackgroundSession, CopyFileRangeFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
-    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr,
-    ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek,
-    ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, Session, SessionACL, TimeOrNow, WriteFlags,
+    CopyFileRangeFlags, FileHandle, Filesystem, Generation, INodeNo, KernelConfig, LockOwner, OpenFlags,
+    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use icecore::InodeKind;
-use icecore::units::Timestamp;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// Threads that answer requests.
-const THREADS: usize = 8;
-/// Bytes of one write: what the store writes atomically, and the most that the kernel sends by default.
-const WRITE_BYTES_MAX: u32 = 1 << 20;
-/// Requests of asynchronous I/O that may be on their way.
-const BACKGROUND_MAX: u16 = 64;
-/// What is asked of the kernel, bit by bit: one that it lacks must not cost the others. Not asked for: the write-back
-/// cache, which would hold writes back, and locks, which the kernel keeps correctly by itself.
-const WANTED: [InitFlags; 8] = [
-    InitFlags::FUSE_ASYNC_DIO,
-    InitFlags::FUSE_PARALLEL_DIROPS,
-    InitFlags::FUSE_ATOMIC_O_TRUNC,
-    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-    InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
-    InitFlags::FUSE_EXPLICIT_INVAL_DATA,
-    InitFlags::FUSE_DO_READDIRPLUS,
-    InitFlags::FUSE_READDIRPLUS_AUTO,
-];
+use std::time::{Duration, SystemTime};
 
 thread_local! {
     /// What a thread reads into.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Starts to answer the requests that arrive at a device. `any_user`: of every user, not the own one alone.
-pub(crate) fn start(
-    filesystem: impl FileSystem + Clone,
-    device: OwnedFd,
-    any_user: bool,
-) -> io::Result<(BackgroundSession, Box<dyn KernelCache>)> {
-    let acl = if any_user { SessionACL::All } else { SessionACL::Owner };
-    let mut config = fuser::Config::default();
-    config.acl = acl;
-    config.n_threads = Some(THREADS);
-    config.clone_fd = true;
-    let session = Session::from_fd(Adapter(filesystem), device, acl, config)?;
-    let cache = Box::new(Cache(session.notifier()));
-    Ok((session.spawn()?, cache))
-}
-
-struct Cache(Notifier);
-
-impl KernelCache for Cache {
-    fn drop_entry(&self, parent: NodeId, name: &[u8]) {
-        // What the kernel does not have it need not drop, and a mount that is gone has nothing.
-        let _ = self.0.inval_entry(INodeNo(parent.0), OsStr::from_bytes(name));
-    }
-
-    fn drop_node(&self, node: NodeId, data: bool) {
-        let _ = self.0.inval_inode(INodeNo(node.0), if data { 0 } else { -1 }, 0);
-    }
-}
-
-struct Adapter<F>(F);
-
-fn errno(error: crate::protocol::Errno) -> fuser::Errno {
-    fuser::Errno::from_i32(error.0)
-}
-
-fn caller(request: &Request) -> Caller {
-    Caller { uid: request.uid(), gid: request.gid() }
-}
-
-fn time(at: Timestamp) -> SystemTime {
-    let distance = Duration::from_nanos(at.0.unsigned_abs());
-    if at.0 >= 0 { UNIX_EPOCH + distance } else { UNIX_EPOCH - distance }
-}
-
-/// A time beyond what the store can keep becomes the nearest that it can.
-fn timestamp(time: SystemTime) -> Timestamp {
-    let nanoseconds = |distance: Duration| i64::try_from(distance.as_nanos()).unwrap_or(i64::MAX);
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => Timestamp(nanoseconds(since)),
-        Err(before) => Timestamp(-nanoseconds(before.duration())),
-    }
-}
-
-fn new_time(time: TimeOrNow) -> NewTime {
-    match time {
-        TimeOrNow::Now => NewTime::Now,
-        TimeOrNow::SpecificTime(time) => NewTime::At(timestamp(time)),
-    }
-}
-
-const fn file_type(kind: InodeKind) -> FileType {
-    match kind {
-        InodeKind::File => FileType::RegularFile,
-        InodeKind::Directory => FileType::Directory,
-        InodeKind::Symlink => FileType::Symlink,
-        InodeKind::CharDevice => FileType::CharDevice,
-        InodeKind::BlockDevice => FileType::BlockDevice,
-        InodeKind::Fifo => FileType::NamedPipe,
-        InodeKind::Socket => FileType::Socket,
-    }
-}
-
-fn kind_of(mode: u32) -> Option<InodeKind> {
-    Some(match mode & libc::S_IFMT {
-        libc::S_IFREG | 0 => InodeKind::File,
-        libc::S_IFDIR => InodeKind::Directory,
-        libc::S_IFLNK => InodeKind::Symlink,
-        libc::S_IFCHR => InodeKind::CharDevice,
-        libc::S_IFBLK => InodeKind::BlockDevice,
-        libc::S_IFIFO => InodeKind::Fifo,
-        libc::S_IFSOCK => InodeKind::Socket,
-        _ => return None,
-    })
-}
-
-const fn permissions(mode: u32) -> u16 {
-    (mode & 0o7777) as u16
-}
-
-fn attributes(from: &Attributes) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(from.node.0),
-        size: from.size,
-        blocks: from.sectors,
-        atime: time(from.access),
-        mtime: time(from.modify),
-        ctime: time(from.change),
-        crtime: time(from.birth),
-        kind: file_type(from.kind),
-        perm: from.mode,
-        nlink: from.links,
-        uid: from.uid,
-        gid: from.gid,
-        rdev: from.rdev,
-        blksize: 4096,
-        flags: 0,
-    }
-}
-
-/// What passes by the page cache is written in parallel. What is cached stays cached from one opening to the next: the
-/// owner makes the kernel forget what changes behind its back.
-fn open_flags(opened: Opened) -> FopenFlags {
-    if opened.direct {
-        FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
-    } else {
-        FopenFlags::FOPEN_KEEP_CACHE
-    }
-}
-
-fn reply_entry(reply: ReplyEntry, outcome: Result<Entry, crate::protocol::Errno>) {
-    match outcome {
-        Ok(entry) => {
-            reply.entry(&entry.lifetime, &attributes(&entry.attributes), Generation(entry.generation));
-        }
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-fn reply_attributes(reply: ReplyAttr, outcome: Result<(Attributes, Duration), crate::protocol::Errno>) {
-    match outcome {
-        Ok((found, lifetime)) => reply.attr(&lifetime, &attributes(&found)),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-fn reply_empty(reply: ReplyEmpty, outcome: Result<(), crate::protocol::Errno>) {
-    match outcome {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-/// The value of an attribute, or its size for a caller that asks with no room at all.
-fn reply_xattr(reply: ReplyXattr, room: u32, outcome: Result<Vec<u8>, crate::protocol::Errno>) {
-    match outcome {
-        Ok(value) if room == 0 => reply.size(value.len() as u32),
-        Ok(value) if value.len() > room as usize => reply.error(fuser::Errno::ERANGE),
-        Ok(value) => reply.data(&value),
-        Err(error) => reply.error(errno(error)),
-    }
-}
+/// A file system as fuser drives one.
+pub(super) struct Adapter<F>(pub F);
 
 impl<F: FileSystem> Filesystem for Adapter<F> {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        for flag in WANTED {
-            // A kernel that lacks it does without.
-            let _ = config.add_capabilities(flag);
-        }
-        let refused = |limit: u32| io::Error::other(format!("the limit of a write is {limit} bytes"));
-        config.set_max_write(WRITE_BYTES_MAX).map_err(refused)?;
-        let refused = |limit: u16| io::Error::other(format!("the limit of background requests is {limit}"));
-        config.set_max_background(BACKGROUND_MAX).map_err(refused)?;
-        Ok(())
+        super::configure(config)
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
@@ -566,24 +390,4 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
             Err(error) => reply.error(errno(error)),
         }
     }
-}
-
-/// What a listing with attributes says of `.` and `..`: the kernel takes neither for a lookup.
-fn dot(listed: &Listed) -> FileAttr {
-    let never = Timestamp(0);
-    attributes(&Attributes {
-        node: listed.node,
-        kind: listed.kind,
-        mode: 0o755,
-        uid: 0,
-        gid: 0,
-        links: 2,
-        rdev: 0,
-        size: 0,
-        sectors: 0,
-        access: never,
-        modify: never,
-        change: never,
-        birth: never,
-    })
 }

@@ -1,0 +1,74 @@
+//! Requests as they travel through /dev/fuse, by the crate fuser. The only module that knows it.
+
+mod adapter;
+mod translate;
+
+use crate::invalidate::KernelCache;
+use crate::protocol::{FileSystem, NodeId};
+use adapter::Adapter;
+use fuser::{BackgroundSession, INodeNo, InitFlags, KernelConfig, Notifier, Session, SessionACL};
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+
+/// Threads that answer requests.
+const THREADS: usize = 8;
+/// Bytes of one write: what the store writes atomically, and the most that the kernel sends by default.
+const WRITE_BYTES_MAX: u32 = 1 << 20;
+/// Requests of asynchronous I/O that may be on their way.
+const BACKGROUND_MAX: u16 = 64;
+/// What is asked of the kernel, bit by bit: one that it lacks must not cost the others. Not asked for: the write-back
+/// cache, which would hold writes back, and locks, which the kernel keeps correctly by itself.
+const WANTED: [InitFlags; 8] = [
+    InitFlags::FUSE_ASYNC_DIO,
+    InitFlags::FUSE_PARALLEL_DIROPS,
+    InitFlags::FUSE_ATOMIC_O_TRUNC,
+    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+    InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
+    InitFlags::FUSE_EXPLICIT_INVAL_DATA,
+    InitFlags::FUSE_DO_READDIRPLUS,
+    InitFlags::FUSE_READDIRPLUS_AUTO,
+];
+
+/// Starts to answer the requests that arrive at a device. `any_user`: of every user, not the own one alone.
+pub(crate) fn start(
+    filesystem: impl FileSystem + Clone,
+    device: OwnedFd,
+    any_user: bool,
+) -> io::Result<(BackgroundSession, Box<dyn KernelCache>)> {
+    let acl = if any_user { SessionACL::All } else { SessionACL::Owner };
+    let mut config = fuser::Config::default();
+    config.acl = acl;
+    config.n_threads = Some(THREADS);
+    config.clone_fd = true;
+    let session = Session::from_fd(Adapter(filesystem), device, acl, config)?;
+    let cache = Box::new(Cache(session.notifier()));
+    Ok((session.spawn()?, cache))
+}
+
+struct Cache(Notifier);
+
+impl KernelCache for Cache {
+    fn drop_entry(&self, parent: NodeId, name: &[u8]) {
+        // What the kernel does not have it need not drop, and a mount that is gone has nothing.
+        let _ = self.0.inval_entry(INodeNo(parent.0), OsStr::from_bytes(name));
+    }
+
+    fn drop_node(&self, node: NodeId, data: bool) {
+        let _ = self.0.inval_inode(INodeNo(node.0), if data { 0 } else { -1 }, 0);
+    }
+}
+
+/// Asks the kernel for what we want of it.
+fn configure(config: &mut KernelConfig) -> io::Result<()> {
+    for flag in WANTED {
+        // A kernel that lacks it does without.
+        let _ = config.add_capabilities(flag);
+    }
+    let refused = |limit: u32| io::Error::other(format!("the limit of a write is {limit} bytes"));
+    config.set_max_write(WRITE_BYTES_MAX).map_err(refused)?;
+    let refused = |limit: u16| io::Error::other(format!("the limit of background requests is {limit}"));
+    config.set_max_background(BACKGROUND_MAX).map_err(refused)?;
+    Ok(())
+}
