@@ -16,7 +16,9 @@ LAB_OPTIONS ?=
 # out: each of those takes two or three minutes for all tests together.
 CASES ?= 2048
 SIMULATED_CASES ?= 8
-# How long `make soak` lives, and each target of `make fuzz` runs.
+# Where `make differential` begins: behind the seeds of `make test`. Another number is another run.
+DIFFERENTIAL_SEED ?= 1000000
+# How long `make soak` lives, `make differential` runs, and each target of `make fuzz` runs.
 HOURS ?= 2
 SOAK_SECONDS ?= $(shell expr $(HOURS) '*' 3600)
 FUZZ_SECONDS ?= 60
@@ -24,10 +26,10 @@ FUZZ_SECONDS ?= 60
 ICECORE := target/release/icecore
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench figure cases fuzz soak soak-short tools
+.PHONY: help demo test lint bench figure cases differential fuzz soak soak-short tools
 
 help: ## Explain the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Keep 95 versions of a growing database and prove each one (under a minute, plus the build)
 	$(CARGO) build --release --locked --package icecore-cli
@@ -55,6 +57,10 @@ figure: ## Draw time per iteration from the last `make bench`
 
 cases: ## Run property tests with many more cases (CASES=n), and simulated crashes with nothing left out (SIMULATED_CASES=n)
 	ICECORE_TEST_CASES=$(CASES) ICECORE_PROPTEST_CASES=$(CASES) ICECORE_CASES=$(SIMULATED_CASES) $(CARGO) test --release --locked --workspace
+
+differential: ## Compare SQLite in a pool with SQLite on plain files, for HOURS; failures print their seed and script
+	ICECORE_SEED=$(DIFFERENTIAL_SEED) ICECORE_SECONDS=$$(( $(HOURS) * 3600 )) $(CARGO) test --release --locked \
+		--package icecore-sqlite --test differential -- --nocapture
 
 fuzz: ## Run each fuzz target for FUZZ_SECONDS (needs a nightly toolchain)
 	FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz $(TARGETS)

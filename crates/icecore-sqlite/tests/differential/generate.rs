@@ -1,15 +1,15 @@
 //! From a seed to a script.
 
 use crate::differences::is_open;
-use crate::script::{Action, Control, LinkId, Opening, Profile, Schema, Script, Setting};
+use crate::script::{Action, LinkId, Opening, Profile, Schema, Script, Setting};
 use crate::sql;
 use crate::world::DIRECTORY;
 use icecore_sim::Random;
 use std::collections::BTreeSet;
 
 /// The connection to the files that both sides keep outside of a pool.
-const OUTSIDE: [LinkId; 2] = [LinkId(8), LinkId(9)];
-const SLOTS: usize = 2;
+pub const OUTSIDE: [LinkId; 2] = [LinkId(8), LinkId(9)];
+pub const SLOTS: usize = 2;
 /// A schema that is the first file once more.
 const TWICE: &str = "twice";
 
@@ -52,25 +52,26 @@ pub fn script(seed: u64, profile: Profile) -> Script {
     Script { setting: generator.setting, actions: generator.actions }
 }
 
-struct Generator {
-    random: Random,
-    setting: Setting,
-    links: usize,
+/// A script on its way.
+pub struct Generator {
+    pub random: Random,
+    pub setting: Setting,
+    pub links: usize,
     /// A plain file is attached on both sides.
-    with_outside: bool,
+    pub with_outside: bool,
     /// The connections have different main databases.
-    turned: bool,
+    pub turned: bool,
     /// Connections that are in a transaction, as far as one can tell.
-    inside: BTreeSet<LinkId>,
-    actions: Vec<Action>,
+    pub inside: BTreeSet<LinkId>,
+    pub actions: Vec<Action>,
 }
 
 impl Generator {
-    fn push(&mut self, action: Action) {
+    pub fn push(&mut self, action: Action) {
         self.actions.push(action);
     }
 
-    fn run(&mut self, link: LinkId, sql: impl Into<String>) {
+    pub fn run(&mut self, link: LinkId, sql: impl Into<String>) {
         let sql = sql.into();
         let steps = self.random.between(1, 400) as i32;
         let action = match self.setting.profile {
@@ -104,16 +105,16 @@ impl Generator {
         }
     }
 
-    fn link(&mut self) -> LinkId {
+    pub fn link(&mut self) -> LinkId {
         LinkId(self.random.index(self.links))
     }
 
     /// Which file is the main database of a connection.
-    fn main_of(&self, link: LinkId) -> usize {
+    pub fn main_of(&self, link: LinkId) -> usize {
         if self.turned { link.0 % self.setting.files } else { 0 }
     }
 
-    fn schema(&mut self, link: LinkId) -> String {
+    pub fn schema(&mut self, link: LinkId) -> String {
         if self.with_outside && self.random.chance(15) {
             return "o".to_owned();
         }
@@ -125,7 +126,7 @@ impl Generator {
     }
 
     /// The file that a schema means. `None` outside of a pool.
-    fn file_of(&self, schema: &Schema) -> Option<usize> {
+    pub fn file_of(&self, schema: &Schema) -> Option<usize> {
         match schema.name.as_str() {
             _ if OUTSIDE.contains(&schema.link) => None,
             "main" => Some(self.main_of(schema.link)),
@@ -134,7 +135,7 @@ impl Generator {
         }
     }
 
-    fn schema_of(&mut self, link: LinkId) -> Schema {
+    pub fn schema_of(&mut self, link: LinkId) -> Schema {
         Schema { link, name: self.schema(link) }
     }
 
@@ -239,67 +240,6 @@ impl Generator {
         }
     }
 
-    fn control(&mut self, link: LinkId) {
-        let schema = self.schema_of(link);
-        let control = match self.random.below(14) {
-            0 => Control::PowersafeOverwrite,
-            1 => Control::PersistWal,
-            2 => Control::TemporaryName,
-            3 => Control::HasMoved,
-            4 => Control::LastErrno,
-            5 => Control::ExternalReader,
-            6 => Control::ChunkSize,
-            7..=8 if self.setting.profile == Profile::Alone && !self.setting.wal => Control::LockState,
-            _ => Control::DataVersion,
-        };
-        self.push(Action::Control { schema, control });
-    }
-
-    fn backup(&mut self, link: LinkId) {
-        let ours = self.schema_of(link);
-        let other = if self.random.chance(60) || self.links == 1 {
-            let index = self.random.index(2);
-            let link = OUTSIDE[index];
-            let file = format!("out{index}.db");
-            self.push(Action::Open { link, file, how: Opening::Create });
-            Schema { link, name: "main".to_owned() }
-        } else {
-            let link = self.link();
-            self.schema_of(link)
-        };
-        if self.file_of(&other) == self.file_of(&ours) {
-            // The same file, of which SQLite says nothing.
-            return;
-        }
-        let into_a_pool = self.random.chance(50) && !(other.link == OUTSIDE[0] && is_open("backup-from-wal"));
-        let (from, to) = if into_a_pool { (other, ours) } else { (ours, other) };
-        let pages = *self.random.pick(&[1, 3, 7, -1]).unwrap_or(&1);
-        if self.setting.profile == Profile::Turns || self.random.chance(30) {
-            return self.push(Action::Backup { from, to, pages });
-        }
-        self.backup_in_steps(from, to, pages);
-    }
-
-    /// A backup, and writes to its source and others in between.
-    fn backup_in_steps(&mut self, from: Schema, to: Schema, pages: i32) {
-        let slot = self.random.index(SLOTS);
-        let source = from.clone();
-        self.push(Action::StartBackup { slot, from, to });
-        for _ in 0..=self.random.below(8) {
-            self.push(Action::StepBackup { slot, pages });
-            if self.random.chance(40) {
-                let link = if self.random.chance(60) { source.link } else { self.link() };
-                let name = if link == source.link { source.name.clone() } else { self.schema(link) };
-                let sql = sql::write(&mut self.random, &name);
-                self.push(Action::Run { link, sql });
-            }
-        }
-        if self.random.chance(90) {
-            self.push(Action::StepBackup { slot, pages: -1 });
-            self.push(Action::EndBackup { slot });
-        }
-    }
-
     fn vacuum(&mut self, link: LinkId) {
         let schema = self.schema(link);
         if self.random.chance(50) {
@@ -385,43 +325,6 @@ impl Generator {
         let file = format!("f{}.db", self.random.index(self.setting.files));
         if self.setting.profile != Profile::Alone {
             self.push(Action::Look { file });
-        }
-    }
-
-    fn cursor(&mut self, link: LinkId, schema: &str) {
-        let slot = self.random.index(SLOTS);
-        match self.random.below(6) {
-            0..=1 => {
-                let sql = sql::read(&mut self.random, schema);
-                self.push(Action::StartCursor { link, slot, sql });
-                self.push(Action::StepCursor { slot, rows: 1 });
-            }
-            2 => self.push(Action::EndCursor { slot }),
-            _ => {
-                let rows = 1 + self.random.index(4);
-                self.push(Action::StepCursor { slot, rows });
-            }
-        }
-    }
-
-    fn blob(&mut self, link: LinkId, name: String) {
-        let slot = self.random.index(SLOTS);
-        let row = self.random.below(6) as i64;
-        if self.random.chance(60) {
-            let schema = Schema { link, name };
-            self.push(Action::OpenBlob { schema, slot, row, for_writing: row % 3 != 0 });
-        }
-        for _ in 0..self.random.below(4) {
-            let most = if self.random.chance(50) { 60 } else { 6000 };
-            let offset = self.random.below(most) as i32;
-            let length = self.random.below(most / 3) as i32;
-            let action = match self.random.below(8) {
-                0..=2 => Action::ReadBlob { slot, offset, length },
-                3..=5 => Action::WriteBlob { slot, offset, length, byte: self.random.below(256) as u8 },
-                6 => Action::ReopenBlob { slot, row: self.random.below(6) as i64 },
-                _ => Action::CloseBlob { slot },
-            };
-            self.push(action);
         }
     }
 

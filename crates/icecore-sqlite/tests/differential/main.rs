@@ -1,15 +1,30 @@
-//! One random script of SQL and API calls, run on databases in a pool and on plain files: every answer is compared.
+//! One random script of SQL and API calls, run on databases in a pool and on plain files: all answers are
+//! compared.
 //!
-//! `ICECORE_SEED` is where it begins, `ICECORE_CASES` how many scripts each test runs, and `ICECORE_SECONDS` how
-//! long instead. Without them the scripts are the same ones every time.
+//! `ICECORE_SEED` is where it begins, and `ICECORE_CASES` how many scripts each test runs. `ICECORE_SECONDS`
+//! is how long it runs instead; then it goes on after a failure, and prints one of each kind. Without them the
+//! scripts are the same ones every time. A failure prints its script, shortened, as SQL.
+//!
+//! What icecore is compared with depends on who uses the files. Its readers and writers do not block each
+//! other, as in WAL mode. So connections whose transactions overlap run beside plain files in WAL mode. One
+//! connection, and several that take turns, run beside plain files with a rollback journal.
+//!
+//! `differences.rs` has the table of allowed differences, and the table of defects that are open. A defect
+//! that is mended loses its entry, and from then on the test fails where it shows.
+//!
+//! Left out, as SQLite defines no answer or the plain side has none: `journal_mode=OFF` (a rollback is
+//! undefined), `locking_mode` and page sizes in WAL mode, a backup of a file into itself, the use of the
+//! destination of a backup before its end, and the value of a data version (only its changes are compared).
 
 #[path = "../common/mod.rs"]
 mod common;
 
 mod answer;
+mod calls;
 mod compare;
 mod differences;
 mod generate;
+mod handles;
 mod raw;
 mod script;
 mod shrink;
@@ -64,15 +79,15 @@ fn compare_all(profile: Profile, default_cases: u64) {
 
 #[test]
 fn one_connection_like_plain_files() {
-    compare_all(Profile::Alone, 400);
+    compare_all(Profile::Alone, 300);
 }
 
 #[test]
 fn overlapping_connections_like_wal_mode() {
-    compare_all(Profile::Together, 400);
+    compare_all(Profile::Together, 300);
 }
 
 #[test]
 fn connections_in_turns_like_a_rollback_journal() {
-    compare_all(Profile::Turns, 400);
+    compare_all(Profile::Turns, 300);
 }

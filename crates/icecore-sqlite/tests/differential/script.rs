@@ -70,7 +70,6 @@ pub enum Control {
     HasMoved,
     LastErrno,
     ExternalReader,
-    ChunkSize,
     LockState,
     DataVersion,
 }
