@@ -284,6 +284,7 @@ pub mod control {
     pub const SYNC: c_int = 21;
     pub const COMMIT_PHASETWO: c_int = 22;
     pub const PDB: c_int = 30;
+    pub const EXTERNAL_READER: c_int = 40;
     /// Our own: stores a pointer to the door's database. SQLite keeps numbers below 100 for itself; a VFS on
     /// top hands others down.
     pub const DATABASE: c_int = 0x1CE_C0DE;
