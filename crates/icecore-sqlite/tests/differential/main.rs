@@ -79,15 +79,15 @@ fn compare_all(profile: Profile, default_cases: u64) {
 
 #[test]
 fn one_connection_like_plain_files() {
-    compare_all(Profile::Alone, 300);
+    compare_all(Profile::Alone, 250);
 }
 
 #[test]
 fn overlapping_connections_like_wal_mode() {
-    compare_all(Profile::Together, 300);
+    compare_all(Profile::Together, 250);
 }
 
 #[test]
 fn connections_in_turns_like_a_rollback_journal() {
-    compare_all(Profile::Turns, 300);
+    compare_all(Profile::Turns, 250);
 }
