@@ -40,9 +40,16 @@ pub const DIFFERENCES: &[Difference] = &[
         },
     },
     Difference {
+        name: "backup-brings-wal",
+        why: "a backup from a database in WAL mode switches a plain destination to WAL mode, and none in a \
+              pool (README, \"WAL mode\"); so it is made only where the plain files are in that mode",
+        ends: false,
+        is: by_generator,
+    },
+    Difference {
         name: "chunk-size",
-        why: "SQLITE_FCNTL_CHUNK_SIZE lengthens a plain file, and so the least max_page_count; icecore takes it \
-              as a hint, and a file keeps its size",
+        why: "SQLITE_FCNTL_CHUNK_SIZE lengthens a plain file, and so the least max_page_count; icecore takes \
+              it as a hint, and a file keeps its size",
         ends: false,
         is: by_generator,
     },

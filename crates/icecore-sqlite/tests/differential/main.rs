@@ -2,8 +2,8 @@
 //! compared.
 //!
 //! `ICECORE_SEED` is where it begins, and `ICECORE_CASES` how many scripts each test runs. `ICECORE_SECONDS`
-//! is how long it runs instead; then it goes on after a failure, and prints one of each kind. Without them the
-//! scripts are the same ones every time. A failure prints its script, shortened, as SQL.
+//! is how long it runs instead; then it goes on after a failure, and prints one of each kind. Without them
+//! the scripts are the same ones every time. A failure prints its script, shortened, as SQL.
 //!
 //! What icecore is compared with depends on who uses the files. Its readers and writers do not block each
 //! other, as in WAL mode. So connections whose transactions overlap run beside plain files in WAL mode. One
@@ -40,8 +40,8 @@ use std::time::{Duration, Instant};
 /// Different discrepancies that one run looks for.
 const FOUND_MAX: usize = 12;
 
-/// Runs scripts of one profile, and fails with the shortest form of those that answer differently: of the first
-/// one, or in a run of a certain time of the first one of each kind.
+/// Runs scripts of one profile, and fails with the shortest form of those that answer differently: of the
+/// first one, or in a run of a certain time of the first one of each kind.
 fn compare_all(profile: Profile, default_cases: u64) {
     let first = variable("ICECORE_SEED").unwrap_or(1);
     let seconds = variable("ICECORE_SECONDS").map(Duration::from_secs);
@@ -79,15 +79,15 @@ fn compare_all(profile: Profile, default_cases: u64) {
 
 #[test]
 fn one_connection_like_plain_files() {
-    compare_all(Profile::Alone, 300);
+    compare_all(Profile::Alone, 250);
 }
 
 #[test]
 fn overlapping_connections_like_wal_mode() {
-    compare_all(Profile::Together, 300);
+    compare_all(Profile::Together, 250);
 }
 
 #[test]
 fn connections_in_turns_like_a_rollback_journal() {
-    compare_all(Profile::Turns, 300);
+    compare_all(Profile::Turns, 250);
 }

@@ -76,7 +76,7 @@ pub fn with_failing_commit<T>(after: u32, work: impl FnOnce() -> T) -> T {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         let fault = fault as unsafe extern "C" fn(c_int) -> c_int;
-        // SAFETY: the argument that SQLite wants for this operation; the function only looks at its own thread.
+        // SAFETY: the argument that SQLite wants for it; the function only looks at its own thread.
         let code = unsafe { ffi::sqlite3_test_control(ffi::SQLITE_TESTCTRL_FAULT_INSTALL, fault) };
         assert_eq!(code, 0);
     });

@@ -118,7 +118,7 @@ impl World {
         out + rest
     }
 
-    /// Carries out an action. What is not possible in a script that was shortened is "left out", on both sides.
+    /// Carries out an action. What a shortened script makes impossible is "left out", on both sides.
     pub fn act(&mut self, action: &Action) -> Answer {
         let answer = self.try_act(action).unwrap_or_else(|| Answer::note("left out"));
         let hide = |text: String| {
