@@ -1,6 +1,5 @@
 //! Actions that are calls of SQLite's interface and no SQL: file controls, backups, cursors and blobs.
 
-use crate::differences::is_open;
 use crate::generate::{Generator, OUTSIDE, SLOTS};
 use crate::script::{Action, Control, LinkId, Opening, Profile, Schema};
 use crate::sql;
@@ -37,8 +36,7 @@ impl Generator {
             // The same file, of which SQLite says nothing.
             return;
         }
-        let leave_out = !self.setting.wal || is_open("backup-from-wal");
-        let into_a_pool = self.random.chance(50) && !(other.link == OUTSIDE[0] && leave_out);
+        let into_a_pool = self.random.chance(50) && !(other.link == OUTSIDE[0] && !self.setting.wal);
         let (from, to) = if into_a_pool { (other, ours) } else { (ours, other) };
         let pages = *self.random.pick(&[1, 3, 7, -1]).unwrap_or(&1);
         if self.setting.profile == Profile::Turns || self.random.chance(30) {

@@ -1,6 +1,5 @@
 //! From a seed to a script.
 
-use crate::differences::is_open;
 use crate::script::{Action, LinkId, Opening, Profile, Schema, Script, Setting};
 use crate::sql;
 use crate::world::DIRECTORY;
@@ -224,8 +223,7 @@ impl Generator {
             2 if rollback => self.push(Action::DeclineWal { schema: Schema { link, name: schema } }),
             3..=5 if rollback => {
                 let mode = sql::one_of(&mut self.random, &["EXCLUSIVE", "NORMAL", "NORMAL"]);
-                let named =
-                    self.random.chance(40) && (mode != "NORMAL" || !is_open("normal-mode-of-one-schema"));
+                let named = self.random.chance(40) && mode != "NORMAL";
                 let prefix = if named { format!("{schema}.") } else { String::new() };
                 self.run(link, format!("PRAGMA {prefix}locking_mode={mode}"));
             }
@@ -315,8 +313,6 @@ impl Generator {
         let most = if self.setting.wal {
             // The differences say why.
             1
-        } else if is_open("partial-commit") {
-            2
         } else {
             4
         };
