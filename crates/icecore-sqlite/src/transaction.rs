@@ -96,7 +96,10 @@ impl Database {
     /// The group that a write goes to. `None` if the write has no effect, as the transaction has failed.
     fn group_for_writing(&mut self) -> Result<Option<&mut Group>> {
         if self.level < Level::Reserved {
-            return Err(Fault::new(code::IOERR_WRITE, "a database file is written only under a lock"));
+            return Err(Fault::new(
+                code::IOERR_WRITE,
+                "a database is written only under a lock: a VFS on top that splits it into several files cannot be used",
+            ));
         }
         self.take_back_parked()?;
         self.notice_end_of_roll_back()?;
