@@ -1,5 +1,7 @@
 //! `icecore demo`
 
+mod mounted;
+
 use super::lab::told;
 use crate::output::{Output, print_document};
 use crate::progress::Progress;
@@ -11,8 +13,8 @@ use std::path::{Path, PathBuf};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Keeps 95 versions of a growing SQLite database, proves every one of them, and
-compares the time with the plain filesystem. Takes less than a minute and
-leaves nothing behind.
+compares the time with the plain filesystem. Ends with a file on a mount, where
+the system has FUSE. Takes less than a minute and leaves nothing behind.
 
 Example:
   icecore demo
@@ -48,7 +50,13 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     drop(bar);
     tell(&report, arguments.json)?;
     anyhow::ensure!(report.succeeded(), "a snapshot does not hold what was recorded when it was taken");
-    Ok(())
+    if arguments.json {
+        return Ok(());
+    }
+    let act = mounted::run(&options.directory.unwrap_or_else(std::env::temp_dir))?;
+    let mut output = Output::new();
+    output.line(act)?;
+    output.finish()
 }
 
 /// One bar after the other, one for each step.

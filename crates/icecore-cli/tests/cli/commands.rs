@@ -324,6 +324,10 @@ fn a_small_demonstration_proves_every_snapshot() {
     let fixture = Fixture::new();
     let folder = fixture.folder.path().to_str().unwrap();
     let table = fixture.done(&["demo", "--iterations", "2", "--directory", folder]);
+    assert!(
+        table.contains("back to the snapshot in") || table.contains("The mount is not shown here"),
+        "{table}"
+    );
     assert!(table.contains("all 2 snapshots pass"), "{table}");
     let document = fixture.json(&["demo", "--iterations", "2", "--directory", folder, "--json"]);
     assert_eq!((&document["version"], &document["kept"]), (&serde_json::json!(1), &serde_json::Value::Null));

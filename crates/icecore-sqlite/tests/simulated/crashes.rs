@@ -139,7 +139,8 @@ fn without_synchronous_a_prefix_of_the_transactions_is_there() {
     let mut crashes = 0;
     for_each_seed("off", 4, |seed| {
         let mut random = Random::new(seed);
-        let setting = Setting { synchronous: "OFF", ..Setting::draw(&mut random) };
+        let attached = random.chance(50);
+        let setting = Setting { synchronous: "OFF", attached, ..Setting::draw(&mut random) };
         let history = History::generate(setting, 24, &mut random);
         crashes += crash_everywhere(seed, &history, 8, &mut random);
     });
