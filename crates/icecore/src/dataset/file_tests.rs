@@ -121,23 +121,24 @@ fn readers_see_whole_writes_and_none_that_is_older_than_what_returned() {
     });
 }
 
-/// Two writers change two parts of the same blocks: neither undoes what the other did.
+/// Two writers change two parts of one block: neither undoes what the other did. The second part is long, so that much happens between
+/// reading what completes it and writing it.
 #[test]
 fn writers_of_parts_of_one_block_do_not_lose_each_other() {
     let (_pool, _dataset, file) = new_file();
-    let half = 2 * BLOCK as usize + 2048;
-    file.write(0, &vec![0; 2 * half]).unwrap();
+    let write = |at: u64, length: usize, number: u64| {
+        file.write(at, &number.to_le_bytes().repeat(length / 8)).unwrap();
+        let mut bytes = vec![0; length];
+        file.read(at, &mut bytes).unwrap();
+        let words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
+        assert!(words.into_iter().all(|word| word == number), "a write of {length} bytes is lost");
+    };
     thread::scope(|scope| {
-        for part in 0..2 {
-            let file = &file;
-            scope.spawn(move || {
-                for number in 1..400_u64 {
-                    file.write((part * half) as u64, &number.to_le_bytes().repeat(half / 8)).unwrap();
-                    let mut bytes = vec![0; half];
-                    file.read((part * half) as u64, &mut bytes).unwrap();
-                    assert!(bytes.as_chunks().0.iter().all(|word| u64::from_le_bytes(*word) == number));
-                }
-            });
+        let long = scope.spawn(|| (1..300).for_each(|number| write(3000, 120 * BLOCK as usize, number)));
+        let mut numbers = 1..;
+        while !long.is_finished() {
+            write(0, 3000, numbers.next().expect("there are more"));
         }
+        long.join().expect("no write is lost");
     });
 }
