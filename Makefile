@@ -22,14 +22,17 @@ DIFFERENTIAL_SEED ?= 1000000
 HOURS ?= 2
 SOAK_SECONDS ?= $(shell expr $(HOURS) '*' 3600)
 FUZZ_SECONDS ?= 60
+# How long fsx runs in `make mount-suites`.
+SECONDS ?= 600
 
 ICECORE := target/release/icecore
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench figure cases differential fuzz soak soak-short tools
+.PHONY: help demo test lint bench figure cases differential fuzz soak soak-short mount-suites mount-suites-short tools
 
 help: ## Explain the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s
+", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Keep 95 versions of a growing database and prove each one (under a minute, plus the build)
 	$(CARGO) build --release --locked --package icecore-cli
@@ -72,6 +75,14 @@ soak: ## Live through whole lives of pools on a simulated disk, for HOURS or SOA
 
 soak-short: ## The same for five minutes at most, the same lives every time (those of pools with threads but for the order of what they do)
 	$(MAKE) --no-print-directory soak SOAK_SECONDS=285 SOAK_OPTIONS='--seed 1 --threaded 10 --lives 360'
+
+mount-suites: tools ## Run pjdfstest, fsx (for SECONDS), fio, stress-ng, git, tar, rsync and SQLite's shell on a mount
+	$(CARGO) build --release --locked --package icecore-cli
+	SUITE_SECONDS=$(SECONDS) scripts/mount-suites
+
+mount-suites-short: tools ## The same in a minute or so
+	$(CARGO) build --release --locked --package icecore-cli
+	scripts/mount-suites short
 
 tools:
 	@scripts/install-tools

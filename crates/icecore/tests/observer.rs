@@ -1,6 +1,6 @@
 //! What a front end learns of changes that it did not make, and what it can stand in the way of.
 
-use icecore::units::{DatasetId, InodeNumber};
+use icecore::units::{DatasetId, InodeNumber, VersionId};
 use icecore::{
     Creation, DestroyTarget, Error, InitOptions, Obstacle, OpenOptions, Pool, PoolChange, PoolObserver,
 };
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 struct Eye {
     seen: Mutex<Vec<String>>,
     users: Mutex<Vec<String>>,
+    readers: Mutex<Vec<String>>,
 }
 
 impl Eye {
@@ -31,6 +32,10 @@ impl PoolObserver for Eye {
 
     fn users(&self, _dataset: DatasetId, _obstacle: Obstacle) -> Vec<String> {
         self.users.lock().unwrap().clone()
+    }
+
+    fn readers(&self, _dataset: DatasetId, _snapshot: VersionId) -> Vec<String> {
+        self.readers.lock().unwrap().clone()
     }
 }
 
@@ -65,6 +70,13 @@ fn an_observer_is_told_what_happens_and_can_stand_in_the_way() {
     assert!(eye.take().is_empty());
 
     eye.users.lock().unwrap().clear();
+    *eye.readers.lock().unwrap() = vec!["/mnt/.icecore/snapshots/one/f".to_owned()];
+    for target in [&whole, &DestroyTarget::Snapshot("db@one".to_owned())] {
+        let refused = pool.destroy(target).unwrap_err().to_string();
+        assert!(refused.contains("db@one") && refused.contains("one/f is open; close it first"), "{refused}");
+    }
+    assert!(eye.take().is_empty());
+    eye.readers.lock().unwrap().clear();
     pool.destroy(&whole).unwrap();
     assert_eq!(eye.take(), ["Datasets"]);
     drop((observer, eye));

@@ -100,7 +100,11 @@ impl Fixture {
 
     /// Kills the process of the mount, and waits until it is gone.
     pub fn kill_owner(&self) {
-        let owner = self.owner();
+        Self::kill(self.owner());
+    }
+
+    /// Kills a process, and waits until it is gone.
+    pub fn kill(owner: rustix::process::Pid) {
         let descriptor = rustix::process::pidfd_open(owner, rustix::process::PidfdFlags::empty()).unwrap();
         rustix::process::kill_process(owner, rustix::process::Signal::KILL).unwrap();
         let mut polled = [rustix::event::PollFd::new(&descriptor, rustix::event::PollFlags::IN)];

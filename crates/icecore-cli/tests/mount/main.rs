@@ -2,7 +2,9 @@
 
 mod commands;
 mod fixture;
+mod history;
 mod mariadb;
+mod model;
 mod postgres;
 mod server;
 mod writer;

@@ -37,6 +37,12 @@ impl PoolObserver for Watch {
     fn users(&self, dataset: DatasetId, obstacle: Obstacle) -> Vec<String> {
         self.0.upgrade().map(|inner| inner.users(dataset, obstacle)).unwrap_or_default()
     }
+
+    fn readers(&self, dataset: DatasetId, snapshot: VersionId) -> Vec<String> {
+        let Some(inner) = self.0.upgrade() else { return Vec::new() };
+        let tree = inner.trees.find(Key::Snapshot(dataset, snapshot));
+        tree.map(|tree| inner.open_in_tree(&tree, Obstacle::ToDestroy)).unwrap_or_default()
+    }
 }
 
 impl Inner {
@@ -191,7 +197,12 @@ impl Inner {
 
     /// What is open in a dataset and in the way.
     fn users(&self, dataset: DatasetId, obstacle: Obstacle) -> Vec<String> {
-        let Some(tree) = self.trees.find(Key::Head(dataset)) else { return Vec::new() };
+        let tree = self.trees.find(Key::Head(dataset));
+        tree.map(|tree| self.open_in_tree(&tree, obstacle)).unwrap_or_default()
+    }
+
+    /// What is open in a tree and in the way: files by their paths, or the mount itself.
+    fn open_in_tree(&self, tree: &Tree, obstacle: Obstacle) -> Vec<String> {
         let counts = |writes: bool| writes || obstacle == Obstacle::ToDestroy;
         let mut inodes: Vec<InodeNumber> = self
             .handles
@@ -202,14 +213,15 @@ impl Inner {
             .collect();
         inodes.sort_unstable();
         inodes.dedup();
-        let below = String::from_utf8_lossy(&self.trees.path(&tree)).into_owned();
+        let below = String::from_utf8_lossy(&self.trees.path(tree)).into_owned();
         let root =
             if below.is_empty() { self.mount_point.clone() } else { format!("{}/{below}", self.mount_point) };
         if inodes.is_empty() {
             let is_root = obstacle == Obstacle::ToDestroy && tree.seen_as().is_none();
             return if is_root { vec![format!("its mount on {root}")] } else { Vec::new() };
         }
-        let paths = tree.head().and_then(|head| head.view().ok()?.paths_of(&inodes).ok()).unwrap_or_default();
+        let view = self.view(tree).ok().flatten();
+        let paths = view.and_then(|view| view.paths_of(&inodes).ok()).unwrap_or_default();
         let name = |inode: &InodeNumber| match paths.get(inode) {
             Some(path) => format!("{root}/{}", String::from_utf8_lossy(path)),
             None => format!("a file without a name in {root} (inode {inode})"),

@@ -55,6 +55,48 @@ fn snapshots_are_folders_that_are_not_listed() {
 }
 
 #[test]
+fn a_snapshot_in_use_is_not_destroyed() {
+    if !can_mount() {
+        return;
+    }
+    let mut fixture = Fixture::new();
+    fs::create_dir(fixture.path("d")).unwrap();
+    fs::write(fixture.path("d/f"), "monday").unwrap();
+    fixture.snapshot("db@monday");
+    fixture.snapshot("db@tuesday");
+    let open = File::open(fixture.path(".icecore/snapshots/monday/d/f")).unwrap();
+    let targets = [
+        DestroyTarget::Snapshot("db@monday".into()),
+        DestroyTarget::Range { dataset: "db".into(), first: "monday".into(), last: "tuesday".into() },
+        DestroyTarget::Snapshots { of: vec![("db".into(), vec!["tuesday".into(), "monday".into()])] },
+    ];
+    for target in targets {
+        let refused = fixture.ask(Request::Destroy { target }).unwrap_err();
+        assert!(refused.contains(".icecore/snapshots/monday/d/f is open; close it first"), "{refused}");
+    }
+    let mut text = [0; 6];
+    open.read_exact_at(&mut text, 0).unwrap();
+    assert_eq!((&text, names(&fixture.path(".icecore/snapshots")).len()), (b"monday", 2));
+    let destroy = |name: &str| Request::Destroy { target: DestroyTarget::Snapshot(name.into()) };
+    fixture.ask(destroy("db@tuesday")).unwrap();
+    fixture.snapshot("db@wednesday");
+    drop(open);
+    fixture.ask(destroy("db@monday")).unwrap();
+    fixture.unmount();
+
+    fixture.mount(Some("db@wednesday"));
+    let refused = fixture.ask(destroy("db@wednesday")).unwrap_err();
+    let mount = fixture.path("").display().to_string();
+    let busy = format!("its mount on {} is open; close it first", mount.trim_end_matches('/'));
+    assert!(refused.contains("db@wednesday") && refused.contains(&busy), "{refused}");
+    assert_eq!(fs::read_to_string(fixture.path("d/f")).unwrap(), "monday");
+    let open = File::open(fixture.path("d/f")).unwrap();
+    let refused = fixture.ask(destroy("db@wednesday")).unwrap_err();
+    assert!(refused.contains("mnt/d/f is open"), "{refused}");
+    drop(open);
+}
+
+#[test]
 fn a_snapshot_alone_and_a_pool_as_a_whole() {
     if !can_mount() {
         return;

@@ -76,18 +76,28 @@ impl Pool {
         self.telling(&change, destroyed)
     }
 
-    /// Refuses to destroy a dataset in which an observer has something open.
+    /// Refuses to destroy a dataset or a snapshot in which an observer has something open.
     fn refuse_mounted(&self, target: &DestroyTarget) -> Result<()> {
-        let DestroyTarget::Dataset { name, recursive } = target else { return Ok(()) };
-        let datasets: Vec<(DatasetId, String)> = {
+        if !self.is_observed() {
+            return Ok(());
+        }
+        // No observer is asked with the state locked.
+        let (datasets, snapshots) = {
             let state = self.engine().state();
-            let Ok(id) = state.catalogue.find(name) else { return Ok(()) };
-            let all = if *recursive { state.catalogue.subtree(name) } else { vec![id] };
-            all.into_iter().map(|id| (id, Self::name_of(&state, id))).collect()
+            // The attempt itself refuses what cannot be selected, and says why.
+            let Ok(selection) = select(&state, target, Holds::Ignored) else { return Ok(()) };
+            let named = |id: &DatasetId| (*id, Self::name_of(&state, *id));
+            let datasets: Vec<_> = selection.datasets.iter().map(named).collect();
+            let row = |version: &VersionId| {
+                let row = state.catalogue.snapshot(*version)?;
+                Some((row.dataset, *version, state.catalogue.full_name(*version)))
+            };
+            (datasets, selection.versions.iter().filter_map(row).collect::<Vec<_>>())
         };
-        datasets
-            .iter()
-            .try_for_each(|(id, name)| self.refuse_observed(*id, name, Obstacle::ToDestroy, "close it first"))
+        for (id, name) in &datasets {
+            self.refuse_observed(*id, name, Obstacle::ToDestroy, "close it first")?;
+        }
+        snapshots.iter().try_for_each(|(dataset, version, name)| self.refuse_read(*dataset, *version, name))
     }
 
     fn try_destroy(&self, target: &DestroyTarget) -> Result<DestroyPlan> {

@@ -3,7 +3,7 @@
 use super::Pool;
 use crate::error::{Error, Result};
 use crate::state::State;
-use crate::units::{DatasetId, InodeNumber};
+use crate::units::{DatasetId, InodeNumber, VersionId};
 use std::sync::{Arc, Weak};
 
 /// A change that the observer did not make itself.
@@ -51,6 +51,9 @@ pub trait PoolObserver: Send + Sync {
 
     /// What the observer has open in a dataset, in words for a message. Empty: nothing that is in the way.
     fn users(&self, dataset: DatasetId, obstacle: Obstacle) -> Vec<String>;
+
+    /// What the observer has open in a snapshot of a dataset, in words for a message. Empty: nothing.
+    fn readers(&self, dataset: DatasetId, snapshot: VersionId) -> Vec<String>;
 }
 
 impl Pool {
@@ -63,6 +66,10 @@ impl Pool {
 
     fn observers(&self) -> Vec<Arc<dyn PoolObserver>> {
         self.shared.observers.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(super) fn is_observed(&self) -> bool {
+        !self.observers().is_empty()
     }
 
     /// Tells the observers of a change that is done.
@@ -99,17 +106,28 @@ impl Pool {
     ) -> Result<()> {
         let users: Vec<String> =
             self.observers().iter().flat_map(|observer| observer.users(dataset, obstacle)).collect();
-        if users.is_empty() {
-            return Ok(());
-        }
-        let blockers = format!("{} is open; {way_out}", users.join(", "));
-        Err(Error::Busy { what: name.to_owned(), blockers })
+        refuse_if_any(&users, name, way_out)
+    }
+
+    /// Refuses to destroy a snapshot in which an observer has something open.
+    pub(super) fn refuse_read(&self, dataset: DatasetId, snapshot: VersionId, name: &str) -> Result<()> {
+        let readers: Vec<String> =
+            self.observers().iter().flat_map(|observer| observer.readers(dataset, snapshot)).collect();
+        refuse_if_any(&readers, name, "close it first")
     }
 
     /// The name of a dataset that is there.
     pub(super) fn name_of(state: &State, dataset: DatasetId) -> String {
         state.catalogue.dataset(dataset).map(|row| row.name.clone()).unwrap_or_default()
     }
+}
+
+fn refuse_if_any(users: &[String], name: &str, way_out: &str) -> Result<()> {
+    if users.is_empty() {
+        return Ok(());
+    }
+    let blockers = format!("{} is open; {way_out}", users.join(", "));
+    Err(Error::Busy { what: name.to_owned(), blockers })
 }
 
 fn nested(observers: &[Arc<dyn PoolObserver>], dataset: DatasetId, act: &mut dyn FnMut() -> bool) {
