@@ -6,9 +6,13 @@ use icecore::units::{DatasetId, InodeNumber, VersionId};
 use icecore::{Obstacle, PoolChange, PoolObserver, View};
 use std::collections::HashMap;
 use std::sync::Weak;
+use std::time::{Duration, Instant};
 
 /// Names that are fetched at a time.
 const BATCH: usize = 1024;
+
+/// How long an open file is waited for: the kernel lets close(2) return before it says that the file is closed.
+const CLOSING: Duration = Duration::from_millis(200);
 
 /// The eye of a mount on its pool.
 pub(super) struct Watch(pub Weak<Inner>);
@@ -201,18 +205,24 @@ impl Inner {
         tree.map(|tree| self.open_in_tree(&tree, obstacle)).unwrap_or_default()
     }
 
-    /// What is open in a tree and in the way: files by their paths, or the mount itself.
-    fn open_in_tree(&self, tree: &Tree, obstacle: Obstacle) -> Vec<String> {
+    fn open_inodes(&self, tree: &Tree, obstacle: Obstacle) -> Vec<InodeNumber> {
         let counts = |writes: bool| writes || obstacle == Obstacle::ToDestroy;
-        let mut inodes: Vec<InodeNumber> = self
-            .handles
-            .all()
-            .iter()
-            .filter(|handle| handle.tree.index == tree.index && counts(handle.writes))
-            .map(|handle| handle.inode)
-            .collect();
+        let handles = self.handles.all();
+        let open = handles.iter().filter(|handle| handle.tree.index == tree.index && counts(handle.writes));
+        let mut inodes: Vec<InodeNumber> = open.map(|handle| handle.inode).collect();
         inodes.sort_unstable();
         inodes.dedup();
+        inodes
+    }
+
+    /// What is open in a tree and in the way: files by their paths, or the mount itself.
+    fn open_in_tree(&self, tree: &Tree, obstacle: Obstacle) -> Vec<String> {
+        let begin = Instant::now();
+        let mut inodes = self.open_inodes(tree, obstacle);
+        while !inodes.is_empty() && begin.elapsed() < CLOSING {
+            std::thread::sleep(CLOSING / 20);
+            inodes = self.open_inodes(tree, obstacle);
+        }
         let below = String::from_utf8_lossy(&self.trees.path(tree)).into_owned();
         let root =
             if below.is_empty() { self.mount_point.clone() } else { format!("{}/{below}", self.mount_point) };

@@ -15,6 +15,7 @@ use crate::pool::{Pool, PoolChange};
 use crate::units::{DatasetId, InodeNumber, PoolId};
 use parking_lot::Mutex;
 use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 /// A file on its way in. Dropped before the commit, it leaves no trace.
 pub(super) struct Import {
@@ -131,10 +132,19 @@ impl Import {
     }
 }
 
+/// How long an open file is waited for: of a mount, the store learns that a program has closed a file after close(2)
+/// has returned.
+const CLOSING: Duration = Duration::from_millis(200);
+
 /// A program that has the file open may be in the middle of changing it: the two contents would mix.
 fn refuse_open(pool: &Pool, dataset: &Dataset, inode: InodeNumber, path: &[u8]) -> Result<()> {
     let head = pool.engine().state().head(dataset.id())?;
-    if pool.engine().open_files.is_open((head, inode)) {
+    let begin = Instant::now();
+    while pool.engine().open_files.is_open((head, inode)) {
+        if begin.elapsed() < CLOSING {
+            std::thread::sleep(CLOSING / 20);
+            continue;
+        }
         let blockers = "a program has it open; import under another name, or close it first".to_owned();
         return Err(Error::Busy { what: escaped(path), blockers });
     }
