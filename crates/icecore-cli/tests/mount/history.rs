@@ -99,7 +99,12 @@ impl Life {
         self.model = history.states[at].clone();
         if let Some((name, model)) = &self.snapshot {
             let seen = look(&self.fixture.path("db/.icecore/snapshots").join(name));
-            assert!(seen == model.seen(), "seed {}: snapshot {name}: {}", self.seed, difference(model, &seen));
+            assert!(
+                seen == model.seen(),
+                "seed {}: snapshot {name}: {}",
+                self.seed,
+                difference(model, &seen)
+            );
         }
     }
 
@@ -166,8 +171,18 @@ impl Life {
         let last = history.states.len() - 1;
         let earlier = (0..history.durable).rev().find(|at| history.states[*at].seen() == *found);
         let what = earlier.map_or_else(
-            || format!("no state of the history; against the last one: {}", difference(&history.states[last], found)),
-            |at| format!("state {at}, from before the last fsync: {}", difference(&history.states[last], found)),
+            || {
+                format!(
+                    "no state of the history; against the last one: {}",
+                    difference(&history.states[last], found)
+                )
+            },
+            |at| {
+                format!(
+                    "state {at}, from before the last fsync: {}",
+                    difference(&history.states[last], found)
+                )
+            },
         );
         let shown = history.done.len().saturating_sub(30);
         format!(
@@ -260,7 +275,11 @@ fn look(root: &Path) -> Seen {
     }
     for (path, links) in first.into_values() {
         let metadata = fs::symlink_metadata(root.join(&path)).unwrap();
-        assert!(metadata.is_dir() || metadata.nlink() == links, "{path}: {links} names, {}", metadata.nlink());
+        assert!(
+            metadata.is_dir() || metadata.nlink() == links,
+            "{path}: {links} names, {}",
+            metadata.nlink()
+        );
     }
     seen
 }

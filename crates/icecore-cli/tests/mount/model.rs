@@ -189,7 +189,9 @@ impl Model {
                 let offset = random.below(self.size(&path));
                 Step::Punch { path, offset, length: 1 + random.below(WRITE_BYTES) }
             }
-            13 => Step::SetMode(random.pick(&[files, directories].concat())?.clone(), 0o700 | self.mode(random)),
+            13 => {
+                Step::SetMode(random.pick(&[files, directories].concat())?.clone(), 0o700 | self.mode(random))
+            }
             14 | 15 => {
                 let path = random.pick(&[files, directories].concat())?.clone();
                 let name = format!("user.{}", random.below(3));
@@ -222,7 +224,11 @@ impl Model {
         let is_directory = |path: &str| self.node(path).content == Content::Directory;
         if random.below(2) == 0 {
             let to = self.free(random)?;
-            return (!to.starts_with(&format!("{from}/"))).then_some(Step::Rename { from, to, exchange: false });
+            return (!to.starts_with(&format!("{from}/"))).then_some(Step::Rename {
+                from,
+                to,
+                exchange: false,
+            });
         }
         let to = random.pick(all)?.clone();
         let exchange = random.below(3) == 0;
