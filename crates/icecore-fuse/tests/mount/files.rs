@@ -224,6 +224,27 @@ fn extended_attributes_and_no_access_control_lists() {
     assert_eq!(number(rustix::fs::getxattr(&file, "user.a", &mut [0; 9]).map_err(io)), libc::ENODATA);
 }
 
+#[test]
+fn a_program_that_runs_is_not_truncated() {
+    if !can_mount() {
+        return;
+    }
+    let fixture = Fixture::new();
+    let program = fixture.path("sleep");
+    let length = fs::copy("/bin/sleep", &program).unwrap();
+    let mut running = Command::new(&program).arg("30").spawn().unwrap();
+    // With the right to write, the kernel refuses it before the mount sees it; truncating needs no such right.
+    let ways = [OFlags::WRONLY, OFlags::RDWR | OFlags::TRUNC, OFlags::RDONLY | OFlags::TRUNC];
+    let refused = ways.map(|flags| rustix::fs::open(&program, flags, Mode::empty()).map(drop));
+    let after = fs::read(&program).unwrap().len() as u64;
+    let ended = running.try_wait().unwrap();
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert_eq!((refused, after, ended), ([Err(rustix::io::Errno::TXTBSY); 3], length, None));
+    rustix::fs::open(&program, OFlags::RDONLY | OFlags::TRUNC, Mode::empty()).unwrap();
+    assert_eq!(fs::metadata(&program).unwrap().len(), 0);
+}
+
 /// An access control list as the kernel takes it: a version, then entries of tag, permissions and user.
 fn access_list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     let mut list = 2_u32.to_le_bytes().to_vec();
