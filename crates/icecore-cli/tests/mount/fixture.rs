@@ -30,12 +30,21 @@ pub struct Fixture {
 impl Fixture {
     /// A pool with the dataset `db`, not mounted.
     pub fn new() -> Self {
+        Self::with_options(&[])
+    }
+
+    /// The same, with a pool that takes no more than so much.
+    pub fn limited(size: &str) -> Self {
+        Self::with_options(&["--size-limit", size])
+    }
+
+    fn with_options(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         // Servers run as users of their own, and their sockets are beside the mount.
         std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         std::fs::create_dir(folder.path().join("mnt")).unwrap();
         let fixture = Self { folder };
-        fixture.done(&["init", fixture.pool().to_str().unwrap()]);
+        fixture.done(&[&["init", fixture.pool().to_str().unwrap()], options].concat());
         fixture.done(&["create", "db"]);
         fixture
     }

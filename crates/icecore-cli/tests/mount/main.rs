@@ -1,5 +1,6 @@
 //! Mounts made by the program, and real database servers that live on them.
 
+mod bad_days;
 mod commands;
 mod fixture;
 mod history;

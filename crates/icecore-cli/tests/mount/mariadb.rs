@@ -1,6 +1,6 @@
 //! MariaDB.
 
-use crate::server::{ACCOUNTS, BALANCE, Kind, Running, succeeded};
+use crate::server::{ACCOUNTS, BALANCE, Care, Kind, Running, as_user, succeeded};
 use crate::{fixture, server};
 use rustix::process::Signal;
 use std::path::Path;
@@ -22,12 +22,15 @@ impl Kind for MariaDb {
 
     fn adopt(&self, _data: &Path) {}
 
-    fn server(&self, data: &Path, sockets: &Path) -> Command {
+    fn server(&self, data: &Path, sockets: &Path, care: Care) -> Command {
         let mut command = Command::new("/usr/sbin/mariadbd");
-        command.args(["--no-defaults", "--skip-networking", "--skip-grant-tables"]);
+        command.args(["--no-defaults", "--skip-networking"]);
         command.arg(format!("--datadir={}", data.display()));
         command.arg(format!("--socket={}", sockets.join("sock").display()));
         command.arg(format!("--pid-file={}", sockets.join("pid").display())).args(options());
+        if care == Care::Trusting {
+            command.args(["--innodb-doublewrite=0", "--innodb-max-dirty-pages-pct=0"]);
+        }
         command
     }
 
@@ -73,6 +76,22 @@ impl Kind for MariaDb {
             succeeded("innochecksum", &output);
         }
     }
+
+    fn is_trusting(&self, running: &Running<'_>) -> bool {
+        running.ask("select @@innodb_doublewrite;") == "0"
+    }
+
+    fn back_up(&self, running: &Running<'_>, to: &Path) {
+        let target = format!("--target-dir={}", to.display());
+        let mut command = Command::new("mariadb-backup");
+        command.args(["--no-defaults", "--backup", "--user=root", &target]);
+        command.arg(format!("--socket={}", running.sockets.path().join("sock").display()));
+        command.arg(format!("--datadir={}", running.data.display()));
+        succeeded("mariadb-backup", &as_user(command, self.user()).output().unwrap());
+        let mut command = Command::new("mariadb-backup");
+        command.args(["--no-defaults", "--prepare", &target]);
+        succeeded("mariadb-backup --prepare", &as_user(command, self.user()).output().unwrap());
+    }
 }
 
 /// Small and durable. `O_DIRECT`: what InnoDB does on servers.
@@ -98,5 +117,12 @@ fn mariadb_is_snapshotted_cloned_and_rolled_back() {
 fn mariadb_loses_nothing_when_the_mount_is_killed() {
     if fixture::can_mount() {
         server::killed(&MariaDb, "bank");
+    }
+}
+
+#[test]
+fn mariadb_goes_on_after_a_full_pool() {
+    if fixture::can_mount() {
+        server::filled(&MariaDb, "bank");
     }
 }

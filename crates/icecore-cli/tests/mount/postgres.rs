@@ -1,6 +1,6 @@
 //! PostgreSQL.
 
-use crate::server::{ACCOUNTS, BALANCE, Kind, Running, as_user, succeeded};
+use crate::server::{ACCOUNTS, BALANCE, Care, Kind, Running, as_user, succeeded};
 use crate::{fixture, server};
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
@@ -36,10 +36,20 @@ impl Kind for Postgres {
         }
     }
 
-    fn server(&self, data: &Path, sockets: &Path) -> Command {
+    fn server(&self, data: &Path, sockets: &Path, care: Care) -> Command {
         let mut command = Command::new(binary("postgres"));
         command.arg("-D").arg(data).arg("-k").arg(sockets).args(["-c", "listen_addresses="]);
         command.args(["-c", "shared_buffers=16MB", "-c", "max_wal_size=64MB", "-c", "min_wal_size=32MB"]);
+        if care == Care::Trusting {
+            command.args([
+                "-c",
+                "full_page_writes=off",
+                "-c",
+                "shared_buffers=256kB",
+                "-c",
+                "bgwriter_delay=10ms",
+            ]);
+        }
         command
     }
 
@@ -87,6 +97,17 @@ impl Kind for Postgres {
         let mut command = Command::new(binary("pg_checksums"));
         command.arg("--check").arg("--pgdata").arg(data);
         succeeded("pg_checksums", &as_user(command, self.user()).output().unwrap());
+    }
+
+    fn is_trusting(&self, running: &Running<'_>) -> bool {
+        running.ask("show full_page_writes;") == "off"
+    }
+
+    fn back_up(&self, running: &Running<'_>, to: &Path) {
+        let mut command = Command::new(binary("pg_basebackup"));
+        command.args(["--username=postgres", "--checkpoint=fast", "--wal-method=stream", "--host"]);
+        command.arg(running.sockets.path()).arg("--pgdata").arg(to);
+        succeeded("pg_basebackup", &as_user(command, self.user()).output().unwrap());
     }
 }
 

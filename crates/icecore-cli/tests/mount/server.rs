@@ -24,7 +24,7 @@ pub trait Kind: Sync {
     /// Makes the data of a server that runs, copied as they were at one moment, those of another server.
     fn adopt(&self, data: &Path);
     /// The server.
-    fn server(&self, data: &Path, sockets: &Path) -> Command;
+    fn server(&self, data: &Path, sockets: &Path, care: Care) -> Command;
     /// A client that reads statements from its input and answers on its output, row by row.
     fn client(&self, sockets: &Path) -> Command;
     /// The signal that stops it in good order.
@@ -37,6 +37,20 @@ pub trait Kind: Sync {
     fn check(&self, running: &Running<'_>);
     /// Checks files of a server that is not running.
     fn check_files(&self, data: &Path);
+    /// Whether a server that runs trusts the mount with torn pages.
+    fn is_trusting(&self, running: &Running<'_>) -> bool;
+    /// Copies what a running server has into an empty folder with the tool of the server, ready to be started there.
+    fn back_up(&self, running: &Running<'_>, to: &Path);
+}
+
+/// What a server does itself about pages that a crash may tear.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Care {
+    /// It writes pages twice, or whole into its log: the default.
+    Default,
+    /// Nothing: it relies on writes that are there as a whole or not at all. It writes pages all the time, so that a kill
+    /// meets some.
+    Trusting,
 }
 
 /// A program as another user.
@@ -75,7 +89,7 @@ pub fn initialise(kind: &dyn Kind, data: &Path) {
 pub struct Running<'a> {
     kind: &'a dyn Kind,
     child: Child,
-    data: PathBuf,
+    pub data: PathBuf,
     /// What is asked before every question.
     database: String,
     pub sockets: TempDir,
@@ -84,11 +98,15 @@ pub struct Running<'a> {
 impl<'a> Running<'a> {
     /// `database`: the one that questions are about, where that has to be said.
     pub fn start_in(kind: &'a dyn Kind, data: &Path, database: &str) -> Self {
+        Self::start_with(kind, data, database, Care::Default)
+    }
+
+    pub fn start_with(kind: &'a dyn Kind, data: &Path, database: &str, care: Care) -> Self {
         let sockets = tempfile::tempdir().unwrap();
         let (uid, gid) = ids(kind.user());
         chown(sockets.path(), Some(uid), Some(gid)).unwrap();
         let log = fs::File::create(sockets.path().join("log")).unwrap();
-        let mut command = as_user(kind.server(data, sockets.path()), kind.user());
+        let mut command = as_user(kind.server(data, sockets.path(), care), kind.user());
         let child = command.stdout(log.try_clone().unwrap()).stderr(log).process_group(0).spawn().unwrap();
         let mut running = Self { kind, child, data: data.to_owned(), database: database.to_owned(), sockets };
         let began = Instant::now();
@@ -101,7 +119,13 @@ impl<'a> Running<'a> {
             );
             std::thread::sleep(Duration::from_millis(50));
         }
+        assert_eq!(kind.is_trusting(&running), care == Care::Trusting);
         running
+    }
+
+    /// Whether it ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
     }
 
     pub fn log(&self) -> String {
@@ -197,7 +221,7 @@ pub fn scenario(kind: &'static dyn Kind, database: &str) {
         copy.stop();
         fixture.done(&["destroy", "copy"]);
     }
-    writer.wait_for(20);
+    back_up(kind, &server, &writer, database);
     let (_, refused) = fixture.refused(&["rollback", "db@s0"]);
     assert!(refused.contains("is open"), "{refused}");
     let end = writer.stop();
@@ -223,7 +247,31 @@ pub fn scenario(kind: &'static dyn Kind, database: &str) {
     fixture.done(&["scrub"]);
 }
 
-/// The process of the mount is killed under load. What was acknowledged is there, without a gap.
+/// A copy that the server's own tool makes under load, started on the plain file system.
+fn back_up(kind: &'static dyn Kind, server: &Running<'_>, writer: &Writer, database: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let (uid, gid) = ids(kind.user());
+    chown(folder.path(), Some(uid), Some(gid)).unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let before = writer.acknowledged();
+    kind.back_up(server, folder.path());
+    // The writer did not stop for it.
+    writer.wait_for(5);
+    kind.adopt(folder.path());
+    let copy = Running::start_in(kind, folder.path(), database);
+    let last = copy.verify();
+    assert!(last >= before, "{last} of {before}");
+    copy.stop();
+}
+
+/// Kills under load: five, or `ICECORE_ROUNDS`.
+fn rounds() -> usize {
+    let rounds = std::env::var("ICECORE_ROUNDS");
+    rounds.map_or(5, |rounds| rounds.parse().expect("ICECORE_ROUNDS is a number"))
+}
+
+/// The process of the mount is killed under load. What was acknowledged is there, without a gap; and so it is with a server that
+/// relies on writes of pages that are not torn, in every round but the first.
 pub fn killed(kind: &'static dyn Kind, database: &str) {
     let fixture = Fixture::new();
     fixture.mount();
@@ -232,7 +280,7 @@ pub fn killed(kind: &'static dyn Kind, database: &str) {
     let mut server = Running::start_in(kind, &data, database);
     server.ask(&kind.schema());
     let mut last = 0;
-    for _ in 0..2 {
+    for round in 0..rounds() {
         let writer = Writer::start(kind, &server, last);
         writer.wait_for(40);
         fixture.kill_owner();
@@ -241,11 +289,67 @@ pub fn killed(kind: &'static dyn Kind, database: &str) {
         drop(server);
         fixture.mount_again();
         kind.adopt(&data);
-        server = Running::start_in(kind, &data, database);
+        server = Running::start_with(kind, &data, database, Care::Trusting);
         last = server.verify();
-        assert!(last >= acknowledged, "{last} of {acknowledged}");
+        assert!(last >= acknowledged, "{last} of {acknowledged} in round {round}");
     }
     server.stop();
     fixture.unmount();
     fixture.done(&["scrub"]);
+}
+
+/// The pool is full while the server runs. It may stop, but loses nothing, and goes on when there is room.
+pub fn filled(kind: &'static dyn Kind, database: &str) {
+    let fixture = Fixture::limited("400M");
+    fixture.mount();
+    let data = fixture.path("db");
+    initialise(kind, &data);
+    let mut server = Running::start_in(kind, &data, database);
+    server.ask(&kind.schema());
+    let mut writer = Writer::start(kind, &server, 0);
+    writer.wait_for(20);
+    // From now on, whatever is overwritten costs room.
+    fixture.done(&["snapshot", "db@full"]);
+    fixture.done(&["create", "filler"]);
+    assert_eq!(fill(&fixture.path("filler/f")), libc::ENOSPC);
+    let began = Instant::now();
+    while !writer.has_ended() && !server.has_ended() && began.elapsed() < Duration::from_secs(5) {
+        // Smaller files take what is left.
+        let _ = fill(&fixture.path("filler/g"));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let full = writer.acknowledged();
+    for round in 0..2 {
+        if round == 0 {
+            fixture.done(&["resize", "--size-limit", "600M"]);
+        } else {
+            fs::remove_file(fixture.path("filler/f")).unwrap();
+            fixture.done(&["destroy", "db@full"]);
+        }
+        let acknowledged = if writer.has_ended() { writer.acknowledged() } else { writer.stop() };
+        if server.has_ended() {
+            kind.adopt(&data);
+            server = Running::start_in(kind, &data, database);
+        }
+        let last = server.verify();
+        assert!(last >= acknowledged && acknowledged >= full, "{last} of {acknowledged}, {full}");
+        writer = Writer::start(kind, &server, last);
+        writer.wait_for(20);
+    }
+    drop(writer);
+    server.stop();
+    fixture.unmount();
+    fixture.done(&["scrub"]);
+}
+
+/// Writes until it is refused; answers the number of the error.
+fn fill(path: &Path) -> i32 {
+    use std::io::Write as _;
+    let mut file = fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
+    let data = vec![7; 64 << 10];
+    loop {
+        if let Err(error) = file.write_all(&data) {
+            return error.raw_os_error().unwrap();
+        }
+    }
 }

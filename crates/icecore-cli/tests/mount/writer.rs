@@ -41,6 +41,11 @@ impl Writer {
         }
     }
 
+    /// Whether it ended by itself: a transaction was not acknowledged.
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Ends it; answers the last number.
     pub fn stop(mut self) -> u64 {
         self.end();

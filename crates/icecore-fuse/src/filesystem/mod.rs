@@ -111,7 +111,7 @@ impl StoreFileSystem {
 impl Inner {
     /// The result of the store, as a program gets it.
     fn ok<T>(&self, outcome: icecore::Result<T>) -> Outcome<T> {
-        outcome.map_err(|error| self.faults.number(&error))
+        outcome.map_err(|error| self.faults.number(&error, || self.pool.failure()))
     }
 
     /// Works on the tree of a node while nothing makes it stale.

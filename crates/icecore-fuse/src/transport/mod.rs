@@ -19,11 +19,11 @@ const WRITE_BYTES_MAX: u32 = 1 << 20;
 /// Requests of asynchronous I/O that may be on their way.
 const BACKGROUND_MAX: u16 = 64;
 /// What is asked of the kernel, bit by bit: one that it lacks must not cost the others. Not asked for: the write-back
-/// cache, which would hold writes back, and locks, which the kernel keeps correctly by itself.
-const WANTED: [InitFlags; 8] = [
+/// cache, which would hold writes back; locks, which the kernel keeps correctly by itself; and truncation as a part of open,
+/// which would arrive before the kernel has refused it for a program that runs (ETXTBSY).
+const WANTED: [InitFlags; 7] = [
     InitFlags::FUSE_ASYNC_DIO,
     InitFlags::FUSE_PARALLEL_DIROPS,
-    InitFlags::FUSE_ATOMIC_O_TRUNC,
     InitFlags::FUSE_HANDLE_KILLPRIV_V2,
     InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP,
     InitFlags::FUSE_EXPLICIT_INVAL_DATA,

@@ -2,7 +2,8 @@
 
 use crate::fixture::{Fixture, can_mount, number};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags,
+    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
+    XattrFlags,
 };
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -221,10 +222,74 @@ fn extended_attributes_and_no_access_control_lists() {
     assert_eq!(names, [&b"trusted.large"[..], b"user.a"]);
     rustix::fs::removexattr(&file, "user.a").unwrap();
     assert_eq!(number(rustix::fs::getxattr(&file, "user.a", &mut [0; 9]).map_err(io)), libc::ENODATA);
-    // The list of one entry that says what the mode says would be taken for one; this one says more.
-    let list = [2u8, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 2, 0, 4, 0, 1, 0, 0, 0];
-    let refused = rustix::fs::setxattr(&file, "system.posix_acl_access", &list, XattrFlags::empty());
-    assert!([libc::EOPNOTSUPP, libc::EINVAL].contains(&number(refused.map_err(io))));
+}
+
+#[test]
+fn a_program_that_runs_is_not_truncated() {
+    if !can_mount() {
+        return;
+    }
+    let fixture = Fixture::new();
+    let program = fixture.path("sleep");
+    let length = fs::copy("/bin/sleep", &program).unwrap();
+    let mut running = Command::new(&program).arg("30").spawn().unwrap();
+    // With the right to write, the kernel refuses it before the mount sees it; truncating needs no such right.
+    let ways = [OFlags::WRONLY, OFlags::RDWR | OFlags::TRUNC, OFlags::RDONLY | OFlags::TRUNC];
+    let refused = ways.map(|flags| rustix::fs::open(&program, flags, Mode::empty()).map(drop));
+    let after = fs::read(&program).unwrap().len() as u64;
+    let ended = running.try_wait().unwrap();
+    running.kill().unwrap();
+    running.wait().unwrap();
+    assert_eq!((refused, after, ended), ([Err(rustix::io::Errno::TXTBSY); 3], length, None));
+    rustix::fs::open(&program, OFlags::RDONLY | OFlags::TRUNC, Mode::empty()).unwrap();
+    assert_eq!(fs::metadata(&program).unwrap().len(), 0);
+}
+
+/// An access control list as the kernel takes it: a version, then entries of tag, permissions and user.
+fn access_list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions, user) in entries {
+        list.extend(tag.to_le_bytes());
+        list.extend(permissions.to_le_bytes());
+        list.extend(user.to_le_bytes());
+    }
+    list
+}
+
+#[test]
+fn access_lists_and_files_without_a_name_are_refused() {
+    if !can_mount() {
+        return;
+    }
+    let fixture = Fixture::new();
+    let folder = fixture.path("d");
+    fs::create_dir(&folder).unwrap();
+    let file = folder.join("f");
+    fs::write(&file, "x").unwrap();
+    let nobody = u32::MAX;
+    // Owner, user 1, group, mask, others: more than a mode can say.
+    let list =
+        access_list(&[(1, 7, nobody), (2, 4, 1), (4, 4, nobody), (0x10, 4, nobody), (0x20, 0, nobody)]);
+    for (path, name) in [
+        (&file, "system.posix_acl_access"),
+        (&folder, "system.posix_acl_access"),
+        (&folder, "system.posix_acl_default"),
+    ] {
+        let refused =
+            rustix::fs::setxattr(path, name, &list, XattrFlags::empty()).map_err(std::io::Error::from);
+        assert_eq!(number(refused), libc::EOPNOTSUPP, "{name} of {path:?}");
+        let read = rustix::fs::getxattr(path, name, &mut [0; 100]).map_err(std::io::Error::from);
+        assert!([libc::EOPNOTSUPP, libc::ENODATA].contains(&number(read)), "{name} of {path:?}");
+    }
+    let mode = fs::metadata(&file).unwrap().mode();
+    assert_eq!(mode & 0o7777, 0o644);
+    let nameless = OFlags::TMPFILE | OFlags::RDWR;
+    let refused = rustix::fs::open(&folder, nameless, Mode::RUSR | Mode::WUSR).map_err(std::io::Error::from);
+    assert_eq!(number(refused), libc::EOPNOTSUPP);
+    // What libraries do then: a file with a name, removed while it is open.
+    let mut file = tempfile::tempfile_in(&folder).unwrap();
+    file.write_all(b"x").unwrap();
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
 }
 
 #[test]

@@ -148,6 +148,13 @@ impl Pool {
         self.engine().check_writable().is_err()
     }
 
+    /// Why the pool takes no writes any more, if a write or flush failed: [`Error::ReadOnlyAfterFailure`].
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        let refused = self.engine().check_writable().err();
+        refused.filter(|error| matches!(error, Error::ReadOnlyAfterFailure { .. }))
+    }
+
     /// Where the pool is.
     #[must_use]
     pub fn describe(&self) -> String {
