@@ -1,33 +1,30 @@
 //! The head of a dataset: files and directories, to be changed.
 
-use crate::engine::Purpose;
-use crate::error::{Error, FileFault, Result};
-use crate::format::crc32c;
+#[cfg(doc)]
+use crate::error::FileFault;
+use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::log::tail::Payload;
-use crate::namespace::{Read, TreeReader};
-use crate::operation::{Operation, Write};
 use crate::pool::Pool;
-use crate::storage::AlignedBuffer;
-use crate::units::{
-    BLOCK_BYTES, DatasetId, FILE_BYTES_MAX, FileBlock, InodeNumber, RecordSequence, Timestamp,
-};
+use crate::units::{DatasetId, InodeNumber};
 use crate::view::View;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use target::Target;
 
 mod file;
+#[cfg(test)]
+mod file_tests;
 mod names;
 #[cfg(test)]
 mod race_tests;
+mod target;
+mod write;
 
 pub use file::File;
 pub use names::Creation;
 
 /// Bytes of one write that are certain to be atomic.
 pub const ATOMIC_WRITE_BYTES: usize = 1 << 20;
-/// Writes up to this size that do not cover whole blocks travel in the record header.
-const INLINE_BYTES_MAX: usize = 2048;
 
 /// A handle on the head of a dataset. Cheap to clone; keeps the pool open.
 #[derive(Clone)]
@@ -96,14 +93,19 @@ impl Dataset {
         Ok(view.is_of(row.head, &state))
     }
 
+    /// A file of the head, whichever that is.
+    fn target(&self, inode: InodeNumber) -> Target<'_> {
+        Target { engine: self.pool.engine(), dataset: self.id, inode, opened_in: None }
+    }
+
     /// Writes at `offset`, growing the file if need be. Visible at once, to everybody. A call of up to 1 MiB
     /// is there whole after a crash or not at all; durable after [`Dataset::sync`].
     ///
     /// # Errors
     /// [`Error::NoSpace`] before anything changed, [`FileFault::TooLarge`] beyond 16 TiB,
-    /// [`FileFault::NotFound`], [`Error::ReadOnlyAfterFailure`].
+    /// [`FileFault::Stale`] if there is no such inode, [`Error::ReadOnlyAfterFailure`].
     pub fn write(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
-        self.write_logged(inode, offset, data).map(|_| ())
+        self.target(inode).write(offset, data).map(|_| ())
     }
 
     /// As [`Dataset::write`], and durable on return: costs one flush, shared with others that wait.
@@ -111,144 +113,24 @@ impl Dataset {
     /// # Errors
     /// As there.
     pub fn write_durable(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
-        let last = self.write_logged(inode, offset, data)?;
+        let last = self.target(inode).write(offset, data)?;
         self.pool.engine().make_durable(last)
-    }
-
-    fn write_logged(&self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<RecordSequence> {
-        let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
-        end.ok_or(FileFault::TooLarge)?;
-        let engine = self.pool.engine();
-        let time = engine.now();
-        let mut last = RecordSequence(0);
-        for (index, part) in data.chunks(ATOMIC_WRITE_BYTES).enumerate() {
-            let at = offset + (index * ATOMIC_WRITE_BYTES) as u64;
-            self.warm(inode, at);
-            last = if at.is_multiple_of(BLOCK_BYTES as u64) && part.len().is_multiple_of(BLOCK_BYTES) {
-                self.write_blocks(inode, at, part, time)?
-            } else if part.len() <= INLINE_BYTES_MAX {
-                let bytes = part.to_vec();
-                let operation = Operation::WriteInline { dataset: self.id, inode, offset: at, bytes, time };
-                engine.execute(None, &operation, None, Purpose::Data)?.0
-            } else {
-                self.write_unaligned(inode, at, part, time)?
-            };
-        }
-        engine.counters.write_calls.add(1);
-        engine.counters.write_bytes.add(data.len() as u64);
-        Ok(last)
-    }
-
-    /// Brings the path to an extent into memory before the state is locked. Nothing is pinned, so what is read
-    /// may be gone meanwhile: whoever needs it under the lock will say what is wrong, if anything is.
-    fn warm(&self, inode: InodeNumber, at: u64) {
-        let engine = self.pool.engine();
-        let state = engine.state();
-        let Ok(head) = state.head(self.id) else { return };
-        let tree = state.trees[&head].clone();
-        drop(state);
-        let _ = TreeReader::new(&tree, &*engine.nodes).run_at(inode, FileBlock::containing(at));
-    }
-
-    fn write_operation(
-        &self,
-        inode: InodeNumber,
-        block: FileBlock,
-        blocks: usize,
-        end: u64,
-        time: Timestamp,
-    ) -> Operation {
-        Operation::Write(Write { dataset: self.id, inode, block, blocks: blocks as u32, end, time })
-    }
-
-    fn write_blocks(
-        &self,
-        inode: InodeNumber,
-        at: u64,
-        part: &[u8],
-        time: Timestamp,
-    ) -> Result<RecordSequence> {
-        let buffer = AlignedBuffer::copied(part);
-        let sums = buffer.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
-        let payload = Payload { buffer: Arc::new(buffer), first: 0, sums };
-        let end = at + part.len() as u64;
-        let operation = self.write_operation(inode, FileBlock::containing(at), payload.blocks(), end, time);
-        let (last, _) = self.pool.engine().execute(None, &operation, Some(payload), Purpose::Data)?;
-        Ok(last)
-    }
-
-    /// Whole blocks whose ends are made up from what is there: nothing may change in between.
-    fn write_unaligned(
-        &self,
-        inode: InodeNumber,
-        at: u64,
-        part: &[u8],
-        time: Timestamp,
-    ) -> Result<RecordSequence> {
-        self.pool.engine().with_room(|| self.try_write_unaligned(inode, at, part, time))
-    }
-
-    fn try_write_unaligned(
-        &self,
-        inode: InodeNumber,
-        at: u64,
-        part: &[u8],
-        time: Timestamp,
-    ) -> Result<RecordSequence> {
-        let engine = self.pool.engine();
-        engine.admit()?;
-        let end = at + part.len() as u64;
-        let first = FileBlock::containing(at);
-        let blocks = (FileBlock::containing(end - 1).0 - first.0 + 1) as usize;
-        let mut buffer = AlignedBuffer::zeroed(blocks * BLOCK_BYTES);
-        let mut state = engine.state();
-        let head = state.head(self.id)?;
-        let reader = TreeReader::new(&state.trees[&head], &*engine.nodes);
-        let mut fill = |index: usize| -> Result<()> {
-            let Some(run) = reader.run_at(inode, FileBlock(first.0 + index as u64))? else { return Ok(()) };
-            let target = &mut buffer[index * BLOCK_BYTES..(index + 1) * BLOCK_BYTES];
-            target.copy_from_slice(&*engine.blocks.read(run.stream, run.start)?);
-            Ok(())
-        };
-        if !at.is_multiple_of(BLOCK_BYTES as u64) {
-            fill(0)?;
-        }
-        if !end.is_multiple_of(BLOCK_BYTES as u64) {
-            fill(blocks - 1)?;
-        }
-        let within = (at - first.offset()) as usize;
-        buffer[within..within + part.len()].copy_from_slice(part);
-        let sums = buffer.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
-        let payload = Payload { buffer: Arc::new(buffer), first: 0, sums };
-        let operation = self.write_operation(inode, first, blocks, end, time);
-        engine.append(&mut state, &operation, Some(payload), Purpose::Data)?;
-        let last = state.tail.last_sequence();
-        let pressure = engine.pressure(&state);
-        drop(state);
-        engine.after_append(pressure)?;
-        Ok(last)
     }
 
     /// Sets the size of a file: what lies behind is dropped, what is new reads as zeros.
     ///
     /// # Errors
-    /// [`FileFault::TooLarge`], [`FileFault::NotFound`], [`FileFault::IsADirectory`].
+    /// [`FileFault::TooLarge`], [`FileFault::Stale`], [`FileFault::IsADirectory`].
     pub fn truncate(&self, inode: InodeNumber, size: u64) -> Result<()> {
-        if size > FILE_BYTES_MAX {
-            return Err(FileFault::TooLarge.into());
-        }
-        let operation = Operation::Truncate { dataset: self.id, inode, size, time: self.pool.engine().now() };
-        self.pool.engine().execute(None, &operation, None, Purpose::Freeing).map(|_| ())
+        self.target(inode).truncate(size)
     }
 
     /// Makes a range read as zeros, and frees its blocks.
     ///
     /// # Errors
-    /// [`FileFault::NotFound`], [`FileFault::IsADirectory`].
+    /// [`FileFault::Stale`], [`FileFault::IsADirectory`].
     pub fn punch_hole(&self, inode: InodeNumber, offset: u64, length: u64) -> Result<()> {
-        let time = self.pool.engine().now();
-        let operation = Operation::PunchHole { dataset: self.id, inode, offset, length, time };
-        self.pool.engine().execute(None, &operation, None, Purpose::Freeing).map(|_| ())
+        self.target(inode).punch_hole(offset, length)
     }
 
     /// Everything done so far, in every dataset, is durable on return. Callers that wait together share a flush.

@@ -198,7 +198,7 @@ pub enum FileFault {
     #[error("extended attribute too large (64 KiB at most)")]
     AttributeTooLarge,
     /// ESTALE
-    #[error("file was deleted")]
+    #[error("the file is gone: it was deleted, or its dataset was rolled back or destroyed")]
     Stale,
     /// EPERM: a second name for a directory
     #[error("operation not permitted")]

@@ -223,6 +223,25 @@ impl World {
         }
     }
 
+    /// Reads open files: one read finds a whole transaction, and none that is older than what was acknowledged before it.
+    fn read_files(&self, random: &mut Random) {
+        while self.goes_on() {
+            let writer = random.below(WRITERS as u64) as usize;
+            let (dataset, file) = &self.files[writer];
+            let Some(file) = self.bear(dataset.file(*file), "opening a file") else { return };
+            for _ in 0..random.below(400) {
+                let least = self.acknowledged[writer].load(SeqCst);
+                let mut content = vec![0; BLOCKS as usize * BLOCK];
+                let Some(read) = self.bear(file.read(0, &mut content), "a read of a file") else { return };
+                assert_eq!(read, content.len());
+                let transaction = examine(&content);
+                assert!(least <= transaction, "{transaction} is older than {least}");
+                let most = self.begun[writer].load(SeqCst).max(least + 1);
+                assert!(transaction <= most, "{transaction} is younger than {most}");
+            }
+        }
+    }
+
     fn read_if_open(&self, view: &View, file: InodeNumber) -> Option<Vec<u8>> {
         let mut content = vec![0; BLOCKS as usize * BLOCK];
         self.bear(view.read(file, 0, &mut content), "a read")?;
@@ -297,8 +316,15 @@ impl World {
     /// Everybody at once, until `end` has done what it does.
     fn run(&self, seed: u64, end: impl FnOnce(&Self)) {
         type Part = fn(&World, &mut Random);
-        let parts: [Part; 5] =
-            [Self::read_heads, Self::read_heads, Self::read_snapshots, Self::rotate, Self::checkpoint];
+        let parts: [Part; 7] = [
+            Self::read_heads,
+            Self::read_heads,
+            Self::read_files,
+            Self::read_files,
+            Self::read_snapshots,
+            Self::rotate,
+            Self::checkpoint,
+        ];
         thread::scope(|scope| {
             for writer in 0..WRITERS {
                 scope.spawn(move || {

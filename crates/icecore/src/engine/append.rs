@@ -163,8 +163,10 @@ impl Engine {
         let address = state.tail.plan(need);
         let at = Placement { address, segment: state.tail.segment() };
         state.torn = false;
+        let change = state.begin_change(operation);
         let applied = self.writer.guarded("changing the state", || state.apply(operation, at, environment));
         let mut outcome = applied.inspect_err(|error| {
+            change.iter().for_each(|(_, present)| present.withdraw());
             if state.torn {
                 // The state holds half an operation that the log will never hold.
                 state.tail.abandon();
@@ -179,6 +181,10 @@ impl Engine {
             let slot = state.tail.next_slot();
             self.blocks.sums().set(at.segment, slot, payload.sums.iter().copied());
             self.blocks.recent().add_log(address, payload.clone());
+        }
+        // Before anything is freed that has died by it.
+        if let Some((head, present)) = change {
+            present.end_change(|| state.version_of(head));
         }
         // Merged blocks that nobody can reach any more need not wait for a checkpoint to leave the memory.
         while let Some(address) = state.graveyard.superseded(|| self.pins.oldest()) {

@@ -157,6 +157,7 @@ fn fill(
         retired: Vec::new(),
         tail_mapped: mapped,
         graveyard: Graveyard::default(),
+        presents: Default::default(),
         lifetimes: Lifetimes::default(),
         clock: 1,
         dirty_nodes: 0,

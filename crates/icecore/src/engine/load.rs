@@ -406,6 +406,7 @@ pub(super) fn load(
         uncounted,
         tail_mapped: position.tail_mapped,
         graveyard: Graveyard::default(),
+        presents: Default::default(),
         lifetimes: Lifetimes::default(),
         clock: position.clock,
         dirty_nodes: 0,

@@ -132,7 +132,7 @@ impl Graveyard {
     /// Takes what no reader can reach any more: recorded deaths from before the oldest pin was taken, so many runs at
     /// most.
     pub(crate) fn exhume(&mut self, pins: &Pins, most: usize) -> Vec<Run> {
-        // Only now, with the state in hand: readers take it to pin.
+        // Only now, with the state in hand: readers take it to pin, or pin what an operation has yet to replace (`present.rs`).
         let oldest_pin = pins.oldest();
         let mut out = Vec::new();
         while let Some(deaths) = self.recorded.front_mut() {

@@ -8,6 +8,7 @@ mod graveyard;
 mod head;
 mod lifetimes;
 mod outcome;
+mod presents;
 mod trial;
 mod usage;
 mod versions;
@@ -17,6 +18,7 @@ pub(crate) use effects::{Births, Effects};
 pub(crate) use graveyard::Graveyard;
 pub(crate) use lifetimes::Lifetimes;
 pub(crate) use outcome::{Changed, HeadInode, Outcome};
+pub(crate) use presents::Presents;
 pub(crate) use trial::{Growth, Trial, Tried};
 pub(crate) use usage::{Change, Usage};
 
@@ -112,6 +114,8 @@ pub(crate) struct State {
     pub log_blocks: u64,
     /// What datasets with limits use.
     pub usage: Usage,
+    /// What readers of open files find without the state lock.
+    pub presents: Presents,
 }
 
 impl State {
@@ -197,7 +201,11 @@ impl State {
         match operation {
             Operation::Mark | Operation::Switch { .. } => Ok(Outcome::NONE),
             operation if dataset_of(operation).is_some() => self.apply_to_files(operation, at, env),
-            other => self.apply_administration(other, at, env).map(|()| Outcome::NONE),
+            other => {
+                self.apply_administration(other, at, env)?;
+                self.retire_presents();
+                Ok(Outcome::NONE)
+            }
         }
     }
 

@@ -27,6 +27,9 @@ mod numbers;
 #[path = "../../src/pins.rs"]
 mod pins;
 #[allow(dead_code, reason = "a part of the store, of which this uses a part")]
+#[path = "../../src/present.rs"]
+mod present;
+#[allow(dead_code, reason = "a part of the store, of which this uses a part")]
 #[path = "../../src/blocks/tables.rs"]
 mod tables;
 #[allow(dead_code, reason = "a part of the store, of which this uses a part")]

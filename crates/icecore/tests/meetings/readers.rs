@@ -2,7 +2,8 @@
 
 use crate::graveyard::Graveyard;
 use crate::pins::Pins;
-use crate::sync::{Arc, Mutex, thread};
+use crate::present::{Found, Present, Version};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering, thread};
 use crate::together;
 use icecore::liveness::BlockSet;
 use icecore::units::{BlockCount, LogAddress, Run, Stream};
@@ -35,6 +36,10 @@ impl State {
         self.graveyard.sink_of(Stream::Data).push(run);
     }
 
+    fn version(&self) -> Version<BlockSet> {
+        Version { tree: self.alive.clone(), moment: self.clock, merged_end: LogAddress(0) }
+    }
+
     fn let_go(&mut self, run: Run) {
         assert_eq!(self.gone.insert(run.start..run.end()), run.length, "nothing is freed twice");
     }
@@ -43,9 +48,17 @@ impl State {
 struct Pool {
     pins: Arc<Pins>,
     state: Mutex<State>,
+    present: Present<BlockSet>,
+    /// Blocks that were dropped by operations that have returned.
+    dropped: AtomicU64,
 }
 
 impl Pool {
+    fn new() -> Arc<Self> {
+        let (state, present, dropped) = (Mutex::new(State::new()), Present::default(), AtomicU64::new(0));
+        Arc::new(Self { pins: Arc::default(), state, present, dropped })
+    }
+
     /// As a checkpoint: frozen, durable, and what it recorded is freed in slices.
     fn checkpoint(&self) {
         self.state.lock().graveyard.freeze();
@@ -72,6 +85,40 @@ impl Pool {
         }
     }
 
+    /// As an operation, or the first of several that belong together, of which the second drops a block as well.
+    fn kill(&self, block: u64, more: Option<u64>) {
+        let mut state = self.state.lock();
+        for block in [Some(block), more].into_iter().flatten() {
+            self.present.begin_change(more.is_some());
+            state.kill(block);
+            thread::yield_now();
+            self.present.end_change(|| state.version());
+        }
+        drop(state);
+        self.dropped.fetch_add(1 + more.iter().len() as u64, Ordering::SeqCst);
+    }
+
+    /// As `File`: the version and the pin without the state, if that is to be had.
+    fn read_present(&self) {
+        let dropped = self.dropped.load(Ordering::SeqCst);
+        self.present.count_read();
+        let (mut blocks, pin) = match self.present.read(&self.pins) {
+            Found::Here(blocks, pin) => (blocks, pin),
+            Found::Gone => panic!("the head stays"),
+            Found::Unknown => {
+                let state = self.state.lock();
+                self.present.publish(state.version());
+                (state.alive.clone(), self.pins.pin(state.clock, LogAddress(0)))
+            }
+        };
+        assert!(blocks.len().0 <= BLOCKS - dropped, "an operation that has returned is not seen");
+        assert_ne!(blocks.len().0, 1, "half of what belongs together is seen");
+        thread::yield_now();
+        blocks.intersect(&self.state.lock().gone);
+        assert!(blocks.is_empty(), "{blocks:?} are read, and were freed");
+        drop(pin);
+    }
+
     fn read(&self) {
         // As `View`: the version and the pin in one moment.
         let (mut blocks, pin) = {
@@ -88,7 +135,7 @@ impl Pool {
 #[test]
 fn nothing_that_a_reader_has_pinned_is_reused() {
     together(|| {
-        let pool = Arc::new(Pool { pins: Arc::default(), state: Mutex::new(State::new()) });
+        let pool = Pool::new();
         let run = |body: fn(&Pool)| {
             let pool = Arc::clone(&pool);
             thread::spawn(move || body(&pool))
@@ -100,6 +147,32 @@ fn nothing_that_a_reader_has_pinned_is_reused() {
                 for block in 0..BLOCKS {
                     pool.state.lock().kill(block);
                 }
+            }),
+            run(|pool| (0..2).for_each(|_| pool.leave_behind())),
+        ];
+        (0..2).for_each(|_| pool.checkpoint());
+        threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
+        assert_eq!((pool.pins.count(), pool.pins.oldest()), (0, None));
+        pool.checkpoint();
+        assert_eq!(pool.state.lock().gone.len(), BlockCount(BLOCKS), "what nobody holds is freed");
+    });
+}
+
+#[test]
+fn nothing_that_a_reader_of_an_open_file_has_found_is_reused() {
+    together(|| {
+        let pool = Pool::new();
+        let run = |body: fn(&Pool)| {
+            let pool = Arc::clone(&pool);
+            thread::spawn(move || body(&pool))
+        };
+        let threads = [
+            run(|pool| (0..4).for_each(|_| pool.read_present())),
+            run(|pool| (0..4).for_each(|_| pool.read_present())),
+            run(|pool| {
+                pool.kill(0, None);
+                pool.kill(1, None);
+                pool.kill(2, Some(3));
             }),
             run(|pool| (0..2).for_each(|_| pool.leave_behind())),
         ];

@@ -1,0 +1,123 @@
+//! The present of a head, found without the state lock: for readers of open files.
+//!
+//! Why what a reader finds here stays while it reads. Four things hold:
+//!
+//! 1. What is published is the tree of the head as of a moment. No operation of a later moment has changed that head, but for one
+//!    that is under way and holds the state lock.
+//! 2. So a block that the tree reaches is alive, or dies later than that moment.
+//! 3. A reader clones the tree and takes a pin of that moment while it holds the lock of the present for reading. An operation
+//!    replaces the tree, which takes the lock for writing, before it lets go of the state lock. So any look at the pins that could
+//!    free what the operation killed comes after that: it needs the state lock.
+//! 4. Such a look either finds the pin, which is older than those deaths and keeps them; or the reader comes after the
+//!    replacement, and finds a tree that does not reach them.
+//!
+//! A pin of an old moment keeps also what died in other heads since then. It lasts as long as one read.
+
+use crate::pins::{Pin, Pins};
+use crate::sync::{Arc, AtomicU64, Ordering, RwLock};
+use crate::units::LogAddress;
+
+/// Reads between two operations from which on readers count more than the writer: see [`Present::begin_change`].
+const READS_THAT_COUNT: u64 = 2;
+
+/// What readers of one head find.
+pub(crate) struct Present<T> {
+    slot: RwLock<Slot<T>>,
+    /// Reads since the last operation, no further than they count.
+    reads: AtomicU64,
+}
+
+enum Slot<T> {
+    /// Whoever reads next asks the state, and publishes what that says.
+    Unknown,
+    Known(Version<T>),
+    /// The head is not that of a dataset any more, and never will be.
+    Gone,
+}
+
+/// A head as of a moment.
+#[derive(Clone)]
+pub(crate) struct Version<T> {
+    pub tree: T,
+    /// The moment by which pins and deaths are ordered.
+    pub moment: u64,
+    /// Merged blocks from here on were born later.
+    pub merged_end: LogAddress,
+}
+
+/// What a reader finds.
+pub(crate) enum Found<T> {
+    /// The tree, and the pin that keeps what it reaches.
+    Here(T, Pin),
+    Unknown,
+    Gone,
+}
+
+impl<T> Default for Present<T> {
+    fn default() -> Self {
+        Self { slot: RwLock::new(Slot::Unknown), reads: AtomicU64::new(0) }
+    }
+}
+
+impl<T: Clone> Present<T> {
+    /// The tree as it is now, pinned.
+    pub(crate) fn read(&self, pins: &Arc<Pins>) -> Found<T> {
+        let slot = self.slot.read();
+        match &*slot {
+            Slot::Known(Version { tree, moment, merged_end }) => {
+                Found::Here(tree.clone(), pins.pin(*moment, *merged_end))
+            }
+            Slot::Unknown => Found::Unknown,
+            Slot::Gone => Found::Gone,
+        }
+    }
+
+    /// A reader, who is no writer that looks before it writes, is going to read.
+    pub(crate) fn count_read(&self) {
+        if self.reads.load(Ordering::Relaxed) < READS_THAT_COUNT {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The state says that this is the head now. Called under the state lock.
+    pub(crate) fn publish(&self, version: Version<T>) {
+        let mut slot = self.slot.write();
+        if matches!(*slot, Slot::Unknown) {
+            *slot = Slot::Known(version);
+        }
+    }
+
+    /// An operation is going to change the head. Called under the state lock. Nodes that nobody else refers to are changed in
+    /// place, and what is published refers to all of them: so it is withdrawn, unless there are enough readers to make it worth copying
+    /// nodes for them. `is_part`: other operations follow that belong to it, and nobody may see the head in between.
+    pub(crate) fn begin_change(&self, is_part: bool) {
+        let reads = self.reads.load(Ordering::Relaxed);
+        self.reads.store(0, Ordering::Relaxed);
+        if is_part || reads < READS_THAT_COUNT {
+            self.withdraw();
+        }
+    }
+
+    /// The operation is done, and all that it has made can be read. Under the same hold of the state lock.
+    pub(crate) fn end_change(&self, version: impl FnOnce() -> Version<T>) {
+        let mut slot = self.slot.write();
+        if matches!(*slot, Slot::Known(_)) {
+            let former = std::mem::replace(&mut *slot, Slot::Known(version()));
+            drop(slot);
+            drop(former);
+        }
+    }
+
+    /// The next reader asks the state. Called under the state lock.
+    pub(crate) fn withdraw(&self) {
+        let mut slot = self.slot.write();
+        if matches!(*slot, Slot::Known(_)) {
+            *slot = Slot::Unknown;
+        }
+    }
+
+    /// The dataset has another head, or none. Called under the state lock.
+    pub(crate) fn retire(&self) {
+        *self.slot.write() = Slot::Gone;
+    }
+}

@@ -1,0 +1,55 @@
+//! The heads that files are open of, and what readers find of them without the state lock: see [`Present`].
+
+use super::State;
+use super::head::dataset_of;
+use crate::operation::Operation;
+use crate::present::{Present, Version};
+use crate::tree::Tree;
+use crate::units::{Stream, VersionId};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+/// Heads that files are open of, as long as they are.
+pub(crate) type Presents = BTreeMap<VersionId, Weak<Present<Tree>>>;
+
+impl State {
+    /// What readers of a head meet at.
+    pub(crate) fn present(&mut self, head: VersionId) -> Arc<Present<Tree>> {
+        if let Some(present) = self.presents.get(&head).and_then(Weak::upgrade) {
+            return present;
+        }
+        self.presents.retain(|_, present| present.strong_count() > 0);
+        let present = Arc::default();
+        self.presents.insert(head, Arc::downgrade(&present));
+        present
+    }
+
+    /// A head as it is now.
+    pub(crate) fn version_of(&self, head: VersionId) -> Version<Tree> {
+        let (moment, merged_end) = (self.clock, self.marks.of(Stream::Merged));
+        Version { tree: self.trees[&head].clone(), moment, merged_end }
+    }
+
+    /// An operation is going to be applied. Answers the head that it changes, if files of it are open: the caller says how it ended.
+    pub(crate) fn begin_change(&self, operation: &Operation) -> Option<(VersionId, Arc<Present<Tree>>)> {
+        if self.presents.is_empty() {
+            return None;
+        }
+        let head = self.head(dataset_of(operation)?).ok()?;
+        let present = self.presents.get(&head)?.upgrade()?;
+        present.begin_change(self.tail.is_in_chain());
+        Some((head, present))
+    }
+
+    /// Readers of heads that are the head of no dataset any more are not to find anything.
+    pub(super) fn retire_presents(&mut self) {
+        let catalogue = &self.catalogue;
+        self.presents.retain(|version, present| {
+            let is_head = catalogue.datasets().any(|(_, row)| row.head == *version);
+            if let (false, Some(present)) = (is_head, present.upgrade()) {
+                present.retire();
+            }
+            is_head
+        });
+    }
+}
