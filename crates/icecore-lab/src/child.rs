@@ -4,7 +4,7 @@
 //! [`serve`] from a hidden subcommand (or a test) can play the part.
 
 use crate::error::{Doing, Error, Result};
-use crate::{demo, experiments};
+use crate::{demo, experiments, mounted};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -41,6 +41,8 @@ pub enum Job {
     ThinMap(experiments::collect::memory::ThinMap),
     /// Opens a pool, does nothing with it, and prints how much memory that takes.
     IdlePool(experiments::history::idle::IdlePool),
+    /// Mounts a pool and says so.
+    Mount(mounted::MountJob),
     /// Works on a pool for a long time, and prints after each cycle what it takes.
     Soak(experiments::soak::process::Soak),
 }
@@ -84,6 +86,7 @@ impl Job {
             Self::LongLog(_) => "making a long log",
             Self::ThinMap(_) => "building a thin map",
             Self::IdlePool(_) => "opening a pool and leaving it alone",
+            Self::Mount(_) => "the mount",
             Self::Soak(_) => "soaking",
         };
         Error::Child { job: job.to_owned(), reason: reason.to_owned() }
@@ -100,6 +103,7 @@ pub fn serve() -> Result<()> {
         Job::LongLog(job) => experiments::recovery::serve(&job),
         Job::ThinMap(job) => experiments::collect::memory::serve(&job),
         Job::IdlePool(job) => experiments::history::idle::serve(&job),
+        Job::Mount(job) => mounted::serve(&job),
         Job::Soak(job) => experiments::soak::process::serve(&job),
     }
 }

@@ -32,7 +32,7 @@ const fn target(name: &'static str, direction: Direction, target: f64, meaning: 
 }
 
 /// Every check that there is.
-pub const TARGETS: [Target; 33] = [
+pub const TARGETS: [Target; 42] = [
     target("valuation.vs_plain", AtMost, 0.70, "time with a snapshot per iteration / plain SQLite without"),
     target("valuation.snapshot_cost", AtMost, 1.03, "time with a snapshot per iteration / without"),
     target("valuation.snapshot_flushes", AtMost, 2.0, "time of a snapshot / time of one flush of the disk"),
@@ -77,6 +77,25 @@ pub const TARGETS: [Target; 33] = [
         300.0,
         "resident memory with 100,000 snapshots, opened and idle, in MiB",
     ),
+    target("mount.write.1", AtLeast, 0.80, "durable 16 KiB writes a second on a mount, 1 job / plain"),
+    target("mount.write.8", AtLeast, 0.80, "durable 16 KiB writes a second on a mount, 8 jobs / plain"),
+    target("mount.write.100", AtLeast, 2.0, "16 KiB writes a second on a mount, every 100th durable / plain"),
+    target(
+        "mount.snapshot_cost",
+        AtLeast,
+        0.97,
+        "durable writes a second with a snapshot a second / without",
+    ),
+    target("mount.read.1", AtLeast, 0.70, "16 KiB random reads a second on a mount, 1 job / plain"),
+    target("mount.read.8", AtLeast, 0.85, "16 KiB random reads a second on a mount, 8 jobs / plain"),
+    target("mount.scan", AtLeast, 0.8, "linear reads a second of a file half updated / of a fresh plain one"),
+    target(
+        "mount.scan_snapshot",
+        AtLeast,
+        0.8,
+        "linear reads a second of its snapshot / of a fresh plain file",
+    ),
+    target("mount.small_files", AtLeast, 0.5, "small files unpacked and removed a second / plain"),
     target(
         "soak.memory_growth_mib",
         AtMost,

@@ -140,6 +140,19 @@ fn soak() {
 }
 
 #[test]
+fn mount() {
+    // Where nothing can be mounted there is nothing to measure.
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root || fs::File::options().read(true).write(true).open("/dev/fuse").is_err() {
+        return;
+    }
+    let checks: Vec<&str> =
+        TARGETS.iter().map(|target| target.name).filter(|name| name.starts_with("mount.")).collect();
+    let report = runs_and_fits("mount", &checks);
+    assert_eq!(report.systems.len(), 16);
+}
+
+#[test]
 fn an_unknown_experiment_is_refused_and_the_known_ones_named() {
     let error = icecore_lab::run("nothing", &Options::new(".")).expect_err("refused").to_string();
     assert!(EXPERIMENTS.iter().all(|experiment| error.contains(experiment.name)), "{error}");

@@ -71,23 +71,31 @@ impl Inner {
 
     /// Works on an open file while nothing makes it stale.
     fn opened<T>(&self, handle: HandleId, work: impl FnOnce(&Tree, InodeNumber) -> Outcome<T>) -> Outcome<T> {
+        self.with_handle(handle, |open| work(&open.tree, open.inode))
+    }
+
+    fn with_handle<T>(&self, handle: HandleId, work: impl FnOnce(&Handle) -> Outcome<T>) -> Outcome<T> {
         let handle = self.handles.get(handle)?;
         let _gate = handle.tree.gate.read();
         handle.tree.check()?;
-        work(&handle.tree, handle.inode)
+        work(&handle)
     }
 
     pub(super) fn read(&self, handle: HandleId, offset: u64, buffer: &mut [u8]) -> Outcome<usize> {
-        self.opened(handle, |tree, inode| {
-            let view = self.files(tree)?;
-            self.ok(view.read(inode, offset, buffer))
+        self.with_handle(handle, |open| {
+            self.ok(match &open.file {
+                Some(file) => file.read(offset, buffer),
+                None => self.files(&open.tree)?.read(open.inode, offset, buffer),
+            })
         })
     }
 
     pub(super) fn write(&self, request: &WriteRequest<'_>, reply: Reply<u32>) {
-        let written = self.opened(request.handle, |tree, inode| {
+        let written = self.with_handle(request.handle, |open| {
+            let (tree, inode) = (&*open.tree, open.inode);
             let dataset = self.writable(tree)?;
-            self.ok(dataset.write(inode, request.offset, request.data))?;
+            let file = open.file.as_ref().ok_or(Errno(libc::EROFS))?;
+            self.ok(file.write(request.offset, request.data))?;
             if request.kill_privileges && self.kill_privileges(dataset, inode)? {
                 // The kernel keeps the mode, and does not expect that it changes with a write.
                 self.invalidator.node(self.trees.node(tree.index, inode)?, false);

@@ -6,6 +6,7 @@ pub mod demo_rss;
 pub mod history;
 pub mod many;
 pub mod metadata;
+mod mount;
 pub mod randwrite;
 pub mod recovery;
 mod snapshots;
@@ -33,7 +34,7 @@ pub struct Experiment {
 }
 
 /// Every experiment that there is.
-pub const EXPERIMENTS: [Experiment; 10] = [
+pub const EXPERIMENTS: [Experiment; 11] = [
     Experiment {
         name: "valuation",
         about: "95 versions of a growing SQLite database, beside plain SQLite",
@@ -87,6 +88,12 @@ pub const EXPERIMENTS: [Experiment; 10] = [
         about: "100,000 snapshots: taking, listing, opening, memory, destroying",
         timed: false,
         run: history::run,
+    },
+    Experiment {
+        name: "mount",
+        about: "fio and small files on a mount, beside the filesystem of the folder",
+        timed: false,
+        run: mount::run,
     },
     Experiment {
         name: "soak",

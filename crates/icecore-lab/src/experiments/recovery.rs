@@ -86,7 +86,7 @@ fn kill_when_ready(options: &Options, job: &Job) -> Result<()> {
 }
 
 /// Drops the page cache of every file in the folder, after writing back what is dirty.
-fn forget_cached(folder: &Path) -> Result<()> {
+pub(super) fn forget_cached(folder: &Path) -> Result<()> {
     let doing = || format!("drop the page cache of {}", folder.display());
     for entry in fs::read_dir(folder).doing(doing)? {
         let path = entry.doing(doing)?.path();
