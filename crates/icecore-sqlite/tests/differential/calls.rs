@@ -36,7 +36,7 @@ impl Generator {
             // The same file, of which SQLite says nothing.
             return;
         }
-        let into_a_pool = self.random.chance(50) && !(other.link == OUTSIDE[0] && !self.setting.wal);
+        let into_a_pool = (self.setting.wal || other.link != OUTSIDE[0]) && self.random.chance(50);
         let (from, to) = if into_a_pool { (other, ours) } else { (ours, other) };
         let pages = *self.random.pick(&[1, 3, 7, -1]).unwrap_or(&1);
         if self.setting.profile == Profile::Turns || self.random.chance(30) {
