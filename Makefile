@@ -31,8 +31,7 @@ ICECORE := target/release/icecore
 .PHONY: help demo test lint bench figure cases differential fuzz soak soak-short mount-suites mount-suites-short tools
 
 help: ## Explain the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s
-", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Keep 95 versions of a growing database and prove each one (under a minute, plus the build)
 	$(CARGO) build --release --locked --package icecore-cli
