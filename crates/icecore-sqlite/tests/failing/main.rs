@@ -6,6 +6,7 @@ mod common;
 
 mod commits;
 mod full;
+mod kills;
 mod memory;
 mod on_top;
 mod shim;
