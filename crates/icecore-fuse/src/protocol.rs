@@ -235,7 +235,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Renames.
     fn rename(&self, from: (NodeId, &[u8]), to: (NodeId, &[u8]), how: RenameHow) -> Outcome<()>;
     /// Opens a file with the flags of open(2).
-    fn open(&self, caller: Caller, node: NodeId, flags: i32) -> Outcome<Opened>;
+    fn open(&self, node: NodeId, flags: i32) -> Outcome<Opened>;
     /// Makes a file and opens it.
     fn create(
         &self,

@@ -14,18 +14,14 @@ use std::sync::Arc;
 const COPY_BYTES_MAX: u64 = 16 << 20;
 
 impl Inner {
-    pub(super) fn open(&self, caller: Caller, node: NodeId, flags: i32) -> Outcome<Opened> {
+    /// Truncation arrives as a change of its own, before this.
+    pub(super) fn open(&self, node: NodeId, flags: i32) -> Outcome<Opened> {
         self.within(node, |tree, inode| {
             let item = self.ok(self.files(tree)?.attributes(inode))?;
             match item.kind {
                 InodeKind::File => {}
                 InodeKind::Directory => return Err(Errno(libc::EISDIR)),
                 _ => return Err(Errno(libc::ENXIO)),
-            }
-            if flags & libc::O_TRUNC != 0 {
-                let dataset = self.writable(tree)?;
-                self.ok(dataset.truncate(inode, 0))?;
-                self.kill_privileges_of(caller, dataset, inode)?;
             }
             self.open_in(node, inode, flags)
         })
@@ -125,12 +121,13 @@ impl Inner {
         self.opened(handle, |tree, inode| {
             let dataset = self.writable(tree)?;
             match kind {
-                0 | libc::FALLOC_FL_ZERO_RANGE => {
+                0 => {
                     let room = self.ok(self.pool.room(Some(dataset.id())))?;
-                    if kind == 0 && length > room.available.0 {
+                    if length > room.available.0 {
                         return Err(Errno(libc::ENOSPC));
                     }
                 }
+                libc::FALLOC_FL_ZERO_RANGE => {}
                 libc::FALLOC_FL_PUNCH_HOLE if keep_size => {}
                 _ => return Err(Errno(libc::EOPNOTSUPP)),
             }

@@ -95,7 +95,6 @@ impl Inner {
         emit: &mut dyn FnMut(&Listed) -> bool,
     ) -> Outcome<bool> {
         let view = self.files(tree)?;
-        let hidden = if inode == InodeNumber::ROOT { self.insets(tree)? } else { Vec::new() };
         loop {
             let entries: Vec<DirectoryEntry> = self.ok(view.read_directory(inode, after, BATCH))?;
             let Some(last) = entries.last() else { return Ok(true) };
@@ -107,7 +106,8 @@ impl Inner {
                         return Ok(false);
                     }
                 }
-                if hidden.iter().any(|inset| inset.name == name) {
+                // A file of this name is hidden. Its cookie is not above that of the tree, which is still to come.
+                if insets.iter().any(|inset| inset.name == name) {
                     continue;
                 }
                 let entry = if with_attributes { Some(self.entry(tree, &view, inode)?) } else { None };

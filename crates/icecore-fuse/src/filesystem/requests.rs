@@ -45,8 +45,8 @@ impl FileSystem for StoreFileSystem {
         self.inner.rename(from, to, how)
     }
 
-    fn open(&self, caller: Caller, node: NodeId, flags: i32) -> Outcome<Opened> {
-        self.inner.open(caller, node, flags)
+    fn open(&self, node: NodeId, flags: i32) -> Outcome<Opened> {
+        self.inner.open(node, flags)
     }
 
     fn create(

@@ -143,8 +143,8 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
         reply_entry(reply, self.0.link(NodeId(node.0), NodeId(parent.0), name.as_bytes()));
     }
 
-    fn open(&self, request: &Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        match self.0.open(caller(request), NodeId(node.0), flags.0) {
+    fn open(&self, _request: &Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        match self.0.open(NodeId(node.0), flags.0) {
             Ok(opened) => reply.opened(FileHandle(opened.handle.0), open_flags(opened)),
             Err(error) => reply.error(errno(error)),
         }

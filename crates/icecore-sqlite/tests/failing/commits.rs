@@ -1,10 +1,8 @@
 //! Every call of a transaction over one to four files fails in turn, and every allocation.
 
-use crate::common::{Place, code_of, one, open_uri, run};
-use crate::{memory, shim};
+use crate::common::{Place, code_of, one, run};
+use crate::{FILES, attach, memory, shim};
 use rusqlite::Connection;
-
-const SCHEMAS: [&str; 4] = ["main", "b", "c", "d"];
 
 /// How the transactions of a test are made.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +30,7 @@ impl Site {
         shim::install();
         let place = Place::new();
         let db = connect(&place, shape);
-        for schema in &SCHEMAS[..shape.files] {
+        for (schema, _) in &FILES[..shape.files] {
             // Of 4,000 pages, SQLite notes in memory that it allocates which it has journaled: page 1 in the commit.
             let pages = "page_size=512; CREATE TABLE";
             run(&db, &format!("PRAGMA {schema}.{pages} {schema}.filler AS SELECT zeroblob(2200000)"));
@@ -61,7 +59,7 @@ impl Site {
 
     fn statements(&self) -> rusqlite::Result<()> {
         self.db.execute_batch("BEGIN")?;
-        for schema in &SCHEMAS[..self.shape.files] {
+        for (schema, _) in &FILES[..self.shape.files] {
             // In small transactions one page of each file changes, in those that spill all of them.
             let which = if self.shape.spills { "" } else { "WHERE id = 5" };
             self.db.execute_batch(&format!("UPDATE {schema}.t SET x = x + 1 {which}"))?;
@@ -92,12 +90,12 @@ impl Site {
     }
 
     fn seen(&self) -> Vec<i64> {
-        SCHEMAS[..self.shape.files].iter().map(|schema| self.seen_of(schema)).collect()
+        FILES[..self.shape.files].iter().map(|(schema, _)| self.seen_of(schema)).collect()
     }
 
     fn stored(&self) -> Vec<i64> {
-        let names = &NAMES[..self.shape.files];
-        names.iter().map(|name| one(&self.place.open(name), "SELECT x FROM t WHERE id = 5")).collect()
+        let files = &FILES[..self.shape.files];
+        files.iter().map(|(_, name)| one(&self.place.open(name), "SELECT x FROM t WHERE id = 5")).collect()
     }
 
     /// After all connections were closed: the same, and every file is sound.
@@ -105,21 +103,15 @@ impl Site {
         self.reconnect();
         let expected = vec![self.value; self.shape.files];
         assert_eq!(self.seen(), expected, "after reopening: {:?}", self.shape);
-        for schema in &SCHEMAS[..self.shape.files] {
+        for (schema, _) in &FILES[..self.shape.files] {
             assert_eq!(one::<String>(&self.db, &format!("PRAGMA {schema}.integrity_check")), "ok");
         }
     }
 }
 
-const NAMES: [&str; 4] = ["a.db", "b.db", "c.db", "d.db"];
-
 fn connect(place: &Place, shape: Shape) -> Connection {
-    let uri = |name: &str| place.uri(name).replace("vfs=icecore", "vfs=failing");
-    let db = open_uri(&uri(NAMES[0]));
-    for (schema, name) in SCHEMAS.iter().zip(NAMES).take(shape.files).skip(1) {
-        run(&db, &format!("ATTACH '{}' AS {schema}", uri(name)));
-    }
-    for schema in &SCHEMAS[..shape.files] {
+    let db = attach(shape.files, |name| place.uri(name).replace("vfs=icecore", "vfs=failing"));
+    for (schema, _) in &FILES[..shape.files] {
         let Shape { synchronous, journal, locking, spills, .. } = shape;
         run(
             &db,

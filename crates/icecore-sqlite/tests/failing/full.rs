@@ -1,20 +1,17 @@
 //! A commit over several files of which one does not fit, into the pool or into the quota of its dataset.
 
 use crate::common::{Place, code_of, one, run};
+use crate::{FILES, attach};
 use icecore::limits::Limit;
 use icecore::units::ByteLength;
 use icecore::{OpenOptions, Pool};
 use rusqlite::Connection;
 
 const FULL: i32 = 13;
-const FILES: [(&str, &str); 4] = [("main", "a.db"), ("b", "b.db"), ("c", "c.db"), ("d", "d.db")];
 const ROOM: u64 = 32 << 20;
 
 fn connect(place: &Place, files: usize, pragmas: &str) -> Connection {
-    let db = place.open("a.db");
-    for (schema, name) in &FILES[1..files] {
-        run(&db, &format!("ATTACH '{}' AS {schema}", place.uri(name)));
-    }
+    let db = attach(files, |name| place.uri(name));
     for (schema, _) in &FILES[..files] {
         run(&db, &format!("PRAGMA {schema}.cache_size=-200000; PRAGMA {schema}.{pragmas}"));
     }

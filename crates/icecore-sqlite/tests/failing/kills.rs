@@ -1,35 +1,30 @@
 //! A process that commits over one to four files, killed at some moment: all files of a commit are there or none,
 //! and what was acknowledged as durable is there.
 
-use crate::common::{Place, one, open_uri, run};
+use crate::common::{Place, one, run};
+use crate::{FILES, attach};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-const SCHEMAS: [&str; 4] = ["main", "b", "c", "d"];
-const NAMES: [&str; 4] = ["a.db", "b.db", "c.db", "d.db"];
 /// Where the process finds the files, how many there are, and which pragma it sets.
 const FOLDER: &str = "ICECORE_TEST_FOLDER";
-const FILES: &str = "ICECORE_TEST_FILES";
+const COUNT: &str = "ICECORE_TEST_FILES";
 const PRAGMA: &str = "ICECORE_TEST_PRAGMA";
 
 #[test]
 #[ignore = "a process for other tests"]
 fn writing_process() {
     let folder = PathBuf::from(std::env::var(FOLDER).expect("started by a test"));
-    let files: usize = std::env::var(FILES).expect("started by a test").parse().expect("a number");
+    let files: usize = std::env::var(COUNT).expect("started by a test").parse().expect("a number");
     let pragma = std::env::var(PRAGMA).expect("started by a test");
-    let uri = |name: &str| icecore_sqlite::uri(&folder.join(name), None);
-    let db = open_uri(&uri(NAMES[0]));
-    for (schema, name) in SCHEMAS.iter().zip(NAMES).take(files).skip(1) {
-        run(&db, &format!("ATTACH '{}' AS {schema}", uri(name)));
-    }
-    for schema in &SCHEMAS[..files] {
+    let db = attach(files, |name| icecore_sqlite::uri(&folder.join(name), None));
+    for (schema, _) in &FILES[..files] {
         run(&db, &format!("PRAGMA {schema}.{pragma}; PRAGMA {schema}.cache_size=5"));
     }
     loop {
         run(&db, "BEGIN");
-        for schema in &SCHEMAS[..files] {
+        for (schema, _) in &FILES[..files] {
             run(&db, &format!("UPDATE {schema}.t SET x = x + 1"));
         }
         run(&db, "COMMIT");
@@ -45,7 +40,7 @@ fn commit_and_kill(place: &Place, files: usize, pragma: &str, commits: usize) ->
     let mut child = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", "kills::writing_process", "--ignored", "--nocapture"])
         .env(FOLDER, place.path(""))
-        .env(FILES, files.to_string())
+        .env(COUNT, files.to_string())
         .env(PRAGMA, pragma)
         .stdout(Stdio::piped())
         .spawn()
@@ -71,7 +66,7 @@ fn a_killed_commit_is_in_all_files_or_in_none() {
     for files in 1..=4 {
         for pragma in ["synchronous=FULL", "synchronous=OFF", "journal_mode=MEMORY"] {
             let place = Place::new();
-            for name in &NAMES[..files] {
+            for (_, name) in &FILES[..files] {
                 let rows = "WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 40)";
                 let db = place.open(name);
                 run(&db, "CREATE TABLE t(id INTEGER PRIMARY KEY, x, b)");
@@ -81,9 +76,9 @@ fn a_killed_commit_is_in_all_files_or_in_none() {
             for commits in [1, 4, 9] {
                 let acknowledged = commit_and_kill(&place, files, pragma, commits);
                 let what = format!("{files} files, {pragma}, {acknowledged} acknowledged");
-                let found: Vec<i64> = NAMES[..files]
+                let found: Vec<i64> = FILES[..files]
                     .iter()
-                    .map(|name| {
+                    .map(|(_, name)| {
                         let db = place.open(name);
                         assert_eq!(one::<String>(&db, "PRAGMA integrity_check"), "ok", "{what}");
                         assert_eq!(one::<i64>(&db, "SELECT count(DISTINCT x) FROM t"), 1, "{what}");
