@@ -5,6 +5,7 @@ use crate::mounting::{self, How};
 use crate::options::MountOptions;
 use crate::transport;
 use icecore::{Error, OpenOptions, Pool};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use std::io;
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -15,6 +16,8 @@ use std::time::{Duration, Instant};
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
 /// How long programs have to close their files when a mount is ended under them.
 const GRACE: Duration = Duration::from_secs(10);
+/// The fewest open files a mount works with: one for each thread, the pool's segments, and some for commands.
+const LEAST_OPEN_FILES: u64 = 64;
 
 /// Why there is no mount, or why it did not end well.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +48,8 @@ impl MountError {
 }
 
 /// Mounts, and answers requests until the mount goes away or `stop` answers true. Then everything is durable and the
-/// pool closed. `ready` is called once, when the mount is live.
+/// pool closed. `ready` is called once, when the mount is live. The soft limit of open files of this process becomes
+/// the hard one: getrlimit(2).
 ///
 /// # Errors
 /// Whatever keeps the mount from being made; then nothing is mounted. Or the pool could not be closed cleanly.
@@ -54,12 +58,30 @@ pub fn serve(
     ready: impl FnOnce(),
     mut stop: impl FnMut() -> bool,
 ) -> Result<(), MountError> {
+    raise_open_files()?;
     let point = mounting::prepare(&options.point)?;
     let pool = open(options)?;
     let served = serve_pool(options, &point, &pool, ready, &mut stop);
     let closed = pool.close();
     served?;
     Ok(closed?)
+}
+
+/// Takes all open files that the system allows, and refuses a limit under which a mount would fail while it is served.
+fn raise_open_files() -> Result<(), MountError> {
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum {
+        limit.current = limit.maximum;
+        setrlimit(Resource::Nofile, limit)
+            .map_err(|error| MountError::io("raise", "the limit of open files", error.into()))?;
+    }
+    match limit.current {
+        Some(files) if files < LEAST_OPEN_FILES => Err(MountError::Refused(format!(
+            "this process may have {files} open files, and a mount needs {LEAST_OPEN_FILES}: \
+             raise the limit with `ulimit -n`"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Opens the pool. One that was not closed cleanly is recovered, also for a mount that only reads.
@@ -139,7 +161,11 @@ fn serve_pool(
         }
     };
     filesystem.detach();
-    outcome.map_err(|error| MountError::io("serve", point, error))
+    outcome.map_err(|error| {
+        // Without a process behind it the mount would be stale.
+        let _ = mounting::detach(point);
+        MountError::io("serve", point, error)
+    })
 }
 
 /// Ends the mount from this side: everything is durable first, and what is in use is taken out of sight.
