@@ -7,7 +7,7 @@ use crate::bindings::code;
 use crate::errors::{Fault, Result};
 use crate::locks::FileState;
 use crate::path::REGISTERED;
-use crate::store::{self, FileKey, Pool};
+use crate::store::{self, FileKey, Pool, Wish};
 use crate::superjournal::SuperJournal;
 use icecore::ProcessMark;
 use parking_lot::Mutex;
@@ -32,6 +32,8 @@ pub struct Registry {
 struct Slot {
     pool: Arc<OpenPool>,
     uses: usize,
+    /// It was opened to read only, by a connection that wanted no more.
+    only_read: bool,
     /// Registered by the program, which also closes it.
     kept: bool,
 }
@@ -126,11 +128,11 @@ impl Registry {
 
     /// Uses the pool in `name` (a directory, or `/@NAME` of a registered one), opening it if need be. Another process that has it
     /// open is waited for as long as the patience lasts: it may be a command that is about to end.
-    pub fn use_pool(&'static self, name: &str, read_only: bool, patience: Duration) -> Result<PoolUse> {
+    pub fn use_pool(&'static self, name: &str, wish: Wish, patience: Duration) -> Result<PoolUse> {
         let name = canonical(name)?;
         let deadline = Instant::now() + patience;
         loop {
-            match self.try_use_pool(&name, read_only)? {
+            match self.try_use_pool(&name, wish)? {
                 Err(icecore::Error::PoolInUse { .. }) if Instant::now() < deadline => {
                     std::thread::sleep(RETRY_INTERVAL);
                 }
@@ -143,15 +145,15 @@ impl Registry {
     fn try_use_pool(
         &'static self,
         name: &str,
-        read_only: bool,
+        wish: Wish,
     ) -> Result<std::result::Result<PoolUse, icecore::Error>> {
         let mut pools = self.pools.lock();
         if let Some(slot) = pools.get_mut(name) {
-            if slot.pool.pool.is_read_only() && !read_only && !slot.kept {
+            if slot.only_read && wish == Wish::Write {
                 return Err(Fault::new(
                     code::CANTOPEN,
                     format!(
-                        "pool {name} is open in this process for reading only: close what was opened with pool=ro first"
+                        "pool {name} is open in this process for reading only: close what was opened with pool=ro or mode=ro first"
                     ),
                 ));
             }
@@ -162,9 +164,9 @@ impl Registry {
             return Err(Fault::new(code::CANTOPEN, format!("no pool is registered as {name}")));
         }
         // Under the lock: a second opening of the same pool must not find it "in use" by ourselves.
-        Ok(store::open_pool(Path::new(name), read_only).map(|pool| {
+        Ok(store::open_pool(Path::new(name), wish).map(|(pool, only_read)| {
             let pool = Arc::new(OpenPool::new(pool, name.to_owned()));
-            pools.insert(name.to_owned(), Slot { pool: Arc::clone(&pool), uses: 1, kept: false });
+            pools.insert(name.to_owned(), Slot { pool: Arc::clone(&pool), uses: 1, only_read, kept: false });
             PoolUse { registry: self, pool }
         }))
     }
@@ -184,7 +186,7 @@ impl Registry {
             return Err(Fault::new(code::MISUSE, format!("a pool is registered as {name} already")));
         }
         let pool = Arc::new(OpenPool::new(pool, key.clone()));
-        pools.insert(key, Slot { pool, uses: 0, kept: true });
+        pools.insert(key, Slot { pool, uses: 0, only_read: false, kept: true });
         Ok(())
     }
 

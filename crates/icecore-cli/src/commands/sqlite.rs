@@ -95,7 +95,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
 fn open_pool(pool: &Path, read_only: bool) -> Result<Access, Failure> {
     let deadline = Instant::now() + BUSY_WAIT;
     loop {
-        let options = OpenOptions { read_only, ..OpenOptions::default() };
+        let options = OpenOptions { read_only, or_read_only: true, ..OpenOptions::default() };
         let access = Access::open(pool, options)?;
         let is_momentary = || owned_for(pool).is_some_and(|time| time < MOMENT);
         if read_only || !access.is_remote() || Instant::now() > deadline || !is_momentary() {

@@ -97,7 +97,14 @@ impl Pool {
     /// [`Error::NotAPool`], [`Error::NewerFormat`], [`Error::PoolInUse`], [`Error::NeedsRecovery`] (read-only),
     /// [`Error::Damaged`], [`Error::Io`].
     pub fn open_directory(path: &Path, options: &OpenOptions) -> Result<Self> {
-        Self::open(real(path)?, options)
+        match Self::open(real(path)?, options) {
+            Err(Error::Io { source, .. })
+                if options.or_read_only && !options.read_only && is_for_reading(&source) =>
+            {
+                Self::open(real(path)?, &OpenOptions { read_only: true, ..options.clone() })
+            }
+            outcome => outcome,
+        }
     }
 
     /// Opens a picture of a pool that another process may own: what that had written is recovered in memory, and nothing is
@@ -345,6 +352,11 @@ impl Pool {
         let id = state.catalogue.find(parsed.dataset_str())?;
         Ok((id, state.catalogue.find_snapshot(id, parsed.short())?))
     }
+}
+
+/// Whether a file, or its medium, may only be read.
+fn is_for_reading(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied)
 }
 
 pub(crate) fn real(path: &Path) -> Result<Arc<dyn Storage>> {
