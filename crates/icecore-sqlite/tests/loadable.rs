@@ -284,7 +284,7 @@ fn a_pool_on_a_read_only_medium_is_read() {
     let mounted = tempfile::tempdir().expect("a folder");
     let output = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh"])
-        .args([mounted.path(), &place.pool_path(), library()])
+        .args([mounted.path(), &place.pool_path(), &library()])
         .output()
         .expect("unshare");
     let said = text(&output.stdout);

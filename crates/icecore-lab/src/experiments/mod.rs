@@ -2,6 +2,7 @@
 
 pub mod collect;
 pub mod commits;
+mod crowd;
 pub mod demo_rss;
 pub mod history;
 pub mod many;
@@ -34,7 +35,7 @@ pub struct Experiment {
 }
 
 /// Every experiment that there is.
-pub const EXPERIMENTS: [Experiment; 11] = [
+pub const EXPERIMENTS: [Experiment; 12] = [
     Experiment {
         name: "valuation",
         about: "95 versions of a growing SQLite database, beside plain SQLite",
@@ -46,6 +47,12 @@ pub const EXPERIMENTS: [Experiment; 11] = [
         about: "durable one-row transactions a second",
         timed: false,
         run: commits::run,
+    },
+    Experiment {
+        name: "crowd",
+        about: "a writer beside eight readers and a snapshot every 20 ms, beside plain WAL",
+        timed: false,
+        run: crowd::run,
     },
     Experiment {
         name: "randwrite",
