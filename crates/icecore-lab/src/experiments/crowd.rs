@@ -44,6 +44,8 @@ struct Side {
 struct Slice {
     rate: f64,
     longest: f64,
+    /// Queries of all readers a second.
+    queries: f64,
 }
 
 pub(super) fn run(options: &Options) -> Result<Findings> {
@@ -69,6 +71,10 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
         let rate = System::new("transactions/s", rates[side].clone());
         findings.system(name, rate.with_counters(counters.into_map()));
         findings.system(&format!("{name}_longest"), System::new("ms", longest[side].clone()));
+        findings.system(
+            &format!("{name}_queries"),
+            System::new("queries/s", column(side, |slice| slice.queries)),
+        );
     }
     findings.parameter("rounds", rounds);
     findings.parameter("slice_s", slice.as_secs_f64());
@@ -114,13 +120,19 @@ impl Side {
             }
             let written = self.write(Random::new(seed), slice);
             stop.store(true, Ordering::Relaxed);
-            let panicked = |_| Error::Panicked { what: "a reader of the crowd".to_owned() };
-            others.into_iter().try_for_each(|other| other.join().map_err(panicked)?)?;
-            written
+            let mut queries = 0;
+            for other in others {
+                queries += other
+                    .join()
+                    .map_err(|_| Error::Panicked { what: "a reader of the crowd".to_owned() })??;
+            }
+            let (rate, longest) = written?;
+            Ok(Slice { rate, longest, queries: f64::from(queries) / slice.as_secs_f64() })
         })
     }
 
-    fn write(&self, mut random: Random, slice: Duration) -> Result<Slice> {
+    /// Transactions a second, and how long the longest took, in seconds.
+    fn write(&self, mut random: Random, slice: Duration) -> Result<(f64, f64)> {
         let connection = self.connect()?;
         let mut update = connection.prepare("update entry set amount = amount + 1 where id = ?1")?;
         let (begin, mut count, mut longest) = (Instant::now(), 0_u32, Duration::ZERO);
@@ -134,30 +146,33 @@ impl Side {
             longest = longest.max(began.elapsed());
             count += 1;
         }
-        Ok(Slice { rate: f64::from(count) / begin.elapsed().as_secs_f64(), longest: longest.as_secs_f64() })
+        Ok((f64::from(count) / begin.elapsed().as_secs_f64(), longest.as_secs_f64()))
     }
 
-    fn read(&self, mut random: Random, stop: &AtomicBool) -> Result<()> {
+    fn read(&self, mut random: Random, stop: &AtomicBool) -> Result<u32> {
         let connection = self.connect()?;
         let mut sum = connection.prepare("select sum(amount) from entry where id between ?1 and ?1 + ?2")?;
+        let mut queries = 0;
         while !stop.load(Ordering::Relaxed) {
             connection.execute_batch("begin")?;
             for _ in 0..2 {
                 let first = random.below(self.rows).cast_signed();
                 sum.query_row([first, RANGE.cast_signed()], |row| row.get::<_, Option<f64>>(0))?;
+                queries += 1;
             }
             connection.execute_batch("commit")?;
         }
-        Ok(())
+        Ok(queries)
     }
 
-    fn take_snapshots(&self, stop: &AtomicBool) -> Result<()> {
+    /// Makes no queries.
+    fn take_snapshots(&self, stop: &AtomicBool) -> Result<u32> {
         let connection = self.connect()?;
         while !stop.load(Ordering::Relaxed) {
             thread::sleep(SNAPSHOT_INTERVAL);
             let number = self.snapshots.fetch_add(1, Ordering::Relaxed);
             StoredDatabase::snapshot(&connection, &format!("s-{number}"))?;
         }
-        Ok(())
+        Ok(0)
     }
 }
