@@ -20,11 +20,13 @@ pub mod pairs;
 pub mod random;
 pub mod report;
 mod settle;
+mod snapshotting;
 pub mod sqlite;
 pub mod statistics;
 pub mod stored;
 mod storefile;
 pub mod targets;
+mod tool;
 pub mod valuation;
 
 pub use demo::{DemoOptions, DemoProgress, DemoReport, DemoStep, demo};

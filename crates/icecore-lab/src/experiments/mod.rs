@@ -134,7 +134,7 @@ pub fn run(name: &str, options: &Options) -> Result<Report> {
         EXPERIMENTS.iter().find(|experiment| experiment.name == name).ok_or_else(|| unknown(name))?;
     let (started, begin) = (clock::now(), Instant::now());
     let machine = Machine::examine(&options.directory)?;
-    options.say(&format!("{name} on {machine}"));
+    options.say(&format!("{name} on {machine}"))?;
     let mut findings = (experiment.run)(options)?;
     findings.parameter("seed", options.seed);
     Ok(Report {
