@@ -107,3 +107,15 @@ fn a_run_on_a_mount_ends_in_good_order_by_a_signal() {
         run.assert_nothing_is_left();
     }
 }
+
+#[test]
+fn a_run_of_database_servers_ends_in_good_order_by_a_signal() {
+    if !fixture::can_mount() {
+        return;
+    }
+    for (experiment, program) in [("mariadb", "sysbench"), ("postgres", "tpcb-like")] {
+        let mut run = Run::start(experiment);
+        assert_eq!(run.end_by(program, Signal::TERM), Some(Signal::TERM.as_raw()));
+        run.assert_nothing_is_left();
+    }
+}

@@ -1,7 +1,9 @@
 //! The experiments, one module each, and what they have in common.
 
+mod clone;
 pub mod collect;
 pub mod commits;
+mod databases;
 pub mod demo_rss;
 pub mod history;
 pub mod many;
@@ -34,7 +36,7 @@ pub struct Experiment {
 }
 
 /// Every experiment that there is.
-pub const EXPERIMENTS: [Experiment; 11] = [
+pub const EXPERIMENTS: [Experiment; 14] = [
     Experiment {
         name: "valuation",
         about: "95 versions of a growing SQLite database, beside plain SQLite",
@@ -94,6 +96,24 @@ pub const EXPERIMENTS: [Experiment; 11] = [
         about: "fio and small files on a mount, beside the filesystem of the folder",
         timed: false,
         run: mount::run,
+    },
+    Experiment {
+        name: "clone",
+        about: "a second MariaDB on a clone of a mount, until it answers",
+        timed: false,
+        run: clone::run,
+    },
+    Experiment {
+        name: "mariadb",
+        about: "MariaDB on a mount with snapshots, beside the filesystem of the folder, and Btrfs",
+        timed: false,
+        run: databases::mariadb,
+    },
+    Experiment {
+        name: "postgres",
+        about: "PostgreSQL on a mount with snapshots, beside the filesystem of the folder",
+        timed: false,
+        run: databases::postgres,
     },
     Experiment {
         name: "soak",
