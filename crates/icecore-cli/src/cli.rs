@@ -105,7 +105,8 @@ Names:
   SNAPSHOT           team/db@monday
   file in a version  team/db/app.db, team/db@monday/app.db
 A name is looked up in the pool that -P or ICECORE_POOL gives. Written as a
-path through a pool's folder (/srv/pool/team/db@monday) it needs neither.
+path through a pool's folder (/srv/pool/team/db@monday) it needs neither. A
+relative path (pool/team/db) goes before ICECORE_POOL, and -P before both.
 
 Environment:
   Every option can be given as ICECORE_COMMAND_OPTION, as in

@@ -1,13 +1,15 @@
 //! Which pool a command means, and what in it.
 //!
 //! A name that begins with `/`, `./` or `../` is a path that leads into a pool. Any other name is one in the pool
-//! that `-P` or `ICECORE_POOL` gives; with neither, it is a path too.
+//! that `-P` or `ICECORE_POOL` gives; with neither, it is a path too. `ICECORE_POOL` is set for a whole shell, so a
+//! relative path that leads through the folder of a pool (`pool/db`) goes before it, and not before `-P`.
 
 use crate::exit;
 use icecore::Error;
 use icecore::admin::locate::{is_pool, split_at_pool, was_pool};
 use icecore::admin::{Access, ErrorCode, Failure};
 use std::ffi::OsStr;
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +17,8 @@ use std::path::{Path, PathBuf};
 pub struct Context {
     /// The pool from `-P` or `ICECORE_POOL`.
     pub pool: Option<PathBuf>,
+    /// Whether the pool is from `ICECORE_POOL`.
+    pub is_of_shell: bool,
 }
 
 /// A pool, and the rest of a name: a dataset, a snapshot, or a path into one.
@@ -25,8 +29,21 @@ pub struct Location {
 }
 
 impl Context {
+    /// With the pool of the command line, which has that of `ICECORE_POOL` where there is no `-P`.
+    pub fn new(pool: Option<PathBuf>) -> Self {
+        let is_of_shell =
+            pool.as_ref().map(|pool| pool.as_os_str()) == std::env::var_os("ICECORE_POOL").as_deref();
+        Self { pool, is_of_shell }
+    }
+
     /// Where an argument leads.
     pub fn locate(&self, argument: &OsStr) -> anyhow::Result<Location> {
+        if self.is_of_shell
+            && argument.as_bytes().contains(&b'/')
+            && let Ok((pool, rest)) = split_at_pool(Path::new(argument))
+        {
+            return Ok(Location { pool, rest });
+        }
         match &self.pool {
             Some(pool) if !is_path(argument.as_bytes()) => {
                 Ok(Location { pool: pool.clone(), rest: argument.as_bytes().to_vec() })
@@ -171,9 +188,13 @@ fn is_path(argument: &[u8]) -> bool {
         || [&b"/"[..], b"./", b"../"].iter().any(|start| argument.starts_with(start))
 }
 
-/// For commands that change nothing.
+/// For commands that change nothing. Says so where the owner hangs, and what is read may be old.
 pub fn open_to_read(pool: &Path) -> anyhow::Result<Access> {
-    icecore::admin::connect_or_open(pool, true).map_err(|failure| not_opened(pool, failure))
+    let access = icecore::admin::connect_or_open(pool, true).map_err(|failure| not_opened(pool, failure))?;
+    if let Some(stale) = access.stale() {
+        let _ = writeln!(std::io::stderr().lock(), "icecore: {stale}");
+    }
+    Ok(access)
 }
 
 /// For commands that change something.
@@ -210,7 +231,7 @@ mod tests {
     use super::*;
 
     fn context(pool: Option<&str>) -> Context {
-        Context { pool: pool.map(PathBuf::from) }
+        Context { pool: pool.map(PathBuf::from), is_of_shell: false }
     }
 
     #[test]
@@ -228,6 +249,29 @@ mod tests {
         let inside = folder.path().join("db@x");
         let location = context(Some("/pool")).locate(inside.as_os_str()).unwrap();
         assert_eq!(location, Location { pool: folder.path().into(), rest: b"db@x".to_vec() });
+    }
+
+    #[test]
+    fn relative_paths_through_a_pool_go_before_that_of_the_shell() {
+        // Relative to the folder that the tests run in.
+        let folder = tempfile::tempdir_in(".").unwrap();
+        std::fs::write(folder.path().join("superblock.0"), b"").unwrap();
+        let pool = Path::new(folder.path().file_name().unwrap());
+        let of_shell = Context { is_of_shell: true, ..context(Some("/pool")) };
+        let inside = Location { pool: pool.to_owned(), rest: b"db@x".to_vec() };
+        assert_eq!(of_shell.locate(pool.join("db@x").as_os_str()).unwrap(), inside);
+        // A bare name is one in the pool, and -P is meant for all names.
+        for name in [pool.as_os_str(), OsStr::new("team/db")] {
+            let location = of_shell.locate(name).unwrap();
+            assert_eq!(
+                (location.pool.as_path(), location.rest.as_slice()),
+                (Path::new("/pool"), name.as_bytes())
+            );
+        }
+        assert_eq!(
+            context(Some("/pool")).locate(pool.join("db").as_os_str()).unwrap().pool,
+            Path::new("/pool")
+        );
     }
 
     #[test]

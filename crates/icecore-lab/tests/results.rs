@@ -78,6 +78,11 @@ fn commits() {
 }
 
 #[test]
+fn crowd() {
+    runs_and_fits("crowd", &["crowd.wait_ms", "crowd.vs_wal"]);
+}
+
+#[test]
 fn randwrite() {
     runs_and_fits("randwrite", &["randwrite.1", "randwrite.8", "randwrite.snapshot_cost"]);
 }

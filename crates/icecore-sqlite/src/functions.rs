@@ -8,7 +8,7 @@ use crate::locks::Level;
 use crate::sqlite::SqlFunction;
 use crate::store;
 use crate::transaction::Transaction;
-use icecore::units::Timestamp;
+use icecore::retention::AUTOMATIC_PREFIX;
 use std::ffi::{CStr, CString, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -106,7 +106,7 @@ unsafe extern "C" fn icecore_snapshot<const LIBRARY: usize>(
 }
 
 fn snapshot(call: &Call<'_>) -> Result<String> {
-    let name = call.argument(0).unwrap_or_else(|| crate::time::text(Timestamp::now()));
+    let name = call.argument(0).unwrap_or_else(|| format!("{AUTOMATIC_PREFIX}*"));
     // SAFETY: the connection that runs the function.
     let database = unsafe { database_of_schema(call.door, call.connection, call.argument(1).as_deref()) }?;
     database.check()?;

@@ -31,7 +31,6 @@ mod store;
 mod superjournal;
 mod tables;
 mod temporary;
-mod time;
 mod transaction;
 mod vfs;
 mod wal;

@@ -7,7 +7,7 @@ use crate::bindings::code;
 use crate::errors::{Fault, Result};
 use crate::locks::FileState;
 use crate::path::REGISTERED;
-use crate::store::{self, FileKey, Pool};
+use crate::store::{self, FileKey, Pool, Wish};
 use crate::superjournal::SuperJournal;
 use icecore::ProcessMark;
 use parking_lot::Mutex;
@@ -15,6 +15,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// How long a connection that is opened waits for another process to let go of the pool.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is tried within that time.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Everything the door knows, for one process.
 pub struct Registry {
@@ -26,6 +32,8 @@ pub struct Registry {
 struct Slot {
     pool: Arc<OpenPool>,
     uses: usize,
+    /// It was opened to read only, by a connection that wanted no more.
+    only_read: bool,
     /// Registered by the program, which also closes it.
     kept: bool,
 }
@@ -118,30 +126,49 @@ impl Registry {
         Err(icecore::Error::Forked { owner: self.mark.process() }.into())
     }
 
-    /// Uses the pool in `name` (a directory, or `/@NAME` of a registered one), opening it if need be.
-    pub fn use_pool(&'static self, name: &str, read_only: bool) -> Result<PoolUse> {
+    /// Uses the pool in `name` (a directory, or `/@NAME` of a registered one), opening it if need be. Another process that has it
+    /// open is waited for as long as the patience lasts: it may be a command that is about to end.
+    pub fn use_pool(&'static self, name: &str, wish: Wish, patience: Duration) -> Result<PoolUse> {
         let name = canonical(name)?;
+        let deadline = Instant::now() + patience;
+        loop {
+            match self.try_use_pool(&name, wish)? {
+                Err(icecore::Error::PoolInUse { .. }) if Instant::now() < deadline => {
+                    std::thread::sleep(RETRY_INTERVAL);
+                }
+                outcome => return Ok(outcome?),
+            }
+        }
+    }
+
+    /// The inner error is the store's, from opening the pool.
+    fn try_use_pool(
+        &'static self,
+        name: &str,
+        wish: Wish,
+    ) -> Result<std::result::Result<PoolUse, icecore::Error>> {
         let mut pools = self.pools.lock();
-        if let Some(slot) = pools.get_mut(&name) {
-            if slot.pool.pool.is_read_only() && !read_only && !slot.kept {
+        if let Some(slot) = pools.get_mut(name) {
+            if slot.only_read && wish == Wish::Write {
                 return Err(Fault::new(
                     code::CANTOPEN,
                     format!(
-                        "pool {name} is open in this process for reading only: close what was opened with pool=ro first"
+                        "pool {name} is open in this process for reading only: close what was opened with pool=ro or mode=ro first"
                     ),
                 ));
             }
             slot.uses += 1;
-            return Ok(PoolUse { registry: self, pool: Arc::clone(&slot.pool) });
+            return Ok(Ok(PoolUse { registry: self, pool: Arc::clone(&slot.pool) }));
         }
         if name.starts_with(REGISTERED) {
             return Err(Fault::new(code::CANTOPEN, format!("no pool is registered as {name}")));
         }
         // Under the lock: a second opening of the same pool must not find it "in use" by ourselves.
-        let pool = store::open_pool(Path::new(&name), read_only)?;
-        let pool = Arc::new(OpenPool::new(pool, name.clone()));
-        pools.insert(name, Slot { pool: Arc::clone(&pool), uses: 1, kept: false });
-        Ok(PoolUse { registry: self, pool })
+        Ok(store::open_pool(Path::new(name), wish).map(|(pool, only_read)| {
+            let pool = Arc::new(OpenPool::new(pool, name.to_owned()));
+            pools.insert(name.to_owned(), Slot { pool: Arc::clone(&pool), uses: 1, only_read, kept: false });
+            PoolUse { registry: self, pool }
+        }))
     }
 
     #[cfg(feature = "static")]
@@ -159,7 +186,7 @@ impl Registry {
             return Err(Fault::new(code::MISUSE, format!("a pool is registered as {name} already")));
         }
         let pool = Arc::new(OpenPool::new(pool, key.clone()));
-        pools.insert(key, Slot { pool, uses: 0, kept: true });
+        pools.insert(key, Slot { pool, uses: 0, only_read: false, kept: true });
         Ok(())
     }
 

@@ -28,10 +28,32 @@ pub struct Facts {
     pub links: u32,
 }
 
-/// Opens the pool in a directory, for reading only where that is asked for.
-pub fn open_pool(directory: &Path, read_only: bool) -> Result<Pool> {
-    let options = icecore::OpenOptions { read_only, ..Default::default() };
-    Ok(Pool::open_directory(directory, &options)?)
+/// How a pool is opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// To write, if that is possible.
+    Write,
+    /// To read, beside others that read. It may also be opened to write.
+    ReadOrWrite,
+    /// Only to read.
+    Read,
+}
+
+/// Opens the pool in a directory. Also whether it was opened to read only though it might be written.
+pub fn open_pool(directory: &Path, wish: Wish) -> icecore::Result<(Pool, bool)> {
+    let to_write = icecore::OpenOptions { or_read_only: true, ..Default::default() };
+    let to_read = icecore::OpenOptions { read_only: true, ..to_write.clone() };
+    if wish == Wish::Read {
+        return Ok((Pool::open_directory(directory, &to_read)?, true));
+    }
+    match Pool::open_directory(directory, &to_write) {
+        // Others may only read it as well.
+        Err(in_use @ Error::PoolInUse { .. }) if wish == Wish::ReadOrWrite => {
+            let pool = Pool::open_directory(directory, &to_read).map_err(|_| in_use)?;
+            Ok((pool, true))
+        }
+        outcome => Ok((outcome?, false)),
+    }
 }
 
 /// The longest leading part of `components` that names a dataset, as a number of components. The last

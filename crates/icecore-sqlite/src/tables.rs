@@ -55,7 +55,7 @@ fn snapshot_rows(database: &crate::database::Database) -> Result<Vec<Row>> {
         let clones = if entry.clones.is_empty() { Cell::Null } else { Cell::Text(entry.clones.join(",")) };
         vec![
             Cell::Text(entry.name),
-            Cell::Text(crate::time::text(entry.created)),
+            Cell::Text(entry.created.to_rfc3339()),
             bytes(entry.used),
             bytes(entry.referenced),
             bytes(entry.written),

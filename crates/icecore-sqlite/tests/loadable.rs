@@ -268,6 +268,50 @@ print(connections[0].execute('SELECT count(*) FROM app.t').fetchone()[0])
     assert_eq!(out, "[]\nds@s0 ds@s1 ds@s2 ds@s3 ds@s4 ds@s5 ds@s6 ds@s7 8\n");
 }
 
+/// The copy of the pool is mounted where nothing else sees it, and goes with the process.
+#[test]
+fn a_pool_on_a_read_only_medium_is_read() {
+    const SCRIPT: &str = r#"
+        mount -t tmpfs -o size=64m none "$1" && cp -a "$2" "$1/pool" && mount -o remount,ro "$1" || exit 77
+        for mode in '' '&mode=ro' '&pool=ro'; do
+            sqlite3 -batch :memory: ".load $3" ".open 'file:$1/pool/ds/app.db?vfs=icecore$mode'" \
+                "SELECT a FROM t" "INSERT INTO t VALUES (2)" 2>&1
+        done"#;
+    let place = Place::new();
+    let db = place.open("app.db");
+    run(&db, "CREATE TABLE t(a); INSERT INTO t VALUES (1)");
+    drop(db);
+    let mounted = tempfile::tempdir().expect("a folder");
+    let output = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh"])
+        .args([mounted.path(), &place.pool_path(), &library()])
+        .output()
+        .expect("unshare");
+    let said = text(&output.stdout);
+    if output.status.code() == Some(77) || output.stderr.starts_with(b"unshare:") {
+        eprintln!("left out: mounting is not allowed here: {}", text(&output.stderr));
+        return;
+    }
+    assert_eq!(said.lines().filter(|line| *line == "1").count(), 3, "{said}");
+    assert_eq!(said.matches("readonly database").count(), 3, "{said}");
+}
+
+#[test]
+fn a_second_process_waits_for_the_first_to_end() {
+    let place = Place::new();
+    let db = place.open("app.db");
+    run(&db, "CREATE TABLE t(a); INSERT INTO t VALUES (1)");
+    let script = "load(sqlite3.connect(':memory:'))\nprint(connect().execute('SELECT a FROM t').fetchone())";
+    let out = std::thread::scope(|scope| {
+        let second = scope.spawn(|| python(script, &[&place.uri("app.db")]));
+        // The other comes while it is open, however slow this machine is; if not, it has nothing to wait for.
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        drop(db);
+        second.join().unwrap()
+    });
+    assert_eq!(out, "(1,)\n");
+}
+
 #[test]
 fn a_second_process_is_told_who_has_the_pool() {
     let place = Place::new();

@@ -64,8 +64,9 @@ fn snapshots_have_names_or_times() {
     let stamped: String = one(&db, "SELECT icecore_snapshot()");
     let (dataset, name) = stamped.split_once('@').expect("a full name");
     assert_eq!(dataset, "ds");
-    assert_eq!(name.len(), "2026-11-21T20:01:02.123Z".len());
-    assert!(name.ends_with('Z') && name.as_bytes()[10] == b'T');
+    let moment = name.strip_prefix("auto-").expect("as the command names them");
+    assert_eq!(moment.len(), "2026-11-21T20:01:02.123Z".len());
+    assert!(moment.ends_with('Z') && moment.as_bytes()[10] == b'T');
     let past = place.open_snapshot("app.db", name);
     assert_eq!(one::<i64>(&past, "SELECT count(*) FROM t"), 2);
     let listed: i64 = one(&db, "SELECT count(*) FROM icecore_snapshots WHERE name LIKE 'ds@%'");
@@ -74,6 +75,18 @@ fn snapshots_have_names_or_times() {
     assert!(bytes >= 8192);
     let created: String = one(&db, "SELECT created FROM icecore_snapshots WHERE name = 'ds@monday'");
     assert!(created.ends_with('Z'));
+}
+
+#[test]
+fn names_made_of_the_time_are_never_taken() {
+    let place = place();
+    let db = place.open("app.db");
+    let names: i64 = one(
+        &db,
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
+         SELECT count(DISTINCT icecore_snapshot()) FROM n",
+    );
+    assert_eq!(names, 300);
 }
 
 #[test]

@@ -82,6 +82,8 @@ impl InitOptions {
 pub struct OpenOptions {
     /// Only reads; several processes may do so at once, if the pool was closed cleanly.
     pub read_only: bool,
+    /// Also opens a pool in a directory that may not be written, because of its medium or of rights: then it is only read.
+    pub or_read_only: bool,
     /// Memory for blocks of files.
     pub block_cache_bytes: u64,
     /// Memory for tree nodes that are on disk.
@@ -109,6 +111,7 @@ impl Default for OpenOptions {
     fn default() -> Self {
         Self {
             read_only: false,
+            or_read_only: false,
             block_cache_bytes: 64 << 20,
             node_cache_bytes: 32 << 20,
             map_memory_bytes: 32 << 20,

@@ -2,13 +2,15 @@
 
 use super::resize::{SizeLimit, parse_limit};
 use crate::exit;
-use crate::format::parse_size;
+use crate::format::{escaped, parse_size};
 use crate::pool::Context;
 use clap::Args;
 use icecore::admin::Failure;
+use icecore::admin::locate::{is_pool, was_pool};
 use icecore::units::ByteLength;
 use icecore::{CopyMode, InitOptions, Pool};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -22,9 +24,13 @@ Example:
   icecore init --size-limit 20G /srv/pool
   icecore init --copies all --mirror /mnt/other/copies /srv/pool")]
 pub struct Arguments {
-    /// The folder: it is made if it does not exist, and must have no pool in it, or part of one, if it does
+    /// The folder: it is made if it does not exist, and must be empty if it does
     #[arg(value_name = "FOLDER")]
     folder: Option<PathBuf>,
+
+    /// Make the pool among the files of a folder that is not empty; one with a pool, or a part of one, is refused still
+    #[arg(short, long)]
+    force: bool,
 
     /// Size of the files that the pool is made of: a power of two from 2M to 1G; chosen by the size limit if not
     /// given
@@ -55,6 +61,9 @@ fn parse_segment_size(text: &str) -> Result<ByteLength, String> {
 pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     let folder = arguments.folder.as_ref().or(context.pool.as_ref());
     let folder = folder.ok_or_else(|| exit::usage("name the folder: icecore init FOLDER"))?;
+    if !arguments.force {
+        refuse_full(folder)?;
+    }
     super::copies::refuse_mirror_of_nothing(arguments.copies, arguments.mirror.as_deref())?;
     let mirror = arguments.mirror.as_deref().map(super::copies::Made::make).transpose()?;
     let options = InitOptions {
@@ -69,4 +78,18 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
         }
         Failure::from(error).into()
     })
+}
+
+/// A home is a bad place for a pool. What a fresh file system has in it does not count, and a pool is for the store to find.
+fn refuse_full(folder: &Path) -> anyhow::Result<()> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
+    let mut names = entries.flatten().map(|entry| entry.file_name()).filter(|name| name != "lost+found");
+    let Some(name) = names.next() else { return Ok(()) };
+    if matches!(is_pool(folder), Ok(true)) || was_pool(folder) {
+        return Ok(());
+    }
+    let (shown, name) = (escaped(folder.as_os_str().as_bytes()), escaped(name.as_bytes()));
+    Err(exit::usage(format!(
+        "{shown} is not empty ({name} is in it): name a new folder, {shown}/pool for instance, or use --force"
+    )))
 }

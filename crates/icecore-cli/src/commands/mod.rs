@@ -40,7 +40,7 @@ use icecore::{DestroyTarget, ListEntry, ListFilter};
 
 /// Does what the command line says.
 pub fn run(cli: Cli) -> anyhow::Result<()> {
-    let context = Context { pool: cli.pool };
+    let context = Context::new(cli.pool);
     match cli.command {
         Commands::Init(arguments) => init::run(&context, &arguments),
         Commands::Create(arguments) => create::run(&context, arguments),

@@ -8,7 +8,6 @@ use clap::Args;
 use icecore::ListFilter;
 use icecore::admin::{Access, Request, Response};
 use icecore::retention::AUTOMATIC_PREFIX;
-use icecore::units::Timestamp;
 use serde_json::json;
 use std::ffi::OsString;
 
@@ -22,7 +21,8 @@ Example:
   icecore snapshot -r team      makes team@auto-2026-11-21T20:01:02.003Z
   icecore snapshot -r team@before-upgrade")]
 pub struct Arguments {
-    /// The new snapshots; those of a bare dataset are named by the moment. With -a, the pool if -P does not name it
+    /// The new snapshots; those of a bare dataset are named by the moment, which also completes a name that ends in
+    /// `*`. With -a, the pool if -P does not name it
     #[arg(value_name = "DATASET[@NAME]")]
     names: Vec<OsString>,
 
@@ -60,7 +60,7 @@ pub fn run(context: &Context, arguments: Arguments) -> anyhow::Result<()> {
         (false, []) => return Err(exit::usage("name a snapshot, DATASET@NAME, or a dataset, or use -a")),
         (false, names) => context.names(names)?,
     };
-    let automatic = arguments.all || names.iter().any(|name| !name.contains('@'));
+    let automatic = arguments.all || names.iter().any(|name| !name.contains('@') || name.ends_with('*'));
     let mut access = open_to_write(&pool)?;
     let taken = take_snapshots(&mut access, names, properties, &arguments);
     let taken = finish(access, taken)?;
@@ -87,10 +87,8 @@ fn take_snapshots(
             return Ok(names);
         }
     }
-    // One moment for all of them, in their names too.
-    let moment = Timestamp::now().to_rfc3339();
     for name in names.iter_mut().filter(|name| !name.contains('@')) {
-        *name = format!("{name}@{}{moment}", arguments.prefix);
+        *name = format!("{name}@{}*", arguments.prefix);
     }
     // All datasets are named already.
     let recursive = arguments.recursive && !arguments.all;

@@ -144,6 +144,25 @@ fn a_pool_with_lost_superblocks_is_repaired_from_its_mirror() {
 }
 
 #[test]
+fn a_folder_in_the_place_of_a_segment_is_refused_by_the_repair_of_another() {
+    let fixture = Fixture::with_db();
+    fixture.done(&["copies", "--set", "all"]);
+    fixture.import("data", &vec![7; 1 << 20]);
+    let copy = fixture.pool.join("copy.00000001");
+    std::fs::write(&copy, vec![1; 8192]).unwrap();
+    let segment = fixture.pool.join("segment.00000000");
+    std::fs::remove_file(&segment).unwrap();
+    std::fs::create_dir(&segment).unwrap();
+    let pool = fixture.pool.to_str().unwrap();
+    let text = fixture.done(&["check", "--repair", "--data", pool]);
+    assert!(text.contains("segment.00000000: not a regular file; move it away"), "{text}");
+    // As it says.
+    std::fs::rename(&segment, fixture.pool.join("away")).unwrap();
+    crate::fixture::program().args(["check", "--repair", "--data", pool]).assert().success();
+    assert_eq!(fixture.done(&["cat", "db/data"]).len(), 1 << 20);
+}
+
+#[test]
 fn a_pool_is_found_by_either_of_its_superblocks() {
     for (lost, left) in [("superblock.0", "superblock.1"), ("superblock.1", "superblock.0")] {
         let fixture = Fixture::with_db();

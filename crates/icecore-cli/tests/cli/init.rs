@@ -69,3 +69,23 @@ fn a_folder_that_was_there_stays_as_it_was() {
     }
     init(folder.path(), &["--mirror", "mirror", "--segment-size", "2M"]).assert().success();
 }
+
+#[test]
+fn a_folder_with_other_files_takes_force() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join("pool/lost+found")).unwrap();
+    std::fs::write(folder.path().join("pool/letter"), b"").unwrap();
+    let said = complaint(init(folder.path(), &[]), 2);
+    assert!(said.contains("letter is in it") && said.contains("--force"), "{said}");
+    assert_eq!(entries(&folder.path().join("pool")), ["letter", "lost+found"]);
+    init(folder.path(), &["--force"]).assert().success();
+    // What is a pool already stays one, force or not.
+    for arguments in [&[][..], &["--force"]] {
+        let said = complaint(init(folder.path(), arguments), 1);
+        assert!(said.contains("pool"), "{said}");
+    }
+
+    let fresh = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(fresh.path().join("pool/lost+found")).unwrap();
+    init(fresh.path(), &[]).assert().success();
+}

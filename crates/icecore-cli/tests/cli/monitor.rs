@@ -218,17 +218,18 @@ fn a_pool_that_takes_no_more_writes_is_critical_until_it_is_opened_again() {
     monitor(&fixture, 0, &[]);
 }
 
-/// Copies the pool to a filesystem that is then mounted read-only, and runs `monitor` on it there. It is mounted where nobody else
-/// sees it and goes with the process. `None` where nobody is allowed to mount; says so.
-fn monitor_read_only(fixture: &Fixture) -> Option<std::process::Output> {
+/// Copies the pool to a filesystem that is then mounted read-only, and runs the program with it there. It is mounted where nothing else
+/// sees it and goes with the process. `None` where mounting is not allowed; says so.
+pub fn run_read_only(fixture: &Fixture, arguments: &[&str]) -> Option<std::process::Output> {
     const SCRIPT: &str = r#"
         mount -t tmpfs -o size=64m none "$1" && cp -a "$2" "$1/pool" && mount -o remount,ro "$1" || exit 77
-        exec "$3" monitor "$1/pool""#;
+        pool=$1/pool program=$3; shift 3; exec "$program" -P "$pool" "$@""#;
     let place = fixture.beside("mounted");
     std::fs::create_dir(&place).unwrap();
     let output = std::process::Command::new("unshare")
         .args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh"])
         .args([&place, &fixture.pool, &assert_cmd::cargo::cargo_bin("icecore")])
+        .args(arguments)
         .output();
     std::fs::remove_dir(&place).unwrap();
     match output {
@@ -236,7 +237,7 @@ fn monitor_read_only(fixture: &Fixture) -> Option<std::process::Output> {
             Some(output)
         }
         other => {
-            eprintln!("left out: nobody is allowed to mount here: {other:?}");
+            eprintln!("left out: mounting is not allowed here: {other:?}");
             None
         }
     }
@@ -245,7 +246,7 @@ fn monitor_read_only(fixture: &Fixture) -> Option<std::process::Output> {
 #[test]
 fn a_pool_on_a_filesystem_that_is_read_only_is_critical() {
     let fixture = Fixture::with_db();
-    let Some(output) = monitor_read_only(&fixture) else { return };
+    let Some(output) = run_read_only(&fixture, &["monitor"]) else { return };
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(
@@ -257,7 +258,7 @@ fn a_pool_on_a_filesystem_that_is_read_only_is_critical() {
     fixture.done(&["snapshot", "db@two"]);
     owner.kill().unwrap();
     owner.wait().unwrap();
-    let output = monitor_read_only(&fixture).unwrap();
+    let output = run_read_only(&fixture, &["monitor"]).unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("its filesystem is read-only, and it has to be recovered"), "{said}");

@@ -3,6 +3,7 @@
 mod clone;
 pub mod collect;
 pub mod commits;
+mod crowd;
 mod databases;
 pub mod demo_rss;
 pub mod history;
@@ -36,7 +37,7 @@ pub struct Experiment {
 }
 
 /// Every experiment that there is.
-pub const EXPERIMENTS: [Experiment; 14] = [
+pub const EXPERIMENTS: [Experiment; 15] = [
     Experiment {
         name: "valuation",
         about: "95 versions of a growing SQLite database, beside plain SQLite",
@@ -48,6 +49,12 @@ pub const EXPERIMENTS: [Experiment; 14] = [
         about: "durable one-row transactions a second",
         timed: false,
         run: commits::run,
+    },
+    Experiment {
+        name: "crowd",
+        about: "a writer beside eight readers and a snapshot every 20 ms, beside plain WAL",
+        timed: false,
+        run: crowd::run,
     },
     Experiment {
         name: "randwrite",

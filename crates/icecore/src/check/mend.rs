@@ -291,8 +291,9 @@ fn heal(
     if mends.is_empty() || read.and_then(|()| engine.close()).is_err() {
         return;
     }
-    let outcome = aside::apply(&**above, &trial);
-    outcome.expect("memory takes what is written to it");
+    if !is_taken_over(above, &trial, report) {
+        return;
+    }
     let (healed, of_copies) = (mends.counts.of(Mended::Original), mends.counts.of(Mended::Copy));
     if healed + of_copies > 0 {
         let step =
@@ -321,9 +322,7 @@ fn places(above: &Arc<dyn Storage>, report: &mut RepairReport) {
     if lost > 0 {
         report.refused.push(refuse(format!("{lost} blocks that live are in no header that is left")));
     }
-    if found > 0 || lost == 0 {
-        let outcome = aside::apply(&**above, &trial);
-        outcome.expect("memory takes what is written to it");
+    if (found > 0 || lost == 0) && is_taken_over(above, &trial, report) {
         let step = format!("{chunks} are made again from the headers of segments: {found} blocks were found");
         report.steps.push(step);
     }
@@ -334,13 +333,24 @@ fn sets(above: &Arc<dyn Storage>, report: &mut RepairReport, progress: &mut dyn 
     let trial = Overlay::over(Arc::clone(above));
     let storage: Arc<dyn Storage> = trial.clone();
     match rebuild(&storage, progress) {
-        Ok(versions) => {
-            let outcome = aside::apply(&**above, &trial);
-            outcome.expect("memory takes what is written to it");
+        Ok(versions) if is_taken_over(above, &trial, report) => {
             report.steps.push(format!("the sets of {versions} versions are made again from their trees"));
         }
+        Ok(_) => {}
         Err(error) => report.refused.push(format!("the sets cannot be made again from the trees: {error}")),
     }
+}
+
+/// Takes the changes of a trial over. They all are in memory, but what a name leads to on the disk may be no file: then what was
+/// to be mended stays as it is, for superblocks would come last.
+fn is_taken_over(above: &Arc<dyn Storage>, trial: &Overlay, report: &mut RepairReport) -> bool {
+    let outcome = aside::apply(&**above, trial);
+    if let Err(error) = &outcome {
+        report
+            .refused
+            .push(format!("what is damaged cannot be replaced: {error}; move it away, and repair again"));
+    }
+    outcome.is_ok()
 }
 
 fn rebuild(storage: &Arc<dyn Storage>, progress: &mut dyn FnMut(CheckProgress)) -> Result<usize> {

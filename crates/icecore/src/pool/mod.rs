@@ -38,7 +38,7 @@ use crate::names::VersionName;
 use crate::options::{InitOptions, OpenOptions};
 use crate::state::State;
 use crate::statistics::Statistics;
-use crate::storage::{RealStorage, Storage};
+use crate::storage::{Overlay, RealStorage, Storage};
 use crate::units::{ByteLength, DatasetId, PoolId, VersionId};
 use crate::view::View;
 use parking_lot::Mutex;
@@ -97,7 +97,20 @@ impl Pool {
     /// [`Error::NotAPool`], [`Error::NewerFormat`], [`Error::PoolInUse`], [`Error::NeedsRecovery`] (read-only),
     /// [`Error::Damaged`], [`Error::Io`].
     pub fn open_directory(path: &Path, options: &OpenOptions) -> Result<Self> {
-        Self::open(real(path)?, options)
+        match Self::open(real(path)?, options) {
+            Err(Error::Io { source, .. })
+                if options.or_read_only && !options.read_only && is_for_reading(&source) =>
+            {
+                Self::open(real(path)?, &OpenOptions { read_only: true, ..options.clone() })
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Opens a picture of a pool that another process may own: what that had written is recovered in memory, and nothing is
+    /// written to the disk.
+    pub(crate) fn open_picture(path: &Path) -> Result<Self> {
+        Self::open(Overlay::over(real(path)?), &engine::lock_free_options())
     }
 
     /// Opens the pool in any storage. See [`Pool::open_directory`].
@@ -140,6 +153,19 @@ impl Pool {
     /// be it in the background, and something was done that is not durable.
     pub fn close(&self) -> Result<()> {
         self.shared.close()
+    }
+
+    /// Lets other processes open a pool for writing that this one only reads. What is read is to be trusted only if
+    /// [`Pool::is_outdated`] answers false after it.
+    pub(crate) fn disown(&self) {
+        if self.engine().options.read_only {
+            self.engine().disown();
+        }
+    }
+
+    /// Whether another process has opened the pool for writing since this one disowned it.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.engine().is_outdated()
     }
 
     /// Whether the pool takes no writes: opened so, or after a failure.
@@ -326,6 +352,11 @@ impl Pool {
         let id = state.catalogue.find(parsed.dataset_str())?;
         Ok((id, state.catalogue.find_snapshot(id, parsed.short())?))
     }
+}
+
+/// Whether a file, or its medium, may only be read.
+fn is_for_reading(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied)
 }
 
 pub(crate) fn real(path: &Path) -> Result<Arc<dyn Storage>> {

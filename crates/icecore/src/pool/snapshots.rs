@@ -10,8 +10,11 @@ use crate::names::SnapshotName;
 use crate::operation::Operation;
 use crate::retention::ROLLBACK_PREFIX;
 use crate::state::State;
-use crate::units::DatasetId;
+use crate::units::{DatasetId, Timestamp};
 use std::time::Instant;
+
+/// What ends a name that the moment completes.
+const MOMENT: char = '*';
 
 /// What a rollback did.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
@@ -22,7 +25,8 @@ pub struct RollbackReport {
 
 impl Pool {
     /// Takes snapshots, all of one moment. `recursive`: also of every dataset below those named. Durable on
-    /// return; costs one flush however much the datasets hold.
+    /// return; costs one flush however much the datasets hold. In place of a `*` at the end of a name comes the moment,
+    /// the same for all, and a number where a snapshot has that name: such a name is never taken.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::NotFound`], [`Error::BadName`]: then none is taken.
@@ -49,14 +53,14 @@ impl Pool {
         let engine = self.engine();
         engine.admit()?;
         let mut state = engine.state();
-        let snapshots = collect(&state, names, recursive)?;
+        let time = engine.now();
+        let snapshots = collect(&state, names, recursive, time)?;
         let full = snapshots
             .iter()
             .map(|(id, name)| format!("{}@{name}", state.catalogue.dataset(*id).expect("found").name))
             .collect();
         engine.check_snapshot(&state, snapshots.iter().map(|(id, _)| *id))?;
-        let operation =
-            Operation::Snapshot { snapshots, time: self.engine().now(), properties: properties.to_vec() };
+        let operation = Operation::Snapshot { snapshots, time, properties: properties.to_vec() };
         engine.append(&mut state, &operation, None, Purpose::Data)?;
         self.finish(state)?;
         engine.counters.snapshot(began.elapsed());
@@ -95,7 +99,8 @@ impl Pool {
             self.refuse_users(&state, dataset)?;
         }
         let time = self.engine().now();
-        let saved = free_name(&state, dataset, &format!("{ROLLBACK_PREFIX}{}", time.to_rfc3339()));
+        let wish = format!("{ROLLBACK_PREFIX}{}", time.to_rfc3339());
+        let saved = numbered(&wish, |name| state.catalogue.has_snapshot(dataset, name));
         let name = state.catalogue.dataset(dataset).expect("found").name.clone();
         let operation = Operation::Rollback { dataset, snapshot: version, saved: saved.clone(), time };
         // Whoever has filled a pool by mistake must be able to go back: it costs a row, and no block of any file.
@@ -113,26 +118,21 @@ impl Pool {
     }
 }
 
-/// A name that no snapshot of the dataset has.
-fn free_name(state: &State, dataset: DatasetId, wish: &str) -> String {
-    let mut name = wish.to_owned();
-    let mut attempt = 1;
-    while state.catalogue.has_snapshot(dataset, &name) {
-        attempt += 1;
-        name = format!("{wish}-{attempt}");
-    }
-    name
-}
-
 /// The snapshots that a request comes to, each once.
-fn collect(state: &State, names: &[String], recursive: bool) -> Result<Vec<(DatasetId, String)>> {
+fn collect(
+    state: &State,
+    names: &[String],
+    recursive: bool,
+    time: Timestamp,
+) -> Result<Vec<(DatasetId, String)>> {
     let mut snapshots: Vec<(DatasetId, String)> = Vec::new();
     let mut seen = std::collections::HashSet::new();
+    let moment = free_moment(state, names, recursive, time);
     for name in names {
-        let parsed = SnapshotName::parse(name)?;
-        let top = state.catalogue.find(parsed.dataset_str())?;
-        let datasets = if recursive { state.catalogue.subtree(parsed.dataset_str()) } else { vec![top] };
-        for id in datasets {
+        let name = name.strip_suffix(MOMENT).map_or_else(|| name.clone(), |begin| format!("{begin}{moment}"));
+        let parsed = SnapshotName::parse(&name)?;
+        state.catalogue.find(parsed.dataset_str())?;
+        for id in meant(state, parsed.dataset_str(), recursive) {
             let dataset = &state.catalogue.dataset(id).expect("found").name;
             // A longer dataset below may leave no room for the name.
             SnapshotName::parse(&format!("{dataset}@{}", parsed.short()))?;
@@ -147,4 +147,39 @@ fn collect(state: &State, names: &[String], recursive: bool) -> Result<Vec<(Data
         return Err(Error::Invalid("name one snapshot at least".to_owned()));
     }
     Ok(snapshots)
+}
+
+/// The datasets that a name in a request stands for, none where there is no such dataset.
+fn meant(state: &State, dataset: &str, recursive: bool) -> Vec<DatasetId> {
+    if recursive {
+        return state.catalogue.subtree(dataset);
+    }
+    state.catalogue.find(dataset).into_iter().collect()
+}
+
+/// The moment as text, with a number where it takes one for all names that it completes to be new.
+fn free_moment(state: &State, names: &[String], recursive: bool, time: Timestamp) -> String {
+    let open = names.iter().filter_map(|name| name.strip_suffix(MOMENT)?.split_once('@'));
+    let wishes: Vec<(DatasetId, &str)> = open
+        .flat_map(|(dataset, begin)| {
+            meant(state, dataset, recursive).into_iter().map(move |dataset| (dataset, begin))
+        })
+        .collect();
+    let is_taken = |moment: &str| {
+        wishes
+            .iter()
+            .any(|(dataset, begin)| state.catalogue.has_snapshot(*dataset, &format!("{begin}{moment}")))
+    };
+    numbered(&time.to_rfc3339(), is_taken)
+}
+
+/// The text, or the first of it with `-2`, `-3`... that is not taken.
+fn numbered(wish: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let mut name = wish.to_owned();
+    let mut attempt = 1;
+    while is_taken(&name) {
+        attempt += 1;
+        name = format!("{wish}-{attempt}");
+    }
+    name
 }
