@@ -4,12 +4,14 @@
 //! [`serve`] from a hidden subcommand (or a test) can play the part.
 
 use crate::error::{Doing, Error, Result};
+use crate::options::Options;
+use crate::tool::{self, Tool};
 use crate::{demo, experiments, mounted};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 /// Holds the job of a process started by the lab, as JSON.
 pub const JOB_VARIABLE: &str = "ICECORE_LAB_JOB";
@@ -49,30 +51,28 @@ pub enum Job {
 
 impl ChildCommand {
     /// Starts the job, its standard output captured and its standard error ours.
-    pub(crate) fn start(&self, job: &Job) -> Result<Child> {
+    pub(crate) fn start(&self, job: &Job) -> Result<Tool> {
+        Tool::start(self.command(job)?.stdout(Stdio::piped()))
+    }
+
+    fn command(&self, job: &Job) -> Result<Command> {
         let program = match &self.program {
             Some(program) => program.clone(),
             None => std::env::current_exe().doing(|| "find this program's own file".to_owned())?,
         };
         let text = serde_json::to_string(job).map_err(|error| job.failure(&error.to_string()))?;
-        Command::new(&program)
-            .args(&self.arguments)
-            .env(JOB_VARIABLE, text)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn()
-            .doing(|| format!("start {}", program.display()))
+        let mut command = Command::new(program);
+        command.args(&self.arguments).env(JOB_VARIABLE, text);
+        Ok(command)
     }
 
     /// Does the job in a process of its own, and answers the outcome that it printed: a line of JSON.
-    pub(crate) fn run<T: DeserializeOwned>(&self, job: &Job) -> Result<T> {
-        let child = self.start(job)?;
-        let output = child.wait_with_output().doing(|| "wait for a process".to_owned())?;
-        if !output.status.success() {
-            return Err(job.failure(&output.status.to_string()));
-        }
+    pub(crate) fn run<T: DeserializeOwned>(&self, job: &Job, options: &Options) -> Result<T> {
+        let text = tool::output(&mut self.command(job)?, options).map_err(|error| match error {
+            Error::Child { reason, .. } => job.failure(&reason),
+            other => other,
+        })?;
         // What the program itself prints may stand around the outcome.
-        let text = String::from_utf8_lossy(&output.stdout);
         let outcome = text.lines().find_map(|line| serde_json::from_str(line).ok());
         outcome.ok_or_else(|| job.failure("it printed no outcome"))
     }

@@ -2,6 +2,8 @@
 
 use icecore::{Pool, Statistics};
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 /// Counters by name, the unit at the end of each name.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -11,7 +13,44 @@ impl Counters {
     /// What the pool has done since it was opened.
     #[must_use]
     pub fn of(pool: &Pool) -> Self {
-        Self(done(&pool.statistics()).map(|(name, value)| (name.to_owned(), value as f64)).collect())
+        Self::of_statistics(&pool.statistics())
+    }
+
+    /// What statistics of a pool say it has done.
+    #[must_use]
+    pub fn of_statistics(statistics: &Statistics) -> Self {
+        Self(done(statistics).map(|(name, value)| (name.to_owned(), value as f64)).collect())
+    }
+
+    /// What the block device under a folder has done, for all that use it. Empty where the system does not tell.
+    #[must_use]
+    pub fn of_device(folder: &Path) -> Self {
+        let mut counters = Self::default();
+        let Ok(found) = std::fs::metadata(folder) else { return counters };
+        let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
+        let text =
+            std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).unwrap_or_default();
+        // Fields as in the kernel's Documentation/block/stat.rst; a sector has 512 bytes.
+        let fields: Vec<f64> = text.split_whitespace().filter_map(|field| field.parse().ok()).collect();
+        for (name, field, unit) in
+            [("device_writes", 4, 1.0), ("device_written_bytes", 6, 512.0), ("device_flushes", 15, 1.0)]
+        {
+            if let Some(value) = fields.get(field) {
+                counters.set(name, value * unit);
+            }
+        }
+        counters
+    }
+
+    /// Sets one of them.
+    pub fn set(&mut self, name: &str, value: f64) {
+        self.0.insert(name.to_owned(), value);
+    }
+
+    /// One of them, 0 if it is not there.
+    #[must_use]
+    pub fn get(&self, name: &str) -> f64 {
+        self.0.get(name).copied().unwrap_or(0.0)
     }
 
     /// What has happened since `before` was read.

@@ -88,6 +88,19 @@ pub enum Error {
         /// What else is known about it.
         detail: String,
     },
+    /// A program that an experiment runs is not there.
+    #[error("{experiment} needs {program}, which is not there: apt-get install {packages}")]
+    Missing {
+        /// The experiment.
+        experiment: &'static str,
+        /// The program.
+        program: String,
+        /// Debian's packages that have what the experiment needs.
+        packages: &'static str,
+    },
+    /// The run was to stop: see [`Options::stop`](crate::Options::stop).
+    #[error("the run was stopped before its end, and there is no result")]
+    Stopped,
     /// A worker thread panicked.
     #[error("a thread of {what} panicked")]
     Panicked {

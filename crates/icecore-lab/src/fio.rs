@@ -1,8 +1,10 @@
 //! fio(1), the program that drives a filesystem.
 
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::tool;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 /// A run of fio over files that are there already.
@@ -26,7 +28,7 @@ pub(crate) struct Drive<'a> {
 
 impl Drive<'_> {
     /// Reads or writes a second.
-    pub(crate) fn rate(&self) -> Result<f64> {
+    pub(crate) fn rate(&self, options: &Options) -> Result<f64> {
         let number = |name: &str, value: u64| format!("--{name}={value}");
         let mut command = Command::new("fio");
         command
@@ -36,20 +38,22 @@ impl Drive<'_> {
             .arg(format!("--directory={}", self.folder.display()))
             .arg(format!("--rw={}", self.how))
             .arg(format!("--runtime={}ms", self.time.as_millis()))
-            .args([number("bs", self.block), number("numjobs", self.jobs as u64), number("size", self.bytes)])
-            .stdin(Stdio::null());
+            .args([
+                number("bs", self.block),
+                number("numjobs", self.jobs as u64),
+                number("size", self.bytes),
+            ]);
         if self.sync_every > 0 {
             command.arg(number("fdatasync", self.sync_every.into()));
         }
-        let output = command.output().doing(|| "run fio (install the package fio)".to_owned())?;
-        let text = String::from_utf8_lossy(&output.stdout);
+        let text = tool::output(&mut command, options)?;
         let report =
             text.find('{').and_then(|at| serde_json::from_str::<serde_json::Value>(&text[at..]).ok());
         let kind = if self.how.ends_with("write") { "write" } else { "read" };
         let rate = report.and_then(|report| report["jobs"][0][kind]["iops"].as_f64());
-        rate.filter(|rate| output.status.success() && *rate > 0.0).ok_or_else(|| Error::Child {
+        rate.filter(|rate| *rate > 0.0).ok_or_else(|| Error::Child {
             job: format!("fio in {}", self.folder.display()),
-            reason: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+            reason: format!("it printed no rate: {}", tool::tail(&text)),
         })
     }
 }

@@ -4,6 +4,7 @@
 //! [`run`] runs one experiment and answers one [`Report`]; [`demo()`] runs the demonstration. Both are called
 //! by the command line as `icecore lab run` and `icecore demo`.
 
+mod btrfs;
 pub mod child;
 mod clock;
 mod counters;
@@ -19,12 +20,15 @@ pub mod options;
 pub mod pairs;
 pub mod random;
 pub mod report;
+mod server;
 mod settle;
+mod snapshotting;
 pub mod sqlite;
 pub mod statistics;
 pub mod stored;
 mod storefile;
 pub mod targets;
+mod tool;
 pub mod valuation;
 
 pub use demo::{DemoOptions, DemoProgress, DemoReport, DemoStep, demo};

@@ -1,7 +1,7 @@
 //! How an experiment is to be run.
 
 use crate::child::ChildCommand;
-use crate::error::{Doing, Result};
+use crate::error::{Doing, Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +9,9 @@ use tempfile::TempDir;
 
 /// Receives one line per step of a run.
 pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Answers whether the run is to stop.
+pub type Stop = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Choices common to all experiments.
 #[derive(Clone)]
@@ -25,6 +28,9 @@ pub struct Options {
     pub seed: u64,
     /// Told what is going on.
     pub progress: Progress,
+    /// Asked again and again while an experiment runs. An experiment that is to stop ends with [`Error::Stopped`], and leaves
+    /// nothing behind.
+    pub stop: Stop,
     /// How to start this program again, for experiments that need a process of their own.
     pub child: ChildCommand,
 }
@@ -40,6 +46,7 @@ impl Options {
             quick: false,
             seed: 20_141_001,
             progress: Arc::new(|_| ()),
+            stop: Arc::new(|| false),
             child: ChildCommand::default(),
         }
     }
@@ -54,8 +61,15 @@ impl Options {
         if self.quick { quick } else { usual }
     }
 
-    pub(crate) fn say(&self, line: &str) {
+    /// Shows what is going on, and ends the run here if it is to stop.
+    pub(crate) fn say(&self, line: &str) -> Result<()> {
         (self.progress)(line);
+        self.go_on()
+    }
+
+    /// Ends the run here if it is to stop.
+    pub(crate) fn go_on(&self) -> Result<()> {
+        if (self.stop)() { Err(Error::Stopped) } else { Ok(()) }
     }
 
     /// A folder that vanishes with the value returned.

@@ -32,7 +32,7 @@ const fn target(name: &'static str, direction: Direction, target: f64, meaning: 
 }
 
 /// Every check that there is.
-pub const TARGETS: [Target; 44] = [
+pub const TARGETS: [Target; 50] = [
     target("valuation.vs_plain", AtMost, 0.70, "time with a snapshot per iteration / plain SQLite without"),
     target("valuation.snapshot_cost", AtMost, 1.03, "time with a snapshot per iteration / without"),
     target("valuation.snapshot_flushes", AtMost, 2.0, "time of a snapshot / time of one flush of the disk"),
@@ -103,6 +103,27 @@ pub const TARGETS: [Target; 44] = [
         "linear reads a second of its snapshot / of a fresh plain file",
     ),
     target("mount.small_files", AtLeast, 0.5, "small files unpacked and removed a second / plain"),
+    target(
+        "clone.seconds",
+        AtMost,
+        3.0,
+        "seconds from a snapshot to an answer of a second server on its clone",
+    ),
+    target(
+        "mariadb.default",
+        AtLeast,
+        0.9,
+        "transactions a second on a mount with snapshots / plain without",
+    ),
+    target("mariadb.advised", AtLeast, 1.2, "the same without the doublewrite buffer on the mount"),
+    target("mariadb.vs_btrfs", AtLeast, 1.5, "transactions a second with snapshots / Btrfs with as many"),
+    target(
+        "postgres.default",
+        AtLeast,
+        0.9,
+        "transactions a second on a mount with snapshots / plain without",
+    ),
+    target("postgres.advised", AtLeast, 1.2, "the same without full-page images in the log on the mount"),
     target(
         "soak.memory_growth_mib",
         AtMost,

@@ -1,10 +1,12 @@
 //! Every experiment runs, small, and leaves a document that the published schema describes.
 
 use icecore_lab::child::{self, ChildCommand, JOB_VARIABLE};
+use icecore_lab::report::Parameter;
 use icecore_lab::targets::TARGETS;
 use icecore_lab::{EXPERIMENTS, Options, Report, figure};
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 fn schema() -> Value {
@@ -21,10 +23,13 @@ fn serve_as_a_child() {
     }
 }
 
-fn quick_run(name: &str) -> Report {
+fn quick_run(name: &str, pairs: Option<usize>) -> Report {
     let folder = tempfile::tempdir().expect("a temporary folder");
+    // Servers run as users of their own.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("open to all users");
     let mut options = Options::new(folder.path());
     options.quick = true;
+    options.pairs = pairs;
     options.child = ChildCommand {
         program: None,
         arguments: ["serve_as_a_child", "--exact", "--nocapture"].map(Into::into).to_vec(),
@@ -36,7 +41,10 @@ fn quick_run(name: &str) -> Report {
 }
 
 fn runs_and_fits(name: &str, checks: &[&str]) -> Report {
-    let report = quick_run(name);
+    fits(name, quick_run(name, None), checks)
+}
+
+fn fits(name: &str, report: Report, checks: &[&str]) -> Report {
     let document: Value = serde_json::from_str(&report.to_json()).expect("JSON");
     let validator = jsonschema::validator_for(&schema()).expect("the schema is one");
     let errors: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
@@ -144,17 +152,67 @@ fn soak() {
     }
 }
 
+/// Where nothing can be mounted there is nothing to measure.
+fn can_mount() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    is_root && fs::File::options().read(true).write(true).open("/dev/fuse").is_ok()
+}
+
 #[test]
 fn mount() {
-    // Where nothing can be mounted there is nothing to measure.
-    let is_root = rustix::process::geteuid().is_root();
-    if !is_root || fs::File::options().read(true).write(true).open("/dev/fuse").is_err() {
+    if !can_mount() {
         return;
     }
     let checks: Vec<&str> =
         TARGETS.iter().map(|target| target.name).filter(|name| name.starts_with("mount.")).collect();
     let report = runs_and_fits("mount", &checks);
     assert_eq!(report.systems.len(), 16);
+}
+
+#[test]
+fn clone() {
+    if can_mount() {
+        let report = fits("clone", quick_run("clone", Some(1)), &["clone.seconds"]);
+        let last = |system: &str| report.systems[system].samples[0];
+        assert!(last("snapshot") < last("clone") && last("clone") < last("until_answer"));
+    }
+}
+
+#[test]
+fn mariadb() {
+    if !can_mount() {
+        return;
+    }
+    let report = quick_run("mariadb", Some(1));
+    // Without Btrfs or loop devices there is no comparison with it, and the result says so.
+    let checks: &[&str] = if report.parameters.contains_key("btrfs") {
+        &["mariadb.default", "mariadb.advised"]
+    } else {
+        &["mariadb.default", "mariadb.advised", "mariadb.vs_btrfs"]
+    };
+    let report = fits("mariadb", report, checks);
+    server_systems(&report, &["oltp_write_only", "oltp_read_write"]);
+}
+
+#[test]
+fn postgres() {
+    if can_mount() {
+        let report =
+            fits("postgres", quick_run("postgres", Some(1)), &["postgres.default", "postgres.advised"]);
+        server_systems(&report, &["tpcb-like"]);
+    }
+}
+
+/// Every side was driven, and there were snapshots of the mount.
+fn server_systems(report: &Report, workloads: &[&str]) {
+    for side in ["plain", "icecore", "icecore_advised"] {
+        for workload in workloads {
+            let counters = &report.systems[&format!("{side}_{workload}")].counters;
+            assert!(counters["transactions"] > 0.0);
+            assert_eq!(counters.contains_key("mount_read_calls"), side != "plain");
+        }
+    }
+    assert!(matches!(report.parameters["snapshots_taken"], Parameter::Count(taken) if taken > 0));
 }
 
 #[test]

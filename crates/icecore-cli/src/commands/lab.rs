@@ -1,7 +1,7 @@
 //! `icecore lab`: the experiments that hold the store's promises against measurements.
 
-use crate::exit;
 use crate::output::{Align, Output, Table};
+use crate::{exit, interrupt};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use icecore::admin::Failure;
@@ -135,7 +135,14 @@ fn run_experiment(arguments: &RunArguments) -> anyhow::Result<()> {
         });
     }
     check_arguments(arguments)?;
-    let report = icecore_lab::run(&arguments.name, &options).map_err(told)?;
+    interrupt::defer();
+    options.stop = Arc::new(|| interrupt::caught().is_some());
+    let report = icecore_lab::run(&arguments.name, &options).map_err(|error| match interrupt::caught() {
+        Some(signal) if matches!(error, icecore_lab::Error::Stopped) => {
+            exit::Silent(interrupt::end(signal)).into()
+        }
+        _ => told(error),
+    })?;
     let mut output = Output::new();
     let text = if arguments.json { report.to_json() } else { report.summary() };
     output.line(text.trim_end())?;

@@ -4,6 +4,7 @@ mod bad_days;
 mod commands;
 mod fixture;
 mod history;
+mod lab;
 mod mariadb;
 mod model;
 mod postgres;

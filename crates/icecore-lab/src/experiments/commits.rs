@@ -54,7 +54,7 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
             let name = if sides[side].stored.is_some() { STORED } else { PLAIN };
             error.of_side(name, sides[side].folder.path())
         })?;
-        options.say(&format!("round {} of {rounds}: {} {rate:.0} transactions/s", round + 1, NAMES[side]));
+        options.say(&format!("round {} of {rounds}: {} {rate:.0} transactions/s", round + 1, NAMES[side]))?;
         Ok(rate)
     })?;
     let mut findings = Findings::default();

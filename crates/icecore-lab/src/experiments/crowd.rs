@@ -56,7 +56,8 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
     let slices = interleave(rounds, sides.len(), |round, side| {
         let done = sides[side].run_slice(slice, options.seed + round as u64)?;
         let (name, rate, longest) = (NAMES[side], done.rate, done.longest);
-        options.say(&format!("round {} of {rounds}: {name} {rate:.0}/s, longest {longest:.3} s", round + 1));
+        options
+            .say(&format!("round {} of {rounds}: {name} {rate:.0}/s, longest {longest:.3} s", round + 1))?;
         Ok(done)
     })?;
     let mut findings = Findings::default();

@@ -20,7 +20,8 @@ struct Outcome {
 
 pub(super) fn run(options: &Options) -> Result<Findings> {
     let rounds = options.rounds(5, 1);
-    let mut demo = DemoOptions { directory: Some(options.directory.clone()), ..DemoOptions::default() };
+    let folder = options.scratch()?;
+    let mut demo = DemoOptions { directory: Some(folder.path().to_owned()), ..DemoOptions::default() };
     demo.iterations = options.size(demo.iterations, 5);
     demo.periods = options.size(demo.periods, 200);
     let job = Job::Demo(demo.clone());
@@ -30,7 +31,7 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
         let peak = outcome.peak_memory_bytes.ok_or_else(|| job.failure("the kernel tells no peak"))?;
         peaks.push(peak as f64 / f64::from(1 << 20));
         seconds.push(outcome.seconds);
-        options.say(&format!("round {round} of {rounds}: {} MiB", peak >> 20));
+        options.say(&format!("round {round} of {rounds}: {} MiB", peak >> 20))?;
     }
     let mut findings = Findings::default();
     findings.check(Check::new("demo.rss_mib", bootstrap(&peaks, median, options.seed)));
@@ -43,7 +44,7 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
 }
 
 fn run_once(options: &Options, job: &Job) -> Result<Outcome> {
-    let outcome: Outcome = options.child.run(job)?;
+    let outcome: Outcome = options.child.run(job, options)?;
     if outcome.succeeded { Ok(outcome) } else { Err(job.failure("a proof failed")) }
 }
 

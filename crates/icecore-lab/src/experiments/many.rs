@@ -45,7 +45,7 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
     };
     let mut measured = Measured::default();
     for round in 0..sizes.rounds {
-        options.say(&format!("round {} of {}", round + 1, sizes.rounds));
+        options.say(&format!("round {} of {}", round + 1, sizes.rounds))?;
         run_round(round, &sizes, options, &mut measured)?;
     }
     Ok(conclude(&sizes, measured, options.seed))
@@ -57,7 +57,7 @@ fn run_round(round: usize, sizes: &Sizes, options: &Options, measured: &mut Meas
     let mut random = Random::new(options.seed + round as u64);
     let none = Subject::create(&folder.path().join("none"), sizes.file_bytes, &mut random)?;
     let mut many = Subject::create(&path, sizes.file_bytes, &mut random)?;
-    options.say(&format!("taking {} snapshots", sizes.snapshots - sizes.timed));
+    options.say(&format!("taking {} snapshots", sizes.snapshots - sizes.timed))?;
     for _ in sizes.timed..sizes.snapshots {
         many.change_and_snapshot(&mut random)?;
     }
@@ -70,7 +70,7 @@ fn run_round(round: usize, sizes: &Sizes, options: &Options, measured: &mut Meas
     }
     let [first, many] = subjects;
     drop(first);
-    options.say("writing");
+    options.say("writing")?;
     let subjects = [none, many];
     let rates = interleave(sizes.write_rounds, subjects.len(), |_, subject| {
         subjects[subject].write_rate(sizes.slice, &mut random)
@@ -80,7 +80,7 @@ fn run_round(round: usize, sizes: &Sizes, options: &Options, measured: &mut Meas
     }
     let [none, many] = subjects;
     drop(none);
-    options.say("listing and opening");
+    options.say("listing and opening")?;
     for _ in 0..REPEATS {
         measured.list.push(many.list_seconds(sizes.snapshots as u64)?);
     }

@@ -77,7 +77,7 @@ impl Updates {
         let storage = Arc::new(ForgetfulStorage::new(bytes.saturating_mul(16).max(1 << 40)));
         let file = StoreFile::create_on(Arc::clone(&storage) as Arc<_>, open)?;
         let random = Random::new(options.seed);
-        options.say(&format!("filling {} GiB", bytes as f64 / (1_u64 << 30) as f64));
+        options.say(&format!("filling {} GiB", bytes as f64 / (1_u64 << 30) as f64))?;
         // What is read from this storage is zeros: so that what is moved passes its checksums.
         file.fill_with_zeros(bytes)?;
         let data = vec![0; WRITE_BYTES as usize];
@@ -96,7 +96,7 @@ impl Updates {
                 self.file.sync()?;
             }
             if number % STEP == 0 || number == count {
-                options.say(&format!("{what}: {number} of {count} updates"));
+                options.say(&format!("{what}: {number} of {count} updates"))?;
             }
         }
         Ok(self.storage.counts() - before)

@@ -1,8 +1,10 @@
 //! The experiments, one module each, and what they have in common.
 
+mod clone;
 pub mod collect;
 pub mod commits;
 mod crowd;
+mod databases;
 pub mod demo_rss;
 pub mod history;
 pub mod many;
@@ -35,7 +37,7 @@ pub struct Experiment {
 }
 
 /// Every experiment that there is.
-pub const EXPERIMENTS: [Experiment; 12] = [
+pub const EXPERIMENTS: [Experiment; 15] = [
     Experiment {
         name: "valuation",
         about: "95 versions of a growing SQLite database, beside plain SQLite",
@@ -103,6 +105,24 @@ pub const EXPERIMENTS: [Experiment; 12] = [
         run: mount::run,
     },
     Experiment {
+        name: "clone",
+        about: "a second MariaDB on a clone of a mount, until it answers",
+        timed: false,
+        run: clone::run,
+    },
+    Experiment {
+        name: "mariadb",
+        about: "MariaDB on a mount with snapshots, beside the filesystem of the folder, and Btrfs",
+        timed: false,
+        run: databases::mariadb,
+    },
+    Experiment {
+        name: "postgres",
+        about: "PostgreSQL on a mount with snapshots, beside the filesystem of the folder",
+        timed: false,
+        run: databases::postgres,
+    },
+    Experiment {
         name: "soak",
         about: "a pool at work for hours: memory, open files and space do not grow",
         timed: true,
@@ -141,7 +161,7 @@ pub fn run(name: &str, options: &Options) -> Result<Report> {
         EXPERIMENTS.iter().find(|experiment| experiment.name == name).ok_or_else(|| unknown(name))?;
     let (started, begin) = (clock::now(), Instant::now());
     let machine = Machine::examine(&options.directory)?;
-    options.say(&format!("{name} on {machine}"));
+    options.say(&format!("{name} on {machine}"))?;
     let mut findings = (experiment.run)(options)?;
     findings.parameter("seed", options.seed);
     Ok(Report {

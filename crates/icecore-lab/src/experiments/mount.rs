@@ -11,13 +11,13 @@ use crate::options::Options;
 use crate::pairs::interleave;
 use crate::random::Random;
 use crate::report::{Check, System};
+use crate::snapshotting::while_taking;
 use crate::statistics::paired_ratio;
+use crate::tool::output;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -100,8 +100,8 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
     let mut taken = 0;
     let samples = interleave(rounds, MEASURES.len(), |round, index| {
         let measure = &MEASURES[index];
-        let rate = bench.run(measure, &mut taken)?;
-        options.say(&format!("round {} of {rounds}: {} {rate:.1}/s", round + 1, measure.name));
+        let rate = bench.run(measure, options, &mut taken)?;
+        options.say(&format!("round {} of {rounds}: {} {rate:.1}/s", round + 1, measure.name))?;
         Ok(rate)
     })?;
     let mut findings = Findings::default();
@@ -139,12 +139,13 @@ impl Bench {
                 "writing {} MiB in {}",
                 (FILES as u64 * self.file_bytes) >> 20,
                 side.display()
-            ));
+            ))?;
             (0..FILES).try_for_each(|number| {
+                options.go_on()?;
                 fill(&side.join(format!("file.{number}")), self.file_bytes, &mut random)
             })?;
         }
-        make_archive(folder, self.small_files, &mut random)?;
+        make_archive(folder, self.small_files, &mut random, options)?;
         self.update_quarter(mounted.point(), &mut random)?;
         mounted.snapshot(SCANNED)?;
         self.update_quarter(mounted.point(), &mut random)?;
@@ -172,7 +173,7 @@ impl Bench {
         self.mounted.as_ref().ok_or_else(missing)
     }
 
-    fn run(&self, measure: &Measure, taken: &mut u64) -> Result<f64> {
+    fn run(&self, measure: &Measure, options: &Options, taken: &mut u64) -> Result<f64> {
         let mounted = self.mounted()?;
         let plain = self.folder.path().join("plain");
         let folder = match measure.on {
@@ -181,45 +182,38 @@ impl Bench {
             Past => mounted.snapshot_folder(SCANNED),
         };
         let Some((how, block, jobs, sync_every)) = measure.drive else {
-            return self.unpack_and_remove(&folder);
+            return self.unpack_and_remove(&folder, options);
         };
         if how != "randwrite" {
             forget_cached(if measure.on == Plain { &plain } else { mounted.pool() })?;
         }
         let drive =
             Drive { folder: &folder, how, block, jobs, bytes: self.file_bytes, sync_every, time: self.slice };
-        if measure.on == Snapshots { with_snapshots(mounted, &drive, taken) } else { drive.rate() }
+        if measure.on == Snapshots {
+            with_snapshots(mounted, &drive, options, taken)
+        } else {
+            drive.rate(options)
+        }
     }
 
     /// Files a second, unpacked and removed.
-    fn unpack_and_remove(&self, folder: &Path) -> Result<f64> {
+    fn unpack_and_remove(&self, folder: &Path, options: &Options) -> Result<f64> {
         let begin = Instant::now();
         let archive = self.folder.path().join("small.tar");
-        command(Command::new("tar").arg("-C").arg(folder).arg("-xf").arg(archive))?;
-        command(Command::new("rm").arg("-r").arg(folder.join("small")))?;
+        output(Command::new("tar").arg("-C").arg(folder).arg("-xf").arg(archive), options)?;
+        output(Command::new("rm").arg("-r").arg(folder.join("small")), options)?;
         Ok(self.small_files as f64 / begin.elapsed().as_secs_f64())
     }
 }
 
-/// The rate while a snapshot is taken half a second after the beginning, and once a second from then on.
-fn with_snapshots(mounted: &Mounted, drive: &Drive<'_>, taken: &mut u64) -> Result<f64> {
-    thread::scope(|scope| {
-        let (stop, stopped) = channel::<()>();
-        let taking = scope.spawn(move || {
-            let mut wait = Duration::from_millis(500).min(drive.time / 2);
-            while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-                *taken += 1;
-                mounted.snapshot(&format!("second-{taken}"))?;
-                wait = Duration::from_secs(1);
-            }
-            Ok(())
-        });
-        let rate = drive.rate();
-        drop(stop);
-        let panicked = || Error::Panicked { what: "taking a snapshot a second".to_owned() };
-        taking.join().unwrap_or_else(|_| Err(panicked()))?;
-        rate
-    })
+/// The rate while a snapshot is taken each second.
+fn with_snapshots(mounted: &Mounted, drive: &Drive<'_>, options: &Options, taken: &mut u64) -> Result<f64> {
+    let take = || {
+        *taken += 1;
+        mounted.snapshot(&format!("second-{taken}"))
+    };
+    // A quick run is over before a second is.
+    while_taking(Duration::from_secs(1).min(drive.time), take, || drive.rate(options))
 }
 
 fn fill(path: &Path, bytes: u64, random: &mut Random) -> Result<()> {
@@ -234,7 +228,7 @@ fn fill(path: &Path, bytes: u64, random: &mut Random) -> Result<()> {
 }
 
 /// An archive of small files, made once.
-fn make_archive(folder: &Path, files: u64, random: &mut Random) -> Result<()> {
+fn make_archive(folder: &Path, files: u64, random: &mut Random, options: &Options) -> Result<()> {
     let source = folder.join("source");
     let doing = || format!("write small files in {}", source.display());
     let mut bytes = vec![0; SMALL_BYTES_MAX as usize];
@@ -246,13 +240,6 @@ fn make_archive(folder: &Path, files: u64, random: &mut Random) -> Result<()> {
         fs::write(inner.join(format!("file-{number}")), &bytes[..length]).doing(doing)?;
     }
     let archive = folder.join("small.tar");
-    command(Command::new("tar").arg("-C").arg(&source).arg("-cf").arg(archive).arg("small"))?;
+    output(Command::new("tar").arg("-C").arg(&source).arg("-cf").arg(archive).arg("small"), options)?;
     fs::remove_dir_all(&source).doing(doing)
-}
-
-fn command(command: &mut Command) -> Result<()> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let status = command.status().doing(|| format!("run {name}"))?;
-    let failure = || Error::Child { job: name.clone(), reason: status.to_string() };
-    if status.success() { Ok(()) } else { Err(failure()) }
 }

@@ -46,8 +46,10 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
         let (threads, target) = (THREADS[index / NAMES.len()], index % NAMES.len());
         let rate = targets[target].run_slice(threads, slice, bytes, random.next_u64())?;
         let name = NAMES[target];
-        options
-            .say(&format!("round {} of {rounds}: {name}, {threads} threads: {rate:.0} writes/s", round + 1));
+        options.say(&format!(
+            "round {} of {rounds}: {name}, {threads} threads: {rate:.0} writes/s",
+            round + 1
+        ))?;
         Ok(rate)
     })?;
     let mut findings = conclude(&samples, &targets, options.seed)?;
@@ -65,7 +67,7 @@ fn begin(folder: &TempDir, bytes: u64, options: &Options) -> Result<Vec<Target>>
     NAMES
         .iter()
         .map(|&name| {
-            options.say(&format!("writing {} MiB: {name}", bytes >> 20));
+            options.say(&format!("writing {} MiB: {name}", bytes >> 20))?;
             let path = folder.path().join(name);
             if name == "plain" {
                 return Ok(Target::Plain(plain_file(&path, bytes, &mut random)?));

@@ -47,7 +47,7 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
         let folder = folder.path().join("pool");
         let job = LongLog { folder, file_bytes, log_bytes, seed: options.seed + round as u64 };
         let seconds = run_once(options, &job)?;
-        options.say(&format!("round {round} of {rounds}: {seconds:.2} s"));
+        options.say(&format!("round {round} of {rounds}: {seconds:.2} s"))?;
         samples.push(seconds);
     }
     let mut findings = Findings::default();
@@ -73,12 +73,12 @@ fn run_once(options: &Options, job: &LongLog) -> Result<f64> {
 
 fn kill_when_ready(options: &Options, job: &Job) -> Result<()> {
     let mut child = options.child.start(job)?;
-    let output = child.stdout.take().ok_or_else(|| job.failure("its output is not captured"))?;
+    let output = child.process().stdout.take().ok_or_else(|| job.failure("its output is not captured"))?;
     let ready =
         BufReader::new(output).lines().map_while(std::io::Result::ok).any(|line| line.contains(READY));
     // It never ends by itself, so whatever it is doing, this is when it dies.
-    let killed = child.kill();
-    let status = child.wait().doing(|| "wait for the process killed".to_owned())?;
+    let killed = child.process().kill();
+    let status = child.process().wait().doing(|| "wait for the process killed".to_owned())?;
     if !ready {
         return Err(job.failure(&format!("it ended before the log was long enough: {status}")));
     }

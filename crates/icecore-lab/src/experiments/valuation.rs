@@ -64,7 +64,7 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
     let runs = interleave(rounds, SIDES.len(), |round, side| {
         let (name, side) = SIDES[side];
         let run = run_side(options, side, iterations, periods)?;
-        options.say(&format!("round {} of {rounds}: {name} {:.2} s", round + 1, run.total()));
+        options.say(&format!("round {} of {rounds}: {name} {:.2} s", round + 1, run.total()))?;
         Ok(run)
     })?;
     let mut findings = conclude(&runs, options.seed);

@@ -65,7 +65,7 @@ fn overwrite(
     };
     let open = OpenOptions { background: false, control_socket: false, ..OpenOptions::default() };
     let file = StoreFile::create_with(Arc::clone(&storage) as Arc<_>, &init, &open)?;
-    options.say(&format!("{name}: filling {} MiB", sizes.file_bytes >> 20));
+    options.say(&format!("{name}: filling {} MiB", sizes.file_bytes >> 20))?;
     file.fill_with_zeros(sizes.file_bytes)?;
     let mut random = Random::new(options.seed);
     let mut write = |bytes: u64| write_over(&file, bytes, sizes.file_bytes, pattern, &mut random);
@@ -87,7 +87,7 @@ fn overwrite(
             per_byte(&measured[number - 1], window),
             share * 100.0,
             statistics.collected_utilisation() * 100.0,
-        ));
+        ))?;
         findings.parameter(&format!("{name}_live_share"), share);
     }
     let totals: Vec<f64> = measured.iter().map(|counts| per_byte(counts, window)).collect();

@@ -101,7 +101,7 @@ pub(super) fn run(options: &Options, findings: &mut Findings) -> Result<()> {
             result.groups_per_s,
             quantile(&result.seconds, 0.99) * 1e3,
             targets[index].file.pool().statistics().collector,
-        ));
+        ))?;
         Ok(result)
     })?;
     findings.parameter("foreground_pool_bytes", pool_bytes);
@@ -141,7 +141,7 @@ fn begin(
     let share = if name.starts_with("half_empty") { 0.4 } else { LIVE_SHARE - options.size(0.01, 0.2) };
     let kept = if name == "snapshots" { rotating.kept_bytes() } else { 0 };
     let bytes = ((pool_bytes as f64 * share) as u64 - kept) / WRITE_BYTES * WRITE_BYTES;
-    options.say(&format!("{name}: writing {} MiB, and over it", bytes >> 20));
+    options.say(&format!("{name}: writing {} MiB, and over it", bytes >> 20))?;
     let file = if name.ends_with("flush_bound") {
         StoreFile::create_with(slow_to_flush(folder)?, &init, &open)?
     } else {

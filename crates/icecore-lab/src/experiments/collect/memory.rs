@@ -69,7 +69,7 @@ pub(super) fn run(options: &Options, findings: &mut Findings) -> Result<()> {
             outcome.peak_memory_bytes >> 20,
             outcome.entries,
             caches >> 20
-        ));
+        ))?;
         peaks.push(mebibytes(outcome.peak_memory_bytes + caches));
         per_entry.push(outcome.peak_memory_bytes as f64 / outcome.entries as f64);
     }
@@ -82,7 +82,7 @@ pub(super) fn run(options: &Options, findings: &mut Findings) -> Result<()> {
 }
 
 fn run_once(options: &Options, job: &Job) -> Result<Outcome> {
-    options.child.run(job)
+    options.child.run(job, options)
 }
 
 /// A file for chunks.

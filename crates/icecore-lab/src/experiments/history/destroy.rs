@@ -66,7 +66,7 @@ pub(super) fn run(
                     outcome.before,
                     outcome.meanwhile,
                     outcome.after
-                ));
+                ))?;
                 Ok(outcome)
             })
             .collect::<Result<Vec<_>>>();

@@ -30,7 +30,7 @@ pub(super) struct Memory {
 /// What a fresh process takes that opens the pool.
 pub(super) fn measure(options: &Options, path: &Path) -> Result<Memory> {
     let job = Job::IdlePool(IdlePool { path: path.to_owned() });
-    options.child.run(&job)
+    options.child.run(&job, options)
 }
 
 /// Runs in the process of its own.

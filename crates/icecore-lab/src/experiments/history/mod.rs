@@ -71,7 +71,7 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
     let mut measured = Measured::default();
     let mut random = Random::new(options.seed);
     let all = fill(&folder.path().join(NAMES[0]), &path, &sizes, options, &mut random, &mut measured)?;
-    options.say("listing");
+    options.say("listing")?;
     for _ in 0..sizes.repeats {
         measured.list.push(all.list_seconds(sizes.snapshots)?);
     }
@@ -94,7 +94,7 @@ fn fill(
 ) -> Result<Subject> {
     let mut subjects =
         [Subject::create(few, sizes.file_bytes, random)?, Subject::create(all, sizes.file_bytes, random)?];
-    options.say(&format!("taking {} snapshots", sizes.snapshots));
+    options.say(&format!("taking {} snapshots", sizes.snapshots))?;
     for (subject, count) in subjects.iter_mut().zip([sizes.few, sizes.snapshots]) {
         subject.take_many(count, random)?;
         subject.file.settle()?;
@@ -135,7 +135,7 @@ fn range(first: u64, last: u64) -> DestroyTarget {
 }
 
 fn reopen(path: &Path, sizes: &Sizes, options: &Options, measured: &mut Measured) -> Result<()> {
-    options.say("opening");
+    options.say("opening")?;
     for _ in 0..sizes.repeats {
         measured.open.push(open_seconds(path)?);
         let memory = idle::measure(options, path)?;

@@ -58,6 +58,7 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
     };
     match watch_process(options, &soak) {
         Ok((samples, deeds)) => conclude(&soak, &samples, &deeds, options.seed),
+        Err(Error::Stopped) => Err(Error::Stopped),
         Err(error) => {
             // What is wrong with it can be found out only while it is there.
             let kept = folder.keep();
@@ -70,13 +71,13 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
 fn watch_process(options: &Options, soak: &Soak) -> Result<(Vec<Sample>, Deeds)> {
     let job = Job::Soak(soak.clone());
     let mut child = options.child.start(&job)?;
-    let output = child.stdout.take().ok_or_else(|| job.failure("its output is not captured"))?;
+    let output = child.process().stdout.take().ok_or_else(|| job.failure("its output is not captured"))?;
     let (mut samples, mut outcome) = (Vec::new(), None);
     // What the program itself prints may stand around its lines.
     for line in BufReader::new(output).lines().map_while(std::io::Result::ok) {
         match serde_json::from_str(&line) {
             Ok(Line::Cycle(sample)) => {
-                options.say(&sample.to_string());
+                options.say(&sample.to_string())?;
                 samples.push(sample);
             }
             Ok(Line::Done(deeds)) => outcome = Some(Ok(deeds)),
@@ -84,7 +85,7 @@ fn watch_process(options: &Options, soak: &Soak) -> Result<(Vec<Sample>, Deeds)>
             Err(_) => {}
         }
     }
-    let status = child.wait().map_err(|error| job.failure(&error.to_string()))?;
+    let status = child.wait(options)?;
     match outcome {
         Some(Ok(deeds)) if status.success() => Ok((samples, deeds)),
         Some(Err(error)) => Err(error),

@@ -1,0 +1,121 @@
+//! Runs of the lab that a signal ends.
+
+use crate::fixture;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A run in a folder of its own. What it leaves behind is removed when this is dropped, also when the test fails.
+struct Run {
+    child: Child,
+    folder: TempDir,
+}
+
+impl Run {
+    /// Starts an experiment that would go on for long.
+    fn start(experiment: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        // Servers run as users of their own, and make temporary files.
+        for (folder, mode) in [(path, 0o755), (&path.join("measured"), 0o755), (&path.join("tmp"), 0o777)] {
+            fs::create_dir_all(folder).unwrap();
+            fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let mut command = fixture::program();
+        command.args(["lab", "run", experiment, "--quick", "--pairs", "1000", "--directory"]);
+        // All processes of the run inherit this, and are known by it.
+        command.arg(path.join("measured")).env("TMPDIR", path.join("tmp"));
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        Self { child, folder }
+    }
+
+    /// The processes of the run whose command line has this word.
+    fn processes(&self, program: &str) -> Vec<Pid> {
+        let folder = self.folder.path().to_str().unwrap();
+        let entries = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+        let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let named = |number: &i32| {
+            let read = |file: &str| fs::read(format!("/proc/{number}/{file}")).unwrap_or_default();
+            let has = |file: &str, word: &str| String::from_utf8_lossy(&read(file)).contains(word);
+            has("environ", folder) && has("cmdline", program)
+        };
+        numbers.filter(named).filter_map(Pid::from_raw).collect()
+    }
+
+    fn mounts(&self) -> Vec<String> {
+        let folder = self.folder.path().to_str().unwrap();
+        let table = fs::read_to_string("/proc/self/mounts").unwrap();
+        let points = table.lines().filter_map(|line| line.split(' ').nth(1));
+        points.filter(|point| point.starts_with(folder)).map(str::to_owned).collect()
+    }
+
+    /// Waits until the program works for the run, sends the signal, and answers what ended the run.
+    fn end_by(&mut self, program: &str, signal: Signal) -> Option<i32> {
+        let patience = Instant::now() + Duration::from_secs(120);
+        while self.processes(program).is_empty() {
+            assert!(self.child.try_wait().unwrap().is_none(), "the run ended before {program} began");
+            assert!(Instant::now() < patience, "{program} never began");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        let patience = Instant::now() + Duration::from_secs(60);
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.signal();
+            }
+            assert!(Instant::now() < patience, "the run goes on after a signal");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn assert_nothing_is_left(&self) {
+        assert_eq!(self.mounts(), [""; 0], "mounts are left");
+        assert_eq!(self.processes(""), [], "processes are left");
+        for folder in ["measured", "tmp"] {
+            let left: Vec<_> = fs::read_dir(self.folder.path().join(folder)).unwrap().collect();
+            assert!(left.is_empty(), "files are left: {left:?}");
+        }
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        for process in self.processes("") {
+            let _ = kill_process(process, Signal::KILL);
+        }
+        for point in self.mounts() {
+            let _ = Command::new("umount").arg("-l").arg(Path::new(&point)).output();
+        }
+    }
+}
+
+#[test]
+fn a_run_on_a_mount_ends_in_good_order_by_a_signal() {
+    if !fixture::can_mount() {
+        return;
+    }
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut run = Run::start("mount");
+        assert_eq!(run.end_by("fio", signal), Some(signal.as_raw()));
+        run.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn a_run_of_database_servers_ends_in_good_order_by_a_signal() {
+    if !fixture::can_mount() {
+        return;
+    }
+    for (experiment, program) in [("mariadb", "sysbench"), ("postgres", "tpcb-like")] {
+        let mut run = Run::start(experiment);
+        assert_eq!(run.end_by(program, Signal::TERM), Some(Signal::TERM.as_raw()));
+        run.assert_nothing_is_left();
+    }
+}

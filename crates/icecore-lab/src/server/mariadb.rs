@@ -1,0 +1,124 @@
+//! MariaDB, driven by sysbench(1).
+
+use super::{Drive, Driven, Kind, Server, Setup, Size, number_after, option, wait_until_same};
+use crate::error::Result;
+use rustix::process::Signal;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub(crate) struct MariaDb;
+
+/// The dirty pages that InnoDB keeps at most, in percent of its cache: the default of the server.
+const DIRTY_PERCENT: u32 = 90;
+
+impl Kind for MariaDb {
+    fn name(&self) -> &'static str {
+        "mariadb"
+    }
+
+    fn user(&self) -> &'static str {
+        "mysql"
+    }
+
+    fn programs(&self) -> Vec<PathBuf> {
+        ["/usr/sbin/mariadbd", "mariadb-install-db", "mariadb", "sysbench", "setpriv"]
+            .map(PathBuf::from)
+            .to_vec()
+    }
+
+    fn packages(&self) -> &'static str {
+        "mariadb-server sysbench util-linux"
+    }
+
+    fn initialise(&self, data: &Path) -> Command {
+        let mut command = Command::new("mariadb-install-db");
+        command.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
+        command.arg(option("--datadir", data));
+        command
+    }
+
+    /// Durable with every commit. `O_DIRECT` is the default of the server, too.
+    fn server(&self, data: &Path, sockets: &Path, setup: Setup) -> Command {
+        let mut command = Command::new("/usr/sbin/mariadbd");
+        command.args(["--no-defaults", "--skip-networking", "--skip-log-bin"]);
+        command.args(["--innodb-flush-log-at-trx-commit=1", "--innodb-flush-method=O_DIRECT"]);
+        command.arg(format!("--innodb-buffer-pool-size={}M", setup.cache_mib));
+        command.arg(format!("--innodb-max-dirty-pages-pct={DIRTY_PERCENT}"));
+        command.arg(option("--datadir", data)).arg(option("--socket", sockets.join("sock")));
+        command.arg(option("--pid-file", sockets.join("pid")));
+        if setup.advised {
+            command.arg("--innodb-doublewrite=0");
+        }
+        command
+    }
+
+    fn stop_signal(&self) -> Signal {
+        Signal::TERM
+    }
+
+    fn client(&self, sockets: &Path, statements: &str) -> Command {
+        let mut command = Command::new("mariadb");
+        command.args(["--no-defaults", "--batch", "--skip-column-names", "--user=root"]);
+        command.arg(option("--socket", sockets.join("sock"))).arg(option("--execute", statements));
+        command
+    }
+
+    fn workloads(&self) -> &'static [&'static str] {
+        &["oltp_write_only", "oltp_read_write"]
+    }
+
+    fn load(&self, server: &Server<'_>, size: Size) -> Result<()> {
+        server.ask("create database sbtest")?;
+        let mut command = sysbench(server.sockets(), "oltp_common", size);
+        server.run(command.arg("prepare")).map(|_| ())
+    }
+
+    fn drive(&self, sockets: &Path, workload: &str, size: Size, drive: Drive) -> Command {
+        let mut command = sysbench(sockets, workload, size);
+        command.arg(format!("--threads={}", drive.clients)).arg(format!("--time={}", drive.time.as_secs()));
+        command.args(["--rand-type=uniform", "run"]);
+        command
+    }
+
+    fn driven(&self, printed: &str) -> Option<Driven> {
+        let transactions = number_after(printed, "transactions:")?;
+        let seconds = number_after(printed, "total time:")?;
+        Some(Driven { transactions, per_second: transactions / seconds })
+    }
+
+    fn rest(&self, server: &Server<'_>) -> Result<()> {
+        server.ask("set global innodb_max_dirty_pages_pct = 0")?;
+        let dirty = "select variable_value from information_schema.global_status \
+                     where variable_name = 'INNODB_BUFFER_POOL_PAGES_DIRTY'";
+        // Pages of temporary tables stay, and are counted.
+        wait_until_same(server, dirty)?;
+        server.ask(&format!("set global innodb_max_dirty_pages_pct = {DIRTY_PERCENT}")).map(|_| ())
+    }
+
+    fn query(&self) -> &'static str {
+        "select count(*) from sbtest.sbtest1 where id < 1000"
+    }
+}
+
+fn sysbench(sockets: &Path, script: &str, size: Size) -> Command {
+    let mut command = Command::new("sysbench");
+    command.arg(script).args(["--db-driver=mysql", "--mysql-user=root", "--mysql-db=sbtest"]);
+    command.arg(option("--mysql-socket", sockets.join("sock")));
+    command.arg(format!("--tables={}", size.tables)).arg(format!("--table-size={}", size.rows));
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_sysbench_prints_is_understood() {
+        let printed = "SQL statistics:\n    queries performed:\n        read:                            0\n    \
+                       transactions:                        11932  (596.34 per sec.)\n\nGeneral statistics:\n    \
+                       total time:                          20.0000s\n    total number of events:              11932\n";
+        let driven = MariaDb.driven(printed).expect("understood");
+        assert_eq!(driven, Driven { transactions: 11932.0, per_second: 596.6 });
+        assert_eq!(MariaDb.driven("FATAL: unable to connect"), None);
+    }
+}

@@ -1,0 +1,111 @@
+//! Programs that the lab starts: none of them outlives the run.
+
+use crate::error::{Doing, Error, Result};
+use crate::options::Options;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// How often a run that waits for a program looks whether it is to stop.
+const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// A program that runs. Dropping it kills the program, and what that has started.
+pub(crate) struct Tool(Child);
+
+impl Tool {
+    /// Starts the program in a process group of its own: Ctrl-C reaches the lab alone, which then ends its programs in order.
+    pub(crate) fn start(command: &mut Command) -> Result<Self> {
+        let started = command.stdin(Stdio::null()).process_group(0).spawn();
+        started.map(Self).doing(|| format!("run {} (is its package installed?)", name(command)))
+    }
+
+    pub(crate) fn process(&mut self) -> &mut Child {
+        &mut self.0
+    }
+
+    /// The number of the process.
+    pub(crate) fn id(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+
+    /// Waits until the program ends.
+    ///
+    /// # Errors
+    /// [`Error::Stopped`] if the run is to stop before.
+    pub(crate) fn wait(&mut self, options: &Options) -> Result<ExitStatus> {
+        while !self.wait_for(LOOK)? {
+            options.go_on()?;
+        }
+        self.0.wait().doing(|| "wait for a program".to_owned())
+    }
+
+    /// Whether the program ends within this time.
+    pub(crate) fn ends_within(&mut self, time: Duration) -> Result<bool> {
+        let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
+        self.wait_for(Timespec { tv_sec: seconds, tv_nsec: time.subsec_nanos().into() })
+    }
+
+    fn wait_for(&mut self, time: Timespec) -> Result<bool> {
+        let doing = || "wait for a program".to_owned();
+        if self.0.try_wait().doing(doing)?.is_some() {
+            return Ok(true);
+        }
+        let descriptor = pidfd_open(self.id(), PidfdFlags::empty()).doing(doing)?;
+        match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&time)) {
+            Ok(ended) => Ok(ended > 0),
+            // A signal, which may be the one that ends the run.
+            Err(rustix::io::Errno::INTR) => Ok(false),
+            Err(error) => Err(error).doing(doing),
+        }
+    }
+}
+
+impl Drop for Tool {
+    fn drop(&mut self) {
+        if !matches!(self.0.try_wait(), Ok(Some(_))) {
+            let _ = kill_process_group(self.id(), Signal::KILL);
+            let _ = self.0.wait();
+        }
+    }
+}
+
+/// Runs a program to its end, and answers what it printed.
+///
+/// # Errors
+/// The program cannot be started, or fails: the error has the end of what it printed. [`Error::Stopped`] if the run is to
+/// stop before the program ends.
+pub(crate) fn output(command: &mut Command, options: &Options) -> Result<String> {
+    let doing = || format!("keep what {} prints", name(command));
+    let (mut printed, mut complaint) =
+        (tempfile::tempfile().doing(doing)?, tempfile::tempfile().doing(doing)?);
+    let (to, errors_to) = (printed.try_clone().doing(doing)?, complaint.try_clone().doing(doing)?);
+    let status = Tool::start(command.stdout(to).stderr(errors_to))?.wait(options)?;
+    let (printed, complaint) = (read(&mut printed)?, read(&mut complaint)?);
+    if status.success() {
+        return Ok(printed);
+    }
+    let said = if complaint.trim().is_empty() { printed } else { complaint };
+    Err(Error::Child { job: name(command), reason: format!("{status}: {}", tail(&said)) })
+}
+
+fn name(command: &Command) -> String {
+    command.get_program().to_string_lossy().into_owned()
+}
+
+fn read(file: &mut File) -> Result<String> {
+    let doing = || "read what a program printed".to_owned();
+    let mut bytes = Vec::new();
+    file.rewind().doing(doing)?;
+    file.read_to_end(&mut bytes).doing(doing)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The last lines of a text, in one line.
+pub(crate) fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines[lines.len().saturating_sub(5)..].join("; ")
+}
