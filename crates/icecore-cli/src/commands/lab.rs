@@ -115,7 +115,7 @@ pub fn told(error: icecore_lab::Error) -> anyhow::Error {
 
 fn list(arguments: &ListArguments) -> anyhow::Result<()> {
     let mut table = Table::new(["NAME", "ABOUT"].map(|header| (header.to_owned(), Align::Left)));
-    for experiment in &EXPERIMENTS {
+    for experiment in EXPERIMENTS {
         table.row(vec![experiment.name.to_owned(), experiment.about.to_owned()]);
     }
     let mut output = Output::new();

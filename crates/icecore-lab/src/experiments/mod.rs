@@ -37,7 +37,7 @@ pub struct Experiment {
 }
 
 /// Every experiment that there is.
-pub const EXPERIMENTS: [Experiment; 15] = [
+pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "valuation",
         about: "95 versions of a growing SQLite database, beside plain SQLite",
