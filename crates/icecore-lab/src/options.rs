@@ -22,6 +22,8 @@ pub struct Options {
     pub pairs: Option<usize>,
     /// How long to go on, for experiments that are [timed](crate::experiments::Experiment::timed).
     pub duration: Option<Duration>,
+    /// The one check to run, of experiments that have [single](crate::experiments::Experiment::single_checks) ones.
+    pub only: Option<String>,
     /// Small sizes and few rounds: exercises the harness in seconds, means nothing.
     pub quick: bool,
     /// Seed of workloads and of the bootstrap.
@@ -43,6 +45,7 @@ impl Options {
             directory: directory.into(),
             pairs: None,
             duration: None,
+            only: None,
             quick: false,
             seed: 20_141_001,
             progress: Arc::new(|_| ()),

@@ -68,6 +68,10 @@ struct RunArguments {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     minutes: Option<u64>,
 
+    /// Run one check alone, for `mount`
+    #[arg(long, value_name = "CHECK")]
+    only: Option<String>,
+
     /// Small sizes and few rounds: shows that it works, and means nothing
     #[arg(long)]
     quick: bool,
@@ -127,6 +131,7 @@ fn run_experiment(arguments: &RunArguments) -> anyhow::Result<()> {
     let mut options = Options::new(&arguments.directory);
     options.pairs = arguments.pairs;
     options.duration = arguments.minutes.map(|minutes| Duration::from_secs(minutes * 60));
+    options.only.clone_from(&arguments.only);
     options.quick = arguments.quick;
     options.seed = arguments.seed.unwrap_or(options.seed);
     if std::io::stderr().is_terminal() {
@@ -164,7 +169,21 @@ fn check_arguments(arguments: &RunArguments) -> anyhow::Result<()> {
             let timed = named(|one| one.timed);
             Err(exit::usage(format!("{name} takes as long as it takes: --minutes goes with {timed}")))
         }
-        Some(_) => Ok(()),
+        Some(experiment) => match &arguments.only {
+            Some(only) => check_only(experiment, only),
+            None => Ok(()),
+        },
+    }
+}
+
+fn check_only(experiment: &Experiment, only: &str) -> anyhow::Result<()> {
+    let (name, checks) = (experiment.name, experiment.single_checks());
+    if checks.is_empty() {
+        Err(exit::usage(format!("{name} runs all of its checks: --only goes with mount")))
+    } else if checks.contains(&only) {
+        Ok(())
+    } else {
+        Err(exit::usage(format!("{name} has no check {only:?}: choose one of {}", checks.join(", "))))
     }
 }
 

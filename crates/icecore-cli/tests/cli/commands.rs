@@ -342,6 +342,8 @@ fn the_lab_lists_its_experiments() {
     assert!(fixture.done(&["lab", "list", "-H"]).lines().any(|line| line.starts_with("commits\t")));
     assert!(fixture.refused(2, &["lab", "run", "nonsense"]).contains("commits"));
     assert!(fixture.refused(2, &["lab", "run", "commits", "--minutes", "1"]).contains("soak"));
+    assert!(fixture.refused(2, &["lab", "run", "commits", "--only", "mount.write.1"]).contains("mount"));
+    assert!(fixture.refused(2, &["lab", "run", "mount", "--only", "mount.write"]).contains("mount.write.8"));
     fixture.refused(1, &["lab", "figure", "/no/such/file"]);
     fixture.refused(1, &["lab", "child"]);
 }

@@ -14,6 +14,7 @@ use crate::report::{Check, System};
 use crate::snapshotting::while_taking;
 use crate::statistics::paired_ratio;
 use crate::tool::output;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
@@ -23,7 +24,6 @@ use tempfile::TempDir;
 
 const BLOCK_BYTES: u64 = 16 << 10;
 const SCAN_BYTES: u64 = 1 << 20;
-const FILES: usize = 8;
 /// The snapshot that `mount.scan_snapshot` reads: of a file of which a quarter was updated.
 const SCANNED: &str = "scanned";
 const FILES_PER_FOLDER: usize = 100;
@@ -87,28 +87,42 @@ const CHECKS: [(&str, usize, usize); 9] = [
     ("mount.small_files", 15, 14),
 ];
 
+/// The names of the checks.
+pub(super) fn checks() -> impl Iterator<Item = &'static str> {
+    CHECKS.into_iter().map(|(name, ..)| name)
+}
+
 pub(super) fn run(options: &Options) -> Result<Findings> {
     let rounds = options.rounds(20, 2);
+    let wanted = |name: &str| options.only.as_ref().is_none_or(|only| only == name);
+    let checks: Vec<_> = CHECKS.into_iter().filter(|(name, ..)| wanted(name)).collect();
+    let is_needed = |index: &usize| checks.iter().any(|(_, above, below)| [above, below].contains(&index));
+    let needed: Vec<usize> = (0..MEASURES.len()).filter(is_needed).collect();
+    let jobs = needed.iter().filter_map(|index| MEASURES[*index].drive).map(|(_, _, jobs, _)| jobs).max();
+    let archives = needed.iter().any(|index| MEASURES[*index].drive.is_none());
     let bench = Bench {
         slice: options.size(Duration::from_secs(3), Duration::from_millis(200)),
         file_bytes: options.size(512 << 20, 4 << 20),
-        small_files: options.size(50_000, 200),
+        files: jobs.unwrap_or(1),
+        small_files: if archives { options.size(50_000, 200) } else { 0 },
         mounted: None,
         folder: options.scratch()?,
     };
     let bench = bench.begin(options)?;
     let mut taken = 0;
-    let samples = interleave(rounds, MEASURES.len(), |round, index| {
-        let measure = &MEASURES[index];
+    let samples = interleave(rounds, needed.len(), |round, place| {
+        let measure = &MEASURES[needed[place]];
         let rate = bench.run(measure, options, &mut taken)?;
         options.say(&format!("round {} of {rounds}: {} {rate:.1}/s", round + 1, measure.name))?;
         Ok(rate)
     })?;
+    let samples: BTreeMap<usize, Vec<f64>> = needed.into_iter().zip(samples).collect();
     let mut findings = Findings::default();
-    for (name, above, below) in CHECKS {
-        findings.check(Check::new(name, paired_ratio(&samples[above], &samples[below], options.seed)));
+    for (name, above, below) in checks {
+        findings.check(Check::new(name, paired_ratio(&samples[&above], &samples[&below], options.seed)));
     }
-    for (measure, samples) in MEASURES.iter().zip(samples) {
+    for (index, samples) in samples {
+        let measure = &MEASURES[index];
         let unit = if measure.drive.is_some() { "requests/s" } else { "files/s" };
         findings.system(measure.name, System::new(unit, samples));
     }
@@ -122,6 +136,8 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
 struct Bench {
     slice: Duration,
     file_bytes: u64,
+    /// How many files there are to read and write.
+    files: usize,
     small_files: u64,
     mounted: Option<Mounted>,
     /// Holds everything above, so it goes last.
@@ -137,15 +153,17 @@ impl Bench {
         for side in [&folder.join("plain"), mounted.point()] {
             options.say(&format!(
                 "writing {} MiB in {}",
-                (FILES as u64 * self.file_bytes) >> 20,
+                (self.files as u64 * self.file_bytes) >> 20,
                 side.display()
             ))?;
-            (0..FILES).try_for_each(|number| {
+            (0..self.files).try_for_each(|number| {
                 options.go_on()?;
                 fill(&side.join(format!("file.{number}")), self.file_bytes, &mut random)
             })?;
         }
-        make_archive(folder, self.small_files, &mut random, options)?;
+        if self.small_files > 0 {
+            make_archive(folder, self.small_files, &mut random, options)?;
+        }
         self.update_quarter(mounted.point(), &mut random)?;
         mounted.snapshot(SCANNED)?;
         self.update_quarter(mounted.point(), &mut random)?;
