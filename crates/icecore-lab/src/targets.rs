@@ -32,7 +32,7 @@ const fn target(name: &'static str, direction: Direction, target: f64, meaning: 
 }
 
 /// Every check that there is.
-pub const TARGETS: [Target; 42] = [
+pub const TARGETS: [Target; 47] = [
     target("valuation.vs_plain", AtMost, 0.70, "time with a snapshot per iteration / plain SQLite without"),
     target("valuation.snapshot_cost", AtMost, 1.03, "time with a snapshot per iteration / without"),
     target("valuation.snapshot_flushes", AtMost, 2.0, "time of a snapshot / time of one flush of the disk"),
@@ -96,6 +96,21 @@ pub const TARGETS: [Target; 42] = [
         "linear reads a second of its snapshot / of a fresh plain file",
     ),
     target("mount.small_files", AtLeast, 0.5, "small files unpacked and removed a second / plain"),
+    target("randread.cold.1", AtLeast, 0.90, "random reads a second, caches empty, 1 thread / direct preads"),
+    target(
+        "randread.cold.8",
+        AtLeast,
+        0.80,
+        "random reads a second, caches empty, 8 threads / direct preads",
+    ),
+    target(
+        "randread.snapshot",
+        AtLeast,
+        0.98,
+        "the same of a snapshot with 1,000 younger ones / of the head",
+    ),
+    target("bulk.write", AtLeast, 0.90, "bytes a second filling a file 1 MiB at a time / direct writes"),
+    target("bulk.scan", AtLeast, 0.95, "bytes a second reading it from beginning to end / direct reads"),
     target(
         "soak.memory_growth_mib",
         AtMost,

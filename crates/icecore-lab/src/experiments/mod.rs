@@ -1,5 +1,6 @@
 //! The experiments, one module each, and what they have in common.
 
+mod bulk;
 pub mod collect;
 pub mod commits;
 pub mod demo_rss;
@@ -7,6 +8,7 @@ pub mod history;
 pub mod many;
 pub mod metadata;
 mod mount;
+mod randread;
 pub mod randwrite;
 pub mod recovery;
 mod snapshots;
@@ -34,7 +36,7 @@ pub struct Experiment {
 }
 
 /// Every experiment that there is.
-pub const EXPERIMENTS: [Experiment; 11] = [
+pub const EXPERIMENTS: [Experiment; 13] = [
     Experiment {
         name: "valuation",
         about: "95 versions of a growing SQLite database, beside plain SQLite",
@@ -94,6 +96,18 @@ pub const EXPERIMENTS: [Experiment; 11] = [
         about: "fio and small files on a mount, beside the filesystem of the folder",
         timed: false,
         run: mount::run,
+    },
+    Experiment {
+        name: "randread",
+        about: "random reads of a file updated at random, caches empty, beside direct preads",
+        timed: false,
+        run: randread::run,
+    },
+    Experiment {
+        name: "bulk",
+        about: "filling a file 1 MiB at a time, and reading it, beside direct I/O",
+        timed: false,
+        run: bulk::run,
     },
     Experiment {
         name: "soak",
@@ -156,6 +170,13 @@ pub fn run(name: &str, options: &Options) -> Result<Report> {
 fn open_options(options: &Options) -> OpenOptions {
     let default = OpenOptions::default();
     OpenOptions { log_bytes_max: options.size(default.log_bytes_max, 16 << 20), ..default }
+}
+
+/// Size of the file in experiments on cold reads and bulk writes: `usual`, or 2 GiB in a quick run. A debug build shows only that
+/// they run.
+fn file_bytes(options: &Options, usual: u64) -> u64 {
+    let quick = if cfg!(debug_assertions) { 32 << 20 } else { 2 << 30 };
+    options.size(usual, quick)
 }
 
 fn unknown(name: &str) -> Error {
