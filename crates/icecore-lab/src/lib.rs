@@ -9,6 +9,7 @@ pub mod child;
 mod clock;
 mod counters;
 pub mod demo;
+mod device;
 mod error;
 pub mod experiments;
 pub mod figure;

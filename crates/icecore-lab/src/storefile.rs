@@ -5,14 +5,14 @@ use crate::random::Random;
 use crate::settle::settle;
 use icecore::storage::Storage;
 use icecore::units::InodeNumber;
-use icecore::{Creation, Dataset, InitOptions, OpenOptions, Pool};
+use icecore::{Creation, Dataset, File, InitOptions, OpenOptions, Pool};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 /// Name of the only dataset.
 pub(crate) const DATASET: &str = "lab";
-const FILE: &[u8] = b"file";
+const NAME: &[u8] = b"file";
 const FILL_CHUNK: usize = 1 << 20;
 /// While filling, so much is written between two flushes.
 const FILL_SYNC_CHUNKS: u64 = 64;
@@ -56,7 +56,7 @@ impl StoreFile {
     fn begin(pool: Pool, open: &OpenOptions) -> Result<Self> {
         pool.create_dataset(DATASET, false, &[])?;
         let dataset = pool.dataset(DATASET)?;
-        let inode = dataset.create(InodeNumber::ROOT, FILE, &Creation::file())?.inode;
+        let inode = dataset.create(InodeNumber::ROOT, NAME, &Creation::file())?.inode;
         Ok(Self { pool, options: open.clone(), dataset, inode })
     }
 
@@ -66,7 +66,7 @@ impl StoreFile {
         let dataset = pool.dataset(DATASET)?;
         let inode = dataset
             .view()?
-            .lookup(InodeNumber::ROOT, FILE)?
+            .lookup(InodeNumber::ROOT, NAME)?
             .ok_or(icecore::Error::File(icecore::FileFault::NotFound))?
             .inode;
         Ok(Self { pool, options: open.clone(), dataset, inode })
@@ -74,6 +74,23 @@ impl StoreFile {
 
     pub(crate) fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// The file, open.
+    pub(crate) fn file(&self) -> Result<File> {
+        Ok(self.dataset.file(self.inode)?)
+    }
+
+    /// Its number in the dataset.
+    pub(crate) fn inode(&self) -> InodeNumber {
+        self.inode
+    }
+
+    /// Closes the pool.
+    pub(crate) fn close(self) -> Result<()> {
+        let Self { pool, dataset, .. } = self;
+        drop(dataset);
+        Ok(pool.close()?)
     }
 
     /// Waits until nothing goes on in the background, and answers since when.

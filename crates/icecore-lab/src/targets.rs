@@ -103,6 +103,21 @@ pub const TARGETS: &[Target] = &[
         "linear reads a second of its snapshot / of a fresh plain file",
     ),
     target("mount.small_files", AtLeast, 0.5, "small files unpacked and removed a second / plain"),
+    target("randread.cold.1", AtLeast, 0.90, "random reads a second, caches empty, 1 thread / direct preads"),
+    target(
+        "randread.cold.8",
+        AtLeast,
+        0.80,
+        "random reads a second, caches empty, 8 threads / direct preads",
+    ),
+    target(
+        "randread.snapshot",
+        AtLeast,
+        0.98,
+        "the same of a snapshot with 1,000 younger ones / of the head",
+    ),
+    target("bulk.write", AtLeast, 0.90, "bytes a second filling a file 1 MiB at a time / direct writes"),
+    target("bulk.scan", AtLeast, 0.95, "bytes a second reading it from beginning to end / direct reads"),
     target(
         "clone.seconds",
         AtMost,

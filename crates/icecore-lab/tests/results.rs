@@ -93,6 +93,24 @@ fn randwrite_metadata() {
 }
 
 #[test]
+fn randread() {
+    let report = runs_and_fits("randread", &["randread.cold.1", "randread.cold.8", "randread.snapshot"]);
+    for name in ["icecore_1_4k", "icecore_8_16k", "icecore_snapshot_8_4k"] {
+        let counters = &report.systems[name].counters;
+        for count in ["device_reads_per_read", "device_bytes_per_read", "metadata_reads_per_miss"] {
+            assert!(counters[count] >= 0.0, "{name}: {counters:?}");
+        }
+        assert!(counters["read_calls"] > 0.0, "{name}: {counters:?}");
+    }
+}
+
+#[test]
+fn bulk() {
+    let report = runs_and_fits("bulk", &["bulk.write", "bulk.scan"]);
+    assert!(report.systems["icecore_write"].counters["write_bytes"] > 0.0);
+}
+
+#[test]
 fn many() {
     runs_and_fits("many", &["many.create", "many.write", "many.list_s", "many.open_s"]);
 }

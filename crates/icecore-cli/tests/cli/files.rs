@@ -146,7 +146,7 @@ fn a_pool_has_more_files_than_a_process_may_open() {
         "\"$ICECORE\" init --segment-size 2M --copies all; \"$ICECORE\" create db; head -c 60M /dev/urandom > f",
     );
     shell(
-        "ulimit -n 32; \"$ICECORE\" import f db/f; \"$ICECORE\" export db/f - | cmp - f; \"$ICECORE\" scrub",
+        "ulimit -n 64; \"$ICECORE\" import f db/f; \"$ICECORE\" export db/f - | cmp - f; \"$ICECORE\" scrub",
     );
-    shell("ulimit -n 32; \"$ICECORE\" monitor; \"$ICECORE\" copies | grep 'everything has its copy'");
+    shell("ulimit -n 64; \"$ICECORE\" monitor; \"$ICECORE\" copies | grep 'everything has its copy'");
 }

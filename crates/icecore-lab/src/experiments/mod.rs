@@ -1,5 +1,6 @@
 //! The experiments, one module each, and what they have in common.
 
+mod bulk;
 mod clone;
 pub mod collect;
 pub mod commits;
@@ -10,6 +11,7 @@ pub mod history;
 pub mod many;
 pub mod metadata;
 mod mount;
+mod randread;
 pub mod randwrite;
 pub mod recovery;
 mod snapshots;
@@ -131,6 +133,18 @@ pub const EXPERIMENTS: &[Experiment] = &[
         run: databases::postgres,
     },
     Experiment {
+        name: "randread",
+        about: "random reads of a file updated at random, caches empty, beside direct preads",
+        timed: false,
+        run: randread::run,
+    },
+    Experiment {
+        name: "bulk",
+        about: "filling a file 1 MiB at a time, and reading it, beside direct I/O",
+        timed: false,
+        run: bulk::run,
+    },
+    Experiment {
         name: "soak",
         about: "a pool at work for hours: memory, open files and space do not grow",
         timed: true,
@@ -191,6 +205,13 @@ pub fn run(name: &str, options: &Options) -> Result<Report> {
 fn open_options(options: &Options) -> OpenOptions {
     let default = OpenOptions::default();
     OpenOptions { log_bytes_max: options.size(default.log_bytes_max, 16 << 20), ..default }
+}
+
+/// Size of the file in experiments on cold reads and bulk writes: `usual`, or 2 GiB in a quick run. A debug build shows only that
+/// they run.
+fn file_bytes(options: &Options, usual: u64) -> u64 {
+    let quick = if cfg!(debug_assertions) { 32 << 20 } else { 2 << 30 };
+    options.size(usual, quick)
 }
 
 fn unknown(name: &str) -> Error {

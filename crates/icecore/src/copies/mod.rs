@@ -91,6 +91,14 @@ struct Inner {
 }
 
 impl Inner {
+    /// Makes room for another open file.
+    fn limit_files(&mut self, place: &Place) {
+        let most = (place.storage.open_files_max() / SHARE_OF_OPEN_FILES).clamp(1, OPEN_MAX);
+        if self.files.values().flatten().count() >= most {
+            self.close_files();
+        }
+    }
+
     fn close_files(&mut self) {
         self.files.values_mut().for_each(|file| *file = None);
     }
@@ -309,13 +317,21 @@ impl Copies {
 
     fn make(&self, place: &Place, segment: SegmentId) {
         let made = if self.aside.has_room() {
-            create(place, &copy_name(segment), self.geometry)
+            let create = || create(place, &copy_name(segment), self.geometry);
+            create().or_else(|error| {
+                if !is_out_of_files(&error) {
+                    return Err(error);
+                }
+                self.close_files();
+                create()
+            })
         } else {
             Err(io::Error::new(io::ErrorKind::StorageFull, "the size limit leaves no room for it"))
         };
         self.change(|inner| match made {
             Ok(file) => {
                 inner.missing.remove(&segment);
+                inner.limit_files(place);
                 inner.files.insert(segment, Some(file));
                 inner.directory_changed = true;
             }
@@ -423,10 +439,6 @@ impl Copies {
         let place = inner.place.as_ref().expect("there are copies");
         let storage = Arc::clone(&place.storage);
         let open = || storage.open(&copy_name(segment), self.writable);
-        let most = (storage.open_files_max() / SHARE_OF_OPEN_FILES).clamp(1, OPEN_MAX);
-        if inner.files.values().flatten().count() >= most {
-            inner.close_files();
-        }
         let opened = open().or_else(|error| {
             if !is_out_of_files(&error) {
                 return Err(error);
@@ -435,6 +447,9 @@ impl Copies {
             open()
         });
         let file: File = Arc::from(opened?);
+        if let Some(place) = inner.place.clone() {
+            inner.limit_files(&place);
+        }
         inner.files.insert(segment, Some(Arc::clone(&file)));
         Ok(file)
     }
