@@ -23,6 +23,9 @@ pub struct MountOptions {
     pub dev: bool,
     /// Programs can be run.
     pub exec: bool,
+    /// Files have extended attributes. Without them the kernel does not ask for one before it writes to a file whose size it had to
+    /// ask for.
+    pub xattrs: bool,
     /// The file to log into, where the mount is in the background.
     pub log: Option<PathBuf>,
 }
@@ -70,6 +73,7 @@ impl MountOptions {
             suid: false,
             dev: false,
             exec: true,
+            xattrs: true,
             log: None,
         }
     }
@@ -94,14 +98,16 @@ impl MountOptions {
             "nodev" => self.dev = false,
             "exec" => self.exec = true,
             "noexec" => self.exec = false,
+            "xattr" => self.xattrs = true,
+            "noxattr" => self.xattrs = false,
             _ if IGNORED.contains(&option) || option.starts_with("x-") || option.starts_with("comment=") => {}
             _ => match option.split_once('=') {
                 Some(("log", file)) if !file.is_empty() => self.log = Some(PathBuf::from(file)),
                 Some(("fsname" | "subtype", _)) => {}
                 _ => {
                     return Err(format!(
-                        "{option:?} is no option of a mount: ro, allow_other, foreground, log=FILE, suid, dev and \
-                         noexec are"
+                        "{option:?} is no option of a mount: ro, allow_other, foreground, log=FILE, suid, dev, \
+                         noexec and noxattr are"
                     ));
                 }
             },
@@ -119,8 +125,8 @@ mod tests {
         let mut options = MountOptions::new("/pool".into(), None, "/mnt".into());
         options.apply("rw,noatime,_netdev,x-systemd.automount,,log=/var/log/icecore").unwrap();
         assert!(!options.read_only && options.log == Some("/var/log/icecore".into()));
-        options.apply("ro,foreground,noexec").unwrap();
-        assert!(options.read_only && options.foreground && !options.exec);
+        options.apply("ro,foreground,noexec,noxattr").unwrap();
+        assert!(options.read_only && options.foreground && !options.exec && !options.xattrs);
         assert!(options.apply("nonempty").unwrap_err().contains("\"nonempty\""));
         assert!(options.apply("log=").is_err());
     }

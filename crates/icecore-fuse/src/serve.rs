@@ -112,7 +112,8 @@ fn serve_pool(
 ) -> Result<(), MountError> {
     let version = options.version.as_deref();
     let read_only = options.read_only || version.is_some_and(|name| name.contains('@'));
-    let filesystem = StoreFileSystem::new(pool.clone(), version, &mounting::shown(point), read_only)?;
+    let shown = mounting::shown(point);
+    let filesystem = StoreFileSystem::new(pool.clone(), version, &shown, read_only, options.xattrs)?;
     let folder = std::fs::canonicalize(&options.pool);
     let folder = folder.map_err(|error| MountError::io("find", &options.pool, error))?;
     let how = How {

@@ -40,7 +40,7 @@ pub struct Arguments {
     #[arg(short, long)]
     foreground: bool,
 
-    /// Options as in /etc/fstab: ro, allow_other, noallow_other, foreground, log=FILE, suid, dev, noexec
+    /// Options as in /etc/fstab: ro, allow_other, noallow_other, foreground, log=FILE, suid, dev, noexec, noxattr
     #[arg(short = 'o', long, value_name = "OPTIONS")]
     options: Vec<String>,
 

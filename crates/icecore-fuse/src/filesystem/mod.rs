@@ -49,12 +49,14 @@ pub(crate) struct Inner {
     faults: Faults,
     syncer: Syncer,
     read_only: bool,
+    pub(crate) has_xattrs: bool,
     /// Times of the folders that are in no dataset.
     began: Timestamp,
 }
 
 impl StoreFileSystem {
-    /// Shows `version`: a dataset, a snapshot (`dataset@snapshot`), or with `None` all datasets of the pool.
+    /// Shows `version`: a dataset, a snapshot (`dataset@snapshot`), or with `None` all datasets of the pool. Without `has_xattrs`
+    /// the kernel does not ask for extended attributes any more, as it does before writes.
     ///
     /// # Errors
     /// [`icecore::Error::NotFound`], [`icecore::Error::BadName`].
@@ -63,6 +65,7 @@ impl StoreFileSystem {
         version: Option<&str>,
         mount_point: &str,
         read_only: bool,
+        has_xattrs: bool,
     ) -> icecore::Result<Self> {
         let (key, place) = match version.map(VersionName::parse).transpose()? {
             None => (Key::Pool, Place::Pool),
@@ -85,6 +88,7 @@ impl StoreFileSystem {
             faults: Faults::default(),
             syncer: Syncer::default(),
             read_only,
+            has_xattrs,
             began: Timestamp::now(),
             pool,
         });

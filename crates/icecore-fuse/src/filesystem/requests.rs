@@ -103,18 +103,29 @@ impl FileSystem for StoreFileSystem {
     }
 
     fn xattr(&self, node: NodeId, name: &[u8]) -> Outcome<Vec<u8>> {
+        self.need_xattrs()?;
         self.inner.xattr(node, name)
     }
 
     fn xattrs(&self, node: NodeId) -> Outcome<Vec<u8>> {
+        self.need_xattrs()?;
         self.inner.xattrs(node)
     }
 
     fn set_xattr(&self, node: NodeId, name: &[u8], value: &[u8], how: XattrHow) -> Outcome<()> {
+        self.need_xattrs()?;
         self.inner.set_xattr(node, name, value, how)
     }
 
     fn remove_xattr(&self, node: NodeId, name: &[u8]) -> Outcome<()> {
+        self.need_xattrs()?;
         self.inner.remove_xattr(node, name)
+    }
+}
+
+impl StoreFileSystem {
+    /// After ENOSYS the kernel does not send requests of this kind any more: `Documentation/filesystems/fuse`, fuse(4).
+    fn need_xattrs(&self) -> Outcome<()> {
+        if self.inner.has_xattrs { Ok(()) } else { Err(Errno(libc::ENOSYS)) }
     }
 }

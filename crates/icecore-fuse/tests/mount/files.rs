@@ -1,6 +1,7 @@
 //! Names, kinds of files, attributes.
 
-use crate::fixture::{Fixture, can_mount, number};
+use crate::fixture::{Fixture, Mount, can_mount, number};
+use icecore_fuse::MountOptions;
 use rustix::fs::{
     AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
     XattrFlags,
@@ -290,6 +291,33 @@ fn access_lists_and_files_without_a_name_are_refused() {
     let mut file = tempfile::tempfile_in(&folder).unwrap();
     file.write_all(b"x").unwrap();
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+}
+
+#[test]
+fn a_mount_without_extended_attributes() {
+    if !can_mount() {
+        return;
+    }
+    let mut fixture = Fixture::new();
+    let value = |fixture: &Fixture| {
+        let read = rustix::fs::getxattr(fixture.path("f"), "user.a", &mut [0; 9]);
+        read.map_err(|error| error.raw_os_error())
+    };
+    fs::write(fixture.path("f"), "x").unwrap();
+    rustix::fs::setxattr(fixture.path("f"), "user.a", b"1", XattrFlags::empty()).unwrap();
+    fixture.unmount();
+    let options = MountOptions { xattrs: false, ..fixture.options(Some("db")) };
+    fixture.mount = Some(Mount::start(options).unwrap());
+    let file = fixture.path("f");
+    assert_eq!(value(&fixture), Err(libc::EOPNOTSUPP));
+    let refused = rustix::fs::setxattr(&file, "user.b", b"1", XattrFlags::empty()).unwrap_err();
+    assert_eq!(refused.raw_os_error(), libc::EOPNOTSUPP);
+    fs::write(&file, "longer").unwrap();
+    assert_eq!(fs::read(&file).unwrap(), b"longer");
+    // What a file had, it keeps.
+    fixture.unmount();
+    fixture.mount(Some("db"));
+    assert_eq!(value(&fixture), Ok(1));
 }
 
 #[test]
