@@ -54,13 +54,15 @@ impl std::ops::Sub for DeviceReads {
     }
 }
 
-/// Makes the kernel forget what it remembers of the files in `folder`. What is not on disk yet stays (`posix_fadvise(2)`).
+/// Makes the kernel forget what it remembers of the files in `folder`, after it has written what is dirty: only clean pages
+/// go (`posix_fadvise(2)`).
 pub(crate) fn drop_cached(folder: &Path) -> Result<()> {
     let doing = || format!("drop what is cached of {}", folder.display());
     for entry in fs::read_dir(folder).doing(doing)? {
         let path = entry.doing(doing)?.path();
         if path.is_file() {
             let file = File::open(&path).doing(doing)?;
+            file.sync_all().doing(doing)?;
             let dropped = rustix::fs::fadvise(&file, 0, None, Advice::DontNeed);
             dropped.map_err(std::io::Error::from).doing(doing)?;
         }

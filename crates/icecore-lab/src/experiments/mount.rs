@@ -3,7 +3,8 @@
 //! Every measure runs on both sides in turn, round by round. Files are there and fully written before. Before reads, what the
 //! page cache holds of the pool and of the plain files is dropped; both sides read with `O_DIRECT`.
 
-use super::{Findings, recovery::forget_cached};
+use super::Findings;
+use crate::device::drop_cached;
 use crate::error::{Doing, Error, Result};
 use crate::fio::Drive;
 use crate::mounted::Mounted;
@@ -203,7 +204,7 @@ impl Bench {
             return self.unpack_and_remove(&folder, options);
         };
         if how != "randwrite" {
-            forget_cached(if measure.on == Plain { &plain } else { mounted.pool() })?;
+            drop_cached(if measure.on == Plain { &plain } else { mounted.pool() })?;
         }
         let drive =
             Drive { folder: &folder, how, block, jobs, bytes: self.file_bytes, sync_every, time: self.slice };

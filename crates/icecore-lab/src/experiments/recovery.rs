@@ -6,6 +6,7 @@
 
 use super::Findings;
 use crate::child::Job;
+use crate::device::drop_cached;
 use crate::error::{Doing, Result};
 use crate::options::Options;
 use crate::random::Random;
@@ -14,9 +15,8 @@ use crate::statistics::{bootstrap, median};
 use crate::storefile::StoreFile;
 use icecore::OpenOptions;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 const WRITE_BYTES: usize = 4 << 10;
@@ -63,7 +63,7 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
 
 fn run_once(options: &Options, job: &LongLog) -> Result<f64> {
     kill_when_ready(options, &Job::LongLog(job.clone()))?;
-    forget_cached(&job.folder)?;
+    drop_cached(&job.folder)?;
     let begin = Instant::now();
     let file = StoreFile::open_in(&job.folder, &OpenOptions::default())?;
     let seconds = begin.elapsed().as_secs_f64();
@@ -83,20 +83,6 @@ fn kill_when_ready(options: &Options, job: &Job) -> Result<()> {
         return Err(job.failure(&format!("it ended before the log was long enough: {status}")));
     }
     killed.doing(|| "kill the process that writes".to_owned())
-}
-
-/// Drops the page cache of every file in the folder, after writing back what is dirty.
-pub(super) fn forget_cached(folder: &Path) -> Result<()> {
-    let doing = || format!("drop the page cache of {}", folder.display());
-    for entry in fs::read_dir(folder).doing(doing)? {
-        let path = entry.doing(doing)?.path();
-        if path.is_file() {
-            let file = File::open(&path).doing(doing)?;
-            file.sync_all().doing(doing)?;
-            rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).doing(doing)?;
-        }
-    }
-    Ok(())
 }
 
 /// Runs in the process that gets killed.
