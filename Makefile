@@ -10,7 +10,7 @@ export PATH := $(ICECORE_TOOLS)/bin:$(PATH)
 # Where `make bench` measures and what it measures; results are written to $(RESULTS).
 BENCH_DIR ?= $(CURDIR)/target/lab
 RESULTS ?= $(CURDIR)/target/lab/results
-EXPERIMENTS ?= valuation commits randwrite randwrite-metadata many demo-rss recovery collect history
+EXPERIMENTS ?= valuation-store commits randwrite randwrite-metadata many-store demo-rss recovery collect history
 LAB_OPTIONS ?=
 # Cases that each property test tries in `make cases`, and histories that each test on the simulated disk lives through with nothing left
 # out: each of those takes two or three minutes for all tests together.
@@ -55,7 +55,7 @@ bench: ## Run the experiments on the filesystem of BENCH_DIR, one JSON document 
 	done
 
 figure: ## Draw time per iteration from the last `make bench`
-	$(ICECORE) lab figure $(RESULTS)/valuation.json > docs/valuation.svg
+	$(ICECORE) lab figure $(RESULTS)/valuation-store.json > docs/valuation.svg
 
 cases: ## Run property tests with many more cases (CASES=n), and simulated crashes with nothing left out (SIMULATED_CASES=n)
 	ICECORE_TEST_CASES=$(CASES) ICECORE_PROPTEST_CASES=$(CASES) ICECORE_CASES=$(SIMULATED_CASES) $(CARGO) test --release --locked --workspace

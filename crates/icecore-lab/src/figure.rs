@@ -25,10 +25,10 @@ struct Line<'report> {
     values: Vec<f64>,
 }
 
-/// Time per iteration of the experiment `valuation`: plain (the faster journal mode), Icecore, Icecore with
+/// Time per iteration of the experiment `valuation-store`: plain (the faster journal mode), Icecore, Icecore with
 /// snapshots.
 pub fn time_per_iteration(report: &Report) -> Result<String> {
-    let plain = crate::experiments::valuation::faster_plain(report)?;
+    let plain = crate::experiments::valuation_store::faster_plain(report)?;
     let label = if plain.ends_with("wal") { "plain SQLite, WAL" } else { "plain SQLite, rollback journal" };
     let lines = [
         line(report, plain, label, "plain")?,

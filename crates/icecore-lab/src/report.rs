@@ -68,6 +68,9 @@ pub enum Parameter {
 pub struct System {
     /// What a sample counts, such as `s` or `writes/s`.
     pub unit: String,
+    /// Why this machine cannot run the system. It then has no samples.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unavailable: Option<String>,
     /// One value per run, in the order of the rounds.
     pub samples: Vec<f64>,
     /// Finer measurements within the runs, one list per run, by name (unit at the end of the name).
@@ -117,6 +120,12 @@ impl System {
     #[must_use]
     pub fn new(unit: &str, samples: Vec<f64>) -> Self {
         Self { unit: unit.to_owned(), samples, ..Self::default() }
+    }
+
+    /// A system that this machine cannot run, and why.
+    #[must_use]
+    pub fn unavailable(unit: &str, reason: &str) -> Self {
+        Self { unavailable: Some(reason.to_owned()), ..Self::new(unit, Vec::new()) }
     }
 
     /// Adds finer measurements.
@@ -190,6 +199,10 @@ impl Report {
     pub fn summary(&self) -> String {
         let mut text = format!("{} on {}\n", self.experiment, self.machine);
         for (name, system) in &self.systems {
+            if let Some(reason) = &system.unavailable {
+                let _ = writeln!(text, "  {name:<28} not measured: {reason}");
+                continue;
+            }
             let median = crate::statistics::median(&system.samples);
             let (unit, count) = (&system.unit, system.samples.len());
             let _ = writeln!(text, "  {name:<28} {median:>12.4} {unit} (median of {count})");

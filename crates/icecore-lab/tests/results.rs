@@ -62,9 +62,9 @@ fn fits(name: &str, report: Report, checks: &[&str]) -> Report {
 }
 
 #[test]
-fn valuation_and_its_figure() {
+fn valuation_store_and_its_figure() {
     let report = runs_and_fits(
-        "valuation",
+        "valuation-store",
         &["valuation.vs_plain", "valuation.snapshot_cost", "valuation.snapshot_flushes"],
     );
     assert_eq!(report.systems["icecore_snapshots"].series["snapshot_s"][0].len(), 6);
@@ -111,8 +111,8 @@ fn bulk() {
 }
 
 #[test]
-fn many() {
-    runs_and_fits("many", &["many.create", "many.write", "many.list_s", "many.open_s"]);
+fn many_store() {
+    runs_and_fits("many-store", &["many.create", "many.write", "many.list_s", "many.open_s"]);
 }
 
 #[test]

@@ -50,7 +50,7 @@ Runs of the two sides are interleaved pair by pair on the filesystem of one
 folder. The document has every sample; docs/lab-schema.json describes it.
 
 Example:
-  icecore lab run valuation --directory /srv --json > valuation.json")]
+  icecore lab run valuation-store --directory /srv --json > valuation.json")]
 struct RunArguments {
     /// The experiment
     #[arg(value_name = "EXPERIMENT")]
@@ -88,7 +88,7 @@ struct RunArguments {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  icecore lab figure valuation.json > valuation.svg")]
 struct FigureArguments {
-    /// What `icecore lab run valuation --json` printed
+    /// What `icecore lab run valuation-store --json` printed
     #[arg(value_name = "FILE")]
     result: PathBuf,
 }

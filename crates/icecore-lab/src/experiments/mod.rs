@@ -8,7 +8,7 @@ mod crowd;
 mod databases;
 pub mod demo_rss;
 pub mod history;
-pub mod many;
+pub mod many_store;
 pub mod metadata;
 mod mount;
 mod randread;
@@ -16,7 +16,7 @@ pub mod randwrite;
 pub mod recovery;
 mod snapshots;
 pub mod soak;
-pub mod valuation;
+pub mod valuation_store;
 
 use crate::clock;
 use crate::error::{Error, Result};
@@ -27,15 +27,19 @@ use icecore::OpenOptions;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+type Run = fn(&Options) -> Result<Findings>;
+
 /// One experiment: a name, what it is about, and how to run it.
 pub struct Experiment {
     /// The name on the command line.
     pub name: &'static str,
     /// One line about it.
     pub about: &'static str,
+    /// What it is for.
+    pub group: Group,
     /// Whether it goes on for as long as [`Options::duration`] says. The others take no notice of that.
     pub timed: bool,
-    run: fn(&Options) -> Result<Findings>,
+    run: Run,
 }
 
 impl Experiment {
@@ -46,109 +50,60 @@ impl Experiment {
     }
 }
 
+/// What an experiment is for. Lists show the groups apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Group {
+    /// A study that compares systems with snapshots.
+    Study,
+    /// A measurement of the store alone, or beside a plain file system.
+    Store,
+}
+
+const fn store(name: &'static str, about: &'static str, run: Run) -> Experiment {
+    Experiment { name, about, group: Group::Store, timed: false, run }
+}
+
 /// Every experiment that there is.
 pub const EXPERIMENTS: &[Experiment] = &[
+    store(
+        "valuation-store",
+        "95 versions of a growing SQLite database, beside plain SQLite",
+        valuation_store::run,
+    ),
+    store("commits", "durable one-row transactions a second", commits::run),
+    store("crowd", "a writer beside eight readers and a snapshot every 20 ms, beside plain WAL", crowd::run),
+    store("randwrite", "durable random 16 KiB writes, beside pwrite + fdatasync", randwrite::run),
+    store(
+        "randwrite-metadata",
+        "bytes of metadata per byte of data, random writes over a huge file",
+        metadata::run,
+    ),
+    store("many-store", "10,000 snapshots: taking, writing, listing, opening", many_store::run),
+    store("demo-rss", "peak memory of the demonstration", demo_rss::run),
+    store("recovery", "opening after a kill with the longest log", recovery::run),
+    store("collect", "what collection costs: bytes, throughput, latency, memory", collect::run),
+    store("history", "100,000 snapshots: taking, listing, opening, memory, destroying", history::run),
+    store("mount", "fio and small files on a mount, beside the filesystem of the folder", mount::run),
+    store("clone", "a second MariaDB on a clone of a mount, until it answers", clone::run),
+    store(
+        "mariadb",
+        "MariaDB on a mount with snapshots, beside the filesystem of the folder, and Btrfs",
+        databases::mariadb,
+    ),
+    store(
+        "postgres",
+        "PostgreSQL on a mount with snapshots, beside the filesystem of the folder",
+        databases::postgres,
+    ),
+    store(
+        "randread",
+        "random reads of a file updated at random, caches empty, beside direct preads",
+        randread::run,
+    ),
+    store("bulk", "filling a file 1 MiB at a time, and reading it, beside direct I/O", bulk::run),
     Experiment {
-        name: "valuation",
-        about: "95 versions of a growing SQLite database, beside plain SQLite",
-        timed: false,
-        run: valuation::run,
-    },
-    Experiment {
-        name: "commits",
-        about: "durable one-row transactions a second",
-        timed: false,
-        run: commits::run,
-    },
-    Experiment {
-        name: "crowd",
-        about: "a writer beside eight readers and a snapshot every 20 ms, beside plain WAL",
-        timed: false,
-        run: crowd::run,
-    },
-    Experiment {
-        name: "randwrite",
-        about: "durable random 16 KiB writes, beside pwrite + fdatasync",
-        timed: false,
-        run: randwrite::run,
-    },
-    Experiment {
-        name: "randwrite-metadata",
-        about: "bytes of metadata per byte of data, random writes over a huge file",
-        timed: false,
-        run: metadata::run,
-    },
-    Experiment {
-        name: "many",
-        about: "10,000 snapshots: taking, writing, listing, opening",
-        timed: false,
-        run: many::run,
-    },
-    Experiment {
-        name: "demo-rss",
-        about: "peak memory of the demonstration",
-        timed: false,
-        run: demo_rss::run,
-    },
-    Experiment {
-        name: "recovery",
-        about: "opening after a kill with the longest log",
-        timed: false,
-        run: recovery::run,
-    },
-    Experiment {
-        name: "collect",
-        about: "what collection costs: bytes, throughput, latency, memory",
-        timed: false,
-        run: collect::run,
-    },
-    Experiment {
-        name: "history",
-        about: "100,000 snapshots: taking, listing, opening, memory, destroying",
-        timed: false,
-        run: history::run,
-    },
-    Experiment {
-        name: "mount",
-        about: "fio and small files on a mount, beside the filesystem of the folder",
-        timed: false,
-        run: mount::run,
-    },
-    Experiment {
-        name: "clone",
-        about: "a second MariaDB on a clone of a mount, until it answers",
-        timed: false,
-        run: clone::run,
-    },
-    Experiment {
-        name: "mariadb",
-        about: "MariaDB on a mount with snapshots, beside the filesystem of the folder, and Btrfs",
-        timed: false,
-        run: databases::mariadb,
-    },
-    Experiment {
-        name: "postgres",
-        about: "PostgreSQL on a mount with snapshots, beside the filesystem of the folder",
-        timed: false,
-        run: databases::postgres,
-    },
-    Experiment {
-        name: "randread",
-        about: "random reads of a file updated at random, caches empty, beside direct preads",
-        timed: false,
-        run: randread::run,
-    },
-    Experiment {
-        name: "bulk",
-        about: "filling a file 1 MiB at a time, and reading it, beside direct I/O",
-        timed: false,
-        run: bulk::run,
-    },
-    Experiment {
-        name: "soak",
-        about: "a pool at work for hours: memory, open files and space do not grow",
         timed: true,
-        run: soak::run,
+        ..store("soak", "a pool at work for hours: memory, open files and space do not grow", soak::run)
     },
 ];
 

@@ -1,4 +1,4 @@
-//! `valuation`: the study of 2014 in full, with a snapshot after every iteration, beside plain SQLite that
+//! `valuation-store`: the study of 2014 in full, with a snapshot after every iteration, beside plain SQLite that
 //! takes none.
 //!
 //! Every run starts from nothing: an empty folder or a pool just made. A run ends when its last iteration
@@ -181,7 +181,7 @@ pub(crate) fn faster_plain(report: &Report) -> Result<&'static str> {
         (Some(delete), Some(wal)) => Ok(if delete < wal { "plain_delete" } else { "plain_wal" }),
         _ => Err(Error::NotAResult {
             what: format!("the result of {}", report.experiment),
-            reason: "it has no plain SQLite to draw: the figure is of `valuation`".to_owned(),
+            reason: "it has no plain SQLite to draw: the figure is of `valuation-store`".to_owned(),
         }),
     }
 }

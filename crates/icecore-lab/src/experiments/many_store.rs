@@ -1,4 +1,4 @@
-//! `many`: 10,000 snapshots with a little change between them.
+//! `many-store`: 10,000 snapshots with a little change between them.
 //!
 //! The last 100 are taken in turn with the first 100 of a fresh pool, one by one, so that both meet the same
 //! disk; likewise for writes. A round makes both pools anew.
