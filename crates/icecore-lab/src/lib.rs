@@ -5,6 +5,8 @@
 //! by the command line as `icecore lab run` and `icecore demo`.
 
 mod btrfs;
+pub mod chart;
+pub mod charts;
 pub mod child;
 mod clock;
 mod counters;
@@ -19,6 +21,7 @@ pub mod machine;
 mod mounted;
 pub mod options;
 pub mod pairs;
+pub mod published;
 pub mod random;
 pub mod report;
 mod server;

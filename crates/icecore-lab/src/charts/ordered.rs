@@ -1,0 +1,60 @@
+//! Values in the order of iterations or snapshots: times, and the space that snapshots hold.
+
+use super::{by_variant, color, has, medians_by_place, rounds, titled, variant_slug};
+use crate::chart::{Axis, Chart, Kind, Series};
+use crate::report::Report;
+
+struct Ordered {
+    series: &'static str,
+    id: &'static str,
+    title: &'static str,
+    x: &'static str,
+    y: &'static str,
+    scale: f64,
+}
+
+const ALL: [Ordered; 3] = [
+    Ordered {
+        series: "iteration_s",
+        id: "iterations",
+        title: "Time per iteration",
+        x: "iteration",
+        y: "milliseconds",
+        scale: 1e3,
+    },
+    Ordered {
+        series: "snapshot_s",
+        id: "snapshots",
+        title: "Time to take a snapshot",
+        x: "snapshot",
+        y: "milliseconds",
+        scale: 1e3,
+    },
+    Ordered {
+        series: "held_bytes",
+        id: "space",
+        title: "Space that each snapshot holds",
+        x: "snapshot, oldest first",
+        y: "MiB",
+        scale: 1.0 / 1_048_576.0,
+    },
+];
+
+pub(super) fn charts(report: &Report) -> Vec<Chart> {
+    ALL.iter().flat_map(|ordered| of(report, ordered)).collect()
+}
+
+fn of(report: &Report, ordered: &Ordered) -> Vec<Chart> {
+    let chart = |(variant, systems): ((&str, Option<u64>), super::Group<'_>)| {
+        let (x, y) = (Axis::linear(ordered.x), Axis::linear(ordered.y));
+        let (id, title) = (variant_slug(ordered.id, variant), titled(ordered.title, variant));
+        let mut chart = Chart::new(id, title, Kind::Lines, x, y);
+        for (place, (name, system)) in systems.iter().enumerate() {
+            let values = medians_by_place(rounds(system, ordered.series));
+            let points = (1..).map(f64::from).zip(values.into_iter().map(|value| value * ordered.scale));
+            chart.add(Series::measured(*name, color(name, place), points));
+        }
+        chart
+    };
+    by_variant(report, has(ordered.series)).into_iter().map(chart).collect()
+}

@@ -1,0 +1,175 @@
+//! What the studies printed. Their numbers are of other machines: they stand beside ours, marked, and are never mixed with them.
+
+use serde::Serialize;
+
+/// One printed figure of a study.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Published {
+    /// The experiment that repeats the study.
+    pub study: &'static str,
+    /// The system, by the name that results use.
+    pub system: &'static str,
+    /// The run, by the name that results use.
+    pub run: &'static str,
+    /// What was measured.
+    pub what: &'static str,
+    /// The unit of both values.
+    pub unit: &'static str,
+    /// Without a snapshot, or before it.
+    pub without: Option<f64>,
+    /// With a snapshot, or after it; several values follow one another in time.
+    pub with: &'static [f64],
+    /// Where it was printed.
+    pub source: &'static str,
+}
+
+/// How much slower one snapshot made a system in a study.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Factor {
+    /// The system.
+    pub system: &'static str,
+    /// The run.
+    pub run: &'static str,
+    /// Time with a snapshot over time without.
+    pub factor: f64,
+}
+
+/// Requests of the device for each durable 16 KiB write with one snapshot, as this project counted them in an emulated machine.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Count {
+    /// The system.
+    pub system: &'static str,
+    /// Requests and KiB read, requests and KiB written, flushes.
+    pub values: [f64; 5],
+    /// Where it was counted.
+    pub source: &'static str,
+}
+
+const LVM_2009: &str = "2009: LVM, sysbench, six disks";
+const DBT2_2009: &str = "2009: DBT-2, MySQL 5.4, one SSD and two disks";
+const BACKUP_2013: &str = "2013: 2 TB of XFS on LVM, 600 GB backed up";
+const SQLITE_2014: &str = "2014: Go and SQLite on LVM, EC2";
+const BTRFS_2015: &str = "2015: Btrfs against LVM and ext4";
+/// Counts are no noise: they were taken in an emulated machine with a kernel that has all of the systems.
+const GUEST: &str = "counted in an emulated machine, Linux 6.12";
+
+const fn row(
+    (study, system, run): (&'static str, &'static str, &'static str),
+    (what, unit): (&'static str, &'static str),
+    without: Option<f64>,
+    with: &'static [f64],
+    source: &'static str,
+) -> Published {
+    Published { study, system, run, what, unit, without, with, source }
+}
+
+const WRITES: (&str, &str) = ("16 KiB random writes", "operations/s");
+const MIX: (&str, &str) = ("4 KiB, 100 threads, 20 % writes", "operations/s");
+const ORDERS: (&str, &str) = ("new orders a minute", "orders/min");
+
+/// Every figure.
+pub const PUBLISHED: &[Published] = &[
+    row(("shock", "lvm", "direct"), WRITES, Some(159.0), &[25.0], LVM_2009),
+    row(("shock", "lvm", "small"), WRITES, Some(200.0), &[33.0, 46.0, 71.0, 124.0, 158.0, 164.0], LVM_2009),
+    row(("shock", "lvm", "sync"), WRITES, Some(162.0), &[32.0], LVM_2009),
+    row(("shock", "lvm", "fsync100"), WRITES, Some(740.0), &[240.0], LVM_2009),
+    row(("shock", "lvm", "randomio"), MIX, Some(1680.0), &[1080.0], "2009: randomio, raw device and XFS"),
+    row(("shock", "lvm", "randomio-ext3"), MIX, Some(1700.0), &[310.0], "2009: randomio, ext3"),
+    row(("placement", "hdd", ""), ORDERS, Some(3447.0), &[], DBT2_2009),
+    row(("placement", "ssd", ""), ORDERS, Some(14_842.0), &[], DBT2_2009),
+    row(("placement", "redo-on-hdd", ""), ORDERS, Some(15_540.0), &[], DBT2_2009),
+    row(("placement", "redo-and-system-on-hdd", ""), ORDERS, Some(23_359.0), &[], DBT2_2009),
+    row(("placement", "redo-and-system-on-tmpfs", ""), ORDERS, Some(24_076.0), &[], DBT2_2009),
+    row(("placement", "redo-and-system-on-second-ssd", ""), ORDERS, Some(20_451.0), &[], DBT2_2009),
+    row(("backup", "lvm", ""), ("backup without and with writes", "h"), Some(3.0), &[11.0], BACKUP_2013),
+    row(("backup", "zfs", ""), ("reading with writes", "MB/s"), None, &[120.0], BACKUP_2013),
+    row(
+        ("valuation", "lvm", "ssd"),
+        ("the last iterations, relative", "times"),
+        Some(1.0),
+        &[2.0],
+        SQLITE_2014,
+    ),
+    row(
+        ("valuation", "lvm", "disk"),
+        ("the last iterations, relative", "times"),
+        Some(1.0),
+        &[5.0],
+        SQLITE_2014,
+    ),
+    row(("valuation", "lvm", "space"), ("held by the first snapshot", "GB"), None, &[52.0], SQLITE_2014),
+    row(("fragment", "lvm", "fill"), ("filling 100 GB", "s"), None, &[1329.0], BTRFS_2015),
+    row(("fragment", "btrfs", "fill"), ("filling 100 GB", "s"), None, &[1723.0], BTRFS_2015),
+    row(("fragment", "lvm", "update"), ("250,000 random updates", "s"), None, &[203.0], BTRFS_2015),
+    row(("fragment", "btrfs", "update"), ("250,000 random updates", "s"), None, &[116.0], BTRFS_2015),
+    row(("fragment", "lvm", "scan"), ("linear read after them", "s"), None, &[1006.0], BTRFS_2015),
+    row(("fragment", "btrfs", "scan"), ("linear read after them", "s"), None, &[294.0], BTRFS_2015),
+    row(("fragment", "lvm", "extents"), ("extents", "extents"), Some(69.0), &[70_576.0], BTRFS_2015),
+    row(("fragment", "btrfs", "extents"), ("extents", "extents"), Some(100.0), &[63_848.0], BTRFS_2015),
+    row(("blog", "lvm", "write"), ("score of writes", "score"), Some(1155.0), &[848.0], BTRFS_2015),
+    row(("blog", "btrfs", "write"), ("score of writes", "score"), Some(1436.0), &[964.0], BTRFS_2015),
+    row(("blog", "lvm", "read"), ("score of reads", "score"), Some(167_695.0), &[88_398.0], BTRFS_2015),
+    row(("blog", "btrfs", "read"), ("score of reads", "score"), Some(346_567.0), &[233_204.0], BTRFS_2015),
+];
+
+const fn count(system: &'static str, values: [f64; 5]) -> Count {
+    Count { system, values, source: GUEST }
+}
+
+const COUNTS: &[Count] = &[
+    count("lvm", [1.06, 15.0, 5.0, 35.0, 3.9]),
+    count("lvm-thin", [0.8, 51.0, 6.1, 96.0, 2.6]),
+    count("btrfs", [0.0, 0.0, 11.6, 157.0, 2.0]),
+    count("xfs-reflink", [0.0, 0.0, 2.0, 31.0, 2.0]),
+];
+
+/// What a study printed.
+pub fn of(study: &str) -> impl Iterator<Item = &'static Published> {
+    PUBLISHED.iter().filter(move |row| row.study == study)
+}
+
+/// How much slower one snapshot made systems in a study, where it printed both speeds.
+#[must_use]
+pub fn factors(study: &str) -> Vec<Factor> {
+    let factor = |row: &Published| {
+        let (without, with) = (row.without?, *row.with.first()?);
+        let rate = row.unit.ends_with("/s");
+        rate.then_some(Factor { system: row.system, run: row.run, factor: without / with })
+    };
+    of(study).filter_map(factor).collect()
+}
+
+/// Counts of the device that stand beside those of a study.
+#[must_use]
+pub fn counts(study: &str) -> &'static [Count] {
+    if study == "shock" { COUNTS } else { &[] }
+}
+
+impl Count {
+    /// The value by the name of the counter in results.
+    #[must_use]
+    pub fn of(&self, counter: &str) -> Option<f64> {
+        let place = crate::charts::device::COUNTERS.iter().position(|(name, _)| *name == counter)?;
+        Some(self.values[place])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_study_of_lvm_found_it_six_times_slower() {
+        let factors = factors("shock");
+        let direct = factors.iter().find(|factor| factor.run == "direct").expect("printed");
+        assert!((direct.factor - 6.4).abs() < 0.05);
+        assert!(super::factors("fragment").is_empty() && super::factors("placement").is_empty());
+    }
+
+    #[test]
+    fn counts_are_found_by_the_names_of_counters() {
+        assert_eq!(COUNTS[0].of("device_writes_per_op"), Some(5.0));
+        assert_eq!(COUNTS[0].of("device_flushes_per_op"), Some(3.9));
+        assert_eq!(COUNTS[0].of("nothing"), None);
+    }
+}
