@@ -52,6 +52,16 @@ pub enum Error {
         /// What does not fit.
         reason: String,
     },
+    /// Two results that have nothing to compare.
+    #[error("cannot compare {before} with {after}: {reason}")]
+    Incomparable {
+        /// The first.
+        before: String,
+        /// The second.
+        after: String,
+        /// What is in the way, and what to do.
+        reason: String,
+    },
     /// A measurement that cannot mean anything.
     #[error("nothing to conclude from {what}: {reason}")]
     Inconclusive {

@@ -4,14 +4,17 @@
 //! [`run`] runs one experiment and answers one [`Report`]; [`demo()`] runs the demonstration. Both are called
 //! by the command line as `icecore lab run` and `icecore demo`.
 
+pub mod all;
 mod btrfs;
 pub mod chart;
 pub mod charts;
 pub mod child;
 mod clock;
+pub mod compare;
 mod counters;
 pub mod demo;
 mod device;
+pub mod doctor;
 mod error;
 pub mod experiments;
 pub mod figure;
@@ -20,6 +23,7 @@ pub mod flush;
 pub mod machine;
 mod mounted;
 pub mod options;
+pub mod page;
 pub mod pairs;
 pub mod published;
 pub mod random;

@@ -13,6 +13,9 @@ pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
 /// Answers whether the run is to stop.
 pub type Stop = Arc<dyn Fn() -> bool + Send + Sync>;
 
+/// The seed where none is given.
+pub(crate) const SEED: u64 = 20_141_001;
+
 /// Choices common to all experiments.
 #[derive(Clone)]
 pub struct Options {
@@ -47,7 +50,7 @@ impl Options {
             duration: None,
             only: None,
             quick: false,
-            seed: 20_141_001,
+            seed: SEED,
             progress: Arc::new(|_| ()),
             stop: Arc::new(|| false),
             child: ChildCommand::default(),

@@ -184,7 +184,14 @@ impl Report {
     /// Reads a document; `what` names it in errors.
     pub fn from_json(what: &str, text: &str) -> Result<Self> {
         let refuse = |reason: String| Error::NotAResult { what: what.to_owned(), reason };
-        let report: Self = serde_json::from_str(text).map_err(|error| refuse(error.to_string()))?;
+        let report: Self = serde_json::from_str(text).map_err(|error| {
+            let cut = error.is_eof() && !text.trim().is_empty();
+            refuse(if cut {
+                format!("it is cut short ({error}): run the experiment again")
+            } else {
+                error.to_string()
+            })
+        })?;
         if report.version != REPORT_VERSION {
             return Err(refuse(format!(
                 "it has version {}, and this program reads {REPORT_VERSION}",

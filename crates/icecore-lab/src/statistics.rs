@@ -84,6 +84,25 @@ pub fn paired_ratio(numerator: &[f64], denominator: &[f64], seed: u64) -> Estima
     bootstrap(&ratios, median, seed)
 }
 
+/// The median of one set of samples over that of another that ran at another time, with its interval: both sides are
+/// resampled, each on its own.
+#[must_use]
+pub fn unpaired_ratio(numerator: &[f64], denominator: &[f64], seed: u64) -> Estimate {
+    let value = median(numerator) / median(denominator);
+    if numerator.len() < 2 && denominator.len() < 2 {
+        return Estimate { value, low: value, high: value };
+    }
+    let mut random = Random::new(seed);
+    let mut resampled = |samples: &[f64]| {
+        let one = |_| samples[random.below(samples.len() as u64) as usize];
+        median(&(0..samples.len()).map(one).collect::<Vec<_>>())
+    };
+    let mut ratios: Vec<f64> =
+        (0..RESAMPLES).map(|_| resampled(numerator) / resampled(denominator)).collect();
+    ratios.sort_by(f64::total_cmp);
+    Estimate { value, low: quantile_of_sorted(&ratios, 0.025), high: quantile_of_sorted(&ratios, 0.975) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,6 +137,16 @@ mod tests {
         let above: Vec<f64> = below.iter().map(|value| value * 0.7).collect();
         let estimate = paired_ratio(&above, &below, 3);
         assert!((estimate.low - 0.7).abs() < 1e-9 && (estimate.high - 0.7).abs() < 1e-9);
+    }
+
+    #[test]
+    fn runs_at_other_times_are_compared_without_pairs() {
+        let before = [10.0, 11.0, 9.0, 10.5, 9.5];
+        let after: Vec<f64> = before.iter().rev().map(|value| value * 2.0).collect();
+        let estimate = unpaired_ratio(&after, &before, 7);
+        assert_eq!(estimate.value, 2.0);
+        assert!(1.5 < estimate.low && estimate.low < 2.0 && 2.0 < estimate.high && estimate.high < 2.5);
+        assert_eq!(unpaired_ratio(&[4.0], &[2.0], 7), Estimate { value: 2.0, low: 2.0, high: 2.0 });
     }
 
     #[test]

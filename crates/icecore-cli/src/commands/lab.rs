@@ -1,21 +1,27 @@
 //! `icecore lab`: the experiments that hold the store's promises against measurements.
 
+mod all;
+mod compare;
+mod doctor;
+mod report;
+
 use crate::output::{Align, Output, Table};
 use crate::{exit, interrupt};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use icecore::admin::Failure;
-use icecore_lab::experiments::Experiment;
-use icecore_lab::{EXPERIMENTS, Options, Report, child, figure};
+use icecore_lab::experiments::{Experiment, Group};
+use icecore_lab::{EXPERIMENTS, Options, Report, charts, child, figure};
 use std::io::{IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Example:
-  icecore lab list
+  icecore lab doctor
+  icecore lab run all --quick
   icecore lab run commits --json > commits.json")]
 #[command(arg_required_else_help = true)]
 pub struct Arguments {
@@ -27,9 +33,15 @@ pub struct Arguments {
 enum LabCommand {
     /// List the experiments
     List(ListArguments),
-    /// Run an experiment
+    /// Run an experiment, or `all` studies with a report
     Run(RunArguments),
-    /// Draw the time for each iteration of a valuation as SVG
+    /// Make one page of results, with charts
+    Report(report::Arguments),
+    /// Show what changed from one result to another
+    Compare(compare::Arguments),
+    /// Say what this machine can measure, and what to install
+    Doctor(doctor::Arguments),
+    /// Draw a chart of a result as SVG
     Figure(FigureArguments),
     /// Part of an experiment that needs a process of its own
     #[command(hide = true)]
@@ -48,13 +60,20 @@ struct ListArguments {
 #[command(after_help = "\
 Runs of the two sides are interleaved pair by pair on the filesystem of one
 folder. The document has every sample; docs/lab-schema.json describes it.
+`all` runs the studies one after the other, and writes a document for each and
+report.html into the folder that --output names.
 
 Example:
+  icecore lab run all --quick --output results
   icecore lab run valuation-store --directory /srv --json > valuation.json")]
 struct RunArguments {
-    /// The experiment
+    /// The experiment, or `all` for every study
     #[arg(value_name = "EXPERIMENT")]
     name: String,
+
+    /// Where `all` writes its results (icecore-lab-DATE unless said otherwise)
+    #[arg(short, long, value_name = "FOLDER")]
+    output: Option<PathBuf>,
 
     /// A folder on the filesystem to measure
     #[arg(long, value_name = "FOLDER", default_value = ".")]
@@ -86,17 +105,29 @@ struct RunArguments {
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  icecore lab figure valuation.json > valuation.svg")]
+#[command(after_help = "\
+Without --chart: the time for each iteration of `valuation-store`.
+
+Example:
+  icecore lab figure valuation-store.json > valuation.svg
+  icecore lab figure shock.json --chart factor > shock.svg")]
 struct FigureArguments {
-    /// What `icecore lab run valuation-store --json` printed
+    /// What `icecore lab run NAME --json` printed
     #[arg(value_name = "FILE")]
     result: PathBuf,
+
+    /// The chart to draw; a wrong name lists those that there are
+    #[arg(long, value_name = "NAME")]
+    chart: Option<String>,
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     match &arguments.command {
         LabCommand::List(arguments) => list(arguments),
         LabCommand::Run(arguments) => run_experiment(arguments),
+        LabCommand::Report(arguments) => report::run(arguments),
+        LabCommand::Compare(arguments) => compare::run(arguments),
+        LabCommand::Doctor(arguments) => doctor::run(arguments),
         LabCommand::Figure(arguments) => draw(arguments),
         LabCommand::Child => child::serve().map_err(told),
     }
@@ -118,16 +149,26 @@ pub fn told(error: icecore_lab::Error) -> anyhow::Error {
 }
 
 fn list(arguments: &ListArguments) -> anyhow::Result<()> {
-    let mut table = Table::new(["NAME", "ABOUT"].map(|header| (header.to_owned(), Align::Left)));
-    for experiment in EXPERIMENTS {
-        table.row(vec![experiment.name.to_owned(), experiment.about.to_owned()]);
-    }
     let mut output = Output::new();
-    table.print(&mut output, arguments.no_header)?;
+    let groups = [
+        (Group::Study, "study", "Studies: `icecore lab run all` runs them all"),
+        (Group::Store, "store", "Of the store itself"),
+    ];
+    for (place, (group, word, title)) in groups.into_iter().enumerate() {
+        let mut table = Table::new(["NAME", "ABOUT", "GROUP"].map(|header| (header.to_owned(), Align::Left)));
+        for experiment in EXPERIMENTS.iter().filter(|experiment| experiment.group == group) {
+            table.row([experiment.name, experiment.about, word].map(str::to_owned).to_vec());
+        }
+        if !arguments.no_header {
+            output.line(format!("{}{title}:", if place > 0 { "\n" } else { "" }))?;
+        }
+        table.print(&mut output, arguments.no_header)?;
+    }
     output.finish()
 }
 
-fn run_experiment(arguments: &RunArguments) -> anyhow::Result<()> {
+/// How the command line wants experiments to run. Signals are held back from now on.
+fn options(arguments: &RunArguments) -> Options {
     let mut options = Options::new(&arguments.directory);
     options.pairs = arguments.pairs;
     options.duration = arguments.minutes.map(|minutes| Duration::from_secs(minutes * 60));
@@ -139,15 +180,27 @@ fn run_experiment(arguments: &RunArguments) -> anyhow::Result<()> {
             let _ = writeln!(std::io::stderr().lock(), "{line}");
         });
     }
-    check_arguments(arguments)?;
     interrupt::defer();
     options.stop = Arc::new(|| interrupt::caught().is_some());
-    let report = icecore_lab::run(&arguments.name, &options).map_err(|error| match interrupt::caught() {
+    options
+}
+
+/// A run that a signal stopped ends the program by that signal.
+fn stopped(error: icecore_lab::Error) -> anyhow::Error {
+    match interrupt::caught() {
         Some(signal) if matches!(error, icecore_lab::Error::Stopped) => {
             exit::Silent(interrupt::end(signal)).into()
         }
         _ => told(error),
-    })?;
+    }
+}
+
+fn run_experiment(arguments: &RunArguments) -> anyhow::Result<()> {
+    if arguments.name == all::ALL {
+        return all::run(arguments);
+    }
+    check_arguments(arguments)?;
+    let report = icecore_lab::run(&arguments.name, &options(arguments)).map_err(stopped)?;
     let mut output = Output::new();
     let text = if arguments.json { report.to_json() } else { report.summary() };
     output.line(text.trim_end())?;
@@ -164,6 +217,9 @@ fn check_arguments(arguments: &RunArguments) -> anyhow::Result<()> {
         None => {
             let known = named(|_| true);
             Err(exit::usage(format!("there is no experiment {name:?}: choose one of {known}")))
+        }
+        Some(_) if arguments.output.is_some() => {
+            Err(exit::usage(format!("--output goes with all: {name} prints its result, so redirect that")))
         }
         Some(experiment) if arguments.minutes.is_some() && !experiment.timed => {
             let timed = named(|one| one.timed);
@@ -188,10 +244,25 @@ fn check_only(experiment: &Experiment, only: &str) -> anyhow::Result<()> {
 }
 
 fn draw(arguments: &FigureArguments) -> anyhow::Result<()> {
-    let name = arguments.result.display().to_string();
-    let text = std::fs::read_to_string(&arguments.result).with_context(|| format!("cannot read {name}"))?;
-    let report = Report::from_json(&name, &text).map_err(told)?;
+    let report = read(&arguments.result)?;
+    let svg = match &arguments.chart {
+        None => figure::time_per_iteration(&report).map_err(told)?,
+        Some(wanted) => {
+            let charts = charts::of(&report);
+            let names = || charts.iter().map(|chart| chart.id.as_str()).collect::<Vec<_>>().join(", ");
+            let found = charts.iter().find(|chart| chart.id == *wanted);
+            let missing = || exit::usage(format!("there is no chart {wanted:?}: choose one of {}", names()));
+            figure::svg(found.ok_or_else(missing)?)
+        }
+    };
     let mut output = Output::new();
-    output.line(figure::time_per_iteration(&report).map_err(told)?.trim_end())?;
+    output.line(svg.trim_end())?;
     output.finish()
+}
+
+/// The result in a file.
+fn read(path: &Path) -> anyhow::Result<Report> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    Report::from_json(&name, &text).map_err(told)
 }

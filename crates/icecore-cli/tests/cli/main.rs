@@ -12,6 +12,7 @@ mod gone;
 mod idle;
 mod init;
 mod json;
+mod lab;
 mod monitor;
 mod owned;
 mod packaging;

@@ -1,0 +1,94 @@
+//! `icecore lab run all`
+
+use super::{RunArguments, options, stopped};
+use crate::exit;
+use crate::output::{Output, say};
+use icecore_lab::all::{self, Event};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The name that stands for every study.
+pub const ALL: &str = "all";
+
+pub fn run(arguments: &RunArguments) -> anyhow::Result<()> {
+    check(arguments)?;
+    let studies = all::studies();
+    if studies.is_empty() {
+        anyhow::bail!("this build has no studies: `icecore lab list` shows what there is");
+    }
+    let folder = arguments.output.clone().unwrap_or_else(folder_of_today);
+    let options = options(arguments);
+    let outcome = all::run(&studies, &options, &folder, &mut |event| tell(&event));
+    let outcome = outcome.map_err(|error| {
+        if matches!(error, icecore_lab::Error::Stopped) {
+            line(&format!("stopped: results of the studies before are in {}", folder.display()));
+        }
+        stopped(error)
+    })?;
+    let mut output = Output::new();
+    for document in &outcome.documents {
+        output.line(document.report.summary().trim_end())?;
+    }
+    output.finish()?;
+    say(format!("The report: {}", outcome.report.display()))?;
+    if outcome.missing.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = outcome.missing.iter().map(|one| one.experiment.as_str()).collect();
+    anyhow::bail!(
+        "{} of {} studies have no result ({}): the report says why",
+        names.len(),
+        studies.len(),
+        names.join(", ")
+    )
+}
+
+fn check(arguments: &RunArguments) -> anyhow::Result<()> {
+    for (given, option) in [
+        (arguments.json, "--json"),
+        (arguments.minutes.is_some(), "--minutes"),
+        (arguments.only.is_some(), "--only"),
+    ] {
+        if given {
+            let message = format!(
+                "`lab run all` writes documents and a report into a folder: {option} goes with one experiment"
+            );
+            return Err(exit::usage(message));
+        }
+    }
+    Ok(())
+}
+
+fn folder_of_today() -> PathBuf {
+    format!("icecore-lab-{}", jiff::Zoned::now().date()).into()
+}
+
+fn tell(event: &Event<'_>) {
+    match event {
+        Event::Begins { number, count, experiment, expected, left } => line(&format!(
+            "study {number} of {count}: {}, {}; about {}, {} for all that is left",
+            experiment.name,
+            experiment.about,
+            minutes(*expected),
+            minutes(*left)
+        )),
+        Event::Ended { experiment, took, error: None } => {
+            line(&format!("{} took {}", experiment.name, minutes(*took)));
+        }
+        Event::Ended { experiment, took, error: Some(error) } => {
+            line(&format!("{} failed after {}: {error}", experiment.name, minutes(*took)));
+        }
+    }
+}
+
+fn line(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+fn minutes(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ ..100 => format!("{seconds} s"),
+        seconds => format!("{} min", (seconds + 30) / 60),
+    }
+}

@@ -1,0 +1,159 @@
+//! Reports, comparisons and the doctor of the lab.
+
+use crate::fixture::{complaint, program};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// A folder with results in it.
+struct Results(TempDir);
+
+impl Results {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A result of `commits` in which the store makes `rate` transactions a second.
+    fn write(&self, name: &str, rate: f64, change: impl FnOnce(&mut Value)) -> PathBuf {
+        let samples: Vec<f64> = (0..7).map(|round| rate + f64::from(round)).collect();
+        let mut result = json!({
+            "version": 1, "experiment": "commits", "started": "2026-11-24T09:00:00Z", "duration_s": 60.0, "quick": false,
+            "machine": {
+                "cpu": "a processor", "cores": 2, "memory_bytes": 1 << 30, "kernel": "Linux 6.12",
+                "filesystem": "ext4", "device": "/dev/vda", "flush_us": 400.0,
+            },
+            "versions": { "icecore": "0.1.0", "sqlite": "3.50", "rustc": "rustc 1.95", "profile": "release" },
+            "parameters": { "seed": 7 },
+            "systems": {
+                "icecore": { "unit": "transactions/s", "samples": samples },
+                "plain_wal": { "unit": "transactions/s", "samples": [500.0, 501.0, 502.0, 503.0] },
+            },
+            "checks": [{
+                "name": "commits.vs_wal", "value": rate / 500.0, "low": rate / 510.0, "high": rate / 490.0,
+                "target": 1.0, "direction": "at_least", "met": rate > 510.0,
+            }],
+        });
+        change(&mut result);
+        let path = self.path(name);
+        fs::write(&path, result.to_string()).unwrap();
+        path
+    }
+}
+
+fn refused(code: i32, arguments: &[&str], paths: &[&Path]) -> String {
+    let mut command = program();
+    command.arg("lab").args(arguments).args(paths);
+    complaint(command, code)
+}
+
+fn printed(arguments: &[&str], paths: &[&Path]) -> String {
+    let assert = program().arg("lab").args(arguments).args(paths).assert().success().stderr("");
+    String::from_utf8(assert.get_output().stdout.clone()).unwrap()
+}
+
+#[test]
+fn a_report_is_one_page_and_names_the_results_by_their_files() {
+    let results = Results::new();
+    let path = results.write("here.json", 700.0, |_| ());
+    let page = results.path("page.html");
+    let said = printed(&["report", "-o", page.to_str().unwrap()], &[&path]);
+    assert!(said.contains("page.html: 1 result\n"), "{said}");
+    let text = fs::read_to_string(page).unwrap();
+    assert!(text.contains("commits.vs_wal") && text.contains("(here)"));
+    let nowhere = refused(1, &["report", "-o", "/no/such/folder/page.html"], &[&path]);
+    assert!(nowhere.contains("/no/such/folder/page.html"), "{nowhere}");
+    refused(2, &["report"], &[]);
+}
+
+#[test]
+fn changes_come_with_intervals_and_are_clear_or_not() {
+    let results = Results::new();
+    let before = results.write("before.json", 700.0, |_| ());
+    let after = results.write("after.json", 1400.0, |result| result["versions"]["icecore"] = json!("0.2.0"));
+    let document: Value = serde_json::from_str(&printed(&["compare", "--json"], &[&before, &after])).unwrap();
+    let store = &document["systems"][0];
+    assert_eq!((&store["name"], &store["verdict"]), (&json!("icecore"), &json!("better")));
+    let number = |key: &str| store[key].as_f64().unwrap();
+    assert!((number("ratio") - 1403.0 / 703.0).abs() < 1e-9);
+    assert!(number("low") < number("ratio") && number("ratio") < number("high"));
+    assert_eq!(document["systems"][1]["verdict"], json!("unclear"));
+    assert_eq!(document["checks"][0]["verdict"], json!("better"));
+    let back = printed(&["compare"], &[&after, &before]);
+    assert!(back.contains("worse") && back.contains("no clear change"), "{back}");
+    assert!(back.contains("icecore: 0.2.0 before, 0.1.0 after"), "{back}");
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused_with_the_reason() {
+    let results = Results::new();
+    let good = results.write("good.json", 700.0, |_| ());
+    let other = results.write("other.json", 700.0, |result| result["experiment"] = json!("crowd"));
+    let quick = results.write("quick.json", 700.0, |result| result["quick"] = json!(true));
+    let newer = results.write("newer.json", 700.0, |result| result["version"] = json!(2));
+    let cut = results.path("cut.json");
+    let text = fs::read_to_string(&good).unwrap();
+    fs::write(&cut, &text[..text.len() / 2]).unwrap();
+    let empty = results.path("empty.json");
+    fs::write(&empty, "").unwrap();
+    for (path, reason) in [
+        (&other, "\"commits\" and the second of \"crowd\""),
+        (&quick, "quick"),
+        (&newer, "version 2"),
+        (&cut, "cut short"),
+        (&empty, "empty.json"),
+        (&results.path("none.json"), "cannot read"),
+    ] {
+        let said = refused(1, &["compare"], &[&good, path]);
+        assert!(
+            said.contains(reason) && said.contains(path.file_name().unwrap().to_str().unwrap()),
+            "{said}"
+        );
+    }
+    for path in [&newer, &cut] {
+        refused(1, &["report", "-o", "/dev/null"], &[path]);
+    }
+}
+
+#[test]
+fn charts_are_drawn_by_name_and_a_wrong_name_lists_them() {
+    let results = Results::new();
+    let path = results.write("here.json", 700.0, |_| ());
+    let said = refused(2, &["figure", "--chart", "nothing"], &[&path]);
+    assert!(said.contains("median-transactions-s"), "{said}");
+    let svg = printed(&["figure", "--chart", "median-transactions-s"], &[&path]);
+    assert!(svg.starts_with("<svg") && svg.contains("<title>median: 703</title>"), "{svg}");
+}
+
+#[test]
+fn the_doctor_examines_this_machine() {
+    let document: Value = serde_json::from_str(&printed(&["doctor", "--json"], &[])).unwrap();
+    assert_eq!(document["command"], json!("lab doctor"));
+    let findings = document["findings"].as_array().unwrap();
+    let fuse = findings.iter().find(|finding| finding["name"] == json!("FUSE")).unwrap();
+    assert_eq!(fuse["available"], json!(Path::new("/dev/fuse").exists()));
+    assert!(printed(&["doctor"], &[]).contains("device-mapper"));
+    assert!(refused(1, &["doctor", "--directory", "/no/such/folder"], &[]).contains("/no/such/folder"));
+}
+
+#[test]
+fn experiments_are_listed_in_their_groups() {
+    let list = printed(&["list"], &[]);
+    assert!(list.find("Studies").unwrap() < list.find("Of the store itself").unwrap());
+    let line =
+        printed(&["list", "-H"], &[]).lines().find(|line| line.starts_with("commits\t")).map(str::to_owned);
+    assert!(line.unwrap().ends_with("\tstore"));
+}
+
+#[test]
+fn options_that_make_no_sense_for_a_run_are_refused() {
+    for option in [&["--json"][..], &["--minutes", "3"], &["--only", "mount.write.1"]] {
+        let said = refused(2, &[&["run", "all"], option].concat(), &[]);
+        assert!(said.contains(option[0]), "{said}");
+    }
+    assert!(refused(2, &["run", "commits", "--output", "x"], &[]).contains("all"));
+}

@@ -1,0 +1,209 @@
+//! Two results of one experiment: what changed, and how sure that is.
+
+use crate::charts::is_rate;
+use crate::error::{Error, Result};
+use crate::report::{Check, Report, System};
+use crate::statistics::{Estimate, median, unpaired_ratio};
+use crate::targets::Direction;
+use serde::Serialize;
+
+/// What changed from one result to another.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Comparison {
+    /// The experiment of both.
+    pub experiment: String,
+    /// What differs between the runs beside the numbers, such as the machine.
+    pub notes: Vec<String>,
+    /// Every system that was measured in both.
+    pub systems: Vec<Change>,
+    /// Every check that both have.
+    pub checks: Vec<Change>,
+    /// Systems and checks that one of them lacks, with the name of the result that has them.
+    pub only_in: Vec<(String, String)>,
+}
+
+/// One value in both results.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Change {
+    /// The system or check.
+    pub name: String,
+    /// What is counted; empty for a check.
+    pub unit: String,
+    /// The value before.
+    pub before: f64,
+    /// The value after.
+    pub after: f64,
+    /// The second over the first; absent where the first is 0.
+    pub ratio: Option<f64>,
+    /// Lower bound of the ratio.
+    pub low: Option<f64>,
+    /// Upper bound of the ratio.
+    pub high: Option<f64>,
+    /// What the interval says.
+    pub verdict: Verdict,
+}
+
+/// What the interval of a change says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The whole interval lies on the good side of 1.
+    Better,
+    /// The whole interval lies on the bad side of 1.
+    Worse,
+    /// The interval holds 1, or there are too few runs for an interval.
+    Unclear,
+}
+
+impl Verdict {
+    fn of(ratio: Option<Estimate>, more_is_better: bool, known: bool) -> Self {
+        match ratio {
+            Some(Estimate { low, high, .. }) if known && (low > 1.0 || high < 1.0) => {
+                if (low > 1.0) == more_is_better { Self::Better } else { Self::Worse }
+            }
+            _ => Self::Unclear,
+        }
+    }
+
+    /// In words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Better => "better",
+            Self::Worse => "worse",
+            Self::Unclear => "no clear change",
+        }
+    }
+}
+
+/// Compares two results, each with its name for errors and notes.
+///
+/// # Errors
+/// [`Error::Incomparable`] if they are of different experiments, or one is of a quick run and the other is not.
+pub fn compare(before: (&str, &Report), after: (&str, &Report)) -> Result<Comparison> {
+    let ((before_name, first), (after_name, second)) = (before, after);
+    let refuse = |reason: String| {
+        Err(Error::Incomparable { before: before_name.to_owned(), after: after_name.to_owned(), reason })
+    };
+    if first.experiment != second.experiment {
+        return refuse(format!(
+            "the first is of {:?} and the second of {:?}: compare results of one experiment",
+            first.experiment, second.experiment
+        ));
+    }
+    if first.quick != second.quick {
+        return refuse(
+            "one is of a quick run, which has other sizes: run both with --quick or both without".to_owned(),
+        );
+    }
+    let mut only_in = Vec::new();
+    let systems = paired(
+        &mut only_in,
+        (before_name, first.systems.iter().map(|(name, system)| (name.as_str(), system)).collect()),
+        (after_name, second.systems.iter().map(|(name, system)| (name.as_str(), system)).collect()),
+    );
+    let checks = paired(
+        &mut only_in,
+        (before_name, first.checks.iter().map(|check| (check.name.as_str(), check)).collect()),
+        (after_name, second.checks.iter().map(|check| (check.name.as_str(), check)).collect()),
+    );
+    Ok(Comparison {
+        experiment: first.experiment.clone(),
+        notes: notes(first, second),
+        systems: systems.into_iter().filter_map(|(name, pair)| of_systems(name, pair)).collect(),
+        checks: checks.into_iter().map(|(name, pair)| of_checks(name, pair)).collect(),
+        only_in,
+    })
+}
+
+type Named<'report, T> = (&'report str, Vec<(&'report str, &'report T)>);
+
+/// What both have; the rest goes to `only_in`.
+fn paired<'report, T>(
+    only_in: &mut Vec<(String, String)>,
+    (before_name, before): Named<'report, T>,
+    (after_name, after): Named<'report, T>,
+) -> Vec<(&'report str, (&'report T, &'report T))> {
+    let find = |all: &[(&str, &'report T)], wanted: &str| {
+        all.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value)
+    };
+    for (document, these, those) in [(before_name, &before, &after), (after_name, &after, &before)] {
+        let alone = these.iter().filter(|(name, _)| find(those, name).is_none());
+        only_in.extend(alone.map(|(name, _)| ((*name).to_owned(), document.to_owned())));
+    }
+    let both = |(name, value): &(&'report str, &'report T)| Some((*name, (*value, find(&after, name)?)));
+    before.iter().filter_map(both).collect()
+}
+
+/// What may explain a change that the program does not.
+fn notes(before: &Report, after: &Report) -> Vec<String> {
+    let mut notes = Vec::new();
+    let mut note = |what: &str, before: String, after: String| {
+        if before != after {
+            notes.push(format!("{what}: {before} before, {after} after"));
+        }
+    };
+    // The time of a flush is measured, so it always differs.
+    let machine = |report: &Report| {
+        let machine = &report.machine;
+        format!("{} cores of {}, {}, {}", machine.cores, machine.cpu, machine.kernel, machine.filesystem)
+    };
+    note("machine", machine(before), machine(after));
+    note("icecore", before.versions.icecore.clone(), after.versions.icecore.clone());
+    note("build", before.versions.profile.clone(), after.versions.profile.clone());
+    let names: std::collections::BTreeSet<_> =
+        before.parameters.keys().chain(after.parameters.keys()).collect();
+    for name in names {
+        let value = |report: &Report| match report.parameters.get(name) {
+            Some(value) => serde_json::to_string(value).unwrap_or_default(),
+            None => "none".to_owned(),
+        };
+        note(&format!("parameter {name}"), value(before), value(after));
+    }
+    notes
+}
+
+fn of_systems(name: &str, (before, after): (&System, &System)) -> Option<Change> {
+    let (first, second) = (&before.samples, &after.samples);
+    if first.is_empty() || second.is_empty() || before.unit != after.unit {
+        return None;
+    }
+    let seed = crate::options::SEED;
+    let ratio = Some(unpaired_ratio(second, first, seed)).filter(|ratio| ratio.value.is_finite());
+    let known = first.len().min(second.len()) > 1;
+    let verdict = Verdict::of(ratio, is_rate(&before.unit), known);
+    Some(change(name, &before.unit, (median(first), median(second)), ratio, verdict))
+}
+
+/// Only the bounds of a check are known, not its samples: the interval of the ratio spans all that both intervals allow.
+fn of_checks(name: &str, (before, after): (&Check, &Check)) -> Change {
+    let ratio = Estimate {
+        value: after.value / before.value,
+        low: after.low / before.high,
+        high: after.high / before.low,
+    };
+    let all = [ratio.value, ratio.low, ratio.high];
+    let ratio = (before.low > 0.0 && all.iter().all(|bound| bound.is_finite())).then_some(ratio);
+    let known = before.low < before.high && after.low < after.high;
+    let verdict = Verdict::of(ratio, before.direction == Direction::AtLeast, known);
+    change(name, "", (before.value, after.value), ratio, verdict)
+}
+
+fn change(
+    name: &str,
+    unit: &str,
+    (before, after): (f64, f64),
+    ratio: Option<Estimate>,
+    verdict: Verdict,
+) -> Change {
+    Change {
+        name: name.to_owned(),
+        unit: unit.to_owned(),
+        before,
+        after,
+        ratio: ratio.map(|ratio| ratio.value),
+        low: ratio.map(|ratio| ratio.low),
+        high: ratio.map(|ratio| ratio.high),
+        verdict,
+    }
+}

@@ -1,0 +1,251 @@
+//! What this machine can measure: what of the kernel, of programs and of space is there, and which package has what lacks.
+
+use crate::error::{Doing, Error, Result};
+use serde::Serialize;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// One thing that experiments use.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Finding {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Whether it is there.
+    pub available: bool,
+    /// Where it is, or what lacks.
+    pub detail: String,
+    /// What uses it.
+    pub used_for: String,
+    /// Debian's package that has it.
+    pub package: Option<String>,
+}
+
+/// What a finding is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// A part of the kernel, or a right.
+    Kernel,
+    /// Room on the disk.
+    Space,
+    /// A program.
+    Program,
+}
+
+/// Bytes that the studies at full size need, snapshots included.
+const SPACE_BYTES: u64 = 12 << 30;
+
+/// Programs: name, package, what uses it.
+const PROGRAMS: [(&str, &str, &str); 11] = [
+    ("fio", "fio", "shock, mount"),
+    ("mkfs.ext4", "e2fsprogs", "file systems in a file"),
+    ("filefrag", "e2fsprogs", "fragment"),
+    ("mkfs.xfs", "xfsprogs", "systems xfs, xfs-reflink"),
+    ("mkfs.btrfs", "btrfs-progs", "system btrfs, mariadb"),
+    ("fusermount3", "fuse3", "system icecore-mount"),
+    ("mariadbd", "mariadb-server", "mariadb, clone"),
+    ("mariadb-backup", "mariadb-backup", "backups of mariadb"),
+    ("sysbench", "sysbench", "mariadb, clone"),
+    ("postgres", "postgresql", "postgres"),
+    ("pgbench", "postgresql-contrib", "postgres"),
+];
+
+/// Looks at everything. `directory` is on the filesystem to measure.
+///
+/// # Errors
+/// The filesystem of the directory cannot be examined.
+pub fn examine(directory: &Path) -> Result<Vec<Finding>> {
+    let mut findings = kernel();
+    findings.push(space(directory)?);
+    findings.extend(PROGRAMS.iter().map(|(name, package, used_for)| {
+        let place = find(name);
+        let lacks = format!("apt-get install {package}");
+        Finding {
+            name: (*name).to_owned(),
+            kind: Kind::Program,
+            available: place.is_some(),
+            detail: place.map_or(lacks, |place| place.display().to_string()),
+            used_for: (*used_for).to_owned(),
+            package: Some((*package).to_owned()),
+        }
+    }));
+    Ok(findings)
+}
+
+/// The packages of everything that lacks, each once.
+#[must_use]
+pub fn packages(findings: &[Finding]) -> Vec<&str> {
+    let lacking = findings.iter().filter(|finding| !finding.available);
+    let mut packages: Vec<&str> = lacking.filter_map(|finding| finding.package.as_deref()).collect();
+    packages.dedup();
+    packages
+}
+
+fn kernel() -> Vec<Finding> {
+    let facts: [(&str, bool, &str, &str); 7] = [
+        ("root", rustix::process::geteuid().is_root(), "run as root", "mounts, loop devices, servers"),
+        ("FUSE", Path::new("/dev/fuse").exists(), "no /dev/fuse in this kernel", "system icecore-mount"),
+        (
+            "loop devices",
+            Path::new("/dev/loop-control").exists(),
+            "no loop devices in this kernel",
+            "file systems in a file",
+        ),
+        ("XFS", has_filesystem("xfs"), "no XFS in this kernel", "systems xfs, xfs-reflink"),
+        ("Btrfs", has_filesystem("btrfs"), "no Btrfs in this kernel", "system btrfs, mariadb"),
+        ("device-mapper", has_device_mapper(), "no device-mapper in this kernel", "systems lvm, lvm-thin"),
+        ("ZFS", Path::new("/sys/module/zfs").exists(), "no ZFS module in this kernel", "system zfs"),
+    ];
+    let finding = |(name, available, lacks, used_for): (&str, bool, &str, &str)| Finding {
+        name: name.to_owned(),
+        kind: Kind::Kernel,
+        available,
+        detail: if available { "there" } else { lacks }.to_owned(),
+        used_for: used_for.to_owned(),
+        package: None,
+    };
+    facts.into_iter().map(finding).collect()
+}
+
+fn space(directory: &Path) -> Result<Finding> {
+    let found = rustix::fs::statvfs(directory).map_err(std::io::Error::from);
+    let found = found.doing(|| format!("examine {}", directory.display()))?;
+    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    let gibibytes = |bytes: u64| bytes as f64 / (1_u64 << 30) as f64;
+    Ok(Finding {
+        name: "space".to_owned(),
+        kind: Kind::Space,
+        available: free >= SPACE_BYTES,
+        detail: format!(
+            "{:.0} GiB are free in {}, and studies at full size need {:.0}",
+            gibibytes(free),
+            directory.display(),
+            gibibytes(SPACE_BYTES)
+        ),
+        used_for: "all studies at full size".to_owned(),
+        package: None,
+    })
+}
+
+/// Whether the kernel knows the filesystem, or has a module that does.
+fn has_filesystem(name: &str) -> bool {
+    let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    let module = || {
+        let dry = Command::new("/sbin/modprobe")
+            .args(["--dry-run", "--quiet", name])
+            .stderr(Stdio::null())
+            .status();
+        dry.is_ok_and(|status| status.success())
+    };
+    known.lines().any(|line| line.split_whitespace().last() == Some(name)) || module()
+}
+
+fn has_device_mapper() -> bool {
+    let devices = fs::read_to_string("/proc/devices").unwrap_or_default();
+    Path::new("/dev/mapper/control").exists() || devices.contains("device-mapper")
+}
+
+/// A program in the folders of the path, of the system's programs, or of a version of PostgreSQL.
+fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    folders.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().filter_map(|entry| entry.ok());
+    folders.extend(versions.map(|version| version.path().join("bin")));
+    let executable = |path: &PathBuf| {
+        fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    folders.into_iter().map(|folder| folder.join(program)).find(executable)
+}
+
+/// Installs packages with apt-get(8), which shows what it does on standard error. Servers in them are not started.
+///
+/// # Errors
+/// The caller is not root, there is no apt-get, or it fails.
+pub fn install(packages: &[&str]) -> Result<()> {
+    let refuse = |reason: String| Error::Child { job: "installing packages".to_owned(), reason };
+    if !rustix::process::geteuid().is_root() {
+        return Err(refuse(format!("only root can: run `sudo apt-get install {}`", packages.join(" "))));
+    }
+    let _policy = Policy::begin(Path::new("/usr/sbin/policy-rc.d"))?;
+    for arguments in [&["update", "-qq"][..], &["install", "-qq", "--no-install-recommends"][..]] {
+        let mut command = Command::new("apt-get");
+        command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+        if arguments[0] == "install" {
+            command.args(packages);
+        }
+        // Standard output is for results.
+        let status = command.stdout(std::io::stderr()).status();
+        let status = status.map_err(|error| {
+            refuse(format!("cannot run apt-get ({error}): install {} by hand", packages.join(" ")))
+        })?;
+        if !status.success() {
+            return Err(refuse(format!(
+                "apt-get {} failed ({status}): its messages stand above",
+                arguments[0]
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// While it is there, packages start no servers (invoke-rc.d(8)).
+struct Policy(Option<PathBuf>);
+
+impl Policy {
+    fn begin(path: &Path) -> Result<Self> {
+        if path.exists() {
+            return Ok(Self(None));
+        }
+        let doing = || format!("write {}", path.display());
+        fs::write(path, "#!/bin/sh\nexit 101\n").doing(doing)?;
+        let policy = Self(Some(path.to_owned()));
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).doing(doing)?;
+        Ok(policy)
+    }
+}
+
+impl Drop for Policy {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lacks_names_its_package_once_and_this_machine_can_be_examined() {
+        let findings = examine(Path::new(".")).expect("examined");
+        let shell = find("sh").expect("every system has a shell");
+        assert!(shell.ends_with("sh") && find("no-such-program").is_none());
+        let lacking: Vec<Finding> = findings
+            .into_iter()
+            .filter(|finding| finding.kind == Kind::Program)
+            .map(|finding| Finding { available: false, ..finding })
+            .collect();
+        let packages = packages(&lacking);
+        assert_eq!(packages.iter().filter(|package| **package == "e2fsprogs").count(), 1);
+        assert!(packages.contains(&"xfsprogs"));
+    }
+
+    #[test]
+    fn the_policy_goes_and_one_of_the_machine_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("policy-rc.d");
+        let policy = Policy::begin(&path).expect("made");
+        assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o755);
+        drop(policy);
+        assert!(!path.exists());
+        fs::write(&path, "mine").expect("written");
+        drop(Policy::begin(&path).expect("there already"));
+        assert_eq!(fs::read_to_string(&path).expect("still there"), "mine");
+    }
+}

@@ -1,0 +1,93 @@
+//! The table of checks: what was to be reached, and what was. Checks that are not met look like those that are.
+
+use super::{Document, number};
+use crate::report::Check;
+use crate::targets::{self, Direction};
+use maud::{Markup, html};
+
+/// How a check ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// The whole interval reaches the target.
+    Met,
+    /// The value reaches the target, and the interval reaches across it.
+    NotShown,
+    /// The value does not reach the target.
+    NotMet,
+}
+
+impl Verdict {
+    /// The verdict of a check.
+    #[must_use]
+    pub fn of(check: &Check) -> Self {
+        match (check.met, check.direction.met(check.value, check.target)) {
+            (true, _) => Self::Met,
+            (false, true) => Self::NotShown,
+            (false, false) => Self::NotMet,
+        }
+    }
+
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Met => ("met", "met"),
+            Self::NotShown => ("not-shown", "not shown: the interval crosses the target"),
+            Self::NotMet => ("not-met", "not met"),
+        }
+    }
+}
+
+pub(super) fn section(documents: &[Document]) -> Markup {
+    html! {
+        section id="checks" {
+            h2 { "Checks" }
+            p {
+                "Each check holds a value of Icecore against a target. It is met when the whole 95 % interval reaches the target."
+            }
+            div class="wide" { table class="checks" {
+                thead { tr {
+                    th { "Check" } th { "What it is" } th class="number" { "Value" } th class="number" { "95 % interval" }
+                    th class="number" { "Target" } th { "Result" }
+                } }
+                tbody {
+                    @for document in documents {
+                        @for check in &document.report.checks { (row(document, check)) }
+                    }
+                }
+            } }
+        }
+    }
+}
+
+fn row(document: &Document, check: &Check) -> Markup {
+    let sign = match check.direction {
+        Direction::AtMost => "at most ",
+        Direction::AtLeast => "at least ",
+    };
+    let (class, words) = Verdict::of(check).words();
+    let quick = if document.report.quick { " (quick)" } else { "" };
+    html! {
+        tr class=(class) data-check=(check.name) {
+            td { code { (check.name) } (quick) }
+            td { (targets::find(&check.name).map_or("", |target| target.meaning)) }
+            td class="number" data-value=(check.value) { (number(check.value)) }
+            td class="number" { (number(check.low)) " to " (number(check.high)) }
+            td class="number" { (sign) (number(check.target)) }
+            td class="verdict" { (words) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statistics::Estimate;
+
+    #[test]
+    fn an_interval_across_the_target_is_neither_met_nor_missed() {
+        let verdict =
+            |value, low, high| Verdict::of(&Check::new("commits.vs_wal", Estimate { value, low, high }));
+        assert_eq!(verdict(1.2, 1.1, 1.3), Verdict::Met);
+        assert_eq!(verdict(1.2, 0.9, 1.3), Verdict::NotShown);
+        assert_eq!(verdict(0.9, 0.8, 1.3), Verdict::NotMet);
+    }
+}

@@ -1,0 +1,70 @@
+//! What a write costs the device. Counts come before any time: they do not depend on noise.
+
+use super::{Document, chart, number};
+use crate::chart::Chart;
+use crate::charts::{Key, device::COUNTERS};
+use crate::published;
+use crate::report::System;
+use maud::{Markup, html};
+
+pub(super) fn section(documents: &[Document], charts: &[Vec<Chart>]) -> Markup {
+    let counted: Vec<(usize, &Document)> =
+        documents.iter().enumerate().filter(|(_, document)| rows(document).next().is_some()).collect();
+    if counted.is_empty() {
+        return html! {};
+    }
+    html! {
+        section id="counts" {
+            h2 { "What a write costs the device" }
+            p {
+                "Requests, bytes and flushes that the device does for each 16 KiB write of a program. \
+                 Counts do not depend on the speed of the machine or on its other work."
+            }
+            @for (place, document) in counted {
+                @if documents.len() > 1 { h3 { (document.name) } }
+                (table(document))
+                div class="grid" {
+                    @for one in charts[place].iter().filter(|one| is_count(one)) { (chart(place, one)) }
+                }
+            }
+        }
+    }
+}
+
+/// Whether a chart belongs to this section.
+pub(super) fn is_count(chart: &Chart) -> bool {
+    chart.id.starts_with("device-")
+}
+
+fn rows(document: &Document) -> impl Iterator<Item = (&String, &System)> {
+    let counted = |(_, system): &(&String, &System)| system.counters.contains_key(COUNTERS[2].0);
+    document.report.systems.iter().filter(counted)
+}
+
+fn table(document: &Document) -> Markup {
+    let mut rows: Vec<(Key<'_>, &System)> =
+        rows(document).map(|(name, system)| (Key::of(name), system)).collect();
+    rows.sort_by_key(|(key, _)| (key.run, key.snapshots, key.system));
+    html! {
+        div class="wide" { table class="counts" {
+            thead { tr {
+                th { "System" } th { "Run" }
+                @for (_, what) in COUNTERS { th class="number" { (what) } }
+            } }
+            tbody {
+                @for (key, system) in rows {
+                    tr { td { (key.system) } td { (key.variant()) }
+                        @for (counter, _) in COUNTERS {
+                            td class="number" { @if let Some(value) = system.counters.get(counter) { (number(*value)) } }
+                        }
+                    }
+                }
+                @for count in published::counts(&document.report.experiment) {
+                    tr class="published" { td { (count.system) } td { "durable, 1 snapshot, " (count.source) }
+                        @for value in count.values { td class="number" { (number(value)) } }
+                    }
+                }
+            }
+        } }
+    }
+}

@@ -1,0 +1,144 @@
+//! What the numbers say, in sentences that need no knowledge of the field. Every figure in them is computed.
+
+use super::{Document, Missing, Verdict};
+use crate::charts::{Key, factor, is_icecore, is_rate};
+use crate::figure::short;
+use crate::published;
+use crate::report::{Report, System};
+use crate::statistics::median;
+use maud::{Markup, html};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) fn section(documents: &[Document], missing: &[Missing]) -> Markup {
+    let reports: Vec<&Report> = documents.iter().map(|document| &document.report).collect();
+    let mut sentences = Vec::new();
+    sentences.extend(reports.iter().flat_map(|report| requests(report)));
+    sentences.extend(reports.iter().flat_map(|report| slowdown(report)));
+    sentences.extend(checks(&reports));
+    let losses: Vec<String> = reports.iter().flat_map(|report| losses(report)).collect();
+    let absent: BTreeSet<&str> = reports.iter().flat_map(|report| unavailable(report)).collect();
+    html! {
+        section id="summary" {
+            h2 { "Summary" }
+            ul class="findings" {
+                @for sentence in sentences { li { (sentence) } }
+                @if !absent.is_empty() {
+                    li { "Not measured here: " (absent.into_iter().collect::<Vec<_>>().join(", ")) ". The reasons are below." }
+                }
+                @for one in missing { li { "The study " (one.experiment) " has no result: " (one.reason) "." } }
+            }
+            @if !losses.is_empty() {
+                h3 { "Where Icecore loses" }
+                ul class="findings" { @for sentence in losses { li { (sentence) } } }
+            }
+        }
+    }
+}
+
+/// How many of the checks are met.
+fn checks(reports: &[&Report]) -> Option<String> {
+    let verdicts: Vec<Verdict> = reports.iter().flat_map(|report| &report.checks).map(Verdict::of).collect();
+    let count = |wanted| verdicts.iter().filter(|verdict| **verdict == wanted).count();
+    let all = verdicts.len();
+    (all > 0).then(|| {
+        format!(
+            "Icecore meets {} of {all} checks. {} are not met, and {} are not shown: their intervals cross the target.",
+            count(Verdict::Met),
+            count(Verdict::NotMet),
+            count(Verdict::NotShown)
+        )
+    })
+}
+
+fn unavailable(report: &Report) -> impl Iterator<Item = &str> {
+    let absent = report.systems.iter().filter(|(_, system)| system.unavailable.is_some());
+    absent.map(|(name, _)| Key::of(name).system)
+}
+
+/// Write requests for each write with one snapshot, the fewest first.
+fn requests(report: &Report) -> Option<String> {
+    const WRITES: &str = "device_writes_per_op";
+    let mut counts: Vec<(f64, &str)> = Vec::new();
+    for (name, system) in &report.systems {
+        let (key, count) = (Key::of(name), system.counters.get(WRITES));
+        if let (Some(count), "sync", Some(1)) = (count, key.run, key.snapshots) {
+            counts.push((*count, key.system));
+        }
+    }
+    counts.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let list: Vec<String> = counts.iter().map(|(count, name)| format!("{name} {}", short(*count))).collect();
+    (!list.is_empty()).then(|| {
+        format!("Write requests to the disk for each durable write, one snapshot kept: {}.", list.join(", "))
+    })
+}
+
+/// How much slower a snapshot makes Icecore, the others, and what a study printed.
+fn slowdown(report: &Report) -> Option<String> {
+    let mut worst: BTreeMap<&str, f64> = BTreeMap::new();
+    for name in report.systems.keys() {
+        let key = Key::of(name);
+        if let (Some(0), Some(factor)) = (key.snapshots, factor(report, key.system, key.run)) {
+            let known = worst.entry(key.system).or_insert(factor);
+            *known = known.max(factor);
+        }
+    }
+    if worst.is_empty() {
+        return None;
+    }
+    let list: Vec<String> = worst.iter().map(|(name, factor)| format!("{name} {}", short(*factor))).collect();
+    let printed = published::factors(&report.experiment);
+    let most = printed.iter().max_by(|one, other| one.factor.total_cmp(&other.factor));
+    let printed = most.map_or_else(String::new, |most| {
+        format!(" A study printed {} for {} (published, another machine).", short(most.factor), most.system)
+    });
+    let experiment = &report.experiment;
+    Some(format!(
+        "In {experiment}, one snapshot divides the speed of writing at worst by: {}.{printed}",
+        list.join(", ")
+    ))
+}
+
+/// Every run in which another system has a better median than the best of Icecore's.
+fn losses(report: &Report) -> Vec<String> {
+    let mut groups: BTreeMap<(&str, Option<u64>, &str), Vec<(&str, &System)>> = BTreeMap::new();
+    for (name, system) in report.systems.iter().filter(|(_, system)| !system.samples.is_empty()) {
+        let key = Key::of(name);
+        groups.entry((key.run, key.snapshots, &system.unit)).or_default().push((key.system, system));
+    }
+    groups
+        .iter()
+        .filter_map(|((run, count, unit), systems)| loss(report, (run, *count), unit, systems))
+        .collect()
+}
+
+fn loss(
+    report: &Report,
+    (run, snapshots): (&str, Option<u64>),
+    unit: &str,
+    systems: &[(&str, &System)],
+) -> Option<String> {
+    // The larger, the better.
+    let goodness = |system: &System| {
+        let median = median(&system.samples);
+        if is_rate(unit) { median } else { 1.0 / median }
+    };
+    let (ours, others): (Vec<(&str, &System)>, Vec<(&str, &System)>) =
+        systems.iter().copied().partition(|(name, _)| is_icecore(name));
+    let best = ours.iter().max_by(|one, other| goodness(one.1).total_cmp(&goodness(other.1)))?;
+    let ahead: Vec<String> = others
+        .iter()
+        .filter(|(_, system)| goodness(system) > goodness(best.1))
+        .map(|(name, system)| format!("{name} {}", short(median(&system.samples))))
+        .collect();
+    let variant = Key { system: "", run, snapshots }.variant();
+    let variant = if variant.is_empty() { String::new() } else { format!(" ({variant})") };
+    (!ahead.is_empty()).then(|| {
+        format!(
+            "{}{variant}, {unit}: {} is behind with {}; ahead of it: {}.",
+            report.experiment,
+            best.0,
+            short(median(&best.1.samples)),
+            ahead.join(", ")
+        )
+    })
+}

@@ -1,0 +1,6 @@
+//! The report: its numbers are those of the results, and a real browser draws it.
+
+mod browser;
+mod fixture;
+mod numbers;
+mod opened;
