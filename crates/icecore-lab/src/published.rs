@@ -128,6 +128,11 @@ pub fn of(study: &str) -> impl Iterator<Item = &'static Published> {
     PUBLISHED.iter().filter(move |row| row.study == study)
 }
 
+/// What a study printed of one run.
+pub fn of_run(study: &str, run: &str) -> impl Iterator<Item = &'static Published> {
+    of(study).filter(move |row| row.run == run)
+}
+
 /// How much slower one snapshot made systems in a study, where it printed both speeds.
 #[must_use]
 pub fn factors(study: &str) -> Vec<Factor> {

@@ -2,6 +2,7 @@
 
 use super::{by_variant, color, has, medians_by_place, rounds, titled, variant_slug};
 use crate::chart::{Axis, Chart, Kind, Series};
+use crate::published::{self, Published};
 use crate::report::Report;
 
 struct Ordered {
@@ -13,7 +14,15 @@ struct Ordered {
     scale: f64,
 }
 
-const ALL: [Ordered; 3] = [
+const ALL: [Ordered; 4] = [
+    Ordered {
+        series: "round_per_s",
+        id: "rounds",
+        title: "Runs in a row",
+        x: "run",
+        y: "operations a second",
+        scale: 1.0,
+    },
     Ordered {
         series: "iteration_s",
         id: "iterations",
@@ -54,7 +63,21 @@ fn of(report: &Report, ordered: &Ordered) -> Vec<Chart> {
             let points = (1..).map(f64::from).zip(values.into_iter().map(|value| value * ordered.scale));
             chart.add(Series::measured(*name, color(name, place), points));
         }
+        for row in printed(report, ordered, variant) {
+            let points = (1..).map(f64::from).zip(row.with.iter().copied());
+            chart.add(Series::published(row.system, color(row.system, 0), points));
+        }
         chart
     };
     by_variant(report, has(ordered.series)).into_iter().map(chart).collect()
+}
+
+/// What a study printed of runs in a row after its snapshot.
+fn printed<'report>(
+    report: &'report Report,
+    ordered: &Ordered,
+    (run, snapshots): (&'report str, Option<u64>),
+) -> impl Iterator<Item = &'static Published> + use<'report> {
+    let drawn = ordered.id == "rounds" && snapshots == Some(1);
+    published::of_run(&report.experiment, run).filter(move |row| drawn && row.with.len() > 1)
 }

@@ -91,6 +91,15 @@ fn counts_of_the_device_are_the_counters_and_published_ones_stay_apart() {
 }
 
 #[test]
+fn the_recovery_that_a_study_printed_stands_beside_ours() {
+    let (_, _, data) = rendered();
+    let chart = chart(&data, 0, "rounds-small-1");
+    assert_eq!(line(chart, "icecore-mount"), [400.0, 450.0, 500.0]);
+    let printed = chart.series.iter().find(|series| series.source == Source::Published).expect("a line");
+    assert_eq!((printed.label.as_str(), &printed.y[..2]), ("lvm", &[33.0, 46.0][..]));
+}
+
+#[test]
 fn factors_times_space_and_costs_are_computed_from_the_samples() {
     let (_, _, data) = rendered();
     let factors = chart(&data, 0, "factor");
