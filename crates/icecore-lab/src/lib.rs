@@ -4,7 +4,6 @@
 //! [`run`] runs one experiment and answers one [`Report`]; [`demo()`] runs the demonstration. Both are called
 //! by the command line as `icecore lab run` and `icecore demo`.
 
-mod btrfs;
 pub mod child;
 mod clock;
 mod counters;
@@ -16,7 +15,6 @@ pub mod figure;
 mod fio;
 pub mod flush;
 pub mod machine;
-mod mounted;
 pub mod options;
 pub mod pairs;
 pub mod random;
@@ -25,9 +23,12 @@ mod server;
 mod settle;
 mod snapshotting;
 pub mod sqlite;
+
 pub mod statistics;
 pub mod stored;
 mod storefile;
+mod studies;
+pub mod systems;
 pub mod targets;
 mod tool;
 pub mod valuation;
