@@ -57,8 +57,8 @@
     ctx.font = "600 " + 12 * devicePixelRatio + "px system-ui, sans-serif";
     ctx.fillStyle = color("--warn");
     ctx.textAlign = "right";
-    ctx.textBaseline = "top";
-    ctx.fillText(chart.labels.join(" · "), bbox.left + bbox.width, bbox.top);
+    ctx.textBaseline = "bottom";
+    ctx.fillText(chart.labels.join(" · "), bbox.left + bbox.width, bbox.top - 3 * devicePixelRatio);
     ctx.restore();
   };
 
@@ -167,13 +167,14 @@
     const place = element(figure, "plot", "");
     element(place, "head", chart.title);
     element(place, "sub", chart.subtitle);
-    if (chart.labels.length) element(place, "warn", chart.labels.join(" · "));
     const heat = chart.heat;
     const xs = heat ? [heat.column * heat.counts.length] : chart.series.flatMap((series) => series.x);
     const ys = heat ? heat.bounds : chart.series.flatMap((series) => series.y);
     figure.classList.add("drawn");
     const options = {
       width: Math.max(300, figure.clientWidth),
+      // Above: the labels. To the right: the end of the last name.
+      padding: [20, names(chart.x) ? 48 : 16, 0, 0],
       height: figure.clientWidth < 500 ? 260 : 340,
       scales: { x: scale(chart.x, xs), y: scale(chart.y, ys), count: {} },
       axes: [axis("x", chart.x), axis("y", chart.y)],

@@ -5,8 +5,9 @@
 
 use crate::error::{Doing, Error, Result};
 use crate::options::Options;
+use crate::systems::mounted;
 use crate::tool::{self, Tool};
-use crate::{demo, experiments, mounted};
+use crate::{demo, experiments};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;

@@ -1,8 +1,8 @@
 //! The store's own counters, as results carry them.
 
+use crate::device::Device;
 use icecore::{Pool, Statistics};
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 /// Counters by name, the unit at the end of each name.
@@ -26,18 +26,10 @@ impl Counters {
     #[must_use]
     pub fn of_device(folder: &Path) -> Self {
         let mut counters = Self::default();
-        let Ok(found) = std::fs::metadata(folder) else { return counters };
-        let (major, minor) = (rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
-        let text =
-            std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).unwrap_or_default();
-        // Fields as in the kernel's Documentation/block/stat.rst; a sector has 512 bytes.
-        let fields: Vec<f64> = text.split_whitespace().filter_map(|field| field.parse().ok()).collect();
-        for (name, field, unit) in
-            [("device_writes", 4, 1.0), ("device_written_bytes", 6, 512.0), ("device_flushes", 15, 1.0)]
-        {
-            if let Some(value) = fields.get(field) {
-                counters.set(name, value * unit);
-            }
+        if let Some(counts) = Device::of(folder).ok().and_then(|device| device.counted()) {
+            counters.set("device_writes", counts.writes as f64);
+            counters.set("device_written_bytes", counts.written_bytes as f64);
+            counters.set("device_flushes", counts.flushes as f64);
         }
         counters
     }

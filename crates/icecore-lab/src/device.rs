@@ -1,4 +1,4 @@
-//! The disk under a folder: what was read from it, and reading without what the kernel remembers.
+//! The disk under a folder: what it read and wrote, and reading without what the kernel remembers.
 
 use crate::error::{Doing, Error, Result};
 use rustix::fs::{Advice, OFlags};
@@ -9,18 +9,24 @@ use std::path::{Path, PathBuf};
 /// Bytes of a sector, as the kernel counts them on every disk.
 const SECTOR_BYTES: u64 = 512;
 
-/// The counters of the block device that holds a folder. They count the reads of all processes.
+/// The counters of a block device. They count the requests of all processes.
 pub(crate) struct Device {
     counters: PathBuf,
 }
 
-/// Reads that a device has done.
+/// Requests that a device has completed. A flush counts as a write and as a flush.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(crate) struct DeviceReads {
-    /// Requests.
+pub(crate) struct DeviceCounts {
+    /// Read requests.
     pub reads: u64,
-    /// Bytes of them.
-    pub bytes: u64,
+    /// Bytes of the read requests.
+    pub read_bytes: u64,
+    /// Write requests.
+    pub writes: u64,
+    /// Bytes of the write requests.
+    pub written_bytes: u64,
+    /// Flushes of the device's cache.
+    pub flushes: u64,
 }
 
 impl Device {
@@ -31,25 +37,44 @@ impl Device {
         Ok(Self { counters: format!("/sys/dev/block/{major}:{minor}/stat").into() })
     }
 
-    /// What it has read since it was attached (Linux, `Documentation/block/stat.rst`). Zeros for a filesystem without a
+    /// The device of this name in `/dev`, such as `loop0`.
+    pub(crate) fn named(name: &str) -> Self {
+        Self { counters: format!("/sys/block/{name}/stat").into() }
+    }
+
+    /// What it has done since it was attached (Linux, `Documentation/block/stat.rst`). `None` for a file system without a
     /// block device of its own.
-    pub(crate) fn reads(&self) -> DeviceReads {
-        fs::read_to_string(&self.counters).map(|text| decode(&text)).unwrap_or_default()
+    pub(crate) fn counted(&self) -> Option<DeviceCounts> {
+        fs::read_to_string(&self.counters).ok().map(|text| decode(&text))
+    }
+
+    /// The same, with zeros where there is no block device.
+    pub(crate) fn counts(&self) -> DeviceCounts {
+        self.counted().unwrap_or_default()
     }
 }
 
-fn decode(text: &str) -> DeviceReads {
+fn decode(text: &str) -> DeviceCounts {
     let field = |index| text.split_whitespace().nth(index).and_then(|word| word.parse().ok()).unwrap_or(0);
-    DeviceReads { reads: field(0), bytes: field(2) * SECTOR_BYTES }
+    DeviceCounts {
+        reads: field(0),
+        read_bytes: field(2) * SECTOR_BYTES,
+        writes: field(4),
+        written_bytes: field(6) * SECTOR_BYTES,
+        flushes: field(15),
+    }
 }
 
-impl std::ops::Sub for DeviceReads {
+impl std::ops::Sub for DeviceCounts {
     type Output = Self;
 
     fn sub(self, before: Self) -> Self {
         Self {
             reads: self.reads.saturating_sub(before.reads),
-            bytes: self.bytes.saturating_sub(before.bytes),
+            read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
+            writes: self.writes.saturating_sub(before.writes),
+            written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
+            flushes: self.flushes.saturating_sub(before.flushes),
         }
     }
 }
@@ -95,9 +120,11 @@ mod tests {
 
     #[test]
     fn counters_of_a_device_are_read_by_column() {
-        let text = "  10  2  30  4  50 6 7 8 9 10 11\n";
-        assert_eq!(decode(text), DeviceReads { reads: 10, bytes: 30 * 512 });
-        assert_eq!(decode(""), DeviceReads::default());
+        let text = "  10  2  30  4  50 6 7 8 9 10 11 12 13 14 15 16 17\n";
+        let counts =
+            DeviceCounts { reads: 10, read_bytes: 30 * 512, writes: 50, written_bytes: 7 * 512, flushes: 16 };
+        assert_eq!(decode(text), counts);
+        assert_eq!(decode(""), DeviceCounts::default());
     }
 
     #[test]
@@ -110,11 +137,11 @@ mod tests {
         file.sync_all().expect("flushed");
         drop(file);
         let device = Device::of(folder.path()).expect("a device");
-        let before = device.reads();
+        let before = device.counts();
         drop_cached(folder.path()).expect("dropped");
         assert_eq!(fs::read(&path).expect("read"), bytes);
-        let read = device.reads() - before;
+        let read = device.counts() - before;
         let counts = device.counters.exists();
-        assert!(!counts || read.bytes >= 1 << 20, "{read:?}");
+        assert!(!counts || read.read_bytes >= 1 << 20, "{read:?}");
     }
 }

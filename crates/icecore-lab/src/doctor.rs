@@ -1,6 +1,7 @@
 //! What this machine can measure: what of the kernel, of programs and of space is there, and which package has what lacks.
 
 use crate::error::{Doing, Error, Result};
+use crate::systems;
 use serde::Serialize;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -34,6 +35,8 @@ pub enum Kind {
     Space,
     /// A program.
     Program,
+    /// A system that studies compare.
+    System,
 }
 
 /// Bytes that the studies at full size need, snapshots included.
@@ -73,6 +76,14 @@ pub fn examine(directory: &Path) -> Result<Vec<Finding>> {
             package: Some((*package).to_owned()),
         }
     }));
+    findings.extend(systems::examine().into_iter().map(|(name, probed)| Finding {
+        name: name.to_owned(),
+        kind: Kind::System,
+        available: probed.is_ok(),
+        detail: probed.err().unwrap_or_else(|| "this machine runs it".to_owned()),
+        used_for: "studies".to_owned(),
+        package: None,
+    }));
     Ok(findings)
 }
 
@@ -86,7 +97,7 @@ pub fn packages(findings: &[Finding]) -> Vec<&str> {
 }
 
 fn kernel() -> Vec<Finding> {
-    let facts: [(&str, bool, &str, &str); 7] = [
+    let facts: [(&str, bool, &str, &str); 4] = [
         ("root", rustix::process::geteuid().is_root(), "run as root", "mounts, loop devices, servers"),
         ("FUSE", Path::new("/dev/fuse").exists(), "no /dev/fuse in this kernel", "system icecore-mount"),
         (
@@ -95,10 +106,7 @@ fn kernel() -> Vec<Finding> {
             "no loop devices in this kernel",
             "file systems in a file",
         ),
-        ("XFS", has_filesystem("xfs"), "no XFS in this kernel", "systems xfs, xfs-reflink"),
-        ("Btrfs", has_filesystem("btrfs"), "no Btrfs in this kernel", "system btrfs, mariadb"),
         ("device-mapper", has_device_mapper(), "no device-mapper in this kernel", "systems lvm, lvm-thin"),
-        ("ZFS", Path::new("/sys/module/zfs").exists(), "no ZFS module in this kernel", "system zfs"),
     ];
     let finding = |(name, available, lacks, used_for): (&str, bool, &str, &str)| Finding {
         name: name.to_owned(),
@@ -129,19 +137,6 @@ fn space(directory: &Path) -> Result<Finding> {
         used_for: "all studies at full size".to_owned(),
         package: None,
     })
-}
-
-/// Whether the kernel knows the filesystem, or has a module that does.
-fn has_filesystem(name: &str) -> bool {
-    let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
-    let module = || {
-        let dry = Command::new("/sbin/modprobe")
-            .args(["--dry-run", "--quiet", name])
-            .stderr(Stdio::null())
-            .status();
-        dry.is_ok_and(|status| status.success())
-    };
-    known.lines().any(|line| line.split_whitespace().last() == Some(name)) || module()
 }
 
 fn has_device_mapper() -> bool {

@@ -36,6 +36,14 @@ pub enum Error {
         /// What there is.
         known: String,
     },
+    /// There is no system of that name.
+    #[error("there is no system {name:?}: choose from {known}")]
+    UnknownSystem {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
     /// A process started by the lab failed.
     #[error("the process for {job} failed: {reason}")]
     Child {

@@ -46,14 +46,100 @@ impl Drive<'_> {
         if self.sync_every > 0 {
             command.arg(number("fdatasync", self.sync_every.into()));
         }
-        let text = tool::output(&mut command, options)?;
-        let report =
-            text.find('{').and_then(|at| serde_json::from_str::<serde_json::Value>(&text[at..]).ok());
-        let kind = if self.how.ends_with("write") { "write" } else { "read" };
-        let rate = report.and_then(|report| report["jobs"][0][kind]["iops"].as_f64());
-        rate.filter(|rate| *rate > 0.0).ok_or_else(|| Error::Child {
-            job: format!("fio in {}", self.folder.display()),
+        Ok(run(&mut command, self.how, self.folder, options)?.rate)
+    }
+}
+
+/// When a run of fio over one file ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Until {
+    /// After so many requests.
+    Requests(u64),
+    /// After so long, however often the file is gone through.
+    Time(Duration),
+    /// After the whole file.
+    End,
+}
+
+/// A run of fio over one file. What it writes is half compressible.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FileRun<'a> {
+    /// The file.
+    pub file: &'a Path,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// `randwrite` or `write`.
+    pub how: &'static str,
+    /// Bytes of one request.
+    pub block: u64,
+    /// Whether the page cache is left out.
+    pub direct: bool,
+    /// Threads, each in a part of its own of the file.
+    pub jobs: u64,
+    /// Writes to a `fdatasync`; 0 for one `fsync` at the end.
+    pub sync_every: u32,
+    /// When it ends.
+    pub until: Until,
+    /// Where each write is.
+    pub seed: u64,
+    /// Begins the names of the files for a log of each write, if there is to be one.
+    pub log: Option<&'a Path>,
+}
+
+/// What a run of fio did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Driven {
+    /// Requests a second.
+    pub rate: f64,
+    /// Requests.
+    pub requests: f64,
+}
+
+impl FileRun<'_> {
+    pub(crate) fn drive(&self, options: &Options) -> Result<Driven> {
+        let number = |name: &str, value: u64| format!("--{name}={value}");
+        let part = self.bytes / self.jobs / self.block * self.block;
+        let mut command = Command::new("fio");
+        command
+            .args(["--name=lab", "--ioengine=psync", "--group_reporting", "--output-format=json", "--thread"])
+            .args([
+                "--fallocate=none",
+                "--overwrite=0",
+                "--buffer_compress_percentage=50",
+                "--refill_buffers",
+            ])
+            .arg(format!("--filename={}", self.file.display()))
+            .arg(format!("--rw={}", self.how))
+            .args([number("bs", self.block), number("numjobs", self.jobs), number("size", part)])
+            .args([number("offset_increment", part), number("randseed", self.seed)])
+            .arg(number("direct", self.direct.into()));
+        match self.until {
+            Until::Requests(count) => command.arg(number("number_ios", count.div_ceil(self.jobs))),
+            Until::Time(time) => command.arg("--time_based").arg(format!("--runtime={}ms", time.as_millis())),
+            Until::End => &mut command,
+        };
+        match self.sync_every {
+            0 => command.arg("--end_fsync=1"),
+            every => command.arg(number("fdatasync", every.into())),
+        };
+        if let Some(log) = self.log {
+            command.arg(format!("--write_lat_log={}", log.display())).arg("--log_unix_epoch=1");
+        }
+        run(&mut command, self.how, self.file, options)
+    }
+}
+
+/// Runs fio to its end, and reads what it prints.
+fn run(command: &mut Command, how: &str, on: &Path, options: &Options) -> Result<Driven> {
+    let text = tool::output(command, options)?;
+    let report = text.find('{').and_then(|at| serde_json::from_str::<serde_json::Value>(&text[at..]).ok());
+    let kind = if how.ends_with("write") { "write" } else { "read" };
+    let number = |name: &str| report.as_ref().and_then(|report| report["jobs"][0][kind][name].as_f64());
+    match (number("iops"), number("total_ios")) {
+        (Some(rate), Some(requests)) if rate > 0.0 => Ok(Driven { rate, requests }),
+        _ => Err(Error::Child {
+            job: format!("fio on {}", on.display()),
             reason: format!("it printed no rate: {}", tool::tail(&text)),
-        })
+        }),
     }
 }

@@ -5,7 +5,6 @@
 //! by the command line as `icecore lab run` and `icecore demo`.
 
 pub mod all;
-mod btrfs;
 pub mod chart;
 pub mod charts;
 pub mod child;
@@ -21,7 +20,6 @@ pub mod figure;
 mod fio;
 pub mod flush;
 pub mod machine;
-mod mounted;
 pub mod options;
 pub mod page;
 pub mod pairs;
@@ -32,9 +30,12 @@ mod server;
 mod settle;
 mod snapshotting;
 pub mod sqlite;
+
 pub mod statistics;
 pub mod stored;
 mod storefile;
+mod studies;
+pub mod systems;
 pub mod targets;
 mod tool;
 pub mod valuation;

@@ -27,6 +27,12 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// The one check to run, of experiments that have [single](crate::experiments::Experiment::single_checks) ones.
     pub only: Option<String>,
+    /// The systems that a study compares, by name; all that this machine can run if empty.
+    pub systems: Vec<String>,
+    /// Iterations of the study `valuation`; 95 unless said.
+    pub iterations: Option<u32>,
+    /// Bytes of the file of the study `fragment`; 2 GiB unless said.
+    pub size: Option<u64>,
     /// Small sizes and few rounds: exercises the harness in seconds, means nothing.
     pub quick: bool,
     /// Seed of workloads and of the bootstrap.
@@ -49,6 +55,9 @@ impl Options {
             pairs: None,
             duration: None,
             only: None,
+            systems: Vec::new(),
+            iterations: None,
+            size: None,
             quick: false,
             seed: SEED,
             progress: Arc::new(|_| ()),

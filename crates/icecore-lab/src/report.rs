@@ -232,8 +232,33 @@ impl Report {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// A result with nothing in it.
+    pub(crate) fn empty() -> Report {
+        let machine = Machine {
+            cpu: "a processor".to_owned(),
+            cores: 1,
+            memory_bytes: 0,
+            kernel: "Linux".to_owned(),
+            filesystem: "ext4".to_owned(),
+            device: "/dev/vda".to_owned(),
+            flush_us: 1.0,
+        };
+        Report {
+            version: REPORT_VERSION,
+            experiment: "shock".to_owned(),
+            started: "2026-11-24T09:00:00Z".to_owned(),
+            duration_s: 1.0,
+            quick: false,
+            machine,
+            versions: crate::experiments::versions(),
+            parameters: BTreeMap::new(),
+            systems: BTreeMap::new(),
+            checks: Vec::new(),
+        }
+    }
 
     #[test]
     fn a_check_is_met_only_by_its_whole_interval() {

@@ -4,7 +4,7 @@ use crate::counters::Counters;
 use crate::error::{Doing, Error, Result};
 use crate::settle::settle;
 use crate::sqlite;
-use icecore::{InitOptions, ListFilter, OpenOptions, Pool};
+use icecore::{DestroyTarget, InitOptions, ListFilter, OpenOptions, Pool};
 use icecore_sqlite::Registration;
 use rusqlite::Connection;
 use std::fs;
@@ -50,7 +50,12 @@ pub struct SnapshotSize {
 impl StoredDatabase {
     /// Makes a pool in a folder that does not exist yet, and opens it.
     pub fn create(folder: &Path, open: &OpenOptions) -> Result<Self> {
-        Pool::init_directory(folder, &InitOptions::default())?;
+        Self::create_limited(folder, &InitOptions::default(), open)
+    }
+
+    /// The same with a limit of one's own.
+    pub fn create_limited(folder: &Path, init: &InitOptions, open: &OpenOptions) -> Result<Self> {
+        Pool::init_directory(folder, init)?;
         Self::open(folder, open)
     }
 
@@ -58,6 +63,15 @@ impl StoredDatabase {
     pub fn open(folder: &Path, open: &OpenOptions) -> Result<Self> {
         let pool = Pool::open_directory(folder, open)?;
         pool.create_dataset(DATASET, false, &[])?;
+        Self::register(pool, folder, open)
+    }
+
+    /// Opens a pool that this has made.
+    pub(crate) fn reopen(folder: &Path, open: &OpenOptions) -> Result<Self> {
+        Self::register(Pool::open_directory(folder, open)?, folder, open)
+    }
+
+    fn register(pool: Pool, folder: &Path, open: &OpenOptions) -> Result<Self> {
         icecore_sqlite::register().map_err(Error::Door)?;
         static NAMES: AtomicU64 = AtomicU64::new(0);
         let name = format!("lab-{}", NAMES.fetch_add(1, Ordering::Relaxed));
@@ -80,6 +94,18 @@ impl StoredDatabase {
     /// Takes a snapshot through SQL, as an application does.
     pub fn snapshot(connection: &Connection, name: &str) -> Result<()> {
         Ok(connection.query_row("SELECT icecore_snapshot(?1)", [name], |_| Ok(()))?)
+    }
+
+    /// Takes a snapshot through the library.
+    pub(crate) fn take(&self, name: &str) -> Result<()> {
+        self.pool.snapshot(&[format!("{DATASET}@{name}")], false, &[])?;
+        Ok(())
+    }
+
+    /// Destroys a snapshot.
+    pub(crate) fn destroy(&self, name: &str) -> Result<()> {
+        self.pool.destroy(&DestroyTarget::Snapshot(format!("{DATASET}@{name}")))?;
+        Ok(())
     }
 
     /// Waits until nothing goes on in the background, and answers since when.

@@ -33,6 +33,22 @@ const fn target(name: &'static str, direction: Direction, target: f64, meaning: 
 
 /// Every check that there is.
 pub const TARGETS: &[Target] = &[
+    target("shock.icecore_factor", AtMost, 1.03, "writes a second without a snapshot / with one, on Icecore"),
+    target("shock.lvm_factor", AtLeast, 3.0, "writes a second without a snapshot / with one, on LVM"),
+    target("shock.stall_ms", AtMost, 20.0, "longest gap of a writer on Icecore around a snapshot, in ms"),
+    target(
+        "valuation.vs_best_rival",
+        AtMost,
+        0.6,
+        "time with a snapshot per iteration / the best rival's with as many",
+    ),
+    target("valuation.850", AtMost, 1.05, "time of an iteration behind 755 snapshots and more / without any"),
+    target("fragment.update_vs_btrfs", AtMost, 0.8, "time of random updates after a snapshot / Btrfs"),
+    target("fragment.scan_vs_btrfs", AtMost, 0.8, "time to read the updated file / Btrfs"),
+    target("blog.write_vs_btrfs", AtLeast, 1.2, "writes a second of the mix after a snapshot / Btrfs"),
+    target("blog.read_vs_btrfs", AtLeast, 1.0, "reads a second of the mix after a snapshot / Btrfs"),
+    target("blog.stalled_periods", AtMost, 0.0, "periods in which nothing is written or nothing is read"),
+    target("full.lost", AtMost, 0.0, "acknowledged blocks and snapshots that a full pool lost"),
     target("valuation.vs_plain", AtMost, 0.70, "time with a snapshot per iteration / plain SQLite without"),
     target("valuation.snapshot_cost", AtMost, 1.03, "time with a snapshot per iteration / without"),
     target("valuation.snapshot_flushes", AtMost, 2.0, "time of a snapshot / time of one flush of the disk"),

@@ -5,6 +5,7 @@ mod compare;
 mod doctor;
 mod report;
 
+use crate::format::parse_size;
 use crate::output::{Align, Output, Table};
 use crate::{exit, interrupt};
 use anyhow::Context as _;
@@ -91,6 +92,18 @@ struct RunArguments {
     #[arg(long, value_name = "CHECK")]
     only: Option<String>,
 
+    /// The systems that a study compares, such as `xfs-reflink,btrfs,icecore-mount`
+    #[arg(long, value_name = "SYSTEMS", value_delimiter = ',')]
+    systems: Vec<String>,
+
+    /// Iterations, for `valuation` (95 unless said otherwise; 850 shows a long history)
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    iterations: Option<u32>,
+
+    /// Size of the file, for `fragment`, such as `2G`
+    #[arg(long, value_name = "SIZE", value_parser = parse_file_size)]
+    size: Option<u64>,
+
     /// Small sizes and few rounds: shows that it works, and means nothing
     #[arg(long)]
     quick: bool,
@@ -173,6 +186,9 @@ fn options(arguments: &RunArguments) -> Options {
     options.pairs = arguments.pairs;
     options.duration = arguments.minutes.map(|minutes| Duration::from_secs(minutes * 60));
     options.only.clone_from(&arguments.only);
+    options.systems.clone_from(&arguments.systems);
+    options.iterations = arguments.iterations;
+    options.size = arguments.size;
     options.quick = arguments.quick;
     options.seed = arguments.seed.unwrap_or(options.seed);
     if std::io::stderr().is_terminal() {
@@ -225,10 +241,47 @@ fn check_arguments(arguments: &RunArguments) -> anyhow::Result<()> {
             let timed = named(|one| one.timed);
             Err(exit::usage(format!("{name} takes as long as it takes: --minutes goes with {timed}")))
         }
-        Some(experiment) => match &arguments.only {
-            Some(only) => check_only(experiment, only),
-            None => Ok(()),
-        },
+        Some(experiment) => {
+            check_study(experiment, arguments)?;
+            arguments.only.as_ref().map_or(Ok(()), |only| check_only(experiment, only))
+        }
+    }
+}
+
+fn check_systems(arguments: &RunArguments) -> anyhow::Result<()> {
+    let known = icecore_lab::systems::names();
+    match arguments.systems.iter().find(|system| !known.contains(&system.as_str())) {
+        Some(unknown) => {
+            Err(exit::usage(format!("there is no system {unknown:?}: choose from {}", known.join(", "))))
+        }
+        None => Ok(()),
+    }
+}
+
+fn check_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Result<()> {
+    let name = experiment.name;
+    check_systems(arguments)?;
+    if experiment.group != Group::Study && !arguments.systems.is_empty() {
+        return Err(exit::usage(format!("{name} compares no systems: --systems goes with studies")));
+    }
+    if name != "valuation" && arguments.iterations.is_some() {
+        return Err(exit::usage(format!("{name} has no iterations: --iterations goes with valuation")));
+    }
+    if name != "fragment" && arguments.size.is_some() {
+        return Err(exit::usage(format!("{name} has no file to size: --size goes with fragment")));
+    }
+    Ok(())
+}
+
+/// Less than this leaves nothing to update.
+const FILE_BYTES_MIN: u64 = 8 << 20;
+
+fn parse_file_size(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?.get();
+    if bytes < FILE_BYTES_MIN {
+        Err("a file of less than 8M shows nothing: choose more".to_owned())
+    } else {
+        Ok(bytes)
     }
 }
 

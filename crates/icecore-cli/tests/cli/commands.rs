@@ -344,6 +344,10 @@ fn the_lab_lists_its_experiments() {
     assert!(fixture.refused(2, &["lab", "run", "commits", "--minutes", "1"]).contains("soak"));
     assert!(fixture.refused(2, &["lab", "run", "commits", "--only", "mount.write.1"]).contains("mount"));
     assert!(fixture.refused(2, &["lab", "run", "mount", "--only", "mount.write"]).contains("mount.write.8"));
+    assert!(fixture.refused(2, &["lab", "run", "shock", "--systems", "btrfs,ntfs"]).contains("xfs-reflink"));
+    assert!(fixture.refused(2, &["lab", "run", "commits", "--systems", "btrfs"]).contains("studies"));
+    assert!(fixture.refused(2, &["lab", "run", "shock", "--iterations", "850"]).contains("valuation"));
+    assert!(fixture.refused(2, &["lab", "run", "fragment", "--size", "1K"]).contains("8M"));
     fixture.refused(1, &["lab", "figure", "/no/such/file"]);
     fixture.refused(1, &["lab", "child"]);
 }

@@ -54,6 +54,13 @@ impl Run {
         points.filter(|point| point.starts_with(folder)).map(str::to_owned).collect()
     }
 
+    fn loops(&self) -> Vec<String> {
+        let folder = self.folder.path().to_str().unwrap();
+        let devices = fs::read_dir("/sys/block").unwrap().filter_map(Result::ok);
+        let backing = |path: std::path::PathBuf| fs::read_to_string(path.join("loop/backing_file")).ok();
+        devices.filter_map(|device| backing(device.path())).filter(|file| file.starts_with(folder)).collect()
+    }
+
     /// Waits until the program works for the run, sends the signal, and answers what ended the run.
     fn end_by(&mut self, program: &str, signal: Signal) -> Option<i32> {
         let patience = Instant::now() + Duration::from_secs(120);
@@ -76,6 +83,7 @@ impl Run {
     fn assert_nothing_is_left(&self) {
         assert_eq!(self.mounts(), [""; 0], "mounts are left");
         assert_eq!(self.processes(""), [], "processes are left");
+        assert_eq!(self.loops(), [""; 0], "loop devices are left");
         for folder in ["measured", "tmp"] {
             let left: Vec<_> = fs::read_dir(self.folder.path().join(folder)).unwrap().collect();
             assert!(left.is_empty(), "files are left: {left:?}");
@@ -104,6 +112,18 @@ fn a_run_on_a_mount_ends_in_good_order_by_a_signal() {
     for signal in [Signal::TERM, Signal::INT] {
         let mut run = Run::start("mount");
         assert_eq!(run.end_by("fio", signal), Some(signal.as_raw()));
+        run.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn a_run_of_a_study_ends_in_good_order_by_a_signal() {
+    if !fixture::can_mount() {
+        return;
+    }
+    for (experiment, program) in [("shock", "fio"), ("fragment", "mkfs.xfs")] {
+        let mut run = Run::start(experiment);
+        assert_eq!(run.end_by(program, Signal::TERM), Some(Signal::TERM.as_raw()));
         run.assert_nothing_is_left();
     }
 }

@@ -23,17 +23,23 @@ pub(super) fn charts(report: &Report) -> Vec<Chart> {
     by_variant(report, has("cost_s")).into_iter().map(chart).collect()
 }
 
-/// The median cost in milliseconds for each number of snapshots. Only positive numbers have a place on the axes.
+/// Places for each power of ten: thousands of numbers would hide each other.
+const PER_DECADE: f64 = 20.0;
+
+/// The median cost in milliseconds around each place, at the median of the numbers there. Only positive numbers have a place on
+/// the axes.
 fn costs(system: &System) -> Vec<(f64, f64)> {
-    let mut costs: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    let mut places: BTreeMap<i64, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
     for (counts, values) in rounds(system, "count").iter().zip(rounds(system, "cost_s")) {
         for (&count, &cost) in
             counts.iter().zip(values).filter(|(count, cost)| **count >= 1.0 && **cost > 0.0)
         {
-            costs.entry(count as u64).or_default().push(cost * 1e3);
+            let (counts, costs) = places.entry((count.log10() * PER_DECADE) as i64).or_default();
+            counts.push(count);
+            costs.push(cost * 1e3);
         }
     }
-    costs.into_iter().map(|(count, costs)| (count as f64, median(&costs))).collect()
+    places.into_values().map(|(counts, costs)| (median(&counts), median(&costs))).collect()
 }
 
 #[cfg(test)]
@@ -46,5 +52,12 @@ mod tests {
             .with_series("count", vec![vec![0.0, 1.0, 100.0], vec![1.0]])
             .with_series("cost_s", vec![vec![9.0, 0.001, 0.5], vec![0.003]]);
         assert_eq!(costs(&system), [(1.0, 2.0), (100.0, 500.0)]);
+        let all: Vec<f64> = (1..=10_000_i32).map(f64::from).collect();
+        let system = System::new("s", vec![1.0])
+            .with_series("count", vec![all.clone()])
+            .with_series("cost_s", vec![all]);
+        let drawn = costs(&system);
+        assert!((50..=81).contains(&drawn.len()), "{}", drawn.len());
+        assert!(drawn.iter().all(|(count, cost)| (count * 1e3 - cost).abs() < 1e-6));
     }
 }

@@ -1,6 +1,6 @@
 //! What a durable write costs the device: requests, bytes, flushes. Such counts do not depend on noise.
 
-use super::{Key, by_variant, color, slug, snapshots};
+use super::{Key, by_variant, slug, snapshots};
 use crate::chart::{Axis, Chart, Kind, Series};
 use crate::published;
 use crate::report::Report;
@@ -16,7 +16,7 @@ pub const COUNTERS: [(&str, &str); 5] = [
 ];
 
 /// The run in which each write is durable; its charts are drawn. The table of counts has the other runs.
-const DURABLE: &str = "sync";
+pub const DURABLE: &str = "sync";
 
 /// Colours of the bars: by number of snapshots, not by system.
 const FIRST_COLOR: usize = 7;
@@ -68,7 +68,7 @@ fn chart(report: &Report, run: &str, counter: &str, what: &str) -> Chart {
     if let Some(source) = counts.first().map(|count| count.source) {
         let points = counts.iter().filter_map(|count| Some((place(count.system), count.of(counter)?)));
         let label = format!("1 snapshot, {source}");
-        chart.add(Series::published(label, color("lvm", 0), in_order(points.collect())));
+        chart.add(Series::published(label, super::color("lvm", 0), in_order(points.collect())));
     }
     chart
 }

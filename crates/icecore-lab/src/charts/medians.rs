@@ -1,6 +1,6 @@
 //! The medians of all runs as bars, and how much slower one snapshot makes each system.
 
-use super::{Key, by_variant, color, slug, snapshots, titled};
+use super::{by_variant, slug, snapshots, titled};
 use crate::chart::{Axis, Chart, Kind, Series};
 use crate::published;
 use crate::report::{Report, System};
@@ -39,54 +39,110 @@ fn bars(run: &str, unit: &str, systems: &[(Option<u64>, &str, &System)]) -> Char
     chart
 }
 
-/// How much slower each system is with one snapshot, the figures of the study beside it.
+/// How much slower each system is with a snapshot, the figures of the study beside it.
 pub(super) fn factors(report: &Report) -> Vec<Chart> {
-    let runs: BTreeSet<&str> = report.systems.keys().map(|name| Key::of(name).run).collect();
+    let pairs = pairs(report);
+    if pairs.is_empty() {
+        return Vec::new();
+    }
     let published = published::factors(&report.experiment);
-    let measured = report.systems.keys().map(|name| Key::of(name).system);
-    let measured = measured.filter(|system| runs.iter().any(|run| factor(report, system, run).is_some()));
-    let names: BTreeSet<&str> = measured.chain(published.iter().map(|row| row.system)).collect();
+    let names: BTreeSet<&str> =
+        pairs.iter().map(|pair| pair.system).chain(published.iter().map(|row| row.system)).collect();
     let place = |system: &str| names.iter().position(|name| *name == system).unwrap_or(0) as f64;
     let mut chart = Chart::new(
         "factor",
-        "Times slower with one snapshot than without",
+        "Times slower with a snapshot than without",
         Kind::Bars,
         Axis::names("system", names.iter().map(|name| (*name).to_owned()).collect()),
         Axis::linear("times slower"),
     );
-    for (number, run) in runs.iter().enumerate() {
-        let of = |name: &&str| Some((place(name), factor(report, name, run)?));
+    let runs: BTreeSet<&str> = pairs.iter().map(|pair| pair.run).collect();
+    for (number, run) in runs.into_iter().enumerate() {
+        let points =
+            pairs.iter().filter(|pair| pair.run == run).map(|pair| (place(pair.system), pair.factor()));
         let label = if run.is_empty() { "measured" } else { run };
-        let series = Series::measured(label, 7 + number, names.iter().filter_map(of));
-        if series.x.is_empty() {
-            continue;
-        }
-        chart.add(series);
-        let rows = published.iter().filter(|row| row.run == *run);
+        chart.add(Series::measured(label, 7 + number, points));
+        let rows = published.iter().filter(|row| row.run == run);
         let points: Vec<_> = rows.map(|row| (place(row.system), row.factor)).collect();
         if !points.is_empty() {
-            chart.add(Series::published(*run, color("lvm", number) + number, points));
+            chart.add(Series::published(run, 7 + number, points));
         }
     }
-    if chart.series.is_empty() { Vec::new() } else { vec![chart] }
+    vec![chart]
 }
 
-/// How much slower a system is with one snapshot than with none, in one run.
+/// One run of one system, without a snapshot and with one.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair<'report> {
+    /// The system.
+    pub system: &'report str,
+    /// The run; empty where there is one alone.
+    pub run: &'report str,
+    /// Without a snapshot, or before it.
+    pub without: &'report System,
+    /// With a snapshot, or after it.
+    pub with: &'report System,
+}
+
+impl Pair<'_> {
+    /// How much slower it is with the snapshot, by the medians. Not a number if it has no samples.
+    #[must_use]
+    pub fn factor(&self) -> f64 {
+        let (without, with) = (median(&self.without.samples), median(&self.with.samples));
+        if is_rate(&self.without.unit) { without / with } else { with / without }
+    }
+}
+
+/// Every run that was measured without a snapshot and with one: `RUN/0` and `RUN/1`, `RUN/before` and `RUN/after`, `none` and
+/// `snapshots`.
 #[must_use]
-pub fn factor(report: &Report, system: &str, run: &str) -> Option<f64> {
-    let find = |count| {
-        let wanted = Key { system, run, snapshots: Some(count) };
-        report.systems.iter().find(|(name, _)| Key::of(name) == wanted).map(|(_, system)| system)
+pub fn pairs(report: &Report) -> Vec<Pair<'_>> {
+    let systems = report.systems.iter();
+    let pairs = systems.filter_map(|(name, without)| pair(report, name.as_str(), without));
+    pairs.filter(|pair| pair.factor().is_finite()).collect()
+}
+
+fn pair<'report>(
+    report: &'report Report,
+    name: &'report str,
+    without: &'report System,
+) -> Option<Pair<'report>> {
+    let (system, variant) = name.split_once('/')?;
+    let (run, variant) = match (variant.rsplit_once('/'), variant.split_once('-')) {
+        (Some((run, "0")), _) => (run, format!("{run}/1")),
+        (Some((run, "before")), _) => (run, format!("{run}/after")),
+        (None, None) if variant == "none" => ("", "snapshots".to_owned()),
+        (None, Some(("none", run))) => (run, format!("snapshots-{run}")),
+        _ => return None,
     };
-    let (without, with) = (find(0)?, find(1)?);
-    let (without_median, with_median) = (median(&without.samples), median(&with.samples));
-    let factor =
-        if is_rate(&without.unit) { without_median / with_median } else { with_median / without_median };
-    factor.is_finite().then_some(factor)
+    let with = report.systems.get(&format!("{system}/{variant}"))?;
+    Some(Pair { system, run, without, with })
 }
 
 /// Whether more of the unit is better: `writes/s` is a rate, `s` is not.
 #[must_use]
 pub fn is_rate(unit: &str) -> bool {
-    unit.ends_with("/s") || unit.ends_with("_per_s") || unit.contains("score") || unit.ends_with(" a second")
+    unit.ends_with("/s") || unit == "score"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_without_and_with_a_snapshot_are_found_by_their_names() {
+        let find = |without: &str, with: &str, unit: &str| {
+            let systems = [(without, 10.0), (with, 5.0)];
+            let system = |(name, median): (&str, f64)| (name.to_owned(), System::new(unit, vec![median]));
+            let report = Report { systems: systems.map(system).into(), ..crate::report::tests::empty() };
+            pairs(&report).first().map(|pair| (pair.run.to_owned(), pair.factor()))
+        };
+        let found = |run: &str, factor| Some((run.to_owned(), factor));
+        assert_eq!(find("lvm/sync/0", "lvm/sync/1", "writes/s"), found("sync", 2.0));
+        assert_eq!(find("lvm/write/before", "lvm/write/after", "score"), found("write", 2.0));
+        assert_eq!(find("xfs-reflink/none", "xfs-reflink/snapshots", "s"), found("", 0.5));
+        assert_eq!(find("lvm/none-delete", "lvm/snapshots-delete", "s"), found("delete", 0.5));
+        assert_eq!(find("lvm/sync/0", "lvm/sync/4", "writes/s"), None);
+        assert_eq!(find("lvm/sync/0", "btrfs/sync/1", "writes/s"), None);
+    }
 }

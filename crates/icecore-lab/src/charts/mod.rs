@@ -16,7 +16,7 @@ use crate::report::{Parameter, Report, System};
 use crate::statistics::median;
 use std::collections::BTreeMap;
 
-pub use medians::{factor, is_rate};
+pub use medians::{Pair, is_rate, pairs};
 
 /// Every chart that the result has numbers for. What a write costs the device comes before any time.
 #[must_use]

@@ -5,7 +5,7 @@
 
 use super::Findings;
 use crate::counters::Counters;
-use crate::device::{Device, DeviceReads, drop_cached, open_direct};
+use crate::device::{Device, DeviceCounts, drop_cached, open_direct};
 use crate::error::{Doing, Error, Result};
 use crate::options::Options;
 use crate::pairs::interleave;
@@ -28,7 +28,7 @@ struct Pass {
     /// MiB a second.
     write: f64,
     scan: f64,
-    scanned: DeviceReads,
+    scanned: DeviceCounts,
     counters: Counters,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
             let mut counters = Counters::sum(side.iter().map(|pass| &pass.counters)).into_map();
             let sum = |of: fn(&Pass) -> u64| side.iter().map(of).sum::<u64>() as f64;
             let mebibytes = (bytes / CHUNK as u64 * rounds as u64) as f64;
-            let (reads, read) = (sum(|pass| pass.scanned.reads), sum(|pass| pass.scanned.bytes));
+            let (reads, read) = (sum(|pass| pass.scanned.reads), sum(|pass| pass.scanned.read_bytes));
             counters.insert("scan_device_reads_per_mib".to_owned(), reads / mebibytes);
             counters.insert("scan_device_bytes_per_mib".to_owned(), read / mebibytes);
             let system = System::new("MiB/s", rates(side, rate)).with_counters(counters);
@@ -81,14 +81,14 @@ fn plain(path: &Path, bytes: u64, chunk: &mut [u8], device: &Device) -> Result<P
         timed(bytes, chunk, &mut |offset, chunk| file.write_all_at(chunk, offset).doing(doing), || {
             file.sync_data().doing(doing)
         })?;
-    let before = device.reads();
+    let before = device.counts();
     let mut buffer = AlignedBuffer::zeroed(CHUNK);
     let begin = Instant::now();
     for offset in (0..bytes).step_by(CHUNK) {
         file.read_exact_at(&mut buffer, offset).doing(doing)?;
     }
     let scan = rate(bytes, begin);
-    let scanned = device.reads() - before;
+    let scanned = device.counts() - before;
     std::fs::remove_file(path).doing(doing)?;
     Ok(Pass { write, scan, scanned, counters: Counters::default() })
 }
@@ -103,7 +103,7 @@ fn stored(path: &Path, bytes: u64, chunk: &mut [u8], device: &Device) -> Result<
     drop_cached(path)?;
     let store = StoreFile::open_in(path, &open)?;
     store.settle()?;
-    let before = device.reads();
+    let before = device.counts();
     let mut buffer = vec![0; CHUNK];
     let file = store.file()?;
     let begin = Instant::now();
@@ -116,7 +116,7 @@ fn stored(path: &Path, bytes: u64, chunk: &mut [u8], device: &Device) -> Result<
         }
     }
     let scan = rate(bytes, begin);
-    let scanned = device.reads() - before;
+    let scanned = device.counts() - before;
     counters = Counters::sum([&counters, &Counters::of(store.pool())]);
     drop(file);
     store.close()?;

@@ -2,11 +2,11 @@
 
 use super::Findings;
 use crate::error::{Doing, Result};
-use crate::mounted::{DATASET, Mounted};
 use crate::options::Options;
 use crate::report::{Check, System};
 use crate::server::{self, Drive, Kind as _, Server, Setup, Size, mariadb::MariaDb};
 use crate::statistics::{bootstrap, median};
+use crate::systems::mounted::{DATASET, Mounted};
 use crate::tool::Tool;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -4,16 +4,16 @@
 //! server that was driven writes what is dirty, outside the time measured, so that it leaves the disk to the next.
 
 use super::Findings;
-use crate::btrfs::Btrfs;
 use crate::counters::Counters;
 use crate::error::{Doing, Result};
-use crate::mounted::Mounted;
 use crate::options::Options;
 use crate::pairs::interleave;
 use crate::report::{Check, System};
 use crate::server::{self, Drive, Driven, Kind, Server, Setup, Size, mariadb::MariaDb, postgres::Postgres};
 use crate::snapshotting::{Kept, while_taking};
 use crate::statistics::paired_ratio;
+use crate::systems::btrfs::Btrfs;
+use crate::systems::mounted::Mounted;
 use crate::tool;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -165,7 +165,6 @@ struct Bench<'a> {
     servers: Vec<Server<'a>>,
     grounds: &'a Grounds<'a>,
     scope: Scope,
-    options: &'a Options,
     kept: Kept,
     kept_on_btrfs: Kept,
 }
@@ -187,7 +186,7 @@ impl<'a> Bench<'a> {
             }
         }
         let (kept, kept_on_btrfs) = (Kept::default(), Kept::default());
-        Ok(Self { kind, servers, grounds, scope, options, kept, kept_on_btrfs })
+        Ok(Self { kind, servers, grounds, scope, kept, kept_on_btrfs })
     }
 
     /// Drives one server for some time, with the snapshots of its side.
@@ -208,9 +207,8 @@ impl<'a> Bench<'a> {
                 while_taking(self.scope.interval, || kept.another(KEPT, take, destroy), work)?
             }
             (Place::Btrfs, Some(Ok(btrfs))) => {
-                let options = self.options;
-                let take = |name: &str| btrfs.snapshot(name, options);
-                let destroy = |name: &str| btrfs.destroy(name, options);
+                let take = |name: &str| btrfs.snapshot(name);
+                let destroy = |name: &str| btrfs.destroy(name);
                 let kept = &mut self.kept_on_btrfs;
                 while_taking(self.scope.interval, || kept.another(KEPT, take, destroy), work)?
             }

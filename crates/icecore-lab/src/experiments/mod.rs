@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::machine::Machine;
 use crate::options::Options;
 use crate::report::{Check, Parameter, REPORT_VERSION, Report, System, Versions};
+use crate::studies;
 use icecore::OpenOptions;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -59,12 +60,26 @@ pub enum Group {
     Store,
 }
 
+const fn study(name: &'static str, about: &'static str, run: Run) -> Experiment {
+    Experiment { name, about, group: Group::Study, timed: false, run }
+}
+
 const fn store(name: &'static str, about: &'static str, run: Run) -> Experiment {
     Experiment { name, about, group: Group::Store, timed: false, run }
 }
 
 /// Every experiment that there is.
 pub const EXPERIMENTS: &[Experiment] = &[
+    study(
+        "shock",
+        "16 KiB random writes before, at and after a snapshot, on each system",
+        studies::shock::run,
+    ),
+    study("valuation", "95 versions of a growing SQLite database, on each system", studies::valuation::run),
+    study("fragment", "reading a file that was updated at random after a snapshot", studies::fragment::run),
+    study("blog", "the mix of blogbench before and after a snapshot", studies::blog::run),
+    study("full", "a store of snapshots that runs full: what is lost", studies::full::run),
+    study("many", "what 1 to 10,000 snapshots cost, and destroying them", studies::many::run),
     store(
         "valuation-store",
         "95 versions of a growing SQLite database, beside plain SQLite",
@@ -116,15 +131,21 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    fn parameter(&mut self, name: &str, value: impl Into<Parameter>) {
+    pub(crate) fn parameter(&mut self, name: &str, value: impl Into<Parameter>) {
         self.parameters.insert(name.to_owned(), value.into());
     }
 
-    fn system(&mut self, name: &str, system: System) {
+    pub(crate) fn system(&mut self, name: &str, system: System) {
         self.systems.insert(name.to_owned(), system);
     }
 
-    fn check(&mut self, check: Check) {
+    /// The systems so far.
+    #[cfg(test)]
+    pub(crate) fn systems(&self) -> &BTreeMap<String, System> {
+        &self.systems
+    }
+
+    pub(crate) fn check(&mut self, check: Check) {
         self.checks.push(check);
     }
 }
@@ -174,7 +195,7 @@ fn unknown(name: &str) -> Error {
     Error::UnknownExperiment { name: name.to_owned(), known: known.join(", ") }
 }
 
-fn versions() -> Versions {
+pub(crate) fn versions() -> Versions {
     Versions {
         icecore: env!("CARGO_PKG_VERSION").to_owned(),
         sqlite: rusqlite::version().to_owned(),

@@ -6,7 +6,7 @@
 
 use super::Findings;
 use crate::counters::Counters;
-use crate::device::{Device, DeviceReads, drop_cached, in_threads, open_direct};
+use crate::device::{Device, DeviceCounts, drop_cached, in_threads, open_direct};
 use crate::error::{Doing, Result};
 use crate::options::Options;
 use crate::pairs::interleave;
@@ -44,7 +44,7 @@ struct Files {
 struct Slice {
     rate: f64,
     reads: u64,
-    device: DeviceReads,
+    device: DeviceCounts,
     counters: Counters,
 }
 
@@ -155,7 +155,7 @@ impl Files {
         read: &(dyn Fn(u64, &mut [u8]) -> Result<()> + Sync),
     ) -> Result<Slice> {
         let places = self.bytes / cell.read_bytes as u64;
-        let before = self.device.reads();
+        let before = self.device.counts();
         let begin = Instant::now();
         let reads = in_threads(cell.threads, |number| {
             let mut random = Random::new(seed ^ number);
@@ -168,7 +168,7 @@ impl Files {
             Ok(count)
         })?;
         let rate = reads as f64 / begin.elapsed().as_secs_f64();
-        Ok(Slice { rate, reads, device: self.device.reads() - before, counters: Counters::default() })
+        Ok(Slice { rate, reads, device: self.device.counts() - before, counters: Counters::default() })
     }
 }
 
@@ -218,7 +218,7 @@ fn counts(slices: &[Slice], read_bytes: usize) -> std::collections::BTreeMap<Str
     let mut counters = Counters::sum(slices.iter().map(|slice| &slice.counters)).into_map();
     let sum = |of: fn(&Slice) -> u64| slices.iter().map(of).sum::<u64>() as f64;
     let (reads, device_reads) = (sum(|slice| slice.reads), sum(|slice| slice.device.reads));
-    let device_bytes = sum(|slice| slice.device.bytes);
+    let device_bytes = sum(|slice| slice.device.read_bytes);
     // Blocks that memory had were not missed.
     let hits = counters.get("block_cache_hits").copied().unwrap_or(0.0);
     let misses = (reads - hits / (read_bytes as u64 / BLOCK) as f64).max(1.0);

@@ -2,7 +2,8 @@
 
 use super::{Document, chart, number};
 use crate::chart::Chart;
-use crate::charts::{Key, device::COUNTERS};
+use crate::charts::Key;
+use crate::charts::device::{COUNTERS, DURABLE};
 use crate::published;
 use crate::report::System;
 use maud::{Markup, html};
@@ -22,7 +23,7 @@ pub(super) fn section(documents: &[Document], charts: &[Vec<Chart>]) -> Markup {
             }
             @for (place, document) in counted {
                 @if documents.len() > 1 { h3 { (document.name) } }
-                (table(document))
+                (tables(document))
                 div class="grid" {
                     @for one in charts[place].iter().filter(|one| is_count(one)) { (chart(place, one)) }
                 }
@@ -41,10 +42,28 @@ fn rows(document: &Document) -> impl Iterator<Item = (&String, &System)> {
     document.report.systems.iter().filter(counted)
 }
 
-fn table(document: &Document) -> Markup {
-    let mut rows: Vec<(Key<'_>, &System)> =
-        rows(document).map(|(name, system)| (Key::of(name), system)).collect();
-    rows.sort_by_key(|(key, _)| (key.run, key.snapshots, key.system));
+/// The table of the run whose charts are drawn; those of the other runs fold.
+fn tables(document: &Document) -> Markup {
+    let mut runs: Vec<&str> = rows(document).map(|(name, _)| Key::of(name).run).collect();
+    runs.sort_by_key(|run| (*run != DURABLE, *run));
+    runs.dedup();
+    let (first, others) = runs.split_first().map_or(("", &[][..]), |(first, others)| (*first, others));
+    html! {
+        (table(document, first))
+        @if !others.is_empty() {
+            details { summary { "Other runs: " (others.join(", ")) }
+                @for run in others { (table(document, run)) }
+            }
+        }
+    }
+}
+
+fn table(document: &Document, run: &str) -> Markup {
+    let of_run =
+        rows(document).map(|(name, system)| (Key::of(name), system)).filter(|(key, _)| key.run == run);
+    let mut rows: Vec<(Key<'_>, &System)> = of_run.collect();
+    rows.sort_by_key(|(key, _)| (key.snapshots, key.system));
+    let elsewhere = if run == DURABLE { published::counts(&document.report.experiment) } else { &[] };
     html! {
         div class="wide" { table class="counts" {
             thead { tr {
@@ -59,7 +78,7 @@ fn table(document: &Document) -> Markup {
                         }
                     }
                 }
-                @for count in published::counts(&document.report.experiment) {
+                @for count in elsewhere {
                     tr class="published" { td { (count.system) } td { "durable, 1 snapshot, " (count.source) }
                         @for value in count.values { td class="number" { (number(value)) } }
                     }

@@ -25,7 +25,7 @@ pub(super) fn section(place: usize, document: &Document, charts: &[Chart]) -> Ma
     }
 }
 
-/// What the study printed, each figure above the same run here.
+/// What the study printed, then the same runs here.
 fn beside(report: &Report) -> Markup {
     let rows: Vec<&Published> = published::of(&report.experiment).collect();
     if rows.is_empty() {
@@ -36,16 +36,38 @@ fn beside(report: &Report) -> Markup {
         div class="wide" { table class="beside" {
             thead { tr {
                 th { "System" } th { "Run" } th { "What" } th class="number" { "Without" } th class="number" { "With a snapshot" }
-                th class="number" { "Times" } th { "From" }
+                th class="number" { "With / without" } th { "From" }
             } }
             tbody {
-                @for (place, row) in rows.iter().enumerate() {
-                    (printed(row))
-                    // Ours follow the last row of a run.
-                    @if rows[place + 1..].iter().all(|other| other.run != row.run) { (measured(report, row.run)) }
+                @for row in &rows { (printed(row)) }
+                @for pair in charts::pairs(report) {
+                    (measured(pair.system, pair.run, &pair.with.unit, Some(median(&pair.without.samples)), median(&pair.with.samples)))
+                }
+                @for (name, system) in &report.systems {
+                    @let key = Key::of(name);
+                    @if rows.iter().any(|row| row.run == key.run && row.without.is_none()) && !system.samples.is_empty() {
+                        (measured(key.system, key.run, &system.unit, None, median(&system.samples)))
+                    }
+                    @if let (Some(before), Some(after)) =
+                        (system.counters.get("extents_before"), system.counters.get("extents_after"))
+                    {
+                        (measured(key.system, "extents", "extents", Some(*before), *after))
+                    }
                 }
             }
         } }
+    }
+}
+
+fn measured(system: &str, run: &str, unit: &str, without: Option<f64>, with: f64) -> Markup {
+    html! {
+        tr {
+            td { (system) } td { (run) } td { (unit) }
+            td class="number" { @if let Some(without) = without { (number(without)) } }
+            td class="number" { (number(with)) }
+            td class="number" { @if let Some(without) = without { (number(with / without)) } }
+            td { "measured here" }
+        }
     }
 }
 
@@ -57,29 +79,6 @@ fn printed(row: &Published) -> Markup {
             td class="number" { @for (place, value) in row.with.iter().enumerate() { @if place > 0 { ", " } (number(*value)) } }
             td class="number" { @if let (Some(without), Some(with)) = (row.without, row.with.first()) { (number(with / without)) } }
             td { span class="badge" { "published" } " " (row.source) }
-        }
-    }
-}
-
-/// Every system that was measured in this run without a snapshot and with one.
-fn measured(report: &Report, run: &str) -> Markup {
-    let find = |system: &str, snapshots| {
-        let wanted = Key { system, run, snapshots: Some(snapshots) };
-        report.systems.iter().find(|(name, system)| Key::of(name) == wanted && !system.samples.is_empty())
-    };
-    let systems = report.systems.keys().map(|name| Key::of(name)).filter(|key| key.run == run);
-    let systems = systems.filter(|key| key.snapshots == Some(0)).map(|key| key.system);
-    html! {
-        @for system in systems {
-            @if let (Some((_, without)), Some((_, with))) = (find(system, 0), find(system, 1)) {
-                tr {
-                    td { (system) } td { (run) } td { (with.unit) }
-                    td class="number" { (number(median(&without.samples))) }
-                    td class="number" { (number(median(&with.samples))) }
-                    td class="number" { (number(median(&with.samples) / median(&without.samples))) }
-                    td { "measured here" }
-                }
-            }
         }
     }
 }

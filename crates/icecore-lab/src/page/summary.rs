@@ -1,7 +1,7 @@
 //! What the numbers say, in sentences that need no knowledge of the field. Every figure in them is computed.
 
 use super::{Document, Missing, Verdict};
-use crate::charts::{Key, factor, is_icecore, is_rate};
+use crate::charts::{Key, is_icecore, is_rate, pairs};
 use crate::figure::short;
 use crate::published;
 use crate::report::{Report, System};
@@ -29,6 +29,7 @@ pub(super) fn section(documents: &[Document], missing: &[Missing]) -> Markup {
             }
             @if !losses.is_empty() {
                 h3 { "Where Icecore loses" }
+                p { "By the medians of all runs; the tables below have the ranges." }
                 ul class="findings" { @for sentence in losses { li { (sentence) } } }
             }
         }
@@ -42,7 +43,7 @@ fn checks(reports: &[&Report]) -> Option<String> {
     let all = verdicts.len();
     (all > 0).then(|| {
         format!(
-            "Icecore meets {} of {all} checks. {} are not met, and {} are not shown: their intervals cross the target.",
+            "Icecore meets {} of {all} checks; not met: {}; not shown, since the interval crosses the target: {}.",
             count(Verdict::Met),
             count(Verdict::NotMet),
             count(Verdict::NotShown)
@@ -75,12 +76,9 @@ fn requests(report: &Report) -> Option<String> {
 /// How much slower a snapshot makes Icecore, the others, and what a study printed.
 fn slowdown(report: &Report) -> Option<String> {
     let mut worst: BTreeMap<&str, f64> = BTreeMap::new();
-    for name in report.systems.keys() {
-        let key = Key::of(name);
-        if let (Some(0), Some(factor)) = (key.snapshots, factor(report, key.system, key.run)) {
-            let known = worst.entry(key.system).or_insert(factor);
-            *known = known.max(factor);
-        }
+    for pair in pairs(report) {
+        let known = worst.entry(pair.system).or_insert(pair.factor());
+        *known = known.max(pair.factor());
     }
     if worst.is_empty() {
         return None;
@@ -93,7 +91,7 @@ fn slowdown(report: &Report) -> Option<String> {
     });
     let experiment = &report.experiment;
     Some(format!(
-        "In {experiment}, one snapshot divides the speed of writing at worst by: {}.{printed}",
+        "In {experiment}, a snapshot makes the work slower by these factors at worst: {}.{printed}",
         list.join(", ")
     ))
 }

@@ -117,6 +117,12 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
+    /// Waits until the page has drawn what follows from the last call.
+    pub fn next_frame(&mut self) {
+        let two = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))";
+        self.call("Runtime.evaluate", json!({ "expression": two, "awaitPromise": true }));
+    }
+
     /// Events of this name, what they say.
     pub fn events(&self, method: &str) -> Vec<&Value> {
         self.events.iter().filter(|event| event["method"] == method).map(|event| &event["params"]).collect()

@@ -1,5 +1,6 @@
 //! The report: its numbers are those of the results, and a real browser draws it.
 
+mod all;
 mod browser;
 mod fixture;
 mod numbers;

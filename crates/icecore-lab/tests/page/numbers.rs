@@ -154,7 +154,12 @@ fn the_summary_is_computed_and_says_where_icecore_loses() {
     let (_, page, _) = rendered();
     let summary = page.split_once("<section id=\"summary\"").expect("a summary").1;
     let summary = summary.split_once("</section>").expect("it ends").0;
-    assert!(summary.contains("Icecore meets 1 of 3 checks. 1 are not met, and 1 are not shown"), "{summary}");
+    assert!(
+        summary.contains(
+            "Icecore meets 1 of 3 checks; not met: 1; not shown, since the interval crosses the target: 1."
+        ),
+        "{summary}"
+    );
     assert!(summary.contains("btrfs 1.9") && summary.contains("A study printed 6.36 for lvm"), "{summary}");
     assert!(!summary.contains("backup, MB/s"), "Icecore is ahead there");
     let mut slow = fixture::backup();

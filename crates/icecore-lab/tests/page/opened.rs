@@ -107,6 +107,7 @@ fn a_browser_draws_every_chart_and_asks_no_network() {
     for mode in ["light", "dark"] {
         let features = json!([{ "name": "prefers-color-scheme", "value": mode }]);
         browser.call("Emulation.setEmulatedMedia", json!({ "media": "screen", "features": features }));
+        browser.next_frame();
         assert_drawn(&mut browser, count);
         let shown = browser.evaluate(SHOWN);
         assert_eq!(shown["canvas"], json!(true), "{shown}");
@@ -135,9 +136,7 @@ fn hover(browser: &mut Browser) {
     let middle = browser.evaluate(middle);
     let moved = json!({ "type": "mouseMoved", "x": middle[0], "y": middle[1] });
     browser.call("Input.dispatchMouseEvent", moved);
-    // The legend changes with the next frame.
-    let frame = json!({ "expression": "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))", "awaitPromise": true });
-    browser.call("Runtime.evaluate", frame);
+    browser.next_frame();
     let after = browser.evaluate(legend);
     assert_ne!(before, after, "hovering shows nothing");
     assert!(after.as_str().is_some_and(|text| text.contains("205")), "the value under the pointer: {after}");

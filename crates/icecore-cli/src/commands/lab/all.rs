@@ -1,6 +1,6 @@
 //! `icecore lab run all`
 
-use super::{RunArguments, options, stopped};
+use super::{RunArguments, check_systems, options, stopped};
 use crate::exit;
 use crate::output::{Output, say};
 use icecore_lab::all::{self, Event};
@@ -57,7 +57,7 @@ fn check(arguments: &RunArguments) -> anyhow::Result<()> {
             return Err(exit::usage(message));
         }
     }
-    Ok(())
+    check_systems(arguments)
 }
 
 fn folder_of_today() -> PathBuf {

@@ -7,7 +7,7 @@ use crate::options::Options;
 use crate::tool::Tool;
 use icecore::admin::connect_or_open;
 use icecore::admin::protocol::{Request, Response};
-use icecore::{DestroyTarget, InitOptions, OpenOptions, Pool};
+use icecore::{DestroyTarget, InitOptions, ListEntry, ListFilter, OpenOptions, Pool, Statistics};
 use icecore_fuse::{MountOptions, mounting};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -41,21 +41,36 @@ pub(crate) struct Mounted {
 impl Mounted {
     /// Makes a pool with one dataset in the folder, and mounts the dataset beside it.
     pub(crate) fn begin(folder: &Path, options: &Options) -> Result<Self> {
-        Self::begin_with(Some(DATASET.to_owned()), folder, options)
+        Self::begin_with(Some(DATASET.to_owned()), folder, &InitOptions::default(), options)
+    }
+
+    /// The same, with a limit of one's own.
+    pub(crate) fn begin_limited(folder: &Path, init: &InitOptions, options: &Options) -> Result<Self> {
+        Self::begin_with(Some(DATASET.to_owned()), folder, init, options)
     }
 
     /// The same, with the whole pool mounted: its dataset is the folder [`DATASET`], and clones appear beside that.
     pub(crate) fn begin_pool(folder: &Path, options: &Options) -> Result<Self> {
-        Self::begin_with(None, folder, options)
+        Self::begin_with(None, folder, &InitOptions::default(), options)
     }
 
-    fn begin_with(dataset: Option<String>, folder: &Path, options: &Options) -> Result<Self> {
+    fn begin_with(
+        dataset: Option<String>,
+        folder: &Path,
+        init: &InitOptions,
+        options: &Options,
+    ) -> Result<Self> {
         let job = MountJob { pool: folder.join("pool"), dataset, point: folder.join("mount") };
-        Pool::init_directory(&job.pool, &InitOptions::default())?;
+        Pool::init_directory(&job.pool, init)?;
         let pool = Pool::open_directory(&job.pool, &OpenOptions::default())?;
         pool.create_dataset(DATASET, false, &[])?;
         pool.close()?;
         fs::create_dir(&job.point).doing(|| format!("make {}", job.point.display()))?;
+        Self::start(job, options)
+    }
+
+    /// Starts the process of the mount, and waits until the mount is live.
+    fn start(job: MountJob, options: &Options) -> Result<Self> {
         let wanted = Job::Mount(job.clone());
         let mut process = options.child.start(&wanted)?;
         let output =
@@ -67,6 +82,11 @@ impl Mounted {
         } else {
             Err(wanted.failure("it ended before the mount was live"))
         }
+    }
+
+    /// Ends the mount and its process: the pool is closed.
+    pub(crate) fn end(self) -> Ended {
+        Ended(self.job.clone())
     }
 
     /// The folder that programs use.
@@ -106,18 +126,27 @@ impl Mounted {
         self.destroy(DestroyTarget::Dataset { name: name.to_owned(), recursive: false })
     }
 
+    /// The dataset and its snapshots, oldest first.
+    pub(crate) fn list(&self) -> Result<Vec<ListEntry>> {
+        let filter = ListFilter { datasets: true, snapshots: true, ..ListFilter::default() };
+        match self.call(Request::List(filter))? {
+            Response::List(entries) => Ok(entries),
+            other => Err(unexpected("a list", &other)),
+        }
+    }
+
+    /// Makes everything so far durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.call(Request::Sync).map(|_| ())
+    }
+
     fn destroy(&self, target: DestroyTarget) -> Result<()> {
         self.call(Request::Destroy { target }).map(|_| ())
     }
 
     /// What the store and the process of the mount have done so far.
     pub(crate) fn counters(&self) -> Result<Counters> {
-        let mut counters = match self.call(Request::Status)? {
-            Response::Status(status) => Counters::of_statistics(&status.statistics),
-            other => {
-                return Err(Error::Mismatch { what: "a status".to_owned(), detail: format!("{other:?}") });
-            }
-        };
+        let mut counters = Counters::of_statistics(&self.statistics()?);
         let path = format!("/proc/{}/io", self.process.id().as_raw_nonzero());
         let text = fs::read_to_string(&path).doing(|| format!("read {path}"))?;
         // Each request of FUSE is read by one call, and answered by one at most.
@@ -129,6 +158,14 @@ impl Mounted {
         Ok(counters)
     }
 
+    /// The counters of the store.
+    pub(crate) fn statistics(&self) -> Result<Statistics> {
+        match self.call(Request::Status)? {
+            Response::Status(status) => Ok(status.statistics),
+            other => Err(unexpected("a status", &other)),
+        }
+    }
+
     fn call(&self, request: Request) -> Result<Response> {
         let failed = |failure: icecore::admin::Failure| Error::Mismatch {
             what: "an answer of the mount".to_owned(),
@@ -137,6 +174,20 @@ impl Mounted {
         let mut access = connect_or_open(&self.job.pool, false).map_err(failed)?;
         access.call(request).map_err(failed)
     }
+}
+
+/// A mount that has ended.
+pub(crate) struct Ended(MountJob);
+
+impl Ended {
+    /// Mounts the pool again.
+    pub(crate) fn begin(self, options: &Options) -> Result<Mounted> {
+        Mounted::start(self.0, options)
+    }
+}
+
+fn unexpected(what: &str, answer: &Response) -> Error {
+    Error::Mismatch { what: what.to_owned(), detail: format!("{answer:?}") }
 }
 
 impl Drop for Mounted {

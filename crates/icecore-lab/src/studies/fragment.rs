@@ -1,0 +1,195 @@
+//! `fragment`: what random updates after a snapshot do to a file, after "Btrfs against LVM + ext4" (2015), experiment 1.
+//!
+//! A file is filled by eight workers, 4,000 bytes at a time. A snapshot is taken, and so many places are updated at random as in
+//! the study, in proportion to the size of the file. The file and its snapshot are then read from beginning to end. The
+//! caches are empty before the updates, and before each reading.
+
+use super::{Bench, Lineup, Needs};
+use crate::device::in_threads;
+use crate::error::{Doing, Result};
+use crate::experiments::Findings;
+use crate::fio::{FileRun, Until};
+use crate::options::Options;
+use crate::pairs::interleave;
+use crate::random::Random;
+use crate::report::{Check, System as Measured};
+use crate::statistics::{mean, paired_ratio};
+use crate::systems::{Kind, extents};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::time::Instant;
+
+const BLOCK_BYTES: u64 = 4000;
+const WORKERS: u64 = 8;
+/// Of the study: 250,000 updates of 100 GB.
+const BYTES_PER_UPDATE: u64 = 400_000;
+const READ_BYTES: usize = 1 << 20;
+const NAME: &str = "file";
+const SUBJECT: &str = "icecore-mount";
+const RIVAL: &str = "btrfs";
+
+/// How much is done.
+struct Scope {
+    bytes: u64,
+    updates: u64,
+    device_bytes: u64,
+}
+
+impl Scope {
+    fn of(options: &Options) -> Self {
+        let quick = if cfg!(debug_assertions) { 8 << 20 } else { 256 << 20 };
+        let bytes = options.size.unwrap_or(options.size(2 << 30, quick));
+        Self {
+            bytes,
+            updates: (bytes / BYTES_PER_UPDATE).max(WORKERS),
+            device_bytes: (2 * bytes + (1 << 30)).max(options.size(1 << 30, 400 << 20)),
+        }
+    }
+}
+
+/// Seconds and extents of one round.
+#[derive(Default)]
+struct Round {
+    seconds: BTreeMap<&'static str, f64>,
+    /// Before and after the updates, where the file system says.
+    extents: Option<(f64, f64)>,
+    space_bytes: f64,
+}
+
+pub(crate) fn run(options: &Options) -> Result<Findings> {
+    super::require_fio("fragment")?;
+    let lineup = Lineup::of(options, Needs::Files)?;
+    let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
+    let measured = interleave(rounds, lineup.kinds.len(), |round, place| {
+        let kind = lineup.kinds[place];
+        options.say(&format!("round {} of {rounds}: {}", round + 1, kind.name))?;
+        let mut bench = Bench::begin(kind, scope.device_bytes, options)?;
+        let seed = options.seed + round as u64;
+        let round = bench.attempt(kind, |bench| one(bench, kind, &scope, seed, options))?;
+        options.say(&format!("  {}: {:.3?}", kind.name, round.seconds))?;
+        Ok(round)
+    })?;
+    let mut findings = Findings::default();
+    lineup.report(&mut findings, "s");
+    let place = |name: &str| lineup.kinds.iter().position(|kind| kind.name == name);
+    if let (Some(ours), Some(rival)) = (place(SUBJECT), place(RIVAL)) {
+        for (check, phase) in [("fragment.update_vs_btrfs", "update"), ("fragment.scan_vs_btrfs", "read")] {
+            let seconds = |place: usize| -> Vec<f64> {
+                measured[place].iter().map(|round| round.seconds[phase]).collect()
+            };
+            findings.check(Check::new(check, paired_ratio(&seconds(ours), &seconds(rival), options.seed)));
+        }
+    }
+    for (kind, rounds) in lineup.kinds.iter().zip(&measured) {
+        report(&mut findings, kind, rounds);
+    }
+    findings.parameter("rounds", rounds);
+    findings.parameter("file_bytes", scope.bytes);
+    findings.parameter("updates", scope.updates);
+    findings.parameter("block_bytes", BLOCK_BYTES);
+    findings.parameter("workers", WORKERS);
+    Ok(findings)
+}
+
+fn one(bench: &mut Bench, kind: &Kind, scope: &Scope, seed: u64, options: &Options) -> Result<Round> {
+    let mut round = Round::default();
+    let file = bench.system.data()?.join(NAME);
+    let begin = Instant::now();
+    fill(&file, scope.bytes, seed, options)?;
+    round.seconds.insert("fill", begin.elapsed().as_secs_f64());
+    bench.system.rest()?;
+    // FUSE has no FIEMAP.
+    let count = |file: &Path| -> Result<Option<f64>> {
+        Ok(if kind.name == SUBJECT { None } else { Some(extents::count(file, options)? as f64) })
+    };
+    let before = count(&file)?;
+    if kind.snapshots {
+        bench.system.snapshot("filled")?;
+    }
+    bench.system.cool()?;
+    round.seconds.insert("update", update(&file, scope, seed)?);
+    bench.system.rest()?;
+    round.extents = before.zip(count(&file)?);
+    round.space_bytes = bench.system.space_bytes()? as f64;
+    options.go_on()?;
+    bench.system.cool()?;
+    round.seconds.insert("read", read(&file)?);
+    if kind.snapshots {
+        options.go_on()?;
+        bench.system.cool()?;
+        let past = bench.system.snapshot_folder("filled")?.join(NAME);
+        round.seconds.insert("read-snapshot", read(&past)?);
+    }
+    Ok(round)
+}
+
+fn fill(file: &Path, bytes: u64, seed: u64, options: &Options) -> Result<()> {
+    let fill = FileRun {
+        file,
+        bytes,
+        how: "write",
+        block: BLOCK_BYTES,
+        direct: false,
+        jobs: WORKERS,
+        sync_every: 0,
+        until: Until::End,
+        seed,
+        log: None,
+    };
+    fill.drive(options).map(|_| ())
+}
+
+/// The seconds until all updates are durable.
+fn update(path: &Path, scope: &Scope, seed: u64) -> Result<f64> {
+    let doing = || format!("update {}", path.display());
+    let file = File::options().write(true).open(path).doing(doing)?;
+    let blocks = scope.bytes / BLOCK_BYTES;
+    let begin = Instant::now();
+    in_threads(WORKERS as usize, |number| {
+        let mut random = Random::new(seed ^ (number << 32));
+        let mut data = vec![0; BLOCK_BYTES as usize];
+        let updates = scope.updates / WORKERS;
+        for _ in 0..updates {
+            random.fill(&mut data[..BLOCK_BYTES as usize / 2]);
+            file.write_all_at(&data, random.below(blocks) * BLOCK_BYTES).doing(doing)?;
+        }
+        Ok(updates)
+    })?;
+    file.sync_all().doing(doing)?;
+    Ok(begin.elapsed().as_secs_f64())
+}
+
+/// The seconds to read a file from beginning to end.
+fn read(path: &Path) -> Result<f64> {
+    let doing = || format!("read {}", path.display());
+    let mut file = File::open(path).doing(doing)?;
+    let mut chunk = vec![0; READ_BYTES];
+    let begin = Instant::now();
+    while file.read(&mut chunk).doing(doing)? > 0 {}
+    Ok(begin.elapsed().as_secs_f64())
+}
+
+fn report(findings: &mut Findings, kind: &Kind, rounds: &[Round]) {
+    for phase in ["fill", "update", "read", "read-snapshot"] {
+        let seconds: Vec<f64> = rounds.iter().filter_map(|round| round.seconds.get(phase)).copied().collect();
+        if seconds.is_empty() {
+            continue;
+        }
+        let mut counters = BTreeMap::new();
+        if phase == "read" {
+            let all: Vec<(f64, f64)> = rounds.iter().filter_map(|round| round.extents).collect();
+            if !all.is_empty() {
+                let (before, after): (Vec<f64>, Vec<f64>) = all.into_iter().unzip();
+                counters.insert("extents_before".to_owned(), mean(&before));
+                counters.insert("extents_after".to_owned(), mean(&after));
+            }
+            let space: Vec<f64> = rounds.iter().map(|round| round.space_bytes).collect();
+            counters.insert("space_bytes".to_owned(), mean(&space));
+        }
+        findings
+            .system(&format!("{}/{phase}", kind.name), Measured::new("s", seconds).with_counters(counters));
+    }
+}

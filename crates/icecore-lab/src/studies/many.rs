@@ -1,0 +1,191 @@
+//! `many`: what taking, writing and destroying cost with 1 to 10,000 snapshots.
+//!
+//! A block is written between any two snapshots, durably. Each system goes on until it has all snapshots or its time is up.
+
+use super::blocks::Blocks;
+use super::{Bench, Lineup, Needs};
+use crate::error::Result;
+use crate::experiments::Findings;
+use crate::options::Options;
+use crate::pairs::interleave;
+use crate::random::Random;
+use crate::report::System as Measured;
+use crate::statistics::median;
+use crate::systems::Kind;
+use std::time::{Duration, Instant};
+
+/// How much is done.
+struct Scope {
+    snapshots: usize,
+    blocks: u64,
+    device_bytes: u64,
+    /// For taking, and again for destroying.
+    limit: Duration,
+}
+
+impl Scope {
+    fn of(options: &Options) -> Self {
+        let toy = cfg!(debug_assertions);
+        Self {
+            snapshots: options.size(10_000, if toy { 6 } else { 100 }),
+            blocks: options.size(4096, if toy { 16 } else { 1024 }),
+            device_bytes: options.size(8 << 30, 400 << 20),
+            limit: options.size(Duration::from_secs(600), Duration::from_secs(8)),
+        }
+    }
+}
+
+/// Seconds by number of snapshots.
+#[derive(Default)]
+struct Costs {
+    take: Vec<f64>,
+    write: Vec<f64>,
+    destroy: Vec<f64>,
+    space_bytes: f64,
+}
+
+pub(crate) fn run(options: &Options) -> Result<Findings> {
+    let lineup = Lineup::of(options, Needs::Snapshots)?;
+    let mut findings = compare(&lineup.kinds, options)?;
+    lineup.report(&mut findings, "s");
+    Ok(findings)
+}
+
+fn compare(kinds: &[&Kind], options: &Options) -> Result<Findings> {
+    let (scope, rounds) = (Scope::of(options), options.rounds(1, 1));
+    let costs = interleave(rounds, kinds.len(), |round, place| {
+        let kind = kinds[place];
+        options.say(&format!("round {} of {rounds}: {}", round + 1, kind.name))?;
+        let mut bench = Bench::begin(kind, scope.device_bytes, options)?;
+        let costs = bench.attempt(kind, |bench| one(bench, kind, &scope, options))?;
+        let (take, count) = (median(&costs.take) * 1e3, costs.take.len());
+        options.say(&format!("  {}: {count} snapshots, {take:.3} ms each", kind.name))?;
+        Ok(costs)
+    })?;
+    let mut findings = Findings::default();
+    for (kind, rounds) in kinds.iter().zip(&costs) {
+        report(&mut findings, kind.name, "take", rounds, |costs| &costs.take);
+        report(&mut findings, kind.name, "write", rounds, |costs| &costs.write);
+        report(&mut findings, kind.name, "destroy", rounds, |costs| &costs.destroy);
+    }
+    findings.parameter("rounds", rounds);
+    findings.parameter("snapshots", scope.snapshots);
+    findings.parameter("file_bytes", scope.blocks * super::blocks::BLOCK_BYTES as u64);
+    findings.parameter("limit_s", scope.limit.as_secs_f64());
+    Ok(findings)
+}
+
+fn one(bench: &mut Bench, kind: &Kind, scope: &Scope, options: &Options) -> Result<Costs> {
+    let mut random = Random::new(options.seed);
+    let mut costs = Costs::default();
+    let blocks = Blocks::create(&*bench.system, kind, scope.blocks)?;
+    bench.system.rest()?;
+    let begin = Instant::now();
+    while costs.take.len() < scope.snapshots && begin.elapsed() < scope.limit {
+        options.go_on()?;
+        let version = costs.take.len() as u64 + 1;
+        costs.write.push(timed(|| blocks.write(&[(random.below(scope.blocks), version)]))?);
+        costs.take.push(timed(|| bench.system.snapshot(&format!("s{version}")))?);
+    }
+    drop(blocks);
+    costs.space_bytes = bench.system.space_bytes()? as f64;
+    let begin = Instant::now();
+    for number in 1..=costs.take.len() {
+        options.go_on()?;
+        if begin.elapsed() >= scope.limit {
+            break;
+        }
+        costs.destroy.push(timed(|| bench.system.destroy(&format!("s{number}")))?);
+    }
+    Ok(costs)
+}
+
+fn timed(work: impl FnOnce() -> Result<()>) -> Result<f64> {
+    let begin = Instant::now();
+    work()?;
+    Ok(begin.elapsed().as_secs_f64())
+}
+
+/// Costs of destroying count downwards: the first one has all other snapshots beside it.
+fn report(findings: &mut Findings, system: &str, what: &str, rounds: &[Costs], of: fn(&Costs) -> &Vec<f64>) {
+    let counts = |costs: &Costs| -> Vec<f64> {
+        let (all, taken) = (of(costs).len(), costs.take.len());
+        (1..=all).map(|number| (if what == "destroy" { taken + 1 - number } else { number }) as f64).collect()
+    };
+    let mean = |of: fn(&Costs) -> f64| rounds.iter().map(of).sum::<f64>() / rounds.len() as f64;
+    let counters = [
+        ("snapshots".to_owned(), mean(|costs| costs.take.len() as f64)),
+        ("space_bytes".to_owned(), mean(|costs| costs.space_bytes)),
+    ];
+    let measured = Measured::new("s", rounds.iter().map(|costs| median(of(costs))).collect())
+        .with_series("cost_s", rounds.iter().map(|costs| of(costs).clone()).collect())
+        .with_series("count", rounds.iter().map(counts).collect())
+        .with_counters(counters.into());
+    findings.system(&format!("{system}/{what}"), measured);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::systems::{Ground, SYSTEMS, System};
+    use std::path::PathBuf;
+
+    const DELAY: Duration = Duration::from_millis(60);
+
+    fn reflink() -> &'static Kind {
+        SYSTEMS.iter().find(|kind| kind.name == "xfs-reflink").expect("a system")
+    }
+
+    /// A system that takes its time for a snapshot.
+    struct Slowed(Box<dyn System>);
+
+    impl System for Slowed {
+        fn data(&self) -> Result<PathBuf> {
+            self.0.data()
+        }
+        fn snapshot(&mut self, name: &str) -> Result<()> {
+            std::thread::sleep(DELAY);
+            self.0.snapshot(name)
+        }
+        fn snapshot_folder(&self, name: &str) -> Result<PathBuf> {
+            self.0.snapshot_folder(name)
+        }
+        fn destroy(&mut self, name: &str) -> Result<()> {
+            self.0.destroy(name)
+        }
+        fn held_bytes(&self, names: &[String]) -> Result<Vec<u64>> {
+            self.0.held_bytes(names)
+        }
+        fn space_bytes(&self) -> Result<u64> {
+            self.0.space_bytes()
+        }
+        fn device(&self) -> &Device {
+            self.0.device()
+        }
+        fn cool(&mut self) -> Result<()> {
+            self.0.cool()
+        }
+        fn rest(&self) -> Result<()> {
+            self.0.rest()
+        }
+    }
+
+    #[test]
+    fn a_system_slowed_on_purpose_shows_up_slower() {
+        if (reflink().probe)().is_err() {
+            return;
+        }
+        let begin = |ground: &Ground<'_>| -> Result<Box<dyn System>> {
+            Ok(Box::new(Slowed((reflink().begin)(ground)?)))
+        };
+        let slowed = Kind { name: "slowed", snapshots: true, files: true, probe: || Ok(()), begin };
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut options = Options::new(folder.path());
+        options.quick = true;
+        let report = compare(&[reflink(), &slowed], &options).expect("measured");
+        let cost = |key: &str| report.systems()[key].samples[0];
+        let (fast, slow) = (cost("xfs-reflink/take"), cost("slowed/take"));
+        assert!(slow - fast > DELAY.as_secs_f64() / 2.0, "{fast} and {slow}");
+    }
+}

@@ -1,0 +1,128 @@
+//! Studies: what a snapshot costs on each system, after published measurements.
+
+pub(crate) mod blocks;
+pub(crate) mod blog;
+pub(crate) mod fragment;
+pub(crate) mod full;
+pub(crate) mod many;
+pub(crate) mod shock;
+pub(crate) mod valuation;
+
+use crate::error::{Error, Result};
+use crate::experiments::Findings;
+use crate::options::Options;
+use crate::report::System as Measured;
+use crate::systems::{Ground, Kind, SYSTEMS, System};
+use tempfile::TempDir;
+
+/// The systems that take part in a study, and the others with the reason.
+pub(crate) struct Lineup {
+    pub kinds: Vec<&'static Kind>,
+    absent: Vec<(&'static str, String)>,
+}
+
+/// What a study asks of a system.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// A database; systems without snapshots take part.
+    Databases,
+    /// Files; systems without snapshots take part.
+    Files,
+    /// Snapshots.
+    Snapshots,
+}
+
+impl Lineup {
+    /// The chosen systems that this machine can run and the study can use.
+    pub(crate) fn of(options: &Options, needs: Needs) -> Result<Self> {
+        let mut lineup = Self { kinds: Vec::new(), absent: Vec::new() };
+        check_names(&options.systems)?;
+        let chosen =
+            |kind: &&Kind| options.systems.is_empty() || options.systems.iter().any(|name| name == kind.name);
+        for kind in SYSTEMS.iter().filter(chosen) {
+            match kind.fits(needs).and_then(|()| (kind.probe)()) {
+                Ok(()) => lineup.kinds.push(kind),
+                Err(reason) => lineup.absent.push((kind.name, reason)),
+            }
+        }
+        if lineup.kinds.is_empty() {
+            let reasons: Vec<String> =
+                lineup.absent.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
+            let reason = format!("no system can run here ({})", reasons.join("; "));
+            return Err(Error::Inconclusive { what: "the study".to_owned(), reason });
+        }
+        Ok(lineup)
+    }
+
+    /// Puts the systems that did not take part in the results.
+    pub(crate) fn report(&self, findings: &mut Findings, unit: &str) {
+        for (name, reason) in &self.absent {
+            findings.system(name, Measured::unavailable(unit, reason));
+        }
+    }
+}
+
+impl Kind {
+    fn fits(&self, needs: Needs) -> Result<(), String> {
+        match needs {
+            Needs::Files if !self.files => Err("it has databases, and no files".to_owned()),
+            Needs::Snapshots if !self.snapshots => Err("it has no snapshots".to_owned()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Studies that fio drives cannot do without it.
+fn require_fio(experiment: &'static str) -> Result<()> {
+    crate::systems::has_program("fio", "fio").map_err(|_| Error::Missing {
+        experiment,
+        program: "fio".to_owned(),
+        packages: "fio",
+    })
+}
+
+/// Refuses names that no system has.
+pub(crate) fn check_names(names: &[String]) -> Result<()> {
+    let known = |name: &&String| SYSTEMS.iter().all(|kind| kind.name != **name);
+    names.iter().find(known).map_or(Ok(()), |name| {
+        Err(Error::UnknownSystem { name: name.clone(), known: crate::systems::names().join(", ") })
+    })
+}
+
+/// A system that is set up in a folder of its own.
+pub(crate) struct Bench {
+    // Dropped in this order.
+    pub system: Box<dyn System>,
+    pub folder: TempDir,
+}
+
+impl Bench {
+    /// Sets the system up on a device of this size.
+    pub(crate) fn begin(kind: &Kind, bytes: u64, options: &Options) -> Result<Self> {
+        Self::make(kind, bytes, None, options)
+    }
+
+    /// The same, with a limit to the size of a pool.
+    pub(crate) fn begin_limited(kind: &Kind, bytes: u64, limit: u64, options: &Options) -> Result<Self> {
+        Self::make(kind, bytes, Some(limit), options)
+    }
+
+    fn make(kind: &Kind, bytes: u64, limit: Option<u64>, options: &Options) -> Result<Self> {
+        let folder = options.scratch()?;
+        let ground = Ground { folder: folder.path(), bytes, limit, options };
+        let system = (kind.begin)(&ground).map_err(|error| on(kind, &folder, error))?;
+        Ok(Self { system, folder })
+    }
+
+    /// Adds the name of the system to errors of what is done with it.
+    pub(crate) fn attempt<T>(&mut self, kind: &Kind, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        work(self).map_err(|error| on(kind, &self.folder, error))
+    }
+}
+
+fn on(kind: &Kind, folder: &TempDir, error: Error) -> Error {
+    match error {
+        Error::Stopped => Error::Stopped,
+        other => other.of_side(kind.name, folder.path()),
+    }
+}

@@ -1,0 +1,150 @@
+//! What a stream of completed writes says about a snapshot in the middle of it.
+
+use crate::statistics::median;
+
+/// One completed write.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Completion {
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// How long it took, in microseconds.
+    pub latency_us: f64,
+}
+
+/// A snapshot, in milliseconds since 1970.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Moment {
+    pub begin_ms: u64,
+    pub end_ms: u64,
+}
+
+/// The finest step of [`Shape::recovery_s`].
+const STEP_MS: u64 = 200;
+/// A gap counts as one around the snapshot if it touches the time from so long before until so long after.
+const AROUND_MS: (u64, u64) = (200, 2000);
+/// Most latencies that a result keeps of one curve.
+const LATENCIES_MAX: usize = 10_000;
+
+/// The figures of a curve.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Shape {
+    /// Writes in each second.
+    pub rate_per_s: Vec<f64>,
+    /// When the snapshot was taken, in seconds from the beginning.
+    pub snapshot_at_s: f64,
+    /// The longest time without a completed write around the snapshot.
+    pub longest_gap_ms: f64,
+    /// The same before the snapshot, which is what the machine does by itself.
+    pub gap_before_ms: f64,
+    /// The part of the rate that is missing in the worst second from the snapshot on.
+    pub dip: f64,
+    /// From the snapshot until a second with 95 % of the rate before it; to the end of the run if there was none.
+    pub recovery_s: f64,
+    /// Latencies in order, thinned out evenly.
+    pub latency_us: Vec<f64>,
+}
+
+impl Shape {
+    /// The shape of a curve; `None` if too little happened on either side of the snapshot.
+    pub(super) fn of(completions: &[Completion], moment: Moment) -> Option<Self> {
+        let (first, last) = (completions.first()?.at_ms, completions.last()?.at_ms);
+        if moment.begin_ms <= first + STEP_MS || moment.begin_ms + STEP_MS >= last {
+            return None;
+        }
+        let rate_per_s = rates(completions, first, last, 1000);
+        let fine = rates(completions, first, last, STEP_MS);
+        let at = ((moment.begin_ms - first) / STEP_MS) as usize;
+        let before = median(&fine[..at]);
+        // A second from each step on; less at the end of the run.
+        let window = (1000 / STEP_MS) as usize;
+        let after: Vec<f64> =
+            fine[at..].windows(window.min(fine.len() - at)).map(crate::statistics::mean).collect();
+        let worst = after.iter().copied().fold(f64::INFINITY, f64::min);
+        let recovered = after.iter().position(|rate| *rate >= 0.95 * before);
+        let gaps = || completions.windows(2).map(|pair| (pair[0].at_ms, pair[1].at_ms));
+        let longest = |keep: &dyn Fn(u64, u64) -> bool| {
+            gaps().filter(|(from, to)| keep(*from, *to)).map(|(from, to)| to - from).max().unwrap_or(0) as f64
+        };
+        let (from_ms, to_ms) = (moment.begin_ms - AROUND_MS.0, moment.end_ms + AROUND_MS.1);
+        let thinned = completions.len().div_ceil(LATENCIES_MAX);
+        Some(Self {
+            snapshot_at_s: (moment.begin_ms - first) as f64 / 1e3,
+            longest_gap_ms: longest(&|from, to| to >= from_ms && from <= to_ms),
+            gap_before_ms: longest(&|_, to| to < from_ms),
+            dip: (1.0 - worst / before).max(0.0),
+            recovery_s: recovered.unwrap_or(after.len()) as f64 * STEP_MS as f64 / 1e3,
+            latency_us: completions.iter().step_by(thinned).map(|completion| completion.latency_us).collect(),
+            rate_per_s,
+        })
+    }
+}
+
+/// Writes a second in each step from the first to the last; a step at the end that is not whole is left out, unless it is the only one.
+fn rates(completions: &[Completion], first: u64, last: u64, step_ms: u64) -> Vec<f64> {
+    let steps = ((last - first) / step_ms).max(1) as usize;
+    let mut counts = vec![0.0; steps];
+    for completion in completions {
+        if let Some(count) = counts.get_mut(((completion.at_ms - first) / step_ms) as usize) {
+            *count += 1e3 / step_ms as f64;
+        }
+    }
+    counts
+}
+
+/// Completions from a latency log of fio: `time in ms, latency in ns, ...`.
+pub(super) fn parse(log: &str) -> Vec<Completion> {
+    let line = |line: &str| -> Option<Completion> {
+        let mut fields = line.split(',').map(str::trim);
+        let at_ms = fields.next()?.parse().ok()?;
+        let nanoseconds: f64 = fields.next()?.parse().ok()?;
+        Some(Completion { at_ms, latency_us: nanoseconds / 1e3 })
+    };
+    log.lines().filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A write each millisecond for ten seconds, but for what `keep` leaves out.
+    fn stream(keep: impl Fn(u64) -> bool) -> Vec<Completion> {
+        let at = (0..10_000).filter(|at| keep(*at));
+        at.map(|at| Completion { at_ms: 1_000_000 + at, latency_us: 900.0 }).collect()
+    }
+
+    const MOMENT: Moment = Moment { begin_ms: 1_005_000, end_ms: 1_005_003 };
+
+    #[test]
+    fn a_stream_that_takes_no_notice_of_the_snapshot_has_no_dip() {
+        let shape = Shape::of(&stream(|_| true), MOMENT).expect("a shape");
+        assert_eq!(shape.rate_per_s, vec![1000.0; 9]);
+        assert_eq!((shape.snapshot_at_s, shape.longest_gap_ms, shape.recovery_s), (5.0, 1.0, 0.0));
+        assert!(shape.dip < 0.01);
+    }
+
+    #[test]
+    fn a_stall_and_a_slow_second_after_the_snapshot_are_seen() {
+        // Nothing for 300 ms, and half the rate until second 7.
+        let slow = |at: u64| at < 5_000 || at >= 7_000 || (at >= 5_300 && at % 2 == 0);
+        let shape = Shape::of(&stream(slow), MOMENT).expect("a shape");
+        assert!((300.0..303.0).contains(&shape.longest_gap_ms), "{shape:?}");
+        assert_eq!(shape.gap_before_ms, 1.0);
+        assert!((0.6..0.7).contains(&shape.dip), "{shape:?}");
+        assert!((1.8..=2.0).contains(&shape.recovery_s), "{shape:?}");
+    }
+
+    #[test]
+    fn a_snapshot_outside_of_the_run_has_no_shape() {
+        let early = Moment { begin_ms: 1_000_000, end_ms: 1_000_001 };
+        assert_eq!(Shape::of(&stream(|_| true), early), None);
+        assert_eq!(Shape::of(&[], MOMENT), None);
+    }
+
+    #[test]
+    fn a_log_of_fio_is_read() {
+        let log = "1790000000123, 151000, 1, 16384, 0\nnot a line\n1790000000124, 2000, 1, 16384, 0\n";
+        let read = parse(log);
+        assert_eq!(read[0], Completion { at_ms: 1_790_000_000_123, latency_us: 151.0 });
+        assert_eq!(read.len(), 2);
+    }
+}

@@ -1,0 +1,361 @@
+//! `shock`: what a snapshot costs the writer, after "Write penalty of a snapshot" (2009).
+//!
+//! Each system has a file that is fully written. A *fixed number* of writes is counted on the device: what copying costs
+//! depends on how many blocks were touched since the snapshot. Then the writer runs for some time, with a snapshot in the
+//! middle.
+
+mod curve;
+
+use super::{Bench, Lineup, Needs};
+use crate::device::DeviceCounts;
+use crate::error::{Doing, Error, Result};
+use crate::experiments::Findings;
+use crate::fio::{FileRun, Until};
+use crate::options::Options;
+use crate::pairs::interleave;
+use crate::report::{Check, System as Measured};
+use crate::snapshotting::while_taking;
+use crate::statistics::{bootstrap, mean, median};
+use crate::systems::Kind;
+use curve::{Moment, Shape};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const BLOCK_BYTES: u64 = 16 << 10;
+const FILL_BYTES: u64 = 1 << 20;
+/// The file of the run `small`, as in the study.
+const SMALL_BYTES: u64 = 64 << 20;
+const SMALL_ROUNDS: usize = 6;
+/// The runs with a number of snapshots, and their writes to a flush.
+const RUNS: [(&str, u32); 3] = [("direct", 0), ("sync", 1), ("fsync100", 100)];
+/// What fio needs until it writes.
+const FIO_BEGINS: Duration = Duration::from_millis(400);
+const CURVE_ATTEMPTS: usize = 4;
+/// The system that the checks are about.
+const SUBJECT: &str = "icecore-mount";
+
+/// How much is done.
+struct Scope {
+    file_bytes: u64,
+    small_bytes: u64,
+    device_bytes: u64,
+    writes: u64,
+    counts: &'static [usize],
+    runs: &'static [(&'static str, u32)],
+    curve: Duration,
+    small_round: Duration,
+    small_rounds: usize,
+}
+
+impl Scope {
+    fn of(options: &Options) -> Self {
+        // A debug build shows only that it runs.
+        let toy = cfg!(debug_assertions);
+        let quick = |quick: u64, in_debug: u64| if toy { in_debug } else { quick };
+        Self {
+            file_bytes: options.size(1 << 30, quick(128 << 20, 4 << 20)),
+            small_bytes: options.size(SMALL_BYTES, quick(32 << 20, 2 << 20)),
+            device_bytes: options.size(8 << 30, quick(1 << 30, 400 << 20)),
+            writes: options.size(8_000, quick(600, 40)),
+            counts: options.size(&[0, 1, 2, 4, 8, 16], if toy { &[0, 1] } else { &[0, 1, 4] }),
+            curve: options.size(Duration::from_secs(60), Duration::from_millis(quick(4_000, 1_500))),
+            runs: if toy { &RUNS[1..2] } else { &RUNS },
+            small_rounds: if toy { 2 } else { SMALL_ROUNDS },
+            small_round: options.size(Duration::from_secs(60), Duration::from_millis(quick(500, 200))),
+        }
+    }
+}
+
+/// What one round found out, by run and number of snapshots.
+#[derive(Default)]
+struct Round {
+    fixed: BTreeMap<(&'static str, usize), Fixed>,
+    curves: BTreeMap<&'static str, Shape>,
+    /// The rates of the six rounds on the small file, without and with a snapshot before the first.
+    small: BTreeMap<usize, Vec<f64>>,
+    space_bytes: f64,
+}
+
+/// A fixed number of writes.
+struct Fixed {
+    rate: f64,
+    writes: f64,
+    counts: DeviceCounts,
+}
+
+pub(crate) fn run(options: &Options) -> Result<Findings> {
+    super::require_fio("shock")?;
+    let lineup = Lineup::of(options, Needs::Files)?;
+    let (scope, rounds) = (Scope::of(options), options.rounds(5, 1));
+    let runs = interleave(rounds, lineup.kinds.len(), |round, place| {
+        let kind = lineup.kinds[place];
+        options.say(&format!("round {} of {rounds}: {}", round + 1, kind.name))?;
+        let mut bench = Bench::begin(kind, scope.device_bytes, options)?;
+        bench.attempt(kind, |bench| Driver { bench, kind, scope: &scope, options, taken: 0 }.round(round))
+    })?;
+    let mut findings = Findings::default();
+    lineup.report(&mut findings, "writes/s");
+    for (kind, rounds) in lineup.kinds.iter().zip(&runs) {
+        if kind.name == SUBJECT {
+            check(&mut findings, rounds, options.seed);
+        }
+        report(&mut findings, kind.name, rounds);
+    }
+    findings.parameter("rounds", rounds);
+    findings.parameter("file_bytes", scope.file_bytes);
+    findings.parameter("small_bytes", scope.small_bytes);
+    findings.parameter("block_bytes", BLOCK_BYTES);
+    findings.parameter("writes", scope.writes);
+    findings.parameter("curve_s", scope.curve.as_secs_f64());
+    findings.parameter("small_round_s", scope.small_round.as_secs_f64());
+    findings.parameter("tool", "fio");
+    Ok(findings)
+}
+
+/// One system at work.
+struct Driver<'a> {
+    bench: &'a mut Bench,
+    kind: &'static Kind,
+    scope: &'a Scope,
+    options: &'a Options,
+    taken: usize,
+}
+
+impl Driver<'_> {
+    fn round(mut self, round: usize) -> Result<Round> {
+        let seed = self.options.seed + 1000 * round as u64;
+        let file = self.fill("large", self.scope.file_bytes)?;
+        let mut found = Round::default();
+        let counts = if self.kind.snapshots { self.scope.counts } else { &[0] };
+        // All counts come before the first time.
+        for &(name, sync_every) in self.scope.runs {
+            for &count in counts {
+                let drive = FileRun {
+                    until: Until::Requests(self.scope.writes),
+                    seed: seed + count as u64,
+                    ..self.drive(&file, self.scope.file_bytes, sync_every)
+                };
+                let fixed = self.with_snapshots(count, |driver| driver.fixed(&drive))?;
+                let rate = fixed.rate;
+                self.options.say(&format!("  {}/{name}/{count}: {rate:.0} writes/s", self.kind.name))?;
+                found.fixed.insert((name, count), fixed);
+            }
+        }
+        if self.kind.snapshots {
+            for &(name, sync_every) in self.scope.runs {
+                let shape = self.curve(&file, sync_every, seed)?;
+                self.options.say(&format!("  {}/{name}: gap {} ms", self.kind.name, shape.longest_gap_ms))?;
+                found.curves.insert(name, shape);
+            }
+        }
+        let file = self.fill("small", self.scope.small_bytes)?;
+        for &count in counts.iter().filter(|count| **count < 2) {
+            let rates = self.with_snapshots(count, |driver| driver.small(&file, seed))?;
+            found.small.insert(count, rates);
+        }
+        found.space_bytes = self.bench.system.space_bytes()? as f64;
+        Ok(found)
+    }
+
+    fn drive<'a>(&self, file: &'a Path, bytes: u64, sync_every: u32) -> FileRun<'a> {
+        FileRun {
+            file,
+            bytes,
+            how: "randwrite",
+            block: BLOCK_BYTES,
+            direct: true,
+            jobs: 1,
+            sync_every,
+            until: Until::End,
+            seed: 0,
+            log: None,
+        }
+    }
+
+    fn fill(&self, name: &str, bytes: u64) -> Result<PathBuf> {
+        let file = self.bench.system.data()?.join(name);
+        let fill = FileRun { how: "write", block: FILL_BYTES, ..self.drive(&file, bytes, 0) };
+        fill.drive(self.options)?;
+        self.bench.system.rest()?;
+        Ok(file)
+    }
+
+    /// Does the work with so many snapshots, all taken at once before it.
+    fn with_snapshots<T>(&mut self, count: usize, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let names: Vec<String> = (0..count).map(|place| format!("s{}", self.taken + place)).collect();
+        self.taken += count;
+        for name in &names {
+            self.bench.system.snapshot(name)?;
+        }
+        self.bench.system.rest()?;
+        let done = work(self)?;
+        for name in &names {
+            self.bench.system.destroy(name)?;
+        }
+        if count > 0 {
+            self.bench.system.rest()?;
+        }
+        Ok(done)
+    }
+
+    /// What the device does until all of the writes, and what they leave to be done, is durable.
+    fn fixed(&mut self, drive: &FileRun<'_>) -> Result<Fixed> {
+        let before = self.bench.system.counts();
+        let driven = drive.drive(self.options)?;
+        self.bench.system.rest()?;
+        let counts = self.bench.system.counts() - before;
+        Ok(Fixed { rate: driven.rate, writes: driven.requests, counts })
+    }
+
+    /// fio takes its time to begin, and more on a busy machine, so the snapshot may miss the run.
+    fn curve(&mut self, file: &Path, sync_every: u32, seed: u64) -> Result<Shape> {
+        for _ in 0..CURVE_ATTEMPTS {
+            if let Some(shape) = self.try_curve(file, sync_every, seed)? {
+                return Ok(shape);
+            }
+        }
+        Err(Error::Inconclusive {
+            what: "the rate around a snapshot".to_owned(),
+            reason: "too few writes were made before it or after it".to_owned(),
+        })
+    }
+
+    fn try_curve(&mut self, file: &Path, sync_every: u32, seed: u64) -> Result<Option<Shape>> {
+        let log = self.bench.folder.path().join("fio");
+        let drive = FileRun {
+            until: Until::Time(self.scope.curve),
+            seed,
+            log: Some(&log),
+            ..self.drive(file, self.scope.file_bytes, sync_every)
+        };
+        let name = format!("s{}", self.taken);
+        self.taken += 1;
+        let mut moment = None;
+        let (system, options) = (&mut self.bench.system, self.options);
+        let take = || {
+            if moment.is_none() {
+                let begin_ms = now_ms();
+                system.snapshot(&name)?;
+                moment = Some(Moment { begin_ms, end_ms: now_ms() });
+            }
+            Ok(())
+        };
+        // The first snapshot comes after half of this.
+        while_taking(self.scope.curve + 2 * FIO_BEGINS, take, || drive.drive(options))?;
+        let path = log.with_file_name("fio_lat.1.log");
+        let text = fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?;
+        let shape = moment.and_then(|moment| Shape::of(&curve::parse(&text), moment));
+        if moment.is_some() {
+            self.bench.system.destroy(&name)?;
+            self.bench.system.rest()?;
+        }
+        Ok(shape)
+    }
+
+    /// The rates of six runs on the small file, one after the other.
+    fn small(&self, file: &Path, seed: u64) -> Result<Vec<f64>> {
+        let round = |number: usize| {
+            let drive = FileRun {
+                until: Until::Time(self.scope.small_round),
+                seed: seed + number as u64,
+                ..self.drive(file, self.scope.small_bytes, 0)
+            };
+            Ok(drive.drive(self.options)?.rate)
+        };
+        (0..self.scope.small_rounds).map(round).collect()
+    }
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn check(findings: &mut Findings, rounds: &[Round], seed: u64) {
+    let factor = |round: &Round, name: &'static str| -> Option<f64> {
+        Some(round.fixed.get(&(name, 0))?.rate / round.fixed.get(&(name, 1))?.rate)
+    };
+    let factors: Vec<f64> =
+        rounds.iter().flat_map(|round| RUNS.map(|(name, _)| factor(round, name))).flatten().collect();
+    findings.check(Check::new("shock.icecore_factor", bootstrap(&factors, median, seed)));
+    let gaps: Vec<f64> =
+        rounds.iter().flat_map(|round| round.curves.values()).map(|shape| shape.longest_gap_ms).collect();
+    findings.check(Check::new("shock.stall_ms", bootstrap(&gaps, median, seed)));
+}
+
+/// The mean over rounds.
+fn over<'a>(rounds: &'a [Round], of: impl Fn(&'a Round) -> Option<f64>) -> f64 {
+    mean(&rounds.iter().filter_map(of).collect::<Vec<_>>())
+}
+
+fn report(findings: &mut Findings, system: &str, rounds: &[Round]) {
+    let Some(first) = rounds.first() else { return };
+    for &(name, count) in first.fixed.keys() {
+        let fixed = |round: &'_ Round| round.fixed.get(&(name, count)).map(|fixed| fixed.rate);
+        let rates = rounds.iter().filter_map(fixed).collect();
+        let mut measured = Measured::new("writes/s", rates);
+        let mut counters = device_counters(rounds, name, count);
+        counters.insert("space_bytes".to_owned(), over(rounds, |round| Some(round.space_bytes)));
+        if count == 1 {
+            measured = with_curves(measured, &mut counters, rounds, name);
+        }
+        findings.system(&format!("{system}/{name}/{count}"), measured.with_counters(counters));
+    }
+    for count in first.small.keys() {
+        let series: Vec<Vec<f64>> =
+            rounds.iter().filter_map(|round| round.small.get(count)).cloned().collect();
+        let rates = series.iter().map(|rates| mean(rates)).collect();
+        let measured = Measured::new("writes/s", rates).with_series("round_per_s", series);
+        findings.system(&format!("{system}/small/{count}"), measured);
+    }
+}
+
+fn device_counters(rounds: &[Round], name: &'static str, count: usize) -> BTreeMap<String, f64> {
+    let per_write = |of: fn(&DeviceCounts) -> u64, unit: f64| {
+        over(rounds, |round| {
+            let fixed = round.fixed.get(&(name, count))?;
+            Some(of(&fixed.counts) as f64 / unit / fixed.writes)
+        })
+    };
+    [
+        ("device_reads_per_op", per_write(|counts| counts.reads, 1.0)),
+        ("device_read_kib_per_op", per_write(|counts| counts.read_bytes, 1024.0)),
+        ("device_writes_per_op", per_write(|counts| counts.writes, 1.0)),
+        ("device_write_kib_per_op", per_write(|counts| counts.written_bytes, 1024.0)),
+        ("device_flushes_per_op", per_write(|counts| counts.flushes, 1.0)),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect()
+}
+
+fn with_curves(
+    mut measured: Measured,
+    counters: &mut BTreeMap<String, f64>,
+    rounds: &[Round],
+    name: &'static str,
+) -> Measured {
+    let curves: Vec<&Shape> = rounds.iter().filter_map(|round| round.curves.get(name)).collect();
+    let figures: [(&str, fn(&Shape) -> f64); 4] = [
+        ("longest_gap_ms", |shape| shape.longest_gap_ms),
+        ("gap_before_ms", |shape| shape.gap_before_ms),
+        ("dip", |shape| shape.dip),
+        ("recovery_s", |shape| shape.recovery_s),
+    ];
+    for (name, figure) in figures {
+        let values: Vec<f64> = curves.iter().map(|shape| figure(shape)).collect();
+        counters.insert(name.to_owned(), mean(&values));
+        measured = measured.with_series(name, values.iter().map(|value| vec![*value]).collect());
+    }
+    let all = |of: fn(&Shape) -> Vec<f64>| curves.iter().map(|shape| of(shape)).collect();
+    measured = measured
+        .with_series("rate_per_s", all(|shape| shape.rate_per_s.clone()))
+        .with_series("snapshot_at_s", all(|shape| vec![shape.snapshot_at_s]));
+    // The log has the time of the write alone: where a flush follows it says too little.
+    if name == "direct" {
+        measured = measured.with_series("latency_us", all(|shape| shape.latency_us.clone()));
+    }
+    measured
+}

@@ -1,0 +1,207 @@
+//! `valuation`: hundreds of versions of a SQLite database, after "Database Performance, LVM Snapshots, golang and sqlite3" (2014).
+//!
+//! Each iteration is a durable transaction, and a snapshot where the system has snapshots. Every snapshot is read afterwards,
+//! from empty caches, and compared with what it must hold.
+
+use super::blocks::scratch;
+use super::{Bench, Lineup, Needs};
+use crate::error::{Error, Result};
+use crate::experiments::Findings;
+use crate::options::Options;
+use crate::pairs::interleave;
+use crate::report::{Check, System as Measured};
+use crate::sqlite::Journal;
+use crate::statistics::{median, paired_ratio};
+use crate::systems::Kind;
+use crate::valuation::{Contents, ITERATIONS, PERIODS, Valuation};
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// The system of the checks.
+const SUBJECT: &str = "icecore-sqlite";
+/// From so many iterations on the last ones tell what a long history costs.
+const LONG: u32 = 850;
+/// The last iterations of a long run.
+const LAST: usize = 95;
+/// Snapshots that are read and measured, evenly spread, where there are more of them.
+const VERIFIED_MAX: usize = 100;
+
+/// How much is done.
+struct Scope {
+    iterations: u32,
+    periods: u32,
+    device_bytes: u64,
+}
+
+impl Scope {
+    fn of(options: &Options) -> Self {
+        let toy = cfg!(debug_assertions);
+        let iterations = options.iterations.unwrap_or(options.size(ITERATIONS, if toy { 3 } else { 12 }));
+        // A snapshot of a late iteration holds some 40 MiB on a system that copies whole blocks of its own.
+        let needed = u64::from(iterations) * (48 << 20);
+        Self {
+            iterations,
+            periods: options.size(PERIODS, if toy { 100 } else { 2_000 }),
+            device_bytes: options.size(needed.max(4 << 30), 1 << 30),
+        }
+    }
+}
+
+/// A system with or without snapshots.
+struct Side {
+    kind: &'static Kind,
+    variant: &'static str,
+    snapshots: bool,
+    journal: Journal,
+}
+
+impl Side {
+    fn name(&self) -> String {
+        format!("{}/{}", self.kind.name, self.variant)
+    }
+}
+
+/// Rivals take part with either journal, so that the better one counts.
+fn sides(lineup: &Lineup) -> Vec<Side> {
+    let mut sides = Vec::new();
+    for kind in &lineup.kinds {
+        let mut add = |variant, snapshots, journal| sides.push(Side { kind, variant, snapshots, journal });
+        add("none", false, Journal::Wal);
+        if kind.files {
+            add("none-delete", false, Journal::Delete);
+        }
+        if kind.snapshots {
+            add("snapshots", true, Journal::Wal);
+            if kind.files {
+                add("snapshots-delete", true, Journal::Delete);
+            }
+        }
+    }
+    sides
+}
+
+/// One run, in seconds and bytes.
+struct Run {
+    iterations: Vec<f64>,
+    snapshots: Vec<f64>,
+    held: Vec<f64>,
+    space_bytes: f64,
+    verified: usize,
+}
+
+impl Run {
+    fn total(&self) -> f64 {
+        self.iterations.iter().sum()
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<Findings> {
+    let lineup = Lineup::of(options, Needs::Databases)?;
+    let scope = Scope::of(options);
+    let rounds = options.rounds(if scope.iterations >= LONG { 1 } else { 3 }, 1);
+    let sides = sides(&lineup);
+    let runs = interleave(rounds, sides.len(), |round, place| {
+        let side = &sides[place];
+        options.say(&format!("round {} of {rounds}: {}", round + 1, side.name()))?;
+        let mut bench = Bench::begin(side.kind, scope.device_bytes, options)?;
+        let run = bench.attempt(side.kind, |bench| one(bench, side, &scope, options))?;
+        options.say(&format!("  {:.2} s, {} snapshots verified", run.total(), run.verified))?;
+        Ok(run)
+    })?;
+    let mut findings = Findings::default();
+    lineup.report(&mut findings, "s");
+    check(&mut findings, &sides, &runs, &scope, options.seed);
+    for (side, runs) in sides.iter().zip(&runs) {
+        report(&mut findings, side, runs);
+    }
+    findings.parameter("rounds", rounds);
+    findings.parameter("iterations", u64::from(scope.iterations));
+    findings.parameter("periods", u64::from(scope.periods));
+    findings.parameter("device_bytes", scope.device_bytes);
+    findings.parameter("synchronous", "FULL");
+    Ok(findings)
+}
+
+fn one(bench: &mut Bench, side: &Side, scope: &Scope, options: &Options) -> Result<Run> {
+    let (mut iterations, mut snapshots, mut versions) = (Vec::new(), Vec::new(), Vec::new());
+    let connection = bench.system.database(side.journal)?;
+    let mut workload = Valuation::begin(&connection, scope.periods, options.seed)?;
+    for iteration in 1..=scope.iterations {
+        options.go_on()?;
+        let begin = Instant::now();
+        workload.iterate()?;
+        if side.snapshots {
+            let (committed, name) = (Instant::now(), format!("after-{iteration:04}"));
+            bench.system.snapshot(&name)?;
+            snapshots.push(committed.elapsed().as_secs_f64());
+            versions.push((name, workload.contents()));
+        }
+        iterations.push(begin.elapsed().as_secs_f64());
+    }
+    drop(workload);
+    drop(connection);
+    bench.system.rest()?;
+    let space_bytes = bench.system.space_bytes()? as f64;
+    if versions.len() > VERIFIED_MAX {
+        let step = versions.len().div_ceil(VERIFIED_MAX);
+        versions = versions.into_iter().rev().step_by(step).rev().collect();
+    }
+    let names: Vec<String> = versions.iter().map(|(name, _)| name.clone()).collect();
+    let held = bench.system.held_bytes(&names)?.into_iter().map(|bytes| bytes as f64).collect();
+    bench.system.cool()?;
+    for (name, contents) in &versions {
+        options.go_on()?;
+        verify(bench, side, name, *contents)?;
+    }
+    Ok(Run { iterations, snapshots, held, space_bytes, verified: versions.len() })
+}
+
+fn verify(bench: &Bench, side: &Side, name: &str, contents: Contents) -> Result<()> {
+    let past = scratch(bench.folder.path())?;
+    let found = Contents::read(&bench.system.past_database(name, &past, side.journal)?)?;
+    if found == contents {
+        return Ok(());
+    }
+    let detail =
+        format!("it has {} rows, and not the {} that it had when it was taken", found.rows, contents.rows);
+    Err(Error::Mismatch { what: format!("the snapshot {name} on {}", side.name()), detail })
+}
+
+fn check(findings: &mut Findings, sides: &[Side], runs: &[Vec<Run>], scope: &Scope, seed: u64) {
+    let totals = |place: usize| -> Vec<f64> { runs[place].iter().map(Run::total).collect() };
+    let place =
+        |variant: &str| sides.iter().position(|side| side.kind.name == SUBJECT && side.variant == variant);
+    let (Some(ours), Some(without)) = (place("snapshots"), place("none")) else { return };
+    let rivals = (0..sides.len())
+        .filter(|place| sides[*place].snapshots && !sides[*place].kind.name.starts_with("icecore"));
+    let best = rivals.min_by(|one, other| median(&totals(*one)).total_cmp(&median(&totals(*other))));
+    if let Some(best) = best {
+        let ratio = paired_ratio(&totals(ours), &totals(best), seed);
+        findings.check(Check::new("valuation.vs_best_rival", ratio));
+        findings.parameter("best_rival", sides[best].name().as_str());
+    }
+    if scope.iterations >= LONG {
+        let last = |place: usize| -> Vec<f64> {
+            let last = |run: &Run| run.iterations[run.iterations.len() - LAST..].to_vec();
+            runs[place].iter().flat_map(last).collect()
+        };
+        findings.check(Check::new("valuation.850", paired_ratio(&last(ours), &last(without), seed)));
+    }
+}
+
+fn report(findings: &mut Findings, side: &Side, runs: &[Run]) {
+    let series = |of: fn(&Run) -> Vec<f64>| runs.iter().map(of).collect::<Vec<_>>();
+    let mut measured = Measured::new("s", runs.iter().map(Run::total).collect())
+        .with_series("iteration_s", series(|run| run.iterations.clone()));
+    if side.snapshots {
+        measured = measured
+            .with_series("snapshot_s", series(|run| run.snapshots.clone()))
+            .with_series("held_bytes", series(|run| run.held.clone()));
+    }
+    let mean = |of: fn(&Run) -> f64| runs.iter().map(of).sum::<f64>() / runs.len() as f64;
+    let counters = BTreeMap::from([
+        ("space_bytes".to_owned(), mean(|run| run.space_bytes)),
+        ("snapshots_verified".to_owned(), mean(|run| run.verified as f64)),
+    ]);
+    findings.system(&side.name(), measured.with_counters(counters));
+}

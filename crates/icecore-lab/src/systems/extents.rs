@@ -1,0 +1,85 @@
+//! The extents of files: FIEMAP, as filefrag(8) prints it.
+
+use crate::error::{Doing, Error, Result};
+use crate::options::Options;
+use crate::tool;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const UNIT_BYTES: u64 = 4096;
+
+/// Extents of a file, as a reader from beginning to end meets them.
+pub(crate) fn count(file: &Path, options: &Options) -> Result<u64> {
+    let text = filefrag(&[file.to_owned()], options)?;
+    found(&text).ok_or_else(|| Error::Child {
+        job: "filefrag".to_owned(),
+        reason: format!("it counted no extents of {}: {}", file.display(), tool::tail(&text)),
+    })
+}
+
+/// Bytes of the files below a folder that no other file shares.
+pub(super) fn unshared_bytes(folder: &Path, options: &Options) -> Result<u64> {
+    let mut files = Vec::new();
+    files_below(folder, &mut files)?;
+    // A command line has its limit.
+    let texts = files.chunks(1000).map(|files| filefrag(files, options));
+    texts.map(|text| Ok(unshared(&text?))).sum()
+}
+
+fn files_below(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    let doing = || format!("list {}", folder.display());
+    for entry in fs::read_dir(folder).doing(doing)? {
+        let entry = entry.doing(doing)?;
+        if entry.file_type().doing(doing)?.is_dir() {
+            files_below(&entry.path(), files)?;
+        } else {
+            files.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+fn filefrag(files: &[PathBuf], options: &Options) -> Result<String> {
+    let mut command = Command::new("/usr/sbin/filefrag");
+    tool::output(command.args(["-v", &format!("-b{UNIT_BYTES}")]).args(files), options)
+}
+
+/// The number in `NAME: 3 extents found`.
+fn found(text: &str) -> Option<u64> {
+    let line = text.lines().rev().find(|line| line.trim_end().ends_with("found"))?;
+    line.rsplit_once(": ")?.1.split(' ').next()?.parse().ok()
+}
+
+/// Lines are `ext: logical: physical: length: expected: flags`, with ranges as `first.. last`.
+fn unshared(text: &str) -> u64 {
+    let length = |line: &str| -> Option<u64> {
+        let fields: Vec<&str> = line.split(':').map(str::trim).collect();
+        fields.first()?.parse::<u64>().ok()?;
+        let flags = fields.last()?;
+        let shared = flags.split(',').any(|flag| flag == "shared");
+        if shared { None } else { fields.get(3)?.parse().ok() }
+    };
+    text.lines().filter_map(length).sum::<u64>() * UNIT_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+Filesystem type is: 58465342
+File size of a is 24576 (6 blocks of 4096 bytes)
+ ext:     logical_offset:        physical_offset: length:   expected: flags:
+   0:        0..       3:         20..        23:      4:             shared
+   1:        4..       5:         96..        97:      2:         24: last,eof
+a: 2 extents found
+";
+
+    #[test]
+    fn extents_are_read_from_the_table() {
+        assert_eq!(found(TEXT), Some(2));
+        assert_eq!(unshared(TEXT), 2 * UNIT_BYTES);
+        assert_eq!(found("nothing"), None);
+    }
+}

@@ -1,0 +1,146 @@
+//! A file system on a loop device.
+
+use super::Ground;
+use crate::device::Device;
+use crate::error::{Doing, Result};
+use crate::options::Options;
+use crate::tool::{self, Tool};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Programs of file systems are here, which is not in the `PATH` of every user.
+const SBIN: &str = "/usr/sbin";
+const DD_BYTES: u64 = 4 << 20;
+
+/// What a file system is made by.
+pub(super) struct Format {
+    /// As `mount -t` names it.
+    pub kind: &'static str,
+    /// The program in `/usr/sbin`.
+    pub program: &'static str,
+    /// Its arguments before the device. They must keep it from discarding: a hole in the file beneath costs each first write.
+    pub arguments: &'static [&'static str],
+}
+
+pub(super) const EXT4: Format = Format {
+    kind: "ext4",
+    program: "mkfs.ext4",
+    arguments: &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
+};
+
+/// Why this machine cannot have such a file system.
+pub(super) fn probe(format: &Format, package: &str) -> Result<(), String> {
+    super::is_root()?;
+    super::has_loop_devices()?;
+    super::has_file_system(format.kind)?;
+    super::has_program(format.program, package)
+}
+
+/// A mounted file system. The device goes with the mount, and the mount when the value is dropped.
+pub(crate) struct Loop {
+    image: PathBuf,
+    point: PathBuf,
+    kind: &'static str,
+    device: Device,
+}
+
+impl Loop {
+    /// Makes the file system in a file in the folder of the ground, and mounts it beside the file.
+    pub(super) fn begin(ground: &Ground<'_>, format: &Format) -> Result<Self> {
+        let image = ground.folder.join(format!("{}.img", format.kind));
+        let point = ground.folder.join(format.kind);
+        let (bytes, options) = (ground.bytes, ground.options);
+        write_zeros(&image, bytes, options)?;
+        let mut command = Command::new(format!("{SBIN}/{}", format.program));
+        tool::output(command.args(format.arguments).arg(&image), options)?;
+        fs::create_dir(&point).doing(|| format!("make {}", point.display()))?;
+        let device = attach_and_mount(&image, &point, format.kind, options)?;
+        Ok(Self { image, point, kind: format.kind, device })
+    }
+
+    /// Where it is mounted.
+    pub(super) fn point(&self) -> &Path {
+        &self.point
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Unmounts it and mounts it again: the kernel then has nothing of it in its caches.
+    pub(super) fn remount(&mut self, options: &Options) -> Result<()> {
+        let never = Options::new(&options.directory);
+        tool::output(Command::new("umount").arg(&self.point), &never)?;
+        self.device = attach_and_mount(&self.image, &self.point, self.kind, options)?;
+        Ok(())
+    }
+
+    /// Writes all that is dirty.
+    pub(super) fn sync(&self) -> Result<()> {
+        let doing = || format!("write what is dirty in {}", self.point.display());
+        rustix::fs::syncfs(File::open(&self.point).doing(doing)?).doing(doing)
+    }
+
+    /// Bytes in use.
+    pub(super) fn used_bytes(&self) -> Result<u64> {
+        let space = rustix::fs::statvfs(&self.point).doing(|| format!("measure {}", self.point.display()))?;
+        Ok((space.f_blocks - space.f_bfree) * space.f_frsize)
+    }
+}
+
+/// The file is written in full: the file system beneath then allocates nothing while something is measured. A debug build,
+/// which measures nothing, leaves a hole.
+fn write_zeros(image: &Path, bytes: u64, options: &Options) -> Result<()> {
+    let doing = || format!("make {}", image.display());
+    File::create_new(image).doing(doing)?.set_len(bytes).doing(doing)?;
+    if cfg!(debug_assertions) {
+        return Ok(());
+    }
+    let mut command = Command::new("dd");
+    command.args(["if=/dev/zero", "oflag=direct", "conv=notrunc", "status=none"]);
+    command.arg(format!("bs={DD_BYTES}")).arg(format!("count={}", bytes.div_ceil(DD_BYTES)));
+    command.arg(format!("of={}", image.display()));
+    tool::output(&mut command, options).map(|_| ())
+}
+
+fn attach_and_mount(image: &Path, point: &Path, kind: &str, options: &Options) -> Result<Device> {
+    // The page cache of the file beneath would be a second one. From here to the detaching nothing looks whether the run
+    // is to stop: a device that is mounted and detached goes with its mount.
+    let losetup = || Command::new(format!("{SBIN}/losetup"));
+    let never = Options::new(&options.directory);
+    let device = tool::output(losetup().args(["--find", "--show", "--direct-io=on"]).arg(image), &never)?;
+    let device = device.trim();
+    let mounted = tool::output(Command::new("mount").args(["-t", kind, device]).arg(point), &never);
+    let detached = tool::output(losetup().args(["--detach", device]), &never);
+    mounted?;
+    if let Err(error) = detached {
+        unmount(point);
+        return Err(error);
+    }
+    Ok(Device::named(device.trim_start_matches("/dev/")))
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        unmount(&self.point);
+        // Several systems in turn would fill the disk.
+        let _ = fs::remove_file(&self.image);
+        let _ = fs::remove_dir(&self.point);
+    }
+}
+
+fn unmount(point: &Path) {
+    // It is busy for a moment after a program was killed that had files open in it.
+    for option in [None, Some("--lazy")] {
+        let mut command = Command::new("umount");
+        let unmounted = Tool::start(command.args(option).arg(point)).and_then(|mut unmounting| {
+            unmounting.ends_within(Duration::from_secs(60))?;
+            unmounting.process().wait().doing(|| "unmount".to_owned())
+        });
+        if unmounted.is_ok_and(|status| status.success()) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The systems with snapshots that the studies compare. A new system is one file here, and one line in [`SYSTEMS`].
+
+mod absent;
+pub(crate) mod btrfs;
+pub(crate) mod extents;
+mod icecore_mount;
+mod icecore_sqlite;
+mod loopback;
+pub(crate) mod mounted;
+mod plain;
+mod xfs;
+mod xfs_reflink;
+
+use crate::device::{Device, DeviceCounts};
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::sqlite::{self, Journal};
+use rusqlite::Connection;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The database of the studies that use one.
+const DATABASE: &str = "app.db";
+
+/// A system that is set up. Dropping it removes everything that it made.
+pub(crate) trait System: Send {
+    /// The folder for the files of a workload.
+    fn data(&self) -> Result<PathBuf>;
+
+    /// Takes a snapshot of the data. It is durable on return.
+    fn snapshot(&mut self, name: &str) -> Result<()>;
+
+    /// The folder in which the files of a snapshot are.
+    fn snapshot_folder(&self, name: &str) -> Result<PathBuf>;
+
+    /// Destroys a snapshot.
+    fn destroy(&mut self, name: &str) -> Result<()>;
+
+    /// The bytes that the destruction of each snapshot alone would free.
+    fn held_bytes(&self, names: &[String]) -> Result<Vec<u64>>;
+
+    /// The bytes that the system takes on its device.
+    fn space_bytes(&self) -> Result<u64>;
+
+    /// The block device under the system.
+    fn device(&self) -> &Device;
+
+    /// Empties the caches of the system and of the kernel.
+    fn cool(&mut self) -> Result<()>;
+
+    /// Makes all writes durable, and waits until no background work is left.
+    fn rest(&self) -> Result<()>;
+
+    /// What the device has done so far, for all that use it.
+    fn counts(&self) -> DeviceCounts {
+        self.device().counts()
+    }
+
+    /// Opens the database of the data, and makes it if there is none.
+    fn database(&self, journal: Journal) -> Result<Connection> {
+        sqlite::open_plain(&self.data()?.join(DATABASE), journal)
+    }
+
+    /// Opens the database of a snapshot. SQLite needs to write beside a log, so a copy in `scratch` is opened.
+    fn past_database(&self, name: &str, scratch: &Path, journal: Journal) -> Result<Connection> {
+        let folder = self.snapshot_folder(name)?;
+        for suffix in ["", "-wal", "-journal"] {
+            let (from, to) =
+                (folder.join(format!("{DATABASE}{suffix}")), scratch.join(format!("{DATABASE}{suffix}")));
+            let copied = match fs::copy(&from, &to) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound && !suffix.is_empty() => {
+                    let removed = fs::remove_file(&to);
+                    removed.or_else(|error| match error.kind() {
+                        std::io::ErrorKind::NotFound => Ok(()),
+                        _ => Err(error),
+                    })
+                }
+                other => other.map(|_| ()),
+            };
+            copied.map_err(|source| Error::Io { action: format!("copy {}", from.display()), source })?;
+        }
+        let _ = fs::remove_file(scratch.join(format!("{DATABASE}-shm")));
+        sqlite::open_plain(&scratch.join(DATABASE), journal)
+    }
+}
+
+/// Where a system is set up.
+pub(crate) struct Ground<'a> {
+    /// A folder that goes when the run ends.
+    pub folder: &'a Path,
+    /// Size of the device, for systems with a device of their own.
+    pub bytes: u64,
+    /// The size limit of a pool of Icecore, where there is to be one.
+    pub limit: Option<u64>,
+    /// How the run is to go.
+    pub options: &'a Options,
+}
+
+/// A kind of system.
+pub(crate) struct Kind {
+    /// Its name in results and on the command line.
+    pub name: &'static str,
+    /// Whether it has snapshots. The others are what systems with snapshots are compared with.
+    pub snapshots: bool,
+    /// Whether it has files. The others have databases.
+    pub files: bool,
+    /// Why this machine cannot run it.
+    pub probe: fn() -> std::result::Result<(), String>,
+    /// Sets one up.
+    pub begin: fn(&Ground<'_>) -> Result<Box<dyn System>>,
+}
+
+/// Every system, in the order of results.
+pub(crate) const SYSTEMS: &[Kind] = &[
+    plain::KIND,
+    xfs::KIND,
+    xfs_reflink::KIND,
+    btrfs::KIND,
+    absent::LVM,
+    absent::LVM_THIN,
+    absent::ZFS,
+    absent::BCACHEFS,
+    icecore_mount::KIND,
+    icecore_sqlite::KIND,
+];
+
+/// The names of all systems that studies compare.
+#[must_use]
+pub fn names() -> Vec<&'static str> {
+    SYSTEMS.iter().map(|kind| kind.name).collect()
+}
+
+/// Every system that studies compare, and why this machine cannot run it where it cannot.
+#[must_use]
+pub fn examine() -> Vec<(&'static str, std::result::Result<(), String>)> {
+    SYSTEMS.iter().map(|kind| (kind.name, (kind.probe)())).collect()
+}
+
+/// Whether the caller may mount and attach devices.
+fn is_root() -> std::result::Result<(), String> {
+    let root = rustix::process::geteuid().is_root();
+    if root { Ok(()) } else { Err("only root can mount: run it as root".to_owned()) }
+}
+
+/// Whether the program is there; the error names its package.
+pub(crate) fn has_program(program: &str, package: &str) -> std::result::Result<(), String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    let found = folders.into_iter().any(|folder| folder.join(program).is_file());
+    if found { Ok(()) } else { Err(format!("{program} is not there: apt-get install {package}")) }
+}
+
+/// Whether the kernel can mount file systems of this type, built in or as a module.
+fn has_file_system(kind: &str) -> std::result::Result<(), String> {
+    let known = || {
+        let text = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+        text.lines().any(|line| line.split_whitespace().last() == Some(kind))
+    };
+    let load = || std::process::Command::new("/usr/sbin/modprobe").args(["--quiet", kind]).status();
+    if known() || (load().is_ok() && known()) { Ok(()) } else { Err(format!("no {kind} in this kernel")) }
+}
+
+/// Whether the kernel has loop devices.
+fn has_loop_devices() -> std::result::Result<(), String> {
+    let there = Path::new("/dev/loop-control").exists();
+    if there { Ok(()) } else { Err("no loop devices in this kernel".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_machine_lacks_has_a_reason() {
+        assert!(has_file_system("no-such-file-system").is_err_and(|reason| reason.contains("kernel")));
+        assert!(
+            has_program("no-such-program", "a-package").is_err_and(|reason| reason.contains("a-package"))
+        );
+        let names = names();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]));
+    }
+}
