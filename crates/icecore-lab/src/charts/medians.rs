@@ -7,9 +7,12 @@ use crate::report::{Report, System};
 use crate::statistics::median;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// A system with its number of snapshots and its name.
+type Bar<'report> = (Option<u64>, &'report str, &'report System);
+
 /// Bars: a chart for each run and unit, a bar for each system and number of snapshots.
 pub(super) fn charts(report: &Report) -> Vec<Chart> {
-    let mut groups: BTreeMap<(&str, &str), Vec<(Option<u64>, &str, &System)>> = BTreeMap::new();
+    let mut groups: BTreeMap<(&str, &str), Vec<Bar<'_>>> = BTreeMap::new();
     for ((run, count), systems) in by_variant(report, |system| !system.samples.is_empty()) {
         for (name, system) in systems {
             groups.entry((run, &system.unit)).or_default().push((count, name, system));
@@ -18,7 +21,7 @@ pub(super) fn charts(report: &Report) -> Vec<Chart> {
     groups.into_iter().map(|((run, unit), systems)| bars(run, unit, &systems)).collect()
 }
 
-fn bars(run: &str, unit: &str, systems: &[(Option<u64>, &str, &System)]) -> Chart {
+fn bars(run: &str, unit: &str, systems: &[Bar<'_>]) -> Chart {
     let names: BTreeSet<&str> = systems.iter().map(|(_, name, _)| *name).collect();
     let place = |system: &str| names.iter().position(|name| *name == system).unwrap_or(0) as f64;
     let better = if is_rate(unit) { "more is better" } else { "less is better" };

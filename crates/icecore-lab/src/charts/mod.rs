@@ -66,7 +66,9 @@ fn subtitle(report: &Report) -> String {
     let runs = report.systems.values().map(|system| system.samples.len()).max().unwrap_or(0);
     let machine = &report.machine;
     let started = report.started.split('T').next().unwrap_or_default();
-    format!("{} runs; {} cores; {} on {}; {started}", runs, machine.cores, machine.filesystem, machine.device)
+    let plural = if runs == 1 { "" } else { "s" };
+    let (cores, filesystem, device) = (machine.cores, &machine.filesystem, &machine.device);
+    format!("{runs} run{plural}; {cores} cores; {filesystem} on {device}; {started}")
 }
 
 /// The name of a system of a study, taken apart.
@@ -110,8 +112,8 @@ fn snapshots(count: u64) -> String {
     }
 }
 
-/// Systems of one variant, by name.
-type Group<'report> = Vec<(&'report str, &'report System)>;
+/// Systems, by name.
+pub(crate) type Group<'report> = Vec<(&'report str, &'report System)>;
 
 /// The systems that were measured, by variant: run, then number of snapshots.
 fn by_variant(report: &Report, keep: impl Fn(&System) -> bool) -> BTreeMap<(&str, Option<u64>), Group<'_>> {

@@ -19,7 +19,8 @@ pub(super) fn section(documents: &[Document], charts: &[Vec<Chart>]) -> Markup {
             h2 { "What a write costs the device" }
             p {
                 "Requests, bytes and flushes that the device does for each 16 KiB write of a program. \
-                 Counts do not depend on the speed of the machine or on its other work."
+                 Counts do not depend on the speed of the machine. The device of plain is the whole disk, which \
+                 counts what other programs do, too; the other systems have a device of their own."
             }
             @for (place, document) in counted {
                 @if documents.len() > 1 { h3 { (document.name) } }

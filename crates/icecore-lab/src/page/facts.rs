@@ -7,8 +7,13 @@ use maud::{Markup, html};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn where_and_when(documents: &[Document]) -> Markup {
-    let machines: BTreeSet<String> =
-        documents.iter().map(|document| document.report.machine.to_string()).collect();
+    // The time of a flush differs from run to run.
+    let machine = |document: &Document| {
+        let machine = &document.report.machine;
+        let text = machine.to_string();
+        text.rsplit_once(", flush").map_or(text.clone(), |(machine, _)| machine.to_owned())
+    };
+    let machines: BTreeSet<String> = documents.iter().map(machine).collect();
     let days = documents.iter().filter_map(|document| document.report.started.split('T').next());
     let days: BTreeSet<&str> = days.collect();
     html! {

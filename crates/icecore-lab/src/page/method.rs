@@ -23,8 +23,9 @@ pub(super) fn section(documents: &[Document]) -> Markup {
                      operations of all rounds."
                 }
                 li {
-                    "Published figures are those that the authors of the studies printed. They come from other machines and stand \
-                     beside ours, marked; no value here is computed from both."
+                    "Published figures are those that the authors of the studies printed. They come from other machines \
+                     and stand beside ours, marked; no value here is computed from both. Counts of systems that this machine \
+                     lacks were taken by this project in an emulated machine, and are marked in the same way."
                 }
                 li { "Quick runs are small and show that the lab works. Every picture of such a run says so." }
                 li {

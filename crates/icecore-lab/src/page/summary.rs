@@ -1,7 +1,7 @@
 //! What the numbers say, in sentences that need no knowledge of the field. Every figure in them is computed.
 
 use super::{Document, Missing, Verdict};
-use crate::charts::{Key, is_icecore, is_rate, pairs};
+use crate::charts::{Group, Key, is_icecore, is_rate, pairs};
 use crate::figure::short;
 use crate::published;
 use crate::report::{Report, System};
@@ -98,7 +98,7 @@ fn slowdown(report: &Report) -> Option<String> {
 
 /// Every run in which another system has a better median than the best of Icecore's.
 fn losses(report: &Report) -> Vec<String> {
-    let mut groups: BTreeMap<(&str, Option<u64>, &str), Vec<(&str, &System)>> = BTreeMap::new();
+    let mut groups: BTreeMap<(&str, Option<u64>, &str), Group<'_>> = BTreeMap::new();
     for (name, system) in report.systems.iter().filter(|(_, system)| !system.samples.is_empty()) {
         let key = Key::of(name);
         groups.entry((key.run, key.snapshots, &system.unit)).or_default().push((key.system, system));
@@ -120,7 +120,7 @@ fn loss(
         let median = median(&system.samples);
         if is_rate(unit) { median } else { 1.0 / median }
     };
-    let (ours, others): (Vec<(&str, &System)>, Vec<(&str, &System)>) =
+    let (ours, others): (Group<'_>, Group<'_>) =
         systems.iter().copied().partition(|(name, _)| is_icecore(name));
     let best = ours.iter().max_by(|one, other| goodness(one.1).total_cmp(&goodness(other.1)))?;
     let ahead: Vec<String> = others
