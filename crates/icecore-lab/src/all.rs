@@ -69,8 +69,9 @@ pub fn expected(name: &str, quick: bool) -> Duration {
     Duration::from_secs(if quick { quick_s } else { full_s })
 }
 
-/// Runs all of `studies` and writes their results, and the report, into `folder`. A study that fails does not keep the others
-/// from running; the report says why it is missing. Documents stay where they are when a later study is stopped.
+/// Runs all of `studies` and writes their results, and the report, into `folder`. A study that fails does
+/// not keep the others from running; the report says why it is missing. Documents stay where they are when
+/// a later study is stopped.
 ///
 /// # Errors
 /// The folder has files or cannot be written; or the run is [to stop](Options::stop).

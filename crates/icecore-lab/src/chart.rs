@@ -1,4 +1,5 @@
-//! A chart as data. The page of a report and the static pictures draw the same chart, so they show the same numbers.
+//! A chart as data. The page of a report and the static pictures draw the same chart, so they show the same
+//! numbers.
 
 use serde::{Deserialize, Serialize};
 

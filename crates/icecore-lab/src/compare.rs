@@ -79,7 +79,8 @@ impl Verdict {
 /// Compares two results, each with its name for errors and notes.
 ///
 /// # Errors
-/// [`Error::Incomparable`] if they are of different experiments, or one is of a quick run and the other is not.
+/// [`Error::Incomparable`] if they are of different experiments, or one is of a quick run and the other is
+/// not.
 pub fn compare(before: (&str, &Report), after: (&str, &Report)) -> Result<Comparison> {
     let ((before_name, first), (after_name, second)) = (before, after);
     let refuse = |reason: String| {
@@ -175,7 +176,8 @@ fn of_systems(name: &str, (before, after): (&System, &System)) -> Option<Change>
     Some(change(name, &before.unit, (median(first), median(second)), ratio, verdict))
 }
 
-/// Only the bounds of a check are known, not its samples: the interval of the ratio spans all that both intervals allow.
+/// Only the bounds of a check are known, not its samples: the interval of the ratio spans all that both
+/// intervals allow.
 fn of_checks(name: &str, (before, after): (&Check, &Check)) -> Change {
     let ratio = Estimate {
         value: after.value / before.value,

@@ -1,4 +1,5 @@
-//! What this machine can measure: what of the kernel, of programs and of space is there, and which package has what lacks.
+//! What this machine can measure: what of the kernel, of programs and of space is there, and which package
+//! has what lacks.
 
 use crate::error::{Doing, Error, Result};
 use crate::systems;
@@ -157,7 +158,8 @@ fn find(program: &str) -> Option<PathBuf> {
     folders.into_iter().map(|folder| folder.join(program)).find(executable)
 }
 
-/// Installs packages with apt-get(8), which shows what it does on standard error. Servers in them are not started.
+/// Installs packages with apt-get(8), which shows what it does on standard error. Servers in them are not
+/// started.
 ///
 /// # Errors
 /// The caller is not root, there is no apt-get, or it fails.

@@ -1,4 +1,5 @@
-//! What the studies printed. Their numbers are of other machines: they stand beside ours, marked, and are never mixed with them.
+//! What the studies printed. Their numbers are of other machines: they stand beside ours, marked, and are
+//! never mixed with them.
 
 use serde::Serialize;
 
@@ -34,7 +35,8 @@ pub struct Factor {
     pub factor: f64,
 }
 
-/// Requests of the device for each durable 16 KiB write with one snapshot, as this project counted them in an emulated machine.
+/// Requests of the device for each durable 16 KiB write with one snapshot, as this project counted them in
+/// an emulated machine.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Count {
     /// The system.

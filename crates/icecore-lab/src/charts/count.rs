@@ -26,8 +26,8 @@ pub(super) fn charts(report: &Report) -> Vec<Chart> {
 /// Places for each power of ten: thousands of numbers would hide each other.
 const PER_DECADE: f64 = 20.0;
 
-/// The median cost in milliseconds around each place, at the median of the numbers there. Only positive numbers have a place on
-/// the axes.
+/// The median cost in milliseconds around each place, at the median of the numbers there. Only positive
+/// numbers have a place on the axes.
 fn costs(system: &System) -> Vec<(f64, f64)> {
     let mut places: BTreeMap<i64, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
     for (counts, values) in rounds(system, "count").iter().zip(rounds(system, "cost_s")) {

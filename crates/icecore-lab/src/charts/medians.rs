@@ -96,8 +96,8 @@ impl Pair<'_> {
     }
 }
 
-/// Every run that was measured without a snapshot and with one: `RUN/0` and `RUN/1`, `RUN/before` and `RUN/after`, `none` and
-/// `snapshots`.
+/// Every run that was measured without a snapshot and with one: `RUN/0` and `RUN/1`, `RUN/before` and
+/// `RUN/after`, `none` and `snapshots`.
 #[must_use]
 pub fn pairs(report: &Report) -> Vec<Pair<'_>> {
     let systems = report.systems.iter();

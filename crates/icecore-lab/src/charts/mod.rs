@@ -1,7 +1,7 @@
 //! The charts of a result, by the names that studies give their series and counters.
 //!
-//! A system of a study is called `SYSTEM` or `SYSTEM/VARIANT`; a variant that ends in a number is a run with so many snapshots
-//! (`lvm/direct/1`). Charts put the systems of one variant beside each other.
+//! A system of a study is called `SYSTEM` or `SYSTEM/VARIANT`; a variant that ends in a number is a run
+//! with so many snapshots (`lvm/direct/1`). Charts put the systems of one variant beside each other.
 
 mod backup;
 mod count;
@@ -125,7 +125,8 @@ fn by_variant(report: &Report, keep: impl Fn(&System) -> bool) -> BTreeMap<(&str
     groups
 }
 
-/// The colour of a system, the same in every chart. Other names take the colours that follow from their place.
+/// The colour of a system, the same in every chart. Other names take the colours that follow from their
+/// place.
 fn color(system: &str, place: usize) -> usize {
     const KNOWN: [&str; COLORS] = [
         "plain",

@@ -28,7 +28,8 @@ pub(super) fn charts(report: &Report) -> Vec<Chart> {
     groups.into_iter().map(chart).collect()
 }
 
-/// When snapshots were taken. Systems of one run take theirs at the same moment, but for fractions of a second.
+/// When snapshots were taken. Systems of one run take theirs at the same moment, but for fractions of a
+/// second.
 fn marks(systems: &[(&str, &System)]) -> Vec<Mark> {
     let mut moments: Vec<f64> =
         systems.iter().flat_map(|(_, system)| medians_by_place(rounds(system, "snapshot_at_s"))).collect();

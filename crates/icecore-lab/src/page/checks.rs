@@ -1,4 +1,5 @@
-//! The table of checks: what was to be reached, and what was. Checks that are not met look like those that are.
+//! The table of checks: what was to be reached, and what was. Checks that are not met look like those that
+//! are.
 
 use super::{Document, number};
 use crate::report::Check;

@@ -10,27 +10,40 @@ pub(super) fn section(documents: &[Document]) -> Markup {
         section id="method" {
             h2 { "Method" }
             ul {
-                li { "Every system runs on the same machine and disk, with the same durability: a write counts when it is durable." }
-                li { "Systems run in turn, round after round, in alternating order. What disturbs the machine disturbs all of them." }
+                li {
+                    "Every system runs on the same machine and disk, with the same durability: a \
+                     write counts when it is durable."
+                }
+                li {
+                    "Systems run in turn, round after round, in alternating order. What disturbs the \
+                     machine disturbs all of them."
+                }
                 li { "A value is the median over the rounds. The fewest rounds of any system here are " (fewest) "." }
                 li {
-                    "An interval is the middle 95 % of 10,000 bootstrap resamples of the rounds. \
-                     One round alone has no spread to show."
-                }
-                li { "Requests, bytes and flushes are counted by the kernel for the block device, over a fixed number of writes." }
-                li {
-                    "Lines over time are medians over the rounds at each second. Percentiles and heat maps are of all \
-                     operations of all rounds."
+                    "An interval is the middle 95 % of 10,000 bootstrap resamples of the rounds. One \
+                     round alone has no spread to show."
                 }
                 li {
-                    "Published figures are those that the authors of the studies printed. They come from other machines \
-                     and stand beside ours, marked; no value here is computed from both. Counts of systems that this machine \
-                     lacks were taken by this project in an emulated machine, and are marked in the same way."
+                    "Requests, bytes and flushes are counted by the kernel for the block device, over \
+                     a fixed number of writes."
                 }
-                li { "Quick runs are small and show that the lab works. Every picture of such a run says so." }
                 li {
-                    "An emulated machine counts as a real one does, and its times mean nothing. Its results serve for counts and \
-                     ratios alone."
+                    "Lines over time are medians over the rounds at each second. Percentiles and heat \
+                     maps are of all operations of all rounds."
+                }
+                li {
+                    "Published figures are those that the authors of the studies printed. They come \
+                     from other machines and stand beside ours, marked; no value here is computed \
+                     from both. Counts of systems that this machine lacks were taken by this project \
+                     in an emulated machine, and are marked in the same way."
+                }
+                li {
+                    "Quick runs are small and show that the lab works. Every picture of such a run \
+                     says so."
+                }
+                li {
+                    "An emulated machine counts as a real one does, and its times mean nothing. Its \
+                     results serve for counts and ratios alone."
                 }
                 li { "The JSON documents hold every sample. " code { "icecore lab run all" } " repeats the whole report." }
             }

@@ -129,7 +129,8 @@ fn head() -> Markup {
     }
 }
 
-/// A chart: the static picture, which the script replaces on a screen. Paper and browsers without scripts keep it.
+/// A chart: the static picture, which the script replaces on a screen. Paper and browsers without scripts
+/// keep it.
 fn chart(number: usize, chart: &Chart) -> Markup {
     html! {
         figure class="chart" id={ "d" (number) "-" (chart.id) } data-document=(number) data-chart=(chart.id) {

@@ -107,6 +107,8 @@ struct Writer<'a> {
     refused: BTreeMap<u64, u64>,
     snapshots: Vec<(String, Vec<u64>)>,
     version: u64,
+    /// Blocks written and acknowledged.
+    written: u64,
     longest: f64,
 }
 
@@ -122,6 +124,7 @@ impl<'a> Writer<'a> {
             refused: BTreeMap::new(),
             snapshots: Vec::new(),
             version: 0,
+            written: 0,
             longest: 0.0,
         })
     }
@@ -149,7 +152,7 @@ impl<'a> Writer<'a> {
         };
         let mut counters: BTreeMap<String, f64> = [
             ("snapshots", self.snapshots.len() as f64),
-            ("acknowledged_writes", self.version as f64 - self.refused.len() as f64),
+            ("acknowledged_writes", self.written as f64),
             ("longest_gap_ms", self.longest * 1e3),
             ("said_full", f64::from(u8::from(full))),
         ]
@@ -187,6 +190,7 @@ impl<'a> Writer<'a> {
             self.refused = group;
             return written;
         }
+        self.written += writes.len() as u64;
         for (number, version) in writes {
             self.acknowledged[number as usize] = version;
         }

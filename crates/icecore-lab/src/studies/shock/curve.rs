@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn a_stall_and_a_slow_second_after_the_snapshot_are_seen() {
         // Nothing for 300 ms, and half the rate until second 7.
-        let slow = |at: u64| at < 5_000 || at >= 7_000 || (at >= 5_300 && at % 2 == 0);
+        let slow = |at: u64| !(5_000..7_000).contains(&at) || (at >= 5_300 && at.is_multiple_of(2));
         let shape = Shape::of(&stream(slow), MOMENT).expect("a shape");
         assert!((300.0..303.0).contains(&shape.longest_gap_ms), "{shape:?}");
         assert_eq!(shape.gap_before_ms, 1.0);

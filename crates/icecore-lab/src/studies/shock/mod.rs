@@ -58,12 +58,12 @@ impl Scope {
             file_bytes: options.size(1 << 30, quick(128 << 20, 4 << 20)),
             small_bytes: options.size(SMALL_BYTES, quick(32 << 20, 2 << 20)),
             device_bytes: options.size(8 << 30, quick(1 << 30, 400 << 20)),
-            writes: options.size(8_000, quick(600, 40)),
+            writes: options.size(8_000, quick(400, 40)),
             counts: options.size(&[0, 1, 2, 4, 8, 16], if toy { &[0, 1] } else { &[0, 1, 4] }),
-            curve: options.size(Duration::from_secs(60), Duration::from_millis(quick(4_000, 1_500))),
+            curve: options.size(Duration::from_secs(60), Duration::from_millis(quick(3_000, 1_500))),
             runs: if toy { &RUNS[1..2] } else { &RUNS },
             small_rounds: if toy { 2 } else { SMALL_ROUNDS },
-            small_round: options.size(Duration::from_secs(60), Duration::from_millis(quick(500, 200))),
+            small_round: options.size(Duration::from_secs(60), Duration::from_millis(quick(300, 200))),
         }
     }
 }
@@ -331,6 +331,9 @@ fn device_counters(rounds: &[Round], name: &'static str, count: usize) -> BTreeM
     .collect()
 }
 
+/// A figure of a curve, and its name.
+type Figure = (&'static str, fn(&Shape) -> f64);
+
 fn with_curves(
     mut measured: Measured,
     counters: &mut BTreeMap<String, f64>,
@@ -338,7 +341,7 @@ fn with_curves(
     name: &'static str,
 ) -> Measured {
     let curves: Vec<&Shape> = rounds.iter().filter_map(|round| round.curves.get(name)).collect();
-    let figures: [(&str, fn(&Shape) -> f64); 4] = [
+    let figures: [Figure; 4] = [
         ("longest_gap_ms", |shape| shape.longest_gap_ms),
         ("gap_before_ms", |shape| shape.gap_before_ms),
         ("dip", |shape| shape.dip),
