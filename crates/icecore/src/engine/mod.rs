@@ -42,6 +42,8 @@ mod mend;
 mod moves;
 mod open_files;
 mod original;
+#[cfg(test)]
+mod orphan_tests;
 mod places;
 mod rebuild;
 mod recovery;
