@@ -189,9 +189,10 @@ fn a_full_pool_can_be_emptied_and_goes_on() {
 /// Blocks of a file so scattered that its extents fill several nodes.
 const SCATTERED: u64 = 3000;
 
-/// A closed pool with a scattered file `gone` and an empty file `other` in dataset `d`.
-fn scattered() -> Explorer {
+/// A closed pool with a scattered file `gone` and an empty file `other` in dataset `d`. A checkpoint is due after so many bytes of log.
+fn scattered(log_bytes_max: u64) -> Explorer {
     let mut setting = Setting::default();
+    setting.options.log_bytes_max = log_bytes_max;
     setting.options.node_cache_bytes = 0;
     setting.options.block_cache_bytes = 0;
     let mut explorer = Explorer::new(1, &setting).unwrap();
@@ -213,7 +214,7 @@ fn scattered() -> Explorer {
 /// The call takes the name of the scattered file away, and every read of it fails once. An error says that nothing was done; a
 /// success, that the name is gone, and a later opening frees the file.
 fn answers_what_it_did(call: fn(&Dataset) -> icecore::Result<()>, is_done: fn(&View) -> bool) {
-    let base = scattered();
+    let base = scattered(2 << 20);
     let (mut refused, mut left) = (0, 0);
     for number in 1.. {
         let mut explorer = base.fork(number);
@@ -259,4 +260,26 @@ fn a_renaming_that_is_done_is_answered_so_whatever_read_fails() {
         },
         |view| view.lookup(InodeNumber::ROOT, b"other").unwrap().is_none(),
     );
+}
+
+/// Each step is followed by a checkpoint, and every write of them fails once.
+#[test]
+fn a_pool_that_fails_while_it_frees_a_file_answers_an_error() {
+    let base = scattered(8192);
+    let mut failed_freeing = 0;
+    for number in 1.. {
+        let mut explorer = base.fork(number);
+        open(&mut explorer);
+        let dataset = explorer.pool().dataset("d").unwrap();
+        explorer.disk.fail_at(number, FaultKind::WriteError, false);
+        let outcome = dataset.unlink(InodeNumber::ROOT, b"gone");
+        assert_eq!(outcome.is_err(), explorer.pool().is_read_only(), "write {number}: {outcome:?}");
+        let is_freed = explorer.pool().statistics().used_bytes < SCATTERED * 4096;
+        failed_freeing += u64::from(outcome.is_err() && is_freed);
+        drop(dataset);
+        if explorer.disk.faults_struck() == 0 {
+            assert!(failed_freeing > 0, "no write failed after the name was gone");
+            return;
+        }
+    }
 }
