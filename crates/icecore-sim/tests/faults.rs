@@ -189,7 +189,8 @@ fn a_full_pool_can_be_emptied_and_goes_on() {
 /// Blocks of a file so scattered that its extents fill several nodes.
 const SCATTERED: u64 = 3000;
 
-/// A closed pool with a scattered file `gone` and an empty file `other` in dataset `d`. A checkpoint is due after so many bytes of log.
+/// A closed pool with a scattered file `gone` and an empty file `other` in dataset `d`.
+/// A checkpoint is due after half of `log_bytes_max`.
 fn scattered(log_bytes_max: u64) -> Explorer {
     let mut setting = Setting::default();
     setting.options.log_bytes_max = log_bytes_max;
@@ -211,8 +212,8 @@ fn scattered(log_bytes_max: u64) -> Explorer {
     explorer
 }
 
-/// The call takes the name of the scattered file away, and every read of it fails once. An error says that nothing was done; a
-/// success, that the name is gone, and a later opening frees the file.
+/// The call takes the name of the scattered file away, and every read of it fails once. An error says that
+/// nothing was done. A success says that the name is gone, and a later opening frees the file.
 fn answers_what_it_did(call: fn(&Dataset) -> icecore::Result<()>, is_done: fn(&View) -> bool) {
     let base = scattered(2 << 20);
     let (mut refused, mut left) = (0, 0);

@@ -54,8 +54,8 @@ impl Creation {
 impl Dataset {
     /// Executes an operation on names, and frees what has lost its last name by it, unless somebody has that open.
     ///
-    /// The operation is done before the file is freed. So a file that cannot be freed now is no error, unless the pool has failed: it
-    /// stays in the durable list of orphans for a later opening.
+    /// The operation is done before the file is freed. So a file that cannot be freed now is no error, unless the
+    /// pool has failed: it stays in the durable list of orphans for a later opening.
     fn change_names(&self, operation: NamespaceOperation, purpose: Purpose) -> Result<Changed> {
         let engine = self.pool.engine();
         let operation = Operation::Namespace { dataset: self.id, operation };
@@ -139,7 +139,7 @@ impl Dataset {
     }
 
     /// Takes a name away. A file without names that somebody has open (see [`Dataset::file`]) lives on
-    /// until it is closed, also through a crash. A file that cannot be freed is freed by a later opening of the pool.
+    /// until it is closed, also through a crash. A later opening frees a file that cannot be freed now.
     ///
     /// # Errors
     /// [`FileFault::NotFound`], [`FileFault::IsADirectory`].

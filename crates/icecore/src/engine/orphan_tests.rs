@@ -1,4 +1,4 @@
-//! Taking names away on a full pool: each call answers what it did, whether or not there is room to free the file.
+//! Taking names away on a full pool: each call answers what it did, with or without room to free the file.
 
 use super::Purpose;
 use super::reserve_tests::leave_free;
@@ -34,8 +34,8 @@ fn orphans(dataset: &Dataset) -> usize {
     count
 }
 
-/// A pool without threads, with empty files in dataset `db`. The log has one block left, and no segment to go on in
-/// but what the next checkpoint may take.
+/// A pool without threads, with empty files in dataset `db`. The log has one block left.
+/// There is no segment to go on in but what the next checkpoint may take.
 fn full(storage: &Arc<MemoryStorage>, case: usize) -> (Pool, Dataset) {
     let size_limit = Some(ByteLength(20 * SEGMENT));
     let form = InitOptions { segment_bytes: SEGMENT, size_limit, ..InitOptions::small() };
