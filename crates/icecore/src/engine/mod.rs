@@ -46,6 +46,8 @@ mod places;
 mod rebuild;
 mod recovery;
 #[cfg(test)]
+mod pin_tests;
+#[cfg(test)]
 mod reserve_tests;
 #[cfg(test)]
 mod reuse_tests;
