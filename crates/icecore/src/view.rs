@@ -27,8 +27,8 @@ struct Inner {
 }
 
 impl View {
-    pub(crate) fn pin(pool: &Pool, state: &State, version: VersionId, name: String) -> Self {
-        let pin = pool.engine().pin(state);
+    pub(crate) fn pin(pool: &Pool, state: &mut State, version: VersionId, name: String) -> Self {
+        let pin = state.pin(version);
         let tree = state.trees[&version].clone();
         let inner = Inner { pool: pool.clone(), tree, name, version, moment: state.clock, _pin: pin };
         Self { inner: Arc::new(inner) }

@@ -213,7 +213,7 @@ impl Engine {
 
 /// The version that would be deleted next cannot be, until something changes.
 fn set_aside(state: &mut State) {
-    if let Some(version) = state.history.next_doomed() {
+    if let Some(version) = state.next_to_free() {
         state.history.set_aside(version);
     }
 }

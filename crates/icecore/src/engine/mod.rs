@@ -42,11 +42,11 @@ mod mend;
 mod moves;
 mod open_files;
 mod original;
+#[cfg(test)]
+mod pin_tests;
 mod places;
 mod rebuild;
 mod recovery;
-#[cfg(test)]
-mod pin_tests;
 #[cfg(test)]
 mod reserve_tests;
 #[cfg(test)]
@@ -91,12 +91,12 @@ use crate::format::superblock::Superblock;
 use crate::log::writer::{Batch, Writer};
 use crate::nodes::Nodes;
 use crate::options::OpenOptions;
-use crate::pins::{Pin, Pins};
+use crate::pins::{Hold, Pin, Pins};
 use crate::process::ProcessMark;
 use crate::state::{Environment, State};
 use crate::statistics::{Counters, Statistics};
 use crate::storage::{Storage, StorageLock};
-use crate::units::{PoolId, RecordSequence, Stream, Timestamp};
+use crate::units::{PoolId, RecordSequence, Timestamp};
 use checkpoint::CheckpointLine;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashMap};
@@ -152,7 +152,7 @@ impl Engine {
 
     /// Holds everything that is alive now.
     pub(crate) fn pin(&self, state: &State) -> Pin {
-        self.pins.pin(state.clock, state.marks.of(Stream::Merged))
+        self.pins.pin(Hold::Pool, state.clock, state.marks_now())
     }
 
     pub(crate) fn environment(&self) -> Environment<'_> {

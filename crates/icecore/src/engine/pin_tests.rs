@@ -21,7 +21,8 @@ const CHURN: u64 = 6 * FILES * SEGMENT;
 
 fn open(storage: &Arc<MemoryStorage>, background: bool) -> Pool {
     // Small caches: what is read comes from where it lies.
-    let caches = OpenOptions { block_cache_bytes: 1 << 16, node_cache_bytes: 1 << 16, ..OpenOptions::default() };
+    let caches =
+        OpenOptions { block_cache_bytes: 1 << 16, node_cache_bytes: 1 << 16, ..OpenOptions::default() };
     let options = OpenOptions { background, control_socket: false, ..caches };
     Pool::open(storage.clone(), &options).unwrap()
 }

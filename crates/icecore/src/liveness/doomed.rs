@@ -200,9 +200,22 @@ impl History {
     /// first: where a whole branch goes, that is a leaf, whose sets need not be merged with others.
     #[must_use]
     pub fn next_doomed(&self) -> Option<VersionId> {
+        self.next_doomed_but(&BTreeSet::new())
+    }
+
+    /// As [`History::next_doomed`], and what these versions reach stays: they are not deleted. Nor is a version thinned that may own what they
+    /// reach, for it would not be looked at whether a doomed version below it reaches something.
+    pub(crate) fn next_doomed_but(&self, read: &BTreeSet<VersionId>) -> Option<VersionId> {
+        let read: BTreeSet<_> = read.iter().filter(|version| self.doomed.contains(**version)).collect();
         let free = |version: &&VersionId| !self.doomed.stuck.contains(version);
-        let deletable = self.doomed.deletable.iter().rev().find(free);
-        deletable.or_else(|| self.doomed.thinnable.keys().rev().find(free)).copied()
+        let is_read_below = |version: VersionId| {
+            !read.is_empty() && self.doomed_from(version).iter().any(|below| read.contains(below))
+        };
+        let deletable =
+            self.doomed.deletable.iter().rev().filter(free).find(|version| !read.contains(version));
+        let thinnable =
+            || self.doomed.thinnable.keys().rev().filter(free).find(|version| !is_read_below(**version));
+        deletable.or_else(thinnable).copied()
     }
 
     /// Grows with every piece of the work on doomed versions that is done, whether it frees anything or not.

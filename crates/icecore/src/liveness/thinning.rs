@@ -128,7 +128,7 @@ impl History {
     }
 
     /// A version, and all doomed ones below it with nothing but doomed ones in between.
-    fn doomed_from(&self, version: VersionId) -> Vec<VersionId> {
+    pub(super) fn doomed_from(&self, version: VersionId) -> Vec<VersionId> {
         let mut found = vec![version];
         let mut index = 0;
         while let Some(version) = found.get(index) {

@@ -228,9 +228,9 @@ impl Pool {
     /// [`Error::NotFound`], [`Error::BadName`].
     pub fn view(&self, name: &str) -> Result<View> {
         self.engine().check_open()?;
-        let state = self.engine().state();
+        let mut state = self.engine().state();
         let version = self.find_version(&state, name)?;
-        Ok(View::pin(self, &state, version, name.to_owned()))
+        Ok(View::pin(self, &mut state, version, name.to_owned()))
     }
 
     /// Appends groups, of any datasets, as one atomic step, and makes them visible. After a crash all of it is
