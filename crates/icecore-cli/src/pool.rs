@@ -9,6 +9,7 @@ use icecore::Error;
 use icecore::admin::locate::{is_pool, split_at_pool, was_pool};
 use icecore::admin::{Access, ErrorCode, Failure};
 use std::ffi::OsStr;
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
@@ -37,10 +38,11 @@ impl Context {
 
     /// Where an argument leads.
     pub fn locate(&self, argument: &OsStr) -> anyhow::Result<Location> {
-        if self.is_of_shell && argument.as_bytes().contains(&b'/') {
-            if let Ok((pool, rest)) = split_at_pool(Path::new(argument)) {
-                return Ok(Location { pool, rest });
-            }
+        if self.is_of_shell
+            && argument.as_bytes().contains(&b'/')
+            && let Ok((pool, rest)) = split_at_pool(Path::new(argument))
+        {
+            return Ok(Location { pool, rest });
         }
         match &self.pool {
             Some(pool) if !is_path(argument.as_bytes()) => {
@@ -186,9 +188,13 @@ fn is_path(argument: &[u8]) -> bool {
         || [&b"/"[..], b"./", b"../"].iter().any(|start| argument.starts_with(start))
 }
 
-/// For commands that change nothing.
+/// For commands that change nothing. Says so where the owner hangs, and what is read may be old.
 pub fn open_to_read(pool: &Path) -> anyhow::Result<Access> {
-    icecore::admin::connect_or_open(pool, true).map_err(|failure| not_opened(pool, failure))
+    let access = icecore::admin::connect_or_open(pool, true).map_err(|failure| not_opened(pool, failure))?;
+    if let Some(stale) = access.stale() {
+        let _ = writeln!(std::io::stderr().lock(), "icecore: {stale}");
+    }
+    Ok(access)
 }
 
 /// For commands that change something.

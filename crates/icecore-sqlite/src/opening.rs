@@ -8,7 +8,7 @@ use crate::errors::{Fault, Result};
 use crate::locks::{FileVersion, HandleId, Level, Pinned};
 use crate::path::{self, JOURNAL_SUFFIX, Place, WAL_SUFFIX};
 use crate::recent::Names;
-use crate::registry::{self, PoolUse};
+use crate::registry::{self, PATIENCE, PoolUse};
 use crate::store::{self, HeadFile};
 use crate::transaction::Transaction;
 use crate::vfs::NAME;
@@ -64,7 +64,7 @@ pub unsafe fn open(door: &Door, name: *const c_char, path: &str, flags: c_int) -
     let for_reading = flags & open::READWRITE == 0;
     let wishes = Wishes { immutable, for_reading, create: flags & open::CREATE != 0 };
     let pool_for_reading = pool_mode.is_some_and(|mode| mode == "ro");
-    let pool = registry::current().use_pool(cut.pool, pool_for_reading)?;
+    let pool = registry::current().use_pool(cut.pool, pool_for_reading, PATIENCE)?;
     let place = Place::find(&pool.pool, cut, snapshot)?;
     let Found { source, inode, pin, read_only } = if place.snapshot.is_some() || wishes.immutable {
         fixed(&pool, place)?

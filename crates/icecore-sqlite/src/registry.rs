@@ -15,6 +15,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+/// How long a connection that is opened waits for another process to let go of the pool.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is tried within that time.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Everything the door knows, for one process.
 pub struct Registry {
@@ -118,11 +124,29 @@ impl Registry {
         Err(icecore::Error::Forked { owner: self.mark.process() }.into())
     }
 
-    /// Uses the pool in `name` (a directory, or `/@NAME` of a registered one), opening it if need be.
-    pub fn use_pool(&'static self, name: &str, read_only: bool) -> Result<PoolUse> {
+    /// Uses the pool in `name` (a directory, or `/@NAME` of a registered one), opening it if need be. Another process that has it
+    /// open is waited for as long as the patience lasts: it may be a command that is about to end.
+    pub fn use_pool(&'static self, name: &str, read_only: bool, patience: Duration) -> Result<PoolUse> {
         let name = canonical(name)?;
+        let deadline = Instant::now() + patience;
+        loop {
+            match self.try_use_pool(&name, read_only)? {
+                Err(icecore::Error::PoolInUse { .. }) if Instant::now() < deadline => {
+                    std::thread::sleep(RETRY_INTERVAL);
+                }
+                outcome => return Ok(outcome?),
+            }
+        }
+    }
+
+    /// The inner error is the store's, from opening the pool.
+    fn try_use_pool(
+        &'static self,
+        name: &str,
+        read_only: bool,
+    ) -> Result<std::result::Result<PoolUse, icecore::Error>> {
         let mut pools = self.pools.lock();
-        if let Some(slot) = pools.get_mut(&name) {
+        if let Some(slot) = pools.get_mut(name) {
             if slot.pool.pool.is_read_only() && !read_only && !slot.kept {
                 return Err(Fault::new(
                     code::CANTOPEN,
@@ -132,16 +156,17 @@ impl Registry {
                 ));
             }
             slot.uses += 1;
-            return Ok(PoolUse { registry: self, pool: Arc::clone(&slot.pool) });
+            return Ok(Ok(PoolUse { registry: self, pool: Arc::clone(&slot.pool) }));
         }
         if name.starts_with(REGISTERED) {
             return Err(Fault::new(code::CANTOPEN, format!("no pool is registered as {name}")));
         }
         // Under the lock: a second opening of the same pool must not find it "in use" by ourselves.
-        let pool = store::open_pool(Path::new(&name), read_only)?;
-        let pool = Arc::new(OpenPool::new(pool, name.clone()));
-        pools.insert(name, Slot { pool: Arc::clone(&pool), uses: 1, kept: false });
-        Ok(PoolUse { registry: self, pool })
+        Ok(store::open_pool(Path::new(name), read_only).map(|pool| {
+            let pool = Arc::new(OpenPool::new(pool, name.to_owned()));
+            pools.insert(name.to_owned(), Slot { pool: Arc::clone(&pool), uses: 1, kept: false });
+            PoolUse { registry: self, pool }
+        }))
     }
 
     #[cfg(feature = "static")]

@@ -29,9 +29,9 @@ pub struct Facts {
 }
 
 /// Opens the pool in a directory, for reading only where that is asked for.
-pub fn open_pool(directory: &Path, read_only: bool) -> Result<Pool> {
+pub fn open_pool(directory: &Path, read_only: bool) -> icecore::Result<Pool> {
     let options = icecore::OpenOptions { read_only, ..Default::default() };
-    Ok(Pool::open_directory(directory, &options)?)
+    Pool::open_directory(directory, &options)
 }
 
 /// The longest leading part of `components` that names a dataset, as a number of components. The last

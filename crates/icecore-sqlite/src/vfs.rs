@@ -15,6 +15,7 @@ use crate::store;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The name to use in `?vfs=`.
 pub const NAME: &CStr = c"icecore";
@@ -221,7 +222,7 @@ fn pool_of(path: &str) -> Option<(PoolUse, String)> {
     let registry = registry::current();
     registry.pool_of(path).or_else(|| {
         let cut = path::cut(path)?;
-        let pool = registry.use_pool(cut.pool, false).ok()?;
+        let pool = registry.use_pool(cut.pool, false, Duration::ZERO).ok()?;
         Some((pool, cut.rest.to_owned()))
     })
 }

@@ -269,6 +269,22 @@ print(connections[0].execute('SELECT count(*) FROM app.t').fetchone()[0])
 }
 
 #[test]
+fn a_second_process_waits_for_the_first_to_end() {
+    let place = Place::new();
+    let db = place.open("app.db");
+    run(&db, "CREATE TABLE t(a); INSERT INTO t VALUES (1)");
+    let script = "load(sqlite3.connect(':memory:'))\nprint(connect().execute('SELECT a FROM t').fetchone())";
+    let out = std::thread::scope(|scope| {
+        let second = scope.spawn(|| python(script, &[&place.uri("app.db")]));
+        // The other comes while it is open, however slow this machine is; if not, it has nothing to wait for.
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        drop(db);
+        second.join().unwrap()
+    });
+    assert_eq!(out, "(1,)\n");
+}
+
+#[test]
 fn a_second_process_is_told_who_has_the_pool() {
     let place = Place::new();
     let db = place.open("app.db");

@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Files kept open at most, beside those in use at the moment.
 const OPEN_MAX: usize = 256;
+/// Of the files that a process may have open, this part is kept open here, and as many again for direct writes.
+const SHARE_OF_OPEN_FILES: usize = 4;
 
 /// Opens segment files on demand and keeps the handles that were used last. What is written to them is copied, where it shall be.
 pub(crate) struct SegmentFiles {
@@ -101,7 +103,8 @@ impl SegmentFiles {
             return Ok((Arc::clone(&entry.file), entry.cut_to));
         }
         let name = file_name(segment);
-        let file = self.storage.open(&name, self.writable).map_err(|error| match error.kind() {
+        let opened = self.letting_go(|| self.storage.open(&name, self.writable));
+        let file = opened.map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => Error::damaged(&name, "it is missing"),
             _ => Error::io("open", &name, error),
         })?;
@@ -135,7 +138,7 @@ impl SegmentFiles {
     /// Makes the file of a new segment.
     pub(crate) fn create(&self, segment: SegmentId) -> Result<()> {
         let name = file_name(segment);
-        let made = self.storage.create(&name, self.geometry.bytes);
+        let made = self.letting_go(|| self.storage.create(&name, self.geometry.bytes));
         let file = self.noted(made.map_err(|error| match error.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Error::NoSpace {
                 detail: format!(
@@ -151,13 +154,28 @@ impl SegmentFiles {
         Ok(())
     }
 
-    fn keep(&self, segment: SegmentId, file: &Arc<dyn StorageFile>, cut_to: Option<u64>, now: u64) {
-        let mut open = self.open.write();
-        if open.len() >= OPEN_MAX {
-            let oldest = open.iter().min_by_key(|(_, entry)| entry.used.load(Ordering::Relaxed));
-            if let Some(oldest) = oldest.map(|(segment, _)| *segment) {
-                open.remove(&oldest);
+    /// Opens a file, with all others closed if there may be no more of them: the rest of the process may need more than it did.
+    fn letting_go(
+        &self,
+        open: impl Fn() -> std::io::Result<Box<dyn StorageFile>>,
+    ) -> std::io::Result<Box<dyn StorageFile>> {
+        open().or_else(|error| {
+            if !is_out_of_files(&error) {
+                return Err(error);
             }
+            self.open.write().clear();
+            self.copies.close_files();
+            open()
+        })
+    }
+
+    fn keep(&self, segment: SegmentId, file: &Arc<dyn StorageFile>, cut_to: Option<u64>, now: u64) {
+        let most = (self.storage.open_files_max() / SHARE_OF_OPEN_FILES).clamp(1, OPEN_MAX);
+        let mut open = self.open.write();
+        while open.len() >= most {
+            let oldest = open.iter().min_by_key(|(_, entry)| entry.used.load(Ordering::Relaxed));
+            let Some(oldest) = oldest.map(|(segment, _)| *segment) else { break };
+            open.remove(&oldest);
         }
         open.insert(segment, Entry { file: Arc::clone(file), used: AtomicU64::new(now), cut_to });
     }
@@ -357,4 +375,9 @@ impl SegmentFiles {
         healed.iter().try_for_each(|segment| self.sync(*segment))?;
         Ok(healed.len() as u64)
     }
+}
+
+/// EMFILE and ENFILE: this process, or the system, has too many files open.
+pub(crate) fn is_out_of_files(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(24 | 23))
 }

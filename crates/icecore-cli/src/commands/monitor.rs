@@ -162,11 +162,14 @@ fn look(pool: &Path, thresholds: &Thresholds) -> anyhow::Result<Vec<Check>> {
     // Which command to run is told beside what it says.
     let mut access = connect_or_open(pool, true)?;
     let remote = access.is_remote();
+    let stale = access.stale().map(str::to_owned);
     let found = ask(&mut access);
     let (status, entries, ages) = finish(access, found)?;
     let now = Timestamp::now();
     let room = space::space(&status.statistics, thresholds, space::host_free(pool));
-    let mut checks = vec![disk::writes(&status, remote, disk::is_read_only(pool)), room];
+    // Whatever uses the pool hangs with its owner.
+    let mut checks = stale.map_or_else(Vec::new, |stale| vec![Check::new("owner", State::Critical, stale)]);
+    checks.extend([disk::writes(&status, remote, disk::is_read_only(pool)), room]);
     checks.extend(snapshots(&entries, &ages, thresholds, now));
     checks.push(disk::incidents(&status, icecore::logged_incidents(pool), now));
     checks.push(disk::scrub(&status, &thresholds.scrub, now));

@@ -12,6 +12,7 @@ use crate::progress::Progress;
 use anyhow::Context as _;
 use clap::Args;
 use icecore::OpenOptions;
+use icecore::admin::locate::owned_for;
 use icecore::admin::protocol::Pinned;
 use icecore::admin::{Access, ErrorCode, Failure};
 use rusqlite::backup::{Backup, StepResult};
@@ -24,11 +25,15 @@ use std::fs::File;
 use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::{NamedTempFile, TempDir};
 
 /// How long to wait for somebody who has locked the database.
 const BUSY_WAIT: Duration = Duration::from_secs(10);
+/// An owner that has had the pool for longer is not waited for.
+const MOMENT: Duration = Duration::from_secs(2);
+/// How often it is tried to own the pool.
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// Pages copied between two reports.
 const PAGES_AT_A_TIME: i32 = 2048;
 /// The first bytes of every SQLite database.
@@ -74,8 +79,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     let path = location.path()?;
     // The door sees to it that a snapshot is not written; opening to read is enough only for that.
     let read_only = arguments.read_only || path.contains(&b'@');
-    let options = OpenOptions { read_only, ..OpenOptions::default() };
-    let opened = Access::open(&location.pool, options);
+    let opened = open_pool(&location.pool, read_only);
     let mut access = opened.map_err(|failure| not_opened(&location.pool, failure))?;
     let done = open(&mut access, path, arguments).and_then(|database| {
         let mut output = Output::new();
@@ -84,6 +88,22 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
         done.and(printed)
     });
     finish(access, done)
+}
+
+/// Opens the pool; to write, it has to be owned. An owner that has had it for a moment only is likely to be a command, which
+/// ends soon.
+fn open_pool(pool: &Path, read_only: bool) -> Result<Access, Failure> {
+    let deadline = Instant::now() + BUSY_WAIT;
+    loop {
+        let options = OpenOptions { read_only, ..OpenOptions::default() };
+        let access = Access::open(pool, options)?;
+        let is_momentary = || owned_for(pool).is_some_and(|time| time < MOMENT);
+        if read_only || !access.is_remote() || Instant::now() > deadline || !is_momentary() {
+            return Ok(access);
+        }
+        drop(access);
+        std::thread::sleep(RETRY_INTERVAL);
+    }
 }
 
 /// An open database, and what has to live as long as it does. Fields are dropped in their order.

@@ -127,3 +127,26 @@ fn a_file_that_is_not_there_is_named() {
     // What comes before the error is printed.
     fixture.run(&["cat", "db/app", "db/none"]).assert().code(1).stdout("second");
 }
+
+#[test]
+fn a_pool_has_more_files_than_a_process_may_open() {
+    let fixture = Fixture::new();
+    let pool = fixture.beside("small");
+    let shell = |script: &str| {
+        let output = std::process::Command::new("sh")
+            .args(["-ec", script])
+            .env("ICECORE", assert_cmd::cargo::cargo_bin("icecore"))
+            .env("ICECORE_POOL", &pool)
+            .current_dir(pool.parent().unwrap())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{script}: {output:?}");
+    };
+    shell(
+        "\"$ICECORE\" init --segment-size 2M --copies all; \"$ICECORE\" create db; head -c 60M /dev/urandom > f",
+    );
+    shell(
+        "ulimit -n 32; \"$ICECORE\" import f db/f; \"$ICECORE\" export db/f - | cmp - f; \"$ICECORE\" scrub",
+    );
+    shell("ulimit -n 32; \"$ICECORE\" monitor; \"$ICECORE\" copies | grep 'everything has its copy'");
+}

@@ -1,8 +1,9 @@
 //! A pool that another process has open: this one, or a child of it.
 
 use crate::fixture::{Fixture, complaint, program, wait_until};
-use icecore::admin::{Client, ErrorCode, Request, SOCKET_NAME, connect_or_open};
+use icecore::admin::{Client, ErrorCode, Request, Response, SOCKET_NAME, connect_or_open};
 use icecore::{Creation, OpenOptions, Pool};
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -251,6 +252,59 @@ fn who_held_a_pin_is_told_that_it_went_with_the_owner() {
     assert!(failure.message.contains("in the middle of reading: repeat the command"), "{failure}");
     access.call(Request::Status).unwrap();
     access.close().unwrap();
+}
+
+#[test]
+fn a_pin_of_a_snapshot_goes_on_with_the_next_owner() {
+    let fixture = Fixture::with_db();
+    for read_only in [false, true] {
+        let mut access = connect_or_open(&fixture.pool, read_only).unwrap();
+        let Response::Pinned(pinned) = access.call(Request::Pin { path: b"db@one/app".to_vec() }).unwrap()
+        else {
+            panic!("no pin")
+        };
+        let inode = pinned.found.unwrap().inode;
+        let mut read = || access.call(Request::ReadFile { pin: pinned.pin, inode, offset: 0, length: 4096 });
+        let first = read().unwrap();
+        if read_only {
+            // It owned nothing, so that a program can open the pool.
+            let pool = fixture.own();
+            assert_eq!(read().unwrap(), first);
+            pool.close().unwrap();
+            assert_eq!(read().unwrap(), first);
+            fixture.done(&["snapshot", "db@two"]);
+            assert_eq!(read().unwrap(), first);
+            fixture.done(&["destroy", "db@one"]);
+            assert_eq!(read().unwrap_err().code, ErrorCode::Closing);
+        }
+        access.close().unwrap();
+    }
+}
+
+#[test]
+fn what_a_stopped_owner_has_written_is_shown_and_marked() {
+    let fixture = Fixture::with_db();
+    let mut owner = spawn_owner(&fixture);
+    fixture.done(&["snapshot", "db@two"]);
+    let pid = Pid::from_child(&owner);
+    kill_process(pid, Signal::STOP).unwrap();
+    let began = std::time::Instant::now();
+    let output = fixture.run(&["list", "-H", "-t", "all", "-o", "name"]).output().unwrap();
+    let monitored = fixture.run(&["monitor"]).output().unwrap();
+    let waited = began.elapsed();
+    let refused = fixture.run(&["snapshot", "db@three"]).output().unwrap();
+    kill_process(pid, Signal::CONT).unwrap();
+    owner.kill().unwrap();
+    owner.wait().unwrap();
+
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "db\ndb@one\ndb@two\n");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("does not answer: this is what was on disk"), "{said}");
+    let text = String::from_utf8_lossy(&monitored.stdout);
+    assert!(monitored.status.code() == Some(2) && text.contains("does not answer"), "{text}");
+    assert!(waited < Duration::from_secs(20), "{waited:?}");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(4) && said.contains("does not answer"), "{refused:?}");
 }
 
 /// The owner drops what was staged where it cannot make a file of it, so there is nothing to lose with the connection.

@@ -85,6 +85,22 @@ fn a_database_in_use_elsewhere_is_read_and_not_written() {
 }
 
 #[test]
+fn many_at_once_wait_for_each_other() {
+    let fixture = with_database();
+    std::thread::scope(|scope| {
+        for number in 0..20 {
+            let fixture = &fixture;
+            scope.spawn(move || {
+                let insert = format!("INSERT INTO t VALUES ({}, 0)", number + 100);
+                fixture.done(&["sql", "db/app.db", &insert]);
+                fixture.done(&["list"]);
+            });
+        }
+    });
+    assert_eq!(fixture.done(&["sql", "-H", "db/app.db", "SELECT count(*) FROM t WHERE x >= 100"]), "20\n");
+}
+
+#[test]
 fn a_database_in_use_is_imported_as_of_one_moment() {
     let fixture = Fixture::new();
     fixture.done(&["create", "db"]);

@@ -3,6 +3,7 @@
 use super::client::{Client, Outcome};
 use super::execute::Executor;
 use super::failure::{ErrorCode, Failure};
+use super::held::Held;
 use super::protocol::{Progress, Request, Response};
 use super::server::Session;
 use crate::error::Error;
@@ -25,8 +26,10 @@ const FRESH: Duration = Duration::from_secs(30);
 pub struct Access {
     directory: PathBuf,
     options: OpenOptions,
+    owns: bool,
     way: Way,
     held: Held,
+    stale: Option<String>,
 }
 
 enum Way {
@@ -36,43 +39,37 @@ enum Way {
     Lost,
 }
 
-/// What lives and dies with a connection: as long as there is any, it is not made anew.
-#[derive(Default)]
-struct Held {
-    pins: usize,
-    staged: bool,
-}
-
-impl Held {
-    /// Follows a request that was done.
-    const fn follow(&mut self, request: &Request) {
-        match request {
-            Request::Pin { .. } => self.pins += 1,
-            Request::Unpin { .. } => self.pins = self.pins.saturating_sub(1),
-            Request::BeginImport { .. } => self.staged = true,
-            Request::CommitImport { .. } | Request::AbortImport => self.staged = false,
-            _ => {}
-        }
+impl Way {
+    fn local(pool: Pool) -> Self {
+        let executor = Box::new(Executor::new(pool.clone()));
+        Self::Local(pool, executor)
     }
 
-    /// Follows a request that failed: what is staged is given up also then, to begin another file and to make it one.
-    const fn follow_failed(&mut self, request: &Request) {
-        if matches!(request, Request::BeginImport { .. } | Request::CommitImport { .. }) {
-            self.staged = false;
+    /// The outcome of a request; `None` if nothing came of it, because another process owns the pool now, or will.
+    fn ask(
+        &mut self,
+        request: Request,
+        holds: bool,
+        progress: &mut dyn FnMut(Progress) -> bool,
+    ) -> Option<Result<Response, Failure>> {
+        match self {
+            Way::Local(pool, executor) => {
+                let outcome = executor.call(request, progress);
+                // What was read after the pool was changed may be anything.
+                (!pool.is_outdated()).then_some(outcome)
+            }
+            Way::Remote(client, used) if holds || used.elapsed() < FRESH => {
+                match client.call(&request, &mut |now| _ = progress(now)) {
+                    Ok(Outcome::Done(response)) => {
+                        *used = Instant::now();
+                        Some(Ok(response))
+                    }
+                    Err(failure) => Some(Err(failure)),
+                    Ok(Outcome::NotBegun) => None,
+                }
+            }
+            Way::Remote(..) | Way::Lost => None,
         }
-    }
-
-    /// Whether the request does no more than let go of all that there is: then it does not matter that it went already.
-    const fn ends_with(&self, request: &Request) -> bool {
-        match request {
-            Request::Unpin { .. } => self.pins == 1 && !self.staged,
-            Request::AbortImport => self.pins == 0 && self.staged,
-            _ => false,
-        }
-    }
-
-    const fn anything(&self) -> bool {
-        self.pins > 0 || self.staged
     }
 }
 
@@ -88,17 +85,77 @@ impl std::fmt::Debug for Access {
 }
 
 /// Opens the pool in this folder, or connects to the process that has it open. `read_only` says that nothing will
-/// be changed; the pool is opened for writing nevertheless where it was not closed cleanly, to recover it.
+/// be changed: then the pool is not owned, and any process may open it for writing meanwhile. It is opened for writing
+/// nevertheless where it was not closed cleanly, to recover it.
 pub fn connect_or_open(directory: &Path, read_only: bool) -> Result<Access, Failure> {
     let options = OpenOptions { read_only, ..OpenOptions::default() };
-    Access::open(directory, options)
+    Access::new(directory, options, !read_only)
 }
 
 impl Access {
-    /// [`connect_or_open`] with other options.
+    /// [`connect_or_open`] with other options. The pool is owned while it is open, also one that is only read: for those who
+    /// use [`Access::pool`] itself.
     pub fn open(directory: &Path, options: OpenOptions) -> Result<Self, Failure> {
-        let way = find_way(directory, &options)?;
-        Ok(Self { directory: directory.to_owned(), options, way, held: Held::default() })
+        Self::new(directory, options, true)
+    }
+
+    fn new(directory: &Path, options: OpenOptions, owns: bool) -> Result<Self, Failure> {
+        let mut access = Self {
+            directory: directory.to_owned(),
+            options,
+            owns,
+            way: Way::Lost,
+            held: Held::default(),
+            stale: None,
+        };
+        access.find_way()?;
+        Ok(access)
+    }
+
+    /// Why what is read may be older than what the owner of the pool knows: it does not answer, and this is what it had written.
+    #[must_use]
+    pub fn stale(&self) -> Option<&str> {
+        self.stale.as_deref()
+    }
+
+    /// Opens, or else connects; tries both in turn for a while, since owners come and go. Reading does without an owner that
+    /// hangs.
+    fn find_way(&mut self) -> Result<(), Failure> {
+        let deadline = Instant::now() + PATIENCE;
+        self.way = loop {
+            let in_use = match open_pool(&self.directory, &self.options) {
+                Ok(pool) => {
+                    if !self.owns {
+                        pool.disown();
+                    }
+                    break Way::local(pool);
+                }
+                Err(failure) if failure.code == ErrorCode::PoolInUse => failure,
+                Err(failure) => return Err(failure),
+            };
+            let reached = Client::connect(&self.directory).and_then(|client| {
+                // A command that writes finds out when it asks.
+                let is_there = !self.options.read_only || client.is_alive();
+                if is_there { Ok(client) } else { Err(io::ErrorKind::TimedOut.into()) }
+            });
+            match reached {
+                Ok(client) => break Way::Remote(client, Instant::now()),
+                Err(error) if is_nobody(&error) && Instant::now() < deadline => thread::sleep(RETRY_INTERVAL),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut && self.options.read_only => {
+                    break self.look_past(&in_use)?;
+                }
+                Err(error) => return Err(not_reached(&in_use, &error)),
+            }
+        };
+        Ok(())
+    }
+
+    /// A picture of the pool as it is on disk, recovered in memory.
+    fn look_past(&mut self, in_use: &Failure) -> Result<Way, Failure> {
+        let hangs = || not_reached(in_use, &io::ErrorKind::TimedOut.into());
+        let pool = Pool::open_picture(&self.directory).map_err(|_| hangs())?;
+        self.stale = Some(format!("{in_use}, and it does not answer: this is what was on disk"));
+        Ok(Way::local(pool))
     }
 
     /// Whether another process has the pool open.
@@ -118,10 +175,10 @@ impl Access {
 
     /// Does what is asked, here or there.
     ///
-    /// Fails with [`ErrorCode::Closing`] when what this access held went with an owner that closed the pool, or that ended the
-    /// connection after a long silence. What was asked was not done then, *every* pin is void (the numbers of the next owner
-    /// begin anew, so an old one may come to mean another version) and nothing is staged any more. Whoever can begin
-    /// again with all of that may do so.
+    /// When the owner closes the pool, or ends the connection after a long silence, or another process opens a pool that this one
+    /// only reads, pins of snapshots go on with the next owner. With a pin of a head, or a staged file, this
+    /// fails with [`ErrorCode::Closing`]. What was asked was not done then, *every* pin is void and nothing is
+    /// staged any more. A caller that can begin again with all of that may do so.
     pub fn call(&mut self, request: Request) -> Result<Response, Failure> {
         self.call_with(request, &mut |_| {})
     }
@@ -146,36 +203,20 @@ impl Access {
         progress: &mut dyn FnMut(Progress) -> bool,
     ) -> Result<Response, Failure> {
         loop {
-            match &mut self.way {
-                Way::Local(_, executor) => {
-                    return executor.call(request, progress);
-                }
-                Way::Remote(client, used) if self.held.anything() || used.elapsed() < FRESH => {
-                    match client.call(&request, &mut |now| _ = progress(now)) {
-                        Ok(Outcome::Done(response)) => {
-                            *used = Instant::now();
-                            self.held.follow(&request);
-                            return Ok(response);
-                        }
-                        Err(failure) => {
-                            self.held.follow_failed(&request);
-                            return Err(failure);
-                        }
-                        Ok(Outcome::NotBegun) => {}
-                    }
-                    if self.held.anything() {
-                        let held = std::mem::take(&mut self.held);
-                        self.way = Way::Lost;
-                        return if held.ends_with(&request) {
-                            Ok(Response::Done)
-                        } else {
-                            Err(ended_meanwhile(&held))
-                        };
-                    }
-                }
-                Way::Remote(..) | Way::Lost => {}
+            let translated = self.held.translated(request.clone());
+            if let Some(outcome) = self.way.ask(translated, self.held.anything(), progress) {
+                return self.held.follow(&request, outcome);
             }
-            self.way = find_way(&self.directory, &self.options)?;
+            self.way = Way::Lost;
+            if self.held.lose(&request)? {
+                return Ok(Response::Done);
+            }
+            self.find_way()?;
+            let way = &mut self.way;
+            self.held.regain(|request| {
+                way.ask(request, true, progress)
+                    .unwrap_or_else(|| Err(Failure::protocol("the owner went again")))
+            })?;
         }
     }
 
@@ -184,53 +225,11 @@ impl Access {
         match self.way {
             Way::Local(pool, executor) => {
                 drop(executor);
-                Ok(pool.close()?)
+                let closed = pool.close();
+                // Of a picture nothing is kept.
+                if self.stale.is_some() { Ok(()) } else { Ok(closed?) }
             }
             Way::Remote(..) | Way::Lost => Ok(()),
-        }
-    }
-}
-
-/// What is said where all that was held went with the connection. Of other things that a command did before, such as directories
-/// that it made, this knows nothing.
-fn ended_meanwhile(held: &Held) -> Failure {
-    let lost = if held.staged { "; nothing of the file was imported" } else { " of reading" };
-    let message = format!(
-        "the process that had the pool open ended the connection in the middle{lost}: repeat the command"
-    );
-    Failure::new(ErrorCode::Closing, message)
-}
-
-/// Opens, or else connects; tries both in turn for a while, since owners come and go.
-fn find_way(directory: &Path, options: &OpenOptions) -> Result<Way, Failure> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let in_use = match open_pool(directory, options) {
-            Ok(pool) => {
-                let executor = Box::new(Executor::new(pool.clone()));
-                return Ok(Way::Local(pool, executor));
-            }
-            Err(failure) if failure.code == ErrorCode::PoolInUse => failure,
-            Err(failure) => return Err(failure),
-        };
-        match Client::connect(directory) {
-            Ok(client) => return Ok(Way::Remote(client, Instant::now())),
-            Err(error) if is_nobody(&error) && Instant::now() < deadline => thread::sleep(RETRY_INTERVAL),
-            Err(error) if is_nobody(&error) => {
-                let message =
-                    format!("{in_use}, and it has no control socket: do it there, or end that process");
-                return Err(Failure::new(ErrorCode::PoolInUse, message));
-            }
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                let message = format!(
-                    "{in_use}, and it does not answer: it hangs, or was stopped; let it go on, or end it"
-                );
-                return Err(Failure::new(ErrorCode::PoolInUse, message));
-            }
-            Err(error) => {
-                let message = format!("{in_use}, and its control socket cannot be reached: {error}");
-                return Err(Failure::new(ErrorCode::PoolInUse, message));
-            }
         }
     }
 }
@@ -238,10 +237,7 @@ fn find_way(directory: &Path, options: &OpenOptions) -> Result<Way, Failure> {
 /// Reading alone suffices for many commands; but only the next writer can recover a pool.
 fn open_pool(directory: &Path, options: &OpenOptions) -> Result<Pool, Failure> {
     let opened = match Pool::open_directory(directory, options) {
-        Err(Error::NeedsRecovery { .. }) if options.read_only => {
-            let writing = OpenOptions { read_only: false, ..options.clone() };
-            Pool::open_directory(directory, &writing)
-        }
+        Err(Error::NeedsRecovery { .. }) if options.read_only => recovered(directory, options),
         other => other,
     };
     opened.map_err(|error| match error {
@@ -251,6 +247,25 @@ fn open_pool(directory: &Path, options: &OpenOptions) -> Result<Pool, Failure> {
         }
         error => error.into(),
     })
+}
+
+/// Recovers a pool, and opens it to read. Where the disk does not let it be closed, it is read as it was opened.
+fn recovered(directory: &Path, options: &OpenOptions) -> crate::error::Result<Pool> {
+    let writing = OpenOptions { read_only: false, ..options.clone() };
+    let closed = Pool::open_directory(directory, &writing)?.close();
+    Pool::open_directory(directory, if closed.is_ok() { options } else { &writing })
+}
+
+/// Why the owner of a pool cannot be asked, and what to do about it.
+fn not_reached(in_use: &Failure, error: &io::Error) -> Failure {
+    let message = if is_nobody(error) {
+        format!("{in_use}, and it has no control socket: do it there, or end that process")
+    } else if error.kind() == io::ErrorKind::TimedOut {
+        format!("{in_use}, and it does not answer: it hangs, or was stopped; let it go on, or end it")
+    } else {
+        format!("{in_use}, and its control socket cannot be reached: {error}")
+    };
+    Failure::new(ErrorCode::PoolInUse, message)
 }
 
 fn is_nobody(error: &io::Error) -> bool {

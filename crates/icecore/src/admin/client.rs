@@ -21,7 +21,7 @@ pub struct Patience {
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { silence: Duration::from_secs(20), sign: Duration::from_secs(10) }
+        Self { silence: Duration::from_secs(3), sign: Duration::from_secs(3) }
     }
 }
 
@@ -59,7 +59,7 @@ impl Client {
 
     /// Whether the owner is there: it says goodbye to whoever comes and wants nothing, whatever else it has to do. Owners of
     /// every version do.
-    fn is_alive(&self) -> bool {
+    pub(super) fn is_alive(&self) -> bool {
         let asked = self.folder.connect(self.patience.sign).and_then(|stream| {
             stream.shutdown(Shutdown::Write)?;
             (&stream).read(&mut [0])

@@ -4,10 +4,12 @@ use crate::error::{Error, Result};
 use crate::format::segment::from_file_name;
 use crate::format::superblock::NAMES;
 use crate::names::{SnapshotName, VersionName};
+use crate::storage::LOCK_NAME;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Whether there is a pool in this folder: one of its two superblocks is enough. The error is the system's, when it does not
 /// let us look.
@@ -18,6 +20,14 @@ pub fn is_pool(directory: &Path) -> io::Result<bool> {
         }
     }
     Ok(false)
+}
+
+/// For how long the process that has the pool in this folder open has had it, by the clocks of this system and its files; `None` if
+/// that is not known.
+#[must_use]
+pub fn owned_for(directory: &Path) -> Option<Duration> {
+    let noted = std::fs::metadata(directory.join(LOCK_NAME)).and_then(|found| found.modified()).ok()?;
+    noted.elapsed().ok()
 }
 
 /// Whether what is in this folder was a pool: it has segments. Nobody should make another one of it.

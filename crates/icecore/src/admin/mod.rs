@@ -15,6 +15,7 @@ pub mod escape;
 pub mod execute;
 mod failure;
 mod files;
+mod held;
 mod import;
 mod last_scrub;
 pub mod locate;

@@ -24,6 +24,7 @@ pub(crate) use place::{Place, SUPERBLOCK_NAMES, copy_name, is_copy_name, is_name
 pub use report::CopiesReport;
 
 use crate::error::Error;
+use crate::files::is_out_of_files;
 use crate::format::copies::{CopyMode, CopySettings, Reason};
 use crate::format::segment::{Geometry, SegmentKind};
 use crate::incidents::Incidents;
@@ -43,6 +44,8 @@ const BEFORE: &str = "; before that: ";
 
 /// Copies that are kept open at most.
 const OPEN_MAX: usize = 64;
+/// Of the files that a process may have open, this part is kept open here, and as many again for direct writes.
+const SHARE_OF_OPEN_FILES: usize = 16;
 
 type File = Arc<dyn StorageFile>;
 
@@ -88,6 +91,10 @@ struct Inner {
 }
 
 impl Inner {
+    fn close_files(&mut self) {
+        self.files.values_mut().for_each(|file| *file = None);
+    }
+
     fn is_copying(&self) -> bool {
         self.place.is_some()
             && self.settings.mode != CopyMode::None
@@ -395,6 +402,11 @@ impl Copies {
         }
     }
 
+    /// Closes what is not in use. Files are opened again when they are wanted.
+    pub(crate) fn close_files(&self) {
+        self.inner.lock().close_files();
+    }
+
     /// The file of a copy, whether it may be read or not; `None` if there is none.
     fn file(&self, segment: SegmentId) -> Option<io::Result<File>> {
         let mut inner = self.inner.lock();
@@ -409,10 +421,20 @@ impl Copies {
 
     fn open(&self, inner: &mut MutexGuard<'_, Inner>, segment: SegmentId) -> io::Result<File> {
         let place = inner.place.as_ref().expect("there are copies");
-        let file: File = Arc::from(place.storage.open(&copy_name(segment), self.writable)?);
-        if inner.files.values().flatten().count() >= OPEN_MAX {
-            inner.files.values_mut().for_each(|file| *file = None);
+        let storage = Arc::clone(&place.storage);
+        let open = || storage.open(&copy_name(segment), self.writable);
+        let most = (storage.open_files_max() / SHARE_OF_OPEN_FILES).clamp(1, OPEN_MAX);
+        if inner.files.values().flatten().count() >= most {
+            inner.close_files();
         }
+        let opened = open().or_else(|error| {
+            if !is_out_of_files(&error) {
+                return Err(error);
+            }
+            inner.close_files();
+            open()
+        });
+        let file: File = Arc::from(opened?);
         inner.files.insert(segment, Some(Arc::clone(&file)));
         Ok(file)
     }

@@ -408,7 +408,7 @@ fn reopen_runs(blocks: &Blocks, state: &State) -> Result<()> {
 }
 
 /// How a pool is opened of which only a picture is wanted.
-pub(super) fn lock_free_options() -> OpenOptions {
+pub(crate) fn lock_free_options() -> OpenOptions {
     OpenOptions { background: false, control_socket: false, ..OpenOptions::default() }
 }
 

@@ -73,7 +73,7 @@ pub use collect::CollectReport;
 pub(crate) use cut::{Cut, LEFT_BEHIND, REUSED};
 pub(crate) use former::{copied_superblock, former_superblock, older_checkpoints};
 pub(crate) use growth::Most;
-pub(crate) use init::{init, lock, open, open_cut, open_to_look};
+pub(crate) use init::{init, lock, lock_free_options, open, open_cut, open_to_look};
 pub(crate) use limits::Allowed;
 pub(crate) use open_files::OpenFiles;
 pub(crate) use rebuild::{Forsaken, Restored, ledger_is_whole, place_forsaken, restore_chunks, restore_map};

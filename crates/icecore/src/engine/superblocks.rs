@@ -162,6 +162,19 @@ pub(super) fn write_one(storage: &dyn Storage, name: &str, superblock: &Superblo
 }
 
 impl Engine {
+    /// Lets others write to a pool that is only read here.
+    pub(crate) fn disown(&self) {
+        *self.lock.lock() = None;
+    }
+
+    /// Whether another process has opened the pool for writing since it was disowned: it writes the superblock before anything
+    /// else. One that cannot be read now says nothing.
+    pub(crate) fn is_outdated(&self) -> bool {
+        let is_disowned = self.options.read_only && self.lock.lock().is_none();
+        is_disowned
+            && read(&*self.storage).is_ok_and(|now| now.generation != self.superblock.lock().generation)
+    }
+
     /// Changes the superblock and writes both of them. What was copied so far is durable before, or they say that it is not.
     pub(super) fn write_superblock(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
         let copies = self.blocks.files().copies();

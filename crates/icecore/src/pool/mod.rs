@@ -38,7 +38,7 @@ use crate::names::VersionName;
 use crate::options::{InitOptions, OpenOptions};
 use crate::state::State;
 use crate::statistics::Statistics;
-use crate::storage::{RealStorage, Storage};
+use crate::storage::{Overlay, RealStorage, Storage};
 use crate::units::{ByteLength, DatasetId, PoolId, VersionId};
 use crate::view::View;
 use parking_lot::Mutex;
@@ -100,6 +100,12 @@ impl Pool {
         Self::open(real(path)?, options)
     }
 
+    /// Opens a picture of a pool that another process may own: what that had written is recovered in memory, and nothing is
+    /// written to the disk.
+    pub(crate) fn open_picture(path: &Path) -> Result<Self> {
+        Self::open(Overlay::over(real(path)?), &engine::lock_free_options())
+    }
+
     /// Opens the pool in any storage. See [`Pool::open_directory`].
     ///
     /// # Errors
@@ -140,6 +146,19 @@ impl Pool {
     /// be it in the background, and something was done that is not durable.
     pub fn close(&self) -> Result<()> {
         self.shared.close()
+    }
+
+    /// Lets other processes open a pool for writing that this one only reads. What is read is to be trusted only if
+    /// [`Pool::is_outdated`] answers false after it.
+    pub(crate) fn disown(&self) {
+        if self.engine().options.read_only {
+            self.engine().disown();
+        }
+    }
+
+    /// Whether another process has opened the pool for writing since this one disowned it.
+    pub(crate) fn is_outdated(&self) -> bool {
+        self.engine().is_outdated()
     }
 
     /// Whether the pool takes no writes: opened so, or after a failure.

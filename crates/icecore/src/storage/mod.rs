@@ -95,6 +95,11 @@ pub trait Storage: Send + Sync + 'static {
         Err(io::Error::new(io::ErrorKind::Unsupported, format!("there is no folder {path} here")))
     }
 
+    /// Files that this process may have open at a time, all of them together; a file may count twice.
+    fn open_files_max(&self) -> usize {
+        1024
+    }
+
     /// The directory behind this storage, where there is one (for the control socket).
     fn directory(&self) -> Option<std::path::PathBuf> {
         None

@@ -141,6 +141,11 @@ impl Storage for RealStorage {
         Ok(Arc::new(Self::new(path)?))
     }
 
+    fn open_files_max(&self) -> usize {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+    }
+
     fn directory(&self) -> Option<PathBuf> {
         Some(self.path.clone())
     }
