@@ -5,7 +5,7 @@
 //! tree as well, and beside that what the head reached at the moment of the pin and dropped later: see `state/graveyard.rs`.
 
 use crate::sync::{Arc, Mutex};
-use crate::units::{LogAddress, Marks, Stream, VersionId};
+use crate::units::{LogAddress, Marks, Stream, Timestamp, VersionId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a pin holds.
@@ -44,6 +44,29 @@ pub(crate) enum Readers {
 #[derive(Default)]
 pub(crate) struct Pins {
     taken: Mutex<BTreeMap<(Hold, u64), Taken>>,
+    /// Those that may last, with what people want to know of them.
+    named: Mutex<BTreeMap<u64, Named>>,
+}
+
+/// A pin that may last, as people see it.
+#[derive(Clone)]
+pub(crate) struct Named {
+    pub hold: Hold,
+    pub moment: u64,
+    pub marks: Marks,
+    /// What is read, by its name at that time.
+    pub version: Arc<str>,
+    pub since: Timestamp,
+    pub reader: Option<Arc<ReaderName>>,
+}
+
+/// Who reads a [`crate::View`].
+#[derive(Debug)]
+pub struct ReaderName {
+    /// Another process, on whose behalf this one reads.
+    pub process: Option<u32>,
+    /// What reads in the process: a few words.
+    pub what: Option<String>,
 }
 
 /// Pins of one kind and moment.
@@ -58,7 +81,7 @@ impl Pins {
     pub(crate) fn pin(self: &Arc<Self>, hold: Hold, moment: u64, marks: Marks) -> Pin {
         let key = (hold, moment);
         self.taken.lock().entry(key).or_insert(Taken { count: 0, marks }).count += 1;
-        Pin { pins: Arc::clone(self), key }
+        Pin { pins: Arc::clone(self), key, number: None }
     }
 
     /// Of the pins that may reach what died up to `until`, the newest: its moment, and where the streams were then. What
@@ -110,6 +133,11 @@ impl Pins {
         heads
     }
 
+    /// The pins that may last.
+    pub(crate) fn named(&self) -> Vec<Named> {
+        self.named.lock().values().cloned().collect()
+    }
+
     /// Number of pins.
     pub(crate) fn count(&self) -> usize {
         self.taken.lock().values().map(|taken| taken.count).sum()
@@ -120,10 +148,38 @@ impl Pins {
 pub(crate) struct Pin {
     pins: Arc<Pins>,
     key: (Hold, u64),
+    /// In [`Pins::named`].
+    number: Option<u64>,
+}
+
+impl Pin {
+    /// A pin that may last: it is shown.
+    pub(crate) fn named(mut self, version: Arc<str>, since: Timestamp) -> Self {
+        let (hold, moment) = self.key;
+        let marks = self.pins.taken.lock().get(&self.key).map(|taken| taken.marks).unwrap_or_default();
+        let mut named = self.pins.named.lock();
+        let number = named.last_key_value().map_or(0, |(last, _)| last + 1);
+        named.insert(number, Named { hold, moment, marks, version, since, reader: None });
+        drop(named);
+        self.number = Some(number);
+        self
+    }
+
+    /// Says who reads.
+    pub(crate) fn read_by(&self, reader: Arc<ReaderName>) {
+        let mut named = self.pins.named.lock();
+        if let Some(named) = self.number.and_then(|number| named.get_mut(&number)) {
+            named.reader = Some(reader);
+        }
+    }
 }
 
 impl Drop for Pin {
     fn drop(&mut self) {
+        if let Some(number) = self.number {
+            let gone = self.pins.named.lock().remove(&number);
+            drop(gone);
+        }
         let mut all = self.pins.taken.lock();
         if let Some(taken) = all.get_mut(&self.key) {
             taken.count -= 1;

@@ -45,6 +45,7 @@ mod original;
 #[cfg(test)]
 mod pin_tests;
 mod places;
+mod readers;
 mod rebuild;
 mod recovery;
 #[cfg(test)]
@@ -76,6 +77,7 @@ pub(crate) use growth::Most;
 pub(crate) use init::{init, lock, lock_free_options, open, open_cut, open_to_look};
 pub(crate) use limits::Allowed;
 pub(crate) use open_files::OpenFiles;
+pub use readers::ReaderHold;
 pub(crate) use rebuild::{Forsaken, Restored, ledger_is_whole, place_forsaken, restore_chunks, restore_map};
 pub(crate) use recovery::OUTLIVED;
 pub(crate) use space::Making;

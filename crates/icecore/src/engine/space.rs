@@ -240,7 +240,7 @@ impl Engine {
                 outcome = body();
             }
         }
-        outcome
+        outcome.map_err(|error| self.with_ways_out(error))
     }
 
     /// Makes room of what died since the last checkpoint, of the log that it makes superfluous, and of what readers and
@@ -287,7 +287,7 @@ impl Engine {
             return Err(Error::NoSpace {
                 detail: format!(
                     "the size limit of {} is reached: {} MiB live in {} segments of {} MiB, {} of them free and kept \
-                     back; destroying snapshots frees space, and `icecore resize` changes the limit",
+                     back; `icecore resize` changes the limit",
                     self.storage.describe(),
                     (state.segments.live_total() * BLOCK_BYTES as u64) >> 20,
                     state.segments.len(),

@@ -29,7 +29,7 @@ pub use snapshots::RollbackReport;
 use crate::admin::{PoolService, Server};
 use crate::copies::CopiesReport;
 use crate::dataset::Dataset;
-use crate::engine::{self, CollectReport, Engine};
+use crate::engine::{self, CollectReport, Engine, ReaderHold};
 use crate::error::{Error, Result};
 use crate::format::copies::CopyMode;
 use crate::group::{CommitPoint, Group};
@@ -280,6 +280,12 @@ impl Pool {
     #[must_use]
     pub fn copies(&self) -> CopiesReport {
         self.engine().blocks.files().copies().report()
+    }
+
+    /// Readers that keep something from being used again, and would not if they were gone: those that keep most come first.
+    #[must_use]
+    pub fn readers(&self) -> Vec<ReaderHold> {
+        self.engine().readers()
     }
 
     /// Has everything copied that should be and is not: after the folder of the copies was gone, or full, or could not

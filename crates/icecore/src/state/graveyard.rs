@@ -6,7 +6,7 @@
 //! the pin was taken without the state, for one read (`present.rs`); and what destroyed snapshots give back (`State::readers_of`).
 
 use crate::liveness::{BlockSet, FreedSink, Span};
-use crate::pins::{Pins, Readers};
+use crate::pins::{Hold, Named, Pins, Readers};
 use crate::sync::Arc;
 use crate::units::{BlockCount, LogAddress, Run, Stream, VersionId};
 use std::collections::{BTreeMap, HashSet, VecDeque};
@@ -155,6 +155,23 @@ impl Deaths {
         self.open.values().chain(&self.closed).map(|died| &died.blocks)
     }
 
+    /// Blocks that a pin may reach.
+    fn kept(&self, pin: &Named) -> u64 {
+        let may_reach = |died: &&Died| {
+            let is_of_it = match (pin.hold, died.readers) {
+                (Hold::Snapshot(_), _) => false,
+                (Hold::Pool, _) | (Hold::Head(_), Readers::Any) => true,
+                (Hold::Head(head), readers) => readers == Readers::Of(head),
+            };
+            is_of_it && died.until > pin.moment
+        };
+        let below = |blocks: &FreedSink, stream: Stream| {
+            blocks.of(stream).count(&(LogAddress(0)..pin.marks.of(stream))).0
+        };
+        let died = self.open.values().chain(&self.closed).filter(may_reach);
+        died.map(|died| Stream::ALL.into_iter().map(|stream| below(&died.blocks, stream)).sum::<u64>()).sum()
+    }
+
     fn len(&self) -> u64 {
         self.sinks().map(|sink| sink.len().0).sum()
     }
@@ -298,6 +315,12 @@ impl Graveyard {
 
     fn sinks(&self) -> impl Iterator<Item = &FreedSink> {
         self.lingering_sinks().chain(self.frozen.iter().flat_map(Deaths::sinks))
+    }
+
+    /// Dead blocks that a pin keeps.
+    pub(crate) fn kept(&self, pin: &Named) -> BlockCount {
+        let deaths = [&self.recorded, &self.current, &self.certain.current].into_iter().chain(&self.frozen);
+        BlockCount(deaths.map(|deaths| deaths.kept(pin)).sum())
     }
 
     /// Merged blocks of a head died that may not have been written.
