@@ -95,6 +95,11 @@ fn recovery() {
 }
 
 #[test]
+fn footprint() {
+    runs_and_fits("footprint", &["footprint.reader"]);
+}
+
+#[test]
 fn collect() {
     runs_and_fits(
         "collect",

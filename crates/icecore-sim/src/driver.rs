@@ -73,10 +73,14 @@ fn unread(pool: &Pool) -> u64 {
     statistics.failed_reads + statistics.damaged_reads
 }
 
-/// Bytes that all datasets together hold.
+/// Bytes that all datasets together hold. What was destroyed and is there for its readers alone is not among them; but `list` shows it
+/// for a dataset that is still there.
 fn held(pool: &Pool) -> Result<u64> {
     let filter = ListFilter { datasets: true, depth: Some(0), ..ListFilter::default() };
-    Ok(pool.list(&filter)?.iter().map(|entry| entry.used.0).sum())
+    let used = pool.list(&filter)?.iter().map(|entry| entry.used.0).sum();
+    // Whoever lists has everything freed that has no readers.
+    let statistics = pool.statistics();
+    Ok(if statistics.freeing_bytes == 0 { used } else { statistics.used_bytes })
 }
 
 /// Whether everything up to and with a step is durable once the store has returned: it promises that for every

@@ -3,6 +3,7 @@
 pub mod collect;
 pub mod commits;
 pub mod demo_rss;
+mod footprint;
 pub mod history;
 pub mod many;
 pub mod metadata;
@@ -34,7 +35,7 @@ pub struct Experiment {
 }
 
 /// Every experiment that there is.
-pub const EXPERIMENTS: [Experiment; 11] = [
+pub const EXPERIMENTS: [Experiment; 12] = [
     Experiment {
         name: "valuation",
         about: "95 versions of a growing SQLite database, beside plain SQLite",
@@ -94,6 +95,12 @@ pub const EXPERIMENTS: [Experiment; 11] = [
         about: "fio and small files on a mount, beside the filesystem of the folder",
         timed: false,
         run: mount::run,
+    },
+    Experiment {
+        name: "footprint",
+        about: "what a pool takes up while an idle connection has a snapshot open",
+        timed: false,
+        run: footprint::run,
     },
     Experiment {
         name: "soak",
