@@ -31,7 +31,7 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
             let bytes = churn(&folder.path().join("pool"), rows, transactions, with_reader, options)?;
             let beside = if with_reader { "beside an idle connection" } else { "alone" };
             let (round, mebibytes) = (round + 1, bytes >> 20);
-            options.say(&format!("round {round} of {rounds}: {beside}: {mebibytes} MiB of files"));
+            options.say(&format!("round {round} of {rounds}: {beside}: {mebibytes} MiB of files"))?;
             samples.push(bytes as f64);
         }
     }

@@ -98,7 +98,10 @@ fn snapshots_hold_something(state: &State) -> bool {
     if state.catalogue.snapshots().all(|(_, row)| row.hidden) {
         return false;
     }
-    let live = state.history.live_in_all().0.saturating_sub(state.history.freeing().unwrap_or_default().0);
+    let destroyed: Vec<_> = state.history.doomed().chain(state.history.read()).collect();
+    // What cannot be told because of damage counts as held.
+    let gone = state.history.freed_by_deleting_set(&destroyed).unwrap_or_default();
+    let live = state.history.live_in_all().0.saturating_sub(gone.0);
     let heads =
         state.catalogue.datasets().map(|(_, row)| state.history.referenced(row.head).unwrap_or_default().0);
     live > heads.sum() || state.catalogue.datasets().any(|(id, _)| state.origin(id).is_some())
