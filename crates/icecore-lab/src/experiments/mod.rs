@@ -7,6 +7,7 @@ pub mod commits;
 mod crowd;
 mod databases;
 pub mod demo_rss;
+mod footprint;
 pub mod history;
 pub mod many;
 pub mod metadata;
@@ -143,6 +144,12 @@ pub const EXPERIMENTS: &[Experiment] = &[
         about: "filling a file 1 MiB at a time, and reading it, beside direct I/O",
         timed: false,
         run: bulk::run,
+    },
+    Experiment {
+        name: "footprint",
+        about: "what a pool takes up while an idle connection has a snapshot open",
+        timed: false,
+        run: footprint::run,
     },
     Experiment {
         name: "soak",
