@@ -89,6 +89,9 @@ pub fn run(
         tell(Event::Begins { number: place + 1, count: studies.len(), experiment, expected, left });
         let begin = Instant::now();
         let outcome = crate::experiments::run(experiment.name, options);
+        if matches!(outcome, Err(Error::Stopped)) {
+            return Err(Error::Stopped);
+        }
         tell(Event::Ended { experiment, took: begin.elapsed(), error: outcome.as_ref().err() });
         match outcome {
             Ok(report) => {
@@ -96,7 +99,6 @@ pub fn run(
                 fs::write(&path, report.to_json()).doing(|| format!("write {}", path.display()))?;
                 documents.push(Document { name: experiment.name.to_owned(), report });
             }
-            Err(Error::Stopped) => return Err(Error::Stopped),
             Err(error) => {
                 missing.push(Missing { experiment: experiment.name.to_owned(), reason: error.to_string() });
             }

@@ -168,9 +168,12 @@ fn list(arguments: &ListArguments) -> anyhow::Result<()> {
         (Group::Store, "store", "Of the store itself"),
     ];
     for (place, (group, word, title)) in groups.into_iter().enumerate() {
-        let mut table = Table::new(["NAME", "ABOUT", "GROUP"].map(|header| (header.to_owned(), Align::Left)));
+        // For people the group stands above the table.
+        let columns = if arguments.no_header { &["NAME", "ABOUT", "GROUP"][..] } else { &["NAME", "ABOUT"] };
+        let mut table = Table::new(columns.iter().map(|header| ((*header).to_owned(), Align::Left)));
         for experiment in EXPERIMENTS.iter().filter(|experiment| experiment.group == group) {
-            table.row([experiment.name, experiment.about, word].map(str::to_owned).to_vec());
+            let cells = [experiment.name, experiment.about, word];
+            table.row(cells[..columns.len()].iter().map(|cell| (*cell).to_owned()).collect());
         }
         if !arguments.no_header {
             output.line(format!("{}{title}:", if place > 0 { "\n" } else { "" }))?;

@@ -51,7 +51,8 @@ fn a_run_that_is_stopped_keeps_the_documents_before() {
     let asked = Arc::clone(&stop);
     options.stop = Arc::new(move || asked.load(Ordering::Relaxed));
     let outcome = all::run(&experiments(), &options, results.path(), &mut |event| {
-        if let Event::Ended { .. } = event {
+        if let Event::Ended { experiment, .. } = event {
+            assert_eq!(experiment.name, "valuation-store", "a study that is stopped did not fail");
             stop.store(true, Ordering::Relaxed);
         }
     });
