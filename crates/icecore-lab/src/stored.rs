@@ -82,8 +82,22 @@ impl StoredDatabase {
     /// The URI of the database, as it is or as it was.
     #[must_use]
     pub fn uri(&self, snapshot: Option<&str>) -> String {
-        let path = Path::new(&self.registration.prefix()).join(DATASET).join(FILE);
+        self.uri_in(DATASET, snapshot)
+    }
+
+    fn uri_in(&self, dataset: &str, snapshot: Option<&str>) -> String {
+        let path = Path::new(&self.registration.prefix()).join(dataset).join(FILE);
         icecore_sqlite::uri(&path, snapshot)
+    }
+
+    /// Makes another dataset, for another database.
+    pub(crate) fn add_dataset(&self, dataset: &str) -> Result<()> {
+        Ok(self.pool.create_dataset(dataset, false, &[])?)
+    }
+
+    /// As [`StoredDatabase::connect`], to the database of another dataset.
+    pub(crate) fn connect_in(&self, dataset: &str, snapshot: Option<&str>) -> Result<Connection> {
+        sqlite::open(&self.uri_in(dataset, snapshot), snapshot.is_some())
     }
 
     /// A connection to the present, for writing, or to a snapshot.

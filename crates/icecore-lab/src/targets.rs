@@ -156,6 +156,12 @@ pub const TARGETS: &[Target] = &[
     ),
     target("postgres.advised", AtLeast, 1.2, "the same without full-page images in the log on the mount"),
     target(
+        "footprint.reader",
+        AtMost,
+        1.1,
+        "bytes of the pool's files with an idle connection to a snapshot of another dataset / without",
+    ),
+    target(
         "soak.memory_growth_mib",
         AtMost,
         8.0,

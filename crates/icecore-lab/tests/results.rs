@@ -126,6 +126,11 @@ fn recovery() {
 }
 
 #[test]
+fn footprint() {
+    runs_and_fits("footprint", &["footprint.reader"]);
+}
+
+#[test]
 fn collect() {
     runs_and_fits(
         "collect",

@@ -73,10 +73,17 @@ fn unread(pool: &Pool) -> u64 {
     statistics.failed_reads + statistics.damaged_reads
 }
 
-/// Bytes that all datasets together hold.
+/// Bytes that versions reach. What was destroyed, and is read or could not be freed, is among them. Without readers that is what all
+/// datasets together hold.
 fn held(pool: &Pool) -> Result<u64> {
     let filter = ListFilter { datasets: true, depth: Some(0), ..ListFilter::default() };
-    Ok(pool.list(&filter)?.iter().map(|entry| entry.used.0).sum())
+    // Whoever lists has everything freed that has no readers.
+    let listed: u64 = pool.list(&filter)?.iter().map(|entry| entry.used.0).sum();
+    let statistics = pool.statistics();
+    if statistics.pins > 0 {
+        return Ok(statistics.used_bytes + statistics.freeing_bytes);
+    }
+    Ok(listed)
 }
 
 /// Whether everything up to and with a step is durable once the store has returned: it promises that for every

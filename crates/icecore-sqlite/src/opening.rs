@@ -105,6 +105,7 @@ fn fixed(pool: &PoolUse, place: Place) -> Result<Found> {
         Some(snapshot) => store::snapshot_view(&pool.pool, &place.dataset, snapshot)?,
         None => store::head_view(&pool.pool, &place.dataset)?,
     };
+    view.read_by(&store::reader_of(&place.parts()));
     let inode = store::find_file(&view, &place.parts())?.ok_or_else(|| no_file(&place, pool))?;
     let overlay = arrival::overlay(&view, inode, &place.path)?;
     let facts = store::facts(&view, inode)?;

@@ -5,6 +5,7 @@ use icecore::units::{InodeNumber, Timestamp};
 use icecore::{Creation, Error, FileFault, InodeKind};
 use rustix::io::Errno;
 use std::path::Path;
+use std::sync::Arc;
 
 pub use icecore::{CommitPoint, Group, ListEntry, Pool, View};
 
@@ -106,6 +107,12 @@ pub fn snapshot_view(pool: &Pool, dataset: &str, snapshot: &str) -> Result<View>
     Ok(pool.view(&format!("{dataset}@{snapshot}"))?)
 }
 
+/// What the views of a file are shown as.
+pub fn reader_of(path: &[&str]) -> Arc<icecore::ReaderName> {
+    let what = Some(format!("SQLite file {}", path.join("/")));
+    Arc::new(icecore::ReaderName { process: None, what })
+}
+
 /// A dataset's head as it is now.
 pub fn head_view(pool: &Pool, dataset: &str) -> Result<View> {
     Ok(pool.view(dataset)?)
@@ -152,6 +159,8 @@ pub struct HeadFile {
     inode: InodeNumber,
     generation: u64,
     path: Vec<String>,
+    /// What the views of it are shown as.
+    reader: Arc<icecore::ReaderName>,
     _alive: icecore::File,
     user: icecore::UserGuard,
 }
@@ -172,9 +181,10 @@ impl HeadFile {
             None => return Ok(None),
         };
         let alive = dataset.file(inode)?;
+        let reader = reader_of(path);
         let user = dataset.register_user(&format!("SQLite file {}", path.join("/")));
         let path = path.iter().map(|&part| part.to_owned()).collect();
-        Ok(Some(Self { dataset, inode, generation, path, _alive: alive, user }))
+        Ok(Some(Self { dataset, inode, generation, path, reader, _alive: alive, user }))
     }
 
     /// Announces that a transaction writes to the file, or does no longer. Its dataset keeps its name meanwhile.
@@ -213,6 +223,7 @@ impl HeadFile {
     /// The head as it is now, and the file's facts in it.
     pub fn now(&self) -> Result<(View, Facts)> {
         let view = self.dataset.view()?;
+        view.read_by(&self.reader);
         let facts = facts(&view, self.inode)?;
         Ok((view, facts))
     }

@@ -76,9 +76,10 @@ impl Dataset {
     pub fn view(&self) -> Result<View> {
         let engine = self.pool.engine();
         engine.check_open()?;
-        let state = engine.state();
+        let mut state = engine.state();
         let row = state.catalogue.dataset(self.id).ok_or_else(destroyed)?;
-        Ok(View::pin(&self.pool, &state, row.head, row.name.clone()))
+        let (head, name) = (row.head, row.name.clone());
+        Ok(View::pin(&self.pool, &mut state, head, name))
     }
 
     /// Whether nothing was changed since a view of the head was taken, in this dataset or any other.

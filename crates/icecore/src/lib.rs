@@ -49,7 +49,7 @@ mod view;
 
 pub use copies::CopiesReport;
 pub use dataset::{ATOMIC_WRITE_BYTES, Creation, Dataset, File, UserGuard};
-pub use engine::CollectReport;
+pub use engine::{CollectReport, ReaderHold};
 pub use error::{Error, FileFault, Result};
 pub use format::copies::CopyMode;
 pub use group::{CommitPoint, Group};
@@ -62,6 +62,7 @@ pub use namespace::{
 };
 pub use options::{Clock, InitOptions, OpenOptions};
 #[doc(hidden)]
+pub use pins::ReaderName;
 pub use pool::ScrubPosition;
 pub use pool::{
     ByteRange, Change, DestroyPlan, DiffEntry, EntryKind, Finding, Hold, ListEntry, ListFilter, Obstacle,

@@ -11,11 +11,13 @@
 //! 4. Such a look either finds the pin, which is older than those deaths and keeps them; or the reader comes after the
 //!    replacement, and finds a tree that does not reach them.
 //!
-//! A pin of an old moment keeps also what died in other heads since then. It lasts as long as one read.
+//! The tree reaches nothing that destroyed versions give back while it is published: a deletion frees what no head reaches.
+//!
+//! A head that goes, by a rollback or a destruction, is retired before anybody asks whether it is pinned: no reader pins it later.
 
-use crate::pins::{Pin, Pins};
+use crate::pins::{Hold, Pin, Pins};
 use crate::sync::{Arc, AtomicU64, Ordering, RwLock};
-use crate::units::LogAddress;
+use crate::units::{Marks, VersionId};
 
 /// Reads between two operations from which on readers count more than the writer: see [`Present::begin_change`].
 const READS_THAT_COUNT: u64 = 2;
@@ -39,10 +41,11 @@ enum Slot<T> {
 #[derive(Clone)]
 pub(crate) struct Version<T> {
     pub tree: T,
+    pub head: VersionId,
     /// The moment by which pins and deaths are ordered.
     pub moment: u64,
-    /// Merged blocks from here on were born later.
-    pub merged_end: LogAddress,
+    /// What has an address from here on was born later.
+    pub marks: Marks,
 }
 
 /// What a reader finds.
@@ -64,8 +67,8 @@ impl<T: Clone> Present<T> {
     pub(crate) fn read(&self, pins: &Arc<Pins>) -> Found<T> {
         let slot = self.slot.read();
         match &*slot {
-            Slot::Known(Version { tree, moment, merged_end }) => {
-                Found::Here(tree.clone(), pins.pin(*moment, *merged_end))
+            Slot::Known(Version { tree, head, moment, marks }) => {
+                Found::Here(tree.clone(), pins.pin(Hold::Head(*head), *moment, *marks))
             }
             Slot::Unknown => Found::Unknown,
             Slot::Gone => Found::Gone,

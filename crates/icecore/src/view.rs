@@ -3,7 +3,7 @@
 use crate::blocks::Block;
 use crate::error::{Error, FileFault, Result};
 use crate::namespace::{DirectoryEntry, InodeItem, Read, TreeReader};
-use crate::pins::Pin;
+use crate::pins::{Pin, ReaderName};
 use crate::pool::Pool;
 use crate::reading::{Reading, VersionName};
 use crate::state::State;
@@ -20,17 +20,18 @@ pub struct View {
 struct Inner {
     pool: Pool,
     tree: Tree,
-    name: String,
+    name: Arc<str>,
     version: VersionId,
     moment: u64,
-    _pin: Pin,
+    pin: Pin,
 }
 
 impl View {
-    pub(crate) fn pin(pool: &Pool, state: &State, version: VersionId, name: String) -> Self {
-        let pin = pool.engine().pin(state);
+    pub(crate) fn pin(pool: &Pool, state: &mut State, version: VersionId, name: String) -> Self {
+        let name: Arc<str> = name.into();
+        let pin = state.pin(version).named(Arc::clone(&name), pool.engine().now());
         let tree = state.trees[&version].clone();
-        let inner = Inner { pool: pool.clone(), tree, name, version, moment: state.clock, _pin: pin };
+        let inner = Inner { pool: pool.clone(), tree, name, version, moment: state.clock, pin };
         Self { inner: Arc::new(inner) }
     }
 
@@ -38,6 +39,11 @@ impl View {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner.name
+    }
+
+    /// Says who reads, for [`Pool::readers`].
+    pub fn read_by(&self, reader: &Arc<ReaderName>) {
+        self.inner.pin.read_by(Arc::clone(reader));
     }
 
     /// The pool it belongs to.

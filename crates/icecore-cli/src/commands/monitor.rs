@@ -166,7 +166,11 @@ fn look(pool: &Path, thresholds: &Thresholds) -> anyhow::Result<Vec<Check>> {
     let found = ask(&mut access);
     let (status, entries, ages) = finish(access, found)?;
     let now = Timestamp::now();
-    let room = space::space(&status.statistics, thresholds, space::host_free(pool));
+    let has_snapshots = entries.iter().any(|entry| entry.kind == EntryKind::Snapshot);
+    let mut room = space::space(&status.statistics, thresholds, space::host_free(pool), has_snapshots);
+    if room.state != State::Ok {
+        room.details.extend(status.readers.iter().map(ToString::to_string));
+    }
     // Whatever uses the pool hangs with its owner.
     let mut checks = stale.map_or_else(Vec::new, |stale| vec![Check::new("owner", State::Critical, stale)]);
     checks.extend([disk::writes(&status, remote, disk::is_read_only(pool)), room]);

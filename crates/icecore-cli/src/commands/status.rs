@@ -146,6 +146,7 @@ fn print(status: &Status, remote: bool, exact: bool, output: &mut Output) -> any
     }
     output.line(format!("copies {}", super::copies::sentence(&status.statistics.copies)))?;
     print_incidents(status, output)?;
+    status.readers.iter().try_for_each(|reader| output.line(format!("reader {reader}")))?;
     let width = status.statistics.counters().iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     for (title, counters) in sections(&status.statistics) {
         output.line(format!("\n{title}"))?;
@@ -258,6 +259,7 @@ fn document(status: &Status, remote: bool) -> Value {
         "segment_bytes": segment_bytes(statistics),
         "failure": statistics.failure,
         "unreachable": statistics.unreachable,
+        "readers": status.readers.iter().map(reader).collect::<Vec<_>>(),
         "incidents": status.incidents.iter().map(incident).collect::<Vec<_>>(),
         "scrub": status.scrubbing.map(|now| {
             json!({ "done_bytes": now.done, "total_bytes": now.total, "damaged_blocks": now.damaged })
@@ -275,6 +277,17 @@ fn document(status: &Status, remote: bool) -> Value {
         "flush_nanoseconds": statistics.commit_nanoseconds,
         "snapshot_nanoseconds": statistics.snapshot_nanoseconds,
         "operations_per_flush": statistics.operations_per_commit,
+    })
+}
+
+/// A reader that keeps something from being used again.
+pub fn reader(reader: &icecore::ReaderHold) -> Value {
+    json!({
+        "process": reader.process,
+        "what": reader.what,
+        "version": reader.version,
+        "since": reader.since.to_rfc3339(),
+        "keeps_bytes": reader.keeps.0,
     })
 }
 

@@ -8,7 +8,7 @@ use clap::Args;
 use icecore::admin::protocol::Status;
 use icecore::admin::{Access, Request, Response};
 use icecore::units::ByteLength;
-use icecore::{Quantiles, Statistics};
+use icecore::{Quantiles, ReaderHold, Statistics};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::IsTerminal as _;
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Moves the cursor home and clears what is below.
 const CLEAR: &str = "\x1b[H\x1b[J";
+/// Readers that are shown, of those that keep something.
+const READERS_MAX: usize = 5;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -69,7 +71,13 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
         let same = before.filter(|(_, former)| owned && former.process == status.process);
         let (since, former) =
             same.map_or((None, Statistics::default()), |(at, former)| (Some(now - at), former.statistics));
-        let view = View { now: &status.statistics, former, since, owner: owned.then_some(status.process) };
+        let view = View {
+            now: &status.statistics,
+            former,
+            since,
+            owner: owned.then_some(status.process),
+            readers: &status.readers,
+        };
         let mut output = Output::new();
         if arguments.json {
             output.line(view.document(&status.path).to_string())?;
@@ -113,6 +121,7 @@ struct View<'a> {
     since: Option<Duration>,
     /// The process that has the pool open, if one has.
     owner: Option<u32>,
+    readers: &'a [ReaderHold],
 }
 
 impl View<'_> {
@@ -164,6 +173,7 @@ impl View<'_> {
             now.segments_hurt
         ));
         lines.push(format!("collector  {}", now.collector));
+        lines.extend(self.readers.iter().take(READERS_MAX).map(|reader| format!("reader     {reader}")));
         lines
     }
 
@@ -213,6 +223,7 @@ impl View<'_> {
             "segments_hurt": now.segments_hurt,
             "collector": now.collector,
             "failure": now.failure,
+            "readers": self.readers.iter().map(super::status::reader).collect::<Vec<_>>(),
         })
     }
 }
@@ -240,10 +251,11 @@ mod tests {
     fn rates_are_of_the_time_between_two_views() {
         let former = Statistics { write_bytes: 100, logged_data_bytes: 100, ..Statistics::default() };
         let now = Statistics { write_bytes: 300, logged_data_bytes: 700, ..Statistics::default() };
-        let view = View { now: &now, former, since: Some(Duration::from_secs(2)), owner: Some(1) };
+        let view =
+            View { now: &now, former, since: Some(Duration::from_secs(2)), owner: Some(1), readers: &[] };
         assert!((view.per_second(|one| one.write_bytes) - 100.0).abs() < 1e-9);
         assert!((view.amplification_now().unwrap() - 3.0).abs() < 1e-9);
-        let first = View { now: &now, former: Statistics::default(), since: None, owner: None };
+        let first = View { now: &now, former: Statistics::default(), since: None, owner: None, readers: &[] };
         assert_eq!(first.amplification_now(), None);
     }
 
@@ -274,6 +286,7 @@ mod tests {
             former: Statistics::default(),
             since: Some(Duration::from_secs(1)),
             owner: Some(1),
+            readers: &[],
         };
         let lines = view.lines("/srv/pool");
         let line = |name: &str| lines.iter().find(|line| line.starts_with(name)).unwrap().as_str();
@@ -297,7 +310,7 @@ mod tests {
             moved_node_bytes: 50,
             ..Statistics::default()
         };
-        let view = View { now: &now, former: Statistics::default(), since: None, owner: None };
+        let view = View { now: &now, former: Statistics::default(), since: None, owner: None, readers: &[] };
         let lines = view.lines("/srv/pool");
         assert_eq!(lines[0], "pool       /srv/pool, which nobody has open");
         assert!(lines.contains(&format!("collector  {doing}")), "{lines:?}");

@@ -13,7 +13,7 @@ use crate::server::{self, Drive, Driven, Kind, Server, Setup, Size, mariadb::Mar
 use crate::snapshotting::{Kept, while_taking};
 use crate::statistics::paired_ratio;
 use crate::systems::btrfs::Btrfs;
-use crate::systems::mounted::Mounted;
+use crate::systems::mounted::{FOR_SERVERS, Mounted};
 use crate::tool;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -128,7 +128,7 @@ impl<'a> Grounds<'a> {
         options.say("making a database")?;
         let source = folder.join("source");
         server::make(kind, &source, scope.setup(false), scope.size, options)?;
-        let mounted = Mounted::begin(folder, options)?;
+        let mounted = Mounted::begin_for_server(folder, options)?;
         let beside_btrfs = kind.name() == "mariadb";
         let btrfs = beside_btrfs.then(|| Btrfs::begin(folder, BTRFS_BYTES, options)).transpose()?;
         let grounds = Self { mounted, btrfs, folder };
@@ -266,6 +266,7 @@ fn counters(slices: &[Sample]) -> Counters {
 }
 
 fn parameters(findings: &mut Findings, scope: Scope, rounds: usize, taken: u64) {
+    findings.parameter("mount_options", FOR_SERVERS);
     findings.parameter("rounds", rounds);
     findings.parameter("slice_s", scope.drive.time.as_secs_f64());
     findings.parameter("clients", scope.drive.clients);

@@ -7,6 +7,7 @@ pub mod commits;
 mod crowd;
 mod databases;
 pub mod demo_rss;
+mod footprint;
 pub mod history;
 pub mod many_store;
 pub mod metadata;
@@ -116,6 +117,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         randread::run,
     ),
     store("bulk", "filling a file 1 MiB at a time, and reading it, beside direct I/O", bulk::run),
+    store("footprint", "what a pool takes up while an idle connection has a snapshot open", footprint::run),
     Experiment {
         timed: true,
         ..store("soak", "a pool at work for hours: memory, open files and space do not grow", soak::run)

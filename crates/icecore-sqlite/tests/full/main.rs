@@ -4,3 +4,4 @@ mod database;
 mod host;
 mod levels;
 mod new;
+mod readers;

@@ -3,7 +3,7 @@
 use super::codec::{CodecError, REPLY_BYTES_MAX, read_message, write_message};
 use super::failure::{ErrorCode, Failure};
 use super::protocol::{Progress, Reply, Request, Response};
-use super::socket::{Folder, Writer};
+use super::socket::{Folder, Writer, process_of};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -69,7 +69,8 @@ impl Client {
     }
 
     fn no_answer(&self) -> Failure {
-        let owner = owner_of(&self.stream).map(|process| format!(" (process {process})")).unwrap_or_default();
+        let owner =
+            process_of(&self.stream).map(|process| format!(" (process {process})")).unwrap_or_default();
         Failure::new(
             ErrorCode::PoolInUse,
             format!(
@@ -111,12 +112,6 @@ impl Client {
             }
         }
     }
-}
-
-/// The process that listens at the other end, where it can be named from here.
-fn owner_of(stream: &UnixStream) -> Option<u32> {
-    let credentials = rustix::net::sockopt::socket_peercred(stream).ok()?;
-    u32::try_from(credentials.pid.as_raw_nonzero().get()).ok()
 }
 
 /// The connection of a client, which does not wait for an owner that is not there.

@@ -24,8 +24,8 @@ impl PoolService {
 }
 
 impl Service for PoolService {
-    fn session(&self) -> Box<dyn Session> {
-        Box::new(Executor { pool: Handle::Weak(self.pool.clone()), files: Files::default() })
+    fn session(&self, process: Option<u32>) -> Box<dyn Session> {
+        Box::new(Executor { pool: Handle::Weak(self.pool.clone()), files: Files::of(process) })
     }
 }
 
@@ -136,6 +136,7 @@ fn status(pool: &Pool) -> Status {
         last_scrub: pool.engine().storage.directory().and_then(|directory| LastScrub::load(&directory)),
         scrubbing: pool.scrubbing(),
         incidents: pool.incidents(),
+        readers: pool.readers(),
         statistics: pool.statistics(),
     }
 }

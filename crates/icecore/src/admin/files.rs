@@ -11,10 +11,12 @@ use crate::dataset::Creation;
 use crate::error::{Error, FileFault, Result};
 use crate::names::VersionName;
 use crate::namespace::{InodeItem, InodeKind};
+use crate::pins::ReaderName;
 use crate::pool::{Pool, PoolChange};
 use crate::units::{BLOCK_SHIFT, InodeNumber};
 use crate::view::View;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Versions that one client may pin at a time.
 const PINS_MAX: usize = 64;
@@ -25,9 +27,16 @@ pub(super) struct Files {
     pins: HashMap<u32, View>,
     next_pin: u32,
     import: Option<Import>,
+    /// The process of the client, if it is another one.
+    process: Option<u32>,
 }
 
 impl Files {
+    /// What a client of this process holds: nothing yet.
+    pub(super) fn of(process: Option<u32>) -> Self {
+        Self { process, ..Self::default() }
+    }
+
     /// Whether anything would be lost with the client.
     pub(super) fn holds(&self) -> bool {
         !self.pins.is_empty() || self.import.is_some()
@@ -87,6 +96,7 @@ impl Files {
             return Err(Error::Invalid(format!("{PINS_MAX} versions are pinned already: let one go first")));
         }
         let (reading, view) = find_reading(path, |name| pool.view(name.as_str()))?;
+        view.read_by(&Arc::new(ReaderName { process: self.process, what: None }));
         let found = match resolve(&view, reading.file)? {
             Some(inode) => Some(attributes(&view, inode)?),
             None => None,

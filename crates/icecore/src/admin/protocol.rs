@@ -6,6 +6,7 @@
 use super::failure::Failure;
 use super::last_scrub::LastScrub;
 use crate::copies::CopiesReport;
+use crate::engine::ReaderHold;
 use crate::format::copies::CopyMode;
 use crate::incidents::Incident;
 use crate::names::DestroyTarget;
@@ -17,7 +18,7 @@ use crate::units::{ByteLength, InodeNumber, PoolId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The version of the conversation. Both ends must speak the same.
-pub const PROTOCOL_VERSION: u16 = 5;
+pub const PROTOCOL_VERSION: u16 = 6;
 /// Most bytes of a file that one request reads or writes.
 pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Most entries of a directory that one request answers.
@@ -400,6 +401,8 @@ pub struct Status {
     pub scrubbing: Option<ScrubProgress>,
     /// What went wrong with the disk since the pool was opened: the last ones, the oldest first.
     pub incidents: Vec<Incident>,
+    /// Readers that keep something from being used again: those that keep most come first.
+    pub readers: Vec<ReaderHold>,
     /// The counters.
     pub statistics: Statistics,
 }

@@ -7,7 +7,7 @@
 use super::codec::{CodecError, REQUEST_BYTES_MAX, read_message, write_message};
 use super::failure::{ErrorCode, Failure};
 use super::protocol::{Progress, Reply, Request, Response};
-use super::socket::{Folder, Writer};
+use super::socket::{Folder, Writer, process_of};
 use crate::error::{Error, Result};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -35,8 +35,8 @@ pub trait Session: Send {
 
 /// Makes a session for each client.
 pub trait Service: Send + Sync + 'static {
-    /// A fresh session.
-    fn session(&self) -> Box<dyn Session>;
+    /// A fresh session, of this process as far as that is known.
+    fn session(&self, process: Option<u32>) -> Box<dyn Session>;
 }
 
 /// Limits of a server, which tests set lower.
@@ -235,7 +235,7 @@ impl Drop for Entry<'_> {
 
 /// Serves one client until it goes, stalls or speaks nonsense.
 fn serve(shared: &Shared, mut stream: UnixStream) {
-    let mut session = shared.service.session();
+    let mut session = shared.service.session(process_of(&stream));
     loop {
         let idle = if session.holds() { shared.limits.idle_holding } else { shared.limits.idle };
         let request = match receive(&mut stream, idle, shared.limits.message) {

@@ -16,7 +16,7 @@ struct PretendSession {
 }
 
 impl Service for Pretend {
-    fn session(&self) -> Box<dyn Session> {
+    fn session(&self, _: Option<u32>) -> Box<dyn Session> {
         Box::new(PretendSession { pinned: false })
     }
 }
@@ -246,7 +246,7 @@ fn a_server_may_be_stopped_by_one_of_its_own_threads() {
     struct Stops(Mutex<Option<mpsc::Receiver<Server>>>);
     struct StopsSession(mpsc::Receiver<Server>);
     impl Service for Stops {
-        fn session(&self) -> Box<dyn Session> {
+        fn session(&self, _: Option<u32>) -> Box<dyn Session> {
             Box::new(StopsSession(self.0.lock().take().unwrap()))
         }
     }

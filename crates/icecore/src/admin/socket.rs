@@ -79,3 +79,9 @@ impl io::Write for Writer<'_> {
         Ok(())
     }
 }
+
+/// The process at the other end, where it can be named from here.
+pub(super) fn process_of(stream: &UnixStream) -> Option<u32> {
+    let credentials = rustix::net::sockopt::socket_peercred(stream).ok()?;
+    u32::try_from(credentials.pid.as_raw_nonzero().get()).ok()
+}

@@ -119,13 +119,13 @@ const DEEDS: [(&str, Deed); 6] = [
         let head = head(state);
         let address = state.history.version(head).unwrap().owned().of(Stream::Data).blocks().first().unwrap();
         let State { history, graveyard, .. } = state;
-        history.dropped(head, one(Stream::Data, address), graveyard.sink()).unwrap();
+        history.dropped(head, one(Stream::Data, address), graveyard.sink(crate::pins::Readers::Any)).unwrap();
     }),
     ("a node that it reaches is owned by nobody", |state| {
         let head = head(state);
         let address = state.trees[&head].root_address();
         let State { history, graveyard, .. } = state;
-        history.dropped(head, one(Stream::Node, address), graveyard.sink()).unwrap();
+        history.dropped(head, one(Stream::Node, address), graveyard.sink(crate::pins::Readers::Any)).unwrap();
     }),
     ("it owns a block that it does not reach", |state| {
         let head = head(state);
@@ -145,7 +145,7 @@ const DEEDS: [(&str, Deed); 6] = [
         let dead = state.history.version(head).unwrap().dead().of(Stream::Data).blocks().clone();
         let address = shared.runs().map(|span| span.start).find(|address| !dead.contains(*address)).unwrap();
         let State { history, graveyard, .. } = state;
-        history.dropped(head, one(Stream::Data, address), graveyard.sink()).unwrap();
+        history.dropped(head, one(Stream::Data, address), graveyard.sink(crate::pins::Readers::Any)).unwrap();
     }),
     ("a snapshot has the tree of another", |state| {
         let id = state.catalogue.find("db").unwrap();

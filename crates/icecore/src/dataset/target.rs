@@ -4,7 +4,7 @@ use crate::engine::{Engine, Purpose};
 use crate::error::{FileFault, Result};
 use crate::log::tail::Payload;
 use crate::operation::Operation;
-use crate::pins::Pin;
+use crate::pins::{Hold, Pin};
 use crate::present::{Found, Present};
 use crate::state::State;
 use crate::tree::Tree;
@@ -37,8 +37,8 @@ impl Target<'_> {
         }
         let state = self.engine.state();
         let version = state.version_of(self.head(&state)?);
-        let pin = self.engine.pin(&state);
         let tree = version.tree.clone();
+        let pin = self.engine.pins.pin(Hold::Head(version.head), version.moment, version.marks);
         if let Some((_, present)) = self.opened_in {
             present.publish(version);
         }

@@ -182,15 +182,15 @@ impl Engine {
             self.blocks.sums().set(at.segment, slot, payload.sums.iter().copied());
             self.blocks.recent().add_log(address, payload.clone());
         }
-        // Before anything is freed that has died by it.
+        state.tail.append(&encoded, payload);
+        // Before anything is freed that has died by it, and not before the log is past what was born by it.
         if let Some((head, present)) = change {
             present.end_change(|| state.version_of(head));
         }
         // Merged blocks that nobody can reach any more need not wait for a checkpoint to leave the memory.
-        while let Some(address) = state.graveyard.superseded(|| self.pins.oldest()) {
+        while let Some(address) = state.graveyard.superseded() {
             self.blocks.pending().done(address);
         }
-        state.tail.append(&encoded, payload);
         state.operations_pending += 1;
         state.log_blocks += blocks as u64 + 1;
         Ok(outcome)

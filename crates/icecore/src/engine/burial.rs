@@ -59,13 +59,13 @@ impl Engine {
         // Without a chunk there, another one took its place meanwhile.
         let chunk = self.blocks.map().read().chunk_at(stream, address);
         if let Some((absent, _)) = chunk {
-            state.graveyard.set_aside(&self.pins, stream, &absent.span);
+            state.graveyard.set_aside(stream, &absent.span);
         }
     }
 
     /// Frees some of it.
     fn bury_slice(&self, state: &mut State) -> Slice {
-        let dead = state.graveyard.exhume(&self.pins, BURIED_TOGETHER);
+        let dead = state.graveyard.exhume(BURIED_TOGETHER);
         // There may be something to be gained again.
         state.collection.is_exhausted &= dead.is_empty();
         let mut slice = if dead.len() == BURIED_TOGETHER { Slice::More } else { Slice::Done };

@@ -396,10 +396,7 @@ impl Engine {
     /// Merged blocks that some version still reaches, or some reader. What a reader holds is written, too: memory would
     /// grow for as long as it reads.
     fn living_merged(&self, state: &mut State) -> Vec<(LogAddress, Option<Arc<Block>>)> {
-        let reached = state.graveyard.settle_superseded(
-            |moment, address| self.pins.reach_merged(moment, address),
-            |address| self.blocks.pending().done(address),
-        );
+        let reached = state.graveyard.settle_superseded(|address| self.blocks.pending().done(address));
         let mut merged = self.blocks.pending().all();
         merged.retain(|(address, _)| {
             reached.contains(address) || !state.graveyard.holds(Stream::Merged, *address)

@@ -253,7 +253,7 @@ fn sets_are_made_again_although_part_of_a_snapshot_is_gone() {
         let owned = state.history.owned_of(head, Stream::Data).unwrap().first().unwrap();
         let State { history, graveyard, .. } = &mut *state;
         let run = Run { stream: Stream::Data, start: owned, length: BlockCount(1) };
-        history.dropped(head, run, graveyard.sink()).unwrap();
+        history.dropped(head, run, graveyard.sink(crate::pins::Readers::Any)).unwrap();
     }
     pool.close().unwrap();
     assert!(!check(storage.copy(), &CheckOptions::default(), &mut |_| {}).unwrap().is_sound());

@@ -26,7 +26,6 @@ use crate::log::tail::{Position, Tail};
 use crate::log::writer::{Chain, Writer};
 use crate::nodes::Nodes;
 use crate::options::{InitOptions, OpenOptions};
-use crate::pins::Pins;
 use crate::process::ProcessMark;
 use crate::segments::Segments;
 use crate::state::{Collection, Graveyard, Lifetimes, State, Usage};
@@ -488,7 +487,7 @@ impl Parts {
             storage: self.storage,
             blocks: self.blocks,
             nodes: self.nodes,
-            pins: Arc::new(Pins::default()),
+            pins: Arc::clone(state.graveyard.pins()),
             counters: self.counters,
             writer: Writer::new(superblock.pool, superblock.epoch(), chain),
             state: Mutex::new(state),

@@ -7,6 +7,7 @@ use crate::liveness::SetsOfVersion;
 use crate::state::{Graveyard, State};
 use crate::units::{BlockCount, SegmentId, Stream, VersionId};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 impl Engine {
     /// Gives every version other sets, and counts anew what follows from them.
@@ -27,7 +28,7 @@ impl Engine {
         state.history = history;
         state.doom_hidden()?;
         // What died by the former sets lives, or is owned by nobody.
-        state.graveyard = Graveyard::default();
+        state.graveyard = Graveyard::of(Arc::clone(state.graveyard.pins()));
         state.segments.recount(&live);
         state.uncounted = Default::default();
         state.usage = state.count_usage();

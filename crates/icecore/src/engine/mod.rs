@@ -42,7 +42,12 @@ mod mend;
 mod moves;
 mod open_files;
 mod original;
+#[cfg(test)]
+mod orphan_tests;
+#[cfg(test)]
+mod pin_tests;
 mod places;
+mod readers;
 mod rebuild;
 mod recovery;
 #[cfg(test)]
@@ -74,6 +79,7 @@ pub(crate) use growth::Most;
 pub(crate) use init::{init, lock, lock_free_options, open, open_cut, open_to_look};
 pub(crate) use limits::Allowed;
 pub(crate) use open_files::OpenFiles;
+pub use readers::ReaderHold;
 pub(crate) use rebuild::{Forsaken, Restored, ledger_is_whole, place_forsaken, restore_chunks, restore_map};
 pub(crate) use recovery::OUTLIVED;
 pub(crate) use space::Making;
@@ -89,12 +95,12 @@ use crate::format::superblock::Superblock;
 use crate::log::writer::{Batch, Writer};
 use crate::nodes::Nodes;
 use crate::options::OpenOptions;
-use crate::pins::{Pin, Pins};
+use crate::pins::{Hold, Pin, Pins};
 use crate::process::ProcessMark;
 use crate::state::{Environment, State};
 use crate::statistics::{Counters, Statistics};
 use crate::storage::{Storage, StorageLock};
-use crate::units::{PoolId, RecordSequence, Stream, Timestamp};
+use crate::units::{PoolId, RecordSequence, Timestamp};
 use checkpoint::CheckpointLine;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashMap};
@@ -150,7 +156,7 @@ impl Engine {
 
     /// Holds everything that is alive now.
     pub(crate) fn pin(&self, state: &State) -> Pin {
-        self.pins.pin(state.clock, state.marks.of(Stream::Merged))
+        self.pins.pin(Hold::Pool, state.clock, state.marks_now())
     }
 
     pub(crate) fn environment(&self) -> Environment<'_> {

@@ -14,7 +14,6 @@ use crate::liveness::BlockSet;
 use crate::log::replay::{Found, Reader, Waiting, Whole, spilled_blocks};
 use crate::log::tail::{Position, Tail};
 use crate::operation::Operation;
-use crate::pins::Pins;
 use crate::segments::Segments;
 use crate::state::{Environment, Placement, State};
 use crate::storage::{Kind, Storage};
@@ -213,7 +212,7 @@ pub(super) fn check_closed(loaded: &Loaded, parts: &Parts, superblock: &Superblo
 /// What a ledger calls forsaken died by what was replayed, or it lives and nobody knows where.
 fn find_dead(state: &mut State, forsaken: &BlockSet) -> Result<()> {
     // There are no readers yet.
-    state.graveyard.sift(&Pins::default());
+    state.graveyard.sift();
     if state.graveyard.forsake(forsaken) == forsaken.len() {
         return Ok(());
     }
@@ -404,7 +403,7 @@ impl Replay<'_> {
                 ),
             })?;
             // There are no readers yet: what is replaced while it is replayed need not wait for a checkpoint.
-            while let Some(superseded) = self.state.graveyard.superseded(|| None) {
+            while let Some(superseded) = self.state.graveyard.superseded() {
                 self.env.blocks.pending().done(superseded);
             }
             address = address.plus(BlockCount(u64::from(operation.data_blocks())));

@@ -221,7 +221,10 @@ impl Engine {
     pub(crate) fn with_room<T>(&self, body: impl Fn() -> Result<T>) -> Result<T> {
         let mut outcome = body();
         if matches!(outcome, Err(Error::QuotaExceeded { .. })) {
-            let is_something_left = self.state().history.doomed_count() > 0;
+            let mut state = self.state();
+            state.doom_unread()?;
+            let is_something_left = state.history.doomed_count() > 0;
+            drop(state);
             if is_something_left && self.finish_freeing().is_ok() {
                 outcome = body();
             }
@@ -240,7 +243,7 @@ impl Engine {
                 outcome = body();
             }
         }
-        outcome
+        outcome.map_err(|error| self.with_ways_out(error))
     }
 
     /// Makes room of what died since the last checkpoint, of the log that it makes superfluous, and of what readers and
@@ -287,7 +290,7 @@ impl Engine {
             return Err(Error::NoSpace {
                 detail: format!(
                     "the size limit of {} is reached: {} MiB live in {} segments of {} MiB, {} of them free and kept \
-                     back; destroying snapshots frees space, and `icecore resize` changes the limit",
+                     back; `icecore resize` changes the limit",
                     self.storage.describe(),
                     (state.segments.live_total() * BLOCK_BYTES as u64) >> 20,
                     state.segments.len(),
@@ -431,7 +434,11 @@ impl Engine {
 
     fn write_table(&self, segment: SegmentId, incarnation: u64, kind: SegmentKind) -> Result<()> {
         let sums = self.blocks.sums().close(segment, self.geometry);
-        let table = crate::format::segment::encode_table(self.geometry, incarnation, &sums);
+        let table = crate::format::segment::encode_table(
+            self.geometry,
+            self.blocks.sums().owner(segment, incarnation),
+            &sums,
+        );
         let aligned = AlignedBuffer::copied(&table);
         self.blocks.files().write(segment, self.geometry.end(kind), &[(Kind::Frame, &aligned)])?;
         self.counters.frame_bytes.add(table.len() as u64);

@@ -5,6 +5,9 @@
 //! a version like any other, only that nobody finds it. One below which several branches hang waits until one is
 //! left; until then it is *thinned*, so that it owns nothing but what is reached below it. In which order they go,
 //! and what else happens meanwhile, makes no difference to what is freed in the end.
+//!
+//! A destroyed version that somebody reads is not doomed before its last reader has gone. Until then it is a version like any
+//! other, which uses what it reaches.
 
 use super::blocks::Span;
 use super::fault::HistoryFault;
@@ -23,6 +26,8 @@ const UNKNOWN: u64 = u64::MAX;
 pub(super) struct Doomed {
     /// All of them.
     all: BTreeSet<VersionId>,
+    /// Destroyed versions that are read. None of them is doomed yet.
+    read: BTreeSet<VersionId>,
     /// Those below which one branch at most hangs.
     deletable: BTreeSet<VersionId>,
     /// Those below which several hang, and which may own what nobody below reaches: where that may be.
@@ -155,10 +160,47 @@ impl History {
     /// [`HistoryFault::Unknown`].
     pub fn doom(&mut self, version: VersionId) -> Result<(), HistoryFault> {
         let branches = self.version(version)?.children().len();
+        self.doomed.read.remove(&version);
         self.doomed.all.insert(version);
         self.doomed.branched(version, branches);
         self.review(version);
         Ok(())
+    }
+
+    /// A version was destroyed, and is read: [`History::doom_unread`] dooms it.
+    ///
+    /// # Errors
+    ///
+    /// [`HistoryFault::Unknown`].
+    pub(crate) fn doom_when_unread(&mut self, version: VersionId) -> Result<(), HistoryFault> {
+        self.version(version)?;
+        self.doomed.read.insert(version);
+        Ok(())
+    }
+
+    /// Dooms the destroyed versions that are not read any more.
+    ///
+    /// # Errors
+    ///
+    /// [`HistoryFault::Unknown`].
+    pub(crate) fn doom_unread(&mut self, is_read: impl Fn(VersionId) -> bool) -> Result<(), HistoryFault> {
+        let unread: Vec<VersionId> = self.read().filter(|version| !is_read(*version)).collect();
+        unread.into_iter().try_for_each(|version| self.doom(version))
+    }
+
+    /// Destroyed versions that were read when [`History::doom_unread`] looked last.
+    pub(crate) fn read(&self) -> impl Iterator<Item = VersionId> {
+        self.doomed.read.iter().copied()
+    }
+
+    /// Whether a version is one of [`History::read`].
+    pub(crate) fn is_read(&self, version: VersionId) -> bool {
+        self.doomed.read.contains(&version)
+    }
+
+    /// Whether a version was destroyed: it is doomed, or will be when its readers have gone.
+    pub(crate) fn is_destroyed(&self, version: VersionId) -> bool {
+        self.is_doomed(version) || self.is_read(version)
     }
 
     /// Less may be reached below a version than before, or there are other branches: if it is doomed, it may be deleted or thinned, and so may
@@ -236,12 +278,12 @@ impl History {
         self.doomed.all.contains(&version)
     }
 
-    /// Those of the doomed versions that will be gone when all is deleted that can be.
+    /// Those of the destroyed versions that will be gone when readers have gone and all is deleted that can be.
     pub(crate) fn vanishing(&self) -> BTreeSet<VersionId> {
         let key = |version: VersionId| (self.version(version).is_ok_and(|node| node.is_head()), version);
         // From below: a version has a higher number than its parent unless it is a head, which is a leaf.
         let mut open: BTreeSet<(bool, VersionId)> =
-            self.doomed.deletable.iter().map(|version| key(*version)).collect();
+            self.doomed.deletable.iter().chain(&self.doomed.read).map(|version| key(*version)).collect();
         // How many branches are left below each version that goes: one at most.
         let mut going: BTreeMap<VersionId, usize> = BTreeMap::new();
         while let Some((_, version)) = open.pop_last() {
@@ -252,8 +294,8 @@ impl History {
                 continue;
             }
             going.insert(version, left);
-            let doomed = node.parent().filter(|parent| self.doomed.all.contains(parent));
-            open.extend(doomed.map(|parent| (false, parent)));
+            let above = node.parent().filter(|parent| self.is_destroyed(*parent));
+            open.extend(above.map(|parent| (false, parent)));
         }
         going.into_keys().collect()
     }

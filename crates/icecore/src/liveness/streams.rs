@@ -203,6 +203,16 @@ impl FreedSink {
         taken.runs().map(|run| Run::of(stream, &run)).collect()
     }
 
+    /// Takes out what lies at or above these marks.
+    #[must_use]
+    pub fn take_from(&mut self, marks: &Marks) -> Self {
+        let blocks = Stream::ALL.map(|stream| {
+            let span = marks.of(stream)..LogAddress(u64::MAX);
+            self.blocks[stream as usize].extract(&span)
+        });
+        Self { blocks, weight: 0 }
+    }
+
     /// Takes out so many runs at most, in the order of [`FreedSink::runs`].
     pub fn take_some(&mut self, most: usize) -> Vec<Run> {
         let runs: Vec<Run> = self.runs().take(most).collect();

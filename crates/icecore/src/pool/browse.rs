@@ -83,20 +83,19 @@ impl Pool {
         Ok(state.catalogue.find_snapshot(dataset, short).ok())
     }
 
-    /// The snapshot with this number, pinned. A view that is kept keeps all that was alive when it was taken from being
-    /// freed, in every dataset: take it anew for each use.
+    /// The snapshot with this number, pinned: if it is destroyed, it stays for this view alone.
     ///
     /// # Errors
     /// [`Error::NotFound`] if the snapshot was destroyed.
     pub fn snapshot_view(&self, snapshot: VersionId) -> Result<View> {
         self.engine().check_open()?;
-        let state = self.engine().state();
+        let mut state = self.engine().state();
         let there = state.catalogue.snapshot(snapshot).is_some_and(|row| !row.hidden);
         if !there {
             return Err(Error::NotFound { what: "the snapshot (it was destroyed)".to_owned() });
         }
         let name = state.catalogue.full_name(snapshot);
-        Ok(View::pin(self, &state, snapshot, name))
+        Ok(View::pin(self, &mut state, snapshot, name))
     }
 
     /// How much room there is: for a dataset, or in the pool. Costs a look at the filesystem under the pool.

@@ -20,7 +20,8 @@ const VERSIONS_PER_RECORD: usize = 100_000;
 pub struct DestroyPlan {
     /// Full names of everything that goes.
     pub names: Vec<String>,
-    /// Bytes that nothing else refers to, and that come back. Exact.
+    /// Bytes that nothing else refers to, and that come back. Exact. What somebody reads is not among them: it comes back when its
+    /// readers have gone.
     pub frees: ByteLength,
 }
 
@@ -40,7 +41,7 @@ impl Pool {
         target.check()?;
         let state = self.engine().settled_state()?;
         let selection = select(&state, target, Holds::Refuse)?;
-        let frees = frees(&state, &selection)?;
+        let frees = frees(&state, &selection, &state.graveyard.pins().versions())?;
         drop(state);
         Ok(DestroyPlan { names: selection.names, frees: frees.bytes() })
     }
@@ -54,7 +55,7 @@ impl Pool {
         target.check()?;
         let state = self.engine().settled_state()?;
         let selection = select(&state, target, Holds::Ignored)?;
-        let frees = frees(&state, &selection)?;
+        let frees = frees(&state, &selection, &state.graveyard.pins().versions())?;
         drop(state);
         Ok(DestroyPlan { names: selection.names, frees: frees.bytes() })
     }
@@ -108,7 +109,8 @@ impl Pool {
         let mut state = engine.settled_state()?;
         let selection = select(&state, target, Holds::Refuse)?;
         // What cannot be told because of damage is no reason not to go: it is freed when it can be told.
-        let known = match frees(&state, &selection) {
+        let read = state.graveyard.pins().versions();
+        let known = match frees(&state, &selection, &read) {
             Err(Error::Damaged { .. } | Error::Io { .. }) => None,
             frees => Some(frees?),
         };
@@ -118,7 +120,11 @@ impl Pool {
                 let operation = Operation::DestroySnapshots { versions: part.to_vec() };
                 engine.append(&mut state, &operation, None, Purpose::Freeing)?;
             }
-            if let Some(frees) = known.filter(|_| is_settled) {
+            // A reader may have gone since.
+            let is_as_planned =
+                |version: &VersionId| read.contains(version) == state.history.is_read(*version);
+            if let Some(frees) = known.filter(|_| is_settled && selection.versions.iter().all(is_as_planned))
+            {
                 state.history.know_freeing(frees);
             }
         } else {
@@ -159,9 +165,11 @@ impl Pool {
     }
 }
 
-/// What nobody reaches but what is selected.
-fn frees(state: &State, selection: &Selection) -> Result<BlockCount> {
-    Ok(state.history.freed_by_deleting_set(&state.history.going(&selection.versions))?)
+/// What nobody reaches but what is selected and not read.
+fn frees(state: &State, selection: &Selection, read: &BTreeSet<VersionId>) -> Result<BlockCount> {
+    let unread = selection.versions.iter().copied().filter(|version| !read.contains(version));
+    let unread: Vec<VersionId> = unread.collect();
+    Ok(state.history.freed_by_deleting_set(&state.history.going(&unread))?)
 }
 
 /// What holds are to a selection.

@@ -29,7 +29,7 @@ pub use snapshots::RollbackReport;
 use crate::admin::{PoolService, Server};
 use crate::copies::CopiesReport;
 use crate::dataset::Dataset;
-use crate::engine::{self, CollectReport, Engine};
+use crate::engine::{self, CollectReport, Engine, ReaderHold};
 use crate::error::{Error, Result};
 use crate::format::copies::CopyMode;
 use crate::group::{CommitPoint, Group};
@@ -254,9 +254,9 @@ impl Pool {
     /// [`Error::NotFound`], [`Error::BadName`].
     pub fn view(&self, name: &str) -> Result<View> {
         self.engine().check_open()?;
-        let state = self.engine().state();
+        let mut state = self.engine().state();
         let version = self.find_version(&state, name)?;
-        Ok(View::pin(self, &state, version, name.to_owned()))
+        Ok(View::pin(self, &mut state, version, name.to_owned()))
     }
 
     /// Appends groups, of any datasets, as one atomic step, and makes them visible. After a crash all of it is
@@ -287,6 +287,12 @@ impl Pool {
     #[must_use]
     pub fn copies(&self) -> CopiesReport {
         self.engine().blocks.files().copies().report()
+    }
+
+    /// Readers that keep something from being used again, and would not if they were gone: those that keep most come first.
+    #[must_use]
+    pub fn readers(&self) -> Vec<ReaderHold> {
+        self.engine().readers()
     }
 
     /// Has everything copied that should be and is not: after the folder of the copies was gone, or full, or could not

@@ -234,8 +234,8 @@ fn check_labels(state: &State) -> Result<()> {
             return Err(wrong(name, format!("version {version} is not what its label says")));
         }
     }
-    // A head whose dataset was destroyed has no label while it waits to be deleted.
-    labelled.extend(state.history.doomed());
+    // A head whose dataset was destroyed has no label while it waits to be deleted, or for readers.
+    labelled.extend(state.history.doomed().chain(state.history.read()));
     let known: BTreeSet<VersionId> = state.history.versions().map(|node| node.id()).collect();
     let rooted: BTreeSet<VersionId> = state.trees.keys().copied().collect();
     if labelled != known || rooted != known {

@@ -56,7 +56,7 @@ pub(crate) struct Effects<'a> {
 
 impl Effects<'_> {
     fn dropped(&mut self, run: Run) {
-        let dropped = self.history.dropped(self.head, run, self.graveyard.sink_of(run.stream));
+        let dropped = self.history.dropped(self.head, run, self.graveyard.sink_of(run.stream, self.head));
         dropped.expect("the head was looked up");
     }
 }
@@ -128,7 +128,7 @@ impl Ledger for Effects<'_> {
         }
         self.dropped(run);
         if run.stream == Stream::Merged && run.start >= self.own_merged_from {
-            self.graveyard.supersede(&run);
+            self.graveyard.supersede(self.head, &run);
         }
     }
 }

@@ -1,24 +1,39 @@
 //! Blocks that died, and how long what they held has to stay.
+//!
+//! Some pins may reach a block that died: those that were taken after it was born and before it died, on a version that
+//! reached it. When it was born is told by its address. When it died, and in which head, is noted for all that died together. So what
+//! may be reached is never less than what is, and it is more by this: what died since the last checkpoint and before the pin, where
+//! the pin was taken without the state, for one read (`present.rs`); and what destroyed snapshots give back (`State::readers_of`).
 
 use crate::liveness::{BlockSet, FreedSink, Span};
-use crate::pins::Pins;
-use crate::units::{BlockCount, LogAddress, Run, Stream};
-use std::collections::{HashSet, VecDeque};
+use crate::pins::{Hold, Named, Pins, Readers};
+use crate::sync::Arc;
+use crate::units::{BlockCount, LogAddress, Run, Stream, VersionId};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
-/// Blocks that died, waiting for the checkpoint that records their death and for readers of older versions.
+/// Heads whose deaths are kept apart, of those that no pin reaches.
+const HEADS_APART: usize = 256;
+
+/// Blocks that died, waiting for the checkpoint that records their death and for readers that reach them.
 #[derive(Default)]
 pub(crate) struct Graveyard {
-    current: FreedSink,
+    pins: Arc<Pins>,
+    current: Deaths,
     /// As `current`, data that is [`Certain`].
     certain: Certain,
     moment: u64,
     /// What the checkpoint on its way will have recorded.
     frozen: Option<Deaths>,
-    recorded: VecDeque<Deaths>,
-    /// Recorded, reached by no reader, and where it lies could not be read: tried again after the next checkpoint.
+    /// Recorded, and some reader may reach it.
+    recorded: Deaths,
+    /// Recorded, and no reader reaches it.
+    unread: FreedSink,
+    /// As `unread`, and where it lies could not be read: tried again after the next checkpoint.
     aside: FreedSink,
     /// Merged blocks that died, to be forgotten early if they were never written.
-    superseded: VecDeque<(u64, LogAddress)>,
+    superseded: VecDeque<Superseded>,
+    /// Of those the ones that some reader may reach: they are looked at again when a checkpoint is frozen.
+    read: Vec<Superseded>,
 }
 
 /// Data that died since the last checkpoint was frozen, of which the log alone says so: a replay from there comes to the same
@@ -27,9 +42,7 @@ pub(crate) struct Graveyard {
 struct Certain {
     /// What destroyed versions held was freed since, which nothing logs: a replay need not find dead what dies from here on.
     is_over: bool,
-    current: FreedSink,
-    /// What died up to a moment; some reader may still reach it.
-    aging: Option<Deaths>,
+    current: Deaths,
     /// What no reader reaches.
     unread: FreedSink,
     /// What other blocks were made from.
@@ -38,50 +51,164 @@ struct Certain {
 
 impl Certain {
     fn sinks(&self) -> impl Iterator<Item = &FreedSink> {
-        [&self.current, &self.unread].into_iter().chain(self.aging.as_ref().map(|deaths| &deaths.blocks))
+        self.current.sinks().chain([&self.unread])
     }
+}
 
-    /// Looks who can still be reached by readers.
-    fn sift(&mut self, moment: u64, oldest_pin: Option<u64>) {
-        let aging = self.aging.get_or_insert_with(|| Deaths { moment, blocks: self.current.take() });
-        if oldest_pin.is_none_or(|pin| pin >= aging.moment) {
-            let unread = std::mem::take(&mut aging.blocks);
-            self.aging = None;
-            self.unread.absorb_all(unread);
-        }
-    }
+/// A merged block that died in a head, and when.
+struct Superseded {
+    head: VersionId,
+    moment: u64,
+    address: LogAddress,
+}
 
-    /// Everything, to be recorded by a checkpoint.
-    fn take(&mut self) -> FreedSink {
-        let Self { current, aging, unread, .. } = std::mem::take(self);
-        let mut all = unread;
-        all.absorb_all(current);
-        aging.into_iter().for_each(|deaths| all.absorb_all(deaths.blocks));
-        all
+impl Superseded {
+    fn is_read(&self, pins: &Pins) -> bool {
+        pins.reach(Readers::Of(self.head), self.moment, Stream::Merged, self.address)
     }
+}
+
+/// Blocks that died, parted by who may reach them.
+#[derive(Default)]
+struct Deaths {
+    /// What dies now is added here.
+    open: BTreeMap<Readers, Died>,
+    /// What died in a head before one pin or the other was taken on it.
+    closed: Vec<Died>,
 }
 
 /// Blocks that died up to a moment.
-struct Deaths {
-    moment: u64,
+struct Died {
+    readers: Readers,
+    until: u64,
     blocks: FreedSink,
 }
 
+impl Deaths {
+    /// Where what dies at `moment` is noted.
+    fn sink(&mut self, readers: Readers, moment: u64, pins: &Pins) -> &mut FreedSink {
+        if self.open.len() > HEADS_APART && !self.open.contains_key(&readers) {
+            self.join_unread(moment, pins);
+        }
+        let none = || Died { readers, until: 0, blocks: FreedSink::new() };
+        let died = self.open.entry(readers).or_insert_with(none);
+        died.until = moment;
+        &mut died.blocks
+    }
+
+    /// What died by former operations and no pin reaches now, no later one does: in which heads it died makes no difference any
+    /// more. What dies by the operation under way may still be found by a reader that has yet to pin it (`present.rs`).
+    fn join_unread(&mut self, moment: u64, pins: &Pins) {
+        let mut blocks = FreedSink::new();
+        self.open.retain(|readers, died| {
+            let stays = died.until >= moment || pins.newest(*readers, died.until).is_some();
+            if !stays {
+                blocks.absorb_all(died.blocks.take());
+            }
+            stays
+        });
+        self.add(Died { readers: Readers::None, until: 0, blocks }, pins);
+    }
+
+    /// Some reader is about to pin a head: it reaches nothing of what died before.
+    fn close(&mut self, head: VersionId, pins: &Pins) {
+        if let Some(died) = self.open.remove(&Readers::Of(head)) {
+            self.add(died, pins);
+        }
+    }
+
+    /// Takes something in, beside what the same pins reach.
+    fn add(&mut self, died: Died, pins: &Pins) {
+        let alike = |other: &&mut Died| {
+            let newest = |died: &Died| pins.newest(died.readers, died.until).map(|(moment, _)| moment);
+            other.readers == died.readers && newest(other) == newest(&died)
+        };
+        match self.closed.iter_mut().rev().find(alike) {
+            Some(other) => {
+                other.until = other.until.max(died.until);
+                other.blocks.absorb_all(died.blocks);
+            }
+            None => self.closed.push(died),
+        }
+    }
+
+    /// Takes in all that another holds. Nothing dies here from then on.
+    fn add_all(&mut self, other: Self, pins: &Pins) {
+        other.closed.into_iter().chain(other.open.into_values()).for_each(|died| self.add(died, pins));
+    }
+
+    /// Takes out what no pin reaches.
+    fn sift(&mut self, pins: &Pins) -> FreedSink {
+        let mut unread = FreedSink::new();
+        for died in self.open.values_mut().chain(&mut self.closed) {
+            match pins.newest(died.readers, died.until) {
+                None => unread.absorb_all(died.blocks.take()),
+                Some((_, marks)) => unread.absorb_all(died.blocks.take_from(&marks)),
+            }
+        }
+        self.open.retain(|_, died| !died.blocks.is_empty());
+        self.closed.retain(|died| !died.blocks.is_empty());
+        unread
+    }
+
+    fn sinks(&self) -> impl Iterator<Item = &FreedSink> {
+        self.open.values().chain(&self.closed).map(|died| &died.blocks)
+    }
+
+    /// Blocks that a pin may reach.
+    fn kept(&self, pin: &Named) -> u64 {
+        let may_reach = |died: &&Died| {
+            let is_of_it = match (pin.hold, died.readers) {
+                (Hold::Snapshot(_), _) => false,
+                (Hold::Pool, _) | (Hold::Head(_), Readers::Any) => true,
+                (Hold::Head(head), readers) => readers == Readers::Of(head),
+            };
+            is_of_it && died.until > pin.moment
+        };
+        let below = |blocks: &FreedSink, stream: Stream| {
+            blocks.of(stream).count(&(LogAddress(0)..pin.marks.of(stream))).0
+        };
+        let died = self.open.values().chain(&self.closed).filter(may_reach);
+        died.map(|died| Stream::ALL.into_iter().map(|stream| below(&died.blocks, stream)).sum::<u64>()).sum()
+    }
+
+    fn len(&self) -> u64 {
+        self.sinks().map(|sink| sink.len().0).sum()
+    }
+}
+
 impl Graveyard {
+    /// An empty one, which waits for these readers.
+    pub(crate) fn of(pins: Arc<Pins>) -> Self {
+        Self { pins, ..Self::default() }
+    }
+
+    /// Whom it waits for.
+    pub(crate) const fn pins(&self) -> &Arc<Pins> {
+        &self.pins
+    }
+
     /// Deaths from here on happen at `moment`.
     pub(crate) fn now(&mut self, moment: u64) {
         self.moment = moment;
     }
 
-    /// Where deaths are noted that nothing logs.
-    pub(crate) fn sink(&mut self) -> &mut FreedSink {
-        &mut self.current
+    /// Some reader is about to pin a head: it reaches nothing of what died before.
+    pub(crate) fn will_be_read(&mut self, head: VersionId) {
+        self.current.close(head, &self.pins);
+        self.certain.current.close(head, &self.pins);
     }
 
-    /// Where deaths are noted that an operation of the log brings about.
-    pub(crate) fn sink_of(&mut self, stream: Stream) -> &mut FreedSink {
+    /// Where deaths are noted that nothing logs, and that these readers may have to do with.
+    pub(crate) fn sink(&mut self, readers: Readers) -> &mut FreedSink {
+        self.current.sink(readers, self.moment, &self.pins)
+    }
+
+    /// Where deaths are noted that an operation of the log brings about in a head.
+    pub(crate) fn sink_of(&mut self, stream: Stream, head: VersionId) -> &mut FreedSink {
         let is_certain = stream == Stream::Data && !self.certain.is_over;
-        if is_certain { &mut self.certain.current } else { &mut self.current }
+        let deaths = if is_certain { &mut self.certain.current } else { &mut self.current };
+        deaths.sink(Readers::Of(head), self.moment, &self.pins)
     }
 
     /// Who owns what is about to change, and nothing logs it.
@@ -98,14 +225,20 @@ impl Graveyard {
 
     /// A checkpoint is frozen: it records what died since the one before.
     pub(crate) fn freeze(&mut self) {
-        let mut blocks = self.current.take();
-        blocks.absorb_all(self.certain.take());
-        self.frozen = Some(Deaths { moment: self.moment, blocks });
+        self.sift();
+        let certain = std::mem::take(&mut self.certain);
+        let mut frozen = std::mem::take(&mut self.current);
+        let mut blocks = certain.unread;
+        blocks.absorb_all(frozen.sift(&self.pins));
+        frozen.add_all(certain.current, &self.pins);
+        frozen.add(Died { readers: Readers::None, until: 0, blocks }, &self.pins);
+        self.frozen = Some(frozen);
     }
 
     /// Looks which dead blocks no reader reaches any more.
-    pub(crate) fn sift(&mut self, pins: &Pins) {
-        self.certain.sift(self.moment, pins.oldest());
+    pub(crate) fn sift(&mut self) {
+        let unread = self.certain.current.sift(&self.pins);
+        self.certain.unread.absorb_all(unread);
     }
 
     /// Of these blocks of data those that nobody needs once the log is durable: neither a reader, nor a recovery. As of the last
@@ -122,55 +255,37 @@ impl Graveyard {
         self.certain.unread.subtract(Stream::Data, blocks)
     }
 
-    /// The checkpoint that was frozen is durable. What was set aside is the first to be tried again.
+    /// The checkpoint that was frozen is durable. What was set aside is tried again.
     pub(crate) fn recorded(&mut self) {
-        self.recorded.extend(self.frozen.take());
-        let aside = std::mem::take(&mut self.aside);
-        self.push_front(aside);
-    }
-
-    /// Takes what no reader can reach any more: recorded deaths from before the oldest pin was taken, so many runs at
-    /// most.
-    pub(crate) fn exhume(&mut self, pins: &Pins, most: usize) -> Vec<Run> {
-        // Only now, with the state in hand: readers take it to pin, or pin what an operation has yet to replace (`present.rs`).
-        let oldest_pin = pins.oldest();
-        let mut out = Vec::new();
-        while let Some(deaths) = self.recorded.front_mut() {
-            if out.len() >= most || oldest_pin.is_some_and(|pin| pin < deaths.moment) {
-                break;
-            }
-            out.extend(deaths.blocks.take_some(most - out.len()));
-            if deaths.blocks.is_empty() {
-                self.recorded.pop_front();
-            }
+        if let Some(frozen) = self.frozen.take() {
+            self.recorded.add_all(frozen, &self.pins);
         }
-        out
+        self.unread.absorb_all(self.aside.take());
     }
 
-    /// Takes back what could not be freed: it is the first to be tried again.
+    /// Takes what is recorded and what no reader can reach any more, so many runs at most.
+    pub(crate) fn exhume(&mut self, most: usize) -> Vec<Run> {
+        self.sift_recorded();
+        self.unread.take_some(most)
+    }
+
+    /// Only with the state in hand: readers take it to pin, or pin what an operation has yet to replace (`present.rs`).
+    fn sift_recorded(&mut self) {
+        let unread = self.recorded.sift(&self.pins);
+        self.unread.absorb_all(unread);
+    }
+
+    /// Takes back what could not be freed: it is tried again.
     pub(crate) fn rebury(&mut self, runs: impl IntoIterator<Item = Run>) {
-        let mut blocks = FreedSink::new();
-        runs.into_iter().for_each(|run| blocks.push(run));
-        self.push_front(blocks);
-    }
-
-    fn push_front(&mut self, blocks: FreedSink) {
-        if !blocks.is_empty() {
-            // No pin is older than that: none kept it from being freed.
-            self.recorded.push_front(Deaths { moment: 0, blocks });
-        }
+        runs.into_iter().for_each(|run| self.unread.push(run));
     }
 
     /// Where the blocks of a span lie cannot be read: those that could be freed are set aside until another checkpoint is durable, so
     /// that what died behind them need not wait. What a reader still reaches stays where it is.
-    pub(crate) fn set_aside(&mut self, pins: &Pins, stream: Stream, span: &Span) {
-        let oldest_pin = pins.oldest();
-        let unread = |deaths: &&mut Deaths| oldest_pin.is_none_or(|pin| pin >= deaths.moment);
-        for deaths in self.recorded.iter_mut().take_while(unread) {
-            let taken = deaths.blocks.take_within(stream, span);
-            taken.into_iter().for_each(|run| self.aside.push(run));
-        }
-        self.recorded.retain(|deaths| !deaths.blocks.is_empty());
+    pub(crate) fn set_aside(&mut self, stream: Stream, span: &Span) {
+        self.sift_recorded();
+        let taken = self.unread.take_within(stream, span);
+        taken.into_iter().for_each(|run| self.aside.push(run));
     }
 
     /// Whether a block is dead and not yet freed.
@@ -180,16 +295,17 @@ impl Graveyard {
 
     /// Dead blocks that a recovery from the last checkpoint to be frozen, or a reader, may still reach.
     pub(crate) fn lingering(&self, stream: Stream) -> impl Iterator<Item = &BlockSet> {
-        let recorded = self.recorded.iter().map(|deaths| &deaths.blocks);
-        recorded
-            .chain([&self.current, &self.aside])
-            .chain(self.certain.sinks())
-            .map(move |sink| sink.of(stream))
+        self.lingering_sinks().map(move |sink| sink.of(stream))
+    }
+
+    fn lingering_sinks(&self) -> impl Iterator<Item = &FreedSink> {
+        let recorded = self.recorded.sinks().chain([&self.unread, &self.aside]);
+        recorded.chain(self.current.sinks()).chain(self.certain.sinks())
     }
 
     /// Dead blocks that nobody will reach once the checkpoint on its way is durable, but for readers.
-    pub(crate) fn frozen(&self, stream: Stream) -> Option<&BlockSet> {
-        self.frozen.as_ref().map(|deaths| deaths.blocks.of(stream))
+    pub(crate) fn frozen(&self, stream: Stream) -> impl Iterator<Item = &BlockSet> {
+        self.frozen.iter().flat_map(Deaths::sinks).map(move |sink| sink.of(stream))
     }
 
     /// Everything that is dead and not yet freed.
@@ -198,52 +314,50 @@ impl Graveyard {
     }
 
     fn sinks(&self) -> impl Iterator<Item = &FreedSink> {
-        let deaths = self.recorded.iter().chain(&self.frozen).map(|deaths| &deaths.blocks);
-        deaths.chain([&self.current, &self.aside]).chain(self.certain.sinks())
+        self.lingering_sinks().chain(self.frozen.iter().flat_map(Deaths::sinks))
     }
 
-    /// Merged blocks died that may not have been written.
-    pub(crate) fn supersede(&mut self, run: &Run) {
-        let all = (0..run.length.0).map(|index| (self.moment, run.start.plus(BlockCount(index))));
-        self.superseded.extend(all);
+    /// Dead blocks that a pin keeps.
+    pub(crate) fn kept(&self, pin: &Named) -> BlockCount {
+        let deaths = [&self.recorded, &self.current, &self.certain.current].into_iter().chain(&self.frozen);
+        BlockCount(deaths.map(|deaths| deaths.kept(pin)).sum())
     }
 
-    /// Merged blocks that died unwritten and that no reader can reach any more.
-    pub(crate) fn superseded(&mut self, oldest_pin: impl Fn() -> Option<u64>) -> Option<LogAddress> {
-        let (moment, address) = *self.superseded.front()?;
-        if oldest_pin().is_some_and(|pin| pin < moment) {
-            return None;
+    /// Merged blocks of a head died that may not have been written.
+    pub(crate) fn supersede(&mut self, head: VersionId, run: &Run) {
+        let moment = self.moment;
+        let addresses = (0..run.length.0).map(|index| run.start.plus(BlockCount(index)));
+        self.superseded.extend(addresses.map(|address| Superseded { head, moment, address }));
+    }
+
+    /// A merged block that died unwritten and that no reader can reach any more.
+    pub(crate) fn superseded(&mut self) -> Option<LogAddress> {
+        while let Some(superseded) = self.superseded.pop_front() {
+            if !superseded.is_read(&self.pins) {
+                return Some(superseded.address);
+            }
+            self.read.push(superseded);
         }
-        self.superseded.pop_front();
-        Some(address)
+        None
     }
 
     /// Takes note that a checkpoint is about to write what merged blocks there are: those that died unwritten and that
     /// nobody can reach go to `gone`; answers those that somebody can.
-    pub(crate) fn settle_superseded(
-        &mut self,
-        is_reached: impl Fn(u64, LogAddress) -> bool,
-        mut gone: impl FnMut(LogAddress),
-    ) -> HashSet<LogAddress> {
-        let mut reached = HashSet::new();
-        for (moment, address) in self.superseded.drain(..) {
-            if is_reached(moment, address) {
-                reached.insert(address);
-            } else {
-                gone(address);
-            }
-        }
-        reached
+    pub(crate) fn settle_superseded(&mut self, mut gone: impl FnMut(LogAddress)) -> HashSet<LogAddress> {
+        let (read, unread): (Vec<_>, Vec<_>) =
+            self.read.drain(..).chain(self.superseded.drain(..)).partition(|one| one.is_read(&self.pins));
+        unread.iter().for_each(|superseded| gone(superseded.address));
+        read.iter().map(|superseded| superseded.address).collect()
     }
 
     /// Whether what died since the last checkpoint takes more than so many bytes of memory.
     pub(crate) fn is_laden(&self, bytes: u64) -> bool {
-        self.certain.sinks().map(FreedSink::weight).sum::<u64>() + self.current.weight() > bytes
+        self.certain.sinks().chain(self.current.sinks()).map(FreedSink::weight).sum::<u64>() > bytes
     }
 
     /// Whether anything waits for readers.
     pub(crate) fn waits(&self) -> bool {
-        !self.recorded.is_empty()
+        !self.unread.is_empty() || self.recorded.sinks().next().is_some()
     }
 
     /// Blocks that died since the last checkpoint was frozen, and whose place is not free yet.
@@ -253,6 +367,6 @@ impl Graveyard {
 
     /// Of those the ones that only the next checkpoint makes room of.
     pub(crate) fn waiting_blocks(&self) -> u64 {
-        self.current.len().0
+        self.current.len()
     }
 }

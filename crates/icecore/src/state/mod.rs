@@ -180,6 +180,11 @@ impl State {
         marks
     }
 
+    /// Positions of all streams, above everything that was born by operations that are in the log.
+    pub(crate) fn marks_now(&self) -> Marks {
+        self.marks_at(self.tail.next_address())
+    }
+
     /// Those parts of a run that segments count.
     pub(crate) fn parts_counted(&self, run: &Run) -> Vec<Span> {
         let span = run.start..run.end();

@@ -5,7 +5,7 @@ use super::head::dataset_of;
 use crate::operation::Operation;
 use crate::present::{Present, Version};
 use crate::tree::Tree;
-use crate::units::{Stream, VersionId};
+use crate::units::VersionId;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
@@ -26,8 +26,7 @@ impl State {
 
     /// A head as it is now.
     pub(crate) fn version_of(&self, head: VersionId) -> Version<Tree> {
-        let (moment, merged_end) = (self.clock, self.marks.of(Stream::Merged));
-        Version { tree: self.trees[&head].clone(), moment, merged_end }
+        Version { tree: self.trees[&head].clone(), head, moment: self.clock, marks: self.marks_now() }
     }
 
     /// An operation is going to be applied. Answers the head that it changes, if files of it are open: the caller says how it ended.
@@ -39,6 +38,13 @@ impl State {
         let present = self.presents.get(&head)?.upgrade()?;
         present.begin_change(self.tail.is_in_chain());
         Some((head, present))
+    }
+
+    /// Readers of a head are not to find anything from now on.
+    pub(super) fn retire_present(&mut self, head: VersionId) {
+        if let Some(present) = self.presents.remove(&head).and_then(|present| present.upgrade()) {
+            present.retire();
+        }
     }
 
     /// Readers of heads that are the head of no dataset any more are not to find anything.

@@ -7,8 +7,9 @@ use crate::limits::Limit;
 use crate::liveness::{HistoryFault, Pace};
 use crate::namespace::{InodeKind, NewInode};
 use crate::operation::{Operation, Target};
+use crate::pins::{Hold, Pin, Readers};
 use crate::tree::Tree;
-use crate::units::{DatasetId, LogAddress, Timestamp, VersionId};
+use crate::units::{DatasetId, LogAddress, Marks, Stream, Timestamp, VersionId};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +58,7 @@ impl State {
             }
             Operation::DestroySnapshots { versions } => {
                 versions.iter().try_for_each(|version| self.require_snapshot(*version))?;
-                versions.iter().try_for_each(|version| self.doom(*version))
+                versions.iter().try_for_each(|version| self.destroy_snapshot(*version))
             }
             Operation::DestroyDatasets { datasets } => self.destroy_datasets(datasets),
             Operation::Clone { origin, name, time } => {
@@ -209,7 +210,7 @@ impl State {
         let kept = self.seal(former, data)?;
         self.label(kept, dataset, saved, time, &[]);
         // What is left of the former head is an empty leaf below the snapshot that kept its content.
-        self.delete(former)?;
+        self.let_go_of_head(former)?;
         self.catalogue.edit_dataset(dataset, |row| {
             row.head = head;
             row.generation += 1;
@@ -231,7 +232,8 @@ impl State {
         pace: &mut Pace<'_>,
     ) -> std::result::Result<bool, HistoryFault> {
         let shares = self.shares(version);
-        let gone = self.history.delete_some(version, self.graveyard.sink(), pace);
+        let readers = self.readers_of(version);
+        let gone = self.history.delete_some(version, self.graveyard.sink(readers), pace);
         self.shares_changed(shares);
         let gone = gone?;
         if gone {
@@ -241,18 +243,75 @@ impl State {
         Ok(gone)
     }
 
-    /// Takes out the head of a dataset that goes. One that has parts of its sets on disk waits for [`State::free_doomed`], without a name.
-    fn delete_or_doom(&mut self, head: VersionId) -> Result<()> {
-        if self.history.version(head)?.owned().all().all(|set| set.rows().is_empty()) {
+    /// Takes out a head that no dataset has any more. One that is read, or has parts of its sets on disk, waits for
+    /// [`State::free_doomed`], without a name.
+    fn let_go_of_head(&mut self, head: VersionId) -> Result<()> {
+        // Who reads it has pinned it by now.
+        self.retire_present(head);
+        let is_small = self.history.version(head)?.owned().all().all(|set| set.rows().is_empty());
+        if is_small && !self.graveyard.pins().holds(head) {
             return self.delete(head);
         }
-        Ok(self.history.doom(head)?)
+        self.doom(head)
+    }
+
+    /// Dooms a destroyed version, at once or when its readers have gone.
+    fn doom(&mut self, version: VersionId) -> Result<()> {
+        if self.graveyard.pins().holds(version) {
+            return Ok(self.history.doom_when_unread(version)?);
+        }
+        Ok(self.history.doom(version)?)
+    }
+
+    /// Dooms the destroyed versions whose readers have gone.
+    pub(crate) fn doom_unread(&mut self) -> std::result::Result<(), HistoryFault> {
+        let pins = self.graveyard.pins();
+        self.history.doom_unread(|version| pins.holds(version))
+    }
+
+    /// Pins a version.
+    pub(crate) fn pin(&mut self, version: VersionId) -> Pin {
+        let is_head = self.history.version(version).is_ok_and(|node| node.is_head());
+        if is_head {
+            self.graveyard.will_be_read(version);
+            return self.graveyard.pins().pin(Hold::Head(version), self.clock, self.marks_now());
+        }
+        // A snapshot does not change: all pins on it are one.
+        self.graveyard.pins().pin(Hold::Snapshot(version), 0, Marks::default())
+    }
+
+    /// Which pins may reach what deleting a version frees: that is what it owns, and is dead in the version below it.
+    ///
+    /// Where a pin on a head has its place in the tree: above all that was sealed after it on the way down to the head. It reaches
+    /// nothing that is dead above its place, and what is owned below its place was born later, or is owned by the version that
+    /// was sealed next and may be reached. That leaves the deletions right above its place and right below it, both of which have
+    /// something below them that is on the way. A leaf frees what nobody below it reaches, and it is not deleted while it is read.
+    fn readers_of(&self, version: VersionId) -> Readers {
+        let &[child] = self.children(version) else { return Readers::None };
+        let is_on_way = |(head, oldest): &(VersionId, Marks)| {
+            let mut way = std::iter::successors(Some(*head), |version| {
+                self.parent(*version).filter(|above| self.is_sealed_after(*above, oldest))
+            });
+            way.any(|below| below == child)
+        };
+        let mut readers = self.graveyard.pins().heads().into_iter().filter(is_on_way).map(|(head, _)| head);
+        match (readers.next(), readers.next()) {
+            (None, _) => Readers::None,
+            (Some(head), None) => Readers::Of(head),
+            _ => Readers::Any,
+        }
+    }
+
+    /// Whether a snapshot may have been taken when the streams had come to `marks`, or later.
+    fn is_sealed_after(&self, snapshot: VersionId, marks: &Marks) -> bool {
+        let mark = self.history.version(snapshot).ok().and_then(|node| node.mark()).unwrap_or_default();
+        Stream::ALL.into_iter().all(|stream| mark.of(stream) >= marks.of(stream))
     }
 
     /// Destroys a snapshot: nobody finds it from now on. It is deleted later, by [`State::free_doomed`].
-    fn doom(&mut self, snapshot: VersionId) -> Result<()> {
+    fn destroy_snapshot(&mut self, snapshot: VersionId) -> Result<()> {
         self.catalogue.hide_snapshot(snapshot);
-        Ok(self.history.doom(snapshot)?)
+        self.doom(snapshot)
     }
 
     /// Frees what a destroyed version owns and nobody below it reaches, until it is enough: whether all of that is free. It stays in the tree,
@@ -264,7 +323,7 @@ impl State {
     ) -> std::result::Result<bool, HistoryFault> {
         let shares = self.shares(version);
         let before = self.graveyard.pending_blocks();
-        let thin = self.history.thin_some(version, self.graveyard.sink(), pace);
+        let thin = self.history.thin_some(version, self.graveyard.sink(Readers::Any), pace);
         self.shares_changed(shares);
         if self.graveyard.pending_blocks() != before {
             self.graveyard.is_uncertain_from_here();
@@ -280,7 +339,7 @@ impl State {
         let named: BTreeSet<VersionId> = self.catalogue.datasets().map(|(_, row)| row.head).collect();
         let heads = self.history.versions().filter(|node| node.is_head()).map(|node| node.id());
         hidden.extend(heads.filter(|head| !named.contains(head)));
-        hidden.into_iter().try_for_each(|version| Ok(self.history.doom(version)?))
+        hidden.into_iter().try_for_each(|version| self.doom(version))
     }
 
     /// Deletes destroyed versions, and thins those that have to stay, until there is nothing left to be done or it is enough: whether there is.
@@ -290,6 +349,7 @@ impl State {
     /// Not an operation: it changes nothing that operations, or anybody else, could see, but for the blocks that it
     /// frees. They are recorded as dead by the next checkpoint; if there is a crash before that, they are freed anew.
     pub(crate) fn free_doomed(&mut self, pace: &mut Pace<'_>) -> std::result::Result<bool, HistoryFault> {
+        self.doom_unread()?;
         while let Some(version) = self.history.next_doomed() {
             if (pace.enough)() {
                 return Ok(true);
@@ -340,15 +400,15 @@ impl State {
             snapshots.extend(self.catalogue.snapshots_of(*dataset).map(|(version, _)| version));
         }
         let goes = |version: &VersionId| {
-            snapshots.contains(version) || heads.contains(version) || self.history.is_doomed(*version)
+            snapshots.contains(version) || heads.contains(version) || self.history.is_destroyed(*version)
         };
         let vanishing = self.history.vanishing();
         let stay = snapshots.iter().filter(|version| !vanishing.contains(version));
         if !stay.flat_map(|version| self.below(*version, &vanishing)).all(|child| goes(&child)) {
             return Err(Error::Invalid("a clone hangs below a dataset to be destroyed".to_owned()));
         }
-        heads.into_iter().try_for_each(|head| self.delete_or_doom(head))?;
-        snapshots.into_iter().try_for_each(|snapshot| self.doom(snapshot))?;
+        heads.into_iter().try_for_each(|head| self.let_go_of_head(head))?;
+        snapshots.into_iter().try_for_each(|snapshot| self.destroy_snapshot(snapshot))?;
         for dataset in datasets {
             self.catalogue.remove_dataset(*dataset);
         }
@@ -360,7 +420,7 @@ impl State {
     pub(crate) fn above(&self, version: VersionId) -> impl Iterator<Item = VersionId> {
         let vanishing = OnceCell::new();
         let goes = move |version: &VersionId| {
-            self.history.is_doomed(*version)
+            self.history.is_destroyed(*version)
                 && vanishing.get_or_init(|| self.history.vanishing()).contains(version)
         };
         std::iter::successors(self.parent(version), |version| self.parent(*version))

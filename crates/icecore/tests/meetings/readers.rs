@@ -1,14 +1,17 @@
 //! Pins against freeing what died, and against leaving it behind.
 
 use crate::graveyard::Graveyard;
-use crate::pins::Pins;
+use crate::pins::{Hold, Pin, Pins, Readers};
 use crate::present::{Found, Present, Version};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, thread};
 use crate::together;
 use icecore::liveness::BlockSet;
-use icecore::units::{BlockCount, LogAddress, Run, Stream};
+use icecore::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
 
 const BLOCKS: u64 = 4;
+const HEAD: VersionId = VersionId(1);
+/// All blocks were born before anybody reads.
+const MARKS: Marks = Marks([LogAddress(BLOCKS); 3]);
 
 /// What a pool has: blocks that are alive, those that died and wait for whoever may still read them, and those whose place may be used for
 /// something else.
@@ -33,11 +36,17 @@ impl State {
         self.graveyard.now(self.clock);
         let run = Run { stream: Stream::Data, start: LogAddress(block), length: BlockCount(1) };
         self.alive.remove(&(run.start..run.end()));
-        self.graveyard.sink_of(Stream::Data).push(run);
+        self.graveyard.sink_of(Stream::Data, HEAD).push(run);
     }
 
     fn version(&self) -> Version<BlockSet> {
-        Version { tree: self.alive.clone(), moment: self.clock, merged_end: LogAddress(0) }
+        Version { tree: self.alive.clone(), head: HEAD, moment: self.clock, marks: MARKS }
+    }
+
+    /// As `State::pin`.
+    fn pin(&mut self) -> Pin {
+        self.graveyard.will_be_read(HEAD);
+        self.graveyard.pins().pin(Hold::Head(HEAD), self.clock, MARKS)
     }
 
     fn let_go(&mut self, run: Run) {
@@ -55,8 +64,9 @@ struct Pool {
 
 impl Pool {
     fn new() -> Arc<Self> {
-        let (state, present, dropped) = (Mutex::new(State::new()), Present::default(), AtomicU64::new(0));
-        Arc::new(Self { pins: Arc::default(), state, present, dropped })
+        let (state, present, dropped) = (State::new(), Present::default(), AtomicU64::new(0));
+        let pins = Arc::clone(state.graveyard.pins());
+        Arc::new(Self { pins, state: Mutex::new(state), present, dropped })
     }
 
     /// As a checkpoint: frozen, durable, and what it recorded is freed in slices.
@@ -66,7 +76,7 @@ impl Pool {
         self.state.lock().graveyard.recorded();
         loop {
             let state = &mut *self.state.lock();
-            let dead = state.graveyard.exhume(&self.pins, 1);
+            let dead = state.graveyard.exhume(1);
             let Some(run) = dead.first() else { break };
             state.let_go(*run);
         }
@@ -75,7 +85,7 @@ impl Pool {
     /// As a collection, which leaves behind what nobody needs.
     fn leave_behind(&self) {
         let state = &mut *self.state.lock();
-        state.graveyard.sift(&self.pins);
+        state.graveyard.sift();
         let mut all = BlockSet::new();
         all.insert(LogAddress(0)..LogAddress(BLOCKS));
         let needless = state.graveyard.needless(&all);
@@ -108,7 +118,7 @@ impl Pool {
             Found::Unknown => {
                 let state = self.state.lock();
                 self.present.publish(state.version());
-                (state.alive.clone(), self.pins.pin(state.clock, LogAddress(0)))
+                (state.alive.clone(), self.pins.pin(Hold::Head(HEAD), state.clock, MARKS))
             }
         };
         assert!(blocks.len().0 <= BLOCKS - dropped, "an operation that has returned is not seen");
@@ -122,8 +132,8 @@ impl Pool {
     fn read(&self) {
         // As `View`: the version and the pin in one moment.
         let (mut blocks, pin) = {
-            let state = self.state.lock();
-            (state.alive.clone(), self.pins.pin(state.clock, LogAddress(0)))
+            let mut state = self.state.lock();
+            (state.alive.clone(), state.pin())
         };
         thread::yield_now();
         blocks.intersect(&self.state.lock().gone);
@@ -152,7 +162,7 @@ fn nothing_that_a_reader_has_pinned_is_reused() {
         ];
         (0..2).for_each(|_| pool.checkpoint());
         threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
-        assert_eq!((pool.pins.count(), pool.pins.oldest()), (0, None));
+        assert_eq!((pool.pins.count(), pool.pins.newest(Readers::Any, u64::MAX)), (0, None));
         pool.checkpoint();
         assert_eq!(pool.state.lock().gone.len(), BlockCount(BLOCKS), "what nobody holds is freed");
     });
@@ -178,7 +188,7 @@ fn nothing_that_a_reader_of_an_open_file_has_found_is_reused() {
         ];
         (0..2).for_each(|_| pool.checkpoint());
         threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
-        assert_eq!((pool.pins.count(), pool.pins.oldest()), (0, None));
+        assert_eq!((pool.pins.count(), pool.pins.newest(Readers::Any, u64::MAX)), (0, None));
         pool.checkpoint();
         assert_eq!(pool.state.lock().gone.len(), BlockCount(BLOCKS), "what nobody holds is freed");
     });

@@ -208,6 +208,7 @@ mod tests {
             last_scrub: None,
             scrubbing: None,
             incidents: Vec::new(),
+            readers: Vec::new(),
             statistics: Statistics { copies, ..Statistics::default() },
         }
     }

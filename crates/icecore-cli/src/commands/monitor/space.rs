@@ -14,7 +14,13 @@ const WARN_PART: u64 = 4;
 const CRIT_PART: u64 = 10;
 
 /// What is used and what can be written, each as a share of what the pool may grow to. `host_free`: what its filesystem has left.
-pub fn space(statistics: &Statistics, thresholds: &Thresholds, host_free: Option<u64>) -> Check {
+/// `has_snapshots`: there is something to destroy.
+pub fn space(
+    statistics: &Statistics,
+    thresholds: &Thresholds,
+    host_free: Option<u64>,
+    has_snapshots: bool,
+) -> Check {
     let (used, capacity) = (statistics.used_bytes, statistics.capacity_bytes);
     let available = statistics.available_bytes;
     let (warn, crit) = (share(capacity, thresholds.space_warn), share(capacity, thresholds.space_crit));
@@ -40,12 +46,15 @@ pub fn space(statistics: &Statistics, thresholds: &Thresholds, host_free: Option
         }
     }
     if state != State::Ok {
-        text.push_str(" (icecore prune or destroy frees space");
-        if statistics.size_limit_bytes != 0 {
+        let destroy = has_snapshots.then(|| "icecore prune or destroy frees space".to_owned());
+        let resize = (statistics.size_limit_bytes != 0).then(|| {
             let limit = shown(statistics.size_limit_bytes);
-            text.push_str(&format!(", and icecore resize changes the size limit of {limit}"));
+            format!("icecore resize changes the size limit of {limit}")
+        });
+        let ways: Vec<String> = destroy.into_iter().chain(resize).collect();
+        if !ways.is_empty() {
+            text.push_str(&format!(" ({})", ways.join(", and ")));
         }
-        text.push(')');
     }
     let check = Check::new("space", state, text)
         .with("used", used, "B", [warn.to_string(), crit.to_string()])
@@ -97,7 +106,7 @@ mod tests {
             available_bytes: available * GIB,
             ..Statistics::default()
         };
-        space(&statistics, &thresholds, Some(5 * GIB))
+        space(&statistics, &thresholds, Some(5 * GIB), true)
     }
 
     #[test]
@@ -132,7 +141,7 @@ mod tests {
             ages: Limits::default(),
             scrub: Limits::default(),
         };
-        let text = |used_bytes, size_limit_bytes| {
+        let text_with = |used_bytes, size_limit_bytes, has_snapshots| {
             let available_bytes = 100 * GIB - used_bytes;
             let capacity_bytes = 100 * GIB;
             let statistics = Statistics {
@@ -142,12 +151,16 @@ mod tests {
                 size_limit_bytes,
                 ..Statistics::default()
             };
-            space(&statistics, &thresholds, None).text
+            space(&statistics, &thresholds, None, has_snapshots).text
         };
+        let text = |used_bytes, size_limit_bytes| text_with(used_bytes, size_limit_bytes, true);
         let full = text(100 * GIB, 101 * GIB);
         assert!(full.ends_with(", and icecore resize changes the size limit of 101G)"), "{full}");
         assert!(text(100 * GIB, 0).ends_with("(icecore prune or destroy frees space)"));
         assert!(!text(GIB, 101 * GIB).contains("resize"));
+        let nothing_to_destroy = text_with(100 * GIB, 101 * GIB, false);
+        assert!(nothing_to_destroy.contains("(icecore resize"), "{nothing_to_destroy}");
+        assert!(text_with(100 * GIB, 0, false).ends_with("can be written at once"));
     }
 
     #[test]
@@ -158,6 +171,6 @@ mod tests {
             ages: Limits::default(),
             scrub: Limits::default(),
         };
-        assert_eq!(space(&Statistics::default(), &thresholds, None).state, State::Critical);
+        assert_eq!(space(&Statistics::default(), &thresholds, None, false).state, State::Critical);
     }
 }

@@ -176,7 +176,7 @@ impl Engine {
             return Ok(None);
         }
         let entries = self.blocks.entries_of_segment(victim.segment)?;
-        state.graveyard.sift(&self.pins);
+        state.graveyard.sift();
         let content = content(state, &entries)?;
         if !content.is_settled(state) {
             return Ok(None);
@@ -295,7 +295,7 @@ fn content(state: &State, entries: &[PlacedRun]) -> Result<Content> {
             alive[stream as usize].subtract(&forsaken);
         }
         present.subtract(&alive[stream as usize]);
-        if let Some(frozen) = state.graveyard.frozen(stream) {
+        for frozen in state.graveyard.frozen(stream) {
             present.subtract(frozen);
         }
     }

@@ -233,7 +233,7 @@ fn scrub(
     }
     let (runs, tail, takes, _pin) = {
         let mut state = engine.state();
-        let pin = engine.pin(&state);
+        let pin = engine.pin(&state).named("the whole pool, by a scrub,".into(), engine.now());
         // Others go on writing: what they have begun to build counts as a record of its own.
         state.tail.seal();
         (live_runs(&state), state.tail.position(), state.segments.takes(), pin)

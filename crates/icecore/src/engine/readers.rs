@@ -1,0 +1,108 @@
+//! Who keeps what from being used again.
+
+use super::Engine;
+use crate::error::Error;
+use crate::pins::{Hold, Named};
+use crate::state::State;
+use crate::units::{BlockCount, ByteLength, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::fmt;
+
+/// Readers that an error names.
+const NAMED_MAX: usize = 3;
+
+/// A reader that keeps something from being used again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReaderHold {
+    /// The process that reads.
+    pub process: u32,
+    /// What reads in the process, if it has said so: a file of a database that a connection has open.
+    pub what: Option<String>,
+    /// The version that is read, as it was called when the reader came: a snapshot, or a dataset as it was then.
+    pub version: String,
+    /// When the reader came.
+    pub since: Timestamp,
+    /// What it keeps: of a snapshot what was destroyed under it, of a dataset what that has dropped since. What several readers keep
+    /// is counted for each of them.
+    pub keeps: ByteLength,
+}
+
+impl fmt::Display for ReaderHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {}", self.process)?;
+        if let Some(what) = &self.what {
+            write!(f, " ({what})")?;
+        }
+        let mebibytes = self.keeps.0.div_ceil(1 << 20);
+        write!(f, " reads {} since {} and keeps {mebibytes} MiB", self.version, self.since.to_rfc3339())
+    }
+}
+
+impl Engine {
+    /// Readers that keep something, those that keep most first.
+    pub(crate) fn readers(&self) -> Vec<ReaderHold> {
+        self.readers_of(&self.state())
+    }
+
+    fn readers_of(&self, state: &State) -> Vec<ReaderHold> {
+        let pins = self.pins.named().into_iter();
+        let holds = pins.map(|pin| {
+            let (process, what) =
+                pin.reader.as_deref().map_or((None, None), |by| (by.process, by.what.clone()));
+            ReaderHold {
+                process: process.unwrap_or_else(std::process::id),
+                what,
+                keeps: kept(state, &pin).bytes(),
+                version: pin.version.to_string(),
+                since: pin.since,
+            }
+        });
+        let mut holds: Vec<ReaderHold> = holds.filter(|hold| hold.keeps.0 > 0).collect();
+        holds.sort_by_key(|hold| (Reverse(hold.keeps), hold.since));
+        holds
+    }
+
+    /// A refusal for want of room, with what would make some.
+    pub(super) fn with_ways_out(&self, error: Error) -> Error {
+        let Error::NoSpace { mut detail } = error else { return error };
+        let state = self.state();
+        if snapshots_hold_something(&state) {
+            detail.push_str("; destroying snapshots frees space");
+        }
+        let readers = self.readers_of(&state);
+        for reader in readers.iter().take(NAMED_MAX) {
+            detail.push_str(&format!("; {reader}"));
+        }
+        if let more @ 1.. = readers.len().saturating_sub(NAMED_MAX) {
+            detail.push_str(&format!("; {more} more readers keep something (`icecore status` names them)"));
+        }
+        Error::NoSpace { detail }
+    }
+}
+
+/// What would be used again if a reader were gone, and it alone.
+fn kept(state: &State, pin: &Named) -> BlockCount {
+    let of_destroyed = match pin.hold {
+        Hold::Head(version) | Hold::Snapshot(version) if state.history.is_read(version) => {
+            // What cannot be told because of damage is not known to be kept.
+            state.history.used(version).unwrap_or_default()
+        }
+        _ => BlockCount(0),
+    };
+    BlockCount(of_destroyed.0 + state.graveyard.kept(pin).0)
+}
+
+/// Whether more would be free if all snapshots were destroyed. Where datasets share what a snapshot has, that is taken to be so.
+fn snapshots_hold_something(state: &State) -> bool {
+    if state.catalogue.snapshots().all(|(_, row)| row.hidden) {
+        return false;
+    }
+    let destroyed: Vec<_> = state.history.doomed().chain(state.history.read()).collect();
+    // What cannot be told because of damage counts as held.
+    let gone = state.history.freed_by_deleting_set(&destroyed).unwrap_or_default();
+    let live = state.history.live_in_all().0.saturating_sub(gone.0);
+    let heads =
+        state.catalogue.datasets().map(|(_, row)| state.history.referenced(row.head).unwrap_or_default().0);
+    live > heads.sum() || state.catalogue.datasets().any(|(id, _)| state.origin(id).is_some())
+}
