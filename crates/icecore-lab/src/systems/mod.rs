@@ -1,4 +1,4 @@
-//! The systems with snapshots that the studies compare. A new system is one file here, and one line in [`SYSTEMS`].
+//! The systems with snapshots that the studies compare. A new system is one file here, and one line in `SYSTEMS`.
 
 mod absent;
 pub(crate) mod btrfs;
