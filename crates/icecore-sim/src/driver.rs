@@ -1,6 +1,6 @@
 //! Between the model and the store: does to a pool what a step says, and says how a pool differs from a model.
 
-use crate::model::{Body, Content, FileChange, FullName, GroupWrite, ModelPool, Snapshot, Step, Tree};
+use crate::model::{Body, Content, FileChange, GroupWrite, ModelPool, Snapshot, Step, Tree};
 use icecore::units::InodeNumber;
 use icecore::{
     AttributeChange, Creation, Dataset, DestroyTarget, Error, FileFault, Group, InodeKind, ListFilter, Pool,

@@ -255,7 +255,6 @@ fn select_snapshots(state: &State, versions: Vec<VersionId>, holds: Holds) -> Re
 fn select_datasets(state: &State, name: &str, recursive: bool, holds: Holds) -> Result<Selection> {
     let top = state.catalogue.find(name)?;
     let datasets = state.catalogue.subtree(name);
-    let chosen: BTreeSet<DatasetId> = datasets.iter().copied().collect();
     let mut versions = Vec::new();
     let mut names = Vec::new();
     let mut blockers = Vec::new();
