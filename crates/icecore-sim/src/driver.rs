@@ -73,14 +73,16 @@ fn unread(pool: &Pool) -> u64 {
     statistics.failed_reads + statistics.damaged_reads
 }
 
-/// Bytes that versions reach. Those of a destroyed dataset that its clones share, or that are read, belong to no dataset.
+/// Bytes that versions reach, also of what was destroyed, and is read or could not be freed. What clones share of a destroyed dataset
+/// belongs to no dataset.
 fn held(pool: &Pool) -> Result<u64> {
     let filter = ListFilter { datasets: true, depth: Some(0), ..ListFilter::default() };
     // Whoever lists has everything freed that has no readers.
     let listed: u64 = pool.list(&filter)?.iter().map(|entry| entry.used.0).sum();
-    let used = pool.statistics().used_bytes;
-    assert!(listed <= used, "datasets use {listed} of {used} bytes");
-    Ok(used)
+    let statistics = pool.statistics();
+    let held = statistics.used_bytes + statistics.freeing_bytes;
+    assert!(listed <= held, "datasets use {listed} of {held} bytes");
+    Ok(held)
 }
 
 /// Whether everything up to and with a step is durable once the store has returned: it promises that for every
