@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// The one dataset of the pool.
 pub(crate) const DATASET: &str = "lab";
+/// Options of a mount for database servers.
+pub(crate) const FOR_SERVERS: &str = "noxattr";
 /// Printed when the mount is live.
 const READY: &str = "the mount is live";
 
@@ -30,6 +32,8 @@ pub struct MountJob {
     /// The whole pool if there is none.
     dataset: Option<String>,
     point: PathBuf,
+    /// As `mount -o` has them.
+    options: String,
 }
 
 /// A mount; it ends when the value is dropped.
@@ -41,16 +45,27 @@ pub(crate) struct Mounted {
 impl Mounted {
     /// Makes a pool with one dataset in the folder, and mounts the dataset beside it.
     pub(crate) fn begin(folder: &Path, options: &Options) -> Result<Self> {
-        Self::begin_with(Some(DATASET.to_owned()), folder, options)
+        Self::begin_with(Some(DATASET.to_owned()), "", folder, options)
+    }
+
+    /// The same for a database server, mounted as the guide advises: servers use no extended attributes.
+    pub(crate) fn begin_for_server(folder: &Path, options: &Options) -> Result<Self> {
+        Self::begin_with(Some(DATASET.to_owned()), FOR_SERVERS, folder, options)
     }
 
     /// The same, with the whole pool mounted: its dataset is the folder [`DATASET`], and clones appear beside that.
     pub(crate) fn begin_pool(folder: &Path, options: &Options) -> Result<Self> {
-        Self::begin_with(None, folder, options)
+        Self::begin_with(None, FOR_SERVERS, folder, options)
     }
 
-    fn begin_with(dataset: Option<String>, folder: &Path, options: &Options) -> Result<Self> {
-        let job = MountJob { pool: folder.join("pool"), dataset, point: folder.join("mount") };
+    fn begin_with(
+        dataset: Option<String>,
+        mount_options: &str,
+        folder: &Path,
+        options: &Options,
+    ) -> Result<Self> {
+        let (pool, point) = (folder.join("pool"), folder.join("mount"));
+        let job = MountJob { pool, dataset, point, options: mount_options.to_owned() };
         Pool::init_directory(&job.pool, &InitOptions::default())?;
         let pool = Pool::open_directory(&job.pool, &OpenOptions::default())?;
         pool.create_dataset(DATASET, false, &[])?;
@@ -151,7 +166,8 @@ impl Drop for Mounted {
 
 /// Runs in the process of the mount, until the mount goes away.
 pub(crate) fn serve(job: &MountJob) -> Result<()> {
-    let options = MountOptions::new(job.pool.clone(), job.dataset.clone(), job.point.clone());
+    let mut options = MountOptions::new(job.pool.clone(), job.dataset.clone(), job.point.clone());
+    options.apply(&job.options).map_err(|reason| Job::Mount(job.clone()).failure(&reason))?;
     let ready = || {
         // A reader that is gone is one that does not wait any more.
         let _ = writeln!(std::io::stdout(), "\n{READY}");

@@ -7,7 +7,7 @@ use super::Findings;
 use crate::btrfs::Btrfs;
 use crate::counters::Counters;
 use crate::error::{Doing, Result};
-use crate::mounted::Mounted;
+use crate::mounted::{FOR_SERVERS, Mounted};
 use crate::options::Options;
 use crate::pairs::interleave;
 use crate::report::{Check, System};
@@ -128,7 +128,7 @@ impl<'a> Grounds<'a> {
         options.say("making a database")?;
         let source = folder.join("source");
         server::make(kind, &source, scope.setup(false), scope.size, options)?;
-        let mounted = Mounted::begin(folder, options)?;
+        let mounted = Mounted::begin_for_server(folder, options)?;
         let beside_btrfs = kind.name() == "mariadb";
         let btrfs = beside_btrfs.then(|| Btrfs::begin(folder, BTRFS_BYTES, options)).transpose()?;
         let grounds = Self { mounted, btrfs, folder };
@@ -268,6 +268,7 @@ fn counters(slices: &[Sample]) -> Counters {
 }
 
 fn parameters(findings: &mut Findings, scope: Scope, rounds: usize, taken: u64) {
+    findings.parameter("mount_options", FOR_SERVERS);
     findings.parameter("rounds", rounds);
     findings.parameter("slice_s", scope.drive.time.as_secs_f64());
     findings.parameter("clients", scope.drive.clients);
