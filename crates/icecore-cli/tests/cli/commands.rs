@@ -103,7 +103,7 @@ fn a_clone_outlives_what_it_was_made_from() {
     fixture.done(&["release", "keep", "db@one"]);
     fixture.done(&["destroy", "db@one"]);
     assert_eq!(fixture.done(&["list", "-H", "-o", "origin", "try"]).trim_end(), "-");
-    fixture.refused(2, &["promote", "try"]);
+    fixture.refused(1, &["promote", "try"]);
     fixture.done(&["destroy", "-r", "db"]);
     assert_eq!(names(&fixture, &[]), ["try"]);
     assert_eq!(fixture.done(&["cat", "try/app"]), "first");
