@@ -5,7 +5,7 @@ use icecore::admin::LastScrub;
 use icecore::format::crc32c;
 use icecore::format::ledger::Blob;
 use icecore::format::record::RecordView;
-use icecore::format::segment::{Geometry, SegmentHeader, decode_table, encode_table};
+use icecore::format::segment::{Geometry, SegmentHeader, TABLE_SUMS, TableOwner, decode_table, encode_table};
 use icecore::format::superblock::{LedgerPointer, Superblock};
 use icecore::limits::Limit;
 use icecore::liveness::{Part, PartRow, SetChunk};
@@ -17,7 +17,9 @@ use icecore::namespace::{InodeItem, decode_entry};
 use icecore::operation::Operation;
 use icecore::retention::{Policy, parse_duration};
 use icecore::tree::{Item, ItemKind, Key, Node};
-use icecore::units::{BLOCK_BYTES, InodeNumber, LOG_ADDRESS_LIMIT, LogAddress, PoolId, Stream, Timestamp};
+use icecore::units::{
+    BLOCK_BYTES, InodeNumber, LOG_ADDRESS_LIMIT, LogAddress, PoolId, SegmentId, Stream, Timestamp,
+};
 use icecore::{ScrubPosition, parse_incidents};
 use std::sync::Arc;
 
@@ -78,18 +80,19 @@ pub fn segment(data: &[u8]) {
 /// A table of checksums.
 pub fn table(data: &[u8]) {
     let geometry = Geometry { bytes: 2 << 20 };
-    let _ = decode_table(geometry, 0, data);
-    let mut bytes = data.to_vec();
-    bytes.resize(geometry.table_blocks() as usize * BLOCK_BYTES, 0);
-    let end = bytes.len() - 4;
-    let crc = crc32c(&bytes[..end]);
-    bytes[end..].copy_from_slice(&crc.to_le_bytes());
-    // The trailer: eight bytes of magic, eight of the use that it is of.
-    let at = bytes.len() - 24;
-    let incarnation = u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-    if let Some(sums) = decode_table(geometry, incarnation, &bytes) {
-        let own = encode_table(geometry, incarnation, &sums);
-        assert_eq!(decode_table(geometry, incarnation, &own), Some(sums));
+    let mut block = data.to_vec();
+    block.resize(BLOCK_BYTES, 0);
+    // The owner, from the fields that follow the sums and the magic.
+    let field = |at: usize, length: usize| block[4 * TABLE_SUMS + 8 + at..][..length].to_vec();
+    let owner = TableOwner {
+        pool: PoolId(field(0, 16).try_into().expect("sixteen bytes")),
+        incarnation: u64::from_le_bytes(field(16, 8).try_into().expect("eight bytes")),
+        segment: SegmentId(u32::from_le_bytes(field(24, 4).try_into().expect("four bytes"))),
+    };
+    let _ = decode_table(geometry, owner, data);
+    if let Some(sums) = decode_table(geometry, owner, &sealed(&block)) {
+        let own = encode_table(geometry, owner, &sums);
+        assert_eq!(decode_table(geometry, owner, &own), Some(sums));
     }
 }
 

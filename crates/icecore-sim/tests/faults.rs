@@ -4,7 +4,8 @@
 mod common;
 
 use common::{Told, for_each_seed, is_long, must};
-use icecore::{DestroyTarget, Error, ListFilter};
+use icecore::units::InodeNumber;
+use icecore::{Creation, Dataset, DestroyTarget, Error, ListFilter, RenameHow, View};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
 use icecore_sim::model::{FileChange, Step};
 use icecore_sim::{CrashMode, DiskConfig, FaultKind, Random};
@@ -183,4 +184,103 @@ fn a_full_pool_can_be_emptied_and_goes_on() {
             assert!(done >= 15, "space was given back and {done} of 20 steps are done");
         }
     });
+}
+
+/// Blocks of a file so scattered that its extents fill several nodes.
+const SCATTERED: u64 = 3000;
+
+/// A closed pool with a scattered file `gone` and an empty file `other` in dataset `d`.
+/// A checkpoint is due after half of `log_bytes_max`.
+fn scattered(log_bytes_max: u64) -> Explorer {
+    let mut setting = Setting::default();
+    setting.options.log_bytes_max = log_bytes_max;
+    setting.options.node_cache_bytes = 0;
+    setting.options.block_cache_bytes = 0;
+    let mut explorer = Explorer::new(1, &setting).unwrap();
+    open(&mut explorer);
+    explorer.pool().create_dataset("d", false, &[]).unwrap();
+    let dataset = explorer.pool().dataset("d").unwrap();
+    dataset.open_or_create(b"other", &Creation::file()).unwrap();
+    let file = dataset.open_or_create(b"gone", &Creation::file()).unwrap();
+    let mut group = dataset.begin().unwrap();
+    for block in 0..SCATTERED {
+        group.write(file, block * 8192, &[1; 4096]).unwrap();
+    }
+    explorer.pool().commit(vec![group]).unwrap();
+    drop(dataset);
+    explorer.close().unwrap();
+    explorer
+}
+
+/// The call takes the name of the scattered file away, and every read of it fails once. An error says that
+/// nothing was done. A success says that the name is gone, and a later opening frees the file.
+fn answers_what_it_did(call: fn(&Dataset) -> icecore::Result<()>, is_done: fn(&View) -> bool) {
+    let base = scattered(2 << 20);
+    let (mut refused, mut left) = (0, 0);
+    for number in 1.. {
+        let mut explorer = base.fork(number);
+        open(&mut explorer);
+        let dataset = explorer.pool().dataset("d").unwrap();
+        let view = dataset.view().unwrap();
+        explorer.disk.fail_at(number, FaultKind::ReadError, false);
+        let outcome = call(&dataset);
+        explorer.disk.clear_faults();
+        let is_struck = explorer.disk.faults_struck() > 0;
+        drop(view);
+        assert_eq!(outcome.is_ok(), is_done(&dataset.view().unwrap()), "read {number}: {outcome:?}");
+        refused += u64::from(outcome.is_err());
+        left += u64::from(outcome.is_ok() && explorer.pool().statistics().used_bytes > SCATTERED * 4096);
+        dataset.sync().unwrap();
+        drop(dataset);
+        explorer.crash(None);
+        open(&mut explorer);
+        explorer.pool().verify().unwrap();
+        let used = explorer.pool().statistics().used_bytes;
+        assert_eq!(outcome.is_ok(), used < SCATTERED * 4096, "read {number}: {used} bytes are used");
+        if !is_struck {
+            assert!(refused > 0 && left > 0, "{refused} were refused, {left} left the file to be freed");
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_name_that_is_gone_is_answered_so_whatever_read_fails() {
+    answers_what_it_did(
+        |dataset| dataset.unlink(InodeNumber::ROOT, b"gone").map(drop),
+        |view| view.lookup(InodeNumber::ROOT, b"gone").unwrap().is_none(),
+    );
+}
+
+#[test]
+fn a_renaming_that_is_done_is_answered_so_whatever_read_fails() {
+    answers_what_it_did(
+        |dataset| {
+            let (from, to) = ((InodeNumber::ROOT, &b"other"[..]), (InodeNumber::ROOT, &b"gone"[..]));
+            dataset.rename(from, to, RenameHow::Replace).map(drop)
+        },
+        |view| view.lookup(InodeNumber::ROOT, b"other").unwrap().is_none(),
+    );
+}
+
+/// Each step is followed by a checkpoint, and every write of them fails once.
+#[test]
+fn a_pool_that_fails_while_it_frees_a_file_answers_an_error() {
+    let base = scattered(8192);
+    let mut failed_freeing = 0;
+    for number in 1.. {
+        let mut explorer = base.fork(number);
+        open(&mut explorer);
+        let dataset = explorer.pool().dataset("d").unwrap();
+        explorer.disk.fail_at(number, FaultKind::WriteError, false);
+        let outcome = dataset.unlink(InodeNumber::ROOT, b"gone");
+        assert_eq!(outcome.is_err(), explorer.pool().is_read_only(), "write {number}: {outcome:?}");
+        let is_freed = explorer.pool().statistics().used_bytes < SCATTERED * 4096;
+        failed_freeing += u64::from(outcome.is_err() && is_freed);
+        drop(dataset);
+        if explorer.disk.faults_struck() == 0 {
+            assert!(failed_freeing > 0, "no write failed after the name was gone");
+            return;
+        }
+    }
 }

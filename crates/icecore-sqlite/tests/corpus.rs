@@ -285,7 +285,7 @@ fn keep_block(block: &[u8], from_here: &[u8]) {
             return keep_some("parts", &[&block[12..13], &from_here[40..end]].concat());
         }
         _ if &block[..4] == b"IcTn" => "node",
-        _ if &block[BLOCK_BYTES - 32..BLOCK_BYTES - 24] == b"ICESUMS\n" => "table",
+        _ if &block[BLOCK_BYTES - 44..BLOCK_BYTES - 36] == b"ICESUMS\n" => "table",
         _ => return,
     };
     if kind == "ledger" {

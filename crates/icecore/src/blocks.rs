@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::crc32c;
 use crate::format::record::RecordView;
-use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name};
+use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, TABLE_SUMS, TableOwner, file_name};
 use crate::location::{ChunkedMap, MapLimits};
 use crate::numbers::{NumberHash, NumberMap, number_cache};
 use crate::statistics::Counters;
@@ -71,6 +71,7 @@ impl Blocks {
         counters: Arc<Counters>,
     ) -> Self {
         // Half for what was written last, kept in the buffers it was written from; half for what was read.
+        let geometry = files.geometry();
         let cached = (cache_bytes / 2 / BLOCK_BYTES as u64).max(64) as usize;
         Self {
             files,
@@ -80,7 +81,7 @@ impl Blocks {
             cache: number_cache(cached, cached as u64, UnitWeighter),
             recent: Recent::new(cache_bytes / 2),
             pending: Pending::default(),
-            sums: Sums::new(pool),
+            sums: Sums::new(pool, geometry, cache_bytes / 2),
             counters,
         }
     }
@@ -266,11 +267,10 @@ impl Blocks {
     }
 
     fn compare(&self, segment: SegmentId, slot: Slot, blocks: &[u8], doubts: &mut Doubts) -> Result<()> {
-        let table = self.sums.table(segment, &self.files)?;
-        let table = table.read();
+        let mut sums = SumsOf { sums: &self.sums, files: &self.files, segment, held: None };
         for (index, block) in blocks.chunks(BLOCK_BYTES).enumerate() {
             let at = Slot(slot.0 + index as u32);
-            if table.get(at.0 as usize).copied() != Some(crc32c(block)) {
+            if sums.of(at)? != Some(crc32c(block)) {
                 let offset = self.files.geometry().offset(at);
                 let place = format!("{} at offset {offset}", file_name(segment));
                 let error = Error::damaged(place, "a data block does not match its checksum");
@@ -283,13 +283,42 @@ impl Blocks {
 
     /// Whether a block of a data segment matches its checksum.
     fn matches(&self, segment: SegmentId, slot: Slot, block: &[u8]) -> Result<bool> {
-        let table = self.sums.table(segment, &self.files)?;
-        let sum = table.read().get(slot.0 as usize).copied();
-        Ok(sum == Some(crc32c(block)))
+        let mut sums = SumsOf { sums: &self.sums, files: &self.files, segment, held: None };
+        Ok(sums.of(slot)? == Some(crc32c(block)))
     }
 }
 
-type Table = Arc<RwLock<Vec<u32>>>;
+/// Checksums of [`TABLE_SUMS`] slots: what one block of a checksum table has.
+type Piece = Arc<RwLock<Vec<u32>>>;
+
+fn pieces(sums: &[u32]) -> impl Iterator<Item = Piece> {
+    sums.chunks(TABLE_SUMS).map(|sums| Arc::new(RwLock::new(sums.to_vec())))
+}
+
+/// The checksums in these pieces.
+fn joined(pieces: &[Piece]) -> Vec<u32> {
+    pieces.iter().flat_map(|piece| piece.read().clone()).collect()
+}
+
+/// Looks up checksums of one segment, one slot after the other.
+struct SumsOf<'a> {
+    sums: &'a Sums,
+    files: &'a SegmentFiles,
+    segment: SegmentId,
+    held: Option<(u32, Piece)>,
+}
+
+impl SumsOf<'_> {
+    /// The checksum of a slot, 0 if none is known; `None` if there is no such slot.
+    fn of(&mut self, slot: Slot) -> Result<Option<u32>> {
+        let (number, at) = (slot.0 / TABLE_SUMS as u32, slot.0 as usize % TABLE_SUMS);
+        if self.held.as_ref().is_none_or(|(held, _)| *held != number) {
+            let piece = self.sums.piece(self.segment, number, self.files)?;
+            self.held = piece.map(|piece| (number, piece));
+        }
+        Ok(self.held.as_ref().and_then(|(_, piece)| piece.read().get(at).copied()))
+    }
+}
 
 /// What a data segment is used for: this use of it, and no earlier one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -298,10 +327,10 @@ pub(crate) struct Use {
     pub incarnation: u64,
 }
 
-/// Checksum tables of data segments: those being filled, and a bounded number of finished ones.
+/// Checksum tables of data segments: those being filled, and a bounded number of pieces of finished ones.
 pub(crate) struct Sums {
     pool: PoolId,
-    tables: Tables<Table>,
+    tables: Tables<Piece>,
     known: RwLock<KnownUses>,
 }
 
@@ -314,12 +343,16 @@ struct KnownUses {
     news: BTreeSet<SegmentId>,
 }
 
-/// Finished tables kept in memory; one is 64 KiB with segments of 64 MiB.
-const TABLES_MAX: usize = 128;
-
 impl Sums {
-    fn new(pool: PoolId) -> Self {
-        Self { pool, tables: Tables::new(TABLES_MAX), known: RwLock::default() }
+    /// Pieces of finished tables take `bytes` of memory at most.
+    fn new(pool: PoolId, geometry: Geometry, bytes: u64) -> Self {
+        let pieces_max = (bytes / BLOCK_BYTES as u64).max(64) as usize;
+        Self { pool, tables: Tables::new(geometry.table_blocks(), pieces_max), known: RwLock::default() }
+    }
+
+    /// What blocks of the table of a segment in this use say of themselves.
+    pub(crate) fn owner(&self, segment: SegmentId, incarnation: u64) -> TableOwner {
+        TableOwner { pool: self.pool, segment, incarnation }
     }
 
     /// A number that changes whenever a segment finds a new use.
@@ -330,7 +363,7 @@ impl Sums {
     /// A segment begins to be filled.
     pub(crate) fn open(&self, segment: SegmentId, incarnation: u64, geometry: Geometry) {
         self.note_use(segment, incarnation);
-        self.tables.begin(segment, Arc::new(RwLock::new(vec![0; geometry.slots() as usize])));
+        self.tables.begin(segment, pieces(&vec![0; geometry.slots() as usize]).collect());
     }
 
     /// A segment that was filled in part by an earlier life, in this use of it, goes on being filled.
@@ -348,23 +381,22 @@ impl Sums {
             return Err(error);
         }
         self.note_use(segment, use_.incarnation);
-        self.tables.go_on(segment, Arc::new(RwLock::new(table)));
+        self.tables.go_on(segment, pieces(&table).collect());
         Ok(())
     }
 
     /// Checksums of blocks from `slot` on.
     pub(crate) fn set(&self, segment: SegmentId, slot: Slot, sums: impl IntoIterator<Item = u32>) {
         let table = self.tables.filling(segment).expect("the segment is being filled");
-        let mut table = table.write();
-        for (index, sum) in sums.into_iter().enumerate() {
-            table[slot.0 as usize + index] = sum;
+        for (at, sum) in (slot.0 as usize..).zip(sums) {
+            table[at / TABLE_SUMS].write()[at % TABLE_SUMS] = sum;
         }
     }
 
     /// The segment is full: its table, to be written.
     pub(crate) fn close(&self, segment: SegmentId, geometry: Geometry) -> Vec<u32> {
         let table = self.tables.finish(segment);
-        table.map_or_else(|| vec![0; geometry.slots() as usize], |table| table.read().clone())
+        table.map_or_else(|| vec![0; geometry.slots() as usize], |table| joined(&table))
     }
 
     /// The segment is used for something else from now on.
@@ -413,13 +445,27 @@ impl Sums {
         self.known.read().uses.get(&segment).copied()
     }
 
-    fn table(&self, segment: SegmentId, files: &SegmentFiles) -> Result<Table> {
-        self.tables.find_or(segment, || {
+    fn piece(&self, segment: SegmentId, piece: u32, files: &SegmentFiles) -> Result<Option<Piece>> {
+        self.tables.find_or(segment, piece, || {
+            if let Some(sums) = self.read_piece(segment, piece, files) {
+                return Ok((piece, vec![Arc::new(RwLock::new(sums))], true));
+            }
             let Known { sums, unread } = self.read_table(segment, files)?;
             // What a disk refuses to read now it may read the next time.
             let may_be_kept = !unread.is_some_and(|error| matches!(error, Error::Io { .. }));
-            Ok((Arc::new(RwLock::new(sums)), may_be_kept))
+            Ok((0, pieces(&sums).collect(), may_be_kept))
         })
+    }
+
+    /// All checksums of a segment, by slot: 0 where none is known.
+    ///
+    /// # Errors
+    /// Nothing is left that says what the segment is.
+    fn whole(&self, segment: SegmentId, files: &SegmentFiles) -> Result<Vec<u32>> {
+        match self.tables.filling(segment) {
+            Some(table) => Ok(joined(&table)),
+            None => Ok(self.read_table(segment, files)?.sums),
+        }
     }
 
     /// What a segment is used for. Its first record says so, too, should the header be lost. Where nobody knows which use it is in, and its copy

@@ -4,7 +4,7 @@ use super::{Sums, Use};
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::record::RecordView;
-use crate::format::segment::{SegmentKind, decode_table};
+use crate::format::segment::{SegmentKind, decode_table, decode_table_block};
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
 
 /// Blocks read at once when a table is gathered.
@@ -28,16 +28,14 @@ impl Sums {
         let geometry = files.geometry();
         let mut bytes = vec![0; geometry.table_blocks() as usize * BLOCK_BYTES];
         let end = geometry.end(use_.kind);
-        let decode = |bytes: &[u8]| decode_table(geometry, use_.incarnation, bytes);
+        let owner = self.owner(segment, use_.incarnation);
+        let decode = |bytes: &[u8]| decode_table(geometry, owner, bytes);
         // A table that is gone with the end of the file is gathered.
         let read = files.read_if_there(segment, end, &mut bytes);
         let own = read.as_ref().ok().and_then(|()| decode(&bytes));
-        // A table does not say whose it is. That of a segment that does not say so either may be another pool's.
-        let says_so = || self.own_use_of(segment, files).is_ok_and(|own| own == use_);
-        let is_certain = own.is_some() && (!files.copies().has(segment) || says_so());
-        let found = own.clone().filter(|_| is_certain).or_else(|| {
+        let found = own.or_else(|| {
             let copied = files.read_copy(segment, end, &mut bytes);
-            Some(()).filter(|()| copied).and_then(|()| decode(&bytes)).or(own)
+            Some(()).filter(|()| copied).and_then(|()| decode(&bytes))
         });
         Ok(match found {
             Some(sums) => Known { sums, unread: None },
@@ -46,6 +44,24 @@ impl Sums {
                 Known { sums, unread: read.err().or(unread) }
             }
         })
+    }
+
+    /// One piece of the table of a segment that is not being filled, if it stands there and proves itself. What the segment is for need not be read
+    /// for that, where it is known which use it is in.
+    pub(super) fn read_piece(
+        &self,
+        segment: SegmentId,
+        piece: u32,
+        files: &SegmentFiles,
+    ) -> Option<Vec<u32>> {
+        let incarnation = match self.known_use(segment) {
+            Some(incarnation) => incarnation,
+            None => self.use_of(segment, files).ok()?.incarnation,
+        };
+        let end = files.geometry().end(SegmentKind::Log).0;
+        let mut block = [0; BLOCK_BYTES];
+        files.read_if_there(segment, Slot(end + piece), &mut block).ok()?;
+        decode_table_block(self.owner(segment, incarnation), piece as usize, &block)
     }
 
     /// Gathers the table from the record headers of a segment that has none. A block that cannot be read is like one that is

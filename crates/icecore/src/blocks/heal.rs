@@ -64,8 +64,7 @@ impl Blocks {
         if !self.files.copies().has(segment) {
             return;
         }
-        let Ok(table) = self.sums.table(segment, &self.files) else { return };
-        let table = table.read().clone();
+        let Ok(table) = self.sums.whole(segment, &self.files) else { return };
         let slots = (1..end.0).map(Slot).zip(table.iter().skip(1));
         let mut block = [0; BLOCK_BYTES];
         for (slot, sum) in slots.filter(|(_, sum)| **sum != 0) {
@@ -112,7 +111,7 @@ impl Blocks {
     /// # Errors
     /// Nothing is left that says so.
     pub(crate) fn checksums(&self, segment: SegmentId) -> Result<Vec<u32>> {
-        Ok(self.sums.table(segment, &self.files)?.read().clone())
+        self.sums.whole(segment, &self.files)
     }
 
     /// Reads the copy of a block of a data segment: whether there is one, and it matches its checksum.
@@ -188,7 +187,8 @@ impl Blocks {
         let mut bytes = vec![0; geometry.table_blocks() as usize * BLOCK_BYTES];
         let mut present = bytes.clone();
         let copied = files.read_copy(segment, at, &mut bytes);
-        let is_table = copied && decode_table(geometry, use_.incarnation, &bytes).is_some();
+        let is_table =
+            copied && decode_table(geometry, self.sums.owner(segment, use_.incarnation), &bytes).is_some();
         if is_table && !(files.read(segment, at, &mut present).is_ok() && present == bytes) {
             let place = format!("{} at offset {}", file_name(segment), geometry.offset(at));
             let why = Error::damaged(place, "the checksum table is not what was written");
@@ -208,7 +208,7 @@ impl Sums {
         geometry: Geometry,
     ) -> bool {
         if flaw.is_of_table() {
-            return decode_table(geometry, use_.incarnation, bytes).is_some();
+            return decode_table(geometry, self.owner(segment, use_.incarnation), bytes).is_some();
         }
         if flaw.slot == Slot(0) {
             return self.is_header_of(use_, segment, bytes);

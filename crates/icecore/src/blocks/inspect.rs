@@ -1,11 +1,14 @@
 //! What vouches for the blocks of a data segment, looked at for its own sake: segment header, record headers,
 //! checksum table. Each can be made up for by the others, so that damage to one goes unnoticed until the next.
 
-use super::{Sums, Use};
+use super::{Sums, Use, joined};
 use crate::error::Result;
 use crate::files::SegmentFiles;
+use crate::format::BLOCK_CRC_AT;
 use crate::format::record::RecordView;
-use crate::format::segment::{SegmentHeader, SegmentKind, TABLE_TRAILER, decode_table, encode_table};
+use crate::format::segment::{
+    Geometry, SegmentHeader, SegmentKind, TABLE_SUMS, TableOwner, decode_table, encode_table,
+};
 use crate::operation::Operation;
 use crate::units::{BLOCK_BYTES, RecordSequence, RecoveryEpoch, SegmentId, Slot};
 
@@ -84,16 +87,17 @@ impl Sums {
             flaws.push(Flaw::of_header());
         }
         // Before the disk is looked at: what is added meanwhile may be in memory only.
-        let filling = self.tables.filling(segment).map(|table| table.read().clone());
+        let filling = self.tables.filling(segment).map(|table| joined(&table));
         let gathered = self.gather(segment, use_, (written, is_full), files)?;
         let mut bytes = vec![0; geometry.table_blocks() as usize * BLOCK_BYTES];
         let table_at = geometry.end(use_.kind);
         if cut.is_none() {
             files.read(segment, table_at, &mut bytes)?;
         }
-        let table = decode_table(geometry, use_.incarnation, &bytes).filter(|_| filling.is_none());
-        if table.is_none() && filling.is_none() && was_table(&bytes, use_.incarnation) {
-            let rebuilt = encode_table(geometry, use_.incarnation, &gathered.sums);
+        let owner = self.owner(segment, use_.incarnation);
+        let table = decode_table(geometry, owner, &bytes).filter(|_| filling.is_none());
+        if table.is_none() && filling.is_none() && was_table(&bytes, owner) {
+            let rebuilt = encode_table(geometry, owner, &gathered.sums);
             let differs =
                 rebuilt.chunks(BLOCK_BYTES).zip(bytes.chunks(BLOCK_BYTES)).position(|(a, b)| a != b);
             let at = table_at.0 + differs.unwrap_or(0) as u32;
@@ -102,11 +106,22 @@ impl Sums {
         let kept = table.is_some();
         flaws.extend(gathered.flaws.into_iter().map(|flaw| Flaw { spare: kept, ..flaw }));
         // Also what was read before something happened to it.
-        let cached = || self.tables.finished(segment).map(|table| table.read().clone());
-        if let Some(known) = table.or(filling).or_else(cached).filter(|_| use_.kind == SegmentKind::Run) {
+        if use_.kind == SegmentKind::Run {
+            let known = table.or(filling).unwrap_or_else(|| self.cached(segment, geometry));
             flaws.extend(unvouched(&known, &gathered.sums, written, kept));
         }
         Ok(flaws)
+    }
+
+    /// Checksums of a segment that is not being filled, as far as memory has them: 0 where it has none.
+    fn cached(&self, segment: SegmentId, geometry: Geometry) -> Vec<u32> {
+        let mut sums = vec![0; geometry.slots() as usize];
+        for (piece, sums) in (0..).zip(sums.chunks_mut(TABLE_SUMS)) {
+            if let Some(cached) = self.tables.finished(segment, piece) {
+                sums.iter_mut().zip(cached.read().iter()).for_each(|(sum, cached)| *sum = *cached);
+            }
+        }
+        sums
     }
 
     fn gather(
@@ -199,15 +214,15 @@ pub(super) fn ends_segment(record: &RecordView) -> bool {
             .is_some_and(|(operation, _)| matches!(operation, Operation::Switch { .. }))
 }
 
-/// Whether these bytes, which are no table of this use, were one once: it says so, or does again with the right use in
-/// its place. That of a former use is whole, and of another use.
-fn was_table(bytes: &[u8], incarnation: u64) -> bool {
-    let at = bytes.len() - TABLE_TRAILER;
-    let mut mended = bytes.to_vec();
-    crate::format::put(&mut mended, at + 8, &incarnation.to_le_bytes());
-    let crc = crate::format::crc32c(&mended[..bytes.len() - 4]);
-    crate::format::get_u64(bytes, at + 8) == incarnation
-        || crc == crate::format::get_u32(bytes, bytes.len() - 4)
+/// Whether these bytes, which are no table of this owner, were one once: any block of them says so, or does again with the right owner
+/// in its place. That of a former use is whole, and of another owner.
+fn was_table(bytes: &[u8], owner: TableOwner) -> bool {
+    bytes.chunks(BLOCK_BYTES).enumerate().any(|(index, block)| {
+        let mut mended = block.to_vec();
+        owner.seal(index, &mut mended);
+        let is_sealed_so = mended[BLOCK_CRC_AT..] == block[BLOCK_CRC_AT..];
+        owner.is_named(index, block) || is_sealed_so
+    })
 }
 
 /// Part of a segment, read at once.

@@ -55,7 +55,7 @@ impl Sums {
         let end = files.geometry().end(use_.kind).min(end).0;
         let is_run = use_.kind == SegmentKind::Run;
         let has_copy = files.copies().has(segment);
-        let table = if is_run { None } else { table_on_disk(use_, segment, files) };
+        let table = if is_run { None } else { self.table_on_disk(use_, segment, files) };
         let mut window = Window::of(files, segment);
         let mut copy = [0; BLOCK_BYTES];
         let mut before: Option<RecordView> = None;
@@ -95,14 +95,14 @@ impl Sums {
         }
         Ok(use_)
     }
-}
 
-/// The checksums of a log segment by slot, if its table was written and can be read.
-fn table_on_disk(use_: Use, segment: SegmentId, files: &SegmentFiles) -> Option<Vec<u32>> {
-    let geometry = files.geometry();
-    let mut bytes = vec![0; geometry.table_blocks() as usize * BLOCK_BYTES];
-    files.read(segment, geometry.end(use_.kind), &mut bytes).ok()?;
-    decode_table(geometry, use_.incarnation, &bytes)
+    /// The checksums of a log segment by slot, if its table was written and can be read.
+    fn table_on_disk(&self, use_: Use, segment: SegmentId, files: &SegmentFiles) -> Option<Vec<u32>> {
+        let geometry = files.geometry();
+        let mut bytes = vec![0; geometry.table_blocks() as usize * BLOCK_BYTES];
+        files.read(segment, geometry.end(use_.kind), &mut bytes).ok()?;
+        decode_table(geometry, self.owner(segment, use_.incarnation), &bytes)
+    }
 }
 
 /// Whether a table has the same checksums as a record in this slot.

@@ -10,20 +10,29 @@ use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::units::SegmentId;
 use quick_cache::UnitWeighter;
 use quick_cache::sync::Cache;
+use std::sync::Arc;
 
-/// A table for each segment that is being filled, and for a bounded number of finished ones.
+/// The table of each segment that is being filled, and a bounded number of pieces of finished ones.
 pub(super) struct Tables<T> {
-    filling: Mutex<NumberMap<SegmentId, T>>,
+    filling: Mutex<NumberMap<SegmentId, Arc<[T]>>>,
     /// Grows whenever a segment is taken for a new use. Changes with `filling` locked.
     uses: AtomicU64,
-    finished: Cache<SegmentId, T, UnitWeighter, NumberHash>,
+    finished: Cache<(SegmentId, u32), T, UnitWeighter, NumberHash>,
+    /// Pieces of a table.
+    pieces: u32,
 }
 
 impl<T: Clone> Tables<T> {
-    /// With so many finished ones at most.
-    pub(super) fn new(finished_max: usize) -> Self {
+    /// With tables of so many `pieces`, and so many pieces of finished ones at most.
+    pub(super) fn new(pieces: u32, finished_max: usize) -> Self {
         let finished = number_cache(finished_max, finished_max as u64, UnitWeighter);
-        Self { filling: Mutex::default(), uses: AtomicU64::new(0), finished }
+        Self { filling: Mutex::default(), uses: AtomicU64::new(0), finished, pieces }
+    }
+
+    fn drop_finished(&self, segment: SegmentId) {
+        for piece in 0..self.pieces {
+            self.finished.remove(&(segment, piece));
+        }
     }
 
     /// A number that changes whenever a segment finds a new use.
@@ -32,36 +41,36 @@ impl<T: Clone> Tables<T> {
     }
 
     /// A segment begins to be filled.
-    pub(super) fn begin(&self, segment: SegmentId, table: T) {
+    pub(super) fn begin(&self, segment: SegmentId, table: Arc<[T]>) {
         let mut filling = self.filling.lock();
         self.uses.fetch_add(1, Ordering::Relaxed);
-        self.finished.remove(&segment);
+        self.drop_finished(segment);
         filling.insert(segment, table);
     }
 
     /// A segment goes on being filled, in the use that it has.
-    pub(super) fn go_on(&self, segment: SegmentId, table: T) {
+    pub(super) fn go_on(&self, segment: SegmentId, table: Arc<[T]>) {
         // A reader may have asked for the table before more came to be in it.
-        self.finished.remove(&segment);
+        self.drop_finished(segment);
         self.filling.lock().insert(segment, table);
     }
 
     /// The table of a segment, if that is being filled.
-    pub(super) fn filling(&self, segment: SegmentId) -> Option<T> {
+    pub(super) fn filling(&self, segment: SegmentId) -> Option<Arc<[T]>> {
         self.filling.lock().get(&segment).cloned()
     }
 
-    /// The table of a segment, if that is not being filled, and the table in memory.
-    pub(super) fn finished(&self, segment: SegmentId) -> Option<T> {
-        self.finished.get(&segment)
+    /// A piece of the table of a segment, if that is not being filled, and the piece in memory.
+    pub(super) fn finished(&self, segment: SegmentId, piece: u32) -> Option<T> {
+        self.finished.get(&(segment, piece))
     }
 
     /// No more comes to a segment: its table, if it was being filled.
-    pub(super) fn finish(&self, segment: SegmentId) -> Option<T> {
+    pub(super) fn finish(&self, segment: SegmentId) -> Option<Arc<[T]>> {
         let mut filling = self.filling.lock();
         let table = filling.remove(&segment)?;
         // Nobody may find it in neither place: what can be read of it from disk now need not be all of it.
-        self.finished.insert(segment, table.clone());
+        self.keep(segment, 0, &table);
         Some(table)
     }
 
@@ -70,33 +79,49 @@ impl<T: Clone> Tables<T> {
         let mut filling = self.filling.lock();
         self.uses.fetch_add(1, Ordering::Relaxed);
         filling.remove(&segment);
-        self.finished.remove(&segment);
+        self.drop_finished(segment);
     }
 
-    /// The table of a segment. `read` reads one that memory does not have, and says whether it may be kept there.
+    fn keep(&self, segment: SegmentId, first: u32, pieces: &[T]) {
+        for (piece, table) in (first..).zip(pieces) {
+            self.finished.insert((segment, piece), table.clone());
+        }
+    }
+
+    /// A piece of the table of a segment. `read` reads one that memory does not have, perhaps among others: it answers the number
+    /// of the first, all that it has read, and whether they may be kept.
     ///
     /// # Errors
     /// Those of `read`.
-    pub(super) fn find_or(&self, segment: SegmentId, read: impl FnOnce() -> Result<(T, bool)>) -> Result<T> {
-        if let Some(table) = self.finished.get(&segment) {
-            return Ok(table);
+    pub(super) fn find_or(
+        &self,
+        segment: SegmentId,
+        piece: u32,
+        read: impl FnOnce() -> Result<(u32, Vec<T>, bool)>,
+    ) -> Result<Option<T>> {
+        let kept = || self.finished.get(&(segment, piece));
+        if let Some(found) = kept() {
+            return Ok(Some(found));
         }
         let uses = {
             let filling = self.filling.lock();
-            if let Some(table) = filling.get(&segment).cloned().or_else(|| self.finished.get(&segment)) {
-                return Ok(table);
+            if let Some(table) = filling.get(&segment) {
+                return Ok(table.get(piece as usize).cloned());
+            }
+            if let Some(found) = kept() {
+                return Ok(Some(found));
             }
             self.uses.load(Ordering::Relaxed)
         };
-        let (table, may_be_kept) = read()?;
+        let (first, pieces, may_be_kept) = read()?;
         if may_be_kept {
             // A reader of what was moved elsewhere must not leave behind the table of a former use.
-            let _filling = self.filling.lock();
-            if self.uses.load(Ordering::Relaxed) == uses {
-                self.finished.insert(segment, table.clone());
+            let filling = self.filling.lock();
+            if self.uses.load(Ordering::Relaxed) == uses && !filling.contains_key(&segment) {
+                self.keep(segment, first, &pieces);
             }
         }
-        Ok(table)
+        Ok(piece.checked_sub(first).and_then(|index| pieces.get(index as usize).cloned()))
     }
 }
 

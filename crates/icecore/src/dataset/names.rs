@@ -53,11 +53,16 @@ impl Creation {
 
 impl Dataset {
     /// Executes an operation on names, and frees what has lost its last name by it, unless somebody has that open.
+    ///
+    /// The operation is done before the file is freed. So a file that cannot be freed now is no error, unless the
+    /// pool has failed: it stays in the durable list of orphans for a later opening.
     fn change_names(&self, operation: NamespaceOperation, purpose: Purpose) -> Result<Changed> {
         let engine = self.pool.engine();
         let operation = Operation::Namespace { dataset: self.id, operation };
         let (_, outcome) = engine.execute(None, &operation, None, purpose)?;
-        outcome.orphan.map_or(Ok(()), |orphan| engine.free_orphan(self.id, orphan))?;
+        if outcome.orphan.is_some_and(|orphan| engine.free_orphan(self.id, orphan).is_err()) {
+            engine.check_writable()?;
+        }
         Ok(outcome.changed)
     }
 
@@ -134,11 +139,10 @@ impl Dataset {
     }
 
     /// Takes a name away. A file without names that somebody has open (see [`Dataset::file`]) lives on
-    /// until it is closed, also through a crash.
+    /// until it is closed, also through a crash. A later opening frees a file that cannot be freed now.
     ///
     /// # Errors
-    /// [`FileFault::NotFound`], [`FileFault::IsADirectory`]. [`Error::NoSpace`] also when the name is gone and the pool has
-    /// no room to free the file: the next opening of the pool frees it.
+    /// [`FileFault::NotFound`], [`FileFault::IsADirectory`].
     pub fn unlink(&self, directory: InodeNumber, name: &[u8]) -> Result<Unlinked> {
         let time = self.pool.engine().now();
         self.remove(NamespaceOperation::Unlink { directory, name: name.to_vec(), time })
@@ -147,8 +151,7 @@ impl Dataset {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// [`FileFault::NotEmpty`], [`FileFault::NotADirectory`], [`FileFault::NotFound`]; [`Error::NoSpace`] as for
-    /// [`Dataset::unlink`].
+    /// [`FileFault::NotEmpty`], [`FileFault::NotADirectory`], [`FileFault::NotFound`].
     pub fn remove_directory(&self, directory: InodeNumber, name: &[u8]) -> Result<Unlinked> {
         let time = self.pool.engine().now();
         self.remove(NamespaceOperation::RemoveDirectory { directory, name: name.to_vec(), time })
@@ -164,7 +167,7 @@ impl Dataset {
     /// Renames, over what has the new name if it is of the same sort, as rename(2) does.
     ///
     /// # Errors
-    /// As rename(2) and renameat2(2); [`Error::NoSpace`] as for [`Dataset::unlink`].
+    /// As rename(2) and renameat2(2).
     pub fn rename(
         &self,
         from: (InodeNumber, &[u8]),

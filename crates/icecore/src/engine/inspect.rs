@@ -89,7 +89,7 @@ impl Engine {
         let mut table = vec![0; self.geometry.table_blocks() as usize * BLOCK_BYTES];
         let at = self.geometry.end(use_.kind);
         files.read(segment, at, &mut table)?;
-        if decode_table(self.geometry, use_.incarnation, &table).is_some() {
+        if decode_table(self.geometry, sums.owner(segment, use_.incarnation), &table).is_some() {
             self.inspect_copy(segment, at, &table);
         }
         Ok(())

@@ -43,6 +43,8 @@ mod moves;
 mod open_files;
 mod original;
 #[cfg(test)]
+mod orphan_tests;
+#[cfg(test)]
 mod pin_tests;
 mod places;
 mod readers;

@@ -179,7 +179,8 @@ impl<'a> Original<'a> {
         self.look_at_header(Some(use_.incarnation), false);
         let geometry = self.engine.geometry;
         let (at, length) = (geometry.end(use_.kind), geometry.table_blocks());
-        let decode = |bytes: &Vec<u8>| decode_table(geometry, use_.incarnation, bytes);
+        let owner = blocks.sums().owner(self.segment, use_.incarnation);
+        let decode = |bytes: &Vec<u8>| decode_table(geometry, owner, bytes);
         let grows = blocks.sums().is_being_filled(self.segment);
         let own = self.read_segment(at, length).and_then(|bytes| decode(&bytes));
         let former = self.read_former(at, length).filter(|_| own.is_none() && !grows);

@@ -4,7 +4,7 @@ use super::recovery::Replay;
 use crate::copies::Mended;
 use crate::error::{Error, Result};
 use crate::format::record::RecordView;
-use crate::format::segment::{SegmentHeader, SegmentKind, decode_table, file_name};
+use crate::format::segment::{SegmentHeader, SegmentKind, decode_table_block, file_name};
 use crate::format::superblock::Superblock;
 use crate::storage::{AlignedBuffer, Kind};
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
@@ -58,7 +58,12 @@ impl Replay<'_> {
         let geometry = files.geometry();
         let at = geometry.end(SegmentKind::Log);
         let mut table = AlignedBuffer::zeroed(geometry.table_blocks() as usize * BLOCK_BYTES);
-        let is_table = |bytes: &[u8]| decode_table(geometry, incarnation, bytes).is_some();
+        let owner = self.env.blocks.sums().owner(segment, incarnation);
+        // One block of it is believed without the others.
+        let is_table = |bytes: &[u8]| {
+            let mut blocks = bytes.chunks(BLOCK_BYTES).enumerate();
+            blocks.any(|(index, block)| decode_table_block(owner, index, block).is_some())
+        };
         let is_there = files.read(segment, at, &mut table).is_ok() && is_table(&table);
         if is_there || files.read_copy(segment, at, &mut table) && is_table(&table) {
             table.fill(0);

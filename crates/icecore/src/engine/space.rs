@@ -434,7 +434,11 @@ impl Engine {
 
     fn write_table(&self, segment: SegmentId, incarnation: u64, kind: SegmentKind) -> Result<()> {
         let sums = self.blocks.sums().close(segment, self.geometry);
-        let table = crate::format::segment::encode_table(self.geometry, incarnation, &sums);
+        let table = crate::format::segment::encode_table(
+            self.geometry,
+            self.blocks.sums().owner(segment, incarnation),
+            &sums,
+        );
         let aligned = AlignedBuffer::copied(&table);
         self.blocks.files().write(segment, self.geometry.end(kind), &[(Kind::Frame, &aligned)])?;
         self.counters.frame_bytes.add(table.len() as u64);

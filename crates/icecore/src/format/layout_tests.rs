@@ -6,7 +6,7 @@ use super::drawn::Drawn;
 use super::ledger::{Blob, SectionTag};
 use super::record::RecordHeader;
 use super::seal_block;
-use super::segment::{Geometry, SegmentHeader, SegmentKind, encode_table};
+use super::segment::{Geometry, SegmentHeader, SegmentKind, TableOwner, encode_table};
 use super::superblock::{FEATURE_COPIES, Former, LedgerPointer, Life, Superblock};
 use super::{crc32c, get_u32};
 use crate::namespace::{AttributeChange, InodeKind, NewInode, RenameHow, XattrHow};
@@ -113,9 +113,13 @@ fn segment_header_and_table() {
     let geometry = Geometry { bytes: 2 << 20 };
     let mut sums = vec![0; 512];
     (sums[2], sums[511]) = (0x0102_0304, 0x0506_0708);
-    let expected =
-        ["8: 0403020100000000", "2040: 0000000008070605", "4064: 49434553554d530a0900000000000000"];
-    assert_eq!(sparse(&encode_table(geometry, 9, &sums)), expected);
+    let owner = TableOwner { pool: pool(), segment: SegmentId(0x0102), incarnation: 9 };
+    let expected = [
+        "8: 0403020100000000",
+        "2040: 0000000008070605",
+        "4048: 0000000049434553554d530a30313233343536373839616263646566090000000000000002010000",
+    ];
+    assert_eq!(sparse(&encode_table(geometry, owner, &sums)), expected);
 }
 
 #[test]

@@ -1,12 +1,16 @@
 //! Segment files: a header block, slots for blocks, and in data segments a checksum table at the end.
 
-use super::{block_is_sealed, crc32c, get_16, get_u32, get_u64, put, seal_block};
+use super::{block_is_sealed, get_16, get_u32, get_u64, put, seal_block};
 use crate::units::{BLOCK_BYTES, LogAddress, PoolId, RecordSequence, RecoveryEpoch, SegmentId, Slot};
 use serde::{Deserialize, Serialize};
 
 const MAGIC: &[u8; 8] = b"ICESEGM\n";
+/// Checksums in one block of a checksum table.
+pub const TABLE_SUMS: usize = 1013;
 const TABLE_MAGIC: &[u8; 8] = b"ICESUMS\n";
-pub(crate) const TABLE_TRAILER: usize = 32;
+/// Where the sums of a block of a table end.
+const TABLE_MAGIC_AT: usize = 4 * TABLE_SUMS;
+const TABLE_OWNER_AT: usize = TABLE_MAGIC_AT + TABLE_MAGIC.len();
 
 /// What a segment holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -73,7 +77,7 @@ impl Geometry {
     /// Blocks that the checksum table takes up at the end of a data segment.
     #[must_use]
     pub const fn table_blocks(self) -> u32 {
-        (self.slots() * 4 + TABLE_TRAILER as u32).div_ceil(BLOCK_BYTES as u32)
+        self.slots().div_ceil(TABLE_SUMS as u32)
     }
 
     /// The first slot that may not hold content.
@@ -142,37 +146,72 @@ impl SegmentHeader {
     }
 }
 
-/// Encodes the checksum table of a sealed data segment: one CRC32C per slot (0 where there is none),
-/// then a trailer.
+/// Whose a checksum table is. Every block of it says so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableOwner {
+    /// The pool.
+    pub pool: PoolId,
+    /// The segment.
+    pub segment: SegmentId,
+    /// The use of the segment.
+    pub incarnation: u64,
+}
+
+impl TableOwner {
+    /// Writes what a block of a table says of its owner and its place in the table, and seals the block.
+    pub(crate) fn seal(&self, index: usize, block: &mut [u8]) {
+        put(block, TABLE_MAGIC_AT, TABLE_MAGIC);
+        put(block, TABLE_OWNER_AT, &self.pool.0);
+        put(block, TABLE_OWNER_AT + 16, &self.incarnation.to_le_bytes());
+        put(block, TABLE_OWNER_AT + 24, &self.segment.0.to_le_bytes());
+        put(block, TABLE_OWNER_AT + 28, &(index as u32).to_le_bytes());
+        seal_block(block);
+    }
+
+    /// Whether a block says that it is this one of a table of this owner. The block need not be what was written.
+    pub(crate) fn is_named(&self, index: usize, block: &[u8]) -> bool {
+        &block[TABLE_MAGIC_AT..TABLE_OWNER_AT] == TABLE_MAGIC
+            && get_16(block, TABLE_OWNER_AT) == self.pool.0
+            && get_u64(block, TABLE_OWNER_AT + 16) == self.incarnation
+            && get_u32(block, TABLE_OWNER_AT + 24) == self.segment.0
+            && get_u32(block, TABLE_OWNER_AT + 28) as usize == index
+    }
+}
+
+/// Encodes the checksum table of a sealed data segment: one CRC32C per slot (0 where there is none), in blocks that prove
+/// themselves.
 #[must_use]
-pub fn encode_table(geometry: Geometry, incarnation: u64, sums: &[u32]) -> Vec<u8> {
+pub fn encode_table(geometry: Geometry, owner: TableOwner, sums: &[u32]) -> Vec<u8> {
     assert_eq!(sums.len(), geometry.slots() as usize);
     let mut bytes = vec![0; geometry.table_blocks() as usize * BLOCK_BYTES];
-    for (index, sum) in sums.iter().enumerate() {
-        put(&mut bytes, index * 4, &sum.to_le_bytes());
+    for (index, (block, sums)) in bytes.chunks_mut(BLOCK_BYTES).zip(sums.chunks(TABLE_SUMS)).enumerate() {
+        for (at, sum) in sums.iter().enumerate() {
+            put(block, at * 4, &sum.to_le_bytes());
+        }
+        owner.seal(index, block);
     }
-    let trailer = bytes.len() - TABLE_TRAILER;
-    put(&mut bytes, trailer, TABLE_MAGIC);
-    put(&mut bytes, trailer + 8, &incarnation.to_le_bytes());
-    let crc = crc32c(&bytes[..bytes.len() - 4]);
-    let end = bytes.len() - 4;
-    put(&mut bytes, end, &crc.to_le_bytes());
     bytes
 }
 
-/// Reads a checksum table; `None` if it is not the one of this incarnation.
+/// Reads one block of a checksum table; `None` if it is not this one of a table of this owner.
 #[must_use]
-pub fn decode_table(geometry: Geometry, incarnation: u64, bytes: &[u8]) -> Option<Vec<u32>> {
-    let end = bytes.len().checked_sub(4)?;
-    let trailer = bytes.len().checked_sub(TABLE_TRAILER)?;
-    if bytes.len() != geometry.table_blocks() as usize * BLOCK_BYTES
-        || &bytes[trailer..trailer + 8] != TABLE_MAGIC
-        || get_u64(bytes, trailer + 8) != incarnation
-        || get_u32(bytes, end) != crc32c(&bytes[..end])
-    {
+pub fn decode_table_block(owner: TableOwner, index: usize, block: &[u8]) -> Option<Vec<u32>> {
+    let is_it = block_is_sealed(block) && owner.is_named(index, block);
+    is_it.then(|| (0..TABLE_SUMS).map(|at| get_u32(block, at * 4)).collect())
+}
+
+/// Reads a checksum table; `None` if any block of it is not of one of this owner.
+#[must_use]
+pub fn decode_table(geometry: Geometry, owner: TableOwner, bytes: &[u8]) -> Option<Vec<u32>> {
+    if bytes.len() != geometry.table_blocks() as usize * BLOCK_BYTES {
         return None;
     }
-    Some((0..geometry.slots() as usize).map(|index| get_u32(bytes, index * 4)).collect())
+    let mut sums = Vec::with_capacity(bytes.len() / 4);
+    for (index, block) in bytes.chunks(BLOCK_BYTES).enumerate() {
+        sums.extend(decode_table_block(owner, index, block)?);
+    }
+    sums.truncate(geometry.slots() as usize);
+    Some(sums)
 }
 
 #[cfg(test)]
@@ -195,13 +234,32 @@ mod tests {
         assert_eq!(SegmentHeader::decode(&block), Some(header));
         block[100] ^= 1;
         assert_eq!(SegmentHeader::decode(&block), None);
+    }
 
+    #[test]
+    fn a_table_is_believed_only_where_it_belongs() {
+        let owner = TableOwner { pool: PoolId([1; 16]), segment: SegmentId(12), incarnation: 4 };
         for bytes in [2 << 20, 64 << 20] {
             let geometry = Geometry { bytes };
             let sums: Vec<u32> = (0..geometry.slots()).map(|slot| slot * 3).collect();
-            let table = encode_table(geometry, 4, &sums);
-            assert_eq!(decode_table(geometry, 4, &table).as_deref(), Some(&sums[..]));
-            assert_eq!(decode_table(geometry, 5, &table), None);
+            let table = encode_table(geometry, owner, &sums);
+            assert_eq!(table.len(), geometry.table_blocks() as usize * BLOCK_BYTES);
+            assert_eq!(decode_table(geometry, owner, &table).as_deref(), Some(&sums[..]));
+            let others = [
+                TableOwner { incarnation: 5, ..owner },
+                TableOwner { segment: SegmentId(13), ..owner },
+                TableOwner { pool: PoolId([2; 16]), ..owner },
+            ];
+            for other in others {
+                assert_eq!(decode_table(geometry, other, &table), None);
+                assert_eq!(decode_table_block(other, 0, &table[..BLOCK_BYTES]), None);
+            }
+            assert_eq!(decode_table_block(owner, 1, &table[..BLOCK_BYTES]), None);
+            for at in [0, 4059, 4060, 4090, table.len() - 1] {
+                let mut damaged = table.clone();
+                damaged[at] ^= 1;
+                assert_eq!(decode_table(geometry, owner, &damaged), None);
+            }
         }
     }
 

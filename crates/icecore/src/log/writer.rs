@@ -280,7 +280,7 @@ impl Writer {
 fn seal_segment(segment: SegmentId, incarnation: u64, blocks: &Blocks) -> Result<()> {
     let geometry = blocks.files().geometry();
     let sums = blocks.sums().close(segment, geometry);
-    let table = encode_table(geometry, incarnation, &sums);
+    let table = encode_table(geometry, blocks.sums().owner(segment, incarnation), &sums);
     let aligned = AlignedBuffer::copied(&table);
     blocks.files().write(segment, geometry.end(SegmentKind::Log), &[(Kind::Frame, &aligned)])
 }

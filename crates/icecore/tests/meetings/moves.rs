@@ -36,7 +36,7 @@ impl Pool {
             disk: Mutex::new(BTreeMap::from([((HOME, 1), KEPT)])),
             stored: Mutex::new(BTreeMap::from([(HOME, Slots::from([(1, KEPT)]))])),
             map: Mutex::new(BTreeMap::from([(KEPT, (HOME, 1))])),
-            tables: Tables::new(8),
+            tables: Tables::new(1, 8),
         })
     }
 
@@ -44,12 +44,12 @@ impl Pool {
     fn take(&self, segment: SegmentId) {
         self.tables.forget(segment);
         self.map.lock().retain(|_, place| place.0 != segment);
-        self.tables.begin(segment, Table::default());
+        self.tables.begin(segment, [Table::default()].into());
     }
 
     /// As a run that is written, and entered into the map then.
     fn put(&self, segment: SegmentId, slot: u32, address: u64) {
-        self.tables.filling(segment).expect("it is being filled").lock().insert(slot, address);
+        self.tables.filling(segment).expect("it is being filled")[0].lock().insert(slot, address);
         self.disk.lock().insert((segment, slot), address);
         self.map.lock().insert(address, (segment, slot));
     }
@@ -57,7 +57,7 @@ impl Pool {
     /// As `Engine::end_segment`.
     fn finish(&self, segment: SegmentId) {
         let table = self.tables.finish(segment).expect("it is being filled");
-        let slots = table.lock().clone();
+        let slots = table[0].lock().clone();
         self.stored.lock().insert(segment, slots);
     }
 
@@ -65,9 +65,9 @@ impl Pool {
         let read = || {
             let slots = self.stored.lock().get(&segment).cloned().unwrap_or_default();
             thread::yield_now();
-            Ok((Arc::new(Mutex::new(slots)), true))
+            Ok((0, vec![Arc::new(Mutex::new(slots))], true))
         };
-        self.tables.find_or(segment, read)
+        Ok(self.tables.find_or(segment, 0, read)?.expect("a table has a piece"))
     }
 
     fn look(&self, address: u64) -> Result<(SegmentId, u32)> {
