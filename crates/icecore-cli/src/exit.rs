@@ -30,7 +30,7 @@ Exit codes:
   4  another process has the pool open, and does not answer or cannot do this
   5  stored bytes are damaged
   6  no space is left, in the pool or in a quota
-  7  something is in the way: a hold, a clone, an open file
+  7  something is in the way: a hold, an open file
 Those of `icecore monitor` are Nagios's: 0 well, 1 warning, 2 critical,
 3 unknown.";
 

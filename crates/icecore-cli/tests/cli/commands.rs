@@ -87,11 +87,26 @@ fn a_rollback_keeps_everything_and_can_be_undone() {
 fn promote_turns_the_family_around() {
     let fixture = Fixture::with_db();
     fixture.done(&["clone", "db@one", "try"]);
-    fixture.refused(7, &["destroy", "-r", "db"]);
     fixture.done(&["promote", "try"]);
     fixture.done(&["destroy", "-r", "db"]);
     assert_eq!(names(&fixture, &[]), ["try", "try@one"]);
     assert_eq!(fixture.done(&["cat", "try/app", "try@one/app"]), "firstfirst");
+}
+
+#[test]
+fn a_clone_outlives_what_it_was_made_from() {
+    let fixture = Fixture::with_db();
+    fixture.done(&["clone", "db@one", "try"]);
+    fixture.done(&["hold", "keep", "db@one"]);
+    fixture.refused(7, &["destroy", "db@one"]);
+    fixture.refused(7, &["destroy", "-r", "db"]);
+    fixture.done(&["release", "keep", "db@one"]);
+    fixture.done(&["destroy", "db@one"]);
+    assert_eq!(fixture.done(&["list", "-H", "-o", "origin", "try"]).trim_end(), "-");
+    fixture.refused(1, &["promote", "try"]);
+    fixture.done(&["destroy", "-r", "db"]);
+    assert_eq!(names(&fixture, &[]), ["try"]);
+    assert_eq!(fixture.done(&["cat", "try/app"]), "first");
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub(crate) struct Mounted {
 impl Mounted {
     /// Makes a pool with one dataset in the folder, and mounts the dataset beside it.
     pub(crate) fn begin(folder: &Path, options: &Options) -> Result<Self> {
-        Self::begin_with(Some(DATASET.to_owned()), "", folder, &InitOptions::default(), options)
+        Self::begin_limited(folder, &InitOptions::default(), options)
     }
 
     /// The same, with a limit of one's own.
@@ -55,7 +55,8 @@ impl Mounted {
 
     /// The same for a database server, mounted as the guide advises: servers use no extended attributes.
     pub(crate) fn begin_for_server(folder: &Path, options: &Options) -> Result<Self> {
-        Self::begin_with(Some(DATASET.to_owned()), FOR_SERVERS, folder, &InitOptions::default(), options)
+        let dataset = Some(DATASET.to_owned());
+        Self::begin_with(dataset, FOR_SERVERS, folder, &InitOptions::default(), options)
     }
 
     /// The same, with the whole pool mounted: its dataset is the folder [`DATASET`], and clones appear beside that.

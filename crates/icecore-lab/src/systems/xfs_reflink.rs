@@ -9,6 +9,7 @@ use crate::error::{Doing, Result};
 use crate::options::Options;
 use rustix::fs::{ioctl_ficlone, syncfs};
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 pub(super) const KIND: Kind =
@@ -74,11 +75,15 @@ impl System for XfsReflink {
     }
 }
 
-/// Copies a folder with all below it. A file that goes before its turn is left out.
+/// Copies a folder with all below it. What goes before its turn is left out.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let doing = || format!("copy {} to {}", from.display(), to.display());
+    let entries = match fs::read_dir(from) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries.doing(doing)?,
+    };
     fs::create_dir(to).doing(doing)?;
-    for entry in fs::read_dir(from).doing(doing)? {
+    for entry in entries {
         let entry = entry.doing(doing)?;
         let target = to.join(entry.file_name());
         if entry.file_type().doing(doing)?.is_dir() {
@@ -86,7 +91,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
             continue;
         }
         match File::open(entry.path()) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
             source => {
                 let copied = File::create_new(&target).doing(doing)?;
                 ioctl_ficlone(copied, source.doing(doing)?).doing(doing)?;

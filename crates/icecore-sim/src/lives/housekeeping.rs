@@ -34,7 +34,7 @@ impl Life {
         self.explorer.history.current().named_snapshots().map(|(name, _)| name).collect()
     }
 
-    /// Destroys snapshots one by one or together; those that are held or cloned stay.
+    /// Destroys snapshots one by one or together; those that are held stay.
     fn destroy(&mut self, doomed: Vec<String>) -> Result<(), String> {
         self.deeds.pruned += doomed.len() as u64;
         if self.random.chance(30) && !doomed.is_empty() {
@@ -95,21 +95,12 @@ impl Life {
         // A promotion may bring a dataset more than its quota allows, also after it was renamed.
         self.lift_limits()?;
         for _ in 0..PASSES_MAX {
-            let before = self.datasets();
-            for name in before.clone() {
+            for name in self.datasets() {
                 self.must_agree(Step::Destroy(DestroyTarget::Dataset { name, recursive: true }))?;
-            }
-            let left = self.datasets();
-            if left == before {
-                // Each is in the way of another: clones of clones that were promoted.
-                for dataset in left {
-                    self.must_agree(Step::Promote { dataset })?;
-                }
             }
         }
         if !self.datasets().is_empty() {
-            // Snapshots of one name are in the way of promoting. Nothing is wrong with that.
-            return self.explorer.check();
+            return Err(format!("{:?} cannot be destroyed", self.datasets()));
         }
         self.explorer.check()?;
         for _ in 0..3 {

@@ -210,9 +210,7 @@ impl ModelPool {
 
     fn destroy_snapshots(&mut self, doomed: &[SnapshotId]) -> Result<()> {
         for id in doomed {
-            let snapshot = &self.snapshots[id];
-            let is_foreign = |dataset: &str| dataset != snapshot.dataset;
-            if !snapshot.holds.is_empty() || self.children(*id).any(is_foreign) {
+            if !self.snapshots[id].holds.is_empty() {
                 return Err(ModelError::Busy);
             }
         }
@@ -225,17 +223,17 @@ impl ModelPool {
         Ok(())
     }
 
-    /// The datasets of what goes on from a snapshot: snapshots and heads.
-    fn children(&self, id: SnapshotId) -> impl Iterator<Item = &str> {
-        let snapshots = self.snapshots.values().filter(move |one| one.parent == Some(id));
-        let heads = self.datasets.iter().filter(move |(_, one)| one.parent == Some(id));
-        snapshots.map(|one| one.dataset.as_str()).chain(heads.map(|(name, _)| name.as_str()))
+    /// How many snapshots and heads go on from a snapshot.
+    fn branches(&self, id: SnapshotId) -> usize {
+        let parents = self.snapshots.values().map(|one| one.parent);
+        let parents = parents.chain(self.datasets.values().map(|one| one.parent));
+        parents.filter(|parent| *parent == Some(id)).count()
     }
 
     /// Drops the destroyed snapshots that have no more than one branch left.
     fn drop_hidden(&mut self) {
         let is_idle = |(id, one): (&SnapshotId, &Snapshot)| {
-            (one.hidden && self.children(*id).count() <= 1).then_some((*id, one.parent))
+            (one.hidden && self.branches(*id) <= 1).then_some((*id, one.parent))
         };
         let Some((id, parent)) = self.snapshots.iter().find_map(is_idle) else { return };
         self.snapshots.remove(&id);
@@ -255,12 +253,14 @@ impl ModelPool {
             return Err(ModelError::Busy);
         }
         let of_doomed = |snapshot: &Snapshot| is_within(&snapshot.dataset, name);
-        for (id, snapshot) in self.snapshots.iter().filter(|(_, snapshot)| of_doomed(snapshot)) {
-            if !snapshot.holds.is_empty() || self.children(*id).any(|child| !is_within(child, name)) {
+        for snapshot in self.snapshots.values_mut().filter(|snapshot| of_doomed(snapshot)) {
+            if !snapshot.holds.is_empty() {
                 return Err(ModelError::Busy);
             }
+            snapshot.hidden = true;
+            // Another dataset may get the name.
+            snapshot.dataset.clear();
         }
-        self.snapshots.retain(|_, snapshot| !of_doomed(snapshot));
         self.datasets.retain(|name, _| !doomed.contains(name));
         self.drop_hidden();
         Ok(())

@@ -70,7 +70,7 @@ pub struct Dataset {
 /// A snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Snapshot {
-    /// The dataset it belongs to.
+    /// The dataset it belongs to; nothing if that was destroyed.
     pub dataset: String,
     /// What follows the `@`; `None` for a former head whose name the store has chosen and not told.
     pub short: Option<String>,
@@ -120,14 +120,14 @@ impl ModelPool {
         visible.filter_map(|one| one.short.as_ref().map(|short| (format!("{}@{short}", one.dataset), one)))
     }
 
-    /// The snapshot from which a clone goes on, if the dataset is one.
+    /// The snapshot from which a clone goes on, if the dataset is one, and that was not destroyed.
     #[must_use]
     pub fn origin(&self, dataset: &str) -> Option<SnapshotId> {
         let mut next = self.datasets.get(dataset)?.parent;
         while let Some(id) = next {
             let snapshot = self.snapshots.get(&id)?;
             if snapshot.dataset != dataset {
-                return Some(id);
+                return (!snapshot.hidden).then_some(id);
             }
             next = snapshot.parent;
         }
@@ -142,32 +142,6 @@ impl ModelPool {
     pub fn full_name(&self, id: SnapshotId) -> FullName {
         let snapshot = &self.snapshots[&id];
         FullName { dataset: snapshot.dataset.clone(), short: snapshot.short.clone() }
-    }
-
-    /// What of other datasets goes on from a snapshot, whatever was destroyed in between: datasets by name, and snapshots.
-    #[must_use]
-    pub fn hanging(&self, id: SnapshotId) -> (BTreeSet<String>, Vec<FullName>) {
-        let (mut datasets, mut snapshots) = (BTreeSet::new(), Vec::new());
-        let Some(own) = self.snapshots.get(&id).map(|one| &one.dataset) else { return (datasets, snapshots) };
-        let mut open = vec![id];
-        while let Some(at) = open.pop() {
-            let is_foreign = |dataset: &String| dataset != own;
-            let below = self.snapshots.iter().filter(|(_, one)| one.parent == Some(at));
-            for (child, one) in below.filter(|(_, one)| at != id || is_foreign(&one.dataset)) {
-                if one.hidden {
-                    open.push(*child);
-                } else if !is_foreign(&one.dataset) {
-                    // It is in nobody's way.
-                } else if self.origin(&one.dataset) == Some(id) {
-                    datasets.insert(one.dataset.clone());
-                } else {
-                    snapshots.push(self.full_name(*child));
-                }
-            }
-            let heads = self.datasets.iter().filter(|(name, one)| one.parent == Some(at) && is_foreign(name));
-            datasets.extend(heads.map(|(name, _)| name.clone()));
-        }
-        (datasets, snapshots)
     }
 
     /// Tells the model the name that the store has chosen for an automatic snapshot.

@@ -54,8 +54,8 @@ impl Creation {
 impl Dataset {
     /// Executes an operation on names, and frees what has lost its last name by it, unless somebody has that open.
     ///
-    /// The operation is done before the file is freed. So a file that cannot be freed now is no error, unless the
-    /// pool has failed: it stays in the durable list of orphans for a later opening.
+    /// The operation is done before the file is freed. So a file that cannot be freed now is no error, unless
+    /// the pool has failed: it stays in the durable list of orphans for a later opening.
     fn change_names(&self, operation: NamespaceOperation, purpose: Purpose) -> Result<Changed> {
         let engine = self.pool.engine();
         let operation = Operation::Namespace { dataset: self.id, operation };

@@ -79,12 +79,96 @@ fn what_is_between_and_stays_is_the_origin() {
     }
     // It is no business of whoever destroys a range of `d`, and hangs below its first.
     let range = format!("d@a%{}", saved.split('@').next_back().unwrap());
-    let refused = pool.destroy(&parse_target(&range, true).unwrap());
-    assert!(
-        matches!(&refused, Err(Error::Busy { blockers, .. }) if blockers.contains("x is a clone")),
-        "{refused:?}"
-    );
+    let report = pool.destroy(&parse_target(&range, true).unwrap()).unwrap();
+    assert_eq!(report.names.len(), 2, "{:?}", report.names);
+    assert_eq!(pool.engine().state().origin(d), Some(b));
     pool.verify().unwrap();
+}
+
+/// A dataset `a` with a snapshot, of which a clone `c` has overwritten half, and `a` the other half and some of that.
+fn cloned() -> (Arc<MemoryStorage>, Pool) {
+    let storage = Arc::new(MemoryStorage::default());
+    Pool::init(storage.clone(), &InitOptions::small()).unwrap();
+    let pool = open(&storage);
+    pool.create_dataset("a", false, &[]).unwrap();
+    write(&pool, "a", 0, BLOCKS, 1);
+    pool.snapshot(&["a@one".to_owned()], false, &[]).unwrap();
+    pool.clone_snapshot("a@one", "c", false).unwrap();
+    write(&pool, "c", 0, BLOCKS / 2, 2);
+    write(&pool, "a", BLOCKS / 3, BLOCKS - BLOCKS / 3, 3);
+    (storage, pool)
+}
+
+fn origin(pool: &Pool, name: &str) -> Option<String> {
+    let filter = ListFilter { root: Some(name.to_owned()), datasets: true, ..ListFilter::default() };
+    pool.list(&filter).unwrap()[0].origin.clone()
+}
+
+fn content(pool: &Pool, name: &str) -> Vec<u8> {
+    let view = pool.view(name).unwrap();
+    let mut content = vec![0; BLOCKS * BLOCK_BYTES];
+    view.read(view.resolve(b"file").unwrap().unwrap(), 0, &mut content).unwrap();
+    content
+}
+
+/// Destroys a dataset: what comes back is what was said.
+fn destroy_dataset(pool: &Pool, name: &str) -> u64 {
+    let target = DestroyTarget::Dataset { name: name.to_owned(), recursive: true };
+    let planned = pool.plan_destroy(&target).unwrap();
+    let before = pool.statistics().used_bytes;
+    assert_eq!(pool.destroy(&target).unwrap(), planned);
+    pool.engine().finish_freeing().unwrap();
+    assert_eq!(before - pool.statistics().used_bytes, planned.frees.0, "{name}");
+    pool.verify().unwrap();
+    planned.frees.0
+}
+
+#[test]
+fn a_clone_does_not_tie_down_its_origin() {
+    let (storage, pool) = cloned();
+    let before = content(&pool, "c");
+    assert_eq!(origin(&pool, "c").as_deref(), Some("a@one"));
+    // What both have replaced.
+    destroy_snapshot(&pool, "a@one", BLOCKS / 2 - BLOCKS / 3);
+    for pool in [&pool, &open(&storage.copy())] {
+        assert_eq!(origin(pool, "c"), None);
+        assert!(pool.promote("c").is_err(), "it is no clone any more");
+        assert_eq!(content(pool, "c"), before);
+        pool.verify().unwrap();
+        assert!(destroy_dataset(pool, "a") >= (BLOCKS * BLOCK_BYTES) as u64);
+        assert_eq!(content(pool, "c"), before);
+        assert!(destroy_dataset(pool, "c") >= (BLOCKS * BLOCK_BYTES) as u64);
+        assert_eq!(pool.statistics().used_bytes, 0);
+    }
+}
+
+#[test]
+fn a_dataset_goes_although_its_snapshots_have_clones() {
+    let (storage, pool) = cloned();
+    pool.clone_snapshot("a@one", "b", false).unwrap();
+    let both = ["b", "c"].map(|name| content(&pool, name));
+    let target = DestroyTarget::Dataset { name: "a".to_owned(), recursive: true };
+    pool.hold("keep", "a@one").unwrap();
+    assert!(matches!(pool.destroy(&target), Err(Error::Busy { .. })), "it is held");
+    pool.release("keep", "a@one").unwrap();
+    destroy_dataset(&pool, "a");
+    // Another one of that name has nothing to do with it.
+    pool.create_dataset("a", false, &[]).unwrap();
+    pool.checkpoint().unwrap();
+    for pool in [&pool, &open(&storage.copy())] {
+        assert_eq!(["b", "c"].map(|name| origin(pool, name)), [None, None]);
+        assert_eq!(["b", "c"].map(|name| content(pool, name)), both);
+        pool.verify().unwrap();
+        write(pool, "b", 0, BLOCKS, 4);
+        // With the last branch but one all goes that this one has replaced.
+        destroy_dataset(pool, "c");
+        assert_eq!(content(pool, "b"), vec![4; BLOCKS * BLOCK_BYTES]);
+        assert_eq!(pool.engine().state().history.doomed().count(), 0);
+        destroy_dataset(pool, "b");
+    }
+    pool.close().unwrap();
+    let report = check(storage.copy(), &CheckOptions { data: true }, &mut |_| {}).unwrap();
+    assert_eq!(report.count, 0, "{report:?}");
 }
 
 #[test]

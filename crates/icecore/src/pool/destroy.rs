@@ -1,7 +1,7 @@
 //! Destroying snapshots, ranges of them and datasets: first what would go, then the act.
 
+use super::Pool;
 use super::observe::{Obstacle, PoolChange};
-use super::{Pool, branches};
 use crate::dataset::User;
 use crate::engine::Purpose;
 use crate::error::{Error, Result};
@@ -65,7 +65,7 @@ impl Pool {
     /// read to say it cannot be read, it answers that 0 bytes are freed, and frees what was planned as soon as it can be.
     ///
     /// # Errors
-    /// [`Error::Busy`] naming holds, clones, snapshots or handles in the way; [`Error::NotFound`]. Then
+    /// [`Error::Busy`] naming holds, snapshots or handles in the way; [`Error::NotFound`]. Then
     /// nothing is destroyed.
     pub fn destroy(&self, target: &DestroyTarget) -> Result<DestroyPlan> {
         self.refuse_mounted(target)?;
@@ -237,15 +237,12 @@ fn range(state: &State, id: DatasetId, first: &str, last: &str) -> Result<Vec<Ve
 
 fn select_snapshots(state: &State, versions: Vec<VersionId>, holds: Holds) -> Result<Selection> {
     let mut blockers = Vec::new();
-    let vanishing = state.history.vanishing();
     for version in &versions {
         let row = state.catalogue.snapshot(*version).expect("found");
         let name = || state.catalogue.full_name(*version);
         for tag in row.holds.keys().filter(|_| holds == Holds::Refuse) {
             blockers.push(format!("{} has hold {tag:?} (release it first)", name()));
         }
-        let branches = branches::of_others(state, *version, |dataset| dataset == row.dataset, &vanishing);
-        blockers.extend(branches.iter().map(|branch| branch.blocks(&name())));
     }
     if !blockers.is_empty() {
         let what = state.catalogue.full_name(versions[0]);
@@ -258,12 +255,9 @@ fn select_snapshots(state: &State, versions: Vec<VersionId>, holds: Holds) -> Re
 fn select_datasets(state: &State, name: &str, recursive: bool, holds: Holds) -> Result<Selection> {
     let top = state.catalogue.find(name)?;
     let datasets = state.catalogue.subtree(name);
-    let chosen: BTreeSet<DatasetId> = datasets.iter().copied().collect();
     let mut versions = Vec::new();
     let mut names = Vec::new();
     let mut blockers = Vec::new();
-    // What was destroyed and could not be read yet is in nobody's way.
-    let vanishing = state.history.vanishing();
     for id in &datasets {
         let row = state.catalogue.dataset(*id).expect("listed");
         versions.push(row.head);
@@ -279,11 +273,6 @@ fn select_datasets(state: &State, name: &str, recursive: bool, holds: Holds) -> 
             }
             for tag in snapshot.holds.keys().filter(|_| holds == Holds::Refuse) {
                 blockers.push(format!("{full} has hold {tag:?} (release it first)"));
-            }
-            if !vanishing.contains(&version) {
-                let branches =
-                    branches::of_others(state, version, |dataset| chosen.contains(&dataset), &vanishing);
-                blockers.extend(branches.iter().map(|branch| branch.blocks(&full)));
             }
             if !snapshot.hidden {
                 names.push(full);

@@ -1,7 +1,6 @@
 //! Listing datasets and snapshots.
 
 use super::Pool;
-use super::branches::{self, Branch};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::limits::DatasetLimits;
@@ -9,7 +8,7 @@ use crate::liveness::HistoryFault;
 use crate::state::State;
 use crate::units::{BLOCK_BYTES, BlockCount, ByteLength, DatasetId, Timestamp, VersionId};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 /// What to list.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -123,10 +122,8 @@ struct Lister<'a> {
     engine: &'a Engine,
     state: &'a State,
     available: ByteLength,
-    /// Clones by the snapshot they were made from, though destroyed datasets may hang between the two.
+    /// Names of clones by the snapshot they were made from.
     clones: HashMap<VersionId, Vec<String>>,
-    /// See [`State::below`].
-    vanishing: BTreeSet<VersionId>,
     origins: HashMap<DatasetId, VersionId>,
 }
 
@@ -134,13 +131,13 @@ impl<'a> Lister<'a> {
     fn new(engine: &'a Engine, state: &'a State, available: ByteLength) -> Self {
         let mut clones: HashMap<VersionId, Vec<String>> = HashMap::new();
         let mut origins = HashMap::new();
-        for (id, row) in state.catalogue.datasets() {
+        for (name, id) in state.catalogue.names() {
             if let Some(origin) = state.origin(id) {
-                clones.entry(origin).or_default().push(row.name.clone());
+                clones.entry(origin).or_default().push(name.to_owned());
                 origins.insert(id, origin);
             }
         }
-        Self { engine, state, available, clones, vanishing: state.history.vanishing(), origins }
+        Self { engine, state, available, clones, origins }
     }
 
     fn dataset(&self, id: DatasetId) -> Result<ListEntry> {
@@ -197,16 +194,7 @@ impl<'a> Lister<'a> {
             origin: None,
             limits: DatasetLimits::default(),
             holds: row.holds.len() as u32,
-            clones: self.clones_of(dataset, version),
+            clones: self.clones.get(&version).cloned().unwrap_or_default(),
         })
-    }
-
-    fn clones_of(&self, dataset: DatasetId, version: VersionId) -> Vec<String> {
-        let mut found = self.clones.get(&version).cloned().unwrap_or_default();
-        let branches = branches::of_others(self.state, version, |own| own == dataset, &self.vanishing);
-        found.extend(branches.into_iter().filter_map(Branch::into_name));
-        found.sort_unstable();
-        found.dedup();
-        found
     }
 }

@@ -1,6 +1,5 @@
 //! The handle on an open pool, and everything that concerns more than one file.
 
-mod branches;
 mod browse;
 mod datasets;
 mod destroy;

@@ -378,34 +378,12 @@ impl State {
         }
     }
 
-    /// What hangs below a version, the `vanishing` ones passed over: see [`State::above`].
-    pub(crate) fn below(&self, version: VersionId, vanishing: &BTreeSet<VersionId>) -> Vec<VersionId> {
-        let mut found = Vec::new();
-        let mut open = self.children(version).to_vec();
-        while let Some(child) = open.pop() {
-            if vanishing.contains(&child) {
-                open.extend(self.children(child));
-            } else {
-                found.push(child);
-            }
-        }
-        found
-    }
-
     fn destroy_datasets(&mut self, datasets: &[DatasetId]) -> Result<()> {
         let mut heads = BTreeSet::new();
         let mut snapshots = BTreeSet::new();
         for dataset in datasets {
             heads.insert(self.head(*dataset)?);
             snapshots.extend(self.catalogue.snapshots_of(*dataset).map(|(version, _)| version));
-        }
-        let goes = |version: &VersionId| {
-            snapshots.contains(version) || heads.contains(version) || self.history.is_destroyed(*version)
-        };
-        let vanishing = self.history.vanishing();
-        let stay = snapshots.iter().filter(|version| !vanishing.contains(version));
-        if !stay.flat_map(|version| self.below(*version, &vanishing)).all(|child| goes(&child)) {
-            return Err(Error::Invalid("a clone hangs below a dataset to be destroyed".to_owned()));
         }
         heads.into_iter().try_for_each(|head| self.let_go_of_head(head))?;
         snapshots.into_iter().try_for_each(|snapshot| self.destroy_snapshot(snapshot))?;
@@ -427,22 +405,22 @@ impl State {
             .filter(move |version| !goes(version))
     }
 
-    /// The snapshot that a dataset was cloned from.
+    /// The snapshot that a dataset was cloned from, if that was not destroyed.
     pub(crate) fn origin(&self, dataset: DatasetId) -> Option<VersionId> {
         let head = self.catalogue.dataset(dataset)?.head;
-        let is_foreign =
-            |version: &VersionId| self.catalogue.snapshot(*version).is_some_and(|row| row.dataset != dataset);
-        self.above(head).find(is_foreign)
+        let row = |version: &VersionId| self.catalogue.snapshot(*version);
+        let foreign =
+            self.above(head).find(|version| row(version).is_some_and(|row| row.dataset != dataset))?;
+        row(&foreign).is_some_and(|row| !row.hidden).then_some(foreign)
     }
 
     /// Versions that promoting a clone relabels: its origin and what lies above it in the same dataset.
     pub(crate) fn promoted(&self, dataset: DatasetId) -> Vec<VersionId> {
-        let Some(row) = self.catalogue.dataset(dataset) else { return Vec::new() };
+        let Some(origin) = self.origin(dataset) else { return Vec::new() };
         let label = |version: &VersionId| self.catalogue.snapshot(*version).map(|row| row.dataset);
-        let is_own = |version: &VersionId| label(version).is_none_or(|label| label == dataset);
-        let mut foreign = self.above(row.head).skip_while(is_own).peekable();
-        let from = foreign.peek().and_then(label);
-        foreign.take_while(|version| label(version) == from).collect()
+        let from = label(&origin);
+        let above = self.above(origin).take_while(|version| label(version) == from);
+        std::iter::once(origin).chain(above).collect()
     }
 
     fn promote(&mut self, dataset: DatasetId) -> Result<()> {
