@@ -13,6 +13,7 @@ mod invalidate;
 pub mod mounting;
 pub mod options;
 pub mod protocol;
+mod readahead;
 pub mod serve;
 mod sync;
 mod transport;

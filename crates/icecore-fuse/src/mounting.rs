@@ -25,6 +25,8 @@ const HELPER: &str = "fusermount3";
 /// A mount as the kernel lists it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listed {
+    /// Its device number, as the kernel writes it: `0:57`.
+    pub device: String,
     /// Where.
     pub point: PathBuf,
     /// The type of the file system.
@@ -58,10 +60,11 @@ pub fn mounted_at(point: &Path) -> Result<Option<Listed>, MountError> {
 /// One line of `/proc/self/mountinfo`: see proc_pid_mountinfo(5).
 fn parse(line: &[u8]) -> Option<Listed> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let point = unescaped(fields.nth(4)?);
+    let device = String::from_utf8_lossy(fields.nth(2)?).into_owned();
+    let point = unescaped(fields.nth(1)?);
     let mut rest = fields.skip_while(|field| *field != b"-").skip(1);
     let kind = String::from_utf8_lossy(rest.next()?).into_owned();
-    Some(Listed { point, kind, source: unescaped(rest.next()?) })
+    Some(Listed { device, point, kind, source: unescaped(rest.next()?) })
 }
 
 /// Blanks, tabs, newlines and backslashes are written as three octal digits.
@@ -299,7 +302,7 @@ mod tests {
     fn a_line_of_the_list_of_mounts() {
         let line = b"36 35 0:31 / /mnt/two\\040words rw,nosuid shared:1 - fuse.icecore /srv/pool/db rw";
         let mount = parse(line).unwrap();
-        assert_eq!(mount.point, Path::new("/mnt/two words"));
+        assert_eq!((mount.device.as_str(), mount.point.as_path()), ("0:31", Path::new("/mnt/two words")));
         assert_eq!(
             (mount.kind.as_str(), mount.source.as_path()),
             (FILESYSTEM_TYPE, Path::new("/srv/pool/db"))

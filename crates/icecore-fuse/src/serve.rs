@@ -3,6 +3,7 @@
 use crate::filesystem::StoreFileSystem;
 use crate::mounting::{self, How};
 use crate::options::MountOptions;
+use crate::readahead;
 use crate::transport;
 use icecore::{Error, OpenOptions, Pool};
 use rustix::process::{Resource, getrlimit, setrlimit};
@@ -133,6 +134,8 @@ fn serve_pool(
             return Err(MountError::io("serve", point, error));
         }
     };
+    // The kernel takes its default when it has its answer to FUSE_INIT: it has, now that the session has begun.
+    readahead::extend(point);
     filesystem.attach(cache);
     let (ended, end) = channel();
     let waiter = thread::Builder::new().name("icecore-mount".to_owned()).spawn(move || {

@@ -29,6 +29,19 @@ fn a_mount_goes_into_the_background_and_comes_back() {
 }
 
 #[test]
+fn the_kernel_reads_ahead_by_the_largest_request() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let fixture = Fixture::new();
+    fixture.mount();
+    let point = fs::canonicalize(fixture.mount_point()).unwrap();
+    let mount = icecore_fuse::mounting::mounted_at(&point).unwrap().unwrap();
+    let read_ahead = fs::read_to_string(format!("/sys/class/bdi/{}/read_ahead_kb", mount.device)).unwrap();
+    assert_eq!(read_ahead.trim(), "1024");
+}
+
+#[test]
 fn what_keeps_a_mount_from_being_made_is_said_by_the_command() {
     if !can_mount() {
         return;
