@@ -342,14 +342,18 @@ pub fn filled(kind: &'static dyn Kind, database: &str) {
     fixture.done(&["scrub"]);
 }
 
-/// Writes until it is refused; answers the number of the error.
+/// Writes until it is refused; answers the number of the error. A full pool may refuse the name of the file already.
 fn fill(path: &Path) -> i32 {
     use std::io::Write as _;
-    let mut file = fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
     let data = vec![7; 64 << 10];
-    loop {
-        if let Err(error) = file.write_all(&data) {
-            return error.raw_os_error().unwrap();
+    let opened = fs::OpenOptions::new().append(true).create(true).open(path);
+    let refused = opened.and_then(|mut file| {
+        loop {
+            file.write_all(&data)?;
         }
+    });
+    match refused {
+        Err(error) => error.raw_os_error().unwrap(),
+        Ok(()) => unreachable!("it writes until it is refused"),
     }
 }
