@@ -9,10 +9,13 @@ use crate::liveness::{BlockSet, FreedSink, Span};
 use crate::pins::{Hold, Named, Pins, Readers};
 use crate::sync::Arc;
 use crate::units::{BlockCount, LogAddress, Run, Stream, VersionId};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
 /// Heads whose deaths are kept apart, of those that no pin reaches.
 const HEADS_APART: usize = 256;
+/// Deaths that are kept apart by the pins taken after them before it is asked which of these pins are left.
+const CLOSED_APART: usize = 16;
 
 /// Blocks that died, waiting for the checkpoint that records their death and for readers that reach them.
 #[derive(Default)]
@@ -75,6 +78,8 @@ struct Deaths {
     open: BTreeMap<Readers, Died>,
     /// What died in a head before one pin or the other was taken on it.
     closed: Vec<Died>,
+    /// How many of these there may be before those that are alike are joined; [`CLOSED_APART`] if that is more.
+    closed_max: usize,
 }
 
 /// Blocks that died up to a moment.
@@ -82,6 +87,14 @@ struct Died {
     readers: Readers,
     until: u64,
     blocks: FreedSink,
+}
+
+impl Died {
+    /// Adds what the same pins reach.
+    fn take_in(&mut self, other: Self) {
+        self.until = self.until.max(other.until);
+        self.blocks.absorb_all(other.blocks);
+    }
 }
 
 impl Deaths {
@@ -119,16 +132,26 @@ impl Deaths {
 
     /// Takes something in, beside what the same pins reach.
     fn add(&mut self, died: Died, pins: &Pins) {
-        let alike = |other: &&mut Died| {
-            let newest = |died: &Died| pins.newest(died.readers, died.until).map(|(moment, _)| moment);
-            other.readers == died.readers && newest(other) == newest(&died)
-        };
-        match self.closed.iter_mut().rev().find(alike) {
-            Some(other) => {
-                other.until = other.until.max(died.until);
-                other.blocks.absorb_all(died.blocks);
-            }
+        let newest =
+            |died: &Died| (died.readers, pins.newest(died.readers, died.until).map(|(moment, _)| moment));
+        match self.closed.last_mut().filter(|last| newest(last) == newest(&died)) {
+            Some(last) => last.take_in(died),
             None => self.closed.push(died),
+        }
+        // Readers come and go, so most of what was parted by them soon is alike. Joined whenever the number has doubled,
+        // this costs each death no more than a few looks at the pins.
+        if self.closed.len() > self.closed_max.max(CLOSED_APART) {
+            let mut joined: BTreeMap<(Readers, Option<u64>), Died> = BTreeMap::new();
+            for died in std::mem::take(&mut self.closed) {
+                match joined.entry(newest(&died)) {
+                    Entry::Occupied(mut alike) => alike.get_mut().take_in(died),
+                    Entry::Vacant(none) => {
+                        none.insert(died);
+                    }
+                }
+            }
+            self.closed.extend(joined.into_values());
+            self.closed_max = 2 * self.closed.len();
         }
     }
 
