@@ -109,8 +109,12 @@ pub fn snapshot_view(pool: &Pool, dataset: &str, snapshot: &str) -> Result<View>
 
 /// What the views of a file are shown as.
 pub fn reader_of(path: &[&str]) -> Arc<icecore::ReaderName> {
-    let what = Some(format!("SQLite file {}", path.join("/")));
-    Arc::new(icecore::ReaderName { process: None, what })
+    Arc::new(icecore::ReaderName { process: None, what: Some(shown(path)) })
+}
+
+/// What a file is called where people see who uses a pool.
+fn shown(path: &[&str]) -> String {
+    format!("SQLite file {}", path.join("/"))
 }
 
 /// A dataset's head as it is now.
@@ -182,7 +186,7 @@ impl HeadFile {
         };
         let alive = dataset.file(inode)?;
         let reader = reader_of(path);
-        let user = dataset.register_user(&format!("SQLite file {}", path.join("/")));
+        let user = dataset.register_user(&shown(path));
         let path = path.iter().map(|&part| part.to_owned()).collect();
         Ok(Some(Self { dataset, inode, generation, path, reader, _alive: alive, user }))
     }

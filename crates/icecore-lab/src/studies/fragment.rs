@@ -4,7 +4,7 @@
 //! the study, in proportion to the size of the file. The file and its snapshot are then read from beginning to end. The
 //! caches are empty before the updates, and before each reading.
 
-use super::{Bench, Lineup, Needs};
+use super::{Bench, Lineup, Needs, RIVAL, SUBJECT};
 use crate::device::in_threads;
 use crate::error::{Doing, Result};
 use crate::experiments::Findings;
@@ -28,8 +28,6 @@ const WORKERS: u64 = 8;
 const BYTES_PER_UPDATE: u64 = 400_000;
 const READ_BYTES: usize = 1 << 20;
 const NAME: &str = "file";
-const SUBJECT: &str = "icecore-mount";
-const RIVAL: &str = "btrfs";
 
 /// How much is done.
 struct Scope {

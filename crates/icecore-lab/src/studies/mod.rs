@@ -15,6 +15,11 @@ use crate::report::System as Measured;
 use crate::systems::{Ground, Kind, SYSTEMS, System};
 use tempfile::TempDir;
 
+/// Which system the checks of studies on files are about.
+const SUBJECT: &str = "icecore-mount";
+/// What it is compared with where a check names a rival.
+const RIVAL: &str = "btrfs";
+
 /// The systems that take part in a study, and the others with the reason.
 pub(crate) struct Lineup {
     pub kinds: Vec<&'static Kind>,

@@ -16,8 +16,7 @@ const fn absent(name: &'static str, probe: fn() -> Result<(), String>) -> Kind {
 
 /// The probes above never pass, so nothing begins.
 fn begin(_: &Ground<'_>) -> Result<Box<dyn System>> {
-    let reason = "this program does not drive it natively yet".to_owned();
-    Err(Error::Inconclusive { what: "the system".to_owned(), reason })
+    Err(Error::Inconclusive { what: "the system".to_owned(), reason: NOT_DRIVEN.to_owned() })
 }
 
 fn device_mapper() -> Result<(), String> {

@@ -79,8 +79,7 @@ impl Loop {
 
     /// Writes all that is dirty.
     pub(super) fn sync(&self) -> Result<()> {
-        let doing = || format!("write what is dirty in {}", self.point.display());
-        rustix::fs::syncfs(File::open(&self.point).doing(doing)?).doing(doing)
+        super::write_dirty(&self.point)
     }
 
     /// Bytes in use.

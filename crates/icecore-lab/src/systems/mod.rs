@@ -12,32 +12,41 @@ mod xfs;
 mod xfs_reflink;
 
 use crate::device::{Device, DeviceCounts};
-use crate::error::{Error, Result};
+use crate::error::{Doing, Error, Result};
 use crate::options::Options;
 use crate::sqlite::{self, Journal};
 use rusqlite::Connection;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 /// The database of the studies that use one.
 const DATABASE: &str = "app.db";
 
-/// A system that is set up. Dropping it removes everything that it made.
+/// A system that is set up. Dropping it removes everything that it made. A system without snapshots ([`Kind::snapshots`]) leaves out
+/// what concerns them: the methods here refuse.
 pub(crate) trait System: Send {
     /// The folder for the files of a workload.
     fn data(&self) -> Result<PathBuf>;
 
     /// Takes a snapshot of the data. It is durable on return.
-    fn snapshot(&mut self, name: &str) -> Result<()>;
+    fn snapshot(&mut self, name: &str) -> Result<()> {
+        no_snapshot(name)
+    }
 
     /// The folder in which the files of a snapshot are.
-    fn snapshot_folder(&self, name: &str) -> Result<PathBuf>;
+    fn snapshot_folder(&self, name: &str) -> Result<PathBuf> {
+        no_snapshot(name)
+    }
 
     /// Destroys a snapshot.
-    fn destroy(&mut self, name: &str) -> Result<()>;
+    fn destroy(&mut self, name: &str) -> Result<()> {
+        no_snapshot(name)
+    }
 
     /// The bytes that the destruction of each snapshot alone would free.
-    fn held_bytes(&self, names: &[String]) -> Result<Vec<u64>>;
+    fn held_bytes(&self, _names: &[String]) -> Result<Vec<u64>> {
+        Ok(Vec::new())
+    }
 
     /// The bytes that the system takes on its device.
     fn space_bytes(&self) -> Result<u64>;
@@ -82,6 +91,17 @@ pub(crate) trait System: Send {
         let _ = fs::remove_file(scratch.join(format!("{DATABASE}-shm")));
         sqlite::open_plain(&scratch.join(DATABASE), journal)
     }
+}
+
+fn no_snapshot<T>(name: &str) -> Result<T> {
+    let reason = "the system has no snapshots".to_owned();
+    Err(Error::Inconclusive { what: format!("the snapshot {name}"), reason })
+}
+
+/// Writes all that is dirty in the file system of a folder.
+fn write_dirty(folder: &Path) -> Result<()> {
+    let doing = || format!("write what is dirty in {}", folder.display());
+    rustix::fs::syncfs(File::open(folder).doing(doing)?).doing(doing)
 }
 
 /// Where a system is set up.

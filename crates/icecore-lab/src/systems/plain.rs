@@ -2,8 +2,8 @@
 
 use super::{Ground, Kind, System};
 use crate::device::{Device, drop_cached};
-use crate::error::{Doing, Error, Result};
-use std::fs::{self, File};
+use crate::error::{Doing, Result};
+use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -21,31 +21,9 @@ fn begin(ground: &Ground<'_>) -> Result<Box<dyn System>> {
     Ok(Box::new(Plain { folder, device }))
 }
 
-/// The answer of a system without snapshots.
-pub(super) fn no_snapshots<T>(system: &str) -> Result<T> {
-    let reason = "it has no snapshots".to_owned();
-    Err(Error::Inconclusive { what: format!("a snapshot on {system}"), reason })
-}
-
 impl System for Plain {
     fn data(&self) -> Result<PathBuf> {
         Ok(self.folder.clone())
-    }
-
-    fn snapshot(&mut self, _: &str) -> Result<()> {
-        no_snapshots(KIND.name)
-    }
-
-    fn snapshot_folder(&self, _: &str) -> Result<PathBuf> {
-        no_snapshots(KIND.name)
-    }
-
-    fn destroy(&mut self, _: &str) -> Result<()> {
-        no_snapshots(KIND.name)
-    }
-
-    fn held_bytes(&self, _: &[String]) -> Result<Vec<u64>> {
-        Ok(Vec::new())
     }
 
     fn space_bytes(&self) -> Result<u64> {
@@ -61,8 +39,7 @@ impl System for Plain {
     }
 
     fn rest(&self) -> Result<()> {
-        let doing = || format!("write what is dirty in {}", self.folder.display());
-        rustix::fs::syncfs(File::open(&self.folder).doing(doing)?).doing(doing)
+        super::write_dirty(&self.folder)
     }
 }
 

@@ -1,7 +1,6 @@
 //! XFS on a loop device, without reflinks and so without snapshots.
 
 use super::loopback::{self, Format, Loop};
-use super::plain::no_snapshots;
 use super::{Ground, Kind, System};
 use crate::device::Device;
 use crate::error::{Doing, Result};
@@ -33,22 +32,6 @@ fn begin(ground: &Ground<'_>) -> Result<Box<dyn System>> {
 impl System for Xfs {
     fn data(&self) -> Result<PathBuf> {
         Ok(self.mount.point().join("data"))
-    }
-
-    fn snapshot(&mut self, _: &str) -> Result<()> {
-        no_snapshots(KIND.name)
-    }
-
-    fn snapshot_folder(&self, _: &str) -> Result<PathBuf> {
-        no_snapshots(KIND.name)
-    }
-
-    fn destroy(&mut self, _: &str) -> Result<()> {
-        no_snapshots(KIND.name)
-    }
-
-    fn held_bytes(&self, _: &[String]) -> Result<Vec<u64>> {
-        Ok(Vec::new())
     }
 
     fn space_bytes(&self) -> Result<u64> {

@@ -7,7 +7,7 @@ use super::{Ground, Kind, System, extents, xfs};
 use crate::device::Device;
 use crate::error::{Doing, Result};
 use crate::options::Options;
-use rustix::fs::{ioctl_ficlone, syncfs};
+use rustix::fs::ioctl_ficlone;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -38,8 +38,7 @@ impl System for XfsReflink {
 
     fn snapshot(&mut self, name: &str) -> Result<()> {
         copy(&self.data()?, &self.snapshot_folder(name)?)?;
-        let doing = || format!("make the snapshot {name} durable");
-        syncfs(File::open(self.mount.point()).doing(doing)?).doing(doing)
+        self.mount.sync()
     }
 
     fn snapshot_folder(&self, name: &str) -> Result<PathBuf> {

@@ -2,7 +2,7 @@
 
 mod mix;
 
-use super::{Bench, Lineup, Needs};
+use super::{Bench, Lineup, Needs, RIVAL, SUBJECT};
 use crate::error::Result;
 use crate::experiments::Findings;
 use crate::options::Options;
@@ -17,8 +17,6 @@ use std::time::Duration;
 
 /// How often the run looks whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
-const SUBJECT: &str = "icecore-mount";
-const RIVAL: &str = "btrfs";
 
 /// How much is done.
 struct Scope {

@@ -6,7 +6,7 @@
 
 mod curve;
 
-use super::{Bench, Lineup, Needs};
+use super::{Bench, Lineup, Needs, SUBJECT};
 use crate::device::DeviceCounts;
 use crate::error::{Doing, Error, Result};
 use crate::experiments::Findings;
@@ -33,8 +33,6 @@ const RUNS: [(&str, u32); 3] = [("direct", 0), ("sync", 1), ("fsync100", 100)];
 /// What fio needs until it writes.
 const FIO_BEGINS: Duration = Duration::from_millis(400);
 const CURVE_ATTEMPTS: usize = 4;
-/// The system that the checks are about.
-const SUBJECT: &str = "icecore-mount";
 
 /// How much is done.
 struct Scope {
