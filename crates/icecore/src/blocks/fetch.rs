@@ -90,8 +90,8 @@ mod tests {
 
     #[test]
     fn near_places_are_joined_and_far_ones_are_not() {
-        let places = vec![span(1, 30, 2), span(1, 10, 1), span(2, 13, 1), span(1, 12, 4)];
-        assert_eq!(joined(places), [span(1, 10, 6), span(1, 30, 2), span(2, 13, 1)]);
+        let places = vec![span(1, 40, 2), span(1, 10, 1), span(2, 13, 1), span(1, 12, 4)];
+        assert_eq!(joined(places), [span(1, 10, 6), span(1, 40, 2), span(2, 13, 1)]);
         let gap = GAP_BLOCKS;
         assert_eq!(joined(vec![span(1, 1, 1), span(1, 2 + gap, 1)]), [span(1, 1, 2 + gap)]);
         assert_eq!(joined(vec![span(1, 1, 1), span(1, 3 + gap, 1)]).len(), 2);
