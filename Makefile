@@ -10,7 +10,7 @@ export PATH := $(ICECORE_TOOLS)/bin:$(PATH)
 # Where `make bench` measures and what it measures; results are written to $(RESULTS).
 BENCH_DIR ?= $(CURDIR)/target/lab
 RESULTS ?= $(CURDIR)/target/lab/results
-EXPERIMENTS ?= valuation-store commits randwrite randwrite-metadata many-store demo-rss recovery collect history
+EXPERIMENTS ?= valuation-store commits randwrite randwrite-metadata many-store demo-rss recovery collect history crowd randread bulk footprint
 LAB_OPTIONS ?=
 # Cases that each property test tries in `make cases`, and histories that each test on the simulated disk lives through with nothing left
 # out: each of those takes two or three minutes for all tests together.
@@ -47,7 +47,7 @@ lint: tools ## Check format, lints, documentation, licences and sources of depen
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 	scripts/check-dependencies
 
-bench: ## Run the experiments on the filesystem of BENCH_DIR, one JSON document each (takes an hour or so)
+bench: ## Run the experiments on the filesystem of BENCH_DIR, one JSON document each (takes hours)
 	$(CARGO) build --release --locked --package icecore-cli
 	@mkdir -p $(BENCH_DIR) $(RESULTS)
 	for name in $(EXPERIMENTS); do \

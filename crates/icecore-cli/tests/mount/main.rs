@@ -3,10 +3,13 @@
 mod bad_days;
 mod commands;
 mod fixture;
+mod full;
 mod history;
 mod lab;
+mod load;
 mod mariadb;
 mod model;
 mod postgres;
+mod scenarios;
 mod server;
 mod writer;

@@ -1,7 +1,7 @@
 //! MariaDB.
 
 use crate::server::{ACCOUNTS, BALANCE, Care, Kind, Running, as_user, succeeded};
-use crate::{fixture, server};
+use crate::{fixture, full, scenarios};
 use rustix::process::Signal;
 use std::path::Path;
 use std::process::Command;
@@ -64,9 +64,27 @@ impl Kind for MariaDb {
         )
     }
 
+    fn prepare_load(&self, running: &Running<'_>) {
+        running.ask("create database sbtest;");
+        let mut command = running.as_its_user(sysbench(running.sockets.path()));
+        succeeded("sysbench prepare", &command.arg("prepare").output().unwrap());
+    }
+
+    fn load(&self, sockets: &Path) -> Command {
+        let mut command = sysbench(sockets);
+        command.args(["--threads=2", "--time=600", "run"]);
+        command
+    }
+
+    /// Each transaction of the load deletes a row and inserts it again.
     fn check(&self, running: &Running<'_>) {
         let said = running.ask("check table bank.accounts, bank.journal extended;");
         assert_eq!(said.matches("status\tOK").count(), 2, "{said}");
+        if running.ask("show databases like 'sbtest';").is_empty() {
+            return;
+        }
+        let said = running.ask("check table sbtest.sbtest1 extended; select count(*) from sbtest.sbtest1;");
+        assert!(said.contains("status\tOK") && said.ends_with(&ROWS.to_string()), "{said}");
     }
 
     fn check_files(&self, data: &Path) {
@@ -94,6 +112,17 @@ impl Kind for MariaDb {
     }
 }
 
+/// Rows in the table of the load.
+const ROWS: u64 = 2000;
+
+fn sysbench(sockets: &Path) -> Command {
+    let mut command = Command::new("sysbench");
+    command.args(["oltp_read_write", "--mysql-user=root", "--tables=1", "--rand-type=uniform"]);
+    command.arg(format!("--table-size={ROWS}"));
+    command.arg(format!("--mysql-socket={}", sockets.join("sock").display()));
+    command
+}
+
 /// Small and durable. `O_DIRECT`: what InnoDB does on servers.
 fn options() -> [&'static str; 6] {
     [
@@ -109,20 +138,20 @@ fn options() -> [&'static str; 6] {
 #[test]
 fn mariadb_is_snapshotted_cloned_and_rolled_back() {
     if fixture::can_mount() {
-        server::scenario(&MariaDb, "bank");
+        scenarios::scenario(&MariaDb, "bank");
     }
 }
 
 #[test]
 fn mariadb_loses_nothing_when_the_mount_is_killed() {
     if fixture::can_mount() {
-        server::killed(&MariaDb, "bank");
+        scenarios::killed(&MariaDb, "bank");
     }
 }
 
 #[test]
 fn mariadb_goes_on_after_a_full_pool() {
     if fixture::can_mount() {
-        server::filled(&MariaDb, "bank");
+        full::filled(&MariaDb, "bank");
     }
 }

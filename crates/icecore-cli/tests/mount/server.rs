@@ -1,7 +1,5 @@
 //! A database server on a folder, with a Unix socket only.
 
-use crate::fixture::Fixture;
-use crate::writer::Writer;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
@@ -33,7 +31,11 @@ pub trait Kind: Sync {
     fn schema(&self) -> String;
     /// A transaction that moves money, adds `number` to the journal, and prints the number when it is committed.
     fn transaction(&self, number: u64) -> String;
-    /// Has the server check all it has.
+    /// Makes the tables of a load.
+    fn prepare_load(&self, running: &Running<'_>);
+    /// A program that changes these tables from two clients, for ten minutes unless it is stopped.
+    fn load(&self, sockets: &Path) -> Command;
+    /// Has the server check all its tables, and checks what holds between the rows that the load changes.
     fn check(&self, running: &Running<'_>);
     /// Checks files of a server that is not running.
     fn check_files(&self, data: &Path);
@@ -133,7 +135,12 @@ impl<'a> Running<'a> {
     }
 
     pub fn client(&self) -> Command {
-        as_user(self.kind.client(self.sockets.path()), self.kind.user())
+        self.as_its_user(self.kind.client(self.sockets.path()))
+    }
+
+    /// A program as the user of the server.
+    pub fn as_its_user(&self, command: Command) -> Command {
+        as_user(command, self.kind.user())
     }
 
     fn try_ask(&self, statements: &str) -> Output {
@@ -193,167 +200,5 @@ impl Drop for Running<'_> {
         if std::thread::panicking() {
             eprintln!("the server says:\n{}", self.log());
         }
-    }
-}
-
-/// A server on one dataset under load: snapshots, a second server on a clone, and back to a snapshot.
-pub fn scenario(kind: &'static dyn Kind, database: &str) {
-    let fixture = Fixture::new();
-    fixture.mount();
-    let data = fixture.path("db");
-    initialise(kind, &data);
-    let server = Running::start_in(kind, &data, database);
-    server.ask(&kind.schema());
-    let mut writer = Writer::start(kind, &server, 0);
-    let mut acknowledged = Vec::new();
-    for round in 0..2 {
-        writer.wait_for(30);
-        let before = writer.acknowledged();
-        let snapshot = format!("db@s{round}");
-        fixture.done(&["snapshot", &snapshot]);
-        fixture.done(&["clone", &snapshot, "copy"]);
-        kind.adopt(&fixture.path("copy"));
-        let copy = Running::start_in(kind, &fixture.path("copy"), database);
-        let last = copy.verify();
-        assert!(last >= before, "{last} of {before}");
-        acknowledged.push(last);
-        copy.ask(&kind.transaction(last + 1));
-        copy.stop();
-        fixture.done(&["destroy", "copy"]);
-    }
-    back_up(kind, &server, &writer, database);
-    let (_, refused) = fixture.refused(&["rollback", "db@s0"]);
-    assert!(refused.contains("is open"), "{refused}");
-    let end = writer.stop();
-    // What the client sent and did not hear of may be in the journal as well.
-    let in_server = server.verify();
-    assert!(in_server >= end);
-    server.stop();
-    let said = fixture.done(&["rollback", "db@s0"]);
-    kind.adopt(&data);
-    let server = Running::start_in(kind, &data, database);
-    assert_eq!(server.verify(), acknowledged[0]);
-    writer = Writer::start(kind, &server, acknowledged[0]);
-    writer.wait_for(10);
-    drop(writer);
-    server.stop();
-    // And back to what was before.
-    let saved = said.trim().rsplit(' ').next().unwrap().to_owned();
-    fixture.done(&["rollback", &saved]);
-    let server = Running::start_in(kind, &data, database);
-    assert_eq!(server.verify(), in_server);
-    server.stop();
-    fixture.unmount();
-    fixture.done(&["scrub"]);
-}
-
-/// A copy that the server's own tool makes under load, started on the plain file system.
-fn back_up(kind: &'static dyn Kind, server: &Running<'_>, writer: &Writer, database: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let (uid, gid) = ids(kind.user());
-    chown(folder.path(), Some(uid), Some(gid)).unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
-    let before = writer.acknowledged();
-    kind.back_up(server, folder.path());
-    // The writer did not stop for it.
-    writer.wait_for(5);
-    kind.adopt(folder.path());
-    let copy = Running::start_in(kind, folder.path(), database);
-    let last = copy.verify();
-    assert!(last >= before, "{last} of {before}");
-    copy.stop();
-}
-
-/// Kills under load: five, or `ICECORE_ROUNDS`.
-fn rounds() -> usize {
-    let rounds = std::env::var("ICECORE_ROUNDS");
-    rounds.map_or(5, |rounds| rounds.parse().expect("ICECORE_ROUNDS is a number"))
-}
-
-/// The process of the mount is killed under load. What was acknowledged is there, without a gap; and so it is with a server that
-/// relies on writes of pages that are not torn, in every round but the first.
-pub fn killed(kind: &'static dyn Kind, database: &str) {
-    let fixture = Fixture::new();
-    fixture.mount();
-    let data = fixture.path("db");
-    initialise(kind, &data);
-    let mut server = Running::start_in(kind, &data, database);
-    server.ask(&kind.schema());
-    let mut last = 0;
-    for round in 0..rounds() {
-        let writer = Writer::start(kind, &server, last);
-        writer.wait_for(40);
-        fixture.kill_owner();
-        let acknowledged = writer.stop();
-        // It has lost its files; what it does about that is its own affair.
-        drop(server);
-        fixture.mount_again();
-        kind.adopt(&data);
-        server = Running::start_with(kind, &data, database, Care::Trusting);
-        last = server.verify();
-        assert!(last >= acknowledged, "{last} of {acknowledged} in round {round}");
-    }
-    server.stop();
-    fixture.unmount();
-    fixture.done(&["scrub"]);
-}
-
-/// The pool is full while the server runs. It may stop, but loses nothing, and goes on when there is room.
-pub fn filled(kind: &'static dyn Kind, database: &str) {
-    let fixture = Fixture::limited("400M");
-    fixture.mount();
-    let data = fixture.path("db");
-    initialise(kind, &data);
-    let mut server = Running::start_in(kind, &data, database);
-    server.ask(&kind.schema());
-    let mut writer = Writer::start(kind, &server, 0);
-    writer.wait_for(20);
-    // From now on, whatever is overwritten costs room.
-    fixture.done(&["snapshot", "db@full"]);
-    fixture.done(&["create", "filler"]);
-    assert_eq!(fill(&fixture.path("filler/f")), libc::ENOSPC);
-    let began = Instant::now();
-    while !writer.has_ended() && !server.has_ended() && began.elapsed() < Duration::from_secs(5) {
-        // Smaller files take what is left.
-        let _ = fill(&fixture.path("filler/g"));
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let full = writer.acknowledged();
-    for round in 0..2 {
-        if round == 0 {
-            fixture.done(&["resize", "--size-limit", "600M"]);
-        } else {
-            fs::remove_file(fixture.path("filler/f")).unwrap();
-            fixture.done(&["destroy", "db@full"]);
-        }
-        let acknowledged = if writer.has_ended() { writer.acknowledged() } else { writer.stop() };
-        if server.has_ended() {
-            kind.adopt(&data);
-            server = Running::start_in(kind, &data, database);
-        }
-        let last = server.verify();
-        assert!(last >= acknowledged && acknowledged >= full, "{last} of {acknowledged}, {full}");
-        writer = Writer::start(kind, &server, last);
-        writer.wait_for(20);
-    }
-    drop(writer);
-    server.stop();
-    fixture.unmount();
-    fixture.done(&["scrub"]);
-}
-
-/// Writes until it is refused; answers the number of the error. A full pool may refuse the name of the file already.
-fn fill(path: &Path) -> i32 {
-    use std::io::Write as _;
-    let data = vec![7; 64 << 10];
-    let opened = fs::OpenOptions::new().append(true).create(true).open(path);
-    let refused = opened.and_then(|mut file| {
-        loop {
-            file.write_all(&data)?;
-        }
-    });
-    match refused {
-        Err(error) => error.raw_os_error().unwrap(),
-        Ok(()) => unreachable!("it writes until it is refused"),
     }
 }
