@@ -14,7 +14,7 @@ use crate::pairs::interleave;
 use crate::random::Random;
 use crate::report::{Check, System as Measured};
 use crate::statistics::{mean, paired_ratio};
-use crate::systems::{Kind, extents};
+use crate::systems::{Areas, Kind, extents};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
@@ -61,10 +61,11 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     super::require_fio("fragment")?;
     let lineup = Lineup::of(options, Needs::Files)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
+    let areas = Areas { count: 1, bytes: scope.bytes / 4 * 5 };
     let measured = interleave(rounds, lineup.kinds.len(), |round, place| {
         let kind = lineup.kinds[place];
         options.say(&format!("round {} of {rounds}: {}", round + 1, kind.name))?;
-        let mut bench = Bench::begin(kind, scope.device_bytes, options)?;
+        let mut bench = Bench::begin(kind, scope.device_bytes, areas, options)?;
         let seed = options.seed + round as u64;
         let round = bench.attempt(kind, |bench| one(bench, kind, &scope, seed, options))?;
         options.say(&format!("  {}: {:.3?}", kind.name, round.seconds))?;

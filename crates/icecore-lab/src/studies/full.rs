@@ -12,7 +12,7 @@ use crate::pairs::interleave;
 use crate::random::Random;
 use crate::report::{Check, System as Measured};
 use crate::statistics::{bootstrap, median};
-use crate::systems::Kind;
+use crate::systems::{Areas, Kind};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,13 @@ impl Scope {
     }
 }
 
+impl Scope {
+    /// Areas smaller than the file, as is usual: they run full first.
+    fn areas(&self) -> Areas {
+        Areas { count: 8, bytes: self.blocks * BLOCK_BYTES as u64 / 5 * 2 }
+    }
+}
+
 /// What one system did.
 struct Outcome {
     /// Acknowledged blocks and snapshots that are not what they have to be.
@@ -57,7 +64,8 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     let outcomes = interleave(rounds, lineup.kinds.len(), |round, place| {
         let kind = lineup.kinds[place];
         options.say(&format!("round {} of {rounds}: {}", round + 1, kind.name))?;
-        let mut bench = Bench::begin_limited(kind, scope.device_bytes, scope.limit_bytes, options)?;
+        let mut bench =
+            Bench::begin_limited(kind, scope.device_bytes, scope.limit_bytes, scope.areas(), options)?;
         let outcome = bench.attempt(kind, |bench| {
             let random = Random::new(options.seed + round as u64);
             Writer::begin(bench, kind, &scope, random)?.outcome(&scope, options)

@@ -11,7 +11,7 @@ use crate::pairs::interleave;
 use crate::random::Random;
 use crate::report::System as Measured;
 use crate::statistics::median;
-use crate::systems::Kind;
+use crate::systems::{Areas, Kind};
 use std::time::{Duration, Instant};
 
 /// How much is done.
@@ -32,6 +32,14 @@ impl Scope {
             device_bytes: options.size(8 << 30, 400 << 20),
             limit: options.size(Duration::from_secs(600), Duration::from_secs(8)),
         }
+    }
+}
+
+impl Scope {
+    /// A copy area has room for the file, and for what the file system writes itself.
+    fn areas(&self) -> Areas {
+        let file_bytes = self.blocks * super::blocks::BLOCK_BYTES as u64;
+        Areas { count: self.snapshots as u64, bytes: file_bytes / 2 * 3 + (8 << 20) }
     }
 }
 
@@ -56,7 +64,7 @@ fn compare(kinds: &[&Kind], options: &Options) -> Result<Findings> {
     let costs = interleave(rounds, kinds.len(), |round, place| {
         let kind = kinds[place];
         options.say(&format!("round {} of {rounds}: {}", round + 1, kind.name))?;
-        let mut bench = Bench::begin(kind, scope.device_bytes, options)?;
+        let mut bench = Bench::begin(kind, scope.device_bytes, scope.areas(), options)?;
         let costs = bench.attempt(kind, |bench| one(bench, kind, &scope, options))?;
         let (take, count) = (median(&costs.take) * 1e3, costs.take.len());
         options.say(&format!("  {}: {count} snapshots, {take:.3} ms each", kind.name))?;
