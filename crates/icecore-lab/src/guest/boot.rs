@@ -124,7 +124,8 @@ fn outcome(shared: &Path, qemu: ExitStatus) -> Result<Report> {
     let foreign = errors.contains("GLIBC_") || ["126", "127"].contains(&status.trim());
     let reason = if foreign {
         format!(
-            "this program does not run in it ({errors}): build it on the same release of Debian, or without shared libraries"
+            "this program does not run in it ({errors}): build it on the same release of Debian, or without \
+             shared libraries"
         )
     } else {
         format!("the study in it failed: {errors}")

@@ -38,7 +38,7 @@ pub(super) fn ready(guest: &Guest, options: &Options) -> Result<PathBuf> {
     if !rustix::process::geteuid().is_root() {
         return Err(failure("only root can build it: run `sudo icecore lab guest`"));
     }
-    require(&["mmdebstrap", "unshare"])?;
+    require(&["mmdebstrap", "unshare", "setpriv"])?;
     fs::create_dir_all(&guest.cache).doing(|| format!("make {}", guest.cache.display()))?;
     let _lock = lock(&guest.cache, options)?;
     // Another run may have built it in the meantime.
@@ -73,9 +73,11 @@ fn build(guest: &Guest, options: &Options) -> Result<PathBuf> {
     let write = |path: &Path, text: &str| fs::write(path, text).doing(|| format!("write {}", path.display()));
     let create = |path: &Path| File::create(path).doing(|| format!("make {}", path.display()));
     write(&script, SCRIPT)?;
-    // Mounts and processes of the script end with its namespaces, however it ends (unshare(1)).
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash"]);
+    // Mounts and processes of the script end with its namespaces, however it ends (unshare(1)), and a lab that is killed
+    // takes it along (setpriv(1)).
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child"]);
+    command.args(["--mount-proc", "bash"]);
     command.arg(&script).arg(folder.path());
     if guest.zfs {
         command.arg("zfs");

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Makes the guest in the folder OUT: vmlinuz, initrd, root.ext4, version. Root, Debian; the network is needed.
+# Makes the guest in the folder OUT: vmlinuz, initrd, root.ext4, version. Root, Debian; and the network.
 # Usage: build.sh OUT [zfs].
 # The caller gives it a mount and a process namespace of its own, so no mount and no process outlives it.
 set -euo pipefail
@@ -17,33 +17,37 @@ packages+=,btrfs-progs,xfsprogs,e2fsprogs,fuse3
 
 say() { printf 'guest: %s\n' "$*"; }
 
-# The sources of the host, contrib and backports with them where OpenZFS is wanted: that of Debian 12 is too old for the kernel.
+# The sources of the host. OpenZFS is in contrib, and that of Debian 12 is too old for the kernel: backports has another.
 sources=$out/debian.sources
+backports=
 if [[ -e /etc/apt/sources.list.d/debian.sources ]]; then
     cp /etc/apt/sources.list.d/debian.sources "$sources"
-    [[ -z $zfs ]] || sed -Ei "s/^Components:.*/Components: main contrib/; s/^Suites: $codename .*/& $codename-backports/" "$sources"
+    backports="s/^Components:.*/Components: main contrib/; s/^Suites: $codename .*/& $codename-backports/"
 else
     sources=$out/debian.list
     grep -E '^deb .*debian' /etc/apt/sources.list >"$sources" ||
         { echo "no source of Debian's packages in /etc/apt" >&2; exit 1; }
-    [[ -z $zfs ]] || sed -Ei "s/^(deb .* )$codename (.*)/&\n\1$codename-backports \2/; s/ main.*/ main contrib/" "$sources"
+    backports="s/^(deb .* )$codename (.*)/&\n\1$codename-backports \2/; s/ main.*/ main contrib/"
 fi
+[[ -z $zfs ]] || sed -Ei "$backports" "$sources"
+
+# The initial RAM disk has only what it takes to mount the root.
+mkdir -p "$out/etc/initramfs-tools/conf.d" "$out/etc/apt/preferences.d"
+printf 'MODULES=list\nCOMPRESS=zstd\n' >"$out/etc/initramfs-tools/conf.d/guest"
+printf 'virtio_pci\nvirtio_blk\next4\n' >"$out/etc/initramfs-tools/modules"
+[[ -z $zfs ]] ||
+    printf 'Package: src:zfs-linux\nPin: release n=*-backports\nPin-Priority: 990\n' >"$out/etc/apt/preferences.d/zfs"
+export ETC=$out/etc
 
 # root FOLDER PACKAGES: Debian with these packages.
 root() {
-    local options=(--setup-hook='mkdir -p "$1/etc/apt/preferences.d" "$1/etc/initramfs-tools"')
-    if [[ $zfs ]]; then
-        printf 'Package: src:zfs-linux\nPin: release n=*-backports\nPin-Priority: 990\n' >"$out/preferences"
-        options+=(--setup-hook="cp '$out/preferences' \"\$1/etc/apt/preferences.d/zfs\"")
-    fi
-    # The initial RAM disk has only what it takes to mount the root.
-    printf 'MODULES=list\nCOMPRESS=zstd\n' >"$out/initramfs.conf"
-    options+=(--essential-hook="mkdir -p \"\$1/etc/initramfs-tools/conf.d\"; cp '$out/initramfs.conf' \"\$1/etc/initramfs-tools/conf.d/guest\"")
-    options+=(--essential-hook='printf "virtio_pci\nvirtio_blk\next4\n" >"$1/etc/initramfs-tools/modules"')
-    options+=(--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*'
-        --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt=force-confold --dpkgopt=force-unsafe-io)
+    # The hooks expand their variables themselves.
+    # shellcheck disable=SC2016
     mmdebstrap --mode=root --format=directory --variant=minbase --aptopt='APT::Install-Recommends "false"' \
-        "${options[@]}" --include="$2" "$codename" "$1" "$sources"
+        --setup-hook='mkdir -p "$1/etc" && cp -a "$ETC/." "$1/etc/"' \
+        --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+        --dpkgopt='path-exclude=/usr/share/locale/*' --dpkgopt=force-confold --dpkgopt=force-unsafe-io \
+        --include="$2" "$codename" "$1" "$sources"
 }
 
 if [[ $zfs ]]; then
@@ -52,7 +56,8 @@ if [[ $zfs ]]; then
     root "$out/compiler" "gcc,make,libc6-dev,kmod,$kernel,$headers,zfs-dkms"
     mkdir "$out/zfs"
     find "$out/compiler"/lib/modules/*/updates \( -name 'zfs.ko*' -o -name 'spl.ko*' \) -exec cp {} "$out/zfs/" \;
-    [[ $(find "$out/zfs" -name 'zfs.ko*') ]] || { cat "$out/compiler"/var/lib/dkms/zfs/*/build/make.log >&2; exit 1; }
+    [[ $(find "$out/zfs" -name 'zfs.ko*') ]] ||
+        { cat "$out/compiler"/var/lib/dkms/zfs/*/build/make.log >&2; exit 1; }
     rm -rf "$out/compiler"
     packages+=,zfsutils-linux
 fi
@@ -82,6 +87,6 @@ cp "$out/root/boot/initrd.img-$version" "$out/initrd"
 say 'writing the root'
 truncate -s "$(($(du -sm "$out/root" | cut -f1) * 5 / 4 + 512))M" "$out/root.ext4"
 mkfs.ext4 -q -F -d "$out/root" "$out/root.ext4"
-rm -rf "$out/root" "$out"/{debian.sources,debian.list,preferences,initramfs.conf}
+rm -rf "$out/root" "$out/etc" "$sources"
 printf '%s\n' "$version" >"$out/version"
 say "built, with Linux $version"

@@ -153,7 +153,7 @@ impl<'a> Writer<'a> {
                 break Some(("the write", error));
             }
         };
-        let (full, refusal) = match refusal {
+        let (full, mut refusal) = match refusal {
             None => (false, "its time was up before it was full".to_owned()),
             Some((_, Error::Stopped)) => return Err(Error::Stopped),
             Some((what, error)) => (is_full(&error), format!("{what} was refused: {error}")),
@@ -166,7 +166,14 @@ impl<'a> Writer<'a> {
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();
-        let (blocks, snapshots) = self.lost(options)?;
+        let (blocks, snapshots) = match self.lost(options)? {
+            Ok(lost) => lost,
+            // What cannot be read is lost.
+            Err(error) => {
+                refusal = format!("{refusal}; it cannot be mounted again: {error}");
+                (self.acknowledged.len() as f64, self.snapshots.len() as f64)
+            }
+        };
         counters.insert("lost_blocks".to_owned(), blocks);
         counters.insert("lost_snapshots".to_owned(), snapshots);
         let resumed = self.resume();
@@ -205,11 +212,16 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Mounts the system again, and counts the blocks of the present and the snapshots that are not what they have to be.
-    fn lost(&mut self, options: &Options) -> Result<(f64, f64)> {
+    /// Mounts the system again, and counts the blocks of the present and the snapshots that are not what they have to
+    /// be. The inner error is that of the mount.
+    fn lost(&mut self, options: &Options) -> Result<Result<(f64, f64)>> {
         // Nothing of the system may be open while it is mounted again.
         self.blocks = Blocks::Table(rusqlite::Connection::open_in_memory()?);
-        self.bench.system.cool()?;
+        match self.bench.system.cool() {
+            Err(Error::Stopped) => return Err(Error::Stopped),
+            Err(error) => return Ok(Err(error)),
+            Ok(()) => {}
+        }
         self.blocks = Blocks::open(&*self.bench.system, self.kind)?;
         let mut blocks = 0.0;
         for (number, version) in (0..).zip(&self.acknowledged) {
@@ -228,7 +240,7 @@ impl<'a> Writer<'a> {
             });
             snapshots += f64::from(u8::from(!whole));
         }
-        Ok((blocks, snapshots))
+        Ok(Ok((blocks, snapshots)))
     }
 
     /// Destroys all snapshots but the youngest, and writes again.

@@ -132,7 +132,7 @@ impl Group {
         format!("{}/{name}", self.name)
     }
 
-    /// A volume, as device-mapper names it. No name here has a hyphen, which would be doubled, but for the ends of internal names.
+    /// A volume, as device-mapper names it. Hyphens would be doubled, and only the ends of internal names have one.
     pub(super) fn mapped(&self, name: &str) -> String {
         format!("{}-{name}", self.name)
     }
