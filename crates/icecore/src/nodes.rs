@@ -8,9 +8,45 @@ use crate::numbers::{NumberHash, number_cache};
 use crate::statistics::Counters;
 use crate::tree::{Node, NodeSource};
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Run, SegmentId, Slot, Stream};
+use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
+
+/// Nodes that memory holds, for changes that are made under the state lock. Reads nothing: it remembers the first node that was
+/// asked for and is missing. The caller loads that without the lock, and tries again.
+pub(crate) struct Resident<'a> {
+    nodes: &'a Nodes,
+    missing: Mutex<Option<LogAddress>>,
+}
+
+impl<'a> Resident<'a> {
+    pub(crate) fn new(nodes: &'a Nodes) -> Self {
+        Self { nodes, missing: Mutex::default() }
+    }
+
+    /// The node without which the change failed.
+    pub(crate) fn missing(&self) -> Option<LogAddress> {
+        *self.missing.lock()
+    }
+}
+
+impl NodeSource for Resident<'_> {
+    fn load(&self, address: LogAddress) -> Result<Arc<Node>> {
+        self.nodes.in_memory(address).ok_or_else(|| {
+            self.missing.lock().get_or_insert(address);
+            Error::Invalid("a tree node is not in memory".to_owned())
+        })
+    }
+
+    fn reading(&self) -> Option<&dyn NodeSource> {
+        Some(self.nodes)
+    }
+
+    fn keep(&self, address: LogAddress, node: &Arc<Node>) {
+        self.nodes.keep(address, node);
+    }
+}
 
 /// Loads nodes that a checkpoint wrote.
 pub(crate) struct Nodes {
@@ -32,6 +68,12 @@ impl Nodes {
     pub(crate) fn new(blocks: Arc<Blocks>, cache_bytes: u64, counters: Arc<Counters>) -> Self {
         let cache = number_cache((cache_bytes / 8192).max(16) as usize, cache_bytes, ByBytes);
         Self { blocks, cache, counters }
+    }
+
+    fn in_memory(&self, address: LogAddress) -> Option<Arc<Node>> {
+        let node = self.cache.get(&address.0)?;
+        self.counters.node_cache_hits.add(1);
+        Some(node)
     }
 
     /// Reads and checks a node past the cache, which it does not enter.
@@ -139,8 +181,7 @@ impl Nodes {
 
 impl NodeSource for Nodes {
     fn load(&self, address: LogAddress) -> Result<Arc<Node>> {
-        if let Some(node) = self.cache.get(&address.0) {
-            self.counters.node_cache_hits.add(1);
+        if let Some(node) = self.in_memory(address) {
             return Ok(node);
         }
         self.counters.node_cache_misses.add(1);

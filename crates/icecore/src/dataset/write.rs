@@ -44,7 +44,6 @@ impl Target<'_> {
 
     fn write_part(&self, at: u64, part: &[u8], time: Timestamp) -> Result<RecordSequence> {
         if at.is_multiple_of(BLOCK_BYTES as u64) && part.len().is_multiple_of(BLOCK_BYTES) {
-            self.warm(at)?;
             let operation = self.write_operation(at, at + part.len() as u64, time);
             self.execute(&operation, Some(payload_of(AlignedBuffer::copied(part))), Purpose::Data)
         } else if part.len() <= INLINE_BYTES_MAX {
@@ -57,15 +56,8 @@ impl Target<'_> {
         }
     }
 
-    /// Brings the path to an extent into memory before the state is locked. What cannot be read the operation finds,
-    /// if it needs it.
-    fn warm(&self, at: u64) -> Result<()> {
-        let (tree, _pin) = self.now()?;
-        let _ = TreeReader::new(&tree, &*self.engine.nodes).run_at(self.inode, FileBlock::containing(at));
-        Ok(())
-    }
-
-    /// As [`Target::warm`], and the blocks of which a part is in a range: the operation makes others of them.
+    /// Brings the blocks of which a part is in a range into memory before the state is locked: the operation makes others of
+    /// them. What cannot be read the operation finds, if it needs it.
     fn warm_ends(&self, at: u64, end: u64) -> Result<()> {
         let (tree, _pin) = self.now()?;
         let reader = TreeReader::new(&tree, &*self.engine.nodes);

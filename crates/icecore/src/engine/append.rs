@@ -6,8 +6,10 @@ use crate::blocks::Block;
 use crate::error::{Error, Result};
 use crate::format::segment::SegmentKind;
 use crate::log::tail::{Need, Payload};
+use crate::nodes::Resident;
 use crate::operation::Operation;
 use crate::state::{Environment, Outcome, Placement, State};
+use crate::tree::NodeSource;
 use crate::units::{BLOCK_BYTES, DatasetId, RecordSequence, Slot, VersionId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,8 +44,18 @@ const TAIL_ROOM_MIN: u64 = 16;
 /// Log built and not yet written, beyond which a writer writes it before it goes on.
 const PENDING_BYTES_MAX: usize = 4 << 20;
 
+/// Nodes that are loaded for one operation without the state lock. A cache that does not keep so many is too small for that.
+const LOADS_MAX: u32 = 64;
+
+/// Whether an operation may cut through a block: that is several changes, and none of them may fail for want of a node.
+const fn is_cut(operation: &Operation) -> bool {
+    matches!(operation, Operation::Truncate { .. } | Operation::PunchHole { .. })
+}
+
 impl Engine {
     /// Executes one operation on files by itself. On return it is visible, and durable with record number returned.
+    /// Tree nodes that it lacks are read without the state lock, and it is tried again; those of a cut, and the
+    /// neighbour of a node that becomes sparse, are read under it.
     /// `on`: the head that it is for.
     ///
     /// # Errors
@@ -57,14 +69,32 @@ impl Engine {
     ) -> Result<(RecordSequence, Outcome)> {
         self.with_room(|| {
             self.admit()?;
-            let mut state = self.state();
-            on.map_or(Ok(()), |(dataset, head)| state.require_head(dataset, head))?;
-            let outcome = self.append(&mut state, operation, payload.clone(), purpose)?;
-            let sequence = state.tail.last_sequence();
-            let pressure = self.pressure(&state);
-            drop(state);
-            self.after_append(pressure)?;
-            Ok((sequence, outcome))
+            let mut tries = LOADS_MAX;
+            loop {
+                let mut state = self.state();
+                on.map_or(Ok(()), |(dataset, head)| state.require_head(dataset, head))?;
+                let nodes = Resident::new(&self.nodes);
+                let mut environment = self.environment();
+                if tries > 0 && !is_cut(operation) {
+                    environment.nodes = &nodes;
+                }
+                let outcome =
+                    self.append_in(&mut state, operation, payload.clone(), purpose, false, &environment);
+                if outcome.is_err()
+                    && let Some(missing) = nodes.missing()
+                {
+                    drop(state);
+                    // An error may be that of a node which is stale by now. What is damaged the last try finds.
+                    tries = if self.nodes.load(missing).is_ok() { tries - 1 } else { 0 };
+                    continue;
+                }
+                let outcome = outcome?;
+                let sequence = state.tail.last_sequence();
+                let pressure = self.pressure(&state);
+                drop(state);
+                self.after_append(pressure)?;
+                return Ok((sequence, outcome));
+            }
         })
     }
 
@@ -151,7 +181,7 @@ impl Engine {
         if !state.tail.is_in_chain() {
             if !is_allowed && !state.usage.is_empty() && self.is_judged(state, operation, purpose) {
                 let most = self.most_of(state, operation);
-                allowed = self.judge(state, most.as_slice(), |trial| {
+                allowed = self.judge(state, most.as_slice(), environment.nodes, |trial| {
                     trial.step(operation, &encoded, payload.as_ref(), environment.patched)
                 })?;
             }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::format::segment::SegmentKind;
 use crate::limits::{DatasetLimits, Limit};
 use crate::state::{Change, Growth, State, Trial, Tried};
-use crate::tree::Tree;
+use crate::tree::{NodeSource, Tree};
 use crate::units::{BLOCK_BYTES, BlockCount, ByteLength, DatasetId, VersionId};
 
 /// Of so many blocks of log, one is a header.
@@ -48,6 +48,7 @@ impl Engine {
         &self,
         state: &State,
         most: &[Most],
+        nodes: &dyn NodeSource,
         try_out: impl FnOnce(&mut Trial<'_>) -> Result<()>,
     ) -> Result<Allowed> {
         if state.usage.is_empty() || most.is_empty() {
@@ -59,7 +60,7 @@ impl Engine {
         if fits && !cfg!(debug_assertions) {
             return Ok(Allowed::default());
         }
-        let mut trial = Trial::new(state, &self.blocks, &self.nodes);
+        let mut trial = Trial::new(state, &self.blocks, nodes);
         let outcome = try_out(&mut trial);
         let tried = trial.finish();
         if fits {

@@ -31,6 +31,8 @@ mod growth;
 mod init;
 mod inspect;
 #[cfg(test)]
+mod interrupted;
+#[cfg(test)]
 mod layout_tests;
 mod ledger;
 #[cfg(test)]
@@ -52,6 +54,8 @@ mod rebuild;
 mod recovery;
 #[cfg(test)]
 mod reserve_tests;
+#[cfg(test)]
+mod resident_tests;
 #[cfg(test)]
 mod reuse_tests;
 mod runs;
@@ -162,7 +166,7 @@ impl Engine {
     pub(crate) fn environment(&self) -> Environment<'_> {
         Environment {
             blocks: &self.blocks,
-            nodes: &self.nodes,
+            nodes: &*self.nodes,
             is_replay: false,
             gives_up: false,
             patched: &[],

@@ -143,7 +143,7 @@ pub(super) fn replay(
         is_clean: superblock.clean,
         doubt: at_damage.doubt(),
         at_damage,
-        env: Environment { blocks, nodes: &parts.nodes, is_replay: true, gives_up, patched: &[] },
+        env: Environment { blocks, nodes: &*parts.nodes, is_replay: true, gives_up, patched: &[] },
         state,
         end: (start, previous),
         replayed: 0,

@@ -136,7 +136,7 @@ fn judge(engine: &Engine, state: &State, steps: &[Step]) -> Result<Allowed> {
         return Ok(Allowed::default());
     }
     let most: Vec<Most> = steps.iter().filter_map(|step| step.most(engine, state)).collect();
-    engine.judge(state, &most, |trial| {
+    engine.judge(state, &most, &*engine.nodes, |trial| {
         if steps.len() > 1 {
             trial.begin_chain();
         }

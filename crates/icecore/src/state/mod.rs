@@ -27,10 +27,9 @@ use crate::catalogue::Catalogue;
 use crate::error::{Error, FileFault, Result};
 use crate::liveness::{BlockSet, History, Span};
 use crate::log::tail::Tail;
-use crate::nodes::Nodes;
 use crate::operation::Operation;
 use crate::segments::{Cursor, Segments};
-use crate::tree::Tree;
+use crate::tree::{NodeSource, Tree};
 use crate::units::{
     BlockCount, DatasetId, LogAddress, Marks, RecordSequence, Run, SegmentId, Slot, Stream, VersionId,
 };
@@ -41,7 +40,7 @@ use std::sync::Arc;
 /// What applying an operation reads.
 pub(crate) struct Environment<'a> {
     pub blocks: &'a Blocks,
-    pub nodes: &'a Nodes,
+    pub nodes: &'a dyn NodeSource,
     /// The operations are those of the log, after a crash.
     pub is_replay: bool,
     /// Whether a replay gives up blocks that change what is gone with its file, which might turn up.

@@ -12,9 +12,8 @@ use crate::error::{Error, Result};
 use crate::liveness::parted;
 use crate::log::tail::{Need, Payload, Tail};
 use crate::namespace::Ledger;
-use crate::nodes::Nodes;
 use crate::operation::Operation;
-use crate::tree::{NodeLedger, Tree};
+use crate::tree::{NodeLedger, NodeSource, Tree};
 use crate::units::{
     BLOCK_BYTES, BlockCount, DatasetId, LogAddress, Marks, Run, SegmentId, Slot, Stream, VersionId,
 };
@@ -35,7 +34,7 @@ pub(crate) struct Growth {
 /// A change that is being tried.
 pub(crate) struct Trial<'a> {
     state: &'a State,
-    nodes: &'a Nodes,
+    nodes: &'a dyn NodeSource,
     /// Gives addresses as the tail of the log would.
     tail: Tail,
     marks: Marks,
@@ -76,7 +75,7 @@ enum Place {
 
 impl<'a> Trial<'a> {
     /// Nothing tried yet. The state has to stay locked until the change is made in earnest.
-    pub(crate) fn new(state: &'a State, blocks: &'a Blocks, nodes: &'a Nodes) -> Self {
+    pub(crate) fn new(state: &'a State, blocks: &'a Blocks, nodes: &'a dyn NodeSource) -> Self {
         let written = Written { blocks, data: Vec::new(), merged: HashMap::new() };
         let (tail, marks) = (state.tail.outline(), state.marks);
         Self { state, nodes, tail, marks, heads: BTreeMap::new(), freed: BTreeMap::new(), written }

@@ -157,28 +157,3 @@ fn check_node(child: &Child, node: &Node, low: u128, high: u128, source: &dyn No
     }
     Ok(())
 }
-
-impl Tree {
-    /// Reads ahead what a change of `key` will need, so that it does no I/O as long as the cache keeps it.
-    pub fn warm(&self, source: &dyn NodeSource, key: Key) -> Result<()> {
-        let mut node = self.root.load(source)?;
-        loop {
-            let next = match &*node {
-                Node::Leaf(_) => return Ok(()),
-                Node::Interior(interior) => {
-                    let index = interior.index_of(key.0);
-                    let next = interior.load(index, source)?;
-                    if next.is_sparse() {
-                        for neighbour in [index.checked_sub(1), Some(index + 1)].into_iter().flatten() {
-                            if neighbour < interior.len() {
-                                interior.load(neighbour, source)?;
-                            }
-                        }
-                    }
-                    next
-                }
-            };
-            node = next;
-        }
-    }
-}
