@@ -51,7 +51,7 @@ pub(super) fn begin(ground: &Ground<'_>, bytes: u64, scheme: Scheme) -> Result<B
     (scheme.create)(&group, ground)?;
     EXT4.make(&group.node(ORIGIN), ground.options)?;
     let folder = ground.folder.to_owned();
-    let area_bytes = ground.areas.bytes.max(EXTENT_BYTES);
+    let area_bytes = ground.areas.bytes.max(1).next_multiple_of(EXTENT_BYTES);
     let volumes = Volumes { group, scheme, folder, area_bytes, opened: RefCell::default() };
     volumes.mount(ORIGIN)?;
     Ok(Box::new(volumes))
