@@ -29,7 +29,7 @@ fn can_boot() -> bool {
         std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
     };
     let able = cfg!(target_arch = "x86_64") && rustix::process::geteuid().is_root();
-    let can = able && programs.iter().all(|program| there(&program));
+    let can = able && programs.iter().all(there);
     if !can {
         println!("skipped: a guest needs x86-64, root and {programs:?}");
     }

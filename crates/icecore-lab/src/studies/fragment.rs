@@ -29,6 +29,9 @@ const BYTES_PER_UPDATE: u64 = 400_000;
 const READ_BYTES: usize = 1 << 20;
 const NAME: &str = "file";
 
+/// FUSE and ZFS do not say where the extents of a file are.
+const WITHOUT_FIEMAP: [&str; 2] = [SUBJECT, "zfs"];
+
 /// How much is done.
 struct Scope {
     bytes: u64,
@@ -100,9 +103,9 @@ fn one(bench: &mut Bench, kind: &Kind, scope: &Scope, seed: u64, options: &Optio
     fill(&file, scope.bytes, seed, options)?;
     round.seconds.insert("fill", begin.elapsed().as_secs_f64());
     bench.system.rest()?;
-    // FUSE has no FIEMAP.
+    let has_fiemap = !WITHOUT_FIEMAP.contains(&kind.name);
     let count = |file: &Path| -> Result<Option<f64>> {
-        Ok(if kind.name == SUBJECT { None } else { Some(extents::count(file, options)? as f64) })
+        Ok(if has_fiemap { Some(extents::count(file, options)? as f64) } else { None })
     };
     let before = count(&file)?;
     if kind.snapshots {
