@@ -2,8 +2,8 @@
 
 use crate::protocol::{Errno, HandleId, Outcome};
 use crate::trees::Tree;
-use icecore::File;
 use icecore::units::InodeNumber;
+use icecore::{File, ReadProgress};
 use parking_lot::RwLock;
 use std::sync::Arc;
 
@@ -15,6 +15,8 @@ pub(crate) struct Handle {
     pub writes: bool,
     /// Keeps a file of a head alive when its last name goes.
     pub file: Option<File>,
+    /// How far a reader of what is not of a head has come.
+    pub progress: ReadProgress,
 }
 
 #[derive(Default)]

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 pub struct Counters {
     reads: AtomicU64,
     read_bytes: AtomicU64,
+    fetches: AtomicU64,
+    fetched_bytes: AtomicU64,
     writes: AtomicU64,
     parts: [AtomicU64; Kind::COUNT],
     bytes: [AtomicU64; Kind::COUNT],
@@ -31,6 +33,10 @@ pub struct Counts {
     pub reads: u64,
     /// Bytes asked for by them.
     pub read_bytes: u64,
+    /// Calls of `will_read`.
+    pub fetches: u64,
+    /// Bytes announced by them.
+    pub fetched_bytes: u64,
     /// Calls of `write_at` and `write_through`.
     pub writes: u64,
     /// Parts handed to them, by kind (index with `Kind as usize`).
@@ -74,6 +80,8 @@ impl Sub for Counts {
         Self {
             reads: self.reads - earlier.reads,
             read_bytes: self.read_bytes - earlier.read_bytes,
+            fetches: self.fetches - earlier.fetches,
+            fetched_bytes: self.fetched_bytes - earlier.fetched_bytes,
             writes: self.writes - earlier.writes,
             parts: std::array::from_fn(|kind| self.parts[kind] - earlier.parts[kind]),
             bytes: std::array::from_fn(|kind| self.bytes[kind] - earlier.bytes[kind]),
@@ -95,6 +103,8 @@ impl Counters {
         Counts {
             reads: self.reads.load(Relaxed),
             read_bytes: self.read_bytes.load(Relaxed),
+            fetches: self.fetches.load(Relaxed),
+            fetched_bytes: self.fetched_bytes.load(Relaxed),
             writes: self.writes.load(Relaxed),
             parts: std::array::from_fn(|kind| self.parts[kind].load(Relaxed)),
             bytes: std::array::from_fn(|kind| self.bytes[kind].load(Relaxed)),
@@ -113,6 +123,11 @@ impl Watch for Counters {
     fn read(&self, bytes: usize) {
         self.reads.fetch_add(1, Relaxed);
         self.read_bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    fn will_read(&self, bytes: u64) {
+        self.fetches.fetch_add(1, Relaxed);
+        self.fetched_bytes.fetch_add(bytes, Relaxed);
     }
 
     fn write(&self, parts: &[(Kind, &[u8])]) {

@@ -10,6 +10,9 @@ pub trait Watch: Send + Sync + 'static {
     /// So many bytes are to be read.
     fn read(&self, _bytes: usize) {}
 
+    /// So many bytes are announced as read soon.
+    fn will_read(&self, _bytes: u64) {}
+
     /// These parts are to be written.
     fn write(&self, _parts: &[(Kind, &[u8])]) {}
 
@@ -128,6 +131,11 @@ impl<W: Watch> StorageFile for PassingFile<W> {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.watch.read(buffer.len());
         self.inner.read_at(buffer, offset)
+    }
+
+    fn will_read(&self, offset: u64, length: u64) {
+        self.watch.will_read(length);
+        self.inner.will_read(offset, length);
     }
 
     fn write_at(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! Blocks by log address: where they are, what they hold, and whether that is what was written.
 
 mod chunks;
+mod fetch;
 mod gather;
 mod heal;
 mod inspect;

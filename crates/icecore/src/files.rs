@@ -8,7 +8,7 @@ use crate::incidents::Incidents;
 use crate::numbers::NumberMap;
 use crate::storage::{AlignedBuffer, Kind, Storage, StorageFile};
 use crate::sync::{Mutex, RwLock};
-use crate::units::{BLOCK_BYTES, SegmentId, Slot};
+use crate::units::{BLOCK_BYTES, BlockCount, SegmentId, Slot};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -208,6 +208,13 @@ impl SegmentFiles {
             let what = format!("{} bytes at {offset} of {}", buffer.len(), file_name(segment));
             Error::io("read", what, error)
         }))
+    }
+
+    /// Blocks are read soon. A hint: an error is met by the read.
+    pub(crate) fn will_read(&self, segment: SegmentId, slot: Slot, blocks: BlockCount) {
+        if let Ok((file, _)) = self.open(segment) {
+            file.will_read(self.geometry.offset(slot), blocks.bytes().0);
+        }
     }
 
     /// Reads whole blocks, with zeros for those that cannot be read; answers why, then. As [`SegmentFiles::read_if_there`].

@@ -18,6 +18,7 @@ pub mod format;
 mod group;
 mod incidents;
 pub mod limits;
+mod linear;
 #[doc(hidden)]
 pub mod liveness;
 #[doc(hidden)]
@@ -56,6 +57,7 @@ pub use group::{CommitPoint, Group};
 #[doc(hidden)]
 pub use incidents::parse as parse_incidents;
 pub use incidents::{Incident, logged as logged_incidents};
+pub use linear::ReadProgress;
 pub use names::DestroyTarget;
 pub use namespace::{
     AttributeChange, DirectoryEntry, InodeItem, InodeKind, Made, RenameHow, RenameOutcome, Unlinked, XattrHow,

@@ -39,6 +39,10 @@ impl NodeSource for Resident<'_> {
         })
     }
 
+    fn reading(&self) -> Option<&dyn NodeSource> {
+        Some(self.nodes)
+    }
+
     fn keep(&self, address: LogAddress, node: &Arc<Node>) {
         self.nodes.keep(address, node);
     }

@@ -3,9 +3,11 @@
 use crate::engine::Engine;
 use crate::error::{Error, FileFault, Result};
 use crate::format::segment::file_name;
+use crate::linear::{FETCH_BYTES_MIN, ReadProgress};
 use crate::namespace::{InodeItem, InodeKind, Read, TreeReader};
 use crate::tree::Tree;
 use crate::units::{BLOCK_BYTES, BLOCK_SHIFT, BlockCount, DatasetId, FileBlock, InodeNumber, Run};
+use std::ops::Range;
 
 /// Files that are looked at to find the path of one.
 const NAMED_AMONG: usize = 10_000;
@@ -35,13 +37,20 @@ impl Reading<'_> {
         self.reader().inode(inode).map_err(|error| self.told(error, || self.called("file", inode)))
     }
 
-    /// Reads from `offset`, up to the end of the file or of the buffer; answers how much.
-    pub(crate) fn read(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    /// Reads from `offset`, up to the end of the file or of the buffer; answers how much. `progress`: that of the
+    /// reader.
+    pub(crate) fn read(
+        &self,
+        inode: InodeNumber,
+        offset: u64,
+        buffer: &mut [u8],
+        progress: &ReadProgress,
+    ) -> Result<usize> {
         let attributes = self.reader().inode(inode).map_err(|error| self.located(error, inode, offset))?;
         if attributes.kind == InodeKind::Directory {
             return Err(FileFault::IsADirectory.into());
         }
-        self.read_sized(inode, attributes.size, offset, buffer)
+        self.read_sized(inode, attributes.size, offset, buffer, progress)
     }
 
     /// As [`Reading::read`], of a file of this size.
@@ -51,12 +60,18 @@ impl Reading<'_> {
         size: u64,
         offset: u64,
         buffer: &mut [u8],
+        progress: &ReadProgress,
     ) -> Result<usize> {
         let length = size.saturating_sub(offset).min(buffer.len() as u64) as usize;
+        // What is read in bulk is read once: the cache is for what comes back.
+        let is_bulk = length as u64 > FETCH_BYTES_MIN;
+        if is_bulk {
+            self.fetch(inode, progress.window(offset, length as u64, size));
+        }
         let mut rest = &mut buffer[..length];
         let mut at = offset;
         while !rest.is_empty() {
-            let done = self.read_piece(inode, at, rest)?;
+            let done = self.read_piece(inode, at, rest, !is_bulk)?;
             at += done as u64;
             rest = &mut rest[done..];
         }
@@ -65,8 +80,25 @@ impl Reading<'_> {
         Ok(length)
     }
 
-    /// Reads what lies together from `at` on, and answers how much that was: at least one byte.
-    fn read_piece(&self, inode: InodeNumber, at: u64, into: &mut [u8]) -> Result<usize> {
+    /// Asks the medium for all that a range of a file needs. An error is met by the read.
+    fn fetch(&self, inode: InodeNumber, bytes: Range<u64>) {
+        if bytes.is_empty() {
+            return;
+        }
+        let end = FileBlock(bytes.end.div_ceil(BLOCK_BYTES as u64));
+        let mut runs = Vec::new();
+        let visited = self.reader().extents(inode, FileBlock::containing(bytes.start), end, &mut |_, run| {
+            runs.push(run);
+            Ok(true)
+        });
+        if visited.is_ok() {
+            self.engine.blocks.fetch(&runs);
+        }
+    }
+
+    /// Reads what lies together from `at` on, and answers how much that was: at least one byte. `keep`: what had to
+    /// be read goes to the cache.
+    fn read_piece(&self, inode: InodeNumber, at: u64, into: &mut [u8], keep: bool) -> Result<usize> {
         let blocks = &self.engine.blocks;
         let file_block = FileBlock::containing(at);
         let within = (at - file_block.offset()) as usize;
@@ -80,8 +112,6 @@ impl Reading<'_> {
         if within == 0 && whole > 0 {
             let length = BlockCount(run.length.0.min(whole));
             let count = length.bytes().0 as usize;
-            // What is read in bulk is read once: the cache is for what comes back.
-            let keep = length.0 <= 16;
             blocks
                 .read_run(Run { length, ..run }, &mut into[..count], keep)
                 .map_err(|error| self.first_damaged(Run { length, ..run }, error, inode, at))?;

@@ -2,6 +2,7 @@
 
 use crate::blocks::Block;
 use crate::error::{Error, FileFault, Result};
+use crate::linear::ReadProgress;
 use crate::namespace::{DirectoryEntry, InodeItem, Read, TreeReader};
 use crate::pins::{Pin, ReaderName};
 use crate::pool::Pool;
@@ -167,7 +168,21 @@ impl View {
     /// [`crate::Error::Damaged`] if stored bytes do not match their checksum, with the offset of the first such block in the file: none of them
     /// are returned.
     pub fn read(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        self.reading()?.read(inode, offset, buffer)
+        self.read_on(inode, offset, buffer, &ReadProgress::default())
+    }
+
+    /// As [`View::read`]. For a reader that reads on where it was, the store fetches ahead.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_on(
+        &self,
+        inode: InodeNumber,
+        offset: u64,
+        buffer: &mut [u8],
+        progress: &ReadProgress,
+    ) -> Result<usize> {
+        self.reading()?.read(inode, offset, buffer, progress)
     }
 
     /// As [`View::read`], for callers that know the size of the file in this version.
@@ -175,7 +190,7 @@ impl View {
     /// # Errors
     /// As there.
     pub fn read_sized(&self, inode: InodeNumber, size: u64, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        self.reading()?.read_sized(inode, size, offset, buffer)
+        self.reading()?.read_sized(inode, size, offset, buffer, &ReadProgress::default())
     }
 
     /// A block, if that takes no I/O. `None` for a hole, too.

@@ -7,7 +7,7 @@ use crate::protocol::{
 };
 use crate::trees::Tree;
 use icecore::units::{FILE_BYTES_MAX, InodeNumber};
-use icecore::{ATOMIC_WRITE_BYTES, InodeKind};
+use icecore::{ATOMIC_WRITE_BYTES, InodeKind, ReadProgress};
 use std::sync::Arc;
 
 /// Bytes that one request copies at most: a thread serves it.
@@ -35,7 +35,8 @@ impl Inner {
             self.writable(&tree)?;
         }
         let file = self.ok(tree.head().map(|dataset| dataset.file(inode)).transpose())?;
-        let handle = self.handles.add(Handle { tree, inode, writes, file });
+        let handle =
+            self.handles.add(Handle { tree, inode, writes, file, progress: ReadProgress::default() });
         Ok(Opened { handle, direct: flags & libc::O_DIRECT != 0 })
     }
 
@@ -81,7 +82,7 @@ impl Inner {
         self.with_handle(handle, |open| {
             self.ok(match &open.file {
                 Some(file) => file.read(offset, buffer),
-                None => self.files(&open.tree)?.read(open.inode, offset, buffer),
+                None => self.files(&open.tree)?.read_on(open.inode, offset, buffer, &open.progress),
             })
         })
     }

@@ -3,6 +3,7 @@
 use super::target::Target;
 use super::{Dataset, destroyed};
 use crate::error::{FileFault, Result};
+use crate::linear::ReadProgress;
 use crate::namespace::InodeItem;
 use crate::present::Present;
 use crate::reading::{Reading, VersionName};
@@ -20,6 +21,7 @@ pub struct File {
     dataset: Dataset,
     file: HeadInode,
     present: Arc<Present<Tree>>,
+    progress: ReadProgress,
     is_open: bool,
 }
 
@@ -39,7 +41,8 @@ impl Dataset {
         }
         let present = state.present(head);
         drop(state);
-        let opened = File { dataset: self.clone(), file: (head, inode), present, is_open: true };
+        let progress = ReadProgress::default();
+        let opened = File { dataset: self.clone(), file: (head, inode), present, progress, is_open: true };
         if opened.attributes()?.links == 0 {
             // It came with the snapshot that the dataset was rolled back to, or cloned from: closing this handle may free it.
             let is_free = engine.open_files.orphaned((head, inode));
@@ -85,12 +88,13 @@ impl File {
     }
 
     /// Reads from `offset`, up to the end of the file or of the buffer; answers how many bytes. Holes read as zeros. One call
-    /// sees the file as of one moment, and every write that returned before the call.
+    /// sees the file as of one moment, and every write that returned before the call. For a handle
+    /// that reads on where it was, the store fetches ahead.
     ///
     /// # Errors
     /// [`FileFault::Stale`], [`FileFault::IsADirectory`]; [`crate::Error::Damaged`] as for [`crate::View::read`].
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        self.reading(|reading| reading.read(self.file.1, offset, buffer))
+        self.reading(|reading| reading.read(self.file.1, offset, buffer, &self.progress))
     }
 
     /// The parts that hold data: offset and length in bytes, in order, neighbours joined.

@@ -54,7 +54,8 @@ const fn is_cut(operation: &Operation) -> bool {
 
 impl Engine {
     /// Executes one operation on files by itself. On return it is visible, and durable with record number returned.
-    /// Tree nodes that it lacks are read without the state lock, and it is tried again; those of a cut are read under it.
+    /// Tree nodes that it lacks are read without the state lock, and it is tried again; those of a cut, and the
+    /// neighbour of a node that becomes sparse, are read under it.
     /// `on`: the head that it is for.
     ///
     /// # Errors
@@ -79,7 +80,9 @@ impl Engine {
                 }
                 let outcome =
                     self.append_in(&mut state, operation, payload.clone(), purpose, false, &environment);
-                if let Some(missing) = nodes.missing() {
+                if outcome.is_err()
+                    && let Some(missing) = nodes.missing()
+                {
                     drop(state);
                     // An error may be that of a node which is stale by now. What is damaged the last try finds.
                     tries = if self.nodes.load(missing).is_ok() { tries - 1 } else { 0 };

@@ -114,6 +114,10 @@ pub trait StorageFile: Send + Sync {
     /// Fills `buffer` from `offset`. `UnexpectedEof` if the file ends before.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
+    /// Says that `length` bytes from `offset` are read soon, so that the medium can begin to fetch them. A hint: it
+    /// may do nothing, and it reports no error. As `posix_fadvise(2)` with `POSIX_FADV_WILLNEED`.
+    fn will_read(&self, _offset: u64, _length: u64) {}
+
     /// Writes all the parts one after the other at `offset`. On an error any subset of the bytes may have
     /// been written. Parts that start and end on block borders of buffers aligned to blocks may bypass the
     /// page cache.

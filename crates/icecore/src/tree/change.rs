@@ -103,7 +103,9 @@ impl Change<'_> {
             return false;
         }
         let other = if kept == left { left + 1 } else { left };
-        let Ok(content) = interior.load(other, self.source) else { return false };
+        // The change is made: it is too late to ask for the neighbour and to try again.
+        let source = self.source.reading().unwrap_or(self.source);
+        let Ok(content) = interior.load(other, source) else { return false };
         let node = interior.child_mut(kept).exclusive().expect("the child was just changed");
         let gone = if kept == left {
             if !node.may_join(&content) {

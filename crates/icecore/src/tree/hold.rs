@@ -41,6 +41,10 @@ impl NodeSource for Held<'_> {
     fn load(&self, address: LogAddress) -> Result<Arc<Node>> {
         self.find(address).map_or_else(|| self.behind.load(address), |node| Ok(Arc::clone(node)))
     }
+
+    fn reading(&self) -> Option<&dyn NodeSource> {
+        self.behind.reading()
+    }
 }
 
 impl Tree {

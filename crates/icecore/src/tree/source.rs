@@ -20,6 +20,11 @@ pub trait NodeSource: Send + Sync {
     /// The node that was written at this address, as [`Node::decode`] answers it.
     fn load(&self, address: LogAddress) -> Result<Arc<Node>>;
 
+    /// What reads nodes that this source does not, if it answers only for those in memory.
+    fn reading(&self) -> Option<&dyn NodeSource> {
+        None
+    }
+
     /// A node was written just now, and is likely to be read again soon. It refers to its children by address.
     fn keep(&self, _address: LogAddress, _node: &Arc<Node>) {}
 }

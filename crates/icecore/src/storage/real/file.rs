@@ -11,9 +11,10 @@
 use crate::storage::{Kind, StorageFile};
 use crate::units::BLOCK_BYTES;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::fs::{Advice, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::io::{self, IoSlice};
+use std::num::NonZeroU64;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -73,6 +74,13 @@ impl StorageFile for RealFile {
             }
         }
         Ok(())
+    }
+
+    fn will_read(&self, offset: u64, length: u64) {
+        // No length would mean the rest of the file.
+        let Some(length) = NonZeroU64::new(length) else { return };
+        // Should it fail, the reads fetch for themselves.
+        let _ = rustix::fs::fadvise(&self.buffered, offset, Some(length), Advice::WillNeed);
     }
 
     fn write_at(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
