@@ -28,7 +28,7 @@ SECONDS ?= 600
 ICECORE := target/release/icecore
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench figure cases differential fuzz soak soak-short mount-suites mount-suites-short tools
+.PHONY: help demo test lint bench guest figure cases differential fuzz soak soak-short mount-suites mount-suites-short tools
 
 help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,10 @@ bench: ## Run the experiments on the filesystem of BENCH_DIR, one JSON document 
 	for name in $(EXPERIMENTS); do \
 		$(ICECORE) lab run $$name --directory $(BENCH_DIR) --json $(LAB_OPTIONS) > $(RESULTS)/$$name.json || exit 1; \
 	done
+
+guest: tools ## Build the machine with LVM in which `icecore lab run STUDY --guest` runs (two minutes; GUEST_OPTIONS='--with zfs' more)
+	$(CARGO) build --release --locked --package icecore-cli
+	$(ICECORE) lab guest $(GUEST_OPTIONS)
 
 figure: ## Draw time per iteration from the last `make bench`
 	$(ICECORE) lab figure $(RESULTS)/valuation-store.json > docs/valuation.svg

@@ -7,7 +7,7 @@ use crate::error::{Doing, Error, Result};
 use crate::options::Options;
 use crate::systems::mounted;
 use crate::tool::{self, Tool};
-use crate::{demo, experiments};
+use crate::{demo, experiments, guest};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -48,6 +48,8 @@ pub enum Job {
     Mount(mounted::MountJob),
     /// Works on a pool for a long time, and prints after each cycle what it takes.
     Soak(experiments::soak::process::Soak),
+    /// Runs a study in the guest.
+    Study(guest::study::StudyJob),
 }
 
 impl ChildCommand {
@@ -89,6 +91,7 @@ impl Job {
             Self::IdlePool(_) => "opening a pool and leaving it alone",
             Self::Mount(_) => "the mount",
             Self::Soak(_) => "soaking",
+            Self::Study(_) => "the study in the guest",
         };
         Error::Child { job: job.to_owned(), reason: reason.to_owned() }
     }
@@ -106,5 +109,6 @@ pub fn serve() -> Result<()> {
         Job::IdlePool(job) => experiments::history::idle::serve(&job),
         Job::Mount(job) => mounted::serve(&job),
         Job::Soak(job) => experiments::soak::process::serve(&job),
+        Job::Study(job) => guest::study::serve(&job),
     }
 }

@@ -2,6 +2,7 @@
 //! has what lacks.
 
 use crate::error::{Doing, Error, Result};
+use crate::guest;
 use crate::systems;
 use serde::Serialize;
 use std::fs;
@@ -65,7 +66,7 @@ const PROGRAMS: [(&str, &str, &str); 11] = [
 pub fn examine(directory: &Path) -> Result<Vec<Finding>> {
     let mut findings = kernel();
     findings.push(space(directory)?);
-    findings.extend(PROGRAMS.iter().map(|(name, package, used_for)| {
+    findings.extend(PROGRAMS.iter().chain(&guest::PROGRAMS).map(|(name, package, used_for)| {
         let place = find(name);
         let lacks = format!("apt-get install {package}");
         Finding {
@@ -107,7 +108,12 @@ fn kernel() -> Vec<Finding> {
             "no loop devices in this kernel",
             "file systems in a file",
         ),
-        ("device-mapper", has_device_mapper(), "no device-mapper in this kernel", "systems lvm, lvm-thin"),
+        (
+            "device-mapper",
+            systems::has_device_mapper().is_ok(),
+            "no device-mapper in this kernel",
+            "systems lvm, lvm-thin",
+        ),
     ];
     let finding = |(name, available, lacks, used_for): (&str, bool, &str, &str)| Finding {
         name: name.to_owned(),
@@ -138,11 +144,6 @@ fn space(directory: &Path) -> Result<Finding> {
         used_for: "all studies at full size".to_owned(),
         package: None,
     })
-}
-
-fn has_device_mapper() -> bool {
-    let devices = fs::read_to_string("/proc/devices").unwrap_or_default();
-    Path::new("/dev/mapper/control").exists() || devices.contains("device-mapper")
 }
 
 /// A program in the folders of the path, of the system's programs, or of a version of PostgreSQL.

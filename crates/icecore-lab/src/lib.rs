@@ -19,6 +19,7 @@ pub mod experiments;
 pub mod figure;
 mod fio;
 pub mod flush;
+pub mod guest;
 pub mod machine;
 pub mod options;
 pub mod page;

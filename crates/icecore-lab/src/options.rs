@@ -2,6 +2,7 @@
 
 use crate::child::ChildCommand;
 use crate::error::{Doing, Error, Result};
+use crate::guest::Guest;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +43,8 @@ pub struct Options {
     /// Asked again and again while an experiment runs. An experiment that is to stop ends with [`Error::Stopped`], and leaves
     /// nothing behind.
     pub stop: Stop,
+    /// The machine in which a study runs, if not on this one.
+    pub guest: Option<Guest>,
     /// How to start this program again, for experiments that need a process of their own.
     pub child: ChildCommand,
 }
@@ -62,6 +65,7 @@ impl Options {
             seed: SEED,
             progress: Arc::new(|_| ()),
             stop: Arc::new(|| false),
+            guest: None,
             child: ChildCommand::default(),
         }
     }

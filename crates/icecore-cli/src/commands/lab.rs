@@ -3,6 +3,7 @@
 mod all;
 mod compare;
 mod doctor;
+mod guest;
 mod report;
 
 use crate::format::parse_size;
@@ -42,6 +43,8 @@ enum LabCommand {
     Compare(compare::Arguments),
     /// Say what this machine can measure, and what to install
     Doctor(doctor::Arguments),
+    /// Build the machine in which --guest runs studies
+    Guest(guest::BuildArguments),
     /// Draw a chart of a result as SVG
     Figure(FigureArguments),
     /// Part of an experiment that needs a process of its own
@@ -62,9 +65,12 @@ struct ListArguments {
 Runs of the two sides are interleaved pair by pair on the filesystem of one
 folder. The document has every sample; docs/lab-schema.json describes it.
 `all` runs the studies one after the other, and writes a document for each and
-report.html into the folder that --output names.
+report.html into the folder that --output names. With --guest a study runs in
+a small machine of QEMU whose kernel has LVM: its counts and ratios hold, and
+its times do not.
 
 Example:
+  icecore lab run shock --guest --systems plain,lvm,icecore-mount
   icecore lab run all --quick --output results
   icecore lab run valuation-store --directory /srv --json > valuation.json")]
 struct RunArguments {
@@ -104,6 +110,9 @@ struct RunArguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_file_size)]
     size: Option<u64>,
 
+    #[command(flatten)]
+    guest: guest::Arguments,
+
     /// Small sizes and few rounds: shows that it works, and means nothing
     #[arg(long)]
     quick: bool,
@@ -141,6 +150,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         LabCommand::Report(arguments) => report::run(arguments),
         LabCommand::Compare(arguments) => compare::run(arguments),
         LabCommand::Doctor(arguments) => doctor::run(arguments),
+        LabCommand::Guest(arguments) => guest::build(arguments),
         LabCommand::Figure(arguments) => draw(arguments),
         LabCommand::Child => child::serve().map_err(told),
     }
@@ -184,7 +194,7 @@ fn list(arguments: &ListArguments) -> anyhow::Result<()> {
 }
 
 /// How the command line wants experiments to run. Signals are held back from now on.
-fn options(arguments: &RunArguments) -> Options {
+fn options(arguments: &RunArguments) -> anyhow::Result<Options> {
     let mut options = Options::new(&arguments.directory);
     options.pairs = arguments.pairs;
     options.duration = arguments.minutes.map(|minutes| Duration::from_secs(minutes * 60));
@@ -192,8 +202,15 @@ fn options(arguments: &RunArguments) -> Options {
     options.systems.clone_from(&arguments.systems);
     options.iterations = arguments.iterations;
     options.size = arguments.size;
+    options.guest = arguments.guest.chosen()?;
     options.quick = arguments.quick;
     options.seed = arguments.seed.unwrap_or(options.seed);
+    supervise(&mut options);
+    Ok(options)
+}
+
+/// Shows steps on a terminal. Signals are held back from now on.
+fn supervise(options: &mut Options) {
     if std::io::stderr().is_terminal() {
         options.progress = Arc::new(|line| {
             let _ = writeln!(std::io::stderr().lock(), "{line}");
@@ -201,7 +218,6 @@ fn options(arguments: &RunArguments) -> Options {
     }
     interrupt::defer();
     options.stop = Arc::new(|| interrupt::caught().is_some());
-    options
 }
 
 /// A run that a signal stopped ends the program by that signal.
@@ -219,7 +235,7 @@ fn run_experiment(arguments: &RunArguments) -> anyhow::Result<()> {
         return all::run(arguments);
     }
     check_arguments(arguments)?;
-    let report = icecore_lab::run(&arguments.name, &options(arguments)).map_err(stopped)?;
+    let report = icecore_lab::run(&arguments.name, &options(arguments)?).map_err(stopped)?;
     let mut output = Output::new();
     let text = if arguments.json { report.to_json() } else { report.summary() };
     output.line(text.trim_end())?;
@@ -266,6 +282,9 @@ fn check_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Res
     check_systems(arguments)?;
     if experiment.group != Group::Study && !arguments.systems.is_empty() {
         return Err(exit::usage(format!("{name} compares no systems: --systems goes with studies")));
+    }
+    if experiment.group != Group::Study && arguments.guest.is_wanted() {
+        return Err(exit::usage(format!("{name} is no study: --guest goes with studies")));
     }
     if name != "valuation" && arguments.iterations.is_some() {
         return Err(exit::usage(format!("{name} has no iterations: --iterations goes with valuation")));

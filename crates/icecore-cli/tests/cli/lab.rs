@@ -137,6 +137,8 @@ fn the_doctor_examines_this_machine() {
     let fuse = findings.iter().find(|finding| finding["name"] == json!("FUSE")).unwrap();
     assert_eq!(fuse["available"], json!(Path::new("/dev/fuse").exists()));
     assert!(printed(&["doctor"], &[]).contains("device-mapper"));
+    let machine = findings.iter().find(|finding| finding["name"] == json!("qemu-system-x86_64")).unwrap();
+    assert_eq!(machine["package"], json!("qemu-system-x86"));
     assert!(refused(1, &["doctor", "--directory", "/no/such/folder"], &[]).contains("/no/such/folder"));
 }
 

@@ -21,6 +21,7 @@ pub mod valuation_store;
 
 use crate::clock;
 use crate::error::{Error, Result};
+use crate::guest;
 use crate::machine::Machine;
 use crate::options::Options;
 use crate::report::{Check, Parameter, REPORT_VERSION, Report, System, Versions};
@@ -159,6 +160,9 @@ impl Findings {
 pub fn run(name: &str, options: &Options) -> Result<Report> {
     let experiment =
         EXPERIMENTS.iter().find(|experiment| experiment.name == name).ok_or_else(|| unknown(name))?;
+    if let Some(guest) = &options.guest {
+        return guest::run(name, options, guest);
+    }
     let (started, begin) = (clock::now(), Instant::now());
     let machine = Machine::examine(&options.directory)?;
     options.say(&format!("{name} on {machine}"))?;

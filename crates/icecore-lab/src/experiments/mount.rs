@@ -25,7 +25,7 @@ use tempfile::TempDir;
 
 const BLOCK_BYTES: u64 = 16 << 10;
 const SCAN_BYTES: u64 = 1 << 20;
-/// The snapshot that `mount.scan_snapshot` reads: of a file of which a quarter was updated.
+/// The snapshot that `mount.scan_snapshot` reads: of a file of which half was updated.
 const SCANNED: &str = "scanned";
 const FILES_PER_FOLDER: usize = 100;
 /// Sizes of small files are spread evenly below this.
@@ -165,21 +165,20 @@ impl Bench {
         if self.small_files > 0 {
             make_archive(folder, self.small_files, &mut random, options)?;
         }
-        self.update_quarter(mounted.point(), &mut random)?;
+        self.update_half(mounted.point(), &mut random)?;
         mounted.snapshot(SCANNED)?;
-        self.update_quarter(mounted.point(), &mut random)?;
         self.mounted = Some(mounted);
         Ok(self)
     }
 
-    /// Writes blocks of the first file at random, as many as make a quarter of it.
-    fn update_quarter(&self, folder: &Path, random: &mut Random) -> Result<()> {
+    /// Writes blocks of the first file at random, as many as make half of it.
+    fn update_half(&self, folder: &Path, random: &mut Random) -> Result<()> {
         use std::os::unix::fs::FileExt as _;
         let doing = || "update the first file on the mount".to_owned();
         let file = File::options().write(true).open(folder.join("file.0")).doing(doing)?;
         let mut block = vec![0; BLOCK_BYTES as usize];
         random.fill(&mut block);
-        for _ in 0..self.file_bytes / BLOCK_BYTES / 4 {
+        for _ in 0..self.file_bytes / BLOCK_BYTES / 2 {
             file.write_all_at(&block, random.below(self.file_bytes / BLOCK_BYTES) * BLOCK_BYTES)
                 .doing(doing)?;
         }

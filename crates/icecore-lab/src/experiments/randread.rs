@@ -25,8 +25,6 @@ const READ_BYTES: [usize; 2] = [4 << 10, 16 << 10];
 const NAMES: [&str; 3] = ["plain", "icecore", "icecore_snapshot"];
 const BLOCK: u64 = 4 << 10;
 const CHUNK: usize = 1 << 20;
-/// A tenth of the blocks is updated, or so many blocks, whichever is less.
-const UPDATES_MAX: u64 = 100_000;
 const UPDATES_SYNC: u64 = 1000;
 const YOUNGER: u64 = 1000;
 const SNAPSHOT: &str = "old";
@@ -65,7 +63,7 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
     let rounds = options.rounds(12, 4);
     let slice = options.size(Duration::from_secs(3), Duration::from_secs(1));
     let bytes = super::file_bytes(options, 16 << 30);
-    let updates = (bytes / BLOCK / 10).min(UPDATES_MAX);
+    let updates = bytes / BLOCK / 10;
     let folder = options.scratch()?;
     let files = Files::make(folder.path(), bytes, updates, options)?;
     let mut random = Random::new(options.seed);

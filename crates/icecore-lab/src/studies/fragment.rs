@@ -14,7 +14,7 @@ use crate::pairs::interleave;
 use crate::random::Random;
 use crate::report::{Check, System as Measured};
 use crate::statistics::{mean, paired_ratio};
-use crate::systems::{Kind, extents};
+use crate::systems::{Areas, Kind, extents};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
@@ -28,6 +28,9 @@ const WORKERS: u64 = 8;
 const BYTES_PER_UPDATE: u64 = 400_000;
 const READ_BYTES: usize = 1 << 20;
 const NAME: &str = "file";
+
+/// FUSE and ZFS do not say where the extents of a file are.
+const WITHOUT_FIEMAP: [&str; 2] = [SUBJECT, "zfs"];
 
 /// How much is done.
 struct Scope {
@@ -61,10 +64,11 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     super::require_fio("fragment")?;
     let lineup = Lineup::of(options, Needs::Files)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
+    let areas = Areas { count: 1, bytes: scope.bytes / 4 * 5 };
     let measured = interleave(rounds, lineup.kinds.len(), |round, place| {
         let kind = lineup.kinds[place];
         options.say(&format!("round {} of {rounds}: {}", round + 1, kind.name))?;
-        let mut bench = Bench::begin(kind, scope.device_bytes, options)?;
+        let mut bench = Bench::begin(kind, scope.device_bytes, areas, options)?;
         let seed = options.seed + round as u64;
         let round = bench.attempt(kind, |bench| one(bench, kind, &scope, seed, options))?;
         options.say(&format!("  {}: {:.3?}", kind.name, round.seconds))?;
@@ -99,9 +103,9 @@ fn one(bench: &mut Bench, kind: &Kind, scope: &Scope, seed: u64, options: &Optio
     fill(&file, scope.bytes, seed, options)?;
     round.seconds.insert("fill", begin.elapsed().as_secs_f64());
     bench.system.rest()?;
-    // FUSE has no FIEMAP.
+    let has_fiemap = !WITHOUT_FIEMAP.contains(&kind.name);
     let count = |file: &Path| -> Result<Option<f64>> {
-        Ok(if kind.name == SUBJECT { None } else { Some(extents::count(file, options)? as f64) })
+        Ok(if has_fiemap { Some(extents::count(file, options)? as f64) } else { None })
     };
     let before = count(&file)?;
     if kind.snapshots {

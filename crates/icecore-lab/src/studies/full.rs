@@ -12,7 +12,7 @@ use crate::pairs::interleave;
 use crate::random::Random;
 use crate::report::{Check, System as Measured};
 use crate::statistics::{bootstrap, median};
-use crate::systems::Kind;
+use crate::systems::{Areas, Kind};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,13 @@ impl Scope {
     }
 }
 
+impl Scope {
+    /// Areas smaller than the file, as is usual: they run full first.
+    fn areas(&self) -> Areas {
+        Areas { count: 8, bytes: self.blocks * BLOCK_BYTES as u64 / 5 * 2 }
+    }
+}
+
 /// What one system did.
 struct Outcome {
     /// Acknowledged blocks and snapshots that are not what they have to be.
@@ -57,7 +64,8 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     let outcomes = interleave(rounds, lineup.kinds.len(), |round, place| {
         let kind = lineup.kinds[place];
         options.say(&format!("round {} of {rounds}: {}", round + 1, kind.name))?;
-        let mut bench = Bench::begin_limited(kind, scope.device_bytes, scope.limit_bytes, options)?;
+        let mut bench =
+            Bench::begin_limited(kind, scope.device_bytes, scope.limit_bytes, scope.areas(), options)?;
         let outcome = bench.attempt(kind, |bench| {
             let random = Random::new(options.seed + round as u64);
             Writer::begin(bench, kind, &scope, random)?.outcome(&scope, options)
@@ -145,7 +153,7 @@ impl<'a> Writer<'a> {
                 break Some(("the write", error));
             }
         };
-        let (full, refusal) = match refusal {
+        let (full, mut refusal) = match refusal {
             None => (false, "its time was up before it was full".to_owned()),
             Some((_, Error::Stopped)) => return Err(Error::Stopped),
             Some((what, error)) => (is_full(&error), format!("{what} was refused: {error}")),
@@ -158,7 +166,14 @@ impl<'a> Writer<'a> {
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();
-        let (blocks, snapshots) = self.lost(options)?;
+        let (blocks, snapshots) = match self.lost(options)? {
+            Ok(lost) => lost,
+            // What cannot be read is lost.
+            Err(error) => {
+                refusal = format!("{refusal}; it cannot be mounted again: {error}");
+                (self.acknowledged.len() as f64, self.snapshots.len() as f64)
+            }
+        };
         counters.insert("lost_blocks".to_owned(), blocks);
         counters.insert("lost_snapshots".to_owned(), snapshots);
         let resumed = self.resume();
@@ -197,11 +212,16 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Mounts the system again, and counts the blocks of the present and the snapshots that are not what they have to be.
-    fn lost(&mut self, options: &Options) -> Result<(f64, f64)> {
+    /// Mounts the system again, and counts the blocks of the present and the snapshots that are not what they have to
+    /// be. The inner error is that of the mount.
+    fn lost(&mut self, options: &Options) -> Result<Result<(f64, f64)>> {
         // Nothing of the system may be open while it is mounted again.
         self.blocks = Blocks::Table(rusqlite::Connection::open_in_memory()?);
-        self.bench.system.cool()?;
+        match self.bench.system.cool() {
+            Err(Error::Stopped) => return Err(Error::Stopped),
+            Err(error) => return Ok(Err(error)),
+            Ok(()) => {}
+        }
         self.blocks = Blocks::open(&*self.bench.system, self.kind)?;
         let mut blocks = 0.0;
         for (number, version) in (0..).zip(&self.acknowledged) {
@@ -220,7 +240,7 @@ impl<'a> Writer<'a> {
             });
             snapshots += f64::from(u8::from(!whole));
         }
-        Ok((blocks, snapshots))
+        Ok(Ok((blocks, snapshots)))
     }
 
     /// Destroys all snapshots but the youngest, and writes again.

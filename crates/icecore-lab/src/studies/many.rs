@@ -4,14 +4,14 @@
 
 use super::blocks::Blocks;
 use super::{Bench, Lineup, Needs};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::experiments::Findings;
 use crate::options::Options;
 use crate::pairs::interleave;
 use crate::random::Random;
 use crate::report::System as Measured;
 use crate::statistics::median;
-use crate::systems::Kind;
+use crate::systems::{Areas, Kind};
 use std::time::{Duration, Instant};
 
 /// How much is done.
@@ -35,6 +35,14 @@ impl Scope {
     }
 }
 
+impl Scope {
+    /// A copy area has room for the file, and for what the file system writes itself.
+    fn areas(&self) -> Areas {
+        let file_bytes = self.blocks * super::blocks::BLOCK_BYTES as u64;
+        Areas { count: self.snapshots as u64, bytes: file_bytes / 2 * 3 + (8 << 20) }
+    }
+}
+
 /// Seconds by number of snapshots.
 #[derive(Default)]
 struct Costs {
@@ -42,6 +50,8 @@ struct Costs {
     write: Vec<f64>,
     destroy: Vec<f64>,
     space_bytes: f64,
+    /// What the system said when it took no more snapshots.
+    refusal: Option<String>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
@@ -56,7 +66,7 @@ fn compare(kinds: &[&Kind], options: &Options) -> Result<Findings> {
     let costs = interleave(rounds, kinds.len(), |round, place| {
         let kind = kinds[place];
         options.say(&format!("round {} of {rounds}: {}", round + 1, kind.name))?;
-        let mut bench = Bench::begin(kind, scope.device_bytes, options)?;
+        let mut bench = Bench::begin(kind, scope.device_bytes, scope.areas(), options)?;
         let costs = bench.attempt(kind, |bench| one(bench, kind, &scope, options))?;
         let (take, count) = (median(&costs.take) * 1e3, costs.take.len());
         options.say(&format!("  {}: {count} snapshots, {take:.3} ms each", kind.name))?;
@@ -67,6 +77,9 @@ fn compare(kinds: &[&Kind], options: &Options) -> Result<Findings> {
         report(&mut findings, kind.name, "take", rounds, |costs| &costs.take);
         report(&mut findings, kind.name, "write", rounds, |costs| &costs.write);
         report(&mut findings, kind.name, "destroy", rounds, |costs| &costs.destroy);
+        if let Some(refusal) = rounds.iter().find_map(|costs| costs.refusal.as_deref()) {
+            findings.parameter(&format!("refusal_of_{}", kind.name), refusal);
+        }
     }
     findings.parameter("rounds", rounds);
     findings.parameter("snapshots", scope.snapshots);
@@ -85,7 +98,15 @@ fn one(bench: &mut Bench, kind: &Kind, scope: &Scope, options: &Options) -> Resu
         options.go_on()?;
         let version = costs.take.len() as u64 + 1;
         costs.write.push(timed(|| blocks.write(&[(random.below(scope.blocks), version)]))?);
-        costs.take.push(timed(|| bench.system.snapshot(&format!("s{version}")))?);
+        match timed(|| bench.system.snapshot(&format!("s{version}"))) {
+            Ok(seconds) => costs.take.push(seconds),
+            // A system that has some is measured as far as it goes.
+            Err(error) if !matches!(error, Error::Stopped) && !costs.take.is_empty() => {
+                costs.refusal = Some(error.to_string());
+                break;
+            }
+            Err(error) => return Err(error),
+        }
     }
     drop(blocks);
     costs.space_bytes = bench.system.space_bytes()? as f64;
@@ -137,8 +158,8 @@ mod tests {
         SYSTEMS.iter().find(|kind| kind.name == "xfs-reflink").expect("a system")
     }
 
-    /// A system that takes its time for a snapshot.
-    struct Slowed(Box<dyn System>);
+    /// A system that takes its time for a snapshot, and takes no more than four.
+    struct Slowed(Box<dyn System>, usize);
 
     impl System for Slowed {
         fn data(&self) -> Result<PathBuf> {
@@ -146,6 +167,11 @@ mod tests {
         }
         fn snapshot(&mut self, name: &str) -> Result<()> {
             std::thread::sleep(DELAY);
+            self.1 += 1;
+            if self.1 > 4 {
+                let reason = "no more of them".to_owned();
+                return Err(Error::Inconclusive { what: "a snapshot".to_owned(), reason });
+            }
             self.0.snapshot(name)
         }
         fn snapshot_folder(&self, name: &str) -> Result<PathBuf> {
@@ -172,12 +198,12 @@ mod tests {
     }
 
     #[test]
-    fn a_system_slowed_on_purpose_shows_up_slower() {
+    fn a_system_slowed_on_purpose_shows_up_slower_and_one_that_refuses_is_measured_until_then() {
         if (reflink().probe)().is_err() {
             return;
         }
         let begin = |ground: &Ground<'_>| -> Result<Box<dyn System>> {
-            Ok(Box::new(Slowed((reflink().begin)(ground)?)))
+            Ok(Box::new(Slowed((reflink().begin)(ground)?, 0)))
         };
         let slowed = Kind { name: "slowed", snapshots: true, files: true, probe: || Ok(()), begin };
         let folder = tempfile::tempdir().expect("a folder");
@@ -187,5 +213,7 @@ mod tests {
         let cost = |key: &str| report.systems()[key].samples[0];
         let (fast, slow) = (cost("xfs-reflink/take"), cost("slowed/take"));
         assert!(slow - fast > DELAY.as_secs_f64() / 2.0, "{fast} and {slow}");
+        let taken = |key: &str| report.systems()[key].counters["snapshots"];
+        assert_eq!((taken("xfs-reflink/take"), taken("slowed/take")), (6.0, 4.0));
     }
 }

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::experiments::Findings;
 use crate::options::Options;
 use crate::report::System as Measured;
-use crate::systems::{Ground, Kind, SYSTEMS, System};
+use crate::systems::{Areas, Ground, Kind, SYSTEMS, System};
 use tempfile::TempDir;
 
 /// Which system the checks of studies on files are about.
@@ -102,19 +102,25 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Sets the system up on a device of this size.
-    pub(crate) fn begin(kind: &Kind, bytes: u64, options: &Options) -> Result<Self> {
-        Self::make(kind, bytes, None, options)
+    /// Sets the system up on a device of this size, with room for copies beside where the system sets that aside.
+    pub(crate) fn begin(kind: &Kind, bytes: u64, areas: Areas, options: &Options) -> Result<Self> {
+        Self::make(kind, bytes, None, areas, options)
     }
 
     /// The same, with a limit to the size of a pool.
-    pub(crate) fn begin_limited(kind: &Kind, bytes: u64, limit: u64, options: &Options) -> Result<Self> {
-        Self::make(kind, bytes, Some(limit), options)
+    pub(crate) fn begin_limited(
+        kind: &Kind,
+        bytes: u64,
+        limit: u64,
+        areas: Areas,
+        options: &Options,
+    ) -> Result<Self> {
+        Self::make(kind, bytes, Some(limit), areas, options)
     }
 
-    fn make(kind: &Kind, bytes: u64, limit: Option<u64>, options: &Options) -> Result<Self> {
+    fn make(kind: &Kind, bytes: u64, limit: Option<u64>, areas: Areas, options: &Options) -> Result<Self> {
         let folder = options.scratch()?;
-        let ground = Ground { folder: folder.path(), bytes, limit, options };
+        let ground = Ground { folder: folder.path(), bytes, limit, areas, options };
         let system = (kind.begin)(&ground).map_err(|error| on(kind, &folder, error))?;
         Ok(Self { system, folder })
     }

@@ -12,7 +12,7 @@ use crate::pairs::interleave;
 use crate::report::{Check, System as Measured};
 use crate::sqlite::Journal;
 use crate::statistics::{median, paired_ratio};
-use crate::systems::Kind;
+use crate::systems::{Areas, Kind};
 use crate::valuation::{Contents, ITERATIONS, PERIODS, Valuation};
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -44,6 +44,15 @@ impl Scope {
             periods: options.size(PERIODS, if toy { 100 } else { 2_000 }),
             device_bytes: options.size(needed.max(4 << 30), 1 << 30),
         }
+    }
+}
+
+impl Scope {
+    /// The copy area of the first snapshot takes in all that is written after it, wherever the file system puts that.
+    fn areas(&self) -> Areas {
+        let count = u64::from(self.iterations);
+        let rows = count * u64::from(self.periods);
+        Areas { count, bytes: (64 << 20) + 512 * rows }
     }
 }
 
@@ -103,7 +112,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     let runs = interleave(rounds, sides.len(), |round, place| {
         let side = &sides[place];
         options.say(&format!("round {} of {rounds}: {}", round + 1, side.name()))?;
-        let mut bench = Bench::begin(side.kind, scope.device_bytes, options)?;
+        let mut bench = Bench::begin(side.kind, scope.device_bytes, scope.areas(), options)?;
         let run = bench.attempt(side.kind, |bench| one(bench, side, &scope, options))?;
         options.say(&format!("  {:.2} s, {} snapshots verified", run.total(), run.verified))?;
         Ok(run)

@@ -1,7 +1,7 @@
 //! Btrfs on a loop device. The data is a subvolume, and a snapshot is a read-only one.
 
 use super::loopback::{self, Format, Loop};
-use super::{Ground, Kind, System, extents};
+use super::{Areas, Ground, Kind, System, extents};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::options::Options;
@@ -37,7 +37,7 @@ impl Btrfs {
         if let Err(reason) = probe() {
             return Ok(Err(reason));
         }
-        match Self::make(&Ground { folder, bytes, limit: None, options }) {
+        match Self::make(&Ground { folder, bytes, limit: None, areas: Areas::default(), options }) {
             Ok(made) => Ok(Ok(made)),
             Err(Error::Stopped) => Err(Error::Stopped),
             Err(error) => Ok(Err(error.to_string())),

@@ -1,4 +1,4 @@
-//! A file system on a loop device.
+//! Loop devices, and file systems on them.
 
 use super::Ground;
 use crate::device::Device;
@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// Programs of file systems are here, which is not in the `PATH` of every user.
-const SBIN: &str = "/usr/sbin";
+pub(super) const SBIN: &str = "/usr/sbin";
 const DD_BYTES: u64 = 4 << 20;
 
 /// What a file system is made by.
@@ -29,6 +29,14 @@ pub(super) const EXT4: Format = Format {
     program: "mkfs.ext4",
     arguments: &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
 };
+
+impl Format {
+    /// Makes the file system in a file or on a device.
+    pub(super) fn make(&self, place: &Path, options: &Options) -> Result<()> {
+        let mut command = Command::new(format!("{SBIN}/{}", self.program));
+        tool::output(command.args(self.arguments).arg(place), options).map(|_| ())
+    }
+}
 
 /// Why this machine cannot have such a file system.
 pub(super) fn probe(format: &Format, package: &str) -> Result<(), String> {
@@ -52,9 +60,8 @@ impl Loop {
         let image = ground.folder.join(format!("{}.img", format.kind));
         let point = ground.folder.join(format.kind);
         let (bytes, options) = (ground.bytes, ground.options);
-        write_zeros(&image, bytes, options)?;
-        let mut command = Command::new(format!("{SBIN}/{}", format.program));
-        tool::output(command.args(format.arguments).arg(&image), options)?;
+        write_zeros(&image, bytes, bytes, options)?;
+        format.make(&image, options)?;
         fs::create_dir(&point).doing(|| format!("make {}", point.display()))?;
         let device = attach_and_mount(&image, &point, format.kind, options)?;
         Ok(Self { image, point, kind: format.kind, device })
@@ -84,14 +91,53 @@ impl Loop {
 
     /// Bytes in use.
     pub(super) fn used_bytes(&self) -> Result<u64> {
-        let space = rustix::fs::statvfs(&self.point).doing(|| format!("measure {}", self.point.display()))?;
-        Ok((space.f_blocks - space.f_bfree) * space.f_frsize)
+        used_bytes(&self.point)
     }
 }
 
-/// The file is written in full: the file system beneath then allocates nothing while something is measured. A debug build,
-/// which measures nothing, leaves a hole.
-fn write_zeros(image: &Path, bytes: u64, options: &Options) -> Result<()> {
+/// Bytes in use in the file system of a folder.
+pub(super) fn used_bytes(folder: &Path) -> Result<u64> {
+    let space = rustix::fs::statvfs(folder).doing(|| format!("measure {}", folder.display()))?;
+    Ok((space.f_blocks - space.f_bfree) * space.f_frsize)
+}
+
+/// A loop device over a file of its own. Both go when the value is dropped, and nothing may use the device then.
+pub(super) struct Attached {
+    image: PathBuf,
+    path: PathBuf,
+    device: Device,
+}
+
+impl Attached {
+    /// Attaches a file of this size in the folder of the ground. The first `written` bytes of it are written.
+    pub(super) fn begin(ground: &Ground<'_>, name: &str, bytes: u64, written: u64) -> Result<Self> {
+        let image = ground.folder.join(format!("{name}.img"));
+        write_zeros(&image, bytes, written, ground.options)?;
+        let path = attach(&image, ground.options)?;
+        Ok(Self { image, device: device_at(&path), path: path.into() })
+    }
+
+    /// The node of the device.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let never = Options::new(".");
+        let _ = tool::output(losetup().arg("--detach").arg(&self.path), &never);
+        let _ = fs::remove_file(&self.image);
+    }
+}
+
+/// A file with its first bytes written: the file system beneath then allocates nothing while something is measured. A debug
+/// build, which measures nothing, leaves a hole.
+fn write_zeros(image: &Path, bytes: u64, written: u64, options: &Options) -> Result<()> {
     let doing = || format!("make {}", image.display());
     File::create_new(image).doing(doing)?.set_len(bytes).doing(doing)?;
     if cfg!(debug_assertions) {
@@ -99,26 +145,46 @@ fn write_zeros(image: &Path, bytes: u64, options: &Options) -> Result<()> {
     }
     let mut command = Command::new("dd");
     command.args(["if=/dev/zero", "oflag=direct", "conv=notrunc", "status=none"]);
-    command.arg(format!("bs={DD_BYTES}")).arg(format!("count={}", bytes.div_ceil(DD_BYTES)));
+    command.arg(format!("bs={DD_BYTES}")).arg(format!("count={}", written.div_ceil(DD_BYTES)));
     command.arg(format!("of={}", image.display()));
     tool::output(&mut command, options).map(|_| ())
 }
 
-fn attach_and_mount(image: &Path, point: &Path, kind: &str, options: &Options) -> Result<Device> {
-    // The page cache of the file beneath would be a second one. From here to the detaching nothing looks whether the run
-    // is to stop: a device that is mounted and detached goes with its mount.
-    let losetup = || Command::new(format!("{SBIN}/losetup"));
+fn losetup() -> Command {
+    Command::new(format!("{SBIN}/losetup"))
+}
+
+/// The page cache of the file beneath would be a second one, so it is left out. A run that is to stop does not stop here: the
+/// device would stay.
+fn attach(image: &Path, options: &Options) -> Result<String> {
     let never = Options::new(&options.directory);
-    let device = tool::output(losetup().args(["--find", "--show", "--direct-io=on"]).arg(image), &never)?;
-    let device = device.trim();
-    let mounted = tool::output(Command::new("mount").args(["-t", kind, device]).arg(point), &never);
-    let detached = tool::output(losetup().args(["--detach", device]), &never);
+    let path = tool::output(losetup().args(["--find", "--show", "--direct-io=on"]).arg(image), &never)?;
+    Ok(path.trim().to_owned())
+}
+
+fn device_at(path: &str) -> Device {
+    Device::named(path.trim_start_matches("/dev/"))
+}
+
+fn attach_and_mount(image: &Path, point: &Path, kind: &str, options: &Options) -> Result<Device> {
+    // From here to the detaching nothing looks whether the run is to stop: a device that is mounted and detached goes with
+    // its mount.
+    let device = attach(image, options)?;
+    let never = Options::new(&options.directory);
+    let mounted = mount(Path::new(&device), point, kind, "rw", &never);
+    let detached = tool::output(losetup().args(["--detach", &device]), &never);
     mounted?;
     if let Err(error) = detached {
         unmount(point);
         return Err(error);
     }
-    Ok(Device::named(device.trim_start_matches("/dev/")))
+    Ok(device_at(&device))
+}
+
+/// Mounts a device.
+pub(super) fn mount(device: &Path, point: &Path, kind: &str, how: &str, options: &Options) -> Result<()> {
+    let mut command = Command::new("mount");
+    tool::output(command.args(["-t", kind, "-o", how]).arg(device).arg(point), options).map(|_| ())
 }
 
 impl Drop for Loop {
@@ -130,7 +196,8 @@ impl Drop for Loop {
     }
 }
 
-fn unmount(point: &Path) {
+/// Unmounts what is mounted there, at the latest when its last user ends.
+pub(super) fn unmount(point: &Path) {
     // It is busy for a moment after a program was killed that had files open in it.
     for option in [None, Some("--lazy")] {
         let mut command = Command::new("umount");

@@ -6,10 +6,14 @@ pub(crate) mod extents;
 mod icecore_mount;
 mod icecore_sqlite;
 mod loopback;
+mod lvm;
+mod lvm_thin;
 pub(crate) mod mounted;
 mod plain;
+mod volumes;
 mod xfs;
 mod xfs_reflink;
+mod zfs;
 
 use crate::device::{Device, DeviceCounts};
 use crate::error::{Doing, Error, Result};
@@ -104,6 +108,15 @@ fn write_dirty(folder: &Path) -> Result<()> {
     rustix::fs::syncfs(File::open(folder).doing(doing)?).doing(doing)
 }
 
+/// What a system sets aside for snapshots that cannot share room.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Areas {
+    /// Most snapshots at one time.
+    pub count: u64,
+    /// The room of each.
+    pub bytes: u64,
+}
+
 /// Where a system is set up.
 pub(crate) struct Ground<'a> {
     /// A folder that goes when the run ends.
@@ -112,6 +125,8 @@ pub(crate) struct Ground<'a> {
     pub bytes: u64,
     /// The size limit of a pool of Icecore, where there is to be one.
     pub limit: Option<u64>,
+    /// The copy areas, for systems that set one aside for each snapshot.
+    pub areas: Areas,
     /// How the run is to go.
     pub options: &'a Options,
 }
@@ -136,9 +151,9 @@ pub(crate) const SYSTEMS: &[Kind] = &[
     xfs::KIND,
     xfs_reflink::KIND,
     btrfs::KIND,
-    absent::LVM,
-    absent::LVM_THIN,
-    absent::ZFS,
+    lvm::KIND,
+    lvm_thin::KIND,
+    zfs::KIND,
     absent::BCACHEFS,
     icecore_mount::KIND,
     icecore_sqlite::KIND,
@@ -176,8 +191,23 @@ fn has_file_system(kind: &str) -> std::result::Result<(), String> {
         let text = fs::read_to_string("/proc/filesystems").unwrap_or_default();
         text.lines().any(|line| line.split_whitespace().last() == Some(kind))
     };
-    let load = || std::process::Command::new("/usr/sbin/modprobe").args(["--quiet", kind]).status();
-    if known() || (load().is_ok() && known()) { Ok(()) } else { Err(format!("no {kind} in this kernel")) }
+    if known() || (load_module(kind) && known()) { Ok(()) } else { Err(format!("no {kind} in this kernel")) }
+}
+
+/// Whether the kernel has device-mapper, built in or as a module.
+pub(crate) fn has_device_mapper() -> std::result::Result<(), String> {
+    let known = || {
+        let devices = fs::read_to_string("/proc/devices").unwrap_or_default();
+        devices.contains("device-mapper") || Path::new("/dev/mapper/control").exists()
+    };
+    let there = known() || (load_module("dm_mod") && known());
+    if there { Ok(()) } else { Err("no device-mapper in this kernel".to_owned()) }
+}
+
+/// Loads a module of the kernel, and answers whether that worked.
+fn load_module(name: &str) -> bool {
+    let loaded = std::process::Command::new("/usr/sbin/modprobe").args(["--quiet", name]).status();
+    loaded.is_ok_and(|status| status.success())
 }
 
 /// Whether the kernel has loop devices.

@@ -18,7 +18,7 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<()> {
         anyhow::bail!("this build has no studies: `icecore lab list` shows what there is");
     }
     let folder = arguments.output.clone().unwrap_or_else(folder_of_today);
-    let options = options(arguments);
+    let options = options(arguments)?;
     let outcome = all::run(&studies, &options, &folder, &mut |event| tell(&event));
     let outcome = outcome.map_err(|error| {
         if matches!(error, icecore_lab::Error::Stopped) {

@@ -9,7 +9,7 @@ use crate::options::Options;
 use crate::pairs::interleave;
 use crate::report::{Check, System as Measured};
 use crate::statistics::{bootstrap, mean, median, paired_ratio};
-use crate::systems::Kind;
+use crate::systems::{Areas, Kind};
 use mix::{BLOG_BYTES, Crew, Mix, TICK, longest_gap};
 use std::collections::BTreeMap;
 use std::thread;
@@ -91,10 +91,11 @@ impl Round {
 pub(crate) fn run(options: &Options) -> Result<Findings> {
     let lineup = Lineup::of(options, Needs::Files)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
+    let areas = Areas { count: 1, bytes: scope.device_bytes };
     let measured = interleave(rounds, lineup.kinds.len(), |round, place| {
         let kind = lineup.kinds[place];
         options.say(&format!("round {} of {rounds}: {}", round + 1, kind.name))?;
-        let mut bench = Bench::begin(kind, scope.device_bytes, options)?;
+        let mut bench = Bench::begin(kind, scope.device_bytes, areas, options)?;
         let seed = options.seed + round as u64;
         let round = bench.attempt(kind, |bench| one(bench, kind, &scope, seed, options))?;
         let [before, after] = round.periods(Of::Write, &scope).map(|rates| mean(&rates));

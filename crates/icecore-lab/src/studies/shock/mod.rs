@@ -16,7 +16,7 @@ use crate::pairs::interleave;
 use crate::report::{Check, System as Measured};
 use crate::snapshotting::while_taking;
 use crate::statistics::{bootstrap, mean, median};
-use crate::systems::Kind;
+use crate::systems::{Areas, Kind};
 use curve::{Moment, Shape};
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,9 +30,12 @@ const SMALL_BYTES: u64 = 64 << 20;
 const SMALL_ROUNDS: usize = 6;
 /// The runs with a number of snapshots, and their writes to a flush.
 const RUNS: [(&str, u32); 3] = [("direct", 0), ("sync", 1), ("fsync100", 100)];
-/// What fio needs until it writes.
+/// What fio needs until it writes, and more of it on a slow machine: each attempt waits longer by so much.
 const FIO_BEGINS: Duration = Duration::from_millis(400);
-const CURVE_ATTEMPTS: usize = 4;
+const SLOWER: Duration = Duration::from_secs(1);
+/// The rival that the study was about.
+const LVM: &str = "lvm";
+const CURVE_ATTEMPTS: u32 = 6;
 
 /// How much is done.
 struct Scope {
@@ -66,6 +69,14 @@ impl Scope {
     }
 }
 
+impl Scope {
+    /// A copy area has room for the whole of either file, and for the table of what was copied.
+    fn areas(&self) -> Areas {
+        let count = self.counts.iter().max().map_or(0, |count| *count as u64);
+        Areas { count, bytes: self.file_bytes.max(self.small_bytes) / 4 * 5 }
+    }
+}
+
 /// What one round found out, by run and number of snapshots.
 #[derive(Default)]
 struct Round {
@@ -90,14 +101,16 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     let runs = interleave(rounds, lineup.kinds.len(), |round, place| {
         let kind = lineup.kinds[place];
         options.say(&format!("round {} of {rounds}: {}", round + 1, kind.name))?;
-        let mut bench = Bench::begin(kind, scope.device_bytes, options)?;
+        let mut bench = Bench::begin(kind, scope.device_bytes, scope.areas(), options)?;
         bench.attempt(kind, |bench| Driver { bench, kind, scope: &scope, options, taken: 0 }.round(round))
     })?;
     let mut findings = Findings::default();
     lineup.report(&mut findings, "writes/s");
     for (kind, rounds) in lineup.kinds.iter().zip(&runs) {
-        if kind.name == SUBJECT {
-            check(&mut findings, rounds, options.seed);
+        match kind.name {
+            SUBJECT => check(&mut findings, rounds, options.seed),
+            LVM => check_factor(&mut findings, "shock.lvm_factor", rounds, options.seed),
+            _ => {}
         }
         report(&mut findings, kind.name, rounds);
     }
@@ -209,8 +222,9 @@ impl Driver<'_> {
 
     /// fio takes its time to begin, and more on a busy machine, so the snapshot may miss the run.
     fn curve(&mut self, file: &Path, sync_every: u32, seed: u64) -> Result<Shape> {
-        for _ in 0..CURVE_ATTEMPTS {
-            if let Some(shape) = self.try_curve(file, sync_every, seed)? {
+        for attempt in 0..CURVE_ATTEMPTS {
+            let begins = FIO_BEGINS + attempt * SLOWER;
+            if let Some(shape) = self.try_curve(file, sync_every, seed, begins)? {
                 return Ok(shape);
             }
         }
@@ -220,7 +234,14 @@ impl Driver<'_> {
         })
     }
 
-    fn try_curve(&mut self, file: &Path, sync_every: u32, seed: u64) -> Result<Option<Shape>> {
+    /// The snapshot comes in the middle of the curve if fio needs so long until it writes.
+    fn try_curve(
+        &mut self,
+        file: &Path,
+        sync_every: u32,
+        seed: u64,
+        begins: Duration,
+    ) -> Result<Option<Shape>> {
         let log = self.bench.folder.path().join("fio");
         let drive = FileRun {
             until: Until::Time(self.scope.curve),
@@ -241,7 +262,7 @@ impl Driver<'_> {
             Ok(())
         };
         // The first snapshot comes after half of this.
-        while_taking(self.scope.curve + 2 * FIO_BEGINS, take, || drive.drive(options))?;
+        while_taking(self.scope.curve + 2 * begins, take, || drive.drive(options))?;
         let path = log.with_file_name("fio_lat.1.log");
         let text = fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?;
         let shape = moment.and_then(|moment| Shape::of(&curve::parse(&text), moment));
@@ -272,15 +293,20 @@ fn now_ms() -> u64 {
 }
 
 fn check(findings: &mut Findings, rounds: &[Round], seed: u64) {
-    let factor = |round: &Round, name: &'static str| -> Option<f64> {
-        Some(round.fixed.get(&(name, 0))?.rate / round.fixed.get(&(name, 1))?.rate)
-    };
-    let factors: Vec<f64> =
-        rounds.iter().flat_map(|round| RUNS.map(|(name, _)| factor(round, name))).flatten().collect();
-    findings.check(Check::new("shock.icecore_factor", bootstrap(&factors, median, seed)));
+    check_factor(findings, "shock.icecore_factor", rounds, seed);
     let gaps: Vec<f64> =
         rounds.iter().flat_map(|round| round.curves.values()).map(|shape| shape.longest_gap_ms).collect();
     findings.check(Check::new("shock.stall_ms", bootstrap(&gaps, median, seed)));
+}
+
+/// How many times slower one snapshot makes the writer, over all runs.
+fn check_factor(findings: &mut Findings, name: &str, rounds: &[Round], seed: u64) {
+    let factor = |round: &Round, run: &'static str| -> Option<f64> {
+        Some(round.fixed.get(&(run, 0))?.rate / round.fixed.get(&(run, 1))?.rate)
+    };
+    let factors: Vec<f64> =
+        rounds.iter().flat_map(|round| RUNS.map(|(run, _)| factor(round, run))).flatten().collect();
+    findings.check(Check::new(name, bootstrap(&factors, median, seed)));
 }
 
 /// The mean over rounds.

@@ -1,0 +1,172 @@
+//! Boots the guest, and brings the result of its study out.
+//!
+//! The guest and this program share a folder (9p). The program lies in it, the study to run, and what comes of it.
+
+use super::study::StudyJob;
+use super::{failure, require, require_room, watch};
+use crate::child::Job;
+use crate::error::{Doing, Error, Result};
+use crate::options::Options;
+use crate::report::Report;
+use crate::tool::{self, Tool};
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+const INIT: &str = include_str!("init.sh");
+const QEMU: &str = "qemu-system-x86_64";
+const MEMORY: &str = "3G";
+/// Size of the disk, which is a file with holes, and what is usually written to it: quick, full.
+const DISK_BYTES: (u64, u64) = (16 << 30, 64 << 30);
+const ROOM_BYTES: (u64, u64) = (3 << 30, 24 << 30);
+/// Longest time without a step: quick, full. Emulation is slow.
+const SILENCE: (Duration, Duration) = (Duration::from_secs(15 * 60), Duration::from_secs(2 * 3600));
+/// A machine that KVM cannot run ends at once.
+const TRIAL: Duration = Duration::from_secs(2);
+
+/// Runs the study in the guest of this folder.
+pub(super) fn run(built: &Path, name: &str, options: &Options) -> Result<Report> {
+    require(&[QEMU, "setpriv"])?;
+    let folder = options.scratch()?;
+    let shared = folder.path();
+    require_room(shared, options.size(ROOM_BYTES.1, ROOM_BYTES.0), "the disk of the guest")?;
+    let job = StudyJob::new(name, "/data", "/job/result.json", options);
+    share(shared, &job, options)?;
+    let disk = shared.join("disk.img");
+    let doing = || format!("make {}", disk.display());
+    File::create_new(&disk).doing(doing)?.set_len(options.size(DISK_BYTES.1, DISK_BYTES.0)).doing(doing)?;
+    let accelerator = if kvm_works()? { "kvm" } else { "tcg" };
+    options.say(&format!("guest: booting, with {}", accelerator.to_uppercase()))?;
+    let mut command = machine(built, shared, &disk, accelerator);
+    let log = shared.join("qemu");
+    let written = File::create(&log).doing(|| format!("make {}", log.display()))?;
+    let qemu = Tool::start(command.stdout(Stdio::null()).stderr(written))?;
+    let silence = options.size(SILENCE.1, SILENCE.0);
+    let status = watch::until_end(qemu, &shared.join("progress"), silence, options)?;
+    let mut report = outcome(shared, status)?;
+    report.parameters.insert("emulated".to_owned(), true.into());
+    report.parameters.insert("accelerator".to_owned(), accelerator.into());
+    Ok(report)
+}
+
+/// Puts into the folder what the guest needs of it.
+fn share(shared: &Path, job: &StudyJob, options: &Options) -> Result<()> {
+    let program = match &options.child.program {
+        Some(program) => program.clone(),
+        None => std::env::current_exe().doing(|| "find this program's own file".to_owned())?,
+    };
+    let copy = shared.join("program");
+    fs::copy(&program, &copy).doing(|| format!("copy {}", program.display()))?;
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).doing(|| "mark a program".to_owned())?;
+    let wanted = Job::Study(job.clone());
+    let text = serde_json::to_string(&wanted).map_err(|error| wanted.failure(&error.to_string()))?;
+    for (name, text) in
+        [("init", INIT.to_owned()), ("job.json", text), ("arguments", job.arguments().join("\n") + "\n")]
+    {
+        let path = shared.join(name);
+        fs::write(&path, text).doing(|| format!("write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn machine(built: &Path, shared: &Path, disk: &Path, accelerator: &str) -> Command {
+    // QEMU doubles commas in values.
+    let path = |path: &Path| path.display().to_string().replace(',', ",,");
+    // A lab that is killed takes the machine with it.
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", QEMU, "-accel", accelerator, "-cpu", "max", "-smp", "2"]);
+    command.args(["-m", MEMORY, "-display", "none", "-nic", "none", "-no-reboot"]);
+    command.arg("-serial").arg(format!("file:{}", path(&shared.join("console"))));
+    command.arg("-kernel").arg(built.join("vmlinuz")).arg("-initrd").arg(built.join("initrd"));
+    command.args(["-append", "root=/dev/vda rw init=/init console=ttyS0 quiet panic=-1"]);
+    let drive = |file: &Path, how: &str| format!("file={},if=virtio,format=raw,{how}", path(file));
+    // What is written to the root goes with the machine.
+    command.arg("-drive").arg(drive(&built.join("root.ext4"), "cache=unsafe,snapshot=on"));
+    command.arg("-drive").arg(drive(disk, "cache=none,aio=native,discard=unmap"));
+    command
+        .arg("-virtfs")
+        .arg(format!("local,path={},mount_tag=job,security_model=none,id=job", path(shared)));
+    command
+}
+
+/// Whether KVM runs a machine here: there may be a device for it, and nothing behind that.
+fn kvm_works() -> Result<bool> {
+    if !Path::new("/dev/kvm").exists() {
+        return Ok(false);
+    }
+    let mut command = Command::new(QEMU);
+    command.args(["-accel", "kvm", "-cpu", "max", "-S", "-m", "64M", "-display", "none", "-nic", "none"]);
+    let mut tried = Tool::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
+    Ok(!tried.ends_within(TRIAL)?)
+}
+
+/// The result that the guest left, or why there is none.
+fn outcome(shared: &Path, qemu: ExitStatus) -> Result<Report> {
+    let text =
+        |name: &str| fs::read(shared.join(name)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let tail = |name: &str| tool::tail(&text(name).unwrap_or_default());
+    let Ok(status) = text("status") else {
+        return Err(failure(format!(
+            "it ended before the study did (QEMU: {qemu}); QEMU said: {:?}, and the end of the console is: {:?}",
+            tail("qemu"),
+            tail("console")
+        )));
+    };
+    if status.trim() == "0" {
+        return Report::from_json(
+            "what the guest wrote",
+            &text("result.json").doing(|| "read its result".to_owned())?,
+        );
+    }
+    let errors = tail("errors");
+    let foreign = errors.contains("GLIBC_") || ["126", "127"].contains(&status.trim());
+    let reason = if foreign {
+        format!(
+            "this program does not run in it ({errors}): build it on the same release of Debian, or without \
+             shared libraries"
+        )
+    } else {
+        format!("the study in it failed: {errors}")
+    };
+    Err(match status.trim() {
+        "" => failure("its disk is full, or it was cut off while it wrote"),
+        _ => Error::Child { job: "the guest".to_owned(), reason },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt as _;
+
+    fn reason(files: &[(&str, &str)]) -> String {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, text) in files {
+            fs::write(folder.path().join(name), text).expect("written");
+        }
+        outcome(folder.path(), ExitStatus::from_raw(9)).expect_err("no result").to_string()
+    }
+
+    #[test]
+    fn a_guest_without_a_result_says_why() {
+        let killed = reason(&[("console", "boot\nKernel panic\n"), ("qemu", "")]);
+        assert!(killed.contains("ended before the study") && killed.contains("Kernel panic"), "{killed}");
+        let old = reason(&[("status", "1\n"), ("errors", "program: version `GLIBC_2.99' not found\n")]);
+        assert!(old.contains("same release of Debian"), "{old}");
+        let failed = reason(&[("status", "1\n"), ("errors", "fio failed\n")]);
+        assert!(failed.contains("the study in it failed: fio failed"), "{failed}");
+        let cut = reason(&[("status", "0\n"), ("result.json", "{\"version\": 1")]);
+        assert!(cut.contains("cut short"), "{cut}");
+    }
+
+    #[test]
+    fn commas_in_paths_are_not_options() {
+        let command = machine(Path::new("/a,b"), Path::new("/c,d"), Path::new("/e"), "tcg");
+        let arguments: Vec<String> =
+            command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
+        assert!(arguments.iter().any(|argument| argument.starts_with("file=/a,,b/root.ext4,if=")));
+        assert!(arguments.iter().any(|argument| argument.starts_with("local,path=/c,,d,mount_tag")));
+    }
+}

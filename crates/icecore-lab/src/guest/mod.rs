@@ -1,0 +1,119 @@
+//! A small machine of QEMU, with a kernel that has what this one lacks: the studies run in it as they do outside.
+//!
+//! It is made of Debian's packages once, and kept. Each run boots it anew, with an empty disk, and nothing of the run
+//! stays.
+
+mod boot;
+mod build;
+pub(crate) mod study;
+mod watch;
+
+use crate::error::{Error, Result};
+use crate::experiments::{EXPERIMENTS, Group};
+use crate::options::Options;
+use crate::report::Report;
+use crate::systems;
+use std::path::PathBuf;
+
+/// Programs that the guest needs: name, Debian's package, what for.
+pub(crate) const PROGRAMS: [(&str, &str, &str); 4] = [
+    ("qemu-system-x86_64", "qemu-system-x86", "--guest"),
+    ("mmdebstrap", "mmdebstrap", "--guest, building it"),
+    ("unshare", "util-linux", "--guest, building it"),
+    ("setpriv", "util-linux", "--guest"),
+];
+
+/// Which guest.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Guest {
+    /// The folder in which it is kept.
+    pub cache: PathBuf,
+    /// Whether it must have OpenZFS, which is compiled once.
+    pub zfs: bool,
+}
+
+impl Guest {
+    /// Where the guest is kept unless said otherwise: `icecore/guest` in the user's folder for caches (XDG Base
+    /// Directory).
+    #[must_use]
+    pub fn default_cache() -> Option<PathBuf> {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let caches = set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")))?;
+        Some(caches.join("icecore/guest"))
+    }
+
+    /// Whether it is there. Otherwise a run builds it first.
+    #[must_use]
+    pub fn is_built(&self) -> bool {
+        build::find(self).is_some()
+    }
+
+    /// Builds it where it is not there, or was built by another version of this program.
+    ///
+    /// # Errors
+    /// The caller is not root, a program or room lacks, or a package cannot be had.
+    pub fn build(&self, options: &Options) -> Result<()> {
+        build::ready(self, options).map(|_| ())
+    }
+}
+
+/// Runs a study in the guest. Its result says that the machine is emulated.
+pub(crate) fn run(name: &str, options: &Options, guest: &Guest) -> Result<Report> {
+    let studies = || EXPERIMENTS.iter().filter(|experiment| experiment.group == Group::Study);
+    if studies().all(|study| study.name != name) {
+        let known = studies().map(|study| study.name).collect::<Vec<_>>().join(", ");
+        return Err(Error::UnknownExperiment { name: format!("{name} for the guest"), known });
+    }
+    let built = build::ready(guest, options)?;
+    boot::run(&built, name, options)
+}
+
+/// An error of the guest.
+fn failure(reason: impl Into<String>) -> Error {
+    Error::Child { job: "the guest".to_owned(), reason: reason.into() }
+}
+
+/// Refuses where one of these programs is not there.
+fn require(programs: &[&str]) -> Result<()> {
+    for (program, package, _) in PROGRAMS.iter().filter(|(program, ..)| programs.contains(program)) {
+        systems::has_program(program, package)
+            .map_err(|reason| failure(format!("{reason}, or icecore lab doctor --install")))?;
+    }
+    Ok(())
+}
+
+/// Refuses where the file system of a folder has less room than this.
+fn require_room(folder: &std::path::Path, bytes: u64, what: &str) -> Result<()> {
+    let found = rustix::fs::statvfs(folder)
+        .map_err(|error| failure(format!("cannot see how much is free in {}: {error}", folder.display())))?;
+    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    if free >= bytes {
+        return Ok(());
+    }
+    let (free, bytes, folder) = (free >> 20, bytes >> 20, folder.display());
+    Err(failure(format!(
+        "{what} needs {bytes} MiB in {folder}, and {free} MiB are free: choose another folder"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_experiment_of_the_store_does_not_run_in_the_guest() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let guest = Guest { cache: folder.path().join("cache"), zfs: false };
+        let error = run("commits", &Options::new(folder.path()), &guest).expect_err("refused").to_string();
+        assert!(error.contains("commits for the guest") && error.contains("shock"), "{error}");
+        assert!(!guest.cache.exists() && !guest.is_built());
+    }
+
+    #[test]
+    fn too_little_room_is_said_before() {
+        let folder = tempfile::tempdir().expect("a folder");
+        require_room(folder.path(), 1, "nothing").expect("room");
+        let error = require_room(folder.path(), 1 << 60, "the disk").expect_err("refused").to_string();
+        assert!(error.contains("the disk needs") && error.contains("MiB are free"), "{error}");
+    }
+}

@@ -1,0 +1,143 @@
+//! The guest: a study in it, and its end at the wrong moment. Needs root and the programs that `make tools` installs.
+//!
+//! `ICECORE_GUEST_CACHE` says where the guest is kept; it is built there if it is not. That takes two minutes and the network.
+
+use icecore_lab::child::{self, ChildCommand, JOB_VARIABLE};
+use icecore_lab::guest::Guest;
+use icecore_lab::report::Parameter;
+use icecore_lab::{Error, Options, Report};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Plays the part of the hidden subcommand, in the guest and outside.
+#[test]
+fn serve_as_a_child() {
+    if std::env::var_os(JOB_VARIABLE).is_some() {
+        child::serve().expect("the job was done");
+    }
+}
+
+/// Whether a guest can be built and booted. Without root or its programs there is none.
+fn can_boot() -> bool {
+    let programs = ["qemu-system-x86_64", "mmdebstrap", "unshare", "setpriv"];
+    let there = |program: &&str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    };
+    let able = cfg!(target_arch = "x86_64") && rustix::process::geteuid().is_root();
+    let can = able && programs.iter().all(there);
+    if !can {
+        println!("skipped: a guest needs x86-64, root and {programs:?}");
+    }
+    can
+}
+
+fn guest() -> Guest {
+    let cache = std::env::var_os("ICECORE_GUEST_CACHE").map(PathBuf::from).or_else(Guest::default_cache);
+    Guest { cache: cache.expect("a HOME"), zfs: false }
+}
+
+/// A quick run of `shock` on these systems in the guest.
+fn options(folder: &Path, systems: &[&str]) -> Options {
+    let mut options = Options::new(folder);
+    options.quick = true;
+    options.systems = systems.iter().map(|name| (*name).to_owned()).collect();
+    options.guest = Some(guest());
+    options.child = ChildCommand {
+        program: None,
+        arguments: ["serve_as_a_child", "--exact", "--nocapture"].map(Into::into).to_vec(),
+    };
+    options
+}
+
+/// The processes that have this folder in their command line.
+fn processes(folder: &Path) -> Vec<u32> {
+    let name = folder.to_str().expect("a plain name");
+    let numbers = fs::read_dir("/proc").expect("processes").flatten();
+    numbers
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|number: &u32| {
+            let line = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&line).contains(name)
+        })
+        .collect()
+}
+
+fn nothing_is_left(folder: &Path) {
+    assert_eq!(processes(folder), [0; 0]);
+    let left: Vec<_> = fs::read_dir(folder).expect("readable").collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn lvm_reads_once_and_writes_twice_more_for_each_write_behind_a_snapshot() {
+    if !can_boot() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = icecore_lab::run("shock", &options(folder.path(), &["plain", "lvm"])).expect("it runs");
+    nothing_is_left(folder.path());
+    fits(&report);
+    assert_eq!(report.parameters["emulated"], Parameter::Switch(true));
+    let count = |key: &str, name: &str| report.systems[key].counters[name];
+    let reads = count("lvm/sync/1", "device_reads_per_op");
+    assert!((0.8..2.0).contains(&reads), "{reads} reads");
+    assert!(count("lvm/sync/0", "device_reads_per_op") < 0.2);
+    let more = count("lvm/sync/1", "device_writes_per_op") - count("lvm/sync/0", "device_writes_per_op");
+    assert!((2.0..8.0).contains(&more), "{more} more writes");
+    // Counts do not depend on what else the machine does. The time of so few writes does.
+    let [factor] = &report.checks[..] else { panic!("{:?}", report.checks) };
+    assert!(factor.name == "shock.lvm_factor" && factor.value > 0.0, "{factor:?}");
+}
+
+fn fits(report: &Report) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/lab-schema.json");
+    let schema = serde_json::from_str(&fs::read_to_string(path).expect("the schema is there")).expect("JSON");
+    let document: Value = serde_json::from_str(&report.to_json()).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("the schema is one");
+    let errors: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:?}");
+}
+
+#[test]
+fn a_guest_that_is_killed_is_an_error_and_leaves_nothing() {
+    if !can_boot() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = options(folder.path(), &["plain"]);
+    let path = folder.path().to_owned();
+    let killed = Arc::new(AtomicBool::new(false));
+    let once = Arc::clone(&killed);
+    options.stop = Arc::new(move || {
+        if let Some(number) = processes(&path).first()
+            && !once.swap(true, Ordering::Relaxed)
+        {
+            let status = Command::new("kill").args(["-9", &number.to_string()]).status();
+            assert!(status.expect("kill runs").success());
+        }
+        false
+    });
+    let error = icecore_lab::run("shock", &options).expect_err("killed").to_string();
+    assert!(killed.load(Ordering::Relaxed) && error.contains("ended before the study did"), "{error}");
+    nothing_is_left(folder.path());
+}
+
+#[test]
+fn a_run_that_is_stopped_takes_the_guest_with_it() {
+    if !can_boot() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = options(folder.path(), &["plain"]);
+    let path = folder.path().to_owned();
+    // As soon as the machine runs.
+    options.stop = Arc::new(move || !processes(&path).is_empty());
+    let error = icecore_lab::run("shock", &options).expect_err("stopped");
+    assert!(matches!(error, Error::Stopped), "{error}");
+    nothing_is_left(folder.path());
+}
