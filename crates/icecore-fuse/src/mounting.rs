@@ -162,7 +162,10 @@ pub(crate) fn mount(point: &Path, how: &How) -> Result<OwnedFd, MountError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(MountError::Refused(format!(
             "there is no {DEVICE}: load the module with `modprobe fuse`, or start the container with --device {DEVICE}"
         ))),
-        Err(error) => Err(MountError::Refused(format!("{DEVICE} cannot be opened: {error}"))),
+        // fusermount3(1) opens it with the rights of its caller, too.
+        Err(error) => Err(MountError::Refused(format!(
+            "{DEVICE} cannot be opened: {error}; let users open it, as systems with udev do: `chmod 666 {DEVICE}`"
+        ))),
     }
 }
 

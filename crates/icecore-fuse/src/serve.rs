@@ -100,6 +100,10 @@ fn open(options: &MountOptions) -> Result<Pool, MountError> {
             "pool {path} is in use by {owner}, and a mount has to own its pool: end that process; to have several \
              datasets mounted, mount the pool itself"
         )),
+        Error::Io { ref source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            let pool = options.pool.display();
+            MountError::Refused(format!("{error} in pool {pool}: mount it as the user who owns it, or as root"))
+        }
         error => error.into(),
     })
 }

@@ -69,7 +69,8 @@ fn wait_for_end(process: u32, descriptor: &OwnedFd) -> anyhow::Result<()> {
     let ended = ended.with_context(|| format!("cannot wait for process {process}"))?;
     anyhow::ensure!(
         ended > 0,
-        "it is unmounted, but process {process} has not closed the pool within {} s: wait for it to end",
+        "it is unmounted, but process {process} has not closed the pool within {} s: wait for it to end. A container, \
+         or another process with mounts of its own, may still have this one",
         PATIENCE.as_secs()
     );
     Ok(())

@@ -22,6 +22,10 @@ pub fn program() -> Command {
     command
 }
 
+/// Begins a script in mounts of its own: those of other tests, which it has copies of, would live as long as it does.
+pub const FORGET_OTHER_MOUNTS: &str =
+    "findmnt -rn -t fuse.icecore -o TARGET | while read -r other; do umount -l \"$other\"; done\n";
+
 /// A pool, and a folder to mount on. What is mounted there goes when this is dropped.
 pub struct Fixture {
     pub folder: TempDir,

@@ -7,9 +7,47 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The pool is full while the server runs. It may stop, but loses nothing, and goes on when there is room.
-pub fn filled(kind: &'static dyn Kind, database: &str) {
-    let fixture = Fixture::limited("400M");
+/// What a server runs out of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    Pool,
+    Quota,
+}
+
+impl Limit {
+    fn fixture(self) -> Fixture {
+        match self {
+            Self::Pool => Fixture::limited("400M"),
+            Self::Quota => Fixture::new(),
+        }
+    }
+
+    /// Sets it, and answers where others take the room, and the error that they meet.
+    fn set(self, fixture: &Fixture) -> (&'static str, i32) {
+        match self {
+            Self::Pool => {
+                fixture.done(&["create", "filler"]);
+                ("filler/f", libc::ENOSPC)
+            }
+            Self::Quota => {
+                fixture.done(&["set", "quota=200M", "db"]);
+                ("db/f", libc::EDQUOT)
+            }
+        }
+    }
+
+    fn raise(self, fixture: &Fixture) {
+        match self {
+            Self::Pool => fixture.done(&["resize", "--size-limit", "600M"]),
+            Self::Quota => fixture.done(&["set", "quota=400M", "db"]),
+        };
+    }
+}
+
+/// There is no room while the server runs. It loses nothing, and goes on when there is room: first because the limit is raised, then
+/// because others free some. Its process may end, if it says that its log could not be written.
+pub fn filled(kind: &'static dyn Kind, database: &str, limit: Limit) {
+    let fixture = limit.fixture();
     fixture.mount();
     let data = fixture.path("db");
     initialise(kind, &data);
@@ -19,24 +57,27 @@ pub fn filled(kind: &'static dyn Kind, database: &str) {
     writer.wait_for(20);
     // From now on, whatever is overwritten costs room.
     fixture.done(&["snapshot", "db@full"]);
-    fixture.done(&["create", "filler"]);
-    assert_eq!(fill(&fixture.path("filler/f")), libc::ENOSPC);
+    let (filler, error) = limit.set(&fixture);
+    let filler = fixture.path(filler);
+    assert_eq!(fill(&filler), error);
     let began = Instant::now();
     while !writer.has_ended() && !server.has_ended() && began.elapsed() < Duration::from_secs(5) {
         // Smaller files take what is left.
-        let _ = fill(&fixture.path("filler/g"));
+        let _ = fill(&filler.with_extension("more"));
         std::thread::sleep(Duration::from_millis(20));
     }
     let full = writer.acknowledged();
     for round in 0..2 {
         if round == 0 {
-            fixture.done(&["resize", "--size-limit", "600M"]);
+            limit.raise(&fixture);
         } else {
-            fs::remove_file(fixture.path("filler/f")).unwrap();
+            fs::remove_file(&filler).unwrap();
             fixture.done(&["destroy", "db@full"]);
         }
         let acknowledged = if writer.has_ended() { writer.acknowledged() } else { writer.stop() };
-        if server.has_ended() {
+        if !server.answers_again() {
+            let log = server.log();
+            assert!(log.contains(kind.last_words()), "it ended: {log}");
             kind.adopt(&data);
             server = Running::start_in(kind, &data, database);
         }

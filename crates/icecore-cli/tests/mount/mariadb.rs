@@ -1,5 +1,6 @@
 //! MariaDB.
 
+use crate::full::Limit;
 use crate::server::{ACCOUNTS, BALANCE, Care, Kind, Running, as_user, succeeded};
 use crate::{fixture, full, scenarios};
 use rustix::process::Signal;
@@ -39,6 +40,10 @@ impl Kind for MariaDb {
         command.args(["--no-defaults", "--batch", "--skip-column-names", "--unbuffered", "--user=root"]);
         command.arg(format!("--socket={}", sockets.join("sock").display())).arg("--database=mysql");
         command
+    }
+
+    fn last_words(&self) -> &'static str {
+        r#"[FATAL] InnoDB: pwrite("ib_logfile0") returned -1"#
     }
 
     fn stop_signal(&self) -> Signal {
@@ -152,6 +157,6 @@ fn mariadb_loses_nothing_when_the_mount_is_killed() {
 #[test]
 fn mariadb_goes_on_after_a_full_pool() {
     if fixture::can_mount() {
-        full::filled(&MariaDb, "bank");
+        full::filled(&MariaDb, "bank", Limit::Pool);
     }
 }

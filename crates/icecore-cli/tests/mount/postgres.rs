@@ -1,7 +1,8 @@
 //! PostgreSQL.
 
+use crate::full::Limit;
 use crate::server::{ACCOUNTS, BALANCE, Care, Kind, Running, as_user, succeeded};
-use crate::{fixture, scenarios};
+use crate::{fixture, full, scenarios};
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -63,6 +64,10 @@ impl Kind for Postgres {
         let mut command = Command::new(binary("psql"));
         command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-h"]).arg(sockets);
         command
+    }
+
+    fn last_words(&self) -> &'static str {
+        "aborting startup due to startup process failure"
     }
 
     /// Fast shutdown.
@@ -151,5 +156,19 @@ fn postgres_is_snapshotted_cloned_and_rolled_back() {
 fn postgres_loses_nothing_when_the_mount_is_killed() {
     if fixture::can_mount() {
         scenarios::killed(&Postgres, "");
+    }
+}
+
+#[test]
+fn postgres_goes_on_after_a_full_pool() {
+    if fixture::can_mount() {
+        full::filled(&Postgres, "", Limit::Pool);
+    }
+}
+
+#[test]
+fn postgres_goes_on_after_a_quota() {
+    if fixture::can_mount() {
+        full::filled(&Postgres, "", Limit::Quota);
     }
 }

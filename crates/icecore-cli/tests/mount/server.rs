@@ -25,6 +25,8 @@ pub trait Kind: Sync {
     fn server(&self, data: &Path, sockets: &Path, care: Care) -> Command;
     /// A client that reads statements from its input and answers on its output, row by row.
     fn client(&self, sockets: &Path) -> Command;
+    /// What it says when it ends because its log could not be written.
+    fn last_words(&self) -> &'static str;
     /// The signal that stops it in good order.
     fn stop_signal(&self) -> rustix::process::Signal;
     /// Tables `accounts` and `journal`.
@@ -123,6 +125,19 @@ impl<'a> Running<'a> {
         }
         assert_eq!(kind.is_trusting(&running), care == Care::Trusting);
         running
+    }
+
+    /// Waits until it answers, also if it recovers first; false if it ended.
+    pub fn answers_again(&mut self) -> bool {
+        let began = Instant::now();
+        while !self.try_ask("select 1;").status.success() {
+            if self.has_ended() {
+                return false;
+            }
+            assert!(began.elapsed() < PATIENCE, "it does not answer: {}", self.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        true
     }
 
     /// Whether it ended by itself.

@@ -85,8 +85,16 @@ fn shared_memory_is_coherent_with_reads_and_writes() {
         writer.write_all_at(&[43], 5000).unwrap();
         // SAFETY: the byte is mapped; the compiler must not remember what it was.
         assert_eq!(unsafe { memory.cast::<u8>().add(5000).read_volatile() }, 43);
+        bytes[6000] = 44;
+        // SAFETY: the range is mapped.
+        unsafe { rustix::mm::msync(memory, length, MsyncFlags::SYNC).unwrap() };
+        fixture.snapshot(&format!("db@{passes_cache_by}"));
+        bytes[6000] = 45;
         // SAFETY: nothing uses the range any more.
         unsafe { rustix::mm::munmap(memory, length).unwrap() };
+        let past = fixture.path(&format!(".icecore/snapshots/{passes_cache_by}/{passes_cache_by}"));
+        File::open(past).unwrap().read_exact_at(&mut byte, 6000).unwrap();
+        assert_eq!(byte, [44], "what msync returned for is in the snapshot");
     }
 }
 

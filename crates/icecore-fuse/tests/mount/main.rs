@@ -1,5 +1,6 @@
 //! Real mounts, used as programs use them.
 
+mod cookies;
 mod data;
 mod datasets;
 mod files;

@@ -417,7 +417,9 @@ pub(crate) fn lock(storage: &dyn Storage, exclusive: bool) -> Result<Box<dyn Sto
         std::io::ErrorKind::WouldBlock => Error::PoolInUse {
             path: storage.describe(),
             owner: storage.lock_owner().unwrap_or_else(|| "another process".to_owned()),
-            way_out: "use the icecore command, which reaches the owner, or close the pool there".to_owned(),
+            way_out: "use the icecore command, which reaches the owner, open the file on its mount if it has one, or close \
+                      the pool there"
+                .to_owned(),
         },
         _ => Error::io("lock", storage.describe(), error),
     })
