@@ -15,6 +15,8 @@ fn name(serial: u64) -> Vec<u8> {
     format!("{serial:0200}").into_bytes()
 }
 
+type Change = fn(&Dataset);
+
 /// A pool whose tree has many nodes, and a file that is in many pieces.
 fn made(storage: &Arc<Interrupted>) -> (Pool, Dataset) {
     Pool::init(storage.clone(), &InitOptions { segment_bytes: 2 << 20, ..InitOptions::small() }).unwrap();
@@ -39,7 +41,7 @@ fn made(storage: &Arc<Interrupted>) -> (Pool, Dataset) {
 /// What an operation lacks is read while others may use the state.
 #[test]
 fn nodes_are_read_without_the_state_lock() {
-    let change: [(&str, fn(&Dataset)); 6] = [
+    let changes: [(&str, Change); 6] = [
         ("create", |db| {
             db.create(ROOT, b"new", &Creation::file()).unwrap();
         }),
@@ -55,7 +57,7 @@ fn nodes_are_read_without_the_state_lock() {
         ("write", |db| db.write(InodeNumber(2), FILES << 12, &[2; 8192]).unwrap()),
         ("write of a part", |db| db.write(InodeNumber(2), (FILES << 12) + 5, &[2; 100]).unwrap()),
     ];
-    for (what, change) in change {
+    for (what, change) in changes {
         let storage = Arc::new(Interrupted::default());
         let (pool, db) = made(&storage);
         let (reads, locked) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
