@@ -92,9 +92,9 @@ impl SuperJournal {
     }
 
     /// Runs `work` on a file's parked writes.
-    pub fn with_parked<T>(&self, handle: HandleId, work: impl FnOnce(&Prepared) -> T) -> Option<T> {
-        let inner = self.inner.lock();
-        inner.parked.iter().find(|(parked, _)| *parked == handle).map(|(_, prepared)| work(prepared))
+    pub fn with_parked<T>(&self, handle: HandleId, work: impl FnOnce(&mut Prepared) -> T) -> Option<T> {
+        let mut inner = self.inner.lock();
+        inner.parked.iter_mut().find(|(parked, _)| *parked == handle).map(|(_, prepared)| work(prepared))
     }
 
     /// Commits all that is parked, if that did not happen yet.

@@ -83,14 +83,35 @@ impl Database {
     /// `xTruncate`
     pub fn truncate(&mut self, size: u64) -> Result<()> {
         let inode = self.inode;
-        let Some(group) = self.group_for_writing()? else { return Ok(()) };
-        match group.truncate(inode, size) {
+        let outcome = match self.truncate_parked(size) {
+            Some(outcome) => outcome,
+            None => match self.group_for_writing()? {
+                Some(group) => group.truncate(inode, size),
+                None => return Ok(()),
+            },
+        };
+        match outcome {
             Ok(()) => {
                 self.size = size;
                 Ok(())
             }
             Err(error) => Err(self.doom(error.into())),
         }
+    }
+
+    /// Truncates a file that waits for a commit without a super-journal. SQLite truncates a file that shrinks after its sync,
+    /// just before it announces the end of phase two: the file must not leave the transaction. `None`: it does not wait.
+    fn truncate_parked(&self, size: u64) -> Option<icecore::Result<()>> {
+        let Transaction::Parked(together) = &self.transaction else { return None };
+        if !together.is_unnamed() {
+            return None;
+        }
+        let outcome = together.with_parked(self.id, |prepared| prepared.group.truncate(self.inode, size));
+        if let Some(Err(_)) = outcome {
+            // No other file may commit a part of it.
+            drop(together.take_back(self.id));
+        }
+        outcome
     }
 
     /// The group that a write goes to. `None` if the write has no effect, as the transaction has failed.

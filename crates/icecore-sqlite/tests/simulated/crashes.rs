@@ -1,7 +1,7 @@
 //! The power fails at any I/O, also while what it left is being repaired: the database is sound and holds exactly
 //! what was acknowledged, or one transaction more.
 
-use crate::history::{Action, History, Setting};
+use crate::history::{Action, History, Setting, Statement};
 use crate::life::{Life, new_disk};
 use icecore_sim::cases::{Told, for_each_seed, is_long, must, sample};
 use icecore_sim::{CrashMode, Random, SimulatedDisk};
@@ -145,4 +145,39 @@ fn without_synchronous_a_prefix_of_the_transactions_is_there() {
         crashes += crash_everywhere(seed, &history, 8, &mut random);
     });
     println!("{crashes} crashes");
+}
+
+/// SQLite truncates a file that shrinks after its sync, just before the end of phase two. Without a super-journal the file left the
+/// transaction by that, and was committed alone.
+#[test]
+fn attached_files_that_shrink_commit_together_without_a_super_journal() {
+    for_each_seed("shrink", 1, |seed| {
+        let mut random = Random::new(seed);
+        for (journal, synchronous) in [("PERSIST", "OFF"), ("MEMORY", "FULL")] {
+            let setting = Setting {
+                page_bytes: 4096,
+                cache_pages: 1000,
+                journal,
+                synchronous,
+                vacuum: "FULL",
+                attached: true,
+                caches: true,
+            };
+            let fill =
+                "INSERT INTO FILE.t VALUES (1, zeroblob(20000)), (2, zeroblob(20000)), (3, zeroblob(20000))";
+            let actions = vec![
+                in_both_files(&["CREATE TABLE FILE.t(a INTEGER, b BLOB)", fill]),
+                in_both_files(&["DELETE FROM FILE.t WHERE a = 3"]),
+                in_both_files(&["DELETE FROM FILE.t WHERE a = 2"]),
+            ];
+            crash_everywhere(seed, &History::of(setting, actions), u64::MAX, &mut random);
+        }
+    });
+}
+
+/// One transaction that does the same to the main and to the attached file.
+fn in_both_files(sql: &[&str]) -> Action {
+    let both = ["main", "other"].iter().flat_map(|file| sql.iter().map(|sql| sql.replace("FILE", file)));
+    let all = ["BEGIN".to_owned()].into_iter().chain(both).chain(["COMMIT".to_owned()]);
+    Action::Sql(all.map(Statement::new).collect())
 }
