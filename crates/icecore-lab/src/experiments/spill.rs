@@ -69,17 +69,15 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
         Ok(costs)
     })?;
     let mut findings = Findings::default();
-    let checks: [(&str, fn(&Cost) -> f64); 2] =
-        [("spill.bytes", |cost| cost.bytes), ("spill.time", |cost| cost.seconds)];
-    for (name, value) in checks {
-        let ratios: Vec<f64> = (0..rounds)
-            .map(|round| {
-                let ratio = |at: usize| value(&costs[1][round][at]) / value(&costs[0][round][at]);
-                geometric_mean(&[0, 1, 2, 3].map(ratio))
-            })
-            .collect();
-        findings.check(Check::new(name, bootstrap(&ratios, median, options.seed)));
-    }
+    let ratio = |value: fn(&Cost) -> f64| {
+        let [plain, stored] = [0, 1].map(|side: usize| &costs[side]);
+        let of_round = |round: usize| {
+            geometric_mean(&[0, 1, 2, 3].map(|at| value(&stored[round][at]) / value(&plain[round][at])))
+        };
+        bootstrap(&(0..rounds).map(of_round).collect::<Vec<_>>(), median, options.seed)
+    };
+    findings.check(Check::new("spill.bytes", ratio(|cost| cost.bytes)));
+    findings.check(Check::new("spill.time", ratio(|cost| cost.seconds)));
     for (name, costs) in NAMES.iter().zip(&costs) {
         for (at, (statement, _)) in STATEMENTS.iter().enumerate() {
             let column = |value: fn(&Cost) -> f64| costs.iter().map(|costs| value(&costs[at])).collect();

@@ -139,15 +139,18 @@ impl Engine {
         self.or_abandon(place, || self.write_run_at(place, payload, addresses))
     }
 
-    /// Writes the blocks of a group to the place of their run, without a header. Not flushed.
+    /// Writes the blocks of a group to the place of their run, behind an empty block in the place of the header. An earlier life may
+    /// have left a header there, by which what lies behind would be read. Not flushed.
     ///
     /// # Errors
     /// As for [`Engine::fill_run`].
     pub(super) fn fill_open_run(&self, place: &RunPlace, payload: &Payload) -> Result<()> {
         self.or_abandon(place, || {
             self.end_segment(SegmentKind::Run, &place.allocation)?;
-            let content = payload.bytes();
-            self.blocks.files().write(place.segment(), place.slot(), &[(Kind::Data, content)])?;
+            let (empty, content) = (AlignedBuffer::zeroed(BLOCK_BYTES), payload.bytes());
+            let parts = [(Kind::RecordHeader, &empty[..]), (Kind::Data, content)];
+            self.blocks.files().write(place.segment(), place.allocation.slot, &parts)?;
+            self.counters.logged_headers.add(BLOCK_BYTES as u64);
             self.count_staged(content.len());
             Ok(())
         })

@@ -184,3 +184,38 @@ fn segments_of_several_groups_are_finished_when_the_last_one_is_over() {
     pool.close().unwrap();
     assert_committed(&open(&storage, 5, false), file, 7);
 }
+
+/// A run that was never sealed lies where an earlier life sealed one that did not come to count: the header of that must not say what lies
+/// behind.
+#[test]
+fn headers_of_an_earlier_life_do_not_hide_runs() {
+    let storage = made(None);
+    let pool = open(&storage, 5, false);
+    let (db, file) = with_file(&pool);
+    let mut group = db.begin().unwrap();
+    fill(&mut group, file, 1);
+    pool.make_durable(pool.commit(vec![group]).unwrap()).unwrap();
+    pool.checkpoint().unwrap();
+    let mut group = db.begin().unwrap();
+    fill(&mut group, file, 2);
+    pool.commit(vec![group]).unwrap();
+    // The log of that is in memory alone.
+    let storage = storage.copy();
+    let options = OpenOptions {
+        group_memory_bytes: 32 << 10,
+        group_rewrite_bytes: 0,
+        background: false,
+        ..OpenOptions::default()
+    };
+    let pool = Pool::open(storage.clone(), &options).unwrap();
+    assert_committed(&pool, file, 1);
+    let db = pool.dataset("db").unwrap();
+    let mut dropped = db.begin().unwrap();
+    (0..9).for_each(|block| dropped.write(file, block * BLOCK_BYTES as u64, &content(block, 8)).unwrap());
+    drop(dropped);
+    let mut group = db.begin().unwrap();
+    fill(&mut group, file, 3);
+    pool.make_durable(pool.commit(vec![group]).unwrap()).unwrap();
+    assert_committed(&pool, file, 3);
+    assert_committed(&open(&storage.copy(), 5, false), file, 3);
+}
