@@ -162,6 +162,13 @@ pub const TARGETS: &[Target] = &[
         "bytes of the pool's files with an idle connection to a snapshot of another dataset / without",
     ),
     target(
+        "spill.bytes",
+        AtMost,
+        1.2,
+        "bytes that statements larger than SQLite's cache write / plain WAL, geometric mean of four",
+    ),
+    target("spill.time", AtMost, 1.1, "the time that they take / plain WAL, geometric mean"),
+    target(
         "soak.memory_growth_mib",
         AtMost,
         8.0,

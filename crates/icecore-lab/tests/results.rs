@@ -131,6 +131,11 @@ fn footprint() {
 }
 
 #[test]
+fn spill() {
+    runs_and_fits("spill", &["spill.bytes", "spill.time"]);
+}
+
+#[test]
 fn collect() {
     runs_and_fits(
         "collect",

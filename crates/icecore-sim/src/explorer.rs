@@ -61,6 +61,7 @@ impl Setting {
         setting.weights.sync = [2, 8, 20][random.index(3)];
         setting.disk.stale_garbage = random.chance(70);
         setting.options.map_memory_bytes = [0, 0, 1 << 20][random.index(3)];
+        setting.options.group_rewrite_bytes = [0, 16 << 10, 1 << 20][random.index(3)];
         setting
     }
 }
@@ -74,6 +75,8 @@ pub fn small_options() -> OpenOptions {
         log_bytes_max: 2 << 20,
         dirty_bytes_max: 1 << 20,
         group_memory_bytes: 64 << 10,
+        // Two blocks.
+        group_rewrite_bytes: 8 << 10,
         // Chunks of four entries, of which one is in memory.
         map_memory_bytes: 0,
         background: false,

@@ -11,6 +11,7 @@ mod sets;
 mod survey;
 mod tables;
 mod there;
+mod unsealed;
 
 pub(crate) use inspect::Flaw;
 pub(crate) use recent::Recent;
@@ -34,6 +35,7 @@ use quick_cache::sync::Cache;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tables::Tables;
+use unsealed::Unsealed;
 
 /// One block in memory.
 pub(crate) type Block = [u8; BLOCK_BYTES];
@@ -333,6 +335,7 @@ pub(crate) struct Sums {
     pool: PoolId,
     tables: Tables<Piece>,
     known: RwLock<KnownUses>,
+    unsealed: Unsealed,
 }
 
 /// Which use segments are in, as whoever took them said: what is of another use of a segment is not what was written. Of segments that an earlier version
@@ -348,7 +351,8 @@ impl Sums {
     /// Pieces of finished tables take `bytes` of memory at most.
     fn new(pool: PoolId, geometry: Geometry, bytes: u64) -> Self {
         let pieces_max = (bytes / BLOCK_BYTES as u64).max(64) as usize;
-        Self { pool, tables: Tables::new(geometry.table_blocks(), pieces_max), known: RwLock::default() }
+        let tables = Tables::new(geometry.table_blocks(), pieces_max);
+        Self { pool, tables, known: RwLock::default(), unsealed: Unsealed::default() }
     }
 
     /// What blocks of the table of a segment in this use say of themselves.
@@ -392,6 +396,21 @@ impl Sums {
         for (at, sum) in (slot.0 as usize..).zip(sums) {
             table[at / TABLE_SUMS].write()[at % TABLE_SUMS] = sum;
         }
+    }
+
+    /// An open group gets room in a segment that is being filled: until it lets go, its blocks may change.
+    pub(crate) fn hold_open(&self, segment: SegmentId) {
+        self.unsealed.hold(segment);
+    }
+
+    /// A group lets go of what [`Sums::hold_open`] did. Answers the use of the segment if its table is to be written now.
+    pub(crate) fn let_go(&self, segment: SegmentId) -> Option<u64> {
+        self.unsealed.let_go(segment)
+    }
+
+    /// A segment is full. Answers whether its table is to be written now, and not by the last group that lets go.
+    pub(crate) fn may_close(&self, segment: SegmentId, incarnation: u64) -> bool {
+        self.unsealed.fill(segment, incarnation)
     }
 
     /// The segment is full: its table, to be written.

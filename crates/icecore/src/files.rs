@@ -245,6 +245,11 @@ impl SegmentFiles {
         self.write_with(segment, slot, parts, |file, offset| file.write_through(parts, offset))
     }
 
+    /// As [`SegmentFiles::write`], for short writes that many others follow before the flush.
+    pub(crate) fn write_lazily(&self, segment: SegmentId, slot: Slot, parts: &[(Kind, &[u8])]) -> Result<()> {
+        self.write_with(segment, slot, parts, |file, offset| file.write_lazily(parts, offset))
+    }
+
     fn write_with(
         &self,
         segment: SegmentId,

@@ -93,6 +93,9 @@ pub struct OpenOptions {
     pub map_memory_bytes: u64,
     /// What a group of writes gathers for each file before it is written ahead, without addresses: 16 KiB to 1 MiB.
     pub group_memory_bytes: u64,
+    /// Memory of a group, for each file, for blocks that it writes again after they were written ahead. When it is full, they
+    /// replace what was written ahead.
+    pub group_rewrite_bytes: u64,
     /// Log that a recovery may have to replay: a checkpoint begins at half of it, and writers wait before
     /// it is exceeded.
     pub log_bytes_max: u64,
@@ -116,6 +119,7 @@ impl Default for OpenOptions {
             node_cache_bytes: 32 << 20,
             map_memory_bytes: 32 << 20,
             group_memory_bytes: 1 << 20,
+            group_rewrite_bytes: 32 << 20,
             log_bytes_max: 2 << 30,
             dirty_bytes_max: 256 << 20,
             background: true,

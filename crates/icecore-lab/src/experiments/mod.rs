@@ -17,6 +17,7 @@ pub mod randwrite;
 pub mod recovery;
 mod snapshots;
 pub mod soak;
+mod spill;
 pub mod valuation_store;
 
 use crate::clock;
@@ -119,6 +120,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     ),
     store("bulk", "filling a file 1 MiB at a time, and reading it, beside direct I/O", bulk::run),
     store("footprint", "what a pool takes up while an idle connection has a snapshot open", footprint::run),
+    store("spill", "statements that change more than SQLite's cache holds, beside plain WAL", spill::run),
     Experiment {
         timed: true,
         ..store("soak", "a pool at work for hours: memory, open files and space do not grow", soak::run)

@@ -3,6 +3,7 @@
 
 use super::space::{Allocation, Filling};
 use super::{Engine, Purpose};
+use crate::blocks::Block;
 use crate::error::Result;
 use crate::format::record::{HEADER_ROOM, RecordHeader};
 use crate::format::segment::SegmentKind;
@@ -81,19 +82,41 @@ impl Engine {
     ///
     /// # Errors
     /// As for [`Engine::write_run`].
-    pub(super) fn place_run(&self, filling: Filling, sums: &[u32], purpose: Purpose) -> Result<RunPlace> {
+    fn place_run(&self, filling: Filling, sums: &[u32], purpose: Purpose) -> Result<RunPlace> {
+        self.set_aside(filling, sums.len(), purpose, |place| {
+            // Now, and not when the run is written: its segment may be full by then, and its table on disk.
+            let sums = &sums[..place.blocks() as usize];
+            self.blocks.sums().set(place.segment(), place.slot(), sums.iter().copied());
+        })
+    }
+
+    /// Sets slots aside for so many blocks of a group, or for fewer. They may change until the group is committed: nothing vouches for
+    /// them before. The table of the segment waits for [`Engine::let_go_of_staged`].
+    ///
+    /// # Errors
+    /// As for [`Engine::write_run`].
+    pub(super) fn place_open_run(&self, blocks: usize) -> Result<RunPlace> {
+        let hold = |place: &RunPlace| self.blocks.sums().hold_open(place.segment());
+        self.set_aside(Filling::Runs, blocks, Purpose::Data, hold)
+    }
+
+    /// Calls `note` with the place while nobody can fill the segment.
+    fn set_aside(
+        &self,
+        filling: Filling,
+        blocks: usize,
+        purpose: Purpose,
+        note: impl FnOnce(&RunPlace),
+    ) -> Result<RunPlace> {
         // Not under the state lock: it may take as long as writing the superblocks does.
         let epoch = self.epoch();
         let mut state = self.state();
         if state.closing && purpose != Purpose::Checkpoint {
             return Err(self.closed_error());
         }
-        let allocation = self.allocate(&mut state, filling, 1 + sums.len() as u32, false, purpose)?;
+        let allocation = self.allocate(&mut state, filling, 1 + blocks as u32, false, purpose)?;
         state.segments.hold(allocation.segment);
         let place = RunPlace { allocation, filling, after: state.tail.last_sequence() };
-        // Now, and not when the run is written: its segment may be full by then, and its table on disk.
-        let sums = &sums[..place.blocks() as usize];
-        self.blocks.sums().set(place.segment(), place.slot(), sums.iter().copied());
         // From here on others fill the segment too, and may commit what they put there: its header comes first.
         if let Err(error) = self.begin_segment(SegmentKind::Run, &place.allocation, epoch) {
             self.abandon(&mut state, filling, place.segment());
@@ -103,6 +126,7 @@ impl Engine {
             }
             return Err(error);
         }
+        note(&place);
         Ok(place)
     }
 
@@ -110,19 +134,74 @@ impl Engine {
     ///
     /// # Errors
     /// Those of writing: the segment takes no more runs. It stays held.
-    pub(super) fn fill_run(&self, place: &RunPlace, payload: &Payload, addresses: &[Run]) -> Result<()> {
+    fn fill_run(&self, place: &RunPlace, payload: &Payload, addresses: &[Run]) -> Result<()> {
         assert_eq!(payload.blocks(), place.blocks() as usize);
-        let outcome = self.write_run_at(place, payload, addresses);
+        self.or_abandon(place, || self.write_run_at(place, payload, addresses))
+    }
+
+    /// Writes the blocks of a group to the place of their run, behind an empty block in the place of the header. An earlier life may
+    /// have left a header there, by which what lies behind would be read. Not flushed.
+    ///
+    /// # Errors
+    /// As for [`Engine::fill_run`].
+    pub(super) fn fill_open_run(&self, place: &RunPlace, payload: &Payload) -> Result<()> {
+        self.or_abandon(place, || {
+            self.end_segment(SegmentKind::Run, &place.allocation)?;
+            let (empty, content) = (AlignedBuffer::zeroed(BLOCK_BYTES), payload.bytes());
+            let parts = [(Kind::RecordHeader, &empty[..]), (Kind::Data, content)];
+            self.blocks.files().write(place.segment(), place.allocation.slot, &parts)?;
+            self.counters.logged_headers.add(BLOCK_BYTES as u64);
+            self.count_staged(content.len());
+            Ok(())
+        })
+    }
+
+    /// Replaces blocks of a run of an open group, from the block `first` of the run on. Not flushed.
+    ///
+    /// # Errors
+    /// As for [`Engine::fill_run`].
+    pub(super) fn refill_open_run(&self, place: &RunPlace, first: u32, blocks: &[&Block]) -> Result<()> {
+        assert!(first as usize + blocks.len() <= place.blocks() as usize);
+        self.or_abandon(place, || {
+            let parts: Vec<_> = blocks.iter().map(|block| (Kind::Data, &block[..])).collect();
+            let slot = Slot(place.slot().0 + first);
+            self.blocks.files().write_lazily(place.segment(), slot, &parts)?;
+            self.count_staged(blocks.len() * BLOCK_BYTES);
+            Ok(())
+        })
+    }
+
+    /// Writes the header of a run of a group whose blocks are in place and final, and vouches for them. Not flushed.
+    ///
+    /// # Errors
+    /// As for [`Engine::fill_run`].
+    pub(super) fn seal_open_run(&self, place: &RunPlace, sums: &[u32]) -> Result<()> {
+        assert_eq!(sums.len(), place.blocks() as usize);
+        self.or_abandon(place, || {
+            self.blocks.sums().set(place.segment(), place.slot(), sums.iter().copied());
+            let header = self.run_header(place, sums, &[]);
+            let parts = [(Kind::RecordHeader, &header[..])];
+            self.blocks.files().write_lazily(place.segment(), place.allocation.slot, &parts)?;
+            self.counters.logged_headers.add(BLOCK_BYTES as u64);
+            Ok(())
+        })
+    }
+
+    fn count_staged(&self, bytes: usize) {
+        self.counters.staged_data.add(bytes as u64);
+        self.counters.logged_data.add(bytes as u64);
+    }
+
+    fn or_abandon(&self, place: &RunPlace, write: impl FnOnce() -> Result<()>) -> Result<()> {
+        let outcome = write();
         if outcome.is_err() {
             self.abandon(&mut self.state(), place.filling, place.segment());
         }
         outcome
     }
 
-    fn write_run_at(&self, place: &RunPlace, payload: &Payload, addresses: &[Run]) -> Result<()> {
+    fn run_header(&self, place: &RunPlace, sums: &[u32], list: &[u8]) -> AlignedBuffer {
         let allocation = &place.allocation;
-        let list = if addresses.is_empty() { Vec::new() } else { encode_list(addresses) };
-        self.end_segment(SegmentKind::Run, allocation)?;
         let header = RecordHeader {
             pool: self.pool,
             epoch: self.epoch(),
@@ -140,7 +219,15 @@ impl Engine {
             operations: 0,
         };
         let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
-        header.encode(&mut block, &payload.sums, &list);
+        header.encode(&mut block, sums, list);
+        block
+    }
+
+    fn write_run_at(&self, place: &RunPlace, payload: &Payload, addresses: &[Run]) -> Result<()> {
+        let allocation = &place.allocation;
+        let list = if addresses.is_empty() { Vec::new() } else { encode_list(addresses) };
+        self.end_segment(SegmentKind::Run, allocation)?;
+        let block = self.run_header(place, &payload.sums, &list);
         let (files, segment, slot) = (self.blocks.files(), allocation.segment, allocation.slot);
         let content = payload.bytes();
         let (headers, data) = if place.filling.is_moved() {

@@ -423,16 +423,18 @@ impl Engine {
         Ok(())
     }
 
-    /// Writes the checksum table of the segment that this allocation found full, and lets go of it.
+    /// Lets go of the segment that this allocation found full. Writes its checksum table, unless an open group has blocks in
+    /// it: then the group writes the table ([`Engine::let_go_of_staged`]).
     pub(crate) fn end_segment(&self, kind: SegmentKind, allocation: &Allocation) -> Result<()> {
         let Some((segment, incarnation)) = allocation.full else { return Ok(()) };
-        let outcome = if kind.has_table() { self.write_table(segment, incarnation, kind) } else { Ok(()) };
+        let writes_table = kind.has_table() && self.blocks.sums().may_close(segment, incarnation);
+        let outcome = if writes_table { self.write_table(segment, incarnation, kind) } else { Ok(()) };
         // Not before: with nothing alive in it, somebody else might have filled it with something new by now.
         self.state().segments.let_go(segment);
         outcome
     }
 
-    fn write_table(&self, segment: SegmentId, incarnation: u64, kind: SegmentKind) -> Result<()> {
+    pub(super) fn write_table(&self, segment: SegmentId, incarnation: u64, kind: SegmentKind) -> Result<()> {
         let sums = self.blocks.sums().close(segment, self.geometry);
         let table = crate::format::segment::encode_table(
             self.geometry,

@@ -3,49 +3,64 @@
 
 mod handover;
 
+use super::Engine;
 use super::runs::RunPlace;
-use super::space::Filling;
-use super::{Engine, Purpose};
+use crate::blocks::Block;
 use crate::error::{Error, Result};
-use crate::format::crc32c;
+use crate::format::segment::SegmentKind;
 use crate::log::tail::Payload;
 use crate::storage::AlignedBuffer;
-use crate::units::{BLOCK_BYTES, SegmentId, Slot};
+use crate::units::{SegmentId, Slot};
 use handover::{Handover, Word};
 use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
-/// A run of an open group. Its place is known from the beginning; it is written some time later.
+/// A run of an open group. Its place is known from the beginning; it is written some time later, and may be written over
+/// until the commit seals it.
 pub(crate) struct StagedRun {
-    pub segment: SegmentId,
-    /// Slot of the first block.
-    pub slot: Slot,
+    place: RunPlace,
     /// Blocks of the piece before the first block of the run.
     pub first: u32,
-    /// Number of blocks.
-    pub blocks: u32,
     /// Given when it is written.
     pub word: Word,
 }
 
 impl StagedRun {
+    pub(crate) fn segment(&self) -> SegmentId {
+        self.place.segment()
+    }
+
+    /// Slot of the first block.
+    pub(crate) fn slot(&self) -> Slot {
+        self.place.slot()
+    }
+
+    /// Number of blocks.
+    pub(crate) fn blocks(&self) -> u32 {
+        self.place.blocks()
+    }
+
     /// Whether a block of the piece, counted from its first, is in the run.
     pub(crate) fn holds(&self, index: u32) -> bool {
-        (self.first..self.first + self.blocks).contains(&index)
+        (self.first..self.first + self.blocks()).contains(&index)
     }
 
     /// Where a block of the piece lies.
     pub(crate) fn slot_of(&self, index: u32) -> Slot {
-        Slot(self.slot.0 + index - self.first)
+        Slot(self.slot().0 + index - self.first)
+    }
+
+    /// Checksums of the run, of those of the piece.
+    fn part<'s>(&self, sums: &'s [u32]) -> &'s [u32] {
+        &sums[self.first as usize..(self.first + self.blocks()) as usize]
     }
 }
 
+/// Comes with a hold on the segment: until the run is written nobody else may use it.
 struct Job {
     run: Arc<StagedRun>,
-    /// Comes with a hold on the segment: until the run is written nobody else may use it.
-    place: RunPlace,
     payload: Payload,
 }
 
@@ -99,24 +114,23 @@ fn run(weak: &Weak<Engine>, staging: &Staging) {
 }
 
 impl Engine {
-    /// Gives a piece its place outside the log, and sees to it that it is written there. Each run comes with a hold on
-    /// its segment, for the caller to let go of when something else keeps it.
+    /// Gives a piece its place outside the log, and sees to it that it is written there. `sums`: its checksums, one for each block.
+    /// Each run comes with holds on its segment, for the caller to let go of ([`Engine::let_go_of_staged`]) when something else
+    /// keeps it.
     ///
     /// # Errors
     /// [`Error::NoSpace`]: what was placed before that is written, and of no use.
-    pub(crate) fn stage(&self, piece: &Arc<AlignedBuffer>) -> Result<Vec<Arc<StagedRun>>> {
-        let sums: Vec<u32> = piece.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
-        let mut runs = Vec::new();
+    pub(crate) fn stage(&self, piece: &Arc<AlignedBuffer>, sums: &[u32]) -> Result<Vec<Arc<StagedRun>>> {
+        let mut runs: Vec<Arc<StagedRun>> = Vec::new();
         let mut first = 0;
         while first < sums.len() {
-            match self.stage_run(piece, &sums, first) {
+            match self.stage_run(piece, sums, first) {
                 Ok(run) => {
-                    first += run.blocks as usize;
+                    first += run.blocks() as usize;
                     runs.push(run);
                 }
                 Err(error) => {
-                    let mut state = self.state();
-                    runs.iter().for_each(|run| state.segments.let_go(run.segment));
+                    self.let_go_of_staged(runs.iter().map(|run| run.segment()));
                     return Err(error);
                 }
             }
@@ -126,20 +140,13 @@ impl Engine {
 
     /// Stages as much of a piece, from its block `first` on, as lies together.
     fn stage_run(&self, piece: &Arc<AlignedBuffer>, sums: &[u32], first: usize) -> Result<Arc<StagedRun>> {
-        let place = self.with_room(|| self.place_run(Filling::Runs, &sums[first..], Purpose::Data))?;
+        let place = self.with_room(|| self.place_open_run(sums.len() - first))?;
         // Before it may be written: the hold that the place came with is let go of then, and a full segment with
         // nothing alive in it is free for others.
         self.state().segments.hold(place.segment());
-        let run = Arc::new(StagedRun {
-            segment: place.segment(),
-            slot: place.slot(),
-            first: first as u32,
-            blocks: place.blocks(),
-            word: Word::default(),
-        });
-        let end = first + place.blocks() as usize;
-        let payload = Payload { buffer: Arc::clone(piece), first, sums: sums[first..end].to_vec() };
-        let job = Job { run: Arc::clone(&run), place, payload };
+        let run = Arc::new(StagedRun { place, first: first as u32, word: Word::default() });
+        let payload = Payload { buffer: Arc::clone(piece), first, sums: run.part(sums).to_vec() };
+        let job = Job { run: Arc::clone(&run), payload };
         let now = if self.options.background { self.staging.waiting.add(job) } else { Some(job) };
         if let Some(job) = now {
             self.write_staged(job);
@@ -147,9 +154,43 @@ impl Engine {
         Ok(run)
     }
 
-    fn write_staged(&self, job: Job) {
-        let outcome = self.fill_run(&job.place, &job.payload, &[]);
-        self.state().segments.let_go(job.place.segment());
-        job.run.word.give(outcome);
+    fn write_staged(&self, Job { run, payload }: Job) {
+        let outcome = self.fill_open_run(&run.place, &payload);
+        // The group may change its buffer as soon as it has word.
+        drop(payload);
+        self.state().segments.let_go(run.segment());
+        run.word.give(outcome);
+    }
+
+    /// Replaces blocks of a run that is written, from the block `index` of the piece on.
+    ///
+    /// # Errors
+    /// Those of writing. Everyone who asks for word of the run gets an error from then on.
+    pub(crate) fn stage_again(&self, run: &StagedRun, index: u32, blocks: &[&Block]) -> Result<()> {
+        if let Err(error) = self.refill_open_run(&run.place, index - run.first, blocks) {
+            run.word.give(Err(error));
+        }
+        run.word.check()
+    }
+
+    /// Seals a run that is written: it does not change any more. `sums`: those of the piece.
+    ///
+    /// # Errors
+    /// Those of writing.
+    pub(crate) fn seal(&self, run: &StagedRun, sums: &[u32]) -> Result<()> {
+        self.seal_open_run(&run.place, run.part(sums))
+    }
+
+    /// Lets go of segments with runs of a group, as often as they are named. Where the group was the last that kept the checksum
+    /// table of a full segment from being written, writes the table.
+    pub(crate) fn let_go_of_staged(&self, segments: impl Iterator<Item = SegmentId> + Clone) {
+        for segment in segments.clone() {
+            if let Some(incarnation) = self.blocks.sums().let_go(segment) {
+                // The headers of its runs say the same as the table, so that nothing is lost with it.
+                let _ = self.write_table(segment, incarnation, SegmentKind::Run);
+            }
+        }
+        let mut state = self.state();
+        segments.for_each(|segment| state.segments.let_go(segment));
     }
 }

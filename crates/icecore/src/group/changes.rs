@@ -1,5 +1,6 @@
 //! What a group has written to one file: blocks in pieces, and where each block of the file is.
 
+use crate::blocks::Block;
 use crate::engine::StagedRun;
 use crate::error::Result;
 use crate::storage::AlignedBuffer;
@@ -19,8 +20,10 @@ const PIECES_KEPT: usize = 16;
 /// The changes to one file.
 #[derive(Default)]
 pub(super) struct FileChanges {
-    /// Where the content of each block is.
+    /// Where the content of each block is, or will be.
     pub blocks: BTreeMap<u64, Place>,
+    /// Blocks of staged pieces that were written again since: what is in their places is old.
+    pub rewritten: BTreeMap<u64, Box<Block>>,
     /// Pieces that are full: written ahead, or on their way.
     pub staged: Vec<StagedPiece>,
     /// The piece that is being filled.
@@ -42,6 +45,8 @@ pub(super) struct Place {
 pub(super) struct StagedPiece {
     /// As long as it is kept in memory.
     pub buffer: Option<Arc<AlignedBuffer>>,
+    /// The checksum of each block.
+    pub sums: Vec<u32>,
     /// Where it lies, or will: one run, or several where a segment ended.
     pub runs: Vec<Arc<StagedRun>>,
 }
@@ -49,8 +54,8 @@ pub(super) struct StagedPiece {
 /// The content of a block.
 pub(super) enum Content<'a> {
     Memory(&'a [u8]),
-    /// In this run, at this place.
-    Disk(&'a StagedRun, u32),
+    /// In this run, at this place, with this checksum.
+    Disk(&'a StagedRun, u32, u32),
 }
 
 impl StagedPiece {
@@ -58,8 +63,12 @@ impl StagedPiece {
         if let Some(buffer) = &self.buffer {
             return Content::Memory(block_of(buffer, index));
         }
-        let run = self.runs.iter().find(|run| run.holds(index)).expect("every block is in a run");
-        Content::Disk(run, index)
+        Content::Disk(self.run_of(index), index, self.sums[index as usize])
+    }
+
+    /// The run in which a block is.
+    pub(super) fn run_of(&self, index: u32) -> &Arc<StagedRun> {
+        self.runs.iter().find(|run| run.holds(index)).expect("every block is in a run")
     }
 }
 
@@ -72,6 +81,9 @@ impl FileChanges {
     /// What the group wrote to a block, if it did.
     pub(super) fn content(&self, block: FileBlock) -> Option<Content<'_>> {
         let place = self.blocks.get(&block.0)?;
+        if let Some(content) = self.rewritten.get(&block.0) {
+            return Some(Content::Memory(&content[..]));
+        }
         Some(match self.staged.get(place.piece as usize) {
             Some(piece) => piece.content(place.index),
             None => Content::Memory(block_of(self.filling.as_ref().expect("it holds blocks"), place.index)),
@@ -79,13 +91,18 @@ impl FileChanges {
     }
 
     /// A block that can be changed where it is.
-    pub(super) fn in_filling(&mut self, block: FileBlock) -> Option<&mut [u8]> {
+    pub(super) fn changeable(&mut self, block: FileBlock) -> Option<&mut [u8]> {
         let place = self.blocks.get(&block.0)?;
         if (place.piece as usize) < self.staged.len() {
-            return None;
+            return self.rewritten.get_mut(&block.0).map(|content| &mut content[..]);
         }
         let at = place.index as usize * BLOCK_BYTES;
         Some(&mut self.filling.as_mut().expect("it holds blocks")[at..at + BLOCK_BYTES])
+    }
+
+    /// Whether a block has a place in a piece that is staged.
+    pub(super) fn is_staged(&self, block: FileBlock) -> bool {
+        self.blocks.get(&block.0).is_some_and(|place| (place.piece as usize) < self.staged.len())
     }
 
     /// Whether the piece being filled holds so many blocks.
@@ -93,7 +110,7 @@ impl FileChanges {
         self.filling.as_ref().is_some_and(|filling| filling.len() >= piece_blocks * BLOCK_BYTES)
     }
 
-    /// Puts a block whose last content, if any, is not in the piece being filled, which is not full.
+    /// Puts a block that has no place yet into the piece being filled, which is not full.
     pub(super) fn put(&mut self, block: FileBlock, content: &[u8]) {
         let filling = match &mut self.filling {
             Some(filling) => filling,
@@ -126,6 +143,7 @@ impl FileChanges {
     /// Forgets blocks from here on.
     pub(super) fn forget_from(&mut self, block: FileBlock) {
         self.blocks.split_off(&block.0);
+        self.rewritten.split_off(&block.0);
     }
 
     /// An error if something that was to be written ahead could not be.

@@ -48,10 +48,12 @@ pub(crate) fn commit(pool: &Pool, mut groups: Vec<Group>) -> Result<CommitPoint>
     let time = pool.engine().now();
     let mut steps = Vec::new();
     for group in &mut groups {
+        group.write_back_all()?;
         steps_of(group, time, &mut steps)?;
     }
     // Nobody may find in the log what is not in its place.
     groups.iter().flat_map(|group| group.files.values()).try_for_each(FileChanges::wait)?;
+    groups.iter().try_for_each(Group::seal)?;
     loop {
         if let Some(point) = pool.engine().with_room(|| commit_steps(pool, &groups, &steps))? {
             return Ok(point);
@@ -152,7 +154,7 @@ fn judge(engine: &Engine, state: &State, steps: &[Step]) -> Result<Allowed> {
 /// Blocks that lie outside the log and get their addresses with the commit.
 fn staged_blocks(steps: &[Step]) -> BlockCount {
     let blocks = steps.iter().map(|step| match step {
-        Step::Staged { run, .. } => u64::from(run.blocks),
+        Step::Staged { run, .. } => u64::from(run.blocks()),
         Step::Log(..) | Step::Patched { .. } => 0,
     });
     BlockCount(blocks.sum())
@@ -208,8 +210,8 @@ impl Step {
             Self::Patched { patch, contents, .. } => (Cow::Borrowed(patch), None, contents),
             Self::Staged { scatter, run, .. } => {
                 let address = *next;
-                *next = next.plus(BlockCount(run.blocks.into()));
-                let (segment, slot) = (run.segment, run.slot);
+                *next = next.plus(BlockCount(run.blocks().into()));
+                let (segment, slot) = (run.segment(), run.slot());
                 let operation = Operation::MapScattered { scatter: scatter.clone(), address, segment, slot };
                 (Cow::Owned(operation), None, &[])
             }
@@ -269,7 +271,7 @@ fn append_step(engine: &Engine, state: &mut State, step: &Step, next: &mut LogAd
     let (operation, payload, patched) = step.logged(next);
     engine.append_allowed(state, &operation, payload.cloned(), patched)?;
     if let Step::Staged { run, buffer: Some(buffer), .. } = step {
-        engine.blocks.recent().add_staged(address, buffer, run.first, run.blocks);
+        engine.blocks.recent().add_staged(address, buffer, run.first, run.blocks());
     }
     Ok(())
 }
@@ -294,7 +296,7 @@ fn steps_of(group: &mut Group, time: Timestamp, steps: &mut Vec<Step>) -> Result
                 let own = places.iter().filter(|(_, index)| run.holds(*index));
                 let parts = parts_of(own.copied());
                 if !parts.is_empty() {
-                    let scatter = scatter(run.first, run.blocks, parts);
+                    let scatter = scatter(run.first, run.blocks(), parts);
                     written = written.max(scatter.end);
                     let buffer = piece.buffer.clone();
                     steps.push(Step::Staged { scatter, run: Arc::clone(run), buffer });

@@ -2,10 +2,14 @@
 //!
 //! What is written collects in pieces of 1 MiB. A full piece goes to its place on disk at once, outside the
 //! log and without addresses; the commit appends what is left, and says which block of which piece goes where.
+//! What is written again after that waits in memory, and then replaces what was written ahead (`rewriting`).
 
 mod changes;
 mod commit;
 mod patch;
+mod rewriting;
+#[cfg(test)]
+mod rewriting_tests;
 
 pub(crate) use commit::commit;
 
@@ -13,6 +17,7 @@ use crate::blocks::Block;
 use crate::dataset::Dataset;
 use crate::engine::Engine;
 use crate::error::{FileFault, Result};
+use crate::format::crc32c;
 use crate::namespace::{InodeItem, InodeKind};
 use crate::units::{BLOCK_BYTES, FILE_BYTES_MAX, FileBlock, InodeNumber, RecordSequence, SegmentId};
 use crate::view::View;
@@ -28,7 +33,7 @@ const PIECE_BLOCKS_MIN: u64 = 4;
 pub struct CommitPoint(pub(crate) RecordSequence);
 
 /// Writes that will become visible and durable together, or not at all. Dropping it discards them, which needs
-/// no space and no I/O.
+/// no space.
 pub struct Group {
     dataset: Dataset,
     generation: u64,
@@ -39,14 +44,19 @@ pub struct Group {
     held: Vec<SegmentId>,
     /// Blocks that are written ahead together.
     piece_blocks: usize,
+    /// Blocks of a file that are kept in memory after they were written again.
+    rewritten_max: usize,
 }
 
 impl Group {
     pub(crate) fn new(dataset: Dataset, base: View) -> Result<Self> {
         let generation = dataset.generation()?;
-        let memory = dataset.pool().engine().options.group_memory_bytes / BLOCK_BYTES as u64;
+        let options = &dataset.pool().engine().options;
+        let memory = options.group_memory_bytes / BLOCK_BYTES as u64;
         let piece_blocks = memory.clamp(PIECE_BLOCKS_MIN, PIECE_BLOCKS_MAX as u64) as usize;
-        Ok(Self { dataset, generation, base, files: BTreeMap::new(), held: Vec::new(), piece_blocks })
+        let rewritten_max = (options.group_rewrite_bytes / BLOCK_BYTES as u64).max(1) as usize;
+        let (files, held) = (BTreeMap::new(), Vec::new());
+        Ok(Self { dataset, generation, base, files, held, piece_blocks, rewritten_max })
     }
 
     fn engine(&self) -> &Engine {
@@ -100,9 +110,12 @@ impl Group {
         part: &[u8],
     ) -> Result<()> {
         let file = self.files.entry(inode).or_default();
-        if let Some(content) = file.in_filling(block) {
+        if let Some(content) = file.changeable(block) {
             content[within..within + part.len()].copy_from_slice(part);
             return Ok(());
+        }
+        if file.is_staged(block) {
+            return self.rewrite(inode, block, within, part);
         }
         if file.is_full(self.piece_blocks) {
             self.stage(inode)?;
@@ -124,21 +137,19 @@ impl Group {
         // What could not be written would be missed at the commit: better to stop now.
         file.check()?;
         let Some(filled) = file.filling.take() else { return Ok(()) };
+        let sums: Vec<u32> = filled.chunks_exact(BLOCK_BYTES).map(crc32c).collect();
         let piece = Arc::new(filled);
-        let runs = self.engine().stage(&piece)?;
-        {
-            let mut state = self.dataset.pool().engine().state();
-            for run in &runs {
-                // Each came with a hold; one for each segment is enough.
-                if self.held.contains(&run.segment) {
-                    state.segments.let_go(run.segment);
-                } else {
-                    self.held.push(run.segment);
-                }
+        let runs = self.engine().stage(&piece, &sums)?;
+        for segment in runs.iter().map(|run| run.segment()) {
+            // Each came with a hold; one for each segment is enough.
+            if self.held.contains(&segment) {
+                self.engine().let_go_of_staged(std::iter::once(segment));
+            } else {
+                self.held.push(segment);
             }
         }
         let file = self.files.get_mut(&inode).expect("it was there");
-        file.staged(StagedPiece { buffer: Some(piece), runs });
+        file.staged(StagedPiece { buffer: Some(piece), sums, runs });
         Ok(())
     }
 
@@ -161,9 +172,9 @@ impl Group {
     fn load(&self, content: &Content<'_>, within: usize, into: &mut [u8]) -> Result<()> {
         match content {
             Content::Memory(block) => into.copy_from_slice(&block[within..within + into.len()]),
-            Content::Disk(run, index) => {
+            Content::Disk(run, index, sum) => {
                 let mut block = [0; BLOCK_BYTES];
-                self.engine().blocks.read_verified(run.segment, run.slot_of(*index), &mut block)?;
+                self.engine().blocks.read_unsealed(run.segment(), run.slot_of(*index), *sum, &mut block)?;
                 into.copy_from_slice(&block[within..within + into.len()]);
             }
         }
@@ -243,10 +254,8 @@ impl Drop for Group {
             return;
         }
         let held = std::mem::take(&mut self.held);
+        self.engine().let_go_of_staged(held.into_iter());
         let mut state = self.engine().state();
-        for segment in held {
-            state.segments.let_go(segment);
-        }
         // Of a group that was not committed nothing is left: its room must not wait for a checkpoint.
         let replay_from = state.replay_from;
         let released = state.segments.release(replay_from);

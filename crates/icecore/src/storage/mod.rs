@@ -129,6 +129,12 @@ pub trait StorageFile: Send + Sync {
         self.write_at(parts, offset)
     }
 
+    /// As [`StorageFile::write_at`], for short writes that many others follow before the flush: the operating system
+    /// gathers them.
+    fn write_lazily(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
+        self.write_at(parts, offset)
+    }
+
     /// Makes everything written to this file before the call durable. After an error nothing may be assumed
     /// about what was written since the last success.
     fn sync(&self) -> io::Result<()>;

@@ -7,6 +7,9 @@
 //! Long writes are another matter: nobody waits for each of them, and what they carry is likely to be read
 //! again. They go through the page cache, and the kernel is told to begin writing at once. Not so where a flush
 //! comes next: it would wait for them, and every direct write after that would first have to clear the cache.
+//!
+//! Short writes of which many come before the flush go through the page cache, too: what is written there again
+//! goes to the device once.
 
 use crate::storage::{Kind, StorageFile};
 use crate::units::BLOCK_BYTES;
@@ -89,6 +92,14 @@ impl StorageFile for RealFile {
 
     fn write_through(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
         self.write(parts, offset, usize::MAX)
+    }
+
+    fn write_lazily(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
+        if !self.writable {
+            return Err(Errno::BADF.into());
+        }
+        let mut slices: Vec<_> = parts.iter().map(|(_, bytes)| IoSlice::new(bytes)).collect();
+        Ok(write_all(&self.buffered, &mut slices, offset)?)
     }
 
     fn sync(&self) -> io::Result<()> {
