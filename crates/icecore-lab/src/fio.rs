@@ -16,8 +16,10 @@ pub(crate) struct Drive<'a> {
     pub how: &'static str,
     /// Bytes of one read or write.
     pub block: u64,
-    /// Processes, each with a file of its own.
+    /// Threads. Each has a file of its own, but for random reads: these are spread over all files.
     pub jobs: usize,
+    /// How many files there are.
+    pub files: usize,
     /// Bytes of a file.
     pub bytes: u64,
     /// Writes to a `fdatasync`; 0 for none.
@@ -31,18 +33,21 @@ impl Drive<'_> {
     pub(crate) fn rate(&self, options: &Options) -> Result<f64> {
         let number = |name: &str, value: u64| format!("--{name}={value}");
         let mut command = Command::new("fio");
+        // Over all files, so that a pool's page cache, which a slice fills, holds few of the next reads.
+        let (files, bytes) = if self.how == "randread" {
+            let names: Vec<String> = (0..self.files).map(|number| format!("file.{number}")).collect();
+            (format!("--filename={}", names.join(":")), self.bytes * self.files as u64)
+        } else {
+            ("--filename_format=file.$jobnum".to_owned(), self.bytes)
+        };
         command
-            .args(["--name=lab", "--filename_format=file.$jobnum", "--direct=1", "--ioengine=psync"])
+            .args(["--name=lab", &files, "--file_service_type=random", "--direct=1", "--ioengine=psync"])
             .args(["--group_reporting", "--output-format=json", "--randrepeat=0", "--time_based"])
             .args(["--fallocate=none", "--overwrite=1", "--thread"])
             .arg(format!("--directory={}", self.folder.display()))
             .arg(format!("--rw={}", self.how))
             .arg(format!("--runtime={}ms", self.time.as_millis()))
-            .args([
-                number("bs", self.block),
-                number("numjobs", self.jobs as u64),
-                number("size", self.bytes),
-            ]);
+            .args([number("bs", self.block), number("numjobs", self.jobs as u64), number("size", bytes)]);
         if self.sync_every > 0 {
             command.arg(number("fdatasync", self.sync_every.into()));
         }

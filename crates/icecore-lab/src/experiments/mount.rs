@@ -27,6 +27,8 @@ const BLOCK_BYTES: u64 = 16 << 10;
 const SCAN_BYTES: u64 = 1 << 20;
 /// The snapshot that `mount.scan_snapshot` reads: of a file of which half was updated.
 const SCANNED: &str = "scanned";
+/// Files over which random reads are spread.
+const FILES_READ: usize = 8;
 const FILES_PER_FOLDER: usize = 100;
 /// Sizes of small files are spread evenly below this.
 const SMALL_BYTES_MAX: u64 = 8 << 10;
@@ -99,12 +101,13 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
     let checks: Vec<_> = CHECKS.into_iter().filter(|(name, ..)| wanted(name)).collect();
     let is_needed = |index: &usize| checks.iter().any(|(_, above, below)| [above, below].contains(&index));
     let needed: Vec<usize> = (0..MEASURES.len()).filter(is_needed).collect();
-    let jobs = needed.iter().filter_map(|index| MEASURES[*index].drive).map(|(_, _, jobs, _)| jobs).max();
+    let drives = needed.iter().filter_map(|index| MEASURES[*index].drive);
+    let files = drives.map(|(how, _, jobs, _)| if how == "randread" { FILES_READ } else { jobs }).max();
     let archives = needed.iter().any(|index| MEASURES[*index].drive.is_none());
     let bench = Bench {
         slice: options.size(Duration::from_secs(3), Duration::from_millis(200)),
         file_bytes: options.size(512 << 20, 4 << 20),
-        files: jobs.unwrap_or(1),
+        files: files.unwrap_or(1),
         small_files: if archives { options.size(50_000, 200) } else { 0 },
         mounted: None,
         folder: options.scratch()?,
@@ -205,8 +208,16 @@ impl Bench {
         if how != "randwrite" {
             drop_cached(if measure.on == Plain { &plain } else { mounted.pool() })?;
         }
-        let drive =
-            Drive { folder: &folder, how, block, jobs, bytes: self.file_bytes, sync_every, time: self.slice };
+        let drive = Drive {
+            folder: &folder,
+            how,
+            block,
+            jobs,
+            files: self.files,
+            bytes: self.file_bytes,
+            sync_every,
+            time: self.slice,
+        };
         if measure.on == Snapshots {
             with_snapshots(mounted, &drive, options, taken)
         } else {
