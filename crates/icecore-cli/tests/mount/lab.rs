@@ -70,7 +70,8 @@ impl Run {
             std::thread::sleep(Duration::from_millis(10));
         }
         kill_process(Pid::from_child(&self.child), signal).unwrap();
-        let patience = Instant::now() + Duration::from_secs(60);
+        // Longer than a run waits for a mount of which another test's namespace has a copy.
+        let patience = Instant::now() + Duration::from_secs(180);
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status.signal();
