@@ -40,11 +40,12 @@ impl Drive<'_> {
         } else {
             ("--filename_format=file.$jobnum".to_owned(), self.bytes)
         };
+        // The folder first: it concerns the files that are named after it.
         command
-            .args(["--name=lab", &files, "--file_service_type=random", "--direct=1", "--ioengine=psync"])
+            .args(["--name=lab", &format!("--directory={}", self.folder.display()), &files])
+            .args(["--file_service_type=random", "--direct=1", "--ioengine=psync"])
             .args(["--group_reporting", "--output-format=json", "--randrepeat=0", "--time_based"])
-            .args(["--fallocate=none", "--overwrite=1", "--thread"])
-            .arg(format!("--directory={}", self.folder.display()))
+            .args(["--fallocate=none", "--overwrite=1", "--allow_file_create=0", "--thread"])
             .arg(format!("--rw={}", self.how))
             .arg(format!("--runtime={}ms", self.time.as_millis()))
             .args([number("bs", self.block), number("numjobs", self.jobs as u64), number("size", bytes)]);
