@@ -302,7 +302,7 @@ impl Ledger for Counted<'_, '_> {
     fn drop_run(&mut self, run: Run) {
         // What was born before stays with the versions above, as far as they stay.
         let (above, gone) = parted(&run, &self.edge);
-        // Of what cannot be told because of damage nothing comes back for now.
+        // Where damage hides what is freed, nothing counts as freed: a limit may refuse too early, never late.
         let freed = self.state.history.freed_above(self.version, run.stream, &above).unwrap_or_default();
         for (version, blocks) in freed {
             *self.freed.entry(version).or_default() += blocks.0;
