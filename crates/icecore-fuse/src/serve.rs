@@ -87,7 +87,7 @@ fn raise_open_files() -> Result<(), MountError> {
 
 /// Opens the pool. One that was not closed cleanly is recovered, also for a mount that only reads.
 fn open(options: &MountOptions) -> Result<Pool, MountError> {
-    let wanted = OpenOptions { read_only: options.read_only, ..OpenOptions::default() };
+    let wanted = OpenOptions { read_only: options.read_only, direct_reads: true, ..OpenOptions::default() };
     let opened = match Pool::open_directory(&options.pool, &wanted) {
         Err(Error::NeedsRecovery { .. }) => {
             Pool::open_directory(&options.pool, &OpenOptions::default())?.close()?;

@@ -29,7 +29,7 @@ pub struct Counters {
 /// What [`Counters`] stood at, at one moment. Subtract two for what happened in between.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
-    /// Calls of `read_at`.
+    /// Calls of `read_at` and `read_direct`.
     pub reads: u64,
     /// Bytes asked for by them.
     pub read_bytes: u64,
@@ -37,7 +37,7 @@ pub struct Counts {
     pub fetches: u64,
     /// Bytes announced by them.
     pub fetched_bytes: u64,
-    /// Calls of `write_at` and `write_through`.
+    /// Calls of `write_at`.
     pub writes: u64,
     /// Parts handed to them, by kind (index with `Kind as usize`).
     pub parts: [u64; Kind::COUNT],
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(before.bytes, [101, 0, 10, 0, 0, 0, 0]);
         assert_eq!(before.parts, [2, 0, 1, 0, 0, 0, 0]);
         assert_eq!((before.creates, before.created_bytes, before.writes), (1, 8192, 1));
-        file.write_through(&[(Kind::Frame, &[4; 5])], 8000).unwrap();
+        file.write_at(&[(Kind::Frame, &[4; 5])], 8000).unwrap();
         assert!(file.is_written().is_ok());
 
         let mut buffer = [0; 3];

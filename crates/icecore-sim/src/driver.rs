@@ -27,6 +27,7 @@ pub fn drive(pool: &Pool, step: &Step) -> Result<Option<String>> {
         Step::Checkpoint => pool.checkpoint()?,
         Step::Collect { segments, checkpoint: true } => drop(pool.collect(*segments)?),
         Step::Collect { segments, checkpoint: false } => drop(pool.collect_as_it_is(*segments)?),
+        Step::Trim => drop(pool.trim()?),
         Step::CreateDataset { name, parents } => pool.create_dataset(name, *parents, &[])?,
         Step::Snapshot { names, recursive } => drop(pool.snapshot(names, *recursive, &[])?),
         Step::Clone { snapshot, target } => pool.clone_snapshot(snapshot, target, false)?,

@@ -133,6 +133,11 @@ impl<W: Watch> StorageFile for PassingFile<W> {
         self.inner.read_at(buffer, offset)
     }
 
+    fn read_direct(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.watch.read(buffer.len());
+        self.inner.read_direct(buffer, offset)
+    }
+
     fn will_read(&self, offset: u64, length: u64) {
         self.watch.will_read(length);
         self.inner.will_read(offset, length);
@@ -141,11 +146,6 @@ impl<W: Watch> StorageFile for PassingFile<W> {
     fn write_at(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
         self.watch.write(parts);
         self.inner.write_at(parts, offset)
-    }
-
-    fn write_through(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
-        self.watch.write(parts);
-        self.inner.write_through(parts, offset)
     }
 
     fn sync(&self) -> io::Result<()> {

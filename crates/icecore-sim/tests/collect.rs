@@ -1,11 +1,11 @@
-//! Collection, struck by crashes and failures at every single I/O.
+//! Collection, and giving back what it freed, struck by crashes and failures at every single I/O.
 
 mod common;
 
 use common::{Told, for_each_seed, is_long, must};
-use icecore::Error;
+use icecore::{Error, Statistics};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
-use icecore_sim::model::Step;
+use icecore_sim::model::{Data, FileChange, Step};
 use icecore_sim::{CrashMode, FaultKind, Random};
 
 const COLLECT: Step = Step::Collect { segments: 6, checkpoint: true };
@@ -55,11 +55,12 @@ fn collect(explorer: &mut Explorer) -> Verdict {
 fn numbers(base: &Explorer, random: &mut Random, step: &Step) -> Vec<u64> {
     let mut explorer = base.fork(0);
     open(&mut explorer);
-    let before = explorer.disk.io_count();
+    let (before, segments) = (explorer.disk.io_count(), explorer.pool().statistics().segments);
     let verdict = must(explorer.perform(step.clone()));
     assert!(matches!(verdict, Verdict::Agreed), "{verdict:?}");
-    let statistics = explorer.pool().statistics();
-    assert!(statistics.segments_collected > 0, "there was nothing to collect");
+    let Statistics { segments_collected, segments: left, .. } = explorer.pool().statistics();
+    let is_done = if *step == Step::Trim { left < segments } else { segments_collected > 0 };
+    assert!(is_done, "there was nothing to do: {segments} segments, {segments_collected} collected");
     let last = explorer.disk.io_count() - before;
     must(explorer.check());
     explorer.crash(None);
@@ -114,6 +115,30 @@ fn a_crash_at_every_io_of_a_collection() {
 #[test]
 fn a_crash_at_every_io_of_moves_recorded_alone() {
     crash_at_every_io("moves_crash", beginning_within_the_log, &MOVE);
+}
+
+/// A pool with segments in which nothing lives any more.
+fn beginning_with_free_segments(seed: u64) -> Explorer {
+    let mut explorer = beginning(seed);
+    let path = "gone".to_owned();
+    must(explorer.perform(Step::CreateDataset { name: "trim".to_owned(), parents: false }));
+    let mut change = |change| {
+        let step = Step::Change { dataset: "trim".to_owned(), change };
+        assert!(matches!(must(explorer.perform(step)), Verdict::Agreed));
+    };
+    change(FileChange::CreateFile { path: path.clone(), mode: 0o644 });
+    for number in 0..16 {
+        let data = Data { seed: seed ^ number | 1, length: 1 << 20 };
+        change(FileChange::Write { path: path.clone(), offset: number << 20, data });
+    }
+    change(FileChange::Truncate { path, size: 0 });
+    agree(&mut explorer, 10);
+    explorer
+}
+
+#[test]
+fn a_crash_at_every_io_of_a_trim() {
+    crash_at_every_io("trim_crash", beginning_with_free_segments, &Step::Trim);
 }
 
 /// Space that was freed is used again at once, so that whatever still looks for a moved block at its old place

@@ -1,4 +1,4 @@
-//! What long reads ask of the medium beforehand.
+//! What reads ask of the medium beforehand.
 
 use icecore::units::InodeNumber;
 use icecore::{CopyMode, Creation, Dataset, InitOptions, OpenOptions, Pool};
@@ -100,18 +100,32 @@ fn a_file_in_long_stretches_is_left_to_the_kernel() {
 }
 
 #[test]
-fn short_reads_and_what_is_in_memory_are_not_announced() {
+fn a_short_read_is_announced_where_its_blocks_lie_apart_and_what_is_in_memory_is_not() {
     let (pool, storage, dataset, files) = written(1);
     let file = dataset.file(files[0]).unwrap();
+    const SHORT: usize = 16 << 10;
+    let mut buffer = [0; SHORT];
     let short = asked(&storage, || {
-        for offset in (0..MIB as u64).step_by(16 << 10) {
-            file.read(offset, &mut [0; 16 << 10]).unwrap();
+        for offset in (0..MIB / 2).step_by(SHORT) {
+            assert_eq!(file.read(offset as u64, &mut buffer).unwrap(), SHORT);
+            assert!(is_right(&buffer, 0, offset / BLOCK));
         }
     });
-    assert_eq!(short.fetches, 0);
-    // Those blocks are in memory now.
-    let again = asked(&storage, || assert_eq!(file.read(0, &mut vec![0; MIB]).unwrap(), MIB));
-    assert_eq!((again.fetches, again.reads), (0, 0), "{again:?}");
+    // One announcement for the four places of each.
+    assert_eq!(short.fetches, (MIB / 2 / SHORT) as u64, "{short:?}");
+    // A single block is one place, and the read asks for it as fast.
+    let single = asked(&storage, || {
+        for offset in (MIB / 2..MIB).step_by(BLOCK) {
+            assert_eq!(file.read(offset as u64, &mut buffer[..BLOCK]).unwrap(), BLOCK);
+            assert!(is_right(&buffer[..BLOCK], 0, offset / BLOCK));
+        }
+    });
+    assert_eq!(single.fetches, 0, "{single:?}");
+    // All of it is in memory now, for short reads and for long ones.
+    for length in [SHORT, MIB] {
+        let again = asked(&storage, || assert_eq!(file.read(0, &mut vec![0; length]).unwrap(), length));
+        assert_eq!((again.fetches, again.reads), (0, 0), "{again:?}");
+    }
     file.close().unwrap();
     pool.close().unwrap();
 }

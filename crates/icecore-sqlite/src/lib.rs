@@ -14,6 +14,7 @@ mod doors;
 mod errors;
 mod file;
 mod functions;
+mod idle;
 mod journal;
 mod locks;
 mod memory;

@@ -17,6 +17,10 @@ use rustix::io::Errno;
 use std::ffi::{c_char, c_int};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest time that a pool stays open without use.
+const LINGER_SECONDS_MAX: u64 = 3600;
 
 /// What the parameters of a URI ask for.
 struct Wishes {
@@ -40,11 +44,12 @@ struct Found {
 pub unsafe fn open(door: &Door, name: *const c_char, path: &str, flags: c_int) -> Result<Option<Database>> {
     let api = door.api;
     // SAFETY: the caller's promise.
-    let (vfs, pool_mode, snapshot, immutable, nolock) = unsafe {
+    let (vfs, pool_mode, snapshot, linger, immutable, nolock) = unsafe {
         (
             api.uri_parameter(name, c"vfs"),
             api.uri_parameter(name, c"pool"),
             api.uri_parameter(name, c"snapshot"),
+            api.uri_parameter(name, c"linger"),
             api.uri_boolean(name, c"immutable"),
             api.uri_boolean(name, c"nolock"),
         )
@@ -68,7 +73,8 @@ pub unsafe fn open(door: &Door, name: *const c_char, path: &str, flags: c_int) -
         _ if for_reading => Wish::ReadOrWrite,
         _ => Wish::Write,
     };
-    let pool = registry::current().use_pool(cut.pool, wish, PATIENCE)?;
+    let linger = linger.as_deref().map(parse_linger).transpose()?;
+    let pool = registry::current().use_pool(cut.pool, wish, PATIENCE, linger)?;
     let place = Place::find(&pool.pool, cut, snapshot)?;
     let Found { source, inode, pin, read_only } = if place.snapshot.is_some() || wishes.immutable {
         fixed(&pool, place)?
@@ -97,6 +103,16 @@ pub unsafe fn open(door: &Door, name: *const c_char, path: &str, flags: c_int) -
         broken: false,
         pool,
     }))
+}
+
+/// How long the pool stays open when nothing uses it.
+fn parse_linger(text: &str) -> Result<Duration> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds <= LINGER_SECONDS_MAX);
+    let refused = || {
+        let text = format!("linger={text} is no whole number of seconds from 0 to {LINGER_SECONDS_MAX}");
+        Fault::new(code::CANTOPEN, text)
+    };
+    seconds.map(Duration::from_secs).ok_or_else(refused)
 }
 
 /// A snapshot, or the head as it is at this moment and will be for this handle.

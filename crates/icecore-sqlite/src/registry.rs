@@ -5,16 +5,17 @@
 
 use crate::bindings::code;
 use crate::errors::{Fault, Result};
+use crate::idle::{self, Folder, LINGER, Slots};
 use crate::locks::FileState;
 use crate::path::REGISTERED;
 use crate::store::{self, FileKey, Pool, Wish};
 use crate::superjournal::SuperJournal;
 use icecore::ProcessMark;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Once, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 /// How long a connection that is opened waits for another process to let go of the pool.
@@ -25,17 +26,57 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// Everything the door knows, for one process.
 pub struct Registry {
     mark: ProcessMark,
-    pools: Mutex<BTreeMap<String, Slot>>,
+    pub pools: Mutex<Slots>,
+    /// A pool is idle, or is to be closed at once.
+    pub idle_changed: Condvar,
+    /// Whether there is a thread that closes idle pools; unset before it is needed.
+    pub has_closer: OnceLock<bool>,
     connections: Mutex<HashMap<usize, Weak<ConnectionState>>>,
 }
 
-struct Slot {
-    pool: Arc<OpenPool>,
+/// A pool of a registry.
+pub struct Slot {
+    /// The pool.
+    pub pool: Arc<OpenPool>,
     uses: usize,
     /// It was opened to read only, by a connection that wanted no more.
-    only_read: bool,
+    pub only_read: bool,
     /// Registered by the program, which also closes it.
     kept: bool,
+    /// How long it stays open when nothing uses it.
+    pub linger: Duration,
+    /// Nothing uses it, and it is closed then.
+    pub idle_until: Option<Instant>,
+    /// Where it was found.
+    folder: Option<Folder>,
+}
+
+impl Slot {
+    fn new(pool: &Arc<OpenPool>) -> Self {
+        Self {
+            pool: Arc::clone(pool),
+            uses: 0,
+            only_read: false,
+            kept: false,
+            linger: LINGER,
+            idle_until: None,
+            folder: Folder::at(&pool.name),
+        }
+    }
+
+    fn take_up(&mut self) -> Arc<OpenPool> {
+        self.uses += 1;
+        if self.idle_until.take().is_some() {
+            self.pool.pool.set_idle(None);
+        }
+        Arc::clone(&self.pool)
+    }
+
+    /// Whether an idle pool cannot be used again: its folder was replaced, or it takes no more writes.
+    fn is_spent(&self) -> bool {
+        let is_elsewhere = || self.folder != Folder::at(&self.pool.name);
+        self.idle_until.is_some() && (self.pool.pool.is_read_only() || is_elsewhere())
+    }
 }
 
 /// An open pool and what its files have in common.
@@ -78,7 +119,7 @@ impl ConnectionState {
     }
 }
 
-/// Keeps a pool open. When the last use of a pool that the door opened ends, the pool is closed.
+/// Keeps a pool open. When the last use of a pool that the door opened ends, the pool is idle, and closed some time later.
 pub struct PoolUse {
     registry: &'static Registry,
     pool: Arc<OpenPool>,
@@ -86,18 +127,26 @@ pub struct PoolUse {
 
 static CURRENT: AtomicPtr<Registry> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The registry of this process.
-pub fn current() -> &'static Registry {
+/// The registry of this process, if there is one.
+pub fn current_if_any() -> Option<&'static Registry> {
     let known = CURRENT.load(Ordering::Acquire);
     // SAFETY: a registry that was published here is never freed.
-    if let Some(registry) = unsafe { known.as_ref() }
-        && registry.mark.is_here()
-    {
+    unsafe { known.as_ref() }.filter(|registry| registry.mark.is_here())
+}
+
+/// The registry of this process.
+pub fn current() -> &'static Registry {
+    static AT_EXIT: Once = Once::new();
+    let known = CURRENT.load(Ordering::Acquire);
+    if let Some(registry) = current_if_any() {
         return registry;
     }
+    AT_EXIT.call_once(idle::close_at_exit);
     let fresh = Box::into_raw(Box::new(Registry {
         mark: ProcessMark::current(),
         pools: Mutex::default(),
+        idle_changed: Condvar::new(),
+        has_closer: OnceLock::new(),
         connections: Mutex::default(),
     }));
     match CURRENT.compare_exchange(known, fresh, Ordering::AcqRel, Ordering::Acquire) {
@@ -127,12 +176,19 @@ impl Registry {
     }
 
     /// Uses the pool in `name` (a directory, or `/@NAME` of a registered one), opening it if need be. Another process that has it
-    /// open is waited for as long as the patience lasts: it may be a command that is about to end.
-    pub fn use_pool(&'static self, name: &str, wish: Wish, patience: Duration) -> Result<PoolUse> {
+    /// open is waited for as long as the patience lasts: it may be a command that is about to end. `linger`: how long the pool stays
+    /// open when nothing uses it, if that is to change.
+    pub fn use_pool(
+        &'static self,
+        name: &str,
+        wish: Wish,
+        patience: Duration,
+        linger: Option<Duration>,
+    ) -> Result<PoolUse> {
         let name = canonical(name)?;
         let deadline = Instant::now() + patience;
         loop {
-            match self.try_use_pool(&name, wish)? {
+            match self.try_use_pool(&name, wish, linger)? {
                 Err(icecore::Error::PoolInUse { .. }) if Instant::now() < deadline => {
                     std::thread::sleep(RETRY_INTERVAL);
                 }
@@ -146,8 +202,12 @@ impl Registry {
         &'static self,
         name: &str,
         wish: Wish,
+        linger: Option<Duration>,
     ) -> Result<std::result::Result<PoolUse, icecore::Error>> {
         let mut pools = self.pools.lock();
+        if pools.get(name).is_some_and(Slot::is_spent) {
+            idle::close(&mut pools, name);
+        }
         if let Some(slot) = pools.get_mut(name) {
             if slot.only_read && wish == Wish::Write {
                 return Err(Fault::new(
@@ -157,8 +217,8 @@ impl Registry {
                     ),
                 ));
             }
-            slot.uses += 1;
-            return Ok(Ok(PoolUse { registry: self, pool: Arc::clone(&slot.pool) }));
+            slot.linger = linger.unwrap_or(slot.linger);
+            return Ok(Ok(PoolUse { registry: self, pool: slot.take_up() }));
         }
         if name.starts_with(REGISTERED) {
             return Err(Fault::new(code::CANTOPEN, format!("no pool is registered as {name}")));
@@ -166,7 +226,8 @@ impl Registry {
         // Under the lock: a second opening of the same pool must not find it "in use" by ourselves.
         Ok(store::open_pool(Path::new(name), wish).map(|(pool, only_read)| {
             let pool = Arc::new(OpenPool::new(pool, name.to_owned()));
-            pools.insert(name.to_owned(), Slot { pool: Arc::clone(&pool), uses: 1, only_read, kept: false });
+            let slot = Slot { only_read, linger: linger.unwrap_or(LINGER), uses: 1, ..Slot::new(&pool) };
+            pools.insert(name.to_owned(), slot);
             PoolUse { registry: self, pool }
         }))
     }
@@ -186,7 +247,7 @@ impl Registry {
             return Err(Fault::new(code::MISUSE, format!("a pool is registered as {name} already")));
         }
         let pool = Arc::new(OpenPool::new(pool, key.clone()));
-        pools.insert(key, Slot { pool, uses: 0, only_read: false, kept: true });
+        pools.insert(key, Slot { kept: true, ..Slot::new(&pool) });
         Ok(())
     }
 
@@ -203,8 +264,7 @@ impl Registry {
         let name = pools.keys().filter(|name| below(name).is_some()).max_by_key(|name| name.len())?.clone();
         let rest = below(&name)?.to_owned();
         let slot = pools.get_mut(&name)?;
-        slot.uses += 1;
-        Some((PoolUse { registry: self, pool: Arc::clone(&slot.pool) }, rest))
+        Some((PoolUse { registry: self, pool: slot.take_up() }, rest))
     }
 
     #[cfg(feature = "static")]
@@ -226,14 +286,14 @@ impl Registry {
         flags
     }
 
-    /// Ends one use; with the last one a pool that the door opened is closed.
-    fn release(&self, pool: &Arc<OpenPool>) {
+    /// Ends one use; with the last one a pool that the door opened is idle, or closed.
+    fn release(&'static self, pool: &Arc<OpenPool>) {
         let mut pools = self.pools.lock();
         let Some(slot) = pools.get_mut(&pool.name).filter(|slot| Arc::ptr_eq(&slot.pool, pool)) else {
             return;
         };
         slot.uses -= 1;
-        if slot.uses > 0 || slot.kept {
+        if slot.uses > 0 || slot.kept || self.keep_idle(slot) {
             return;
         }
         // Under the lock, so that whoever opens the pool next finds it closed.

@@ -222,7 +222,7 @@ fn pool_of(path: &str) -> Option<(PoolUse, String)> {
     let registry = registry::current();
     registry.pool_of(path).or_else(|| {
         let cut = path::cut(path)?;
-        let pool = registry.use_pool(cut.pool, Wish::Write, Duration::ZERO).ok()?;
+        let pool = registry.use_pool(cut.pool, Wish::Write, Duration::ZERO, None).ok()?;
         Some((pool, cut.rest.to_owned()))
     })
 }

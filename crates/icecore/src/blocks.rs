@@ -25,6 +25,7 @@ use crate::format::record::RecordView;
 use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, TABLE_SUMS, TableOwner, file_name};
 use crate::location::{ChunkedMap, MapLimits};
 use crate::numbers::{NumberHash, NumberMap, number_cache};
+use crate::options::OpenOptions;
 use crate::statistics::Counters;
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, PoolId, Run, SegmentId, Slot, Stream};
 use gather::Known;
@@ -52,6 +53,17 @@ pub(crate) struct Blocks {
     pending: Pending,
     sums: Sums,
     counters: Arc<Counters>,
+    /// Blocks are read around the page cache of the operating system.
+    direct_reads: bool,
+}
+
+/// How a reader comes to blocks.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Access {
+    /// They may be read again: the cache keeps what had to be read.
+    pub keep: bool,
+    /// The page cache of the operating system was asked for them before.
+    pub fetched: bool,
 }
 
 /// A block of its own with these bytes, which are as many as a block has.
@@ -68,11 +80,12 @@ impl Blocks {
     pub(crate) fn new(
         files: SegmentFiles,
         pool: PoolId,
-        cache_bytes: u64,
+        options: &OpenOptions,
         map: MapLimits,
         set_bytes: u64,
         counters: Arc<Counters>,
     ) -> Self {
+        let cache_bytes = options.block_cache_bytes;
         // Half for what was written last, kept in the buffers it was written from; half for what was read.
         let geometry = files.geometry();
         let cached = (cache_bytes / 2 / BLOCK_BYTES as u64).max(64) as usize;
@@ -86,6 +99,7 @@ impl Blocks {
             pending: Pending::default(),
             sums: Sums::new(pool, geometry, cache_bytes / 2),
             counters,
+            direct_reads: options.direct_reads,
         }
     }
 
@@ -128,7 +142,7 @@ impl Blocks {
             return block.ok_or_else(|| lost(address));
         }
         let mut block = Arc::new([0; BLOCK_BYTES]);
-        self.read_run(run, Arc::get_mut(&mut block).expect("new"), true)?;
+        self.read_run(run, Arc::get_mut(&mut block).expect("new"), Access { keep: true, fetched: false })?;
         Ok(block)
     }
 
@@ -154,8 +168,8 @@ impl Blocks {
         Ok(())
     }
 
-    /// Fills `into` with a whole run. `keep`: what had to be read from disk goes to the cache.
-    pub(crate) fn read_run(&self, run: Run, into: &mut [u8], keep: bool) -> Result<()> {
+    /// Fills `into` with a whole run.
+    pub(crate) fn read_run(&self, run: Run, into: &mut [u8], access: Access) -> Result<()> {
         assert_eq!(into.len() as u64, run.length.bytes().0);
         let mut index = 0;
         while index < run.length.0 {
@@ -176,12 +190,13 @@ impl Blocks {
                 while count < together.0 && !self.is_in_memory(run.stream, address.plus(BlockCount(count))) {
                     count += 1;
                 }
-                self.read_doubted(segment, slot, &mut target[..count as usize * BLOCK_BYTES], doubts)?;
+                let target = &mut target[..count as usize * BLOCK_BYTES];
+                self.read_doubted(segment, slot, target, self.direct_reads && !access.fetched, doubts)?;
                 Ok(count)
             })?;
             let target = &mut target[..count as usize * BLOCK_BYTES];
             self.counters.read_bytes_data.add(target.len() as u64);
-            if keep {
+            if access.keep {
                 for (offset, block) in target.as_chunks::<BLOCK_BYTES>().0.iter().enumerate() {
                     let address = address.plus(BlockCount(offset as u64));
                     self.cache.insert(key(run.stream, address), Arc::new(*block));
@@ -241,7 +256,7 @@ impl Blocks {
     /// copy, if there is one that is. The segment must not be used for anything else meanwhile.
     pub(crate) fn read_verified(&self, segment: SegmentId, slot: Slot, into: &mut [u8]) -> Result<()> {
         let mut doubts = Doubts::default();
-        let outcome = self.read_doubted(segment, slot, into, &mut doubts);
+        let outcome = self.read_doubted(segment, slot, into, false, &mut doubts);
         self.note(&doubts);
         outcome
     }
@@ -252,10 +267,15 @@ impl Blocks {
         segment: SegmentId,
         slot: Slot,
         into: &mut [u8],
+        direct: bool,
         doubts: &mut Doubts,
     ) -> Result<()> {
         let uses = self.sums.uses();
-        let read = self.files.read(segment, slot, into);
+        let read = if direct {
+            self.files.read_direct(segment, slot, into)
+        } else {
+            self.files.read(segment, slot, into)
+        };
         let outcome = read.and_then(|()| self.compare(segment, slot, into, doubts));
         outcome.or_else(|error| self.read_with_copies(segment, slot, into, (uses, error), doubts))
     }

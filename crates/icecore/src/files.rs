@@ -13,10 +13,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Files kept open at most, beside those in use at the moment.
-const OPEN_MAX: usize = 256;
+/// Files kept open at most, beside those in use at the moment. With segments of 8 MiB, 32 GiB can be read without opening any.
+const OPEN_MAX: usize = 4096;
+/// When there are too many, this part of them is closed together, so that no single opening looks through all of them.
+const CLOSED_TOGETHER: usize = 8;
 /// Of the files that a process may have open, this part is kept open here, and as many again for direct writes.
 const SHARE_OF_OPEN_FILES: usize = 4;
+
+/// How a file is read.
+type Read = fn(&Arc<dyn StorageFile>, &mut [u8], u64) -> std::io::Result<()>;
+const READ: Read = |file, buffer, offset| file.read_at(buffer, offset);
+const READ_DIRECT: Read = |file, buffer, offset| file.read_direct(buffer, offset);
 
 /// Opens segment files on demand and keeps the handles that were used last. What is written to them is copied, where it shall be.
 pub(crate) struct SegmentFiles {
@@ -29,6 +36,8 @@ pub(crate) struct SegmentFiles {
     copies: Copies,
     /// Where something was healed that is not flushed yet: until then its copy must not go.
     healed: Mutex<BTreeSet<SegmentId>>,
+    /// Segments whose files were removed because they held nothing.
+    removed: RwLock<BTreeSet<SegmentId>>,
 }
 
 struct Entry {
@@ -57,6 +66,7 @@ impl SegmentFiles {
             incidents,
             copies,
             healed: Mutex::default(),
+            removed: RwLock::default(),
         }
     }
 
@@ -149,9 +159,29 @@ impl SegmentFiles {
             },
             _ => Error::io("create", &name, error),
         }))?;
+        self.removed.write().remove(&segment);
         let now = self.clock.fetch_add(1, Ordering::Relaxed);
         self.keep(segment, &Arc::from(file), None, now);
         Ok(())
+    }
+
+    /// Removes the file of a segment that holds nothing. That is durable with the next flush of the directory.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: the file is still there.
+    pub(crate) fn remove(&self, segment: SegmentId) -> Result<()> {
+        let name = file_name(segment);
+        self.healed.lock().remove(&segment);
+        self.removed.write().insert(segment);
+        let removed = self.storage.remove(&name).or_else(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        });
+        self.forget(segment);
+        self.noted(removed.map_err(|error| {
+            self.removed.write().remove(&segment);
+            Error::io("remove", &name, error)
+        }))
     }
 
     /// Opens a file, with all others closed if there may be no more of them: the rest of the process may need more than it did.
@@ -172,23 +202,26 @@ impl SegmentFiles {
     fn keep(&self, segment: SegmentId, file: &Arc<dyn StorageFile>, cut_to: Option<u64>, now: u64) {
         let most = (self.storage.open_files_max() / SHARE_OF_OPEN_FILES).clamp(1, OPEN_MAX);
         let mut open = self.open.write();
-        while open.len() >= most {
-            let oldest = open.iter().min_by_key(|(_, entry)| entry.used.load(Ordering::Relaxed));
-            let Some(oldest) = oldest.map(|(segment, _)| *segment) else { break };
-            open.remove(&oldest);
+        if open.len() >= most {
+            close_oldest(&mut open, most.div_ceil(CLOSED_TOGETHER));
         }
         open.insert(segment, Entry { file: Arc::clone(file), used: AtomicU64::new(now), cut_to });
     }
 
     /// Reads whole blocks, also of what is left of a segment that is cut short.
     pub(crate) fn read(&self, segment: SegmentId, slot: Slot, buffer: &mut [u8]) -> Result<()> {
-        self.read_or(segment, slot, buffer, |cut_off| self.incidents.note(cut_off))
+        self.read_or(segment, slot, buffer, READ, |cut_off| self.incidents.note(cut_off))
+    }
+
+    /// As [`SegmentFiles::read`], around the page cache of the operating system.
+    pub(crate) fn read_direct(&self, segment: SegmentId, slot: Slot, buffer: &mut [u8]) -> Result<()> {
+        self.read_or(segment, slot, buffer, READ_DIRECT, |cut_off| self.incidents.note(cut_off))
     }
 
     /// As [`SegmentFiles::read`], of what can be done without: that it is cut off with the end of its file is no incident by itself. Opening tells
     /// what is cut short, and whether something is lost by that.
     pub(crate) fn read_if_there(&self, segment: SegmentId, slot: Slot, buffer: &mut [u8]) -> Result<()> {
-        self.read_or(segment, slot, buffer, |_| ())
+        self.read_or(segment, slot, buffer, READ, |_| ())
     }
 
     /// As [`SegmentFiles::read`]. `tell` is told if not all of it is in what is left of the file.
@@ -197,14 +230,18 @@ impl SegmentFiles {
         segment: SegmentId,
         slot: Slot,
         buffer: &mut [u8],
+        read: Read,
         tell: impl FnOnce(&Error),
     ) -> Result<()> {
         let offset = self.geometry.offset(slot);
-        let (file, cut_to) = self.noted(self.open(segment))?;
+        let opened = self.open(segment);
+        // A reader with a stale place looks it up again: nothing is missing.
+        let is_stale = opened.is_err() && self.removed.read().contains(&segment);
+        let (file, cut_to) = if is_stale { opened } else { self.noted(opened) }?;
         if let Some(length) = cut_to.filter(|length| offset + buffer.len() as u64 > *length) {
             return Err(self.cut_short(segment, length)).inspect_err(tell);
         }
-        self.noted(file.read_at(buffer, offset).map_err(|error| {
+        self.noted(read(&file, buffer, offset).map_err(|error| {
             let what = format!("{} bytes at {offset} of {}", buffer.len(), file_name(segment));
             Error::io("read", what, error)
         }))
@@ -233,16 +270,6 @@ impl SegmentFiles {
     /// Writes parts one after the other, the first at `slot`.
     pub(crate) fn write(&self, segment: SegmentId, slot: Slot, parts: &[(Kind, &[u8])]) -> Result<()> {
         self.write_with(segment, slot, parts, |file, offset| file.write_at(parts, offset))
-    }
-
-    /// As [`SegmentFiles::write`], for what is flushed next or not read soon.
-    pub(crate) fn write_through(
-        &self,
-        segment: SegmentId,
-        slot: Slot,
-        parts: &[(Kind, &[u8])],
-    ) -> Result<()> {
-        self.write_with(segment, slot, parts, |file, offset| file.write_through(parts, offset))
     }
 
     /// As [`SegmentFiles::write`], for short writes that many others follow before the flush.
@@ -326,7 +353,7 @@ impl SegmentFiles {
             let aligned = AlignedBuffer::copied(bytes);
             let offset = self.geometry.offset(slot);
             let outcome = self.get(segment).and_then(|file| {
-                let written = file.write_through(&[(Kind::Copy, &aligned)], offset);
+                let written = file.write_at(&[(Kind::Copy, &aligned)], offset);
                 written.map_err(|error| Error::io("write", file_name(segment), error))
             });
             done = self.noted(outcome).is_ok();
@@ -392,4 +419,13 @@ impl SegmentFiles {
 /// EMFILE and ENFILE: this process, or the system, has too many files open.
 pub(crate) fn is_out_of_files(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(24 | 23))
+}
+
+/// Closes so many files, those that were not used for the longest time.
+fn close_oldest(open: &mut NumberMap<SegmentId, Entry>, count: usize) {
+    let mut used: Vec<u64> = open.values().map(|entry| entry.used.load(Ordering::Relaxed)).collect();
+    let Some(last) = count.min(used.len()).checked_sub(1) else { return };
+    let (_, newest_closed, _) = used.select_nth_unstable(last);
+    let newest_closed = *newest_closed;
+    open.retain(|_, entry| entry.used.load(Ordering::Relaxed) > newest_closed);
 }

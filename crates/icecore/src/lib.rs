@@ -50,7 +50,7 @@ mod view;
 
 pub use copies::CopiesReport;
 pub use dataset::{ATOMIC_WRITE_BYTES, Creation, Dataset, File, UserGuard};
-pub use engine::{CollectReport, ReaderHold};
+pub use engine::{CollectReport, ReaderHold, TrimReport};
 pub use error::{Error, FileFault, Result};
 pub use format::copies::CopyMode;
 pub use group::{CommitPoint, Group};

@@ -4,6 +4,7 @@ use crate::format::copies::CopyMode;
 use crate::units::{ByteLength, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 /// Where times come from: those of files and snapshots, and the names of what rollbacks keep.
 #[derive(Clone, Debug, Default)]
@@ -57,8 +58,8 @@ pub struct InitOptions {
 }
 
 impl InitOptions {
-    /// Segments of 64 MiB; smaller ones where the size limit is below 16 GiB, down to 2 MiB, so that there may be 256 of them or
-    /// more: a pool keeps some free, and fills some at a time.
+    /// Segments of 8 MiB on a filesystem of less than 1 TiB, of twice as much on one twice as large, up to 64 MiB: a new pool
+    /// has seven of them. Where a size limit is set, so small, down to 2 MiB, that there may be 256 of them.
     pub const SEGMENT_BYTES_SUITABLE: u64 = 0;
 }
 
@@ -86,6 +87,9 @@ pub struct OpenOptions {
     pub or_read_only: bool,
     /// Memory for blocks of files.
     pub block_cache_bytes: u64,
+    /// Whether blocks of files are read around the page cache of the operating system. Right where what is read twice is
+    /// found in the cache of blocks, or in one above the store; wrong for files that are longer than that.
+    pub direct_reads: bool,
     /// Memory for tree nodes that are on disk.
     pub node_cache_bytes: u64,
     /// Memory for the location map and, a quarter of it, for the sets of blocks that versions hold: of each half for chunks that were
@@ -101,6 +105,9 @@ pub struct OpenOptions {
     pub log_bytes_max: u64,
     /// Tree nodes waiting for a checkpoint: one begins at half of it.
     pub dirty_bytes_max: u64,
+    /// Nothing is written for so long before the pool gives back the room that its next writes would have used: after two seconds it
+    /// keeps half of what lives in it and 256 MiB, and then a quarter and 32 MiB.
+    pub rest: Duration,
     /// Whether checkpoints and preparations run in threads of their own. Without, they run inside the calls
     /// that make them necessary: what a simulation needs to be repeatable.
     pub background: bool,
@@ -116,12 +123,14 @@ impl Default for OpenOptions {
             read_only: false,
             or_read_only: false,
             block_cache_bytes: 64 << 20,
+            direct_reads: false,
             node_cache_bytes: 32 << 20,
             map_memory_bytes: 32 << 20,
             group_memory_bytes: 1 << 20,
             group_rewrite_bytes: 32 << 20,
             log_bytes_max: 2 << 30,
             dirty_bytes_max: 256 << 20,
+            rest: Duration::from_secs(300),
             background: true,
             control_socket: true,
             clock: Clock::System,

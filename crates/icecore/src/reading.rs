@@ -1,5 +1,6 @@
 //! Reading files of one version by position, and saying of what cannot be read where it is.
 
+use crate::blocks::Access;
 use crate::engine::Engine;
 use crate::error::{Error, FileFault, Result};
 use crate::format::segment::file_name;
@@ -65,13 +66,21 @@ impl Reading<'_> {
         let length = size.saturating_sub(offset).min(buffer.len() as u64) as usize;
         // What is read in bulk is read once: the cache is for what comes back.
         let is_bulk = length as u64 > FETCH_BYTES_MIN;
+        let mut access = Access { keep: !is_bulk, fetched: false };
         if is_bulk {
-            self.fetch(inode, progress.window(offset, length as u64, size));
+            access.fetched = self.fetch(inode, progress.window(offset, length as u64, size));
         }
         let mut rest = &mut buffer[..length];
         let mut at = offset;
         while !rest.is_empty() {
-            let done = self.read_piece(inode, at, rest, !is_bulk)?;
+            let run = self.reader().run_at(inode, FileBlock::containing(at));
+            let run = run.map_err(|error| self.located(error, inode, at))?;
+            let is_first_of_many =
+                at == offset && run.is_some_and(|run| run.length.bytes().0 < length as u64);
+            if is_first_of_many && !is_bulk {
+                access.fetched = self.fetch(inode, offset..offset + length as u64);
+            }
+            let done = self.read_piece(inode, run, at, rest, access)?;
             at += done as u64;
             rest = &mut rest[done..];
         }
@@ -80,10 +89,11 @@ impl Reading<'_> {
         Ok(length)
     }
 
-    /// Asks the medium for all that a range of a file needs. An error is met by the read.
-    fn fetch(&self, inode: InodeNumber, bytes: Range<u64>) {
+    /// Asks the medium for all that a range of a file needs, and answers whether it did. An error is met by the read.
+    fn fetch(&self, inode: InodeNumber, bytes: Range<u64>) -> bool {
         if bytes.is_empty() {
-            return;
+            // A read before this one fetched ahead.
+            return true;
         }
         let end = FileBlock(bytes.end.div_ceil(BLOCK_BYTES as u64));
         let mut runs = Vec::new();
@@ -91,19 +101,22 @@ impl Reading<'_> {
             runs.push(run);
             Ok(true)
         });
-        if visited.is_ok() {
-            self.engine.blocks.fetch(&runs);
-        }
+        visited.is_ok() && self.engine.blocks.fetch(&runs)
     }
 
-    /// Reads what lies together from `at` on, and answers how much that was: at least one byte. `keep`: what had to
-    /// be read goes to the cache.
-    fn read_piece(&self, inode: InodeNumber, at: u64, into: &mut [u8], keep: bool) -> Result<usize> {
+    /// Reads what lies together from `at` on, in this run or in a hole, and answers how much that was: at least one byte.
+    fn read_piece(
+        &self,
+        inode: InodeNumber,
+        run: Option<Run>,
+        at: u64,
+        into: &mut [u8],
+        access: Access,
+    ) -> Result<usize> {
         let blocks = &self.engine.blocks;
         let file_block = FileBlock::containing(at);
         let within = (at - file_block.offset()) as usize;
-        let run = self.reader().run_at(inode, file_block);
-        let Some(run) = run.map_err(|error| self.located(error, inode, at))? else {
+        let Some(run) = run else {
             let count = into.len().min(BLOCK_BYTES - within);
             into[..count].fill(0);
             return Ok(count);
@@ -113,7 +126,7 @@ impl Reading<'_> {
             let length = BlockCount(run.length.0.min(whole));
             let count = length.bytes().0 as usize;
             blocks
-                .read_run(Run { length, ..run }, &mut into[..count], keep)
+                .read_run(Run { length, ..run }, &mut into[..count], access)
                 .map_err(|error| self.first_damaged(Run { length, ..run }, error, inode, at))?;
             return Ok(count);
         }

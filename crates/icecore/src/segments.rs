@@ -161,10 +161,16 @@ impl Segments {
 
     /// Segments that the size limit still allows to be made.
     pub(crate) fn creatable(&self) -> u64 {
-        if self.size_limit == 0 {
-            return u64::MAX;
-        }
-        self.aside.segments_max(self.size_limit / self.geometry.bytes).saturating_sub(self.table.len() as u64)
+        self.allowed().map_or(u64::MAX, |most| most.saturating_sub(self.table.len() as u64))
+    }
+
+    /// Segments that there may be by the size limit, or that there are if there is none.
+    pub(crate) fn most(&self) -> u64 {
+        self.allowed().unwrap_or(self.table.len() as u64)
+    }
+
+    fn allowed(&self) -> Option<u64> {
+        (self.size_limit > 0).then(|| self.aside.segments_max(self.size_limit / self.geometry.bytes))
     }
 
     /// Whether one more copy leaves as many segments to be made as there are.
@@ -262,6 +268,28 @@ impl Segments {
         (state.taken, state.moves, state.hurt) = (self.takes, 0, false);
         self.hold(segment);
         Some(segment)
+    }
+
+    /// Holds so many free segments, those first that were never written, and of high numbers.
+    pub(crate) fn hold_free(&mut self, count: usize) -> Vec<SegmentId> {
+        let mut free: Vec<(bool, SegmentId)> = self
+            .table
+            .iter()
+            .rev()
+            .filter(|(_, state)| state.is_available())
+            .map(|(segment, state)| (state.written, *segment))
+            .collect();
+        free.sort_by_key(|(written, _)| *written);
+        let chosen: Vec<SegmentId> = free.into_iter().take(count).map(|(_, segment)| segment).collect();
+        chosen.iter().for_each(|segment| self.hold(*segment));
+        chosen
+    }
+
+    /// A free segment that is held has no file any more: there is no such segment.
+    pub(crate) fn remove(&mut self, segment: SegmentId) {
+        let state = self.table.remove(&segment).expect("the segment exists");
+        assert!(state.kind.is_none() && state.users == 1 && state.live == 0, "{segment:?} is in use");
+        self.aside.segment_removed();
     }
 
     /// Notes what a segment is used for. Replay and recovery call this for segments found in use.

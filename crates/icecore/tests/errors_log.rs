@@ -6,6 +6,7 @@ use icecore::{CopyMode, Creation, Incident, InitOptions, OpenOptions, Pool, logg
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 const EIO: i32 = 5;
 
@@ -16,6 +17,8 @@ enum Refused {
     Flush,
     Create,
     FolderFlush,
+    /// Every time.
+    Remove,
 }
 
 /// What is to be refused next, of a segment's file or the folder, and what it was that was.
@@ -43,7 +46,9 @@ fn refuse(fault: &Mutex<Fault>, call: Refused, name: &str, what: impl FnOnce() -
     if fault.next != Some(call) || !name.starts_with("segment.") && call != Refused::FolderFlush {
         return Ok(());
     }
-    fault.next = None;
+    if call != Refused::Remove {
+        fault.next = None;
+    }
     fault.met.push(what());
     Err(io::Error::from_raw_os_error(EIO))
 }
@@ -65,6 +70,7 @@ impl Storage for Failing {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
+        refuse(&self.fault, Refused::Remove, name, || name.to_owned())?;
         self.real.remove(name)
     }
 
@@ -118,11 +124,6 @@ impl StorageFile for FailingFile {
         self.real.write_at(parts, offset)
     }
 
-    fn write_through(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
-        self.written(parts, offset)?;
-        self.real.write_through(parts, offset)
-    }
-
     fn sync(&self) -> io::Result<()> {
         refuse(&self.fault, Refused::Flush, &self.name, || self.name.clone())?;
         self.real.sync()
@@ -139,10 +140,20 @@ impl StorageFile for FailingFile {
 
 /// An open pool in a directory, and what its medium refuses.
 fn opened(directory: &Path) -> (Pool, Arc<Mutex<Fault>>) {
+    opened_with(directory, false)
+}
+
+/// `background`: what is written without a flush is written beside the caller.
+fn opened_with(directory: &Path, background: bool) -> (Pool, Arc<Mutex<Fault>>) {
     let fault = Arc::new(Mutex::new(Fault::default()));
     let real = RealStorage::new(directory).unwrap();
     let storage = Arc::new(Failing { real, fault: Arc::clone(&fault) });
-    let options = OpenOptions { background: false, control_socket: false, ..OpenOptions::default() };
+    let options = OpenOptions {
+        background,
+        control_socket: false,
+        rest: Duration::from_secs(2),
+        ..OpenOptions::default()
+    };
     (Pool::open(storage, &options).unwrap(), fault)
 }
 
@@ -210,4 +221,63 @@ fn what_the_medium_refuses_is_in_the_log_with_file_and_action() {
         pool.close().unwrap();
         assert_eq!(lines(folder.path()), expected);
     }
+}
+
+#[test]
+fn a_bulk_writer_learns_of_a_write_beside_it_that_failed() {
+    const CHUNK: usize = 1 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    Pool::init_directory(folder.path(), &InitOptions { copies: CopyMode::None, ..InitOptions::default() })
+        .unwrap();
+    let (pool, fault) = opened_with(folder.path(), true);
+    pool.create_dataset("db", false, &[]).unwrap();
+    let db = pool.dataset("db").unwrap();
+    let file = db.open_or_create(b"file", &Creation::file()).unwrap();
+    let write = |number: u64| db.write(file, number * CHUNK as u64, &vec![number as u8 + 1; CHUNK]);
+    (0..8).try_for_each(write).unwrap();
+    db.sync().unwrap();
+    fault.lock().unwrap().next = Some(Refused::Write);
+    let outcome = (8..40).try_for_each(write);
+    assert_eq!(fault.lock().unwrap().met.len(), 1, "{outcome:?}");
+    assert!(outcome.is_err() && db.sync().is_err(), "what was not written is not reported as durable");
+    assert!(pool.close().is_err());
+    drop((db, pool));
+    let (pool, _) = opened_with(folder.path(), true);
+    let (db, mut read) = (pool.dataset("db").unwrap(), vec![0; CHUNK]);
+    let file = db.open_or_create(b"file", &Creation::file()).unwrap();
+    for number in 0..8 {
+        assert_eq!(db.view().unwrap().read(file, number * CHUNK as u64, &mut read).unwrap(), CHUNK);
+        assert!(read.iter().all(|byte| *byte == number as u8 + 1), "chunk {number} was durable");
+    }
+    pool.verify().unwrap();
+    pool.close().unwrap();
+}
+
+#[test]
+fn a_file_that_cannot_be_removed_is_not_tried_again_and_again() {
+    const CHUNK: usize = 1 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let init = InitOptions { segment_bytes: 2 << 20, copies: CopyMode::None, ..InitOptions::default() };
+    Pool::init_directory(folder.path(), &init).unwrap();
+    let (pool, fault) = opened_with(folder.path(), true);
+    pool.create_dataset("db", false, &[]).unwrap();
+    let db = pool.dataset("db").unwrap();
+    let file = db.open_or_create(b"file", &Creation::file()).unwrap();
+    fault.lock().unwrap().next = Some(Refused::Remove);
+    (0..300).try_for_each(|at| db.write(file, at * CHUNK as u64, &vec![1; CHUNK])).unwrap();
+    db.truncate(file, 0).unwrap();
+    db.sync().unwrap();
+    // At rest after two seconds (`opened_with`), and then it looks every half second.
+    std::thread::sleep(Duration::from_secs(6));
+    let (met, checkpoints) = (fault.lock().unwrap().met.clone(), pool.statistics().checkpoints);
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(met.len(), 1, "{met:?}");
+    assert_eq!(pool.statistics().checkpoints, checkpoints);
+    assert_eq!(pool.incidents().len(), 1);
+    assert!(pool.trim().unwrap_err().to_string().contains("remove"), "who asks for it is answered");
+    fault.lock().unwrap().next = None;
+    assert!(pool.trim().unwrap().segments > 0);
+    pool.verify().unwrap();
+    drop(db);
+    pool.close().unwrap();
 }

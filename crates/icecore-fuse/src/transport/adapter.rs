@@ -14,6 +14,8 @@ use fuser::{
     ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use icecore::InodeKind;
+use icecore::storage::AlignedBuffer;
+use icecore::units::BLOCK_BYTES;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
@@ -22,8 +24,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 thread_local! {
-    /// What a thread reads into.
-    static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// What a thread reads into: on a block border, so that the disk can read into it.
+    static BUFFER: RefCell<Option<AlignedBuffer>> = const { RefCell::new(None) };
 }
 
 /// A file system as fuser drives one.
@@ -187,9 +189,10 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
     ) {
         BUFFER.with_borrow_mut(|buffer| {
             let size = size as usize;
-            if buffer.len() < size {
-                buffer.resize(size, 0);
+            if buffer.as_ref().is_none_or(|buffer| buffer.len() < size) {
+                *buffer = Some(AlignedBuffer::zeroed(size.next_multiple_of(BLOCK_BYTES).max(BLOCK_BYTES)));
             }
+            let buffer = buffer.as_mut().expect("made just now");
             match self.0.read(HandleId(handle.0), offset, &mut buffer[..size]) {
                 Ok(count) => reply.data(&buffer[..count]),
                 Err(error) => reply.error(errno(error)),

@@ -58,6 +58,7 @@ impl Life {
             let segments = self.random.between(1, 8) as usize;
             let checkpoint = self.random.chance(50);
             self.perform(Step::Collect { segments, checkpoint })?;
+            self.perform(Step::Trim)?;
         }
         self.explorer.history.forget_acknowledged();
         Ok(())

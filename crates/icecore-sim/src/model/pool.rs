@@ -166,7 +166,7 @@ impl ModelPool {
             Step::Group { writes, .. } => {
                 writes.iter().try_for_each(|(dataset, write)| self.change(dataset, &write.clone().into()))
             }
-            Step::Sync | Step::Checkpoint | Step::Collect { .. } | Step::Reopen => Ok(()),
+            Step::Sync | Step::Checkpoint | Step::Collect { .. } | Step::Trim | Step::Reopen => Ok(()),
             Step::CreateDataset { name, parents } => self.create_dataset(name, *parents),
             Step::Snapshot { names, recursive } => self.snapshot(names, *recursive),
             Step::Clone { snapshot, target } => self.clone_snapshot(snapshot, target),

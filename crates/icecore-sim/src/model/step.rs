@@ -32,6 +32,8 @@ pub enum Step {
         /// After a checkpoint. Without, what died since the last one is moved with the rest.
         checkpoint: bool,
     },
+    /// Gives free segments back to the filesystem.
+    Trim,
     /// Closes the pool and opens it again.
     Reopen,
     /// Makes a dataset.
@@ -101,6 +103,7 @@ impl Step {
             Self::Sync
                 | Self::Checkpoint
                 | Self::Collect { checkpoint: true, .. }
+                | Self::Trim
                 | Self::Reopen
                 | Self::Snapshot { .. }
                 | Self::Group { durable: true, .. }

@@ -27,6 +27,8 @@ pub struct Access {
     directory: PathBuf,
     options: OpenOptions,
     owns: bool,
+    /// An idle owner is to close the pool, not to be talked to.
+    takes_over: bool,
     way: Way,
     held: Held,
     stale: Option<String>,
@@ -89,21 +91,22 @@ impl std::fmt::Debug for Access {
 /// nevertheless where it was not closed cleanly, to recover it.
 pub fn connect_or_open(directory: &Path, read_only: bool) -> Result<Access, Failure> {
     let options = OpenOptions { read_only, ..OpenOptions::default() };
-    Access::new(directory, options, !read_only)
+    Access::new(directory, options, !read_only, false)
 }
 
 impl Access {
-    /// [`connect_or_open`] with other options. The pool is owned while it is open, also one that is only read: for those who
-    /// use [`Access::pool`] itself.
+    /// [`connect_or_open`] with other options. The pool is owned while it is open, also one that is only read, and an idle owner is
+    /// made to close it: for those who use [`Access::pool`] itself.
     pub fn open(directory: &Path, options: OpenOptions) -> Result<Self, Failure> {
-        Self::new(directory, options, true)
+        Self::new(directory, options, true, true)
     }
 
-    fn new(directory: &Path, options: OpenOptions, owns: bool) -> Result<Self, Failure> {
+    fn new(directory: &Path, options: OpenOptions, owns: bool, takes_over: bool) -> Result<Self, Failure> {
         let mut access = Self {
             directory: directory.to_owned(),
             options,
             owns,
+            takes_over,
             way: Way::Lost,
             held: Held::default(),
             stale: None,
@@ -123,7 +126,7 @@ impl Access {
     fn find_way(&mut self) -> Result<(), Failure> {
         let deadline = Instant::now() + PATIENCE;
         self.way = loop {
-            let in_use = match open_pool(&self.directory, &self.options) {
+            let in_use = match open_pool(&self.directory, &self.options, self.takes_over) {
                 Ok(pool) => {
                     if !self.owns {
                         pool.disown();
@@ -235,8 +238,9 @@ impl Access {
 }
 
 /// Reading alone suffices for many commands; but only the next writer can recover a pool.
-fn open_pool(directory: &Path, options: &OpenOptions) -> Result<Pool, Failure> {
-    let opened = match Pool::open_directory(directory, options) {
+fn open_pool(directory: &Path, options: &OpenOptions, takes_over: bool) -> Result<Pool, Failure> {
+    let open = if takes_over { Pool::open_directory } else { Pool::open_if_free };
+    let opened = match open(directory, options) {
         Err(Error::NeedsRecovery { .. }) if options.read_only => recovered(directory, options),
         other => other,
     };

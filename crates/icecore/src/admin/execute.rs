@@ -120,6 +120,8 @@ fn administer(pool: &Pool, request: Request) -> Result<Response> {
         Request::RestoreCopies => pool.restore_copies().map(Response::Copies),
         Request::SetCopies { mode, folder } => pool.set_copies(mode, folder).map(Response::Copies),
         Request::SetSizeLimit { limit } => done(pool.set_size_limit(limit)),
+        Request::Trim => pool.trim().map(Response::Trimmed),
+        Request::LetGo => done(pool.let_go()),
         Request::List(filter) => pool.list(&filter).map(Response::List),
         Request::Diff { from, to } => pool.diff(&from, &to).map(Response::Diff),
         other => Err(Error::Invalid(format!("this program does not know how to do {other:?}"))),

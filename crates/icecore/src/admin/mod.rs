@@ -18,6 +18,7 @@ mod files;
 mod held;
 mod import;
 mod last_scrub;
+mod let_go;
 pub mod locate;
 pub mod protocol;
 pub mod server;
@@ -28,6 +29,7 @@ pub use client::Client;
 pub use execute::{Executor, PoolService};
 pub use failure::{ErrorCode, Failure};
 pub use last_scrub::LastScrub;
+pub(crate) use let_go::from_idle_owner;
 pub use protocol::{Progress, Request, Response};
 pub use server::{Server, Service, Session};
 

@@ -6,7 +6,7 @@
 use super::failure::Failure;
 use super::last_scrub::LastScrub;
 use crate::copies::CopiesReport;
-use crate::engine::ReaderHold;
+use crate::engine::{ReaderHold, TrimReport};
 use crate::format::copies::CopyMode;
 use crate::incidents::Incident;
 use crate::names::DestroyTarget;
@@ -18,7 +18,7 @@ use crate::units::{ByteLength, InodeNumber, PoolId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The version of the conversation. Both ends must speak the same.
-pub const PROTOCOL_VERSION: u16 = 6;
+pub const PROTOCOL_VERSION: u16 = 8;
 /// Most bytes of a file that one request reads or writes.
 pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Most entries of a directory that one request answers.
@@ -241,6 +241,10 @@ pub enum Request {
         /// Most bytes that its files may take up together; none for no limit.
         limit: Option<ByteLength>,
     },
+    /// Gives free segments back to the filesystem. Answer: [`Response::Trimmed`].
+    Trim,
+    /// Closes the pool if its owner does nothing with it at this moment, soon after the answer; else it fails.
+    LetGo,
 }
 
 /// User and group that a file belongs to.
@@ -294,6 +298,8 @@ pub enum Response {
         /// Whether a file was replaced.
         replaced: bool,
     },
+    /// See [`Request::Trim`].
+    Trimmed(TrimReport),
 }
 
 /// How far a long request has come.

@@ -32,20 +32,21 @@ impl Span {
 }
 
 impl Blocks {
-    /// Asks the medium for the blocks of these runs that memory does not hold. A hint: the read that follows finds
-    /// what is missing or corrupt.
-    pub(crate) fn fetch(&self, runs: &[Run]) {
+    /// Asks the medium for the blocks of these runs that memory does not hold, and answers whether it did: one place
+    /// is read as fast without. A hint: the read that follows finds what is missing or corrupt.
+    pub(crate) fn fetch(&self, runs: &[Run]) -> bool {
         let mut places = Vec::with_capacity(runs.len());
         for run in runs {
             self.add_places(*run, &mut places);
         }
         let blocks: u64 = runs.iter().map(|run| run.length.0).sum();
-        if places.len() as u64 * STRETCH_BLOCKS <= blocks {
-            return;
+        if places.len() <= 1 || places.len() as u64 * STRETCH_BLOCKS <= blocks {
+            return false;
         }
         for Span { segment, slot, blocks } in joined(places) {
             self.files.will_read(segment, slot, BlockCount(blocks.into()));
         }
+        true
     }
 
     /// Adds the places of a run that have to be read.

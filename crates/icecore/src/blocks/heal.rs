@@ -157,7 +157,7 @@ impl Blocks {
         doubts: &mut Doubts,
     ) -> Result<()> {
         let uses = self.sums.uses();
-        self.read_doubted(segment, slot, into, doubts)?;
+        self.read_doubted(segment, slot, into, false, doubts)?;
         if !self.files.copies().has(segment) {
             return Ok(());
         }

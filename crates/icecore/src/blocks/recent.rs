@@ -8,6 +8,9 @@ use parking_lot::RwLock;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+/// Operations with so much data leave when they are written.
+const BULK_BYTES: usize = 512 << 10;
+
 /// What was written last, in the buffers it was written from: readable before it is on disk, and for a
 /// while after, without a copy.
 pub(crate) struct Recent {
@@ -19,6 +22,14 @@ struct RecentRun {
     payload: Payload,
     /// Lies outside the log, and was on disk when it came here.
     is_staged: bool,
+}
+
+impl RecentRun {
+    /// Many blocks that are not likely to be read soon. Their memory is better used for the next write while
+    /// the caches of the processor have it.
+    fn is_bulk(&self) -> bool {
+        !self.is_staged && self.payload.bytes().len() >= BULK_BYTES
+    }
 }
 
 #[derive(Default)]
@@ -73,7 +84,15 @@ impl Recent {
 
     /// Every log block below this address of the data stream is on disk.
     pub(crate) fn written_below(&self, address: u64) {
-        self.inner.write().written = address;
+        let inner = &mut *self.inner.write();
+        inner.written = address;
+        while let Some(oldest) = inner.order.front().copied().filter(|oldest| *oldest < address)
+            && let Some(run) = inner.runs.get(&oldest).filter(|run| run.is_bulk())
+        {
+            inner.bytes -= run.payload.bytes().len() as u64;
+            inner.runs.remove(&oldest);
+            inner.order.pop_front();
+        }
     }
 
     pub(super) fn find<T>(&self, key: u64, found: impl FnOnce(&[u8]) -> T) -> Option<T> {
@@ -91,5 +110,43 @@ impl Recent {
 
     pub(super) fn copy(&self, key: u64, at: usize, into: &mut [u8]) -> bool {
         self.find(key, |block| into.copy_from_slice(&block[at..at + into.len()])).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(blocks: usize) -> Payload {
+        let buffer = Arc::new(AlignedBuffer::zeroed(blocks * BLOCK_BYTES));
+        Payload { buffer, first: 0, sums: vec![0; blocks] }
+    }
+
+    fn holds(recent: &Recent, address: u64) -> bool {
+        recent.holds(key(Stream::Data, LogAddress(address)))
+    }
+
+    #[test]
+    fn what_is_not_written_stays_and_bulk_leaves_when_it_is() {
+        let bulk = BULK_BYTES / BLOCK_BYTES;
+        let recent = Recent::new((2 * BULK_BYTES) as u64);
+        recent.add_log(LogAddress(10), payload(bulk));
+        recent.add_log(LogAddress(1000), payload(1));
+        recent.add_log(LogAddress(2000), payload(bulk));
+        // More than the budget, and all of it is needed.
+        recent.add_log(LogAddress(3000), payload(bulk));
+        assert!([10, 1000, 2000, 3000].iter().all(|address| holds(&recent, *address)));
+        recent.written_below(1001);
+        assert_eq!([10, 1000, 2000].map(|address| holds(&recent, address)), [false, true, true]);
+        // A short one in front, which is likely to be read, does not leave before its turn.
+        recent.written_below(4000);
+        assert!(holds(&recent, 1000));
+        recent.add_log(LogAddress(5000), payload(1));
+        assert_eq!(
+            [1000, 2000, 3000, 5000].map(|address| holds(&recent, address)),
+            [false, false, true, true]
+        );
+        recent.written_below(5001);
+        assert_eq!([2000, 3000, 5000].map(|address| holds(&recent, address)), [false, false, true]);
     }
 }

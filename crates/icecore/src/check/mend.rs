@@ -3,6 +3,7 @@
 
 use super::trees::{self, Walked};
 use super::{Area, CheckOptions, CheckProgress, CheckReport, aside, cut, look, quiet};
+use crate::admin::from_idle_owner;
 use crate::copies::{MendCounts, Mended};
 use crate::engine::{self, Engine, Forsaken, Restored};
 use crate::error::{Error, Result};
@@ -110,7 +111,7 @@ pub fn repair_directory(
     options: &RepairOptions,
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<RepairReport> {
-    repair(crate::pool::real(path)?, options, progress)
+    from_idle_owner(path, || repair(crate::pool::real(path)?, options, progress))
 }
 
 /// A superblock that is not what it should be follows from its twin.

@@ -27,6 +27,7 @@ mod uses_tests;
 
 pub use mend::{RepairOptions, RepairReport, repair, repair_directory};
 
+use crate::admin::from_idle_owner;
 use crate::engine::{self, Engine};
 use crate::error::{Error, Result};
 use crate::format::superblock::{NAMES, Superblock};
@@ -190,7 +191,7 @@ pub fn check_directory(
     options: &CheckOptions,
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<CheckReport> {
-    check(crate::pool::real(path)?, options, progress)
+    from_idle_owner(path, || check(crate::pool::real(path)?, options, progress))
 }
 
 /// How a pool is opened to be looked at: nothing happens by itself, and memory holds little that was not read from disk.

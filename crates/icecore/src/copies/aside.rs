@@ -37,6 +37,10 @@ impl Aside {
         self.segments.fetch_add(1, Relaxed);
     }
 
+    pub(crate) fn segment_removed(&self) {
+        self.segments.fetch_sub(1, Relaxed);
+    }
+
     /// Segments that there may be, of so many files.
     pub(crate) fn segments_max(&self, limit: u64) -> u64 {
         let files = self.files.load(Relaxed);

@@ -19,6 +19,10 @@ use std::sync::atomic::Ordering;
 pub(crate) enum Purpose {
     /// Adds something.
     Data,
+    /// Puts something in the place of as much that a file has: a database that deletes rows does.
+    Replacing,
+    /// The same of a file that becomes shorter by half as much at least.
+    Shrinking,
     /// Frees something, is needed to, or goes back to what was. Nothing else: what is done over and over on a full pool,
     /// such as taking snapshots, would use up the room that deleting needs.
     Freeing,
@@ -28,6 +32,13 @@ pub(crate) enum Purpose {
     Rescuing,
     /// A checkpoint: may take the last segment.
     Checkpoint,
+}
+
+impl Purpose {
+    /// Whether it may make a dataset larger, or write as much as it frees.
+    pub(crate) const fn may_add(self) -> bool {
+        matches!(self, Self::Data | Self::Replacing | Self::Shrinking)
+    }
 }
 
 /// What an append found has to be done soon.
@@ -41,8 +52,12 @@ pub(crate) struct Pressure {
 
 /// Blocks left in the log's last segment below which room for another is seen to.
 const TAIL_ROOM_MIN: u64 = 16;
-/// Log built and not yet written, beyond which a writer writes it before it goes on.
-const PENDING_BYTES_MAX: usize = 4 << 20;
+/// Log built and not yet written, beyond which a writer waits for it to be written. Not more: what is written while the
+/// caches of the processor still have it goes to the disk faster.
+const PENDING_BYTES_MAX: usize = 2 << 20;
+
+/// Log built and not yet written, from which on it is written beside the writers.
+const AHEAD_BYTES: usize = 1 << 20;
 
 /// Nodes that are loaded for one operation without the state lock. A cache that does not keep so many is too small for that.
 const LOADS_MAX: u32 = 64;
@@ -135,7 +150,9 @@ impl Engine {
     /// What every writer does after it let go of the state lock.
     pub(crate) fn after_append(&self, pressure: Pressure) -> Result<()> {
         if pressure.pending_bytes > PENDING_BYTES_MAX {
-            self.writer.write(&self.blocks, &self.counters, || self.take_batch(&mut self.state()))?;
+            self.write_log_beside(true)?;
+        } else if pressure.pending_bytes >= AHEAD_BYTES {
+            self.write_log_beside(false)?;
         }
         self.trigger_background(pressure)
     }
@@ -151,16 +168,17 @@ impl Engine {
         self.append_in(state, operation, payload, purpose, false, &self.environment())
     }
 
-    /// As [`Engine::append`] for part of a commit, of which limits have allowed the whole. `patched`: what the blocks of a patch come to.
+    /// As [`Engine::append`] for part of a commit, of which limits have allowed the whole, and for which there is room. `patched`: what the blocks of a patch come to.
     pub(crate) fn append_allowed(
         &self,
         state: &mut State,
         operation: &Operation,
         payload: Option<Payload>,
+        purpose: Purpose,
         patched: &[Arc<Block>],
     ) -> Result<Outcome> {
         let environment = Environment { patched, ..self.environment() };
-        self.append_in(state, operation, payload, Purpose::Data, true, &environment)
+        self.append_in(state, operation, payload, purpose, true, &environment)
     }
 
     fn append_in(
@@ -228,7 +246,7 @@ impl Engine {
 
     /// Whether limits have a say in an operation by itself. What frees is never refused, but a file that is cut may become longer.
     fn is_judged(&self, state: &State, operation: &Operation, purpose: Purpose) -> bool {
-        let may_add = purpose == Purpose::Data || matches!(operation, Operation::Truncate { .. });
+        let may_add = purpose.may_add() || matches!(operation, Operation::Truncate { .. });
         may_add && !self.only_frees(state, operation)
     }
 
@@ -259,7 +277,7 @@ impl Engine {
 
     pub(crate) fn switch_segment(&self, state: &mut State, purpose: Purpose) -> Result<()> {
         // Within a step it is too late to refuse, and the pool would take no more writes: rather, less is left to those that free.
-        let is_too_late = state.tail.is_in_chain() && purpose == Purpose::Data;
+        let is_too_late = state.tail.is_in_chain() && purpose.may_add();
         let purpose = if is_too_late { Purpose::Freeing } else { purpose };
         let segment = self.take_segment(state, SegmentKind::Log, purpose)?;
         let incarnation = state.segments.next_incarnation();

@@ -1,6 +1,7 @@
 //! What goes on beside the callers: checkpoints, segments written ahead, and a mark when nothing else goes on.
 
 use super::append::Pressure;
+use super::trim::Keep;
 use super::{Engine, Purpose};
 use crate::error::Result;
 use crate::operation::Operation;
@@ -168,19 +169,33 @@ pub(super) fn start(engine: &Arc<Engine>) -> std::io::Result<()> {
 fn collect(weak: &Weak<Engine>) {
     let mut idle = 0;
     let mut done = 0;
+    let mut written = Instant::now();
+    // What cannot be removed once is not tried again by itself: each try costs a checkpoint, and an entry in the log of errors.
+    let mut removes = true;
     loop {
         let Some(engine) = weak.upgrade() else { return };
         let Some(due) = engine.signals.next_collection() else { return };
-        let now = engine.counters.write_calls.get() + engine.counters.commits.get();
+        let count = || engine.counters.write_calls.get() + engine.counters.commits.get();
+        let now = count();
         idle = if now == done { idle + 1 } else { 0 };
+        if idle == 0 {
+            written = Instant::now();
+        }
         done = now;
         // A failure to write a segment leaves what lives in it where it was; a failed checkpoint is kept by the log
         // writer, which tells every caller.
-        let _ = match (due, idle >= IDLE_TURNS) {
+        let is_at_rest = written.elapsed() >= engine.options.rest;
+        let keep = (idle >= IDLE_TURNS).then_some(if is_at_rest { Keep::Rest } else { Keep::Pause });
+        let _ = match (due, keep) {
             (true, _) => engine.collect_ahead(true),
-            (false, true) => engine.collect_idle(),
-            (false, false) => Ok(()),
+            (false, Some(keep)) => engine.collect_idle(keep),
+            (false, None) => Ok(()),
         };
+        removes = removes && (due || engine.trim_in_background(keep).is_ok());
+        if keep.is_some() {
+            // Checkpoints of this thread's own are no writes of anybody.
+            done = count();
+        }
     }
 }
 
@@ -331,7 +346,7 @@ impl Engine {
         let mark = state.tail.last_sequence();
         drop(state);
         // A failure is kept by the log writer.
-        self.writer.write(&self.blocks, &self.counters, || self.take_batch(&mut self.state())).ok()?;
+        self.write_log().ok()?;
         Some(mark)
     }
 

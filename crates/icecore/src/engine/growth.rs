@@ -114,7 +114,13 @@ impl Engine {
         })
     }
 
-    fn file_size(&self, state: &State, dataset: DatasetId, inode: InodeNumber) -> Result<(u64, u64)> {
+    /// Bytes and blocks of a file.
+    pub(crate) fn file_size(
+        &self,
+        state: &State,
+        dataset: DatasetId,
+        inode: InodeNumber,
+    ) -> Result<(u64, u64)> {
         let head = state.head(dataset)?;
         let item = TreeReader::new(&state.trees[&head], &*self.nodes).inode(inode)?;
         Ok((item.size, item.blocks))

@@ -49,8 +49,11 @@ pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<
     if options.mirror.is_some() && options.copies == CopyMode::None {
         return Err(refuse(format!("with a folder for copies (--mirror) {NOTHING_TO_COPY}")));
     }
+    let space = storage.space().map_err(|error| Error::io("measure", storage.describe(), error))?;
     let segment_bytes = match options.segment_bytes {
-        InitOptions::SEGMENT_BYTES_SUITABLE => size_limit::suitable_segment_bytes(options.size_limit),
+        InitOptions::SEGMENT_BYTES_SUITABLE => {
+            size_limit::suitable_segment_bytes(options.size_limit, space.total)
+        }
         given => given,
     };
     let beside = if options.mirror.is_some() { CopyMode::None } else { options.copies };
@@ -61,7 +64,6 @@ pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<
     if let Some((name, _)) = ours {
         return Err(refuse(format!("there is a pool, or part of one, in it already ({name})")));
     }
-    let space = storage.space().map_err(|error| Error::io("measure", storage.describe(), error))?;
     if space.free < least {
         return Err(Error::NoSpace {
             detail: format!(
@@ -464,12 +466,11 @@ impl Parts {
         let copies =
             Copies::new(geometry, writable, Arc::clone(&incidents), superblock.copies.clone(), place);
         let files = SegmentFiles::new(Arc::clone(storage), geometry, writable, incidents, copies);
-        let cache = options.block_cache_bytes;
         let (map, sets) = memory_limits(options);
         let blocks = Arc::new(Blocks::new(
             files,
             superblock.pool,
-            cache,
+            options,
             map,
             sets.chunk_bytes,
             Arc::clone(&counters),

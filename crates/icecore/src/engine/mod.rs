@@ -73,6 +73,7 @@ mod superblocks;
 mod table_tests;
 #[cfg(test)]
 mod tests;
+mod trim;
 mod way;
 
 pub(crate) use append::Purpose;
@@ -91,6 +92,8 @@ pub(crate) use staging::StagedRun;
 pub(crate) use superblocks::{
     in_order as superblocks_in_order, read as find_superblock, read_one as read_superblock,
 };
+pub(crate) use trim::Keep;
+pub use trim::TrimReport;
 
 use crate::blocks::Blocks;
 use crate::error::{Error, Result};
@@ -217,6 +220,11 @@ impl Engine {
         self.make_durable(last)
     }
 
+    /// Writes what the log has built, without a flush.
+    pub(crate) fn write_log(&self) -> Result<()> {
+        self.writer.write(&self.blocks, &self.counters, || self.take_batch(&mut self.state()))
+    }
+
     pub(crate) fn take_batch(&self, state: &mut State) -> Batch {
         if state.tail.is_abandoned() {
             // Somebody who leads already finds nothing, and then learns of the failure.
@@ -299,10 +307,11 @@ impl Engine {
         let outcome = match self.writer.failure() {
             _ if self.options.read_only => Ok(()),
             Some(reason) => self.lost_with(reason),
-            None => self
-                .release_orphans_if_room()
-                .and_then(|()| self.finish_freeing())
-                .and_then(|()| self.checkpoint_to_close()),
+            None => self.release_orphans_if_room().and_then(|()| self.finish_freeing()).and_then(|()| {
+                // A file that cannot be removed is there the next time.
+                let _ = self.trim_to_close();
+                self.checkpoint_to_close()
+            }),
         };
         self.staging.stop();
         // Before somebody else can open it, whoever is still at it in a caller's thread comes to an end.

@@ -2,7 +2,7 @@
 //! segments which are being filled.
 
 use super::Purpose;
-use super::space::Filling;
+use super::space::{Filling, for_deleting, with_those_for_deleting};
 use crate::format::segment::SegmentKind;
 use crate::names::parse_target;
 use crate::options::{InitOptions, OpenOptions};
@@ -144,4 +144,17 @@ fn what_somebody_else_has_taken_stops_those_who_add() {
     }
     assert!(matches!(db.write(file, 0, &[4; BLOCK_BYTES]), Err(Error::NoSpace { .. })));
     pool.rollback("db@one", true).unwrap();
+}
+
+/// Raising a size limit never leaves less room beside what is kept for deleting, and what a limit has to be at least suffices.
+#[test]
+fn what_is_kept_for_deleting_grows_no_faster_than_the_pool() {
+    let rest = |segments: u64| segments - for_deleting(segments);
+    for segments in 0..200 {
+        assert!(rest(segments + 1) >= rest(segments), "{segments}");
+        let least = with_those_for_deleting(segments, None);
+        assert!(rest(least) >= segments, "{segments} in {least}");
+    }
+    assert_eq!((for_deleting(64), for_deleting(67)), (0, 2));
+    assert_eq!(with_those_for_deleting(u64::MAX, None), u64::MAX);
 }

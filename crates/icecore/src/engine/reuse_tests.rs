@@ -90,7 +90,7 @@ fn what_moves_while_it_is_read_is_no_damage() {
             stream => {
                 let run = Run { stream, start: address, length: crate::units::BlockCount(1) };
                 let mut block = [0; BLOCK_BYTES];
-                engine.blocks.read_run(run, &mut block, false).unwrap();
+                engine.blocks.read_run(run, &mut block, crate::blocks::Access::default()).unwrap();
             }
         }
         assert!(storage.awaited.lock().is_none(), "{stream:?}: nothing happened while it was read");

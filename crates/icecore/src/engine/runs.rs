@@ -231,14 +231,13 @@ impl Engine {
         let (files, segment, slot) = (self.blocks.files(), allocation.segment, allocation.slot);
         let content = payload.bytes();
         let (headers, data) = if place.filling.is_moved() {
-            // Around the page cache: nobody is likely to read it soon, and a flush of much at once holds up those of the log.
             // In parts, so that what the log writes meanwhile waits for one of them only.
             let (first, rest) = content.split_at(content.len().min(PART_BLOCKS * BLOCK_BYTES));
-            files.write_through(segment, slot, &[(Kind::RecordHeader, &block), (Kind::Data, first)])?;
+            files.write(segment, slot, &[(Kind::RecordHeader, &block), (Kind::Data, first)])?;
             for (part, slot) in
                 rest.chunks(PART_BLOCKS * BLOCK_BYTES).zip((slot.0 + 1..).step_by(PART_BLOCKS).skip(1))
             {
-                files.write_through(segment, Slot(slot), &[(Kind::Data, part)])?;
+                files.write(segment, Slot(slot), &[(Kind::Data, part)])?;
             }
             (&self.counters.moved_headers, &self.counters.moved_data)
         } else {

@@ -1,5 +1,6 @@
 //! The size limit of a pool: the segments that suit it, what it has to be at least, and changing it.
 
+use super::space::with_those_for_deleting;
 use super::{Engine, Purpose};
 use crate::copies::Aside;
 use crate::error::{Error, Result};
@@ -11,15 +12,21 @@ use crate::units::{BlockCount, ByteLength};
 /// Segments that a pool has at least: the log, one being filled with nodes, one with runs, one with the ledger, and a
 /// reserve.
 pub(super) const SEGMENTS_MIN: u64 = 8;
-/// Segments of a pool without a limit, or with a large one.
+/// Segments are not larger unless a pool is made so.
 const SEGMENT_BYTES_LARGE: u64 = 64 << 20;
+/// Only a size limit makes them smaller: a record of 1 MiB leaves up to as much unused at the end of each.
+const SEGMENT_BYTES_MODERATE: u64 = 8 << 20;
 /// A pool with a limit gets segments so small that there may be as many: what is kept back, and what is being filled, is a dozen of them.
 const SEGMENTS_WANTED: u64 = 256;
+/// Segments that fill a filesystem, about. A new pool has seven: 56 MiB on a disk of less than 1 TiB. Each takes time whenever
+/// all are listed or looked through, and a pool that fills its filesystem has to stay quick.
+const SEGMENTS_OF_FILESYSTEM: u64 = 65_536;
 
-/// The size of segments that suits a size limit: a power of two from 2 MiB to 64 MiB, 64 MiB where there is no limit.
-pub(super) fn suitable_segment_bytes(limit: Option<ByteLength>) -> u64 {
-    limit
-        .map_or(SEGMENT_BYTES_LARGE, |limit| usable_up_to(limit.0 / SEGMENTS_WANTED).min(SEGMENT_BYTES_LARGE))
+/// The size of segments that suits a size limit and a filesystem of `total` bytes: a power of two from 2 MiB to 64 MiB.
+pub(super) fn suitable_segment_bytes(limit: Option<ByteLength>, total: u64) -> u64 {
+    let of_filesystem = usable_up_to(total / SEGMENTS_OF_FILESYSTEM).max(SEGMENT_BYTES_MODERATE);
+    let of_limit = limit.map_or(u64::MAX, |limit| usable_up_to(limit.0 / SEGMENTS_WANTED));
+    of_filesystem.min(of_limit).min(SEGMENT_BYTES_LARGE)
 }
 
 /// The largest size of segments that is not more than this; the smallest there is if none is.
@@ -120,13 +127,13 @@ impl Engine {
         Ok(())
     }
 
-    /// What the pool takes, for it gives no file back, and what it has to be able to take for its reserve, for what datasets were promised, and for
+    /// What the pool takes, and what it has to be able to take for its reserve, for what datasets were promised, and for
     /// copies.
     fn least_size_limit(&self, state: &State) -> ByteLength {
-        let kept = self.reserve(state, Purpose::Data) as u64;
+        let kept = self.reserve(state, Purpose::Shrinking) as u64;
         let lacking = kept.saturating_add(self.segments_promised(state));
         let lacking = lacking.saturating_sub(state.segments.free() as u64);
-        let segments = lacking.saturating_add(state.segments.len() as u64);
+        let segments = with_those_for_deleting(lacking.saturating_add(state.segments.len() as u64), None);
         let files = self.copies().aside().files_for(segments.max(SEGMENTS_MIN));
         ByteLength(files.saturating_mul(self.geometry.bytes))
     }
@@ -155,25 +162,34 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn segments_suit_the_limit() {
-        for (limit, segment) in [
-            (0, 2),
-            (1, 2),
-            (100, 2),
-            (512, 2),
-            (1023, 2),
-            (1024, 4),
-            (2048, 8),
-            (10 << 10, 32),
-            (16 << 10, 64),
-            (1 << 20, 64),
-            (u64::MAX >> 20, 64),
+    fn segments_suit_the_limit_and_the_filesystem() {
+        let (gib, tib) = (1 << 10, 1 << 20);
+        for (limit, total, segment) in [
+            (Some(0), 4 * tib, 2),
+            (Some(1), 4 * tib, 2),
+            (Some(100), 4 * tib, 2),
+            (Some(512), 4 * tib, 2),
+            (Some(1023), 4 * tib, 2),
+            (Some(1024), 4 * tib, 4),
+            (Some(2048), 4 * tib, 8),
+            (Some(10 * gib), 4 * tib, 32),
+            (Some(16 * gib), 4 * tib, 64),
+            (Some(tib), 4 * tib, 64),
+            (Some(u64::MAX >> 20), u64::MAX >> 20, 64),
+            (Some(512), 10 * gib, 2),
+            (Some(10 * gib), 500 * gib, 8),
+            (None, 0, 8),
+            (None, 10 * gib, 8),
+            (None, 1023 * gib, 8),
+            (None, tib, 16),
+            (None, 2 * tib, 32),
+            (None, 4 * tib, 64),
+            (None, u64::MAX >> 20, 64),
         ] {
-            let chosen = suitable_segment_bytes(Some(ByteLength(limit * MIB)));
-            assert_eq!(chosen, segment * MIB, "with a limit of {limit} MiB");
+            let chosen = suitable_segment_bytes(limit.map(|limit| ByteLength(limit * MIB)), total * MIB);
+            assert_eq!(chosen, segment * MIB, "with a limit of {limit:?} MiB on {total} MiB");
             assert!(segment_bytes_usable(chosen));
         }
-        assert_eq!(suitable_segment_bytes(None), 64 * MIB);
     }
 
     /// What the advice says is taken.

@@ -13,6 +13,15 @@ use std::sync::atomic::Ordering;
 
 /// Blocks of a cursor's next piece at most.
 const PIECE_BLOCKS_MAX: u32 = 256;
+/// Segments of a pool that keeps none for deleting.
+const NONE_FOR_DELETING: u64 = 64;
+/// Segments that a larger pool keeps for deleting: one for commits that replace as much as they write, one for files that shrink.
+const FOR_DELETING: u64 = 2;
+/// Segments that are made at once, and what they may take, at most.
+const TOGETHER_MAX: u64 = 8;
+const TOGETHER_BYTES_MAX: u64 = 64 << 20;
+/// They are no more than this part of the segments that there are.
+const GROWTH_SHARE: u64 = 8;
 /// Nodes that the operations until the next look at the reserve may make.
 const NODES_MARGIN: u64 = 64;
 /// Merged blocks that they may make.
@@ -63,12 +72,17 @@ impl Engine {
         let recycled = state.segments.take(kind);
         let segment = recycled.expect("there are free segments");
         if state.segments.make_certain(segment) {
-            self.make_certain(segment)?;
+            self.make_certain(&[segment])?;
         }
+        self.forget_former_use(state, segment);
+        Ok(segment)
+    }
+
+    /// What lay in a segment is of no use any more: the next checkpoint says so.
+    pub(super) fn forget_former_use(&self, state: &mut State, segment: SegmentId) {
         self.blocks.sums().forget(segment);
         self.blocks.map().write().remove_segment(segment);
         state.retired.push(segment);
-        Ok(segment)
     }
 
     /// Sees to it that so many segments can be taken for a purpose.
@@ -131,7 +145,11 @@ impl Engine {
         };
         match purpose {
             // What is being filled may run short while what frees does its work: that must not count against it.
-            Purpose::Data => need(u64::from(self.geometry.slots()) / SLACK_SHARE) + 2,
+            Purpose::Data => self.reserve_with(state, Purpose::Shrinking, making) + kept_for_deleting(state),
+            Purpose::Replacing => {
+                self.reserve_with(state, Purpose::Shrinking, making) + kept_for_deleting(state).min(1)
+            }
+            Purpose::Shrinking => need(u64::from(self.geometry.slots()) / SLACK_SHARE) + 2,
             // One is left that collection can fill: with it, dead space can be gathered when what is needed grows by a
             // segment at once.
             Purpose::Collecting => need(0) + 1,
@@ -284,40 +302,70 @@ impl Engine {
         self.counters.segments_recycled.add(released.len() as u64);
     }
 
-    /// Makes one more segment file.
+    /// Makes one more segment file, and a few more where a pool grows that has many.
     pub(crate) fn make_segment(&self, state: &mut State) -> Result<()> {
-        let Some(segment) = state.segments.next_new() else {
-            return Err(Error::NoSpace {
-                detail: format!(
-                    "the size limit of {} is reached: {} MiB live in {} segments of {} MiB, {} of them free and kept \
-                     back; `icecore resize` changes the limit",
-                    self.storage.describe(),
-                    (state.segments.live_total() * BLOCK_BYTES as u64) >> 20,
-                    state.segments.len(),
-                    self.geometry.bytes >> 20,
-                    state.segments.free(),
-                ),
-            });
-        };
-        let made = self.blocks.files().create(segment);
-        state.medium_full = matches!(made, Err(Error::NoSpace { .. }));
-        made?;
-        self.make_certain(segment)?;
-        self.counters.segments_created.add(1);
-        state.segments.add_free(segment, false, true);
+        let mut made = Vec::new();
+        let mut outcome = Ok(());
+        for _ in 0..self.made_together(state) {
+            let Some(segment) = state.segments.next_new() else {
+                outcome = Err(self.limit_reached(state));
+                break;
+            };
+            outcome = self.blocks.files().create(segment);
+            state.medium_full = matches!(outcome, Err(Error::NoSpace { .. }));
+            if outcome.is_err() {
+                break;
+            }
+            state.segments.add_free(segment, false, false);
+            made.push(segment);
+        }
+        if made.is_empty() {
+            return outcome;
+        }
+        self.counters.segments_created.add(made.len() as u64);
+        self.make_certain(&made)?;
+        for segment in made {
+            state.segments.make_certain(segment);
+        }
         Ok(())
     }
 
-    /// Makes name and length of a segment's file durable, before the log can say that it goes on there.
-    fn make_certain(&self, segment: SegmentId) -> Result<()> {
-        let synced = self.blocks.files().sync(segment).and_then(|()| {
-            let directory = || format!("directory {}", self.storage.describe());
-            let synced = self.storage.sync_directory();
-            let synced = synced.map_err(|error| Error::io("flush", directory(), error));
-            synced.inspect_err(|error| self.blocks.files().incidents().note(error))
-        });
+    /// Segments that are made at once. Each by itself waits for what the disk is writing, which takes bulk writes a third of
+    /// their speed. No more than an eighth of what there is, and of what the size limit leaves, which copies may need.
+    fn made_together(&self, state: &State) -> u64 {
+        let spare = (state.segments.len() as u64).min(state.segments.creatable()) / GROWTH_SHARE;
+        let most = (TOGETHER_BYTES_MAX / self.geometry.bytes).min(TOGETHER_MAX).min(spare);
+        if most > 1 && self.is_medium_short() { 1 } else { most.max(1) }
+    }
+
+    fn limit_reached(&self, state: &State) -> Error {
+        Error::NoSpace {
+            detail: format!(
+                "the size limit of {} is reached: {} MiB live in {} segments of {} MiB, {} of them free and kept \
+                 back; `icecore resize` changes the limit",
+                self.storage.describe(),
+                (state.segments.live_total() * BLOCK_BYTES as u64) >> 20,
+                state.segments.len(),
+                self.geometry.bytes >> 20,
+                state.segments.free(),
+            ),
+        }
+    }
+
+    /// Makes names and lengths of segments' files durable, before the log can say that it goes on there.
+    fn make_certain(&self, segments: &[SegmentId]) -> Result<()> {
+        let synced = segments.iter().try_for_each(|segment| self.blocks.files().sync(*segment));
         // As for every flush that fails: nobody knows what is on disk.
-        synced.inspect_err(|error| self.writer.fail(&error.to_string()))
+        synced.and_then(|()| self.sync_directory()).inspect_err(|error| self.writer.fail(&error.to_string()))
+    }
+
+    /// Makes it durable which segment files there are. What fails is noted.
+    pub(super) fn sync_directory(&self) -> Result<()> {
+        self.storage.sync_directory().map_err(|source| {
+            let error = Error::io("flush", format!("directory {}", self.storage.describe()), source);
+            self.blocks.files().incidents().note(&error);
+            error
+        })
     }
 
     /// Slots for `wanted` blocks, or fewer, in a segment that is being filled.
@@ -455,7 +503,7 @@ impl Engine {
         while slot < self.geometry.slots() {
             let blocks = PIECE_BLOCKS_MAX.min(self.geometry.slots() - slot);
             let part = &zeros[..blocks as usize * BLOCK_BYTES];
-            self.blocks.files().write_through(segment, Slot(slot), &[(Kind::Ahead, part)])?;
+            self.blocks.files().write(segment, Slot(slot), &[(Kind::Ahead, part)])?;
             self.counters.ahead_bytes.add(part.len() as u64);
             slot += blocks;
         }
@@ -517,7 +565,28 @@ pub(crate) fn available(state: &State) -> u64 {
 
 /// Segments that count as free for this purpose though collection has them.
 fn lent(state: &State, purpose: Purpose) -> usize {
-    usize::from(purpose == Purpose::Data && state.collection.has_borrowed())
+    usize::from(purpose.may_add() && state.collection.has_borrowed())
+}
+
+/// Segments that a pool keeps for commits that delete.
+fn kept_for_deleting(state: &State) -> usize {
+    for_deleting(state.segments.most()) as usize
+}
+
+/// The same of a pool that may have so many segments. A larger pool has no less room for the rest, so raising a size limit
+/// breaks no promise.
+pub(super) fn for_deleting(segments: u64) -> u64 {
+    segments.saturating_sub(NONE_FOR_DELETING).min(FOR_DELETING)
+}
+
+/// The segments that a pool needs which needs so many beside what it keeps for deleting. `most`: how many there may be, if not just
+/// so many.
+pub(super) fn with_those_for_deleting(segments: u64, most: Option<u64>) -> u64 {
+    match most {
+        Some(most) => segments + for_deleting(most),
+        None if segments > NONE_FOR_DELETING => segments.saturating_add(FOR_DELETING),
+        None => segments,
+    }
 }
 
 /// What is filled outside the log, each in segments of its own.

@@ -1,5 +1,5 @@
-//! Writing ahead: pieces of a group that is not committed yet go to runs outside the log, in a thread of their
-//! own, while the group goes on.
+//! Writing ahead, in a thread of its own: pieces of a group that is not committed yet go to runs outside the log while
+//! the group goes on, and so does the log itself while operations follow that do not wait for a flush.
 
 mod handover;
 
@@ -24,7 +24,7 @@ pub(crate) struct StagedRun {
     /// Blocks of the piece before the first block of the run.
     pub first: u32,
     /// Given when it is written.
-    pub word: Word,
+    pub word: Arc<Word>,
 }
 
 impl StagedRun {
@@ -58,16 +58,28 @@ impl StagedRun {
     }
 }
 
-/// Comes with a hold on the segment: until the run is written nobody else may use it.
-struct Job {
-    run: Arc<StagedRun>,
-    payload: Payload,
+enum Job {
+    /// Comes with a hold on the segment: until the run is written nobody else may use it.
+    Run(Arc<StagedRun>, Payload),
+    /// What the log has built by then. Word is given as soon as it is taken from the log.
+    Log(Arc<Word>),
 }
 
-/// The runs that wait to be written, and the thread that writes them.
+impl Job {
+    fn word(&self) -> Arc<Word> {
+        Arc::clone(match self {
+            Self::Run(run, _) => &run.word,
+            Self::Log(word) => word,
+        })
+    }
+}
+
+/// What waits to be written, and the thread that writes it.
 #[derive(Default)]
 pub(super) struct Staging {
     waiting: Handover<Job>,
+    /// Word of the job for the log that waits.
+    log: Mutex<Option<Arc<Word>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -75,7 +87,7 @@ impl Staging {
     /// Ends the thread. What waits is not written: nobody can commit it any more.
     pub(super) fn stop(&self) {
         for job in self.waiting.stop() {
-            job.run.word.give(Err(Error::Invalid("the pool was closed".to_owned())));
+            job.word().give(closed());
         }
         let thread = self.thread.lock().take();
         if let Some(thread) = thread
@@ -85,6 +97,10 @@ impl Staging {
             let _ = thread.join();
         }
     }
+}
+
+fn closed() -> Result<()> {
+    Err(Error::Invalid("the pool was closed".to_owned()))
 }
 
 /// Starts the thread of a pool. It ends when the pool is closed.
@@ -99,16 +115,16 @@ pub(super) fn start(engine: &Arc<Engine>) -> std::io::Result<()> {
 
 fn run(weak: &Weak<Engine>, staging: &Staging) {
     while let Some(job) = staging.waiting.next() {
-        let run = Arc::clone(&job.run);
         let Some(engine) = weak.upgrade() else {
-            run.word.give(Err(Error::Invalid("the pool was closed".to_owned())));
+            job.word().give(closed());
             continue;
         };
-        if catch_unwind(AssertUnwindSafe(|| engine.write_staged(job))).is_err() {
-            // Whoever commits waits for word of each of its runs, and would wait for ever.
+        let word = job.word();
+        if catch_unwind(AssertUnwindSafe(|| engine.write_job(job))).is_err() {
+            // A commit waits for word of each of its runs, and would wait for ever.
             let reason = "the thread icecore-staging panicked".to_owned();
             engine.writer.fail(&reason);
-            run.word.give(Err(Error::ReadOnlyAfterFailure { reason }));
+            word.give(Err(Error::ReadOnlyAfterFailure { reason }));
         }
     }
 }
@@ -144,17 +160,57 @@ impl Engine {
         // Before it may be written: the hold that the place came with is let go of then, and a full segment with
         // nothing alive in it is free for others.
         self.state().segments.hold(place.segment());
-        let run = Arc::new(StagedRun { place, first: first as u32, word: Word::default() });
+        let run = Arc::new(StagedRun { place, first: first as u32, word: Arc::default() });
         let payload = Payload { buffer: Arc::clone(piece), first, sums: run.part(sums).to_vec() };
-        let job = Job { run: Arc::clone(&run), payload };
+        let job = Job::Run(Arc::clone(&run), payload);
         let now = if self.options.background { self.staging.waiting.add(job) } else { Some(job) };
         if let Some(job) = now {
-            self.write_staged(job);
+            self.write_job(job);
         }
         Ok(run)
     }
 
-    fn write_staged(&self, Job { run, payload }: Job) {
+    /// Has what the log has built written while its writers go on. `is_much`: returns when it is taken from the log.
+    ///
+    /// # Errors
+    /// Nothing can be written any more.
+    pub(super) fn write_log_beside(&self, is_much: bool) -> Result<()> {
+        if !self.options.background {
+            return if is_much { self.write_log() } else { Ok(()) };
+        }
+        let (word, is_new) = {
+            let mut waiting = self.staging.log.lock();
+            let is_new = waiting.is_none();
+            (Arc::clone(waiting.get_or_insert_default()), is_new)
+        };
+        if is_new && let Some(job) = self.staging.waiting.add(Job::Log(Arc::clone(&word))) {
+            self.write_job(job);
+        }
+        if is_much && word.wait().is_err() {
+            self.check_writable()?;
+        }
+        Ok(())
+    }
+
+    fn write_job(&self, job: Job) {
+        match job {
+            Job::Run(run, payload) => self.write_staged(&run, payload),
+            Job::Log(word) => {
+                *self.staging.log.lock() = None;
+                let take = || {
+                    let batch = self.take_batch(&mut self.state());
+                    word.give(Ok(()));
+                    batch
+                };
+                // A failure is kept by the log writer, which reports it to every caller.
+                if let Err(error) = self.writer.write(&self.blocks, &self.counters, take) {
+                    word.give(Err(error));
+                }
+            }
+        }
+    }
+
+    fn write_staged(&self, run: &StagedRun, payload: Payload) {
         let outcome = self.fill_open_run(&run.place, &payload);
         // The group may change its buffer as soon as it has word.
         drop(payload);

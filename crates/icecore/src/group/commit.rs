@@ -1,5 +1,6 @@
 //! From groups to the log: all of them as one atomic step.
 
+use super::balance::{Balance, balance_of};
 use super::changes::{FileChanges, Place};
 use super::patch::{Patched, patches_of};
 use super::{CommitPoint, Group, regular_file};
@@ -24,7 +25,7 @@ const NODES_PER_STEP: usize = 8;
 const NODES_IN_DOUBT: u64 = 512;
 
 /// A step of a commit, ready before the state is locked.
-enum Step {
+pub(super) enum Step {
     Log(Operation, Option<Payload>),
     Staged {
         scatter: Scatter,
@@ -55,15 +56,36 @@ pub(crate) fn commit(pool: &Pool, mut groups: Vec<Group>) -> Result<CommitPoint>
     groups.iter().flat_map(|group| group.files.values()).try_for_each(FileChanges::wait)?;
     groups.iter().try_for_each(Group::seal)?;
     loop {
-        if let Some(point) = pool.engine().with_room(|| commit_steps(pool, &groups, &steps))? {
+        if let Some(point) = commit_with_room(pool, &groups, &steps)? {
             return Ok(point);
         }
         steps = steps.into_iter().map(Step::without_patches).collect();
     }
 }
 
+/// Commits, and makes room for it if need be. Where there is none, a commit that takes no more than it frees may use what is kept
+/// for such: with nothing but SQL, deleting is the only way out.
+fn commit_with_room(pool: &Pool, groups: &[Group], steps: &[Step]) -> Result<Option<CommitPoint>> {
+    let engine = pool.engine();
+    let commit = |purpose| engine.with_room(|| commit_steps(pool, groups, steps, purpose));
+    let outcome = commit(Purpose::Data);
+    if !matches!(outcome, Err(Error::NoSpace { .. })) {
+        return outcome;
+    }
+    match balance_of(engine, steps)? {
+        Balance::Grows => outcome,
+        Balance::Replaces => commit(Purpose::Replacing),
+        Balance::Shrinks => commit(Purpose::Shrinking),
+    }
+}
+
 /// `None`: somebody else has changed what the patches are for.
-fn commit_steps(pool: &Pool, groups: &[Group], steps: &[Step]) -> Result<Option<CommitPoint>> {
+fn commit_steps(
+    pool: &Pool,
+    groups: &[Group],
+    steps: &[Step],
+    purpose: Purpose,
+) -> Result<Option<CommitPoint>> {
     let engine = pool.engine();
     engine.admit()?;
     let mut state = engine.state();
@@ -80,13 +102,13 @@ fn commit_steps(pool: &Pool, groups: &[Group], steps: &[Step]) -> Result<Option<
         }
     }
     let allowed = judge(engine, &state, steps)?;
-    make_room(engine, &mut state, steps)?;
+    make_room(engine, &mut state, steps, purpose)?;
     if steps.len() > 1 {
         state.tail.begin_chain();
     }
     let mut addresses = engine.addresses_of_staged(&mut state, steps);
     for step in steps {
-        if let Err(error) = append_step(engine, &mut state, step, &mut addresses) {
+        if let Err(error) = append_step(engine, &mut state, step, purpose, &mut addresses) {
             if steps.len() > 1 {
                 // Half of the step is in memory, and the log will never hold all of it.
                 state.tail.abandon();
@@ -161,18 +183,18 @@ fn staged_blocks(steps: &[Step]) -> BlockCount {
 }
 
 /// Sees to it that all the steps find room, before the first of them is taken.
-fn make_room(engine: &Engine, state: &mut State, steps: &[Step]) -> Result<()> {
+fn make_room(engine: &Engine, state: &mut State, steps: &[Step], purpose: Purpose) -> Result<()> {
     let segments = segments_of_log(engine, state, steps);
     let merged: u64 = steps.iter().map(Step::patched_blocks).sum();
     // A part of a scattered write may change leaves that no other part does.
     let nodes = NODES_PER_STEP * steps.len() + steps.iter().map(Step::parts).sum::<usize>();
     if segments == 0 {
-        return engine.ensure_reserve(state, Purpose::Data, nodes);
+        return engine.ensure_reserve(state, purpose, nodes);
     }
     // The reserve grows with what the steps make. Once they have begun it is too late to find that it was more.
     let nodes = nodes as u64;
     let making = Making { nodes: nodes + (2 * nodes).min(NODES_IN_DOUBT), merged };
-    engine.ensure_free_with(state, segments, Purpose::Data, making)
+    engine.ensure_free_with(state, segments, purpose, making)
 }
 
 /// Segments that the log goes on in until it has all the steps: one ends where the next step does not fit any more.
@@ -266,10 +288,16 @@ impl Step {
     }
 }
 
-fn append_step(engine: &Engine, state: &mut State, step: &Step, next: &mut LogAddress) -> Result<()> {
+fn append_step(
+    engine: &Engine,
+    state: &mut State,
+    step: &Step,
+    purpose: Purpose,
+    next: &mut LogAddress,
+) -> Result<()> {
     let address = *next;
     let (operation, payload, patched) = step.logged(next);
-    engine.append_allowed(state, &operation, payload.cloned(), patched)?;
+    engine.append_allowed(state, &operation, payload.cloned(), purpose, patched)?;
     if let Step::Staged { run, buffer: Some(buffer), .. } = step {
         engine.blocks.recent().add_staged(address, buffer, run.first, run.blocks());
     }

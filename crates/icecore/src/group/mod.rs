@@ -4,6 +4,7 @@
 //! log and without addresses; the commit appends what is left, and says which block of which piece goes where.
 //! What is written again after that waits in memory, and then replaces what was written ahead (`rewriting`).
 
+mod balance;
 mod changes;
 mod commit;
 mod patch;

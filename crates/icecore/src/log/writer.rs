@@ -162,8 +162,7 @@ impl Writer {
             counters.flushes.add(1);
         }
         let headers = self.build_headers(chain, &batch.pieces);
-        let sink = Sink { files: blocks.files(), through: flush };
-        self.write_pieces(chain, &batch.pieces, &headers, sink, blocks, counters)?;
+        self.write_pieces(chain, &batch.pieces, &headers, blocks, counters)?;
         if batch.last > chain.written {
             chain.written = batch.last;
         }
@@ -236,25 +235,25 @@ impl Writer {
         chain: &mut Chain,
         pieces: &[Piece],
         headers: &Option<AlignedBuffer>,
-        sink: Sink<'_>,
         blocks: &Blocks,
         counters: &Counters,
     ) -> Result<()> {
+        let files = blocks.files();
         let mut headers = headers.iter().flat_map(|buffer| buffer.chunks_exact(BLOCK_BYTES));
         // Parts that lie one after the other in one segment go out in one call.
         let mut gathered = Gathered { segment: SegmentId(0), slot: Slot(0), blocks: 0, parts: Vec::new() };
         for piece in pieces {
             match piece {
                 Piece::Start { segment, .. } => {
-                    gathered.flush(sink)?;
-                    sink.files.begin(*segment, SegmentKind::Log);
+                    gathered.flush(files)?;
+                    files.begin(*segment, SegmentKind::Log);
                     chain.unsynced.insert(*segment);
                     gathered.begin(*segment, Slot(0));
                     gathered.push(Kind::Frame, headers.next().expect("built"));
                 }
                 Piece::Record(record) => {
                     if !gathered.continues_at(record.segment, record.slot) {
-                        gathered.flush(sink)?;
+                        gathered.flush(files)?;
                         gathered.begin(record.segment, record.slot);
                     }
                     chain.unsynced.insert(record.segment);
@@ -266,13 +265,13 @@ impl Writer {
                     }
                 }
                 Piece::Seal { segment, incarnation } => {
-                    gathered.flush(sink)?;
+                    gathered.flush(files)?;
                     seal_segment(*segment, *incarnation, blocks)?;
                     chain.unsynced.insert(*segment);
                 }
             }
         }
-        gathered.flush(sink)
+        gathered.flush(files)
     }
 }
 
@@ -293,14 +292,6 @@ fn mark_written(pieces: &[Piece], blocks: &Blocks) {
     if let Some(end) = last {
         blocks.recent().written_below(end);
     }
-}
-
-/// Where parts go out to.
-#[derive(Clone, Copy)]
-struct Sink<'a> {
-    files: &'a SegmentFiles,
-    /// A flush comes next.
-    through: bool,
 }
 
 /// Parts waiting to go out in one call.
@@ -327,13 +318,9 @@ impl<'a> Gathered<'a> {
         self.parts.push((kind, bytes));
     }
 
-    fn flush(&mut self, sink: Sink<'_>) -> Result<()> {
+    fn flush(&mut self, files: &SegmentFiles) -> Result<()> {
         if !self.parts.is_empty() {
-            if sink.through {
-                sink.files.write_through(self.segment, self.slot, &self.parts)?;
-            } else {
-                sink.files.write(self.segment, self.slot, &self.parts)?;
-            }
+            files.write(self.segment, self.slot, &self.parts)?;
             self.parts.clear();
         }
         Ok(())

@@ -4,6 +4,7 @@ mod browse;
 mod datasets;
 mod destroy;
 mod diff;
+mod idle;
 mod list;
 mod make;
 mod observe;
@@ -16,6 +17,7 @@ pub use browse::Room;
 pub use destroy::DestroyPlan;
 pub(crate) use diff::walk as walk_paths;
 pub use diff::{ByteRange, Change, DiffEntry};
+pub use idle::CloseIdle;
 pub use list::{EntryKind, ListEntry, ListFilter};
 pub use observe::{Obstacle, PoolChange, PoolObserver};
 pub use properties::{Hold, Property, PropertySource};
@@ -25,10 +27,10 @@ pub use scrub::{Finding, ScrubOptions, ScrubProgress, ScrubReport};
 pub(crate) use scrub::{Hurt, Hurts, Place, name as name_damage, shown};
 pub use snapshots::RollbackReport;
 
-use crate::admin::{PoolService, Server};
+use crate::admin::{PoolService, Server, from_idle_owner};
 use crate::copies::CopiesReport;
 use crate::dataset::Dataset;
-use crate::engine::{self, CollectReport, Engine, ReaderHold};
+use crate::engine::{self, CollectReport, Engine, Keep, ReaderHold, TrimReport};
 use crate::error::{Error, Result};
 use crate::format::copies::CopyMode;
 use crate::group::{CommitPoint, Group};
@@ -69,6 +71,8 @@ pub(crate) struct Shared {
     server: Mutex<Option<Server>>,
     /// Why they cannot, where they were meant to.
     unreachable: Mutex<Option<String>>,
+    /// What closes the pool while it is kept open for nothing.
+    idle: Mutex<Option<CloseIdle>>,
     /// Front ends that want to know of changes that they did not make.
     observers: Mutex<Vec<Weak<dyn PoolObserver>>>,
 }
@@ -90,12 +94,18 @@ impl Pool {
         engine::init(&storage, options)
     }
 
-    /// Opens the pool in a directory, recovering it if it was not closed cleanly.
+    /// Opens the pool in a directory, recovering it if it was not closed cleanly. Another process that has it open and does nothing
+    /// with it closes it first ([`Pool::set_idle`]).
     ///
     /// # Errors
     /// [`Error::NotAPool`], [`Error::NewerFormat`], [`Error::PoolInUse`], [`Error::NeedsRecovery`] (read-only),
     /// [`Error::Damaged`], [`Error::Io`].
     pub fn open_directory(path: &Path, options: &OpenOptions) -> Result<Self> {
+        from_idle_owner(path, || Self::open_if_free(path, options))
+    }
+
+    /// As [`Pool::open_directory`], with no word to another process that has the pool open.
+    pub(crate) fn open_if_free(path: &Path, options: &OpenOptions) -> Result<Self> {
         match Self::open(real(path)?, options) {
             Err(Error::Io { source, .. })
                 if options.or_read_only && !options.read_only && is_for_reading(&source) =>
@@ -122,6 +132,7 @@ impl Pool {
             engine,
             server: Mutex::new(None),
             unreachable: Mutex::new(None),
+            idle: Mutex::new(None),
             observers: Mutex::default(),
         });
         let owner = Some(Arc::new(Owner(Arc::clone(&shared))));
@@ -232,6 +243,19 @@ impl Pool {
         self.engine().collect(segments_max, false)
     }
 
+    /// Gives free segments back to the filesystem, but for those that deleting and checkpointing may need. What died since
+    /// the last checkpoint is made free first. A pool does this by itself, less thoroughly, when it is at rest, when it is closed
+    /// and when the filesystem runs short. After a crash, files that were removed may be there again, as free segments.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnlyAfterFailure`], [`Error::ReadOnly`]; [`Error::Io`] if a file cannot be removed: nothing is lost by that.
+    pub fn trim(&self) -> Result<TrimReport> {
+        self.engine().check_writable()?;
+        self.engine().finish_freeing()?;
+        self.engine().run_checkpoint()?;
+        self.engine().trim(Keep::Reserve)
+    }
+
     /// The head of a dataset, to read and write.
     ///
     /// # Errors
@@ -317,7 +341,7 @@ impl Pool {
     /// Whoever was refused for want of room finds what there is now with the next try.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a limit below what the pool takes up already (it gives no segment back), needs to go on, and has reserved for datasets: the
+    /// [`Error::Invalid`] for a limit below what the pool takes up already (a trim gives free segments back), needs to go on, and has reserved for datasets: the
     /// message says how much that is, and nothing has changed. [`Error::ReadOnly`], [`Error::ReadOnlyAfterFailure`].
     pub fn set_size_limit(&self, limit: Option<ByteLength>) -> Result<()> {
         self.engine().set_size_limit(limit)

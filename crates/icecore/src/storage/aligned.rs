@@ -66,6 +66,21 @@ impl AlignedBuffer {
         buffer
     }
 
+    /// A buffer of at least `length` bytes above zero, whatever they are: for what fills it before anything is read
+    /// from it.
+    pub(crate) fn scratch(length: usize) -> Self {
+        let kept = KEPT.iter().map(|(bytes, _)| *bytes).find(|bytes| *bytes >= length);
+        let capacity = kept.unwrap_or_else(|| length.next_multiple_of(BLOCK_BYTES));
+        let Some(mut spare) = spare(capacity) else { return Self::zeroed(capacity) };
+        // SAFETY: `capacity` bytes are allocated, the first `length` of them are initialised already, and nothing else
+        // refers to them.
+        unsafe {
+            std::ptr::write_bytes(spare.pointer.as_ptr().add(spare.length), 0, capacity - spare.length)
+        };
+        spare.length = capacity;
+        spare
+    }
+
     /// Bytes that it can hold.
     #[must_use]
     pub fn capacity(&self) -> usize {

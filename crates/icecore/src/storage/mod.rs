@@ -114,6 +114,12 @@ pub trait StorageFile: Send + Sync {
     /// Fills `buffer` from `offset`. `UnexpectedEof` if the file ends before.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
+    /// As [`StorageFile::read_at`], for a caller that keeps what it read in a cache of its own, or reads it once: it is
+    /// not worth a place in a cache of the operating system. `offset` and length are whole blocks.
+    fn read_direct(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_at(buffer, offset)
+    }
+
     /// Says that `length` bytes from `offset` are read soon, so that the medium can begin to fetch them. A hint: it
     /// may do nothing, and it reports no error. As `posix_fadvise(2)` with `POSIX_FADV_WILLNEED`.
     fn will_read(&self, _offset: u64, _length: u64) {}
@@ -122,12 +128,6 @@ pub trait StorageFile: Send + Sync {
     /// been written. Parts that start and end on block borders of buffers aligned to blocks may bypass the
     /// page cache.
     fn write_at(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()>;
-
-    /// As [`StorageFile::write_at`], for what is flushed next, or will not be read soon: it is not worth a place in
-    /// a cache of the operating system.
-    fn write_through(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
-        self.write_at(parts, offset)
-    }
 
     /// As [`StorageFile::write_at`], for short writes that many others follow before the flush: the operating system
     /// gathers them.

@@ -3,6 +3,7 @@
 use super::{Engine, Outcome};
 use crate::engine::Purpose;
 use crate::engine::space::available;
+use crate::engine::trim::Keep;
 use crate::error::{Error, Result};
 use crate::format::segment::file_name;
 use crate::segments::Candidate;
@@ -29,6 +30,8 @@ const GROWN_SEGMENTS: u64 = 16;
 const GROWN_SHARE: u64 = 3;
 /// How full a segment may be to be emptied only because nothing else is to be done.
 const IDLE_FULL_MAX: f64 = 0.5;
+/// The same in a pool whose files take more than a pool at rest should. Where all segments are fuller, they do not.
+const IDLE_FULL_MAX_LARGE: f64 = 0.8;
 /// Segments emptied in idle time before looking whether it still is.
 const IDLE_SEGMENTS: usize = 4;
 /// Blocks that have to have died for each node that a checkpoint would write, to be worth it.
@@ -355,13 +358,17 @@ impl Engine {
         Ok(gained)
     }
 
-    /// Empties a few segments that hold little, because there is nothing else to be done.
-    pub(in crate::engine) fn collect_idle(&self) -> Result<()> {
+    /// Empties a few segments that hold little, because there is nothing else to be done. `keep`: what the pool keeps.
+    pub(in crate::engine) fn collect_idle(&self, keep: Keep) -> Result<()> {
         let Some(_turn) = self.collector.turn.try_lock() else { return Ok(()) };
         self.check_writable()?;
         let full = |victim: &Candidate| victim.live as f64 / victim.capacity as f64;
-        let mut victims = self.victims(&self.state());
-        victims.retain(|victim| full(victim) <= IDLE_FULL_MAX);
+        let (mut victims, is_large) = {
+            let state = self.state();
+            (self.victims(&state), state.segments.len() > self.wanted(&state, keep))
+        };
+        let full_max = if is_large { IDLE_FULL_MAX_LARGE } else { IDLE_FULL_MAX };
+        victims.retain(|victim| full(victim) <= full_max);
         victims.truncate(IDLE_SEGMENTS);
         if !is_room_in(&victims) {
             return Ok(());

@@ -2,6 +2,7 @@
 
 use super::super::Purpose;
 use super::super::reserve_tests::leave_free;
+use super::super::trim::Keep;
 use crate::format::segment::{Geometry, SegmentKind};
 use crate::format::superblock::FEATURE_FORSAKEN;
 use crate::options::{InitOptions, OpenOptions};

@@ -4,14 +4,12 @@
 //! one: there are no pages to find, dirty and write back. The kernel keeps the page cache coherent with
 //! direct writes of the same machine, so reads may stay buffered.
 //!
-//! Long writes are another matter: nobody waits for each of them, and what they carry is likely to be read
-//! again. They go through the page cache, and the kernel is told to begin writing at once. Not so where a flush
-//! comes next: it would wait for them, and every direct write after that would first have to clear the cache.
+//! Short writes of which many come before the flush go through the page cache: what is written there again goes to
+//! the device once.
 //!
-//! Short writes of which many come before the flush go through the page cache, too: what is written there again
-//! goes to the device once.
+//! A caller with a cache of its own reads around the page cache, too: see [`StorageFile::read_direct`].
 
-use crate::storage::{Kind, StorageFile};
+use crate::storage::{AlignedBuffer, Kind, StorageFile};
 use crate::units::BLOCK_BYTES;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Advice, Mode, OFlags, SeekFrom};
@@ -23,8 +21,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Calls with up to this many parts need no memory of their own.
 const PARTS_INLINE: usize = 16;
-/// Writes of this many bytes and more go through the page cache.
-const LONG_WRITE_BYTES: usize = 256 << 10;
+/// Memory of a direct read has to begin on a multiple of this. The sector of a disk; a filesystem that wants more
+/// refuses.
+const READ_ALIGNMENT: usize = 512;
+/// Direct reads into other memory go through a buffer of this size.
+const BOUNCE_BYTES: usize = 1 << 20;
 /// The kernel takes no more than this many parts in one call (`IOV_MAX`).
 const PARTS_MAX: usize = 1024;
 
@@ -50,12 +51,12 @@ impl RealFile {
         self.buffered.as_fd()
     }
 
-    /// The descriptor for direct writes, if the filesystem has such.
+    /// The descriptor for direct access, if the filesystem has such.
     fn direct(&self) -> Option<&OwnedFd> {
         if self.direct_refused.load(Ordering::Relaxed) {
             return None;
         }
-        self.direct.get_or_init(|| open_direct(self.descriptor()).ok()).as_ref()
+        self.direct.get_or_init(|| open_direct(self.descriptor(), self.writable).ok()).as_ref()
     }
 
     /// Whether writes bypass the page cache by now.
@@ -67,16 +68,26 @@ impl RealFile {
 
 impl StorageFile for RealFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let mut filled = 0;
-        while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            match rustix::io::pread(&self.buffered, rest, offset + filled as u64) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => filled += count,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
+        read_exact(&self.buffered, buffer, offset)
+    }
+
+    fn read_direct(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let whole = |number: u64| number.is_multiple_of(BLOCK_BYTES as u64);
+        let Some(direct) = self.direct().filter(|_| whole(offset) && whole(buffer.len() as u64)) else {
+            return self.read_at(buffer, offset);
+        };
+        let read = if buffer.as_ptr().addr().is_multiple_of(READ_ALIGNMENT) {
+            read_exact(direct, buffer, offset)
+        } else {
+            read_bounced(direct, buffer, offset)
+        };
+        match read {
+            // Refused for what it is: a longer alignment is wanted, or the file ends within a block.
+            Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
+                self.read_at(buffer, offset)
             }
+            read => read,
         }
-        Ok(())
     }
 
     fn will_read(&self, offset: u64, length: u64) {
@@ -87,11 +98,7 @@ impl StorageFile for RealFile {
     }
 
     fn write_at(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
-        self.write(parts, offset, LONG_WRITE_BYTES)
-    }
-
-    fn write_through(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
-        self.write(parts, offset, usize::MAX)
+        self.write(parts, offset)
     }
 
     fn write_lazily(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
@@ -125,8 +132,7 @@ impl StorageFile for RealFile {
 }
 
 impl RealFile {
-    /// Writes of `long` bytes and more go through the page cache.
-    fn write(&self, parts: &[(Kind, &[u8])], offset: u64, long: usize) -> io::Result<()> {
+    fn write(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
         if !self.writable {
             return Err(Errno::BADF.into());
         }
@@ -141,12 +147,6 @@ impl RealFile {
             many = parts.iter().map(|(_, bytes)| IoSlice::new(bytes)).collect::<Vec<_>>();
             many.as_mut_slice()
         };
-        let length = slices.iter().map(|slice| slice.len()).sum::<usize>();
-        if length >= long {
-            write_all(&self.buffered, slices, offset)?;
-            begin_writeback(&self.buffered, offset, length);
-            return Ok(());
-        }
         if is_aligned(slices, offset)
             && let Some(direct) = self.direct()
         {
@@ -155,7 +155,7 @@ impl RealFile {
                 // left an odd rest. Writing all of it again through the page cache does no harm.
                 Err(Errno::INVAL) => {
                     self.direct_refused.store(true, Ordering::Relaxed);
-                    self.write(parts, offset, long)
+                    self.write(parts, offset)
                 }
                 result => Ok(result?),
             };
@@ -164,18 +164,37 @@ impl RealFile {
     }
 }
 
-/// Asks the kernel to begin writing a range to the device, so that the flush to come finds little left to do.
-fn begin_writeback(file: &OwnedFd, offset: u64, length: usize) {
-    let (Ok(offset), Ok(length)) = (i64::try_from(offset), i64::try_from(length)) else { return };
-    // SAFETY: the call takes a descriptor, which is open as long as it is borrowed here, and numbers.
-    let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, length, libc::SYNC_FILE_RANGE_WRITE) };
-    // A hint: should it fail, the flush does all the work, and reports what goes wrong.
+/// Fills the buffer, going on after short and interrupted calls.
+fn read_exact(file: &OwnedFd, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match rustix::io::pread(file, rest, offset + filled as u64) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => filled += count,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// As [`read_exact`], by way of aligned memory.
+fn read_bounced(file: &OwnedFd, buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
+    let mut scratch = AlignedBuffer::scratch(buffer.len().min(BOUNCE_BYTES));
+    for part in buffer.chunks_mut(scratch.len()) {
+        let aligned = &mut scratch[..part.len()];
+        read_exact(file, aligned, offset)?;
+        part.copy_from_slice(aligned);
+        offset += part.len() as u64;
+    }
+    Ok(())
 }
 
 /// Opens the same file once more. Through the descriptor and not by name: the file may have another name by now.
-fn open_direct(buffered: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+fn open_direct(buffered: BorrowedFd<'_>, writable: bool) -> rustix::io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", buffered.as_raw_fd());
-    rustix::fs::open(path, OFlags::WRONLY | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())
+    let access = if writable { OFlags::RDWR } else { OFlags::RDONLY };
+    rustix::fs::open(path, access | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty())
 }
 
 fn is_aligned(slices: &[IoSlice<'_>], offset: u64) -> bool {

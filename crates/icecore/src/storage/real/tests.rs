@@ -143,6 +143,47 @@ fn aligned_and_other_writes_are_read_back(storage: &RealStorage) -> bool {
     direct
 }
 
+fn direct_reads_find_what_is_there(storage: &RealStorage) {
+    let file = storage.create("segment.1", MIB).unwrap();
+    let content = pattern(256, 3);
+    file.write_at(&[(Kind::Data, &content)], 0).unwrap();
+    // What waits in the page cache counts.
+    let lazy = pattern(3, 0x77);
+    file.write_lazily(&[(Kind::Data, &lazy)], 40960).unwrap();
+    let mut expected = content.to_vec();
+    expected[40960..40960 + lazy.len()].copy_from_slice(&lazy);
+    let mut memory = AlignedBuffer::zeroed(MIB as usize + BLOCK_BYTES);
+    for shift in [0, 1, 512, 4095] {
+        for (offset, length) in [(0, 4096), (36864, 16384), (0, MIB as usize), (MIB - 4096, 4096), (77, 1000)]
+        {
+            let buffer = &mut memory[shift..shift + length];
+            buffer.fill(0);
+            file.read_direct(buffer, offset).unwrap();
+            let offset = offset as usize;
+            assert!(*buffer == expected[offset..offset + length], "{length} bytes at {offset}, {shift} off");
+        }
+        for (offset, length) in [(MIB, 4096), (MIB - 4096, 8192), (MIB - 1, 2)] {
+            let outcome = file.read_direct(&mut memory[shift..shift + length], offset);
+            assert_eq!(outcome.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        }
+    }
+    // One that was cut within a block, opened for reading.
+    fs::File::options().write(true).open(storage.path.join("segment.1")).unwrap().set_len(5000).unwrap();
+    let file = storage.open("segment.1", false).unwrap();
+    let outcome = file.read_direct(&mut memory[..8192], 0);
+    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    file.read_direct(&mut memory[..4096], 0).unwrap();
+    assert!(memory[..4096] == expected[..4096]);
+}
+
+#[test]
+fn direct_reads_find_what_is_there_on_any_filesystem() {
+    let (_folder, storage) = storage();
+    direct_reads_find_what_is_there(&storage);
+    let Ok(folder) = tempfile::tempdir_in("/dev/shm") else { return };
+    direct_reads_find_what_is_there(&RealStorage::new(folder.path()).unwrap());
+}
+
 #[test]
 fn writes_are_read_back() {
     const EXT4: u64 = 0xef53;

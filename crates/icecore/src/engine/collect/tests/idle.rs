@@ -8,7 +8,7 @@ fn left_alone(pool: &Pool) -> u64 {
     let mut turns = 0;
     loop {
         let before = pool.statistics().written_bytes();
-        pool.engine().collect_idle().unwrap();
+        pool.engine().collect_idle(Keep::Rest).unwrap();
         if pool.statistics().written_bytes() == before {
             return turns;
         }

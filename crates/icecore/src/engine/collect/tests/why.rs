@@ -48,7 +48,7 @@ fn ahead_of_need_it_says_how_much_room_there_is() {
 
 #[test]
 fn in_idle_time_it_says_that_there_is_nothing_else_to_do() {
-    let said = said(None, |pool, _, _| pool.engine().collect_idle().unwrap());
+    let said = said(None, |pool, _, _| pool.engine().collect_idle(Keep::Rest).unwrap());
     assert_eq!(reasons(&said), BTreeSet::from(["nothing else to do".to_owned()]));
 }
 
