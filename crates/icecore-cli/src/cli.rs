@@ -77,6 +77,8 @@ pub enum Commands {
     Copies(copies::Arguments),
     /// Change how large a pool may become
     Resize(resize::Arguments),
+    /// Give free space back to the filesystem
+    Trim(trim::Arguments),
     /// Say whether all is well, as Nagios wants it
     Monitor(monitor::Arguments),
     /// Show who has the pool, how full it is, and its counters

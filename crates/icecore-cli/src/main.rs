@@ -18,7 +18,6 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    allocator::share_heaps();
     let parsed = cli::command().try_get_matches().and_then(|matches| cli::Cli::from_arg_matches(&matches));
     match parsed {
         Ok(arguments) => exit::report(commands::run(arguments)),

@@ -15,9 +15,10 @@ use std::path::{Path, PathBuf};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 A pool is made of segments: files of one size, which stays as it is made. Some
-are kept free, and some are being filled. Without --segment-size they have
-64M, and less where --size-limit is below 16G, so that there is room for 256 of
-them: 4M for 1G, and never less than 2M. `icecore resize` changes the limit.
+are kept free, and some are being filled: a new pool has seven. --segment-size
+sets their size. Without it, the filesystem decides: 8M below 1T, 16M below 2T,
+and so on up to 64M. With --size-limit there is room for 256 of them: 4M for
+1G, and never less than 2M. `icecore resize` changes the limit.
 
 Example:
   icecore init /srv/pool
@@ -32,8 +33,8 @@ pub struct Arguments {
     #[arg(short, long)]
     force: bool,
 
-    /// Size of the files that the pool is made of: a power of two from 2M to 1G; chosen by the size limit if not
-    /// given
+    /// Size of the files that the pool is made of: a power of two from 2M to 1G; chosen by the size limit and
+    /// the filesystem if not given
     #[arg(long, value_name = "SIZE", value_parser = parse_segment_size)]
     segment_size: Option<ByteLength>,
 

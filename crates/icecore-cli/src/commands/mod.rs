@@ -30,6 +30,7 @@ pub mod snapshot;
 pub mod sqlite;
 pub mod status;
 pub mod top;
+pub mod trim;
 pub mod umount;
 
 use crate::cli::{Cli, Commands};
@@ -48,6 +49,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Commands::Snapshot(arguments) => snapshot::run(&context, arguments),
         Commands::Copies(arguments) => copies::run(&context, &arguments),
         Commands::Resize(arguments) => resize::run(&context, &arguments),
+        Commands::Trim(arguments) => trim::run(&context, &arguments),
         Commands::Clone(arguments) => clone::run(&context, &arguments),
         Commands::Rollback(arguments) => rollback::run(&context, &arguments),
         Commands::Promote(arguments) => promote::run(&context, &arguments),

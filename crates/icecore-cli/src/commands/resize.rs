@@ -11,10 +11,10 @@ use std::ffi::OsString;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Works on a full pool, and while another process has it open: who was refused
-goes on with the next write. A pool gives none of its files back, so the limit
-cannot be less than what they take up, what it needs to go on, and what is
-reserved for datasets; the refusal says how much that is. `icecore status`
-shows the limit (size_limit_bytes).
+goes on with the next write. The limit cannot be less than what the files of
+the pool take up, what it needs to go on, and what is reserved for datasets;
+the refusal says how much that is. `icecore trim` gives free segments back
+before that. `icecore status` shows the limit (size_limit_bytes).
 
 Example:
   icecore resize --size-limit 20G /srv/pool

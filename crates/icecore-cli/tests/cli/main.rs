@@ -20,3 +20,4 @@ mod prune;
 mod quota;
 mod resize;
 mod sql;
+mod trim;

@@ -26,7 +26,13 @@ impl Run {
             fs::create_dir_all(folder).unwrap();
             fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
         }
-        let mut command = fixture::program();
+        // A shell without job control starts `make test &` with SIGINT ignored, and a run leaves it so.
+        let program = fixture::program();
+        let mut command = Command::new("env");
+        for (name, _) in program.get_envs() {
+            command.env_remove(name);
+        }
+        command.arg("--default-signal=INT,TERM").arg(program.get_program());
         command.args(["lab", "run", experiment, "--quick", "--pairs", "1000", "--directory"]);
         // All processes of the run inherit this, and are known by it.
         command.arg(path.join("measured")).env("TMPDIR", path.join("tmp"));

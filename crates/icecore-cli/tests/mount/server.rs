@@ -208,9 +208,17 @@ impl<'a> Running<'a> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        // With the processes that it started.
+        // With the processes that it started. Those of PostgreSQL have sessions of their own, and one that waits for
+        // a lock does not notice that its server is gone.
         let group = rustix::process::Pid::from_child(&self.child);
+        let number = group.as_raw_nonzero();
+        let started = fs::read_to_string(format!("/proc/{number}/task/{number}/children"));
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        for process in started.unwrap_or_default().split_whitespace().filter_map(|text| text.parse().ok()) {
+            if let Some(process) = rustix::process::Pid::from_raw(process) {
+                let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
+            }
+        }
         let _ = self.child.wait();
         if std::thread::panicking() {
             eprintln!("the server says:\n{}", self.log());

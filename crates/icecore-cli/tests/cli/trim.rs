@@ -1,0 +1,32 @@
+//! Free segments go back to the filesystem.
+
+use crate::fixture::Fixture;
+
+const MIB: u64 = 1 << 20;
+
+fn size(fixture: &Fixture) -> u64 {
+    let entries = std::fs::read_dir(&fixture.pool).unwrap().map(|entry| entry.unwrap().metadata().unwrap());
+    entries.map(|entry| entry.len()).sum()
+}
+
+#[test]
+fn what_was_removed_is_given_back() {
+    let fixture = Fixture::with_db();
+    fixture.import("large", &vec![7; 64 << 20]);
+    let owner = fixture.own();
+    owner.dataset("db").unwrap().unlink(icecore::units::InodeNumber::ROOT, b"large").unwrap();
+    let before = size(&fixture);
+    // While another process has it open.
+    let said = fixture.done(&["trim"]);
+    let after = size(&fixture);
+    assert!(said.starts_with("gave back ") && said.ends_with(" files\n"), "{said}");
+    assert!(before > 64 * MIB && after < 48 * MIB, "{before}, then {after}");
+    owner.close().unwrap();
+    let report = fixture.json(&["trim", "--json"]);
+    assert!(report["bytes"].is_u64() && report["segments"].as_u64() < Some(4), "{report}");
+    assert!(report["segments_free"].as_u64() > Some(0), "{report}");
+    assert_eq!(fixture.done(&["cat", "db@one/app"]), "first");
+    assert_eq!(fixture.done(&["cat", "db/app"]), "second");
+    fixture.done(&["check"]);
+    fixture.done(&["scrub"]);
+}
