@@ -45,16 +45,17 @@ pub enum Kind {
 const SPACE_BYTES: u64 = 12 << 30;
 
 /// Programs: name, package, what uses it.
-const PROGRAMS: [(&str, &str, &str); 11] = [
+const PROGRAMS: [(&str, &str, &str); 12] = [
     ("fio", "fio", "shock, mount"),
     ("mkfs.ext4", "e2fsprogs", "file systems in a file"),
     ("filefrag", "e2fsprogs", "fragment"),
     ("mkfs.xfs", "xfsprogs", "systems xfs, xfs-reflink"),
     ("mkfs.btrfs", "btrfs-progs", "system btrfs, mariadb"),
     ("fusermount3", "fuse3", "system icecore-mount"),
-    ("mariadbd", "mariadb-server", "mariadb, clone"),
+    ("zstd", "zstd", "backup"),
+    ("mariadbd", "mariadb-server", "mariadb, clone, backup"),
     ("mariadb-backup", "mariadb-backup", "backups of mariadb"),
-    ("sysbench", "sysbench", "mariadb, clone"),
+    ("sysbench", "sysbench", "mariadb, clone, backup"),
     ("postgres", "postgresql", "postgres"),
     ("pgbench", "postgresql-contrib", "postgres"),
 ];

@@ -10,6 +10,7 @@ pub mod charts;
 pub mod child;
 mod clock;
 pub mod compare;
+mod compress;
 mod counters;
 pub mod demo;
 mod device;

@@ -28,7 +28,7 @@ impl Journal {
 
 /// Opens a database on the plain filesystem, makes it if need be.
 pub fn open_plain(path: &Path, journal: Journal) -> Result<Connection> {
-    let connection = open(&format!("file:{}", encoded(path)), false)?;
+    let connection = open(&plain_uri(path), false)?;
     let mode: String =
         connection.pragma_update_and_check(None, "journal_mode", journal.name(), |row| row.get(0))?;
     if mode != journal.name() {
@@ -36,6 +36,11 @@ pub fn open_plain(path: &Path, journal: Journal) -> Result<Connection> {
         return Err(Error::Inconclusive { what: path.display().to_string(), reason });
     }
     Ok(connection)
+}
+
+/// The URI of a database on the plain filesystem.
+pub(crate) fn plain_uri(path: &Path) -> String {
+    format!("file:{}", encoded(path))
 }
 
 /// Everything that both sides have in common stands here and nowhere else.

@@ -48,6 +48,18 @@ pub const TARGETS: &[Target] = &[
     target("blog.write_vs_btrfs", AtLeast, 1.2, "writes a second of the mix after a snapshot / Btrfs"),
     target("blog.read_vs_btrfs", AtLeast, 1.0, "reads a second of the mix after a snapshot / Btrfs"),
     target("blog.stalled_periods", AtMost, 0.0, "periods in which nothing is written or nothing is read"),
+    target(
+        "backup.icecore_read",
+        AtLeast,
+        0.8,
+        "speed of reading a snapshot while MariaDB writes / while it is stopped",
+    ),
+    target(
+        "backup.foreground",
+        AtLeast,
+        0.8,
+        "transactions a second beside a backup at half speed / without one",
+    ),
     target("full.lost", AtMost, 0.0, "acknowledged blocks and snapshots that a full pool lost"),
     target("valuation.vs_plain", AtMost, 0.70, "time with a snapshot per iteration / plain SQLite without"),
     target("valuation.snapshot_cost", AtMost, 1.03, "time with a snapshot per iteration / without"),
@@ -60,6 +72,7 @@ pub const TARGETS: &[Target] = &[
         0.97,
         "transactions a second with a snapshot a second / without",
     ),
+    target("connect.vs_plain", AtMost, 3.0, "opening a database, one SELECT and closing it / plain SQLite"),
     target(
         "crowd.wait_ms",
         AtMost,
@@ -161,6 +174,8 @@ pub const TARGETS: &[Target] = &[
         1.1,
         "bytes of the pool's files with an idle connection to a snapshot of another dataset / without",
     ),
+    target("footprint.rest", AtMost, 1.6, "bytes of the pool's files at rest / bytes of the database"),
+    target("footprint.small_mib", AtMost, 64.0, "files of a fresh pool with a database of 1 MiB, in MiB"),
     target(
         "spill.bytes",
         AtMost,

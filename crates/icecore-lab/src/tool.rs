@@ -7,11 +7,14 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// How often a run that waits for a program looks whether it is to stop.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// How long a program may take to end that has nothing left to read.
+pub(crate) const PATIENCE_AT_END: Duration = Duration::from_secs(10);
 
 /// A program that runs. Dropping it kills the program, and what that has started.
 pub(crate) struct Tool(Child);
@@ -19,7 +22,18 @@ pub(crate) struct Tool(Child);
 impl Tool {
     /// Starts the program in a process group of its own: Ctrl-C reaches the lab alone, which then ends its programs in order.
     pub(crate) fn start(command: &mut Command) -> Result<Self> {
-        let started = command.stdin(Stdio::null()).process_group(0).spawn();
+        Self::spawn(command.stdin(Stdio::null()))
+    }
+
+    /// The same for a program that reads what the lab writes.
+    pub(crate) fn start_fed(command: &mut Command) -> Result<(Self, ChildStdin)> {
+        let mut tool = Self::spawn(command.stdin(Stdio::piped()))?;
+        let input = tool.0.stdin.take().expect("it is piped");
+        Ok((tool, input))
+    }
+
+    fn spawn(command: &mut Command) -> Result<Self> {
+        let started = command.process_group(0).spawn();
         started.map(Self).doing(|| format!("run {} (is its package installed?)", name(command)))
     }
 

@@ -73,6 +73,11 @@ fn valuation_store_and_its_figure() {
 }
 
 #[test]
+fn connect() {
+    runs_and_fits("connect", &["connect.vs_plain"]);
+}
+
+#[test]
 fn commits() {
     runs_and_fits("commits", &["commits.vs_wal", "commits.vs_delete", "commits.snapshot_cost"]);
 }
@@ -127,7 +132,7 @@ fn recovery() {
 
 #[test]
 fn footprint() {
-    runs_and_fits("footprint", &["footprint.reader"]);
+    runs_and_fits("footprint", &["footprint.reader", "footprint.rest", "footprint.small_mib"]);
 }
 
 #[test]
@@ -267,6 +272,22 @@ fn blog() {
         runs_and_fits("blog", &["blog.write_vs_btrfs", "blog.read_vs_btrfs", "blog.stalled_periods"]);
     let keys = measured(&report, "blog");
     assert!(keys.contains(&"icecore-mount/write/after") && keys.contains(&"xfs/read/before"), "{keys:?}");
+}
+
+#[test]
+fn backup() {
+    if !can_mount() {
+        return;
+    }
+    let report = runs_and_fits("backup", &["backup.icecore_read", "backup.foreground"]);
+    let keys = measured(&report, "backup");
+    for key in ["icecore-mount/idle", "btrfs/alone", "xfs-reflink/half"] {
+        assert!(keys.contains(&key), "{key} is not in {keys:?}");
+    }
+    let (half, all) = (&report.systems["icecore-mount/half"], &report.systems["icecore-mount/idle"]);
+    assert!(half.counters["read_mb_per_s"] < 0.6 * all.samples[0], "the reader is held: {half:?}");
+    assert!(half.series["foreground_per_s"][0].iter().any(|rate| *rate > 0.0), "{half:?}");
+    assert!(report.systems["plain"].unavailable.is_some());
 }
 
 #[test]

@@ -86,6 +86,7 @@ fn plain(path: &Path, bytes: u64, chunk: &mut [u8], device: &Device) -> Result<P
     let begin = Instant::now();
     for offset in (0..bytes).step_by(CHUNK) {
         file.read_exact_at(&mut buffer, offset).doing(doing)?;
+        compare(&buffer, offset, chunk)?;
     }
     let scan = rate(bytes, begin);
     let scanned = device.counts() - before;
@@ -94,7 +95,8 @@ fn plain(path: &Path, bytes: u64, chunk: &mut [u8], device: &Device) -> Result<P
 }
 
 fn stored(path: &Path, bytes: u64, chunk: &mut [u8], device: &Device) -> Result<Pass> {
-    let open = OpenOptions::default();
+    // As on the plain side: around the page cache.
+    let open = OpenOptions { direct_reads: true, ..OpenOptions::default() };
     let store = StoreFile::create_in(path, &open)?;
     let write = timed(bytes, chunk, &mut |offset, chunk| store.write(offset, chunk), || store.sync())?;
     let mut counters = Counters::of(store.pool());
@@ -104,16 +106,12 @@ fn stored(path: &Path, bytes: u64, chunk: &mut [u8], device: &Device) -> Result<
     let store = StoreFile::open_in(path, &open)?;
     store.settle()?;
     let before = device.counts();
-    let mut buffer = vec![0; CHUNK];
+    let mut buffer = AlignedBuffer::zeroed(CHUNK);
     let file = store.file()?;
     let begin = Instant::now();
     for offset in (0..bytes).step_by(CHUNK) {
         file.read(offset, &mut buffer)?;
-        // Only the first bytes differ between chunks.
-        if buffer[..8] != offset.to_le_bytes() || buffer[8..] != chunk[8..] {
-            let (what, detail) = ("the file in the pool".to_owned(), format!("other bytes at {offset}"));
-            return Err(Error::Mismatch { what, detail });
-        }
+        compare(&buffer, offset, chunk)?;
     }
     let scan = rate(bytes, begin);
     let scanned = device.counts() - before;
@@ -122,6 +120,14 @@ fn stored(path: &Path, bytes: u64, chunk: &mut [u8], device: &Device) -> Result<
     store.close()?;
     std::fs::remove_dir_all(path).doing(|| format!("remove {}", path.display()))?;
     Ok(Pass { write, scan, scanned, counters })
+}
+
+/// Compares what was read with what was written: only the first bytes differ between chunks.
+fn compare(read: &[u8], offset: u64, chunk: &[u8]) -> Result<()> {
+    if read[..8] == offset.to_le_bytes() && read[8..] == chunk[8..] {
+        return Ok(());
+    }
+    Err(Error::Mismatch { what: "the file".to_owned(), detail: format!("other bytes at {offset}") })
 }
 
 /// Writes the file, flushes it, and answers how fast that was.

@@ -1,15 +1,13 @@
 //! `clone`: a snapshot of MariaDB's data while the server works, a clone of it, and a second server on the clone.
 
 use super::Findings;
-use crate::error::{Doing, Result};
+use crate::error::Result;
 use crate::options::Options;
 use crate::report::{Check, System};
 use crate::server::{self, Drive, Kind as _, Server, Setup, Size, mariadb::MariaDb};
 use crate::statistics::{bootstrap, median};
 use crate::systems::mounted::{DATASET, Mounted};
 use crate::tool::Tool;
-use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,8 +21,7 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
     let setup = Setup { cache_mib: options.size(64, 8), advised: false };
     let size = Size { tables: 4, rows: options.size(100_000, 5_000), scale: 0 };
     let folder = options.scratch()?;
-    let doing = || format!("open {} to all users", folder.path().display());
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).doing(doing)?;
+    server::open_to_all(folder.path())?;
     let mounted = Mounted::begin_pool(folder.path(), options)?;
     let data = mounted.point().join(DATASET).join("data");
     options.say("making a database")?;

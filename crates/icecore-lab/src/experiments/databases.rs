@@ -16,7 +16,6 @@ use crate::systems::btrfs::Btrfs;
 use crate::systems::mounted::{FOR_SERVERS, Mounted};
 use crate::tool;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -84,9 +83,7 @@ fn run(kind: &'static dyn Kind, rounds: usize, options: &Options) -> Result<Find
     server::require(kind)?;
     let scope = Scope::of(options);
     let folder = options.scratch()?;
-    // Servers run as users of their own.
-    let doing = || format!("open {} to all users", folder.path().display());
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).doing(doing)?;
+    server::open_to_all(folder.path())?;
     let grounds = Grounds::make(kind, folder.path(), scope, options)?;
     let mut bench = Bench::start(kind, &grounds, scope, options)?;
     let sides = bench.servers.len();

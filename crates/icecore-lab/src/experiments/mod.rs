@@ -4,6 +4,7 @@ mod bulk;
 mod clone;
 pub mod collect;
 pub mod commits;
+mod connect;
 mod crowd;
 mod databases;
 pub mod demo_rss;
@@ -81,6 +82,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     study("valuation", "95 versions of a growing SQLite database, on each system", studies::valuation::run),
     study("fragment", "reading a file that was updated at random after a snapshot", studies::fragment::run),
     study("blog", "the mix of blogbench before and after a snapshot", studies::blog::run),
+    study("backup", "reading a snapshot of MariaDB while it writes, on each system", studies::backup::run),
     study("full", "a store of snapshots that runs full: what is lost", studies::full::run),
     study("many", "what 1 to 10,000 snapshots cost, and destroying them", studies::many::run),
     store(
@@ -89,6 +91,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
         valuation_store::run,
     ),
     store("commits", "durable one-row transactions a second", commits::run),
+    store(
+        "connect",
+        "a connection for each request: opening, one SELECT, closing, beside plain",
+        connect::run,
+    ),
     store("crowd", "a writer beside eight readers and a snapshot every 20 ms, beside plain WAL", crowd::run),
     store("randwrite", "durable random 16 KiB writes, beside pwrite + fdatasync", randwrite::run),
     store(

@@ -128,7 +128,8 @@ impl Files {
             return self.measure(cell, length, seed, &read);
         }
         drop_cached(&self.pool)?;
-        let store = StoreFile::open_in(&self.pool, &OpenOptions::default())?;
+        let open = OpenOptions { direct_reads: true, ..OpenOptions::default() };
+        let store = StoreFile::open_in(&self.pool, &open)?;
         store.settle()?;
         let before = Counters::of(store.pool());
         let mut slice = if cell.name == "icecore" {

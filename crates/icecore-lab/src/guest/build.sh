@@ -13,7 +13,7 @@ codename=$VERSION_CODENAME
 kernel=linux-image-amd64
 [[ $codename == bookworm ]] && kernel=linux-image-6.12-amd64
 packages=$kernel,initramfs-tools,zstd,udev,kmod,procps,mount,fio,lvm2,thin-provisioning-tools
-packages+=,btrfs-progs,xfsprogs,e2fsprogs,fuse3
+packages+=,btrfs-progs,xfsprogs,e2fsprogs,fuse3,mariadb-server,sysbench
 
 say() { printf 'guest: %s\n' "$*"; }
 
@@ -62,7 +62,7 @@ if [[ $zfs ]]; then
     packages+=,zfsutils-linux
 fi
 
-say "installing Debian's packages (2 minutes)"
+say "installing Debian's packages (3 minutes)"
 root "$out/root" "$packages"
 version=$(basename "$out/root"/lib/modules/*)
 if [[ $zfs ]]; then

@@ -76,14 +76,16 @@ impl Kind for MariaDb {
     fn drive(&self, sockets: &Path, workload: &str, size: Size, drive: Drive) -> Command {
         let mut command = sysbench(sockets, workload, size);
         command.arg(format!("--threads={}", drive.clients)).arg(format!("--time={}", drive.time.as_secs()));
-        command.args(["--rand-type=uniform", "run"]);
+        command.args(["--rand-type=uniform", "--report-interval=1", "run"]);
         command
     }
 
     fn driven(&self, printed: &str) -> Option<Driven> {
         let transactions = number_after(printed, "transactions:")?;
         let seconds = number_after(printed, "total time:")?;
-        Some(Driven { transactions, per_second: transactions / seconds })
+        let reports = printed.lines().filter(|line| line.starts_with('['));
+        let each_second = reports.filter_map(|line| number_after(line, "tps:")).collect();
+        Some(Driven { transactions, per_second: transactions / seconds, each_second })
     }
 
     fn rest(&self, server: &Server<'_>) -> Result<()> {
@@ -114,11 +116,16 @@ mod tests {
 
     #[test]
     fn what_sysbench_prints_is_understood() {
-        let printed = "SQL statistics:\n    queries performed:\n        read:                            0\n    \
+        let printed = "[ 1s ] thds: 8 tps: 596.41 qps: 3578.44 (r/w/o: 0.00/2385.62/1192.81) lat (ms,95%): 20.37 err/s: 0.00\n\
+                       [ 2s ] thds: 8 tps: 601.00 qps: 3606.00 (r/w/o: 0.00/2404.00/1202.00) lat (ms,95%): 20.00 err/s: 0.00\n\
+                       SQL statistics:\n    queries performed:\n        read:                            0\n    \
                        transactions:                        11932  (596.34 per sec.)\n\nGeneral statistics:\n    \
                        total time:                          20.0000s\n    total number of events:              11932\n";
         let driven = MariaDb.driven(printed).expect("understood");
-        assert_eq!(driven, Driven { transactions: 11932.0, per_second: 596.6 });
+        assert_eq!(
+            driven,
+            Driven { transactions: 11932.0, per_second: 596.6, each_second: vec![596.41, 601.0] }
+        );
         assert_eq!(MariaDb.driven("FATAL: unable to connect"), None);
     }
 }

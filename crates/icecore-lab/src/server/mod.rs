@@ -81,10 +81,12 @@ pub(crate) struct Drive {
 }
 
 /// What was done in a run of a workload.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Driven {
     pub transactions: f64,
     pub per_second: f64,
+    /// Transactions in each second, where the program says so.
+    pub each_second: Vec<f64>,
 }
 
 /// Refuses to begin where a program is missing.
@@ -102,6 +104,12 @@ pub(crate) fn require(kind: &dyn Kind) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Lets all users into a folder: servers run as users of their own.
+pub(crate) fn open_to_all(folder: &Path) -> Result<()> {
+    let doing = || format!("open {} to all users", folder.display());
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).doing(doing)
 }
 
 /// Makes an empty database in a new folder, and fills it.

@@ -84,7 +84,7 @@ impl Kind for Postgres {
     fn driven(&self, printed: &str) -> Option<Driven> {
         let transactions = number_after(printed, "actually processed:")?;
         let per_second = number_after(printed, "tps =")?;
-        Some(Driven { transactions, per_second })
+        Some(Driven { transactions, per_second, each_second: Vec::new() })
     }
 
     fn rest(&self, server: &Server<'_>) -> Result<()> {
@@ -112,7 +112,7 @@ mod tests {
                        latency average = 13.0 ms\ninitial connection time = 12.1 ms\n\
                        tps = 614.25 (without initial connection time)\n";
         let driven = Postgres.driven(printed).expect("understood");
-        assert_eq!(driven, Driven { transactions: 12288.0, per_second: 614.25 });
+        assert_eq!(driven, Driven { transactions: 12288.0, per_second: 614.25, each_second: Vec::new() });
         assert_eq!(Postgres.driven("pgbench: error"), None);
     }
 }

@@ -61,7 +61,7 @@ struct Round {
 }
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
-    super::require_fio("fragment")?;
+    super::require("fragment", "fio")?;
     let lineup = Lineup::of(options, Needs::Files)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
     let areas = Areas { count: 1, bytes: scope.bytes / 4 * 5 };

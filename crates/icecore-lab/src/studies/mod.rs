@@ -1,5 +1,6 @@
 //! Studies: what a snapshot costs on each system, after published measurements.
 
+pub(crate) mod backup;
 pub(crate) mod blocks;
 pub(crate) mod blog;
 pub(crate) mod fragment;
@@ -35,6 +36,8 @@ pub(crate) enum Needs {
     Files,
     /// Snapshots.
     Snapshots,
+    /// Snapshots of files.
+    SnapshotsOfFiles,
 }
 
 impl Lineup {
@@ -70,19 +73,23 @@ impl Lineup {
 impl Kind {
     fn fits(&self, needs: Needs) -> Result<(), String> {
         match needs {
-            Needs::Files if !self.files => Err("it has databases, and no files".to_owned()),
-            Needs::Snapshots if !self.snapshots => Err("it has no snapshots".to_owned()),
+            Needs::Files | Needs::SnapshotsOfFiles if !self.files => {
+                Err("it has databases, and no files".to_owned())
+            }
+            Needs::Snapshots | Needs::SnapshotsOfFiles if !self.snapshots => {
+                Err("it has no snapshots".to_owned())
+            }
             _ => Ok(()),
         }
     }
 }
 
-/// Studies that fio drives cannot do without it.
-fn require_fio(experiment: &'static str) -> Result<()> {
-    crate::systems::has_program("fio", "fio").map_err(|_| Error::Missing {
+/// Refuses a study that cannot do without a program. Its package has the same name.
+fn require(experiment: &'static str, program: &'static str) -> Result<()> {
+    crate::systems::has_program(program, program).map_err(|_| Error::Missing {
         experiment,
-        program: "fio".to_owned(),
-        packages: "fio",
+        program: program.to_owned(),
+        packages: program,
     })
 }
 

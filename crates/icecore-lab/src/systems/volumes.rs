@@ -285,7 +285,10 @@ impl System for Volumes {
     }
 
     fn rest(&self) -> Result<()> {
-        super::write_dirty(&self.point(ORIGIN))
+        super::write_dirty(&self.point(ORIGIN))?;
+        // udev reads a volume that was made or closed, later on a busy machine: what is counted next must not have that.
+        let never = Options::new(&self.folder);
+        tool::output(Command::new("udevadm").args(["settle", "--timeout=30"]), &never).map(|_| ())
     }
 }
 

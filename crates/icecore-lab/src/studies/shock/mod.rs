@@ -95,7 +95,7 @@ struct Fixed {
 }
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
-    super::require_fio("shock")?;
+    super::require("shock", "fio")?;
     let lineup = Lineup::of(options, Needs::Files)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(5, 1));
     let runs = interleave(rounds, lineup.kinds.len(), |round, place| {
