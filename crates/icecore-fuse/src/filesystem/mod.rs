@@ -14,6 +14,7 @@ mod xattrs;
 use crate::errno::Faults;
 use crate::handles::Handles;
 use crate::invalidate::{Invalidator, KernelCache};
+use crate::lingering::Lingering;
 use crate::protocol::{Attributes, Entry, Errno, NodeId, Outcome};
 use crate::sync::Syncer;
 use crate::trees::{Key, Place, Tree, Trees};
@@ -44,6 +45,7 @@ pub(crate) struct Inner {
     pub(crate) trees: Trees,
     pub(crate) handles: Handles,
     pub(crate) invalidator: Invalidator,
+    lingering: Lingering,
     /// What messages call the mount.
     mount_point: String,
     faults: Faults,
@@ -84,6 +86,7 @@ impl StoreFileSystem {
             trees: Trees::new(key, place),
             handles: Handles::default(),
             invalidator: Invalidator::new(),
+            lingering: Lingering::new(),
             mount_point: mount_point.to_owned(),
             faults: Faults::default(),
             syncer: Syncer::default(),
@@ -109,6 +112,7 @@ impl StoreFileSystem {
     pub fn detach(&self) {
         self.inner.invalidator.stop();
         self.inner.handles.clear();
+        self.inner.lingering.stop();
     }
 }
 

@@ -4,7 +4,7 @@ use super::{CONTROL_NAME, Inner, SNAPSHOTS_NAME};
 use crate::protocol::{Caller, Entry, Errno, NewFile, NodeId, Outcome, RenameHow};
 use crate::trees::{Key, Place, Tree};
 use icecore::units::InodeNumber;
-use icecore::{Creation, Dataset, InodeKind, Made};
+use icecore::{Creation, Dataset, File, InodeKind, Made};
 use std::sync::Arc;
 
 const SET_GROUP: u16 = 0o2000;
@@ -153,7 +153,23 @@ impl Inner {
             let dataset = self.writable(tree)?;
             self.refuse_mounted(tree, directory, from.1, libc::EBUSY)?;
             self.refuse_mounted(tree, target_directory, to.1, libc::EBUSY)?;
-            self.ok(dataset.rename((directory, from.1), (target_directory, to.1), how)).map(drop)
+            let replaced = match how {
+                RenameHow::Replace => self.open_named(dataset, target_directory, to.1),
+                RenameHow::NoReplace | RenameHow::Exchange => None,
+            };
+            let renamed = self.ok(dataset.rename((directory, from.1), (target_directory, to.1), how))?;
+            if renamed.orphaned
+                && let Some(file) = replaced
+            {
+                self.lingering.keep(file);
+            }
+            Ok(())
         })
+    }
+
+    /// What has this name, open. An error is left to the operation that this prepares.
+    fn open_named(&self, dataset: &Dataset, directory: InodeNumber, name: &[u8]) -> Option<File> {
+        let found = dataset.view().and_then(|view| view.lookup(directory, name)).ok()??;
+        dataset.file(found.inode).ok()
     }
 }
