@@ -46,14 +46,16 @@ pub struct Outcome {
 }
 
 /// Seconds that a study takes on two cores and a virtual SSD: quick, full.
-const EXPECTED_S: [(&str, u64, u64); 7] = [
+const EXPECTED_S: [(&str, u64, u64); 9] = [
     ("shock", 150, 2400),
     ("valuation", 120, 3000),
     ("fragment", 120, 1800),
     ("blog", 150, 3600),
     ("backup", 120, 1500),
+    ("placement", 180, 21_000),
     ("full", 90, 300),
     ("many", 150, 3600),
+    ("model", 1, 1),
 ];
 
 /// The studies in the order in which they run.

@@ -7,10 +7,11 @@ use crate::error::{Doing, Error, Result};
 use crate::options::Options;
 use crate::systems::mounted;
 use crate::tool::{self, Tool};
-use crate::{demo, experiments, guest};
+use crate::{demo, disks, experiments, guest};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -46,6 +47,10 @@ pub enum Job {
     IdlePool(experiments::history::idle::IdlePool),
     /// Mounts a pool and says so.
     Mount(mounted::MountJob),
+    /// Serves a simulated disk and says so.
+    Disk(disks::serve::DiskJob),
+    /// Mounts the least that a file system can do, and says so.
+    Floor(experiments::floor::FloorJob),
     /// Works on a pool for a long time, and prints after each cycle what it takes.
     Soak(experiments::soak::process::Soak),
     /// Runs a study in the guest.
@@ -82,6 +87,15 @@ impl ChildCommand {
 }
 
 impl Job {
+    /// Waits until the process that does this job prints a line with `ready`.
+    pub(crate) fn wait_until_ready(&self, process: &mut Tool, ready: &str) -> Result<()> {
+        let output = process.process().stdout.take();
+        let output = output.ok_or_else(|| self.failure("its output is not captured"))?;
+        let mut lines = BufReader::new(output).lines().map_while(std::io::Result::ok);
+        let is_ready = lines.any(|line| line.contains(ready));
+        if is_ready { Ok(()) } else { Err(self.failure("it ended before it was ready")) }
+    }
+
     /// The error of a process that did not do this job.
     pub(crate) fn failure(&self, reason: &str) -> Error {
         let job = match self {
@@ -90,6 +104,8 @@ impl Job {
             Self::ThinMap(_) => "building a thin map",
             Self::IdlePool(_) => "opening a pool and leaving it alone",
             Self::Mount(_) => "the mount",
+            Self::Disk(_) => "the simulated disk",
+            Self::Floor(_) => "the floor of a mount",
             Self::Soak(_) => "soaking",
             Self::Study(_) => "the study in the guest",
         };
@@ -108,6 +124,8 @@ pub fn serve() -> Result<()> {
         Job::ThinMap(job) => experiments::collect::memory::serve(&job),
         Job::IdlePool(job) => experiments::history::idle::serve(&job),
         Job::Mount(job) => mounted::serve(&job),
+        Job::Disk(job) => disks::serve::serve(&job),
+        Job::Floor(job) => experiments::floor::serve(&job),
         Job::Soak(job) => experiments::soak::process::serve(&job),
         Job::Study(job) => guest::study::serve(&job),
     }

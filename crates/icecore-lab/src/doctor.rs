@@ -53,9 +53,9 @@ const PROGRAMS: [(&str, &str, &str); 12] = [
     ("mkfs.btrfs", "btrfs-progs", "system btrfs, mariadb"),
     ("fusermount3", "fuse3", "system icecore-mount"),
     ("zstd", "zstd", "backup"),
-    ("mariadbd", "mariadb-server", "mariadb, clone, backup"),
+    ("mariadbd", "mariadb-server", "mariadb, clone, backup, placement"),
     ("mariadb-backup", "mariadb-backup", "backups of mariadb"),
-    ("sysbench", "sysbench", "mariadb, clone, backup"),
+    ("sysbench", "sysbench", "mariadb, clone, backup, placement"),
     ("postgres", "postgresql", "postgres"),
     ("pgbench", "postgresql-contrib", "postgres"),
 ];

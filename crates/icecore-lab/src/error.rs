@@ -60,6 +60,14 @@ pub enum Error {
         /// What does not fit.
         reason: String,
     },
+    /// A file that is no trace of writes.
+    #[error("{} is not a trace: {reason} (`fio --write_iolog=FILE` records one)", path.display())]
+    NotATrace {
+        /// The file.
+        path: PathBuf,
+        /// What does not fit, and where.
+        reason: String,
+    },
     /// Two results that have nothing to compare.
     #[error("cannot compare {before} with {after}: {reason}")]
     Incomparable {

@@ -34,6 +34,8 @@ pub struct Options {
     pub iterations: Option<u32>,
     /// Bytes of the file of the study `fragment`; 2 GiB unless said.
     pub size: Option<u64>,
+    /// The writes that the study `model` replays, recorded by fio; random ones unless said.
+    pub trace: Option<PathBuf>,
     /// Small sizes and few rounds: exercises the harness in seconds, means nothing.
     pub quick: bool,
     /// Seed of workloads and of the bootstrap.
@@ -61,6 +63,7 @@ impl Options {
             systems: Vec::new(),
             iterations: None,
             size: None,
+            trace: None,
             quick: false,
             seed: SEED,
             progress: Arc::new(|_| ()),

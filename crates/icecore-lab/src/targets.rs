@@ -60,6 +60,7 @@ pub const TARGETS: &[Target] = &[
         0.8,
         "transactions a second beside a backup at half speed / without one",
     ),
+    target("model.error", AtMost, 0.15, "predicted requests and bytes of a write, relative to those counted"),
     target("full.lost", AtMost, 0.0, "acknowledged blocks and snapshots that a full pool lost"),
     target("valuation.vs_plain", AtMost, 0.70, "time with a snapshot per iteration / plain SQLite without"),
     target("valuation.snapshot_cost", AtMost, 1.03, "time with a snapshot per iteration / without"),

@@ -291,6 +291,36 @@ fn backup() {
 }
 
 #[test]
+fn placement() {
+    if !can_mount() {
+        return;
+    }
+    let report = runs_and_fits("placement", &[]);
+    let keys: Vec<&String> = report.systems.keys().collect();
+    assert_eq!(keys.len(), 7, "{keys:?}");
+    let system = |name: &str| &report.systems[name];
+    assert!(system("hdd").samples[0] < system("ssd").samples[0], "a slow disk is slow: {report:?}");
+    for (name, disks) in [
+        ("hdd", &["hdd"][..]),
+        ("redo-on-hdd", &["hdd", "ssd"]),
+        ("redo-and-system-on-second-ssd", &["second_ssd", "ssd"]),
+        ("redo-and-system-on-tmpfs", &["ssd"]),
+        ("icecore-mount", &["ssd"]),
+    ] {
+        let counters = &system(name).counters;
+        let written: Vec<&str> =
+            counters.keys().filter_map(|counter| counter.strip_suffix("_written_mb")).collect();
+        assert_eq!(written, disks, "{name}");
+        assert!(
+            written.iter().all(|disk| counters[&format!("{disk}_written_mb")] > 0.0),
+            "{name}: {counters:?}"
+        );
+    }
+    let labels = icecore_lab::charts::labels(&report);
+    assert!(labels.iter().any(|label| label.starts_with("simulated disk: 7200 rpm")), "{labels:?}");
+}
+
+#[test]
 fn full() {
     if !can_mount() {
         return;
@@ -317,6 +347,16 @@ fn many() {
     assert_eq!(report.systems["btrfs/destroy"].series["count"][0], [6.0, 5.0, 4.0, 3.0, 2.0, 1.0]);
 }
 
+#[test]
+fn model() {
+    let report = runs_and_fits("model", &["model.error"]);
+    assert!(report.checks[0].met, "{:?}", report.checks);
+    let keys: Vec<&str> = report.systems.keys().map(String::as_str).collect();
+    for key in ["lvm/16", "lvm-thin/1", "shared-store/4", "delta/2", "btrfs/0", "icecore-mount/16"] {
+        assert!(keys.contains(&key), "{key} is not in {keys:?}");
+    }
+}
+
 /// Where nothing can be mounted there is nothing to measure.
 fn can_mount() -> bool {
     let is_root = rustix::process::geteuid().is_root();
@@ -331,7 +371,9 @@ fn mount() {
     let checks: Vec<&str> =
         TARGETS.iter().map(|target| target.name).filter(|name| name.starts_with("mount.")).collect();
     let report = runs_and_fits("mount", &checks);
-    assert_eq!(report.systems.len(), 16);
+    assert_eq!(report.systems.len(), 21);
+    let floor = &report.parameters["mount.write.1.floor"];
+    assert!(matches!(floor, Parameter::Number(ratio) if *ratio > 0.0), "{floor:?}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod compare;
 mod doctor;
 mod guest;
 mod report;
+mod size;
 
 use crate::format::parse_size;
 use crate::output::{Align, Output, Table};
@@ -41,6 +42,8 @@ enum LabCommand {
     Report(report::Arguments),
     /// Show what changed from one result to another
     Compare(compare::Arguments),
+    /// Say how large the copy area of an LVM snapshot has to be
+    Size(size::Arguments),
     /// Say what this machine can measure, and what to install
     Doctor(doctor::Arguments),
     /// Build the machine in which --guest runs studies
@@ -110,6 +113,10 @@ struct RunArguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_file_size)]
     size: Option<u64>,
 
+    /// Writes that fio(1) recorded, for `model`
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
     #[command(flatten)]
     guest: guest::Arguments,
 
@@ -149,6 +156,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         LabCommand::Run(arguments) => run_experiment(arguments),
         LabCommand::Report(arguments) => report::run(arguments),
         LabCommand::Compare(arguments) => compare::run(arguments),
+        LabCommand::Size(arguments) => size::run(arguments),
         LabCommand::Doctor(arguments) => doctor::run(arguments),
         LabCommand::Guest(arguments) => guest::build(arguments),
         LabCommand::Figure(arguments) => draw(arguments),
@@ -202,6 +210,7 @@ fn options(arguments: &RunArguments) -> anyhow::Result<Options> {
     options.systems.clone_from(&arguments.systems);
     options.iterations = arguments.iterations;
     options.size = arguments.size;
+    options.trace.clone_from(&arguments.trace);
     options.guest = arguments.guest.chosen()?;
     options.quick = arguments.quick;
     options.seed = arguments.seed.unwrap_or(options.seed);
@@ -288,6 +297,9 @@ fn check_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Res
     }
     if name != "valuation" && arguments.iterations.is_some() {
         return Err(exit::usage(format!("{name} has no iterations: --iterations goes with valuation")));
+    }
+    if name != "model" && arguments.trace.is_some() {
+        return Err(exit::usage(format!("{name} replays no trace: --trace goes with model")));
     }
     if name != "fragment" && arguments.size.is_some() {
         return Err(exit::usage(format!("{name} has no file to size: --size goes with fragment")));

@@ -159,3 +159,40 @@ fn options_that_make_no_sense_for_a_run_are_refused() {
     }
     assert!(refused(2, &["run", "commits", "--output", "x"], &[]).contains("all"));
 }
+
+const TRACE: &str = "fio version 3 iolog\n0 /f add\n0 /f open\n0 /f write 0 16384\n0 /f datasync 0 0\n\
+                     60000 /f write 1048576 16384\n120000 /f write 0 16384\n120001 /f close\n";
+
+#[test]
+fn the_size_of_a_copy_area_follows_from_a_trace() {
+    let results = Results::new();
+    let trace = results.path("day.log");
+    fs::write(&trace, TRACE).unwrap();
+    let path = trace.to_str().unwrap();
+    let text = printed(&["size", "--trace", path, "--area", "30K"], &[]);
+    assert!(text.contains("3 writes, 48K in 120 s"), "{text}");
+    assert!(text.contains("copied       32K in 120 s"), "{text}");
+    assert!(text.contains("30K: full after 2 writes, 60 s, and the snapshot is lost"), "{text}");
+    let json = printed(&["size", "--trace", path, "--duration", "30s", "--json"], &[]);
+    let answer: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(answer["area"]["copied_bytes"], 16384);
+    assert_eq!(answer["area"]["extrapolated"], false);
+    let long = printed(&["size", "--trace", path, "--duration", "4h"], &[]);
+    assert!(long.contains("at most (the trace is shorter)"), "{long}");
+}
+
+#[test]
+fn a_trace_that_is_cut_short_or_none_is_refused() {
+    let results = Results::new();
+    let trace = results.path("day.log");
+    let ask = |text: &str, more: &[&str]| {
+        fs::write(&trace, text).unwrap();
+        let arguments = [&["size", "--trace", trace.to_str().unwrap()], more].concat();
+        refused(if more.is_empty() { 1 } else { 2 }, &arguments, &[])
+    };
+    assert!(ask(&TRACE[..TRACE.len() - 10], &[]).contains("cut short in line 8"));
+    assert!(ask("something else\n", &[]).contains("fio --write_iolog=FILE"));
+    assert!(ask(TRACE, &["--chunk", "5K"]).contains("a power of two from 4K to 512K"));
+    let old = "fio version 2 iolog\n/f write 0 16384\n";
+    assert!(ask(old, &["--duration", "4h"]).contains("leave out --duration"));
+}

@@ -9,6 +9,7 @@ pub mod device;
 pub mod latency;
 mod medians;
 mod ordered;
+mod placement;
 mod throughput;
 
 use crate::chart::{COLORS, Chart};
@@ -29,6 +30,7 @@ pub fn of(report: &Report) -> Vec<Chart> {
         latency::heat_maps,
         ordered::charts,
         backup::charts,
+        placement::charts,
         count::charts,
         medians::charts,
     ];
@@ -104,7 +106,7 @@ impl<'name> Key<'name> {
 }
 
 /// How many snapshots, in words.
-fn snapshots(count: u64) -> String {
+pub(crate) fn snapshots(count: u64) -> String {
     match count {
         0 => "no snapshot".to_owned(),
         1 => "1 snapshot".to_owned(),

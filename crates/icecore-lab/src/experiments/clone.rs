@@ -18,7 +18,7 @@ const DRIVEN: Duration = Duration::from_secs(600);
 pub(super) fn run(options: &Options) -> Result<Findings> {
     server::require(&MariaDb)?;
     let rounds = options.rounds(10, 2);
-    let setup = Setup { cache_mib: options.size(64, 8), advised: false };
+    let setup = Setup { cache_mib: options.size(64, 8), advised: false, more: &[] };
     let size = Size { tables: 4, rows: options.size(100_000, 5_000), scale: 0 };
     let folder = options.scratch()?;
     server::open_to_all(folder.path())?;
@@ -58,7 +58,7 @@ struct Took {
 fn round_of(
     server: &Server<'_>,
     mounted: &Mounted,
-    setup: Setup,
+    setup: Setup<'_>,
     size: Size,
     round: usize,
     options: &Options,

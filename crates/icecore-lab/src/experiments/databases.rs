@@ -151,8 +151,8 @@ impl<'a> Grounds<'a> {
 }
 
 impl Scope {
-    fn setup(&self, advised: bool) -> Setup {
-        Setup { cache_mib: self.cache_mib, advised }
+    fn setup(&self, advised: bool) -> Setup<'static> {
+        Setup { cache_mib: self.cache_mib, advised, more: &[] }
     }
 }
 

@@ -8,6 +8,7 @@ mod connect;
 mod crowd;
 mod databases;
 pub mod demo_rss;
+pub mod floor;
 mod footprint;
 pub mod history;
 pub mod many_store;
@@ -83,8 +84,10 @@ pub const EXPERIMENTS: &[Experiment] = &[
     study("fragment", "reading a file that was updated at random after a snapshot", studies::fragment::run),
     study("blog", "the mix of blogbench before and after a snapshot", studies::blog::run),
     study("backup", "reading a snapshot of MariaDB while it writes, on each system", studies::backup::run),
+    study("placement", "which files of MariaDB belong on which disk, like TPC-C", studies::placement::run),
     study("full", "a store of snapshots that runs full: what is lost", studies::full::run),
     study("many", "what 1 to 10,000 snapshots cost, and destroying them", studies::many::run),
+    study("model", "why: each way to keep a snapshot, replayed without a kernel", studies::model::run),
     store(
         "valuation-store",
         "95 versions of a growing SQLite database, beside plain SQLite",

@@ -3,7 +3,7 @@
 //! Every measure runs on both sides in turn, round by round. Files are there and fully written before. Before reads, what the
 //! page cache holds of the pool and of the plain files is dropped; both sides read with `O_DIRECT`.
 
-use super::Findings;
+use super::{Findings, floor};
 use crate::device::drop_cached;
 use crate::error::{Doing, Error, Result};
 use crate::fio::Drive;
@@ -11,6 +11,7 @@ use crate::options::Options;
 use crate::pairs::interleave;
 use crate::random::Random;
 use crate::report::{Check, System};
+use crate::served::Served;
 use crate::snapshotting::while_taking;
 use crate::statistics::paired_ratio;
 use crate::systems::mounted::Mounted;
@@ -46,6 +47,8 @@ struct Measure {
 enum Side {
     Plain,
     Mount,
+    /// The least that a file system on FUSE can do.
+    Floor,
     /// The mount, while a snapshot is taken each second.
     Snapshots,
     /// The mount, in the folder of a snapshot.
@@ -56,9 +59,9 @@ const fn measure(name: &'static str, on: Side, drive: (&'static str, u64, usize,
     Measure { name, drive: Some(drive), on }
 }
 
-use Side::{Mount, Past, Plain, Snapshots};
+use Side::{Floor, Mount, Past, Plain, Snapshots};
 
-const MEASURES: [Measure; 16] = [
+const MEASURES: [Measure; 21] = [
     measure("plain_write_1", Plain, ("randwrite", BLOCK_BYTES, 1, 1)),
     measure("mount_write_1", Mount, ("randwrite", BLOCK_BYTES, 1, 1)),
     measure("snapshots_write_1", Snapshots, ("randwrite", BLOCK_BYTES, 1, 1)),
@@ -75,6 +78,11 @@ const MEASURES: [Measure; 16] = [
     measure("past_scan", Past, ("read", SCAN_BYTES, 1, 0)),
     Measure { name: "plain_small_files", drive: None, on: Plain },
     Measure { name: "mount_small_files", drive: None, on: Mount },
+    measure("floor_write_1", Floor, ("randwrite", BLOCK_BYTES, 1, 1)),
+    measure("floor_write_8", Floor, ("randwrite", BLOCK_BYTES, 8, 1)),
+    measure("floor_write_100", Floor, ("randwrite", BLOCK_BYTES, 1, 100)),
+    measure("floor_read_1", Floor, ("randread", BLOCK_BYTES, 1, 0)),
+    measure("floor_read_8", Floor, ("randread", BLOCK_BYTES, 8, 0)),
 ];
 
 /// Each check: the measure above and the one below the line.
@@ -90,6 +98,19 @@ const CHECKS: [(&str, usize, usize); 9] = [
     ("mount.small_files", 15, 14),
 ];
 
+/// Checks that have a floor: its measure.
+const FLOORS: [(&str, usize); 5] = [
+    ("mount.write.1", 16),
+    ("mount.write.8", 17),
+    ("mount.write.100", 18),
+    ("mount.read.1", 19),
+    ("mount.read.8", 20),
+];
+
+fn floor_of(check: &str) -> Option<usize> {
+    FLOORS.iter().find(|(name, _)| *name == check).map(|(_, measure)| *measure)
+}
+
 /// The names of the checks.
 pub(super) fn checks() -> impl Iterator<Item = &'static str> {
     CHECKS.into_iter().map(|(name, ..)| name)
@@ -99,7 +120,12 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
     let rounds = options.rounds(20, 2);
     let wanted = |name: &str| options.only.as_ref().is_none_or(|only| only == name);
     let checks: Vec<_> = CHECKS.into_iter().filter(|(name, ..)| wanted(name)).collect();
-    let is_needed = |index: &usize| checks.iter().any(|(_, above, below)| [above, below].contains(&index));
+    let is_needed = |index: &usize| {
+        let needs = |(name, above, below): &(&str, usize, usize)| {
+            [*above, *below].contains(index) || floor_of(name) == Some(*index)
+        };
+        checks.iter().any(needs)
+    };
     let needed: Vec<usize> = (0..MEASURES.len()).filter(is_needed).collect();
     let drives = needed.iter().filter_map(|index| MEASURES[*index].drive);
     let files = drives.map(|(how, _, jobs, _)| if how == "randread" { FILES_READ } else { jobs }).max();
@@ -110,6 +136,7 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
         files: files.unwrap_or(1),
         small_files: if archives { options.size(50_000, 200) } else { 0 },
         mounted: None,
+        floor: None,
         folder: options.scratch()?,
     };
     let bench = bench.begin(options)?;
@@ -124,6 +151,10 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
     let mut findings = Findings::default();
     for (name, above, below) in checks {
         findings.check(Check::new(name, paired_ratio(&samples[&above], &samples[&below], options.seed)));
+        if let Some(floor) = floor_of(name) {
+            let ratio = paired_ratio(&samples[&floor], &samples[&below], options.seed);
+            findings.parameter(&format!("{name}.floor"), ratio.value);
+        }
     }
     for (index, samples) in samples {
         let measure = &MEASURES[index];
@@ -144,6 +175,7 @@ struct Bench {
     files: usize,
     small_files: u64,
     mounted: Option<Mounted>,
+    floor: Option<Served>,
     /// Holds everything above, so it goes last.
     folder: TempDir,
 }
@@ -171,6 +203,8 @@ impl Bench {
         self.update_half(mounted.point(), &mut random)?;
         mounted.snapshot(SCANNED)?;
         self.mounted = Some(mounted);
+        let plain = folder.join("plain");
+        self.floor = Some(floor::begin(folder, &plain, self.files, self.file_bytes, options)?);
         Ok(self)
     }
 
@@ -201,12 +235,13 @@ impl Bench {
             Plain => plain.clone(),
             Mount | Snapshots => mounted.point().to_owned(),
             Past => mounted.snapshot_folder(SCANNED),
+            Floor => self.folder.path().join("floor"),
         };
         let Some((how, block, jobs, sync_every)) = measure.drive else {
             return self.unpack_and_remove(&folder, options);
         };
         if how != "randwrite" {
-            drop_cached(if measure.on == Plain { &plain } else { mounted.pool() })?;
+            drop_cached(if matches!(measure.on, Plain | Floor) { &plain } else { mounted.pool() })?;
         }
         let drive = Drive {
             folder: &folder,

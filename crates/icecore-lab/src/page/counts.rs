@@ -2,8 +2,8 @@
 
 use super::{Document, chart, number};
 use crate::chart::Chart;
-use crate::charts::Key;
 use crate::charts::device::{COUNTERS, DURABLE};
+use crate::charts::{Key, snapshots};
 use crate::published;
 use crate::report::System;
 use maud::{Markup, html};
@@ -64,7 +64,8 @@ fn table(document: &Document, run: &str) -> Markup {
         rows(document).map(|(name, system)| (Key::of(name), system)).filter(|(key, _)| key.run == run);
     let mut rows: Vec<(Key<'_>, &System)> = of_run.collect();
     rows.sort_by_key(|(key, _)| (key.snapshots, key.system));
-    let elsewhere = if run == DURABLE { published::counts(&document.report.experiment) } else { &[] };
+    let has_counts = run == DURABLE || run.is_empty();
+    let elsewhere = if has_counts { published::all_counts(&document.report.experiment) } else { &[] };
     html! {
         div class="wide" { table class="counts" {
             thead { tr {
@@ -80,7 +81,7 @@ fn table(document: &Document, run: &str) -> Markup {
                     }
                 }
                 @for count in elsewhere {
-                    tr class="published" { td { (count.system) } td { "durable, 1 snapshot, " (count.source) }
+                    tr class="published" { td { (count.system) } td { "durable, " (snapshots(count.snapshots)) ", " (count.source) }
                         @for value in count.values { td class="number" { (number(value)) } }
                     }
                 }

@@ -1,8 +1,9 @@
 //! MariaDB, driven by sysbench(1).
 
-use super::{Drive, Driven, Kind, Server, Setup, Size, number_after, option, wait_until_same};
+use super::{Drive, Driven, Kind, Server, Setup, Size, option, sysbench_driven, wait_until_same};
 use crate::error::Result;
 use rustix::process::Signal;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -38,7 +39,7 @@ impl Kind for MariaDb {
     }
 
     /// Durable with every commit. `O_DIRECT` is the default of the server, too.
-    fn server(&self, data: &Path, sockets: &Path, setup: Setup) -> Command {
+    fn server(&self, data: &Path, sockets: &Path, setup: Setup<'_>) -> Command {
         let mut command = Command::new("/usr/sbin/mariadbd");
         command.args(["--no-defaults", "--skip-networking", "--skip-log-bin"]);
         command.args(["--innodb-flush-log-at-trx-commit=1", "--innodb-flush-method=O_DIRECT"]);
@@ -49,6 +50,7 @@ impl Kind for MariaDb {
         if setup.advised {
             command.arg("--innodb-doublewrite=0");
         }
+        command.args(setup.more);
         command
     }
 
@@ -61,6 +63,12 @@ impl Kind for MariaDb {
         command.args(["--no-defaults", "--batch", "--skip-column-names", "--user=root"]);
         command.arg(option("--socket", sockets.join("sock"))).arg(option("--execute", statements));
         command
+    }
+
+    fn sysbench(&self, sockets: &Path) -> Vec<OsString> {
+        let fixed = ["--db-driver=mysql", "--mysql-user=root", "--mysql-db=sbtest"].map(OsString::from);
+        let socket = option("--mysql-socket", sockets.join("sock"));
+        fixed.into_iter().chain([socket]).collect()
     }
 
     fn workloads(&self) -> &'static [&'static str] {
@@ -81,11 +89,7 @@ impl Kind for MariaDb {
     }
 
     fn driven(&self, printed: &str) -> Option<Driven> {
-        let transactions = number_after(printed, "transactions:")?;
-        let seconds = number_after(printed, "total time:")?;
-        let reports = printed.lines().filter(|line| line.starts_with('['));
-        let each_second = reports.filter_map(|line| number_after(line, "tps:")).collect();
-        Some(Driven { transactions, per_second: transactions / seconds, each_second })
+        sysbench_driven(printed)
     }
 
     fn rest(&self, server: &Server<'_>) -> Result<()> {
@@ -104,8 +108,7 @@ impl Kind for MariaDb {
 
 fn sysbench(sockets: &Path, script: &str, size: Size) -> Command {
     let mut command = Command::new("sysbench");
-    command.arg(script).args(["--db-driver=mysql", "--mysql-user=root", "--mysql-db=sbtest"]);
-    command.arg(option("--mysql-socket", sockets.join("sock")));
+    command.arg(script).args(MariaDb.sysbench(sockets));
     command.arg(format!("--tables={}", size.tables)).arg(format!("--table-size={}", size.rows));
     command
 }

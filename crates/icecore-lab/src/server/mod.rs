@@ -1,13 +1,14 @@
 //! Database servers on a folder, each with a Unix socket only, and the programs that load and drive them.
 
 pub(crate) mod mariadb;
+pub(crate) mod orders;
 pub(crate) mod postgres;
 
 use crate::error::{Doing, Error, Result};
 use crate::options::{Options, scratch_in};
 use crate::tool::{self, Tool};
 use rustix::process::{Signal, geteuid, kill_process};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -32,11 +33,13 @@ pub(crate) trait Kind: Sync {
     /// Makes an empty database in a folder.
     fn initialise(&self, data: &Path) -> Command;
     /// The server.
-    fn server(&self, data: &Path, sockets: &Path, setup: Setup) -> Command;
+    fn server(&self, data: &Path, sockets: &Path, setup: Setup<'_>) -> Command;
     /// The signal that stops the server in good order.
     fn stop_signal(&self) -> Signal;
     /// A client that runs statements and prints what they answer.
     fn client(&self, sockets: &Path, statements: &str) -> Command;
+    /// The options that lead sysbench(1) to the server.
+    fn sysbench(&self, sockets: &Path) -> Vec<OsString>;
     /// The workloads, by the names that their program knows.
     fn workloads(&self) -> &'static [&'static str];
     /// Fills an empty database.
@@ -52,12 +55,14 @@ pub(crate) trait Kind: Sync {
 }
 
 /// How a server is set up.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Setup {
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Setup<'a> {
     /// The size of its cache of pages.
     pub cache_mib: u64,
     /// Whether the server relies on a filesystem that does not tear pages, as the guide advises for a mount.
     pub advised: bool,
+    /// Options of the server beyond those.
+    pub more: &'a [OsString],
 }
 
 /// How much data there is.
@@ -112,15 +117,31 @@ pub(crate) fn open_to_all(folder: &Path) -> Result<()> {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).doing(doing)
 }
 
-/// Makes an empty database in a new folder, and fills it.
-pub(crate) fn make(kind: &dyn Kind, data: &Path, setup: Setup, size: Size, options: &Options) -> Result<()> {
+/// Makes a folder that belongs to the server.
+pub(crate) fn make_folder(kind: &dyn Kind, folder: &Path, options: &Options) -> Result<()> {
     let mut command = Command::new("install");
     command.args(["-d", "-m", "700"]);
     if geteuid().is_root() {
         command.args(["-o", kind.user(), "-g", kind.user()]);
     }
-    tool::output(command.arg(data), options)?;
-    tool::output(&mut as_user(kind, &kind.initialise(data)), options)?;
+    tool::output(command.arg(folder), options).map(|_| ())
+}
+
+/// Makes an empty database in a new folder.
+pub(crate) fn make_empty(kind: &dyn Kind, data: &Path, options: &Options) -> Result<()> {
+    make_folder(kind, data, options)?;
+    tool::output(&mut as_user(kind, &kind.initialise(data)), options).map(|_| ())
+}
+
+/// The same, and fills it.
+pub(crate) fn make(
+    kind: &dyn Kind,
+    data: &Path,
+    setup: Setup<'_>,
+    size: Size,
+    options: &Options,
+) -> Result<()> {
+    make_empty(kind, data, options)?;
     let server = Server::start(kind, data, setup, "select 1", options)?;
     kind.load(&server, size)?;
     server.stop()
@@ -151,7 +172,7 @@ impl<'a> Server<'a> {
     pub(crate) fn start(
         kind: &'a dyn Kind,
         data: &Path,
-        setup: Setup,
+        setup: Setup<'_>,
         query: &str,
         options: &'a Options,
     ) -> Result<Self> {
@@ -186,6 +207,11 @@ impl<'a> Server<'a> {
         let log = fs::read_to_string(self.sockets.path().join("log")).unwrap_or_default();
         let reason = format!("{reason}; its log ends with: {}", tool::tail(&log));
         Error::Child { job: format!("the server of {}", self.kind.name()), reason }
+    }
+
+    /// What kind of server it is.
+    pub(crate) fn kind(&self) -> &dyn Kind {
+        self.kind
     }
 
     /// The folder of the socket.
@@ -246,11 +272,20 @@ fn wait_until_same(server: &Server<'_>, question: &str) -> Result<()> {
 }
 
 /// `name=value`, for an option of a program.
-fn option(name: &str, value: impl AsRef<OsStr>) -> std::ffi::OsString {
-    let mut text = std::ffi::OsString::from(name);
+pub(crate) fn option(name: &str, value: impl AsRef<OsStr>) -> OsString {
+    let mut text = OsString::from(name);
     text.push("=");
     text.push(value);
     text
+}
+
+/// What sysbench(1) has printed about its transactions.
+fn sysbench_driven(printed: &str) -> Option<Driven> {
+    let transactions = number_after(printed, "transactions:")?;
+    let seconds = number_after(printed, "total time:")?;
+    let reports = printed.lines().filter(|line| line.starts_with('['));
+    let each_second = reports.filter_map(|line| number_after(line, "tps:")).collect();
+    Some(Driven { transactions, per_second: transactions / seconds, each_second })
 }
 
 /// The number after the first `label` in a text.

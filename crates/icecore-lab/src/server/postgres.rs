@@ -3,6 +3,7 @@
 use super::{Drive, Driven, Kind, Server, Setup, Size, number_after, option};
 use crate::error::Result;
 use rustix::process::Signal;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -41,7 +42,7 @@ impl Kind for Postgres {
         command
     }
 
-    fn server(&self, data: &Path, sockets: &Path, setup: Setup) -> Command {
+    fn server(&self, data: &Path, sockets: &Path, setup: Setup<'_>) -> Command {
         let mut command = Command::new(program("postgres"));
         command.arg("-D").arg(data).arg("-k").arg(sockets).args(["-c", "listen_addresses="]);
         command.args(["-c", &format!("shared_buffers={}MB", setup.cache_mib)]);
@@ -50,6 +51,7 @@ impl Kind for Postgres {
                 command.args(["-c", setting]);
             }
         }
+        command.args(setup.more);
         command
     }
 
@@ -63,6 +65,11 @@ impl Kind for Postgres {
         command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-h"]).arg(sockets);
         command.args(["-c", statements]);
         command
+    }
+
+    fn sysbench(&self, sockets: &Path) -> Vec<OsString> {
+        let fixed = ["--db-driver=pgsql", "--pgsql-user=postgres", "--pgsql-db=postgres"].map(OsString::from);
+        fixed.into_iter().chain([option("--pgsql-host", sockets)]).collect()
     }
 
     fn workloads(&self) -> &'static [&'static str] {

@@ -53,8 +53,8 @@ impl Scope {
         }
     }
 
-    fn setup(&self) -> Setup {
-        Setup { cache_mib: self.cache_mib, advised: false }
+    fn setup(&self) -> Setup<'static> {
+        Setup { cache_mib: self.cache_mib, advised: false, more: &[] }
     }
 }
 

@@ -6,6 +6,8 @@ pub(crate) mod blog;
 pub(crate) mod fragment;
 pub(crate) mod full;
 pub(crate) mod many;
+pub(crate) mod model;
+pub(crate) mod placement;
 pub(crate) mod shock;
 pub(crate) mod valuation;
 

@@ -15,7 +15,7 @@ pub(super) const SBIN: &str = "/usr/sbin";
 const DD_BYTES: u64 = 4 << 20;
 
 /// What a file system is made by.
-pub(super) struct Format {
+pub(crate) struct Format {
     /// As `mount -t` names it.
     pub kind: &'static str,
     /// The program in `/usr/sbin`.
@@ -24,7 +24,7 @@ pub(super) struct Format {
     pub arguments: &'static [&'static str],
 }
 
-pub(super) const EXT4: Format = Format {
+pub(crate) const EXT4: Format = Format {
     kind: "ext4",
     program: "mkfs.ext4",
     arguments: &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
@@ -39,7 +39,7 @@ impl Format {
 }
 
 /// Why this machine cannot have such a file system.
-pub(super) fn probe(format: &Format, package: &str) -> Result<(), String> {
+pub(crate) fn probe(format: &Format, package: &str) -> Result<(), String> {
     super::is_root()?;
     super::has_loop_devices()?;
     super::has_file_system(format.kind)?;
@@ -57,10 +57,29 @@ pub(crate) struct Loop {
 impl Loop {
     /// Makes the file system in a file in the folder of the ground, and mounts it beside the file.
     pub(super) fn begin(ground: &Ground<'_>, format: &Format) -> Result<Self> {
-        let image = ground.folder.join(format!("{}.img", format.kind));
-        let point = ground.folder.join(format.kind);
-        let (bytes, options) = (ground.bytes, ground.options);
+        Self::begin_in(ground.folder, format.kind, ground.bytes, format, ground.options)
+    }
+
+    /// Makes the file system in a file of this name and size in a folder, and mounts it beside the file.
+    pub(crate) fn begin_in(
+        folder: &Path,
+        name: &str,
+        bytes: u64,
+        format: &Format,
+        options: &Options,
+    ) -> Result<Self> {
+        let (image, point) = (folder.join(format!("{name}.img")), folder.join(name));
         write_zeros(&image, bytes, bytes, options)?;
+        Self::begin_on(image, point, format, options)
+    }
+
+    /// Makes the file system in a file that is there, and mounts it. The file goes with the value.
+    pub(crate) fn begin_on(
+        image: PathBuf,
+        point: PathBuf,
+        format: &Format,
+        options: &Options,
+    ) -> Result<Self> {
         format.make(&image, options)?;
         fs::create_dir(&point).doing(|| format!("make {}", point.display()))?;
         let device = attach_and_mount(&image, &point, format.kind, options)?;
@@ -68,11 +87,11 @@ impl Loop {
     }
 
     /// Where it is mounted.
-    pub(super) fn point(&self) -> &Path {
+    pub(crate) fn point(&self) -> &Path {
         &self.point
     }
 
-    pub(super) fn device(&self) -> &Device {
+    pub(crate) fn device(&self) -> &Device {
         &self.device
     }
 
@@ -182,7 +201,7 @@ fn attach_and_mount(image: &Path, point: &Path, kind: &str, options: &Options) -
 }
 
 /// Mounts a device.
-pub(super) fn mount(device: &Path, point: &Path, kind: &str, how: &str, options: &Options) -> Result<()> {
+pub(crate) fn mount(device: &Path, point: &Path, kind: &str, how: &str, options: &Options) -> Result<()> {
     let mut command = Command::new("mount");
     tool::output(command.args(["-t", kind, "-o", how]).arg(device).arg(point), options).map(|_| ())
 }
@@ -197,7 +216,7 @@ impl Drop for Loop {
 }
 
 /// Unmounts what is mounted there, at the latest when its last user ends.
-pub(super) fn unmount(point: &Path) {
+pub(crate) fn unmount(point: &Path) {
     // It is busy for a moment after a program was killed that had files open in it.
     for option in [None, Some("--lazy")] {
         let mut command = Command::new("umount");

@@ -5,7 +5,7 @@ pub(crate) mod btrfs;
 pub(crate) mod extents;
 mod icecore_mount;
 mod icecore_sqlite;
-mod loopback;
+pub(crate) mod loopback;
 mod lvm;
 mod lvm_thin;
 pub(crate) mod mounted;
@@ -186,7 +186,7 @@ pub(crate) fn has_program(program: &str, package: &str) -> std::result::Result<(
 }
 
 /// Whether the kernel can mount file systems of this type, built in or as a module.
-fn has_file_system(kind: &str) -> std::result::Result<(), String> {
+pub(crate) fn has_file_system(kind: &str) -> std::result::Result<(), String> {
     let known = || {
         let text = fs::read_to_string("/proc/filesystems").unwrap_or_default();
         text.lines().any(|line| line.split_whitespace().last() == Some(kind))

@@ -4,26 +4,19 @@ use crate::child::Job;
 use crate::counters::Counters;
 use crate::error::{Doing, Error, Result};
 use crate::options::Options;
-use crate::tool::Tool;
+use crate::served::{self, Served};
 use icecore::admin::connect_or_open;
 use icecore::admin::protocol::{Request, Response};
 use icecore::{DestroyTarget, InitOptions, ListEntry, ListFilter, OpenOptions, Pool, Statistics};
-use icecore_fuse::{MountOptions, mounting};
+use icecore_fuse::MountOptions;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// The one dataset of the pool.
 pub(crate) const DATASET: &str = "lab";
 /// Options of a mount for database servers.
 pub(crate) const FOR_SERVERS: &str = "noxattr";
-/// Printed when the mount is live.
-const READY: &str = "the mount is live";
-
-/// How long the process of a mount may take to close its pool; then it is killed.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What the process of a mount does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -39,7 +32,7 @@ pub struct MountJob {
 /// A mount; it ends when the value is dropped.
 pub(crate) struct Mounted {
     job: MountJob,
-    process: Tool,
+    served: Served,
 }
 
 impl Mounted {
@@ -77,23 +70,12 @@ impl Mounted {
         let pool = Pool::open_directory(&job.pool, &OpenOptions::default())?;
         pool.create_dataset(DATASET, false, &[])?;
         pool.close()?;
-        fs::create_dir(&job.point).doing(|| format!("make {}", job.point.display()))?;
         Self::start(job, options)
     }
 
     /// Starts the process of the mount, and waits until the mount is live.
     fn start(job: MountJob, options: &Options) -> Result<Self> {
-        let wanted = Job::Mount(job.clone());
-        let mut process = options.child.start(&wanted)?;
-        let output =
-            process.process().stdout.take().ok_or_else(|| wanted.failure("its output is not captured"))?;
-        let mounted = Self { job, process };
-        let mut lines = BufReader::new(output).lines().map_while(std::io::Result::ok);
-        if lines.any(|line| line.contains(READY)) {
-            Ok(mounted)
-        } else {
-            Err(wanted.failure("it ended before the mount was live"))
-        }
+        Ok(Self { served: Served::begin(&Job::Mount(job.clone()), &job.point, options)?, job })
     }
 
     /// Ends the mount and its process: the pool is closed.
@@ -159,7 +141,7 @@ impl Mounted {
     /// What the store and the process of the mount have done so far.
     pub(crate) fn counters(&self) -> Result<Counters> {
         let mut counters = Counters::of_statistics(&self.statistics()?);
-        let path = format!("/proc/{}/io", self.process.id().as_raw_nonzero());
+        let path = format!("/proc/{}/io", self.served.process().as_raw_nonzero());
         let text = fs::read_to_string(&path).doing(|| format!("read {path}"))?;
         // Each request of FUSE is read by one call, and answered by one at most.
         for (line, name) in [("syscr", "mount_read_calls"), ("syscw", "mount_write_calls")] {
@@ -202,27 +184,12 @@ fn unexpected(what: &str, answer: &Response) -> Error {
     Error::Mismatch { what: what.to_owned(), detail: format!("{answer:?}") }
 }
 
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        if mounting::unmount(&self.job.point).is_err() {
-            let _ = mounting::detach(&self.job.point);
-        } else {
-            let _ = self.process.ends_within(PATIENCE);
-        }
-    }
-}
-
 /// Runs in the process of the mount, until the mount goes away.
 pub(crate) fn serve(job: &MountJob) -> Result<()> {
     let mut options = MountOptions::new(job.pool.clone(), job.dataset.clone(), job.point.clone());
     options.apply(&job.options).map_err(|reason| Job::Mount(job.clone()).failure(&reason))?;
-    let ready = || {
-        // A reader that is gone is one that does not wait any more.
-        let _ = writeln!(std::io::stdout(), "\n{READY}");
-        let _ = std::io::stdout().flush();
-    };
     // A lab that was killed could not unmount.
     let lab = rustix::process::getppid();
-    icecore_fuse::serve(&options, ready, || rustix::process::getppid() != lab)
+    icecore_fuse::serve(&options, served::say_ready, || rustix::process::getppid() != lab)
         .map_err(|error| Job::Mount(job.clone()).failure(&error.to_string()))
 }

@@ -1,0 +1,70 @@
+//! Simulated disks: a hard disk for machines that have none. What they say about time is the model's, and every result is
+//! labelled so.
+
+pub mod model;
+pub(crate) mod serve;
+
+use crate::child::Job;
+use crate::device::Device;
+use crate::error::{Doing, Result};
+use crate::options::Options;
+use crate::served::Served;
+use crate::systems::loopback::{EXT4, Loop};
+use model::HardDisk;
+use serve::DiskJob;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+/// Why this machine can have no simulated disk.
+pub(crate) fn probe() -> std::result::Result<(), String> {
+    crate::systems::loopback::probe(&EXT4, "e2fsprogs")?;
+    crate::systems::has_file_system("fuse")
+}
+
+/// ext4 on a simulated disk. Everything goes when the value is dropped.
+pub(crate) struct Simulated {
+    // Dropped in this order: the file system, the loop device with it, and the disk below.
+    mount: Loop,
+    _below: Below,
+}
+
+impl Simulated {
+    /// Makes the disk in this folder. `bytes`: of the part of it that is used.
+    pub(crate) fn begin(folder: &Path, disk: HardDisk, bytes: u64, options: &Options) -> Result<Self> {
+        let below = Below::begin(folder, disk, bytes, options)?;
+        let point = folder.join("hdd");
+        let mount = Loop::begin_on(below.served.point().join(serve::NAME), point, &EXT4, options)?;
+        Ok(Self { mount, _below: below })
+    }
+
+    /// Where the file system is mounted.
+    pub(crate) fn point(&self) -> &Path {
+        self.mount.point()
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        self.mount.device()
+    }
+}
+
+/// The file that behaves like a disk.
+struct Below {
+    served: Served,
+    image: PathBuf,
+}
+
+impl Below {
+    fn begin(folder: &Path, disk: HardDisk, bytes: u64, options: &Options) -> Result<Self> {
+        let (point, image) = (folder.join("disk"), folder.join("disk.img"));
+        let doing = || format!("make {}", image.display());
+        File::create_new(&image).doing(doing)?.set_len(bytes).doing(doing)?;
+        let job = DiskJob { image: image.clone(), point: point.clone(), disk };
+        Ok(Self { served: Served::begin(&Job::Disk(job), &point, options)?, image })
+    }
+}
+
+impl Drop for Below {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.image);
+    }
+}

@@ -1,0 +1,152 @@
+//! Policies that write elsewhere, and leave what was there.
+
+use super::{Policy, Requests, chunks};
+use std::collections::HashSet;
+
+/// A file that is overwritten in place, without snapshots.
+pub struct InPlace;
+
+impl Policy for InPlace {
+    fn name(&self) -> &'static str {
+        "plain"
+    }
+
+    fn snapshot(&mut self) {}
+
+    fn write(&mut self, _: u64, bytes: u64, requests: &mut Requests) {
+        requests.write(1, bytes);
+    }
+
+    fn flush(&mut self, requests: &mut Requests) {
+        requests.flush(1);
+    }
+
+    fn held_bytes(&self) -> u64 {
+        0
+    }
+}
+
+/// Blocks that were written since the youngest snapshot: what they replaced is held.
+#[derive(Default)]
+struct Held {
+    snapshots: u64,
+    since: HashSet<u64>,
+    blocks: u64,
+}
+
+impl Held {
+    const BLOCK_BYTES: u64 = 4096;
+
+    fn snapshot(&mut self) {
+        self.snapshots += 1;
+        self.since.clear();
+    }
+
+    fn write(&mut self, place: u64, bytes: u64) {
+        if self.snapshots > 0 {
+            let new = chunks(place, bytes, Self::BLOCK_BYTES).filter(|block| self.since.insert(*block));
+            self.blocks += new.count() as u64;
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.blocks * Self::BLOCK_BYTES
+    }
+}
+
+/// Redirect-on-write, as WAFL, ZFS and Btrfs have it: a write goes to a free place, and a flush writes the path to it, up to a root.
+pub struct Redirecting {
+    /// Nodes of the path.
+    nodes: u64,
+    node_bytes: u64,
+    /// How often each is written.
+    copies: u64,
+    roots: u64,
+    root_bytes: u64,
+    held: Held,
+    dirty: bool,
+}
+
+impl Default for Redirecting {
+    /// Btrfs: a flush writes the log tree of the file and the tree of the log trees, two levels each, every node twice, and two
+    /// superblocks.
+    fn default() -> Self {
+        Self {
+            nodes: 4,
+            node_bytes: 16 << 10,
+            copies: 2,
+            roots: 2,
+            root_bytes: 4096,
+            held: Held::default(),
+            dirty: false,
+        }
+    }
+}
+
+impl Policy for Redirecting {
+    fn name(&self) -> &'static str {
+        "btrfs"
+    }
+
+    fn snapshot(&mut self) {
+        self.held.snapshot();
+    }
+
+    fn write(&mut self, place: u64, bytes: u64, requests: &mut Requests) {
+        self.held.write(place, bytes);
+        requests.write(1, bytes);
+        self.dirty = true;
+    }
+
+    fn flush(&mut self, requests: &mut Requests) {
+        if std::mem::take(&mut self.dirty) {
+            let nodes = self.nodes * self.copies;
+            requests.write(nodes, nodes * self.node_bytes);
+            requests.write(self.roots, self.roots * self.root_bytes);
+        }
+        requests.flush(1);
+        requests.flush_after(1);
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.held.bytes()
+    }
+}
+
+/// Icecore: what was written since the last flush goes to the end of the log with a header, in one request. A snapshot is a place in
+/// the log.
+#[derive(Default)]
+pub struct Icecore {
+    pending_bytes: u64,
+    held: Held,
+}
+
+/// Of each append.
+const HEADER_BYTES: u64 = 4096;
+
+impl Policy for Icecore {
+    fn name(&self) -> &'static str {
+        "icecore-mount"
+    }
+
+    fn snapshot(&mut self) {
+        self.held.snapshot();
+    }
+
+    fn write(&mut self, place: u64, bytes: u64, _: &mut Requests) {
+        self.held.write(place, bytes);
+        self.pending_bytes += bytes;
+    }
+
+    fn flush(&mut self, requests: &mut Requests) {
+        let pending = std::mem::take(&mut self.pending_bytes);
+        if pending > 0 {
+            requests.write(1, pending + HEADER_BYTES);
+        }
+        requests.flush(1);
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.held.bytes()
+    }
+}
