@@ -1,6 +1,7 @@
 //! How an experiment is to be run.
 
 use crate::child::ChildCommand;
+use crate::disks::model::HardDisk;
 use crate::error::{Doing, Error, Result};
 use crate::guest::Guest;
 use std::path::{Path, PathBuf};
@@ -36,6 +37,8 @@ pub struct Options {
     pub size: Option<u64>,
     /// The writes that the study `model` replays, recorded by fio; random ones unless said.
     pub trace: Option<PathBuf>,
+    /// A simulated disk to measure in place of the filesystem of `directory`; in `placement`, the hard disk.
+    pub disk: Option<HardDisk>,
     /// Small sizes and few rounds: exercises the harness in seconds, means nothing.
     pub quick: bool,
     /// Seed of workloads and of the bootstrap.
@@ -64,6 +67,7 @@ impl Options {
             iterations: None,
             size: None,
             trace: None,
+            disk: None,
             quick: false,
             seed: SEED,
             progress: Arc::new(|_| ()),

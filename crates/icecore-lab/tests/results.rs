@@ -1,6 +1,7 @@
 //! Every experiment runs, small, and leaves a document that the published schema describes.
 
 use icecore_lab::child::{self, ChildCommand, JOB_VARIABLE};
+use icecore_lab::disks::model::HardDisk;
 use icecore_lab::report::Parameter;
 use icecore_lab::targets::TARGETS;
 use icecore_lab::{EXPERIMENTS, Options, Report, figure};
@@ -24,16 +25,20 @@ fn serve_as_a_child() {
 }
 
 fn quick_run(name: &str, pairs: Option<usize>) -> Report {
+    changed_run(name, |options| options.pairs = pairs)
+}
+
+fn changed_run(name: &str, change: impl FnOnce(&mut Options)) -> Report {
     let folder = tempfile::tempdir().expect("a temporary folder");
     // Servers run as users of their own.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("open to all users");
     let mut options = Options::new(folder.path());
     options.quick = true;
-    options.pairs = pairs;
     options.child = ChildCommand {
         program: None,
         arguments: ["serve_as_a_child", "--exact", "--nocapture"].map(Into::into).to_vec(),
     };
+    change(&mut options);
     let report = icecore_lab::run(name, &options).expect("the experiment runs");
     let left: Vec<_> = fs::read_dir(folder.path()).expect("readable").collect();
     assert!(left.is_empty(), "an experiment cleans up: {left:?}");
@@ -318,6 +323,25 @@ fn placement() {
     }
     let labels = icecore_lab::charts::labels(&report);
     assert!(labels.iter().any(|label| label.starts_with("simulated disk: 7200 rpm")), "{labels:?}");
+}
+
+#[test]
+fn a_study_on_a_simulated_disk_is_slow_and_says_so() {
+    if !can_mount() {
+        return;
+    }
+    let report = changed_run("shock", |options| {
+        options.systems = vec!["plain".to_owned()];
+        options.disk = HardDisk::named("hdd");
+    });
+    // A durable write waits for half a turn of 8.3 ms on average.
+    let rate = report.systems["plain/sync/0"].samples[0];
+    assert!(rate < 300.0, "{rate}");
+    let labels = icecore_lab::charts::labels(&report);
+    assert!(
+        labels.iter().any(|label| label.contains("7200 rpm") && label.contains("cache off")),
+        "{labels:?}"
+    );
 }
 
 #[test]

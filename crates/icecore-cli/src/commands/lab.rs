@@ -13,6 +13,7 @@ use crate::{exit, interrupt};
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use icecore::admin::Failure;
+use icecore_lab::disks::model::{self, HardDisk};
 use icecore_lab::experiments::{Experiment, Group};
 use icecore_lab::{EXPERIMENTS, Options, Report, charts, child, figure};
 use std::io::{IsTerminal as _, Write as _};
@@ -37,7 +38,7 @@ enum LabCommand {
     /// List the experiments
     List(ListArguments),
     /// Run an experiment, or `all` studies with a report
-    Run(RunArguments),
+    Run(Box<RunArguments>),
     /// Make one page of results, with charts
     Report(report::Arguments),
     /// Show what changed from one result to another
@@ -116,6 +117,15 @@ struct RunArguments {
     /// Writes that fio(1) recorded, for `model`
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+
+    /// Run a study on a simulated hard disk of 7,200 rpm: `hdd` has its write
+    /// cache off, `hdd-cache` on, and `hdd-battery` on with a battery
+    #[arg(long, value_name = "DISK", value_parser = disk, conflicts_with = "guest")]
+    disk: Option<HardDisk>,
+
+    /// Multiply all times of the simulated disk
+    #[arg(long, value_name = "NUMBER", requires = "disk", value_parser = time_scale)]
+    time_scale: Option<f64>,
 
     #[command(flatten)]
     guest: guest::Arguments,
@@ -211,6 +221,8 @@ fn options(arguments: &RunArguments) -> anyhow::Result<Options> {
     options.iterations = arguments.iterations;
     options.size = arguments.size;
     options.trace.clone_from(&arguments.trace);
+    let time_scale = arguments.time_scale.unwrap_or(1.0);
+    options.disk = arguments.disk.map(|disk| HardDisk { time_scale, ..disk });
     options.guest = arguments.guest.chosen()?;
     options.quick = arguments.quick;
     options.seed = arguments.seed.unwrap_or(options.seed);
@@ -301,6 +313,11 @@ fn check_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Res
     if name != "model" && arguments.trace.is_some() {
         return Err(exit::usage(format!("{name} replays no trace: --trace goes with model")));
     }
+    if arguments.disk.is_some() && !experiment.on_any_disk && name != "placement" {
+        let studies = EXPERIMENTS.iter().filter(|one| one.on_any_disk || one.name == "placement");
+        let names = studies.map(|one| one.name).collect::<Vec<_>>().join(", ");
+        return Err(exit::usage(format!("{name} runs on no simulated disk: --disk goes with {names}")));
+    }
     if name != "fragment" && arguments.size.is_some() {
         return Err(exit::usage(format!("{name} has no file to size: --size goes with fragment")));
     }
@@ -309,6 +326,17 @@ fn check_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Res
 
 /// Less than this leaves nothing to update.
 const FILE_BYTES_MIN: u64 = 8 << 20;
+
+fn disk(text: &str) -> Result<HardDisk, String> {
+    HardDisk::named(text).ok_or_else(|| format!("choose one of {}", model::NAMES.join(", ")))
+}
+
+fn time_scale(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(scale) if (0.001..=100.0).contains(&scale) => Ok(scale),
+        _ => Err("write a number from 0.001 to 100".to_owned()),
+    }
+}
 
 fn parse_file_size(text: &str) -> Result<u64, String> {
     let bytes = parse_size(text)?.get();

@@ -12,6 +12,10 @@ const BLOCK_BYTES: u64 = 4096;
 /// Blocks that are written without a look at what else there is to do.
 const RUN_BLOCKS: u64 = 256;
 
+/// Disks by name: the write cache off, on, and on in a controller with a battery.
+pub const NAMES: [&str; 3] = ["hdd", "hdd-cache", "hdd-battery"];
+const CACHE_BYTES: u64 = 64 << 20;
+
 /// Part of a turn by which a request may come too late for its place: less than a microsecond.
 const LATE: f64 = 1e-4;
 
@@ -30,6 +34,8 @@ pub struct HardDisk {
     pub bytes_per_second: f64,
     /// Bytes of the write cache; 0: it is off, and a write is done when it is on the platter.
     pub cache_bytes: u64,
+    /// The cache has a battery, so a flush has nothing to wait for.
+    pub has_battery: bool,
     /// All times are multiplied by this.
     pub time_scale: f64,
 }
@@ -45,14 +51,31 @@ impl HardDisk {
             bytes: 500_000_000_000,
             bytes_per_second: 150e6,
             cache_bytes: 0,
+            has_battery: false,
             time_scale: 1.0,
+        }
+    }
+
+    /// The disk of a name, one of [`NAMES`].
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let cached = Self { cache_bytes: CACHE_BYTES, ..Self::of_7200() };
+        match name {
+            "hdd" => Some(Self::of_7200()),
+            "hdd-cache" => Some(cached),
+            "hdd-battery" => Some(Self { has_battery: true, ..cached }),
+            _ => None,
         }
     }
 
     /// The disk in words, as results name it.
     #[must_use]
     pub fn words(&self) -> String {
-        let cache = if self.cache_bytes > 0 { "on" } else { "off" };
+        let cache = match (self.cache_bytes, self.has_battery) {
+            (0, _) => "off",
+            (_, false) => "on",
+            (_, true) => "on, with a battery",
+        };
         let scale =
             if self.time_scale == 1.0 { String::new() } else { format!(", times x {}", self.time_scale) };
         let seek = |time: Duration| time.as_secs_f64() * 1e3;
@@ -128,6 +151,7 @@ impl Arm {
             Request::Read(place, bytes) => self.read(now, place, bytes),
             Request::Write(place, bytes) if self.disk.cache_bytes > 0 => self.write_cached(now, place, bytes),
             Request::Write(place, bytes) => self.pass(now, place, bytes),
+            Request::Flush if self.disk.has_battery => now,
             Request::Flush => self.write_back_to(now, 0),
         };
         Duration::from_secs_f64(done.max(now) * self.disk.time_scale)
@@ -269,6 +293,21 @@ mod tests {
         assert!(flushed < 0.6 * one_by_one && flushed > 0.2 * one_by_one, "{flushed} {one_by_one}");
         let later = Duration::from_secs(60);
         assert_eq!(arm.serve(later, Request::Flush), later);
+    }
+
+    #[test]
+    fn a_battery_makes_flushes_free_and_the_cache_no_larger() {
+        let disk = HardDisk::named("hdd-battery").expect("known");
+        let durable = |requests: Vec<Request>| {
+            let mut arm = Arm::new(disk);
+            let both = requests.into_iter().flat_map(|write| [write, Request::Flush]);
+            both.fold(Duration::ZERO, |now, request| arm.serve(now, request)).as_secs_f64()
+        };
+        assert_eq!(durable(at_random(Request::Write)), 0.0);
+        let small = HardDisk { cache_bytes: 64 << 10, ..disk };
+        assert!(seconds(small, 0.0, at_random(Request::Write)) > 3.0);
+        assert!(NAMES.iter().all(|name| HardDisk::named(name).is_some()));
+        assert!(HardDisk::named("ssd").is_none());
     }
 
     #[test]

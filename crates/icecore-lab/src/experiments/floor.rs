@@ -60,8 +60,17 @@ pub(super) fn begin(
 struct LeastFileSystem {
     files: Vec<File>,
     file_bytes: u64,
-    pending: Mutex<Vec<u8>>,
+    queue: Mutex<Queue>,
     log: Mutex<Log>,
+}
+
+/// What is not durable yet, and who waits for it.
+#[derive(Default)]
+struct Queue {
+    pending: Vec<u8>,
+    waiting: Vec<ReplyEmpty>,
+    /// A thread flushes, and takes what arrives meanwhile as well.
+    is_served: bool,
 }
 
 struct Log {
@@ -95,11 +104,25 @@ impl LeastFileSystem {
         attributes(node, (node.0 >= FIRST).then_some(self.file_bytes))
     }
 
-    fn flush_log(&self) -> io::Result<()> {
-        let mut log = lock(&self.log);
-        // Empty if another flush has taken what was written before this one was asked for, and is done by now.
-        let pending = std::mem::take(&mut *lock(&self.pending));
-        if pending.is_empty() { Ok(()) } else { log.append(&pending) }
+    /// Flushes until nothing waits. One thread does; the others go on with other requests.
+    fn serve_queue(&self) {
+        loop {
+            let (pending, waiting) = {
+                let mut queue = lock(&self.queue);
+                queue.is_served = !queue.waiting.is_empty();
+                if !queue.is_served {
+                    return;
+                }
+                (std::mem::take(&mut queue.pending), std::mem::take(&mut queue.waiting))
+            };
+            let done = lock(&self.log).append(&pending);
+            for reply in waiting {
+                match &done {
+                    Ok(()) => reply.ok(),
+                    Err(error) => reply.error(errno(error)),
+                }
+            }
+        }
     }
 }
 
@@ -165,14 +188,13 @@ impl Filesystem for LeastFileSystem {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let pending = {
-            let mut pending = lock(&self.pending);
-            pending.extend_from_slice(data);
-            pending.len() as u64
+        let full = {
+            let mut queue = lock(&self.queue);
+            queue.pending.extend_from_slice(data);
+            let is_full = queue.pending.len() as u64 > LOG_BYTES / 4;
+            is_full.then(|| std::mem::take(&mut queue.pending))
         };
-        if pending > LOG_BYTES / 4
-            && let Err(error) = self.flush_log()
-        {
+        if let Some(Err(error)) = full.map(|pending| lock(&self.log).append(&pending)) {
             return reply.error(errno(&error));
         }
         reply.written(data.len() as u32);
@@ -183,9 +205,13 @@ impl Filesystem for LeastFileSystem {
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        match self.flush_log() {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(errno(&error)),
+        let leads = {
+            let mut queue = lock(&self.queue);
+            queue.waiting.push(reply);
+            !std::mem::replace(&mut queue.is_served, true)
+        };
+        if leads {
+            self.serve_queue();
         }
     }
 }
@@ -205,7 +231,7 @@ pub(crate) fn serve(job: &FloorJob) -> Result<()> {
     let least = LeastFileSystem {
         files: files.collect::<Result<_>>()?,
         file_bytes: job.file_bytes,
-        pending: Mutex::default(),
+        queue: Mutex::default(),
         log: Mutex::new(log),
     };
     serve_until_unmounted(least, &job.point, THREADS)

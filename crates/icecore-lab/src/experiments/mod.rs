@@ -23,11 +23,14 @@ mod spill;
 pub mod valuation_store;
 
 use crate::clock;
+use crate::disks::model::HardDisk;
+use crate::disks::{self, Simulated};
 use crate::error::{Error, Result};
 use crate::guest;
 use crate::machine::Machine;
 use crate::options::Options;
 use crate::report::{Check, Parameter, REPORT_VERSION, Report, System, Versions};
+use crate::server;
 use crate::studies;
 use icecore::OpenOptions;
 use std::collections::BTreeMap;
@@ -43,6 +46,8 @@ pub struct Experiment {
     pub about: &'static str,
     /// What it is for.
     pub group: Group,
+    /// Whether it can run on a simulated disk as a whole.
+    pub on_any_disk: bool,
     /// Whether it goes on for as long as [`Options::duration`] says. The others take no notice of that.
     pub timed: bool,
     run: Run,
@@ -66,11 +71,11 @@ pub enum Group {
 }
 
 const fn study(name: &'static str, about: &'static str, run: Run) -> Experiment {
-    Experiment { name, about, group: Group::Study, timed: false, run }
+    Experiment { name, about, group: Group::Study, on_any_disk: true, timed: false, run }
 }
 
 const fn store(name: &'static str, about: &'static str, run: Run) -> Experiment {
-    Experiment { name, about, group: Group::Store, timed: false, run }
+    Experiment { name, about, group: Group::Store, on_any_disk: false, timed: false, run }
 }
 
 /// Every experiment that there is.
@@ -84,10 +89,16 @@ pub const EXPERIMENTS: &[Experiment] = &[
     study("fragment", "reading a file that was updated at random after a snapshot", studies::fragment::run),
     study("blog", "the mix of blogbench before and after a snapshot", studies::blog::run),
     study("backup", "reading a snapshot of MariaDB while it writes, on each system", studies::backup::run),
-    study("placement", "which files of MariaDB belong on which disk, like TPC-C", studies::placement::run),
+    Experiment {
+        on_any_disk: false,
+        ..study("placement", "which files of MariaDB belong on which disk", studies::placement::run)
+    },
     study("full", "a store of snapshots that runs full: what is lost", studies::full::run),
     study("many", "what 1 to 10,000 snapshots cost, and destroying them", studies::many::run),
-    study("model", "why: each way to keep a snapshot, replayed without a kernel", studies::model::run),
+    Experiment {
+        on_any_disk: false,
+        ..study("model", "why: each way to keep a snapshot, replayed without a kernel", studies::model::run)
+    },
     store(
         "valuation-store",
         "95 versions of a growing SQLite database, beside plain SQLite",
@@ -178,7 +189,10 @@ pub fn run(name: &str, options: &Options) -> Result<Report> {
     let (started, begin) = (clock::now(), Instant::now());
     let machine = Machine::examine(&options.directory)?;
     options.say(&format!("{name} on {machine}"))?;
-    let mut findings = (experiment.run)(options)?;
+    let mut findings = match options.disk {
+        Some(disk) if experiment.on_any_disk => on_disk(experiment, disk, options)?,
+        _ => (experiment.run)(options)?,
+    };
     findings.parameter("seed", options.seed);
     Ok(Report {
         version: REPORT_VERSION,
@@ -192,6 +206,22 @@ pub fn run(name: &str, options: &Options) -> Result<Report> {
         systems: findings.systems,
         checks: findings.checks,
     })
+}
+
+/// Bytes of a simulated disk for a study.
+const DISK_BYTES: u64 = 32 << 30;
+
+/// Runs the experiment on a simulated disk.
+fn on_disk(experiment: &Experiment, disk: HardDisk, options: &Options) -> Result<Findings> {
+    let what = || format!("{} on a simulated disk", experiment.name);
+    disks::probe().map_err(|reason| Error::Inconclusive { what: what(), reason })?;
+    let folder = options.scratch()?;
+    server::open_to_all(folder.path())?;
+    let simulated = Simulated::begin(folder.path(), disk, DISK_BYTES, options)?;
+    let inner = Options { directory: simulated.point().to_owned(), disk: None, ..options.clone() };
+    let mut findings = (experiment.run)(&inner)?;
+    findings.parameter("disk", disk.words().as_str());
+    Ok(findings)
 }
 
 /// How experiments in slices open their pools: with the defaults, which so many slices take through several

@@ -81,7 +81,7 @@ impl Scope {
             Scale { warehouses: 2, ..published }
         };
         let (clients, seconds) = options.size((20, 600), (8, if toy { 1 } else { 8 }));
-        let mut disk = HardDisk::of_7200();
+        let mut disk = options.disk.unwrap_or(HardDisk::of_7200());
         if toy {
             disk.time_scale = 0.2;
         }
