@@ -1,10 +1,10 @@
 //! Files that a rename has replaced live on for a second.
 //!
-//! A program that opens a path has two requests: the kernel finds the node of the name, then opens the node. A rename over
-//! the name in between frees the file, and the open would answer ESTALE. The kernel finds the name anew once, and
-//! passes on the second ESTALE. For a file that is replaced again and again, as a state file is, that is one open in
-//! ten thousand. A filesystem in the kernel keeps the inode, because its cache holds it; this one does not count what the
-//! kernel's cache holds.
+//! A program that opens a path has two requests: the kernel finds the node of the name, then opens the node.
+//! A rename over the name in between frees the file, and the open would answer ESTALE. The kernel finds the
+//! name anew once, and passes on the second ESTALE. For a file that is replaced again and again, as a state
+//! file is, that is one open in ten thousand. A filesystem in the kernel keeps the inode, because its cache
+//! holds it; this one does not count what the kernel's cache holds.
 
 use icecore::File;
 use parking_lot::Mutex;

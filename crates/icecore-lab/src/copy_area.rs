@@ -29,7 +29,8 @@ pub struct CopyArea {
     pub needed_bytes: u64,
     /// The same with room to spare.
     pub recommended_bytes: u64,
-    /// When an area of the size that was asked about is full, in seconds since the snapshot, if the trace has times.
+    /// When an area of the size that was asked about is full, in seconds since the snapshot, if the trace has
+    /// times.
     pub full_after_s: Option<f64>,
     /// After how many writes that is.
     pub full_after_writes: Option<u64>,
@@ -47,7 +48,8 @@ pub struct Question {
 }
 
 impl CopyArea {
-    /// Finds the part of the trace that copies most away. A trace without times, or shorter than the duration, is taken as a whole.
+    /// Finds the part of the trace that copies most away. A trace without times, or shorter than the
+    /// duration, is taken as a whole.
     #[must_use]
     pub fn of(trace: &Trace, question: Question) -> Self {
         let chunk = question.chunk_bytes;
@@ -85,7 +87,8 @@ fn writes(trace: &Trace) -> impl Iterator<Item = (Option<Duration>, u64, u64)> {
     })
 }
 
-/// Chunks of an area with so many copies: a header, and a table of one chunk before so many copies as it has entries for.
+/// Chunks of an area with so many copies: a header, and a table of one chunk before so many copies as it has
+/// entries for.
 fn area_chunks(copies: u64, chunk: u64) -> u64 {
     1 + copies + copies.div_ceil(chunk / CLASSIC_ENTRY_BYTES).max(1)
 }
@@ -116,7 +119,8 @@ fn most_chunks(trace: &Trace, chunk: u64, window: Option<Duration>) -> u64 {
     most
 }
 
-/// When, and after how many writes, an area of so many chunks is full for a snapshot at the beginning of the trace.
+/// When, and after how many writes, an area of so many chunks is full for a snapshot at the beginning of the
+/// trace.
 fn full_at(trace: &Trace, chunk: u64, area: u64) -> Option<(Option<Duration>, u64)> {
     let mut copied = HashSet::new();
     for (number, (at, place, bytes)) in (1..).zip(writes(trace)) {

@@ -67,6 +67,10 @@ pub(crate) enum Until {
     End,
 }
 
+/// Reads and writes at random places, a fifth of them writes.
+pub(crate) const MIXED: &str = "randrw";
+const MIXED_WRITE_PERCENT: u64 = 20;
+
 /// A run of fio over one file. What it writes is half compressible.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileRun<'a> {
@@ -74,13 +78,13 @@ pub(crate) struct FileRun<'a> {
     pub file: &'a Path,
     /// Its size in bytes.
     pub bytes: u64,
-    /// `randwrite` or `write`.
+    /// `randwrite`, `write`, or [`MIXED`].
     pub how: &'static str,
     /// Bytes of one request.
     pub block: u64,
     /// Whether the page cache is left out.
     pub direct: bool,
-    /// Threads, each in a part of its own of the file.
+    /// Threads, each in a part of its own of the file. In a mix all of them are everywhere.
     pub jobs: u64,
     /// Writes to a `fdatasync`; 0 for one `fsync` at the end.
     pub sync_every: u32,
@@ -104,7 +108,9 @@ pub(crate) struct Driven {
 impl FileRun<'_> {
     pub(crate) fn drive(&self, options: &Options) -> Result<Driven> {
         let number = |name: &str, value: u64| format!("--{name}={value}");
-        let part = self.bytes / self.jobs / self.block * self.block;
+        let is_mixed = self.how == MIXED;
+        let parts = if is_mixed { 1 } else { self.jobs };
+        let part = self.bytes / parts / self.block * self.block;
         let mut command = Command::new("fio");
         command
             .args(["--name=lab", "--ioengine=psync", "--group_reporting", "--output-format=json", "--thread"])
@@ -117,7 +123,10 @@ impl FileRun<'_> {
             .arg(format!("--filename={}", self.file.display()))
             .arg(format!("--rw={}", self.how))
             .args([number("bs", self.block), number("numjobs", self.jobs), number("size", part)])
-            .args([number("offset_increment", part), number("randseed", self.seed)])
+            .args([
+                number("offset_increment", if is_mixed { 0 } else { part }),
+                number("randseed", self.seed),
+            ])
             .arg(number("direct", self.direct.into()));
         match self.until {
             Until::Requests(count) => command.arg(number("number_ios", count.div_ceil(self.jobs))),
@@ -128,6 +137,9 @@ impl FileRun<'_> {
             0 => command.arg("--end_fsync=1"),
             every => command.arg(number("fdatasync", every.into())),
         };
+        if is_mixed {
+            command.arg(number("rwmixwrite", MIXED_WRITE_PERCENT));
+        }
         if let Some(log) = self.log {
             command.arg(format!("--write_lat_log={}", log.display())).arg("--log_unix_epoch=1");
         }
@@ -139,8 +151,15 @@ impl FileRun<'_> {
 fn run(command: &mut Command, how: &str, on: &Path, options: &Options) -> Result<Driven> {
     let text = tool::output(command, options)?;
     let report = text.find('{').and_then(|at| serde_json::from_str::<serde_json::Value>(&text[at..]).ok());
-    let kind = if how.ends_with("write") { "write" } else { "read" };
-    let number = |name: &str| report.as_ref().and_then(|report| report["jobs"][0][kind][name].as_f64());
+    let kinds: &[&str] = match how {
+        MIXED => &["read", "write"],
+        how if how.ends_with("write") => &["write"],
+        _ => &["read"],
+    };
+    let number = |name: &str| {
+        let job = &report.as_ref()?["jobs"][0];
+        kinds.iter().map(|kind| job[kind][name].as_f64()).sum::<Option<f64>>()
+    };
     match (number("iops"), number("total_ios")) {
         (Some(rate), Some(requests)) if rate > 0.0 => Ok(Driven { rate, requests }),
         _ => Err(Error::Child {

@@ -61,7 +61,8 @@ pub(crate) fn say_ready() {
     let _ = io::stdout().flush();
 }
 
-/// In the process of a mount: answers requests until the mount goes away, or the lab does. `threads`: that answer them.
+/// In the process of a mount: answers requests until the mount goes away, or the lab does. `threads`: that
+/// answer them.
 pub(crate) fn serve(filesystem: impl Filesystem, point: &Path, threads: usize) -> Result<()> {
     let doing = || format!("mount on {}", point.display());
     let mut config = fuser::Config::default();

@@ -215,7 +215,7 @@ fn shock() {
     let lvm: &[&str] = if has_lvm { &["shock.lvm_factor"] } else { &[] };
     let report = runs_and_fits("shock", &[lvm, &["shock.icecore_factor", "shock.stall_ms"]].concat());
     let keys = measured(&report, "shock");
-    for key in ["plain/sync/0", "icecore-mount/sync/1", "icecore-mount/small/1", "xfs-reflink/sync/1"] {
+    for key in ["plain/sync/0", "icecore-mount/sync/1", "icecore-mount/small/1", "icecore-mount/randomio/1"] {
         assert!(keys.contains(&key), "{key} is not in {keys:?}");
     }
     let system = &report.systems["icecore-mount/sync/1"];

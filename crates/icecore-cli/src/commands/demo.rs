@@ -2,7 +2,7 @@
 
 mod mounted;
 
-use super::lab::told;
+use super::lab::with_exit_code;
 use crate::output::{Output, print_document};
 use crate::progress::Progress;
 use clap::Args;
@@ -46,7 +46,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         ..usual
     };
     let mut bar: Option<(DemoStep, Progress)> = None;
-    let report = icecore_lab::demo(&options, &mut |now| show(&mut bar, now)).map_err(told)?;
+    let report = icecore_lab::demo(&options, &mut |now| show(&mut bar, now)).map_err(with_exit_code)?;
     drop(bar);
     tell(&report, arguments.json)?;
     anyhow::ensure!(report.succeeded(), "a snapshot does not hold what was recorded when it was taken");

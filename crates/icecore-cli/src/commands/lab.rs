@@ -170,12 +170,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         LabCommand::Doctor(arguments) => doctor::run(arguments),
         LabCommand::Guest(arguments) => guest::build(arguments),
         LabCommand::Figure(arguments) => draw(arguments),
-        LabCommand::Child => child::serve().map_err(told),
+        LabCommand::Child => child::serve().map_err(with_exit_code),
     }
 }
 
 /// An error of the store keeps its exit code.
-pub fn told(error: icecore_lab::Error) -> anyhow::Error {
+pub fn with_exit_code(error: icecore_lab::Error) -> anyhow::Error {
     match error {
         icecore_lab::Error::Store(error) => Failure::from(error).into(),
         icecore_lab::Error::Side { side, source, detail } => match *source {
@@ -247,7 +247,7 @@ fn stopped(error: icecore_lab::Error) -> anyhow::Error {
         Some(signal) if matches!(error, icecore_lab::Error::Stopped) => {
             exit::Silent(interrupt::end(signal)).into()
         }
-        _ => told(error),
+        _ => with_exit_code(error),
     }
 }
 
@@ -361,7 +361,7 @@ fn check_only(experiment: &Experiment, only: &str) -> anyhow::Result<()> {
 fn draw(arguments: &FigureArguments) -> anyhow::Result<()> {
     let report = read(&arguments.result)?;
     let svg = match &arguments.chart {
-        None => figure::time_per_iteration(&report).map_err(told)?,
+        None => figure::time_per_iteration(&report).map_err(with_exit_code)?,
         Some(wanted) => {
             let charts = charts::of(&report);
             let names = || charts.iter().map(|chart| chart.id.as_str()).collect::<Vec<_>>().join(", ");
@@ -379,5 +379,5 @@ fn draw(arguments: &FigureArguments) -> anyhow::Result<()> {
 fn read(path: &Path) -> anyhow::Result<Report> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-    Report::from_json(&name, &text).map_err(told)
+    Report::from_json(&name, &text).map_err(with_exit_code)
 }

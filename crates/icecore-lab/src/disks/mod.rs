@@ -1,5 +1,5 @@
-//! Simulated disks: a hard disk for machines that have none. What they say about time is the model's, and every result is
-//! labelled so.
+//! Simulated disks: a hard disk for machines that have none. What they say about time is the model's, and
+//! every result is labelled so.
 
 pub mod model;
 pub(crate) mod serve;

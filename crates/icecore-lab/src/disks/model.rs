@@ -1,7 +1,8 @@
 //! When a hard disk has done what it is asked for: the time of seeking, of rotation and of transfer.
 //!
-//! One arm serves one request after another. After Ruemmler and Wilkes, "An introduction to disk drive modeling" (1994), without
-//! zones, skew and head switches: every track holds as many bytes, and the seek time grows with the root of the distance.
+//! One arm serves one request after another. After Ruemmler and Wilkes, "An introduction to disk drive
+//! modeling" (1994), without zones, skew and head switches: every track holds as many bytes, and the seek
+//! time grows with the root of the distance.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -142,7 +143,8 @@ impl Arm {
         Self { disk, place: 0, free_at: 0.0, reads_on: false, dirty: BTreeSet::new() }
     }
 
-    /// When the request is done that arrives at `now`, both since the disk began, scaled. Requests arrive in order.
+    /// When the request is done that arrives at `now`, both since the disk began, scaled. Requests arrive in
+    /// order.
     pub fn serve(&mut self, now: Duration, request: Request) -> Duration {
         let now = now.as_secs_f64() / self.disk.time_scale;
         self.write_back_until(now);
@@ -176,7 +178,8 @@ impl Arm {
         let wanted = angle(place as f64 / self.disk.track_bytes());
         let mut turns = angle(wanted - angle(there / self.disk.turn()));
         if turns > 1.0 - LATE {
-            // It is there just now: times are rounded to nanoseconds. Going back keeps such errors from adding up.
+            // It is there just now: times are rounded to nanoseconds. Going back keeps such errors from
+            // adding up.
             turns -= 1.0;
         }
         self.free_at = there + turns * self.disk.turn() + bytes as f64 / self.disk.bytes_per_second;

@@ -1,8 +1,9 @@
 //! The floor of a mount: the least that a file system on FUSE can do for the requests of `mount`.
 //!
-//! A write is copied to memory. An fsync appends all that was written since the last one, and a header, to a file that is there
-//! already, past the page cache, and flushes it; those that wait meanwhile are served together by the next. A read is passed
-//! on to a plain file. It never reads what it wrote, so it is no file system, and everything else it leaves out costs time.
+//! A write is copied to memory. An fsync appends all that was written since the last one, and a header, to a
+//! file that is there already, past the page cache, and flushes it; those that wait meanwhile are served
+//! together by the next. A read is passed on to a plain file. It never reads what it wrote, so it is no file
+//! system, and everything else it leaves out costs time.
 
 use crate::child::Job;
 use crate::device::open_direct;

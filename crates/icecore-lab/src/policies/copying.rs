@@ -6,8 +6,8 @@ use std::collections::HashSet;
 /// Bytes of an entry in the table of copies (Linux, `dm-snap-persistent.c`).
 pub const CLASSIC_ENTRY_BYTES: u64 = 16;
 
-/// LVM's classic snapshots (Linux, `dm-snap.c`): each has an area of its own, so each copies for itself. A table of
-/// the copies is written, and flushed, before the write that replaces them.
+/// LVM's classic snapshots (Linux, `dm-snap.c`): each has an area of its own, so each copies for itself. A
+/// table of the copies is written, and flushed, before the write that replaces them.
 pub struct Classic {
     chunk: u64,
     /// Without it a crash loses the snapshots, and no table is written.
@@ -65,8 +65,8 @@ impl Policy for Classic {
     }
 }
 
-/// One area for all snapshots, after Zumastor (Phillips, "The ddsnap virtual block device", 2007): a chunk is copied once, for all
-/// snapshots since it was last written. A journal makes the tree of copies durable.
+/// One area for all snapshots, after Zumastor (Phillips, "The ddsnap virtual block device", 2007): a chunk is
+/// copied once, for all snapshots since it was last written. A journal makes the tree of copies durable.
 pub struct SharedStore {
     chunk: u64,
     snapshots: u64,
@@ -117,8 +117,8 @@ impl Policy for SharedStore {
     }
 }
 
-/// VirtualBox's images: a snapshot makes the image read-only, and puts a new one on top. The first write to a block of the new
-/// image copies the whole block from below.
+/// VirtualBox's images: a snapshot makes the image read-only, and puts a new one on top. The first write to a
+/// block of the new image copies the whole block from below.
 pub struct Delta {
     block: u64,
     snapshots: u64,

@@ -1,8 +1,8 @@
-//! What the ways to keep a snapshot do with a write: requests, bytes and flushes of the device, and space, without a
-//! kernel.
+//! What the ways to keep a snapshot do with a write: requests, bytes and flushes of the device, and space,
+//! without a kernel.
 //!
-//! A policy is replayed over a [`Trace`]. Counts are those of `/proc/diskstats` on a device without FUA (a loop device), where an
-//! empty flush is a write request as well: what `shock` counts on the real systems.
+//! A policy is replayed over a [`Trace`]. Counts are those of `/proc/diskstats` on a device without FUA (a
+//! loop device), where an empty flush is a write request as well: what `shock` counts on the real systems.
 
 mod copying;
 mod redirecting;
@@ -107,7 +107,8 @@ mod tests {
 
     const WRITES: u64 = 2000;
 
-    /// Reads, KiB read, writes, KiB written and flushes of each write, as they were counted in the guest with `shock`'s writes.
+    /// Reads, KiB read, writes, KiB written and flushes of each write, as they were counted in the guest with
+    /// `shock`'s writes.
     fn each(mut policy: impl Policy, snapshots: u64) -> [f64; 5] {
         let trace = Trace::random(WRITES, 256 << 20, 16 << 10, 7);
         let found = replay(&mut policy, &trace, snapshots);

@@ -54,7 +54,8 @@ impl Held {
     }
 }
 
-/// Redirect-on-write, as WAFL, ZFS and Btrfs have it: a write goes to a free place, and a flush writes the path to it, up to a root.
+/// Redirect-on-write, as WAFL, ZFS and Btrfs have it: a write goes to a free place, and a flush writes the
+/// path to it, up to a root.
 pub struct Redirecting {
     /// Nodes of the path.
     nodes: u64,
@@ -68,8 +69,8 @@ pub struct Redirecting {
 }
 
 impl Default for Redirecting {
-    /// Btrfs: a flush writes the log tree of the file and the tree of the log trees, two levels each, every node twice, and two
-    /// superblocks.
+    /// Btrfs: a flush writes the log tree of the file and the tree of the log trees, two levels each, every
+    /// node twice, and two superblocks.
     fn default() -> Self {
         Self {
             nodes: 4,
@@ -113,8 +114,8 @@ impl Policy for Redirecting {
     }
 }
 
-/// Icecore: what was written since the last flush goes to the end of the log with a header, in one request. A snapshot is a place in
-/// the log.
+/// Icecore: what was written since the last flush goes to the end of the log with a header, in one request. A
+/// snapshot is a place in the log.
 #[derive(Default)]
 pub struct Icecore {
     pending_bytes: u64,

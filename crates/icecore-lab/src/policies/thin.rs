@@ -3,14 +3,15 @@
 use super::{Policy, Requests, chunks};
 use std::collections::HashSet;
 
-/// Blocks of 4 KiB that a commit of the metadata writes: the paths in the trees of devices and mappings, two levels of
-/// the space maps of data and metadata, and the superblock. Three requests, as most lie beside each other.
+/// Blocks of 4 KiB that a commit of the metadata writes: the paths in the trees of devices and mappings, two
+/// levels of the space maps of data and metadata, and the superblock. Three requests, as most lie beside each
+/// other.
 const COMMIT_BLOCKS: u64 = 9;
 const COMMIT_REQUESTS: u64 = 3;
 const NODE_BYTES: u64 = 4096;
 
-/// A pool of chunks that volumes share (Linux, `dm-thin.c`). The first write to a chunk that is shared copies the whole chunk. The
-/// metadata are committed with the next flush.
+/// A pool of chunks that volumes share (Linux, `dm-thin.c`). The first write to a chunk that is shared copies
+/// the whole chunk. The metadata are committed with the next flush.
 pub struct Thin {
     chunk: u64,
     snapshots: u64,

@@ -1,7 +1,7 @@
 //! A workload like TPC-C: `orders.lua`, a script of sysbench(1) for both servers.
 //!
-//! Its figure is new orders a minute, counted by the database itself. Think time, terminals and the rules of reporting are
-//! left out, so it is no result of TPC-C.
+//! Its figure is new orders a minute, counted by the database itself. Think time, terminals and the rules of
+//! reporting are left out, so it is no result of TPC-C.
 
 use super::{Drive, Driven, Server, number_after, sysbench_driven};
 use crate::error::{Doing as _, Error, Result};
@@ -71,7 +71,8 @@ impl Orders {
         number_after(&printed, "orders:").ok_or_else(|| unreadable(&printed))
     }
 
-    /// Holds the database against the conditions of consistency of the specification (clauses 3.3.2.1 to 3.3.2.9).
+    /// Holds the database against the conditions of consistency of the specification (clauses 3.3.2.1 to
+    /// 3.3.2.9).
     pub(crate) fn check(&self, server: &Server<'_>) -> Result<()> {
         server.run(self.command(server).arg("check")).map(|_| ())
     }

@@ -1,4 +1,5 @@
-//! `model`: the ways to keep a snapshot, replayed over one list of writes without any kernel. It explains what `shock` counts.
+//! `model`: the ways to keep a snapshot, replayed over one list of writes without any kernel. It explains
+//! what `shock` counts.
 
 use crate::error::Result;
 use crate::experiments::Findings;

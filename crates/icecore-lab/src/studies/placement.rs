@@ -1,8 +1,9 @@
-//! `placement`: which files of a database belong on which disk, after "Yet another on SSD, MySQL and TPC-C" (2009).
+//! `placement`: which files of a database belong on which disk, after "Yet another on SSD, MySQL and TPC-C"
+//! (2009).
 //!
-//! A MariaDB is driven by a workload like TPC-C that does not fit into its cache. Its files lie on a simulated hard disk, on
-//! the disk of the folder that is measured (`ssd`), or in memory: the redo log, the system tablespace (doublewrite buffer,
-//! change buffer and undo log), and the tables.
+//! A MariaDB is driven by a workload like TPC-C that does not fit into its cache. Its files lie on a
+//! simulated hard disk, on the disk of the folder that is measured (`ssd`), or in memory: the redo log, the
+//! system tablespace (doublewrite buffer, change buffer and undo log), and the tables.
 
 use super::{Bench, require};
 use crate::device::{Device, DeviceCounts};

@@ -1,6 +1,6 @@
 //! `icecore lab compare`
 
-use super::{read, told};
+use super::{read, with_exit_code};
 use crate::output::{Align, Output, Table};
 use clap::Args;
 use icecore_lab::compare::{Change, Comparison, compare};
@@ -32,7 +32,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let (before, after) = (read(&arguments.before)?, read(&arguments.after)?);
     let names = [&arguments.before, &arguments.after].map(|path| path.display().to_string());
-    let comparison = compare((&names[0], &before), (&names[1], &after)).map_err(told)?;
+    let comparison = compare((&names[0], &before), (&names[1], &after)).map_err(with_exit_code)?;
     let mut output = Output::new();
     if arguments.json {
         output.line(serde_json::to_string_pretty(&comparison)?)?;

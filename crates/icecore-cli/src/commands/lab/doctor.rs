@@ -1,6 +1,6 @@
 //! `icecore lab doctor`
 
-use super::told;
+use super::with_exit_code;
 use crate::interrupt;
 use crate::output::{Align, Output, Table};
 use clap::Args;
@@ -28,12 +28,12 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let mut findings = doctor::examine(&arguments.directory).map_err(told)?;
+    let mut findings = doctor::examine(&arguments.directory).map_err(with_exit_code)?;
     if arguments.install && !doctor::packages(&findings).is_empty() {
         // apt-get ends on Ctrl-C by itself; this program then has to clean up after it.
         interrupt::defer();
-        doctor::install(&doctor::packages(&findings)).map_err(told)?;
-        findings = doctor::examine(&arguments.directory).map_err(told)?;
+        doctor::install(&doctor::packages(&findings)).map_err(with_exit_code)?;
+        findings = doctor::examine(&arguments.directory).map_err(with_exit_code)?;
     }
     let mut output = Output::new();
     if arguments.json {

@@ -1,6 +1,6 @@
 //! `icecore lab report`
 
-use super::{read, told};
+use super::{read, with_exit_code};
 use crate::output::say;
 use anyhow::Context as _;
 use clap::Args;
@@ -31,7 +31,7 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Ok(Document { name, report })
     };
     let documents: Vec<Document> = arguments.results.iter().map(document).collect::<anyhow::Result<_>>()?;
-    let page = page::render(&documents, &[]).map_err(told)?;
+    let page = page::render(&documents, &[]).map_err(with_exit_code)?;
     let output = arguments.output.display();
     std::fs::write(&arguments.output, page).with_context(|| format!("cannot write {output}"))?;
     let count = documents.len();

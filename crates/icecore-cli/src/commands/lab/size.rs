@@ -1,6 +1,6 @@
 //! `icecore lab size`
 
-use super::told;
+use super::with_exit_code;
 use crate::exit;
 use crate::format;
 use crate::output::Output;
@@ -63,7 +63,7 @@ fn chunk(text: &str) -> Result<u64, String> {
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let trace = Trace::read(&arguments.trace).map_err(told)?;
+    let trace = Trace::read(&arguments.trace).map_err(with_exit_code)?;
     let question = Question {
         duration: arguments.duration,
         chunk_bytes: arguments.chunk,

@@ -10,7 +10,7 @@ use super::{Bench, Lineup, Needs, SUBJECT};
 use crate::device::DeviceCounts;
 use crate::error::{Doing, Error, Result};
 use crate::experiments::Findings;
-use crate::fio::{FileRun, Until};
+use crate::fio::{FileRun, MIXED, Until};
 use crate::options::Options;
 use crate::pairs::interleave;
 use crate::report::{Check, System as Measured};
@@ -28,6 +28,10 @@ const FILL_BYTES: u64 = 1 << 20;
 /// The file of the run `small`, as in the study.
 const SMALL_BYTES: u64 = 64 << 20;
 const SMALL_ROUNDS: usize = 6;
+/// The mix of randomio(1) in the study: threads, and bytes of a request.
+const MIX: &str = "randomio";
+const MIX_THREADS: u64 = 100;
+const MIX_BLOCK_BYTES: u64 = 4 << 10;
 /// The runs with a number of snapshots, and their writes to a flush.
 const RUNS: [(&str, u32); 3] = [("direct", 0), ("sync", 1), ("fsync100", 100)];
 /// What fio needs until it writes, and more of it on a slow machine: each attempt waits longer by so much.
@@ -84,6 +88,8 @@ struct Round {
     curves: BTreeMap<&'static str, Shape>,
     /// The rates of the six rounds on the small file, without and with a snapshot before the first.
     small: BTreeMap<usize, Vec<f64>>,
+    /// Reads and writes a second of the mix, without and with a snapshot.
+    mixed: BTreeMap<usize, f64>,
     space_bytes: f64,
 }
 
@@ -160,6 +166,11 @@ impl Driver<'_> {
                 self.options.say(&format!("  {}/{name}: gap {} ms", self.kind.name, shape.longest_gap_ms))?;
                 found.curves.insert(name, shape);
             }
+        }
+        for &count in counts.iter().filter(|count| **count < 2) {
+            let rate = self.with_snapshots(count, |driver| driver.mixed(&file, seed))?;
+            self.options.say(&format!("  {}/{MIX}/{count}: {rate:.0} operations/s", self.kind.name))?;
+            found.mixed.insert(count, rate);
         }
         let file = self.fill("small", self.scope.small_bytes)?;
         for &count in counts.iter().filter(|count| **count < 2) {
@@ -273,6 +284,18 @@ impl Driver<'_> {
         Ok(shape)
     }
 
+    fn mixed(&self, file: &Path, seed: u64) -> Result<f64> {
+        let drive = FileRun {
+            how: MIXED,
+            block: MIX_BLOCK_BYTES,
+            jobs: MIX_THREADS,
+            until: Until::Time(self.scope.small_round),
+            seed,
+            ..self.drive(file, self.scope.file_bytes, 0)
+        };
+        Ok(drive.drive(self.options)?.rate)
+    }
+
     /// The rates of six runs on the small file, one after the other.
     fn small(&self, file: &Path, seed: u64) -> Result<Vec<f64>> {
         let round = |number: usize| {
@@ -326,6 +349,10 @@ fn report(findings: &mut Findings, system: &str, rounds: &[Round]) {
             measured = with_curves(measured, &mut counters, rounds, name);
         }
         findings.system(&format!("{system}/{name}/{count}"), measured.with_counters(counters));
+    }
+    for count in first.mixed.keys() {
+        let rates = rounds.iter().filter_map(|round| round.mixed.get(count)).copied().collect();
+        findings.system(&format!("{system}/{MIX}/{count}"), Measured::new("operations/s", rates));
     }
     for count in first.small.keys() {
         let series: Vec<Vec<f64>> =
