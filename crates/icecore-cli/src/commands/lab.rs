@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use icecore::admin::Failure;
 use icecore_lab::disks::model::{self, HardDisk};
-use icecore_lab::experiments::{Experiment, Group};
+use icecore_lab::experiments::{DiskUse, Experiment, Group};
 use icecore_lab::{EXPERIMENTS, Options, Report, charts, child, figure};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -313,8 +313,8 @@ fn check_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Res
     if name != "model" && arguments.trace.is_some() {
         return Err(exit::usage(format!("{name} replays no trace: --trace goes with model")));
     }
-    if arguments.disk.is_some() && !experiment.on_any_disk && name != "placement" {
-        let studies = EXPERIMENTS.iter().filter(|one| one.on_any_disk || one.name == "placement");
+    if arguments.disk.is_some() && experiment.disk == DiskUse::None {
+        let studies = EXPERIMENTS.iter().filter(|one| one.disk != DiskUse::None);
         let names = studies.map(|one| one.name).collect::<Vec<_>>().join(", ");
         return Err(exit::usage(format!("{name} runs on no simulated disk: --disk goes with {names}")));
     }

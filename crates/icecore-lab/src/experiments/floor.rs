@@ -7,7 +7,7 @@
 
 use crate::child::Job;
 use crate::device::open_direct;
-use crate::error::{Doing, Result};
+use crate::error::Result;
 use crate::options::Options;
 use crate::served::{Served, attributes, errno, serve as serve_until_unmounted};
 use fuser::{
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -27,8 +27,10 @@ use std::time::Duration;
 
 /// Threads that answer requests, as many as the store's mount has.
 const THREADS: usize = 8;
+/// The log in the folder of the plain files.
+pub(super) const LOG_NAME: &str = "log";
 /// Bytes of the log, which begins anew at its end.
-const LOG_BYTES: u64 = 256 << 20;
+pub(super) const LOG_BYTES: u64 = 256 << 20;
 const HEADER_BYTES: usize = 4096;
 /// The first file of the folder; the root is 1.
 const FIRST: u64 = 2;
@@ -38,14 +40,14 @@ const ALWAYS: Duration = Duration::from_secs(24 * 60 * 60);
 /// What the process of the floor does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FloorJob {
-    /// Has files that are read, and gets the log.
+    /// Has files that are read, and the log, all of them written.
     plain: PathBuf,
     point: PathBuf,
     files: usize,
     file_bytes: u64,
 }
 
-/// Mounts a folder in `folder` that shows the files of `plain`.
+/// Mounts a folder in `folder` that shows the files of `plain`, where the log is.
 pub(super) fn begin(
     folder: &Path,
     plain: &Path,
@@ -219,15 +221,8 @@ impl Filesystem for LeastFileSystem {
 
 /// Runs in the process of the floor, until its mount goes away.
 pub(crate) fn serve(job: &FloorJob) -> Result<()> {
-    let path = job.plain.join("log");
-    let doing = || format!("make {}", path.display());
-    let chunk = vec![0; 1 << 20];
-    let mut file = File::create_new(&path).doing(doing)?;
-    for _ in 0..LOG_BYTES / chunk.len() as u64 {
-        file.write_all(&chunk).doing(doing)?;
-    }
-    file.sync_all().doing(doing)?;
-    let log = Log { file: open_direct(&path)?, at: 0, buffer: AlignedBuffer::zeroed(HEADER_BYTES) };
+    let file = open_direct(&job.plain.join(LOG_NAME))?;
+    let log = Log { file, at: 0, buffer: AlignedBuffer::zeroed(HEADER_BYTES) };
     let files = (0..job.files).map(|number| open_direct(&job.plain.join(format!("file.{number}"))));
     let least = LeastFileSystem {
         files: files.collect::<Result<_>>()?,

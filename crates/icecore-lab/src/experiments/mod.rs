@@ -46,8 +46,8 @@ pub struct Experiment {
     pub about: &'static str,
     /// What it is for.
     pub group: Group,
-    /// Whether it can run on a simulated disk as a whole.
-    pub on_any_disk: bool,
+    /// What it does with a simulated disk.
+    pub disk: DiskUse,
     /// Whether it goes on for as long as [`Options::duration`] says. The others take no notice of that.
     pub timed: bool,
     run: Run,
@@ -61,6 +61,17 @@ impl Experiment {
     }
 }
 
+/// What an experiment does with a simulated disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiskUse {
+    /// It cannot use one.
+    None,
+    /// It has one among its disks.
+    Part,
+    /// All of it runs on one.
+    Whole,
+}
+
 /// What an experiment is for. Lists show the groups apart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Group {
@@ -71,11 +82,11 @@ pub enum Group {
 }
 
 const fn study(name: &'static str, about: &'static str, run: Run) -> Experiment {
-    Experiment { name, about, group: Group::Study, on_any_disk: true, timed: false, run }
+    Experiment { name, about, group: Group::Study, disk: DiskUse::Whole, timed: false, run }
 }
 
 const fn store(name: &'static str, about: &'static str, run: Run) -> Experiment {
-    Experiment { name, about, group: Group::Store, on_any_disk: false, timed: false, run }
+    Experiment { name, about, group: Group::Store, disk: DiskUse::None, timed: false, run }
 }
 
 /// Every experiment that there is.
@@ -90,13 +101,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
     study("blog", "the mix of blogbench before and after a snapshot", studies::blog::run),
     study("backup", "reading a snapshot of MariaDB while it writes, on each system", studies::backup::run),
     Experiment {
-        on_any_disk: false,
+        disk: DiskUse::Part,
         ..study("placement", "which files of MariaDB belong on which disk", studies::placement::run)
     },
     study("full", "a store of snapshots that runs full: what is lost", studies::full::run),
     study("many", "what 1 to 10,000 snapshots cost, and destroying them", studies::many::run),
     Experiment {
-        on_any_disk: false,
+        disk: DiskUse::None,
         ..study("model", "why: each way to keep a snapshot, replayed without a kernel", studies::model::run)
     },
     store(
@@ -190,7 +201,7 @@ pub fn run(name: &str, options: &Options) -> Result<Report> {
     let machine = Machine::examine(&options.directory)?;
     options.say(&format!("{name} on {machine}"))?;
     let mut findings = match options.disk {
-        Some(disk) if experiment.on_any_disk => on_disk(experiment, disk, options)?,
+        Some(disk) if experiment.disk == DiskUse::Whole => on_disk(experiment, disk, options)?,
         _ => (experiment.run)(options)?,
     };
     findings.parameter("seed", options.seed);

@@ -204,6 +204,7 @@ impl Bench {
         mounted.snapshot(SCANNED)?;
         self.mounted = Some(mounted);
         let plain = folder.join("plain");
+        fill(&plain.join(floor::LOG_NAME), floor::LOG_BYTES, &mut random)?;
         self.floor = Some(floor::begin(folder, &plain, self.files, self.file_bytes, options)?);
         Ok(self)
     }

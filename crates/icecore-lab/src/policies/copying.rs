@@ -1,10 +1,26 @@
 //! Policies that copy away what a write replaces.
 
-use super::{Policy, Requests, chunks};
+use super::{FirstWrites, Policy, Requests, chunks};
 use std::collections::HashSet;
 
 /// Bytes of an entry in the table of copies (Linux, `dm-snap-persistent.c`).
 pub const CLASSIC_ENTRY_BYTES: u64 = 16;
+
+/// Copies so many chunks away. Chunks beside each other are read and written by one request: the block layer
+/// merges them. `table`: bytes that record it, which are durable before the write that replaces what was
+/// copied.
+fn copy_away(new: u64, chunk: u64, table: Option<u64>, requests: &mut Requests) {
+    if new == 0 {
+        return;
+    }
+    requests.read(1, new * chunk);
+    requests.write(1, new * chunk);
+    if let Some(bytes) = table {
+        requests.flush(1);
+        requests.write(1, bytes);
+        requests.flush_after(1);
+    }
+}
 
 /// LVM's classic snapshots (Linux, `dm-snap.c`): each has an area of its own, so each copies for itself. A
 /// table of the copies is written, and flushed, before the write that replaces them.
@@ -41,16 +57,7 @@ impl Policy for Classic {
     fn write(&mut self, place: u64, bytes: u64, requests: &mut Requests) {
         for copied in &mut self.copied {
             let new = chunks(place, bytes, self.chunk).filter(|chunk| copied.insert(*chunk)).count() as u64;
-            if new > 0 {
-                // Chunks beside each other are read and written by one request: the block layer merges them.
-                requests.read(1, new * self.chunk);
-                requests.write(1, new * self.chunk);
-                if self.persistent {
-                    requests.flush(1);
-                    requests.write(1, self.chunk);
-                    requests.flush_after(1);
-                }
-            }
+            copy_away(new, self.chunk, self.persistent.then_some(self.chunk), requests);
         }
         requests.write(1, bytes);
     }
@@ -67,19 +74,16 @@ impl Policy for Classic {
 
 /// One area for all snapshots, after Zumastor (Phillips, "The ddsnap virtual block device", 2007): a chunk is
 /// copied once, for all snapshots since it was last written. A journal makes the tree of copies durable.
-pub struct SharedStore {
-    chunk: u64,
-    snapshots: u64,
-    /// Copied since the youngest snapshot.
-    copied: HashSet<u64>,
-    copies: u64,
-}
+pub struct SharedStore(FirstWrites);
 
 impl Default for SharedStore {
     fn default() -> Self {
-        Self { chunk: 16 << 10, snapshots: 0, copied: HashSet::new(), copies: 0 }
+        Self(FirstWrites::of_units(16 << 10))
     }
 }
+
+/// Bytes of an entry of its journal.
+const JOURNAL_BYTES: u64 = 4096;
 
 impl Policy for SharedStore {
     fn name(&self) -> &'static str {
@@ -87,24 +91,11 @@ impl Policy for SharedStore {
     }
 
     fn snapshot(&mut self) {
-        self.snapshots += 1;
-        self.copied.clear();
+        self.0.snapshot();
     }
 
     fn write(&mut self, place: u64, bytes: u64, requests: &mut Requests) {
-        if self.snapshots > 0 {
-            let new =
-                chunks(place, bytes, self.chunk).filter(|chunk| self.copied.insert(*chunk)).count() as u64;
-            if new > 0 {
-                self.copies += new;
-                requests.read(1, new * self.chunk);
-                requests.write(1, new * self.chunk);
-                // The journal, before the write that replaces what was copied.
-                requests.flush(1);
-                requests.write(1, 4096);
-                requests.flush_after(1);
-            }
-        }
+        copy_away(self.0.write(place, bytes), self.0.unit, Some(JOURNAL_BYTES), requests);
         requests.write(1, bytes);
     }
 
@@ -113,23 +104,17 @@ impl Policy for SharedStore {
     }
 
     fn held_bytes(&self) -> u64 {
-        self.copies * self.chunk
+        self.0.bytes()
     }
 }
 
 /// VirtualBox's images: a snapshot makes the image read-only, and puts a new one on top. The first write to a
 /// block of the new image copies the whole block from below.
-pub struct Delta {
-    block: u64,
-    snapshots: u64,
-    /// Blocks that the youngest image has.
-    present: HashSet<u64>,
-    copies: u64,
-}
+pub struct Delta(FirstWrites);
 
 impl Default for Delta {
     fn default() -> Self {
-        Self { block: 1 << 20, snapshots: 0, present: HashSet::new(), copies: 0 }
+        Self(FirstWrites::of_units(1 << 20))
     }
 }
 
@@ -139,16 +124,14 @@ impl Policy for Delta {
     }
 
     fn snapshot(&mut self) {
-        self.snapshots += 1;
-        self.present.clear();
+        self.0.snapshot();
     }
 
     fn write(&mut self, place: u64, bytes: u64, requests: &mut Requests) {
-        let new = chunks(place, bytes, self.block).filter(|block| self.present.insert(*block)).count() as u64;
-        if self.snapshots > 0 && new > 0 {
-            self.copies += new;
-            requests.read(new, new * self.block);
-            requests.write(new, new * self.block);
+        let new = self.0.write(place, bytes);
+        if new > 0 {
+            requests.read(new, self.0.unit * new);
+            requests.write(new, self.0.unit * new);
             // The map of blocks.
             requests.write(1, 4096);
         } else {
@@ -161,6 +144,6 @@ impl Policy for Delta {
     }
 
     fn held_bytes(&self) -> u64 {
-        self.copies * self.block
+        self.0.bytes()
     }
 }

@@ -13,6 +13,7 @@ pub use redirecting::{Icecore, InPlace, Redirecting};
 pub use thin::Thin;
 
 use crate::trace::{Event, Trace};
+use std::collections::HashSet;
 
 /// What the device is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -66,20 +67,20 @@ pub trait Policy {
     fn held_bytes(&self) -> u64;
 }
 
+/// Makes a policy that has seen nothing.
+pub type Make = fn() -> Box<dyn Policy>;
+
 /// Every policy, with the defaults of the systems that have it.
-#[must_use]
-pub fn all() -> Vec<Box<dyn Policy>> {
-    vec![
-        Box::new(InPlace),
-        Box::new(Classic::persistent()),
-        Box::new(Classic::transient()),
-        Box::new(SharedStore::default()),
-        Box::new(Thin::default()),
-        Box::new(Delta::default()),
-        Box::new(Redirecting::default()),
-        Box::new(Icecore::default()),
-    ]
-}
+pub const ALL: [Make; 8] = [
+    || Box::new(InPlace),
+    || Box::new(Classic::persistent()),
+    || Box::new(Classic::transient()),
+    || Box::new(SharedStore::default()),
+    || Box::new(Thin::default()),
+    || Box::new(Delta::default()),
+    || Box::new(Redirecting::default()),
+    || Box::new(Icecore::default()),
+];
 
 /// Takes so many snapshots, and replays the trace.
 pub fn replay(policy: &mut dyn Policy, trace: &Trace, snapshots: u64) -> Requests {
@@ -94,6 +95,40 @@ pub fn replay(policy: &mut dyn Policy, trace: &Trace, snapshots: u64) -> Request
         }
     }
     requests
+}
+
+/// Units that were written for the first time since the youngest snapshot: what they held before is kept.
+struct FirstWrites {
+    unit: u64,
+    has_snapshot: bool,
+    since: HashSet<u64>,
+    count: u64,
+}
+
+impl FirstWrites {
+    fn of_units(unit: u64) -> Self {
+        Self { unit, has_snapshot: false, since: HashSet::new(), count: 0 }
+    }
+
+    fn snapshot(&mut self) {
+        self.has_snapshot = true;
+        self.since.clear();
+    }
+
+    /// Answers how many of the units are written for the first time.
+    fn write(&mut self, place: u64, bytes: u64) -> u64 {
+        if !self.has_snapshot {
+            return 0;
+        }
+        let new = chunks(place, bytes, self.unit).filter(|unit| self.since.insert(*unit)).count() as u64;
+        self.count += new;
+        new
+    }
+
+    /// All that is kept.
+    fn bytes(&self) -> u64 {
+        self.count * self.unit
+    }
 }
 
 /// The chunks of this size that bytes are in.
@@ -141,7 +176,8 @@ mod tests {
 
     #[test]
     fn only_copies_for_each_snapshot_grow_with_their_number() {
-        for mut policy in all() {
+        for make in ALL {
+            let mut policy = make();
             let name = policy.name();
             let trace = Trace::random(500, 256 << 20, 16 << 10, 7);
             let one = replay(&mut *policy, &trace, 1);

@@ -1,7 +1,6 @@
 //! Policies that write elsewhere, and leave what was there.
 
-use super::{Policy, Requests, chunks};
-use std::collections::HashSet;
+use super::{FirstWrites, Policy, Requests};
 
 /// A file that is overwritten in place, without snapshots.
 pub struct InPlace;
@@ -26,33 +25,8 @@ impl Policy for InPlace {
     }
 }
 
-/// Blocks that were written since the youngest snapshot: what they replaced is held.
-#[derive(Default)]
-struct Held {
-    snapshots: u64,
-    since: HashSet<u64>,
-    blocks: u64,
-}
-
-impl Held {
-    const BLOCK_BYTES: u64 = 4096;
-
-    fn snapshot(&mut self) {
-        self.snapshots += 1;
-        self.since.clear();
-    }
-
-    fn write(&mut self, place: u64, bytes: u64) {
-        if self.snapshots > 0 {
-            let new = chunks(place, bytes, Self::BLOCK_BYTES).filter(|block| self.since.insert(*block));
-            self.blocks += new.count() as u64;
-        }
-    }
-
-    fn bytes(&self) -> u64 {
-        self.blocks * Self::BLOCK_BYTES
-    }
-}
+/// Bytes of a block, of which a version holds what was overwritten since.
+const BLOCK_BYTES: u64 = 4096;
 
 /// Redirect-on-write, as WAFL, ZFS and Btrfs have it: a write goes to a free place, and a flush writes the
 /// path to it, up to a root.
@@ -64,7 +38,7 @@ pub struct Redirecting {
     copies: u64,
     roots: u64,
     root_bytes: u64,
-    held: Held,
+    held: FirstWrites,
     dirty: bool,
 }
 
@@ -78,7 +52,7 @@ impl Default for Redirecting {
             copies: 2,
             roots: 2,
             root_bytes: 4096,
-            held: Held::default(),
+            held: FirstWrites::of_units(BLOCK_BYTES),
             dirty: false,
         }
     }
@@ -116,10 +90,15 @@ impl Policy for Redirecting {
 
 /// Icecore: what was written since the last flush goes to the end of the log with a header, in one request. A
 /// snapshot is a place in the log.
-#[derive(Default)]
 pub struct Icecore {
     pending_bytes: u64,
-    held: Held,
+    held: FirstWrites,
+}
+
+impl Default for Icecore {
+    fn default() -> Self {
+        Self { pending_bytes: 0, held: FirstWrites::of_units(BLOCK_BYTES) }
+    }
 }
 
 /// Of each append.

@@ -1,7 +1,6 @@
 //! LVM's thin snapshots.
 
-use super::{Policy, Requests, chunks};
-use std::collections::HashSet;
+use super::{FirstWrites, Policy, Requests};
 
 /// Blocks of 4 KiB that a commit of the metadata writes: the paths in the trees of devices and mappings, two
 /// levels of the space maps of data and metadata, and the superblock. Three requests, as most lie beside each
@@ -13,17 +12,13 @@ const NODE_BYTES: u64 = 4096;
 /// A pool of chunks that volumes share (Linux, `dm-thin.c`). The first write to a chunk that is shared copies
 /// the whole chunk. The metadata are committed with the next flush.
 pub struct Thin {
-    chunk: u64,
-    snapshots: u64,
-    /// Chunks that belong to the origin alone.
-    own: HashSet<u64>,
-    copies: u64,
+    copied: FirstWrites,
     changed: bool,
 }
 
 impl Default for Thin {
     fn default() -> Self {
-        Self { chunk: 64 << 10, snapshots: 0, own: HashSet::new(), copies: 0, changed: false }
+        Self { copied: FirstWrites::of_units(64 << 10), changed: false }
     }
 }
 
@@ -33,18 +28,14 @@ impl Policy for Thin {
     }
 
     fn snapshot(&mut self) {
-        self.snapshots += 1;
-        self.own.clear();
+        self.copied.snapshot();
     }
 
     fn write(&mut self, place: u64, bytes: u64, requests: &mut Requests) {
-        if self.snapshots > 0 {
-            let new = chunks(place, bytes, self.chunk).filter(|chunk| self.own.insert(*chunk)).count() as u64;
-            requests.read(new, new * self.chunk);
-            requests.write(new, new * self.chunk);
-            self.copies += new;
-            self.changed |= new > 0;
-        }
+        let new = self.copied.write(place, bytes);
+        requests.read(new, new * self.copied.unit);
+        requests.write(new, new * self.copied.unit);
+        self.changed |= new > 0;
         requests.write(1, bytes);
     }
 
@@ -58,6 +49,6 @@ impl Policy for Thin {
     }
 
     fn held_bytes(&self) -> u64 {
-        self.copies * self.chunk
+        self.copied.bytes()
     }
 }

@@ -27,11 +27,11 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     };
     let mut findings = Findings::default();
     let mut worst: f64 = 0.0;
-    for place in 0..policies::all().len() {
+    for make in policies::ALL {
         for snapshots in SNAPSHOTS {
             // A policy remembers what it has copied.
-            let policy = &mut *policies::all().swap_remove(place);
-            let counters = counters(policy, &trace, snapshots);
+            let mut policy = make();
+            let counters = counters(&mut *policy, &trace, snapshots);
             let counted = published::all_counts("model");
             let same =
                 counted.iter().find(|count| (count.system, count.snapshots) == (policy.name(), snapshots));

@@ -5,7 +5,7 @@
 //! simulated hard disk, on the disk of the folder that is measured (`ssd`), or in memory: the redo log, the
 //! system tablespace (doublewrite buffer, change buffer and undo log), and the tables.
 
-use super::{Bench, require};
+use super::Bench;
 use crate::device::{Device, DeviceCounts};
 use crate::disks::model::HardDisk;
 use crate::disks::{self, Simulated};
@@ -21,7 +21,7 @@ use crate::systems::loopback::{self, Loop};
 use crate::systems::{Areas, Kind, SYSTEMS};
 use crate::tool;
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -62,6 +62,8 @@ const PLACEMENTS: [Placement; 6] = [
 ];
 /// All files on a mount, on the same disk as `ssd`, set up as the guide advises.
 const MOUNT: &str = "icecore-mount";
+/// Without it a transaction goes on after a timeout, with a statement less.
+const ROLLBACK: &str = "--innodb-rollback-on-timeout=1";
 
 /// How much is done.
 struct Scope {
@@ -106,7 +108,6 @@ struct Run {
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
     server::require(&MariaDb)?;
-    require("placement", "sysbench")?;
     let absent = |reason| Error::Inconclusive { what: "placement".to_owned(), reason };
     disks::probe().map_err(absent)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
@@ -239,20 +240,20 @@ fn on_disks(
     let data = disks.subfolder(placement.tables, "tables", options)?;
     let redo = disks.subfolder(placement.redo, "redo", options)?;
     let system = disks.subfolder(placement.system, "system", options)?;
-    let copy = |from: &str, to: &Path| {
-        let from = source.join(from);
-        tool::output(Command::new("cp").arg("-a").arg(from).arg(to), options).map(|_| ())
-    };
-    copy(".", &data)?;
-    for (name, folder) in [("ib_logfile0", &redo), ("ibdata1", &system)] {
-        let doing = || format!("remove {name}");
-        fs::remove_file(data.join(name)).doing(doing)?;
-        copy(name, folder)?;
+    let doing = || format!("list {}", source.display());
+    for entry in fs::read_dir(source).doing(doing)? {
+        let file = entry.doing(doing)?.path();
+        let folder = match file.file_name().and_then(OsStr::to_str) {
+            Some("ib_logfile0") => &redo,
+            Some("ibdata1") => &system,
+            _ => &data,
+        };
+        tool::output(Command::new("cp").arg("-a").arg(&file).arg(folder), options)?;
     }
     let more = [
         option("--innodb-log-group-home-dir", &redo),
         option("--innodb-data-home-dir", &system),
-        OsString::from("--innodb-rollback-on-timeout=1"),
+        ROLLBACK.into(),
     ];
     let setup = Setup { cache_mib: scope.cache_mib, advised: false, more: &more };
     drive(&data, setup, orders, scope, &disks.devices(), options)
@@ -264,7 +265,7 @@ fn on_mount(kind: &Kind, source: &Path, orders: &Orders, scope: &Scope, options:
     bench.attempt(kind, |bench| {
         let data = bench.system.data()?.join("tables");
         tool::output(Command::new("cp").arg("-a").arg(source).arg(&data), options)?;
-        let more = [OsString::from("--innodb-rollback-on-timeout=1")];
+        let more = [ROLLBACK.into()];
         let setup = Setup { cache_mib: scope.cache_mib, advised: true, more: &more };
         drive(&data, setup, orders, scope, &[("ssd", bench.system.device())], options)
     })
@@ -297,7 +298,7 @@ fn drive(
 fn report(findings: &mut Findings, name: &str, runs: &[Run]) {
     let samples = runs.iter().map(|run| run.new_orders_per_minute).collect();
     let mut counters = BTreeMap::new();
-    for (place, device) in [("hdd", "hdd"), ("ssd", "ssd"), ("second_ssd", "second_ssd")] {
+    for device in ["hdd", "ssd", "second_ssd"] {
         let counts = || {
             let all = runs.iter().flat_map(|run| &run.counts);
             all.filter(|(name, _)| *name == device).map(|(_, counts)| counts)
@@ -305,8 +306,8 @@ fn report(findings: &mut Findings, name: &str, runs: &[Run]) {
         let megabytes: Vec<f64> = counts().map(|counts| counts.written_bytes as f64 / 1e6).collect();
         let flushes: Vec<f64> = counts().map(|counts| counts.flushes as f64).collect();
         if !megabytes.is_empty() {
-            counters.insert(format!("{place}_written_mb"), mean(&megabytes));
-            counters.insert(format!("{place}_flushes"), mean(&flushes));
+            counters.insert(format!("{device}_written_mb"), mean(&megabytes));
+            counters.insert(format!("{device}_flushes"), mean(&flushes));
         }
     }
     let each_second = runs.iter().map(|run| run.each_second.clone()).collect();
