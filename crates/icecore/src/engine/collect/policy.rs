@@ -31,9 +31,11 @@ const GROWN_SHARE: u64 = 3;
 /// How full a segment may be to be emptied only because nothing else is to be done.
 const IDLE_FULL_MAX: f64 = 0.5;
 /// The same in a pool whose files take more than a pool at rest should. Where all segments are fuller, they do not.
-const IDLE_FULL_MAX_LARGE: f64 = 0.8;
+const IDLE_FULL_MAX_LARGE: f64 = 0.9;
 /// Segments emptied in idle time before looking whether it still is.
 const IDLE_SEGMENTS: usize = 4;
+/// The most of them, where it takes more to gain one.
+const IDLE_SEGMENTS_MAX: usize = 12;
 /// Blocks that have to have died for each node that a checkpoint would write, to be worth it.
 const DEATHS_PER_NODE: u64 = 16;
 /// Of so many blocks of the pool one that the next checkpoint makes room of is worth one.
@@ -362,17 +364,7 @@ impl Engine {
     pub(in crate::engine) fn collect_idle(&self, keep: Keep) -> Result<()> {
         let Some(_turn) = self.collector.turn.try_lock() else { return Ok(()) };
         self.check_writable()?;
-        let full = |victim: &Candidate| victim.live as f64 / victim.capacity as f64;
-        let (mut victims, is_large) = {
-            let state = self.state();
-            (self.victims(&state), state.segments.len() > self.wanted(&state, keep))
-        };
-        let full_max = if is_large { IDLE_FULL_MAX_LARGE } else { IDLE_FULL_MAX };
-        victims.retain(|victim| full(victim) <= full_max);
-        victims.truncate(IDLE_SEGMENTS);
-        if !is_room_in(&victims) {
-            return Ok(());
-        }
+        let victims = self.idle_victims(&self.state(), keep);
         let mut emptied = 0;
         for victim in &victims {
             if self.signals.is_stopping() {
@@ -386,6 +378,18 @@ impl Engine {
         }
         self.collector.says(None);
         Ok(())
+    }
+
+    /// Segments to empty in idle time: together they give at least a whole one, or there are none.
+    fn idle_victims(&self, state: &State, keep: Keep) -> Vec<Candidate> {
+        let is_large = state.segments.len() > self.wanted(state, keep);
+        let full_max = if is_large { IDLE_FULL_MAX_LARGE } else { IDLE_FULL_MAX };
+        let mut victims = self.victims(state);
+        victims.retain(|victim| victim.live as f64 <= full_max * victim.capacity as f64);
+        let enough = (IDLE_SEGMENTS..=IDLE_SEGMENTS_MAX)
+            .map(|count| &victims[..count.min(victims.len())])
+            .find(|some| is_room_in(some));
+        enough.map(<[Candidate]>::to_vec).unwrap_or_default()
     }
 }
 

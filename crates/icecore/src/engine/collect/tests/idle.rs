@@ -5,10 +5,15 @@ use std::time::{Duration, Instant};
 
 /// What the background does when nobody writes, until it has nothing to do any more. Answers how often it had.
 fn left_alone(pool: &Pool) -> u64 {
+    left_alone_to(pool, Keep::Rest)
+}
+
+/// The same of a pool that is to become so small.
+fn left_alone_to(pool: &Pool, keep: Keep) -> u64 {
     let mut turns = 0;
     loop {
         let before = pool.statistics().written_bytes();
-        pool.engine().collect_idle(Keep::Rest).unwrap();
+        pool.engine().collect_idle(keep).unwrap();
         if pool.statistics().written_bytes() == before {
             return turns;
         }
@@ -82,6 +87,30 @@ fn a_pool_that_nothing_is_to_be_gained_from_rests() {
         assert_eq!(left_alone(&pool), 0);
         assert!(bytes(&storage) == still, "{overwritten}");
         assert_eq!(pool.statistics().segments_collected, 0);
+    }
+}
+
+/// No four segments of a pool that takes too much have a whole segment's room between them, but more than four have.
+#[test]
+fn a_pool_that_takes_too_much_gathers_from_segments_that_are_nearly_full() {
+    for overwritten in [5, 7] {
+        let storage = make(None);
+        let pool = open(&storage);
+        pool.engine().collector.hush();
+        let (db, file) = with_file(&pool);
+        let round = |piece: u64| u64::from(piece.is_multiple_of(overwritten));
+        (0..3000).for_each(|piece| write(&db, file, piece, 0));
+        pool.checkpoint().unwrap();
+        (0..3000).filter(|piece| round(*piece) > 0).for_each(|piece| write(&db, file, piece, 1));
+        pool.checkpoint().unwrap();
+        let before = pool.statistics();
+        assert!(left_alone_to(&pool, Keep::Reserve) > 0, "{overwritten}: {before:?}");
+        let after = pool.statistics();
+        assert!(after.segments_free >= before.segments_free + 2, "{overwritten}: {before:?} {after:?}");
+        // What it wrote for it is bounded: each segment that lived there once.
+        assert!(after.segments_collected <= before.segments - before.segments_free, "{after:?}");
+        (0..3000).for_each(|piece| assert!(read(&pool, "db", file, piece) == content(piece, round(piece))));
+        assert_sound(&pool);
     }
 }
 
