@@ -109,7 +109,7 @@ fn replay(
     if log.is_some() {
         remove_log(file);
     }
-    let pinned = state.pin_again(|| file.now())?;
+    let pinned = state.pin_again(file)?;
     database.pin = Some(Pin::plain(pinned));
     Ok(())
 }

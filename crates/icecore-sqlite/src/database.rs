@@ -184,7 +184,7 @@ impl Database {
     fn lock_shared(&mut self) -> Result<()> {
         let exclusive_mode = self.in_exclusive_mode();
         let (file, state) = self.head()?;
-        let pinned = state.share(self.id, exclusive_mode, || file.now())?;
+        let pinned = state.share(self.id, exclusive_mode, file)?;
         let settled = pinned.settled;
         self.pin = Some(Pin::plain(pinned));
         self.level = Level::Shared;
@@ -270,7 +270,7 @@ impl Database {
     /// Moves on to the version that is published now: that of a transaction of our own.
     pub fn adopt_published(&mut self) -> Result<()> {
         let (file, state) = self.head()?;
-        let pinned = state.pin_again(|| file.now())?;
+        let pinned = state.pin_again(file)?;
         self.adopt(pinned);
         recent::forget_journal(&self.names);
         Ok(())

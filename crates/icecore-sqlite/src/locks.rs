@@ -6,9 +6,11 @@
 use crate::bindings::code;
 use crate::errors::{Fault, Result};
 use crate::prepared::Prepared;
-use crate::store::{Facts, View};
+use crate::store::{Facts, HeadFile, View};
+use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// One open handle, unique within the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,9 +59,15 @@ pub struct Pinned {
     pub settled: bool,
 }
 
-/// The lock table's entry for one file.
+/// The lock table's entry for one file. Readers come and go without its lock, as long as they find what they get: a reader that
+/// is preempted must not make a writer wait.
 #[derive(Default)]
 pub struct FileState {
+    /// Handles that hold SHARED or more.
+    readers: AtomicU32,
+    /// A handle in exclusive locking mode has the whole file, or waits for it: readers have to ask under the lock.
+    guarded: AtomicBool,
+    published: ArcSwapOption<Published>,
     inner: Mutex<Inner>,
 }
 
@@ -71,8 +79,7 @@ struct Inner {
     settled: bool,
     /// What readers get while a commit is on its way to the disk and not yet published.
     former: Option<(View, Facts)>,
-    readers: u32,
-    /// Those of the readers that are in exclusive locking mode: no commit may pass them.
+    /// Readers that are in exclusive locking mode: no commit may pass them.
     exclusive_readers: u32,
     writer: Option<HandleId>,
     /// The writer holds EXCLUSIVE: its commit may come at any moment.
@@ -83,6 +90,14 @@ struct Inner {
     exclusive: Option<HandleId>,
     /// The writes of a journal's roll-back, waiting for the journal to be finalised.
     parked: Option<Prepared>,
+}
+
+/// What readers get without a look at the head. It pins its version as long as there is any reader: with one that reads for long, that
+/// is one version more than this one needs.
+struct Published {
+    pinned: Pinned,
+    /// The changes of the head, counted before it was looked at. `None`: whatever the head says, a commit is on its way.
+    changes: Option<u64>,
 }
 
 const BUSY: Fault = Fault::quiet(code::BUSY);
@@ -105,16 +120,8 @@ impl Inner {
         }
     }
 
-    fn pin(&mut self, now: impl FnOnce() -> Result<(View, Facts)>) -> Result<Pinned> {
-        let (view, facts) = match &self.former {
-            Some((view, facts)) => (view.clone(), *facts),
-            None => {
-                let (view, facts) = now()?;
-                self.observe(facts);
-                (view, facts)
-            }
-        };
-        Ok(Pinned { view, facts, version: self.version, settled: self.settled })
+    fn pinned(&self, view: View, facts: Facts) -> Pinned {
+        Pinned { view, facts, version: self.version, settled: self.settled }
     }
 
     fn blocked_for(&self, handle: HandleId) -> bool {
@@ -124,20 +131,70 @@ impl Inner {
 }
 
 impl FileState {
-    /// Takes SHARED: pins what is published now. `now` looks at the head.
-    pub fn share(
-        &self,
-        handle: HandleId,
-        exclusive_mode: bool,
-        now: impl FnOnce() -> Result<(View, Facts)>,
-    ) -> Result<Pinned> {
+    /// What is published, if it is not out of date.
+    fn at_hand(&self, file: &HeadFile) -> Option<Pinned> {
+        let published = self.published.load();
+        let Published { pinned, changes } = &**published.as_ref()?;
+        (changes.is_none() || *changes == file.changes()).then(|| pinned.clone())
+    }
+
+    /// Readers get this from now on. `changes`: as in [`Published`].
+    fn publish_as(&self, pinned: &Pinned, changes: Option<u64>) {
+        self.published.store(Some(Arc::new(Published { pinned: pinned.clone(), changes })));
+    }
+
+    /// A reader leaves.
+    fn leave(&self) {
+        if self.readers.fetch_sub(1, Ordering::SeqCst) == 1 {
+            // Who comes in this moment looks at the head once more.
+            self.published.store(None);
+        }
+    }
+
+    fn pin(&self, inner: &mut Inner, file: &HeadFile) -> Result<Pinned> {
+        if let Some((view, facts)) = &inner.former {
+            return Ok(inner.pinned(view.clone(), *facts));
+        }
+        if let Some(pinned) = self.at_hand(file) {
+            return Ok(pinned);
+        }
+        let changes = file.changes();
+        let (view, facts) = file.now()?;
+        inner.observe(facts);
+        let pinned = inner.pinned(view, facts);
+        if changes.is_some() {
+            self.publish_as(&pinned, changes);
+        }
+        Ok(pinned)
+    }
+
+    /// Takes SHARED without the lock, if that is all there is to it.
+    fn share_at_once(&self, file: &HeadFile) -> Option<Pinned> {
+        // Counted first, then the guard: a handle that wants the whole file raises the guard first, and then counts.
+        self.readers.fetch_add(1, Ordering::SeqCst);
+        let pinned = if self.guarded.load(Ordering::SeqCst) { None } else { self.at_hand(file) };
+        if pinned.is_none() {
+            self.leave();
+        }
+        pinned
+    }
+
+    fn guard(&self, inner: &Inner) {
+        self.guarded.store(inner.pending.is_some() || inner.exclusive.is_some(), Ordering::SeqCst);
+    }
+
+    /// Takes SHARED: pins what is published now.
+    pub fn share(&self, handle: HandleId, exclusive_mode: bool, file: &HeadFile) -> Result<Pinned> {
+        if !exclusive_mode && let Some(pinned) = self.share_at_once(file) {
+            return Ok(pinned);
+        }
         let mut inner = self.inner.lock();
         if inner.blocked_for(handle) || (exclusive_mode && inner.committing) {
             return Err(BUSY);
         }
         // Looked at under the lock: otherwise two readers could see the head in one order and the counter in another.
-        let pinned = inner.pin(now)?;
-        inner.readers += 1;
+        let pinned = self.pin(&mut inner, file)?;
+        self.readers.fetch_add(1, Ordering::SeqCst);
         inner.exclusive_readers += u32::from(exclusive_mode);
         Ok(pinned)
     }
@@ -149,8 +206,8 @@ impl FileState {
     }
 
     /// Pins what is published now for a handle that holds at least SHARED already.
-    pub fn pin_again(&self, now: impl FnOnce() -> Result<(View, Facts)>) -> Result<Pinned> {
-        self.inner.lock().pin(now)
+    pub fn pin_again(&self, file: &HeadFile) -> Result<Pinned> {
+        self.pin(&mut self.inner.lock(), file)
     }
 
     /// Takes RESERVED: there is one writer, and it starts from the version that is current.
@@ -181,8 +238,9 @@ impl FileState {
         let mut inner = self.inner.lock();
         debug_assert_eq!(inner.writer, Some(handle));
         if exclusive_mode {
-            if inner.readers > 1 {
-                inner.pending = Some(handle);
+            inner.pending = Some(handle);
+            self.guard(&inner);
+            if self.readers.load(Ordering::SeqCst) > 1 {
                 return Err(BUSY);
             }
             inner.pending = None;
@@ -207,12 +265,18 @@ impl FileState {
         if level == Level::Exclusive {
             // Readers that are there keep their versions; no new ones from here on.
             inner.exclusive = Some(handle);
+            self.guard(&inner);
         }
         Ok(())
     }
 
     /// Gives up what a handle holds above `keep`, which is none or SHARED.
     pub fn release(&self, handle: HandleId, held: Level, keep: Level, exclusive_reader: bool) {
+        let is_reader = held == Level::Shared && keep == Level::None && !exclusive_reader;
+        if is_reader && !self.guarded.load(Ordering::SeqCst) {
+            self.leave();
+            return;
+        }
         let mut inner = self.inner.lock();
         if inner.writer == Some(handle) {
             inner.writer = None;
@@ -221,8 +285,9 @@ impl FileState {
         }
         inner.pending = inner.pending.filter(|&holder| holder != handle);
         inner.exclusive = inner.exclusive.filter(|&holder| holder != handle);
+        self.guard(&inner);
         if keep == Level::None && held >= Level::Shared {
-            inner.readers -= 1;
+            self.leave();
             inner.exclusive_readers -= u32::from(exclusive_reader);
         }
     }
@@ -237,26 +302,41 @@ impl FileState {
         let mut inner = self.inner.lock();
         if inner.version == version {
             inner.settled = true;
+            self.published.store(None);
         }
     }
 
     /// From here to [`FileState::publish`] readers get the former version, whatever the head says.
     pub fn hold_back(&self, former: Pinned) {
-        self.inner.lock().former = Some((former.view, former.facts));
+        let mut inner = self.inner.lock();
+        self.publish_as(&former, None);
+        inner.former = Some((former.view, former.facts));
     }
 
     /// The commit did not happen: the head still is the former version.
     pub fn hold_no_longer(&self) {
-        self.inner.lock().former = None;
+        let mut inner = self.inner.lock();
+        self.published.store(None);
+        inner.former = None;
     }
 
     /// The commit is done: readers get it from now on, and so does the caller.
-    pub fn publish(&self, now: impl FnOnce() -> Result<(View, Facts)>) -> Result<Pinned> {
+    pub fn publish(&self, file: &HeadFile) -> Result<Pinned> {
+        // Before the lock: who comes meanwhile gets the former version, and does not queue up.
+        let changes = file.changes();
+        let looked = file.now();
         let mut inner = self.inner.lock();
-        inner.former = None;
+        let former = inner.former.take();
         inner.version.0 += 1;
-        inner.facts = None;
-        inner.pin(now)
+        inner.facts = looked.as_ref().ok().map(|(_, facts)| *facts);
+        self.published.store(None);
+        let published = looked.map(|(view, facts)| inner.pinned(view, facts));
+        if let (Ok(pinned), Some(_)) = (&published, changes) {
+            self.publish_as(pinned, changes);
+        }
+        drop(inner);
+        drop(former);
+        published
     }
 
     /// Parks the writes of a journal's roll-back until [`FileState::take_parked`].

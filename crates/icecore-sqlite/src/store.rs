@@ -165,7 +165,7 @@ pub struct HeadFile {
     path: Vec<String>,
     /// What the views of it are shown as.
     reader: Arc<icecore::ReaderName>,
-    _alive: icecore::File,
+    alive: icecore::File,
     user: icecore::UserGuard,
 }
 
@@ -188,7 +188,7 @@ impl HeadFile {
         let reader = reader_of(path);
         let user = dataset.register_user(&shown(path));
         let path = path.iter().map(|&part| part.to_owned()).collect();
-        Ok(Some(Self { dataset, inode, generation, path, reader, _alive: alive, user }))
+        Ok(Some(Self { dataset, inode, generation, path, reader, alive, user }))
     }
 
     /// Announces that a transaction writes to the file, or does no longer. Its dataset keeps its name meanwhile.
@@ -218,10 +218,15 @@ impl HeadFile {
 
     /// An error if the dataset was rolled back since the file was opened.
     pub fn check_generation(&self) -> Result<()> {
-        if self.dataset.generation()? == self.generation {
+        if self.alive.changes().is_some() || self.dataset.generation()? == self.generation {
             return Ok(());
         }
         Err(Error::StaleHandle { dataset: self.dataset.name()? }.into())
+    }
+
+    /// Counts the changes of the head: see [`icecore::File::changes`].
+    pub fn changes(&self) -> Option<u64> {
+        self.alive.changes()
     }
 
     /// The head as it is now, and the file's facts in it.

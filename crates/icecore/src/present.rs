@@ -27,7 +27,12 @@ pub(crate) struct Present<T> {
     slot: RwLock<Slot<T>>,
     /// Reads since the last operation, no further than they count.
     reads: AtomicU64,
+    /// Operations that were begun on the head; [`GONE`] when it is gone.
+    changes: AtomicU64,
 }
+
+/// What [`Present::changes`] counts to where there is nothing left to change.
+const GONE: u64 = u64::MAX;
 
 enum Slot<T> {
     /// Whoever reads next asks the state, and publishes what that says.
@@ -58,7 +63,7 @@ pub(crate) enum Found<T> {
 
 impl<T> Default for Present<T> {
     fn default() -> Self {
-        Self { slot: RwLock::new(Slot::Unknown), reads: AtomicU64::new(0) }
+        Self { slot: RwLock::new(Slot::Unknown), reads: AtomicU64::new(0), changes: AtomicU64::new(0) }
     }
 }
 
@@ -73,6 +78,11 @@ impl<T: Clone> Present<T> {
             Slot::Unknown => Found::Unknown,
             Slot::Gone => Found::Gone,
         }
+    }
+
+    /// How many operations were begun on the head so far; `None` once the head is gone. An operation that is acknowledged was counted before.
+    pub(crate) fn changes(&self) -> Option<u64> {
+        Some(self.changes.load(Ordering::Acquire)).filter(|changes| *changes != GONE)
     }
 
     /// A reader, who is no writer that looks before it writes, is going to read.
@@ -94,6 +104,8 @@ impl<T: Clone> Present<T> {
     /// place, and what is published refers to all of them: so it is withdrawn, unless there are enough readers to make it worth copying
     /// nodes for them. `is_part`: other operations follow that belong to it, and nobody may see the head in between.
     pub(crate) fn begin_change(&self, is_part: bool) {
+        // Only who holds the state lock counts.
+        self.changes.store(self.changes.load(Ordering::Relaxed) + 1, Ordering::Release);
         let reads = self.reads.load(Ordering::Relaxed);
         self.reads.store(0, Ordering::Relaxed);
         if is_part || reads < READS_THAT_COUNT {
@@ -121,6 +133,7 @@ impl<T: Clone> Present<T> {
 
     /// The dataset has another head, or none. Called under the state lock.
     pub(crate) fn retire(&self) {
+        self.changes.store(GONE, Ordering::Release);
         *self.slot.write() = Slot::Gone;
     }
 }

@@ -7,6 +7,7 @@ use crate::units::{BLOCK_BYTES, LogAddress, Stream};
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Operations with so much data leave when they are written.
 const BULK_BYTES: usize = 512 << 10;
@@ -15,6 +16,10 @@ const BULK_BYTES: usize = 512 << 10;
 /// while after, without a copy.
 pub(crate) struct Recent {
     budget: u64,
+    /// Every log block below this address of the data stream is on disk.
+    written: AtomicU64,
+    /// Runs that leave when they are written.
+    bulk: AtomicU64,
     inner: RwLock<RecentInner>,
 }
 
@@ -37,12 +42,20 @@ struct RecentInner {
     runs: BTreeMap<u64, RecentRun>,
     order: VecDeque<u64>,
     bytes: u64,
-    written: u64,
+}
+
+impl RecentInner {
+    /// Takes out the run that came first.
+    fn remove_first(&mut self) -> Option<RecentRun> {
+        let run = self.runs.remove(&self.order.pop_front()?)?;
+        self.bytes -= run.payload.bytes().len() as u64;
+        Some(run)
+    }
 }
 
 impl Recent {
     pub(super) fn new(budget: u64) -> Self {
-        Self { budget, inner: RwLock::default() }
+        Self { budget, written: AtomicU64::new(0), bulk: AtomicU64::new(0), inner: RwLock::default() }
     }
 
     /// Takes up blocks of the data stream that the log will write; kept at least until they are written.
@@ -65,33 +78,39 @@ impl Recent {
 
     fn add(&self, key: u64, run: RecentRun) {
         let inner = &mut *self.inner.write();
+        self.bulk.fetch_add(u64::from(run.is_bulk()), Ordering::Relaxed);
         inner.bytes += run.payload.bytes().len() as u64;
         inner.order.push_back(key);
         inner.runs.insert(key, run);
+        let written = self.written.load(Ordering::Acquire);
         while inner.bytes > self.budget {
             let Some(oldest) = inner.order.front() else { return };
-            if let Some(run) = inner.runs.get(oldest) {
-                // Log addresses grow in order, so nothing behind an unwritten run is written either.
-                if !run.is_staged && *oldest >= inner.written {
-                    return;
-                }
-                inner.bytes -= run.payload.bytes().len() as u64;
+            // Log addresses grow in order, so nothing behind an unwritten run is written either.
+            if inner.runs.get(oldest).is_some_and(|run| !run.is_staged && *oldest >= written) {
+                return;
             }
-            inner.runs.remove(oldest);
-            inner.order.pop_front();
+            self.forget_first(inner);
         }
     }
 
     /// Every log block below this address of the data stream is on disk.
     pub(crate) fn written_below(&self, address: u64) {
+        self.written.store(address, Ordering::Release);
+        // Most of the time there is nothing to be done: readers are not to be waited for in vain.
+        if self.bulk.load(Ordering::Relaxed) == 0 {
+            return;
+        }
         let inner = &mut *self.inner.write();
-        inner.written = address;
-        while let Some(oldest) = inner.order.front().copied().filter(|oldest| *oldest < address)
-            && let Some(run) = inner.runs.get(&oldest).filter(|run| run.is_bulk())
+        while let Some(oldest) = inner.order.front().filter(|oldest| **oldest < address)
+            && inner.runs.get(oldest).is_some_and(RecentRun::is_bulk)
         {
-            inner.bytes -= run.payload.bytes().len() as u64;
-            inner.runs.remove(&oldest);
-            inner.order.pop_front();
+            self.forget_first(inner);
+        }
+    }
+
+    fn forget_first(&self, inner: &mut RecentInner) {
+        if inner.remove_first().is_some_and(|run| run.is_bulk()) {
+            self.bulk.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
