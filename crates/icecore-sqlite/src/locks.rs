@@ -354,3 +354,103 @@ impl FileState {
         self.inner.lock().parked.take()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{self, Pool};
+    use icecore::{InitOptions, OpenOptions};
+    use std::collections::BTreeMap;
+    use std::thread;
+
+    const COMMITS: u64 = 2_000;
+    const READERS: usize = 4;
+
+    struct World {
+        pool: Pool,
+        file: HeadFile,
+        state: FileState,
+        /// Somebody has the whole file.
+        is_taken: AtomicBool,
+        is_over: AtomicBool,
+        /// What a version holds, by those that have read it.
+        contents: Mutex<BTreeMap<FileVersion, u64>>,
+    }
+
+    impl World {
+        fn content(&self, pinned: &Pinned) -> u64 {
+            let mut bytes = [0; 8];
+            store::read(&pinned.view, self.file.inode(), 8, 0, &mut bytes).unwrap();
+            u64::from_le_bytes(bytes)
+        }
+
+        fn read(&self) {
+            let (handle, mut last, mut reads) = (HandleId::fresh(), 0, 0);
+            while !self.is_over.load(Ordering::SeqCst) {
+                let Ok(pinned) = self.state.share(handle, false, &self.file) else { continue };
+                assert!(
+                    !self.is_taken.load(Ordering::SeqCst),
+                    "a reader beside a handle that has the whole file"
+                );
+                let content = self.content(&pinned);
+                assert!(content >= last, "{content} after {last}");
+                let known = *self.contents.lock().entry(pinned.version).or_insert(content);
+                assert_eq!(known, content, "one version has one content");
+                assert!(
+                    !self.is_taken.load(Ordering::SeqCst),
+                    "the whole file was given away beside a reader"
+                );
+                self.state.release(handle, Level::Shared, Level::None, false);
+                (last, reads) = (content, reads + 1);
+            }
+            assert!(reads > 0);
+        }
+
+        /// Writes a number. `exclusive`: wants the whole file for it. False if somebody is in the way.
+        fn write(&self, handle: HandleId, number: u64, exclusive: bool) -> bool {
+            let Ok(pinned) = self.state.share(handle, exclusive, &self.file) else { return false };
+            self.state.reserve(handle, pinned.version, || Ok(self.file.now()?.1)).unwrap();
+            let mut is_done = false;
+            if self.state.exclude(handle, exclusive, exclusive).is_ok() {
+                self.is_taken.store(exclusive, Ordering::SeqCst);
+                let mut group = self.file.begin(&pinned.view).unwrap();
+                group.write(self.file.inode(), 0, &number.to_le_bytes()).unwrap();
+                self.state.hold_back(pinned);
+                store::commit(&self.pool, vec![group]).unwrap();
+                assert_eq!(self.content(&self.state.publish(&self.file).unwrap()), number);
+                self.is_taken.store(false, Ordering::SeqCst);
+                is_done = true;
+            }
+            self.state.release(handle, Level::Exclusive, Level::None, exclusive);
+            is_done
+        }
+    }
+
+    #[test]
+    fn readers_find_what_was_published_last_and_nothing_beside_a_handle_that_has_the_whole_file() {
+        let folder = tempfile::tempdir().unwrap();
+        Pool::init_directory(folder.path(), &InitOptions::default()).unwrap();
+        let pool = Pool::open_directory(folder.path(), &OpenOptions::default()).unwrap();
+        pool.create_dataset("db", false, &[]).unwrap();
+        let file = HeadFile::open(&pool, "db", &["a"], true).unwrap().unwrap();
+        pool.dataset("db").unwrap().write(file.inode(), 0, &[0; 8]).unwrap();
+        let (state, is_taken, is_over) = Default::default();
+        let world = World { pool, file, state, is_taken, is_over, contents: Mutex::default() };
+        thread::scope(|scope| {
+            for _ in 0..READERS {
+                scope.spawn(|| world.read());
+            }
+            let handle = HandleId::fresh();
+            let mut taken = 0;
+            for number in 1..=COMMITS {
+                let exclusive = number % 2 == 0 && world.write(handle, number, true);
+                taken += u64::from(exclusive);
+                assert!(exclusive || world.write(handle, number, false));
+            }
+            world.is_over.store(true, Ordering::SeqCst);
+            assert!(taken > 0, "the whole file was never to be had");
+        });
+        assert_eq!(world.state.readers.load(Ordering::SeqCst), 0);
+        assert!(world.state.published.load().is_none(), "nothing is pinned where nobody reads");
+    }
+}

@@ -42,7 +42,6 @@ pub fn commit(pool: &OpenPool, prepared: Vec<Prepared>, durable: bool) -> Result
         return Err(fault);
     }
     // Each of them, whatever happens to another: none may be left held back.
-    let published: Vec<Result<Pinned>> =
-        files.iter().map(|(head, state)| state.publish(head)).collect();
+    let published: Vec<Result<Pinned>> = files.iter().map(|(head, state)| state.publish(head)).collect();
     published.into_iter().collect()
 }
