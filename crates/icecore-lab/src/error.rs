@@ -124,6 +124,14 @@ pub enum Error {
         /// Debian's packages that have what the experiment needs.
         packages: &'static str,
     },
+    /// A program takes longer than it may.
+    #[error("`{program}` did not end within {} s (--time-limit)", limit.as_secs_f64())]
+    TooLong {
+        /// The program and its first arguments.
+        program: String,
+        /// How long it may take.
+        limit: std::time::Duration,
+    },
     /// The run was to stop: see [`Options::stop`](crate::Options::stop).
     #[error("the run was stopped before its end, and there is no result")]
     Stopped,

@@ -71,6 +71,9 @@ pub(crate) enum Until {
 pub(crate) const MIXED: &str = "randrw";
 const MIXED_WRITE_PERCENT: u64 = 20;
 
+/// Requests that wait at the same time in an open loop: who waits for more is not counted as late.
+const OPEN_DEPTH: u64 = 4096;
+
 /// A run of fio over one file. What it writes is half compressible.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileRun<'a> {
@@ -88,6 +91,9 @@ pub(crate) struct FileRun<'a> {
     pub jobs: u64,
     /// Writes to a `fdatasync`; 0 for one `fsync` at the end.
     pub sync_every: u32,
+    /// Requests a second in an open loop: each is made when its time has come, also where others wait. Then each of them is
+    /// durable by itself if `sync_every` is 1. `None`: one after the other.
+    pub rate: Option<u32>,
     /// When it ends.
     pub until: Until,
     /// Where each write is.
@@ -113,7 +119,7 @@ impl FileRun<'_> {
         let part = self.bytes / parts / self.block * self.block;
         let mut command = Command::new("fio");
         command
-            .args(["--name=lab", "--ioengine=psync", "--group_reporting", "--output-format=json", "--thread"])
+            .args(["--name=lab", "--group_reporting", "--output-format=json", "--thread"])
             .args([
                 "--fallocate=none",
                 "--overwrite=0",
@@ -133,8 +139,15 @@ impl FileRun<'_> {
             Until::Time(time) => command.arg("--time_based").arg(format!("--runtime={}ms", time.as_millis())),
             Until::End => &mut command,
         };
+        match self.rate {
+            None => command.arg("--ioengine=psync"),
+            Some(rate) => command
+                .arg("--ioengine=libaio")
+                .args([number("iodepth", OPEN_DEPTH), number("rate_iops", rate.into())]),
+        };
         match self.sync_every {
             0 => command.arg("--end_fsync=1"),
+            1 if self.rate.is_some() => command.arg("--sync=dsync"),
             every => command.arg(number("fdatasync", every.into())),
         };
         if is_mixed {

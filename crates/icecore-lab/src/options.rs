@@ -18,6 +18,9 @@ pub type Stop = Arc<dyn Fn() -> bool + Send + Sync>;
 /// The seed where none is given.
 pub(crate) const SEED: u64 = 20_141_001;
 
+/// Longer than any step of a study takes at its full size.
+const TIME_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
+
 /// Choices common to all experiments.
 #[derive(Clone)]
 pub struct Options {
@@ -39,6 +42,10 @@ pub struct Options {
     pub trace: Option<PathBuf>,
     /// A simulated disk to measure in place of the filesystem of `directory`; in `placement`, the hard disk.
     pub disk: Option<HardDisk>,
+    /// How long one program of a system may take, such as a run of fio: two hours unless said.
+    pub time_limit: Duration,
+    /// Writes a second of the study `shock` in an open loop; as many as the system takes unless said.
+    pub rate: Option<u32>,
     /// Small sizes and few rounds: exercises the harness in seconds, means nothing.
     pub quick: bool,
     /// Seed of workloads and of the bootstrap.
@@ -68,6 +75,8 @@ impl Options {
             size: None,
             trace: None,
             disk: None,
+            time_limit: TIME_LIMIT,
+            rate: None,
             quick: false,
             seed: SEED,
             progress: Arc::new(|_| ()),

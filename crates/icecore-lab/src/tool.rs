@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often a run that waits for a program looks whether it is to stop.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -51,10 +51,19 @@ impl Tool {
     /// # Errors
     /// [`Error::Stopped`] if the run is to stop before.
     pub(crate) fn wait(&mut self, options: &Options) -> Result<ExitStatus> {
+        self.wait_until(None, options)?;
+        self.0.wait().doing(|| "wait for a program".to_owned())
+    }
+
+    /// Whether the program ends before this.
+    fn wait_until(&mut self, end: Option<Instant>, options: &Options) -> Result<bool> {
         while !self.wait_for(LOOK)? {
             options.go_on()?;
+            if end.is_some_and(|end| Instant::now() >= end) {
+                return Ok(false);
+            }
         }
-        self.0.wait().doing(|| "wait for a program".to_owned())
+        Ok(true)
     }
 
     /// Whether the program ends within this time.
@@ -82,7 +91,9 @@ impl Drop for Tool {
     fn drop(&mut self) {
         if !matches!(self.0.try_wait(), Ok(Some(_))) {
             let _ = kill_process_group(self.id(), Signal::KILL);
-            let _ = self.0.wait();
+            // What hangs in the kernel cannot be killed, and is not waited for.
+            let _ = self.ends_within(PATIENCE_AT_END);
+            let _ = self.0.try_wait();
         }
     }
 }
@@ -90,14 +101,18 @@ impl Drop for Tool {
 /// Runs a program to its end, and answers what it printed.
 ///
 /// # Errors
-/// The program cannot be started, or fails: the error has the end of what it printed. [`Error::Stopped`] if the run is to
-/// stop before the program ends.
+/// The program cannot be started, or fails: the error has the end of what it printed. [`Error::TooLong`] if it takes longer
+/// than [`Options::time_limit`]; [`Error::Stopped`] if the run is to stop before the program ends.
 pub(crate) fn output(command: &mut Command, options: &Options) -> Result<String> {
     let doing = || format!("keep what {} prints", name(command));
     let (mut printed, mut complaint) =
         (tempfile::tempfile().doing(doing)?, tempfile::tempfile().doing(doing)?);
     let (to, errors_to) = (printed.try_clone().doing(doing)?, complaint.try_clone().doing(doing)?);
-    let status = Tool::start(command.stdout(to).stderr(errors_to))?.wait(options)?;
+    let mut tool = Tool::start(command.stdout(to).stderr(errors_to))?;
+    if !tool.wait_until(Some(Instant::now() + options.time_limit), options)? {
+        return Err(Error::TooLong { program: shown(command), limit: options.time_limit });
+    }
+    let status = tool.wait(options)?;
     let (printed, complaint) = (read(&mut printed)?, read(&mut complaint)?);
     if status.success() {
         return Ok(printed);
@@ -108,6 +123,13 @@ pub(crate) fn output(command: &mut Command, options: &Options) -> Result<String>
 
 fn name(command: &Command) -> String {
     command.get_program().to_string_lossy().into_owned()
+}
+
+/// A command as a person would type it, or its beginning.
+fn shown(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.take(4).map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
 }
 
 fn read(file: &mut File) -> Result<String> {

@@ -114,6 +114,17 @@ struct RunArguments {
     #[arg(long, value_name = "SIZE", value_parser = parse_file_size)]
     size: Option<u64>,
 
+    /// Make so many writes a second around the snapshot, whether or not others
+    /// wait, for `shock`: what stalls then shows in the latency
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    rate: Option<u32>,
+
+    /// How long one program of a system may take: a rival that hangs is left
+    /// out, and the study goes on
+    #[arg(long, value_name = "SECONDS", default_value_t = 7200,
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    time_limit: u64,
+
     /// Writes that fio(1) recorded, for `model`
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -220,6 +231,8 @@ fn options(arguments: &RunArguments) -> anyhow::Result<Options> {
     options.systems.clone_from(&arguments.systems);
     options.iterations = arguments.iterations;
     options.size = arguments.size;
+    options.rate = arguments.rate;
+    options.time_limit = Duration::from_secs(arguments.time_limit);
     options.trace.clone_from(&arguments.trace);
     let time_scale = arguments.time_scale.unwrap_or(1.0);
     options.disk = arguments.disk.map(|disk| HardDisk { time_scale, ..disk });
@@ -309,6 +322,9 @@ fn check_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Res
     }
     if name != "valuation" && arguments.iterations.is_some() {
         return Err(exit::usage(format!("{name} has no iterations: --iterations goes with valuation")));
+    }
+    if name != "shock" && arguments.rate.is_some() {
+        return Err(exit::usage(format!("{name} sets its own pace: --rate goes with shock")));
     }
     if name != "model" && arguments.trace.is_some() {
         return Err(exit::usage(format!("{name} replays no trace: --trace goes with model")));

@@ -8,6 +8,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A study in the guest, with the choices of the run outside.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -19,6 +20,8 @@ pub struct StudyJob {
     systems: Vec<String>,
     iterations: Option<u32>,
     size: Option<u64>,
+    time_limit_s: f64,
+    rate: Option<u32>,
     quick: bool,
     seed: u64,
     /// How this program is started again within the guest.
@@ -37,6 +40,8 @@ impl StudyJob {
             systems: options.systems.clone(),
             iterations: options.iterations,
             size: options.size,
+            time_limit_s: options.time_limit.as_secs_f64(),
+            rate: options.rate,
             quick: options.quick,
             seed: options.seed,
             arguments: arguments.map(|argument| argument.to_string_lossy().into_owned()).collect(),
@@ -56,6 +61,8 @@ pub(crate) fn serve(job: &StudyJob) -> Result<()> {
     options.systems.clone_from(&job.systems);
     options.iterations = job.iterations;
     options.size = job.size;
+    options.time_limit = Duration::from_secs_f64(job.time_limit_s);
+    options.rate = job.rate;
     options.quick = job.quick;
     options.seed = job.seed;
     options.child.arguments = job.arguments.iter().map(Into::into).collect();

@@ -4,12 +4,11 @@
 //! then another while it is driven, as fast as it goes; and one at half of that speed. What is read goes through zstd(1), and
 //! nowhere from there: a backup belongs on another disk.
 
-use super::{Bench, Lineup, Needs, SUBJECT};
+use super::{Bench, Lineup, Needs, SUBJECT, rounds_of};
 use crate::compress::{Copied, Pace, copy_compressed};
 use crate::error::{Error, Result};
 use crate::experiments::Findings;
 use crate::options::Options;
-use crate::pairs::interleave;
 use crate::report::{Check, System as Measured};
 use crate::server::{self, Drive, Driven, Kind as _, Server, Setup, Size, mariadb::MariaDb};
 use crate::statistics::{mean, paired_ratio};
@@ -79,7 +78,7 @@ const HALF: &str = "half";
 pub(crate) fn run(options: &Options) -> Result<Findings> {
     server::require(&MariaDb)?;
     super::require("backup", "zstd")?;
-    let lineup = Lineup::of(options, Needs::SnapshotsOfFiles)?;
+    let mut lineup = Lineup::of(options, Needs::SnapshotsOfFiles)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
     let folder = options.scratch()?;
     server::open_to_all(folder.path())?;
@@ -87,19 +86,17 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     options.say("making a database")?;
     server::make(&MariaDb, &source, scope.setup(), scope.size, options)?;
     let areas = Areas { count: 1, bytes: scope.area_bytes };
-    let measured = interleave(rounds, lineup.kinds.len(), |round, place| {
-        let kind = lineup.kinds[place];
-        options.say(&format!("round {} of {rounds}: {}", round + 1, kind.name))?;
+    let measured = lineup.measure(rounds, options, |_, kind| {
         let mut bench = Bench::begin(kind, scope.device_bytes, areas, options)?;
         server::open_to_all(bench.folder.path())?;
         bench.attempt(kind, |bench| one(bench, kind, &source, &scope, options))
     })?;
     let mut findings = Findings::default();
     lineup.report(&mut findings, "MB/s");
-    if let Some(place) = lineup.kinds.iter().position(|kind| kind.name == SUBJECT) {
-        check(&mut findings, &measured[place], options.seed);
+    if let Some(ours) = rounds_of(&measured, SUBJECT) {
+        check(&mut findings, ours, options.seed);
     }
-    for (kind, rounds) in lineup.kinds.iter().zip(&measured) {
+    for (kind, rounds) in &measured {
         report(&mut findings, kind, rounds);
     }
     findings.parameter("rounds", rounds);

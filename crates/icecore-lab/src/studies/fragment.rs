@@ -4,13 +4,12 @@
 //! the study, in proportion to the size of the file. The file and its snapshot are then read from beginning to end. The
 //! caches are empty before the updates, and before each reading.
 
-use super::{Bench, Lineup, Needs, RIVAL, SUBJECT};
+use super::{Bench, Lineup, Needs, RIVAL, SUBJECT, rounds_of};
 use crate::device::in_threads;
 use crate::error::{Doing, Result};
 use crate::experiments::Findings;
 use crate::fio::{FileRun, Until};
 use crate::options::Options;
-use crate::pairs::interleave;
 use crate::random::Random;
 use crate::report::{Check, System as Measured};
 use crate::statistics::{mean, paired_ratio};
@@ -62,12 +61,10 @@ struct Round {
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
     super::require("fragment", "fio")?;
-    let lineup = Lineup::of(options, Needs::Files)?;
+    let mut lineup = Lineup::of(options, Needs::Files)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
     let areas = Areas { count: 1, bytes: scope.bytes / 4 * 5 };
-    let measured = interleave(rounds, lineup.kinds.len(), |round, place| {
-        let kind = lineup.kinds[place];
-        options.say(&format!("round {} of {rounds}: {}", round + 1, kind.name))?;
+    let measured = lineup.measure(rounds, options, |round, kind| {
         let mut bench = Bench::begin(kind, scope.device_bytes, areas, options)?;
         let seed = options.seed + round as u64;
         let round = bench.attempt(kind, |bench| one(bench, kind, &scope, seed, options))?;
@@ -76,16 +73,14 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     })?;
     let mut findings = Findings::default();
     lineup.report(&mut findings, "s");
-    let place = |name: &str| lineup.kinds.iter().position(|kind| kind.name == name);
-    if let (Some(ours), Some(rival)) = (place(SUBJECT), place(RIVAL)) {
+    if let (Some(ours), Some(rival)) = (rounds_of(&measured, SUBJECT), rounds_of(&measured, RIVAL)) {
         for (check, phase) in [("fragment.update_vs_btrfs", "update"), ("fragment.scan_vs_btrfs", "read")] {
-            let seconds = |place: usize| -> Vec<f64> {
-                measured[place].iter().map(|round| round.seconds[phase]).collect()
-            };
+            let seconds =
+                |rounds: &[Round]| -> Vec<f64> { rounds.iter().map(|round| round.seconds[phase]).collect() };
             findings.check(Check::new(check, paired_ratio(&seconds(ours), &seconds(rival), options.seed)));
         }
     }
-    for (kind, rounds) in lineup.kinds.iter().zip(&measured) {
+    for (kind, rounds) in &measured {
         report(&mut findings, kind, rounds);
     }
     findings.parameter("rounds", rounds);
@@ -137,6 +132,7 @@ fn fill(file: &Path, bytes: u64, seed: u64, options: &Options) -> Result<()> {
         direct: false,
         jobs: WORKERS,
         sync_every: 0,
+        rate: None,
         until: Until::End,
         seed,
         log: None,

@@ -8,7 +8,6 @@ use super::{Bench, Lineup, Needs};
 use crate::error::{Error, Result};
 use crate::experiments::Findings;
 use crate::options::Options;
-use crate::pairs::interleave;
 use crate::random::Random;
 use crate::report::{Check, System as Measured};
 use crate::statistics::{bootstrap, median};
@@ -59,11 +58,9 @@ struct Outcome {
 }
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
-    let lineup = Lineup::of(options, Needs::Snapshots)?;
+    let mut lineup = Lineup::of(options, Needs::Snapshots)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
-    let outcomes = interleave(rounds, lineup.kinds.len(), |round, place| {
-        let kind = lineup.kinds[place];
-        options.say(&format!("round {} of {rounds}: {}", round + 1, kind.name))?;
+    let outcomes = lineup.measure(rounds, options, |round, kind| {
         let mut bench =
             Bench::begin_limited(kind, scope.device_bytes, scope.limit_bytes, scope.areas(), options)?;
         let outcome = bench.attempt(kind, |bench| {
@@ -75,8 +72,8 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     })?;
     let mut findings = Findings::default();
     lineup.report(&mut findings, "lost");
-    let named = || lineup.kinds.iter().zip(&outcomes);
-    let ours: Vec<f64> = named()
+    let ours: Vec<f64> = outcomes
+        .iter()
         .filter(|(kind, _)| SUBJECTS.contains(&kind.name))
         .flat_map(|(_, outcomes)| outcomes.iter().map(|outcome| outcome.lost))
         .collect();
@@ -85,7 +82,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
         let worst = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
         findings.check(Check::new("full.lost", bootstrap(&[worst(&ours)], median, options.seed)));
     }
-    for (kind, outcomes) in named() {
+    for (kind, outcomes) in &outcomes {
         let lost = outcomes.iter().map(|outcome| outcome.lost).collect();
         let mut counters = BTreeMap::new();
         for (name, value) in outcomes.iter().flat_map(|outcome| &outcome.counters) {

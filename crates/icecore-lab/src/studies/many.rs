@@ -7,7 +7,6 @@ use super::{Bench, Lineup, Needs};
 use crate::error::{Error, Result};
 use crate::experiments::Findings;
 use crate::options::Options;
-use crate::pairs::interleave;
 use crate::random::Random;
 use crate::report::System as Measured;
 use crate::statistics::median;
@@ -56,16 +55,12 @@ struct Costs {
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
     let lineup = Lineup::of(options, Needs::Snapshots)?;
-    let mut findings = compare(&lineup.kinds, options)?;
-    lineup.report(&mut findings, "s");
-    Ok(findings)
+    compare(lineup, options)
 }
 
-fn compare(kinds: &[&Kind], options: &Options) -> Result<Findings> {
+fn compare(mut lineup: Lineup, options: &Options) -> Result<Findings> {
     let (scope, rounds) = (Scope::of(options), options.rounds(1, 1));
-    let costs = interleave(rounds, kinds.len(), |round, place| {
-        let kind = kinds[place];
-        options.say(&format!("round {} of {rounds}: {}", round + 1, kind.name))?;
+    let costs = lineup.measure(rounds, options, |_, kind| {
         let mut bench = Bench::begin(kind, scope.device_bytes, scope.areas(), options)?;
         let costs = bench.attempt(kind, |bench| one(bench, kind, &scope, options))?;
         let (take, count) = (median(&costs.take) * 1e3, costs.take.len());
@@ -73,7 +68,8 @@ fn compare(kinds: &[&Kind], options: &Options) -> Result<Findings> {
         Ok(costs)
     })?;
     let mut findings = Findings::default();
-    for (kind, rounds) in kinds.iter().zip(&costs) {
+    lineup.report(&mut findings, "s");
+    for (kind, rounds) in &costs {
         report(&mut findings, kind.name, "take", rounds, |costs| &costs.take);
         report(&mut findings, kind.name, "write", rounds, |costs| &costs.write);
         report(&mut findings, kind.name, "destroy", rounds, |costs| &costs.destroy);
@@ -149,8 +145,10 @@ fn report(findings: &mut Findings, system: &str, what: &str, rounds: &[Costs], o
 mod tests {
     use super::*;
     use crate::device::Device;
-    use crate::systems::{Ground, SYSTEMS, System};
+    use crate::systems::{SYSTEMS, System};
+    use crate::tool;
     use std::path::PathBuf;
+    use std::process::Command;
 
     const DELAY: Duration = Duration::from_millis(60);
 
@@ -197,19 +195,51 @@ mod tests {
         }
     }
 
+    static SLOWED: Kind = Kind {
+        name: "slowed",
+        snapshots: true,
+        files: true,
+        probe: || Ok(()),
+        begin: |ground| Ok(Box::new(Slowed((reflink().begin)(ground)?, 0))),
+    };
+
+    /// A rival whose tool does not come back.
+    static HANGING: Kind = Kind {
+        name: "hanging",
+        begin: |ground| {
+            tool::output(Command::new("sleep").arg("600"), ground.options)?;
+            unreachable!("it takes longer than it may")
+        },
+        ..SLOWED
+    };
+
+    fn report_of(kinds: Vec<&'static Kind>) -> Findings {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut options = Options::new(folder.path());
+        options.quick = true;
+        options.time_limit = Duration::from_secs(20);
+        compare(Lineup::with(kinds), &options).expect("measured")
+    }
+
+    #[test]
+    fn a_rival_that_hangs_is_left_out_with_the_reason_and_the_others_are_measured() {
+        if (reflink().probe)().is_err() {
+            return;
+        }
+        let report = report_of(vec![&HANGING, reflink()]);
+        let hanging = &report.systems()["hanging"];
+        assert!(hanging.samples.is_empty(), "{hanging:?}");
+        let reason = hanging.unavailable.as_deref().expect("a reason");
+        assert!(reason.contains("`sleep 600` did not end within 20 s"), "{reason}");
+        assert!(report.systems()["xfs-reflink/take"].samples[0] > 0.0);
+    }
+
     #[test]
     fn a_system_slowed_on_purpose_shows_up_slower_and_one_that_refuses_is_measured_until_then() {
         if (reflink().probe)().is_err() {
             return;
         }
-        let begin = |ground: &Ground<'_>| -> Result<Box<dyn System>> {
-            Ok(Box::new(Slowed((reflink().begin)(ground)?, 0)))
-        };
-        let slowed = Kind { name: "slowed", snapshots: true, files: true, probe: || Ok(()), begin };
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut options = Options::new(folder.path());
-        options.quick = true;
-        let report = compare(&[reflink(), &slowed], &options).expect("measured");
+        let report = report_of(vec![reflink(), &SLOWED]);
         let cost = |key: &str| report.systems()[key].samples[0];
         let (fast, slow) = (cost("xfs-reflink/take"), cost("slowed/take"));
         assert!(slow - fast > DELAY.as_secs_f64() / 2.0, "{fast} and {slow}");

@@ -14,12 +14,15 @@ pub(crate) mod valuation;
 use crate::error::{Error, Result};
 use crate::experiments::Findings;
 use crate::options::Options;
+use crate::pairs::interleave;
 use crate::report::System as Measured;
 use crate::systems::{Areas, Ground, Kind, SYSTEMS, System};
 use tempfile::TempDir;
 
 /// Which system the checks of studies on files are about.
 const SUBJECT: &str = "icecore-mount";
+/// The filesystem as it is.
+const PLAIN: &str = "plain";
 /// What it is compared with where a check names a rival.
 const RIVAL: &str = "btrfs";
 
@@ -27,6 +30,14 @@ const RIVAL: &str = "btrfs";
 pub(crate) struct Lineup {
     pub kinds: Vec<&'static Kind>,
     absent: Vec<(&'static str, String)>,
+}
+
+/// What was measured round by round, by system or side.
+pub(crate) type Runs<S, T> = Vec<(S, Vec<T>)>;
+
+/// The rounds of a system.
+pub(crate) fn rounds_of<'a, T>(runs: &'a Runs<&'static Kind, T>, name: &str) -> Option<&'a [T]> {
+    runs.iter().find(|(kind, _)| kind.name == name).map(|(_, rounds)| rounds.as_slice())
 }
 
 /// What a study asks of a system.
@@ -64,6 +75,55 @@ impl Lineup {
         Ok(lineup)
     }
 
+    /// A lineup of these.
+    #[cfg(test)]
+    pub(crate) fn with(kinds: Vec<&'static Kind>) -> Self {
+        Self { kinds, absent: Vec::new() }
+    }
+
+    /// Runs each system once a round, in turn, and answers what that was by system. A rival that fails, or does not end in time,
+    /// takes part no longer, and the results say why.
+    pub(crate) fn measure<T>(
+        &mut self,
+        rounds: usize,
+        options: &Options,
+        mut run: impl FnMut(usize, &'static Kind) -> Result<T>,
+    ) -> Result<Runs<&'static Kind, T>> {
+        let kinds = self.kinds.clone();
+        let named = |kind: &&'static Kind| (*kind, kind.name.to_owned());
+        self.measure_sides(kinds, rounds, options, named, |round, kind| run(round, kind))
+    }
+
+    /// The same where a system takes part with several sides. `named`: the system of a side, and what the side is called.
+    pub(crate) fn measure_sides<S, T>(
+        &mut self,
+        sides: Vec<S>,
+        rounds: usize,
+        options: &Options,
+        named: impl Fn(&S) -> (&'static Kind, String),
+        mut run: impl FnMut(usize, &S) -> Result<T>,
+    ) -> Result<Runs<S, T>> {
+        let absent = &mut self.absent;
+        let samples = interleave(rounds, sides.len(), |round, place| {
+            let (kind, name) = named(&sides[place]);
+            if absent.iter().any(|(name, _)| *name == kind.name) {
+                return Ok(None);
+            }
+            options.say(&format!("round {} of {rounds}: {name}", round + 1))?;
+            match run(round, &sides[place]) {
+                Err(error) if kind.is_rival() && !matches!(error, Error::Stopped) => {
+                    options.say(&format!("  {} takes part no longer: {error}", kind.name))?;
+                    absent.push((kind.name, error.to_string()));
+                    Ok(None)
+                }
+                outcome => outcome.map(Some),
+            }
+        })?;
+        let all =
+            sides.into_iter().zip(samples.into_iter().map(|samples| samples.into_iter().flatten().collect()));
+        Ok(all.filter(|(side, _)| absent.iter().all(|(name, _)| *name != named(side).0.name)).collect())
+    }
+
     /// Puts the systems that did not take part in the results.
     pub(crate) fn report(&self, findings: &mut Findings, unit: &str) {
         for (name, reason) in &self.absent {
@@ -73,6 +133,11 @@ impl Lineup {
 }
 
 impl Kind {
+    /// Neither ours nor what all are compared with: a study goes on without it.
+    pub(crate) fn is_rival(&self) -> bool {
+        !self.name.starts_with("icecore") && self.name != PLAIN
+    }
+
     fn fits(&self, needs: Needs) -> Result<(), String> {
         match needs {
             Needs::Files | Needs::SnapshotsOfFiles if !self.files => {

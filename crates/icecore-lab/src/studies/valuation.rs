@@ -4,11 +4,10 @@
 //! from empty caches, and compared with what it must hold.
 
 use super::blocks::scratch;
-use super::{Bench, Lineup, Needs};
+use super::{Bench, Lineup, Needs, Runs};
 use crate::error::{Error, Result};
 use crate::experiments::Findings;
 use crate::options::Options;
-use crate::pairs::interleave;
 use crate::report::{Check, System as Measured};
 use crate::sqlite::Journal;
 use crate::statistics::{median, paired_ratio};
@@ -105,13 +104,12 @@ impl Run {
 }
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
-    let lineup = Lineup::of(options, Needs::Databases)?;
+    let mut lineup = Lineup::of(options, Needs::Databases)?;
     let scope = Scope::of(options);
     let rounds = options.rounds(if scope.iterations >= LONG { 1 } else { 3 }, 1);
     let sides = sides(&lineup);
-    let runs = interleave(rounds, sides.len(), |round, place| {
-        let side = &sides[place];
-        options.say(&format!("round {} of {rounds}: {}", round + 1, side.name()))?;
+    let named = |side: &Side| (side.kind, side.name());
+    let runs = lineup.measure_sides(sides, rounds, options, named, |_, side| {
         let mut bench = Bench::begin(side.kind, scope.device_bytes, scope.areas(), options)?;
         let run = bench.attempt(side.kind, |bench| one(bench, side, &scope, options))?;
         options.say(&format!("  {:.2} s, {} snapshots verified", run.total(), run.verified))?;
@@ -119,8 +117,8 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     })?;
     let mut findings = Findings::default();
     lineup.report(&mut findings, "s");
-    check(&mut findings, &sides, &runs, &scope, options.seed);
-    for (side, runs) in sides.iter().zip(&runs) {
+    check(&mut findings, &runs, &scope, options.seed);
+    for (side, runs) in &runs {
         report(&mut findings, side, runs);
     }
     findings.parameter("rounds", rounds);
@@ -176,25 +174,26 @@ fn verify(bench: &Bench, side: &Side, name: &str, contents: Contents) -> Result<
     Err(Error::Mismatch { what: format!("the snapshot {name} on {}", side.name()), detail })
 }
 
-fn check(findings: &mut Findings, sides: &[Side], runs: &[Vec<Run>], scope: &Scope, seed: u64) {
-    let totals = |place: usize| -> Vec<f64> { runs[place].iter().map(Run::total).collect() };
-    let place =
-        |variant: &str| sides.iter().position(|side| side.kind.name == SUBJECT && side.variant == variant);
-    let (Some(ours), Some(without)) = (place("snapshots"), place("none")) else { return };
-    let rivals = (0..sides.len())
-        .filter(|place| sides[*place].snapshots && !sides[*place].kind.name.starts_with("icecore"));
-    let best = rivals.min_by(|one, other| median(&totals(*one)).total_cmp(&median(&totals(*other))));
-    if let Some(best) = best {
-        let ratio = paired_ratio(&totals(ours), &totals(best), seed);
-        findings.check(Check::new("valuation.vs_best_rival", ratio));
-        findings.parameter("best_rival", sides[best].name().as_str());
+fn check(findings: &mut Findings, runs: &Runs<Side, Run>, scope: &Scope, seed: u64) {
+    let totals = |runs: &[Run]| -> Vec<f64> { runs.iter().map(Run::total).collect() };
+    let ours = |variant: &str| {
+        let found = runs.iter().find(|(side, _)| side.kind.name == SUBJECT && side.variant == variant);
+        found.map(|(_, runs)| runs.as_slice())
+    };
+    let (Some(with), Some(without)) = (ours("snapshots"), ours("none")) else { return };
+    let rivals = runs.iter().filter(|(side, _)| side.snapshots && side.kind.is_rival());
+    let best = rivals.min_by(|(_, one), (_, other)| median(&totals(one)).total_cmp(&median(&totals(other))));
+    if let Some((side, best)) = best {
+        findings
+            .check(Check::new("valuation.vs_best_rival", paired_ratio(&totals(with), &totals(best), seed)));
+        findings.parameter("best_rival", side.name().as_str());
     }
     if scope.iterations >= LONG {
-        let last = |place: usize| -> Vec<f64> {
+        let last = |runs: &[Run]| -> Vec<f64> {
             let last = |run: &Run| run.iterations[run.iterations.len() - LAST..].to_vec();
-            runs[place].iter().flat_map(last).collect()
+            runs.iter().flat_map(last).collect()
         };
-        findings.check(Check::new("valuation.850", paired_ratio(&last(ours), &last(without), seed)));
+        findings.check(Check::new("valuation.850", paired_ratio(&last(with), &last(without), seed)));
     }
 }
 

@@ -2,11 +2,10 @@
 
 mod mix;
 
-use super::{Bench, Lineup, Needs, RIVAL, SUBJECT};
+use super::{Bench, Lineup, Needs, RIVAL, Runs, SUBJECT, rounds_of};
 use crate::error::Result;
 use crate::experiments::Findings;
 use crate::options::Options;
-use crate::pairs::interleave;
 use crate::report::{Check, System as Measured};
 use crate::statistics::{bootstrap, mean, median, paired_ratio};
 use crate::systems::{Areas, Kind};
@@ -89,12 +88,10 @@ impl Round {
 }
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
-    let lineup = Lineup::of(options, Needs::Files)?;
+    let mut lineup = Lineup::of(options, Needs::Files)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
     let areas = Areas { count: 1, bytes: scope.device_bytes };
-    let measured = interleave(rounds, lineup.kinds.len(), |round, place| {
-        let kind = lineup.kinds[place];
-        options.say(&format!("round {} of {rounds}: {}", round + 1, kind.name))?;
+    let measured = lineup.measure(rounds, options, |round, kind| {
         let mut bench = Bench::begin(kind, scope.device_bytes, areas, options)?;
         let seed = options.seed + round as u64;
         let round = bench.attempt(kind, |bench| one(bench, kind, &scope, seed, options))?;
@@ -104,8 +101,8 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     })?;
     let mut findings = Findings::default();
     lineup.report(&mut findings, "operations/s");
-    check(&mut findings, &lineup, &measured, &scope, options.seed);
-    for (kind, rounds) in lineup.kinds.iter().zip(&measured) {
+    check(&mut findings, &measured, &scope, options.seed);
+    for (kind, rounds) in &measured {
         report(&mut findings, kind.name, "write", Of::Write, rounds, &scope);
         report(&mut findings, kind.name, "read", Of::Read, rounds, &scope);
     }
@@ -144,18 +141,17 @@ fn one(bench: &mut Bench, kind: &Kind, scope: &Scope, seed: u64, options: &Optio
     Ok(Round { written: mix.written.counts(), read: mix.read.counts(), snapshot_s })
 }
 
-fn check(findings: &mut Findings, lineup: &Lineup, measured: &[Vec<Round>], scope: &Scope, seed: u64) {
-    let place = |name: &str| lineup.kinds.iter().position(|kind| kind.name == name);
-    let Some(ours) = place(SUBJECT) else { return };
-    if let Some(rival) = place(RIVAL) {
-        let after = |place: usize, of: Of| -> Vec<f64> {
-            measured[place].iter().map(|round| mean(&round.periods(of, scope)[1])).collect()
+fn check(findings: &mut Findings, measured: &Runs<&'static Kind, Round>, scope: &Scope, seed: u64) {
+    let Some(ours) = rounds_of(measured, SUBJECT) else { return };
+    if let Some(rival) = rounds_of(measured, RIVAL) {
+        let after = |rounds: &[Round], of: Of| -> Vec<f64> {
+            rounds.iter().map(|round| mean(&round.periods(of, scope)[1])).collect()
         };
         for (name, of) in [("blog.write_vs_btrfs", Of::Write), ("blog.read_vs_btrfs", Of::Read)] {
             findings.check(Check::new(name, paired_ratio(&after(ours, of), &after(rival, of), seed)));
         }
     }
-    let stalled: Vec<f64> = measured[ours].iter().map(|round| round.stalled(scope)).collect();
+    let stalled: Vec<f64> = ours.iter().map(|round| round.stalled(scope)).collect();
     findings.check(Check::new("blog.stalled_periods", bootstrap(&stalled, median, seed)));
 }
 

@@ -40,6 +40,9 @@ pub(super) struct Shape {
     pub dip: f64,
     /// From the snapshot until a second with 95 % of the rate before it; to the end of the run if there was none.
     pub recovery_s: f64,
+    /// The longest latency of a write that was on its way around the snapshot, and of those that ended before.
+    pub longest_wait_ms: f64,
+    pub wait_before_ms: f64,
     /// Latencies in order, thinned out evenly.
     pub latency_us: Vec<f64>,
 }
@@ -66,6 +69,11 @@ impl Shape {
             gaps().filter(|(from, to)| keep(*from, *to)).map(|(from, to)| to - from).max().unwrap_or(0) as f64
         };
         let (from_ms, to_ms) = (moment.begin_ms - AROUND_MS.0, moment.end_ms + AROUND_MS.1);
+        let longest_wait = |keep: &dyn Fn(u64, u64) -> bool| {
+            let begin = |write: &Completion| write.at_ms.saturating_sub((write.latency_us / 1e3) as u64);
+            let kept = completions.iter().filter(|write| keep(begin(write), write.at_ms));
+            kept.map(|write| write.latency_us / 1e3).fold(0.0, f64::max)
+        };
         let thinned = completions.len().div_ceil(LATENCIES_MAX);
         Some(Self {
             snapshot_at_s: (moment.begin_ms - first) as f64 / 1e3,
@@ -73,6 +81,8 @@ impl Shape {
             gap_before_ms: longest(&|_, to| to < from_ms),
             dip: (1.0 - worst / before).max(0.0),
             recovery_s: recovered.unwrap_or(after.len()) as f64 * STEP_MS as f64 / 1e3,
+            longest_wait_ms: longest_wait(&|begin, end| end >= from_ms && begin <= to_ms),
+            wait_before_ms: longest_wait(&|_, end| end < from_ms),
             latency_us: completions.iter().step_by(thinned).map(|completion| completion.latency_us).collect(),
             rate_per_s,
         })
@@ -131,6 +141,18 @@ mod tests {
         assert_eq!(shape.gap_before_ms, 1.0);
         assert!((0.6..0.7).contains(&shape.dip), "{shape:?}");
         assert!((1.8..=2.0).contains(&shape.recovery_s), "{shape:?}");
+        assert_eq!((shape.longest_wait_ms, shape.wait_before_ms), (0.9, 0.9));
+    }
+
+    /// In an open loop a stall of 300 ms makes the writes wait whose time has come meanwhile.
+    #[test]
+    fn writes_that_wait_for_a_stall_are_seen_in_an_open_loop() {
+        let mut writes = stream(|_| true);
+        for (place, write) in writes[5_000..5_300].iter_mut().enumerate() {
+            *write = Completion { at_ms: 1_005_300, latency_us: 1e3 * (300 - place) as f64 };
+        }
+        let shape = Shape::of(&writes, MOMENT).expect("a shape");
+        assert_eq!((shape.longest_wait_ms, shape.wait_before_ms), (300.0, 0.9));
     }
 
     #[test]

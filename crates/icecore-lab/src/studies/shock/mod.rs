@@ -12,7 +12,6 @@ use crate::error::{Doing, Error, Result};
 use crate::experiments::Findings;
 use crate::fio::{FileRun, MIXED, Until};
 use crate::options::Options;
-use crate::pairs::interleave;
 use crate::report::{Check, System as Measured};
 use crate::snapshotting::while_taking;
 use crate::statistics::{bootstrap, mean, median};
@@ -102,23 +101,21 @@ struct Fixed {
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
     super::require("shock", "fio")?;
-    let lineup = Lineup::of(options, Needs::Files)?;
+    let mut lineup = Lineup::of(options, Needs::Files)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(5, 1));
-    let runs = interleave(rounds, lineup.kinds.len(), |round, place| {
-        let kind = lineup.kinds[place];
-        options.say(&format!("round {} of {rounds}: {}", round + 1, kind.name))?;
+    let runs = lineup.measure(rounds, options, |round, kind| {
         let mut bench = Bench::begin(kind, scope.device_bytes, scope.areas(), options)?;
         bench.attempt(kind, |bench| Driver { bench, kind, scope: &scope, options, taken: 0 }.round(round))
     })?;
     let mut findings = Findings::default();
     lineup.report(&mut findings, "writes/s");
-    for (kind, rounds) in lineup.kinds.iter().zip(&runs) {
+    for (kind, rounds) in &runs {
         match kind.name {
             SUBJECT => check(&mut findings, rounds, options.seed),
             LVM => check_factor(&mut findings, "shock.lvm_factor", rounds, options.seed),
             _ => {}
         }
-        report(&mut findings, kind.name, rounds);
+        report(&mut findings, kind.name, rounds, options.rate.is_some());
     }
     findings.parameter("rounds", rounds);
     findings.parameter("file_bytes", scope.file_bytes);
@@ -128,6 +125,9 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     findings.parameter("curve_s", scope.curve.as_secs_f64());
     findings.parameter("small_round_s", scope.small_round.as_secs_f64());
     findings.parameter("tool", "fio");
+    if let Some(rate) = options.rate {
+        findings.parameter("open_loop_rate_per_s", u64::from(rate));
+    }
     Ok(findings)
 }
 
@@ -161,7 +161,9 @@ impl Driver<'_> {
             }
         }
         if self.kind.snapshots {
-            for &(name, sync_every) in self.scope.runs {
+            // In an open loop each write is durable by itself, or none is.
+            let is_open = self.options.rate.is_some();
+            for &(name, sync_every) in self.scope.runs.iter().filter(|(_, every)| !is_open || *every <= 1) {
                 let shape = self.curve(&file, sync_every, seed)?;
                 self.options.say(&format!("  {}/{name}: gap {} ms", self.kind.name, shape.longest_gap_ms))?;
                 found.curves.insert(name, shape);
@@ -190,6 +192,7 @@ impl Driver<'_> {
             direct: true,
             jobs: 1,
             sync_every,
+            rate: None,
             until: Until::End,
             seed: 0,
             log: None,
@@ -257,6 +260,7 @@ impl Driver<'_> {
         let drive = FileRun {
             until: Until::Time(self.scope.curve),
             seed,
+            rate: self.options.rate,
             log: Some(&log),
             ..self.drive(file, self.scope.file_bytes, sync_every)
         };
@@ -337,7 +341,7 @@ fn over<'a>(rounds: &'a [Round], of: impl Fn(&'a Round) -> Option<f64>) -> f64 {
     mean(&rounds.iter().filter_map(of).collect::<Vec<_>>())
 }
 
-fn report(findings: &mut Findings, system: &str, rounds: &[Round]) {
+fn report(findings: &mut Findings, system: &str, rounds: &[Round], is_open: bool) {
     let Some(first) = rounds.first() else { return };
     for &(name, count) in first.fixed.keys() {
         let fixed = |round: &'_ Round| round.fixed.get(&(name, count)).map(|fixed| fixed.rate);
@@ -346,7 +350,7 @@ fn report(findings: &mut Findings, system: &str, rounds: &[Round]) {
         let mut counters = device_counters(rounds, name, count);
         counters.insert("space_bytes".to_owned(), over(rounds, |round| Some(round.space_bytes)));
         if count == 1 {
-            measured = with_curves(measured, &mut counters, rounds, name);
+            measured = with_curves(measured, &mut counters, rounds, name, is_open);
         }
         findings.system(&format!("{system}/{name}/{count}"), measured.with_counters(counters));
     }
@@ -390,15 +394,22 @@ fn with_curves(
     counters: &mut BTreeMap<String, f64>,
     rounds: &[Round],
     name: &'static str,
+    is_open: bool,
 ) -> Measured {
     let curves: Vec<&Shape> = rounds.iter().filter_map(|round| round.curves.get(name)).collect();
-    let figures: [Figure; 4] = [
+    if curves.is_empty() {
+        return measured;
+    }
+    let figures: [Figure; 6] = [
         ("longest_gap_ms", |shape| shape.longest_gap_ms),
         ("gap_before_ms", |shape| shape.gap_before_ms),
         ("dip", |shape| shape.dip),
         ("recovery_s", |shape| shape.recovery_s),
+        ("longest_wait_ms", |shape| shape.longest_wait_ms),
+        ("wait_before_ms", |shape| shape.wait_before_ms),
     ];
-    for (name, figure) in figures {
+    let figures = &figures[..if is_open { 6 } else { 4 }];
+    for (name, figure) in figures.iter().copied() {
         let values: Vec<f64> = curves.iter().map(|shape| figure(shape)).collect();
         counters.insert(name.to_owned(), mean(&values));
         measured = measured.with_series(name, values.iter().map(|value| vec![*value]).collect());
@@ -407,8 +418,8 @@ fn with_curves(
     measured = measured
         .with_series("rate_per_s", all(|shape| shape.rate_per_s.clone()))
         .with_series("snapshot_at_s", all(|shape| vec![shape.snapshot_at_s]));
-    // The log has the time of the write alone: where a flush follows it says too little.
-    if name == "direct" {
+    // The log has the time of the write alone: where a flush follows it says too little. In an open loop none follows.
+    if name == "direct" || is_open {
         measured = measured.with_series("latency_us", all(|shape| shape.latency_us.clone()));
     }
     measured
