@@ -45,7 +45,7 @@ pub enum Kind {
 const SPACE_BYTES: u64 = 12 << 30;
 
 /// Programs: name, package, what uses it.
-const PROGRAMS: [(&str, &str, &str); 12] = [
+const PROGRAMS: [(&str, &str, &str); 13] = [
     ("fio", "fio", "shock, mount"),
     ("mkfs.ext4", "e2fsprogs", "file systems in a file"),
     ("filefrag", "e2fsprogs", "fragment"),
@@ -55,7 +55,8 @@ const PROGRAMS: [(&str, &str, &str); 12] = [
     ("zstd", "zstd", "backup"),
     ("mariadbd", "mariadb-server", "mariadb, clone, backup, placement"),
     ("mariadb-backup", "mariadb-backup", "backups of mariadb"),
-    ("sysbench", "sysbench", "mariadb, clone, backup, placement"),
+    ("sysbench", "sysbench", "mariadb, clone, backup, placement, shock --tool sysbench"),
+    ("bonnie++", "bonnie++", "shock --tool bonnie++"),
     ("postgres", "postgresql", "postgres"),
     ("pgbench", "postgresql-contrib", "postgres"),
 ];

@@ -5,6 +5,7 @@
 //! by the command line as `icecore lab run` and `icecore demo`.
 
 pub mod all;
+mod bonnie;
 pub mod chart;
 pub mod charts;
 pub mod child;
@@ -20,6 +21,7 @@ pub mod doctor;
 mod error;
 pub mod experiments;
 pub mod figure;
+mod fileio;
 mod fio;
 pub mod flush;
 pub mod guest;
@@ -50,5 +52,5 @@ pub mod valuation;
 pub use demo::{DemoOptions, DemoProgress, DemoReport, DemoStep, demo};
 pub use error::{Error, Result};
 pub use experiments::{EXPERIMENTS, run};
-pub use options::Options;
+pub use options::{LoadTool, Options};
 pub use report::{Check, Report};

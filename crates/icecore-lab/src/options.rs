@@ -21,6 +21,33 @@ pub(crate) const SEED: u64 = 20_141_001;
 /// Longer than any step of a study takes at its full size.
 const TIME_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
 
+/// The program that writes in the study `shock`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LoadTool {
+    /// fio(1), which logs each write.
+    #[default]
+    Fio,
+    /// sysbench(1) in its mode `fileio`, as in the study.
+    Sysbench,
+    /// bonnie++(8).
+    Bonnie,
+}
+
+impl LoadTool {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Fio, Self::Sysbench, Self::Bonnie];
+
+    /// The name of the program, and of its package.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fio => "fio",
+            Self::Sysbench => "sysbench",
+            Self::Bonnie => "bonnie++",
+        }
+    }
+}
+
 /// Choices common to all experiments.
 #[derive(Clone)]
 pub struct Options {
@@ -44,6 +71,8 @@ pub struct Options {
     pub disk: Option<HardDisk>,
     /// How long one program of a system may take, such as a run of fio: two hours unless said.
     pub time_limit: Duration,
+    /// The program that writes in the study `shock`.
+    pub tool: LoadTool,
     /// Writes a second of the study `shock` in an open loop; as many as the system takes unless said.
     pub rate: Option<u32>,
     /// Small sizes and few rounds: exercises the harness in seconds, means nothing.
@@ -76,6 +105,7 @@ impl Options {
             trace: None,
             disk: None,
             time_limit: TIME_LIMIT,
+            tool: LoadTool::default(),
             rate: None,
             quick: false,
             seed: SEED,

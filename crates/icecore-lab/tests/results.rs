@@ -4,7 +4,7 @@ use icecore_lab::child::{self, ChildCommand, JOB_VARIABLE};
 use icecore_lab::disks::model::HardDisk;
 use icecore_lab::report::Parameter;
 use icecore_lab::targets::TARGETS;
-use icecore_lab::{EXPERIMENTS, Options, Report, figure};
+use icecore_lab::{EXPERIMENTS, LoadTool, Options, Report, figure};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -197,6 +197,11 @@ fn measured<'a>(report: &'a Report, name: &str) -> Vec<&'a str> {
     }
     for (absent, _) in icecore_lab::systems::examine().iter().filter(|(_, probed)| probed.is_err()) {
         assert!(report.systems[*absent].unavailable.is_some(), "{name}: {absent}");
+    }
+    for (present, _) in icecore_lab::systems::examine().iter().filter(|(_, probed)| probed.is_ok()) {
+        let reason = report.systems.get(*present).and_then(|system| system.unavailable.as_deref());
+        // It does not fit the study; it did not fail in it.
+        assert!(reason.is_none_or(|reason| reason.starts_with("it has ")), "{name}: {present}: {reason:?}");
     }
     report
         .systems
@@ -466,4 +471,34 @@ fn documents_of_another_version_or_kind_are_refused() {
     let refused = |text: &str| Report::from_json("x.json", text).expect_err("refused").to_string();
     assert!(refused("{}").contains("x.json"));
     assert!(refused("not JSON").contains("x.json"));
+}
+
+#[test]
+fn shock_with_each_tool_and_in_an_open_loop() {
+    if !can_mount() {
+        return;
+    }
+    let with = |choose: fn(&mut Options)| {
+        changed_run("shock", |options| {
+            options.systems = ["xfs-reflink", "icecore-mount"].map(str::to_owned).to_vec();
+            choose(options);
+        })
+    };
+    let by_sysbench = with(|options| options.tool = LoadTool::Sysbench);
+    let system = &by_sysbench.systems["icecore-mount/sync/1"];
+    assert!(system.samples[0] > 0.0 && system.counters["device_flushes_per_op"] > 0.0, "{system:?}");
+    assert!(by_sysbench.checks.iter().all(|check| check.name != "shock.stall_ms"), "sysbench knows no gaps");
+    assert!(by_sysbench.checks.iter().any(|check| check.name == "shock.icecore_factor"));
+    let by_bonnie = with(|options| options.tool = LoadTool::Bonnie);
+    for key in ["xfs-reflink/write/0", "xfs-reflink/write/1", "icecore-mount/write/1"] {
+        assert!(by_bonnie.systems.contains_key(key), "{key} is not in {:?}", by_bonnie.systems.keys());
+    }
+    let open = with(|options| options.rate = Some(100));
+    let counters = &open.systems["icecore-mount/sync/1"].counters;
+    assert!(counters["longest_wait_ms"] > 0.0 && counters["wait_before_ms"] > 0.0, "{counters:?}");
+    let rates = &open.systems["xfs-reflink/direct/1"].series;
+    assert!(
+        rates.get("rate_per_s").is_none_or(|rates| rates[0].iter().all(|rate| *rate < 200.0)),
+        "{rates:?}"
+    );
 }

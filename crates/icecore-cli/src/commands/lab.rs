@@ -15,7 +15,7 @@ use clap::{Args, Subcommand};
 use icecore::admin::Failure;
 use icecore_lab::disks::model::{self, HardDisk};
 use icecore_lab::experiments::{DiskUse, Experiment, Group};
-use icecore_lab::{EXPERIMENTS, Options, Report, charts, child, figure};
+use icecore_lab::{EXPERIMENTS, LoadTool, Options, Report, charts, child, figure};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -113,6 +113,11 @@ struct RunArguments {
     /// Size of the file, for `fragment`, such as `2G`
     #[arg(long, value_name = "SIZE", value_parser = parse_file_size)]
     size: Option<u64>,
+
+    /// The program that writes, for `shock`: `fio`, `sysbench` as in the study,
+    /// or `bonnie++`
+    #[arg(long, value_name = "TOOL", default_value = "fio", value_parser = tool)]
+    tool: LoadTool,
 
     /// Make so many writes a second around the snapshot, whether or not others
     /// wait, for `shock`: what stalls then shows in the latency
@@ -231,6 +236,7 @@ fn options(arguments: &RunArguments) -> anyhow::Result<Options> {
     options.systems.clone_from(&arguments.systems);
     options.iterations = arguments.iterations;
     options.size = arguments.size;
+    options.tool = arguments.tool;
     options.rate = arguments.rate;
     options.time_limit = Duration::from_secs(arguments.time_limit);
     options.trace.clone_from(&arguments.trace);
@@ -323,6 +329,14 @@ fn check_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Res
     if name != "valuation" && arguments.iterations.is_some() {
         return Err(exit::usage(format!("{name} has no iterations: --iterations goes with valuation")));
     }
+    if name != "shock" && arguments.tool != LoadTool::default() {
+        return Err(exit::usage(format!("{name} has its own tools: --tool goes with shock")));
+    }
+    if arguments.rate.is_some() && arguments.tool != LoadTool::Fio {
+        return Err(exit::usage(
+            "--rate goes with --tool fio, which can make writes while others wait".to_owned(),
+        ));
+    }
     if name != "shock" && arguments.rate.is_some() {
         return Err(exit::usage(format!("{name} sets its own pace: --rate goes with shock")));
     }
@@ -342,6 +356,12 @@ fn check_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Res
 
 /// Less than this leaves nothing to update.
 const FILE_BYTES_MIN: u64 = 8 << 20;
+
+fn tool(text: &str) -> Result<LoadTool, String> {
+    let names = LoadTool::ALL.map(LoadTool::name).join(", ");
+    let found = LoadTool::ALL.into_iter().find(|tool| tool.name() == text);
+    found.ok_or_else(|| format!("choose from {names}"))
+}
 
 fn disk(text: &str) -> Result<HardDisk, String> {
     HardDisk::named(text).ok_or_else(|| format!("choose one of {}", model::NAMES.join(", ")))

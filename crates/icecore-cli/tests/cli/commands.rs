@@ -364,6 +364,11 @@ fn the_lab_lists_its_experiments() {
     assert!(fixture.refused(2, &["lab", "run", "shock", "--iterations", "850"]).contains("valuation"));
     assert!(fixture.refused(2, &["lab", "run", "fragment", "--size", "1K"]).contains("8M"));
     assert!(fixture.refused(2, &["lab", "run", "blog", "--rate", "100"]).contains("shock"));
+    assert!(fixture.refused(2, &["lab", "run", "blog", "--tool", "bonnie++"]).contains("shock"));
+    assert!(fixture.refused(2, &["lab", "run", "shock", "--tool", "dd"]).contains("sysbench"));
+    assert!(
+        fixture.refused(2, &["lab", "run", "shock", "--tool", "sysbench", "--rate", "9"]).contains("fio")
+    );
     assert!(fixture.refused(2, &["lab", "run", "commits", "--guest"]).contains("studies"));
     assert!(fixture.refused(2, &["lab", "run", "shock", "--with", "zfs"]).contains("--guest"));
     fixture.refused(1, &["lab", "figure", "/no/such/file"]);

@@ -2,7 +2,7 @@
 
 use super::watch::STEP;
 use crate::error::{Doing, Result};
-use crate::options::Options;
+use crate::options::{LoadTool, Options};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::Write as _;
@@ -21,6 +21,7 @@ pub struct StudyJob {
     iterations: Option<u32>,
     size: Option<u64>,
     time_limit_s: f64,
+    tool: String,
     rate: Option<u32>,
     quick: bool,
     seed: u64,
@@ -41,6 +42,7 @@ impl StudyJob {
             iterations: options.iterations,
             size: options.size,
             time_limit_s: options.time_limit.as_secs_f64(),
+            tool: options.tool.name().to_owned(),
             rate: options.rate,
             quick: options.quick,
             seed: options.seed,
@@ -62,6 +64,8 @@ pub(crate) fn serve(job: &StudyJob) -> Result<()> {
     options.iterations = job.iterations;
     options.size = job.size;
     options.time_limit = Duration::from_secs_f64(job.time_limit_s);
+    let tool = LoadTool::ALL.into_iter().find(|tool| tool.name() == job.tool);
+    options.tool = tool.unwrap_or_default();
     options.rate = job.rate;
     options.quick = job.quick;
     options.seed = job.seed;

@@ -457,7 +457,10 @@ impl Copies {
     /// A copy cannot be relied on any more: it goes, before anybody mistakes it for one.
     fn contain(&self, segment: SegmentId, action: &'static str, error: io::Error) {
         let why = format!("{action} {}: {error}", copy_name(segment));
-        self.incidents.note(&Error::io(action, copy_name(segment), error));
+        // A full medium is no fault of it: the copy is made again when there is room.
+        if error.kind() != io::ErrorKind::StorageFull {
+            self.incidents.note(&Error::io(action, copy_name(segment), error));
+        }
         let place = self.change(|inner| {
             inner.trouble(why);
             if inner.filling.as_ref().is_some_and(|(filling, _)| *filling == segment) {
@@ -556,11 +559,12 @@ impl Copies {
     }
 }
 
-/// Makes the file of a copy, in place of what may have the name.
+/// Makes the file of a copy, in place of what may have the name. It takes up room as it is written: most copies are of segments for
+/// metadata, of which a pool has three that are hardly begun.
 fn create(place: &Place, name: &str, geometry: Geometry) -> io::Result<File> {
-    let made = match place.storage.create(name, geometry.bytes) {
+    let made = match place.storage.create_sparse(name, geometry.bytes) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            place.storage.remove(name).and_then(|()| place.storage.create(name, geometry.bytes))
+            place.storage.remove(name).and_then(|()| place.storage.create_sparse(name, geometry.bytes))
         }
         made => made,
     };

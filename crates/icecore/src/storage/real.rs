@@ -45,6 +45,25 @@ impl RealStorage {
         if errno == Errno::NOENT && self.is_removed() { removed_directory() } else { errno.into() }
     }
 
+    /// A new file, and nothing where it cannot be given its length.
+    fn make(
+        &self,
+        name: &str,
+        give_length: impl FnOnce(&RealFile) -> io::Result<()>,
+    ) -> io::Result<Box<dyn StorageFile>> {
+        check_name(name)?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let descriptor = rustix::fs::openat(&self.directory, name, flags, FILE_MODE)
+            .map_err(|errno| full_or(errno).unwrap_or_else(|| self.fault(errno)))?;
+        let file = RealFile::new(descriptor, true);
+        if let Err(error) = give_length(&file) {
+            // The first error says what is wrong; one from the removal would only hide it.
+            let _ = rustix::fs::unlinkat(&self.directory, name, AtFlags::empty());
+            return Err(error);
+        }
+        Ok(Box::new(file))
+    }
+
     fn is_removed(&self) -> bool {
         rustix::fs::fstat(&self.directory).is_ok_and(|status| status.st_nlink == 0)
     }
@@ -52,17 +71,11 @@ impl RealStorage {
 
 impl Storage for RealStorage {
     fn create(&self, name: &str, length: u64) -> io::Result<Box<dyn StorageFile>> {
-        check_name(name)?;
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let descriptor = rustix::fs::openat(&self.directory, name, flags, FILE_MODE)
-            .map_err(|errno| full_or(errno).unwrap_or_else(|| self.fault(errno)))?;
-        let file = RealFile::new(descriptor, true);
-        if let Err(error) = allocate(&file, length) {
-            // The first error says what is wrong; one from the removal would only hide it.
-            let _ = rustix::fs::unlinkat(&self.directory, name, AtFlags::empty());
-            return Err(error);
-        }
-        Ok(Box::new(file))
+        self.make(name, |file| allocate(file, length))
+    }
+
+    fn create_sparse(&self, name: &str, length: u64) -> io::Result<Box<dyn StorageFile>> {
+        self.make(name, |file| Ok(rustix::fs::ftruncate(file.descriptor(), length)?))
     }
 
     fn open(&self, name: &str, writable: bool) -> io::Result<Box<dyn StorageFile>> {

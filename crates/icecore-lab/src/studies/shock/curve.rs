@@ -89,6 +89,22 @@ impl Shape {
     }
 }
 
+impl Shape {
+    /// The same of the writes in each second alone, which say nothing of gaps and latencies; `None` if too little happened on either side.
+    pub(super) fn of_rates(rate_per_s: Vec<f64>, snapshot_at_s: f64) -> Option<Self> {
+        let at = snapshot_at_s as usize;
+        if at == 0 || at >= rate_per_s.len() {
+            return None;
+        }
+        let (before, after) = (median(&rate_per_s[..at]), &rate_per_s[at..]);
+        let worst = after.iter().copied().fold(f64::INFINITY, f64::min);
+        let recovered = after.iter().position(|rate| *rate >= 0.95 * before);
+        let dip = (1.0 - worst / before).max(0.0);
+        let recovery_s = recovered.unwrap_or(after.len()) as f64;
+        Some(Self { snapshot_at_s, dip, recovery_s, rate_per_s, ..Self::default() })
+    }
+}
+
 /// Writes a second in each step from the first to the last; a step at the end that is not whole is left out, unless it is the only one.
 fn rates(completions: &[Completion], first: u64, last: u64, step_ms: u64) -> Vec<f64> {
     let steps = ((last - first) / step_ms).max(1) as usize;
@@ -153,6 +169,14 @@ mod tests {
         }
         let shape = Shape::of(&writes, MOMENT).expect("a shape");
         assert_eq!((shape.longest_wait_ms, shape.wait_before_ms), (300.0, 0.9));
+    }
+
+    #[test]
+    fn rates_alone_have_a_dip_and_a_recovery() {
+        let shape = Shape::of_rates(vec![100.0, 100.0, 25.0, 50.0, 99.0], 2.3).expect("a shape");
+        assert_eq!((shape.dip, shape.recovery_s, shape.snapshot_at_s), (0.75, 2.0, 2.3));
+        assert_eq!(Shape::of_rates(vec![100.0], 0.5), None);
+        assert_eq!(Shape::of_rates(vec![100.0; 3], 3.1), None);
     }
 
     #[test]

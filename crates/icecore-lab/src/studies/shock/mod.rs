@@ -7,11 +7,13 @@
 mod curve;
 
 use super::{Bench, Lineup, Needs, SUBJECT};
+use crate::bonnie;
 use crate::device::DeviceCounts;
 use crate::error::{Doing, Error, Result};
 use crate::experiments::Findings;
-use crate::fio::{FileRun, MIXED, Until};
-use crate::options::Options;
+use crate::fileio::{self, FILE_NAME};
+use crate::fio::{Driven, FileRun, MIXED, Until};
+use crate::options::{LoadTool, Options};
 use crate::report::{Check, System as Measured};
 use crate::snapshotting::while_taking;
 use crate::statistics::{bootstrap, mean, median};
@@ -36,6 +38,7 @@ const RUNS: [(&str, u32); 3] = [("direct", 0), ("sync", 1), ("fsync100", 100)];
 /// What fio needs until it writes, and more of it on a slow machine: each attempt waits longer by so much.
 const FIO_BEGINS: Duration = Duration::from_millis(400);
 const SLOWER: Duration = Duration::from_secs(1);
+const SYSBENCH_CURVE_MIN: Duration = Duration::from_secs(4);
 /// The rival that the study was about.
 const LVM: &str = "lvm";
 const CURVE_ATTEMPTS: u32 = 6;
@@ -89,6 +92,8 @@ struct Round {
     small: BTreeMap<usize, Vec<f64>>,
     /// Reads and writes a second of the mix, without and with a snapshot.
     mixed: BTreeMap<usize, f64>,
+    /// What bonnie++ says, without and with a snapshot.
+    bonnie: BTreeMap<usize, bonnie::Figures>,
     space_bytes: f64,
 }
 
@@ -101,6 +106,7 @@ struct Fixed {
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
     super::require("shock", "fio")?;
+    super::require("shock", options.tool.name())?;
     let mut lineup = Lineup::of(options, Needs::Files)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(5, 1));
     let runs = lineup.measure(rounds, options, |round, kind| {
@@ -111,11 +117,13 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     lineup.report(&mut findings, "writes/s");
     for (kind, rounds) in &runs {
         match kind.name {
-            SUBJECT => check(&mut findings, rounds, options.seed),
+            // bonnie++ makes new files, which no snapshot has.
+            _ if options.tool == LoadTool::Bonnie => {}
+            SUBJECT => check(&mut findings, rounds, options),
             LVM => check_factor(&mut findings, "shock.lvm_factor", rounds, options.seed),
             _ => {}
         }
-        report(&mut findings, kind.name, rounds, options.rate.is_some());
+        report(&mut findings, kind.name, rounds, options);
     }
     findings.parameter("rounds", rounds);
     findings.parameter("file_bytes", scope.file_bytes);
@@ -124,7 +132,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     findings.parameter("writes", scope.writes);
     findings.parameter("curve_s", scope.curve.as_secs_f64());
     findings.parameter("small_round_s", scope.small_round.as_secs_f64());
-    findings.parameter("tool", "fio");
+    findings.parameter("tool", options.tool.name());
     if let Some(rate) = options.rate {
         findings.parameter("open_loop_rate_per_s", u64::from(rate));
     }
@@ -143,6 +151,9 @@ struct Driver<'a> {
 impl Driver<'_> {
     fn round(mut self, round: usize) -> Result<Round> {
         let seed = self.options.seed + 1000 * round as u64;
+        if self.options.tool == LoadTool::Bonnie {
+            return self.bonnie(seed);
+        }
         let file = self.fill("large", self.scope.file_bytes)?;
         let mut found = Round::default();
         let counts = if self.kind.snapshots { self.scope.counts } else { &[0] };
@@ -169,7 +180,8 @@ impl Driver<'_> {
                 found.curves.insert(name, shape);
             }
         }
-        for &count in counts.iter().filter(|count| **count < 2) {
+        let mixed = counts.iter().filter(|count| **count < 2 && self.options.tool == LoadTool::Fio);
+        for &count in mixed {
             let rate = self.with_snapshots(count, |driver| driver.mixed(&file, seed))?;
             self.options.say(&format!("  {}/{MIX}/{count}: {rate:.0} operations/s", self.kind.name))?;
             found.mixed.insert(count, rate);
@@ -200,7 +212,9 @@ impl Driver<'_> {
     }
 
     fn fill(&self, name: &str, bytes: u64) -> Result<PathBuf> {
-        let file = self.bench.system.data()?.join(name);
+        let folder = self.bench.system.data()?.join(name);
+        fs::create_dir_all(&folder).doing(|| format!("make {}", folder.display()))?;
+        let file = folder.join(FILE_NAME);
         let fill = FileRun { how: "write", block: FILL_BYTES, ..self.drive(&file, bytes, 0) };
         fill.drive(self.options)?;
         self.bench.system.rest()?;
@@ -228,10 +242,32 @@ impl Driver<'_> {
     /// What the device does until all of the writes, and what they leave to be done, is durable.
     fn fixed(&mut self, drive: &FileRun<'_>) -> Result<Fixed> {
         let before = self.bench.system.counts();
-        let driven = drive.drive(self.options)?;
+        let driven = self.write(drive)?;
         self.bench.system.rest()?;
         let counts = self.bench.system.counts() - before;
         Ok(Fixed { rate: driven.rate, writes: driven.requests, counts })
+    }
+
+    fn write(&self, run: &FileRun<'_>) -> Result<Driven> {
+        match self.options.tool {
+            LoadTool::Sysbench => Ok(fileio::drive(run, self.options)?.driven),
+            _ => run.drive(self.options),
+        }
+    }
+
+    /// New files, without a snapshot and beside one.
+    fn bonnie(mut self, seed: u64) -> Result<Round> {
+        let mut found = Round::default();
+        let (bytes, options) = (self.scope.file_bytes, self.options);
+        for count in 0..=usize::from(self.kind.snapshots) {
+            let figures = self.with_snapshots(count, |driver| {
+                bonnie::run(&driver.bench.system.data()?, bytes, seed + count as u64, options)
+            })?;
+            options.say(&format!("  {}/bonnie++/{count}: {figures:?}", self.kind.name))?;
+            found.bonnie.insert(count, figures);
+        }
+        found.space_bytes = self.bench.system.space_bytes()? as f64;
+        Ok(found)
     }
 
     /// fio takes its time to begin, and more on a busy machine, so the snapshot may miss the run.
@@ -277,10 +313,20 @@ impl Driver<'_> {
             Ok(())
         };
         // The first snapshot comes after half of this.
-        while_taking(self.scope.curve + 2 * begins, take, || drive.drive(options))?;
-        let path = log.with_file_name("fio_lat.1.log");
-        let text = fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?;
-        let shape = moment.and_then(|moment| Shape::of(&curve::parse(&text), moment));
+        let shape = if options.tool == LoadTool::Sysbench {
+            // It begins at once, and says how much it did once a second.
+            let time = self.scope.curve.max(SYSBENCH_CURVE_MIN);
+            let drive = FileRun { until: Until::Time(time), ..drive };
+            let begin_ms = now_ms();
+            let found = while_taking(time, take, || fileio::drive(&drive, options))?;
+            let at_s = |moment: &Moment| (moment.begin_ms - begin_ms) as f64 / 1e3;
+            moment.as_ref().and_then(|moment| Shape::of_rates(found.rate_per_s, at_s(moment)))
+        } else {
+            while_taking(self.scope.curve + 2 * begins, take, || drive.drive(options))?;
+            let path = log.with_file_name("fio_lat.1.log");
+            let text = fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?;
+            moment.and_then(|moment| Shape::of(&curve::parse(&text), moment))
+        };
         if moment.is_some() {
             self.bench.system.destroy(&name)?;
             self.bench.system.rest()?;
@@ -308,7 +354,7 @@ impl Driver<'_> {
                 seed: seed + number as u64,
                 ..self.drive(file, self.scope.small_bytes, 0)
             };
-            Ok(drive.drive(self.options)?.rate)
+            Ok(self.write(&drive)?.rate)
         };
         (0..self.scope.small_rounds).map(round).collect()
     }
@@ -319,11 +365,15 @@ fn now_ms() -> u64 {
     since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-fn check(findings: &mut Findings, rounds: &[Round], seed: u64) {
-    check_factor(findings, "shock.icecore_factor", rounds, seed);
+fn check(findings: &mut Findings, rounds: &[Round], options: &Options) {
+    check_factor(findings, "shock.icecore_factor", rounds, options.seed);
+    if options.tool != LoadTool::Fio {
+        // Only fio says when each write was done.
+        return;
+    }
     let gaps: Vec<f64> =
         rounds.iter().flat_map(|round| round.curves.values()).map(|shape| shape.longest_gap_ms).collect();
-    findings.check(Check::new("shock.stall_ms", bootstrap(&gaps, median, seed)));
+    findings.check(Check::new("shock.stall_ms", bootstrap(&gaps, median, options.seed)));
 }
 
 /// How many times slower one snapshot makes the writer, over all runs.
@@ -341,7 +391,7 @@ fn over<'a>(rounds: &'a [Round], of: impl Fn(&'a Round) -> Option<f64>) -> f64 {
     mean(&rounds.iter().filter_map(of).collect::<Vec<_>>())
 }
 
-fn report(findings: &mut Findings, system: &str, rounds: &[Round], is_open: bool) {
+fn report(findings: &mut Findings, system: &str, rounds: &[Round], options: &Options) {
     let Some(first) = rounds.first() else { return };
     for &(name, count) in first.fixed.keys() {
         let fixed = |round: &'_ Round| round.fixed.get(&(name, count)).map(|fixed| fixed.rate);
@@ -350,13 +400,19 @@ fn report(findings: &mut Findings, system: &str, rounds: &[Round], is_open: bool
         let mut counters = device_counters(rounds, name, count);
         counters.insert("space_bytes".to_owned(), over(rounds, |round| Some(round.space_bytes)));
         if count == 1 {
-            measured = with_curves(measured, &mut counters, rounds, name, is_open);
+            measured = with_curves(measured, &mut counters, rounds, name, options);
         }
         findings.system(&format!("{system}/{name}/{count}"), measured.with_counters(counters));
     }
     for count in first.mixed.keys() {
         let rates = rounds.iter().filter_map(|round| round.mixed.get(count)).copied().collect();
         findings.system(&format!("{system}/{MIX}/{count}"), Measured::new("operations/s", rates));
+    }
+    for count in first.bonnie.keys() {
+        for (place, (name, unit, _)) in bonnie::FIGURES.into_iter().enumerate() {
+            let values = rounds.iter().filter_map(|round| round.bonnie.get(count)?[place]).collect();
+            findings.system(&format!("{system}/{name}/{count}"), Measured::new(unit, values));
+        }
     }
     for count in first.small.keys() {
         let series: Vec<Vec<f64>> =
@@ -394,21 +450,26 @@ fn with_curves(
     counters: &mut BTreeMap<String, f64>,
     rounds: &[Round],
     name: &'static str,
-    is_open: bool,
+    options: &Options,
 ) -> Measured {
     let curves: Vec<&Shape> = rounds.iter().filter_map(|round| round.curves.get(name)).collect();
     if curves.is_empty() {
         return measured;
     }
+    let is_open = options.rate.is_some();
     let figures: [Figure; 6] = [
-        ("longest_gap_ms", |shape| shape.longest_gap_ms),
-        ("gap_before_ms", |shape| shape.gap_before_ms),
         ("dip", |shape| shape.dip),
         ("recovery_s", |shape| shape.recovery_s),
+        ("longest_gap_ms", |shape| shape.longest_gap_ms),
+        ("gap_before_ms", |shape| shape.gap_before_ms),
         ("longest_wait_ms", |shape| shape.longest_wait_ms),
         ("wait_before_ms", |shape| shape.wait_before_ms),
     ];
-    let figures = &figures[..if is_open { 6 } else { 4 }];
+    let known = match options.tool {
+        LoadTool::Fio => 4 + 2 * usize::from(is_open),
+        _ => 2,
+    };
+    let figures = &figures[..known];
     for (name, figure) in figures.iter().copied() {
         let values: Vec<f64> = curves.iter().map(|shape| figure(shape)).collect();
         counters.insert(name.to_owned(), mean(&values));
@@ -419,7 +480,7 @@ fn with_curves(
         .with_series("rate_per_s", all(|shape| shape.rate_per_s.clone()))
         .with_series("snapshot_at_s", all(|shape| vec![shape.snapshot_at_s]));
     // The log has the time of the write alone: where a flush follows it says too little. In an open loop none follows.
-    if name == "direct" || is_open {
+    if options.tool == LoadTool::Fio && (name == "direct" || is_open) {
         measured = measured.with_series("latency_us", all(|shape| shape.latency_us.clone()));
     }
     measured

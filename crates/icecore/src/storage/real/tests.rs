@@ -41,6 +41,23 @@ fn a_new_file_is_allocated_and_zero() {
     assert_eq!(fs::metadata(folder.path().join("segment.1")).unwrap().len(), MIB + 5);
 }
 
+/// What an allocated file takes up from the beginning, a sparse one takes up as it is written.
+#[test]
+fn a_sparse_file_is_zero_and_takes_up_what_is_written() {
+    let (folder, storage) = storage();
+    let allocated = |name: &str| {
+        std::os::unix::fs::MetadataExt::blocks(&fs::metadata(folder.path().join(name)).unwrap()) * 512
+    };
+    storage.create("segment.1", MIB).unwrap();
+    let file = storage.create_sparse("copy.1", MIB).unwrap();
+    assert_eq!((file.length().unwrap(), read(&*file, MIB - 3, 3)), (MIB, vec![0; 3]));
+    assert!(allocated("segment.1") >= MIB && allocated("copy.1") < MIB / 4);
+    file.write_at(&[(Kind::Copy, &pattern(1, 7))], 8 * BLOCK_BYTES as u64).unwrap();
+    file.sync().unwrap();
+    assert!((BLOCK_BYTES as u64..MIB / 4).contains(&allocated("copy.1")));
+    assert_eq!(storage.create_sparse("copy.1", 1).err().unwrap().kind(), ErrorKind::AlreadyExists);
+}
+
 #[test]
 fn a_medium_without_room_is_full() {
     assert_eq!(full_or(Errno::DQUOT).unwrap().kind(), ErrorKind::StorageFull);
