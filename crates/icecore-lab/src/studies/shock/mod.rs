@@ -410,8 +410,13 @@ fn report(findings: &mut Findings, system: &str, rounds: &[Round], options: &Opt
     }
     for count in first.bonnie.keys() {
         for (place, (name, unit, _)) in bonnie::FIGURES.into_iter().enumerate() {
-            let values = rounds.iter().filter_map(|round| round.bonnie.get(count)?[place]).collect();
-            findings.system(&format!("{system}/{name}/{count}"), Measured::new(unit, values));
+            let values: Vec<f64> =
+                rounds.iter().filter_map(|round| round.bonnie.get(count)?[place]).collect();
+            let measured = match values.is_empty() {
+                true => Measured::unavailable(unit, "bonnie++ takes too short a time on a file of this size"),
+                false => Measured::new(unit, values),
+            };
+            findings.system(&format!("{system}/{name}/{count}"), measured);
         }
     }
     for count in first.small.keys() {
