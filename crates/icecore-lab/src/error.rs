@@ -124,6 +124,14 @@ pub enum Error {
         /// Debian's packages that have what the experiment needs.
         packages: &'static str,
     },
+    /// A device that the lab must not use, or cannot.
+    #[error("cannot use {}: {reason}", device.display())]
+    UnusableDevice {
+        /// Its node.
+        device: PathBuf,
+        /// Why, and what to do.
+        reason: String,
+    },
     /// A program takes longer than it may.
     #[error("`{program}` did not end within {} s (--time-limit)", limit.as_secs_f64())]
     TooLong {

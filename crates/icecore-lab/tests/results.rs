@@ -2,13 +2,15 @@
 
 use icecore_lab::child::{self, ChildCommand, JOB_VARIABLE};
 use icecore_lab::disks::model::HardDisk;
+use icecore_lab::disks::real::EmptyDisk;
 use icecore_lab::report::Parameter;
 use icecore_lab::targets::TARGETS;
 use icecore_lab::{EXPERIMENTS, LoadTool, Options, Report, figure};
 use serde_json::{Value, json};
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn schema() -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/lab-schema.json");
@@ -498,4 +500,61 @@ fn shock_with_each_tool_and_in_an_open_loop() {
     assert!(counters["longest_wait_ms"] > 0.0 && counters["wait_before_ms"] > 0.0, "{counters:?}");
     let rates = &open.systems["xfs-reflink/sync/1"].series["rate_per_s"][0];
     assert!(rates.iter().all(|rate| *rate < 200.0), "no faster than it is to be: {rates:?}");
+}
+
+/// A loop device, which goes with the value.
+struct LoopDevice(PathBuf);
+
+impl LoopDevice {
+    fn over(image: &Path) -> Self {
+        let output = Command::new("/usr/sbin/losetup")
+            .args(["--find", "--show"])
+            .arg(image)
+            .output()
+            .expect("started");
+        assert!(output.status.success(), "{output:?}");
+        Self(String::from_utf8(output.stdout).expect("a path").trim().into())
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let _ = Command::new("/usr/sbin/losetup").arg("--detach").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_whole_disk_is_used_if_it_is_empty_and_is_empty_again_afterwards() {
+    if !can_mount() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let image = folder.path().join("disk");
+    fs::File::create(&image).and_then(|file| file.set_len(2 << 30)).expect("an image");
+    let disk = LoopDevice::over(&image);
+    let run = || {
+        changed_run("fragment", |options| {
+            options.systems = ["plain", "xfs-reflink"].map(str::to_owned).to_vec();
+            options.device = Some(disk.0.clone());
+        })
+    };
+    // The second run finds it as the first one did.
+    for report in [run(), run()] {
+        assert!(report.systems["xfs-reflink/update"].samples[0] > 0.0);
+        let device = disk.0.file_name().expect("a name").to_string_lossy().into_owned();
+        assert!(report.machine.device.contains(&device), "{:?} is not {device}", report.machine);
+    }
+    let refused = |what: &Path| EmptyDisk::examine(what).expect_err("refused").to_string();
+    let exclusive = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(rustix::fs::OFlags::EXCL.bits() as i32)
+        .open(&disk.0)
+        .expect("open");
+    assert!(refused(&disk.0).contains("in use"), "{}", refused(&disk.0));
+    drop(exclusive);
+    let made = Command::new("/usr/sbin/mkfs.xfs").arg("-q").arg(&disk.0).status().expect("started");
+    assert!(made.success());
+    let said = refused(&disk.0);
+    assert!(said.contains("xfs") && said.contains("wipefs -a"), "{said}");
+    assert!(refused(&image).contains("no block device"));
 }

@@ -14,6 +14,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use icecore::admin::Failure;
 use icecore_lab::disks::model::{self, HardDisk};
+use icecore_lab::disks::real::EmptyDisk;
 use icecore_lab::experiments::{DiskUse, Experiment, Group};
 use icecore_lab::{EXPERIMENTS, LoadTool, Options, Report, charts, child, figure};
 use std::io::{IsTerminal as _, Write as _};
@@ -139,6 +140,15 @@ struct RunArguments {
     #[arg(long, value_name = "DISK", value_parser = disk, conflicts_with = "guest")]
     disk: Option<HardDisk>,
 
+    /// Measure a whole disk, which has to be empty and is empty again at the
+    /// end. It gets an ext4 that all systems lie on
+    #[arg(long, value_name = "DEVICE", conflicts_with_all = ["guest", "disk", "directory"])]
+    device: Option<PathBuf>,
+
+    /// Do not ask before a file system is made on the disk
+    #[arg(long, requires = "device")]
+    yes: bool,
+
     /// Multiply all times of the simulated disk
     #[arg(long, value_name = "NUMBER", requires = "disk", value_parser = time_scale)]
     time_scale: Option<f64>,
@@ -243,6 +253,7 @@ fn options(arguments: &RunArguments) -> anyhow::Result<Options> {
     let time_scale = arguments.time_scale.unwrap_or(1.0);
     options.disk = arguments.disk.map(|disk| HardDisk { time_scale, ..disk });
     options.guest = arguments.guest.chosen()?;
+    options.device.clone_from(&arguments.device);
     options.quick = arguments.quick;
     options.seed = arguments.seed.unwrap_or(options.seed);
     supervise(&mut options);
@@ -272,9 +283,11 @@ fn stopped(error: icecore_lab::Error) -> anyhow::Error {
 
 fn run_experiment(arguments: &RunArguments) -> anyhow::Result<()> {
     if arguments.name == all::ALL {
+        confirm_device(arguments)?;
         return all::run(arguments);
     }
     check_arguments(arguments)?;
+    confirm_device(arguments)?;
     let report = icecore_lab::run(&arguments.name, &options(arguments)?).map_err(stopped)?;
     let mut output = Output::new();
     let text = if arguments.json { report.to_json() } else { report.summary() };
@@ -356,6 +369,31 @@ fn check_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Res
 
 /// Less than this leaves nothing to update.
 const FILE_BYTES_MIN: u64 = 8 << 20;
+
+/// Has a person agree to the use of a disk.
+fn confirm_device(arguments: &RunArguments) -> anyhow::Result<()> {
+    let Some(path) = &arguments.device else { return Ok(()) };
+    let disk = EmptyDisk::examine(path)?;
+    if arguments.yes {
+        return Ok(());
+    }
+    if !std::io::stdin().is_terminal() {
+        return Err(exit::usage(format!(
+            "{disk} would get a file system: --yes says so where nobody can be asked"
+        )));
+    }
+    let mut stderr = std::io::stderr().lock();
+    write!(
+        stderr,
+        "{disk} gets a file system, and what is on it is lost.\nType {} to go on: ",
+        path.display()
+    )?;
+    stderr.flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    anyhow::ensure!(answer.trim() == path.to_string_lossy(), "nothing was done to {disk}");
+    Ok(())
+}
 
 fn tool(text: &str) -> Result<LoadTool, String> {
     let names = LoadTool::ALL.map(LoadTool::name).join(", ");

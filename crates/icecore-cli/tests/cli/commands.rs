@@ -365,6 +365,9 @@ fn the_lab_lists_its_experiments() {
     assert!(fixture.refused(2, &["lab", "run", "fragment", "--size", "1K"]).contains("8M"));
     assert!(fixture.refused(2, &["lab", "run", "blog", "--rate", "100"]).contains("shock"));
     assert!(fixture.refused(2, &["lab", "run", "blog", "--tool", "bonnie++"]).contains("shock"));
+    assert!(fixture.refused(1, &["lab", "run", "full", "--device", "/dev/null"]).contains("no block device"));
+    assert!(fixture.refused(1, &["lab", "run", "full", "--device", "/dev/icecore"]).contains("/dev/icecore"));
+    fixture.refused(2, &["lab", "run", "full", "--device", "/dev/null", "--disk", "hdd"]);
     assert!(fixture.refused(2, &["lab", "run", "shock", "--tool", "dd"]).contains("sysbench"));
     assert!(
         fixture.refused(2, &["lab", "run", "shock", "--tool", "sysbench", "--rate", "9"]).contains("fio")

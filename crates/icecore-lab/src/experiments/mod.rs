@@ -24,6 +24,7 @@ pub mod valuation_store;
 
 use crate::clock;
 use crate::disks::model::HardDisk;
+use crate::disks::real::Lent;
 use crate::disks::{self, Simulated};
 use crate::error::{Error, Result};
 use crate::guest;
@@ -196,6 +197,10 @@ pub fn run(name: &str, options: &Options) -> Result<Report> {
         EXPERIMENTS.iter().find(|experiment| experiment.name == name).ok_or_else(|| unknown(name))?;
     if let Some(guest) = &options.guest {
         return guest::run(name, options, guest);
+    }
+    if let Some(device) = &options.device {
+        let lent = Lent::begin(device, options)?;
+        return run(name, &Options { directory: lent.point().to_owned(), device: None, ..options.clone() });
     }
     let (started, begin) = (clock::now(), Instant::now());
     let machine = Machine::examine(&options.directory)?;

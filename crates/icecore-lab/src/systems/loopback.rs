@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// Programs of file systems are here, which is not in the `PATH` of every user.
-pub(super) const SBIN: &str = "/usr/sbin";
+pub(crate) const SBIN: &str = "/usr/sbin";
 const DD_BYTES: u64 = 4 << 20;
 
 /// What a file system is made by.
@@ -32,7 +32,7 @@ pub(crate) const EXT4: Format = Format {
 
 impl Format {
     /// Makes the file system in a file or on a device.
-    pub(super) fn make(&self, place: &Path, options: &Options) -> Result<()> {
+    pub(crate) fn make(&self, place: &Path, options: &Options) -> Result<()> {
         let mut command = Command::new(format!("{SBIN}/{}", self.program));
         tool::output(command.args(self.arguments).arg(place), options).map(|_| ())
     }

@@ -1,0 +1,135 @@
+//! A whole disk that is lent to the lab: it gets a file system for a run, and loses it again.
+
+use crate::error::{Doing, Error, Result};
+use crate::options::Options;
+use crate::server;
+use crate::systems::loopback::{self, EXT4};
+use crate::tool;
+use rustix::fs::{FileType, Mode, OFlags};
+use std::fmt;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// So much of the beginning of an empty disk is zero.
+const LOOKED_AT_BYTES: usize = 1 << 20;
+
+/// A disk that may be lent: nothing uses it, and nothing is on it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EmptyDisk {
+    path: PathBuf,
+    bytes: u64,
+    model: String,
+}
+
+impl EmptyDisk {
+    /// Looks at a block device. Nothing is changed.
+    ///
+    /// # Errors
+    /// [`Error::UnusableDevice`] if it is no block device, is in use, or has something on it.
+    pub fn examine(path: &Path) -> Result<Self> {
+        let unusable = |reason: String| Error::UnusableDevice { device: path.to_owned(), reason };
+        let because = |errno: rustix::io::Errno| match errno {
+            rustix::io::Errno::BUSY => {
+                unusable("it is in use: mounted, or a part of something else (`lsblk`)".to_owned())
+            }
+            errno => unusable(std::io::Error::from(errno).to_string()),
+        };
+        let status = rustix::fs::stat(path).map_err(because)?;
+        if FileType::from_raw_mode(status.st_mode) != FileType::BlockDevice {
+            return Err(unusable("it is no block device".to_owned()));
+        }
+        // Of a block device that means: unless the kernel uses it.
+        let flags = OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
+        let descriptor = rustix::fs::open(path, flags, Mode::empty()).map_err(because)?;
+        let mut device = File::from(descriptor);
+        let doing = || format!("read {}", path.display());
+        let bytes = device.seek(SeekFrom::End(0)).doing(doing)?;
+        device.rewind().doing(doing)?;
+        let mut beginning = Vec::new();
+        device.take(LOOKED_AT_BYTES as u64).read_to_end(&mut beginning).doing(doing)?;
+        let names = signatures(path)?;
+        if !names.is_empty() || beginning.iter().any(|byte| *byte != 0) {
+            let what = if names.is_empty() { "data".to_owned() } else { names.join(", ") };
+            let erase = format!("dd if=/dev/zero of={} bs=1M count=1", path.display());
+            return Err(unusable(format!(
+                "there is {what} on it. If that may go: `wipefs -a {}; {erase}`",
+                path.display()
+            )));
+        }
+        Ok(Self { path: path.to_owned(), bytes, model: model(path) })
+    }
+
+    /// Its node.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl fmt::Display for EmptyDisk {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gibibytes = self.bytes as f64 / f64::from(1 << 30);
+        write!(formatter, "{} ({}, {gibibytes:.1} GiB)", self.path.display(), self.model)
+    }
+}
+
+/// The file systems, volumes and tables of partitions that wipefs(8) finds.
+fn signatures(path: &Path) -> Result<Vec<String>> {
+    let mut command = Command::new(format!("{}/wipefs", loopback::SBIN));
+    command.args(["--no-act", "--noheadings", "--output", "TYPE"]).arg(path);
+    let found = tool::output(&mut command, &Options::new("."))?;
+    let mut names: Vec<String> = found.split_whitespace().map(str::to_owned).collect();
+    names.dedup();
+    Ok(names)
+}
+
+fn model(path: &Path) -> String {
+    let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let name = name.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let text = std::fs::read_to_string(format!("/sys/class/block/{name}/device/model"));
+    text.map_or_else(|_| "unknown model".to_owned(), |model| model.trim().to_owned())
+}
+
+/// ext4 on a lent disk. When the value is dropped, the disk is empty again.
+pub(crate) struct Lent {
+    disk: EmptyDisk,
+    folder: TempDir,
+}
+
+impl Lent {
+    /// Looks at the disk once more, and makes the file system.
+    pub(crate) fn begin(path: &Path, options: &Options) -> Result<Self> {
+        loopback::probe(&EXT4, "e2fsprogs")
+            .map_err(|reason| Error::UnusableDevice { device: path.to_owned(), reason })?;
+        let disk = EmptyDisk::examine(path)?;
+        options.say(&format!("making a file system on {disk}"))?;
+        let folder = options.scratch()?;
+        server::open_to_all(folder.path())?;
+        // From here on it is emptied in any case.
+        let lent = Self { disk, folder };
+        EXT4.make(path, options)?;
+        loopback::mount(path, lent.point(), EXT4.kind, "rw", &Options::new(&options.directory))?;
+        Ok(lent)
+    }
+
+    /// Where it is mounted.
+    pub(crate) fn point(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        loopback::unmount(self.folder.path());
+        let mut command = Command::new(format!("{}/wipefs", loopback::SBIN));
+        let _ = tool::output(command.arg("--all").arg(self.disk.path()), &Options::new("."));
+        let beginning = File::options().write(true).open(self.disk.path());
+        let _ = beginning.and_then(|mut device| {
+            device.write_all(&vec![0; LOOKED_AT_BYTES])?;
+            device.sync_all()
+        });
+    }
+}
