@@ -13,7 +13,8 @@ pub(crate) const FIGURES: [(&str, &str, usize); 4] =
 /// The figures, in the order of [`FIGURES`]; `None` for one that took too short a time to tell.
 pub(crate) type Figures = [Option<f64>; FIGURES.len()];
 
-/// Runs it on files of `bytes` in all, a multiple of 1 MiB. It is said to have half of that as memory, so that it accepts the size.
+/// Runs it on files of `bytes` in all, a multiple of 1 MiB. It is said to have half of that as memory, so
+/// that it accepts the size.
 pub(crate) fn run(folder: &Path, bytes: u64, seed: u64, options: &Options) -> Result<Figures> {
     let mut command = Command::new("bonnie++");
     let mebibytes = bytes >> 20;

@@ -16,7 +16,8 @@ pub(crate) struct FileIo {
     pub rate_per_s: Vec<f64>,
 }
 
-/// Writes with sysbench what `run` says, in the folder of its file, which has the name [`FILE_NAME`]. There is one thread, and no open loop.
+/// Writes with sysbench what `run` says, in the folder of its file, which has the name [`FILE_NAME`]. There
+/// is one thread, and no open loop.
 pub(crate) fn drive(run: &FileRun<'_>, options: &Options) -> Result<FileIo> {
     let number = |name: &str, value: u64| format!("--{name}={value}");
     let mut command = Command::new("sysbench");

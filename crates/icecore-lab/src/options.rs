@@ -75,7 +75,8 @@ pub struct Options {
     pub tool: LoadTool,
     /// Writes a second of the study `shock` in an open loop; as many as the system takes unless said.
     pub rate: Option<u32>,
-    /// A whole disk to measure in place of the filesystem of `directory`. It has to be empty, and is empty again at the end.
+    /// A whole disk to measure in place of the filesystem of `directory`. It has to be empty, and is empty
+    /// again at the end.
     pub device: Option<PathBuf>,
     /// Small sizes and few rounds: exercises the harness in seconds, means nothing.
     pub quick: bool,

@@ -101,8 +101,9 @@ impl Drop for Tool {
 /// Runs a program to its end, and answers what it printed.
 ///
 /// # Errors
-/// The program cannot be started, or fails: the error has the end of what it printed. [`Error::TooLong`] if it takes longer
-/// than [`Options::time_limit`]; [`Error::Stopped`] if the run is to stop before the program ends.
+/// The program cannot be started, or fails: the error has the end of what it printed. [`Error::TooLong`] if
+/// it takes longer than [`Options::time_limit`]; [`Error::Stopped`] if the run is to stop before the program
+/// ends.
 pub(crate) fn output(command: &mut Command, options: &Options) -> Result<String> {
     let doing = || format!("keep what {} prints", name(command));
     let (mut printed, mut complaint) =

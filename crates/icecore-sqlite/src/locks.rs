@@ -59,13 +59,14 @@ pub struct Pinned {
     pub settled: bool,
 }
 
-/// The lock table's entry for one file. Readers come and go without its lock, as long as they find what they get: a reader that
-/// is preempted must not make a writer wait.
+/// The lock table's entry for one file. Readers come and go without its lock, as long as they find what they
+/// get: a reader that is preempted must not make a writer wait.
 #[derive(Default)]
 pub struct FileState {
     /// Handles that hold SHARED or more.
     readers: AtomicU32,
-    /// A handle in exclusive locking mode has the whole file, or waits for it: readers have to ask under the lock.
+    /// A handle in exclusive locking mode has the whole file, or waits for it: readers have to ask under the
+    /// lock.
     guarded: AtomicBool,
     published: ArcSwapOption<Published>,
     inner: Mutex<Inner>,
@@ -92,11 +93,12 @@ struct Inner {
     parked: Option<Prepared>,
 }
 
-/// What readers get without a look at the head. It pins its version as long as there is any reader: with one that reads for long, that
-/// is one version more than this one needs.
+/// What readers get without a look at the head. It pins its version as long as there is any reader: with one
+/// that reads for long, that is one version more than this one needs.
 struct Published {
     pinned: Pinned,
-    /// The changes of the head, counted before it was looked at. `None`: whatever the head says, a commit is on its way.
+    /// The changes of the head, counted before it was looked at. `None`: whatever the head says, a commit is
+    /// on its way.
     changes: Option<u64>,
 }
 
@@ -170,7 +172,8 @@ impl FileState {
 
     /// Takes SHARED without the lock, if that is all there is to it.
     fn share_at_once(&self, file: &HeadFile) -> Option<Pinned> {
-        // Counted first, then the guard: a handle that wants the whole file raises the guard first, and then counts.
+        // Counted first, then the guard: a handle that wants the whole file raises the guard first, and then
+        // counts.
         self.readers.fetch_add(1, Ordering::SeqCst);
         let pinned = if self.guarded.load(Ordering::SeqCst) { None } else { self.at_hand(file) };
         if pinned.is_none() {

@@ -80,7 +80,8 @@ impl<T: Clone> Present<T> {
         }
     }
 
-    /// How many operations were begun on the head so far; `None` once the head is gone. An operation that is acknowledged was counted before.
+    /// How many operations were begun on the head so far; `None` once the head is gone. An operation that is
+    /// acknowledged was counted before.
     pub(crate) fn changes(&self) -> Option<u64> {
         Some(self.changes.load(Ordering::Acquire)).filter(|changes| *changes != GONE)
     }

@@ -1,5 +1,6 @@
-//! Disks to measure in place of the filesystem of a folder: a whole one that is lent to the lab, and simulated hard disks for machines
-//! that have none. What the latter say about time is the model's, and every result is labelled so.
+//! Disks to measure in place of the filesystem of a folder: a whole one that is lent to the lab, and
+//! simulated hard disks for machines that have none. What the latter say about time is the model's, and every
+//! result is labelled so.
 
 pub mod model;
 pub mod real;

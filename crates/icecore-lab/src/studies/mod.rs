@@ -81,8 +81,8 @@ impl Lineup {
         Self { kinds, absent: Vec::new() }
     }
 
-    /// Runs each system once a round, in turn, and answers what that was by system. A rival that fails, or does not end in time,
-    /// takes part no longer, and the results say why.
+    /// Runs each system once a round, in turn, and answers what that was by system. A rival that fails, or
+    /// does not end in time, takes part no longer, and the results say why.
     pub(crate) fn measure<T>(
         &mut self,
         rounds: usize,
@@ -94,7 +94,8 @@ impl Lineup {
         self.measure_sides(kinds, rounds, options, named, |round, kind| run(round, kind))
     }
 
-    /// The same where a system takes part with several sides. `named`: the system of a side, and what the side is called.
+    /// The same where a system takes part with several sides. `named`: the system of a side, and what the
+    /// side is called.
     pub(crate) fn measure_sides<S, T>(
         &mut self,
         sides: Vec<S>,

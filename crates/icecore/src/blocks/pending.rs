@@ -8,7 +8,8 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Parts by address, so that a writer seldom meets a reader: one that is preempted where it holds a lock holds a part.
+/// Parts by address, so that a writer seldom meets a reader: one that is preempted where it holds a lock
+/// holds a part.
 const PARTS: usize = 1024;
 
 type Part = RwLock<NumberMap<LogAddress, Option<Arc<Block>>>>;

@@ -559,8 +559,8 @@ impl Copies {
     }
 }
 
-/// Makes the file of a copy, in place of what may have the name. It takes up room as it is written: most copies are of segments for
-/// metadata, of which a pool has three that are hardly begun.
+/// Makes the file of a copy, in place of what may have the name. It takes up room as it is written: most
+/// copies are of segments for metadata, of which a pool has three that are hardly begun.
 fn create(place: &Place, name: &str, geometry: Geometry) -> io::Result<File> {
     let made = match place.storage.create_sparse(name, geometry.bytes) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

@@ -65,8 +65,8 @@ impl File {
         self.file.1
     }
 
-    /// Counts what is done to the files of the head: as long as two answers are equal, a view of the head that was taken after the
-    /// first is the head as it is now. `None` when the head is gone. Takes no lock.
+    /// Counts what is done to the files of the head: as long as two answers are equal, a view of the head
+    /// that was taken after the first is the head as it is now. `None` when the head is gone. Takes no lock.
     #[must_use]
     pub fn changes(&self) -> Option<u64> {
         self.present.changes()

@@ -59,8 +59,8 @@ pub trait Storage: Send + Sync + 'static {
     /// no file behind, when the medium cannot hold it.
     fn create(&self, name: &str, length: u64) -> io::Result<Box<dyn StorageFile>>;
 
-    /// As [`Storage::create`], of a file that may take up room only as it is written: a write can find the medium full. Its
-    /// bytes read as zeros until then.
+    /// As [`Storage::create`], of a file that may take up room only as it is written: a write can find the
+    /// medium full. Its bytes read as zeros until then.
     fn create_sparse(&self, name: &str, length: u64) -> io::Result<Box<dyn StorageFile>> {
         self.create(name, length)
     }

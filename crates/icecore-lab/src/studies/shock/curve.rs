@@ -40,7 +40,8 @@ pub(super) struct Shape {
     pub dip: f64,
     /// From the snapshot until a second with 95 % of the rate before it; to the end of the run if there was none.
     pub recovery_s: f64,
-    /// The longest latency of a write that was on its way around the snapshot, and of those that ended before.
+    /// The longest latency of a write that was on its way around the snapshot, and of those that ended
+    /// before.
     pub longest_wait_ms: f64,
     pub wait_before_ms: f64,
     /// Latencies in order, thinned out evenly.
@@ -90,7 +91,8 @@ impl Shape {
 }
 
 impl Shape {
-    /// The same of the writes in each second alone, which say nothing of gaps and latencies; `None` if too little happened on either side.
+    /// The same of the writes in each second alone, which say nothing of gaps and latencies; `None` if too
+    /// little happened on either side.
     pub(super) fn of_rates(rate_per_s: Vec<f64>, snapshot_at_s: f64) -> Option<Self> {
         let at = snapshot_at_s as usize;
         if at == 0 || at >= rate_per_s.len() {

@@ -484,7 +484,8 @@ fn with_curves(
     measured = measured
         .with_series("rate_per_s", all(|shape| shape.rate_per_s.clone()))
         .with_series("snapshot_at_s", all(|shape| vec![shape.snapshot_at_s]));
-    // The log has the time of the write alone: where a flush follows it says too little. In an open loop none follows.
+    // The log has the time of the write alone: where a flush follows it says too little. In an open loop none
+    // follows.
     if options.tool == LoadTool::Fio && (name == "direct" || is_open) {
         measured = measured.with_series("latency_us", all(|shape| shape.latency_us.clone()));
     }

@@ -90,7 +90,8 @@ fn a_pool_that_nothing_is_to_be_gained_from_rests() {
     }
 }
 
-/// No four segments of a pool that takes too much have a whole segment's room between them, but more than four have.
+/// No four segments of a pool that takes too much have a whole segment's room between them, but more than
+/// four have.
 #[test]
 fn a_pool_that_takes_too_much_gathers_from_segments_that_are_nearly_full() {
     for overwritten in [5, 7] {
