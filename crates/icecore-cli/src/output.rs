@@ -5,6 +5,20 @@ use serde_json::{Map, Value, json};
 use std::io::{self, BufWriter, StdoutLock, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::OnceLock;
+
+/// Why what this command shows may be older than what the owner of the pool knows.
+static STALE: OnceLock<String> = OnceLock::new();
+
+/// What is shown from here on may be stale: every document says so.
+pub fn mark_stale(why: &str) {
+    STALE.get_or_init(|| why.to_owned());
+}
+
+/// Why what is shown may be stale, if it may.
+pub fn stale() -> Option<&'static str> {
+    STALE.get().map(String::as_str)
+}
 
 /// The version of every JSON document. It grows when a field is removed or changes its meaning.
 pub const DOCUMENT_VERSION: u32 = 1;
@@ -33,6 +47,9 @@ impl Output {
         document.insert("command".into(), json!(command));
         if !pool.as_os_str().is_empty() {
             insert_name(&mut document, "pool", pool.as_os_str().as_bytes());
+        }
+        if let Some(why) = stale() {
+            document.insert("stale".into(), json!(why));
         }
         if let Value::Object(fields) = body {
             document.extend(fields);

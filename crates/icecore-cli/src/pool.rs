@@ -193,6 +193,7 @@ pub fn open_to_read(pool: &Path) -> anyhow::Result<Access> {
     let access = icecore::admin::connect_or_open(pool, true).map_err(|failure| not_opened(pool, failure))?;
     if let Some(stale) = access.stale() {
         let _ = writeln!(std::io::stderr().lock(), "icecore: {stale}");
+        crate::output::mark_stale(stale);
     }
     Ok(access)
 }

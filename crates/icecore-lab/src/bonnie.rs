@@ -34,7 +34,7 @@ pub(crate) fn run(folder: &Path, bytes: u64, seed: u64, options: &Options) -> Re
 fn parse(printed: &str) -> Option<Figures> {
     let line = printed.lines().find(|line| line.split(',').count() > FIGURES[3].2)?;
     let fields: Vec<&str> = line.split(',').collect();
-    fields[0].parse::<f64>().ok().filter(|version| (1.9..3.0).contains(version))?;
+    fields[0].parse::<f64>().ok().filter(|version| (1.98..3.0).contains(version))?;
     // A phase that was too short has plus signs.
     Some(FIGURES.map(|(.., field)| fields[field].parse().ok()))
 }

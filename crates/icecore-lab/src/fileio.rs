@@ -17,7 +17,7 @@ pub(crate) struct FileIo {
 }
 
 /// Writes with sysbench what `run` says, in the folder of its file, which has the name [`FILE_NAME`]. There
-/// is one thread, and no open loop.
+/// is one thread, and no rate.
 pub(crate) fn drive(run: &FileRun<'_>, options: &Options) -> Result<FileIo> {
     let number = |name: &str, value: u64| format!("--{name}={value}");
     let mut command = Command::new("sysbench");
@@ -46,10 +46,15 @@ pub(crate) fn drive(run: &FileRun<'_>, options: &Options) -> Result<FileIo> {
         Until::End => command.args([number("events", run.bytes / run.block), number("time", 0)]),
     };
     let printed = tool::output(command.arg("run"), options)?;
-    parse(&printed, run.block).ok_or_else(|| Error::Child {
+    let mut done = parse(&printed, run.block).ok_or_else(|| Error::Child {
         job: format!("sysbench on {}", run.file.display()),
         reason: format!("it printed no rate: {}", tool::tail(&printed)),
-    })
+    })?;
+    if let Until::Time(time) = run.until {
+        // The flush at the end may take some seconds more, in which nothing is written.
+        done.rate_per_s.truncate(time.as_secs().max(1) as usize);
+    }
+    Ok(done)
 }
 
 /// `None` if the text is no report of writes.

@@ -71,8 +71,8 @@ pub(crate) enum Until {
 pub(crate) const MIXED: &str = "randrw";
 const MIXED_WRITE_PERCENT: u64 = 20;
 
-/// Requests that wait at the same time in an open loop: who waits for more is not counted as late.
-const OPEN_DEPTH: u64 = 4096;
+/// Requests on their way at the same time, at a fixed rate.
+const DEPTH: u64 = 4096;
 
 /// A run of fio over one file. What it writes is half compressible.
 #[derive(Clone, Copy, Debug)]
@@ -91,8 +91,8 @@ pub(crate) struct FileRun<'a> {
     pub jobs: u64,
     /// Writes to a `fdatasync`; 0 for one `fsync` at the end.
     pub sync_every: u32,
-    /// Requests a second in an open loop: each is made when its time has come, also where others wait. Then
-    /// each of them is durable by itself if `sync_every` is 1. `None`: one after the other.
+    /// Requests a second: those that a stall delays are made at once after it, and the latency of each counts
+    /// from there. Then each is durable by itself if `sync_every` is 1. `None`: one after the other.
     pub rate: Option<u32>,
     /// When it ends.
     pub until: Until,
@@ -143,7 +143,7 @@ impl FileRun<'_> {
             None => command.arg("--ioengine=psync"),
             Some(rate) => command
                 .arg("--ioengine=libaio")
-                .args([number("iodepth", OPEN_DEPTH), number("rate_iops", rate.into())]),
+                .args([number("iodepth", DEPTH), number("rate_iops", rate.into())]),
         };
         match self.sync_every {
             0 => command.arg("--end_fsync=1"),

@@ -73,7 +73,7 @@ pub struct Options {
     pub time_limit: Duration,
     /// The program that writes in the study `shock`.
     pub tool: LoadTool,
-    /// Writes a second of the study `shock` in an open loop; as many as the system takes unless said.
+    /// Writes a second of the study `shock`; as many as the system takes unless said.
     pub rate: Option<u32>,
     /// A whole disk to measure in place of the filesystem of `directory`. It has to be empty, and is empty
     /// again at the end.
@@ -128,6 +128,11 @@ impl Options {
     /// `usual`, or `quick` in a quick run.
     pub(crate) fn size<T>(&self, usual: T, quick: T) -> T {
         if self.quick { quick } else { usual }
+    }
+
+    /// The same for what must not stop half-way.
+    pub(crate) fn unstoppable(&self) -> Self {
+        Self { stop: Arc::new(|| false), ..self.clone() }
     }
 
     /// Shows what is going on, and ends the run here if it is to stop.

@@ -174,17 +174,23 @@ impl HeadFile {
     /// missing. The creation is durable with the first commit after it.
     pub fn open(pool: &Pool, dataset: &str, path: &[&str], create: bool) -> Result<Option<Self>> {
         let dataset = pool.dataset(dataset)?;
-        let generation = dataset.generation()?;
-        let view = dataset.view()?;
-        let inode = match find_file(&view, path)? {
-            Some(inode) => inode,
-            None if create => match make_file(&dataset, &view, path)? {
+        let (generation, inode, alive) = loop {
+            let generation = dataset.generation()?;
+            let view = dataset.view()?;
+            let inode = match find_file(&view, path)? {
                 Some(inode) => inode,
+                None if create => match make_file(&dataset, &view, path)? {
+                    Some(inode) => inode,
+                    None => return Ok(None),
+                },
                 None => return Ok(None),
-            },
-            None => return Ok(None),
+            };
+            let alive = dataset.file(inode);
+            // After a rollback in between, the number is that of another file, or of the same in another head.
+            if dataset.generation()? == generation {
+                break (generation, inode, alive?);
+            }
         };
-        let alive = dataset.file(inode)?;
         let reader = reader_of(path);
         let user = dataset.register_user(&shown(path));
         let path = path.iter().map(|&part| part.to_owned()).collect();

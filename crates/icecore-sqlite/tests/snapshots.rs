@@ -83,10 +83,10 @@ fn names_made_of_the_time_are_never_taken() {
     let db = place.open("app.db");
     let names: i64 = one(
         &db,
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300)
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000)
          SELECT count(DISTINCT icecore_snapshot()) FROM n",
     );
-    assert_eq!(names, 300);
+    assert_eq!(names, 1000);
 }
 
 #[test]

@@ -106,7 +106,7 @@ pub struct OpenOptions {
     /// Tree nodes waiting for a checkpoint: one begins at half of it.
     pub dirty_bytes_max: u64,
     /// Nothing is written for so long before the pool gives back the room that its next writes would have used: after two seconds it
-    /// keeps half of what lives in it and 256 MiB, and then a quarter and 16 MiB.
+    /// keeps half of what lives in it and 256 MiB, and then a quarter and 32 MiB.
     pub rest: Duration,
     /// Whether checkpoints and preparations run in threads of their own. Without, they run inside the calls
     /// that make them necessary: what a simulation needs to be repeatable.

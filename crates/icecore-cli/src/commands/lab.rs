@@ -120,8 +120,8 @@ struct RunArguments {
     #[arg(long, value_name = "TOOL", default_value = "fio", value_parser = tool)]
     tool: LoadTool,
 
-    /// Make so many writes a second around the snapshot, whether or not others
-    /// wait, for `shock`: what stalls then shows in the latency
+    /// Make so many writes a second around the snapshot, for `shock`: what a
+    /// stall delays is made up for afterwards
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rate: Option<u32>,
 
@@ -346,9 +346,7 @@ fn check_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Res
         return Err(exit::usage(format!("{name} has its own tools: --tool goes with shock")));
     }
     if arguments.rate.is_some() && arguments.tool != LoadTool::Fio {
-        return Err(exit::usage(
-            "--rate goes with --tool fio, which can make writes while others wait".to_owned(),
-        ));
+        return Err(exit::usage("--rate goes with --tool fio, which keeps to a rate".to_owned()));
     }
     if name != "shock" && arguments.rate.is_some() {
         return Err(exit::usage(format!("{name} sets its own pace: --rate goes with shock")));

@@ -126,10 +126,10 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
 }
 
 fn print(status: &Status, remote: bool, exact: bool, output: &mut Output) -> anyhow::Result<()> {
-    let owner = if remote {
-        format!("process {}, icecore {}", status.process, status.program)
-    } else {
-        "nobody".to_owned()
+    let owner = match crate::output::stale() {
+        _ if remote => format!("process {}, icecore {}", status.process, status.program),
+        Some(why) => why.to_owned(),
+        None => "nobody".to_owned(),
     };
     output.line(format!("pool   {}", status.path))?;
     output.line(format!("id     {}", status.id))?;

@@ -143,7 +143,11 @@ impl View<'_> {
     fn lines(&self, path: &str) -> Vec<String> {
         let now = self.now;
         let size = |bytes: u64| format::size(ByteLength(bytes));
-        let idle = if self.owner.is_none() { ", which nobody has open" } else { "" };
+        let idle = match crate::output::stale() {
+            _ if self.owner.is_some() => "",
+            Some(_) => ", whose owner does not answer: this is what was on disk",
+            None => ", which nobody has open",
+        };
         let mut lines = vec![format!("pool       {path}{idle}")];
         lines.extend(now.failure.iter().map(|failure| format!("reads only, since a failure: {failure}")));
         lines.push(format!(
@@ -204,6 +208,7 @@ impl View<'_> {
             "command": "top",
             "pool": path,
             "owner": self.owner,
+            "stale": crate::output::stale(),
             "seconds": self.since.map(|since| since.as_secs_f64()),
             "write_bytes_per_s": self.per_second(|one| one.write_bytes),
             "read_bytes_per_s": self.per_second(|one| one.read_bytes),

@@ -14,8 +14,9 @@ use std::ffi::OsString;
 #[command(after_help = "\
 Removes the files of segments in which nothing lives. A few stay: deleting and
 checkpoints may need them. A pool does this by itself when nothing is written
-for some seconds, when it is closed, and when the filesystem runs short. It
-then keeps a quarter of what lives in it and 128 MiB for the next writes.
+for some seconds, when it is closed, and when the filesystem runs short. For
+the next writes it keeps half of what lives in it and 256 MiB, and five minutes
+later, or closed, a quarter and 32 MiB.
 Snapshots and data are not touched. Works while another process has the pool
 open.
 

@@ -163,6 +163,29 @@ fn a_folder_in_the_place_of_a_segment_is_refused_by_the_repair_of_another() {
 }
 
 #[test]
+fn a_folder_in_the_place_of_a_copy_is_named_by_a_repair() {
+    let fixture = Fixture::with_db();
+    fixture.done(&["copies", "--set", "all"]);
+    fixture.import("data", &vec![7; 1 << 20]);
+    let pool = fixture.pool.to_str().unwrap();
+    for name in std::fs::read_dir(&fixture.pool).unwrap().map(|entry| entry.unwrap().file_name()) {
+        let copy = fixture.pool.join(&name);
+        if name.to_str().unwrap().starts_with("copy.") {
+            std::fs::remove_file(&copy).unwrap();
+            std::fs::create_dir(&copy).unwrap();
+        }
+    }
+    for arguments in [&["check", pool][..], &["check", "--repair", "--data", pool], &["scrub", pool]] {
+        let output = crate::fixture::program().args(arguments).output().unwrap();
+        let said = [&output.stdout[..], &output.stderr[..]].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(output.status.code().is_some_and(|code| code != 101) && !said.contains("panicked"), "{said}");
+        assert!(arguments[0] == "scrub" || said.contains("copy.0000"), "{arguments:?}: {said}");
+    }
+    assert_eq!(fixture.done(&["cat", "db/data"]).len(), 1 << 20);
+}
+
+#[test]
 fn a_pool_is_found_by_either_of_its_superblocks() {
     for (lost, left) in [("superblock.0", "superblock.1"), ("superblock.1", "superblock.0")] {
         let fixture = Fixture::with_db();

@@ -9,6 +9,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use std::fmt;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -61,12 +62,6 @@ impl EmptyDisk {
         }
         Ok(Self { path: path.to_owned(), bytes, model: model(path) })
     }
-
-    /// Its node.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
 }
 
 impl fmt::Display for EmptyDisk {
@@ -95,9 +90,17 @@ fn model(path: &Path) -> String {
 
 /// ext4 on a lent disk. When the value is dropped, the disk is empty again.
 pub(crate) struct Lent {
-    disk: EmptyDisk,
+    path: PathBuf,
+    /// What tells this file system from all others, also from those on a disk that has the node meanwhile.
+    uuid: Uuid,
     folder: TempDir,
+    options: Options,
 }
+
+type Uuid = [u8; 16];
+
+/// Where the superblock of ext4 has it (`Documentation/filesystems/ext4/super.rst`).
+const UUID_AT: u64 = 1024 + 0x68;
 
 impl Lent {
     /// Looks at the disk once more, and makes the file system.
@@ -108,10 +111,14 @@ impl Lent {
         options.say(&format!("making a file system on {disk}"))?;
         let folder = options.scratch()?;
         server::open_to_all(folder.path())?;
-        // From here on it is emptied in any case.
-        let lent = Self { disk, folder };
-        EXT4.make(path, options)?;
-        loopback::mount(path, lent.point(), EXT4.kind, "rw", &Options::new(&options.directory))?;
+        // It fails for a disk that is in use by now. A run that is to stop does not stop in the middle of it.
+        let options = options.unstoppable();
+        EXT4.make(path, &options)?;
+        let mut uuid = Uuid::default();
+        let device = File::open(path).and_then(|device| device.read_exact_at(&mut uuid, UUID_AT));
+        device.doing(|| format!("read {}", path.display()))?;
+        let lent = Self { path: path.to_owned(), uuid, folder, options };
+        loopback::mount(path, lent.point(), EXT4.kind, "rw", &lent.options)?;
         Ok(lent)
     }
 
@@ -119,17 +126,26 @@ impl Lent {
     pub(crate) fn point(&self) -> &Path {
         self.folder.path()
     }
+
+    /// Removes the file system, if it is that which was made, and nobody uses it.
+    fn empty(&self) -> std::io::Result<()> {
+        let flags = OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
+        let mut device = File::from(rustix::fs::open(&self.path, flags, Mode::empty())?);
+        let mut found = Uuid::default();
+        device.read_exact_at(&mut found, UUID_AT)?;
+        if found != self.uuid {
+            return Err(std::io::Error::other("there is another disk"));
+        }
+        device.write_all(&vec![0; LOOKED_AT_BYTES])?;
+        device.sync_all()
+    }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
         loopback::unmount(self.folder.path());
-        let mut command = Command::new(format!("{}/wipefs", loopback::SBIN));
-        let _ = tool::output(command.arg("--all").arg(self.disk.path()), &Options::new("."));
-        let beginning = File::options().write(true).open(self.disk.path());
-        let _ = beginning.and_then(|mut device| {
-            device.write_all(&vec![0; LOOKED_AT_BYTES])?;
-            device.sync_all()
-        });
+        if let Err(error) = self.empty() {
+            (self.options.progress)(&format!("{} was not emptied: {error}", self.path.display()));
+        }
     }
 }

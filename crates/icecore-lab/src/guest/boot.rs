@@ -26,6 +26,11 @@ const SILENCE: (Duration, Duration) = (Duration::from_secs(15 * 60), Duration::f
 /// A machine that KVM cannot run ends at once.
 const TRIAL: Duration = Duration::from_secs(2);
 
+/// Longest time without a step.
+pub(super) fn silence(options: &Options) -> Duration {
+    options.size(SILENCE.1, SILENCE.0)
+}
+
 /// Runs the study in the guest of this folder.
 pub(super) fn run(built: &Path, name: &str, options: &Options) -> Result<Report> {
     require(&[QEMU, "setpriv"])?;
@@ -43,7 +48,7 @@ pub(super) fn run(built: &Path, name: &str, options: &Options) -> Result<Report>
     let log = shared.join("qemu");
     let written = File::create(&log).doing(|| format!("make {}", log.display()))?;
     let qemu = Tool::start(command.stdout(Stdio::null()).stderr(written))?;
-    let silence = options.size(SILENCE.1, SILENCE.0);
+    let silence = silence(options);
     let status = watch::until_end(qemu, &shared.join("progress"), silence, options)?;
     let mut report = outcome(shared, status)?;
     report.parameters.insert("emulated".to_owned(), true.into());

@@ -1,5 +1,6 @@
 //! What happens in the guest: the study itself, as a process of its own.
 
+use super::boot::silence;
 use super::watch::STEP;
 use crate::error::{Doing, Result};
 use crate::options::{LoadTool, Options};
@@ -41,7 +42,8 @@ impl StudyJob {
             systems: options.systems.clone(),
             iterations: options.iterations,
             size: options.size,
-            time_limit_s: options.time_limit.as_secs_f64(),
+            // Before the guest is taken for dead.
+            time_limit_s: options.time_limit.min(silence(options) * 3 / 4).as_secs_f64(),
             tool: options.tool.name().to_owned(),
             rate: options.rate,
             quick: options.quick,

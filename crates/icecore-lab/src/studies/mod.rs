@@ -120,6 +120,12 @@ impl Lineup {
                 outcome => outcome.map(Some),
             }
         })?;
+        if sides.iter().all(|side| absent.iter().any(|(name, _)| *name == named(side).0.name)) {
+            let reasons: Vec<String> =
+                absent.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
+            let reason = format!("no system came to its end ({})", reasons.join("; "));
+            return Err(Error::Inconclusive { what: "the study".to_owned(), reason });
+        }
         let all =
             sides.into_iter().zip(samples.into_iter().map(|samples| samples.into_iter().flatten().collect()));
         Ok(all.filter(|(side, _)| absent.iter().all(|(name, _)| *name != named(side).0.name)).collect())

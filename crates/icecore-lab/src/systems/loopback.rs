@@ -97,7 +97,7 @@ impl Loop {
 
     /// Unmounts it and mounts it again: the kernel then has nothing of it in its caches.
     pub(super) fn remount(&mut self, options: &Options) -> Result<()> {
-        let never = Options::new(&options.directory);
+        let never = options.unstoppable();
         tool::output(Command::new("umount").arg(&self.point), &never)?;
         self.device = attach_and_mount(&self.image, &self.point, self.kind, options)?;
         Ok(())
@@ -176,7 +176,7 @@ fn losetup() -> Command {
 /// The page cache of the file beneath would be a second one, so it is left out. A run that is to stop does not stop here: the
 /// device would stay.
 fn attach(image: &Path, options: &Options) -> Result<String> {
-    let never = Options::new(&options.directory);
+    let never = options.unstoppable();
     let path = tool::output(losetup().args(["--find", "--show", "--direct-io=on"]).arg(image), &never)?;
     Ok(path.trim().to_owned())
 }
@@ -189,7 +189,7 @@ fn attach_and_mount(image: &Path, point: &Path, kind: &str, options: &Options) -
     // From here to the detaching nothing looks whether the run is to stop: a device that is mounted and detached goes with
     // its mount.
     let device = attach(image, options)?;
-    let never = Options::new(&options.directory);
+    let never = options.unstoppable();
     let mounted = mount(Path::new(&device), point, kind, "rw", &never);
     let detached = tool::output(losetup().args(["--detach", &device]), &never);
     mounted?;
@@ -221,10 +221,12 @@ pub(crate) fn unmount(point: &Path) {
     for option in [None, Some("--lazy")] {
         let mut command = Command::new("umount");
         let unmounted = Tool::start(command.args(option).arg(point)).and_then(|mut unmounting| {
-            unmounting.ends_within(Duration::from_secs(60))?;
-            unmounting.process().wait().doing(|| "unmount".to_owned())
+            if !unmounting.ends_within(Duration::from_secs(60))? {
+                return Ok(false);
+            }
+            unmounting.process().wait().map(|status| status.success()).doing(|| "unmount".to_owned())
         });
-        if unmounted.is_ok_and(|status| status.success()) {
+        if unmounted.unwrap_or(false) {
             return;
         }
     }

@@ -116,7 +116,7 @@ impl Group {
         let mut command = Command::new(format!("{SBIN}/lvm"));
         command.env("LVM_SUPPRESS_FD_WARNINGS", "1").args(&arguments[..1]).args(["--config", &config]);
         // A command of LVM that is killed half-way leaves locks and suspended volumes.
-        tool::output(command.args(&arguments[1..]), &Options::new(&self.options.directory))
+        tool::output(command.args(&arguments[1..]), &self.options.unstoppable())
     }
 
     /// Runs a command of LVM on this group; `lvcreate` without a volume works on the group itself.

@@ -68,7 +68,7 @@ impl Zfs {
     /// Programs of ZFS that are killed half-way leave a pool that is busy.
     fn run(&self, program: &str, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(format!("{SBIN}/{program}"));
-        tool::output(command.args(arguments), &Options::new(&self.options.directory))
+        tool::output(command.args(arguments), &self.options.unstoppable())
     }
 
     fn at(&self, name: &str) -> String {

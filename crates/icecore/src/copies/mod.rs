@@ -317,7 +317,7 @@ impl Copies {
 
     fn make(&self, place: &Place, segment: SegmentId) {
         let made = if self.aside.has_room() {
-            let create = || create(place, &copy_name(segment), self.geometry);
+            let create = || create(place, &copy_name(segment), self.geometry, true);
             create().or_else(|error| {
                 if !is_out_of_files(&error) {
                     return Err(error);
@@ -458,7 +458,7 @@ impl Copies {
     fn contain(&self, segment: SegmentId, action: &'static str, error: io::Error) {
         let why = format!("{action} {}: {error}", copy_name(segment));
         // A full medium is no fault of it: the copy is made again when there is room.
-        if error.kind() != io::ErrorKind::StorageFull {
+        if !matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
             self.incidents.note(&Error::io(action, copy_name(segment), error));
         }
         let place = self.change(|inner| {
@@ -559,12 +559,17 @@ impl Copies {
     }
 }
 
-/// Makes the file of a copy, in place of what may have the name. It takes up room as it is written: most
-/// copies are of segments for metadata, of which a pool has three that are hardly begun.
-fn create(place: &Place, name: &str, geometry: Geometry) -> io::Result<File> {
-    let made = match place.storage.create_sparse(name, geometry.bytes) {
+/// Makes the file of a copy, in place of what may have the name. `begins`: it is of a segment that begins, and
+/// takes up room as it is written. Most copies are of segments for metadata, of which a pool has three that
+/// are hardly begun. A copy that is made again is written whole: what cannot hold it says so at once.
+fn create(place: &Place, name: &str, geometry: Geometry, begins: bool) -> io::Result<File> {
+    let create = || match begins {
+        true => place.storage.create_sparse(name, geometry.bytes),
+        false => place.storage.create(name, geometry.bytes),
+    };
+    let made = match create() {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            place.storage.remove(name).and_then(|()| place.storage.create_sparse(name, geometry.bytes))
+            place.storage.remove(name).and_then(|()| create())
         }
         made => made,
     };

@@ -164,7 +164,7 @@ impl Copies {
                 let text = "the size limit leaves no room for another copy";
                 return Err(io::Error::new(io::ErrorKind::StorageFull, text));
             }
-            None => create(&place, &name, self.geometry)?,
+            None => create(&place, &name, self.geometry, false)?,
         };
         // What is written to the segment from here on goes there, too.
         self.change(|inner| inner.filling = Some((segment, Arc::clone(&file))));

@@ -33,7 +33,7 @@ impl Keep {
     fn bytes(self, live: u64) -> u64 {
         match self {
             Self::Reserve => 0,
-            Self::Rest => live + live / 4 + (16 << 20),
+            Self::Rest => live + live / 4 + (32 << 20),
             Self::Pause => live + live / 2 + (256 << 20),
         }
     }

@@ -3,6 +3,7 @@
 use super::{RunArguments, check_systems, options, stopped};
 use crate::exit;
 use crate::output::{Output, say};
+use icecore_lab::LoadTool;
 use icecore_lab::all::{self, Event};
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -49,6 +50,8 @@ fn check(arguments: &RunArguments) -> anyhow::Result<()> {
         (arguments.json, "--json"),
         (arguments.minutes.is_some(), "--minutes"),
         (arguments.only.is_some(), "--only"),
+        (arguments.rate.is_some(), "--rate"),
+        (arguments.tool != LoadTool::default(), "--tool"),
     ] {
         if given {
             let message = format!(

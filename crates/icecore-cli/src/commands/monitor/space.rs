@@ -14,12 +14,12 @@ const WARN_PART: u64 = 4;
 const CRIT_PART: u64 = 10;
 
 /// What is used and what can be written, each as a share of what the pool may grow to. `host_free`: what its filesystem has left.
-/// `has_snapshots`: there is something to destroy.
+/// `is_held`: destroying snapshots would free something.
 pub fn space(
     statistics: &Statistics,
     thresholds: &Thresholds,
     host_free: Option<u64>,
-    has_snapshots: bool,
+    is_held: bool,
 ) -> Check {
     let (used, capacity) = (statistics.used_bytes, statistics.capacity_bytes);
     let available = statistics.available_bytes;
@@ -46,7 +46,7 @@ pub fn space(
         }
     }
     if state != State::Ok {
-        let destroy = has_snapshots.then(|| "icecore prune or destroy frees space".to_owned());
+        let destroy = is_held.then(|| "icecore prune or destroy frees space".to_owned());
         let resize = (statistics.size_limit_bytes != 0).then(|| {
             let limit = shown(statistics.size_limit_bytes);
             format!("icecore resize changes the size limit of {limit}")
@@ -141,7 +141,7 @@ mod tests {
             ages: Limits::default(),
             scrub: Limits::default(),
         };
-        let text_with = |used_bytes, size_limit_bytes, has_snapshots| {
+        let text_with = |used_bytes, size_limit_bytes, is_held| {
             let available_bytes = 100 * GIB - used_bytes;
             let capacity_bytes = 100 * GIB;
             let statistics = Statistics {
@@ -151,7 +151,7 @@ mod tests {
                 size_limit_bytes,
                 ..Statistics::default()
             };
-            space(&statistics, &thresholds, None, has_snapshots).text
+            space(&statistics, &thresholds, None, is_held).text
         };
         let text = |used_bytes, size_limit_bytes| text_with(used_bytes, size_limit_bytes, true);
         let full = text(100 * GIB, 101 * GIB);

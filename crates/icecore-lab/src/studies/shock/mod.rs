@@ -134,7 +134,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     findings.parameter("small_round_s", scope.small_round.as_secs_f64());
     findings.parameter("tool", options.tool.name());
     if let Some(rate) = options.rate {
-        findings.parameter("open_loop_rate_per_s", u64::from(rate));
+        findings.parameter("rate_per_s", u64::from(rate));
     }
     Ok(findings)
 }
@@ -172,9 +172,9 @@ impl Driver<'_> {
             }
         }
         if self.kind.snapshots {
-            // In an open loop each write is durable by itself, or none is.
-            let is_open = self.options.rate.is_some();
-            for &(name, sync_every) in self.scope.runs.iter().filter(|(_, every)| !is_open || *every <= 1) {
+            // At a fixed rate each write is durable by itself, or none is.
+            let is_paced = self.options.rate.is_some();
+            for &(name, sync_every) in self.scope.runs.iter().filter(|(_, every)| !is_paced || *every <= 1) {
                 let shape = self.curve(&file, sync_every, seed)?;
                 self.options.say(&format!("  {}/{name}: gap {} ms", self.kind.name, shape.longest_gap_ms))?;
                 found.curves.insert(name, shape);
@@ -367,8 +367,8 @@ fn now_ms() -> u64 {
 
 fn check(findings: &mut Findings, rounds: &[Round], options: &Options) {
     check_factor(findings, "shock.icecore_factor", rounds, options.seed);
-    if options.tool != LoadTool::Fio {
-        // Only fio says when each write was done.
+    if options.tool != LoadTool::Fio || options.rate.is_some() {
+        // Only fio says when each write was done. At a fixed rate gaps are part of it.
         return;
     }
     let gaps: Vec<f64> =
@@ -410,13 +410,12 @@ fn report(findings: &mut Findings, system: &str, rounds: &[Round], options: &Opt
     }
     for count in first.bonnie.keys() {
         for (place, (name, unit, _)) in bonnie::FIGURES.into_iter().enumerate() {
-            let values: Vec<f64> =
-                rounds.iter().filter_map(|round| round.bonnie.get(count)?[place]).collect();
-            let measured = match values.is_empty() {
-                true => Measured::unavailable(unit, "bonnie++ takes too short a time on a file of this size"),
-                false => Measured::new(unit, values),
-            };
-            findings.system(&format!("{system}/{name}/{count}"), measured);
+            let values: Option<Vec<f64>> =
+                rounds.iter().map(|round| round.bonnie.get(count)?[place]).collect();
+            // What it was too fast for in some round has no median.
+            if let Some(values) = values {
+                findings.system(&format!("{system}/{name}/{count}"), Measured::new(unit, values));
+            }
         }
     }
     for count in first.small.keys() {
@@ -461,7 +460,7 @@ fn with_curves(
     if curves.is_empty() {
         return measured;
     }
-    let is_open = options.rate.is_some();
+    let is_paced = options.rate.is_some();
     let figures: [Figure; 6] = [
         ("dip", |shape| shape.dip),
         ("recovery_s", |shape| shape.recovery_s),
@@ -471,7 +470,7 @@ fn with_curves(
         ("wait_before_ms", |shape| shape.wait_before_ms),
     ];
     let known = match options.tool {
-        LoadTool::Fio => 4 + 2 * usize::from(is_open),
+        LoadTool::Fio => 4 + 2 * usize::from(is_paced),
         _ => 2,
     };
     let figures = &figures[..known];
@@ -484,9 +483,9 @@ fn with_curves(
     measured = measured
         .with_series("rate_per_s", all(|shape| shape.rate_per_s.clone()))
         .with_series("snapshot_at_s", all(|shape| vec![shape.snapshot_at_s]));
-    // The log has the time of the write alone: where a flush follows it says too little. In an open loop none
-    // follows.
-    if options.tool == LoadTool::Fio && (name == "direct" || is_open) {
+    // The log has the time of the write alone: where a flush follows it says too little. At a fixed rate
+    // none follows.
+    if options.tool == LoadTool::Fio && (name == "direct" || is_paced) {
         measured = measured.with_series("latency_us", all(|shape| shape.latency_us.clone()));
     }
     measured

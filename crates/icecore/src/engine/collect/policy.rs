@@ -372,6 +372,11 @@ impl Engine {
             }
             self.collector.says(Some(describe(victim, "nothing else to do")));
             emptied += usize::from(self.empty(victim, Purpose::Collecting, &|| ())? == Outcome::Emptied);
+            // What was emptied is used again for the next ones, and who came to write does not wait for all of them.
+            if emptied == IDLE_SEGMENTS || self.is_in_the_way() {
+                self.release_emptied()?;
+                emptied = 0;
+            }
         }
         if emptied > 0 {
             self.release_emptied()?;
