@@ -2,8 +2,9 @@
 //!
 //! A segment that begins while there is no room for its copy goes without. What makes room later, the end of another copy or of
 //! dead segments, concerns nobody who writes: so a thread of its own looks now and then whether something lacks its copy and there is room
-//! to spare, and makes one copy at a time. Nothing takes a copy away for want of room, so that each is made once at most in a use of a
-//! segment; and it is begun only where much more room is left over than would end it.
+//! to spare, and makes one copy at a time. What is short in the pool takes no copy away, so that each is made
+//! once at most in a use of a segment, unless the medium is full; and it is begun only where much more room is
+//! left over than would end it.
 
 use super::space::available;
 use super::{Engine, Purpose};
