@@ -180,7 +180,10 @@ fn a_folder_in_the_place_of_a_copy_is_named_by_a_repair() {
         let said = [&output.stdout[..], &output.stderr[..]].concat();
         let said = String::from_utf8_lossy(&said);
         assert!(output.status.code().is_some_and(|code| code != 101) && !said.contains("panicked"), "{said}");
-        assert!(arguments[0] == "scrub" || said.contains("second copy") || said.contains("copy.0000"), "{said}");
+        assert!(
+            arguments[0] == "scrub" || said.contains("second copy") || said.contains("copy.0000"),
+            "{said}"
+        );
     }
     assert_eq!(fixture.done(&["cat", "db/data"]).len(), 1 << 20);
 }
