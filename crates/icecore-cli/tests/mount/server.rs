@@ -85,7 +85,11 @@ pub fn initialise(kind: &dyn Kind, data: &Path) {
     let (uid, gid) = ids(kind.user());
     chown(data, Some(uid), Some(gid)).unwrap();
     fs::set_permissions(data, fs::Permissions::from_mode(0o700)).unwrap();
-    let output = as_user(kind.initialise(data), kind.user()).output().unwrap();
+    let temporary = tempfile::tempdir().unwrap();
+    chown(temporary.path(), Some(uid), Some(gid)).unwrap();
+    // A MariaDB that starts removes the temporary tables of all others from a folder that they share.
+    let mut command = as_user(kind.initialise(data), kind.user());
+    let output = command.env("TMPDIR", temporary.path()).output().unwrap();
     succeeded("making a database", &output);
 }
 
@@ -111,6 +115,7 @@ impl<'a> Running<'a> {
         chown(sockets.path(), Some(uid), Some(gid)).unwrap();
         let log = fs::File::create(sockets.path().join("log")).unwrap();
         let mut command = as_user(kind.server(data, sockets.path(), care), kind.user());
+        command.env("TMPDIR", sockets.path());
         let child = command.stdout(log.try_clone().unwrap()).stderr(log).process_group(0).spawn().unwrap();
         let mut running = Self { kind, child, data: data.to_owned(), database: database.to_owned(), sockets };
         let began = Instant::now();

@@ -130,7 +130,19 @@ pub(crate) fn make_folder(kind: &dyn Kind, folder: &Path, options: &Options) -> 
 /// Makes an empty database in a new folder.
 pub(crate) fn make_empty(kind: &dyn Kind, data: &Path, options: &Options) -> Result<()> {
     make_folder(kind, data, options)?;
-    tool::output(&mut as_user(kind, &kind.initialise(data)), options).map(|_| ())
+    let temporary = folder_for_all()?;
+    let mut command = as_user(kind, &kind.initialise(data));
+    tool::output(command.env("TMPDIR", temporary.path()), options).map(|_| ())
+}
+
+/// A folder for sockets and temporary tables that any user may write to. A MariaDB that starts removes the
+/// temporary tables of all others from a folder that they share.
+fn folder_for_all() -> Result<TempDir> {
+    // The path of a socket may have a hundred bytes: too few for many a folder that is measured.
+    let folder = scratch_in(&std::env::temp_dir())?;
+    let doing = || format!("open {} to all users", folder.path().display());
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).doing(doing)?;
+    Ok(folder)
 }
 
 /// The same, and fills it.
@@ -176,15 +188,12 @@ impl<'a> Server<'a> {
         query: &str,
         options: &'a Options,
     ) -> Result<Self> {
-        // The path of a socket may have a hundred bytes: too few for many a folder that is measured.
-        let sockets = scratch_in(&std::env::temp_dir())?;
-        let doing = || format!("open {} to all users", sockets.path().display());
-        fs::set_permissions(sockets.path(), fs::Permissions::from_mode(0o777)).doing(doing)?;
+        let sockets = folder_for_all()?;
         let log = sockets.path().join("log");
         let file = File::create(&log).doing(|| format!("make {}", log.display()))?;
         let errors = file.try_clone().doing(|| format!("open {}", log.display()))?;
         let mut command = as_user(kind, &kind.server(data, sockets.path(), setup));
-        let tool = Tool::start(command.stdout(file).stderr(errors))?;
+        let tool = Tool::start(command.env("TMPDIR", sockets.path()).stdout(file).stderr(errors))?;
         let mut server = Self { kind, tool, sockets, options };
         server.wait_for_answer(query)?;
         Ok(server)
