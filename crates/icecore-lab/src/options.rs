@@ -4,6 +4,7 @@ use crate::child::ChildCommand;
 use crate::disks::model::HardDisk;
 use crate::error::{Doing, Error, Result};
 use crate::guest::Guest;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,7 @@ pub(crate) const SEED: u64 = 20_141_001;
 const TIME_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// The program that writes in the study `shock`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum LoadTool {
     /// fio(1), which logs each write.
     #[default]
@@ -45,6 +46,12 @@ impl LoadTool {
             Self::Sysbench => "sysbench",
             Self::Bonnie => "bonnie++",
         }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 }
 

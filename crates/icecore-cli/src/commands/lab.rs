@@ -394,9 +394,8 @@ fn confirm_device(arguments: &RunArguments) -> anyhow::Result<()> {
 }
 
 fn tool(text: &str) -> Result<LoadTool, String> {
-    let names = LoadTool::ALL.map(LoadTool::name).join(", ");
-    let found = LoadTool::ALL.into_iter().find(|tool| tool.name() == text);
-    found.ok_or_else(|| format!("choose from {names}"))
+    LoadTool::named(text)
+        .ok_or_else(|| format!("choose from {}", LoadTool::ALL.map(LoadTool::name).join(", ")))
 }
 
 fn disk(text: &str) -> Result<HardDisk, String> {

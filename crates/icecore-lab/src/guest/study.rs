@@ -21,8 +21,8 @@ pub struct StudyJob {
     systems: Vec<String>,
     iterations: Option<u32>,
     size: Option<u64>,
-    time_limit_s: f64,
-    tool: String,
+    time_limit: Duration,
+    tool: LoadTool,
     rate: Option<u32>,
     quick: bool,
     seed: u64,
@@ -43,8 +43,8 @@ impl StudyJob {
             iterations: options.iterations,
             size: options.size,
             // Before the guest is taken for dead.
-            time_limit_s: options.time_limit.min(silence(options) * 3 / 4).as_secs_f64(),
-            tool: options.tool.name().to_owned(),
+            time_limit: options.time_limit.min(silence(options) * 3 / 4),
+            tool: options.tool,
             rate: options.rate,
             quick: options.quick,
             seed: options.seed,
@@ -65,9 +65,8 @@ pub(crate) fn serve(job: &StudyJob) -> Result<()> {
     options.systems.clone_from(&job.systems);
     options.iterations = job.iterations;
     options.size = job.size;
-    options.time_limit = Duration::from_secs_f64(job.time_limit_s);
-    let tool = LoadTool::ALL.into_iter().find(|tool| tool.name() == job.tool);
-    options.tool = tool.unwrap_or_default();
+    options.time_limit = job.time_limit;
+    options.tool = job.tool;
     options.rate = job.rate;
     options.quick = job.quick;
     options.seed = job.seed;

@@ -120,7 +120,8 @@ impl Lineup {
                 outcome => outcome.map(Some),
             }
         })?;
-        if sides.iter().all(|side| absent.iter().any(|(name, _)| *name == named(side).0.name)) {
+        let is_out = |side: &S| absent.iter().any(|(name, _)| *name == named(side).0.name);
+        if sides.iter().all(is_out) {
             let reasons: Vec<String> =
                 absent.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
             let reason = format!("no system came to its end ({})", reasons.join("; "));
@@ -128,7 +129,7 @@ impl Lineup {
         }
         let all =
             sides.into_iter().zip(samples.into_iter().map(|samples| samples.into_iter().flatten().collect()));
-        Ok(all.filter(|(side, _)| absent.iter().all(|(name, _)| *name != named(side).0.name)).collect())
+        Ok(all.filter(|(side, _)| !is_out(side)).collect())
     }
 
     /// Puts the systems that did not take part in the results.
