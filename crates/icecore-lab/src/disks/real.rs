@@ -42,10 +42,7 @@ impl EmptyDisk {
         if FileType::from_raw_mode(status.st_mode) != FileType::BlockDevice {
             return Err(unusable("it is no block device".to_owned()));
         }
-        // Of a block device that means: unless the kernel uses it.
-        let flags = OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
-        let descriptor = rustix::fs::open(path, flags, Mode::empty()).map_err(because)?;
-        let mut device = File::from(descriptor);
+        let mut device = open_unused(path).map_err(because)?;
         let doing = || format!("read {}", path.display());
         let bytes = device.seek(SeekFrom::End(0)).doing(doing)?;
         device.rewind().doing(doing)?;
@@ -69,6 +66,12 @@ impl fmt::Display for EmptyDisk {
         let gibibytes = self.bytes as f64 / f64::from(1 << 30);
         write!(formatter, "{} ({}, {gibibytes:.1} GiB)", self.path.display(), self.model)
     }
+}
+
+/// Opens a block device, unless the kernel uses it: that is what `O_EXCL` means there (open(2)).
+fn open_unused(path: &Path) -> rustix::io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).map(File::from)
 }
 
 /// The file systems, volumes and tables of partitions that wipefs(8) finds.
@@ -129,8 +132,7 @@ impl Lent {
 
     /// Removes the file system, if it is that which was made, and nobody uses it.
     fn empty(&self) -> std::io::Result<()> {
-        let flags = OFlags::RDWR | OFlags::EXCL | OFlags::CLOEXEC;
-        let mut device = File::from(rustix::fs::open(&self.path, flags, Mode::empty())?);
+        let mut device = open_unused(&self.path)?;
         let mut found = Uuid::default();
         device.read_exact_at(&mut found, UUID_AT)?;
         if found != self.uuid {
