@@ -4,10 +4,14 @@
 //! `tests/full.rs` of the simulator has the same on a simulated disk, always.
 
 use crate::database::{Outcome, Site, add};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fs::Metadata;
 use std::io::{ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// What the script answers when the machine does not allow it.
 const NOT_HERE: i32 = 77;
@@ -22,6 +26,10 @@ const EXT4: &str = r#"
     mount -o loop "$1.image" "$1" || exit 77
     export ICECORE_TEST_LAST_BYTE=1
     shift; exec "$@""#;
+/// So much that copies begin sparse, before something else takes it.
+const LARGE_TMPFS: &str = r#"
+    mount -t tmpfs -o size=1300m none "$1" || exit 77
+    shift; exec "$@""#;
 /// A quota of the host, on a filesystem that has room. Not to the last byte: Btrfs counts what it writes about files, too.
 const BTRFS_QUOTA: &str = r#"
     truncate -s 512M "$1.image" && mkfs.btrfs -q "$1.image" || exit 77
@@ -31,8 +39,8 @@ const BTRFS_QUOTA: &str = r#"
     ICECORE_TEST_HOST="$1/sub"
     shift; exec "$@""#;
 
-/// Runs [`host_process`] on a filesystem that a script makes.
-fn on(what: &str, script: &str) {
+/// Runs a process of this program on a filesystem that a script makes.
+fn on(what: &str, script: &str, process: &str) {
     let folder = tempfile::tempdir().expect("a folder");
     let place = folder.path().join("mounted");
     std::fs::create_dir(&place).expect("a directory");
@@ -42,7 +50,7 @@ fn on(what: &str, script: &str) {
         .args(["--mount", "--propagation", "private"])
         .args(shell)
         .arg(this)
-        .args(["--exact", "host::host_process", "--ignored", "--nocapture"])
+        .args(["--exact", process, "--ignored", "--nocapture"])
         .env("ICECORE_TEST_HOST", &place)
         .output();
     let output = match outcome {
@@ -61,17 +69,22 @@ fn on(what: &str, script: &str) {
 
 #[test]
 fn a_full_tmpfs() {
-    on("a full tmpfs", TMPFS);
+    on("a full tmpfs", TMPFS, "host::host_process");
 }
 
 #[test]
 fn a_full_ext4() {
-    on("a full ext4", EXT4);
+    on("a full ext4", EXT4, "host::host_process");
 }
 
 #[test]
 fn a_quota_of_btrfs() {
-    on("a quota of btrfs", BTRFS_QUOTA);
+    on("a quota of btrfs", BTRFS_QUOTA, "host::host_process");
+}
+
+#[test]
+fn a_medium_that_others_fill() {
+    on("a large tmpfs", LARGE_TMPFS, "host::filled_process");
 }
 
 /// Takes all that is left of the filesystem.
@@ -152,6 +165,41 @@ fn host_process() {
     assert_eq!(site.rows(None), present);
     assert!(site.pool.statistics().segments > segments);
     site.administer();
+    drop(connection);
+    site.close();
+}
+
+/// Not a test of its own: copies are sparse while the filesystem has plenty of room, are allocated when it has
+/// not, and outlive that it is full.
+#[test]
+#[ignore = "a process for other tests"]
+fn filled_process() {
+    let Some(place) = std::env::var_os("ICECORE_TEST_HOST") else { return };
+    let place = Path::new(&place);
+    let [pool, ballast, other] = ["pool", "ballast", "other"].map(|name| place.join(name));
+    let site = Site::make(&pool, None);
+    let copies = || -> BTreeMap<String, bool> {
+        let entries = std::fs::read_dir(&pool).expect("a folder").map(|entry| entry.expect("an entry"));
+        let of = entries.map(|entry| (entry.file_name().into_string().expect("a name"), entry.metadata()));
+        let copies = of.filter(|(name, _)| name.starts_with("copy."));
+        let is_sparse = |copy: Metadata| copy.blocks() * 512 < copy.len();
+        copies.map(|(name, copy)| (name, is_sparse(copy.expect("a copy")))).collect()
+    };
+    let some_sparse = || copies().into_values().any(|is_sparse| is_sparse);
+    let connection = site.connect();
+    assert_eq!(add(&connection, 0, 400), Outcome::Committed);
+    assert!(some_sparse(), "this filesystem allocated them whole, and nothing can be seen");
+    std::fs::write(&ballast, vec![7; 400 << 20]).expect("a file of somebody else");
+    let until = Instant::now() + Duration::from_secs(30);
+    while some_sparse() {
+        assert!(Instant::now() < until, "copies are sparse though the filesystem has no plenty of room");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let before = copies();
+    hog(&other);
+    assert_eq!(add(&connection, 400, 20), Outcome::Committed);
+    let after = copies();
+    assert!(before.keys().all(|name| after.contains_key(name)), "{before:?}, then {after:?}");
     drop(connection);
     site.close();
 }

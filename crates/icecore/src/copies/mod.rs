@@ -16,6 +16,7 @@ mod mends;
 mod place;
 mod report;
 mod restore;
+mod room;
 mod vanished;
 
 pub(crate) use aside::Aside;
@@ -82,6 +83,8 @@ struct Inner {
     /// Copies were left behind, and all are being made again: they are written, and not read.
     catching_up: bool,
     unsynced: BTreeSet<SegmentId>,
+    /// Copies that may not have room on the medium for all that can be written to them.
+    sparse: BTreeSet<SegmentId>,
     brought_back: BTreeSet<SegmentId>,
     /// Missing ones that were there when the pool was last open, by all that is known.
     vanished: BTreeSet<SegmentId>,
@@ -148,6 +151,7 @@ impl Inner {
         self.flawed.clear();
         self.vanished.clear();
         self.unsynced.clear();
+        self.sparse.clear();
         self.filling = None;
         self.directory_changed = false;
     }
@@ -186,6 +190,7 @@ impl Copies {
             filling: None,
             catching_up: false,
             unsynced: BTreeSet::new(),
+            sparse: BTreeSet::new(),
             brought_back: BTreeSet::new(),
             vanished: BTreeSet::new(),
             directory_changed: false,
@@ -199,6 +204,7 @@ impl Copies {
             Ok((place, files)) => {
                 if !inner.settings.behind {
                     inner.files = files.into_keys().map(|segment| (segment, None)).collect();
+                    inner.sparse = inner.files.keys().copied().collect();
                 }
                 inner.place = Some(place);
             }
@@ -317,7 +323,7 @@ impl Copies {
 
     fn make(&self, place: &Place, segment: SegmentId) {
         let made = if self.aside.has_room() {
-            let create = || create(place, &copy_name(segment), self.geometry, true);
+            let create = || room::begin(place, &copy_name(segment), self.geometry);
             create().or_else(|error| {
                 if !is_out_of_files(&error) {
                     return Err(error);
@@ -329,8 +335,11 @@ impl Copies {
             Err(io::Error::new(io::ErrorKind::StorageFull, "the size limit leaves no room for it"))
         };
         self.change(|inner| match made {
-            Ok(file) => {
+            Ok((file, is_sparse)) => {
                 inner.missing.remove(&segment);
+                if is_sparse {
+                    inner.sparse.insert(segment);
+                }
                 inner.limit_files(place);
                 inner.files.insert(segment, Some(file));
                 inner.directory_changed = true;
@@ -351,6 +360,7 @@ impl Copies {
             inner.files.remove(&segment);
             inner.missing.remove(&segment);
             inner.unsynced.remove(&segment);
+            inner.sparse.remove(&segment);
             inner.flawed.remove(&segment);
             inner.directory_changed = true;
             match removed {
@@ -557,21 +567,4 @@ impl Copies {
         into.copy_file_bytes = inner.file_count() as u64 * self.geometry.bytes;
         into.copies_missing = inner.missing.len() as u64;
     }
-}
-
-/// Makes the file of a copy, in place of what may have the name. `begins`: it is of a segment that begins, and
-/// takes up room as it is written. Most copies are of segments for metadata, of which a pool has three that
-/// are hardly begun. A copy that is made again is written whole: what cannot hold it says so at once.
-fn create(place: &Place, name: &str, geometry: Geometry, begins: bool) -> io::Result<File> {
-    let create = || match begins {
-        true => place.storage.create_sparse(name, geometry.bytes),
-        false => place.storage.create(name, geometry.bytes),
-    };
-    let made = match create() {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            place.storage.remove(name).and_then(|()| create())
-        }
-        made => made,
-    };
-    made.map(Arc::from)
 }

@@ -2,7 +2,7 @@
 //! segments that lack one.
 
 use super::place::unfinished_name;
-use super::{Copies, File, Place, copy_name, create};
+use super::{Copies, File, Place, copy_name, room};
 use crate::format::copies::{CopyMode, CopySettings};
 use crate::format::segment::SegmentKind;
 use crate::storage::{AlignedBuffer, Kind};
@@ -164,7 +164,7 @@ impl Copies {
                 let text = "the size limit leaves no room for another copy";
                 return Err(io::Error::new(io::ErrorKind::StorageFull, text));
             }
-            None => create(&place, &name, self.geometry, false)?,
+            None => room::create(&place, &name, self.geometry)?,
         };
         // What is written to the segment from here on goes there, too.
         self.change(|inner| inner.filling = Some((segment, Arc::clone(&file))));

@@ -101,6 +101,10 @@ impl StorageFile for RealFile {
         self.write(parts, offset)
     }
 
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        super::fallocate(self, length).map(drop)
+    }
+
     fn write_lazily(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
         if !self.writable {
             return Err(Errno::BADF.into());
