@@ -24,11 +24,15 @@ pub fn stale() -> Option<&'static str> {
 pub const DOCUMENT_VERSION: u32 = 1;
 
 /// Buffered standard output. [`Output::finish`] must be called: it is where a full disk shows.
-pub struct Output(BufWriter<StdoutLock<'static>>);
+pub struct Output {
+    writer: BufWriter<StdoutLock<'static>>,
+    is_blank: bool,
+}
 
 impl Output {
     pub fn new() -> Self {
-        Self(BufWriter::with_capacity(64 << 10, io::stdout().lock()))
+        let writer = BufWriter::with_capacity(64 << 10, io::stdout().lock());
+        Self { writer, is_blank: true }
     }
 
     pub fn line(&mut self, text: impl AsRef<str>) -> anyhow::Result<()> {
@@ -37,7 +41,13 @@ impl Output {
     }
 
     pub fn bytes(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
-        self.0.write_all(bytes).context("cannot write to standard output")
+        self.is_blank = false;
+        self.writer.write_all(bytes).context("cannot write to standard output")
+    }
+
+    /// Whether nothing was written yet.
+    pub const fn is_blank(&self) -> bool {
+        self.is_blank
     }
 
     /// A JSON document: version, command and pool (unless its path is empty), then the fields of `body`, which must be an object.
@@ -60,7 +70,7 @@ impl Output {
 
     /// Shows what was written so far.
     pub fn flush(&mut self) -> anyhow::Result<()> {
-        self.0.flush().context("cannot write to standard output")
+        self.writer.flush().context("cannot write to standard output")
     }
 
     pub fn finish(mut self) -> anyhow::Result<()> {

@@ -4,9 +4,11 @@ use crate::arrival;
 use crate::bindings::code;
 use crate::errors::{Fault, Result};
 use crate::locks::{FileState, FileVersion, HandleId, Level, Pinned};
+use crate::opening::Request;
 use crate::overlay::Overlay;
 use crate::recent::{self, HotJournal, Names};
 use crate::registry::{ConnectionState, PoolUse};
+use crate::sharing::Reading;
 use crate::sqlite::Api;
 use crate::store::{HeadFile, View};
 use crate::transaction::Transaction;
@@ -44,6 +46,10 @@ pub struct Database {
     pub modes: Modes,
     /// A panic left it in a state that nobody has thought about.
     pub broken: bool,
+    /// What it was opened with: it is found again in a pool that was opened anew.
+    pub request: Request,
+    /// Keeps a pool that is shared from giving way while something is read from it that is not found again.
+    pub reading: Option<Reading>,
     /// Last, so that the pool is closed after everything else has let go of it.
     pub pool: PoolUse,
 }
@@ -61,6 +67,8 @@ pub enum Source {
     Fixed {
         /// The name of the dataset.
         dataset: String,
+        /// It is the head at that moment, which is not found again once somebody writes.
+        is_head: bool,
     },
 }
 
@@ -140,7 +148,7 @@ impl Database {
     pub fn dataset(&self) -> Result<String> {
         match &self.source {
             Source::Head { file, .. } => file.dataset(),
-            Source::Fixed { dataset } => Ok(dataset.clone()),
+            Source::Fixed { dataset, .. } => Ok(dataset.clone()),
         }
     }
 
@@ -164,15 +172,25 @@ impl Database {
 
     /// `xLock`
     pub fn lock(&mut self, level: Level) -> Result<()> {
+        if self.level >= level || matches!(self.source, Source::Fixed { .. }) {
+            self.check_process()?;
+            self.level = self.level.max(level);
+            return Ok(());
+        }
+        if self.level == Level::None {
+            self.check_process()?;
+            self.hold_pool()?;
+        }
+        let locked = self.lock_head(level);
+        if self.level == Level::None {
+            self.reading = None;
+        }
+        locked
+    }
+
+    fn lock_head(&mut self, level: Level) -> Result<()> {
         // What SHARED finds in order stays so: a commit fails if the dataset was rolled back since.
         if self.level == Level::None { self.check() } else { self.check_process() }?;
-        if self.level >= level {
-            return Ok(());
-        }
-        if let Source::Fixed { .. } = self.source {
-            self.level = level;
-            return Ok(());
-        }
         match level {
             Level::None => Ok(()),
             Level::Shared => self.lock_shared(),
@@ -255,6 +273,7 @@ impl Database {
                 recent::forget_journal(&self.names);
             }
             self.modes.counted = false;
+            self.reading = None;
         }
         // Only a reader that goes on has to know.
         if keep == Level::Shared { discarded } else { Ok(()) }
@@ -313,7 +332,10 @@ impl Database {
         self.notice_end_of_roll_back()?;
         match &self.pin {
             Some(_) => Ok(self.size),
-            None => Ok(self.unpinned()?.1),
+            None => {
+                self.follow_pool()?;
+                Ok(self.unpinned()?.1)
+            }
         }
     }
 

@@ -50,6 +50,11 @@ impl Fault {
         Self { errno: Some(errno), ..self }
     }
 
+    /// Whether another process has the pool.
+    pub fn is_in_use(&self) -> bool {
+        self.errno == Some(Errno::BUSY)
+    }
+
     fn errno(&self) -> Errno {
         self.errno.unwrap_or(match self.code & 0xff {
             code::CANTOPEN => Errno::NOENT,

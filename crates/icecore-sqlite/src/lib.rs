@@ -27,6 +27,7 @@ mod reading;
 mod recent;
 mod registry;
 mod rollback;
+mod sharing;
 mod sqlite;
 mod store;
 mod superjournal;

@@ -22,18 +22,23 @@ use std::time::Duration;
 /// Longest time that a pool stays open without use.
 const LINGER_SECONDS_MAX: u64 = 3600;
 
-/// What the parameters of a URI ask for.
-struct Wishes {
+/// What is to be opened, and how: a path, and the parameters of its URI.
+pub struct Request {
+    path: String,
+    snapshot: Option<String>,
+    linger: Option<Duration>,
+    wish: Wish,
     immutable: bool,
     for_reading: bool,
     create: bool,
 }
 
 /// What was found.
-struct Found {
-    source: Source,
-    inode: InodeNumber,
-    pin: Option<Pin>,
+pub struct Found {
+    pub pool: PoolUse,
+    pub source: Source,
+    pub inode: InodeNumber,
+    pub pin: Option<Pin>,
     read_only: bool,
 }
 
@@ -58,35 +63,30 @@ pub unsafe fn open(door: &Door, name: *const c_char, path: &str, flags: c_int) -
         let text = "nolock=1 cannot be used with icecore: a version is pinned by locking it, which is cheap";
         return Err(Fault::new(code::CANTOPEN, text));
     }
-    let Some(cut) = path::cut(path) else {
+    if path::cut(path).is_none() {
         // A plain file that is attached gets the VFS of the connection: without an explicit wish, it stays one.
         if vfs.is_none_or(|vfs| vfs.as_bytes() != NAME.to_bytes()) {
             return Ok(None);
         }
         let fault = Fault::new(code::CANTOPEN, in_no_pool(path));
         return Err(if Path::new(path).is_dir() { fault.with_errno(Errno::ISDIR) } else { fault });
-    };
+    }
     let for_reading = flags & open::READWRITE == 0;
-    let wishes = Wishes { immutable, for_reading, create: flags & open::CREATE != 0 };
     let wish = match pool_mode {
         Some(mode) if mode == "ro" => Wish::Read,
-        _ if for_reading => Wish::ReadOrWrite,
+        _ if for_reading => Wish::Share,
         _ => Wish::Write,
     };
     let linger = linger.as_deref().map(parse_linger).transpose()?;
-    let pool = registry::current().use_pool(cut.pool, wish, PATIENCE, linger)?;
-    let place = Place::find(&pool.pool, cut, snapshot)?;
-    let Found { source, inode, pin, read_only } = if place.snapshot.is_some() || wishes.immutable {
-        fixed(&pool, place)?
-    } else {
-        head(&pool, &place, &wishes)?
-    };
+    let create = flags & open::CREATE != 0;
+    let request = Request { path: path.to_owned(), snapshot, linger, wish, immutable, for_reading, create };
+    let Found { pool, source, inode, pin, read_only } = request.find(PATIENCE)?;
     let names = Names {
         database: path.to_owned(),
         journal: format!("{path}{JOURNAL_SUFFIX}"),
         wal: format!("{path}{WAL_SUFFIX}"),
     };
-    Ok(Some(Database {
+    let mut database = Database {
         api,
         names: Arc::new(names),
         inode,
@@ -101,8 +101,34 @@ pub unsafe fn open(door: &Door, name: *const c_char, path: &str, flags: c_int) -
         page_cache_differs: false,
         modes: Modes::default(),
         broken: false,
+        request,
+        reading: None,
         pool,
-    }))
+    };
+    if let Source::Fixed { is_head: true, .. } = database.source {
+        database.hold_pool()?;
+    }
+    Ok(Some(database))
+}
+
+impl Request {
+    /// Finds it, in a pool that others are waited for so long to let go of.
+    pub fn find(&self, patience: Duration) -> Result<Found> {
+        let cut = path::cut(&self.path).ok_or_else(|| Fault::new(code::CANTOPEN, in_no_pool(&self.path)))?;
+        let pool = registry::current().use_pool(cut.pool, self.wish, patience, self.linger)?;
+        let place = Place::find(&pool.pool, cut, self.snapshot.clone())?;
+        if place.snapshot.is_some() || self.immutable { fixed(pool, place) } else { self.head(pool, &place) }
+    }
+
+    fn head(&self, pool: PoolUse, place: &Place) -> Result<Found> {
+        let create = self.create && !pool.pool.is_read_only();
+        let file = HeadFile::open(&pool.pool, &place.dataset, &place.parts(), create)?;
+        let file = Arc::new(file.ok_or_else(|| no_file(place, &pool))?);
+        let state = pool.file_state(file.key());
+        let inode = file.inode();
+        let read_only = self.for_reading || pool.pool.is_read_only();
+        Ok(Found { pool, source: Source::Head { file, state }, inode, pin: None, read_only })
+    }
 }
 
 /// How long the pool stays open when nothing uses it.
@@ -116,28 +142,19 @@ fn parse_linger(text: &str) -> Result<Duration> {
 }
 
 /// A snapshot, or the head as it is at this moment and will be for this handle.
-fn fixed(pool: &PoolUse, place: Place) -> Result<Found> {
+fn fixed(pool: PoolUse, place: Place) -> Result<Found> {
     let view = match &place.snapshot {
         Some(snapshot) => store::snapshot_view(&pool.pool, &place.dataset, snapshot)?,
         None => store::head_view(&pool.pool, &place.dataset)?,
     };
     view.read_by(&store::reader_of(&place.parts()));
-    let inode = store::find_file(&view, &place.parts())?.ok_or_else(|| no_file(&place, pool))?;
+    let inode = store::find_file(&view, &place.parts())?.ok_or_else(|| no_file(&place, &pool))?;
     let overlay = arrival::overlay(&view, inode, &place.path)?;
     let facts = store::facts(&view, inode)?;
     let pinned = Pinned { view, facts, version: FileVersion::default(), settled: true };
     let pin = Some(Pin { pinned, overlay, hot: None });
-    Ok(Found { source: Source::Fixed { dataset: place.dataset }, inode, pin, read_only: true })
-}
-
-fn head(pool: &PoolUse, place: &Place, wishes: &Wishes) -> Result<Found> {
-    let create = wishes.create && !pool.pool.is_read_only();
-    let file = HeadFile::open(&pool.pool, &place.dataset, &place.parts(), create)?;
-    let file = Arc::new(file.ok_or_else(|| no_file(place, pool))?);
-    let state = pool.file_state(file.key());
-    let inode = file.inode();
-    let read_only = wishes.for_reading || pool.pool.is_read_only();
-    Ok(Found { source: Source::Head { file, state }, inode, pin: None, read_only })
+    let source = Source::Fixed { dataset: place.dataset, is_head: place.snapshot.is_none() };
+    Ok(Found { pool, source, inode, pin, read_only: true })
 }
 
 /// What to do about a path in no pool: where there are segments it is not another pool.

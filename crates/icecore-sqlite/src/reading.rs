@@ -14,6 +14,16 @@ const FORMAT_VERSIONS: u64 = 18;
 impl Database {
     /// `xRead`. Returns false if the file ends before; the rest of the buffer is zero then.
     pub fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
+        loop {
+            let complete = self.read_here(offset, buffer);
+            // Afterwards: what came from a pool in whose place there is another one may be anything.
+            if !self.follow_pool()? {
+                return complete;
+            }
+        }
+    }
+
+    fn read_here(&mut self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
         self.notice_end_of_roll_back()?;
         let changeable = self.level >= Level::Shared && !matches!(self.source, Source::Fixed { .. });
         let validates = changeable && (offset, buffer.len()) == VALIDITY;

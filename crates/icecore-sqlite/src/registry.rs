@@ -8,6 +8,7 @@ use crate::errors::{Fault, Result};
 use crate::idle::{self, Folder, LINGER, Slots};
 use crate::locks::FileState;
 use crate::path::REGISTERED;
+use crate::sharing::Sharing;
 use crate::store::{self, FileKey, Pool, Wish};
 use crate::superjournal::SuperJournal;
 use icecore::ProcessMark;
@@ -22,6 +23,9 @@ use std::time::{Duration, Instant};
 pub const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is tried within that time.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A pool, or the store's error from opening it.
+type Outcome = std::result::Result<PoolUse, icecore::Error>;
 
 /// Everything the door knows, for one process.
 pub struct Registry {
@@ -39,8 +43,8 @@ pub struct Slot {
     /// The pool.
     pub pool: Arc<OpenPool>,
     uses: usize,
-    /// It was opened to read only, by a connection that wanted no more.
-    pub only_read: bool,
+    /// A connection with `pool=ro` has it: it never gives way.
+    pub stays: bool,
     /// Registered by the program, which also closes it.
     kept: bool,
     /// How long it stays open when nothing uses it.
@@ -56,7 +60,7 @@ impl Slot {
         Self {
             pool: Arc::clone(pool),
             uses: 0,
-            only_read: false,
+            stays: false,
             kept: false,
             linger: LINGER,
             idle_until: None,
@@ -72,10 +76,13 @@ impl Slot {
         Arc::clone(&self.pool)
     }
 
-    /// Whether an idle pool cannot be used again: its folder was replaced, or it takes no more writes.
+    /// Whether an idle pool cannot be used again: its folder was replaced, it takes no more writes, or, where it was only
+    /// read, another process has written to it.
     fn is_spent(&self) -> bool {
         let is_elsewhere = || self.folder != Folder::at(&self.pool.name);
-        self.idle_until.is_some() && (self.pool.pool.is_read_only() || is_elsewhere())
+        let pool = &self.pool.pool;
+        let is_useless = || if self.pool.sharing.is_some() { !pool.own_again() } else { pool.is_read_only() };
+        self.idle_until.is_some() && (is_elsewhere() || is_useless())
     }
 }
 
@@ -85,6 +92,8 @@ pub struct OpenPool {
     pub pool: Pool,
     /// Directory or `/@NAME`.
     pub name: String,
+    /// It is only read, because no connection wished more.
+    pub sharing: Option<Sharing>,
     /// The super-journals that are not committed, by their paths behind the pool. One that was given up stays
     /// until one of its files takes part in the next: a file is rolled back only while its super-journal exists.
     super_journals: Mutex<HashMap<String, Arc<SuperJournal>>>,
@@ -198,35 +207,32 @@ impl Registry {
     }
 
     /// The inner error is the store's, from opening the pool.
-    fn try_use_pool(
-        &'static self,
-        name: &str,
-        wish: Wish,
-        linger: Option<Duration>,
-    ) -> Result<std::result::Result<PoolUse, icecore::Error>> {
+    fn try_use_pool(&'static self, name: &str, wish: Wish, linger: Option<Duration>) -> Result<Outcome> {
         let mut pools = self.pools.lock();
         if pools.get(name).is_some_and(Slot::is_spent) {
             idle::close(&mut pools, name);
         }
         if let Some(slot) = pools.get_mut(name) {
-            if slot.only_read && wish == Wish::Write {
-                return Err(Fault::new(
-                    code::CANTOPEN,
-                    format!(
-                        "pool {name} is open in this process for reading only: close what was opened with pool=ro or mode=ro first"
-                    ),
-                ));
+            match make_way(slot, wish) {
+                Ok(false) => {
+                    slot.stays |= wish == Wish::Read;
+                    slot.linger = linger.unwrap_or(slot.linger);
+                    return Ok(Ok(PoolUse { registry: self, pool: slot.take_up() }));
+                }
+                Ok(true) => {}
+                Err(refused) => return refused,
             }
-            slot.linger = linger.unwrap_or(slot.linger);
-            return Ok(Ok(PoolUse { registry: self, pool: slot.take_up() }));
         }
         if name.starts_with(REGISTERED) {
             return Err(Fault::new(code::CANTOPEN, format!("no pool is registered as {name}")));
         }
         // Under the lock: a second opening of the same pool must not find it "in use" by ourselves.
-        Ok(store::open_pool(Path::new(name), wish).map(|(pool, only_read)| {
-            let pool = Arc::new(OpenPool::new(pool, name.to_owned()));
-            let slot = Slot { only_read, linger: linger.unwrap_or(LINGER), uses: 1, ..Slot::new(&pool) };
+        Ok(store::open_pool(Path::new(name), wish).map(|opened| {
+            let sharing = opened.only_read.then(Sharing::default);
+            let pool = Arc::new(OpenPool { sharing, ..OpenPool::new(opened.pool, name.to_owned()) });
+            let stays = wish == Wish::Read;
+            let slot = Slot { stays, linger: linger.unwrap_or(LINGER), uses: 1, ..Slot::new(&pool) };
+            // What is in its place gave way: those who use it find the new one.
             pools.insert(name.to_owned(), slot);
             PoolUse { registry: self, pool }
         }))
@@ -264,7 +270,7 @@ impl Registry {
         let name = pools.keys().filter(|name| below(name).is_some()).max_by_key(|name| name.len())?.clone();
         let rest = below(&name)?.to_owned();
         let slot = pools.get_mut(&name)?;
-        Some((PoolUse { registry: self, pool: slot.take_up() }, rest))
+        (!slot.pool.is_replaced()).then(|| (PoolUse { registry: self, pool: slot.take_up() }, rest))
     }
 
     #[cfg(feature = "static")]
@@ -304,6 +310,37 @@ impl Registry {
     }
 }
 
+/// Whether the pool of a slot cannot be used for this, and another one can be opened in its place.
+///
+/// # Errors
+/// Neither; the inner error may go away.
+fn make_way(slot: &Slot, wish: Wish) -> std::result::Result<bool, Result<Outcome>> {
+    let pool = &slot.pool;
+    if pool.is_replaced() {
+        let text = "another process has opened the pool for writing since it was registered";
+        return if slot.kept { Err(Err(Fault::new(code::BUSY, text))) } else { Ok(true) };
+    }
+    let Some(sharing) = pool.sharing.as_ref().filter(|_| wish == Wish::Write) else { return Ok(false) };
+    let name = &pool.name;
+    if slot.stays {
+        let text = format!(
+            "pool {name} is open in this process for reading only: close what was opened with pool=ro first"
+        );
+        return Err(Err(Fault::new(code::CANTOPEN, text)));
+    }
+    if !sharing.give_way() {
+        return Err(Ok(Err(icecore::Error::PoolInUse {
+            path: name.clone(),
+            owner: "this process, for reading only".to_owned(),
+            way_out:
+                "end the read transactions of connections with mode=ro, and close those with immutable=1"
+                    .to_owned(),
+        })));
+    }
+    pool.pool.disown();
+    Ok(true)
+}
+
 /// The one name of a pool, whatever links led to it.
 fn canonical(name: &str) -> Result<String> {
     if name.starts_with(REGISTERED) {
@@ -322,6 +359,7 @@ impl OpenPool {
         Self {
             pool,
             name,
+            sharing: None,
             super_journals: Mutex::default(),
             files: Mutex::default(),
             held_back: Mutex::default(),
@@ -392,6 +430,11 @@ impl std::ops::Deref for PoolUse {
 }
 
 impl PoolUse {
+    /// The pool.
+    pub fn shared(&self) -> &Arc<OpenPool> {
+        &self.pool
+    }
+
     /// The registry that the pool is in.
     pub fn registry(&self) -> &'static Registry {
         self.registry

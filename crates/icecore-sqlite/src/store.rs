@@ -34,26 +34,34 @@ pub struct Facts {
 pub enum Wish {
     /// To write, if that is possible.
     Write,
-    /// To read, beside others that read. It may also be opened to write.
-    ReadOrWrite,
+    /// To read, beside other processes that read. It gives way to a connection of this process that writes.
+    Share,
     /// Only to read.
     Read,
 }
 
-/// Opens the pool in a directory. Also whether it was opened to read only though it might be written.
-pub fn open_pool(directory: &Path, wish: Wish) -> icecore::Result<(Pool, bool)> {
+/// A pool, and how it was opened.
+pub struct Opened {
+    /// The pool.
+    pub pool: Pool,
+    /// It is open to read only, because no more was wished.
+    pub only_read: bool,
+}
+
+/// Opens the pool in a directory.
+pub fn open_pool(directory: &Path, wish: Wish) -> icecore::Result<Opened> {
     let to_write = icecore::OpenOptions { or_read_only: true, ..Default::default() };
     let to_read = icecore::OpenOptions { read_only: true, ..to_write.clone() };
-    if wish == Wish::Read {
-        return Ok((Pool::open_directory(directory, &to_read)?, true));
-    }
-    match Pool::open_directory(directory, &to_write) {
-        // Others may only read it as well.
-        Err(in_use @ Error::PoolInUse { .. }) if wish == Wish::ReadOrWrite => {
-            let pool = Pool::open_directory(directory, &to_read).map_err(|_| in_use)?;
-            Ok((pool, true))
-        }
-        outcome => Ok((outcome?, false)),
+    let read = || Pool::open_directory(directory, &to_read).map(|pool| Opened { pool, only_read: true });
+    let write = || Pool::open_directory(directory, &to_write).map(|pool| Opened { pool, only_read: false });
+    match wish {
+        Wish::Write => write(),
+        Wish::Read => read(),
+        // Only a writer recovers it.
+        Wish::Share => match read() {
+            Err(Error::NeedsRecovery { .. }) => write(),
+            outcome => outcome,
+        },
     }
 }
 

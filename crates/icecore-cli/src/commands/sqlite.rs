@@ -14,7 +14,7 @@ use clap::Args;
 use icecore::OpenOptions;
 use icecore::admin::locate::owned_for;
 use icecore::admin::protocol::Pinned;
-use icecore::admin::{Access, ErrorCode, Failure};
+use icecore::admin::{Access, ErrorCode, Failure, Request};
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::types::ValueRef;
@@ -81,12 +81,9 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     let read_only = arguments.read_only || path.contains(&b'@');
     let opened = open_pool(&location.pool, read_only);
     let mut access = opened.map_err(|failure| not_opened(&location.pool, failure))?;
-    let done = open(&mut access, path, arguments).and_then(|database| {
-        let mut output = Output::new();
-        let done = converse(&database, arguments, &mut output, &location.pool);
-        let printed = output.finish();
-        done.and(printed)
-    });
+    let mut output = Output::new();
+    let done = converse(&mut access, path, arguments, &mut output, &location.pool);
+    let done = done.and(output.finish());
     finish(access, done)
 }
 
@@ -200,24 +197,46 @@ fn only_read(pinned: &Pinned) -> Failure {
     Failure::new(ErrorCode::PoolInUse, message)
 }
 
+/// Whether another process has opened a pool that is only read here.
+fn is_outdated(access: &Access) -> bool {
+    access.pool().is_some_and(icecore::Pool::is_outdated)
+}
+
+/// Finds the process that has the pool now. What was pinned here before is void, which any request says once.
+fn look_around(access: &mut Access) {
+    let _ = access.call(Request::Status);
+}
+
 /// Statements from the command line, from a script on standard input, or from a person.
 fn converse(
-    database: &Database,
+    access: &mut Access,
+    path: &[u8],
     arguments: &Arguments,
     output: &mut Output,
     pool: &Path,
 ) -> anyhow::Result<()> {
-    let mut results = Vec::new();
-    if !arguments.sql.is_empty() {
-        for sql in &arguments.sql {
-            execute(database, sql, arguments, output, &mut results)?;
+    let mut script = String::new();
+    if arguments.sql.is_empty() {
+        if std::io::stdin().is_terminal() && !arguments.json {
+            return converse_with_person(access, path, arguments, output);
         }
-    } else if std::io::stdin().is_terminal() && !arguments.json {
-        return converse_with_person(database, arguments, output);
-    } else {
-        let mut script = String::new();
         std::io::stdin().lock().read_to_string(&mut script).context("cannot read standard input")?;
-        execute(database, &script, arguments, output, &mut results)?;
+    }
+    let statements = if arguments.sql.is_empty() { std::slice::from_ref(&script) } else { &arguments.sql };
+    let mut results = Vec::new();
+    loop {
+        results.clear();
+        let database = open(access, path, arguments)?;
+        let mut each = statements.iter();
+        let done = each.try_for_each(|sql| execute(&database, sql, arguments, output, &mut results));
+        drop(database);
+        match done {
+            // Only what reads gives way: it can begin again.
+            Err(_) if is_outdated(access) && output.is_blank() => look_around(access),
+            Err(_) if is_outdated(access) => return Err(outdated().into()),
+            Err(error) => return Err(error),
+            Ok(()) => break,
+        }
     }
     if arguments.json {
         output.document("sql", pool, json!({ "results": results }))?;
@@ -225,19 +244,33 @@ fn converse(
     Ok(())
 }
 
+/// What was printed is not all there is.
+fn outdated() -> Failure {
+    let message = "another process has opened the pool for writing meanwhile: what was printed is not all; run it again";
+    Failure::new(ErrorCode::Busy, message)
+}
+
 /// A statement ends with a semicolon at the end of a line. Errors are told, and the next statement waited for.
 fn converse_with_person(
-    database: &Database,
+    access: &mut Access,
+    path: &[u8],
     arguments: &Arguments,
     output: &mut Output,
 ) -> anyhow::Result<()> {
+    let mut database = open(access, path, arguments)?;
     let mut pending = String::new();
     prompt(&pending);
     for line in std::io::stdin().lock().lines() {
         pending.push_str(&line.context("cannot read standard input")?);
         pending.push('\n');
         if pending.trim_end().ends_with(';') {
-            let done = execute(database, &pending, arguments, output, &mut Vec::new());
+            if is_outdated(access) {
+                drop(database);
+                look_around(access);
+                database = open(access, path, arguments)?;
+            }
+            let done = execute(&database, &pending, arguments, output, &mut Vec::new());
+            let done = if is_outdated(access) { done.map_err(|_| outdated().into()) } else { done };
             output.flush()?;
             if let Err(error) = done {
                 let _ = writeln!(std::io::stderr().lock(), "icecore: {error:#}");
@@ -246,7 +279,7 @@ fn converse_with_person(
         }
         prompt(&pending);
     }
-    execute(database, &pending, arguments, output, &mut Vec::new())
+    execute(&database, &pending, arguments, output, &mut Vec::new())
 }
 
 fn prompt(pending: &str) {

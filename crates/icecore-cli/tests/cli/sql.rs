@@ -3,6 +3,7 @@
 use crate::fixture::{Fixture, complaint};
 use rusqlite::Connection;
 use serde_json::json;
+use std::time::{Duration, Instant};
 
 /// A pool with a database of one row in `db@one`, and of two in its head.
 fn with_database() -> Fixture {
@@ -82,6 +83,29 @@ fn a_database_in_use_elsewhere_is_read_and_not_written() {
     assert!(said.contains("through that process"), "{said}");
     fixture.refused(4, &["sql", "-c", "db/new.db", "CREATE TABLE t(x)"]);
     pool.close().unwrap();
+}
+
+/// What only reads keeps no program from opening the pool, and begins again where one has.
+#[test]
+fn a_program_that_starts_does_not_wait_for_a_query() {
+    let fixture = with_database();
+    let slow = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000000)
+                SELECT (SELECT max(i) FROM n) > 0, (SELECT count(*) FROM t)";
+    for file in [&["-r", "db/app.db"][..], &["db@one/app.db"]] {
+        let arguments = [&["sql", "-H"], file, &[slow]].concat();
+        let output = std::thread::scope(|scope| {
+            let query = scope.spawn(|| fixture.run(&arguments).output().unwrap());
+            std::thread::sleep(Duration::from_millis(300));
+            let begin = Instant::now();
+            let pool = fixture.own();
+            assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+            let output = query.join().unwrap();
+            pool.close().unwrap();
+            output
+        });
+        let expected = if file.len() == 2 { "1\t2\n" } else { "1\t1\n" };
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{output:?}");
+    }
 }
 
 #[test]

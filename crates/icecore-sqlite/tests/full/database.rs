@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const FULL: i32 = 13;
-const SEGMENT: u64 = 2 << 20;
+pub const SEGMENT: u64 = 2 << 20;
 /// Bytes of a row.
 const ROW_BYTES: usize = 30_000;
 

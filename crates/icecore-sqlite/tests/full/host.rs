@@ -3,7 +3,7 @@
 //!
 //! `tests/full.rs` of the simulator has the same on a simulated disk, always.
 
-use crate::database::{Outcome, Site, add};
+use crate::database::{Outcome, SEGMENT, Site, add};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::Metadata;
@@ -85,6 +85,11 @@ fn a_quota_of_btrfs() {
 #[test]
 fn a_medium_that_others_fill() {
     on("a large tmpfs", LARGE_TMPFS, "host::filled_process");
+}
+
+#[test]
+fn a_medium_that_runs_short() {
+    on("a large tmpfs", LARGE_TMPFS, "host::short_process");
 }
 
 /// Takes all that is left of the filesystem.
@@ -202,4 +207,43 @@ fn filled_process() {
     assert!(before.keys().all(|name| after.contains_key(name)), "{before:?}, then {after:?}");
     drop(connection);
     site.close();
+}
+
+/// Not a test of its own: a pool that is mostly free keeps its segments for the next minutes, until the filesystem under it has
+/// less than one part in fifty left.
+#[test]
+#[ignore = "a process for other tests"]
+fn short_process() {
+    const MIB: u64 = 1 << 20;
+    let Some(place) = std::env::var_os("ICECORE_TEST_HOST") else { return };
+    let place = Path::new(&place);
+    let site = Site::make(&place.join("pool"), None);
+    let connection = site.connect();
+    assert_eq!(add(&connection, 0, 40), Outcome::Committed);
+    let other = site.pool.dataset("other").expect("the dataset");
+    let file = other.open_or_create(b"gone", &icecore::Creation::file()).expect("a file");
+    (0..200).for_each(|at| drop(other.write(file, at * MIB, &vec![7; MIB as usize]).expect("a write")));
+    other.unlink(icecore::units::InodeNumber::ROOT, b"gone").expect("removed");
+    site.pool.checkpoint().expect("a checkpoint");
+    let segments = || site.pool.statistics().segments;
+    std::thread::sleep(Duration::from_secs(3));
+    let before = segments();
+    assert!(before * SEGMENT > 150 * MIB, "{before} segments, where 200 MiB were written a moment ago");
+    let mut ballast = std::fs::File::create(place.join("ballast")).expect("a file of somebody else");
+    let free = || {
+        let status = rustix::fs::statvfs(place).expect("figures of the filesystem");
+        status.f_bavail * status.f_frsize
+    };
+    while free() > 20 * MIB {
+        ballast.write_all(&vec![7; MIB as usize]).expect("there is room");
+    }
+    let until = Instant::now() + Duration::from_secs(30);
+    while free() < 100 * MIB {
+        assert!(Instant::now() < until, "{} segments of {before} are kept", segments());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(segments() < before / 2);
+    assert_eq!(site.rows(None), 40);
+    drop(connection);
+    site.check(&place.join("pool")).close();
 }

@@ -26,7 +26,6 @@ const FRESH: Duration = Duration::from_secs(30);
 pub struct Access {
     directory: PathBuf,
     options: OpenOptions,
-    owns: bool,
     /// An idle owner is to close the pool, not to be talked to.
     takes_over: bool,
     way: Way,
@@ -91,21 +90,20 @@ impl std::fmt::Debug for Access {
 /// nevertheless where it was not closed cleanly, to recover it.
 pub fn connect_or_open(directory: &Path, read_only: bool) -> Result<Access, Failure> {
     let options = OpenOptions { read_only, ..OpenOptions::default() };
-    Access::new(directory, options, !read_only, false)
+    Access::new(directory, options, false)
 }
 
 impl Access {
-    /// [`connect_or_open`] with other options. The pool is owned while it is open, also one that is only read, and an idle owner is
-    /// made to close it: for those who use [`Access::pool`] itself.
+    /// [`connect_or_open`] with other options; an idle owner is made to close the pool: for those who use [`Access::pool`]
+    /// itself. With [`OpenOptions::read_only`] they ask [`Pool::is_outdated`] after each read.
     pub fn open(directory: &Path, options: OpenOptions) -> Result<Self, Failure> {
-        Self::new(directory, options, true, true)
+        Self::new(directory, options, true)
     }
 
-    fn new(directory: &Path, options: OpenOptions, owns: bool, takes_over: bool) -> Result<Self, Failure> {
+    fn new(directory: &Path, options: OpenOptions, takes_over: bool) -> Result<Self, Failure> {
         let mut access = Self {
             directory: directory.to_owned(),
             options,
-            owns,
             takes_over,
             way: Way::Lost,
             held: Held::default(),
@@ -128,9 +126,8 @@ impl Access {
         self.way = loop {
             let in_use = match open_pool(&self.directory, &self.options, self.takes_over) {
                 Ok(pool) => {
-                    if !self.owns {
-                        pool.disown();
-                    }
+                    // One that is only read: any process may open it for writing.
+                    pool.disown();
                     break Way::local(pool);
                 }
                 Err(failure) if failure.code == ErrorCode::PoolInUse => failure,

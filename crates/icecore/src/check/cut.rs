@@ -1,7 +1,7 @@
 //! Giving up the end of a log that is damaged before it: the last thing that a repair can do, and only if it is told to.
 
 use super::mend::{RepairReport, opens, write_superblocks};
-use super::{aside, gone, guarded, quiet};
+use super::{aside, gone, quiet};
 use crate::engine::{self, Cut, Engine, Forsaken};
 use crate::error::{Error, Result};
 use crate::format::superblock::Superblock;
@@ -128,7 +128,7 @@ struct Told {
 
 /// `is_short`: there was more of the log, wherever it seems to end.
 fn cut_at_damage(storage: &Arc<dyn Storage>, is_short: bool) -> Result<Option<Told>> {
-    let (engine, cut) = guarded(|| engine::open_cut(storage, &quiet(), is_short))?;
+    let (engine, cut) = engine::open_cut(storage, &quiet(), is_short)?;
     let mut given_up = gone::lost_in_replay(&engine);
     if cut.is_none() && given_up.is_empty() {
         return Ok(None);
@@ -137,7 +137,7 @@ fn cut_at_damage(storage: &Arc<dyn Storage>, is_short: bool) -> Result<Option<To
     if is_short {
         given_up.extend(gone::placeless(&engine).into_iter().map(|problem| problem.what));
     }
-    guarded(|| engine.checkpoint_in_full())?;
+    engine::guarded(|| engine.checkpoint_in_full())?;
     engine.close()?;
     Ok(Some(Told { at: cut.map(|cut| (cut.record.0, cut.why.to_string())), given_up }))
 }

@@ -35,7 +35,6 @@ use crate::options::OpenOptions;
 use crate::pool::{Pool, ScrubProgress};
 use crate::storage::{Overlay, Storage};
 use std::collections::BTreeMap;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 /// Problems that are told one by one.
@@ -169,8 +168,8 @@ pub enum CheckProgress {
 /// Checks the pool in a storage. It must not be open for writing anywhere, and stays as it is.
 ///
 /// # Errors
-/// [`Error::NotAPool`], [`Error::NewerFormat`], [`Error::PoolInUse`]; [`Error::Io`] if the medium is gone.
-/// What is damaged is in the report.
+/// [`Error::NotAPool`], [`Error::NewerFormat`]; [`Error::PoolInUse`], also where a process opens the pool for writing meanwhile: it need
+/// not wait. [`Error::Io`] if the medium is gone. What is damaged is in the report.
 pub fn check(
     storage: Arc<dyn Storage>,
     options: &CheckOptions,
@@ -178,8 +177,20 @@ pub fn check(
 ) -> Result<CheckReport> {
     find_pool(&*storage)?;
     // Others may read meanwhile, and the medium need not be writable.
-    let _lock = engine::lock(&*storage, false)?;
-    look(&storage, options, progress)
+    let lock = engine::lock(&*storage, false)?;
+    let generation = || engine::find_superblock(&*storage).map(|superblock| superblock.generation).ok();
+    let before = generation();
+    // A program that starts does not wait for the check. It writes the superblock before anything else.
+    drop(lock);
+    let report = look(&storage, options, progress);
+    if generation() == before {
+        return report;
+    }
+    Err(Error::PoolInUse {
+        path: storage.describe(),
+        owner: "a process that opened it during the check".to_owned(),
+        way_out: "check it again when that has ended".to_owned(),
+    })
 }
 
 /// [`check`] of the pool in a directory.
@@ -242,16 +253,7 @@ fn look(
 
 /// Opens a pool as far as everything is in memory as it should be, without going on from there.
 fn opened(storage: &Arc<dyn Storage>) -> Result<Arc<Engine>> {
-    guarded(|| engine::open_to_look(storage, &quiet()))
-}
-
-/// Replay executes what the log says on sets that may be wrong in a way that only shows now: an operation that contradicts them ends in an
-/// assertion. What it leaves behind is thrown away.
-fn guarded<T>(replay: impl FnOnce() -> Result<T>) -> Result<T> {
-    let outcome = std::panic::catch_unwind(AssertUnwindSafe(replay));
-    outcome.unwrap_or_else(|_| {
-        Err(Error::damaged("the log", "what it says happened contradicts the sets of the last checkpoint"))
-    })
+    engine::open_to_look(storage, &quiet())
 }
 
 /// Both superblocks: whether each is whole, and says the same.

@@ -101,6 +101,21 @@ fn a_sound_pool_is_sound_and_stays_as_it_is() {
     assert!(bytes(&killed) == before, "looking changes nothing");
 }
 
+/// A check keeps nobody from opening the pool, and says nothing of one that changes under it.
+#[test]
+fn a_program_that_starts_does_not_wait_for_a_check() {
+    let (storage, file) = made();
+    let options = CheckOptions { data: true };
+    let mut started = None;
+    let outcome = check(storage.clone(), &options, &mut |_| {
+        let pool = started.get_or_insert_with(|| open(&storage));
+        pool.dataset("db").unwrap().write(file, 0, &[9; BLOCK]).unwrap();
+    });
+    assert!(matches!(outcome, Err(Error::PoolInUse { .. })), "{outcome:?}");
+    started.unwrap().close().unwrap();
+    assert_eq!(checked(&storage).count, 0);
+}
+
 /// The head of `db`.
 fn head(state: &State) -> VersionId {
     let id = state.catalogue.find("db").unwrap();
@@ -181,6 +196,35 @@ fn books_that_are_wrong_under_good_checksums_are_found() {
         assert!(!sets.is_empty(), "{what}: {report:?}");
         assert!(sets.iter().any(|problem| !problem.versions.is_empty()), "{what}: {sets:?}");
     }
+}
+
+/// What the log says cannot have happened in the sets of the last checkpoint: an error, for whoever opens the pool.
+#[test]
+fn a_log_that_contradicts_the_sets_is_damage() {
+    let (storage, file) = made();
+    let pool = open(&storage);
+    // A checkpoint in which a block of the head has no owner, and a record after it that overwrites the block.
+    let (head, run) = {
+        let mut state = pool.engine().state();
+        let head = head(&state);
+        let owned = state.history.version(head).unwrap().owned().of(Stream::Data).blocks().first();
+        let (run, mut nowhere) = (one(Stream::Data, owned.unwrap()), crate::state::Graveyard::default());
+        state.history.dropped(head, run, nowhere.sink(crate::pins::Readers::Any)).unwrap();
+        (head, run)
+    };
+    pool.checkpoint().unwrap();
+    pool.engine().state().history.born(head, run).unwrap();
+    let db = pool.dataset("db").unwrap();
+    db.write(file, 8192, &[7; 2 * BLOCK]).unwrap();
+    db.sync().unwrap();
+    let killed = storage.copy();
+    let opened = Pool::open(killed.clone(), &quiet()).map(drop);
+    assert!(
+        matches!(&opened, Err(Error::Damaged { detail, .. }) if detail.contains("contradicts")),
+        "{opened:?}"
+    );
+    assert!(!checked(&killed).opened);
+    std::mem::forget(pool);
 }
 
 /// Two blocks of the log that have exchanged their places in the map: both match the checksums of where they are looked for.

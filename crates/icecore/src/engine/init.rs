@@ -37,6 +37,7 @@ use crate::units::{
 };
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -199,12 +200,14 @@ fn fill(
 
 /// Opens a pool, recovering it if need be.
 pub(crate) fn open(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<Arc<Engine>> {
-    let Opened { engine, replayed, .. } = open_to(storage, options, AtDamage::Refuse)?;
-    if options.read_only {
-        return Ok(engine);
-    }
-    engine.finish_opening(replayed)?;
-    if options.background {
+    let engine = guarded(|| {
+        let Opened { engine, replayed, .. } = open_to(storage, options, AtDamage::Refuse)?;
+        if !options.read_only {
+            engine.finish_opening(replayed)?;
+        }
+        Ok(engine)
+    })?;
+    if options.background && !options.read_only {
         background::start(&engine).map_err(|error| Error::io("start", "the background thread", error))?;
         staging::start(&engine).map_err(|error| Error::io("start", "the staging thread", error))?;
     }
@@ -213,7 +216,16 @@ pub(crate) fn open(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<
 
 /// Opens a pool to be looked at: recovered, and with nothing done beyond that.
 pub(crate) fn open_to_look(storage: &Arc<dyn Storage>, options: &OpenOptions) -> Result<Arc<Engine>> {
-    open_to(storage, options, AtDamage::Refuse).map(|opened| opened.engine)
+    guarded(|| open_to(storage, options, AtDamage::Refuse)).map(|opened| opened.engine)
+}
+
+/// Replay executes what the log says on sets that may be wrong in a way that only shows now: an operation that
+/// contradicts them ends in an assertion. What it leaves behind is thrown away.
+pub(crate) fn guarded<T>(replay: impl FnOnce() -> Result<T>) -> Result<T> {
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(replay));
+    outcome.unwrap_or_else(|_| {
+        Err(Error::damaged("the log", "what it says happened contradicts the sets of the last checkpoint"))
+    })
 }
 
 /// Opens a pool of which the log is damaged before its end, as it was before that: the first record that counts no more, and
@@ -227,7 +239,7 @@ pub(crate) fn open_cut(
     is_short: bool,
 ) -> Result<(Arc<Engine>, Option<Cut>)> {
     let segments = make_whole_again(storage)?;
-    open_to(storage, options, AtDamage::Cut(Gone::of(segments, is_short)))
+    guarded(|| open_to(storage, options, AtDamage::Cut(Gone::of(segments, is_short))))
         .map(|opened| (opened.engine, opened.cut))
 }
 

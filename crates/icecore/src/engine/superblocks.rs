@@ -167,6 +167,21 @@ impl Engine {
         *self.lock.lock() = None;
     }
 
+    /// Keeps others from writing again; whether none has since the pool was disowned.
+    pub(crate) fn own_again(&self) -> bool {
+        let is_disowned = self.options.read_only && self.lock.lock().is_none();
+        if !is_disowned {
+            return true;
+        }
+        // First the lock: from then on nobody writes a superblock.
+        let Ok(lock) = self.storage.lock(false) else { return false };
+        let is_current = !self.is_outdated();
+        if is_current {
+            *self.lock.lock() = Some(lock);
+        }
+        is_current
+    }
+
     /// Whether another process has opened the pool for writing since it was disowned: it writes the superblock before anything
     /// else. One that cannot be read now says nothing.
     pub(crate) fn is_outdated(&self) -> bool {

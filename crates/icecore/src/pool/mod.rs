@@ -165,16 +165,24 @@ impl Pool {
         self.shared.close()
     }
 
-    /// Lets other processes open a pool for writing that this one only reads. What is read is to be trusted only if
-    /// [`Pool::is_outdated`] answers false after it.
-    pub(crate) fn disown(&self) {
+    /// Lets other processes open a pool for writing that this one only reads: a pool that was opened with
+    /// [`OpenOptions::read_only`]. What is read is to be trusted only if [`Pool::is_outdated`] answers false after it.
+    pub fn disown(&self) {
         if self.engine().options.read_only {
             self.engine().disown();
         }
     }
 
+    /// Takes a pool that was disowned again, so that no process can open it for writing. False if one has it open now,
+    /// or had since: then this one is good for nothing but to be closed.
+    #[must_use]
+    pub fn own_again(&self) -> bool {
+        self.engine().own_again()
+    }
+
     /// Whether another process has opened the pool for writing since this one disowned it.
-    pub(crate) fn is_outdated(&self) -> bool {
+    #[must_use]
+    pub fn is_outdated(&self) -> bool {
         self.engine().is_outdated()
     }
 
