@@ -78,3 +78,18 @@ fn nothing_is_drawn_where_nobody_watches() {
     fixture.run(&["scrub"]).assert().success().stderr("");
     fixture.run(&["export", "db/large", "out"]).assert().success().stdout("").stderr("");
 }
+
+/// `ICECORE_POOL` is set for a whole shell: a relative path that leads through a pool is meant as it stands.
+#[test]
+fn a_relative_path_through_a_pool_goes_before_the_variable() {
+    let (fixture, other) = (Fixture::with_db(), Fixture::new());
+    other.done(&["create", "db"]);
+    let cat = |path: &str| {
+        let mut command = program();
+        command.env("ICECORE_POOL", &other.pool).args(["cat", path]).current_dir(fixture.folder.path());
+        command
+    };
+    cat("pool/db@one/app").assert().success().stdout("first");
+    cat("./pool/db/app").assert().success().stdout("second");
+    cat("db/app").assert().failure();
+}

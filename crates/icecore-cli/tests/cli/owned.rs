@@ -2,13 +2,16 @@
 
 use crate::fixture::{Fixture, complaint, program, wait_until};
 use icecore::admin::{Client, ErrorCode, Request, Response, SOCKET_NAME, connect_or_open};
-use icecore::{Creation, OpenOptions, Pool};
+use icecore::units::InodeNumber;
+use icecore::{Creation, OpenOptions, Pool, ReaderName};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -480,4 +483,36 @@ fn a_pool_under_a_long_path_is_reached() {
     program().arg("create").arg(pool.join("db")).assert().success();
     assert!(owner.view("db").is_ok());
     owner.close().unwrap();
+}
+
+/// Who keeps space from being used again is named wherever an operator looks for it, with how much and since when.
+#[test]
+fn readers_are_shown_with_what_they_keep() {
+    let fixture = Fixture::with_db();
+    fixture.import("large", &vec![7; 1 << 20]);
+    let pool = fixture.own();
+    let view = pool.view("db").unwrap();
+    view.read_by(&Arc::new(ReaderName { process: Some(4711), what: Some("the nightly report".to_owned()) }));
+    let large = view.lookup(InodeNumber::ROOT, b"large").unwrap().unwrap().inode;
+    let db = pool.dataset("db").unwrap();
+    db.write_durable(large, 0, &vec![8; 1 << 20]).unwrap();
+    pool.checkpoint().unwrap();
+    for command in [&["status"][..], &["top", "--count", "1"], &["monitor", "--space-warn", "0%"]] {
+        let output = fixture.run(command).output().unwrap();
+        let shown = String::from_utf8(output.stdout).unwrap();
+        let line = shown.lines().find(|line| line.contains("the nightly report"));
+        let line = line.unwrap_or_else(|| panic!("{command:?}: {shown}"));
+        assert!(line.contains("4711") && line.contains(" db ") && line.contains(" MiB"), "{command:?}: {line}");
+    }
+    let status = fixture.json(&["status", "--json"]);
+    let reader = &status["readers"][0];
+    assert_eq!(
+        (&reader["process"], &reader["what"]),
+        (&json!(4711), &json!("the nightly report")),
+        "{status}"
+    );
+    assert!(reader["keeps_bytes"].as_u64().unwrap() >= 1 << 20, "{reader}");
+    drop(view);
+    assert_eq!(fixture.json(&["status", "--json"])["readers"], json!([]));
+    pool.close().unwrap();
 }

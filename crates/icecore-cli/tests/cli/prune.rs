@@ -364,3 +364,22 @@ fn what_a_rollback_kept_of_another_dataset_keeps_nothing() {
     assert!(!all.contains(&"z@2".to_owned()) && !all.contains(&"c@1".to_owned()), "{all:?}");
     fixture.done(&["destroy", saved]);
 }
+
+/// Snapshots that SQL takes without a name are named as those that the command takes: a policy finds them.
+#[test]
+fn names_that_sql_makes_are_found_by_their_prefix() {
+    let fixture = Fixture::new();
+    fixture.done(&["create", "db"]);
+    fixture.done(&["set", "icecore:prune.prefix=auto-", "db"]);
+    let taken =
+        "CREATE TABLE t(x); SELECT icecore_snapshot(); INSERT INTO t VALUES (1); SELECT icecore_snapshot()";
+    fixture.done(&["sql", "-c", "db/app.db", taken]);
+    fixture.done(&["snapshot", "db@kept-by-hand"]);
+    assert_eq!(snapshots(&fixture).len(), 3);
+    fixture.done(&["prune", "--keep-last", "1", "db"]);
+    let left = snapshots(&fixture);
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert!(
+        left.contains(&"db@kept-by-hand".to_owned()) && left.iter().any(|name| name.starts_with("db@auto-"))
+    );
+}
