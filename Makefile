@@ -26,6 +26,8 @@ FUZZ_SECONDS ?= 60
 SECONDS ?= 600
 
 ICECORE := target/release/icecore
+# `icecore lab` and `icecore demo` are a program of their own.
+PROGRAMS := --package icecore-cli --package icecore-lab
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint bench guest figure cases differential fuzz soak soak-short mount-suites mount-suites-short tools
@@ -34,7 +36,7 @@ help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## Keep 95 versions of a growing database and prove each one (under a minute, plus the build)
-	$(CARGO) build --release --locked --package icecore-cli
+	$(CARGO) build --release --locked $(PROGRAMS)
 	$(ICECORE) demo
 
 test: tools ## Run all tests
@@ -48,14 +50,14 @@ lint: tools ## Check format, lints, documentation, licences and sources of depen
 	scripts/check-dependencies
 
 bench: ## Run the experiments on the filesystem of BENCH_DIR, one JSON document each (takes hours)
-	$(CARGO) build --release --locked --package icecore-cli
+	$(CARGO) build --release --locked $(PROGRAMS)
 	@mkdir -p $(BENCH_DIR) $(RESULTS)
 	for name in $(EXPERIMENTS); do \
 		$(ICECORE) lab run $$name --directory $(BENCH_DIR) --json $(LAB_OPTIONS) > $(RESULTS)/$$name.json || exit 1; \
 	done
 
 guest: tools ## Build the machine with LVM in which `icecore lab run STUDY --guest` runs (two minutes; GUEST_OPTIONS='--with zfs' more)
-	$(CARGO) build --release --locked --package icecore-cli
+	$(CARGO) build --release --locked $(PROGRAMS)
 	$(ICECORE) lab guest $(GUEST_OPTIONS)
 
 figure: ## Draw time per iteration from the last `make bench`

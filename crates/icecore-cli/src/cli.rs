@@ -2,8 +2,9 @@
 
 use crate::commands::*;
 use crate::exit;
-use clap::builder::{FalseyValueParser, OsStr};
-use clap::{Arg, ArgAction, Command, CommandFactory as _, Parser, Subcommand};
+use clap::{Command, CommandFactory as _, Parser, Subcommand};
+use icecore_terminal::environment::with_environment;
+use icecore_terminal::generate;
 use std::path::PathBuf;
 
 /// Snapshots for databases that cost nothing
@@ -91,9 +92,9 @@ pub enum Commands {
     Umount(umount::Arguments),
     /// Ask a database in any version
     Sql(sqlite::Arguments),
-    /// Watch 95 versions of a database being kept and proved
-    Demo(demo::Arguments),
-    /// Measure: experiments with confidence intervals
+    /// Watch 95 versions of a database being kept and proved (of the package icecore-lab)
+    Demo(lab::DemoArguments),
+    /// Measure: studies of snapshots under databases (of the package icecore-lab)
     Lab(lab::Arguments),
     /// Print the completions for a shell
     Completions(generate::CompletionsArguments),
@@ -133,36 +134,6 @@ pub fn command() -> Command {
         .after_help(FIRST_STEPS)
         .after_long_help(format!("{FIRST_STEPS}\n\n{NAMES_HELP}\n\n{}", exit::HELP));
     with_environment(command, "ICECORE")
-}
-
-/// Gives every long option of every command its variable. Help mentions that once instead of at each option, the
-/// manual at each.
-fn with_environment(command: Command, prefix: &str) -> Command {
-    let names: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_owned()).collect();
-    names.into_iter().fold(command, |command, name| {
-        let prefix = format!("{prefix}_{}", variable_part(&name));
-        command.mut_subcommand(name, |one| {
-            with_environment(one.mut_args(|arg| with_variable(arg, &prefix)), &prefix)
-        })
-    })
-}
-
-fn with_variable(arg: Arg, prefix: &str) -> Arg {
-    let Some(long) = arg.get_long().filter(|long| *long != "help" && *long != "version") else { return arg };
-    let variable = OsStr::from(format!("{prefix}_{}", variable_part(long)));
-    let id = arg.get_id().clone();
-    let arg = arg.env(variable).hide_env(true);
-    // Given twice, as an alias in a shell makes it happen, the last one counts.
-    match arg.get_action() {
-        // For a variable, the empty text is no wish at all.
-        ArgAction::SetTrue => arg.value_parser(FalseyValueParser::new()).overrides_with(id),
-        ArgAction::Set => arg.overrides_with(id),
-        _ => arg,
-    }
-}
-
-fn variable_part(name: &str) -> String {
-    name.to_ascii_uppercase().replace('-', "_")
 }
 
 #[cfg(test)]
@@ -260,5 +231,20 @@ mod tests {
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
             let _ = parse(&arguments);
         }
+    }
+
+    #[test]
+    fn every_command_has_a_page_with_its_example() {
+        let pages = generate::pages(command());
+        for page in &pages {
+            let name = page.get_name().to_owned();
+            let text = String::from_utf8(generate::render(page.clone()).unwrap()).unwrap();
+            assert!(text.contains(".SH NAME"), "{name}");
+            assert!(text.contains("icecore"), "{name}");
+        }
+        let list = pages.iter().find(|page| page.get_name() == "icecore-list").unwrap();
+        let text = String::from_utf8(generate::render(list.clone()).unwrap()).unwrap();
+        assert!(text.contains("ICECORE_LIST_JSON"));
+        assert!(pages.iter().any(|page| page.get_name() == "icecore-destroy"));
     }
 }

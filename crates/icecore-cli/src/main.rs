@@ -1,20 +1,13 @@
 //! `icecore`: snapshots for databases, from the command line.
 
-mod allocator;
 mod cli;
 mod commands;
 mod daemon;
-mod exit;
-mod format;
-mod interrupt;
-mod output;
 mod pool;
-mod progress;
 mod properties;
 
 use clap::FromArgMatches as _;
-use clap::error::ErrorKind;
-use std::io::Write as _;
+use icecore_terminal::{exit, format, interrupt, output, progress};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -25,23 +18,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Help and version go to standard output and are no failure; everything else is a usage error.
+/// Nagios wants its own form also for a command line that makes no sense.
 fn usage(error: &clap::Error) -> ExitCode {
-    let rendered = error.render().to_string();
-    if !error.use_stderr() {
-        let _ = std::io::stdout().lock().write_all(rendered.as_bytes());
-        return ExitCode::SUCCESS;
-    }
     let arguments: Vec<_> = std::env::args_os().collect();
-    if commands::monitor::is_meant(&arguments) {
+    if error.use_stderr() && commands::monitor::is_meant(&arguments) {
+        let rendered = error.render().to_string();
         return exit::report(commands::monitor::tell_usage(&arguments, &in_a_line(&rendered)));
     }
-    let text = match error.kind() {
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => rendered,
-        _ => format!("icecore: {}", rendered.strip_prefix("error: ").unwrap_or(&rendered)),
-    };
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
-    exit::USAGE.into()
+    icecore_terminal::usage::show(error)
 }
 
 /// What is wrong with the command line, without the advice that follows in other lines.

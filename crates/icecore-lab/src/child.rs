@@ -28,9 +28,9 @@ pub struct ChildCommand {
 }
 
 impl Default for ChildCommand {
-    /// This program with the arguments `lab child`.
+    /// This program with the arguments `child`.
     fn default() -> Self {
-        Self { program: None, arguments: vec!["lab".into(), "child".into()] }
+        Self { program: None, arguments: vec!["child".into()] }
     }
 }
 
@@ -113,7 +113,7 @@ impl Job {
     }
 }
 
-/// Does the job that the process was started for. The hidden subcommand `icecore lab child` calls this.
+/// Does the job that the process was started for. The hidden subcommand `icecore-lab child` calls this.
 pub fn serve() -> Result<()> {
     let refuse = |reason: String| Error::Child { job: "a hidden subcommand".to_owned(), reason };
     let text = std::env::var(JOB_VARIABLE)

@@ -1,8 +1,8 @@
 //! The benchmark lab of icecore: experiments that hold the store's promises against measurements, and the
 //! demonstration.
 //!
-//! [`run`] runs one experiment and answers one [`Report`]; [`demo()`] runs the demonstration. Both are called
-//! by the command line as `icecore lab run` and `icecore demo`.
+//! [`run`] runs one experiment and answers one [`Report`]; [`demo()`] runs the demonstration. The program
+//! `icecore-lab` calls both, and `icecore lab run` and `icecore demo` start that.
 
 pub mod all;
 mod bonnie;

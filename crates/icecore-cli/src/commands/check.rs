@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Walks the tree of every version and compares it with everything that is kept as
-a set, a map or a count: what versions own, where blocks lie, how much lives in
-each segment, names, quotas. With --data, reads all data as well. The pool must
-not be open anywhere, and stays as it is: where it was not closed cleanly, the
-recovery happens in memory. A program may open it meanwhile: then the check ends
-with exit code 4, and has nothing to report.
+Walks the tree of every version and compares it with everything that is kept
+as a set, a map or a count: what versions own, where blocks lie, how much
+lives in each segment, names, quotas. With --data, reads all data as well. The
+pool must not be open anywhere, and stays as it is: where it was not closed
+cleanly, the recovery happens in memory. A program may open it meanwhile: then
+the check ends with exit code 4, and has nothing to report.
 
 The exit code is 5 if anything is lost, or would be. What is harmless (a
 superblock whose twin is whole, a node whose copy is) is told, too.

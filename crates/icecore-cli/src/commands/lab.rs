@@ -1,454 +1,73 @@
-//! `icecore lab`: the experiments that hold the store's promises against measurements.
+//! `icecore lab` and `icecore demo`: a program of its own, that who only wants the store need not have.
 
-mod all;
-mod compare;
-mod doctor;
-mod guest;
-mod report;
-mod size;
-
-use crate::format::parse_size;
-use crate::output::{Align, Output, Table};
-use crate::{exit, interrupt};
 use anyhow::Context as _;
-use clap::{Args, Subcommand};
-use icecore::admin::Failure;
-use icecore_lab::disks::model::{self, HardDisk};
-use icecore_lab::disks::real::EmptyDisk;
-use icecore_lab::experiments::{DiskUse, Experiment, Group};
-use icecore_lab::{EXPERIMENTS, LoadTool, Options, Report, charts, child, figure};
-use std::io::{IsTerminal as _, Write as _};
+use clap::Args;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::process::Command;
+
+/// The name of the program.
+const PROGRAM: &str = "icecore-lab";
 
 #[derive(Args, Debug)]
-#[command(after_help = "\
+#[command(
+    disable_help_flag = true,
+    after_help = "\
 Example:
   icecore lab doctor
-  icecore lab run all --quick
-  icecore lab run commits --json > commits.json")]
-#[command(arg_required_else_help = true)]
+  icecore lab run all --quick"
+)]
 pub struct Arguments {
-    #[command(subcommand)]
-    command: LabCommand,
-}
-
-#[derive(Subcommand, Debug)]
-enum LabCommand {
-    /// List the experiments
-    List(ListArguments),
-    /// Run an experiment, or `all` studies with a report
-    Run(Box<RunArguments>),
-    /// Make one page of results, with charts
-    Report(report::Arguments),
-    /// Show what changed from one result to another
-    Compare(compare::Arguments),
-    /// Say how large the copy area of an LVM snapshot has to be
-    Size(size::Arguments),
-    /// Say what this machine can measure, and what to install
-    Doctor(doctor::Arguments),
-    /// Build the machine in which --guest runs studies
-    Guest(guest::BuildArguments),
-    /// Draw a chart of a result as SVG
-    Figure(FigureArguments),
-    /// Part of an experiment that needs a process of its own
-    #[command(hide = true)]
-    Child,
+    /// What `icecore lab help` explains
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    rest: Vec<OsString>,
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  icecore lab list -H")]
-struct ListArguments {
-    /// For scripts: no headers, tabs between columns
-    #[arg(short = 'H', long)]
-    no_header: bool,
-}
-
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Runs of the two sides are interleaved pair by pair on the filesystem of one
-folder. The document has every sample; docs/lab-schema.json describes it.
-`all` runs the studies one after the other, and writes a document for each and
-report.html into the folder that --output names. With --guest a study runs in
-a small machine of QEMU whose kernel has LVM: its counts and ratios hold, and
-its times do not.
-
+#[command(
+    disable_help_flag = true,
+    after_help = "\
 Example:
-  icecore lab run shock --guest --systems plain,lvm,icecore-mount
-  icecore lab run all --quick --output results
-  icecore lab run valuation-store --directory /srv --json > valuation.json")]
-struct RunArguments {
-    /// The experiment, or `all` for every study
-    #[arg(value_name = "EXPERIMENT")]
-    name: String,
-
-    /// Where `all` writes its results (icecore-lab-DATE unless said otherwise)
-    #[arg(short, long, value_name = "FOLDER")]
-    output: Option<PathBuf>,
-
-    /// A folder on the filesystem to measure
-    #[arg(long, value_name = "FOLDER", default_value = ".")]
-    directory: PathBuf,
-
-    /// Rounds of interleaved runs
-    #[arg(long, value_name = "COUNT")]
-    pairs: Option<usize>,
-
-    /// How long to go on, for `soak` (10 unless said otherwise)
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    minutes: Option<u64>,
-
-    /// Run one check alone, for `mount`
-    #[arg(long, value_name = "CHECK")]
-    only: Option<String>,
-
-    /// The systems that a study compares, such as `xfs-reflink,btrfs,icecore-mount`
-    #[arg(long, value_name = "SYSTEMS", value_delimiter = ',')]
-    systems: Vec<String>,
-
-    /// Iterations, for `valuation` (95 unless said otherwise; 850 shows a long history)
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    iterations: Option<u32>,
-
-    /// Size of the file, for `fragment`, such as `2G`
-    #[arg(long, value_name = "SIZE", value_parser = parse_file_size)]
-    size: Option<u64>,
-
-    /// The program that writes, for `shock`: `fio`, `sysbench` as in the study,
-    /// or `bonnie++`
-    #[arg(long, value_name = "TOOL", default_value = "fio", value_parser = tool)]
-    tool: LoadTool,
-
-    /// Make so many writes a second around the snapshot, for `shock`: what a
-    /// stall delays is made up for afterwards
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    rate: Option<u32>,
-
-    /// How long one program of a system may take: a rival that hangs is left
-    /// out, and the study goes on
-    #[arg(long, value_name = "SECONDS", default_value_t = 7200,
-          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    time_limit: u64,
-
-    /// Writes that fio(1) recorded, for `model`
-    #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
-
-    /// Run a study on a simulated hard disk of 7,200 rpm: `hdd` has its write
-    /// cache off, `hdd-cache` on, and `hdd-battery` on with a battery
-    #[arg(long, value_name = "DISK", value_parser = disk, conflicts_with = "guest")]
-    disk: Option<HardDisk>,
-
-    /// Measure a whole disk, which has to be empty and is empty again at the
-    /// end. It gets an ext4 that all systems lie on
-    #[arg(long, value_name = "DEVICE", conflicts_with_all = ["guest", "disk", "directory"])]
-    device: Option<PathBuf>,
-
-    /// Do not ask before a file system is made on the disk
-    #[arg(long, requires = "device")]
-    yes: bool,
-
-    /// Multiply all times of the simulated disk
-    #[arg(long, value_name = "NUMBER", requires = "disk", value_parser = time_scale)]
-    time_scale: Option<f64>,
-
-    #[command(flatten)]
-    guest: guest::Arguments,
-
-    /// Small sizes and few rounds: shows that it works, and means nothing
-    #[arg(long)]
-    quick: bool,
-
-    /// Seed of the workload
-    #[arg(long)]
-    seed: Option<u64>,
-
-    /// Print the whole result as JSON
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Without --chart: the time for each iteration of `valuation-store`.
-
-Example:
-  icecore lab figure valuation-store.json > valuation.svg
-  icecore lab figure shock.json --chart factor > shock.svg")]
-struct FigureArguments {
-    /// What `icecore lab run NAME --json` printed
-    #[arg(value_name = "FILE")]
-    result: PathBuf,
-
-    /// The chart to draw; a wrong name lists those that there are
-    #[arg(long, value_name = "NAME")]
-    chart: Option<String>,
+  icecore demo
+  icecore demo --keep --directory /srv"
+)]
+pub struct DemoArguments {
+    /// What `icecore demo --help` explains
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTION")]
+    rest: Vec<OsString>,
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    match &arguments.command {
-        LabCommand::List(arguments) => list(arguments),
-        LabCommand::Run(arguments) => run_experiment(arguments),
-        LabCommand::Report(arguments) => report::run(arguments),
-        LabCommand::Compare(arguments) => compare::run(arguments),
-        LabCommand::Size(arguments) => size::run(arguments),
-        LabCommand::Doctor(arguments) => doctor::run(arguments),
-        LabCommand::Guest(arguments) => guest::build(arguments),
-        LabCommand::Figure(arguments) => draw(arguments),
-        LabCommand::Child => child::serve().map_err(with_exit_code),
-    }
+    become_lab(&arguments.rest)
 }
 
-/// An error of the store keeps its exit code.
-pub fn with_exit_code(error: icecore_lab::Error) -> anyhow::Error {
-    match error {
-        icecore_lab::Error::Store(error) => Failure::from(error).into(),
-        icecore_lab::Error::Side { side, source, detail } => match *source {
-            icecore_lab::Error::Store(error) => {
-                let Failure { code, message } = Failure::from(error);
-                Failure::new(code, format!("{side} failed: {message}{detail}")).into()
-            }
-            source => icecore_lab::Error::Side { side, source: Box::new(source), detail }.into(),
-        },
-        other => other.into(),
-    }
+pub fn demo(arguments: &DemoArguments) -> anyhow::Result<()> {
+    let command = OsString::from("demo");
+    let all: Vec<OsString> = std::iter::once(command).chain(arguments.rest.iter().cloned()).collect();
+    become_lab(&all)
 }
 
-fn list(arguments: &ListArguments) -> anyhow::Result<()> {
-    let mut output = Output::new();
-    let groups = [
-        (Group::Study, "study", "Studies: `icecore lab run all` runs them all"),
-        (Group::Store, "store", "Of the store itself"),
-    ];
-    for (place, (group, word, title)) in groups.into_iter().enumerate() {
-        // For people the group stands above the table.
-        let columns = if arguments.no_header { &["NAME", "ABOUT", "GROUP"][..] } else { &["NAME", "ABOUT"] };
-        let mut table = Table::new(columns.iter().map(|header| ((*header).to_owned(), Align::Left)));
-        for experiment in EXPERIMENTS.iter().filter(|experiment| experiment.group == group) {
-            let cells = [experiment.name, experiment.about, word];
-            table.row(cells[..columns.len()].iter().map(|cell| (*cell).to_owned()).collect());
-        }
-        if !arguments.no_header {
-            output.line(format!("{}{title}:", if place > 0 { "\n" } else { "" }))?;
-        }
-        table.print(&mut output, arguments.no_header)?;
-    }
-    output.finish()
-}
-
-/// How the command line wants experiments to run. Signals are held back from now on.
-fn options(arguments: &RunArguments) -> anyhow::Result<Options> {
-    let mut options = Options::new(&arguments.directory);
-    options.pairs = arguments.pairs;
-    options.duration = arguments.minutes.map(|minutes| Duration::from_secs(minutes * 60));
-    options.only.clone_from(&arguments.only);
-    options.systems.clone_from(&arguments.systems);
-    options.iterations = arguments.iterations;
-    options.size = arguments.size;
-    options.tool = arguments.tool;
-    options.rate = arguments.rate;
-    options.time_limit = Duration::from_secs(arguments.time_limit);
-    options.trace.clone_from(&arguments.trace);
-    let time_scale = arguments.time_scale.unwrap_or(1.0);
-    options.disk = arguments.disk.map(|disk| HardDisk { time_scale, ..disk });
-    options.guest = arguments.guest.chosen()?;
-    options.device.clone_from(&arguments.device);
-    options.quick = arguments.quick;
-    options.seed = arguments.seed.unwrap_or(options.seed);
-    supervise(&mut options);
-    Ok(options)
-}
-
-/// Shows steps on a terminal. Signals are held back from now on.
-fn supervise(options: &mut Options) {
-    if std::io::stderr().is_terminal() {
-        options.progress = Arc::new(|line| {
-            let _ = writeln!(std::io::stderr().lock(), "{line}");
-        });
-    }
-    interrupt::defer();
-    options.stop = Arc::new(|| interrupt::caught().is_some());
-}
-
-/// A run that a signal stopped ends the program by that signal.
-fn stopped(error: icecore_lab::Error) -> anyhow::Error {
-    match interrupt::caught() {
-        Some(signal) if matches!(error, icecore_lab::Error::Stopped) => {
-            exit::Silent(interrupt::end(signal)).into()
-        }
-        _ => with_exit_code(error),
-    }
-}
-
-fn run_experiment(arguments: &RunArguments) -> anyhow::Result<()> {
-    if arguments.name == all::ALL {
-        confirm_device(arguments)?;
-        return all::run(arguments);
-    }
-    check_arguments(arguments)?;
-    confirm_device(arguments)?;
-    let report = icecore_lab::run(&arguments.name, &options(arguments)?).map_err(stopped)?;
-    let mut output = Output::new();
-    let text = if arguments.json { report.to_json() } else { report.summary() };
-    output.line(text.trim_end())?;
-    output.finish()
-}
-
-fn check_arguments(arguments: &RunArguments) -> anyhow::Result<()> {
-    let named = |keep: fn(&Experiment) -> bool| {
-        let names: Vec<_> = EXPERIMENTS.iter().filter(|one| keep(one)).map(|one| one.name).collect();
-        names.join(", ")
+/// The lab goes on in this process: signals and exit codes are its own.
+fn become_lab(arguments: &[OsString]) -> anyhow::Result<()> {
+    let this = std::env::current_exe().ok();
+    let path = std::env::var_os("PATH");
+    let found = found(this.as_deref().and_then(Path::parent), path.as_deref());
+    let Some(program) = found else {
+        anyhow::bail!(
+            "the lab is not installed: it is the package {PROGRAM}, a program that belongs beside {} or into the \
+             PATH (from the sources: `cargo install --path crates/{PROGRAM}`)",
+            this.as_deref().unwrap_or(Path::new("icecore")).display()
+        );
     };
-    let name = &arguments.name;
-    match EXPERIMENTS.iter().find(|experiment| experiment.name == name) {
-        None => {
-            let known = named(|_| true);
-            Err(exit::usage(format!("there is no experiment {name:?}: choose one of {known}")))
-        }
-        Some(_) if arguments.output.is_some() => {
-            Err(exit::usage(format!("--output goes with all: {name} prints its result, so redirect that")))
-        }
-        Some(experiment) if arguments.minutes.is_some() && !experiment.timed => {
-            let timed = named(|one| one.timed);
-            Err(exit::usage(format!("{name} takes as long as it takes: --minutes goes with {timed}")))
-        }
-        Some(experiment) => {
-            check_study(experiment, arguments)?;
-            arguments.only.as_ref().map_or(Ok(()), |only| check_only(experiment, only))
-        }
-    }
+    let error = Command::new(&program).args(arguments).exec();
+    Err(error).with_context(|| format!("cannot start {}", program.display()))
 }
 
-fn check_systems(arguments: &RunArguments) -> anyhow::Result<()> {
-    let known = icecore_lab::systems::names();
-    match arguments.systems.iter().find(|system| !known.contains(&system.as_str())) {
-        Some(unknown) => {
-            Err(exit::usage(format!("there is no system {unknown:?}: choose from {}", known.join(", "))))
-        }
-        None => Ok(()),
-    }
-}
-
-fn check_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Result<()> {
-    let name = experiment.name;
-    check_systems(arguments)?;
-    if experiment.group != Group::Study && !arguments.systems.is_empty() {
-        return Err(exit::usage(format!("{name} compares no systems: --systems goes with studies")));
-    }
-    if experiment.group != Group::Study && arguments.guest.is_wanted() {
-        return Err(exit::usage(format!("{name} is no study: --guest goes with studies")));
-    }
-    if name != "valuation" && arguments.iterations.is_some() {
-        return Err(exit::usage(format!("{name} has no iterations: --iterations goes with valuation")));
-    }
-    if name != "shock" && arguments.tool != LoadTool::default() {
-        return Err(exit::usage(format!("{name} has its own tools: --tool goes with shock")));
-    }
-    if arguments.rate.is_some() && arguments.tool != LoadTool::Fio {
-        return Err(exit::usage("--rate goes with --tool fio, which keeps to a rate".to_owned()));
-    }
-    if name != "shock" && arguments.rate.is_some() {
-        return Err(exit::usage(format!("{name} sets its own pace: --rate goes with shock")));
-    }
-    if name != "model" && arguments.trace.is_some() {
-        return Err(exit::usage(format!("{name} replays no trace: --trace goes with model")));
-    }
-    if arguments.disk.is_some() && experiment.disk == DiskUse::None {
-        let studies = EXPERIMENTS.iter().filter(|one| one.disk != DiskUse::None);
-        let names = studies.map(|one| one.name).collect::<Vec<_>>().join(", ");
-        return Err(exit::usage(format!("{name} runs on no simulated disk: --disk goes with {names}")));
-    }
-    if name != "fragment" && arguments.size.is_some() {
-        return Err(exit::usage(format!("{name} has no file to size: --size goes with fragment")));
-    }
-    Ok(())
-}
-
-/// Less than this leaves nothing to update.
-const FILE_BYTES_MIN: u64 = 8 << 20;
-
-/// Has a person agree to the use of a disk.
-fn confirm_device(arguments: &RunArguments) -> anyhow::Result<()> {
-    let Some(path) = &arguments.device else { return Ok(()) };
-    let disk = EmptyDisk::examine(path)?;
-    if arguments.yes {
-        return Ok(());
-    }
-    if !std::io::stdin().is_terminal() {
-        return Err(exit::usage(format!(
-            "{disk} would get a file system: --yes says so where nobody can be asked"
-        )));
-    }
-    let mut stderr = std::io::stderr().lock();
-    write!(
-        stderr,
-        "{disk} gets a file system, and what is on it is lost.\nType {} to go on: ",
-        path.display()
-    )?;
-    stderr.flush()?;
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    anyhow::ensure!(answer.trim() == path.to_string_lossy(), "nothing was done to {disk}");
-    Ok(())
-}
-
-fn tool(text: &str) -> Result<LoadTool, String> {
-    LoadTool::named(text)
-        .ok_or_else(|| format!("choose from {}", LoadTool::ALL.map(LoadTool::name).join(", ")))
-}
-
-fn disk(text: &str) -> Result<HardDisk, String> {
-    HardDisk::named(text).ok_or_else(|| format!("choose one of {}", model::NAMES.join(", ")))
-}
-
-fn time_scale(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(scale) if (0.001..=100.0).contains(&scale) => Ok(scale),
-        _ => Err("write a number from 0.001 to 100".to_owned()),
-    }
-}
-
-fn parse_file_size(text: &str) -> Result<u64, String> {
-    let bytes = parse_size(text)?.get();
-    if bytes < FILE_BYTES_MIN {
-        Err("a file of less than 8M shows nothing: choose more".to_owned())
-    } else {
-        Ok(bytes)
-    }
-}
-
-fn check_only(experiment: &Experiment, only: &str) -> anyhow::Result<()> {
-    let (name, checks) = (experiment.name, experiment.single_checks());
-    if checks.is_empty() {
-        Err(exit::usage(format!("{name} runs all of its checks: --only goes with mount")))
-    } else if checks.contains(&only) {
-        Ok(())
-    } else {
-        Err(exit::usage(format!("{name} has no check {only:?}: choose one of {}", checks.join(", "))))
-    }
-}
-
-fn draw(arguments: &FigureArguments) -> anyhow::Result<()> {
-    let report = read(&arguments.result)?;
-    let svg = match &arguments.chart {
-        None => figure::time_per_iteration(&report).map_err(with_exit_code)?,
-        Some(wanted) => {
-            let charts = charts::of(&report);
-            let names = || charts.iter().map(|chart| chart.id.as_str()).collect::<Vec<_>>().join(", ");
-            let found = charts.iter().find(|chart| chart.id == *wanted);
-            let missing = || exit::usage(format!("there is no chart {wanted:?}: choose one of {}", names()));
-            figure::svg(found.ok_or_else(missing)?)
-        }
-    };
-    let mut output = Output::new();
-    output.line(svg.trim_end())?;
-    output.finish()
-}
-
-/// The result in a file.
-fn read(path: &Path) -> anyhow::Result<Report> {
-    let name = path.display().to_string();
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-    Report::from_json(&name, &text).map_err(with_exit_code)
+/// The program beside this one, else the first in the path.
+fn found(beside: Option<&Path>, path: Option<&std::ffi::OsStr>) -> Option<PathBuf> {
+    let folders = beside.map(Path::to_owned).into_iter();
+    let mut all =
+        folders.chain(path.into_iter().flat_map(std::env::split_paths)).map(|one| one.join(PROGRAM));
+    all.find(|program| program.is_file())
 }

@@ -5,12 +5,10 @@ pub mod check;
 pub mod clone;
 pub mod copies;
 pub mod create;
-pub mod demo;
 pub mod destroy;
 pub mod diff;
 pub mod export;
 mod files;
-pub mod generate;
 pub mod hold;
 pub mod import;
 pub mod init;
@@ -33,11 +31,12 @@ pub mod top;
 pub mod trim;
 pub mod umount;
 
-use crate::cli::{Cli, Commands};
+use crate::cli::{self, Cli, Commands};
 use crate::exit;
 use crate::pool::Context;
 use icecore::admin::{Access, Failure, Request, Response};
 use icecore::{DestroyTarget, ListEntry, ListFilter};
+use icecore_terminal::generate;
 
 /// Does what the command line says.
 pub fn run(cli: Cli) -> anyhow::Result<()> {
@@ -75,10 +74,10 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Commands::Mount(arguments) => mount::run(&context, arguments),
         Commands::Umount(arguments) => umount::run(&arguments),
         Commands::Sql(arguments) => sqlite::run(&context, &arguments),
-        Commands::Demo(arguments) => demo::run(&arguments),
+        Commands::Demo(arguments) => lab::demo(&arguments),
         Commands::Lab(arguments) => lab::run(&arguments),
-        Commands::Completions(arguments) => generate::completions(&arguments),
-        Commands::Man(arguments) => generate::man(&arguments),
+        Commands::Completions(arguments) => generate::completions(&arguments, cli::command()),
+        Commands::Man(arguments) => generate::man(&arguments, cli::command()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What surrounds the program: variables, pipes, full disks.
 
 use crate::fixture::{Fixture, program};
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
 #[test]
@@ -92,4 +93,43 @@ fn a_relative_path_through_a_pool_goes_before_the_variable() {
     cat("pool/db@one/app").assert().success().stdout("first");
     cat("./pool/db/app").assert().success().stdout("second");
     cat("db/app").assert().failure();
+}
+
+/// The lab is a program of its own: beside this one, or in the path. Its exit code is what there is to say.
+#[test]
+fn the_lab_is_found_or_it_is_said_how_to_get_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let [alone, elsewhere] = ["bin", "elsewhere"].map(|name| folder.path().join(name));
+    std::fs::create_dir(&alone).unwrap();
+    std::fs::create_dir(&elsewhere).unwrap();
+    let icecore = alone.join("icecore");
+    std::fs::copy(assert_cmd::cargo::cargo_bin("icecore"), &icecore).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(&icecore);
+        command
+            .args(arguments)
+            .env("PATH", format!("{}:/usr/bin:/bin", elsewhere.display()))
+            .output()
+            .unwrap()
+    };
+    let missing = run(&["lab", "list"]);
+    let said = String::from_utf8(missing.stderr).unwrap();
+    assert!(
+        missing.status.code() == Some(1) && said.contains("icecore-lab") && said.lines().count() == 1,
+        "{said}"
+    );
+    let put = |folder: &std::path::Path, word: &str| {
+        let script = folder.join("icecore-lab");
+        std::fs::write(&script, format!("#!/bin/sh\necho {word} \"$@\"\nexit 9\n")).unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    put(&elsewhere, "path");
+    let found = run(&["lab", "run", "shock", "--quick", "--help"]);
+    assert_eq!(
+        (found.status.code(), found.stdout.as_slice()),
+        (Some(9), &b"path run shock --quick --help\n"[..])
+    );
+    put(&alone, "beside");
+    let found = run(&["demo", "--keep", "-h"]);
+    assert_eq!((found.status.code(), found.stdout.as_slice()), (Some(9), &b"beside demo --keep -h\n"[..]));
 }

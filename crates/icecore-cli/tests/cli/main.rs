@@ -12,7 +12,6 @@ mod gone;
 mod idle;
 mod init;
 mod json;
-mod lab;
 mod monitor;
 mod owned;
 mod packaging;

@@ -502,7 +502,10 @@ fn readers_are_shown_with_what_they_keep() {
         let shown = String::from_utf8(output.stdout).unwrap();
         let line = shown.lines().find(|line| line.contains("the nightly report"));
         let line = line.unwrap_or_else(|| panic!("{command:?}: {shown}"));
-        assert!(line.contains("4711") && line.contains(" db ") && line.contains(" MiB"), "{command:?}: {line}");
+        assert!(
+            line.contains("4711") && line.contains(" db ") && line.contains(" MiB"),
+            "{command:?}: {line}"
+        );
     }
     let status = fixture.json(&["status", "--json"]);
     let reader = &status["readers"][0];

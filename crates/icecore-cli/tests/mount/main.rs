@@ -7,7 +7,6 @@ mod door;
 mod fixture;
 mod full;
 mod history;
-mod lab;
 mod load;
 mod mariadb;
 mod model;

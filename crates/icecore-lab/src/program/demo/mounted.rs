@@ -11,6 +11,7 @@ const AFTER: &str = "what somebody did to it on Tuesday";
 
 /// A pool that is mounted, until this is dropped.
 struct Mount {
+    icecore: PathBuf,
     pool: PathBuf,
     point: PathBuf,
     _folder: tempfile::TempDir,
@@ -52,8 +53,11 @@ fn expect(file: &Path, content: &str) -> anyhow::Result<()> {
 impl Mount {
     fn make(directory: &Path) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("icecore-mount-").tempdir_in(directory)?;
-        let mount =
-            Self { pool: folder.path().join("pool"), point: folder.path().join("mnt"), _folder: folder };
+        // The one that belongs to this program, else the first in the path.
+        let beside = std::env::current_exe()?.with_file_name("icecore");
+        let icecore = if beside.is_file() { beside } else { PathBuf::from("icecore") };
+        let (pool, point) = (folder.path().join("pool"), folder.path().join("mnt"));
+        let mount = Self { icecore, pool, point, _folder: folder };
         fs::create_dir(&mount.point)?;
         let (pool, point) = (mount.pool.to_string_lossy(), mount.point.to_string_lossy());
         mount.command(&["init", &*pool])?;
@@ -62,10 +66,10 @@ impl Mount {
         Ok(mount)
     }
 
-    /// Runs this program on the pool, and answers how long that took.
+    /// Runs `icecore` on the pool, and answers how long that took.
     fn command(&self, arguments: &[&str]) -> anyhow::Result<Duration> {
         let begin = Instant::now();
-        let output = Command::new(std::env::current_exe()?)
+        let output = Command::new(&self.icecore)
             .args(arguments)
             .env("ICECORE_POOL", &self.pool)
             .stdin(Stdio::null())

@@ -1,6 +1,6 @@
 //! Reports, comparisons and the doctor of the lab.
 
-use crate::fixture::{complaint, program};
+use crate::fixture::{printed, refused};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,17 +43,6 @@ impl Results {
         fs::write(&path, result.to_string()).unwrap();
         path
     }
-}
-
-fn refused(code: i32, arguments: &[&str], paths: &[&Path]) -> String {
-    let mut command = program();
-    command.arg("lab").args(arguments).args(paths);
-    complaint(command, code)
-}
-
-fn printed(arguments: &[&str], paths: &[&Path]) -> String {
-    let assert = program().arg("lab").args(arguments).args(paths).assert().success().stderr("");
-    String::from_utf8(assert.get_output().stdout.clone()).unwrap()
 }
 
 #[test]

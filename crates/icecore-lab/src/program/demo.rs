@@ -2,7 +2,7 @@
 
 mod mounted;
 
-use super::lab::with_exit_code;
+use super::with_exit_code;
 use crate::output::{Output, print_document};
 use crate::progress::Progress;
 use clap::Args;

@@ -9,10 +9,10 @@ extern "C" fn note(signal: libc::c_int) {
     CAUGHT.store(signal, Ordering::Relaxed);
 }
 
-/// From now on the first Ctrl-C, or SIGTERM, is only noted: see [`caught`]. The second one ends the program as ever. What the caller
+/// From now on the first Ctrl-C, SIGTERM, or SIGHUP of a terminal that goes, is only noted: see [`caught`]. The second one ends the program as ever. What the caller
 /// of the program ignores stays ignored.
 pub fn defer() {
-    for signal in [libc::SIGINT, libc::SIGTERM] {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: both structures are whole: zeros are a valid `sigaction`, and the fields that count are set. The handler only
         // stores to an atomic, which is allowed at any moment.
         unsafe {

@@ -27,13 +27,9 @@ impl Run {
             fs::set_permissions(folder, fs::Permissions::from_mode(mode)).unwrap();
         }
         // A shell without job control starts `make test &` with SIGINT ignored, and a run leaves it so.
-        let program = fixture::program();
         let mut command = Command::new("env");
-        for (name, _) in program.get_envs() {
-            command.env_remove(name);
-        }
-        command.arg("--default-signal=INT,TERM").arg(program.get_program());
-        command.args(["lab", "run", experiment, "--quick", "--pairs", "1000", "--directory"]);
+        command.args(["--default-signal=INT,TERM,HUP", env!("CARGO_BIN_EXE_icecore-lab")]);
+        command.args(["run", experiment, "--quick", "--pairs", "1000", "--directory"]);
         // All processes of the run inherit this, and are known by it.
         command.arg(path.join("measured")).env("TMPDIR", path.join("tmp"));
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
@@ -116,7 +112,7 @@ fn a_run_on_a_mount_ends_in_good_order_by_a_signal() {
     if !fixture::can_mount() {
         return;
     }
-    for signal in [Signal::TERM, Signal::INT] {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let mut run = Run::start("mount");
         assert_eq!(run.end_by("fio", signal), Some(signal.as_raw()));
         run.assert_nothing_is_left();

@@ -29,17 +29,30 @@ pub struct Output {
     is_blank: bool,
 }
 
+impl Default for Output {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Output {
+    /// Takes standard output for as long as it lives.
+    #[must_use]
     pub fn new() -> Self {
         let writer = BufWriter::with_capacity(64 << 10, io::stdout().lock());
         Self { writer, is_blank: true }
     }
 
+    /// Writes a line.
+    ///
+    /// # Errors
+    /// Standard output cannot be written, here and below.
     pub fn line(&mut self, text: impl AsRef<str>) -> anyhow::Result<()> {
         self.bytes(text.as_ref().as_bytes())?;
         self.bytes(b"\n")
     }
 
+    /// Writes bytes as they are.
     pub fn bytes(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         self.is_blank = false;
         self.writer.write_all(bytes).context("cannot write to standard output")
@@ -73,6 +86,7 @@ impl Output {
         self.writer.flush().context("cannot write to standard output")
     }
 
+    /// Shows the rest.
     pub fn finish(mut self) -> anyhow::Result<()> {
         self.flush()
     }
@@ -110,7 +124,9 @@ pub fn insert_name(object: &mut Map<String, Value>, key: &str, name: &[u8]) {
 /// The side that a column leans to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Align {
+    /// For text.
     Left,
+    /// For numbers.
     Right,
 }
 
@@ -121,10 +137,12 @@ pub struct Table {
 }
 
 impl Table {
+    /// An empty table with these headers.
     pub fn new(columns: impl IntoIterator<Item = (String, Align)>) -> Self {
         Self { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
+    /// Adds a row of as many cells as there are columns.
     pub fn row(&mut self, row: Vec<String>) {
         debug_assert_eq!(row.len(), self.columns.len());
         self.rows.push(row);

@@ -1,0 +1,66 @@
+//! Command lines, and what packages carry.
+
+use crate::fixture::{printed, program, refused};
+use serde_json::{Value, json};
+
+#[test]
+fn a_small_demonstration_proves_every_snapshot() {
+    let place = tempfile::tempdir().unwrap();
+    let folder = place.path().to_str().unwrap();
+    let table = printed(&["demo", "--iterations", "2", "--directory", folder], &[]);
+    assert!(
+        table.contains("back to the snapshot in") || table.contains("The mount is not shown here"),
+        "{table}"
+    );
+    assert!(table.contains("all 2 snapshots pass"), "{table}");
+    let document = printed(&["demo", "--iterations", "2", "--directory", folder, "--json"], &[]);
+    let document: Value = serde_json::from_str(&document).unwrap();
+    assert_eq!((&document["version"], &document["kept"]), (&json!(1), &Value::Null));
+    assert_eq!(document["proofs"].as_array().unwrap().len(), 2);
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "something is left behind");
+    refused(2, &["demo", "--iterations", "0"], &[]);
+}
+
+#[test]
+fn the_lab_lists_its_experiments() {
+    assert!(printed(&["list", "-H"], &[]).lines().any(|line| line.starts_with("commits\t")));
+    assert!(refused(2, &["run", "nonsense"], &[]).contains("commits"));
+    assert!(refused(2, &["run", "commits", "--minutes", "1"], &[]).contains("soak"));
+    assert!(refused(2, &["run", "commits", "--only", "mount.write.1"], &[]).contains("mount"));
+    assert!(refused(2, &["run", "mount", "--only", "mount.write"], &[]).contains("mount.write.8"));
+    assert!(refused(2, &["run", "shock", "--systems", "btrfs,ntfs"], &[]).contains("xfs-reflink"));
+    assert!(refused(2, &["run", "commits", "--systems", "btrfs"], &[]).contains("studies"));
+    assert!(refused(2, &["run", "shock", "--iterations", "850"], &[]).contains("valuation"));
+    assert!(refused(2, &["run", "fragment", "--size", "1K"], &[]).contains("8M"));
+    assert!(refused(2, &["run", "blog", "--rate", "100"], &[]).contains("shock"));
+    assert!(refused(2, &["run", "blog", "--tool", "bonnie++"], &[]).contains("shock"));
+    assert!(refused(1, &["run", "full", "--device", "/dev/null"], &[]).contains("no block device"));
+    assert!(refused(1, &["run", "full", "--device", "/dev/icecore"], &[]).contains("/dev/icecore"));
+    refused(2, &["run", "full", "--device", "/dev/null", "--disk", "hdd"], &[]);
+    assert!(refused(2, &["run", "shock", "--tool", "dd"], &[]).contains("sysbench"));
+    assert!(refused(2, &["run", "shock", "--tool", "sysbench", "--rate", "9"], &[]).contains("fio"));
+    assert!(refused(2, &["run", "commits", "--guest"], &[]).contains("studies"));
+    assert!(refused(2, &["run", "shock", "--with", "zfs"], &[]).contains("--guest"));
+    refused(1, &["figure", "/no/such/file"], &[]);
+    refused(1, &["child"], &[]);
+}
+
+#[test]
+fn options_have_variables_and_commands_have_pages() {
+    let listed = program().arg("list").env("ICECORE_LAB_LIST_NO_HEADER", "1").assert().success();
+    assert!(!String::from_utf8_lossy(&listed.get_output().stdout).contains("Studies"));
+    assert!(printed(&["--help"], &[]).contains("Usage: icecore lab"));
+    assert!(
+        printed(&["man", "run"], &[]).contains("--guest") || printed(&["man", "run"], &[]).contains("guest")
+    );
+    let folder = tempfile::tempdir().unwrap();
+    printed(&["man"], &[folder.path()]);
+    let pages: Vec<_> =
+        std::fs::read_dir(folder.path()).unwrap().map(|page| page.unwrap().file_name()).collect();
+    assert!(
+        pages.iter().any(|page| page == "icecore-lab.1")
+            && pages.iter().any(|page| page == "icecore-lab-run.1")
+    );
+    assert!(!pages.iter().any(|page| page == "icecore-lab-child.1"), "it is nothing for people");
+    assert!(printed(&["completions", "bash"], &[]).contains("doctor"));
+}
