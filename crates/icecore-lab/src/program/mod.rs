@@ -142,8 +142,8 @@ struct RunArguments {
     #[arg(long, value_name = "TOOL", default_value = "fio", value_parser = tool)]
     tool: LoadTool,
 
-    /// Make so many writes a second around the snapshot, for `shock`: what a
-    /// stall delays is made up for afterwards
+    /// Make so many writes a second around the snapshot, for `shock`: the
+    /// latency of each counts from when it was due (an open loop)
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rate: Option<u32>,
 

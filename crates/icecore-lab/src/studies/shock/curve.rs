@@ -133,6 +133,21 @@ pub(super) fn parse(log: &str) -> Vec<Completion> {
     completions
 }
 
+/// Latencies as somebody has them who makes so many requests a second, whatever the answers do: each counts from when its
+/// write was due, and not from when it was made. After Tene, "How NOT to Measure Latency" (2013): a driver that
+/// waits while the system stalls leaves out just the requests that would have met the stall.
+pub(super) fn from_due(mut completions: Vec<Completion>, rate_per_s: u32) -> Vec<Completion> {
+    let begin_ms = |write: &Completion| write.at_ms as f64 - write.latency_us / 1e3;
+    completions.sort_by(|one, other| begin_ms(one).total_cmp(&begin_ms(other)));
+    let first = completions.first().map_or(0.0, begin_ms);
+    for (place, write) in completions.iter_mut().enumerate() {
+        let due_ms = first + place as f64 * 1e3 / f64::from(rate_per_s);
+        write.latency_us = write.latency_us.max((write.at_ms as f64 - due_ms) * 1e3);
+    }
+    completions.sort_by_key(|completion| completion.at_ms);
+    completions
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,6 +204,29 @@ mod tests {
         let early = Moment { begin_ms: 1_000_000, end_ms: 1_000_001 };
         assert_eq!(Shape::of(&stream(|_| true), early), None);
         assert_eq!(Shape::of(&[], MOMENT), None);
+    }
+
+    /// A driver that makes one write after the other has one that waits in a stall of 300 ms; whoever needs a
+    /// thousand a second has three hundred.
+    #[test]
+    fn writes_that_were_due_in_a_stall_have_waited() {
+        let at = |place: u64| match place {
+            ..5_000 => place,
+            // They are made at once, ten in a millisecond.
+            ..5_334 => 5_300 + (place - 5_000) / 10,
+            _ => place,
+        };
+        let latency_us = |place: u64| if place == 5_000 { 300_000.0 } else { 100.0 };
+        let writes: Vec<Completion> = (0..10_000)
+            .map(|place| Completion { at_ms: 1_000_000 + at(place), latency_us: latency_us(place) })
+            .collect();
+        let waited =
+            |writes: &[Completion]| writes.iter().filter(|write| write.latency_us > 10_000.0).count();
+        assert_eq!(waited(&writes), 1);
+        let corrected = from_due(writes, 1000);
+        assert!((300..330).contains(&waited(&corrected)), "{}", waited(&corrected));
+        let shape = Shape::of(&corrected, MOMENT).expect("a shape");
+        assert!((299.0..=301.0).contains(&shape.longest_wait_ms) && shape.wait_before_ms <= 1.0, "{shape:?}");
     }
 
     #[test]

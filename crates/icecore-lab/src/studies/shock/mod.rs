@@ -325,7 +325,12 @@ impl Driver<'_> {
             while_taking(self.scope.curve + 2 * begins, take, || drive.drive(options))?;
             let path = log.with_file_name("fio_lat.1.log");
             let text = fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?;
-            moment.and_then(|moment| Shape::of(&curve::parse(&text), moment))
+            let writes = curve::parse(&text);
+            let writes = match options.rate {
+                Some(rate) => curve::from_due(writes, rate),
+                None => writes,
+            };
+            moment.and_then(|moment| Shape::of(&writes, moment))
         };
         if moment.is_some() {
             self.bench.system.destroy(&name)?;
