@@ -8,7 +8,6 @@ use crate::opening::Request;
 use crate::overlay::Overlay;
 use crate::recent::{self, HotJournal, Names};
 use crate::registry::{ConnectionState, PoolUse};
-use crate::sharing::Reading;
 use crate::sqlite::Api;
 use crate::store::{HeadFile, View};
 use crate::transaction::Transaction;
@@ -48,8 +47,6 @@ pub struct Database {
     pub broken: bool,
     /// What it was opened with: it is found again in a pool that was opened anew.
     pub request: Request,
-    /// Keeps a pool that is shared from giving way while something is read from it that is not found again.
-    pub reading: Option<Reading>,
     /// Last, so that the pool is closed after everything else has let go of it.
     pub pool: PoolUse,
 }
@@ -67,8 +64,6 @@ pub enum Source {
     Fixed {
         /// The name of the dataset.
         dataset: String,
-        /// It is the head at that moment, which is not found again once somebody writes.
-        is_head: bool,
     },
 }
 
@@ -123,6 +118,11 @@ impl Pin {
         Self { pinned, overlay: None, hot: None }
     }
 
+    /// The same version, found again somewhere else by a handle that only reads.
+    pub fn moved_to(&self, pinned: Pinned) -> Self {
+        Self { pinned, overlay: self.overlay.clone(), hot: None }
+    }
+
     /// Length of the file in this version.
     pub fn size(&self) -> u64 {
         self.overlay.as_ref().map_or(self.pinned.facts.size, |overlay| overlay.size())
@@ -148,7 +148,7 @@ impl Database {
     pub fn dataset(&self) -> Result<String> {
         match &self.source {
             Source::Head { file, .. } => file.dataset(),
-            Source::Fixed { dataset, .. } => Ok(dataset.clone()),
+            Source::Fixed { dataset } => Ok(dataset.clone()),
         }
     }
 
@@ -166,7 +166,7 @@ impl Database {
         }
     }
 
-    fn check_process(&self) -> Result<()> {
+    pub(crate) fn check_process(&self) -> Result<()> {
         self.pool.registry().check_process()
     }
 
@@ -177,20 +177,13 @@ impl Database {
             self.level = self.level.max(level);
             return Ok(());
         }
-        if self.level == Level::None {
-            self.check_process()?;
-            self.hold_pool()?;
-        }
-        let locked = self.lock_head(level);
-        if self.level == Level::None {
-            self.reading = None;
-        }
-        locked
-    }
-
-    fn lock_head(&mut self, level: Level) -> Result<()> {
         // What SHARED finds in order stays so: a commit fails if the dataset was rolled back since.
-        if self.level == Level::None { self.check() } else { self.check_process() }?;
+        if self.level == Level::None {
+            self.follow_pool()?;
+            self.check()?;
+        } else {
+            self.check_process()?;
+        }
         match level {
             Level::None => Ok(()),
             Level::Shared => self.lock_shared(),
@@ -273,7 +266,6 @@ impl Database {
                 recent::forget_journal(&self.names);
             }
             self.modes.counted = false;
-            self.reading = None;
         }
         // Only a reader that goes on has to know.
         if keep == Level::Shared { discarded } else { Ok(()) }

@@ -149,10 +149,13 @@ pub unsafe fn database_of_schema<'file>(
         let result = door.api.file_control(connection, Some(&schema), control::DATABASE, argument);
         if result == code::OK { database.as_mut() } else { None }
     };
-    database.ok_or_else(|| {
+    let database = database.ok_or_else(|| {
         let text = format!("schema {name} is not a database in an icecore pool: open it with ?vfs=icecore");
         Fault::new(code::ERROR, text)
-    })
+    })?;
+    // No transaction need have done it.
+    database.follow_pool()?;
+    Ok(database)
 }
 
 unsafe extern "C" fn icecore_last_error<const LIBRARY: usize>(

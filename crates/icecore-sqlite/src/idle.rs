@@ -35,22 +35,18 @@ impl Registry {
     /// Keeps a pool open that nothing uses any more. False if it has to be closed now.
     pub fn keep_idle(&'static self, slot: &mut Slot) -> bool {
         let pool = &slot.pool.pool;
-        let is_shared = slot.pool.sharing.is_some();
+        let is_shared = slot.pool.is_shared();
         let may_linger = !slot.linger.is_zero() && (is_shared || !pool.is_read_only());
         // A failure is met again, and reported, by the close.
         if !may_linger || (!is_shared && pool.sync().is_err()) || !self.has_closer() {
             return false;
         }
         slot.idle_until = Some(Instant::now() + slot.linger);
-        if is_shared {
-            // Nothing is asked of it: another process opens it as if it was closed.
-            slot.stays = false;
-            pool.disown();
-            self.idle_changed.notify_one();
-            return true;
-        }
         let name = slot.pool.name.clone();
-        pool.set_idle(Some(std::sync::Arc::new(move || self.close_soon(&name))));
+        // Others open one that is shared without a word.
+        if !is_shared {
+            pool.set_idle(Some(std::sync::Arc::new(move || self.close_soon(&name))));
+        }
         self.idle_changed.notify_one();
         true
     }

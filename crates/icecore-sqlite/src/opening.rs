@@ -86,7 +86,7 @@ pub unsafe fn open(door: &Door, name: *const c_char, path: &str, flags: c_int) -
         journal: format!("{path}{JOURNAL_SUFFIX}"),
         wal: format!("{path}{WAL_SUFFIX}"),
     };
-    let mut database = Database {
+    Ok(Some(Database {
         api,
         names: Arc::new(names),
         inode,
@@ -102,13 +102,8 @@ pub unsafe fn open(door: &Door, name: *const c_char, path: &str, flags: c_int) -
         modes: Modes::default(),
         broken: false,
         request,
-        reading: None,
         pool,
-    };
-    if let Source::Fixed { is_head: true, .. } = database.source {
-        database.hold_pool()?;
-    }
-    Ok(Some(database))
+    }))
 }
 
 impl Request {
@@ -153,7 +148,7 @@ fn fixed(pool: PoolUse, place: Place) -> Result<Found> {
     let facts = store::facts(&view, inode)?;
     let pinned = Pinned { view, facts, version: FileVersion::default(), settled: true };
     let pin = Some(Pin { pinned, overlay, hot: None });
-    let source = Source::Fixed { dataset: place.dataset, is_head: place.snapshot.is_none() };
+    let source = Source::Fixed { dataset: place.dataset };
     Ok(Found { pool, source, inode, pin, read_only: true })
 }
 

@@ -8,7 +8,6 @@ use crate::errors::{Fault, Result};
 use crate::idle::{self, Folder, LINGER, Slots};
 use crate::locks::FileState;
 use crate::path::REGISTERED;
-use crate::sharing::Sharing;
 use crate::store::{self, FileKey, Pool, Wish};
 use crate::superjournal::SuperJournal;
 use icecore::ProcessMark;
@@ -43,8 +42,6 @@ pub struct Slot {
     /// The pool.
     pub pool: Arc<OpenPool>,
     uses: usize,
-    /// A connection with `pool=ro` has it: it never gives way.
-    pub stays: bool,
     /// Registered by the program, which also closes it.
     kept: bool,
     /// How long it stays open when nothing uses it.
@@ -60,11 +57,30 @@ impl Slot {
         Self {
             pool: Arc::clone(pool),
             uses: 0,
-            stays: false,
             kept: false,
             linger: LINGER,
             idle_until: None,
             folder: Folder::at(&pool.name),
+        }
+    }
+
+    /// Whether the pool is good for this; else it is to be opened anew.
+    fn serves(&self, wish: Wish) -> Result<bool> {
+        let pool = &self.pool;
+        match (pool.opened_for, wish) {
+            _ if pool.pool.is_outdated() && self.kept => {
+                let text = "another process has opened the pool for writing since it was registered";
+                Err(Fault::new(code::IOERR, text))
+            }
+            (Wish::Read, Wish::Write) => Err(Fault::new(
+                code::CANTOPEN,
+                format!(
+                    "pool {} is open in this process for reading only: close what was opened with pool=ro first",
+                    pool.name
+                ),
+            )),
+            (Wish::Share, Wish::Write | Wish::Read) => Ok(false),
+            _ => Ok(!pool.pool.is_outdated()),
         }
     }
 
@@ -77,11 +93,11 @@ impl Slot {
     }
 
     /// Whether an idle pool cannot be used again: its folder was replaced, it takes no more writes, or, where it was only
-    /// read, another process has written to it.
+    /// read, somebody has written to it.
     fn is_spent(&self) -> bool {
         let is_elsewhere = || self.folder != Folder::at(&self.pool.name);
-        let pool = &self.pool.pool;
-        let is_useless = || if self.pool.sharing.is_some() { !pool.own_again() } else { pool.is_read_only() };
+        let pool = &self.pool;
+        let is_useless = || if pool.is_shared() { pool.pool.is_outdated() } else { pool.pool.is_read_only() };
         self.idle_until.is_some() && (is_elsewhere() || is_useless())
     }
 }
@@ -92,8 +108,8 @@ pub struct OpenPool {
     pub pool: Pool,
     /// Directory or `/@NAME`.
     pub name: String,
-    /// It is only read, because no connection wished more.
-    pub sharing: Option<Sharing>,
+    /// What it was opened for.
+    opened_for: Wish,
     /// The super-journals that are not committed, by their paths behind the pool. One that was given up stays
     /// until one of its files takes part in the next: a file is rolled back only while its super-journal exists.
     super_journals: Mutex<HashMap<String, Arc<SuperJournal>>>,
@@ -212,27 +228,20 @@ impl Registry {
         if pools.get(name).is_some_and(Slot::is_spent) {
             idle::close(&mut pools, name);
         }
-        if let Some(slot) = pools.get_mut(name) {
-            match make_way(slot, wish) {
-                Ok(false) => {
-                    slot.stays |= wish == Wish::Read;
-                    slot.linger = linger.unwrap_or(slot.linger);
-                    return Ok(Ok(PoolUse { registry: self, pool: slot.take_up() }));
-                }
-                Ok(true) => {}
-                Err(refused) => return refused,
-            }
+        if let Some(slot) = pools.get_mut(name)
+            && slot.serves(wish)?
+        {
+            slot.linger = linger.unwrap_or(slot.linger);
+            return Ok(Ok(PoolUse { registry: self, pool: slot.take_up() }));
         }
         if name.starts_with(REGISTERED) {
             return Err(Fault::new(code::CANTOPEN, format!("no pool is registered as {name}")));
         }
         // Under the lock: a second opening of the same pool must not find it "in use" by ourselves.
-        Ok(store::open_pool(Path::new(name), wish).map(|opened| {
-            let sharing = opened.only_read.then(Sharing::default);
-            let pool = Arc::new(OpenPool { sharing, ..OpenPool::new(opened.pool, name.to_owned()) });
-            let stays = wish == Wish::Read;
-            let slot = Slot { stays, linger: linger.unwrap_or(LINGER), uses: 1, ..Slot::new(&pool) };
-            // What is in its place gave way: those who use it find the new one.
+        Ok(store::open_pool(Path::new(name), wish).map(|pool| {
+            let pool = Arc::new(OpenPool { opened_for: wish, ..OpenPool::new(pool, name.to_owned()) });
+            let slot = Slot { linger: linger.unwrap_or(LINGER), uses: 1, ..Slot::new(&pool) };
+            // Handles of one that was shared follow, or go on with what it was.
             pools.insert(name.to_owned(), slot);
             PoolUse { registry: self, pool }
         }))
@@ -270,14 +279,22 @@ impl Registry {
         let name = pools.keys().filter(|name| below(name).is_some()).max_by_key(|name| name.len())?.clone();
         let rest = below(&name)?.to_owned();
         let slot = pools.get_mut(&name)?;
-        (!slot.pool.is_replaced()).then(|| (PoolUse { registry: self, pool: slot.take_up() }, rest))
+        (!slot.pool.pool.is_outdated()).then(|| (PoolUse { registry: self, pool: slot.take_up() }, rest))
+    }
+
+    /// Whether a pool is in use.
+    pub fn is_used(&self, name: &str) -> bool {
+        canonical(name).is_ok_and(|name| self.pools.lock().contains_key(&name))
     }
 
     #[cfg(feature = "static")]
     /// What the paths of a pool begin with that is in use already, so that nobody opens a second way into it.
     pub fn name_of(&self, pool: &Pool) -> Option<String> {
         let pools = self.pools.lock();
-        pools.iter().find(|(_, slot)| slot.pool.pool.id() == pool.id()).map(|(name, _)| name.clone())
+        pools
+            .iter()
+            .find(|(_, slot)| slot.pool.pool.id() == pool.id() && !slot.pool.is_shared())
+            .map(|(name, _)| name.clone())
     }
 
     /// What the files of the connection at this address share.
@@ -310,37 +327,6 @@ impl Registry {
     }
 }
 
-/// Whether the pool of a slot cannot be used for this, and another one can be opened in its place.
-///
-/// # Errors
-/// Neither; the inner error may go away.
-fn make_way(slot: &Slot, wish: Wish) -> std::result::Result<bool, Result<Outcome>> {
-    let pool = &slot.pool;
-    if pool.is_replaced() {
-        let text = "another process has opened the pool for writing since it was registered";
-        return if slot.kept { Err(Err(Fault::new(code::BUSY, text))) } else { Ok(true) };
-    }
-    let Some(sharing) = pool.sharing.as_ref().filter(|_| wish == Wish::Write) else { return Ok(false) };
-    let name = &pool.name;
-    if slot.stays {
-        let text = format!(
-            "pool {name} is open in this process for reading only: close what was opened with pool=ro first"
-        );
-        return Err(Err(Fault::new(code::CANTOPEN, text)));
-    }
-    if !sharing.give_way() {
-        return Err(Ok(Err(icecore::Error::PoolInUse {
-            path: name.clone(),
-            owner: "this process, for reading only".to_owned(),
-            way_out:
-                "end the read transactions of connections with mode=ro, and close those with immutable=1"
-                    .to_owned(),
-        })));
-    }
-    pool.pool.disown();
-    Ok(true)
-}
-
 /// The one name of a pool, whatever links led to it.
 fn canonical(name: &str) -> Result<String> {
     if name.starts_with(REGISTERED) {
@@ -359,11 +345,16 @@ impl OpenPool {
         Self {
             pool,
             name,
-            sharing: None,
+            opened_for: Wish::Write,
             super_journals: Mutex::default(),
             files: Mutex::default(),
             held_back: Mutex::default(),
         }
+    }
+
+    /// Whether it is only read, and nobody waits for that.
+    pub fn is_shared(&self) -> bool {
+        self.opened_for == Wish::Share
     }
 
     /// What follows the pool in a path; `None` if the path leads elsewhere.
@@ -430,11 +421,6 @@ impl std::ops::Deref for PoolUse {
 }
 
 impl PoolUse {
-    /// The pool.
-    pub fn shared(&self) -> &Arc<OpenPool> {
-        &self.pool
-    }
-
     /// The registry that the pool is in.
     pub fn registry(&self) -> &'static Registry {
         self.registry

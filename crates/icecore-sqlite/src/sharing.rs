@@ -1,109 +1,75 @@
-//! Pools that are only read. Other processes may read them too, and a connection of this process that writes takes
-//! their place: what was opened before finds its file again in the pool that was opened to write.
+//! Pools that are only read, by connections with `mode=ro`. Nobody waits for those: another process, or a connection of
+//! this one that writes, opens the pool whenever it likes. What was read before that is good. What is read
+//! afterwards may be anything, so that each read is followed by the question whether it still counts. A handle whose
+//! pool was opened to write finds its file again in the pool as it is now.
 
 use crate::bindings::code;
-use crate::database::{Database, Source};
+use crate::database::{Database, Pin, Source};
 use crate::errors::{Fault, Result};
-use crate::locks::FileVersion;
+use crate::locks::{FileVersion, Level, Pinned};
 use crate::opening::Found;
-use crate::registry::OpenPool;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::registry::PATIENCE;
 use std::time::Duration;
 
-/// How a pool that is only read is used.
-#[derive(Default)]
-pub struct Sharing {
-    /// Another pool is in its place, or will be.
-    replaced: AtomicBool,
-    /// Versions that are read, and are not found again in another pool: those of heads.
-    reading: AtomicUsize,
-}
-
-impl Sharing {
-    /// From here on nothing is read from the pool. False if a head is being read.
-    pub fn give_way(&self) -> bool {
-        // First what readers look at after they were counted: one of the two sees the other.
-        self.replaced.store(true, Ordering::SeqCst);
-        let gives_way = self.reading.load(Ordering::SeqCst) == 0;
-        if !gives_way {
-            self.replaced.store(false, Ordering::SeqCst);
-        }
-        gives_way
-    }
-}
-
-/// Keeps a pool from giving way.
-pub struct Reading(Arc<OpenPool>);
-
-impl Reading {
-    /// Counts a reader. `None` for a pool that never gives way.
-    fn of(pool: &Arc<OpenPool>) -> Option<Self> {
-        pool.sharing.as_ref()?.reading.fetch_add(1, Ordering::SeqCst);
-        Some(Self(Arc::clone(pool)))
-    }
-}
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        if let Some(sharing) = &self.0.sharing {
-            sharing.reading.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
-}
-
-impl OpenPool {
-    /// Whether what is read from the pool now means nothing: this process, or another one, has opened it to write.
-    pub fn is_replaced(&self) -> bool {
-        let gave_way = |sharing: &Sharing| sharing.replaced.load(Ordering::SeqCst);
-        self.sharing.as_ref().is_some_and(gave_way) || self.pool.is_outdated()
-    }
-}
-
 impl Database {
-    /// Before a version of the head is pinned: the pool is the current one, and stays so until the version is let go of.
-    pub fn hold_pool(&mut self) -> Result<()> {
-        loop {
-            self.reading = Reading::of(self.pool.shared());
-            if !self.pool.is_replaced() {
-                return Ok(());
-            }
-            self.reading = None;
-            self.find_again()?;
-        }
-    }
-
-    /// Goes on in the pool that took the place of this one, if one has. What was read from this one before is void.
-    /// True if the handle has moved.
+    /// Goes on in the pool as it is now, if it was opened to write since this handle found it: then true, and what was
+    /// read before the call is void.
     ///
     /// # Errors
-    /// `SQLITE_BUSY_SNAPSHOT` in a read transaction: its version is not found again.
+    /// `SQLITE_BUSY` while another process has the pool. In a read transaction, or of a snapshot,
+    /// `SQLITE_BUSY_SNAPSHOT` if what it reads is not there any more.
     pub fn follow_pool(&mut self) -> Result<bool> {
-        if !self.pool.is_replaced() {
+        self.check_process()?;
+        if !self.pool.pool.is_outdated() {
             return Ok(false);
         }
-        let is_of_head = match self.source {
-            Source::Head { .. } => self.pin.is_some(),
-            Source::Fixed { is_head, .. } => is_head,
+        // A command has the pool for a moment. SQLite waits by itself where no transaction is open.
+        let patience = if self.pin.is_some() { PATIENCE } else { Duration::ZERO };
+        let found = self.request.find(patience);
+        let found =
+            found.map_err(|fault| if fault.is_in_use() { fault.with_code(code::BUSY) } else { fault })?;
+        let pin = match self.pin.take() {
+            None => None,
+            Some(former) => {
+                let again = self.pin_again(&found, &former);
+                // As it was, for those who give it back.
+                let again = again.inspect_err(|_| self.pin = Some(former))?;
+                Some(again)
+            }
         };
-        if is_of_head {
-            let text = "another process has opened the pool for writing: begin the transaction again";
-            return Err(Fault::new(code::BUSY_SNAPSHOT, text));
+        if let (Source::Head { state, .. }, Some(_)) = (&self.source, &pin) {
+            state.release(self.id, self.level, Level::None, self.modes.counted);
         }
-        self.find_again()?;
+        // Versions are counted anew. Where one is pinned, the page cache is of that.
+        let now = pin.as_ref().map_or(FileVersion::NONE, |pin| pin.pinned.version);
+        self.seen = self.seen.map(|_| now);
+        (self.source, self.inode, self.pin, self.pool) = (found.source, found.inode, pin, found.pool);
         Ok(true)
     }
 
-    fn find_again(&mut self) -> Result<()> {
-        let found = self.request.find(Duration::ZERO);
-        // SQLite waits as long as its busy timeout says.
-        let found =
-            found.map_err(|fault| if fault.is_in_use() { fault.with_code(code::BUSY) } else { fault })?;
-        let Found { pool, source, inode, pin, .. } = found;
-        self.size = pin.as_ref().map_or(0, crate::database::Pin::size);
-        (self.source, self.inode, self.pin, self.pool) = (source, inode, pin, pool);
-        // Versions are counted anew.
-        self.seen = self.seen.map(|_| FileVersion::NONE);
-        Ok(())
+    /// The version that was pinned, in the pool as it is now.
+    fn pin_again(&self, found: &Found, former: &Pin) -> Result<Pin> {
+        let is_same =
+            |pinned: &Pinned| found.inode == self.inode && former.pinned.view.is_same_version(&pinned.view);
+        let gone = || {
+            let text = format!(
+                "another process has written to the pool, and what {} was is not there any more: begin again",
+                self.names.database
+            );
+            Fault::new(code::BUSY_SNAPSHOT, text)
+        };
+        let (file, state) = match &found.source {
+            Source::Fixed { .. } => {
+                let pin = found.pin.as_ref().filter(|pin| is_same(&pin.pinned));
+                return pin.map(|pin| former.moved_to(pin.pinned.clone())).ok_or_else(gone);
+            }
+            Source::Head { file, state } => (file, state),
+        };
+        let pinned = state.share(self.id, self.modes.counted, file)?;
+        if is_same(&pinned) {
+            return Ok(former.moved_to(pinned));
+        }
+        state.release(self.id, Level::Shared, Level::None, self.modes.counted);
+        Err(gone())
     }
 }

@@ -34,34 +34,32 @@ pub struct Facts {
 pub enum Wish {
     /// To write, if that is possible.
     Write,
-    /// To read, beside other processes that read. It gives way to a connection of this process that writes.
+    /// To read, for as long as nobody opens it to write: see [`Pool::is_outdated`].
     Share,
-    /// Only to read.
+    /// Only to read, and nobody may open it to write meanwhile.
     Read,
 }
 
-/// A pool, and how it was opened.
-pub struct Opened {
-    /// The pool.
-    pub pool: Pool,
-    /// It is open to read only, because no more was wished.
-    pub only_read: bool,
-}
-
 /// Opens the pool in a directory.
-pub fn open_pool(directory: &Path, wish: Wish) -> icecore::Result<Opened> {
+pub fn open_pool(directory: &Path, wish: Wish) -> icecore::Result<Pool> {
     let to_write = icecore::OpenOptions { or_read_only: true, ..Default::default() };
     let to_read = icecore::OpenOptions { read_only: true, ..to_write.clone() };
-    let read = || Pool::open_directory(directory, &to_read).map(|pool| Opened { pool, only_read: true });
-    let write = || Pool::open_directory(directory, &to_write).map(|pool| Opened { pool, only_read: false });
+    let read = || Pool::open_directory(directory, &to_read);
     match wish {
-        Wish::Write => write(),
+        Wish::Write => Pool::open_directory(directory, &to_write),
         Wish::Read => read(),
-        // Only a writer recovers it.
-        Wish::Share => match read() {
-            Err(Error::NeedsRecovery { .. }) => write(),
-            outcome => outcome,
-        },
+        Wish::Share => {
+            let pool = match read() {
+                // Only a writer recovers it.
+                Err(Error::NeedsRecovery { .. }) => {
+                    Pool::open_directory(directory, &to_write)?.close()?;
+                    read()?
+                }
+                outcome => outcome?,
+            };
+            pool.disown();
+            Ok(pool)
+        }
     }
 }
 

@@ -222,7 +222,9 @@ fn pool_of(path: &str) -> Option<(PoolUse, String)> {
     let registry = registry::current();
     registry.pool_of(path).or_else(|| {
         let cut = path::cut(path)?;
-        let pool = registry.use_pool(cut.pool, Wish::Write, Duration::ZERO, None).ok()?;
+        // Of a pool that was only read, and is outdated, no more than that is wanted.
+        let wish = if registry.is_used(cut.pool) { Wish::Share } else { Wish::Write };
+        let pool = registry.use_pool(cut.pool, wish, Duration::ZERO, None).ok()?;
         Some((pool, cut.rest.to_owned()))
     })
 }

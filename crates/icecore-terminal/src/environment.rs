@@ -16,7 +16,9 @@ pub fn with_environment(command: Command, prefix: &str) -> Command {
     })
 }
 
-fn with_variable(arg: Arg, prefix: &str) -> Arg {
+/// Gives an option its variable, which begins so.
+#[must_use]
+pub fn with_variable(arg: Arg, prefix: &str) -> Arg {
     let Some(long) = arg.get_long().filter(|long| *long != "help" && *long != "version") else { return arg };
     let variable = OsStr::from(format!("{prefix}_{}", variable_part(long)));
     let id = arg.get_id().clone();

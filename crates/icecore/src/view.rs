@@ -53,6 +53,16 @@ impl View {
         &self.inner.pool
     }
 
+    /// Whether another view has the same contents. This one is of a pool that was opened to read only; the other may be of
+    /// a later opening of that pool. False for the same contents where what has changed was changed back.
+    #[must_use]
+    pub fn is_same_version(&self, other: &Self) -> bool {
+        // All nodes of a pool that is only read are written, and one that was written never changes.
+        let is_written = self.inner.pool.engine().options.read_only;
+        let roots = [self, other].map(|view| view.inner.tree.root_address());
+        is_written && self.inner.pool.id() == other.inner.pool.id() && roots[0] == roots[1]
+    }
+
     pub(crate) fn tree(&self) -> &Tree {
         &self.inner.tree
     }

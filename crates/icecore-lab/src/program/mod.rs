@@ -18,7 +18,7 @@ use icecore_lab::disks::model::{self, HardDisk};
 use icecore_lab::disks::real::EmptyDisk;
 use icecore_lab::experiments::{DiskUse, Experiment, Group};
 use icecore_lab::{EXPERIMENTS, LoadTool, Options, Report, charts, child, figure};
-use icecore_terminal::environment::with_environment;
+use icecore_terminal::environment::{with_environment, with_variable};
 use icecore_terminal::generate::{self, CompletionsArguments, ManArguments};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -45,9 +45,10 @@ pub struct Cli {
     command: LabCommand,
 }
 
-/// The command with a variable for each option.
+/// The command with a variable for each option: those of `icecore demo` begin as if it were no part of the lab.
 pub fn command() -> Command {
-    with_environment(Cli::command(), "ICECORE_LAB")
+    let command = with_environment(Cli::command(), "ICECORE_LAB");
+    command.mut_subcommand("demo", |demo| demo.mut_args(|option| with_variable(option, "ICECORE_DEMO")))
 }
 
 #[derive(Subcommand, Debug)]

@@ -222,7 +222,9 @@ fn short_process() {
     assert_eq!(add(&connection, 0, 40), Outcome::Committed);
     let other = site.pool.dataset("other").expect("the dataset");
     let file = other.open_or_create(b"gone", &icecore::Creation::file()).expect("a file");
-    (0..200).for_each(|at| drop(other.write(file, at * MIB, &vec![7; MIB as usize]).expect("a write")));
+    for at in 0..200 {
+        other.write(file, at * MIB, &vec![7; MIB as usize]).expect("a write");
+    }
     other.unlink(icecore::units::InodeNumber::ROOT, b"gone").expect("removed");
     site.pool.checkpoint().expect("a checkpoint");
     let segments = || site.pool.statistics().segments;

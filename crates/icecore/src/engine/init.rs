@@ -38,8 +38,8 @@ use crate::units::{
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 /// Blocks that are looked at together when a segment of runs is filled further after a crash.
 const QUIETED_TOGETHER: u32 = 64;
@@ -521,6 +521,7 @@ impl Parts {
             tight: AtomicBool::new(false),
             owner: ProcessMark::current(),
             lock: Mutex::new(Some(lock)),
+            disowned: OnceLock::new(),
             scrubbing: Mutex::new(None),
         }
     }

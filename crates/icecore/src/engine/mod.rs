@@ -111,8 +111,8 @@ use crate::units::{PoolId, RecordSequence, Timestamp};
 use checkpoint::CheckpointLine;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// One open pool.
 pub(crate) struct Engine {
@@ -147,6 +147,8 @@ pub(crate) struct Engine {
     tight: AtomicBool,
     owner: ProcessMark,
     lock: Mutex<Option<Box<dyn StorageLock>>>,
+    /// Set where the lock was let go of, though the pool is read further.
+    disowned: OnceLock<superblocks::Watch>,
     /// How far the scrub is that goes on at this moment.
     pub(crate) scrubbing: Mutex<Option<crate::pool::ScrubProgress>>,
 }

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::segment::{SegmentHeader, from_file_name};
 use crate::format::superblock::{NAMES, Superblock};
-use crate::storage::{AlignedBuffer, Kind, Storage};
+use crate::storage::{AlignedBuffer, Kind, Storage, StorageFile};
 use crate::units::{BLOCK_BYTES, PoolId};
 
 /// Reads the newer of the two superblocks. One that is missing, damaged or of another pool is made up for by its twin.
@@ -164,30 +164,15 @@ pub(super) fn write_one(storage: &dyn Storage, name: &str, superblock: &Superblo
 impl Engine {
     /// Lets others write to a pool that is only read here.
     pub(crate) fn disown(&self) {
+        // Before the lock is let go of: nobody writes a superblock until then.
+        self.disowned.get_or_init(|| Watch::begin(&*self.storage));
         *self.lock.lock() = None;
     }
 
-    /// Keeps others from writing again; whether none has since the pool was disowned.
-    pub(crate) fn own_again(&self) -> bool {
-        let is_disowned = self.options.read_only && self.lock.lock().is_none();
-        if !is_disowned {
-            return true;
-        }
-        // First the lock: from then on nobody writes a superblock.
-        let Ok(lock) = self.storage.lock(false) else { return false };
-        let is_current = !self.is_outdated();
-        if is_current {
-            *self.lock.lock() = Some(lock);
-        }
-        is_current
-    }
-
-    /// Whether another process has opened the pool for writing since it was disowned: it writes the superblock before anything
+    /// Whether somebody has opened the pool for writing since it was disowned: that writes the superblocks before anything
     /// else. One that cannot be read now says nothing.
     pub(crate) fn is_outdated(&self) -> bool {
-        let is_disowned = self.options.read_only && self.lock.lock().is_none();
-        is_disowned
-            && read(&*self.storage).is_ok_and(|now| now.generation != self.superblock.lock().generation)
+        self.options.read_only && self.disowned.get().is_some_and(Watch::has_changed)
     }
 
     /// Changes the superblock and writes both of them. What was copied so far is durable before, or they say that it is not.
@@ -208,4 +193,33 @@ impl Engine {
         *superblock = next;
         Ok(())
     }
+}
+
+/// The superblocks as they were. Reading them is all that is done to find out whether they changed, since each read of
+/// a pool that was disowned asks for that.
+pub(super) struct Watch(Vec<(Box<dyn StorageFile>, Block)>);
+
+type Block = [u8; BLOCK_BYTES];
+
+impl Watch {
+    fn begin(storage: &dyn Storage) -> Self {
+        let watched = |name: &&str| {
+            let file = storage.open(name, false).ok()?;
+            let block = read_block(&*file)?;
+            Some((file, block))
+        };
+        Self(NAMES.iter().filter_map(watched).collect())
+    }
+
+    fn has_changed(&self) -> bool {
+        let differs = |(file, before): &(Box<dyn StorageFile>, Block)| {
+            read_block(&**file).is_some_and(|now| now != *before)
+        };
+        self.0.iter().any(differs)
+    }
+}
+
+fn read_block(file: &dyn StorageFile) -> Option<Block> {
+    let mut block = [0; BLOCK_BYTES];
+    file.read_at(&mut block, 0).ok().map(|()| block)
 }

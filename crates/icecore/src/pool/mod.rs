@@ -173,14 +173,7 @@ impl Pool {
         }
     }
 
-    /// Takes a pool that was disowned again, so that no process can open it for writing. False if one has it open now,
-    /// or had since: then this one is good for nothing but to be closed.
-    #[must_use]
-    pub fn own_again(&self) -> bool {
-        self.engine().own_again()
-    }
-
-    /// Whether another process has opened the pool for writing since this one disowned it.
+    /// Whether somebody has opened the pool for writing since it was disowned here: another process, or this one.
     #[must_use]
     pub fn is_outdated(&self) -> bool {
         self.engine().is_outdated()
