@@ -214,7 +214,7 @@ mod tests {
         let at = |place: u64| match place {
             ..5_000 => place,
             // They are made at once, ten in a millisecond.
-            ..5_334 => 5_300 + (place - 5_000) / 10,
+            5_000..5_334 => 5_300 + (place - 5_000) / 10,
             _ => place,
         };
         let latency_us = |place: u64| if place == 5_000 { 300_000.0 } else { 100.0 };
