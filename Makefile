@@ -30,7 +30,7 @@ ICECORE := target/release/icecore
 PROGRAMS := --package icecore-cli --package icecore-lab
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench guest figure cases differential fuzz soak soak-short mount-suites mount-suites-short tools
+.PHONY: help demo test lint symbols bench guest figure cases differential fuzz soak soak-short mount-suites mount-suites-short tools
 
 help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,13 @@ lint: tools ## Check format, lints, documentation, licences and sources of depen
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --document-private-items
 	scripts/check-dependencies
+
+symbols: ## Build programs and extension, their debug files apart (target/symbols), for profilers and debuggers
+	$(CARGO) build --profile symbols --locked $(PROGRAMS) --package icecore-sqlite
+	cd target/symbols && for file in icecore icecore-lab libicecore_sqlite.so; do \
+		objcopy --only-keep-debug $$file $$file.debug && \
+		objcopy --strip-debug --add-gnu-debuglink=$$file.debug $$file || exit 1; \
+	done
 
 bench: ## Run the experiments on the filesystem of BENCH_DIR, one JSON document each (takes hours)
 	$(CARGO) build --release --locked $(PROGRAMS)

@@ -91,8 +91,8 @@ pub(crate) struct FileRun<'a> {
     pub jobs: u64,
     /// Writes to a `fdatasync`; 0 for one `fsync` at the end.
     pub sync_every: u32,
-    /// Requests a second: those that a stall delays are made at once after it, and the log has the latency of each from
-    /// there. Then each is durable by itself if `sync_every` is 1. `None`: one after the other.
+    /// Requests a second: those that a stall delays are made at once after it, and the log has the latency of
+    /// each from there. Then each is durable by itself if `sync_every` is 1. `None`: one after the other.
     pub rate: Option<u32>,
     /// When it ends.
     pub until: Until,

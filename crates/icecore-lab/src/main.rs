@@ -1,5 +1,5 @@
-//! `icecore-lab`: studies of snapshots under databases, and the demonstration. `icecore lab` and `icecore demo`
-//! start it.
+//! `icecore-lab`: studies of snapshots under databases, and the demonstration. `icecore lab` and `icecore
+//! demo` start it.
 
 mod program;
 

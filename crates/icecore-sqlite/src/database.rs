@@ -60,7 +60,8 @@ pub enum Source {
         /// Its entry in the lock table.
         state: Arc<FileState>,
     },
-    /// A snapshot, or the head at the moment of opening with `immutable=1`: [`Database::pin`] is set for good.
+    /// A snapshot, or the head at the moment of opening with `immutable=1`: [`Database::pin`] is set for
+    /// good.
     Fixed {
         /// The name of the dataset.
         dataset: String,
@@ -177,13 +178,22 @@ impl Database {
             self.level = self.level.max(level);
             return Ok(());
         }
-        // What SHARED finds in order stays so: a commit fails if the dataset was rolled back since.
-        if self.level == Level::None {
-            self.follow_pool()?;
-            self.check()?;
-        } else {
+        if self.level > Level::None {
             self.check_process()?;
+            return self.lock_head(level);
         }
+        self.follow_pool()?;
+        loop {
+            // What SHARED finds in order stays so: a commit fails if the dataset was rolled back since.
+            let locked = self.check().and_then(|()| self.lock_head(level));
+            // What failed on a pool that is outdated need not fail on the present one.
+            if locked.is_ok() || !self.follow_pool()? {
+                return locked;
+            }
+        }
+    }
+
+    fn lock_head(&mut self, level: Level) -> Result<()> {
         match level {
             Level::None => Ok(()),
             Level::Shared => self.lock_shared(),
@@ -304,8 +314,8 @@ impl Database {
         self.pin.as_ref().map(|pin| &pin.pinned).ok_or_else(missing)
     }
 
-    /// `xCheckReservedLock`: whether another connection's transaction explains a journal. It never explains one
-    /// in the version that is pinned here: that came with the file.
+    /// `xCheckReservedLock`: whether another connection's transaction explains a journal. It never explains
+    /// one in the version that is pinned here: that came with the file.
     pub fn has_writer(&self) -> bool {
         let hot = self.pin.as_ref().is_some_and(|pin| pin.hot.is_some());
         match &self.source {

@@ -1,8 +1,8 @@
 //! What goes wrong, twice: as the number that SQLite understands and as the sentence that a person needs.
 //!
 //! SQLite hands numbers through to its users but no text of a VFS. The text therefore goes to SQLite's log
-//! (`sqlite3_log`) and is kept for the SQL function `icecore_last_error()`, which any connection can ask, until
-//! something succeeds: a database is opened, a transaction committed, or a snapshot taken.
+//! (`sqlite3_log`) and is kept for the SQL function `icecore_last_error()`, which any connection can ask,
+//! until something succeeds: a database is opened, a transaction committed, or a snapshot taken.
 
 use crate::bindings::code;
 use crate::sqlite::Api;
@@ -65,8 +65,9 @@ impl Fault {
         })
     }
 
-    /// The same while a file is being opened: "cannot open" is what applications expect of that, but for what has a number that they act upon.
-    /// A file may have to be made, for which there may be no room; SQLite hands the number of `xOpen` through.
+    /// The same while a file is being opened: "cannot open" is what applications expect of that, but for what
+    /// has a number that they act upon. A file may have to be made, for which there may be no room; SQLite
+    /// hands the number of `xOpen` through.
     #[must_use]
     pub fn while_opening(self) -> Self {
         match self.code {
@@ -148,8 +149,8 @@ pub fn forget_last_error() {
     }
 }
 
-/// The sentence for the last refusal or failure of the door since something succeeded in this thread: its own,
-/// else that of the process. SQLite hands through no more than a number.
+/// The sentence for the last refusal or failure of the door since something succeeded in this thread: its
+/// own, else that of the process. SQLite hands through no more than a number.
 #[must_use]
 pub fn last_error() -> Option<String> {
     let here = LAST_HERE.try_with(|last| last.borrow().clone()).ok().flatten();

@@ -12,7 +12,8 @@ use icecore::retention::AUTOMATIC_PREFIX;
 use std::ffi::{CStr, CString, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A function for each SQLite library in the process: which one is calling, only the function itself can know.
+/// A function for each SQLite library in the process: which one is calling, only the function itself can
+/// know.
 type PerLibrary = [SqlFunction; LIBRARIES_MAX];
 
 const SNAPSHOT: PerLibrary =
@@ -34,7 +35,8 @@ pub unsafe fn register(connection: *mut Connection, door: &'static Door) -> c_in
     for (name, function, flags) in functions {
         // SAFETY: the caller's promise; the door lives for ever.
         let result = unsafe { door.api.create_function(connection, name, flags, function) };
-        // Busy: the function is there already, and a statement is running, such as the one that loads us again.
+        // Busy: the function is there already, and a statement is running, such as the one that loads us
+        // again.
         if result != code::OK && result != code::BUSY {
             return result;
         }
@@ -143,8 +145,8 @@ pub unsafe fn database_of_schema<'file>(
         CString::new(name).map_err(|_| Fault::new(code::ERROR, "a schema has no zero in its name"))?;
     let mut database: *mut Database = std::ptr::null_mut();
     let argument = (&raw mut database).cast();
-    // SAFETY: the caller's promise. Only our files know this operation, also below a VFS on top, and store one
-    // pointer to what lives as long as the file.
+    // SAFETY: the caller's promise. Only our files know this operation, also below a VFS on top, and store
+    // one pointer to what lives as long as the file.
     let database = unsafe {
         let result = door.api.file_control(connection, Some(&schema), control::DATABASE, argument);
         if result == code::OK { database.as_mut() } else { None }

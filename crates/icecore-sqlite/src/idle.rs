@@ -1,8 +1,9 @@
-//! Pools that nothing uses stay open for some seconds: a program that opens a connection for each request does not wait for the
-//! pool to be opened and closed each time. What was committed is durable before a pool counts as idle.
+//! Pools that nothing uses stay open for some seconds: a program that opens a connection for each request
+//! does not wait for the pool to be opened and closed each time. What was committed is durable before a pool
+//! counts as idle.
 //!
-//! A thread closes them in time, or at once when another process wants the pool. The end of the process closes them
-//! as well.
+//! A thread closes them in time, or at once when another process wants the pool. The end of the process
+//! closes them as well.
 
 use crate::registry::{Registry, Slot, current_if_any};
 use std::collections::BTreeMap;
@@ -95,7 +96,8 @@ fn close_due(pools: &mut Slots, now: Instant) {
     }
 }
 
-/// Closes a pool. All of it was durable before: a failure costs the next opening a recovery, and the pool's log of errors has it.
+/// Closes a pool. All of it was durable before: a failure costs the next opening a recovery, and the pool's
+/// log of errors has it.
 pub fn close(pools: &mut Slots, name: &str) {
     if let Some(slot) = pools.remove(name) {
         let _ = slot.pool.pool.close();
@@ -113,7 +115,8 @@ pub fn close_at_exit() {
 }
 
 extern "C" fn end_of_process() {
-    // In a thread of its own: this one's local data is gone already. A child that was forked finds nothing of its own.
+    // In a thread of its own: this one's local data is gone already. A child that was forked finds nothing of
+    // its own.
     let thread = std::thread::Builder::new().spawn(|| {
         let Some(registry) = current_if_any() else { return };
         let Some(mut pools) = registry.pools.try_lock_for(PATIENCE_AT_EXIT) else { return };

@@ -64,7 +64,8 @@ pub unsafe fn open(door: &Door, name: *const c_char, path: &str, flags: c_int) -
         return Err(Fault::new(code::CANTOPEN, text));
     }
     if path::cut(path).is_none() {
-        // A plain file that is attached gets the VFS of the connection: without an explicit wish, it stays one.
+        // A plain file that is attached gets the VFS of the connection: without an explicit wish, it stays
+        // one.
         if vfs.is_none_or(|vfs| vfs.as_bytes() != NAME.to_bytes()) {
             return Ok(None);
         }

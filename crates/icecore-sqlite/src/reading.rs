@@ -14,11 +14,16 @@ const FORMAT_VERSIONS: u64 = 18;
 impl Database {
     /// `xRead`. Returns false if the file ends before; the rest of the buffer is zero then.
     pub fn read(&mut self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
+        let is_stale = self.seen.is_some_and(|seen| seen != self.pinned_version());
         loop {
             let complete = self.read_here(offset, buffer);
             // Afterwards: what came from a pool in whose place there is another one may be anything.
             if !self.follow_pool()? {
                 return complete;
+            }
+            // SQLite was not answered yet: it has the page cache that it had.
+            if is_stale {
+                self.seen = Some(FileVersion::NONE);
             }
         }
     }

@@ -92,8 +92,8 @@ impl Slot {
         Arc::clone(&self.pool)
     }
 
-    /// Whether an idle pool cannot be used again: its folder was replaced, it takes no more writes, or, where it was only
-    /// read, somebody has written to it.
+    /// Whether an idle pool cannot be used again: its folder was replaced, it takes no more writes, or, where
+    /// it was only read, somebody has written to it.
     fn is_spent(&self) -> bool {
         let is_elsewhere = || self.folder != Folder::at(&self.pool.name);
         let pool = &self.pool;
@@ -111,10 +111,12 @@ pub struct OpenPool {
     /// What it was opened for.
     opened_for: Wish,
     /// The super-journals that are not committed, by their paths behind the pool. One that was given up stays
-    /// until one of its files takes part in the next: a file is rolled back only while its super-journal exists.
+    /// until one of its files takes part in the next: a file is rolled back only while its super-journal
+    /// exists.
     super_journals: Mutex<HashMap<String, Arc<SuperJournal>>>,
     files: Mutex<HashMap<FileKey, Weak<FileState>>>,
-    /// Files whose last commit may not be on disk: what is held back of them stays so, whoever opens them next.
+    /// Files whose last commit may not be on disk: what is held back of them stays so, whoever opens them
+    /// next.
     held_back: Mutex<Vec<Arc<FileState>>>,
 }
 
@@ -144,7 +146,8 @@ impl ConnectionState {
     }
 }
 
-/// Keeps a pool open. When the last use of a pool that the door opened ends, the pool is idle, and closed some time later.
+/// Keeps a pool open. When the last use of a pool that the door opened ends, the pool is idle, and closed
+/// some time later.
 pub struct PoolUse {
     registry: &'static Registry,
     pool: Arc<OpenPool>,
@@ -200,9 +203,9 @@ impl Registry {
         Err(icecore::Error::Forked { owner: self.mark.process() }.into())
     }
 
-    /// Uses the pool in `name` (a directory, or `/@NAME` of a registered one), opening it if need be. Another process that has it
-    /// open is waited for as long as the patience lasts: it may be a command that is about to end. `linger`: how long the pool stays
-    /// open when nothing uses it, if that is to change.
+    /// Uses the pool in `name` (a directory, or `/@NAME` of a registered one), opening it if need be. Another
+    /// process that has it open is waited for as long as the patience lasts: it may be a command that is
+    /// about to end. `linger`: how long the pool stays open when nothing uses it, if that is to change.
     pub fn use_pool(
         &'static self,
         name: &str,
@@ -238,8 +241,8 @@ impl Registry {
             return Err(Fault::new(code::CANTOPEN, format!("no pool is registered as {name}")));
         }
         // Under the lock: a second opening of the same pool must not find it "in use" by ourselves.
-        Ok(store::open_pool(Path::new(name), wish).map(|pool| {
-            let pool = Arc::new(OpenPool { opened_for: wish, ..OpenPool::new(pool, name.to_owned()) });
+        Ok(store::open_pool(Path::new(name), wish).map(|(pool, opened_for)| {
+            let pool = Arc::new(OpenPool { opened_for, ..OpenPool::new(pool, name.to_owned()) });
             let slot = Slot { linger: linger.unwrap_or(LINGER), uses: 1, ..Slot::new(&pool) };
             // Handles of one that was shared follow, or go on with what it was.
             pools.insert(name.to_owned(), slot);

@@ -1,7 +1,7 @@
-//! Pools that are only read, by connections with `mode=ro`. Nobody waits for those: another process, or a connection of
-//! this one that writes, opens the pool whenever it likes. What was read before that is good. What is read
-//! afterwards may be anything, so that each read is followed by the question whether it still counts. A handle whose
-//! pool was opened to write finds its file again in the pool as it is now.
+//! Pools that are only read, by connections with `mode=ro`. Nobody waits for those: another process, or a
+//! connection of this one that writes, opens the pool whenever it likes. What was read before that is good.
+//! What is read afterwards may be anything, so that each read is followed by the question whether it still
+//! counts. A handle whose pool was opened to write finds its file again in the pool as it is now.
 
 use crate::bindings::code;
 use crate::database::{Database, Pin, Source};
@@ -12,8 +12,8 @@ use crate::registry::PATIENCE;
 use std::time::Duration;
 
 impl Database {
-    /// Goes on in the pool as it is now, if it was opened to write since this handle found it: then true, and what was
-    /// read before the call is void.
+    /// Goes on in the pool as it is now, if it was opened to write since this handle found it: then true, and
+    /// what was read before the call is void.
     ///
     /// # Errors
     /// `SQLITE_BUSY` while another process has the pool. In a read transaction, or of a snapshot,
@@ -26,8 +26,12 @@ impl Database {
         // A command has the pool for a moment. SQLite waits by itself where no transaction is open.
         let patience = if self.pin.is_some() { PATIENCE } else { Duration::ZERO };
         let found = self.request.find(patience);
-        let found =
-            found.map_err(|fault| if fault.is_in_use() { fault.with_code(code::BUSY) } else { fault })?;
+        let found = found.map_err(|fault| match fault.code {
+            _ if fault.is_in_use() => fault.with_code(code::BUSY),
+            // Its dataset, its snapshot, or its name.
+            code::CANTOPEN if self.pin.is_some() => fault.with_code(code::BUSY_SNAPSHOT),
+            _ => fault,
+        })?;
         let pin = match self.pin.take() {
             None => None,
             Some(former) => {

@@ -40,27 +40,26 @@ pub enum Wish {
     Read,
 }
 
-/// Opens the pool in a directory.
-pub fn open_pool(directory: &Path, wish: Wish) -> icecore::Result<Pool> {
+/// Opens the pool in a directory; answers for what it was opened.
+pub fn open_pool(directory: &Path, wish: Wish) -> icecore::Result<(Pool, Wish)> {
     let to_write = icecore::OpenOptions { or_read_only: true, ..Default::default() };
     let to_read = icecore::OpenOptions { read_only: true, ..to_write.clone() };
-    let read = || Pool::open_directory(directory, &to_read);
-    match wish {
-        Wish::Write => Pool::open_directory(directory, &to_write),
-        Wish::Read => read(),
-        Wish::Share => {
-            let pool = match read() {
-                // Only a writer recovers it.
-                Err(Error::NeedsRecovery { .. }) => {
-                    Pool::open_directory(directory, &to_write)?.close()?;
-                    read()?
-                }
-                outcome => outcome?,
-            };
-            pool.disown();
-            Ok(pool)
-        }
+    let (read, write) =
+        (|| Pool::open_directory(directory, &to_read), || Pool::open_directory(directory, &to_write));
+    if wish != Wish::Share {
+        return Ok((if wish == Wish::Write { write()? } else { read()? }, wish));
     }
+    let pool = match read() {
+        // Only a writer recovers it.
+        Err(Error::NeedsRecovery { .. }) => match write()?.close() {
+            Ok(()) => read()?,
+            // Where the disk does not let it be closed, it is read as it was opened.
+            Err(_) => return Ok((write()?, Wish::Write)),
+        },
+        outcome => outcome?,
+    };
+    pool.disown();
+    Ok((pool, wish))
 }
 
 /// The longest leading part of `components` that names a dataset, as a number of components. The last
@@ -192,7 +191,8 @@ impl HeadFile {
                 None => return Ok(None),
             };
             let alive = dataset.file(inode);
-            // After a rollback in between, the number is that of another file, or of the same in another head.
+            // After a rollback in between, the number is that of another file, or of the same in another
+            // head.
             if dataset.generation()? == generation {
                 break (generation, inode, alive?);
             }
@@ -203,7 +203,8 @@ impl HeadFile {
         Ok(Some(Self { dataset, inode, generation, path, reader, alive, user }))
     }
 
-    /// Announces that a transaction writes to the file, or does no longer. Its dataset keeps its name meanwhile.
+    /// Announces that a transaction writes to the file, or does no longer. Its dataset keeps its name
+    /// meanwhile.
     pub fn set_writing(&self, writing: bool) {
         self.user.set_writing(writing);
     }

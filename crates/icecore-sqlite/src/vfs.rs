@@ -255,7 +255,8 @@ unsafe extern "C" fn x_delete(vfs: *mut Vfs, name: *const c_char, sync_directory
     result
 }
 
-/// Deletes a file of a pool. False if the path lies in no pool. `durable`: SQLite wants the deletion to survive.
+/// Deletes a file of a pool. False if the path lies in no pool. `durable`: SQLite wants the deletion to
+/// survive.
 fn delete(path: &str, durable: bool) -> Result<bool> {
     if let Some(Known::Nothing) = recent::look_up(path) {
         // An emulated journal: closing it was all there is to do.

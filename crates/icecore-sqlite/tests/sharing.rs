@@ -1,5 +1,5 @@
-//! Connections that only read: any number of processes have them, and nobody waits for them. Whoever writes takes the pool over,
-//! and they go on in the pool as it is then.
+//! Connections that only read: any number of processes have them, and nobody waits for them. Whoever writes
+//! takes the pool over, and they go on in the pool as it is then.
 
 mod common;
 
@@ -97,7 +97,8 @@ fn a_connection_that_writes_takes_the_pool_over() {
     assert_eq!(count(&reading), 3);
 }
 
-/// A long report goes on beside commands that take snapshots, and beside a writer of its process that it met in time.
+/// A long report goes on beside commands that take snapshots, and beside a writer of its process that it met
+/// in time.
 #[test]
 fn a_read_transaction_goes_on_where_its_version_is_found_again() {
     let place = place();
@@ -135,6 +136,13 @@ fn a_version_that_is_gone_is_never_mixed_with_another() {
     assert_eq!(refusal(&past), BUSY_SNAPSHOT);
     run(&frozen, "PRAGMA shrink_memory");
     assert_eq!((count(&reading), count(&frozen)), (2, 2));
+    elsewhere(&place, false, |pool| {
+        pool.destroy(&DestroyTarget::Snapshot("ds@monday".to_owned())).expect("destroyed");
+    });
+    assert_eq!(refusal(&past), BUSY_SNAPSHOT, "there is none of that name");
+    elsewhere(&place, false, |pool| {
+        pool.snapshot(&["ds@monday".to_owned()], false, &[]).expect("a third of that name");
+    });
     written_elsewhere(&place);
     assert_eq!(
         (refusal(&reading), refusal(&frozen), refusal(&past)),
@@ -178,7 +186,19 @@ fn a_pool_for_reading_alone_keeps_writers_out() {
     assert_eq!(count(&shared), 0);
 }
 
-/// Nothing of a pool that is idle and was only read keeps another process waiting, and what that wrote is found.
+/// It would keep nobody out, and SQLite would never end a read transaction.
+#[test]
+fn who_only_reads_has_no_exclusive_mode() {
+    let place = place();
+    let db = to_read(&place);
+    assert_eq!(one::<String>(&db, "PRAGMA locking_mode=EXCLUSIVE"), "normal");
+    assert_eq!(count(&db), 2);
+    written_elsewhere(&place);
+    assert_eq!(count(&db), 3);
+}
+
+/// Nothing of a pool that is idle and was only read keeps another process waiting, and what that wrote is
+/// found.
 #[test]
 fn an_idle_pool_that_was_read_is_as_good_as_closed() {
     let place = place();

@@ -3,8 +3,8 @@
 use clap::builder::{FalseyValueParser, OsStr};
 use clap::{Arg, ArgAction, Command};
 
-/// Gives every long option of every command its variable. Help mentions that once instead of at each option, the
-/// manual at each.
+/// Gives every long option of every command its variable. Help mentions that once instead of at each option,
+/// the manual at each.
 #[must_use]
 pub fn with_environment(command: Command, prefix: &str) -> Command {
     let names: Vec<String> = command.get_subcommands().map(|one| one.get_name().to_owned()).collect();

@@ -6,8 +6,8 @@ use icecore::units::{ByteLength, Timestamp};
 /// Suffixes of 1024 to the power of 1, 2, ...
 const UNITS: [char; 6] = ['K', 'M', 'G', 'T', 'P', 'E'];
 
-/// A size as `zfs` shows it: at most five characters, `512B`, `1.50K`, `12.3M`, `1024K`; whole multiples without
-/// a fraction.
+/// A size as `zfs` shows it: at most five characters, `512B`, `1.50K`, `12.3M`, `1024K`; whole multiples
+/// without a fraction.
 pub fn size(bytes: ByteLength) -> String {
     let bytes = bytes.get();
     if bytes < 1024 {
@@ -28,7 +28,8 @@ pub fn size(bytes: ByteLength) -> String {
         .unwrap_or_else(|| format!("{value:.0}{unit}"))
 }
 
-/// Reads a size: a number, perhaps with a fraction, and K, M, G, T, P or E for powers of 1024 (`64M`, `1.5GiB`).
+/// Reads a size: a number, perhaps with a fraction, and K, M, G, T, P or E for powers of 1024 (`64M`,
+/// `1.5GiB`).
 pub fn parse_size(text: &str) -> Result<ByteLength, String> {
     let wrong = || format!("{text:?} is not a size: write bytes, or a number with K, M, G, T, P or E");
     let upper = text.trim().to_ascii_uppercase();
@@ -60,8 +61,8 @@ pub fn parse_size(text: &str) -> Result<ByteLength, String> {
     bytes.checked_add(extra).map(ByteLength).ok_or_else(wrong)
 }
 
-/// As [`parse_size`], where a number alone would be taken for something else than bytes: it has to have a unit. `also`: what may
-/// have been meant besides.
+/// As [`parse_size`], where a number alone would be taken for something else than bytes: it has to have a
+/// unit. `also`: what may have been meant besides.
 pub fn parse_size_with_unit(text: &str, also: &str) -> Result<ByteLength, String> {
     let text = text.trim();
     let size = parse_size(text)?;

@@ -63,7 +63,8 @@ impl Output {
         self.is_blank
     }
 
-    /// A JSON document: version, command and pool (unless its path is empty), then the fields of `body`, which must be an object.
+    /// A JSON document: version, command and pool (unless its path is empty), then the fields of `body`,
+    /// which must be an object.
     pub fn document(&mut self, command: &str, pool: &Path, body: Value) -> anyhow::Result<()> {
         let mut document = Map::new();
         document.insert("version".into(), json!(DOCUMENT_VERSION));

@@ -5,8 +5,8 @@ use clap::error::ErrorKind;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-/// Shows what clap has to say. Help and version go to standard output and are no failure; everything else is a
-/// usage error.
+/// Shows what clap has to say. Help and version go to standard output and are no failure; everything else is
+/// a usage error.
 #[must_use]
 pub fn show(error: &clap::Error) -> ExitCode {
     let rendered = error.render().to_string();

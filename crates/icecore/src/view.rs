@@ -53,8 +53,9 @@ impl View {
         &self.inner.pool
     }
 
-    /// Whether another view has the same contents. This one is of a pool that was opened to read only; the other may be of
-    /// a later opening of that pool. False for the same contents where what has changed was changed back.
+    /// Whether another view has the same contents. This one is of a pool that was opened to read only; the
+    /// other may be of a later opening of that pool. False for the same contents where what has changed was
+    /// changed back.
     #[must_use]
     pub fn is_same_version(&self, other: &Self) -> bool {
         // All nodes of a pool that is only read are written, and one that was written never changes.
@@ -122,8 +123,8 @@ impl View {
         self.reading()?.attributes(inode)
     }
 
-    /// Entries of a directory, those whose cookie is greater than `after`, at most `max`, in order of cookies.
-    /// A cookie stays what it is for as long as the entry exists.
+    /// Entries of a directory, those whose cookie is greater than `after`, at most `max`, in order of
+    /// cookies. A cookie stays what it is for as long as the entry exists.
     ///
     /// # Errors
     /// As for [`View::lookup`].
@@ -172,11 +173,12 @@ impl View {
         names.map_err(|error| reading.told(error, || reading.called("file", inode)))
     }
 
-    /// Reads from `offset`, up to the end of the file or of the buffer; answers how much. Holes read as zeros.
+    /// Reads from `offset`, up to the end of the file or of the buffer; answers how much. Holes read as
+    /// zeros.
     ///
     /// # Errors
-    /// [`crate::Error::Damaged`] if stored bytes do not match their checksum, with the offset of the first such block in the file: none of them
-    /// are returned.
+    /// [`crate::Error::Damaged`] if stored bytes do not match their checksum, with the offset of the first
+    /// such block in the file: none of them are returned.
     pub fn read(&self, inode: InodeNumber, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         self.read_on(inode, offset, buffer, &ReadProgress::default())
     }

@@ -60,7 +60,8 @@ pub struct Arguments {
     #[arg(short = 'n', long, requires = "repair")]
     dry_run: bool,
 
-    /// With --repair: where the log is damaged and the pool cannot be opened otherwise, give up what came after that
+    /// With --repair: where the log is damaged and the pool cannot be opened otherwise, give up what came
+    /// after that
     #[arg(long, requires = "repair")]
     cut_log: bool,
 

@@ -1,7 +1,7 @@
 //! `icecore sql`, and consistent copies of SQLite databases for `icecore import`.
 //!
-//! A pool that this process can open is reached through the SQLite door, with everything the door can do. Of a
-//! pool that another process has open the file is fetched as it is at one moment, and only read.
+//! A pool that this process can open is reached through the SQLite door, with everything the door can do. Of
+//! a pool that another process has open the file is fetched as it is at one moment, and only read.
 
 use super::files::{base_name, pin, read_all, regular, runs_with_data, shown};
 use super::finish;
@@ -34,6 +34,8 @@ const BUSY_WAIT: Duration = Duration::from_secs(10);
 const MOMENT: Duration = Duration::from_secs(2);
 /// How often it is tried to own the pool.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
+/// How often statements begin again that met another process's opening of the pool.
+const ATTEMPTS: u32 = 5;
 /// Pages copied between two reports.
 const PAGES_AT_A_TIME: i32 = 2048;
 /// The first bytes of every SQLite database.
@@ -87,8 +89,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     finish(access, done)
 }
 
-/// Opens the pool; to write, it has to be owned. An owner that has had it for a moment only is likely to be a command, which
-/// ends soon.
+/// Opens the pool; to write, it has to be owned. An owner that has had it for a moment only is likely to be a
+/// command, which ends soon.
 fn open_pool(pool: &Path, read_only: bool) -> Result<Access, Failure> {
     let deadline = Instant::now() + BUSY_WAIT;
     loop {
@@ -168,8 +170,8 @@ fn open_copy(access: &mut Access, pinned: &Pinned, arguments: &Arguments) -> any
         }
     }
     let connection = Connection::open(&target).with_context(|| format!("cannot open {}", shown(pinned)))?;
-    // A journal may have to be rolled back in the copy, so it is open for writing; but nobody is to think that
-    // writing to it is of any use.
+    // A journal may have to be rolled back in the copy, so it is open for writing; but nobody is to think
+    // that writing to it is of any use.
     connection.pragma_update(None, "query_only", true)?;
     Ok(Database { connection, _door: None, copy: Some(folder) })
 }
@@ -224,15 +226,15 @@ fn converse(
     }
     let statements = if arguments.sql.is_empty() { std::slice::from_ref(&script) } else { &arguments.sql };
     let mut results = Vec::new();
-    loop {
+    for attempt in 1.. {
         results.clear();
-        let database = open(access, path, arguments)?;
-        let mut each = statements.iter();
-        let done = each.try_for_each(|sql| execute(&database, sql, arguments, output, &mut results));
-        drop(database);
+        let done = open(access, path, arguments).and_then(|database| {
+            let mut each = statements.iter();
+            each.try_for_each(|sql| execute(&database, sql, arguments, output, &mut results))
+        });
         match done {
             // Only what reads gives way: it can begin again.
-            Err(_) if is_outdated(access) && output.is_blank() => look_around(access),
+            Err(_) if is_outdated(access) && output.is_blank() && attempt < ATTEMPTS => look_around(access),
             Err(_) if is_outdated(access) => return Err(outdated().into()),
             Err(error) => return Err(error),
             Ok(()) => break,
@@ -250,7 +252,8 @@ fn outdated() -> Failure {
     Failure::new(ErrorCode::Busy, message)
 }
 
-/// A statement ends with a semicolon at the end of a line. Errors are told, and the next statement waited for.
+/// A statement ends with a semicolon at the end of a line. Errors are told, and the next statement waited
+/// for.
 fn converse_with_person(
     access: &mut Access,
     path: &[u8],
@@ -264,12 +267,17 @@ fn converse_with_person(
         pending.push_str(&line.context("cannot read standard input")?);
         pending.push('\n');
         if pending.trim_end().ends_with(';') {
+            let mut done = Ok(());
             if is_outdated(access) {
+                // A transaction does not go on with another version.
+                done = if database.connection.is_autocommit() { Ok(()) } else { Err(outdated().into()) };
                 drop(database);
                 look_around(access);
                 database = open(access, path, arguments)?;
             }
-            let done = execute(&database, &pending, arguments, output, &mut Vec::new());
+            if done.is_ok() {
+                done = execute(&database, &pending, arguments, output, &mut Vec::new());
+            }
             let done = if is_outdated(access) { done.map_err(|_| outdated().into()) } else { done };
             output.flush()?;
             if let Err(error) = done {
@@ -430,8 +438,8 @@ pub fn consistent_copy(path: &Path) -> anyhow::Result<NamedTempFile> {
     Ok(copy)
 }
 
-/// Opens a database and holds on to its present state: one read transaction around the whole copy, or else every
-/// write to the source would start it anew.
+/// Opens a database and holds on to its present state: one read transaction around the whole copy, or else
+/// every write to the source would start it anew.
 fn open_source(path: &Path) -> rusqlite::Result<Connection> {
     // Writable if it can be: the index of a write-ahead log is written by readers too.
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)

@@ -131,8 +131,8 @@ fn an_import_that_is_cut_off_leaves_nothing() {
     pool.close().unwrap();
 }
 
-/// The import is held where the owner has taken half of the file and the answer has not arrived: however slow the test is, it meets
-/// the import in the middle.
+/// The import is held where the owner has taken half of the file and the answer has not arrived: however slow
+/// the test is, it meets the import in the middle.
 #[test]
 fn an_import_begins_again_where_the_owner_closes_the_pool() {
     let fixture = Fixture::with_db();
@@ -161,8 +161,8 @@ struct Middle {
     thread: JoinHandle<()>,
 }
 
-/// Puts itself between the owner of the pool and the next client, and holds back the answer to what comes when the client has
-/// sent so many bytes.
+/// Puts itself between the owner of the pool and the next client, and holds back the answer to what comes
+/// when the client has sent so many bytes.
 fn hold_after(fixture: &Fixture, bytes: usize) -> Middle {
     let (socket, behind) = (fixture.pool.join(SOCKET_NAME), fixture.beside("owner.sock"));
     std::fs::rename(&socket, &behind).unwrap();
@@ -193,7 +193,8 @@ fn hold_after(fixture: &Fixture, bytes: usize) -> Middle {
     Middle { arrived, go_on, thread }
 }
 
-/// Passes on what comes until one of the two ends; `before` learns the length of each piece before it is passed on.
+/// Passes on what comes until one of the two ends; `before` learns the length of each piece before it is
+/// passed on.
 fn pass(mut from: &UnixStream, mut to: &UnixStream, mut before: impl FnMut(usize)) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(length @ 1..) = from.read(&mut buffer) {
@@ -319,7 +320,8 @@ fn what_a_stopped_owner_has_written_is_shown_and_marked() {
     assert!(refused.status.code() == Some(4) && said.contains("does not answer"), "{refused:?}");
 }
 
-/// The owner drops what was staged where it cannot make a file of it, so there is nothing to lose with the connection.
+/// The owner drops what was staged where it cannot make a file of it, so there is nothing to lose with the
+/// connection.
 #[test]
 fn who_imported_in_vain_goes_on_with_the_next_owner() {
     let fixture = Fixture::with_db();
@@ -427,7 +429,8 @@ fn owner_process() {
     std::process::exit(0);
 }
 
-/// Such a process, which has the pool open. A file size that it may not exceed is an error for it, and does not end it.
+/// Such a process, which has the pool open. A file size that it may not exceed is an error for it, and does
+/// not end it.
 pub fn spawn_owner(fixture: &Fixture) -> Child {
     let mut child = std::process::Command::new("sh")
         .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
@@ -485,7 +488,8 @@ fn a_pool_under_a_long_path_is_reached() {
     owner.close().unwrap();
 }
 
-/// Who keeps space from being used again is named wherever an operator looks for it, with how much and since when.
+/// Who keeps space from being used again is named wherever an operator looks for it, with how much and since
+/// when.
 #[test]
 fn readers_are_shown_with_what_they_keep() {
     let fixture = Fixture::with_db();

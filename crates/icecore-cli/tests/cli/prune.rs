@@ -155,7 +155,8 @@ fn what_is_held_cloned_or_kept_by_a_rollback_stays() {
     assert!(fixture.refused(2, &["hold", "--expires", "soon", "x", "db@auto-1"]).contains("soon"));
 }
 
-/// `db` was rolled back to `auto-0`, and both what it was before and what it is now have overwritten all that this had.
+/// `db` was rolled back to `auto-0`, and both what it was before and what it is now have overwritten all that
+/// this had.
 fn overwritten_in_two_branches() -> (Fixture, u64) {
     let fixture = Fixture::new();
     fixture.done(&["create", "db"]);
@@ -333,8 +334,8 @@ fn several_snapshots_are_destroyed_in_one_step_and_the_sum_is_exact() {
     fixture.refused(2, &["destroy", "db@auto-4", "db"]);
 }
 
-/// After a rollback, a clone and a promotion a snapshot of one dataset hangs on one of another, which is no clone's origin. That goes like
-/// any other.
+/// After a rollback, a clone and a promotion a snapshot of one dataset hangs on one of another, which is no
+/// clone's origin. That goes like any other.
 #[test]
 fn what_a_rollback_kept_of_another_dataset_keeps_nothing() {
     let fixture = Fixture::new();

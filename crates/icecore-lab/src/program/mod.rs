@@ -45,7 +45,8 @@ pub struct Cli {
     command: LabCommand,
 }
 
-/// The command with a variable for each option: those of `icecore demo` begin as if it were no part of the lab.
+/// The command with a variable for each option: those of `icecore demo` begin as if it were no part of the
+/// lab.
 pub fn command() -> Command {
     let command = with_environment(Cli::command(), "ICECORE_LAB");
     command.mut_subcommand("demo", |demo| demo.mut_args(|option| with_variable(option, "ICECORE_DEMO")))

@@ -18,7 +18,8 @@ pub fn printed(arguments: &[&str], paths: &[&Path]) -> String {
     String::from_utf8(assert.get_output().stdout.clone()).unwrap()
 }
 
-/// Runs what must fail with this code, and answers its complaint: one line, unless the command line makes no sense.
+/// Runs what must fail with this code, and answers its complaint: one line, unless the command line makes no
+/// sense.
 pub fn refused(code: i32, arguments: &[&str], paths: &[&Path]) -> String {
     let assert = program().args(arguments).args(paths).assert().code(code);
     let text = String::from_utf8(assert.get_output().stderr.clone()).unwrap();

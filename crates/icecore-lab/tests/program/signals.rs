@@ -10,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A run in a folder of its own. What it leaves behind is removed when this is dropped, also when the test fails.
+/// A run in a folder of its own. What it leaves behind is removed when this is dropped, also when the test
+/// fails.
 struct Run {
     child: Child,
     folder: TempDir,

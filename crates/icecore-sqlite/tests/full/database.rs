@@ -103,7 +103,8 @@ impl Site {
         assert!(!self.pool.is_read_only(), "{:?}", self.pool.statistics().failure);
     }
 
-    /// Adds what is as small as can be until there is no room for that either, has something done, and takes it away again.
+    /// Adds what is as small as can be until there is no room for that either, has something done, and takes
+    /// it away again.
     pub fn stuffed(&self, body: impl FnOnce()) {
         let (key, value) = (|number: u64| format!("fill:{number}"), "x".repeat(1000));
         let added = |number: &u64| match self.pool.set_property("other", &key(*number), &value) {
@@ -117,7 +118,8 @@ impl Site {
         (0..count).for_each(|number| self.pool.inherit_property("other", &key(number)).expect("taken away"));
     }
 
-    /// Takes the dataset of the database back to a snapshot, which has so many rows, and forward again, while an application has it open.
+    /// Takes the dataset of the database back to a snapshot, which has so many rows, and forward again, while
+    /// an application has it open.
     pub fn go_back_and_forward(&self, snapshot: &str, rows: u64) {
         let connection = self.connect();
         let present = self.rows(None);

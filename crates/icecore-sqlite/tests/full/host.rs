@@ -1,5 +1,5 @@
-//! The filesystem under a pool is full, or its quota is: real ones, in mount namespaces of their own, so that nothing is
-//! left behind whatever happens. Needs to be allowed to mount; says so where it is not.
+//! The filesystem under a pool is full, or its quota is: real ones, in mount namespaces of their own, so that
+//! nothing is left behind whatever happens. Needs to be allowed to mount; says so where it is not.
 //!
 //! `tests/full.rs` of the simulator has the same on a simulated disk, always.
 
@@ -30,7 +30,8 @@ const EXT4: &str = r#"
 const LARGE_TMPFS: &str = r#"
     mount -t tmpfs -o size=1300m none "$1" || exit 77
     shift; exec "$@""#;
-/// A quota of the host, on a filesystem that has room. Not to the last byte: Btrfs counts what it writes about files, too.
+/// A quota of the host, on a filesystem that has room. Not to the last byte: Btrfs counts what it writes
+/// about files, too.
 const BTRFS_QUOTA: &str = r#"
     truncate -s 512M "$1.image" && mkfs.btrfs -q "$1.image" || exit 77
     mount -o loop "$1.image" "$1" || exit 77
@@ -174,8 +175,8 @@ fn host_process() {
     site.close();
 }
 
-/// Not a test of its own: copies are sparse while the filesystem has plenty of room, are allocated when it has
-/// not, and outlive that it is full.
+/// Not a test of its own: copies are sparse while the filesystem has plenty of room, are allocated when it
+/// has not, and outlive that it is full.
 #[test]
 #[ignore = "a process for other tests"]
 fn filled_process() {
@@ -209,8 +210,8 @@ fn filled_process() {
     site.close();
 }
 
-/// Not a test of its own: a pool that is mostly free keeps its segments for the next minutes, until the filesystem under it has
-/// less than one part in fifty left.
+/// Not a test of its own: a pool that is mostly free keeps its segments for the next minutes, until the
+/// filesystem under it has less than one part in fifty left.
 #[test]
 #[ignore = "a process for other tests"]
 fn short_process() {

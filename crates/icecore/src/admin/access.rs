@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long an owner that does not answer (yet, or any more) is waited for: it may be recovering the pool, or be
-/// a command that is about to end.
+/// How long an owner that does not answer (yet, or any more) is waited for: it may be recovering the pool, or
+/// be a command that is about to end.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How often it is tried within that time.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
@@ -36,7 +36,8 @@ pub struct Access {
 enum Way {
     Local(Pool, Box<Executor>),
     Remote(Client, Instant),
-    /// The owner closed the pool, or ended the connection; who has the pool now is looked for when something is asked.
+    /// The owner closed the pool, or ended the connection; who has the pool now is looked for when something
+    /// is asked.
     Lost,
 }
 
@@ -46,7 +47,8 @@ impl Way {
         Self::Local(pool, executor)
     }
 
-    /// The outcome of a request; `None` if nothing came of it, because another process owns the pool now, or will.
+    /// The outcome of a request; `None` if nothing came of it, because another process owns the pool now, or
+    /// will.
     fn ask(
         &mut self,
         request: Request,
@@ -85,17 +87,18 @@ impl std::fmt::Debug for Access {
     }
 }
 
-/// Opens the pool in this folder, or connects to the process that has it open. `read_only` says that nothing will
-/// be changed: then the pool is not owned, and any process may open it for writing meanwhile. It is opened for writing
-/// nevertheless where it was not closed cleanly, to recover it.
+/// Opens the pool in this folder, or connects to the process that has it open. `read_only` says that nothing
+/// will be changed: then the pool is not owned, and any process may open it for writing meanwhile. It is
+/// opened for writing nevertheless where it was not closed cleanly, to recover it.
 pub fn connect_or_open(directory: &Path, read_only: bool) -> Result<Access, Failure> {
     let options = OpenOptions { read_only, ..OpenOptions::default() };
     Access::new(directory, options, false)
 }
 
 impl Access {
-    /// [`connect_or_open`] with other options; an idle owner is made to close the pool: for those who use [`Access::pool`]
-    /// itself. With [`OpenOptions::read_only`] they ask [`Pool::is_outdated`] after each read.
+    /// [`connect_or_open`] with other options; an idle owner is made to close the pool: for those who use
+    /// [`Access::pool`] itself. With [`OpenOptions::read_only`] they ask [`Pool::is_outdated`] after each
+    /// read.
     pub fn open(directory: &Path, options: OpenOptions) -> Result<Self, Failure> {
         Self::new(directory, options, true)
     }
@@ -113,14 +116,15 @@ impl Access {
         Ok(access)
     }
 
-    /// Why what is read may be older than what the owner of the pool knows: it does not answer, and this is what it had written.
+    /// Why what is read may be older than what the owner of the pool knows: it does not answer, and this is
+    /// what it had written.
     #[must_use]
     pub fn stale(&self) -> Option<&str> {
         self.stale.as_deref()
     }
 
-    /// Opens, or else connects; tries both in turn for a while, since owners come and go. Reading does without an owner that
-    /// hangs.
+    /// Opens, or else connects; tries both in turn for a while, since owners come and go. Reading does
+    /// without an owner that hangs.
     fn find_way(&mut self) -> Result<(), Failure> {
         let deadline = Instant::now() + PATIENCE;
         self.way = loop {
@@ -175,10 +179,10 @@ impl Access {
 
     /// Does what is asked, here or there.
     ///
-    /// When the owner closes the pool, or ends the connection after a long silence, or another process opens a pool that this one
-    /// only reads, pins of snapshots go on with the next owner. With a pin of a head, or a staged file, this
-    /// fails with [`ErrorCode::Closing`]. What was asked was not done then, *every* pin is void and nothing is
-    /// staged any more. A caller that can begin again with all of that may do so.
+    /// When the owner closes the pool, or ends the connection after a long silence, or another process opens
+    /// a pool that this one only reads, pins of snapshots go on with the next owner. With a pin of a head, or
+    /// a staged file, this fails with [`ErrorCode::Closing`]. What was asked was not done then, *every* pin
+    /// is void and nothing is staged any more. A caller that can begin again with all of that may do so.
     pub fn call(&mut self, request: Request) -> Result<Response, Failure> {
         self.call_with(request, &mut |_| {})
     }
@@ -195,8 +199,8 @@ impl Access {
         })
     }
 
-    /// [`Access::call_with`], of which `progress` says whether to go on. What is done here is cut off soon after it answers `false`; what
-    /// another process does goes on.
+    /// [`Access::call_with`], of which `progress` says whether to go on. What is done here is cut off soon
+    /// after it answers `false`; what another process does goes on.
     pub fn call_while(
         &mut self,
         request: Request,
@@ -250,7 +254,8 @@ fn open_pool(directory: &Path, options: &OpenOptions, takes_over: bool) -> Resul
     })
 }
 
-/// Recovers a pool, and opens it to read. Where the disk does not let it be closed, it is read as it was opened.
+/// Recovers a pool, and opens it to read. Where the disk does not let it be closed, it is read as it was
+/// opened.
 fn recovered(directory: &Path, options: &OpenOptions) -> crate::error::Result<Pool> {
     let writing = OpenOptions { read_only: false, ..options.clone() };
     let closed = Pool::open_directory(directory, &writing)?.close();

@@ -1,4 +1,5 @@
-//! Giving up the end of a log that is damaged before it: the last thing that a repair can do, and only if it is told to.
+//! Giving up the end of a log that is damaged before it: the last thing that a repair can do, and only if it
+//! is told to.
 
 use super::mend::{RepairReport, opens, write_superblocks};
 use super::{aside, gone, quiet};
@@ -87,7 +88,8 @@ struct Way {
 
 /// In their order: the last costs most, and may lose what nothing but the location map knows.
 const WAYS: [Way; 4] = [
-    // Segments that the last checkpoint needs found another use since: blocks themselves have to say where they lie.
+    // Segments that the last checkpoint needs found another use since: blocks themselves have to say where
+    // they lie.
     Way {
         of: engine::REUSED,
         name: "with the location map made again",

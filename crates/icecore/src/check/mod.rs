@@ -1,6 +1,8 @@
-//! Check: whether the books of a closed pool agree with what is on disk, and what can be done where they do not.
+//! Check: whether the books of a closed pool agree with what is on disk, and what can be done where they do
+//! not.
 //!
-//! Nothing is changed by it. Where the pool was not closed cleanly, it is recovered in memory, over what is on disk.
+//! Nothing is changed by it. Where the pool was not closed cleanly, it is recovered in memory, over what is
+//! on disk.
 
 mod aside;
 #[cfg(test)]
@@ -126,7 +128,8 @@ pub struct CheckReport {
     pub count: u64,
     /// Whether the pool could be opened, and everything was compared.
     pub opened: bool,
-    /// Whether the pool had been closed cleanly. If not, what was checked is what the next opening will recover.
+    /// Whether the pool had been closed cleanly. If not, what was checked is what the next opening will
+    /// recover.
     pub was_clean: bool,
     /// Versions compared.
     pub versions: u64,
@@ -168,8 +171,9 @@ pub enum CheckProgress {
 /// Checks the pool in a storage. It must not be open for writing anywhere, and stays as it is.
 ///
 /// # Errors
-/// [`Error::NotAPool`], [`Error::NewerFormat`]; [`Error::PoolInUse`], also where a process opens the pool for writing meanwhile: it need
-/// not wait. [`Error::Io`] if the medium is gone. What is damaged is in the report.
+/// [`Error::NotAPool`], [`Error::NewerFormat`]; [`Error::PoolInUse`], also where a process opens the pool for
+/// writing meanwhile: it need not wait. [`Error::Io`] if the medium is gone. What is damaged is in the
+/// report.
 pub fn check(
     storage: Arc<dyn Storage>,
     options: &CheckOptions,
@@ -205,7 +209,8 @@ pub fn check_directory(
     from_idle_owner(path, || check(crate::pool::real(path)?, options, progress))
 }
 
-/// How a pool is opened to be looked at: nothing happens by itself, and memory holds little that was not read from disk.
+/// How a pool is opened to be looked at: nothing happens by itself, and memory holds little that was not read
+/// from disk.
 fn quiet() -> OpenOptions {
     OpenOptions { background: false, control_socket: false, ..OpenOptions::default() }
 }

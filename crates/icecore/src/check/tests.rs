@@ -1,4 +1,5 @@
-//! Pools whose checksums all fit and whose books are wrong; and pools that lost a part that follows from the rest.
+//! Pools whose checksums all fit and whose books are wrong; and pools that lost a part that follows from the
+//! rest.
 
 use super::*;
 use crate::format::ledger::{Blob, SectionTag};
@@ -198,12 +199,14 @@ fn books_that_are_wrong_under_good_checksums_are_found() {
     }
 }
 
-/// What the log says cannot have happened in the sets of the last checkpoint: an error, for whoever opens the pool.
+/// What the log says cannot have happened in the sets of the last checkpoint: an error, for whoever opens the
+/// pool.
 #[test]
 fn a_log_that_contradicts_the_sets_is_damage() {
     let (storage, file) = made();
     let pool = open(&storage);
-    // A checkpoint in which a block of the head has no owner, and a record after it that overwrites the block.
+    // A checkpoint in which a block of the head has no owner, and a record after it that overwrites the
+    // block.
     let (head, run) = {
         let mut state = pool.engine().state();
         let head = head(&state);
@@ -227,7 +230,8 @@ fn a_log_that_contradicts_the_sets_is_damage() {
     std::mem::forget(pool);
 }
 
-/// Two blocks of the log that have exchanged their places in the map: both match the checksums of where they are looked for.
+/// Two blocks of the log that have exchanged their places in the map: both match the checksums of where they
+/// are looked for.
 #[test]
 fn a_map_that_leads_to_another_block_is_found() {
     let (storage, _) = made();
@@ -545,7 +549,8 @@ fn where_blocks_lie_does_not_need_a_ledger() {
             let report = repaired(&hurt, false);
             let told = format!("{tag:?} of {pointer:?}: {report:?}");
             if *pointer == line[0].0 {
-                // Their headers say what they build on, and that they have it; but not those that are hurt themselves.
+                // Their headers say what they build on, and that they have it; but not those that are hurt
+                // themselves.
                 assert!(!report.after.opened && bytes(&hurt) == before, "{told}");
                 continue;
             }
@@ -570,7 +575,8 @@ fn where_blocks_lie_does_not_need_a_ledger() {
                 SectionTag::History => Some("which version owns"),
                 _ => Some("where the trees"),
             };
-            // Only the newest says where the log goes on; that of others does not matter, but is not worth telling apart.
+            // Only the newest says where the log goes on; that of others does not matter, but is not worth
+            // telling apart.
             assert!(gone.is_none() || !report.after.opened && bytes(&hurt) == before, "{told}");
             assert!(gone.is_none_or(|gone| report.refused.iter().any(|why| why.contains(gone))), "{told}");
         }
@@ -602,7 +608,8 @@ fn a_checkpoint_of_before_is_gone_back_to_as_long_as_all_of_it_is_there() {
     }
 }
 
-/// A segment with data that is full of zeros, with or without its header, is as lost as anything: its last stretch of log was found sound.
+/// A segment with data that is full of zeros, with or without its header, is as lost as anything: its last
+/// stretch of log was found sound.
 #[test]
 fn a_data_segment_full_of_zeros_is_noticed_without_reading_data() {
     let (storage, _) = made();

@@ -1,14 +1,16 @@
-//! Second copies: what is written to a segment goes, byte for byte and to the same offset, to a file beside it, from
-//! which reads are healed.
+//! Second copies: what is written to a segment goes, byte for byte and to the same offset, to a file beside
+//! it, from which reads are healed.
 //!
-//! A copy never stands in the way of what it is a copy of. It is written after it, it is not flushed until a superblock is about
-//! to rely on it, and when it cannot be written the pool goes on without. What must hold: *for everything that the
-//! durable superblock leads to, its copy is the same, or there is none, or the superblock says that copies were left behind*.
-//! So a copy that could not be written is removed, and its removal durable, before the next superblock; where not even that can be done,
-//! that superblock says so, and no copy counts from then on until all are made again.
+//! A copy never stands in the way of what it is a copy of. It is written after it, it is not flushed until a
+//! superblock is about to rely on it, and when it cannot be written the pool goes on without. What must hold:
+//! *for everything that the durable superblock leads to, its copy is the same, or there is none, or the
+//! superblock says that copies were left behind*. So a copy that could not be written is removed, and its
+//! removal durable, before the next superblock; where not even that can be done, that superblock says so, and
+//! no copy counts from then on until all are made again.
 //!
-//! Nothing that comes from a copy is taken for what it should be without its own proof: nodes have their address and a checksum, ledger
-//! blobs are compared with the checksum in the pointer to them, blocks with that in the table of their segment.
+//! Nothing that comes from a copy is taken for what it should be without its own proof: nodes have their
+//! address and a checksum, ledger blobs are compared with the checksum in the pointer to them, blocks with
+//! that in the table of their segment.
 
 mod aside;
 mod flush;
@@ -45,7 +47,8 @@ const BEFORE: &str = "; before that: ";
 
 /// Copies that are kept open at most.
 const OPEN_MAX: usize = 64;
-/// Of the files that a process may have open, this part is kept open here, and as many again for direct writes.
+/// Of the files that a process may have open, this part is kept open here, and as many again for direct
+/// writes.
 const SHARE_OF_OPEN_FILES: usize = 16;
 
 type File = Arc<dyn StorageFile>;
@@ -55,7 +58,8 @@ pub(crate) struct Copies {
     geometry: Geometry,
     writable: bool,
     incidents: Arc<Incidents>,
-    /// Held by whoever writes both of something; alone, by whoever writes one of them from the other. Whether it is shut for good.
+    /// Held by whoever writes both of something; alone, by whoever writes one of them from the other. Whether
+    /// it is shut for good.
     gate: RwLock<bool>,
     /// Held while copies are flushed, before anything else of this.
     flushing: Mutex<()>,
@@ -74,7 +78,8 @@ struct Inner {
     files: BTreeMap<SegmentId, Option<File>>,
     /// Segments in use without the copy that they should have.
     missing: BTreeSet<SegmentId>,
-    /// Those of which there was a copy before: it lies aside, does not count, and is what the new one is made over.
+    /// Those of which there was a copy before: it lies aside, does not count, and is what the new one is made
+    /// over.
     aside: BTreeSet<SegmentId>,
     /// Segments with a copy in which something is damaged as it is in the segment, and what.
     flawed: BTreeMap<SegmentId, String>,
@@ -117,7 +122,8 @@ impl Inner {
         self.settings.why = Reason::of(why);
     }
 
-    /// Why copies that had been left behind before cannot be reached, or do not count, either: what came of it need not be what it began with.
+    /// Why copies that had been left behind before cannot be reached, or do not count, either: what came of
+    /// it need not be what it began with.
     fn why_still(&self, now: String) -> String {
         let known = self.settings.why.as_ref().filter(|_| self.settings.behind);
         let first = known.and_then(|known| known.text().rsplit(BEFORE).next()).filter(|first| *first != now);
@@ -171,8 +177,8 @@ impl From<String> for Unusable {
 }
 
 impl Copies {
-    /// The copies of a pool. `place`: where they are; none if that cannot be reached, for the reason given. Which of them are of
-    /// what is in use is for [`Copies::adopt`] to say.
+    /// The copies of a pool. `place`: where they are; none if that cannot be reached, for the reason given.
+    /// Which of them are of what is in use is for [`Copies::adopt`] to say.
     pub(crate) fn new(
         geometry: Geometry,
         writable: bool,
@@ -278,7 +284,8 @@ impl Copies {
         });
     }
 
-    /// Removes copies of what is not in use as it was: they could be mistaken for copies of what finds a use from here on.
+    /// Removes copies of what is not in use as it was: they could be mistaken for copies of what finds a use
+    /// from here on.
     fn clear_former(&self, inner: &mut Inner) -> io::Result<()> {
         let Some(place) = inner.place.clone().filter(|_| self.writable) else { return Ok(()) };
         inner.aside = place.list_aside(self.geometry)?;
@@ -393,8 +400,9 @@ impl Copies {
         self.change(|_| ());
     }
 
-    /// Keeps everybody from writing one of two copies from the other. Held while something is written and then copied, also
-    /// where nothing is copied yet: that may change at any time. `None` if nothing may be written any more.
+    /// Keeps everybody from writing one of two copies from the other. Held while something is written and
+    /// then copied, also where nothing is copied yet: that may change at any time. `None` if nothing may be
+    /// written any more.
     pub(crate) fn writing(&self) -> Option<RwLockReadGuard<'_, bool>> {
         Some(self.gate.read()).filter(|is_shut| !**is_shut)
     }
@@ -404,7 +412,8 @@ impl Copies {
         Some(self.gate.write()).filter(|is_shut| !**is_shut)
     }
 
-    /// Nothing is written from here on, to no segment and no copy: somebody else may have the pool. Waits for those who write.
+    /// Nothing is written from here on, to no segment and no copy: somebody else may have the pool. Waits for
+    /// those who write.
     pub(crate) fn shut(&self) {
         *self.gate.write() = true;
     }
@@ -496,8 +505,8 @@ impl Copies {
         !inner.settings.behind && inner.files.contains_key(&segment)
     }
 
-    /// Fills `buffer` from the copy of a segment; `false` if there is none that counts, or it cannot be read. What was read has to
-    /// be proved.
+    /// Fills `buffer` from the copy of a segment; `false` if there is none that counts, or it cannot be read.
+    /// What was read has to be proved.
     pub(crate) fn read(&self, segment: SegmentId, offset: u64, buffer: &mut [u8]) -> bool {
         self.has(segment)
             && self.file(segment).is_some_and(|file| {
@@ -531,8 +540,8 @@ impl Copies {
         self.inner.lock().brought_back.insert(segment);
     }
 
-    /// Whether a segment was gone at opening, and made again from its copy. What the log has written to it since the last
-    /// checkpoint need not be in there.
+    /// Whether a segment was gone at opening, and made again from its copy. What the log has written to it
+    /// since the last checkpoint need not be in there.
     pub(crate) fn is_brought_back(&self, segment: SegmentId) -> bool {
         self.inner.lock().brought_back.contains(&segment)
     }
@@ -542,8 +551,8 @@ impl Copies {
         self.change(|inner| inner.fall_behind(why));
     }
 
-    /// Something was written to these segments after the last checkpoint of a life that was cut short: their copies may be behind
-    /// it, and go.
+    /// Something was written to these segments after the last checkpoint of a life that was cut short: their
+    /// copies may be behind it, and go.
     pub(crate) fn doubt(&self, segments: impl IntoIterator<Item = SegmentId>) {
         for segment in segments {
             self.inner.lock().vanished.remove(&segment);

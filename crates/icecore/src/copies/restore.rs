@@ -1,5 +1,5 @@
-//! Making copies of what was there before: of everything, where copies were left behind or shall lie somewhere else, or of
-//! segments that lack one.
+//! Making copies of what was there before: of everything, where copies were left behind or shall lie
+//! somewhere else, or of segments that lack one.
 
 use super::place::unfinished_name;
 use super::{Copies, File, Place, copy_name, room};
@@ -107,8 +107,8 @@ impl Copies {
         inner.is_copying() && inner.settings.mode.covers(kind) && inner.missing.contains(&segment)
     }
 
-    /// A copy of a segment that does not count: what was there when copies were left behind, or is in the place that they leave.
-    /// It may be of another use of the segment.
+    /// A copy of a segment that does not count: what was there when copies were left behind, or is in the
+    /// place that they leave. It may be of another use of the segment.
     pub(crate) fn former(&self, segment: SegmentId, left: Option<&Place>) -> Option<File> {
         let place = {
             let inner = self.inner.lock();
@@ -140,9 +140,9 @@ impl Copies {
         self.inner.lock().flawed.keys().copied().collect()
     }
 
-    /// Makes the copy of a segment that nobody will use for anything else meanwhile. `read` reads so many blocks from a
-    /// slot on; what it cannot read has no copy. `goes_on` is asked before each piece, with nothing locked; where it does not, there is
-    /// no copy, as before.
+    /// Makes the copy of a segment that nobody will use for anything else meanwhile. `read` reads so many
+    /// blocks from a slot on; what it cannot read has no copy. `goes_on` is asked before each piece, with
+    /// nothing locked; where it does not, there is no copy, as before.
     ///
     /// # Errors
     /// The copy cannot be written; `Interrupted` if it was not to go on.
@@ -175,7 +175,8 @@ impl Copies {
         let outcome = self.change(|inner| {
             let is_whole = inner.filling.take().is_some_and(|(filling, _)| filling == segment);
             inner.directory_changed = true;
-            // In the same moment in which it is known that all of it was written until now: whoever fails to from here on removes it.
+            // In the same moment in which it is known that all of it was written until now: whoever fails to
+            // from here on removes it.
             let named = filled.and_then(|()| {
                 let whole = is_whole.then_some(()).ok_or_else(given_up);
                 whole.and_then(|()| place.storage.rename(&name, &copy_name(segment)))
@@ -243,7 +244,8 @@ impl Copies {
     }
 }
 
-/// Something that belongs into a copy could not be written, or copies were left behind, or the pool was closed.
+/// Something that belongs into a copy could not be written, or copies were left behind, or the pool was
+/// closed.
 fn given_up() -> io::Error {
     io::Error::other("it was given up")
 }

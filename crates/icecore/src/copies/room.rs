@@ -1,8 +1,8 @@
 //! Room on the medium for copies.
 //!
-//! Most copies are of segments for metadata, of which a pool has three that are hardly begun: where the medium has
-//! much room, a copy takes up what is written to it. Before the medium runs short, the rest is allocated, so that a
-//! full medium takes no copy away.
+//! Most copies are of segments for metadata, of which a pool has three that are hardly begun: where the
+//! medium has much room, a copy takes up what is written to it. Before the medium runs short, the rest is
+//! allocated, so that a full medium takes no copy away.
 
 use super::{Copies, File, Place};
 use crate::format::segment::Geometry;
@@ -12,13 +12,13 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
-/// With less free on the medium copies have room for all that can be written to them. Between two looks at the
-/// medium (a second, or a new segment) others hardly take so much.
+/// With less free on the medium copies have room for all that can be written to them. Between two looks at
+/// the medium (a second, or a new segment) others hardly take so much.
 const PLENTY_BYTES: u64 = 1 << 30;
 
 impl Copies {
-    /// Allocates the rest of copies that are sparse, if the medium has no plenty of room any more. What cannot be
-    /// allocated stays as it is: it is tried again the next time.
+    /// Allocates the rest of copies that are sparse, if the medium has no plenty of room any more. What
+    /// cannot be allocated stays as it is: it is tried again the next time.
     pub(crate) fn reserve_room(&self) {
         let (place, sparse) = {
             let inner = self.inner.lock();
@@ -41,7 +41,8 @@ fn has_plenty(place: &Place) -> bool {
     place.storage.space().is_ok_and(|space| space.free >= PLENTY_BYTES)
 }
 
-/// Makes the file of a copy of a segment that begins, in place of what may have the name; says whether it is sparse.
+/// Makes the file of a copy of a segment that begins, in place of what may have the name; says whether it is
+/// sparse.
 pub(super) fn begin(place: &Place, name: &str, geometry: Geometry) -> io::Result<(File, bool)> {
     let is_sparse = has_plenty(place);
     let file = if is_sparse {
@@ -52,8 +53,8 @@ pub(super) fn begin(place: &Place, name: &str, geometry: Geometry) -> io::Result
     file.map(|file| (file, is_sparse))
 }
 
-/// Makes the file of a copy that is written whole, in place of what may have the name: a medium that cannot hold it
-/// says so at once.
+/// Makes the file of a copy that is written whole, in place of what may have the name: a medium that cannot
+/// hold it says so at once.
 pub(super) fn create(place: &Place, name: &str, geometry: Geometry) -> io::Result<File> {
     replace(place, name, || place.storage.create(name, geometry.bytes))
 }

@@ -1,4 +1,5 @@
-//! What goes on beside the callers: checkpoints, segments written ahead, and a mark when nothing else goes on.
+//! What goes on beside the callers: checkpoints, segments written ahead, and a mark when nothing else goes
+//! on.
 
 use super::append::Pressure;
 use super::trim::Keep;
@@ -170,7 +171,8 @@ fn collect(weak: &Weak<Engine>) {
     let mut idle = 0;
     let mut done = 0;
     let mut written = Instant::now();
-    // What cannot be removed once is not tried again by itself: each try costs a checkpoint, and an entry in the log of errors.
+    // What cannot be removed once is not tried again by itself: each try costs a checkpoint, and an entry in
+    // the log of errors.
     let mut removes = true;
     loop {
         let Some(engine) = weak.upgrade() else { return };
@@ -182,8 +184,8 @@ fn collect(weak: &Weak<Engine>) {
             written = Instant::now();
         }
         done = now;
-        // A failure to write a segment leaves what lives in it where it was; a failed checkpoint is kept by the log
-        // writer, which tells every caller.
+        // A failure to write a segment leaves what lives in it where it was; a failed checkpoint is kept by
+        // the log writer, which tells every caller.
         let is_at_rest = written.elapsed() >= engine.options.rest;
         let keep = (idle >= IDLE_TURNS).then_some(if is_at_rest { Keep::Rest } else { Keep::Pause });
         let _ = match (due, keep) {
@@ -206,7 +208,8 @@ struct Rest {
     seen: (RecordSequence, RecordSequence),
     /// Since when that is so.
     since: Instant,
-    /// The last record that nothing needs to be said about: a mark of ours, or what was there at the beginning.
+    /// The last record that nothing needs to be said about: a mark of ours, or what was there at the
+    /// beginning.
     marked: RecordSequence,
 }
 
@@ -219,8 +222,8 @@ impl Rest {
         }
     }
 
-    /// Appends a mark if the log has been at rest for a while, and durable records at its end have no later one that
-    /// says so.
+    /// Appends a mark if the log has been at rest for a while, and durable records at its end have no later
+    /// one that says so.
     fn observe(&mut self, engine: &Engine) {
         let seen = engine.log_end();
         if seen != self.seen {
@@ -259,7 +262,8 @@ impl Engine {
                 self.run_checkpoint()?;
                 self.copy_with_call();
             }
-            // What the caller did is done: a segment that cannot be emptied is no reason to tell it otherwise.
+            // What the caller did is done: a segment that cannot be emptied is no reason to tell it
+            // otherwise.
             if pressure.collect && self.collect_ahead(false).is_err() {
                 self.check_writable()?;
             }
@@ -308,7 +312,8 @@ impl Engine {
         if state.segments.free_unwritten().is_none() && self.make_segment(&mut state).is_err() {
             return;
         }
-        // The reserve stays free to be taken meanwhile, and one for who writes: that must not be refused for being got ready.
+        // The reserve stays free to be taken meanwhile, and one for who writes: that must not be refused for
+        // being got ready.
         if self.ensure_free(&mut state, 2, Purpose::Data).is_err() {
             return;
         }
@@ -332,9 +337,9 @@ impl Engine {
         (self.state().tail.last_sequence(), self.writer.durable())
     }
 
-    /// Appends a record whose only purpose is to say up to where the log was durable: without it, damage to what was
-    /// acknowledged last would look like a torn tail. It is not flushed, so that nobody who commits now waits for
-    /// more than one block. `None` if there is no need for it, or no room.
+    /// Appends a record whose only purpose is to say up to where the log was durable: without it, damage to
+    /// what was acknowledged last would look like a torn tail. It is not flushed, so that nobody who commits
+    /// now waits for more than one block. `None` if there is no need for it, or no room.
     fn append_mark(&self) -> Option<RecordSequence> {
         let mut state = self.state();
         // Before that no replay looks.

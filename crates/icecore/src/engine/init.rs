@@ -219,8 +219,8 @@ pub(crate) fn open_to_look(storage: &Arc<dyn Storage>, options: &OpenOptions) ->
     guarded(|| open_to(storage, options, AtDamage::Refuse)).map(|opened| opened.engine)
 }
 
-/// Replay executes what the log says on sets that may be wrong in a way that only shows now: an operation that
-/// contradicts them ends in an assertion. What it leaves behind is thrown away.
+/// Replay executes what the log says on sets that may be wrong in a way that only shows now: an operation
+/// that contradicts them ends in an assertion. What it leaves behind is thrown away.
 pub(crate) fn guarded<T>(replay: impl FnOnce() -> Result<T>) -> Result<T> {
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(replay));
     outcome.unwrap_or_else(|_| {
@@ -228,8 +228,9 @@ pub(crate) fn guarded<T>(replay: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// Opens a pool of which the log is damaged before its end, as it was before that: the first record that counts no more, and
-/// why. `None` if the log is whole. `is_short`: there was more of it, wherever it seems to end. Nobody else may be at the storage.
+/// Opens a pool of which the log is damaged before its end, as it was before that: the first record that
+/// counts no more, and why. `None` if the log is whole. `is_short`: there was more of it, wherever it seems
+/// to end. Nobody else may be at the storage.
 ///
 /// # Errors
 /// What keeps the pool from being opened even so.
@@ -360,7 +361,8 @@ fn skip_drawn(state: &mut State, superblock: &Superblock) -> Result<Drawn> {
     Ok(drawn)
 }
 
-/// A new life is made known before it writes anything, so that nothing from an earlier one can pass for its own.
+/// A new life is made known before it writes anything, so that nothing from an earlier one can pass for its
+/// own.
 fn begin_life(
     storage: &dyn Storage,
     mut superblock: Superblock,
@@ -384,10 +386,11 @@ fn begin_life(
     Ok(superblock)
 }
 
-/// After a crash, the segment of runs that was being filled may have some behind the last one that counts: of groups that were
-/// never committed, or of a checkpoint that was not finished. Filled further, it could have holes between new runs in which
-/// headers of old ones stand, of this very use of it. So another one is begun; where there are few, those headers
-/// are wiped instead: one crash after the other must not use up a pool that is full.
+/// After a crash, the segment of runs that was being filled may have some behind the last one that counts: of
+/// groups that were never committed, or of a checkpoint that was not finished. Filled further, it could have
+/// holes between new runs in which headers of old ones stand, of this very use of it. So another one is
+/// begun; where there are few, those headers are wiped instead: one crash after the other must not use up a
+/// pool that is full.
 fn leave_or_quiet_runs(storage: &dyn Storage, blocks: &Blocks, state: &mut State) -> Result<()> {
     let Some(cursor) = state.run_cursor else { return Ok(()) };
     let segment_bytes = blocks.files().geometry().bytes;
@@ -414,7 +417,8 @@ fn leave_or_quiet_runs(storage: &dyn Storage, blocks: &Blocks, state: &mut State
     blocks.files().sync(cursor.segment)
 }
 
-/// The segment of runs that was being filled goes on being filled: its checksums so far are in its record headers.
+/// The segment of runs that was being filled goes on being filled: its checksums so far are in its record
+/// headers.
 fn reopen_runs(blocks: &Blocks, state: &State) -> Result<()> {
     let Some(cursor) = state.run_cursor else { return Ok(()) };
     let use_ = Use { kind: SegmentKind::Run, incarnation: cursor.incarnation };
@@ -449,7 +453,8 @@ fn random_id() -> Result<PoolId> {
     }
 }
 
-/// How much of the location map and of sets is kept in memory: three quarters of what is allowed are for the map.
+/// How much of the location map and of sets is kept in memory: three quarters of what is allowed are for the
+/// map.
 pub(super) fn memory_limits(options: &OpenOptions) -> (MapLimits, SetLimits) {
     let sets = options.map_memory_bytes / 4;
     (MapLimits::of(options.map_memory_bytes - sets), SetLimits::of(sets))

@@ -286,7 +286,8 @@ impl Engine {
         statistics
     }
 
-    /// Calls `body` with the state, and the places and lengths of the ledger's blobs and of chunks, while no checkpoint is on its way.
+    /// Calls `body` with the state, and the places and lengths of the ledger's blobs and of chunks, while no
+    /// checkpoint is on its way.
     pub(crate) fn with_books<T>(
         &self,
         body: impl FnOnce(&State, &[(crate::units::SegmentId, u32)]) -> Result<T>,
@@ -321,13 +322,15 @@ impl Engine {
         let _copying = self.copying.lock();
         let _line = self.checkpoint.lock();
         self.closed.store(true, Ordering::Release);
-        // Also who reads, and heals what it finds damaged, or writes ahead for a group that nobody can commit.
+        // Also who reads, and heals what it finds damaged, or writes ahead for a group that nobody can
+        // commit.
         self.copies().shut();
         *self.lock.lock() = None;
         outcome
     }
 
-    /// After a failure, which may have been met in the background: whether something was done that is not durable, and will never be.
+    /// After a failure, which may have been met in the background: whether something was done that is not
+    /// durable, and will never be.
     fn lost_with(&self, reason: String) -> Result<()> {
         let last = self.state().tail.last_sequence();
         if self.writer.durable() < last { Err(Error::ReadOnlyAfterFailure { reason }) } else { Ok(()) }

@@ -15,7 +15,8 @@ use std::sync::atomic::Ordering;
 const PIECE_BLOCKS_MAX: u32 = 256;
 /// Segments of a pool that keeps none for deleting.
 const NONE_FOR_DELETING: u64 = 64;
-/// Segments that a larger pool keeps for deleting: one for commits that replace as much as they write, one for files that shrink.
+/// Segments that a larger pool keeps for deleting: one for commits that replace as much as they write, one
+/// for files that shrink.
 const FOR_DELETING: u64 = 2;
 /// Segments that are made at once, and what they may take, at most.
 const TOGETHER_MAX: u64 = 8;
@@ -107,11 +108,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Refuses whatever is not part of a checkpoint, so that the next one can always be written: also without a
-    /// new stretch of log, operations make nodes that it has to find room for. `nodes`: how many, beside a few.
+    /// Refuses whatever is not part of a checkpoint, so that the next one can always be written: also without
+    /// a new stretch of log, operations make nodes that it has to find room for. `nodes`: how many, beside a
+    /// few.
     ///
-    /// Of what is kept from those who add something, collection may take one segment, and gives it back soon. Meanwhile they go on in
-    /// the room they have: had they come a moment earlier, they would have been allowed to, and all would be as it is now.
+    /// Of what is kept from those who add something, collection may take one segment, and gives it back soon.
+    /// Meanwhile they go on in the room they have: had they come a moment earlier, they would have been
+    /// allowed to, and all would be as it is now.
     pub(crate) fn ensure_reserve(&self, state: &mut State, purpose: Purpose, nodes: usize) -> Result<()> {
         while purpose != Purpose::Checkpoint
             && state.segments.free() + lent(state, purpose)
@@ -129,8 +132,8 @@ impl Engine {
             && state.segments.free() + lent(state, Purpose::Data) >= kept
     }
 
-    /// Free segments that must be left over: what the checkpoint on its way and the next one may take, and for what
-    /// adds something, room for what frees.
+    /// Free segments that must be left over: what the checkpoint on its way and the next one may take, and
+    /// for what adds something, room for what frees.
     pub(crate) fn reserve(&self, state: &State, purpose: Purpose) -> usize {
         self.reserve_with(state, purpose, Making::default())
     }
@@ -144,14 +147,15 @@ impl Engine {
                 + self.for_ledger(state, slack)
         };
         match purpose {
-            // What is being filled may run short while what frees does its work: that must not count against it.
+            // What is being filled may run short while what frees does its work: that must not count against
+            // it.
             Purpose::Data => self.reserve_with(state, Purpose::Shrinking, making) + kept_for_deleting(state),
             Purpose::Replacing => {
                 self.reserve_with(state, Purpose::Shrinking, making) + kept_for_deleting(state).min(1)
             }
             Purpose::Shrinking => need(u64::from(self.geometry.slots()) / SLACK_SHARE) + 2,
-            // One is left that collection can fill: with it, dead space can be gathered when what is needed grows by a
-            // segment at once.
+            // One is left that collection can fill: with it, dead space can be gathered when what is needed
+            // grows by a segment at once.
             Purpose::Collecting => need(0) + 1,
             Purpose::Freeing => need(0) + usize::from(!state.collection.is_exhausted),
             Purpose::Rescuing => self.for_moves(state),
@@ -179,8 +183,8 @@ impl Engine {
         self.beyond(merged, self.room_behind(SegmentKind::Run, state.run_cursor), SegmentKind::Run)
     }
 
-    /// A blob lies in one piece, and nobody knows how long the next one is. What is too long for a segment is cut in pieces of
-    /// half of one at most. Behind it there is room for moves to be recorded.
+    /// A blob lies in one piece, and nobody knows how long the next one is. What is too long for a segment is
+    /// cut in pieces of half of one at most. Behind it there is room for moves to be recorded.
     fn for_ledger(&self, state: &State, slack: u64) -> usize {
         let blob = 2 * u64::from(state.ledger_blocks) + LEDGER_MARGIN;
         if blob + self.blocks_of_moves(0) + slack
@@ -194,13 +198,15 @@ impl Engine {
         }
     }
 
-    /// Segments for a blob that says what has been moved since the last checkpoint, and what two segments hold besides.
+    /// Segments for a blob that says what has been moved since the last checkpoint, and what two segments
+    /// hold besides.
     fn for_moves(&self, state: &State) -> usize {
         let blob = self.blocks_of_moves(self.blocks.map().read().changed_runs());
         usize::from(blob > self.room_behind(SegmentKind::Ledger, state.ledger_cursor))
     }
 
-    /// Blocks of a blob that says where the blocks of two segments are now, each by itself, and changes of so many runs.
+    /// Blocks of a blob that says where the blocks of two segments are now, each by itself, and changes of so
+    /// many runs.
     fn blocks_of_moves(&self, runs: usize) -> u64 {
         let runs = runs + 2 * self.geometry.slots() as usize;
         (runs * RUN_BYTES_MAX).div_ceil(BLOCK_BYTES) as u64 + MOVES_MARGIN
@@ -212,8 +218,9 @@ impl Engine {
         no_more && state.segments.free() <= self.reserve(state, purpose)
     }
 
-    /// Whether whoever destroys something that frees so much, which may not be known, should find room for it at once: where there is
-    /// none, or little and this is much. Of snapshots that come and go, each of which keeps little, the next checkpoint makes room.
+    /// Whether whoever destroys something that frees so much, which may not be known, should find room for it
+    /// at once: where there is none, or little and this is much. Of snapshots that come and go, each of which
+    /// keeps little, the next checkpoint makes room.
     pub(crate) fn is_room_wanted(&self, state: &State, frees: Option<BlockCount>) -> bool {
         let waiting = |frees: BlockCount| BlockCount(state.graveyard.waiting_blocks() + frees.0);
         self.is_tight(state, Purpose::Data)
@@ -226,16 +233,18 @@ impl Engine {
             < (self.reserve(state, Purpose::Data) + 1 + state.segments.len() / FILLING_UP_SHARE) as u64
     }
 
-    /// Bytes that can be written before anything has to be gathered or freed: segments that are free or to be made, but for the reserve. `fit`: how many
-    /// the medium has room for. Where there are any, a small change finds room; where it found none, there are none.
+    /// Bytes that can be written before anything has to be gathered or freed: segments that are free or to be
+    /// made, but for the reserve. `fit`: how many the medium has room for. Where there are any, a small
+    /// change finds room; where it found none, there are none.
     pub(crate) fn writable(&self, state: &State, fit: u64) -> ByteLength {
         let segments = state.segments.free() as u64 + state.segments.creatable().min(fit);
         let spare = segments.saturating_sub(self.reserve_with(state, Purpose::Data, Making::SMALL) as u64);
         ByteLength(spare * self.geometry.bytes)
     }
 
-    /// Runs something that needs room. If there is none, what died meanwhile is made room of first; if that is not
-    /// enough, what lives in segments that hold little is moved together. What was destroyed must not stand in the way of a quota either.
+    /// Runs something that needs room. If there is none, what died meanwhile is made room of first; if that
+    /// is not enough, what lives in segments that hold little is moved together. What was destroyed must not
+    /// stand in the way of a quota either.
     pub(crate) fn with_room<T>(&self, body: impl Fn() -> Result<T>) -> Result<T> {
         let mut outcome = body();
         if matches!(outcome, Err(Error::QuotaExceeded { .. })) {
@@ -264,8 +273,8 @@ impl Engine {
         outcome.map_err(|error| self.with_ways_out(error))
     }
 
-    /// Makes room of what died since the last checkpoint, of the log that it makes superfluous, and of what readers and
-    /// groups have let go of since; false if there is nothing of the sort.
+    /// Makes room of what died since the last checkpoint, of the log that it makes superfluous, and of what
+    /// readers and groups have let go of since; false if there is nothing of the sort.
     pub(crate) fn reclaim(&self) -> Result<bool> {
         let mut state = self.settled_state()?;
         let free = state.segments.free();
@@ -273,7 +282,8 @@ impl Engine {
         self.let_go_of_spent(&mut state);
         let freed = state.segments.free() > free;
         let worthwhile = state.graveyard.pending_blocks() > 0 || state.log_blocks > 0;
-        // One that is being written has taken with it what died before: looked at under the state lock, as it was frozen.
+        // One that is being written has taken with it what died before: looked at under the state lock, as it
+        // was frozen.
         let on_its_way = self.checkpoint_writing.load(Ordering::Acquire);
         drop(state);
         if worthwhile {
@@ -284,8 +294,8 @@ impl Engine {
         Ok(worthwhile || on_its_way || freed)
     }
 
-    /// Segments that were filled to their end, and in which nothing lives any more, are kept by nothing but having been filled
-    /// last.
+    /// Segments that were filled to their end, and in which nothing lives any more, are kept by nothing but
+    /// having been filled last.
     fn let_go_of_spent(&self, state: &mut State) {
         for filling in Filling::ALL {
             let cursor = *filling.cursor(state);
@@ -332,8 +342,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Segments that are made at once. Each by itself waits for what the disk is writing, which takes bulk writes a third of
-    /// their speed. No more than an eighth of what there is, and of what the size limit leaves, which copies may need.
+    /// Segments that are made at once. Each by itself waits for what the disk is writing, which takes bulk
+    /// writes a third of their speed. No more than an eighth of what there is, and of what the size limit
+    /// leaves, which copies may need.
     fn made_together(&self, state: &State) -> u64 {
         let spare = (state.segments.len() as u64).min(state.segments.creatable()) / GROWTH_SHARE;
         let most = (TOGETHER_BYTES_MAX / self.geometry.bytes).min(TOGETHER_MAX).min(spare);
@@ -418,8 +429,9 @@ impl Engine {
         Ok(Allocation { segment, incarnation, slot: Slot(1), blocks, full, is_fresh: true })
     }
 
-    /// Gives out room in a segment that is being filled. Where the reserve counts on that room, whoever may not touch the reserve
-    /// sees to it that free segments make up for it: a group that is refused, or given up, has used up what it wrote ahead.
+    /// Gives out room in a segment that is being filled. Where the reserve counts on that room, whoever may
+    /// not touch the reserve sees to it that free segments make up for it: a group that is refused, or given
+    /// up, has used up what it wrote ahead.
     fn advance(&self, state: &mut State, filling: Filling, blocks: u32, purpose: Purpose) -> Result<()> {
         let before = filling.cursor(state).expect("it is being filled");
         let after = Cursor { slot: Slot(before.slot.0 + blocks), ..before };
@@ -473,8 +485,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets go of the segment that this allocation found full. Writes its checksum table, unless an open group has blocks in
-    /// it: then the group writes the table ([`Engine::let_go_of_staged`]).
+    /// Lets go of the segment that this allocation found full. Writes its checksum table, unless an open
+    /// group has blocks in it: then the group writes the table ([`Engine::let_go_of_staged`]).
     pub(crate) fn end_segment(&self, kind: SegmentKind, allocation: &Allocation) -> Result<()> {
         let Some((segment, incarnation)) = allocation.full else { return Ok(()) };
         let writes_table = kind.has_table() && self.blocks.sums().may_close(segment, incarnation);
@@ -575,14 +587,14 @@ fn kept_for_deleting(state: &State) -> usize {
     for_deleting(state.segments.most()) as usize
 }
 
-/// The same of a pool that may have so many segments. A larger pool has no less room for the rest, so raising a size limit
-/// breaks no promise.
+/// The same of a pool that may have so many segments. A larger pool has no less room for the rest, so raising
+/// a size limit breaks no promise.
 pub(super) fn for_deleting(segments: u64) -> u64 {
     segments.saturating_sub(NONE_FOR_DELETING).min(FOR_DELETING)
 }
 
-/// The segments that a pool needs which needs so many beside what it keeps for deleting. `most`: how many there may be, if not just
-/// so many.
+/// The segments that a pool needs which needs so many beside what it keeps for deleting. `most`: how many
+/// there may be, if not just so many.
 pub(super) fn with_those_for_deleting(segments: u64, most: Option<u64>) -> u64 {
     match most {
         Some(most) => segments + for_deleting(most),

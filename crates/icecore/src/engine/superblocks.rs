@@ -9,7 +9,8 @@ use crate::format::superblock::{NAMES, Superblock};
 use crate::storage::{AlignedBuffer, Kind, Storage, StorageFile};
 use crate::units::{BLOCK_BYTES, PoolId};
 
-/// Reads the newer of the two superblocks. One that is missing, damaged or of another pool is made up for by its twin.
+/// Reads the newer of the two superblocks. One that is missing, damaged or of another pool is made up for by
+/// its twin.
 pub(crate) fn read(storage: &dyn Storage) -> Result<Superblock> {
     match read_twins(storage, NAMES) {
         [Err(error @ Error::NewerFormat { .. }), _] | [_, Err(error @ Error::NewerFormat { .. })] => {
@@ -74,8 +75,9 @@ pub(crate) fn read_one(storage: &dyn Storage, name: &str, path: &str) -> Result<
     Superblock::decode(&block, path, name)
 }
 
-/// Writes both, one after the other, each durable before the next is touched. The one that is known to be whole comes last: the other may
-/// have been torn by a crash, or damaged since it was written. Nothing is lost by that, and it is noted.
+/// Writes both, one after the other, each durable before the next is touched. The one that is known to be
+/// whole comes last: the other may have been torn by a crash, or damaged since it was written. Nothing is
+/// lost by that, and it is noted.
 pub(super) fn write(storage: &dyn Storage, superblock: &Superblock, files: &SegmentFiles) -> Result<()> {
     let [first, last] = prepare(storage, NAMES, superblock, files.copies());
     write_one(storage, first, superblock)?;
@@ -164,18 +166,24 @@ pub(super) fn write_one(storage: &dyn Storage, name: &str, superblock: &Superblo
 impl Engine {
     /// Lets others write to a pool that is only read here.
     pub(crate) fn disown(&self) {
-        // Before the lock is let go of: nobody writes a superblock until then.
-        self.disowned.get_or_init(|| Watch::begin(&*self.storage));
-        *self.lock.lock() = None;
+        // Before the lock is let go of: nobody writes a superblock until then. Without a watch the lock stays.
+        let watch = || Watch::begin(&*self.storage, self.superblock.lock().generation);
+        if self.disowned.get().is_none()
+            && let Some(watch) = watch()
+        {
+            let _ = self.disowned.set(watch);
+            *self.lock.lock() = None;
+        }
     }
 
-    /// Whether somebody has opened the pool for writing since it was disowned: that writes the superblocks before anything
-    /// else. One that cannot be read now says nothing.
+    /// Whether somebody has opened the pool for writing since it was disowned: that writes the superblocks
+    /// before anything else. One that cannot be read now says nothing.
     pub(crate) fn is_outdated(&self) -> bool {
         self.options.read_only && self.disowned.get().is_some_and(Watch::has_changed)
     }
 
-    /// Changes the superblock and writes both of them. What was copied so far is durable before, or they say that it is not.
+    /// Changes the superblock and writes both of them. What was copied so far is durable before, or they say
+    /// that it is not.
     pub(super) fn write_superblock(&self, change: impl FnOnce(&mut Superblock)) -> Result<()> {
         let copies = self.blocks.files().copies();
         // Not under the lock: others ask for the epoch.
@@ -195,20 +203,25 @@ impl Engine {
     }
 }
 
-/// The superblocks as they were. Reading them is all that is done to find out whether they changed, since each read of
-/// a pool that was disowned asks for that.
+/// The superblocks as they were. Reading them is all that is done to find out whether they changed, since
+/// each read of a pool that was disowned asks for that.
 pub(super) struct Watch(Vec<(Box<dyn StorageFile>, Block)>);
 
 type Block = [u8; BLOCK_BYTES];
 
 impl Watch {
-    fn begin(storage: &dyn Storage) -> Self {
+    /// `None` if no superblock of this generation can be read.
+    fn begin(storage: &dyn Storage, generation: u64) -> Option<Self> {
+        let path = storage.describe();
         let watched = |name: &&str| {
             let file = storage.open(name, false).ok()?;
             let block = read_block(&*file)?;
-            Some((file, block))
+            let is_known =
+                Superblock::decode(&block, &path, name).is_ok_and(|it| it.generation == generation);
+            is_known.then_some((file, block))
         };
-        Self(NAMES.iter().filter_map(watched).collect())
+        let watched: Vec<_> = NAMES.iter().filter_map(watched).collect();
+        (!watched.is_empty()).then_some(Self(watched))
     }
 
     fn has_changed(&self) -> bool {

@@ -94,12 +94,12 @@ impl Pool {
         engine::init(&storage, options)
     }
 
-    /// Opens the pool in a directory, recovering it if it was not closed cleanly. Another process that has it open and does nothing
-    /// with it closes it first ([`Pool::set_idle`]).
+    /// Opens the pool in a directory, recovering it if it was not closed cleanly. Another process that has it
+    /// open and does nothing with it closes it first ([`Pool::set_idle`]).
     ///
     /// # Errors
-    /// [`Error::NotAPool`], [`Error::NewerFormat`], [`Error::PoolInUse`], [`Error::NeedsRecovery`] (read-only),
-    /// [`Error::Damaged`], [`Error::Io`].
+    /// [`Error::NotAPool`], [`Error::NewerFormat`], [`Error::PoolInUse`], [`Error::NeedsRecovery`]
+    /// (read-only), [`Error::Damaged`], [`Error::Io`].
     pub fn open_directory(path: &Path, options: &OpenOptions) -> Result<Self> {
         from_idle_owner(path, || Self::open_if_free(path, options))
     }
@@ -116,8 +116,8 @@ impl Pool {
         }
     }
 
-    /// Opens a picture of a pool that another process may own: what that had written is recovered in memory, and nothing is
-    /// written to the disk.
+    /// Opens a picture of a pool that another process may own: what that had written is recovered in memory,
+    /// and nothing is written to the disk.
     pub(crate) fn open_picture(path: &Path) -> Result<Self> {
         Self::open(Overlay::over(real(path)?), &engine::lock_free_options())
     }
@@ -159,21 +159,24 @@ impl Pool {
     /// answer errors from then on. Dropping the last handle does the same without a word about failures.
     ///
     /// # Errors
-    /// When the last checkpoint fails; nothing acknowledged is lost by that. [`Error::ReadOnlyAfterFailure`] if a write or flush failed before,
-    /// be it in the background, and something was done that is not durable.
+    /// When the last checkpoint fails; nothing acknowledged is lost by that. [`Error::ReadOnlyAfterFailure`]
+    /// if a write or flush failed before, be it in the background, and something was done that is not
+    /// durable.
     pub fn close(&self) -> Result<()> {
         self.shared.close()
     }
 
     /// Lets other processes open a pool for writing that this one only reads: a pool that was opened with
-    /// [`OpenOptions::read_only`]. What is read is to be trusted only if [`Pool::is_outdated`] answers false after it.
+    /// [`OpenOptions::read_only`]. What is read is to be trusted only if [`Pool::is_outdated`] answers false
+    /// after it.
     pub fn disown(&self) {
         if self.engine().options.read_only {
             self.engine().disown();
         }
     }
 
-    /// Whether somebody has opened the pool for writing since it was disowned here: another process, or this one.
+    /// Whether somebody has opened the pool for writing since it was disowned here: another process, or this
+    /// one.
     #[must_use]
     pub fn is_outdated(&self) -> bool {
         self.engine().is_outdated()
@@ -212,8 +215,8 @@ impl Pool {
         self.engine().sync()
     }
 
-    /// Makes a checkpoint now. Never needed for safety: it shortens the next recovery and lets space be reused, also that
-    /// of everything that was destroyed so far.
+    /// Makes a checkpoint now. Never needed for safety: it shortens the next recovery and lets space be
+    /// reused, also that of everything that was destroyed so far.
     ///
     /// # Errors
     /// [`Error::ReadOnlyAfterFailure`], [`Error::ReadOnly`].
@@ -225,17 +228,18 @@ impl Pool {
         Ok(())
     }
 
-    /// Empties up to so many segments that hold little, by moving what lives in them, and makes them free. Never needed:
-    /// it happens by itself, ahead of need. Snapshots and readers are not touched.
+    /// Empties up to so many segments that hold little, by moving what lives in them, and makes them free.
+    /// Never needed: it happens by itself, ahead of need. Snapshots and readers are not touched.
     ///
     /// # Errors
-    /// [`Error::ReadOnlyAfterFailure`], [`Error::ReadOnly`]; [`Error::Io`] if writing failed: nothing is lost by that.
+    /// [`Error::ReadOnlyAfterFailure`], [`Error::ReadOnly`]; [`Error::Io`] if writing failed: nothing is lost
+    /// by that.
     pub fn collect(&self, segments_max: usize) -> Result<CollectReport> {
         self.engine().collect(segments_max, true)
     }
 
-    /// As [`Pool::collect`], without the checkpoint that comes first there, so that what died since the last one is moved with
-    /// the rest, as it is when a pool is nearly full.
+    /// As [`Pool::collect`], without the checkpoint that comes first there, so that what died since the last
+    /// one is moved with the rest, as it is when a pool is nearly full.
     ///
     /// # Errors
     /// Those of [`Pool::collect`].
@@ -244,12 +248,14 @@ impl Pool {
         self.engine().collect(segments_max, false)
     }
 
-    /// Gives free segments back to the filesystem, but for those that deleting and checkpointing may need. What died since
-    /// the last checkpoint is made free first. A pool does this by itself, less thoroughly, when it is at rest, when it is closed
-    /// and when the filesystem runs short. After a crash, files that were removed may be there again, as free segments.
+    /// Gives free segments back to the filesystem, but for those that deleting and checkpointing may need.
+    /// What died since the last checkpoint is made free first. A pool does this by itself, less thoroughly,
+    /// when it is at rest, when it is closed and when the filesystem runs short. After a crash, files that
+    /// were removed may be there again, as free segments.
     ///
     /// # Errors
-    /// [`Error::ReadOnlyAfterFailure`], [`Error::ReadOnly`]; [`Error::Io`] if a file cannot be removed: nothing is lost by that.
+    /// [`Error::ReadOnlyAfterFailure`], [`Error::ReadOnly`]; [`Error::Io`] if a file cannot be removed:
+    /// nothing is lost by that.
     pub fn trim(&self) -> Result<TrimReport> {
         self.engine().check_writable()?;
         self.engine().finish_freeing()?;
@@ -283,8 +289,8 @@ impl Pool {
         Ok(View::pin(self, &mut state, version, name.to_owned()))
     }
 
-    /// Appends groups, of any datasets, as one atomic step, and makes them visible. After a crash all of it is
-    /// there or nothing. Not durable yet: see [`Pool::make_durable`].
+    /// Appends groups, of any datasets, as one atomic step, and makes them visible. After a crash all of it
+    /// is there or nothing. Not durable yet: see [`Pool::make_durable`].
     ///
     /// # Errors
     /// [`Error::NoSpace`] before anything changed; [`Error::StaleHandle`] after a rollback.
@@ -313,24 +319,26 @@ impl Pool {
         self.engine().blocks.files().copies().report()
     }
 
-    /// Readers that keep something from being used again, and would not if they were gone: those that keep most come first.
+    /// Readers that keep something from being used again, and would not if they were gone: those that keep
+    /// most come first.
     #[must_use]
     pub fn readers(&self) -> Vec<ReaderHold> {
         self.engine().readers()
     }
 
-    /// Has everything copied that should be and is not: after the folder of the copies was gone, or full, or could not
-    /// be written to. A scrub does so, too. Others may use the pool meanwhile.
+    /// Has everything copied that should be and is not: after the folder of the copies was gone, or full, or
+    /// could not be written to. A scrub does so, too. Others may use the pool meanwhile.
     ///
     /// # Errors
-    /// What is in the way of it, and the pool goes on as before; [`Error::ReadOnly`], [`Error::ReadOnlyAfterFailure`].
+    /// What is in the way of it, and the pool goes on as before; [`Error::ReadOnly`],
+    /// [`Error::ReadOnlyAfterFailure`].
     pub fn restore_copies(&self) -> Result<CopiesReport> {
         self.engine().restore_copies()
     }
 
-    /// Changes what is written twice, and where the copies lie: in `folder`, an absolute path of a folder without a pool, or
-    /// in the folder of the pool. On return everything has its copy, or the report says why not; copies that are not
-    /// wanted any more are gone.
+    /// Changes what is written twice, and where the copies lie: in `folder`, an absolute path of a folder
+    /// without a pool, or in the folder of the pool. On return everything has its copy, or the report says
+    /// why not; copies that are not wanted any more are gone.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a folder that cannot take copies; as for [`Pool::restore_copies`].
@@ -338,12 +346,14 @@ impl Pool {
         self.engine().set_copies(mode, folder)
     }
 
-    /// Changes the size limit, or takes it away. Durable on return; after a crash before that, it is the former limit or this one.
-    /// Whoever was refused for want of room finds what there is now with the next try.
+    /// Changes the size limit, or takes it away. Durable on return; after a crash before that, it is the
+    /// former limit or this one. Whoever was refused for want of room finds what there is now with the next
+    /// try.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a limit below what the pool takes up already (a trim gives free segments back), needs to go on, and has reserved for datasets: the
-    /// message says how much that is, and nothing has changed. [`Error::ReadOnly`], [`Error::ReadOnlyAfterFailure`].
+    /// [`Error::Invalid`] for a limit below what the pool takes up already (a trim gives free segments back),
+    /// needs to go on, and has reserved for datasets: the message says how much that is, and nothing has
+    /// changed. [`Error::ReadOnly`], [`Error::ReadOnlyAfterFailure`].
     pub fn set_size_limit(&self, limit: Option<ByteLength>) -> Result<()> {
         self.engine().set_size_limit(limit)
     }

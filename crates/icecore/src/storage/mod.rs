@@ -84,8 +84,8 @@ pub trait Storage: Send + Sync + 'static {
     fn space(&self) -> io::Result<Space>;
 
     /// Takes the lock on the folder without waiting: exclusive for writers, shared for readers. The lock
-    /// lasts until the value returned is dropped. `WouldBlock` when somebody else holds it, be it in this very
-    /// process. A forked child shares the lock of its parent: users must check their process number.
+    /// lasts until the value returned is dropped. `WouldBlock` when somebody else holds it, be it in this
+    /// very process. A forked child shares the lock of its parent: users must check their process number.
     fn lock(&self, exclusive: bool) -> io::Result<Box<dyn StorageLock>>;
 
     /// Who holds the lock that [`Storage::lock`] refused: "pid command-line", where that is known.
@@ -96,7 +96,8 @@ pub trait Storage: Send + Sync + 'static {
     /// What to call this place in messages (a path).
     fn describe(&self) -> String;
 
-    /// Another folder, by its absolute path, for second copies: one that exists. `Unsupported` where there is none.
+    /// Another folder, by its absolute path, for second copies: one that exists. `Unsupported` where there is
+    /// none.
     fn sibling(&self, path: &str) -> io::Result<std::sync::Arc<dyn Storage>> {
         Err(io::Error::new(io::ErrorKind::Unsupported, format!("there is no folder {path} here")))
     }
@@ -120,14 +121,15 @@ pub trait StorageFile: Send + Sync {
     /// Fills `buffer` from `offset`. `UnexpectedEof` if the file ends before.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// As [`StorageFile::read_at`], for a caller that keeps what it read in a cache of its own, or reads it once: it is
-    /// not worth a place in a cache of the operating system. `offset` and length are whole blocks.
+    /// As [`StorageFile::read_at`], for a caller that keeps what it read in a cache of its own, or reads it
+    /// once: it is not worth a place in a cache of the operating system. `offset` and length are whole
+    /// blocks.
     fn read_direct(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.read_at(buffer, offset)
     }
 
-    /// Says that `length` bytes from `offset` are read soon, so that the medium can begin to fetch them. A hint: it
-    /// may do nothing, and it reports no error. As `posix_fadvise(2)` with `POSIX_FADV_WILLNEED`.
+    /// Says that `length` bytes from `offset` are read soon, so that the medium can begin to fetch them. A
+    /// hint: it may do nothing, and it reports no error. As `posix_fadvise(2)` with `POSIX_FADV_WILLNEED`.
     fn will_read(&self, _offset: u64, _length: u64) {}
 
     /// Writes all the parts one after the other at `offset`. On an error any subset of the bytes may have
@@ -135,14 +137,15 @@ pub trait StorageFile: Send + Sync {
     /// page cache.
     fn write_at(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()>;
 
-    /// As [`StorageFile::write_at`], for short writes that many others follow before the flush: the operating system
-    /// gathers them.
+    /// As [`StorageFile::write_at`], for short writes that many others follow before the flush: the operating
+    /// system gathers them.
     fn write_lazily(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
         self.write_at(parts, offset)
     }
 
-    /// Takes room on the medium for the first `length` bytes, which is at most [`StorageFile::length`]; no byte
-    /// changes. Fails with `StorageFull`, leaving what was there. Where the medium cannot do that nothing happens.
+    /// Takes room on the medium for the first `length` bytes, which is at most [`StorageFile::length`]; no
+    /// byte changes. Fails with `StorageFull`, leaving what was there. Where the medium cannot do that
+    /// nothing happens.
     fn allocate(&self, _length: u64) -> io::Result<()> {
         Ok(())
     }

@@ -38,7 +38,8 @@ pub(super) struct Shape {
     pub gap_before_ms: f64,
     /// The part of the rate that is missing in the worst second from the snapshot on.
     pub dip: f64,
-    /// From the snapshot until a second with 95 % of the rate before it; to the end of the run if there was none.
+    /// From the snapshot until a second with 95 % of the rate before it; to the end of the run if there was
+    /// none.
     pub recovery_s: f64,
     /// The longest latency of a write that was on its way around the snapshot, and of those that ended
     /// before.
@@ -107,7 +108,8 @@ impl Shape {
     }
 }
 
-/// Writes a second in each step from the first to the last; a step at the end that is not whole is left out, unless it is the only one.
+/// Writes a second in each step from the first to the last; a step at the end that is not whole is left out,
+/// unless it is the only one.
 fn rates(completions: &[Completion], first: u64, last: u64, step_ms: u64) -> Vec<f64> {
     let steps = ((last - first) / step_ms).max(1) as usize;
     let mut counts = vec![0.0; steps];
@@ -133,9 +135,10 @@ pub(super) fn parse(log: &str) -> Vec<Completion> {
     completions
 }
 
-/// Latencies as somebody has them who makes so many requests a second, whatever the answers do: each counts from when its
-/// write was due, and not from when it was made. After Tene, "How NOT to Measure Latency" (2013): a driver that
-/// waits while the system stalls leaves out just the requests that would have met the stall.
+/// Latencies as somebody has them who makes so many requests a second, whatever the answers do: each counts
+/// from when its write was due, and not from when it was made. After Tene, "How NOT to Measure Latency"
+/// (2013): a driver that waits while the system stalls leaves out just the requests that would have met the
+/// stall.
 pub(super) fn from_due(mut completions: Vec<Completion>, rate_per_s: u32) -> Vec<Completion> {
     let begin_ms = |write: &Completion| write.at_ms as f64 - write.latency_us / 1e3;
     completions.sort_by(|one, other| begin_ms(one).total_cmp(&begin_ms(other)));

@@ -1,8 +1,8 @@
 //! `shock`: what a snapshot costs the writer, after "Write penalty of a snapshot" (2009).
 //!
-//! Each system has a file that is fully written. A *fixed number* of writes is counted on the device: what copying costs
-//! depends on how many blocks were touched since the snapshot. Then the writer runs for some time, with a snapshot in the
-//! middle.
+//! Each system has a file that is fully written. A *fixed number* of writes is counted on the device: what
+//! copying costs depends on how many blocks were touched since the snapshot. Then the writer runs for some
+//! time, with a snapshot in the middle.
 
 mod curve;
 

@@ -1,11 +1,11 @@
 //! One real file: reads through the page cache, aligned writes around it.
 //!
-//! On extents written before, a direct write followed by `fdatasync` takes half the time of a buffered
-//! one: there are no pages to find, dirty and write back. The kernel keeps the page cache coherent with
-//! direct writes of the same machine, so reads may stay buffered.
+//! On extents written before, a direct write followed by `fdatasync` takes half the time of a buffered one:
+//! there are no pages to find, dirty and write back. The kernel keeps the page cache coherent with direct
+//! writes of the same machine, so reads may stay buffered.
 //!
-//! Short writes of which many come before the flush go through the page cache: what is written there again goes to
-//! the device once.
+//! Short writes of which many come before the flush go through the page cache: what is written there again
+//! goes to the device once.
 //!
 //! A caller with a cache of its own reads around the page cache, too: see [`StorageFile::read_direct`].
 
@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Calls with up to this many parts need no memory of their own.
 const PARTS_INLINE: usize = 16;
-/// Memory of a direct read has to begin on a multiple of this. The sector of a disk; a filesystem that wants more
-/// refuses.
+/// Memory of a direct read has to begin on a multiple of this. The sector of a disk; a filesystem that wants
+/// more refuses.
 const READ_ALIGNMENT: usize = 512;
 /// Direct reads into other memory go through a buffer of this size.
 const BOUNCE_BYTES: usize = 1 << 20;
@@ -155,8 +155,8 @@ impl RealFile {
             && let Some(direct) = self.direct()
         {
             return match write_all(direct, slices, offset) {
-                // Refused for what it is, not for what it holds: a longer alignment is wanted, or a short write
-                // left an odd rest. Writing all of it again through the page cache does no harm.
+                // Refused for what it is, not for what it holds: a longer alignment is wanted, or a short
+                // write left an odd rest. Writing all of it again through the page cache does no harm.
                 Err(Errno::INVAL) => {
                     self.direct_refused.store(true, Ordering::Relaxed);
                     self.write(parts, offset)
@@ -194,7 +194,8 @@ fn read_bounced(file: &OwnedFd, buffer: &mut [u8], mut offset: u64) -> io::Resul
     Ok(())
 }
 
-/// Opens the same file once more. Through the descriptor and not by name: the file may have another name by now.
+/// Opens the same file once more. Through the descriptor and not by name: the file may have another name by
+/// now.
 fn open_direct(buffered: BorrowedFd<'_>, writable: bool) -> rustix::io::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", buffered.as_raw_fd());
     let access = if writable { OFlags::RDWR } else { OFlags::RDONLY };

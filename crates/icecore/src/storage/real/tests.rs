@@ -67,9 +67,9 @@ fn a_medium_without_room_is_full() {
     assert!(full_or(Errno::IO).is_none());
 }
 
-/// On a small filesystem of its own, in a mount namespace that ends with it: allocating more than there is takes all that there is
-/// for a moment, and whoever else writes there would be refused. Who may not mount may be allowed to as the root of a user
-/// namespace.
+/// On a small filesystem of its own, in a mount namespace that ends with it: allocating more than there is
+/// takes all that there is for a moment, and whoever else writes there would be refused. Who may not mount
+/// may be allowed to as the root of a user namespace.
 #[test]
 fn what_does_not_fit_leaves_no_file_behind() {
     let filled = fill_small_filesystem(&["--mount"]).or_else(|first| {
@@ -85,7 +85,8 @@ fn what_does_not_fit_leaves_no_file_behind() {
     }
 }
 
-/// Runs [`what_does_not_fit_here`] in new namespaces; an error where they, or the mount in them, are not allowed.
+/// Runs [`what_does_not_fit_here`] in new namespaces; an error where they, or the mount in them, are not
+/// allowed.
 fn fill_small_filesystem(namespaces: &[&str]) -> Result<Output, String> {
     const SCRIPT: &str = r#"mount -t tmpfs -o size=8m none "$1" || exit 77; shift; exec "$@""#;
     let folder = tempfile::tempdir().unwrap();
