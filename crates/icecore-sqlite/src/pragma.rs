@@ -17,7 +17,7 @@ pub unsafe fn run(database: &mut Database, arguments: *mut *mut c_char) -> Resul
     let go_on = Err(Fault::quiet(code::NOTFOUND));
     let (Some(name), Some(value)) = (name, value) else { return go_on };
     match name.as_str() {
-        // Whoever only reads keeps nobody out: SQLite is not to wait for the end of the mode, which has no effect.
+        // Whoever only reads keeps nobody out: in a mode without effect, SQLite would never unlock.
         "locking_mode" if value == "exclusive" && database.pool.is_shared() => {
             // SAFETY: room for the answer, which SQLite frees.
             unsafe { *arguments = database.api.owned_text("normal") };

@@ -19,10 +19,10 @@ impl Database {
     /// `SQLITE_BUSY` while another process has the pool. In a read transaction, or of a snapshot,
     /// `SQLITE_BUSY_SNAPSHOT` if what it reads is not there any more.
     pub fn follow_pool(&mut self) -> Result<bool> {
-        self.check_process()?;
         if !self.pool.pool.is_outdated() {
             return Ok(false);
         }
+        self.check_process()?;
         // A command has the pool for a moment. SQLite waits by itself where no transaction is open.
         let patience = if self.pin.is_some() { PATIENCE } else { Duration::ZERO };
         let found = self.request.find(patience);

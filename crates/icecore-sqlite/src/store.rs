@@ -44,22 +44,18 @@ pub enum Wish {
 pub fn open_pool(directory: &Path, wish: Wish) -> icecore::Result<(Pool, Wish)> {
     let to_write = icecore::OpenOptions { or_read_only: true, ..Default::default() };
     let to_read = icecore::OpenOptions { read_only: true, ..to_write.clone() };
-    let (read, write) =
-        (|| Pool::open_directory(directory, &to_read), || Pool::open_directory(directory, &to_write));
+    let options = if wish == Wish::Write { &to_write } else { &to_read };
+    let pool = match Pool::open_directory(directory, options) {
+        Err(Error::NeedsRecovery { .. }) if wish == Wish::Share => Pool::open_recovered(directory, options),
+        outcome => outcome,
+    }?;
     if wish != Wish::Share {
-        return Ok((if wish == Wish::Write { write()? } else { read()? }, wish));
+        return Ok((pool, wish));
     }
-    let pool = match read() {
-        // Only a writer recovers it.
-        Err(Error::NeedsRecovery { .. }) => match write()?.close() {
-            Ok(()) => read()?,
-            // Where the disk does not let it be closed, it is read as it was opened.
-            Err(_) => return Ok((write()?, Wish::Write)),
-        },
-        outcome => outcome?,
-    };
     pool.disown();
-    Ok((pool, wish))
+    // One that was recovered, and could not be closed, is open to write.
+    let opened_for = if pool.is_read_only() { Wish::Share } else { Wish::Write };
+    Ok((pool, opened_for))
 }
 
 /// The longest leading part of `components` that names a dataset, as a number of components. The last

@@ -334,3 +334,11 @@ fn completions_and_manual_pages_are_made() {
     assert!(pages.contains(&"icecore.1".to_owned()) && pages.contains(&"icecore-list.1".to_owned()));
     fixture.refused(2, &["man", "nonsense"]);
 }
+
+#[test]
+fn every_shell_gets_completions() {
+    let fixture = Fixture::new();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        assert!(fixture.done(&["completions", shell]).contains("snapshot"), "{shell}");
+    }
+}

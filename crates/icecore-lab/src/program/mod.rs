@@ -479,3 +479,23 @@ fn read(path: &Path) -> anyhow::Result<Report> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
     Report::from_json(&name, &text).map_err(with_exit_code)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_is_well_formed() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn options_of_the_demonstration_have_descriptions_and_variables() {
+        let whole = command();
+        let demo = whole.find_subcommand("demo").unwrap();
+        for arg in demo.get_arguments().filter(|arg| arg.get_long().is_some_and(|long| long != "help")) {
+            let variable = arg.get_env().and_then(|name| name.to_str()).unwrap_or_default();
+            assert!(arg.get_help().is_some() && variable.starts_with("ICECORE_DEMO_"), "{arg:?}");
+        }
+    }
+}

@@ -242,7 +242,7 @@ impl Access {
 fn open_pool(directory: &Path, options: &OpenOptions, takes_over: bool) -> Result<Pool, Failure> {
     let open = if takes_over { Pool::open_directory } else { Pool::open_if_free };
     let opened = match open(directory, options) {
-        Err(Error::NeedsRecovery { .. }) if options.read_only => recovered(directory, options),
+        Err(Error::NeedsRecovery { .. }) if options.read_only => Pool::open_recovered(directory, options),
         other => other,
     };
     opened.map_err(|error| match error {
@@ -252,14 +252,6 @@ fn open_pool(directory: &Path, options: &OpenOptions, takes_over: bool) -> Resul
         }
         error => error.into(),
     })
-}
-
-/// Recovers a pool, and opens it to read. Where the disk does not let it be closed, it is read as it was
-/// opened.
-fn recovered(directory: &Path, options: &OpenOptions) -> crate::error::Result<Pool> {
-    let writing = OpenOptions { read_only: false, ..options.clone() };
-    let closed = Pool::open_directory(directory, &writing)?.close();
-    Pool::open_directory(directory, if closed.is_ok() { options } else { &writing })
 }
 
 /// Why the owner of a pool cannot be asked, and what to do about it.

@@ -104,6 +104,17 @@ impl Pool {
         from_idle_owner(path, || Self::open_if_free(path, options))
     }
 
+    /// Opens a pool to read that was not closed cleanly: only a writer recovers it, so it is opened to write, closed, and
+    /// opened with these options. Where the disk does not let it be closed, it stays open to write.
+    ///
+    /// # Errors
+    /// Those of [`Pool::open_directory`].
+    pub fn open_recovered(path: &Path, options: &OpenOptions) -> Result<Self> {
+        let writing = OpenOptions { read_only: false, ..options.clone() };
+        let closed = Self::open_directory(path, &writing)?.close();
+        Self::open_directory(path, if closed.is_ok() { options } else { &writing })
+    }
+
     /// As [`Pool::open_directory`], with no word to another process that has the pool open.
     pub(crate) fn open_if_free(path: &Path, options: &OpenOptions) -> Result<Self> {
         match Self::open(real(path)?, options) {
