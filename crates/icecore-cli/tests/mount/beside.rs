@@ -4,6 +4,7 @@ use crate::fixture::{Fixture, can_mount, program};
 use std::fs;
 use std::io::Write as _;
 use std::process::Stdio;
+use std::time::Duration;
 
 #[test]
 fn every_command_works_beside_a_mount() {
@@ -48,8 +49,13 @@ fn datasets_and_properties(fixture: &Fixture) {
     let open = fs::File::open(fixture.path("team/y/open")).unwrap();
     let (code, refused) = fixture.refused(&["destroy", "-r", "team"]);
     assert!(code == 7 && refused.contains("team/y/open is open"), "{refused}");
-    drop(open);
+    // The mount learns of a close(2) some time after it has returned.
+    let closing = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(400));
+        drop(open);
+    });
     fixture.done(&["destroy", "-r", "team"]);
+    closing.join().unwrap();
     assert!(!fixture.path("team").exists());
 }
 

@@ -11,8 +11,12 @@ use std::time::{Duration, Instant};
 /// Names that are fetched at a time.
 const BATCH: usize = 1024;
 
-/// How long an open file is waited for: the kernel lets close(2) return before it says that the file is closed.
-const CLOSING: Duration = Duration::from_millis(200);
+/// How long an open file is waited for. The kernel lets close(2) return before it says that the file is closed,
+/// and a process that another thread has just forked keeps it open until it runs its program.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// Between two looks at what is open.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// The eye of a mount on its pool.
 pub(super) struct Watch(pub Weak<Inner>);
@@ -220,7 +224,7 @@ impl Inner {
         let begin = Instant::now();
         let mut inodes = self.open_inodes(tree, obstacle);
         while !inodes.is_empty() && begin.elapsed() < CLOSING {
-            std::thread::sleep(CLOSING / 20);
+            std::thread::sleep(LOOK);
             inodes = self.open_inodes(tree, obstacle);
         }
         let below = String::from_utf8_lossy(&self.trees.path(tree)).into_owned();

@@ -80,11 +80,17 @@ impl Pool {
             let (dataset, _) = self.find_snapshot(&state, snapshot)?;
             (dataset, Self::name_of(&state, dataset))
         };
-        let done = self.holding_still(dataset, || {
-            if !force {
+        let refuse = || match force {
+            true => Ok(()),
+            false => {
                 let way_out = "close it, or force the rollback (-f)";
-                self.refuse_observed(dataset, &name, Obstacle::ToRollback, way_out)?;
+                self.refuse_observed(dataset, &name, Obstacle::ToRollback, way_out)
             }
+        };
+        // An observer may wait for a file that is being closed: first where nothing waits for the observer.
+        refuse()?;
+        let done = self.holding_still(dataset, || {
+            refuse()?;
             self.engine().with_room(|| self.try_rollback(snapshot, force))
         });
         self.telling(&PoolChange::Snapshots, done)
