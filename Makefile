@@ -30,7 +30,7 @@ ICECORE := target/release/icecore
 PROGRAMS := --package icecore-cli --package icecore-lab
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint symbols bench guest figure cases differential fuzz soak soak-short mount-suites mount-suites-short tools
+.PHONY: help demo test lint symbols bench guest guest-studies figure cases differential fuzz soak soak-short mount-suites mount-suites-short tools
 
 help: ## Explain the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ bench: ## Run the experiments on the filesystem of BENCH_DIR, one JSON document 
 guest: tools ## Build the machine with LVM in which `icecore lab run STUDY --guest` runs (two minutes; GUEST_OPTIONS='--with zfs' more)
 	$(CARGO) build --release --locked $(PROGRAMS)
 	$(ICECORE) lab guest $(GUEST_OPTIONS)
+
+guest-studies: tools ## Studies in the guest that take longer than tests may: mylvmbackup on LVM, and ZFS (half an hour at first)
+	$(CARGO) test --locked -p icecore-lab --test guest -- --ignored --test-threads=1
 
 figure: ## Draw time per iteration from the last `make bench`
 	$(ICECORE) lab figure $(RESULTS)/valuation-store.json > docs/valuation.svg

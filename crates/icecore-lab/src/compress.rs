@@ -30,6 +30,11 @@ pub(crate) struct Copied {
 }
 
 impl Copied {
+    /// What a program has read, which does not say when.
+    pub(crate) fn at_once(bytes: u64, time: Duration) -> Self {
+        Self { bytes, time, each_second: Vec::new() }
+    }
+
     pub(crate) fn bytes_per_second(&self) -> f64 {
         self.bytes as f64 / self.time.as_secs_f64()
     }
@@ -129,6 +134,15 @@ fn read(
         options.go_on()?;
     }
     fadvise(&file, 0, None, Advice::DontNeed).doing(doing)
+}
+
+/// The bytes of the files in a folder and below it.
+pub(crate) fn bytes_of_files(folder: &Path) -> Result<u64> {
+    let mut files = Vec::new();
+    find_files(folder, &mut files)?;
+    let length = |file: &PathBuf| fs::metadata(file).map(|found| found.len());
+    let lengths: std::io::Result<Vec<u64>> = files.iter().map(length).collect();
+    Ok(lengths.doing(|| format!("examine the files in {}", folder.display()))?.iter().sum())
 }
 
 /// The files in a folder and below it, sorted by path.

@@ -45,7 +45,7 @@ pub enum Kind {
 const SPACE_BYTES: u64 = 12 << 30;
 
 /// Programs: name, package, what uses it.
-const PROGRAMS: [(&str, &str, &str); 13] = [
+const PROGRAMS: [(&str, &str, &str); 14] = [
     ("fio", "fio", "shock, mount"),
     ("mkfs.ext4", "e2fsprogs", "file systems in a file"),
     ("filefrag", "e2fsprogs", "fragment"),
@@ -56,6 +56,7 @@ const PROGRAMS: [(&str, &str, &str); 13] = [
     ("mariadbd", "mariadb-server", "mariadb, clone, backup, placement"),
     ("mariadb-backup", "mariadb-backup", "backups of mariadb"),
     ("sysbench", "sysbench", "mariadb, clone, backup, placement, shock --tool sysbench"),
+    ("mylvmbackup", "mylvmbackup", "backup, on lvm"),
     ("bonnie++", "bonnie++", "shock --tool bonnie++"),
     ("postgres", "postgresql", "postgres"),
     ("pgbench", "postgresql-contrib", "postgres"),

@@ -124,6 +124,23 @@ pub enum Error {
         /// Debian's packages that have what the experiment needs.
         packages: &'static str,
     },
+    /// The disk has too little room for what is to begin.
+    #[error(
+        "{what} needs {} MiB in {}, and {} MiB are free there: choose another folder",
+        bytes >> 20,
+        folder.display(),
+        free >> 20
+    )]
+    NoRoom {
+        /// What is to begin.
+        what: String,
+        /// Where.
+        folder: PathBuf,
+        /// Bytes that it needs.
+        bytes: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
     /// A device that the lab must not use, or cannot.
     #[error("cannot use {}: {reason}", device.display())]
     UnusableDevice {

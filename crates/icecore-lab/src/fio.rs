@@ -135,7 +135,11 @@ impl FileRun<'_> {
             ])
             .arg(number("direct", self.direct.into()));
         match self.until {
-            Until::Requests(count) => command.arg(number("number_ios", count.div_ceil(self.jobs))),
+            Until::Requests(count) => {
+                let of_job = count.div_ceil(self.jobs);
+                // Without `io_size` a job ends at the latest when it has written its part once.
+                command.args([number("number_ios", of_job), number("io_size", of_job * self.block)])
+            }
             Until::Time(time) => command.arg("--time_based").arg(format!("--runtime={}ms", time.as_millis())),
             Until::End => &mut command,
         };

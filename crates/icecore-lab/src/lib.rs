@@ -33,6 +33,7 @@ pub mod policies;
 pub mod published;
 pub mod random;
 pub mod report;
+mod room;
 mod served;
 mod server;
 mod settle;

@@ -94,6 +94,40 @@ fn lvm_reads_once_and_writes_twice_more_for_each_write_behind_a_snapshot() {
     assert!(factor.name == "shock.lvm_factor" && factor.value > 0.0, "{factor:?}");
 }
 
+#[test]
+#[ignore = "two minutes more: `make guest-studies`"]
+fn a_backup_of_lvm_is_also_made_by_the_program_of_the_study() {
+    if !can_boot() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = icecore_lab::run("backup", &options(folder.path(), &["lvm"])).expect("it runs");
+    nothing_is_left(folder.path());
+    fits(&report);
+    let backup = &report.systems["lvm/mylvmbackup"];
+    assert!(backup.unit == "MB/s" && backup.samples.iter().all(|speed| *speed > 0.0), "{backup:?}");
+    assert!(backup.counters["foreground_per_s"] > 0.0);
+}
+
+#[test]
+#[ignore = "twenty minutes at first, as OpenZFS is compiled: `make guest-studies`"]
+fn zfs_comes_to_the_end_of_a_study() {
+    if !can_boot() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = options(folder.path(), &["zfs", "icecore-mount"]);
+    options.guest = Some(Guest { zfs: true, ..guest() });
+    let report = icecore_lab::run("full", &options).expect("it runs");
+    nothing_is_left(folder.path());
+    fits(&report);
+    for system in ["zfs", "icecore-mount"] {
+        let found = &report.systems[system];
+        assert!(found.unavailable.is_none() && !found.samples.is_empty(), "{found:?}");
+    }
+    assert_eq!(report.systems["icecore-mount"].samples, [0.0]);
+}
+
 fn fits(report: &Report) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/lab-schema.json");
     let schema = serde_json::from_str(&fs::read_to_string(path).expect("the schema is there")).expect("JSON");

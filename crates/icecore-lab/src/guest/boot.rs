@@ -3,11 +3,12 @@
 //! The guest and this program share a folder (9p). The program lies in it, the study to run, and what comes of it.
 
 use super::study::StudyJob;
-use super::{failure, require, require_room, watch};
+use super::{failure, require, watch};
 use crate::child::Job;
 use crate::error::{Doing, Error, Result};
 use crate::options::Options;
 use crate::report::Report;
+use crate::room;
 use crate::tool::{self, Tool};
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
@@ -36,7 +37,7 @@ pub(super) fn run(built: &Path, name: &str, options: &Options) -> Result<Report>
     require(&[QEMU, "setpriv"])?;
     let folder = options.scratch()?;
     let shared = folder.path();
-    require_room(shared, options.size(ROOM_BYTES.1, ROOM_BYTES.0), "the disk of the guest")?;
+    room::require(shared, options.size(ROOM_BYTES.1, ROOM_BYTES.0), "the disk of the guest")?;
     let job = StudyJob::new(name, "/data", "/job/result.json", options);
     share(shared, &job, options)?;
     let disk = shared.join("disk.img");

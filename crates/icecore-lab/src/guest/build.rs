@@ -1,8 +1,9 @@
 //! Makes the guest, and keeps it.
 
-use super::{Guest, failure, require, require_room, watch};
+use super::{Guest, failure, require, watch};
 use crate::error::{Doing, Result};
 use crate::options::Options;
+use crate::room;
 use crate::tool::{self, Tool};
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -45,7 +46,7 @@ pub(super) fn ready(guest: &Guest, options: &Options) -> Result<PathBuf> {
     if let Some(built) = find(guest) {
         return Ok(built);
     }
-    require_room(&guest.cache, ROOM_BYTES, "building the guest")?;
+    room::require(&guest.cache, ROOM_BYTES, "building the guest")?;
     build(guest, options)
 }
 

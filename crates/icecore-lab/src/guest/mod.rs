@@ -82,20 +82,6 @@ fn require(programs: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses where the file system of a folder has less room than this.
-fn require_room(folder: &std::path::Path, bytes: u64, what: &str) -> Result<()> {
-    let found = rustix::fs::statvfs(folder)
-        .map_err(|error| failure(format!("cannot see how much is free in {}: {error}", folder.display())))?;
-    let free = found.f_bavail.saturating_mul(found.f_frsize);
-    if free >= bytes {
-        return Ok(());
-    }
-    let (free, bytes, folder) = (free >> 20, bytes >> 20, folder.display());
-    Err(failure(format!(
-        "{what} needs {bytes} MiB in {folder}, and {free} MiB are free: choose another folder"
-    )))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,13 +93,5 @@ mod tests {
         let error = run("commits", &Options::new(folder.path()), &guest).expect_err("refused").to_string();
         assert!(error.contains("commits for the guest") && error.contains("shock"), "{error}");
         assert!(!guest.cache.exists() && !guest.is_built());
-    }
-
-    #[test]
-    fn too_little_room_is_said_before() {
-        let folder = tempfile::tempdir().expect("a folder");
-        require_room(folder.path(), 1, "nothing").expect("room");
-        let error = require_room(folder.path(), 1 << 60, "the disk").expect_err("refused").to_string();
-        assert!(error.contains("the disk needs") && error.contains("MiB are free"), "{error}");
     }
 }

@@ -287,13 +287,12 @@ fn options(arguments: &RunArguments) -> anyhow::Result<Options> {
     Ok(options)
 }
 
-/// Shows steps on a terminal. Signals are held back from now on.
+/// Shows steps on standard error, so that a run of hours can be followed in a log, too. Signals are held back
+/// from now on.
 fn supervise(options: &mut Options) {
-    if std::io::stderr().is_terminal() {
-        options.progress = Arc::new(|line| {
-            let _ = writeln!(std::io::stderr().lock(), "{line}");
-        });
-    }
+    options.progress = Arc::new(|line| {
+        let _ = writeln!(std::io::stderr().lock(), "{line}");
+    });
     interrupt::defer();
     options.stop = Arc::new(|| interrupt::caught().is_some());
 }

@@ -16,6 +16,7 @@ use crate::experiments::Findings;
 use crate::options::Options;
 use crate::pairs::interleave;
 use crate::report::System as Measured;
+use crate::room;
 use crate::systems::{Areas, Ground, Kind, SYSTEMS, System};
 use tempfile::TempDir;
 
@@ -73,6 +74,18 @@ impl Lineup {
             return Err(Error::Inconclusive { what: "the study".to_owned(), reason });
         }
         Ok(lineup)
+    }
+
+    /// Refuses, before anything is measured, where the folder has too little room for a device of this size. The
+    /// systems run one after the other, each on a device of its own.
+    pub(crate) fn require_room(&self, device_bytes: u64, options: &Options) -> Result<()> {
+        match self.kinds.iter().find(|kind| kind.name != PLAIN) {
+            Some(first) => {
+                let what = format!("the device of each system, such as {},", first.name);
+                room::require(&options.directory, device_bytes, &what)
+            }
+            None => Ok(()),
+        }
     }
 
     /// A lineup of these.

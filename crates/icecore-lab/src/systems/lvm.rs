@@ -7,7 +7,7 @@ use crate::error::Result;
 
 pub(super) const KIND: Kind = Kind { name: "lvm", snapshots: true, files: true, probe, begin };
 
-const SCHEME: Scheme = Scheme { create, snapshot, held: copied_bytes, space };
+const SCHEME: Scheme = Scheme { create, snapshot, held: copied_bytes, space, has_areas: true };
 
 fn probe() -> std::result::Result<(), String> {
     volumes::probe("dm_snapshot")

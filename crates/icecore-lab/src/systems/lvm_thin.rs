@@ -9,7 +9,7 @@ use std::process::Command;
 
 pub(super) const KIND: Kind = Kind { name: "lvm-thin", snapshots: true, files: true, probe, begin };
 
-const SCHEME: Scheme = Scheme { create, snapshot, held: exclusive_bytes, space };
+const SCHEME: Scheme = Scheme { create, snapshot, held: exclusive_bytes, space, has_areas: false };
 
 const POOL: &str = "pool";
 const METADATA_BYTES: u64 = 32 << 20;

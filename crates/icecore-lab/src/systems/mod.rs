@@ -69,6 +69,11 @@ pub(crate) trait System: Send {
         self.device().counts()
     }
 
+    /// The volume of the data, where snapshots are volumes with a copy area each.
+    fn volume(&self) -> Option<LogicalVolume> {
+        None
+    }
+
     /// Opens the database of the data, and makes it if there is none.
     fn database(&self, journal: Journal) -> Result<Connection> {
         sqlite::open_plain(&self.data()?.join(DATABASE), journal)
@@ -106,6 +111,16 @@ fn no_snapshot<T>(name: &str) -> Result<T> {
 fn write_dirty(folder: &Path) -> Result<()> {
     let doing = || format!("write what is dirty in {}", folder.display());
     rustix::fs::syncfs(File::open(folder).doing(doing)?).doing(doing)
+}
+
+/// A logical volume of LVM, for programs that take snapshots of it by themselves.
+pub(crate) struct LogicalVolume {
+    /// Its group.
+    pub group: String,
+    /// Its name in the group.
+    pub name: &'static str,
+    /// The configuration with which commands of LVM see the device of the group, and no other (lvmconfig(8)).
+    pub config: String,
 }
 
 /// What a system sets aside for snapshots that cannot share room.

@@ -1,7 +1,7 @@
 //! Logical volumes on a loop device, with ext4 on one of them. Classic and thin snapshots differ only in a [`Scheme`].
 
 use super::loopback::{self, Attached, EXT4, SBIN};
-use super::{Ground, System};
+use super::{Ground, LogicalVolume, System};
 use crate::device::Device;
 use crate::error::{Doing, Error, Result};
 use crate::options::Options;
@@ -34,6 +34,8 @@ pub(super) struct Scheme {
     pub held: fn(&Group, &[String]) -> Result<Vec<u64>>,
     /// What is in use, of which the files take so much.
     pub space: fn(&Group, u64) -> Result<u64>,
+    /// Whether each snapshot has a copy area of its own.
+    pub has_areas: bool,
 }
 
 /// Why this machine cannot have volumes that need this module.
@@ -105,16 +107,19 @@ impl Group {
         Ok(group)
     }
 
-    /// Runs a command of LVM. It sees the device of this group alone, and keeps no copies of metadata on this machine.
-    fn command(&self, arguments: &[&str]) -> Result<String> {
+    /// Commands of LVM see the device of this group alone, and keep no copies of metadata on this machine.
+    fn config(&self) -> String {
         let device = self.attached.path().display();
-        let config = format!(
+        format!(
             "devices {{ use_devicesfile=0 filter=[\"a|^{device}$|\",\"r|.*|\"] \
              global_filter=[\"a|^{device}$|\",\"r|.*|\"] }} \
              backup {{ backup=0 archive=0 }} activation {{ monitoring=0 }}"
-        );
+        )
+    }
+
+    fn command(&self, arguments: &[&str]) -> Result<String> {
         let mut command = Command::new(format!("{SBIN}/lvm"));
-        command.env("LVM_SUPPRESS_FD_WARNINGS", "1").args(&arguments[..1]).args(["--config", &config]);
+        command.env("LVM_SUPPRESS_FD_WARNINGS", "1").args(&arguments[..1]).args(["--config", &self.config()]);
         // A command of LVM that is killed half-way leaves locks and suspended volumes.
         tool::output(command.args(&arguments[1..]), &self.options.unstoppable())
     }
@@ -274,6 +279,12 @@ impl System for Volumes {
 
     fn device(&self) -> &Device {
         self.group.attached.device()
+    }
+
+    fn volume(&self) -> Option<LogicalVolume> {
+        let group = &self.group;
+        let volume = LogicalVolume { group: group.name.clone(), name: ORIGIN, config: group.config() };
+        self.scheme.has_areas.then_some(volume)
     }
 
     fn cool(&mut self) -> Result<()> {

@@ -29,6 +29,8 @@ const FILL_BYTES: u64 = 1 << 20;
 /// The file of the run `small`, as in the study.
 const SMALL_BYTES: u64 = 64 << 20;
 const SMALL_ROUNDS: usize = 6;
+/// What the disk of the study wrote in one of these rounds, of 60 s, without a snapshot.
+const SMALL_WRITES: u64 = 12_000;
 /// The mix of randomio(1) in the study: threads, and bytes of a request.
 const MIX: &str = "randomio";
 const MIX_THREADS: u64 = 100;
@@ -52,8 +54,9 @@ struct Scope {
     counts: &'static [usize],
     runs: &'static [(&'static str, u32)],
     curve: Duration,
-    small_round: Duration,
+    small_writes: u64,
     small_rounds: usize,
+    mix: Duration,
 }
 
 impl Scope {
@@ -70,7 +73,8 @@ impl Scope {
             curve: options.size(Duration::from_secs(60), Duration::from_millis(quick(3_000, 1_500))),
             runs: if toy { &RUNS[1..2] } else { &RUNS },
             small_rounds: if toy { 2 } else { SMALL_ROUNDS },
-            small_round: options.size(Duration::from_secs(60), Duration::from_millis(quick(300, 200))),
+            small_writes: options.size(SMALL_WRITES, quick(800, 40)),
+            mix: options.size(Duration::from_secs(15), Duration::from_millis(quick(300, 200))),
         }
     }
 }
@@ -108,7 +112,8 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     super::require("shock", "fio")?;
     super::require("shock", options.tool.name())?;
     let mut lineup = Lineup::of(options, Needs::Files)?;
-    let (scope, rounds) = (Scope::of(options), options.rounds(5, 1));
+    let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
+    lineup.require_room(scope.device_bytes, options)?;
     let runs = lineup.measure(rounds, options, |round, kind| {
         let mut bench = Bench::begin(kind, scope.device_bytes, scope.areas(), options)?;
         bench.attempt(kind, |bench| Driver { bench, kind, scope: &scope, options, taken: 0 }.round(round))
@@ -131,7 +136,8 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     findings.parameter("block_bytes", BLOCK_BYTES);
     findings.parameter("writes", scope.writes);
     findings.parameter("curve_s", scope.curve.as_secs_f64());
-    findings.parameter("small_round_s", scope.small_round.as_secs_f64());
+    findings.parameter("small_writes", scope.small_writes);
+    findings.parameter("mix_s", scope.mix.as_secs_f64());
     findings.parameter("tool", options.tool.name());
     if let Some(rate) = options.rate {
         findings.parameter("rate_per_s", u64::from(rate));
@@ -344,7 +350,7 @@ impl Driver<'_> {
             how: MIXED,
             block: MIX_BLOCK_BYTES,
             jobs: MIX_THREADS,
-            until: Until::Time(self.scope.small_round),
+            until: Until::Time(self.scope.mix),
             seed,
             ..self.drive(file, self.scope.file_bytes, 0)
         };
@@ -355,7 +361,7 @@ impl Driver<'_> {
     fn small(&self, file: &Path, seed: u64) -> Result<Vec<f64>> {
         let round = |number: usize| {
             let drive = FileRun {
-                until: Until::Time(self.scope.small_round),
+                until: Until::Requests(self.scope.small_writes),
                 seed: seed + number as u64,
                 ..self.drive(file, self.scope.small_bytes, 0)
             };

@@ -4,6 +4,8 @@
 //! then another while it is driven, as fast as it goes; and one at half of that speed. What is read goes through zstd(1), and
 //! nowhere from there: a backup belongs on another disk.
 
+mod mylvmbackup;
+
 use super::{Bench, Lineup, Needs, SUBJECT, rounds_of};
 use crate::compress::{Copied, Pace, copy_compressed};
 use crate::error::{Error, Result};
@@ -25,8 +27,6 @@ const WORKLOAD: &str = "oltp_write_only";
 /// The folder of the server's data.
 const NAME: &str = "db";
 const SNAPSHOT: &str = "backup";
-/// The system whose snapshots have copy areas of a fixed size.
-const WITH_AREAS: &str = "lvm";
 /// How often a copy area is looked at.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -75,12 +75,15 @@ const ALONE: &str = "alone";
 const IDLE: &str = "idle";
 const WRITING: &str = "writing";
 const HALF: &str = "half";
+/// Every phase, in the order of results.
+const PHASES: [&str; 5] = [ALONE, IDLE, WRITING, HALF, mylvmbackup::PROGRAM];
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
     server::require(&MariaDb)?;
     super::require("backup", "zstd")?;
     let mut lineup = Lineup::of(options, Needs::SnapshotsOfFiles)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
+    lineup.require_room(scope.device_bytes, options)?;
     let folder = options.scratch()?;
     server::open_to_all(folder.path())?;
     let source = folder.path().join(NAME);
@@ -139,7 +142,7 @@ fn one(bench: &mut Bench, kind: &Kind, source: &Path, scope: &Scope, options: &O
             Ok(bench.system.held_bytes(&[SNAPSHOT.to_owned()])?.first().copied())
         };
         let percent = || -> Result<Option<f64>> {
-            let bytes = if kind.name == WITH_AREAS { held()? } else { None };
+            let bytes = if bench.system.volume().is_some() { held()? } else { None };
             Ok(bytes.map(|bytes| bytes as f64 * 100.0 / scope.area_bytes as f64))
         };
         let past = bench.system.snapshot_folder(SNAPSHOT)?.join(NAME);
@@ -149,6 +152,11 @@ fn one(bench: &mut Bench, kind: &Kind, source: &Path, scope: &Scope, options: &O
         MariaDb.rest(&server)?;
         bench.system.destroy(SNAPSHOT)?;
         bench.system.rest()?;
+    }
+    if let Some(volume) = bench.system.volume().filter(|_| mylvmbackup::probe().is_ok()) {
+        let (folder, data) = (bench.folder.path(), bench.system.data()?);
+        let phase = mylvmbackup::run(&server, folder, &data, &volume, scope, options)?;
+        round.insert(mylvmbackup::PROGRAM, phase);
     }
     server.stop()?;
     for (variant, phase) in &round {
@@ -208,8 +216,11 @@ fn check(findings: &mut Findings, rounds: &[Round], seed: u64) {
 
 /// Samples are MB/s where the speed of the backup is the question, and transactions a second otherwise.
 fn report(findings: &mut Findings, kind: &Kind, rounds: &[Round]) {
-    for variant in [ALONE, IDLE, WRITING, HALF] {
-        let phases: Vec<&Phase> = rounds.iter().map(|round| &round[variant]).collect();
+    for variant in PHASES {
+        let phases: Vec<&Phase> = rounds.iter().filter_map(|round| round.get(variant)).collect();
+        if phases.is_empty() {
+            continue;
+        }
         let driven: Vec<&Driven> = phases.iter().filter_map(|phase| phase.driven.as_ref()).collect();
         let copied: Vec<&Copied> = phases.iter().filter_map(|phase| phase.copied.as_ref()).collect();
         let rates: Vec<f64> = driven.iter().map(|driven| driven.per_second).collect();
@@ -224,7 +235,7 @@ fn report(findings: &mut Findings, kind: &Kind, rounds: &[Round]) {
                 counters.insert(name.to_owned(), mean(values));
             }
         }
-        let is_speed = matches!(variant, IDLE | WRITING);
+        let is_speed = !matches!(variant, ALONE | HALF);
         let mut system =
             if is_speed { Measured::new("MB/s", speeds) } else { Measured::new("transactions/s", rates) };
         if !driven.is_empty() {

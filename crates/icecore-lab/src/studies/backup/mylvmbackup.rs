@@ -1,0 +1,158 @@
+//! A backup by mylvmbackup(1), as in the study: the tables are locked for as long as it takes to make a classic snapshot of
+//! their volume, and tar(1) archives that.
+
+use super::{NAME, Phase, Scope, WORKLOAD};
+use crate::compress::{Copied, bytes_of_files};
+use crate::error::{Doing, Error, Result};
+use crate::options::{Options, scratch_in};
+use crate::server::{Driven, Server};
+use crate::statistics::mean;
+use crate::systems::loopback::{SBIN, unmount};
+use crate::systems::{LogicalVolume, has_program};
+use crate::tool;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The program and its package.
+pub(super) const PROGRAM: &str = "mylvmbackup";
+/// What the program calls its snapshot, its mount and its archive.
+const PREFIX: &str = "lab";
+const SUFFIX: &str = ".tar.zst";
+
+/// Why there is no such backup on this machine.
+pub(super) fn probe() -> std::result::Result<(), String> {
+    has_program(PROGRAM, PROGRAM)
+}
+
+/// Where the program works.
+struct Place<'a> {
+    /// Folder for its mount, its archive and its temporary files.
+    folder: &'a Path,
+    /// The folder of the data in the volume.
+    data: &'a Path,
+    volume: &'a LogicalVolume,
+}
+
+/// Drives the server until a backup of its volume is done. The archive lies in `folder`, beside the volume, and goes.
+pub(super) fn run(
+    server: &Server<'_>,
+    folder: &Path,
+    data: &Path,
+    volume: &LogicalVolume,
+    scope: &Scope,
+    options: &Options,
+) -> Result<Phase> {
+    let folder = scratch_in(folder)?;
+    let place = Place { folder: folder.path(), data, volume };
+    let bytes = bytes_of_files(&data.join(NAME))?;
+    let over = &AtomicBool::new(false);
+    let (time, each_second) = thread::scope(|threads| {
+        let driving = threads.spawn(move || drive(server, scope, over));
+        let began = Instant::now();
+        let done = place.back_up(server, scope.area_bytes, options);
+        let time = began.elapsed();
+        over.store(true, Ordering::Relaxed);
+        let driven =
+            driving.join().unwrap_or_else(|_| Err(Error::Panicked { what: "a workload".to_owned() }));
+        done.and_then(|()| Ok((time, driven?)))
+    })?;
+    place.verify(options)?;
+    Ok(Phase {
+        driven: Some(during(each_second, time)),
+        copied: Some(Copied::at_once(bytes, time)),
+        ..Phase::default()
+    })
+}
+
+/// Transactions in each second, for as long as it is not over.
+fn drive(server: &Server<'_>, scope: &Scope, over: &AtomicBool) -> Result<Vec<f64>> {
+    let mut each_second = Vec::new();
+    while !over.load(Ordering::Relaxed) {
+        each_second.extend(server.drive(WORKLOAD, scope.size, scope.drive)?.each_second);
+    }
+    Ok(each_second)
+}
+
+/// The part that was driven while the backup ran.
+fn during(mut each_second: Vec<f64>, time: Duration) -> Driven {
+    each_second.truncate((time.as_secs_f64().ceil() as usize).max(1));
+    Driven { transactions: each_second.iter().sum(), per_second: mean(&each_second), each_second }
+}
+
+impl Place<'_> {
+    fn back_up(&self, server: &Server<'_>, area_bytes: u64, options: &Options) -> Result<()> {
+        let _mount = Mount(self.mount());
+        // A command of LVM that is killed half-way leaves suspended volumes.
+        tool::output(&mut self.command(server, area_bytes), &options.unstoppable()).map(|_| ())?;
+        options.go_on()
+    }
+
+    fn mount(&self) -> PathBuf {
+        self.folder.join("mount").join(PREFIX)
+    }
+
+    fn archives(&self) -> PathBuf {
+        self.folder.join("archives")
+    }
+
+    fn command(&self, server: &Server<'_>, area_bytes: u64) -> Command {
+        // The program gives these words to a shell.
+        let of_lvm = |name: &str| format!("--{name}={SBIN}/{name} --config '{}'", self.volume.config);
+        let shown = |name: &str, path: PathBuf| format!("--{name}={}", path.display());
+        let inside = self.data.file_name().map(Path::new).unwrap_or(Path::new("")).join(NAME);
+        let mut command = Command::new(PROGRAM);
+        command.env("TMPDIR", self.folder);
+        command.args(["--user=root", "--skip_mycnf", "--skip_hooks", "--backuptype=tar", "--tararg=cf"]);
+        command.args(["--compress=zstd", "--compressarg=-1 --quiet --stdout"]);
+        command.args([format!("--prefix={PREFIX}"), format!("--tarfilesuffix={SUFFIX}")]);
+        command.arg(shown("socket", server.sockets().join("sock")));
+        command.args([shown("mountdir", self.folder.join("mount")), shown("backupdir", self.archives())]);
+        command.arg(format!("--vgname={}", self.volume.group)).arg(format!("--lvname={}", self.volume.name));
+        command.arg(format!("--lvsize={area_bytes}b")).arg(shown("relpath", inside));
+        command.args(["lvcreate", "lvremove", "lvs"].map(of_lvm));
+        command
+    }
+
+    /// There is one archive, it is whole, and it has the files of the server.
+    fn verify(&self, options: &Options) -> Result<()> {
+        let doing = || format!("list {}", self.archives().display());
+        let mut archives = fs::read_dir(self.archives()).doing(doing)?.flatten().map(|entry| entry.path());
+        let archive = archives.find(|path| path.to_string_lossy().ends_with(SUFFIX));
+        let missing = |detail: &str| Error::Mismatch {
+            what: format!("the archive of {PROGRAM}"),
+            detail: detail.to_owned(),
+        };
+        let archive = archive.ok_or_else(|| missing("there is none"))?;
+        let mut list = Command::new("tar");
+        let names = tool::output(list.args(["--zstd", "--list", "--file"]).arg(&archive), options)?;
+        let has_data = names.lines().any(|name| name.ends_with(&format!("{NAME}/ibdata1")));
+        if has_data { Ok(()) } else { Err(missing("the files of the server are not in it")) }
+    }
+}
+
+/// What a program that was killed has left mounted.
+struct Mount(PathBuf);
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if self.0.exists() {
+            unmount(&self.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_driven_after_the_backup_does_not_count() {
+        let driven = during(vec![10.0, 20.0, 90.0], Duration::from_millis(1_500));
+        let expected = Driven { transactions: 30.0, per_second: 15.0, each_second: vec![10.0, 20.0] };
+        assert_eq!(driven, expected);
+    }
+}
