@@ -20,8 +20,9 @@ pub struct Patience {
 }
 
 impl Default for Patience {
+    /// Three seconds for an owner that hangs. Another look at one that works takes nothing.
     fn default() -> Self {
-        Self { silence: Duration::from_secs(3), sign: Duration::from_secs(3) }
+        Self { silence: Duration::from_secs(1), sign: Duration::from_secs(2) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is said to be writable is writable, and nothing is said to be where a little is refused.
+//! What `available_bytes` says can be written, and it says nothing where a little is refused.
 
 use crate::format::copies::CopyMode;
 use crate::options::{InitOptions, OpenOptions};
@@ -142,6 +142,30 @@ fn half_of_what_is_available_goes_in_at_once() {
             }
             growing.pool.verify().unwrap();
         }
+    }
+}
+
+/// A pool that is written to again and again grows to its limit. What is dead in it is room all the same.
+#[test]
+fn what_is_dead_is_available() {
+    for background in [false, true] {
+        let mut growing = Growing::open(&made(CopyMode::None, 80), background);
+        growing.add(4 * SEGMENT).unwrap();
+        while growing.pool.statistics().segments < 78 && growing.pool.statistics().segments_recycled < 100 {
+            let end = growing.length;
+            growing.length = BLOCK_BYTES as u64;
+            growing.add(SEGMENT).unwrap();
+            growing.length = end;
+        }
+        growing.pool.checkpoint().unwrap();
+        let statistics = growing.pool.statistics();
+        let available = statistics.available_bytes;
+        assert!(available > 40 * SEGMENT && available < 76 * SEGMENT, "{background}: {statistics:?}");
+        for _ in 0..available / 2 / SEGMENT {
+            growing.add(SEGMENT).unwrap();
+        }
+        assert!(growing.available() > 0);
+        growing.pool.verify().unwrap();
     }
 }
 

@@ -39,6 +39,10 @@ const WAYS_TO_ROOM: [WayToRoom; 5] = [
 ];
 /// A pool is filling up when less than this part of its segments is free beside the reserve.
 const FILLING_UP_SHARE: usize = 8;
+/// Segments that are not expected to be gathered, however dead: those that are being filled, and as many more
+/// as this part of those that would hold what lives.
+const NOT_GATHERED: u64 = 8;
+const NOT_GATHERED_SHARE: u64 = 8;
 /// Blocks of a ledger blob that says nothing but what it has to.
 const MOVES_MARGIN: u64 = 2;
 /// Blocks by which a ledger blob may exceed twice the longest so far.
@@ -233,13 +237,23 @@ impl Engine {
             < (self.reserve(state, Purpose::Data) + 1 + state.segments.len() / FILLING_UP_SHARE) as u64
     }
 
-    /// Bytes that can be written before anything has to be gathered or freed: segments that are free or to be
-    /// made, but for the reserve. `fit`: how many the medium has room for. Where there are any, a small
-    /// change finds room; where it found none, there are none.
+    /// Bytes that can be written without freeing anything: segments that are free, to be made, or to be
+    /// gathered from what is dead, but for the reserve. `fit`: how many the medium has room for. Where there
+    /// are any, a small change finds room; where it found none, there are none.
     pub(crate) fn writable(&self, state: &State, fit: u64) -> ByteLength {
         let segments = state.segments.free() as u64 + state.segments.creatable().min(fit);
+        let segments = segments + self.gatherable(state);
         let spare = segments.saturating_sub(self.reserve_with(state, Purpose::Data, Making::SMALL) as u64);
         ByteLength(spare * self.geometry.bytes)
+    }
+
+    /// Segments that collection can surely empty: a pool that has grown to the size of its medium writes for
+    /// ever in what dies. What it gains where segments are nearly full is not promised.
+    fn gatherable(&self, state: &State) -> u64 {
+        let segments = &state.segments;
+        let filled = (segments.len() - segments.free()).saturating_sub(segments.hurt()) as u64;
+        let hold_what_lives = segments.live_total().div_ceil(u64::from(self.geometry.slots()));
+        filled.saturating_sub(hold_what_lives + hold_what_lives / NOT_GATHERED_SHARE + NOT_GATHERED)
     }
 
     /// Runs something that needs room. If there is none, what died meanwhile is made room of first; if that
