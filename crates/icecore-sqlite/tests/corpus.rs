@@ -229,8 +229,8 @@ const TEXTS: [&str; 11] = [
     "2026-11-22T12:00:00.5Z",
     "within=36h",
     "daily=7",
-    "when 2026-11-22T12:00:00.000Z\nverified_bytes 7880704\ndamaged_blocks 3\ncomplete true\n",
-    "pool a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7\nbegan 2026-11-22T12:00:00.000Z\nnext 1 77\nverified_bytes 7880704\ndamaged 0 3 700\ndamaged 2 5\n",
+    "when 2026-11-22T12:00:00.000Z\nbegan 2026-11-22T11:00:00.000Z\nverified_bytes 7880704\ndamaged_blocks 3\nharmless_places 0\ncomplete true\n",
+    "pool a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7a7\nbegan 2026-11-22T12:00:00.000Z\nnext 1 77\nverified_bytes 7880704\ndamaged 0 3 700\ndamaged 2 5 1\n",
 ];
 
 /// What the target of `errors.log` is begun with.

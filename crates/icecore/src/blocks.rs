@@ -358,8 +358,8 @@ pub(crate) struct Sums {
     unsealed: Unsealed,
 }
 
-/// Which use segments are in, as whoever took them said: what is of another use of a segment is not what was written. Of segments that an earlier version
-/// took, nobody knows.
+/// Which use segments are in, as whoever took them said: what is of another use of a segment is not what was
+/// written. A life that was cut short may have taken some for runs before a ledger said it: of those nobody knows.
 #[derive(Default)]
 struct KnownUses {
     uses: NumberMap<SegmentId, u64>,

@@ -42,18 +42,8 @@ pub enum Operation {
         /// Modification time.
         time: Timestamp,
     },
-    /// Whole blocks of a file that were written ahead outside the log, and get their addresses now.
-    /// Written by builds before the first version only; since then it is [`Operation::MapScattered`].
-    MapStaged {
-        /// As for a write in the log.
-        write: Write,
-        /// Address of the first block in the data stream.
-        address: LogAddress,
-        /// Segment that holds the run.
-        segment: SegmentId,
-        /// Slot of the first block.
-        slot: Slot,
-    },
+    /// Means nothing: it holds the place of a number that no operation has, and is refused.
+    Reserved,
     /// A new size; what lies behind is dropped.
     Truncate {
         /// Where the file is.
@@ -376,13 +366,6 @@ impl Patch {
                         in_order && end <= BLOCK_BYTES
                     })
             })
-    }
-}
-
-impl From<Write> for Scatter {
-    fn from(write: Write) -> Self {
-        let Write { dataset, inode, block, blocks, end, time } = write;
-        Self { dataset, inode, blocks, end, time, parts: vec![Part { at: 0, block, blocks }] }
     }
 }
 

@@ -211,9 +211,7 @@ fn after(engine: &Engine, cut: &Cut) -> Vec<String> {
 impl Deeds {
     fn add(&mut self, operation: &Operation, name: &dyn Fn(&DatasetId) -> String) {
         let written = match operation {
-            Operation::Write(write) | Operation::MapStaged { write, .. } => {
-                Some((write.dataset, write.inode))
-            }
+            Operation::Write(write) => Some((write.dataset, write.inode)),
             Operation::WriteScattered(scatter) | Operation::MapScattered { scatter, .. } => {
                 Some((scatter.dataset, scatter.inode))
             }

@@ -13,7 +13,7 @@ use crate::catalogue::CatalogueChanges;
 use crate::error::{Error, Result};
 use crate::format::crc32c;
 use crate::format::segment::SegmentKind;
-use crate::format::superblock::{FEATURE_CHUNKS, FEATURE_SETS, FEATURE_USES, LedgerPointer, Life};
+use crate::format::superblock::{LedgerPointer, Life};
 use crate::liveness::{BlockSet, HistoryChanges};
 use crate::location::{MapChanges, runs_of_blocks};
 use crate::log::tail::{Payload, Position};
@@ -300,24 +300,12 @@ impl Engine {
             (false, false) => (said, Picture::Changes),
         };
         let full = matches!(picture, Picture::Everything(..));
-        let has_chunks = said.location.has_chunks();
-        let has_uses = !said.uses.uses.is_empty();
         let sets: Vec<LedgerPointer> = said.history.rows().map(|row| row.place).collect();
-        let has_sets = !sets.is_empty();
         let base_blob = line.blobs.last().copied().filter(|_| !full);
         let blobs = self.write_said(said, base_blob, line.number + 1, taken)?;
         let newest = *blobs.last().expect("one at least");
         self.write_superblock(|superblock| {
             superblock.go_on(newest, taken);
-            if has_chunks {
-                superblock.features_required |= FEATURE_CHUNKS;
-            }
-            if has_sets {
-                superblock.features_required |= FEATURE_SETS;
-            }
-            if has_uses {
-                superblock.features_required |= FEATURE_USES;
-            }
             let epoch = superblock.epoch();
             // Older lives have no records at or after the position.
             superblock.lives = vec![Life { epoch, first: position.sequence }];

@@ -4,7 +4,7 @@ use super::copies::in_use;
 use crate::check::{Area, CheckOptions, RepairOptions, RepairReport, check, repair};
 use crate::format::record::RecordView;
 use crate::format::segment::{SegmentKind, file_name};
-use crate::format::superblock::{FEATURE_CHUNKS, LedgerPointer};
+use crate::format::superblock::LedgerPointer;
 use crate::location::ChunkRow;
 use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
@@ -95,17 +95,11 @@ fn let_deltas_grow(pool: &Pool, bytes: usize) {
     }
 }
 
-/// Whether the superblock keeps out whoever does not know of chunks.
-fn has_chunks(storage: &MemoryStorage) -> bool {
-    crate::engine::find_superblock(storage).unwrap().features_required & FEATURE_CHUNKS != 0
-}
-
 #[test]
 fn a_map_of_which_one_chunk_is_in_memory_leads_to_everything() {
     let (storage, file) = made(0);
     let pool = open(&storage);
     assert!(rows(&pool).iter().filter(|(stream, _)| *stream == Stream::Data).count() > 2);
-    assert!(has_chunks(&storage));
     assert_there(&pool, file);
     assert!(pool.statistics().disk_read_bytes_map > 0);
     assert!(pool.engine().blocks.map().read().directory().resident() <= 1);
@@ -126,7 +120,6 @@ fn a_map_without_chunks_is_put_into_chunks() {
     let (storage, file) = made(32 << 20);
     let pool = open(&storage);
     assert_eq!(rows(&pool), Vec::new());
-    assert!(!has_chunks(&storage));
     let_deltas_grow(&pool, 5000);
     assert!(rows(&pool).len() > 3);
     assert_there(&pool, file);

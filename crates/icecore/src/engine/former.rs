@@ -7,7 +7,6 @@ use crate::blocks::Blocks;
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::crc32c;
-use crate::format::drawn::Drawn;
 use crate::format::ledger::Blob;
 use crate::format::record::RecordView;
 use crate::format::segment::{SegmentHeader, SegmentKind, file_name};
@@ -106,7 +105,7 @@ fn back_to(
         ledger,
         taken,
         former: None,
-        drawn: superblock.drawn.and_then(Drawn::gone_back),
+        drawn: superblock.drawn.gone_back()?,
         clean: false,
         generation: superblock.generation + 1,
         ..superblock.clone()
@@ -216,11 +215,7 @@ pub(super) fn check_staged(blocks: &Blocks, pool: PoolId, at: Position, view: &R
     let gone =
         |what: String| Err(Error::damaged(what, "a run that the log refers to may not be there any more"));
     for operation in operations_of(blocks, at, view)? {
-        let (segment, slot, count) = match operation {
-            Operation::MapStaged { segment, slot, write, .. } => (segment, slot, write.blocks),
-            Operation::MapScattered { segment, slot, scatter, .. } => (segment, slot, scatter.blocks),
-            _ => continue,
-        };
+        let Operation::MapScattered { segment, slot, scatter, .. } = operation else { continue };
         let mut block = [0; BLOCK_BYTES];
         if slot.0 == 0 || slot >= blocks.files().geometry().end(SegmentKind::Run) {
             return gone(file_name(segment));
@@ -233,7 +228,7 @@ pub(super) fn check_staged(blocks: &Blocks, pool: PoolId, at: Position, view: &R
             && header.pool == pool
             && header.address.0 == u64::from(slot.0 - 1)
             && header.incarnation == use_.incarnation
-            && run.sums.len() >= count as usize
+            && run.sums.len() >= scatter.blocks as usize
             && header.was_placed_before(&view.header);
         if !is_it {
             return gone(file_name(segment));

@@ -54,11 +54,8 @@ impl Most {
 
     /// What blocks in several places add that are on disk already.
     pub(crate) fn of_staged(scatter: &Scatter) -> Self {
-        Self::of_scatter(scatter).on_disk()
-    }
-
-    const fn on_disk(self) -> Self {
-        Self { staged: self.blocks, ..self }
+        let most = Self::of_scatter(scatter);
+        Self { staged: most.blocks, ..most }
     }
 
     const fn of_names(operation: &NamespaceOperation) -> u64 {
@@ -80,9 +77,6 @@ impl Engine {
         Some(match operation {
             Operation::Write(write) => {
                 Most::of_stretches(write.dataset, std::iter::once(write.blocks.into()))
-            }
-            Operation::MapStaged { write, .. } => {
-                Most::of_stretches(write.dataset, std::iter::once(write.blocks.into())).on_disk()
             }
             Operation::WriteScattered(scatter) => Most::of_scatter(scatter),
             Operation::MapScattered { scatter, .. } => Most::of_staged(scatter),

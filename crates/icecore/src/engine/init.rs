@@ -18,7 +18,7 @@ use crate::format::copies::{CopyMode, CopySettings};
 use crate::format::drawn::Drawn;
 use crate::format::record::RecordView;
 use crate::format::segment::{Geometry, SegmentKind};
-use crate::format::superblock::{FEATURE_FIXED_HASHES, LIVES_MAX, LedgerPointer, Life, Superblock};
+use crate::format::superblock::{LIVES_MAX, LedgerPointer, Life, Superblock};
 use crate::incidents::Incidents;
 use crate::liveness::{History, SetLimits};
 use crate::location::MapLimits;
@@ -79,7 +79,6 @@ pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<
     let mut superblock = Superblock {
         pool: random_id()?,
         generation: 0,
-        features_required: FEATURE_FIXED_HASHES,
         features_to_write: 0,
         segment_bytes,
         size_limit: options.size_limit.map_or(0, |limit| limit.0),
@@ -87,7 +86,7 @@ pub(crate) fn init(storage: &Arc<dyn Storage>, options: &InitOptions) -> Result<
         ledger: LedgerPointer::default(),
         taken: 0,
         former: None,
-        drawn: Some(Drawn::from_the_beginning(recovery::first_marks())),
+        drawn: Drawn::from_the_beginning(recovery::first_marks()),
         created: Timestamp::now().0,
         copies: CopySettings::none(),
         lives: vec![Life { epoch: RecoveryEpoch(1), first: RecordSequence(1) }],
@@ -341,7 +340,7 @@ fn open_after(
     files.copies().adopt(&copies::in_use(&recovered.state.segments));
     let first = recovered.state.tail.position().sequence;
     let was_clean = superblock.clean;
-    let superblock = Superblock { drawn: Some(drawn), ..superblock };
+    let superblock = Superblock { drawn, ..superblock };
     let superblock = begin_life(&**storage, superblock, epoch, first, files)?;
     if !was_clean {
         leave_or_quiet_runs(&**storage, &parts.blocks, &mut recovered.state)?;
@@ -353,8 +352,7 @@ fn open_after(
 
 /// What is drawn from here on is nothing that an earlier life may have drawn and left behind on disk.
 fn skip_drawn(state: &mut State, superblock: &Superblock) -> Result<Drawn> {
-    let drawn = Drawn::next(superblock.drawn, &state.marks, superblock.clean)
-        .ok_or_else(|| Error::damaged("the superblock", "there are no more addresses to be drawn"))?;
+    let drawn = superblock.drawn.next(&state.marks, superblock.clean)?;
     for stream in [Stream::Merged, Stream::Node] {
         *state.marks.of_mut(stream) = drawn.floor.of(stream);
     }
@@ -378,7 +376,6 @@ fn begin_life(
     }
     superblock.lives.push(Life { epoch, first });
     superblock.clean = false;
-    superblock.features_required |= FEATURE_FIXED_HASHES;
     superblock.generation += 1;
     superblock.set_copies(copies.flush(false));
     superblocks::write(storage, &superblock, files)?;

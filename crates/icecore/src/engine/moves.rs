@@ -10,7 +10,7 @@
 use super::Engine;
 use super::checkpoint::{CheckpointLine, ForsakenSection, UsesSection};
 use crate::error::{Error, Result};
-use crate::format::superblock::{FEATURE_FORSAKEN, FEATURE_USES, LedgerPointer};
+use crate::format::superblock::LedgerPointer;
 use crate::liveness::BlockSet;
 use crate::location::MapChanges;
 use crate::state::State;
@@ -52,7 +52,6 @@ impl Engine {
         let mut said = base.say(moves.changes.clone());
         said.forsaken = ForsakenSection::of(&moves.forsaken);
         said.uses = UsesSection { uses: moves.uses.clone() };
-        let (forsakes, has_uses) = (!said.forsaken.is_empty(), !moves.uses.is_empty());
         let blobs = match self.write_said(said, line.blobs.last().copied(), line.number + 1, moves.taken) {
             Err(Error::NoSpace { .. }) => {
                 self.put_moves_back(moves);
@@ -61,15 +60,7 @@ impl Engine {
             outcome => outcome?,
         };
         let newest = *blobs.last().expect("one at least");
-        self.write_superblock(|superblock| {
-            superblock.go_on(newest, moves.taken);
-            if forsakes {
-                superblock.features_required |= FEATURE_FORSAKEN;
-            }
-            if has_uses {
-                superblock.features_required |= FEATURE_USES;
-            }
-        })?;
+        self.write_superblock(|superblock| superblock.go_on(newest, moves.taken))?;
         self.finish_moves(line, &blobs, &moves.vacated);
         Ok(true)
     }

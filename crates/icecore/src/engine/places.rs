@@ -3,11 +3,9 @@
 //!
 //! An address stands for one content forever, so that every place of it that is whole is as good as any other, as long as the segment is
 //! in the use that says so. What an earlier life left behind without a checkpoint to vouch for it had addresses that nobody
-//! drew again ([`Drawn`]); of pools that were written by programs which did draw them again, merged blocks and nodes are
-//! not looked for.
+//! drew again (`format/drawn.rs`).
 
 use crate::blocks::Blocks;
-use crate::format::drawn::Drawn;
 use crate::format::record::{RecordHeader, RecordView};
 use crate::format::segment::{SegmentHeader, SegmentKind};
 use crate::liveness::{BlockSet, Span};
@@ -49,7 +47,6 @@ struct Named {
 pub(super) struct Scope<'a> {
     pub blocks: &'a Blocks,
     pub pool: PoolId,
-    pub drawn: Option<Drawn>,
     /// Where the log went on from the checkpoint: what lies there or behind it came later.
     pub log: Position,
     /// Where segments are filled next: what lies there will be overwritten.
@@ -171,10 +168,7 @@ impl Survey<'_> {
         for span in self.wanted[run.stream as usize].runs_within(&(run.start..run.end())) {
             let slot = Slot(slot.0 + (span.start.0 - run.start.0) as u32);
             let placed = PlacedRun { run: Run::of(run.stream, &span), segment, slot };
-            let once = |drawn: Drawn| drawn.is_once(run.stream, span.start);
-            if run.stream == Stream::Data || self.scope.drawn.is_some_and(once) {
-                self.seen.push(Seen { placed, incarnation });
-            }
+            self.seen.push(Seen { placed, incarnation });
         }
     }
 
@@ -182,16 +176,8 @@ impl Survey<'_> {
     fn names(&mut self, segment: SegmentId, first: Slot, view: &RecordView) {
         let Some(operations) = self.operations(segment, first, view) else { return };
         for operation in operations {
-            let (address, segment, slot, blocks) = match operation {
-                Operation::MapStaged { segment, slot, write, address } => {
-                    (address, segment, slot, write.blocks)
-                }
-                Operation::MapScattered { segment, slot, scatter, address } => {
-                    (address, segment, slot, scatter.blocks)
-                }
-                _ => continue,
-            };
-            let run = Run { stream: Stream::Data, start: address, length: BlockCount(blocks.into()) };
+            let Operation::MapScattered { segment, slot, scatter, address } = operation else { continue };
+            let run = Run { stream: Stream::Data, start: address, length: BlockCount(scatter.blocks.into()) };
             self.named.entry((segment, slot.0)).or_default().push(Named { run, record: view.header });
         }
     }

@@ -10,7 +10,7 @@ use super::{copies, recovery, superblocks};
 use crate::error::{Error, Result};
 use crate::format::crc32c;
 use crate::format::segment::{SegmentHeader, SegmentKind, file_name};
-use crate::format::superblock::{FEATURE_CHUNKS, Former, LedgerPointer, Superblock};
+use crate::format::superblock::{Former, LedgerPointer, Superblock};
 use crate::liveness::{BlockSet, PartSource};
 use crate::location::{Absent, ChunkRow, ChunkedMap, NAMED_MAX, PlacedRun};
 use crate::log::replay::Reader;
@@ -303,7 +303,6 @@ impl Ledger {
         let scope = Scope {
             blocks: &parts.blocks,
             pool: superblock.pool,
-            drawn: superblock.drawn,
             log: self.position.position(),
             cursors: cursors.into_iter().flatten().collect(),
             excluded: self.taken.clone(),
@@ -371,7 +370,6 @@ impl Ledger {
         }
         let mut said = gathered.with_map(map).into_said(position, placed, None);
         said.forsaken = ForsakenSection::of(&forsaken);
-        let has_chunks = said.location.has_chunks();
         let frame = BlobFrame {
             pool: superblock.pool,
             slots: parts.blocks.files().geometry().slots(),
@@ -382,9 +380,6 @@ impl Ledger {
         let mut written = Vec::new();
         frame.write(said, &mut |bytes| out.write(bytes), &mut written)?;
         let mut next = superblock.clone();
-        if has_chunks {
-            next.features_required |= FEATURE_CHUNKS;
-        }
         // That is what folders with copies say, too.
         next.former = Some(Former { ledger: superblock.ledger, taken: superblock.taken });
         (next.ledger, next.taken) = (*written.last().expect("one at least"), taken);

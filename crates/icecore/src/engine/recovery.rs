@@ -447,9 +447,6 @@ impl Replay<'_> {
                 self.end.0 = Position { segment: *segment, incarnation: *incarnation, slot: Slot(1), ..next };
                 self.state.map_tail(self.env.blocks, next.address, *segment, Slot(1), next.address);
             }
-            Operation::MapStaged { segment, slot, write, address } => {
-                self.prepare_staged(*segment, *slot, *address, write.blocks, next)?;
-            }
             Operation::MapScattered { segment, slot, scatter, address } => {
                 self.prepare_staged(*segment, *slot, *address, scatter.blocks, next)?;
             }

@@ -3,7 +3,7 @@
 use super::chunk_tests::flip;
 use crate::check::{Area, CheckOptions, RepairOptions, check, repair};
 use crate::format::segment::file_name;
-use crate::format::superblock::{FEATURE_SETS, LedgerPointer};
+use crate::format::superblock::LedgerPointer;
 use crate::liveness::{HistoryFault, Pace, PartSource};
 use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
@@ -122,7 +122,6 @@ fn destroy(pool: &Pool, name: &str) {
 #[test]
 fn sets_of_which_one_chunk_is_in_memory_are_the_sets() {
     let storage = made();
-    assert!(crate::engine::find_superblock(&*storage).unwrap().features_required & FEATURE_SETS > 0);
     let pool = open(&storage);
     assert!(places(&pool).len() > 3, "{} chunks", places(&pool).len());
     let roomy = open_with(&storage.copy(), 1 << 30);

@@ -200,8 +200,6 @@ fn hostile_operations_are_refused() {
     let (dataset, time) = (db.id(), Timestamp(1));
     let at = Placement { address: state.tail.next_address(), segment: state.tail.segment() };
     let write = Write { dataset, inode: file, block: FileBlock(0), blocks: 1, end: 0, time };
-    let staged =
-        |write, address| Operation::MapStaged { write, address, segment: SegmentId(0), slot: Slot(1) };
     let a_patch = |blocks: &[(u64, u16, usize)]| {
         let of_block = |(block, at, length): &(u64, u16, usize)| BlockPatch {
             block: FileBlock(*block),
@@ -234,8 +232,7 @@ fn hostile_operations_are_refused() {
         Operation::Write(Write { inode: InodeNumber(u64::MAX), ..write }),
         Operation::Write(Write { inode: InodeNumber::ROOT, ..write }),
         Operation::Write(Write { dataset: nowhere, ..write }),
-        staged(Write { blocks: 0, ..write }, LogAddress(5)),
-        staged(write, LogAddress(1)),
+        Operation::Reserved,
         scattered(scatter(0, &[]), LogAddress(5)),
         scattered(scatter(1, &[(0, 0, 1)]), LogAddress(1)),
         Operation::WriteScattered(scatter(0, &[])),

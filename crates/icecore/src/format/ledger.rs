@@ -163,7 +163,7 @@ impl Blob {
     /// themselves. Answers the others, too.
     ///
     /// # Errors
-    /// The header is damaged, or of a program that did not list the sections in it.
+    /// The header is damaged, or what it lists makes no sense.
     pub fn salvage(bytes: &[u8], pool: PoolId, place: &str) -> Result<(Self, Vec<SectionTag>)> {
         let damaged = |detail: &str| Error::damaged(place, format!("ledger blob: {detail}"));
         let mut blob = Self::decode_header(bytes, pool, place)?;
@@ -175,7 +175,7 @@ impl Blob {
         }
         for entry in (0..count).map(|index| LIST_AT + index * ENTRY_BYTES) {
             let tag = SectionTag::ALL.into_iter().find(|known| *known as u32 == get_u32(bytes, entry));
-            let tag = tag.ok_or_else(|| damaged("its sections do not prove themselves one by one"))?;
+            let tag = tag.ok_or_else(|| damaged("a section of unknown meaning"))?;
             let length = usize::try_from(get_u64(bytes, entry + 8)).ok();
             let begin = at + ENTRY_BYTES;
             let end = length.and_then(|length| begin.checked_add(length)).filter(|end| *end <= bytes.len());
@@ -191,20 +191,15 @@ impl Blob {
     }
 
     /// Whether bytes that match the CRC in the pointer to them are what was written, if they are a blob. That CRC says nothing of the header: whatever block
-    /// ends with its own CRC adds the same to it. So the header has to have the CRC of each section, as far as it says any, and to be one.
+    /// ends with its own CRC adds the same to it. So the header has to have the CRC of each section, and to be one.
     #[must_use]
     pub fn has_its_header(bytes: &[u8]) -> bool {
         if !block_is_sealed(&bytes[..BLOCK_BYTES]) {
             // A chunk: it has no CRC of its own.
             return true;
         }
-        let (pool, place) = (PoolId(get_16(bytes, 16)), "");
-        let is_listed = get_u32(bytes, LIST_AT) != 0;
-        if is_listed {
-            Self::salvage(bytes, pool, place).is_ok_and(|(_, lost)| lost.is_empty())
-        } else {
-            Self::decode(bytes, pool, place).is_ok()
-        }
+        let pool = PoolId(get_16(bytes, 16));
+        Self::salvage(bytes, pool, "").is_ok_and(|(_, lost)| lost.is_empty())
     }
 
     /// Whether there is a section with this tag.

@@ -16,13 +16,10 @@ const FLAG_MORE: u8 = 1;
 const FLAG_OPERATIONS_IN_BLOCKS: u8 = 2;
 /// A run outside the log: chains to nothing, has no addresses.
 const FLAG_RUN: u8 = 4;
-/// The hash of this header leaves out the bytes between the operations and the checksum, which are zero.
-const FLAG_SHORT_HASH: u8 = 8;
-/// The hash of this header is of its fixed fields and of its checksum, which vouches for the rest. That tells records apart: no life
-/// writes two of one number, and the fixed fields name the life. It takes a tenth of the time.
-const FLAG_FIXED_HASH: u8 = 32;
-/// All flags that there are.
-const FLAGS: u8 = FLAG_MORE | FLAG_OPERATIONS_IN_BLOCKS | FLAG_RUN | FLAG_SHORT_HASH | FLAG_FIXED_HASH;
+/// Every header has it.
+const FLAG_ALWAYS: u8 = 32;
+/// Flags that a header may have besides.
+const FLAGS: u8 = FLAG_MORE | FLAG_OPERATIONS_IN_BLOCKS | FLAG_RUN;
 
 /// Everything in a record header but the checksums and the operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,15 +51,10 @@ pub struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// Of the header of a run outside the log: whether it was placed before a record of the log was written. Those of before the time
-    /// that they said what the log had come to are told by the uses of the two segments.
+    /// Of the header of a run outside the log: whether it was placed before a record of the log was written.
     #[must_use]
     pub fn was_placed_before(&self, record: &Self) -> bool {
-        if self.durable.0 == 0 {
-            self.incarnation < record.incarnation
-        } else {
-            self.durable < record.sequence
-        }
+        self.durable < record.sequence
     }
 
     /// Writes the header block into `block`, which is all zeros, with the CRC32C of every data block, and `operations` unless they lie in blocks.
@@ -82,7 +74,7 @@ impl RecordHeader {
         block[82] = u8::from(self.more) * FLAG_MORE
             + u8::from(self.operations_in_blocks) * FLAG_OPERATIONS_IN_BLOCKS
             + u8::from(self.run) * FLAG_RUN
-            + FLAG_FIXED_HASH;
+            + FLAG_ALWAYS;
         put(block, 84, &self.operations_length.to_le_bytes());
         put(block, 88, &self.operations.to_le_bytes());
         for (index, sum) in sums.iter().enumerate() {
@@ -122,7 +114,10 @@ impl RecordView {
         let operations_length = get_u32(block, 84);
         let inline = if in_blocks { 0 } else { operations_length as usize };
         let in_blocks_fit = !in_blocks || operations_length as usize <= count * BLOCK_BYTES;
-        if flags & !FLAGS != 0 || operations_at.checked_add(inline)? > BLOCK_CRC_AT || !in_blocks_fit {
+        if flags & !FLAGS != FLAG_ALWAYS
+            || operations_at.checked_add(inline)? > BLOCK_CRC_AT
+            || !in_blocks_fit
+        {
             return None;
         }
         Some(Self {
@@ -147,22 +142,13 @@ impl RecordView {
     }
 }
 
-/// What the next record's header carries of this one: the first 16 bytes of its BLAKE3 hash. `block` is a valid
-/// header.
+/// What the next record's header carries of this one: the first 16 bytes of the BLAKE3 hash of its fixed fields and of
+/// its checksum, which vouches for the rest. That tells records apart: no life writes two of one number, and the fixed
+/// fields name the life. A hash of the whole block takes ten times as long. `block` is a valid header.
 #[must_use]
 pub fn hash(block: &[u8]) -> [u8; 16] {
-    let flags = block[82];
-    let hashed = if flags & FLAG_FIXED_HASH != 0 {
-        SUMS_AT
-    } else if flags & FLAG_SHORT_HASH != 0 {
-        let in_blocks = flags & FLAG_OPERATIONS_IN_BLOCKS != 0;
-        let operations = if in_blocks { 0 } else { get_u32(block, 84) as usize };
-        SUMS_AT + usize::from(get_u16(block, 80)) * 4 + operations
-    } else {
-        BLOCK_CRC_AT
-    };
     let mut hasher = blake3::Hasher::new();
-    hasher.update(&block[..hashed]).update(&block[BLOCK_CRC_AT..]);
+    hasher.update(&block[..SUMS_AT]).update(&block[BLOCK_CRC_AT..]);
     get_16(hasher.finalize().as_bytes(), 0)
 }
 
@@ -170,30 +156,23 @@ pub fn hash(block: &[u8]) -> [u8; 16] {
 mod tests {
     use super::*;
 
-    /// Records of before are hashed as they were, and each hash covers what makes a record another one.
     #[test]
-    fn what_is_hashed_follows_from_the_flags() {
+    fn the_hash_covers_what_makes_a_record_another_one() {
         let mut block = vec![0; BLOCK_BYTES];
         put(&mut block, 40, &[9; 16]);
         put(&mut block, 80, &1_u16.to_le_bytes());
         put(&mut block, 84, &5_u32.to_le_bytes());
         put(&mut block, SUMS_AT, b"sumsOPERA");
-        let hash_with = |flags: u8, block: &mut [u8]| {
-            block[82] = flags;
+        let sealed_hash = |block: &mut [u8]| {
             seal_block(block);
             hash(block)
         };
-        let of = |bytes: &[u8]| get_16(blake3::hash(bytes).as_bytes(), 0);
-        assert_eq!(hash_with(0, &mut block), of(&block));
-        assert_eq!(
-            hash_with(FLAG_SHORT_HASH, &mut block),
-            of(&[&block[..SUMS_AT + 9], &block[BLOCK_CRC_AT..]].concat())
-        );
-        let fixed = hash_with(FLAG_FIXED_HASH, &mut block);
-        assert_eq!(fixed, of(&[&block[..SUMS_AT], &block[BLOCK_CRC_AT..]].concat()));
-        for at in (8..82).chain(84..SUMS_AT + 9) {
+        let former = sealed_hash(&mut block);
+        let hashed = [&block[..SUMS_AT], &block[BLOCK_CRC_AT..]].concat();
+        assert_eq!(former, get_16(blake3::hash(&hashed).as_bytes(), 0));
+        for at in 8..SUMS_AT + 9 {
             block[at] ^= 1;
-            assert_ne!(hash_with(FLAG_FIXED_HASH, &mut block), fixed, "byte {at}");
+            assert_ne!(sealed_hash(&mut block), former, "byte {at}");
             block[at] ^= 1;
         }
     }
@@ -222,6 +201,11 @@ mod tests {
             block[bit / 8] ^= 1 << (bit % 8);
             assert!(RecordView::decode(&block).is_none(), "bit {bit}");
             block[bit / 8] ^= 1 << (bit % 8);
+        }
+        for flags in [FLAG_MORE, FLAG_ALWAYS | 8, FLAG_ALWAYS | 64] {
+            block[82] = flags;
+            seal_block(&mut block);
+            assert!(RecordView::decode(&block).is_none(), "flags {flags}");
         }
     }
 }

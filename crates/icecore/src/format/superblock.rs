@@ -10,19 +10,8 @@ use crate::units::{BLOCK_BYTES, COUNTER_LIMIT, PoolId, RecordSequence, RecoveryE
 pub const NAMES: [&str; 2] = ["superblock.0", "superblock.1"];
 /// The format that this program writes, and the newest that it reads.
 pub const FORMAT_VERSION: u32 = 1;
-/// Most of the location map lies in chunks of its own, which the ledger names.
-pub const FEATURE_CHUNKS: u64 = 1;
-/// Large sets lie in chunks of their own, which the ledger names; and heads may be left without a dataset, to be deleted.
-pub const FEATURE_SETS: u64 = 2;
-/// The log may have records that are known by their fixed fields: whoever hashes more would take them for the end of it.
-pub const FEATURE_FIXED_HASHES: u64 = 4;
-/// Ledgers list data that has no place any more because of what the log says after them.
-pub const FEATURE_FORSAKEN: u64 = 8;
-/// Ledgers say which use segments are in.
-pub const FEATURE_USES: u64 = 16;
-/// Features without which a pool must not even be read, as far as this program knows them.
-pub const FEATURES_REQUIRED: u64 =
-    FEATURE_CHUNKS | FEATURE_SETS | FEATURE_FIXED_HASHES | FEATURE_FORSAKEN | FEATURE_USES;
+/// Features without which a pool must not even be read, as far as this program knows them. Every pool has them all.
+pub const FEATURES_REQUIRED: u64 = 0x1f;
 /// Second copies are kept: whoever does not know of them would leave them behind.
 pub const FEATURE_COPIES: u64 = 1;
 /// Features without which a pool may be read but not written, as far as this program knows them.
@@ -71,8 +60,6 @@ pub struct Superblock {
     pub pool: PoolId,
     /// Grows by one with every superblock written; the higher of two valid ones counts.
     pub generation: u64,
-    /// Features that a reader has to know.
-    pub features_required: u64,
     /// Features that a writer has to know.
     pub features_to_write: u64,
     /// Size of every segment file.
@@ -83,12 +70,12 @@ pub struct Superblock {
     pub clean: bool,
     /// The newest ledger blob.
     pub ledger: LedgerPointer,
-    /// The highest number of a use of a segment that had been given out when that checkpoint was frozen. 0: not known.
+    /// The highest number of a use of a segment that had been given out when that checkpoint was frozen.
     pub taken: u64,
     /// The checkpoint before, for when that one is lost.
     pub former: Option<Former>,
-    /// Which addresses were drawn once only; `None` if a program wrote it that does not know.
-    pub drawn: Option<Drawn>,
+    /// Which addresses the present life does not draw.
+    pub drawn: Drawn,
     /// When the pool was made, nanoseconds since 1970.
     pub created: i64,
     /// What is written twice, and where to. Changes with [`Superblock::set_copies`].
@@ -149,7 +136,7 @@ impl Superblock {
         let mut block = vec![0; BLOCK_BYTES];
         put(&mut block, 0, MAGIC);
         put(&mut block, 8, &FORMAT_VERSION.to_le_bytes());
-        put(&mut block, 16, &self.features_required.to_le_bytes());
+        put(&mut block, 16, &FEATURES_REQUIRED.to_le_bytes());
         put(&mut block, 24, &self.features_to_write.to_le_bytes());
         put(&mut block, 40, &self.pool.0);
         put(&mut block, 56, &self.generation.to_le_bytes());
@@ -164,9 +151,7 @@ impl Superblock {
             put_pointer(&mut block, 128, &ledger);
             put(&mut block, 144, &taken.to_le_bytes());
         }
-        if let Some(drawn) = &self.drawn {
-            drawn.encode(&mut block);
-        }
+        self.drawn.encode(&mut block);
         if self.features_to_write & FEATURE_COPIES != 0 {
             self.copies.encode(&mut block);
         }
@@ -225,7 +210,6 @@ impl Superblock {
         Ok(Self {
             pool: PoolId(get_16(block, 40)),
             generation,
-            features_required: required,
             features_to_write,
             segment_bytes,
             size_limit: get_u64(block, 72),
@@ -234,7 +218,8 @@ impl Superblock {
             taken: get_u64(block, 120),
             former: Some(Former { ledger: get_pointer(block, 128), taken: get_u64(block, 144) })
                 .filter(|former| former.ledger.blocks > 0),
-            drawn: Drawn::decode(block),
+            drawn: Drawn::decode(block)
+                .ok_or_else(|| damaged("addresses in the superblock make no sense"))?,
             created: get_u64(block, 104) as i64,
             copies: if has_copies { CopySettings::decode(block, place)? } else { CopySettings::none() },
             lives,
@@ -278,7 +263,6 @@ mod tests {
         Superblock {
             pool: PoolId([7; 16]),
             generation: 3,
-            features_required: 0,
             features_to_write: FEATURE_COPIES,
             segment_bytes: 64 << 20,
             size_limit: 0,
@@ -289,10 +273,7 @@ mod tests {
                 ledger: LedgerPointer { segment: SegmentId(9), slot: Slot(10), blocks: 11, crc: 12 },
                 taken: 13,
             }),
-            drawn: Some(Drawn {
-                once_from: Marks([0, 14, 15].map(LogAddress)),
-                floor: Marks([0, 16, 17].map(LogAddress)),
-            }),
+            drawn: Drawn { floor: Marks([0, 16, 17].map(LogAddress)) },
             created: 5,
             copies: CopySettings {
                 mode: CopyMode::All,
@@ -324,10 +305,13 @@ mod tests {
 
     #[test]
     fn a_newer_format_is_named_as_such() {
-        let mut block = example().encode();
-        block[8] = 9;
-        seal_block(&mut block);
-        let error = Superblock::decode(&block, "p", "s").unwrap_err();
-        assert!(matches!(error, Error::NewerFormat { .. }), "{error}");
+        // The version, and a feature that nobody knows.
+        for (at, byte) in [(8, 9), (16, 0x3f)] {
+            let mut block = example().encode();
+            block[at] = byte;
+            seal_block(&mut block);
+            let error = Superblock::decode(&block, "p", "s").unwrap_err();
+            assert!(matches!(error, Error::NewerFormat { .. }), "{error}");
+        }
     }
 }

@@ -16,10 +16,6 @@ impl State {
         let (segment, blocks) = match operation {
             Operation::Write(write) => (at.segment, u64::from(write.blocks)),
             Operation::WriteScattered(scatter) => (at.segment, scatter.mapped()),
-            Operation::MapStaged { write, address, segment, slot } => {
-                self.place_staged(write.blocks, *address, *segment, *slot, env)?;
-                (*segment, u64::from(write.blocks))
-            }
             Operation::MapScattered { scatter, address, segment, slot } => {
                 self.place_staged(scatter.blocks, *address, *segment, *slot, env)?;
                 (*segment, scatter.mapped())

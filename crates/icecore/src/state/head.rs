@@ -39,7 +39,7 @@ enum Former {
 /// The dataset whose files an operation is about.
 pub(super) const fn dataset_of(operation: &Operation) -> Option<DatasetId> {
     match operation {
-        Operation::Write(write) | Operation::MapStaged { write, .. } => Some(write.dataset),
+        Operation::Write(write) => Some(write.dataset),
         Operation::WriteScattered(scatter) | Operation::MapScattered { scatter, .. } => Some(scatter.dataset),
         Operation::Patch(patch) => Some(patch.dataset),
         Operation::WriteInline { dataset, .. }
@@ -67,7 +67,6 @@ impl Head<'_> {
         match operation {
             Operation::Write(write) => self.write(write, address),
             Operation::WriteScattered(scatter) => self.scatter(scatter, address),
-            Operation::MapStaged { write, address, .. } => self.scatter(&Scatter::from(*write), *address),
             Operation::MapScattered { scatter, address, .. } => self.scatter(scatter, *address),
             Operation::WriteInline { inode, offset, bytes, time, .. } => {
                 self.write_inline(*inode, *offset, bytes, *time)

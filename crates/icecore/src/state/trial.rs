@@ -141,7 +141,7 @@ impl<'a> Trial<'a> {
             marks: &mut self.marks,
             growth: &mut head.growth,
             written: &mut self.written,
-            is_staged: matches!(operation, Operation::MapStaged { .. } | Operation::MapScattered { .. }),
+            is_staged: matches!(operation, Operation::MapScattered { .. }),
         };
         Head {
             tree: &mut head.tree,
@@ -202,9 +202,6 @@ impl Written<'_> {
     fn add(&mut self, operation: &Operation, address: LogAddress, payload: Option<&Payload>) {
         let run = |start, blocks: u64| Run { stream: Stream::Data, start, length: BlockCount(blocks) };
         match operation {
-            Operation::MapStaged { write, address, segment, slot } => {
-                self.data.push((run(*address, write.blocks.into()), Place::Disk(*segment, *slot)));
-            }
             Operation::MapScattered { scatter, address, segment, slot } => {
                 self.data.push((run(*address, scatter.blocks.into()), Place::Disk(*segment, *slot)));
             }

@@ -1,10 +1,9 @@
 //! What collection promises, case by case.
 
-use super::super::Purpose;
 use super::super::reserve_tests::leave_free;
 use super::super::trim::Keep;
+use super::super::{Purpose, load};
 use crate::format::segment::{Geometry, SegmentKind};
-use crate::format::superblock::FEATURE_FORSAKEN;
 use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
 use crate::segments::{Candidate, Cursor};
@@ -349,7 +348,9 @@ fn what_runs_went_on_in_may_have_found_another_use() {
 
 /// Whether something was left behind that lives as of the last checkpoint.
 fn has_forsaken(pool: &Pool) -> bool {
-    pool.engine().superblock.lock().features_required & FEATURE_FORSAKEN != 0
+    let engine = pool.engine();
+    let ledger = engine.superblock.lock().ledger;
+    !load::checkpoint(&engine.blocks, engine.pool, ledger).unwrap().forsaken.is_empty()
 }
 
 /// Empties what is worth it, and records that without a checkpoint.

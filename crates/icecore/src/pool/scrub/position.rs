@@ -79,8 +79,7 @@ impl Position {
             let mut parts = text.split(' ');
             let stream = Stream::from_number(parts.next()?.parse().ok()?)?;
             let start: u64 = parts.next()?.parse().ok()?;
-            // Without a number, as earlier builds wrote it, it is one block.
-            let blocks: u64 = parts.next().map_or(Some(1), |blocks| blocks.parse().ok())?;
+            let blocks: u64 = parts.next()?.parse().ok()?;
             let is_run = blocks > 0 && start.checked_add(blocks)? <= LOG_ADDRESS_LIMIT;
             is_run.then_some(Run { stream, start: LogAddress(start), length: BlockCount(blocks) })
         };
@@ -117,14 +116,14 @@ mod tests {
         position.store(folder.path());
         assert_eq!(Position::load(folder.path(), pool), Some(position.clone()));
         assert_eq!(Position::load(folder.path(), PoolId([1; 16])), None, "of another pool");
-        for hurt in ["next 9 1", "next 0", "damaged 0 x", "damaged 0 3 0", "damaged 0 3 x", "pool é"] {
+        for hurt in
+            ["next 9 1", "next 0", "damaged 0 3", "damaged 0 x 1", "damaged 0 3 0", "damaged 0 3 x", "pool é"]
+        {
             let key = hurt.split(' ').next().unwrap();
             let lines = position.text();
             let others: Vec<&str> = lines.lines().filter(|line| !line.starts_with(key)).collect();
             assert_eq!(Position::parse(&format!("{hurt}\n{}", others.join("\n"))), None, "{hurt}");
         }
-        let earlier = position.text().replace("damaged 0 3 1", "damaged 0 3");
-        assert_eq!(Position::parse(&earlier), Some(position.clone()), "as earlier builds wrote it");
         let beyond = format!("{}damaged 2 {} 2\n", position.text(), u64::MAX - 1);
         assert_eq!(Position::parse(&beyond), None);
         Position::forget(folder.path());
