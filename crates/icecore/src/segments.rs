@@ -412,6 +412,14 @@ impl Segments {
         self.table.get(&segment).map_or(0, |state| state.live)
     }
 
+    /// Segments that are in use and may be emptied or become free by themselves, and the live blocks in them.
+    /// Of what somebody holds, such as a group that is not committed, nothing says what lives in it.
+    pub(crate) fn unheld(&self) -> (u64, u64) {
+        let unheld =
+            self.table.values().filter(|state| state.kind.is_some() && state.users == 0 && !state.hurt);
+        unheld.fold((0, 0), |(segments, live), state| (segments + 1, live + state.live))
+    }
+
     /// Live blocks in all segments.
     pub(crate) fn live_total(&self) -> u64 {
         self.live

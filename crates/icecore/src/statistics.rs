@@ -320,7 +320,8 @@ statistics! {
     capacity_bytes,
     /// Most that the files of the pool may take up together; 0 for no limit.
     size_limit_bytes,
-    /// What can still be written, in whole free segments beside the reserve, and new ones.
+    /// What can still be written beside the reserve: in segments that are free, to be made, or to be gathered
+    /// from what is dead.
     available_bytes,
     /// The reserve that data may not take: for what frees, and keeps the pool going. Grows while much is written.
     kept_bytes,

@@ -36,7 +36,7 @@ and a line for everything that is not as it should be, with the command to run
 next. It looks at:
   whether the pool takes writes, and its filesystem, if nobody has it open;
   how much of it is used, of its size limit or of what its filesystem has room
-  for, and how much can be written at once: it warns when that is less than a
+  for, and how much can be written: it warns when that is less than a
   quarter of what --space-warn leaves free (5% of the pool), and is critical
   below a tenth of what --space-crit leaves free (1%);
   errors of the disk, of this process and of former ones: critical is damage

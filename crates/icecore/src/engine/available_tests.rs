@@ -169,6 +169,29 @@ fn what_is_dead_is_available() {
     }
 }
 
+/// What a large transaction has written is not dead, though nothing says yet that it lives.
+#[test]
+fn what_a_group_has_staged_is_not_available() {
+    let mut growing = Growing::open(&made(CopyMode::None, 80), false);
+    growing.add(4 * SEGMENT).unwrap();
+    let before = growing.available();
+    let mut group = growing.db.begin().unwrap();
+    let (mut at, mut staged) = (growing.length, 0);
+    while growing.available() > 0 {
+        if let Err(error) = group.write(growing.file, at, &[7; BLOCK_BYTES]) {
+            assert!(matches!(error, Error::NoSpace { .. }), "{error}");
+            break;
+        }
+        at += BLOCK_BYTES as u64;
+        staged += BLOCK_BYTES as u64;
+    }
+    assert!(staged > before / 2, "{staged} of {before}");
+    assert_eq!(growing.available(), 0);
+    drop(group);
+    growing.pool.checkpoint().unwrap();
+    assert!(growing.available() > before / 2);
+}
+
 /// Where room is getting scarce, whoever destroys much finds it free at once. Snapshots that come and go in such a pool, and keep little, do not
 /// cost a checkpoint each.
 #[test]

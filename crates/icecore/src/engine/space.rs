@@ -250,9 +250,8 @@ impl Engine {
     /// Segments that collection can surely empty: a pool that has grown to the size of its medium writes for
     /// ever in what dies. What it gains where segments are nearly full is not promised.
     fn gatherable(&self, state: &State) -> u64 {
-        let segments = &state.segments;
-        let filled = (segments.len() - segments.free()).saturating_sub(segments.hurt()) as u64;
-        let hold_what_lives = segments.live_total().div_ceil(u64::from(self.geometry.slots()));
+        let (filled, live) = state.segments.unheld();
+        let hold_what_lives = live.div_ceil(u64::from(self.geometry.slots()));
         filled.saturating_sub(hold_what_lives + hold_what_lives / NOT_GATHERED_SHARE + NOT_GATHERED)
     }
 

@@ -108,7 +108,7 @@ impl Pool {
         Ok(entries)
     }
 
-    /// Bytes that can still be written: free segments beside the reserve, and what the medium has left.
+    /// Bytes that can still be written beside the reserve.
     fn available(&self) -> Result<ByteLength> {
         let engine = self.engine();
         let space = engine.storage.space();

@@ -7,8 +7,8 @@ use icecore::Statistics;
 use icecore::units::ByteLength;
 use std::path::Path;
 
-/// Of what a limit of space leaves free, such a part has to be there to be written at once. Less is normal for a moment, as
-/// what is dead is gathered when there is need; but a pool that does no better than this is about to refuse writing.
+/// Of what a limit of space leaves free, such a part has to be there to be written: a pool that does no better
+/// than this is about to refuse writing.
 const WARN_PART: u64 = 4;
 /// As [`WARN_PART`], for what is critical.
 const CRIT_PART: u64 = 10;
@@ -39,11 +39,10 @@ pub fn space(
         shown(capacity),
         shown(available)
     );
-    if by_available != State::Ok {
-        text.push_str(" at once");
-        if let Some(free) = host_free {
-            text.push_str(&format!(", and its filesystem has {} left", shown(free)));
-        }
+    if by_available != State::Ok
+        && let Some(free) = host_free
+    {
+        text.push_str(&format!(", and its filesystem has {} left", shown(free)));
     }
     if state != State::Ok {
         let destroy = is_held.then(|| "icecore prune or destroy frees space".to_owned());
@@ -124,11 +123,7 @@ mod tests {
             assert_eq!(judged(used, available).state, state, "{used} {available}");
         }
         let check = judged(300, 20);
-        assert!(
-            check.text.contains("20G can be written at once, and its filesystem has 5G left"),
-            "{}",
-            check.text
-        );
+        assert!(check.text.contains("20G can be written, and its filesystem has 5G left"), "{}", check.text);
         let limits = format!("'available'={}B;{}:;{}:", 20 * GIB, 50 * GIB, 10 * GIB);
         assert!(check.perfdata.contains(&limits), "{:?}", check.perfdata);
     }
@@ -160,7 +155,7 @@ mod tests {
         assert!(!text(GIB, 101 * GIB).contains("resize"));
         let nothing_to_destroy = text_with(100 * GIB, 101 * GIB, false);
         assert!(nothing_to_destroy.contains("(icecore resize"), "{nothing_to_destroy}");
-        assert!(text_with(100 * GIB, 0, false).ends_with("can be written at once"));
+        assert!(text_with(100 * GIB, 0, false).ends_with("can be written"));
     }
 
     #[test]
