@@ -42,7 +42,7 @@ pub enum Kind {
 }
 
 /// Bytes that the studies at full size need, snapshots included.
-const SPACE_BYTES: u64 = 12 << 30;
+const SPACE_BYTES: u64 = 17 << 30;
 
 /// Programs: name, package, what uses it.
 const PROGRAMS: [(&str, &str, &str); 14] = [

@@ -63,8 +63,8 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     super::require("fragment", "fio")?;
     let mut lineup = Lineup::of(options, Needs::Files)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
-    lineup.require_room(scope.device_bytes, options)?;
     let areas = Areas { count: 1, bytes: scope.bytes / 4 * 5 };
+    lineup.require_room(scope.device_bytes, areas, options)?;
     let measured = lineup.measure(rounds, options, |round, kind| {
         let mut bench = Bench::begin(kind, scope.device_bytes, areas, options)?;
         let seed = options.seed + round as u64;

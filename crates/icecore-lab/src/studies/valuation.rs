@@ -106,7 +106,7 @@ impl Run {
 pub(crate) fn run(options: &Options) -> Result<Findings> {
     let mut lineup = Lineup::of(options, Needs::Databases)?;
     let scope = Scope::of(options);
-    lineup.require_room(scope.device_bytes, options)?;
+    lineup.require_room(scope.device_bytes, scope.areas(), options)?;
     let rounds = options.rounds(if scope.iterations >= LONG { 1 } else { 3 }, 1);
     let sides = sides(&lineup);
     let named = |side: &Side| (side.kind, side.name());

@@ -66,6 +66,14 @@ struct Phase {
     held_bytes: Option<u64>,
     /// The copy area in use, each second, in percent.
     area_percent: Vec<f64>,
+    /// Why there is nothing else.
+    failure: Option<String>,
+}
+
+impl Phase {
+    fn failed(error: &Error) -> Self {
+        Self { failure: Some(error.to_string()), ..Self::default() }
+    }
 }
 
 /// The phases of one round, by the variants of results.
@@ -83,13 +91,13 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     super::require("backup", "zstd")?;
     let mut lineup = Lineup::of(options, Needs::SnapshotsOfFiles)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
-    lineup.require_room(scope.device_bytes, options)?;
+    let areas = Areas { count: 1, bytes: scope.area_bytes };
+    lineup.require_room(scope.device_bytes, areas, options)?;
     let folder = options.scratch()?;
     server::open_to_all(folder.path())?;
     let source = folder.path().join(NAME);
     options.say("making a database")?;
     server::make(&MariaDb, &source, scope.setup(), scope.size, options)?;
-    let areas = Areas { count: 1, bytes: scope.area_bytes };
     let measured = lineup.measure(rounds, options, |_, kind| {
         let mut bench = Bench::begin(kind, scope.device_bytes, areas, options)?;
         server::open_to_all(bench.folder.path())?;
@@ -155,7 +163,11 @@ fn one(bench: &mut Bench, kind: &Kind, source: &Path, scope: &Scope, options: &O
     }
     if let Some(volume) = bench.system.volume().filter(|_| mylvmbackup::probe().is_ok()) {
         let (folder, data) = (bench.folder.path(), bench.system.data()?);
-        let phase = mylvmbackup::run(&server, folder, &data, &volume, scope, options)?;
+        let phase = match mylvmbackup::run(&server, folder, &data, &volume, scope, options) {
+            Err(Error::Stopped) => return Err(Error::Stopped),
+            // The other phases hold.
+            outcome => outcome.unwrap_or_else(|error| Phase::failed(&error)),
+        };
         round.insert(mylvmbackup::PROGRAM, phase);
     }
     server.stop()?;
@@ -195,7 +207,7 @@ fn both(
         let panicked = || Error::Panicked { what: "a backup".to_owned() };
         let driven = driving.join().unwrap_or_else(|_| Err(panicked()));
         let copied = reading.join().unwrap_or_else(|_| Err(panicked()))?;
-        Ok(Phase { driven: Some(driven?), copied: Some(copied), held_bytes: None, area_percent })
+        Ok(Phase { driven: Some(driven?), copied: Some(copied), area_percent, ..Phase::default() })
     })
 }
 
@@ -221,6 +233,13 @@ fn report(findings: &mut Findings, kind: &Kind, rounds: &[Round]) {
         if phases.is_empty() {
             continue;
         }
+        let name = format!("{}/{variant}", kind.name);
+        let is_speed = !matches!(variant, ALONE | HALF);
+        let unit = if is_speed { "MB/s" } else { "transactions/s" };
+        if let Some(failure) = phases.iter().find_map(|phase| phase.failure.as_ref()) {
+            findings.system(&name, Measured::unavailable(unit, failure));
+            continue;
+        }
         let driven: Vec<&Driven> = phases.iter().filter_map(|phase| phase.driven.as_ref()).collect();
         let copied: Vec<&Copied> = phases.iter().filter_map(|phase| phase.copied.as_ref()).collect();
         let rates: Vec<f64> = driven.iter().map(|driven| driven.per_second).collect();
@@ -235,9 +254,7 @@ fn report(findings: &mut Findings, kind: &Kind, rounds: &[Round]) {
                 counters.insert(name.to_owned(), mean(values));
             }
         }
-        let is_speed = !matches!(variant, ALONE | HALF);
-        let mut system =
-            if is_speed { Measured::new("MB/s", speeds) } else { Measured::new("transactions/s", rates) };
+        let mut system = Measured::new(unit, if is_speed { speeds } else { rates });
         if !driven.is_empty() {
             let each_second = driven.iter().map(|driven| driven.each_second.clone()).collect();
             system = system.with_series("foreground_per_s", each_second);
@@ -250,6 +267,6 @@ fn report(findings: &mut Findings, kind: &Kind, rounds: &[Round]) {
         if area_percent.iter().any(|values| !values.is_empty()) {
             system = system.with_series("cow_used_percent", area_percent);
         }
-        findings.system(&format!("{}/{variant}", kind.name), system.with_counters(counters));
+        findings.system(&name, system.with_counters(counters));
     }
 }

@@ -19,6 +19,12 @@ use std::time::{Duration, Instant};
 
 /// The program and its package.
 pub(super) const PROGRAM: &str = "mylvmbackup";
+/// What may stand otherwise in the configuration of this machine, which the program reads first.
+const CONFIGURATION: &str = "\
+[mysql]\nhost=localhost\nport=\npassword=\n\
+[misc]\ninnodb_recover=0\nkeep_mount=0\nkeep_snapshot=0\nquiet=0\nskip_flush_tables=0\nsuffix=\n\
+tarsuffixarg=\nthin=0\n\
+[fs]\nxfs=0\n[logging]\nlog_method=console\n[reporting]\nmail_report_on=never\n";
 /// What the program calls its snapshot, its mount and its archive.
 const PREFIX: &str = "lab";
 const SUFFIX: &str = ".tar.zst";
@@ -86,9 +92,20 @@ fn during(mut each_second: Vec<f64>, time: Duration) -> Driven {
 impl Place<'_> {
     fn back_up(&self, server: &Server<'_>, area_bytes: u64, options: &Options) -> Result<()> {
         let _mount = Mount(self.mount());
+        let configuration = self.configuration();
+        fs::write(&configuration, CONFIGURATION).doing(|| format!("write {}", configuration.display()))?;
         // A command of LVM that is killed half-way leaves suspended volumes.
-        tool::output(&mut self.command(server, area_bytes), &options.unstoppable()).map(|_| ())?;
-        options.go_on()
+        let said = tool::output(&mut self.command(server, area_bytes), &options.unstoppable())?;
+        options.go_on()?;
+        // It succeeds also where a command of it has failed.
+        match said.lines().find(|line| line.contains(" Error: ")) {
+            Some(line) => Err(Error::Child { job: PROGRAM.to_owned(), reason: line.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
+    fn configuration(&self) -> PathBuf {
+        self.folder.join("mylvmbackup.conf")
     }
 
     fn mount(&self) -> PathBuf {
@@ -105,7 +122,9 @@ impl Place<'_> {
         let shown = |name: &str, path: PathBuf| format!("--{name}={}", path.display());
         let inside = self.data.file_name().map(Path::new).unwrap_or(Path::new("")).join(NAME);
         let mut command = Command::new(PROGRAM);
-        command.env("TMPDIR", self.folder);
+        // No file of the user says anything about servers either.
+        command.env("TMPDIR", self.folder).env("HOME", self.folder);
+        command.arg(shown("configfile", self.configuration()));
         command.args(["--user=root", "--skip_mycnf", "--skip_hooks", "--backuptype=tar", "--tararg=cf"]);
         command.args(["--compress=zstd", "--compressarg=-1 --quiet --stdout"]);
         command.args([format!("--prefix={PREFIX}"), format!("--tarfilesuffix={SUFFIX}")]);

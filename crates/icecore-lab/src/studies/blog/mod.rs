@@ -90,8 +90,8 @@ impl Round {
 pub(crate) fn run(options: &Options) -> Result<Findings> {
     let mut lineup = Lineup::of(options, Needs::Files)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
-    lineup.require_room(scope.device_bytes, options)?;
     let areas = Areas { count: 1, bytes: scope.device_bytes };
+    lineup.require_room(scope.device_bytes, areas, options)?;
     let measured = lineup.measure(rounds, options, |round, kind| {
         let mut bench = Bench::begin(kind, scope.device_bytes, areas, options)?;
         let seed = options.seed + round as u64;

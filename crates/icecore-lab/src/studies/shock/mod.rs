@@ -6,7 +6,7 @@
 
 mod curve;
 
-use super::{Bench, Lineup, Needs, SUBJECT};
+use super::{Bench, LVM, Lineup, Needs, SUBJECT};
 use crate::bonnie;
 use crate::device::DeviceCounts;
 use crate::error::{Doing, Error, Result};
@@ -41,8 +41,6 @@ const RUNS: [(&str, u32); 3] = [("direct", 0), ("sync", 1), ("fsync100", 100)];
 const FIO_BEGINS: Duration = Duration::from_millis(400);
 const SLOWER: Duration = Duration::from_secs(1);
 const SYSBENCH_CURVE_MIN: Duration = Duration::from_secs(4);
-/// The rival that the study was about.
-const LVM: &str = "lvm";
 const CURVE_ATTEMPTS: u32 = 6;
 
 /// How much is done.
@@ -113,7 +111,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     super::require("shock", options.tool.name())?;
     let mut lineup = Lineup::of(options, Needs::Files)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
-    lineup.require_room(scope.device_bytes, options)?;
+    lineup.require_room(scope.device_bytes, scope.areas(), options)?;
     let runs = lineup.measure(rounds, options, |round, kind| {
         let mut bench = Bench::begin(kind, scope.device_bytes, scope.areas(), options)?;
         bench.attempt(kind, |bench| Driver { bench, kind, scope: &scope, options, taken: 0 }.round(round))
