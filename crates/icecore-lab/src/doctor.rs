@@ -3,6 +3,7 @@
 
 use crate::error::{Doing, Error, Result};
 use crate::guest;
+use crate::room;
 use crate::systems;
 use serde::Serialize;
 use std::fs;
@@ -130,9 +131,7 @@ fn kernel() -> Vec<Finding> {
 }
 
 fn space(directory: &Path) -> Result<Finding> {
-    let found = rustix::fs::statvfs(directory).map_err(std::io::Error::from);
-    let found = found.doing(|| format!("examine {}", directory.display()))?;
-    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    let free = room::free(directory).doing(|| format!("examine {}", directory.display()))?;
     let gibibytes = |bytes: u64| bytes as f64 / (1_u64 << 30) as f64;
     Ok(Finding {
         name: "space".to_owned(),

@@ -1,5 +1,6 @@
 //! What can go wrong in the lab.
 
+use crate::room;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -177,9 +178,8 @@ impl Error {
         {
             detail.push_str(&format!("; the store says: {sentence}"));
         }
-        if let Ok(space) = rustix::fs::statvfs(folder) {
-            let free = space.f_bavail.saturating_mul(space.f_frsize) >> 20;
-            detail.push_str(&format!("; {free} MiB are free in {}", folder.display()));
+        if let Ok(free) = room::free(folder) {
+            detail.push_str(&format!("; {} MiB are free in {}", free >> 20, folder.display()));
         }
         Self::Side { side, source: Box::new(self), detail }
     }

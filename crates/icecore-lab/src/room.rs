@@ -1,15 +1,21 @@
 //! Room on a disk, looked at before something long begins.
 
 use crate::error::{Doing, Error, Result};
+use std::io;
 use std::path::Path;
+
+/// Bytes that the file system of a folder has free for users.
+pub(crate) fn free(folder: &Path) -> io::Result<u64> {
+    let found = rustix::fs::statvfs(folder)?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
 
 /// Refuses where the file system of a folder has fewer bytes free than this.
 ///
 /// # Errors
 /// [`Error::NoRoom`], and [`Error::Io`] where the folder cannot be examined.
 pub(crate) fn require(folder: &Path, bytes: u64, what: &str) -> Result<()> {
-    let found = rustix::fs::statvfs(folder).doing(|| format!("examine {}", folder.display()))?;
-    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    let free = free(folder).doing(|| format!("examine {}", folder.display()))?;
     if free >= bytes {
         return Ok(());
     }
