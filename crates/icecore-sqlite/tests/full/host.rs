@@ -241,11 +241,11 @@ fn short_process() {
         ballast.write_all(&vec![7; MIB as usize]).expect("there is room");
     }
     let until = Instant::now() + Duration::from_secs(30);
-    while free() < 100 * MIB {
+    // Segments are given back one after the other: the first look may come between two of them.
+    while free() < 100 * MIB || segments() >= before / 2 {
         assert!(Instant::now() < until, "{} segments of {before} are kept", segments());
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert!(segments() < before / 2);
     assert_eq!(site.rows(None), 40);
     drop(connection);
     site.check(&place.join("pool")).close();
