@@ -44,6 +44,45 @@ impl SegmentState {
     fn is_available(&self) -> bool {
         self.kind.is_none() && self.users == 0
     }
+
+    /// In use, and it may be emptied or become free by itself. Of what somebody holds, such as a group that is
+    /// not committed, nothing says what lives in it.
+    fn is_unheld(&self) -> bool {
+        self.kind.is_some() && self.users == 0 && !self.hurt
+    }
+}
+
+/// Sums over all segments, which operations ask for all the time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Sums {
+    /// Segments that are available.
+    free: usize,
+    /// Those of them that were written before.
+    free_written: usize,
+    /// Segments that are not held.
+    unheld: u64,
+    /// Live blocks in these.
+    unheld_live: u64,
+    /// Live blocks in all segments.
+    live: u64,
+}
+
+impl Sums {
+    fn add(&mut self, state: &SegmentState) {
+        self.free += usize::from(state.is_available());
+        self.free_written += usize::from(state.is_available() && state.written);
+        self.unheld += u64::from(state.is_unheld());
+        self.unheld_live += if state.is_unheld() { state.live } else { 0 };
+        self.live += state.live;
+    }
+
+    fn subtract(&mut self, state: &SegmentState) {
+        self.free -= usize::from(state.is_available());
+        self.free_written -= usize::from(state.is_available() && state.written);
+        self.unheld -= u64::from(state.is_unheld());
+        self.unheld_live -= if state.is_unheld() { state.live } else { 0 };
+        self.live -= state.live;
+    }
 }
 
 /// A segment that could be emptied.
@@ -72,11 +111,7 @@ pub(crate) struct Segments {
     /// The clock by which segments age.
     takes: u64,
     table: BTreeMap<SegmentId, SegmentState>,
-    /// How many are available, and how many of these were written before: asked with every operation.
-    free: usize,
-    free_written: usize,
-    /// Live blocks in all segments.
-    live: u64,
+    sums: Sums,
 }
 
 impl Segments {
@@ -89,22 +124,16 @@ impl Segments {
             uses: 0,
             takes: 0,
             table: BTreeMap::new(),
-            free: 0,
-            free_written: 0,
-            live: 0,
+            sums: Sums::default(),
         }
     }
 
-    /// Changes what a segment is; whether it is available is counted anew.
-    fn change<T>(&mut self, segment: SegmentId, how: impl FnOnce(&mut SegmentState) -> T) -> T {
+    /// Changes what a segment is, and the sums with it.
+    fn change(&mut self, segment: SegmentId, how: impl FnOnce(&mut SegmentState)) {
         let state = self.table.get_mut(&segment).expect("the segment exists");
-        let (was, was_written) = (state.is_available(), state.written);
-        let outcome = how(state);
-        let is = state.is_available();
-        self.free = self.free + usize::from(is) - usize::from(was);
-        self.free_written =
-            self.free_written + usize::from(is && state.written) - usize::from(was && was_written);
-        outcome
+        self.sums.subtract(state);
+        how(state);
+        self.sums.add(state);
     }
 
     /// Second copies count in the size limit from here on.
@@ -135,12 +164,12 @@ impl Segments {
 
     /// Number of free segments that nobody holds.
     pub(crate) fn free(&self) -> usize {
-        self.free
+        self.sums.free
     }
 
     /// Free segments that nobody holds and that were written before.
     pub(crate) fn free_written(&self) -> usize {
-        self.free_written
+        self.sums.free_written
     }
 
     /// A free segment that was never written.
@@ -193,10 +222,10 @@ impl Segments {
             hurt: false,
             absent: false,
         };
-        if self.table.insert(segment, state).is_none() {
-            self.free += 1;
-            self.free_written += usize::from(written);
-            self.aside.segment_made();
+        self.sums.add(&state);
+        match self.table.insert(segment, state) {
+            Some(former) => self.sums.subtract(&former),
+            None => self.aside.segment_made(),
         }
     }
 
@@ -207,8 +236,7 @@ impl Segments {
         self.add_free(segment, true, true);
         self.use_as(segment, kind);
         self.hold(segment);
-        let state = self.table.get_mut(&segment).expect("just added");
-        (state.hurt, state.absent) = (true, true);
+        self.change(segment, |state| (state.hurt, state.absent) = (true, true));
     }
 
     /// Whether something is said to lie in a segment of which the file is missing or cut short.
@@ -249,9 +277,8 @@ impl Segments {
             if let Some((_, kind)) = found.filter(|_| self.kind(segment).is_none()) {
                 self.use_as(segment, kind);
             }
-            self.table.get_mut(&segment).expect("listed").live = found.map_or(0, |(live, _)| live);
+            self.change(segment, |state| state.live = found.map_or(0, |(live, _)| live));
         }
-        self.live = self.table.values().map(|state| state.live).sum();
     }
 
     /// Takes a free segment, for the log one that was written before if there is one.
@@ -264,8 +291,8 @@ impl Segments {
         let segment = *best.or_else(|| free().min_by_key(oldest))?.0;
         self.use_as(segment, kind);
         self.takes += 1;
-        let state = self.table.get_mut(&segment).expect("just found");
-        (state.taken, state.moves, state.hurt) = (self.takes, 0, false);
+        let takes = self.takes;
+        self.change(segment, |state| (state.taken, state.moves, state.hurt) = (takes, 0, false));
         self.hold(segment);
         Some(segment)
     }
@@ -360,15 +387,14 @@ impl Segments {
 
     /// More live blocks lie in a segment.
     pub(crate) fn add_live(&mut self, segment: SegmentId, blocks: u64) {
-        self.table.get_mut(&segment).expect("the segment exists").live += blocks;
-        self.live += blocks;
+        self.change(segment, |state| state.live += blocks);
     }
 
     /// Fewer live blocks lie in a segment.
     pub(crate) fn remove_live(&mut self, segment: SegmentId, blocks: u64) {
-        let state = self.table.get_mut(&segment).expect("the segment exists");
-        state.live = state.live.checked_sub(blocks).expect("no more blocks die than live");
-        self.live -= blocks;
+        self.change(segment, |state| {
+            state.live = state.live.checked_sub(blocks).expect("no more blocks die than live");
+        });
     }
 
     /// Segments that blocks could be moved out of: nobody uses them, no replay from `replay_from` reads them, and
@@ -397,8 +423,8 @@ impl Segments {
 
     /// A block of a segment cannot be moved, because it is not what was written.
     pub(crate) fn mark_hurt(&mut self, segment: SegmentId) {
-        if let Some(state) = self.table.get_mut(&segment) {
-            state.hurt = true;
+        if self.exists(segment) {
+            self.change(segment, |state| state.hurt = true);
         }
     }
 
@@ -413,40 +439,33 @@ impl Segments {
     }
 
     /// Segments that are in use and may be emptied or become free by themselves, and the live blocks in them.
-    /// Of what somebody holds, such as a group that is not committed, nothing says what lives in it.
     pub(crate) fn unheld(&self) -> (u64, u64) {
-        let unheld =
-            self.table.values().filter(|state| state.kind.is_some() && state.users == 0 && !state.hurt);
-        unheld.fold((0, 0), |(segments, live), state| (segments + 1, live + state.live))
+        (self.sums.unheld, self.sums.unheld_live)
     }
 
     /// Live blocks in all segments.
     pub(crate) fn live_total(&self) -> u64 {
-        self.live
+        self.sums.live
     }
 
     /// Frees the segments that hold nothing live, nothing that a replay from `replay_from` needs, and that
     /// nobody uses; returns them.
     pub(crate) fn release(&mut self, replay_from: RecordSequence) -> Vec<SegmentId> {
         let mut released = Vec::new();
-        let (mut free, mut free_written, mut live) = (0, 0, 0);
+        let (mut found, mut sums) = (Sums::default(), Sums::default());
         for (segment, state) in &mut self.table {
-            live += state.live;
+            found.add(state);
             let needed = state.last_record.is_some_and(|last| last >= replay_from);
             if state.kind.is_some() && state.live == 0 && state.users == 0 && !needed {
                 state.kind = None;
                 state.last_record = None;
                 state.taken = self.takes;
                 released.push(*segment);
-            } else if state.is_available() {
-                free += 1;
-                free_written += usize::from(state.written);
             }
+            sums.add(state);
         }
-        let counted = (self.free, self.free_written, self.live);
-        assert_eq!((free, free_written, live), counted, "free segments or live blocks were miscounted");
-        self.free += released.len();
-        self.free_written += released.iter().filter(|segment| self.table[segment].written).count();
+        assert_eq!(found, self.sums, "segments or live blocks were miscounted");
+        self.sums = sums;
         released
     }
 }
