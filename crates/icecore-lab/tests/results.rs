@@ -91,7 +91,7 @@ fn commits() {
 
 #[test]
 fn crowd() {
-    runs_and_fits("crowd", &["crowd.wait_ms", "crowd.vs_wal"]);
+    runs_and_fits("crowd", &["crowd.wait_ms", "crowd.vs_wal", "crowd.two_writers_wait_ms"]);
 }
 
 #[test]

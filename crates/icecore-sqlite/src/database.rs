@@ -11,9 +11,11 @@ use crate::registry::{ConnectionState, PoolUse};
 use crate::sqlite::Api;
 use crate::store::{HeadFile, View};
 use crate::transaction::Transaction;
+use crate::turns::Refusals;
 use icecore::units::InodeNumber;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// An open database file.
 pub struct Database {
@@ -31,6 +33,8 @@ pub struct Database {
     pub id: HandleId,
     /// What is held of the lock.
     pub level: Level,
+    /// Since when RESERVED was refused.
+    pub refusals: Refusals,
     /// The version read from; there is none while nothing is locked.
     pub pin: Option<Pin>,
     /// Length as SQLite has to see it, its own writes included.
@@ -205,6 +209,9 @@ impl Database {
     fn lock_shared(&mut self) -> Result<()> {
         let exclusive_mode = self.in_exclusive_mode();
         let (file, state) = self.head()?;
+        if self.refusals.are_many() {
+            state.await_turn(self.id);
+        }
         let pinned = state.share(self.id, exclusive_mode, file)?;
         let settled = pinned.settled;
         self.pin = Some(Pin::plain(pinned));
@@ -226,8 +233,12 @@ impl Database {
         }
         let (file, state) = self.head()?;
         let Pinned { view, facts, version, .. } = self.pinned()?;
-        state.reserve(self.id, *version, || file.facts_since(view, *facts))?;
+        if let Err(fault) = state.reserve(self.id, *version, || file.facts_since(view, *facts)) {
+            self.refusals.add(Instant::now());
+            return Err(fault);
+        }
         file.set_writing(true);
+        self.refusals.clear();
         self.level = Level::Reserved;
         self.modes.begin_writing();
         Ok(())

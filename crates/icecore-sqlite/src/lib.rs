@@ -34,6 +34,7 @@ mod superjournal;
 mod tables;
 mod temporary;
 mod transaction;
+mod turns;
 mod vfs;
 mod wal;
 

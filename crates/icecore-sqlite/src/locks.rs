@@ -7,10 +7,12 @@ use crate::bindings::code;
 use crate::errors::{Fault, Result};
 use crate::prepared::Prepared;
 use crate::store::{Facts, HeadFile, View};
+use crate::turns::{self, Next};
 use arc_swap::ArcSwapOption;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
 
 /// One open handle, unique within the process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +72,8 @@ pub struct FileState {
     guarded: AtomicBool,
     published: ArcSwapOption<Published>,
     inner: Mutex<Inner>,
+    /// The writer has gone.
+    writer_gone: Condvar,
 }
 
 #[derive(Default)]
@@ -83,6 +87,8 @@ struct Inner {
     /// Readers that are in exclusive locking mode: no commit may pass them.
     exclusive_readers: u32,
     writer: Option<HandleId>,
+    /// Which handle is the next writer, if one has waited long.
+    next: Next,
     /// The writer holds EXCLUSIVE: its commit may come at any moment.
     committing: bool,
     /// A handle in exclusive locking mode waits for the readers to go: no new ones.
@@ -221,7 +227,8 @@ impl FileState {
         now: impl FnOnce() -> Result<Facts>,
     ) -> Result<()> {
         let mut inner = self.inner.lock();
-        if inner.writer.is_some_and(|writer| writer != handle) || inner.blocked_for(handle) {
+        let is_taken = inner.writer.is_some_and(|writer| writer != handle);
+        if is_taken || inner.next.is_claimed_beside(handle) || inner.blocked_for(handle) {
             return Err(BUSY);
         }
         if inner.former.is_some() {
@@ -232,7 +239,21 @@ impl FileState {
             return Err(STALE);
         }
         inner.writer = Some(handle);
+        inner.next.forget(handle);
         Ok(())
+    }
+
+    /// For a handle that holds nothing and was refused RESERVED for long: waits for a moment until there is no
+    /// writer, and sees to it that none comes before this handle.
+    pub fn await_turn(&self, handle: HandleId) {
+        let mut inner = self.inner.lock();
+        if !inner.next.claim(handle) {
+            return;
+        }
+        let until = Instant::now() + turns::WAIT;
+        while inner.writer.is_some() && !self.writer_gone.wait_until(&mut inner, until).timed_out() {}
+        let can_be_had = inner.writer.is_none();
+        inner.next.end_wait(handle, can_be_had);
     }
 
     /// Takes EXCLUSIVE for the writer. Waits for nobody, unless somebody is in exclusive locking mode.
@@ -285,6 +306,7 @@ impl FileState {
             inner.writer = None;
             inner.committing = false;
             inner.parked = None;
+            self.writer_gone.notify_all();
         }
         inner.pending = inner.pending.filter(|&holder| holder != handle);
         inner.exclusive = inner.exclusive.filter(|&holder| holder != handle);
@@ -364,6 +386,7 @@ mod tests {
     use crate::store::{self, Pool};
     use icecore::{InitOptions, OpenOptions};
     use std::collections::BTreeMap;
+    use std::path::Path;
     use std::thread;
 
     const COMMITS: u64 = 2_000;
@@ -381,6 +404,16 @@ mod tests {
     }
 
     impl World {
+        fn new(folder: &Path) -> Self {
+            Pool::init_directory(folder, &InitOptions::default()).unwrap();
+            let pool = Pool::open_directory(folder, &OpenOptions::default()).unwrap();
+            pool.create_dataset("db", false, &[]).unwrap();
+            let file = HeadFile::open(&pool, "db", &["a"], true).unwrap().unwrap();
+            pool.dataset("db").unwrap().write(file.inode(), 0, &[0; 8]).unwrap();
+            let (state, is_taken, is_over) = Default::default();
+            Self { pool, file, state, is_taken, is_over, contents: Mutex::default() }
+        }
+
         fn content(&self, pinned: &Pinned) -> u64 {
             let mut bytes = [0; 8];
             store::read(&pinned.view, self.file.inode(), 8, 0, &mut bytes).unwrap();
@@ -430,15 +463,47 @@ mod tests {
     }
 
     #[test]
+    fn a_handle_that_waits_writes_before_one_that_never_rests() {
+        let folder = tempfile::tempdir().unwrap();
+        let World { file, state, .. } = World::new(folder.path());
+        let [restless, patient] = [(); 2].map(|()| HandleId::fresh());
+        let reserve = |handle| {
+            let pinned = state.share(handle, false, &file).unwrap();
+            let outcome = state.reserve(handle, pinned.version, || Ok(file.now()?.1));
+            if outcome.is_err() {
+                state.release(handle, Level::Shared, Level::None, false);
+            }
+            outcome.is_ok()
+        };
+        let release = |handle| state.release(handle, Level::Reserved, Level::None, false);
+        assert!(reserve(restless) && !reserve(patient));
+        state.await_turn(patient);
+        release(restless);
+        assert!(reserve(restless), "a wait that came to nothing keeps nothing");
+        let is_claimed = || state.inner.lock().next.is_claimed_beside(restless);
+        // On a busy machine the wait may be over before the writer goes.
+        while !is_claimed() {
+            thread::scope(|scope| {
+                let waits = scope.spawn(|| state.await_turn(patient));
+                while !is_claimed() && !waits.is_finished() {
+                    thread::yield_now();
+                }
+                release(restless);
+            });
+            assert!(is_claimed() || reserve(restless));
+        }
+        assert!(!reserve(restless), "the lock is kept");
+        assert!(reserve(patient));
+        assert!(!reserve(restless));
+        release(patient);
+        assert!(reserve(restless));
+        release(restless);
+    }
+
+    #[test]
     fn readers_find_what_was_published_last_and_nothing_beside_a_handle_that_has_the_whole_file() {
         let folder = tempfile::tempdir().unwrap();
-        Pool::init_directory(folder.path(), &InitOptions::default()).unwrap();
-        let pool = Pool::open_directory(folder.path(), &OpenOptions::default()).unwrap();
-        pool.create_dataset("db", false, &[]).unwrap();
-        let file = HeadFile::open(&pool, "db", &["a"], true).unwrap().unwrap();
-        pool.dataset("db").unwrap().write(file.inode(), 0, &[0; 8]).unwrap();
-        let (state, is_taken, is_over) = Default::default();
-        let world = World { pool, file, state, is_taken, is_over, contents: Mutex::default() };
+        let world = World::new(folder.path());
         thread::scope(|scope| {
             for _ in 0..READERS {
                 scope.spawn(|| world.read());

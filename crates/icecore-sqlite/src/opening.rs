@@ -11,6 +11,7 @@ use crate::recent::Names;
 use crate::registry::{self, PATIENCE, PoolUse};
 use crate::store::{self, HeadFile, Wish};
 use crate::transaction::Transaction;
+use crate::turns::Refusals;
 use crate::vfs::NAME;
 use icecore::units::InodeNumber;
 use rustix::io::Errno;
@@ -95,6 +96,7 @@ pub unsafe fn open(door: &Door, name: *const c_char, path: &str, flags: c_int) -
         source,
         id: HandleId::fresh(),
         level: Level::None,
+        refusals: Refusals::default(),
         size: pin.as_ref().map_or(0, Pin::size),
         pin,
         seen: None,

@@ -1,7 +1,7 @@
-//! `crowd`: one writer beside eight readers and a snapshot every 20 ms.
+//! `crowd`: one writer, and two, beside eight readers and a snapshot every 20 ms.
 //!
-//! Both sides keep one database for the whole experiment, with the same readers; snapshots are taken on the side of the store
-//! alone. The longest wait of the writer is that of all its transactions in all slices.
+//! Both sides keep one database for the whole experiment, with the same readers. Snapshots are taken on the side of the store
+//! alone. The longest wait is that of all transactions of all writers in all slices.
 
 use super::{Findings, open_options};
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ use crate::statistics::{bootstrap, paired_ratio};
 use crate::stored::StoredDatabase;
 use rusqlite::Connection;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -23,6 +23,8 @@ const SNAPSHOT_INTERVAL: Duration = Duration::from_millis(20);
 const NAMES: [&str; 2] = ["plain_wal", "icecore"];
 /// Rows that a reader adds up in a query.
 const RANGE: u64 = 500;
+/// No writer gives up, so that the longest wait is seen whole.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(60);
 
 const SCHEMA: &str = "
     create table entry (id integer not null primary key, account integer not null,
@@ -40,9 +42,12 @@ struct Side {
     folder: TempDir,
 }
 
-/// What the writer met in a slice.
+/// What the writers met in a slice.
+#[derive(Clone, Copy, Default)]
 struct Slice {
+    /// Transactions of all of them a second.
     rate: f64,
+    /// The longest transaction, in seconds.
     longest: f64,
     /// Queries of all readers a second.
     queries: f64,
@@ -53,29 +58,16 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
     let slice = options.size(Duration::from_secs(10), Duration::from_millis(500));
     let rows = options.size(100_000, 2_000);
     let sides = NAMES.iter().map(|name| Side::begin(name, rows, options)).collect::<Result<Vec<_>>>()?;
-    let slices = interleave(rounds, sides.len(), |round, side| {
-        let done = sides[side].run_slice(slice, options.seed + round as u64)?;
-        let (name, rate, longest) = (NAMES[side], done.rate, done.longest);
-        options
-            .say(&format!("round {} of {rounds}: {name} {rate:.0}/s, longest {longest:.3} s", round + 1))?;
-        Ok(done)
-    })?;
     let mut findings = Findings::default();
-    let column = |side: usize, value: fn(&Slice) -> f64| slices[side].iter().map(value).collect::<Vec<f64>>();
-    let rates = [0, 1].map(|side| column(side, |slice| slice.rate));
-    let longest = [0, 1].map(|side| column(side, |slice| slice.longest * 1e3));
-    let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
-    findings.check(Check::new("crowd.wait_ms", bootstrap(&longest[1], most, options.seed)));
-    findings.check(Check::new("crowd.vs_wal", paired_ratio(&rates[1], &rates[0], options.seed)));
-    for (side, name) in NAMES.iter().enumerate() {
-        let counters = sides[side].stored.as_ref().map(StoredDatabase::counters).unwrap_or_default();
-        let rate = System::new("transactions/s", rates[side].clone());
-        findings.system(name, rate.with_counters(counters.into_map()));
-        findings.system(&format!("{name}_longest"), System::new("ms", longest[side].clone()));
-        findings.system(
-            &format!("{name}_queries"),
-            System::new("queries/s", column(side, |slice| slice.queries)),
-        );
+    for writers in [1, 2] {
+        let slices = interleave(rounds, sides.len(), |round, side| {
+            let done = sides[side].run_slice(writers, slice, options.seed + round as u64)?;
+            let (name, rate, longest) = (NAMES[side], done.rate, done.longest);
+            let what = format!("{name}, writers: {writers}: {rate:.0}/s, longest {longest:.3} s");
+            options.say(&format!("round {} of {rounds}: {what}", round + 1))?;
+            Ok(done)
+        })?;
+        report(&mut findings, &sides, writers, &slices, options.seed);
     }
     findings.parameter("rounds", rounds);
     findings.parameter("slice_s", slice.as_secs_f64());
@@ -83,6 +75,35 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
     findings.parameter("readers", READERS);
     findings.parameter("snapshots", sides[1].snapshots.load(Ordering::Relaxed));
     Ok(findings)
+}
+
+fn report(findings: &mut Findings, sides: &[Side], writers: u64, slices: &[Vec<Slice>], seed: u64) {
+    let column = |side: usize, value: fn(&Slice) -> f64| slices[side].iter().map(value).collect::<Vec<f64>>();
+    let longest = column(1, |slice| slice.longest * 1e3);
+    let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
+    let (wait, suffix) = match writers {
+        1 => ("crowd.wait_ms", ""),
+        _ => ("crowd.two_writers_wait_ms", "_two_writers"),
+    };
+    findings.check(Check::new(wait, bootstrap(&longest, most, seed)));
+    let rates = [0, 1].map(|side| column(side, |slice| slice.rate));
+    if writers == 1 {
+        findings.check(Check::new("crowd.vs_wal", paired_ratio(&rates[1], &rates[0], seed)));
+    }
+    for (side, rates) in rates.into_iter().enumerate() {
+        let name = format!("{}{suffix}", NAMES[side]);
+        let longest = column(side, |slice| slice.longest * 1e3);
+        let queries = column(side, |slice| slice.queries);
+        let counters = sides[side].stored.as_ref().map(StoredDatabase::counters).unwrap_or_default();
+        findings.system(&name, System::new("transactions/s", rates).with_counters(counters.into_map()));
+        findings.system(&format!("{name}_longest"), System::new("ms", longest));
+        findings.system(&format!("{name}_queries"), System::new("queries/s", queries));
+    }
+}
+
+/// What a thread of the crowd answered.
+fn ended<T>(thread: ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
+    thread.join().map_err(|_| Error::Panicked { what: "a thread of the crowd".to_owned() })?
 }
 
 impl Side {
@@ -106,7 +127,7 @@ impl Side {
         }
     }
 
-    fn run_slice(&self, slice: Duration, seed: u64) -> Result<Slice> {
+    fn run_slice(&self, writers: u64, slice: Duration, seed: u64) -> Result<Slice> {
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             let mut others: Vec<_> = (0..READERS)
@@ -119,22 +140,28 @@ impl Side {
             if self.stored.is_some() {
                 others.push(scope.spawn(|| self.take_snapshots(&stop)));
             }
-            let written = self.write(Random::new(seed), slice);
+            let writing: Vec<_> = (0..writers)
+                .map(|writer| {
+                    let random = Random::new(seed + (writer << 32));
+                    scope.spawn(move || self.write(random, slice))
+                })
+                .collect();
+            let written: Vec<_> = writing.into_iter().map(ended).collect();
             stop.store(true, Ordering::Relaxed);
-            let mut queries = 0;
-            for other in others {
-                queries += other
-                    .join()
-                    .map_err(|_| Error::Panicked { what: "a reader of the crowd".to_owned() })??;
+            let queries = others.into_iter().map(ended).sum::<Result<u32>>()?;
+            let mut done = Slice { queries: f64::from(queries) / slice.as_secs_f64(), ..Slice::default() };
+            for written in written {
+                let (rate, longest) = written?;
+                (done.rate, done.longest) = (done.rate + rate, done.longest.max(longest));
             }
-            let (rate, longest) = written?;
-            Ok(Slice { rate, longest, queries: f64::from(queries) / slice.as_secs_f64() })
+            Ok(done)
         })
     }
 
     /// Transactions a second, and how long the longest took, in seconds.
     fn write(&self, mut random: Random, slice: Duration) -> Result<(f64, f64)> {
         let connection = self.connect()?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
         let mut update = connection.prepare("update entry set amount = amount + 1 where id = ?1")?;
         let (begin, mut count, mut longest) = (Instant::now(), 0_u32, Duration::ZERO);
         while begin.elapsed() < slice {
