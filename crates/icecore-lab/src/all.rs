@@ -49,11 +49,11 @@ pub struct Outcome {
 const EXPECTED_S: [(&str, u64, u64); 9] = [
     ("shock", 150, 4500),
     ("valuation", 120, 3000),
-    ("fragment", 120, 1800),
-    ("blog", 150, 3600),
-    ("backup", 120, 1500),
+    ("fragment", 120, 300),
+    ("blog", 150, 5400),
+    ("backup", 120, 1100),
     ("placement", 180, 21_000),
-    ("full", 90, 300),
+    ("full", 90, 360),
     ("many", 150, 3600),
     ("model", 1, 1),
 ];

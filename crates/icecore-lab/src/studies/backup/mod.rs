@@ -161,9 +161,14 @@ fn one(bench: &mut Bench, kind: &Kind, source: &Path, scope: &Scope, options: &O
         bench.system.destroy(SNAPSHOT)?;
         bench.system.rest()?;
     }
-    if let Some(volume) = bench.system.volume().filter(|_| mylvmbackup::probe().is_ok()) {
+    if let Some(volume) = bench.system.volume() {
         let (folder, data) = (bench.folder.path(), bench.system.data()?);
-        let phase = match mylvmbackup::run(&server, folder, &data, &volume, scope, options) {
+        let missing =
+            |reason| Error::Inconclusive { what: format!("a backup by {}", mylvmbackup::PROGRAM), reason };
+        let outcome = mylvmbackup::probe()
+            .map_err(missing)
+            .and_then(|()| mylvmbackup::run(&server, folder, &data, &volume, scope, options));
+        let phase = match outcome {
             Err(Error::Stopped) => return Err(Error::Stopped),
             // The other phases hold.
             outcome => outcome.unwrap_or_else(|error| Phase::failed(&error)),
