@@ -80,7 +80,7 @@ pub const TARGETS: &[Target] = &[
         1000.0,
         "longest wait of a writer beside 8 readers and 50 snapshots a second",
     ),
-    target("crowd.two_writers_wait_ms", AtMost, 1000.0, "longest wait of two writers there, that never rest"),
+    target("crowd.two_writers_wait_ms", AtMost, 1000.0, "the same with two writers that never rest"),
     target("crowd.vs_wal", AtLeast, 1.0, "its transactions a second / plain WAL with 8 readers"),
     target("randwrite.1", AtLeast, 1.1, "durable 16 KiB writes a second, 1 thread / pwrite + fdatasync"),
     target("randwrite.8", AtLeast, 1.6, "durable 16 KiB writes a second, 8 threads / pwrite + fdatasync"),

@@ -209,7 +209,7 @@ impl Database {
     fn lock_shared(&mut self) -> Result<()> {
         let exclusive_mode = self.in_exclusive_mode();
         let (file, state) = self.head()?;
-        if self.refusals.are_many() {
+        if self.refusals.are_many(Instant::now) {
             state.await_turn(self.id);
         }
         let pinned = state.share(self.id, exclusive_mode, file)?;
@@ -283,6 +283,7 @@ impl Database {
         self.level = keep;
         self.end_writing();
         if keep == Level::None {
+            self.refusals.end_of_lock();
             if self.pin.take().is_some_and(|pin| pin.hot.is_some()) {
                 recent::forget_journal(&self.names);
             }

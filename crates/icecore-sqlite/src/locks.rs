@@ -228,7 +228,8 @@ impl FileState {
     ) -> Result<()> {
         let mut inner = self.inner.lock();
         let is_taken = inner.writer.is_some_and(|writer| writer != handle);
-        if is_taken || inner.next.is_claimed_beside(handle) || inner.blocked_for(handle) {
+        let is_promised = || inner.next.is_claimed_beside(handle, Instant::now());
+        if is_taken || is_promised() || inner.blocked_for(handle) {
             return Err(BUSY);
         }
         if inner.former.is_some() {
@@ -247,13 +248,15 @@ impl FileState {
     /// writer, and sees to it that none comes before this handle.
     pub fn await_turn(&self, handle: HandleId) {
         let mut inner = self.inner.lock();
-        if !inner.next.claim(handle) {
+        let now = Instant::now();
+        // Where nothing is to be waited for, nothing is claimed: a handle that only reads keeps none out.
+        if inner.writer.is_none() || !inner.next.claim(handle, now) {
             return;
         }
-        let until = Instant::now() + turns::WAIT;
+        let until = now + turns::WAIT;
         while inner.writer.is_some() && !self.writer_gone.wait_until(&mut inner, until).timed_out() {}
         let can_be_had = inner.writer.is_none();
-        inner.next.end_wait(handle, can_be_had);
+        inner.next.end_wait(handle, can_be_had, Instant::now());
     }
 
     /// Takes EXCLUSIVE for the writer. Waits for nobody, unless somebody is in exclusive locking mode.
@@ -480,7 +483,7 @@ mod tests {
         state.await_turn(patient);
         release(restless);
         assert!(reserve(restless), "a wait that came to nothing keeps nothing");
-        let is_claimed = || state.inner.lock().next.is_claimed_beside(restless);
+        let is_claimed = || state.inner.lock().next.is_claimed_beside(restless, Instant::now());
         // On a busy machine the wait may be over before the writer goes.
         while !is_claimed() {
             thread::scope(|scope| {

@@ -59,7 +59,7 @@ struct Sums {
     free: usize,
     /// Those of them that were written before.
     free_written: usize,
-    /// Segments that are not held.
+    /// Segments in use that may be emptied or become free by themselves.
     unheld: u64,
     /// Live blocks in these.
     unheld_live: u64,
