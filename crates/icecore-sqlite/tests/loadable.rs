@@ -277,15 +277,23 @@ fn a_pool_on_a_read_only_medium_is_read() {
             sqlite3 -batch :memory: ".load $3" ".open 'file:$1/pool/ds/app.db?vfs=icecore$mode'" \
                 "SELECT a FROM t" "INSERT INTO t VALUES (2)" 2>&1
         done"#;
-    let place = Place::new();
-    let db = place.open("app.db");
-    run(&db, "CREATE TABLE t(a); INSERT INTO t VALUES (1)");
-    drop(db);
-    // What is copied was closed: on such a medium nothing can be recovered.
-    place.with_pool(|_| ());
+    for was_closed in [true, false] {
+        let place = Place::new();
+        let db = place.open("app.db");
+        run(&db, "CREATE TABLE t(a); INSERT INTO t VALUES (1)");
+        if was_closed {
+            drop(db);
+            place.with_pool(|_| ());
+        }
+        // The copy of an open pool is one that was killed.
+        read_from_a_read_only_medium(SCRIPT, &place);
+    }
+}
+
+fn read_from_a_read_only_medium(script: &str, place: &Place) {
     let mounted = tempfile::tempdir().expect("a folder");
     let output = Command::new("unshare")
-        .args(["--mount", "--propagation", "private", "sh", "-c", SCRIPT, "sh"])
+        .args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"])
         .args([mounted.path(), &place.pool_path(), &library()])
         .output()
         .expect("unshare");

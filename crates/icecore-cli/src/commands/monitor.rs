@@ -98,7 +98,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     let (pool, checks) = match prepared {
         Ok((pool, thresholds)) => {
             let checks = look(&pool, &thresholds)
-                .unwrap_or_else(|error| vec![unreachable(&pool, &error, disk::is_read_only(&pool))]);
+                .unwrap_or_else(|error| vec![unreachable(&pool, &error)]);
             (pool, checks)
         }
         Err(error) => (PathBuf::new(), vec![Check::new("arguments", State::Unknown, format!("{error:#}"))]),
@@ -140,14 +140,9 @@ pub fn tell_usage<S: AsRef<OsStr>>(arguments: &[S], message: &str) -> anyhow::Re
 }
 
 /// A pool that cannot be opened: damage and errors of the disk are critical, of everything else nobody knows.
-fn unreachable(pool: &Path, error: &anyhow::Error, medium_read_only: bool) -> Check {
-    use ErrorCode::{Damaged, DiskError, Io, NoSpace, NotAPool, ReadOnlyAfterFailure};
+fn unreachable(pool: &Path, error: &anyhow::Error) -> Check {
+    use ErrorCode::{Damaged, DiskError, NoSpace, NotAPool, ReadOnlyAfterFailure};
     let code = error.downcast_ref::<Failure>().map(|failure| failure.code);
-    // It was not closed cleanly, and nobody can recover it there.
-    if code == Some(Io) && medium_read_only {
-        let text = format!("{}, and it has to be recovered: {error:#}", disk::READ_ONLY);
-        return Check::new("pool", State::Critical, text);
-    }
     let state = match code {
         Some(Damaged | DiskError | ReadOnlyAfterFailure | NoSpace) => State::Critical,
         // Its superblocks are lost.
@@ -294,9 +289,7 @@ mod tests {
     #[test]
     fn what_the_disk_refuses_is_critical_and_what_the_system_refuses_is_unknown() {
         let pool = Path::new("/pool");
-        let state = |code, medium_read_only| {
-            unreachable(pool, &Failure::new(code, "it is so").into(), medium_read_only).state
-        };
+        let state = |code| unreachable(pool, &Failure::new(code, "it is so").into()).state;
         for (code, expected) in [
             (ErrorCode::Damaged, State::Critical),
             (ErrorCode::DiskError, State::Critical),
@@ -304,9 +297,7 @@ mod tests {
             (ErrorCode::PoolInUse, State::Unknown),
             (ErrorCode::NotAPool, State::Unknown),
         ] {
-            assert_eq!(state(code, false), expected, "{code:?}");
+            assert_eq!(state(code), expected, "{code:?}");
         }
-        assert_eq!(state(ErrorCode::Io, true), State::Critical);
-        assert_eq!(state(ErrorCode::PoolInUse, true), State::Unknown);
     }
 }

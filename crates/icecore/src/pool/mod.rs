@@ -43,6 +43,7 @@ use crate::storage::{Overlay, RealStorage, Storage};
 use crate::units::{ByteLength, DatasetId, PoolId, VersionId};
 use crate::view::View;
 use parking_lot::Mutex;
+use rustix::fs::StatVfsMountFlags;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
@@ -97,6 +98,8 @@ impl Pool {
     /// Opens the pool in a directory, recovering it if it was not closed cleanly. Another process that has it
     /// open and does nothing with it closes it first ([`Pool::set_idle`]).
     ///
+    /// A pool of a read-only medium that was not closed cleanly is recovered in memory.
+    ///
     /// # Errors
     /// [`Error::NotAPool`], [`Error::NewerFormat`], [`Error::PoolInUse`], [`Error::NeedsRecovery`]
     /// (read-only), [`Error::Damaged`], [`Error::Io`].
@@ -117,11 +120,21 @@ impl Pool {
 
     /// As [`Pool::open_directory`], with no word to another process that has the pool open.
     pub(crate) fn open_if_free(path: &Path, options: &OpenOptions) -> Result<Self> {
-        match Self::open(real(path)?, options) {
+        let to_read = OpenOptions { read_only: true, ..options.clone() };
+        let opened = match Self::open(real(path)?, options) {
             Err(Error::Io { source, .. })
                 if options.or_read_only && !options.read_only && is_for_reading(&source) =>
             {
-                Self::open(real(path)?, &OpenOptions { read_only: true, ..options.clone() })
+                Self::open(real(path)?, &to_read)
+            }
+            outcome => outcome,
+        };
+        match opened {
+            // No process can recover it there.
+            Err(Error::NeedsRecovery { .. }) if is_medium_read_only(path) => {
+                let storage: Arc<dyn Storage> = Overlay::over(real(path)?);
+                Self::open(Arc::clone(&storage), &engine::lock_free_options())?.close()?;
+                Self::open(storage, &to_read)
             }
             outcome => outcome,
         }
@@ -408,6 +421,12 @@ impl Pool {
 /// Whether a file, or its medium, may only be read.
 fn is_for_reading(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied)
+}
+
+/// Whether the filesystem of a folder takes no writes, from any process.
+fn is_medium_read_only(path: &Path) -> bool {
+    let is_read_only = |found: rustix::fs::StatVfs| found.f_flag.contains(StatVfsMountFlags::RDONLY);
+    rustix::fs::statvfs(path).is_ok_and(is_read_only)
 }
 
 pub(crate) fn real(path: &Path) -> Result<Arc<dyn Storage>> {

@@ -15,7 +15,7 @@ use std::path::Path;
 const TOLD_MAX: usize = 5;
 
 /// What is told of a filesystem that takes no writes.
-pub const READ_ONLY: &str = "its filesystem is read-only";
+const READ_ONLY: &str = "its filesystem is read-only";
 
 /// Whether the filesystem of a folder takes no writes, whoever asks. Not whether this user may write there.
 pub fn is_read_only(folder: &Path) -> bool {
