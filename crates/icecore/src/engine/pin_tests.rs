@@ -1,5 +1,6 @@
 //! A reader holds the version that it reads, and nothing else.
 
+use crate::limits::Limit;
 use crate::names::parse_target;
 use crate::namespace::data_runs;
 use crate::options::{InitOptions, OpenOptions};
@@ -294,6 +295,28 @@ fn a_refusal_names_readers_and_what_would_help() {
     fill(&pool, "db", 10);
     assert!(refusal(&pool).contains("destroying snapshots frees space"));
     drop(head);
+}
+
+#[test]
+fn a_refusal_by_a_quota_names_readers_and_what_would_help() {
+    let pool = with_datasets(&["db", "other"], false);
+    pool.set_limit("db", Limit::Quota, Some(ByteLength(6 << 20))).unwrap();
+    let refusal = || {
+        let dataset = pool.dataset("db").unwrap();
+        let file = dataset.open_or_create(b"more", &Creation::file()).unwrap();
+        let mut full = (0..).map(|piece| dataset.write(file, piece * PIECE as u64, &vec![1; PIECE]));
+        let error = full.find_map(|outcome| outcome.err()).unwrap();
+        assert!(matches!(error, crate::Error::QuotaExceeded { .. }), "{error}");
+        dataset.truncate(file, 0).unwrap();
+        error.to_string()
+    };
+    snapshot(&pool, "other@s");
+    let text = refusal();
+    assert!(!text.contains("snapshots") && text.contains("delete files"), "{text}");
+    fill(&pool, "db", 9);
+    snapshot(&pool, "db@s");
+    let text = refusal();
+    assert!(text.contains("destroy snapshots or delete files") && !text.contains("reads"), "{text}");
 }
 
 /// Numbers that look random (splitmix64).

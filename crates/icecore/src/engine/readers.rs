@@ -1,6 +1,7 @@
 //! Who keeps what from being used again.
 
 use super::Engine;
+use super::limits::is_at_or_below;
 use crate::error::Error;
 use crate::pins::{Hold, Named};
 use crate::state::State;
@@ -63,21 +64,37 @@ impl Engine {
         holds
     }
 
-    /// A refusal for want of room, with what would make some.
-    pub(super) fn with_ways_out(&self, error: Error) -> Error {
-        let Error::NoSpace { mut detail } = error else { return error };
-        let state = self.state();
-        if snapshots_hold_something(&state) {
-            detail.push_str("; destroying snapshots frees space");
+    /// A refusal for want of room, or by a quota, with what would make some.
+    pub(super) fn with_ways_out(&self, mut error: Error) -> Error {
+        match &mut error {
+            Error::NoSpace { detail } => {
+                let state = self.state();
+                if snapshots_hold_something(&state) {
+                    detail.push_str("; destroying snapshots frees space");
+                }
+                name_readers(detail, &self.readers_of(&state));
+            }
+            // What was destroyed and is read counts until its readers go.
+            Error::QuotaExceeded { dataset, way_out, .. } => {
+                let mut readers = self.readers();
+                readers.retain(|reader| {
+                    let (name, snapshot) = reader.version.split_once('@').unwrap_or((&reader.version, ""));
+                    !snapshot.is_empty() && is_at_or_below(name, dataset)
+                });
+                name_readers(way_out, &readers);
+            }
+            _ => {}
         }
-        let readers = self.readers_of(&state);
-        for reader in readers.iter().take(NAMED_MAX) {
-            detail.push_str(&format!("; {reader}"));
-        }
-        if let more @ 1.. = readers.len().saturating_sub(NAMED_MAX) {
-            detail.push_str(&format!("; {more} more readers keep something (`icecore status` names them)"));
-        }
-        Error::NoSpace { detail }
+        error
+    }
+}
+
+fn name_readers(text: &mut String, readers: &[ReaderHold]) {
+    for reader in readers.iter().take(NAMED_MAX) {
+        text.push_str(&format!("; {reader}"));
+    }
+    if let more @ 1.. = readers.len().saturating_sub(NAMED_MAX) {
+        text.push_str(&format!("; {more} more readers keep something (`icecore status` names them)"));
     }
 }
 
