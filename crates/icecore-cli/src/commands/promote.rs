@@ -9,7 +9,7 @@ use std::ffi::OsString;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 After that the snapshots up to the clone's origin belong to the clone, and the
-dataset that it was cloned from can be destroyed.
+dataset that it was cloned from is a clone of one of them.
 
 Example:
   icecore promote try-it")]

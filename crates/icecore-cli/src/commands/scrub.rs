@@ -13,6 +13,14 @@ use icecore::units::ByteLength;
 use icecore::{Finding, ScrubOptions, ScrubReport};
 use serde_json::json;
 use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// How long a program that wants the pool has to open it.
+const HANDOVER: Duration = Duration::from_secs(1);
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -26,14 +34,15 @@ other, as `icecore destroy` takes them.
 Places of which nothing is lost (a superblock whose twin is whole, what was
 healed) are printed, too, and are no failure.
 
-It makes room for whoever uses the pool, unless --full-speed is given. One that
-was cut off, by the program that has the pool open or by Ctrl-C, goes on where
-it was, unless --restart is given. `icecore status` shows how far it is.
+It pauses for others that use the pool, unless --full-speed is given. One that
+was cut off, by Ctrl-C or a crash, goes on where it was, unless --restart is
+given. `icecore status` shows how far it is.
 
-If nobody has the pool open, the scrub opens it, and other commands work on it
-meanwhile; a program that opens it by itself is refused until it ends. What
-opening it mended is told, too. Run it as the user that owns the pool's files.
-Where it may not write it only reads, and says so.
+Where the pool is not open, the scrub opens it, and other commands work on it
+meanwhile. A program that opens the pool itself, such as a database, gets it at
+once, and the scrub goes on through that program, or by itself when the program
+ends. What opening the pool mended is reported, too. Run it as the user that owns the pool's files. Where it may
+not write it only reads, and says so.
 
 Example:
   icecore scrub --rate 100M /srv/pool")]
@@ -66,30 +75,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     if rate == Some(ByteLength(0)) {
         return Err(exit::usage("--rate: with 0 bytes a second it would never end"));
     }
-    let mut options = ScrubOptions {
+    let options = ScrubOptions {
         bytes_per_second: rate.map(ByteLength::get),
         yields: !arguments.full_speed,
         keeps_position: true,
         restarts: arguments.restart,
         tells_opening: false,
     };
-    let (mut access, reads_only) = open_to_tend(&pool)?;
-    if let Some(why) = reads_only {
-        exit::tell(&anyhow::anyhow!("the pool is only read, and nothing is healed: {why}"));
-    }
-    if !access.is_remote() {
-        options.tells_opening = true;
-        // The owner of the pool has to close it, and to keep where it was.
-        interrupt::defer();
-    }
-    let progress = Progress::new("scrubbing", 0);
-    let response = access.call_while(Request::Scrub(options), &mut |now| {
-        progress.set_total(now.total);
-        progress.set(now.done);
-        interrupt::caught().is_none()
-    });
-    drop(progress);
-    let report = take!(finish(access, response)?, Response::Scrubbed(report) => report);
+    let report = scrub(&pool, options)?;
     if arguments.json {
         let findings: Vec<_> = report.findings.iter().map(document).collect();
         let body = json!({
@@ -112,6 +105,65 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
         return Err(exit::Silent(interrupt::end(signal)).into());
     }
     verdict(&report)
+}
+
+/// Scrubs to the end, also where the pool changes hands meanwhile.
+fn scrub(pool: &Path, mut options: ScrubOptions) -> anyhow::Result<ScrubReport> {
+    let mut healed = ScrubReport::default();
+    loop {
+        let Part { mut report, was_remote } = scrub_part(pool, options)?;
+        if report.complete || interrupt::caught().is_some() {
+            report.spare += healed.spare;
+            report.findings.append(&mut healed.findings);
+            return Ok(report);
+        }
+        // Damage is found again by the part that goes on; what was healed is not.
+        healed.spare += report.spare;
+        healed.findings.extend(report.findings.into_iter().filter(|finding| finding.spare));
+        options.restarts = false;
+        let why = if was_remote { "the owner of the pool closes it" } else { "another program opens the pool" };
+        exit::tell(&anyhow::anyhow!("{why}: the scrub goes on after that"));
+        thread::sleep(HANDOVER);
+    }
+}
+
+/// What was done from the opening of a pool, or of a connection, until its end.
+struct Part {
+    report: ScrubReport,
+    /// Another process did it.
+    was_remote: bool,
+}
+
+fn scrub_part(pool: &Path, mut options: ScrubOptions) -> anyhow::Result<Part> {
+    let (mut access, reads_only) = open_to_tend(pool)?;
+    if let Some(why) = reads_only {
+        exit::tell(&anyhow::anyhow!("the pool is only read, and nothing is healed: {why}"));
+    }
+    let is_wanted = Arc::new(AtomicBool::new(false));
+    if let Some(opened) = access.pool() {
+        options.tells_opening = true;
+        // The owner of the pool has to close it, and to keep where it was.
+        interrupt::defer();
+        let is_wanted = Arc::clone(&is_wanted);
+        opened.set_idle(Some(Arc::new(move || {
+            is_wanted.store(true, Ordering::Relaxed);
+            true
+        })));
+    }
+    let was_remote = access.is_remote();
+    let progress = Progress::new("scrubbing", 0);
+    let response = access.call_while(Request::Scrub(options), &mut |now| {
+        progress.set_total(now.total);
+        progress.set(now.done);
+        if let Some(signal) = interrupt::caught().filter(|_| was_remote) {
+            // Nothing is to be put in order here, and what another process does goes on.
+            interrupt::end(signal);
+        }
+        interrupt::caught().is_none() && !is_wanted.load(Ordering::Relaxed)
+    });
+    drop(progress);
+    let report = take!(finish(access, response)?, Response::Scrubbed(report) => report);
+    Ok(Part { report, was_remote })
 }
 
 fn document(finding: &Finding) -> serde_json::Value {
@@ -189,7 +241,6 @@ fn verdict(report: &ScrubReport) -> anyhow::Result<()> {
         let message = format!("{blocks} damaged: restore what sees them from a copy, or destroy it");
         return Err(Failure::new(ErrorCode::Damaged, message).into());
     }
-    let cut_off = "the scrub was cut off: the owner of the pool closes it; the next one goes on from here";
-    anyhow::ensure!(report.complete, cut_off);
+    anyhow::ensure!(report.complete, "the scrub was cut off: the next one goes on from here");
     Ok(())
 }

@@ -51,6 +51,19 @@ fn a_scrub_lets_others_write_and_shows_how_far_it_is() {
 }
 
 #[test]
+fn a_scrub_makes_way_for_a_program_that_opens_the_pool_and_goes_on_through_it() {
+    let fixture = Fixture::with_db();
+    fixture.import("large", &vec![7; 8 << 20]);
+    let mut scrub = Running::new(&fixture, &["scrub", "--rate", "64K"]);
+    wait_until(|| fixture.done(&["status"]).contains("\nscrub  "));
+    let pool = Pool::open_directory(&fixture.pool, &OpenOptions::default()).expect("the scrub makes way");
+    wait_until(|| pool.scrubbing().is_some_and(|progress| progress.done > 0));
+    pool.close().expect("closed");
+    wait_until(|| fixture.done(&["status"]).contains("\nscrub  "));
+    assert!(scrub.goes_on());
+}
+
+#[test]
 fn a_scrub_that_is_interrupted_closes_the_pool_and_keeps_its_place() {
     use rustix::process::{Pid, Signal, kill_process};
     use std::os::unix::process::ExitStatusExt as _;
