@@ -17,6 +17,10 @@ use std::time::{Duration, Instant};
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
 /// How long programs have to close their files when a mount is ended under them.
 const GRACE: Duration = Duration::from_secs(10);
+/// How long a mount waits for another process to let go of the pool, and how often it tries: a command has it for a
+/// moment.
+const PATIENCE: Duration = Duration::from_secs(5);
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// The fewest open files a mount works with: one for each thread, the pool's segments, and some for commands.
 const LEAST_OPEN_FILES: u64 = 64;
 
@@ -61,7 +65,7 @@ pub fn serve(
 ) -> Result<(), MountError> {
     raise_open_files()?;
     let point = mounting::prepare(&options.point)?;
-    let pool = open(options)?;
+    let pool = open(options, &mut stop)?;
     let served = serve_pool(options, &point, &pool, ready, &mut stop);
     let closed = pool.close();
     served?;
@@ -85,16 +89,23 @@ fn raise_open_files() -> Result<(), MountError> {
     }
 }
 
-/// Opens the pool. One that was not closed cleanly is recovered, also for a mount that only reads.
-fn open(options: &MountOptions) -> Result<Pool, MountError> {
+/// Opens the pool. One that was not closed cleanly is recovered, also for a mount that only reads. `stop` ends the wait
+/// for another process that has it.
+fn open(options: &MountOptions, stop: &mut dyn FnMut() -> bool) -> Result<Pool, MountError> {
     let wanted = OpenOptions { read_only: options.read_only, direct_reads: true, ..OpenOptions::default() };
-    let opened = match Pool::open_directory(&options.pool, &wanted) {
+    let attempt = || match Pool::open_directory(&options.pool, &wanted) {
         Err(Error::NeedsRecovery { .. }) => {
             Pool::open_directory(&options.pool, &OpenOptions::default())?.close()?;
             Pool::open_directory(&options.pool, &wanted)
         }
         opened => opened,
     };
+    let deadline = Instant::now() + PATIENCE;
+    let mut opened = attempt();
+    while matches!(opened, Err(Error::PoolInUse { .. })) && Instant::now() < deadline && !stop() {
+        thread::sleep(RETRY_INTERVAL);
+        opened = attempt();
+    }
     opened.map_err(|error| match error {
         Error::PoolInUse { path, owner, .. } => MountError::Refused(format!(
             "pool {path} is in use by {owner}, and a mount has to own its pool: end that process; to have several \

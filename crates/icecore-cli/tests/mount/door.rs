@@ -2,6 +2,7 @@
 
 use crate::fixture::{Fixture, can_mount};
 use rusqlite::Connection;
+use std::thread;
 use std::time::Duration;
 
 fn through_door(fixture: &Fixture) -> rusqlite::Result<Connection> {
@@ -12,6 +13,24 @@ fn through_door(fixture: &Fixture) -> rusqlite::Result<Connection> {
 
 fn sum(connection: &Connection) -> i64 {
     connection.query_row("select sum(x) from t", [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn a_mount_waits_for_a_program_that_has_the_pool_for_a_moment() {
+    if !can_mount() {
+        return;
+    }
+    icecore_sqlite::register().unwrap();
+    let fixture = Fixture::new();
+    let connection = through_door(&fixture).unwrap();
+    connection.execute_batch("create table t (x); insert into t values (1)").unwrap();
+    let closing = thread::spawn(move || {
+        thread::sleep(Duration::from_secs(1));
+        drop(connection);
+    });
+    fixture.mount();
+    closing.join().unwrap();
+    assert_eq!(sum(&Connection::open(fixture.path("db/app.db")).unwrap()), 1);
 }
 
 #[test]
