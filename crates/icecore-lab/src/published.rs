@@ -128,6 +128,8 @@ const COUNTS: &[Count] = &[
     count("xfs-reflink", 1, [0.0, 0.0, 2.0, 31.0, 2.0]),
     count("plain", 0, [0.0, 0.0, 2.0, 16.0, 1.0]),
     count("lvm", 4, [3.9, 60.0, 13.6, 92.0, 5.5]),
+    count("icecore-mount", 1, [0.0, 0.0, 2.11, 40.9, 1.05]),
+    count("icecore-mount", 4, [0.0, 0.0, 2.08, 40.8, 1.03]),
 ];
 
 /// What a study printed.

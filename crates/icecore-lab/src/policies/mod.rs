@@ -172,6 +172,7 @@ mod tests {
         is_near(each(Classic::persistent(), 4), [3.9, 60.0, 13.6, 92.0, 5.5]);
         is_near(each(Thin::default(), 1), [0.8, 51.0, 6.1, 96.0, 2.6]);
         is_near(each(Redirecting::default(), 1), [0.0, 0.0, 11.6, 157.0, 2.0]);
+        is_near(each(Icecore::default(), 1), [0.0, 0.0, 2.11, 40.9, 1.05]);
     }
 
     #[test]

@@ -89,20 +89,24 @@ impl Policy for Redirecting {
 }
 
 /// Icecore: what was written since the last flush goes to the end of the log with a header, in one request. A
-/// snapshot is a place in the log.
+/// snapshot is a place in the log. The pool is new: its segments are filled with zeros before they are used.
 pub struct Icecore {
     pending_bytes: u64,
+    /// Bytes of zeros that the log has not reached.
+    ahead_bytes: u64,
     held: FirstWrites,
 }
 
 impl Default for Icecore {
     fn default() -> Self {
-        Self { pending_bytes: 0, held: FirstWrites::of_units(BLOCK_BYTES) }
+        Self { pending_bytes: 0, ahead_bytes: 0, held: FirstWrites::of_units(BLOCK_BYTES) }
     }
 }
 
 /// Of each append.
 const HEADER_BYTES: u64 = 4096;
+/// Zeros are written so many at once.
+const AHEAD_BYTES: u64 = 1 << 20;
 
 impl Policy for Icecore {
     fn name(&self) -> &'static str {
@@ -121,7 +125,13 @@ impl Policy for Icecore {
     fn flush(&mut self, requests: &mut Requests) {
         let pending = std::mem::take(&mut self.pending_bytes);
         if pending > 0 {
-            requests.write(1, pending + HEADER_BYTES);
+            let appended = pending + HEADER_BYTES;
+            while self.ahead_bytes < appended {
+                requests.write(1, AHEAD_BYTES);
+                self.ahead_bytes += AHEAD_BYTES;
+            }
+            self.ahead_bytes -= appended;
+            requests.write(1, appended);
         }
         requests.flush(1);
     }
