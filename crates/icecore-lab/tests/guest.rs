@@ -79,7 +79,7 @@ fn lvm_reads_once_and_writes_twice_more_for_each_write_behind_a_snapshot() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let report = icecore_lab::run("shock", &options(folder.path(), &["plain", "lvm"])).expect("it runs");
+    let report = icecore_lab::run("shock", &options(folder.path(), &["plain", "lvm", "lvm-thin"])).expect("it runs");
     nothing_is_left(folder.path());
     fits(&report);
     assert_eq!(report.parameters["emulated"], Parameter::Switch(true));
@@ -89,6 +89,7 @@ fn lvm_reads_once_and_writes_twice_more_for_each_write_behind_a_snapshot() {
     assert!(count("lvm/sync/0", "device_reads_per_op") < 0.2);
     let more = count("lvm/sync/1", "device_writes_per_op") - count("lvm/sync/0", "device_writes_per_op");
     assert!((2.0..8.0).contains(&more), "{more} more writes");
+    assert!(count("lvm-thin/sync/1", "device_write_kib_per_op") > 16.0);
     // Counts do not depend on what else the machine does. The time of so few writes does.
     let [factor] = &report.checks[..] else { panic!("{:?}", report.checks) };
     assert!(factor.name == "shock.lvm_factor" && factor.value > 0.0, "{factor:?}");

@@ -14,6 +14,7 @@ use crate::experiments::Findings;
 use crate::options::Options;
 use crate::pairs::interleave;
 use crate::report::System as Measured;
+use crate::room;
 use crate::server::orders::{Orders, Scale};
 use crate::server::{self, Drive, Server, Setup, mariadb::MariaDb, option};
 use crate::statistics::mean;
@@ -65,6 +66,9 @@ const MOUNT: &str = "icecore-mount";
 /// Without it a transaction goes on after a timeout, with a statement less.
 const ROLLBACK: &str = "--innodb-rollback-on-timeout=1";
 
+/// What a warehouse of the published size takes, with its indexes and some growth.
+const WAREHOUSE_BYTES: u64 = 120 << 20;
+
 /// How much is done.
 struct Scope {
     scale: Scale,
@@ -96,6 +100,11 @@ impl Scope {
             disk,
         }
     }
+
+    /// Bytes that are there at the same time, at most: the database, and two disks that are written whole.
+    fn room(&self) -> u64 {
+        self.scale.warehouses * WAREHOUSE_BYTES + 2 * self.device_bytes
+    }
 }
 
 /// What one placement did in one round.
@@ -112,6 +121,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     disks::probe().map_err(absent)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
     let orders = Orders::new(scope.scale)?;
+    room::require(&options.directory, scope.room(), "placement, with a database and two disks,")?;
     let folder = options.scratch()?;
     server::open_to_all(folder.path())?;
     let source = folder.path().join("source");

@@ -45,7 +45,7 @@ pub(super) struct Shape {
     /// before.
     pub longest_wait_ms: f64,
     pub wait_before_ms: f64,
-    /// Latencies in order, thinned out evenly.
+    /// Latencies in order, thinned out evenly; the longest is among them.
     pub latency_us: Vec<f64>,
 }
 
@@ -76,7 +76,6 @@ impl Shape {
             let kept = completions.iter().filter(|write| keep(begin(write), write.at_ms));
             kept.map(|write| write.latency_us / 1e3).fold(0.0, f64::max)
         };
-        let thinned = completions.len().div_ceil(LATENCIES_MAX);
         Some(Self {
             snapshot_at_s: (moment.begin_ms - first) as f64 / 1e3,
             longest_gap_ms: longest(&|from, to| to >= from_ms && from <= to_ms),
@@ -85,7 +84,7 @@ impl Shape {
             recovery_s: recovered.unwrap_or(after.len()) as f64 * STEP_MS as f64 / 1e3,
             longest_wait_ms: longest_wait(&|begin, end| end >= from_ms && begin <= to_ms),
             wait_before_ms: longest_wait(&|_, end| end < from_ms),
-            latency_us: completions.iter().step_by(thinned).map(|completion| completion.latency_us).collect(),
+            latency_us: thinned(completions),
             rate_per_s,
         })
     }
@@ -106,6 +105,17 @@ impl Shape {
         let recovery_s = recovered.unwrap_or(after.len()) as f64;
         Some(Self { snapshot_at_s, dip, recovery_s, rate_per_s, ..Self::default() })
     }
+}
+
+/// So many latencies as a result keeps: the first of each stretch, and the longest of all for its stretch.
+fn thinned(completions: &[Completion]) -> Vec<f64> {
+    let longest = completions.iter().map(|write| write.latency_us).fold(0.0, f64::max);
+    let stretches = completions.chunks(completions.len().div_ceil(LATENCIES_MAX).max(1));
+    let kept = |stretch: &[Completion]| {
+        let has_longest = stretch.iter().any(|write| write.latency_us >= longest);
+        if has_longest { longest } else { stretch[0].latency_us }
+    };
+    stretches.map(kept).collect()
 }
 
 /// Writes a second in each step from the first to the last; a step at the end that is not whole is left out,
@@ -231,6 +241,18 @@ mod tests {
         assert!((300..330).contains(&waited(&corrected)), "{}", waited(&corrected));
         let shape = Shape::of(&corrected, MOMENT).expect("a shape");
         assert!((298.0..=301.0).contains(&shape.longest_wait_ms) && shape.wait_before_ms <= 1.0, "{shape:?}");
+    }
+
+    #[test]
+    fn of_many_latencies_some_are_kept_and_the_longest_is_among_them() {
+        let mut writes = stream(|_| true);
+        writes.extend(stream(|_| true));
+        writes.extend(stream(|_| true));
+        writes[12_346].latency_us = 7e6;
+        let kept = thinned(&writes);
+        assert_eq!(kept.len(), LATENCIES_MAX);
+        assert_eq!(kept.iter().filter(|latency| **latency > 900.0).collect::<Vec<_>>(), [&7e6]);
+        assert!(thinned(&[]).is_empty());
     }
 
     #[test]

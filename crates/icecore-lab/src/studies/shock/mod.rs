@@ -68,7 +68,7 @@ impl Scope {
             device_bytes: options.size(8 << 30, quick(1 << 30, 400 << 20)),
             writes: options.size(8_000, quick(400, 40)),
             counts: options.size(&[0, 1, 2, 4, 8, 16], if toy { &[0, 1] } else { &[0, 1, 4] }),
-            curve: options.size(Duration::from_secs(60), Duration::from_millis(quick(3_000, 1_500))),
+            curve: options.size(Duration::from_secs(60), Duration::from_millis(quick(8_000, 1_500))),
             runs: if toy { &RUNS[1..2] } else { &RUNS },
             small_rounds: if toy { 2 } else { SMALL_ROUNDS },
             small_writes: options.size(SMALL_WRITES, quick(800, 40)),
@@ -161,9 +161,18 @@ impl Driver<'_> {
         let file = self.fill("large", self.scope.file_bytes)?;
         let mut found = Round::default();
         let counts = if self.kind.snapshots { self.scope.counts } else { &[0] };
+        // What a system does for the first writes of its life is not counted.
+        let warm_up = Until::Requests(self.scope.writes);
+        self.write(&FileRun { until: warm_up, seed, ..self.drive(&file, self.scope.file_bytes, 1) })?;
+        self.bench.system.rest()?;
+        // What changes with time must not look like the cost of snapshots.
+        let mut order = counts.to_vec();
+        if round % 2 == 1 {
+            order.reverse();
+        }
         // All counts come before the first time.
         for &(name, sync_every) in self.scope.runs {
-            for &count in counts {
+            for &count in &order {
                 let drive = FileRun {
                     until: Until::Requests(self.scope.writes),
                     seed: seed + count as u64,
