@@ -149,7 +149,7 @@ fn space(directory: &Path) -> Result<Finding> {
 }
 
 /// A program in the folders of the path, of the system's programs, or of a version of PostgreSQL.
-fn find(program: &str) -> Option<PathBuf> {
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     folders.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));

@@ -12,6 +12,7 @@ pub mod child;
 mod clock;
 pub mod compare;
 mod compress;
+mod conditions;
 pub mod copy_area;
 mod counters;
 pub mod demo;
