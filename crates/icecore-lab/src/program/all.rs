@@ -85,11 +85,11 @@ fn tell(event: &Event<'_>) {
     }
 }
 
-fn line(text: &str) {
+pub(super) fn line(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-fn minutes(time: Duration) -> String {
+pub(super) fn minutes(time: Duration) -> String {
     match time.as_secs() {
         seconds @ ..100 => format!("{seconds} s"),
         seconds => format!("{} min", (seconds + 30) / 60),

@@ -314,7 +314,12 @@ fn run_experiment(arguments: &RunArguments) -> anyhow::Result<()> {
     }
     check_arguments(arguments)?;
     confirm_device(arguments)?;
-    let report = icecore_lab::run(&arguments.name, &options(arguments)?).map_err(stopped)?;
+    let options = options(arguments)?;
+    if let Some(time) = icecore_lab::all::expected_with(&arguments.name, &options) {
+        let (name, time) = (&arguments.name, all::minutes(time));
+        all::line(&format!("{name} takes about {time} with all systems at their usual sizes"));
+    }
+    let report = icecore_lab::run(&arguments.name, &options).map_err(stopped)?;
     let mut output = Output::new();
     let text = if arguments.json { report.to_json() } else { report.summary() };
     output.line(text.trim_end())?;
