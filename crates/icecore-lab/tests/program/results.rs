@@ -147,6 +147,18 @@ fn options_that_make_no_sense_for_a_run_are_refused() {
         assert!(said.contains(option[0]), "{said}");
     }
     assert!(refused(2, &["run", "commits", "--output", "x"], &[]).contains("all"));
+    for (arguments, advice) in [
+        (&["placement", "--systems", "btrfs"][..], "placement compares disks"),
+        (&["model", "--systems", "lvm"], "leave out --systems"),
+        (&["model", "--pairs", "5"], "leave out --pairs"),
+        (&["soak", "--pairs", "5"], "leave out --pairs"),
+        (&["model", "--device", "/dev/null"], "leave out --device"),
+        (&["model", "--trace", "f", "--guest"], "leave out --guest"),
+        (&["all", "--trace", "f", "--guest"], "leave out --guest"),
+    ] {
+        let said = refused(2, &[&["run"], arguments].concat(), &[]);
+        assert!(said.contains(advice), "{said}");
+    }
 }
 
 const TRACE: &str = "fio version 3 iolog\n0 /f add\n0 /f open\n0 /f write 0 16384\n0 /f datasync 0 0\n\
