@@ -19,6 +19,7 @@ pub mod demo;
 mod device;
 pub mod disks;
 pub mod doctor;
+mod driving;
 mod error;
 pub mod experiments;
 pub mod figure;
