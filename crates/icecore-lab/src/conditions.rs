@@ -146,7 +146,7 @@ fn said(program: &Path, arguments: &[&str], limit: Duration, options: &Options) 
 fn line_of_version(printed: &str) -> Option<String> {
     let mut lines = printed.lines().map(str::trim);
     let has_digit = |line: &&str| line.contains(|character: char| character.is_ascii_digit());
-    let said = lines.clone().find(|line| line.starts_with("Version"));
+    let said = lines.clone().find(|line| line.starts_with("Version") || line.starts_with("LVM version"));
     said.or_else(|| lines.find(has_digit)).map(str::to_owned)
 }
 
@@ -162,6 +162,8 @@ mod tests {
         let line = |printed| line_of_version(printed).expect("a version");
         assert_eq!(line("fio-3.33\n"), "fio-3.33");
         assert_eq!(line("\n  LVM version: 2.03.16(2)\n  Library version: 1.02\n"), "LVM version: 2.03.16(2)");
+        let warned = "File descriptor 3 leaked on lvm invocation.\n  LVM version: 2.03.16(2)\n";
+        assert_eq!(line(warned), "LVM version: 2.03.16(2)");
         let usage = "bonnie++: invalid option -- '-'\n[-x number-of-tests 1]\n\nVersion: 2.00a\n";
         assert_eq!(line(usage), "Version: 2.00a");
         assert_eq!(line_of_version("command not found\n"), None);

@@ -45,8 +45,8 @@ pub enum Kind {
 /// Bytes that the studies at full size need, snapshots included.
 const SPACE_BYTES: u64 = 17 << 30;
 
-/// Programs: name, package, what uses it. All packages are in Debian's main: those of ZFS are in contrib, where
-/// apt-get may not look.
+/// Programs: name, package, what uses it. All packages are in Debian's main. Those of ZFS are in contrib,
+/// where apt-get may not look.
 const PROGRAMS: [(&str, &str, &str); 15] = [
     ("fio", "fio", "shock, mount"),
     ("mkfs.ext4", "e2fsprogs", "file systems in a file"),
