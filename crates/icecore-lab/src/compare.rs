@@ -1,6 +1,6 @@
 //! Two results of one experiment: what changed, and how sure that is.
 
-use crate::charts::is_rate;
+use crate::charts::{is_emulated, is_rate, simulated_disk};
 use crate::error::{Error, Result};
 use crate::report::{Check, Report, System};
 use crate::statistics::{Estimate, median, unpaired_ratio};
@@ -79,8 +79,8 @@ impl Verdict {
 /// Compares two results, each with its name for errors and notes.
 ///
 /// # Errors
-/// [`Error::Incomparable`] if they are of different experiments, or one is of a quick run and the other is
-/// not.
+/// [`Error::Incomparable`] if they are of different experiments, or were not measured in the same way: one is
+/// of a quick run, an emulated machine, another simulated disk or a debug build, and the other is not.
 pub fn compare(before: (&str, &Report), after: (&str, &Report)) -> Result<Comparison> {
     let ((before_name, first), (after_name, second)) = (before, after);
     let refuse = |reason: String| {
@@ -96,6 +96,9 @@ pub fn compare(before: (&str, &Report), after: (&str, &Report)) -> Result<Compar
         return refuse(
             "one is of a quick run, which has other sizes: run both with --quick or both without".to_owned(),
         );
+    }
+    if let Some(reason) = difference(first, second) {
+        return refuse(reason);
     }
     let mut only_in = Vec::new();
     let systems = paired(
@@ -114,6 +117,27 @@ pub fn compare(before: (&str, &Report), after: (&str, &Report)) -> Result<Compar
         systems: systems.into_iter().filter_map(|(name, pair)| of_systems(name, pair)).collect(),
         checks: checks.into_iter().map(|(name, pair)| of_checks(name, pair)).collect(),
         only_in,
+    })
+}
+
+/// What makes all times differ, whatever the systems do, and what to do.
+fn difference(first: &Report, second: &Report) -> Option<String> {
+    if is_emulated(first) != is_emulated(second) {
+        let reason =
+            "one is of an emulated machine, whose times mean nothing: run both with --guest or both without";
+        return Some(reason.to_owned());
+    }
+    let disks = [first, second].map(|report| simulated_disk(report).unwrap_or("no simulated one"));
+    if disks[0] != disks[1] {
+        return Some(format!(
+            "the disk of the first is {:?} and that of the second {:?}: run both with the same --disk and \
+             --time-scale",
+            disks[0], disks[1]
+        ));
+    }
+    let (first, second) = (&first.versions.profile, &second.versions.profile);
+    (first != second).then(|| {
+        format!("the first is of a {first} build and the second of a {second} build: use release builds")
     })
 }
 
@@ -151,7 +175,6 @@ fn notes(before: &Report, after: &Report) -> Vec<String> {
     };
     note("machine", machine(before), machine(after));
     note("icecore", before.versions.icecore.clone(), after.versions.icecore.clone());
-    note("build", before.versions.profile.clone(), after.versions.profile.clone());
     let names: std::collections::BTreeSet<_> =
         before.parameters.keys().chain(after.parameters.keys()).collect();
     for name in names {

@@ -45,17 +45,19 @@ pub enum Kind {
 /// Bytes that the studies at full size need, snapshots included.
 const SPACE_BYTES: u64 = 17 << 30;
 
-/// Programs: name, package, what uses it.
-const PROGRAMS: [(&str, &str, &str); 14] = [
+/// Programs: name, package, what uses it. All packages are in Debian's main. Those of ZFS are in contrib,
+/// where apt-get may not look.
+const PROGRAMS: [(&str, &str, &str); 15] = [
     ("fio", "fio", "shock, mount"),
     ("mkfs.ext4", "e2fsprogs", "file systems in a file"),
     ("filefrag", "e2fsprogs", "fragment"),
     ("mkfs.xfs", "xfsprogs", "systems xfs, xfs-reflink"),
     ("mkfs.btrfs", "btrfs-progs", "system btrfs, mariadb"),
+    ("lvm", "lvm2", "systems lvm, lvm-thin"),
+    ("thin_check", "thin-provisioning-tools", "system lvm-thin"),
     ("fusermount3", "fuse3", "system icecore-mount"),
     ("zstd", "zstd", "backup"),
     ("mariadbd", "mariadb-server", "mariadb, clone, backup, placement"),
-    ("mariadb-backup", "mariadb-backup", "backups of mariadb"),
     ("sysbench", "sysbench", "mariadb, clone, backup, placement, shock --tool sysbench"),
     ("mylvmbackup", "mylvmbackup", "backup, on lvm"),
     ("bonnie++", "bonnie++", "shock --tool bonnie++"),
@@ -149,7 +151,7 @@ fn space(directory: &Path) -> Result<Finding> {
 }
 
 /// A program in the folders of the path, of the system's programs, or of a version of PostgreSQL.
-fn find(program: &str) -> Option<PathBuf> {
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     folders.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
@@ -233,7 +235,10 @@ mod tests {
             .collect();
         let packages = packages(&lacking);
         assert_eq!(packages.iter().filter(|package| **package == "e2fsprogs").count(), 1);
-        assert!(packages.contains(&"xfsprogs"));
+        for package in ["xfsprogs", "lvm2", "thin-provisioning-tools"] {
+            assert_eq!(packages.iter().filter(|found| **found == package).count(), 1, "{package}");
+        }
+        assert!(!packages.contains(&"mariadb-backup"), "the lab does not run it");
     }
 
     #[test]

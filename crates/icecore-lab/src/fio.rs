@@ -165,23 +165,26 @@ impl FileRun<'_> {
 }
 
 /// Runs fio to its end, and reads what it prints.
-fn run(command: &mut Command, how: &str, on: &Path, options: &Options) -> Result<Driven> {
+pub(crate) fn run(command: &mut Command, how: &str, on: &Path, options: &Options) -> Result<Driven> {
     let text = tool::output(command, options)?;
-    let report = text.find('{').and_then(|at| serde_json::from_str::<serde_json::Value>(&text[at..]).ok());
+    parse(&text, how).ok_or_else(|| Error::Child {
+        job: format!("fio on {}", on.display()),
+        reason: format!("it printed no rate: {}", tool::tail(&text)),
+    })
+}
+
+/// Reads a report of fio in JSON, before which it may print other lines. `None` if nothing was done.
+pub(crate) fn parse(text: &str, how: &str) -> Option<Driven> {
+    let report: serde_json::Value = serde_json::from_str(&text[text.find('{')?..]).ok()?;
     let kinds: &[&str] = match how {
         MIXED => &["read", "write"],
         how if how.ends_with("write") => &["write"],
         _ => &["read"],
     };
     let number = |name: &str| {
-        let job = &report.as_ref()?["jobs"][0];
+        let job = &report["jobs"][0];
         kinds.iter().map(|kind| job[kind][name].as_f64()).sum::<Option<f64>>()
     };
-    match (number("iops"), number("total_ios")) {
-        (Some(rate), Some(requests)) if rate > 0.0 => Ok(Driven { rate, requests }),
-        _ => Err(Error::Child {
-            job: format!("fio on {}", on.display()),
-            reason: format!("it printed no rate: {}", tool::tail(&text)),
-        }),
-    }
+    let (rate, requests) = (number("iops")?, number("total_ios")?);
+    (rate > 0.0).then_some(Driven { rate, requests })
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The machine, and the disk under the directory used.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -83,29 +83,64 @@ fn kibibytes(value: &str) -> u64 {
 
 /// Filesystem type and device of the mount that holds `directory`.
 fn mount_of(directory: &Path) -> Result<(String, String)> {
-    let describe = || format!("examine {}", directory.display());
-    let directory = directory.canonicalize().doing(describe)?;
-    let number = fs::metadata(&directory).doing(describe)?.dev();
-    let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
-    let table = fs::read_to_string("/proc/self/mountinfo").doing(|| "read the table of mounts".to_owned())?;
-    let mount = table
-        .lines()
-        .filter_map(MountLine::parse)
-        .filter(|line| directory.starts_with(&line.point))
-        // The deepest mount point holds the directory; of two there, the later one hides the earlier.
-        // The device number decides where it is told (Btrfs reports others than the table does).
-        .max_by_key(|line| (line.number == number, line.point.len()));
-    Ok(mount.map_or_else(
+    let place = Place::of(directory)?;
+    Ok(place.mount().map_or_else(
         || ("unknown".to_owned(), "unknown".to_owned()),
         |line| (line.filesystem.to_owned(), line.device.to_owned()),
     ))
 }
 
+/// How the mount that holds `directory` is mounted, such as `xfs rw,noatime,attr2`. For FUSE also what it
+/// lies on.
+pub(crate) fn mount_words(directory: &Path) -> Result<String> {
+    let place = Place::of(directory)?;
+    let Some(mount) = place.mount() else { return Ok("unknown".to_owned()) };
+    match Path::new(&mount.point).parent() {
+        Some(below) if mount.filesystem.starts_with("fuse") => {
+            Ok(format!("{} on {}", mount.words(), mount_words(below)?))
+        }
+        _ => Ok(mount.words()),
+    }
+}
+
+/// A directory, and the table of mounts.
+struct Place {
+    directory: PathBuf,
+    number: String,
+    table: String,
+}
+
+impl Place {
+    fn of(directory: &Path) -> Result<Self> {
+        let describe = || format!("examine {}", directory.display());
+        let directory = directory.canonicalize().doing(describe)?;
+        let number = fs::metadata(&directory).doing(describe)?.dev();
+        let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+        let table =
+            fs::read_to_string("/proc/self/mountinfo").doing(|| "read the table of mounts".to_owned())?;
+        Ok(Self { directory, number, table })
+    }
+
+    fn mount(&self) -> Option<MountLine<'_>> {
+        self.table
+            .lines()
+            .filter_map(MountLine::parse)
+            .filter(|line| self.directory.starts_with(&line.point))
+            // The deepest mount point holds the directory; of two there, the later one hides the earlier.
+            // The device number decides where it is told (Btrfs reports others than the table does).
+            .max_by_key(|line| (line.number == self.number, line.point.len()))
+    }
+}
+
 struct MountLine<'text> {
     number: &'text str,
     point: String,
+    /// Options of this mount.
+    options: &'text str,
     filesystem: &'text str,
     device: &'text str,
+    /// Options of the filesystem, which all of its mounts have.
+    common: &'text str,
 }
 
 impl<'text> MountLine<'text> {
@@ -115,8 +150,22 @@ impl<'text> MountLine<'text> {
         let mut before = before.split(' ').skip(2);
         let number = before.next()?;
         let point = before.nth(1)?.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\");
+        let options = before.next()?;
         let mut after = after.split(' ');
-        Some(Self { number, point, filesystem: after.next()?, device: after.next()? })
+        let (filesystem, device) = (after.next()?, after.next()?);
+        Some(Self { number, point, options, filesystem, device, common: after.next().unwrap_or_default() })
+    }
+
+    /// The type and all options, each once.
+    fn words(&self) -> String {
+        let mut options: Vec<&str> = self.options.split(',').collect();
+        for option in self.common.split(',') {
+            // A mount for reading only may be one of a filesystem that is written elsewhere.
+            if !option.is_empty() && option != "rw" && !options.contains(&option) {
+                options.push(option);
+            }
+        }
+        format!("{} {}", self.filesystem, options.join(","))
     }
 }
 
@@ -130,6 +179,9 @@ mod tests {
         let mount = MountLine::parse(line).expect("well formed");
         assert_eq!((mount.number, mount.point.as_str()), ("98:0", "/mnt two"));
         assert_eq!((mount.filesystem, mount.device), ("ext3", "/dev/root"));
+        assert_eq!(mount.words(), "ext3 rw,noatime,errors=continue");
+        let bare = MountLine::parse("1 2 0:5 / / ro - tmpfs none rw,ro,size=1k").expect("well formed");
+        assert_eq!(bare.words(), "tmpfs ro,size=1k");
         assert!(MountLine::parse("nonsense").is_none());
     }
 

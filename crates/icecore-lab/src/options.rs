@@ -1,6 +1,7 @@
 //! How an experiment is to be run.
 
 use crate::child::ChildCommand;
+use crate::conditions::Mounts;
 use crate::disks::model::HardDisk;
 use crate::error::{Doing, Error, Result};
 use crate::guest::Guest;
@@ -98,6 +99,8 @@ pub struct Options {
     pub guest: Option<Guest>,
     /// How to start this program again, for experiments that need a process of their own.
     pub child: ChildCommand,
+    /// How the systems of the run are mounted.
+    pub(crate) mounts: Arc<Mounts>,
 }
 
 impl Options {
@@ -124,6 +127,7 @@ impl Options {
             stop: Arc::new(|| false),
             guest: None,
             child: ChildCommand::default(),
+            mounts: Arc::default(),
         }
     }
 

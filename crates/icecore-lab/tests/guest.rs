@@ -83,6 +83,9 @@ fn lvm_reads_once_and_writes_twice_more_for_each_write_behind_a_snapshot() {
     nothing_is_left(folder.path());
     fits(&report);
     assert_eq!(report.parameters["emulated"], Parameter::Switch(true));
+    for name in ["tool.lvm", "mount.lvm"] {
+        assert!(report.parameters.contains_key(name), "{name} is not in {:?}", report.parameters);
+    }
     let count = |key: &str, name: &str| report.systems[key].counters[name];
     let reads = count("lvm/sync/1", "device_reads_per_op");
     assert!((0.8..2.0).contains(&reads), "{reads} reads");

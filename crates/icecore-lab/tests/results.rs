@@ -225,6 +225,14 @@ fn shock() {
     for key in ["plain/sync/0", "icecore-mount/sync/1", "icecore-mount/small/1", "icecore-mount/randomio/1"] {
         assert!(keys.contains(&key), "{key} is not in {keys:?}");
     }
+    let driving = &report.parameters["driving_us_per_op"];
+    assert!(matches!(driving, Parameter::Number(time) if (0.1..1000.0).contains(time)), "{driving:?}");
+    let text = |name: &str| match &report.parameters[name] {
+        Parameter::Text(text) => text.clone(),
+        other => panic!("{name} is {other:?}"),
+    };
+    assert!(text("tool.fio").starts_with("fio-"), "{:?}", report.parameters);
+    assert!(text("mount.icecore-mount").contains(" on ext4 rw"), "{:?}", report.parameters);
     let system = &report.systems["icecore-mount/sync/1"];
     let counters = &system.counters;
     assert!(

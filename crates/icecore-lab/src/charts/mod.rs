@@ -53,15 +53,27 @@ pub fn labels(report: &Report) -> Vec<String> {
     if report.versions.profile != "release" {
         labels.push(format!("{} build", report.versions.profile));
     }
-    let emulated = matches!(report.parameters.get("emulated"), Some(Parameter::Switch(true)));
-    if emulated || report.machine.cpu.contains("TCG") {
+    if is_emulated(report) {
         labels.push("emulated machine: counts and ratios only".to_owned());
     }
-    match report.parameters.get("disk") {
-        Some(Parameter::Text(disk)) if disk != "native" => labels.push(format!("simulated disk: {disk}")),
-        _ => {}
+    if let Some(disk) = simulated_disk(report) {
+        labels.push(format!("simulated disk: {disk}"));
     }
     labels
+}
+
+/// Whether the machine of a result is an emulated one, whose times mean nothing.
+pub(crate) fn is_emulated(report: &Report) -> bool {
+    let emulated = matches!(report.parameters.get("emulated"), Some(Parameter::Switch(true)));
+    emulated || report.machine.cpu.contains("TCG")
+}
+
+/// The simulated disk of a result, in words.
+pub(crate) fn simulated_disk(report: &Report) -> Option<&str> {
+    match report.parameters.get("disk") {
+        Some(Parameter::Text(disk)) if disk != "native" => Some(disk.as_str()),
+        _ => None,
+    }
 }
 
 fn subtitle(report: &Report) -> String {

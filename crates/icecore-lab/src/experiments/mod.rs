@@ -23,6 +23,7 @@ mod spill;
 pub mod valuation_store;
 
 use crate::clock;
+use crate::conditions;
 use crate::disks::model::HardDisk;
 use crate::disks::real::Lent;
 use crate::disks::{self, Simulated};
@@ -35,6 +36,7 @@ use crate::server;
 use crate::studies;
 use icecore::OpenOptions;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 type Run = fn(&Options) -> Result<Findings>;
@@ -202,6 +204,8 @@ pub fn run(name: &str, options: &Options) -> Result<Report> {
         let lent = Lent::begin(device, options)?;
         return run(name, &Options { directory: lent.point().to_owned(), device: None, ..options.clone() });
     }
+    // Those of a run before are not in this result.
+    let options = &Options { mounts: Arc::default(), ..options.clone() };
     let (started, begin) = (clock::now(), Instant::now());
     let machine = Machine::examine(&options.directory)?;
     options.say(&format!("{name} on {machine}"))?;
@@ -210,6 +214,10 @@ pub fn run(name: &str, options: &Options) -> Result<Report> {
         _ => (experiment.run)(options)?,
     };
     findings.parameter("seed", options.seed);
+    let load = findings.parameters.get("tool");
+    for (parameter, value) in conditions::of(name, &findings.systems, load, options) {
+        findings.parameter(&parameter, value.as_str());
+    }
     Ok(Report {
         version: REPORT_VERSION,
         experiment: name.to_owned(),

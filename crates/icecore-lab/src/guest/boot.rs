@@ -98,7 +98,7 @@ fn machine(built: &Path, shared: &Path, disk: &Path, accelerator: &str) -> Comma
 }
 
 /// Whether KVM runs a machine here: there may be a device for it, and nothing behind that.
-fn kvm_works() -> Result<bool> {
+pub(super) fn kvm_works() -> Result<bool> {
     if !Path::new("/dev/kvm").exists() {
         return Ok(false);
     }

@@ -57,6 +57,12 @@ impl Guest {
     }
 }
 
+/// Whether QEMU has to emulate the processor of the guest: KVM does not run a machine here. This takes up
+/// to two seconds.
+pub(crate) fn is_emulated() -> bool {
+    !boot::kvm_works().unwrap_or(false)
+}
+
 /// Runs a study in the guest. Its result says that the machine is emulated.
 pub(crate) fn run(name: &str, options: &Options, guest: &Guest) -> Result<Report> {
     let studies = || EXPERIMENTS.iter().filter(|experiment| experiment.group == Group::Study);

@@ -1,6 +1,6 @@
 //! `icecore lab run all`
 
-use super::{RunArguments, check_systems, options, stopped};
+use super::{RunArguments, check_systems, check_trace, options, stopped};
 use crate::exit;
 use crate::output::{Output, say};
 use icecore_lab::LoadTool;
@@ -60,6 +60,7 @@ fn check(arguments: &RunArguments) -> anyhow::Result<()> {
             return Err(exit::usage(message));
         }
     }
+    check_trace(arguments)?;
     check_systems(arguments)
 }
 
@@ -85,11 +86,11 @@ fn tell(event: &Event<'_>) {
     }
 }
 
-fn line(text: &str) {
+pub(super) fn line(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-fn minutes(time: Duration) -> String {
+pub(super) fn minutes(time: Duration) -> String {
     match time.as_secs() {
         seconds @ ..100 => format!("{seconds} s"),
         seconds => format!("{} min", (seconds + 30) / 60),

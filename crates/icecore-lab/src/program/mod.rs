@@ -314,7 +314,12 @@ fn run_experiment(arguments: &RunArguments) -> anyhow::Result<()> {
     }
     check_arguments(arguments)?;
     confirm_device(arguments)?;
-    let report = icecore_lab::run(&arguments.name, &options(arguments)?).map_err(stopped)?;
+    let options = options(arguments)?;
+    if let Some(time) = icecore_lab::all::expected_with(&arguments.name, &options) {
+        let (name, time) = (&arguments.name, all::minutes(time));
+        all::line(&format!("{name} takes about {time} with all systems at their usual sizes"));
+    }
+    let report = icecore_lab::run(&arguments.name, &options).map_err(stopped)?;
     let mut output = Output::new();
     let text = if arguments.json { report.to_json() } else { report.summary() };
     output.line(text.trim_end())?;
@@ -356,11 +361,40 @@ fn check_systems(arguments: &RunArguments) -> anyhow::Result<()> {
     }
 }
 
+/// Studies that compare something else than the systems of the others, and what.
+const WITHOUT_SYSTEMS: [(&str, &str); 2] = [
+    ("placement", "compares disks for the files of MariaDB"),
+    ("model", "replays all of its policies, and runs no system"),
+];
+/// Experiments that run once, however many rounds the others make.
+const WITHOUT_ROUNDS: [&str; 2] = ["model", "soak"];
+
+/// The guest cannot see the file of a trace.
+fn check_trace(arguments: &RunArguments) -> anyhow::Result<()> {
+    if arguments.trace.is_some() && arguments.guest.is_wanted() {
+        let message = "the guest does not get the file of --trace, and the answer of model is the same \
+                       outside: leave out --guest";
+        return Err(exit::usage(message.to_owned()));
+    }
+    Ok(())
+}
+
 fn check_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Result<()> {
     let name = experiment.name;
     check_systems(arguments)?;
     if experiment.group != Group::Study && !arguments.systems.is_empty() {
         return Err(exit::usage(format!("{name} compares no systems: --systems goes with studies")));
+    }
+    if let Some((_, why)) = WITHOUT_SYSTEMS.iter().find(|(study, _)| *study == name)
+        && !arguments.systems.is_empty()
+    {
+        return Err(exit::usage(format!("{name} {why}: leave out --systems")));
+    }
+    if WITHOUT_ROUNDS.contains(&name) && arguments.pairs.is_some() {
+        return Err(exit::usage(format!("{name} has no rounds to repeat: leave out --pairs")));
+    }
+    if name == "model" && arguments.device.is_some() {
+        return Err(exit::usage("model computes, and measures no disk: leave out --device".to_owned()));
     }
     if experiment.group != Group::Study && arguments.guest.is_wanted() {
         return Err(exit::usage(format!("{name} is no study: --guest goes with studies")));
@@ -380,6 +414,7 @@ fn check_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Res
     if name != "model" && arguments.trace.is_some() {
         return Err(exit::usage(format!("{name} replays no trace: --trace goes with model")));
     }
+    check_trace(arguments)?;
     if arguments.disk.is_some() && experiment.disk == DiskUse::None {
         let studies = EXPERIMENTS.iter().filter(|one| one.disk != DiskUse::None);
         let names = studies.map(|one| one.name).collect::<Vec<_>>().join(", ");

@@ -222,6 +222,9 @@ impl Bench {
         let folder = options.scratch()?;
         let ground = Ground { folder: folder.path(), bytes, limit, areas, options };
         let system = (kind.begin)(&ground).map_err(|error| on(kind, &folder, error))?;
+        if kind.files {
+            options.mounts.note(kind.name, &system.data()?).map_err(|error| on(kind, &folder, error))?;
+        }
         Ok(Self { system, folder })
     }
 

@@ -83,6 +83,10 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
     let good = results.write("good.json", 700.0, |_| ());
     let other = results.write("other.json", 700.0, |result| result["experiment"] = json!("crowd"));
     let quick = results.write("quick.json", 700.0, |result| result["quick"] = json!(true));
+    let guest = results.write("guest.json", 700.0, |result| result["parameters"]["emulated"] = json!(true));
+    let tcg = results.write("tcg.json", 700.0, |result| result["machine"]["cpu"] = json!("QEMU TCG"));
+    let slow = results.write("slow.json", 700.0, |result| result["parameters"]["disk"] = json!("7200 rpm"));
+    let debug = results.write("debug.json", 700.0, |result| result["versions"]["profile"] = json!("debug"));
     let newer = results.write("newer.json", 700.0, |result| result["version"] = json!(2));
     let cut = results.path("cut.json");
     let text = fs::read_to_string(&good).unwrap();
@@ -92,6 +96,10 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
     for (path, reason) in [
         (&other, "\"commits\" and the second of \"crowd\""),
         (&quick, "quick"),
+        (&guest, "emulated machine"),
+        (&tcg, "emulated machine"),
+        (&slow, "7200 rpm"),
+        (&debug, "debug build"),
         (&newer, "version 2"),
         (&cut, "cut short"),
         (&empty, "empty.json"),
@@ -102,6 +110,10 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
             said.contains(reason) && said.contains(path.file_name().unwrap().to_str().unwrap()),
             "{said}"
         );
+    }
+    // Both are of one kind.
+    for (one, another) in [(&guest, &tcg), (&slow, &slow), (&debug, &debug)] {
+        printed(&["compare"], &[one, another]);
     }
     for path in [&newer, &cut] {
         refused(1, &["report", "-o", "/dev/null"], &[path]);
@@ -147,6 +159,18 @@ fn options_that_make_no_sense_for_a_run_are_refused() {
         assert!(said.contains(option[0]), "{said}");
     }
     assert!(refused(2, &["run", "commits", "--output", "x"], &[]).contains("all"));
+    for (arguments, advice) in [
+        (&["placement", "--systems", "btrfs"][..], "placement compares disks"),
+        (&["model", "--systems", "lvm"], "leave out --systems"),
+        (&["model", "--pairs", "5"], "leave out --pairs"),
+        (&["soak", "--pairs", "5"], "leave out --pairs"),
+        (&["model", "--device", "/dev/null"], "leave out --device"),
+        (&["model", "--trace", "f", "--guest"], "leave out --guest"),
+        (&["all", "--trace", "f", "--guest"], "leave out --guest"),
+    ] {
+        let said = refused(2, &[&["run"], arguments].concat(), &[]);
+        assert!(said.contains(advice), "{said}");
+    }
 }
 
 const TRACE: &str = "fio version 3 iolog\n0 /f add\n0 /f open\n0 /f write 0 16384\n0 /f datasync 0 0\n\

@@ -46,6 +46,21 @@ fn the_lab_lists_its_experiments() {
 }
 
 #[test]
+fn a_study_says_at_its_start_how_long_it_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |name: &str| {
+        let arguments = ["run", name, "--quick", "--directory", folder.path().to_str().unwrap()];
+        let assert = program().args(arguments).assert().success();
+        String::from_utf8(assert.get_output().stderr.clone()).unwrap()
+    };
+    let said = run("model");
+    assert!(said.starts_with("model takes about 1 s with all systems"), "{said}");
+    // Of experiments of the store no time is known.
+    let said = run("demo-rss");
+    assert!(!said.contains("takes about"), "{said}");
+}
+
+#[test]
 fn options_have_variables_and_commands_have_pages() {
     let listed = program().arg("list").env("ICECORE_LAB_LIST_NO_HEADER", "1").assert().success();
     assert!(!String::from_utf8_lossy(&listed.get_output().stdout).contains("Studies"));

@@ -140,6 +140,9 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     if let Some(rate) = options.rate {
         findings.parameter("rate_per_s", u64::from(rate));
     }
+    if options.tool == LoadTool::Fio {
+        findings.parameter("driving_us_per_op", crate::driving::overhead_us(options)?);
+    }
     Ok(findings)
 }
 
