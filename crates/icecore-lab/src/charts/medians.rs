@@ -122,10 +122,16 @@ fn pair<'report>(
     Some(Pair { system, run, without, with })
 }
 
-/// Whether more of the unit is better: `writes/s` is a rate, `s` is not.
+/// Whether more of the unit is better: `writes/s` and `orders/min` are rates, `s` is not.
 #[must_use]
 pub fn is_rate(unit: &str) -> bool {
-    unit.ends_with("/s") || unit == "score"
+    unit.ends_with("/s") || unit.ends_with("/min") || unit == "score"
+}
+
+/// Whether a value in the unit depends on the speed of the machine, as times and rates do. Counts do not.
+#[must_use]
+pub fn is_time(unit: &str) -> bool {
+    is_rate(unit) || ["h", "s", "ms", "us"].contains(&unit)
 }
 
 #[cfg(test)]
@@ -147,5 +153,16 @@ mod tests {
         assert_eq!(find("lvm/none-delete", "lvm/snapshots-delete", "s"), found("delete", 0.5));
         assert_eq!(find("lvm/sync/0", "lvm/sync/4", "writes/s"), None);
         assert_eq!(find("lvm/sync/0", "btrfs/sync/1", "writes/s"), None);
+    }
+
+    #[test]
+    fn times_and_rates_depend_on_the_machine_and_counts_do_not() {
+        for rate in ["writes/s", "MB/s", "orders/min", "score"] {
+            assert!(is_rate(rate) && is_time(rate), "{rate}");
+        }
+        assert!(is_time("s") && is_time("ms") && !is_rate("s"));
+        for count in ["lost", "requests/write", "extents", "KiB"] {
+            assert!(!is_time(count), "{count}");
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::report::{Parameter, Report, System};
 use crate::statistics::median;
 use std::collections::BTreeMap;
 
-pub use medians::{Pair, is_rate, pairs};
+pub use medians::{Pair, is_rate, is_time, pairs};
 
 /// Every chart that the result has numbers for. What a write costs the device comes before any time.
 #[must_use]
@@ -53,8 +53,7 @@ pub fn labels(report: &Report) -> Vec<String> {
     if report.versions.profile != "release" {
         labels.push(format!("{} build", report.versions.profile));
     }
-    let emulated = matches!(report.parameters.get("emulated"), Some(Parameter::Switch(true)));
-    if emulated || report.machine.cpu.contains("TCG") {
+    if is_emulated(report) {
         labels.push("emulated machine: counts and ratios only".to_owned());
     }
     match report.parameters.get("disk") {
@@ -62,6 +61,13 @@ pub fn labels(report: &Report) -> Vec<String> {
         _ => {}
     }
     labels
+}
+
+/// Whether the machine was emulated. Its counts and ratios hold, and its times mean nothing.
+#[must_use]
+pub fn is_emulated(report: &Report) -> bool {
+    let says_so = matches!(report.parameters.get("emulated"), Some(Parameter::Switch(true)));
+    says_so || report.machine.cpu.contains("TCG")
 }
 
 fn subtitle(report: &Report) -> String {

@@ -5,6 +5,8 @@ use icecore_lab::page::Document;
 use icecore_lab::report::{Check, REPORT_VERSION, Report, System, Versions};
 use icecore_lab::statistics::Estimate;
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 /// A name that would end an element and start a script, if a page let it.
 pub const EVIL: &str = "</script><script>window.broken=1</script><img src=x onerror=window.broken=1>&\"'";
@@ -137,6 +139,13 @@ pub fn backup() -> Report {
             )
     };
     report("backup", vec![("btrfs".to_owned(), system(0.6)), ("icecore-mount".to_owned(), system(1.3))])
+}
+
+/// A result of `docs/benchmarks`, by its name without `.json`.
+pub fn benchmark(name: &str) -> Document {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks");
+    let text = fs::read_to_string(folder.join(format!("{name}.json"))).expect("the result is there");
+    Document { name: name.to_owned(), report: Report::from_json(name, &text).expect("it is a result") }
 }
 
 pub fn documents() -> Vec<Document> {

@@ -5,3 +5,4 @@ mod browser;
 mod fixture;
 mod numbers;
 mod opened;
+mod sentences;

@@ -1,0 +1,68 @@
+//! What the page says in words.
+
+use crate::fixture;
+use icecore_lab::page::{self, Document};
+use icecore_lab::report::{Check, Report, System};
+use icecore_lab::statistics::Estimate;
+
+/// The page with this result alone.
+fn page_of(report: Report) -> String {
+    let document = Document { name: report.experiment.clone(), report };
+    page::render(&[document], &[]).expect("a page")
+}
+
+/// A section of the page, by its identifier.
+fn section<'page>(page: &'page str, id: &str) -> &'page str {
+    let begin = format!("<section id=\"{id}\"");
+    let rest = page.split_once(&begin).unwrap_or_else(|| panic!("no {id}")).1;
+    rest.split_once("</section>").expect("it ends").0
+}
+
+/// One run in which Icecore is behind by its rate, and one in which it is behind by a count.
+fn behind() -> Report {
+    let mut report = fixture::shock();
+    report.systems.insert("xfs/direct/1".to_owned(), System::new("writes/s", vec![5000.0]));
+    report.systems.insert("xfs/held".to_owned(), System::new("KiB", vec![5.0]));
+    report.systems.insert("icecore-mount/held".to_owned(), System::new("KiB", vec![7.0]));
+    report.checks.push(Check::new("shock.stall_ms", Estimate { value: 28.0, low: 16.0, high: 31.0 }));
+    report
+}
+
+#[test]
+fn times_of_an_emulated_machine_are_no_part_of_the_summary_and_are_not_judged() {
+    let real = page_of(behind());
+    let summary = section(&real, "summary");
+    assert!(summary.contains("Icecore meets 1 of 4 checks; not met: 2;"), "{summary}");
+    assert!(summary.contains("shock (direct, 1 snapshot), writes/s:"), "{summary}");
+    assert!(!real.contains("the machine was emulated"));
+
+    let mut report = behind();
+    report.parameters.insert("emulated".to_owned(), true.into());
+    let emulated = page_of(report);
+    let summary = section(&emulated, "summary");
+    assert!(summary.contains("Icecore meets 1 of 3 checks; not met: 1;"), "{summary}");
+    assert!(!summary.contains("writes/s:") && summary.contains("shock (held), KiB:"), "{summary}");
+    let left_out = "Times and rates of shock are left out here, because the machine was emulated; checks of \
+                    times: 1; runs in which Icecore is behind: 1. The tables below have them.";
+    assert_eq!(summary.matches(left_out).count(), 1, "{summary}");
+    // Ratios and counts stay.
+    assert!(summary.contains("In shock, a snapshot makes the work slower by these factors at worst"));
+    assert!(summary.contains("Write requests to the disk for each durable write"));
+    let checks = section(&emulated, "checks");
+    let row = checks.split_once("data-check=\"shock.stall_ms\"").expect("a row").1;
+    let row = row.split_once("</tr>").expect("it ends").0;
+    assert!(
+        row.contains("not judged: the machine was emulated") && row.contains("data-value=\"28\""),
+        "{row}"
+    );
+}
+
+#[test]
+fn the_result_of_the_guest_is_summed_up_in_counts_and_ratios() {
+    let document = fixture::benchmark("shock-guest");
+    let page = page::render(&[document], &[]).expect("a page");
+    let summary = section(&page, "summary");
+    assert!(summary.contains("Icecore meets 1 of 2 checks; not met: 0;"), "{summary}");
+    assert!(summary.contains("checks of times: 1; runs in which Icecore is behind:"), "{summary}");
+    assert!(!summary.contains("Where Icecore loses"), "{summary}");
+}
