@@ -162,6 +162,29 @@ pub fn is_icecore(system: &str) -> bool {
     system.starts_with("icecore")
 }
 
+/// What sentences call a system, or a placement of files. Names without a title stay as they are.
+#[must_use]
+pub fn title(system: &str) -> &str {
+    match system {
+        "plain" => "the plain file system",
+        "xfs" => "XFS",
+        "xfs-reflink" => "XFS with reflinks",
+        "btrfs" => "Btrfs",
+        "lvm" => "LVM",
+        "lvm-thin" => "thin LVM",
+        "zfs" => "ZFS",
+        "icecore-mount" => "Icecore (mount)",
+        "icecore-sqlite" => "Icecore (SQLite)",
+        "hdd" => "all files on the hard disk",
+        "ssd" => "all files on the SSD",
+        "redo-on-hdd" => "the redo log on the hard disk",
+        "redo-and-system-on-hdd" => "redo log and system tablespace on the hard disk",
+        "redo-and-system-on-tmpfs" => "redo log and system tablespace in memory",
+        "redo-and-system-on-second-ssd" => "redo log and system tablespace on a second SSD",
+        other => other,
+    }
+}
+
 /// An identifier from parts: lower case, digits and single hyphens.
 fn slug(parts: &[&str]) -> String {
     let text = parts.join("-").to_lowercase();
@@ -215,6 +238,15 @@ mod tests {
     fn medians_are_of_the_places_that_all_rounds_have() {
         assert_eq!(medians_by_place(&[vec![1.0, 2.0, 9.0], vec![3.0, 2.0], vec![]]), [2.0, 2.0]);
         assert!(medians_by_place(&[]).is_empty());
+    }
+
+    #[test]
+    fn every_system_that_studies_drive_has_a_title() {
+        let driven = crate::systems::names().into_iter().filter(|name| *name != "bcachefs");
+        for name in driven {
+            assert_ne!(title(name), name);
+        }
+        assert_eq!(title("something else"), "something else");
     }
 
     #[test]

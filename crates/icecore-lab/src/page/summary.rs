@@ -1,7 +1,7 @@
 //! What the numbers say, in sentences that need no knowledge of the field. Every figure in them is computed.
 
-use super::{Document, Missing, Verdict, checks};
-use crate::charts::{Group, Key, is_emulated, is_icecore, is_rate, is_time, pairs};
+use super::{Document, Missing, Verdict, checks, findings};
+use crate::charts::{Group, Key, is_emulated, is_icecore, is_rate, is_time, pairs, title};
 use crate::figure::short;
 use crate::published;
 use crate::report::{Report, System};
@@ -14,6 +14,7 @@ pub(super) fn section(documents: &[Document], missing: &[Missing]) -> Markup {
     let mut sentences = Vec::new();
     sentences.extend(reports.iter().flat_map(|report| requests(report)));
     sentences.extend(reports.iter().flat_map(|report| slowdown(report)));
+    sentences.extend(reports.iter().flat_map(|report| findings::of(report)));
     sentences.extend(met(&reports));
     sentences.extend(left_out(&reports));
     let shown = |report: &&Report| losses(report, |unit| is_shown(report, unit));
@@ -54,8 +55,8 @@ fn left_out(reports: &[&Report]) -> Option<String> {
     let names = names.into_iter().collect::<Vec<_>>().join(", ");
     (!emulated.is_empty()).then(|| {
         format!(
-            "Times and rates of {names} are left out here, because the machine was emulated; checks of times: \
-             {checks}; runs in which Icecore is behind: {behind}. The tables below have them."
+            "Times and rates of {names} are left out here, because the machine was emulated; checks of \
+             times: {checks}; runs in which Icecore is behind: {behind}. The tables below have them."
         )
     })
 }
@@ -85,7 +86,7 @@ fn met(reports: &[&Report]) -> Option<String> {
 
 fn unavailable(report: &Report) -> impl Iterator<Item = &str> {
     let absent = report.systems.iter().filter(|(_, system)| system.unavailable.is_some());
-    absent.map(|(name, _)| Key::of(name).system)
+    absent.map(|(name, _)| title(Key::of(name).system))
 }
 
 /// Write requests for each write with one snapshot, the fewest first.
@@ -95,7 +96,7 @@ fn requests(report: &Report) -> Option<String> {
     for (name, system) in &report.systems {
         let (key, count) = (Key::of(name), system.counters.get(WRITES));
         if let (Some(count), "sync", Some(1)) = (count, key.run, key.snapshots) {
-            counts.push((*count, key.system));
+            counts.push((*count, title(key.system)));
         }
     }
     counts.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -115,11 +116,16 @@ fn slowdown(report: &Report) -> Option<String> {
     if worst.is_empty() {
         return None;
     }
-    let list: Vec<String> = worst.iter().map(|(name, factor)| format!("{name} {}", short(*factor))).collect();
+    let list: Vec<String> =
+        worst.iter().map(|(name, factor)| format!("{} {}", title(name), short(*factor))).collect();
     let printed = published::factors(&report.experiment);
     let most = printed.iter().max_by(|one, other| one.factor.total_cmp(&other.factor));
     let printed = most.map_or_else(String::new, |most| {
-        format!(" A study printed {} for {} (published, another machine).", short(most.factor), most.system)
+        format!(
+            " A study printed {} for {} (published, another machine).",
+            short(most.factor),
+            title(most.system)
+        )
     });
     let experiment = &report.experiment;
     Some(format!(
@@ -159,7 +165,7 @@ fn loss(
     let ahead: Vec<String> = others
         .iter()
         .filter(|(_, system)| goodness(system) > goodness(best.1))
-        .map(|(name, system)| format!("{name} {}", short(median(&system.samples))))
+        .map(|(name, system)| format!("{} {}", title(name), short(median(&system.samples))))
         .collect();
     let variant = Key { system: "", run, snapshots }.variant();
     let variant = if variant.is_empty() { String::new() } else { format!(" ({variant})") };
@@ -167,7 +173,7 @@ fn loss(
         format!(
             "{}{variant}, {unit}: {} is behind with {}; ahead of it: {}.",
             report.experiment,
-            best.0,
+            title(best.0),
             short(median(&best.1.samples)),
             ahead.join(", ")
         )

@@ -160,13 +160,13 @@ fn the_summary_is_computed_and_says_where_icecore_loses() {
         ),
         "{summary}"
     );
-    assert!(summary.contains("btrfs 1.9") && summary.contains("A study printed 6.36 for lvm"), "{summary}");
+    assert!(summary.contains("Btrfs 1.9") && summary.contains("A study printed 6.36 for LVM"), "{summary}");
     assert!(!summary.contains("backup, MB/s"), "Icecore is ahead there");
     let mut slow = fixture::backup();
     slow.systems.insert("xfs".to_owned(), System::new("MB/s", vec![500.0]));
     let document = Document { name: "backup".to_owned(), report: slow };
     let page = page::render(&[document], &[]).expect("a page");
-    assert!(page.contains("backup, MB/s: icecore-mount is behind with 130; ahead of it: xfs 500."));
+    assert!(page.contains("backup, MB/s: Icecore (mount) is behind with 130; ahead of it: XFS 500."));
 }
 
 #[test]

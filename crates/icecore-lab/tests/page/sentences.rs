@@ -66,3 +66,84 @@ fn the_result_of_the_guest_is_summed_up_in_counts_and_ratios() {
     assert!(summary.contains("checks of times: 1; runs in which Icecore is behind:"), "{summary}");
     assert!(!summary.contains("Where Icecore loses"), "{summary}");
 }
+
+/// A database with its files in several places, and on a mount.
+fn placement() -> Report {
+    let orders = |rates: &[f64]| System::new("orders/min", rates.to_vec());
+    let systems = [
+        ("hdd", orders(&[3000.0, 3100.0, 2900.0])),
+        ("ssd", orders(&[9000.0, 9100.0, 8900.0])),
+        ("redo-and-system-on-tmpfs", orders(&[12_000.0, 15_000.0, 11_000.0])),
+        ("icecore-mount", orders(&[6000.0, 6100.0, 5900.0])),
+    ];
+    fixture::report("placement", systems.map(|(name, system)| (name.to_owned(), system)).into())
+}
+
+fn summary_of(report: &Report) -> String {
+    section(&page_of(report.clone()), "summary").to_owned()
+}
+
+fn emulated(mut report: Report) -> Report {
+    report.parameters.insert("emulated".to_owned(), true.into());
+    report
+}
+
+#[test]
+fn each_study_has_a_sentence_of_its_medians_with_the_titles_of_systems() {
+    let benchmark = |name| fixture::benchmark(name).report;
+    let mut lossy = benchmark("full");
+    lossy.systems.insert("lvm".to_owned(), System::new("lost", vec![0.0, 2.0, 1.0]));
+    let fragment = [
+        "reading a file takes 1.99 times as long on Icecore (mount) as on Btrfs, the best rival (3.1 s and \
+         1.56 s).",
+        "it takes 0.964 times as long on Icecore (mount) and 0.879 times on Btrfs.",
+    ];
+    for (report, sentence) in [
+        (
+            benchmark("backup"),
+            "Beside a backup that reads a snapshot at half its speed, a database keeps 74 % of its \
+             transactions (833 a second) on Icecore (mount), and 71 % of its transactions (385 a second) on \
+             Btrfs, the best rival.",
+        ),
+        (benchmark("fragment"), fragment[0]),
+        (benchmark("fragment"), fragment[1]),
+        (
+            lossy,
+            "when its store runs full: Icecore (mount) 0, Icecore (SQLite) 0, Btrfs 0, LVM 1 (2 in the worst \
+             round), XFS with reflinks 0.",
+        ),
+        (
+            fixture::many(),
+            "Taking a snapshot, with one snapshot and with the most there were: Icecore (mount) 0.2 ms with \
+             1, 100 ms with 10k (500 times); Btrfs 3 ms with 1, 1500 ms with 10k (500 times).",
+        ),
+        (
+            placement(),
+            "A database does 12k new orders a minute with redo log and system tablespace in memory, the best \
+             placement, 3000 with all files on the hard disk, the worst, and 6000 with all files on a mount \
+             of Icecore.",
+        ),
+    ] {
+        let summary = summary_of(&report);
+        assert!(summary.contains(sentence), "no \"{sentence}\" in {summary}");
+    }
+}
+
+#[test]
+fn sentences_of_an_emulated_machine_have_ratios_alone() {
+    let benchmark = |name| emulated(fixture::benchmark(name).report);
+    for (report, sentence) in [
+        (benchmark("backup"), "keeps 74 % of its transactions on Icecore (mount), and 71 % of its"),
+        (benchmark("fragment"), "1.99 times as long on Icecore (mount) as on Btrfs, the best rival. Against"),
+        (emulated(fixture::many()), "Icecore (mount) 500 times with 10k; Btrfs 500 times with 10k."),
+        (
+            emulated(placement()),
+            "A database does 4 times as many new orders with redo log and system tablespace in memory, the \
+             best placement, as with all files on the hard disk, the worst, and 2 times as many with all \
+             files on a mount of Icecore.",
+        ),
+    ] {
+        let summary = summary_of(&report);
+        assert!(summary.contains(sentence), "no \"{sentence}\" in {summary}");
+    }
+}
