@@ -67,18 +67,6 @@ fn the_result_of_the_guest_is_summed_up_in_counts_and_ratios() {
     assert!(!summary.contains("Where Icecore loses"), "{summary}");
 }
 
-/// A database with its files in several places, and on a mount.
-fn placement() -> Report {
-    let orders = |rates: &[f64]| System::new("orders/min", rates.to_vec());
-    let systems = [
-        ("hdd", orders(&[3000.0, 3100.0, 2900.0])),
-        ("ssd", orders(&[9000.0, 9100.0, 8900.0])),
-        ("redo-and-system-on-tmpfs", orders(&[12_000.0, 15_000.0, 11_000.0])),
-        ("icecore-mount", orders(&[6000.0, 6100.0, 5900.0])),
-    ];
-    fixture::report("placement", systems.map(|(name, system)| (name.to_owned(), system)).into())
-}
-
 fn summary_of(report: &Report) -> String {
     section(&page_of(report.clone()), "summary").to_owned()
 }
@@ -118,7 +106,7 @@ fn each_study_has_a_sentence_of_its_medians_with_the_titles_of_systems() {
              1, 100 ms with 10k (500 times); Btrfs 3 ms with 1, 1500 ms with 10k (500 times).",
         ),
         (
-            placement(),
+            fixture::placement(),
             "A database does 12k new orders a minute with redo log and system tablespace in memory, the best \
              placement, 3000 with all files on the hard disk, the worst, and 6000 with all files on a mount \
              of Icecore.",
@@ -137,7 +125,7 @@ fn sentences_of_an_emulated_machine_have_ratios_alone() {
         (benchmark("fragment"), "1.99 times as long on Icecore (mount) as on Btrfs, the best rival. Against"),
         (emulated(fixture::many()), "Icecore (mount) 500 times with 10k; Btrfs 500 times with 10k."),
         (
-            emulated(placement()),
+            emulated(fixture::placement()),
             "A database does 4 times as many new orders with redo log and system tablespace in memory, the \
              best placement, as with all files on the hard disk, the worst, and 2 times as many with all \
              files on a mount of Icecore.",
