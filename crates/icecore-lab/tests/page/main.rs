@@ -1,6 +1,7 @@
 //! The report: its numbers are those of the results, and a real browser draws it.
 
 mod all;
+mod benchmarks;
 mod beside;
 mod browser;
 mod fixture;
