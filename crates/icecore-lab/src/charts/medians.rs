@@ -1,6 +1,6 @@
 //! The medians of all runs as bars, and how much slower one snapshot makes each system.
 
-use super::{by_variant, slug, snapshots, titled};
+use super::{by_variant, run_title, slug, snapshots, titled};
 use crate::chart::{Axis, Chart, Kind, Series};
 use crate::published;
 use crate::report::{Report, System};
@@ -63,12 +63,13 @@ pub(super) fn factors(report: &Report) -> Vec<Chart> {
     for (number, run) in runs.into_iter().enumerate() {
         let points =
             pairs.iter().filter(|pair| pair.run == run).map(|pair| (place(pair.system), pair.factor()));
-        let label = if run.is_empty() { "measured" } else { run };
+        let title = run_title(run);
+        let label = if run.is_empty() { "measured" } else { title.as_str() };
         chart.add(Series::measured(label, 7 + number, points));
         let rows = published.iter().filter(|row| row.run == run);
         let points: Vec<_> = rows.map(|row| (place(row.system), row.factor)).collect();
         if !points.is_empty() {
-            chart.add(Series::published(run, 7 + number, points));
+            chart.add(Series::published(title, 7 + number, points));
         }
     }
     vec![chart]

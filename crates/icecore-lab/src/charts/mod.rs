@@ -102,13 +102,23 @@ impl<'name> Key<'name> {
         }
     }
 
-    /// The variant for people: `direct, 4 snapshots`.
+    /// The variant for people: `sync, 4 snapshots`.
     #[must_use]
     pub fn variant(&self) -> String {
         let count = self.snapshots.map(snapshots);
-        let parts = [Some(self.run.replace('/', ", ")).filter(|run| !run.is_empty()), count];
+        let parts = [Some(run_title(self.run)).filter(|run| !run.is_empty()), count];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
+}
+
+/// The runs of `shock` that are durable when they end, and whose single writes are not.
+const DURABLE_AT_END: [&str; 3] = ["direct", "small", "randomio"];
+
+/// A run for people. It says where writes are not durable each.
+#[must_use]
+pub fn run_title(run: &str) -> String {
+    let is_durable = !DURABLE_AT_END.contains(&run);
+    if is_durable { run.replace('/', ", ") } else { format!("{run} (not durable each)") }
 }
 
 /// How many snapshots, in words.
@@ -231,6 +241,8 @@ mod tests {
         assert_eq!(Key::of("lvm/update"), key("lvm", "update", None));
         assert_eq!(Key::of("a/b/c").variant(), "b, c");
         assert_eq!(Key::of("a/b/0").variant(), "b, no snapshot");
+        assert_eq!(Key::of("a/direct/4").variant(), "direct (not durable each), 4 snapshots");
+        assert_eq!(Key::of("a/fsync100/1").variant(), "fsync100, 1 snapshot");
         assert_eq!(slug(&["Space", "a/b <x>", ""]), "space-a-b-x");
     }
 

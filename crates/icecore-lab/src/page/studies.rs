@@ -2,7 +2,7 @@
 
 use super::{Document, chart, counts, facts, number};
 use crate::chart::Chart;
-use crate::charts::{self, Key};
+use crate::charts::{self, Key, run_title};
 use crate::experiments::EXPERIMENTS;
 use crate::published::{self, Published};
 use crate::report::{Report, System};
@@ -127,7 +127,7 @@ fn measured(row: &Measured<'_>) -> Markup {
     let factor = row.with.zip(row.without).map(|(with, without)| with / without);
     html! {
         tr data-beside=(row.system) {
-            td { (row.system) } td { (row.run) } td { @if !row.what.is_empty() { (row.what) ", " } (row.unit) }
+            td { (row.system) } td { (run_title(row.run)) } td { @if !row.what.is_empty() { (row.what) ", " } (row.unit) }
             (cell(row.without)) (cell(row.with)) (cell(factor))
             td { "measured here" }
         }
@@ -137,7 +137,7 @@ fn measured(row: &Measured<'_>) -> Markup {
 fn printed(row: &Published) -> Markup {
     html! {
         tr class="published" {
-            td { (row.system) } td { (row.run) } td { (row.what) ", " (row.unit) }
+            td { (row.system) } td { (run_title(row.run)) } td { (row.what) ", " (row.unit) }
             td class="number" { @if let Some(value) = row.without { (number(value)) } }
             td class="number" { @for (place, value) in row.with.iter().enumerate() { @if place > 0 { ", " } (number(*value)) } }
             td class="number" { @if let (Some(without), Some(with)) = (row.without, row.with.first()) { (number(with / without)) } }

@@ -168,7 +168,7 @@ fn loss(
         .map(|(name, system)| format!("{} {}", title(name), short(median(&system.samples))))
         .collect();
     let variant = Key { system: "", run, snapshots }.variant();
-    let variant = if variant.is_empty() { String::new() } else { format!(" ({variant})") };
+    let variant = if variant.is_empty() { String::new() } else { format!(", {variant}") };
     (!ahead.is_empty()).then(|| {
         format!(
             "{}{variant}, {unit}: {} is behind with {}; ahead of it: {}.",

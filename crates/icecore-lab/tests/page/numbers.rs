@@ -108,10 +108,10 @@ fn factors_times_space_and_costs_are_computed_from_the_samples() {
         let series = factors.series.iter().find(|series| series.label == run && series.source == source);
         series.unwrap_or_else(|| panic!("no {run}"))
     };
-    let direct = of("direct", Source::Measured);
+    let direct = of("direct (not durable each)", Source::Measured);
     let at = direct.x.iter().position(|x| *x == place as f64).expect("a bar");
     assert!((direct.y[at] - 1.9).abs() < 1e-9, "{:?}", direct.y);
-    assert!((of("direct", Source::Published).y[0] - 159.0 / 25.0).abs() < 1e-9);
+    assert!((of("direct (not durable each)", Source::Published).y[0] - 159.0 / 25.0).abs() < 1e-9);
     let iterations = line(chart(&data, 1, "iterations"), "btrfs");
     assert!((iterations[1] - 2055.0).abs() < 1e-6, "{iterations:?}");
     let held = line(chart(&data, 1, "space"), "icecore-sqlite");

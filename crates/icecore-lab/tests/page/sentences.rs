@@ -33,7 +33,7 @@ fn times_of_an_emulated_machine_are_no_part_of_the_summary_and_are_not_judged() 
     let real = page_of(behind());
     let summary = section(&real, "summary");
     assert!(summary.contains("Icecore meets 1 of 4 checks; not met: 2;"), "{summary}");
-    assert!(summary.contains("shock (direct, 1 snapshot), writes/s:"), "{summary}");
+    assert!(summary.contains("shock, direct (not durable each), 1 snapshot, writes/s:"), "{summary}");
     assert!(!real.contains("the machine was emulated"));
 
     let mut report = behind();
@@ -41,7 +41,7 @@ fn times_of_an_emulated_machine_are_no_part_of_the_summary_and_are_not_judged() 
     let emulated = page_of(report);
     let summary = section(&emulated, "summary");
     assert!(summary.contains("Icecore meets 1 of 3 checks; not met: 1;"), "{summary}");
-    assert!(!summary.contains("writes/s:") && summary.contains("shock (held), KiB:"), "{summary}");
+    assert!(!summary.contains("writes/s:") && summary.contains("shock, held, KiB:"), "{summary}");
     let left_out = "Times and rates of shock are left out here, because the machine was emulated; checks of \
                     times: 1; runs in which Icecore is behind: 1. The tables below have them.";
     assert_eq!(summary.matches(left_out).count(), 1, "{summary}");
@@ -134,4 +134,37 @@ fn sentences_of_an_emulated_machine_have_ratios_alone() {
         let summary = summary_of(&report);
         assert!(summary.contains(sentence), "no \"{sentence}\" in {summary}");
     }
+}
+
+#[test]
+fn runs_whose_writes_are_not_durable_each_say_so_wherever_they_are_named() {
+    let page = page_of(fixture::shock());
+    let counts = section(&page, "counts");
+    assert!(counts.contains("<td>btrfs</td><td>direct (not durable each), 1 snapshot</td>"), "{counts}");
+    assert!(counts.contains("Other runs: direct (not durable each)"), "{counts}");
+    let study = section(&page, "study-0");
+    for run in ["direct", "small", "randomio"] {
+        let cells = format!("<td>lvm</td><td>{run} (not durable each)</td>");
+        assert!(study.contains(&cells), "no {cells} in {study}");
+    }
+    assert!(study.contains("Runs in a row: small (not durable each), 1 snapshot"), "{study}");
+    assert!(study.contains("Median of all runs, more is better: direct (not durable each)"), "{study}");
+    // A run whose writes are durable keeps its name alone.
+    assert!(study.contains("<td>lvm</td><td>sync</td>") && !page.contains("sync (not durable"));
+}
+
+#[test]
+fn the_method_names_the_exceptions_and_what_is_smaller_than_published() {
+    let page = page_of(fixture::shock());
+    let method = section(&page, "method");
+    for words in [
+        "The runs direct, small and randomio of shock are the exception",
+        "of at most 10,000 latencies of each run, the slowest always among them",
+        "The file of fragment has 2 GiB, and that of the study 100 GB.",
+        "The database of backup has 500 MB, and that of the study 600 GB.",
+        "Each run of randomio takes 15 s.",
+    ] {
+        assert!(method.contains(words), "no \"{words}\" in {method}");
+    }
+    assert!(!method.contains("of all operations of all rounds"));
 }
