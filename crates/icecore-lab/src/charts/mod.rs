@@ -56,18 +56,24 @@ pub fn labels(report: &Report) -> Vec<String> {
     if is_emulated(report) {
         labels.push("emulated machine: counts and ratios only".to_owned());
     }
-    match report.parameters.get("disk") {
-        Some(Parameter::Text(disk)) if disk != "native" => labels.push(format!("simulated disk: {disk}")),
-        _ => {}
+    if let Some(disk) = simulated_disk(report) {
+        labels.push(format!("simulated disk: {disk}"));
     }
     labels
 }
 
-/// Whether the machine was emulated. Its counts and ratios hold, and its times mean nothing.
-#[must_use]
-pub fn is_emulated(report: &Report) -> bool {
-    let says_so = matches!(report.parameters.get("emulated"), Some(Parameter::Switch(true)));
-    says_so || report.machine.cpu.contains("TCG")
+/// Whether the machine of a result is an emulated one, whose times mean nothing.
+pub(crate) fn is_emulated(report: &Report) -> bool {
+    let emulated = matches!(report.parameters.get("emulated"), Some(Parameter::Switch(true)));
+    emulated || report.machine.cpu.contains("TCG")
+}
+
+/// The simulated disk of a result, in words.
+pub(crate) fn simulated_disk(report: &Report) -> Option<&str> {
+    match report.parameters.get("disk") {
+        Some(Parameter::Text(disk)) if disk != "native" => Some(disk.as_str()),
+        _ => None,
+    }
 }
 
 fn subtitle(report: &Report) -> String {
