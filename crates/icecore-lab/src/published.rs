@@ -18,8 +18,8 @@ pub struct Published {
     pub unit: &'static str,
     /// Without a snapshot, or before it.
     pub without: Option<f64>,
-    /// With a snapshot, or after it; several values follow one another in time. None where no snapshot is part
-    /// of the study.
+    /// With a snapshot, or after it; several values follow one another in time. Empty where the study takes
+    /// no snapshot.
     pub with: &'static [f64],
     /// Where it was printed.
     pub source: &'static str,

@@ -46,7 +46,8 @@ fn beside(report: &Report) -> Markup {
         h3 { "Published figures beside ours" }
         div class="wide" { table class="beside" {
             thead { tr {
-                th { "System" } th { "Run" } th { "What" } th class="number" { (without) } th class="number" { (with) }
+                th { "System" } th { "Run" } th { "What" }
+                th class="number" { (without) } th class="number" { (with) }
                 th class="number" { "With / without" } th { "From" }
             } }
             tbody {
@@ -127,7 +128,8 @@ fn measured(row: &Measured<'_>) -> Markup {
     let factor = row.with.zip(row.without).map(|(with, without)| with / without);
     html! {
         tr data-beside=(row.system) {
-            td { (row.system) } td { (run_title(row.run)) } td { @if !row.what.is_empty() { (row.what) ", " } (row.unit) }
+            td { (row.system) } td { (run_title(row.run)) }
+            td { @if !row.what.is_empty() { (row.what) ", " } (row.unit) }
             (cell(row.without)) (cell(row.with)) (cell(factor))
             td { "measured here" }
         }
