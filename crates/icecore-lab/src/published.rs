@@ -18,7 +18,8 @@ pub struct Published {
     pub unit: &'static str,
     /// Without a snapshot, or before it.
     pub without: Option<f64>,
-    /// With a snapshot, or after it; several values follow one another in time.
+    /// With a snapshot, or after it; several values follow one another in time. Empty where the study takes
+    /// no snapshot.
     pub with: &'static [f64],
     /// Where it was printed.
     pub source: &'static str,
@@ -85,8 +86,14 @@ pub const PUBLISHED: &[Published] = &[
     row(("placement", "redo-and-system-on-hdd", ""), ORDERS, Some(23_359.0), &[], DBT2_2009),
     row(("placement", "redo-and-system-on-tmpfs", ""), ORDERS, Some(24_076.0), &[], DBT2_2009),
     row(("placement", "redo-and-system-on-second-ssd", ""), ORDERS, Some(20_451.0), &[], DBT2_2009),
-    row(("backup", "lvm", ""), ("backup without and with writes", "h"), Some(3.0), &[11.0], BACKUP_2013),
-    row(("backup", "zfs", ""), ("reading with writes", "MB/s"), None, &[120.0], BACKUP_2013),
+    row(
+        ("backup", "lvm", "writing"),
+        ("backup without and with writes", "h"),
+        Some(3.0),
+        &[11.0],
+        BACKUP_2013,
+    ),
+    row(("backup", "zfs", "writing"), ("reading with writes", "MB/s"), None, &[120.0], BACKUP_2013),
     row(
         ("valuation", "lvm", "ssd"),
         ("the last iterations, relative", "times"),

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::machine::Machine;
-use crate::statistics::Estimate;
+use crate::statistics::{Estimate, median, quantile};
 use crate::targets::{self, Direction};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -210,9 +210,14 @@ impl Report {
                 let _ = writeln!(text, "  {name:<28} not measured: {reason}");
                 continue;
             }
-            let median = crate::statistics::median(&system.samples);
-            let (unit, count) = (&system.unit, system.samples.len());
-            let _ = writeln!(text, "  {name:<28} {median:>12.4} {unit} (median of {count})");
+            let System { unit, samples, .. } = system;
+            let (middle, count) = (median(samples), samples.len());
+            // One run alone has no range.
+            let range = match count {
+                0 | 1 => String::new(),
+                _ => format!(", {:.4} to {:.4}", quantile(samples, 0.0), quantile(samples, 1.0)),
+            };
+            let _ = writeln!(text, "  {name:<28} {middle:>12.4} {unit} (median of {count}{range})");
         }
         for check in &self.checks {
             let Check { name, value, low, high, target, .. } = check;
@@ -258,6 +263,16 @@ pub(crate) mod tests {
             systems: BTreeMap::new(),
             checks: Vec::new(),
         }
+    }
+
+    #[test]
+    fn the_table_of_a_run_has_medians_with_their_range() {
+        let system = |name: &str, samples| (name.to_owned(), System::new("writes/s", samples));
+        let systems = [system("three", vec![30.0, 10.0, 20.5]), system("one", vec![7.0])];
+        let report = Report { systems: systems.into(), ..empty() };
+        let text = report.summary();
+        assert!(text.contains(" 20.5000 writes/s (median of 3, 10.0000 to 30.0000)\n"), "{text}");
+        assert!(text.contains(" 7.0000 writes/s (median of 1)\n"), "{text}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a durable write costs the device: requests, bytes, flushes. Such counts do not depend on noise.
 
-use super::{Key, by_variant, slug, snapshots};
+use super::{Key, by_variant, run_title, slug, snapshots};
 use crate::chart::{Axis, Chart, Kind, Series};
 use crate::published;
 use crate::report::Report;
@@ -47,7 +47,7 @@ fn chart(report: &Report, run: &str, counter: &str, what: &str) -> Chart {
     let title = if run.is_empty() {
         format!("{what} for each write")
     } else {
-        format!("{what} for each write: {run}")
+        format!("{what} for each write: {}", run_title(run))
     };
     let mut chart = Chart::new(
         slug(&["device", counter]),

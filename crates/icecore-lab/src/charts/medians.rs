@@ -1,6 +1,6 @@
 //! The medians of all runs as bars, and how much slower one snapshot makes each system.
 
-use super::{by_variant, slug, snapshots, titled};
+use super::{by_variant, run_title, slug, snapshots, titled};
 use crate::chart::{Axis, Chart, Kind, Series};
 use crate::published;
 use crate::report::{Report, System};
@@ -63,12 +63,13 @@ pub(super) fn factors(report: &Report) -> Vec<Chart> {
     for (number, run) in runs.into_iter().enumerate() {
         let points =
             pairs.iter().filter(|pair| pair.run == run).map(|pair| (place(pair.system), pair.factor()));
-        let label = if run.is_empty() { "measured" } else { run };
+        let title = run_title(run);
+        let label = if run.is_empty() { "measured" } else { title.as_str() };
         chart.add(Series::measured(label, 7 + number, points));
         let rows = published.iter().filter(|row| row.run == run);
         let points: Vec<_> = rows.map(|row| (place(row.system), row.factor)).collect();
         if !points.is_empty() {
-            chart.add(Series::published(run, 7 + number, points));
+            chart.add(Series::published(title, 7 + number, points));
         }
     }
     vec![chart]
@@ -122,10 +123,16 @@ fn pair<'report>(
     Some(Pair { system, run, without, with })
 }
 
-/// Whether more of the unit is better: `writes/s` is a rate, `s` is not.
+/// Whether more of the unit is better: `writes/s` and `orders/min` are rates, `s` is not.
 #[must_use]
 pub fn is_rate(unit: &str) -> bool {
-    unit.ends_with("/s") || unit == "score"
+    unit.ends_with("/s") || unit.ends_with("/min") || unit == "score"
+}
+
+/// Whether a value in the unit depends on the speed of the machine, as times and rates do. Counts do not.
+#[must_use]
+pub fn is_time(unit: &str) -> bool {
+    is_rate(unit) || ["h", "s", "ms", "us"].contains(&unit)
 }
 
 #[cfg(test)]
@@ -147,5 +154,16 @@ mod tests {
         assert_eq!(find("lvm/none-delete", "lvm/snapshots-delete", "s"), found("delete", 0.5));
         assert_eq!(find("lvm/sync/0", "lvm/sync/4", "writes/s"), None);
         assert_eq!(find("lvm/sync/0", "btrfs/sync/1", "writes/s"), None);
+    }
+
+    #[test]
+    fn times_and_rates_depend_on_the_machine_and_counts_do_not() {
+        for rate in ["writes/s", "MB/s", "orders/min", "score"] {
+            assert!(is_rate(rate) && is_time(rate), "{rate}");
+        }
+        assert!(is_time("s") && is_time("ms") && !is_rate("s"));
+        for count in ["lost", "requests/write", "extents", "KiB"] {
+            assert!(!is_time(count), "{count}");
+        }
     }
 }

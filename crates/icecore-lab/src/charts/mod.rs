@@ -17,7 +17,7 @@ use crate::report::{Parameter, Report, System};
 use crate::statistics::median;
 use std::collections::BTreeMap;
 
-pub use medians::{Pair, is_rate, pairs};
+pub use medians::{Pair, is_rate, is_time, pairs};
 
 /// Every chart that the result has numbers for. What a write costs the device comes before any time.
 #[must_use]
@@ -108,13 +108,23 @@ impl<'name> Key<'name> {
         }
     }
 
-    /// The variant for people: `direct, 4 snapshots`.
+    /// The variant for people: `sync, 4 snapshots`.
     #[must_use]
     pub fn variant(&self) -> String {
         let count = self.snapshots.map(snapshots);
-        let parts = [Some(self.run.replace('/', ", ")).filter(|run| !run.is_empty()), count];
+        let parts = [Some(run_title(self.run)).filter(|run| !run.is_empty()), count];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
+}
+
+/// The runs of `shock` that are durable when they end, and whose single writes are not.
+const DURABLE_AT_END: [&str; 3] = ["direct", "small", "randomio"];
+
+/// A run for people. It says where writes are not durable each.
+#[must_use]
+pub fn run_title(run: &str) -> String {
+    let is_durable = !DURABLE_AT_END.contains(&run);
+    if is_durable { run.replace('/', ", ") } else { format!("{run} (not durable each)") }
 }
 
 /// How many snapshots, in words.
@@ -168,6 +178,29 @@ pub fn is_icecore(system: &str) -> bool {
     system.starts_with("icecore")
 }
 
+/// What sentences call a system, or a placement of files. Names without a title stay as they are.
+#[must_use]
+pub fn title(system: &str) -> &str {
+    match system {
+        "plain" => "the plain file system",
+        "xfs" => "XFS",
+        "xfs-reflink" => "XFS with reflinks",
+        "btrfs" => "Btrfs",
+        "lvm" => "LVM",
+        "lvm-thin" => "thin LVM",
+        "zfs" => "ZFS",
+        "icecore-mount" => "Icecore (mount)",
+        "icecore-sqlite" => "Icecore (SQLite)",
+        "hdd" => "all files on the hard disk",
+        "ssd" => "all files on the SSD",
+        "redo-on-hdd" => "the redo log on the hard disk",
+        "redo-and-system-on-hdd" => "redo log and system tablespace on the hard disk",
+        "redo-and-system-on-tmpfs" => "redo log and system tablespace in memory",
+        "redo-and-system-on-second-ssd" => "redo log and system tablespace on a second SSD",
+        other => other,
+    }
+}
+
 /// An identifier from parts: lower case, digits and single hyphens.
 fn slug(parts: &[&str]) -> String {
     let text = parts.join("-").to_lowercase();
@@ -214,6 +247,8 @@ mod tests {
         assert_eq!(Key::of("lvm/update"), key("lvm", "update", None));
         assert_eq!(Key::of("a/b/c").variant(), "b, c");
         assert_eq!(Key::of("a/b/0").variant(), "b, no snapshot");
+        assert_eq!(Key::of("a/direct/4").variant(), "direct (not durable each), 4 snapshots");
+        assert_eq!(Key::of("a/fsync100/1").variant(), "fsync100, 1 snapshot");
         assert_eq!(slug(&["Space", "a/b <x>", ""]), "space-a-b-x");
     }
 
@@ -221,6 +256,15 @@ mod tests {
     fn medians_are_of_the_places_that_all_rounds_have() {
         assert_eq!(medians_by_place(&[vec![1.0, 2.0, 9.0], vec![3.0, 2.0], vec![]]), [2.0, 2.0]);
         assert!(medians_by_place(&[]).is_empty());
+    }
+
+    #[test]
+    fn every_system_that_studies_drive_has_a_title() {
+        let driven = crate::systems::names().into_iter().filter(|name| *name != "bcachefs");
+        for name in driven {
+            assert_ne!(title(name), name);
+        }
+        assert_eq!(title("something else"), "something else");
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //! are.
 
 use super::{Document, number};
-use crate::report::Check;
+use crate::charts::is_emulated;
+use crate::report::{Check, Report};
 use crate::targets::{self, Direction};
 use maud::{Markup, html};
 
@@ -37,12 +38,24 @@ impl Verdict {
     }
 }
 
+/// Whether the page judges a check. It does not judge times of an emulated machine.
+pub(super) fn is_judged(report: &Report, check: &Check) -> bool {
+    !(is_emulated(report) && is_time(&check.name))
+}
+
+/// Whether the value of a check is a time. Names of such checks end in the unit.
+pub(super) fn is_time(name: &str) -> bool {
+    ["_ms", "_s", ".seconds"].iter().any(|unit| name.ends_with(unit))
+}
+
 pub(super) fn section(documents: &[Document]) -> Markup {
     html! {
         section id="checks" {
             h2 { "Checks" }
             p {
-                "Each check holds a value of Icecore against a target. It is met when the whole 95 % interval reaches the target."
+                "Each check holds a value of Icecore against a target. It is met when the whole 95 % \
+                 interval reaches the target. \
+                 Times of an emulated machine are not judged."
             }
             div class="wide" { table class="checks" {
                 thead { tr {
@@ -64,7 +77,11 @@ fn row(document: &Document, check: &Check) -> Markup {
         Direction::AtMost => "at most ",
         Direction::AtLeast => "at least ",
     };
-    let (class, words) = Verdict::of(check).words();
+    let (class, words) = if is_judged(&document.report, check) {
+        Verdict::of(check).words()
+    } else {
+        ("not-judged", "not judged: the machine was emulated")
+    };
     let quick = if document.report.quick { " (quick)" } else { "" };
     html! {
         tr class=(class) data-check=(check.name) {
@@ -90,5 +107,16 @@ mod tests {
         assert_eq!(verdict(1.2, 1.1, 1.3), Verdict::Met);
         assert_eq!(verdict(1.2, 0.9, 1.3), Verdict::NotShown);
         assert_eq!(verdict(0.9, 0.8, 1.3), Verdict::NotMet);
+    }
+
+    #[test]
+    fn checks_of_times_are_known_by_their_names() {
+        let times: Vec<&str> =
+            targets::TARGETS.iter().map(|target| target.name).filter(|name| is_time(name)).collect();
+        assert!(times.contains(&"shock.stall_ms") && times.contains(&"recovery.seconds"), "{times:?}");
+        assert!(times.contains(&"history.open_s"), "{times:?}");
+        for name in ["shock.lvm_factor", "blog.stalled_periods", "collect.snapshots", "valuation.850"] {
+            assert!(!times.contains(&name), "{name} is no time");
+        }
     }
 }

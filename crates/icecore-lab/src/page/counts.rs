@@ -3,7 +3,7 @@
 use super::{Document, chart, number};
 use crate::chart::Chart;
 use crate::charts::device::{COUNTERS, DURABLE};
-use crate::charts::{Key, snapshots};
+use crate::charts::{Key, run_title, snapshots};
 use crate::published;
 use crate::report::System;
 use maud::{Markup, html};
@@ -49,10 +49,11 @@ fn tables(document: &Document) -> Markup {
     runs.sort_by_key(|run| (*run != DURABLE, *run));
     runs.dedup();
     let (first, others) = runs.split_first().map_or(("", &[][..]), |(first, others)| (*first, others));
+    let titles: Vec<String> = others.iter().map(|run| run_title(run)).collect();
     html! {
         (table(document, first))
         @if !others.is_empty() {
-            details { summary { "Other runs: " (others.join(", ")) }
+            details { summary { "Other runs: " (titles.join(", ")) }
                 @for run in others { (table(document, run)) }
             }
         }

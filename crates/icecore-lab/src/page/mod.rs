@@ -6,6 +6,7 @@ mod assets;
 mod checks;
 mod counts;
 mod facts;
+mod findings;
 mod method;
 mod studies;
 mod summary;

@@ -1,7 +1,7 @@
 //! What the numbers say, in sentences that need no knowledge of the field. Every figure in them is computed.
 
-use super::{Document, Missing, Verdict};
-use crate::charts::{Group, Key, is_icecore, is_rate, pairs};
+use super::{Document, Missing, Verdict, checks, findings};
+use crate::charts::{Group, Key, is_emulated, is_icecore, is_rate, is_time, pairs, title};
 use crate::figure::short;
 use crate::published;
 use crate::report::{Report, System};
@@ -14,8 +14,11 @@ pub(super) fn section(documents: &[Document], missing: &[Missing]) -> Markup {
     let mut sentences = Vec::new();
     sentences.extend(reports.iter().flat_map(|report| requests(report)));
     sentences.extend(reports.iter().flat_map(|report| slowdown(report)));
-    sentences.extend(checks(&reports));
-    let losses: Vec<String> = reports.iter().flat_map(|report| losses(report)).collect();
+    sentences.extend(reports.iter().flat_map(|report| findings::of(report)));
+    sentences.extend(met(&reports));
+    sentences.extend(left_out(&reports));
+    let shown = |report: &&Report| losses(report, |unit| is_shown(report, unit));
+    let losses: Vec<String> = reports.iter().flat_map(shown).collect();
     let absent: BTreeSet<&str> = reports.iter().flat_map(|report| unavailable(report)).collect();
     html! {
         section id="summary" {
@@ -36,9 +39,39 @@ pub(super) fn section(documents: &[Document], missing: &[Missing]) -> Markup {
     }
 }
 
+/// Whether the summary shows values in the unit. Times of an emulated machine mean nothing.
+fn is_shown(report: &Report, unit: &str) -> bool {
+    !(is_emulated(report) && is_time(unit))
+}
+
+/// What the summary does not say because a machine was emulated.
+fn left_out(reports: &[&Report]) -> Option<String> {
+    let emulated: Vec<&Report> = reports.iter().copied().filter(|report| is_emulated(report)).collect();
+    let checks =
+        emulated.iter().flat_map(|report| &report.checks).filter(|check| checks::is_time(&check.name));
+    let behind = emulated.iter().flat_map(|report| losses(report, is_time));
+    let (checks, behind) = (checks.count(), behind.count());
+    let names: BTreeSet<&str> = emulated.iter().map(|report| report.experiment.as_str()).collect();
+    let names = names.into_iter().collect::<Vec<_>>().join(", ");
+    (!emulated.is_empty()).then(|| {
+        format!(
+            "Times and rates of {names} are left out here, because the machine was emulated; checks of \
+             times: {checks}; runs in which Icecore is behind: {behind}. The tables below have them."
+        )
+    })
+}
+
 /// How many of the checks are met.
-fn checks(reports: &[&Report]) -> Option<String> {
-    let verdicts: Vec<Verdict> = reports.iter().flat_map(|report| &report.checks).map(Verdict::of).collect();
+fn met(reports: &[&Report]) -> Option<String> {
+    let judged = |report: &&Report| {
+        report
+            .checks
+            .iter()
+            .filter(|check| checks::is_judged(report, check))
+            .map(Verdict::of)
+            .collect::<Vec<_>>()
+    };
+    let verdicts: Vec<Verdict> = reports.iter().flat_map(judged).collect();
     let count = |wanted| verdicts.iter().filter(|verdict| **verdict == wanted).count();
     let all = verdicts.len();
     (all > 0).then(|| {
@@ -53,7 +86,7 @@ fn checks(reports: &[&Report]) -> Option<String> {
 
 fn unavailable(report: &Report) -> impl Iterator<Item = &str> {
     let absent = report.systems.iter().filter(|(_, system)| system.unavailable.is_some());
-    absent.map(|(name, _)| Key::of(name).system)
+    absent.map(|(name, _)| title(Key::of(name).system))
 }
 
 /// Write requests for each write with one snapshot, the fewest first.
@@ -63,7 +96,7 @@ fn requests(report: &Report) -> Option<String> {
     for (name, system) in &report.systems {
         let (key, count) = (Key::of(name), system.counters.get(WRITES));
         if let (Some(count), "sync", Some(1)) = (count, key.run, key.snapshots) {
-            counts.push((*count, key.system));
+            counts.push((*count, title(key.system)));
         }
     }
     counts.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -83,11 +116,16 @@ fn slowdown(report: &Report) -> Option<String> {
     if worst.is_empty() {
         return None;
     }
-    let list: Vec<String> = worst.iter().map(|(name, factor)| format!("{name} {}", short(*factor))).collect();
+    let list: Vec<String> =
+        worst.iter().map(|(name, factor)| format!("{} {}", title(name), short(*factor))).collect();
     let printed = published::factors(&report.experiment);
     let most = printed.iter().max_by(|one, other| one.factor.total_cmp(&other.factor));
     let printed = most.map_or_else(String::new, |most| {
-        format!(" A study printed {} for {} (published, another machine).", short(most.factor), most.system)
+        format!(
+            " A study printed {} for {} (published, another machine).",
+            short(most.factor),
+            title(most.system)
+        )
     });
     let experiment = &report.experiment;
     Some(format!(
@@ -96,8 +134,8 @@ fn slowdown(report: &Report) -> Option<String> {
     ))
 }
 
-/// Every run in which another system has a better median than the best of Icecore's.
-fn losses(report: &Report) -> Vec<String> {
+/// Every run in which another system has a better median than the best of Icecore's, of the units to keep.
+fn losses(report: &Report, keep: impl Fn(&str) -> bool) -> Vec<String> {
     let mut groups: BTreeMap<(&str, Option<u64>, &str), Group<'_>> = BTreeMap::new();
     for (name, system) in report.systems.iter().filter(|(_, system)| !system.samples.is_empty()) {
         let key = Key::of(name);
@@ -105,6 +143,7 @@ fn losses(report: &Report) -> Vec<String> {
     }
     groups
         .iter()
+        .filter(|((_, _, unit), _)| keep(unit))
         .filter_map(|((run, count, unit), systems)| loss(report, (run, *count), unit, systems))
         .collect()
 }
@@ -126,15 +165,15 @@ fn loss(
     let ahead: Vec<String> = others
         .iter()
         .filter(|(_, system)| goodness(system) > goodness(best.1))
-        .map(|(name, system)| format!("{name} {}", short(median(&system.samples))))
+        .map(|(name, system)| format!("{} {}", title(name), short(median(&system.samples))))
         .collect();
     let variant = Key { system: "", run, snapshots }.variant();
-    let variant = if variant.is_empty() { String::new() } else { format!(" ({variant})") };
+    let variant = if variant.is_empty() { String::new() } else { format!(", {variant}") };
     (!ahead.is_empty()).then(|| {
         format!(
             "{}{variant}, {unit}: {} is behind with {}; ahead of it: {}.",
             report.experiment,
-            best.0,
+            title(best.0),
             short(median(&best.1.samples)),
             ahead.join(", ")
         )

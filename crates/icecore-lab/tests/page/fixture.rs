@@ -5,6 +5,8 @@ use icecore_lab::page::Document;
 use icecore_lab::report::{Check, REPORT_VERSION, Report, System, Versions};
 use icecore_lab::statistics::Estimate;
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
 /// A name that would end an element and start a script, if a page let it.
 pub const EVIL: &str = "</script><script>window.broken=1</script><img src=x onerror=window.broken=1>&\"'";
@@ -137,6 +139,25 @@ pub fn backup() -> Report {
             )
     };
     report("backup", vec![("btrfs".to_owned(), system(0.6)), ("icecore-mount".to_owned(), system(1.3))])
+}
+
+/// A database with its files in several places, and on a mount.
+pub fn placement() -> Report {
+    let orders = |rates: &[f64]| System::new("orders/min", rates.to_vec());
+    let systems = [
+        ("hdd", orders(&[3000.0, 3100.0, 2900.0])),
+        ("ssd", orders(&[9000.0, 9100.0, 8900.0])),
+        ("redo-and-system-on-tmpfs", orders(&[12_000.0, 15_000.0, 11_000.0])),
+        ("icecore-mount", orders(&[6000.0, 6100.0, 5900.0])),
+    ];
+    report("placement", systems.map(|(name, system)| (name.to_owned(), system)).into())
+}
+
+/// A result of `docs/benchmarks`, by its name without `.json`.
+pub fn benchmark(name: &str) -> Document {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks");
+    let text = fs::read_to_string(folder.join(format!("{name}.json"))).expect("the result is there");
+    Document { name: name.to_owned(), report: Report::from_json(name, &text).expect("it is a result") }
 }
 
 pub fn documents() -> Vec<Document> {

@@ -108,10 +108,10 @@ fn factors_times_space_and_costs_are_computed_from_the_samples() {
         let series = factors.series.iter().find(|series| series.label == run && series.source == source);
         series.unwrap_or_else(|| panic!("no {run}"))
     };
-    let direct = of("direct", Source::Measured);
+    let direct = of("direct (not durable each)", Source::Measured);
     let at = direct.x.iter().position(|x| *x == place as f64).expect("a bar");
     assert!((direct.y[at] - 1.9).abs() < 1e-9, "{:?}", direct.y);
-    assert!((of("direct", Source::Published).y[0] - 159.0 / 25.0).abs() < 1e-9);
+    assert!((of("direct (not durable each)", Source::Published).y[0] - 159.0 / 25.0).abs() < 1e-9);
     let iterations = line(chart(&data, 1, "iterations"), "btrfs");
     assert!((iterations[1] - 2055.0).abs() < 1e-6, "{iterations:?}");
     let held = line(chart(&data, 1, "space"), "icecore-sqlite");
@@ -160,13 +160,13 @@ fn the_summary_is_computed_and_says_where_icecore_loses() {
         ),
         "{summary}"
     );
-    assert!(summary.contains("btrfs 1.9") && summary.contains("A study printed 6.36 for lvm"), "{summary}");
+    assert!(summary.contains("Btrfs 1.9") && summary.contains("A study printed 6.36 for LVM"), "{summary}");
     assert!(!summary.contains("backup, MB/s"), "Icecore is ahead there");
     let mut slow = fixture::backup();
     slow.systems.insert("xfs".to_owned(), System::new("MB/s", vec![500.0]));
     let document = Document { name: "backup".to_owned(), report: slow };
     let page = page::render(&[document], &[]).expect("a page");
-    assert!(page.contains("backup, MB/s: icecore-mount is behind with 130; ahead of it: xfs 500."));
+    assert!(page.contains("backup, MB/s: Icecore (mount) is behind with 130; ahead of it: XFS 500."));
 }
 
 #[test]

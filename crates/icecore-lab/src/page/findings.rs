@@ -1,0 +1,185 @@
+//! A sentence about each study that the other sentences of the summary leave out. All figures are medians and
+//! their ratios; where the machine was emulated, they are ratios alone.
+
+use crate::charts::{Key, is_emulated, is_icecore, title};
+use crate::figure::short;
+use crate::report::{Report, System};
+use crate::statistics::{median, quantile};
+
+/// The finding of a study, where its result has one.
+pub(super) fn of(report: &Report) -> Option<String> {
+    match report.experiment.as_str() {
+        "backup" => backup(report),
+        "fragment" => fragment(report),
+        "full" => full(report),
+        "many" => many(report),
+        "placement" => placement(report),
+        _ => None,
+    }
+}
+
+/// The medians of a run by system, those of Icecore first.
+fn medians<'report>(report: &'report Report, run: &str) -> Vec<(&'report str, f64)> {
+    let mut found = Vec::new();
+    for (name, system) in &report.systems {
+        let key = Key::of(name);
+        if key.run == run && key.snapshots.is_none() && !system.samples.is_empty() {
+            found.push((key.system, median(&system.samples)));
+        }
+    }
+    found.sort_by_key(|(name, _)| !is_icecore(name));
+    found
+}
+
+/// The median of one system among those of a run.
+fn of_system(medians: &[(&str, f64)], system: &str) -> Option<f64> {
+    medians.iter().find(|(name, _)| *name == system).map(|(_, median)| *median)
+}
+
+/// How many acknowledged writes and snapshots each system lost.
+fn full(report: &Report) -> Option<String> {
+    let words: Vec<String> = medians(report, "")
+        .into_iter()
+        .map(|(name, lost)| {
+            let worst = report.systems.get(name).map_or(lost, |system| quantile(&system.samples, 1.0));
+            let worst =
+                if worst > lost { format!(" ({} in the worst round)", short(worst)) } else { String::new() };
+            format!("{} {}{worst}", title(name), short(lost))
+        })
+        .collect();
+    (!words.is_empty()).then(|| {
+        format!(
+            "Acknowledged writes and snapshots that a system loses when its store runs full: {}.",
+            words.join(", ")
+        )
+    })
+}
+
+/// Which part of its transactions a database keeps beside a backup.
+fn backup(report: &Report) -> Option<String> {
+    let alone = medians(report, "alone");
+    let share = |(name, beside): (_, f64)| Some((name, beside / of_system(&alone, name)?, beside));
+    let shares: Vec<(&str, f64, f64)> = medians(report, "half").into_iter().filter_map(share).collect();
+    let best = |ours: bool| {
+        let side = shares.iter().filter(move |(name, ..)| is_icecore(name) == ours);
+        side.max_by(|one, other| one.1.total_cmp(&other.1))
+    };
+    let words = |(name, share, beside): &(&str, f64, f64)| {
+        let rate =
+            if is_emulated(report) { String::new() } else { format!(" ({} a second)", short(*beside)) };
+        format!("{:.0} % of its transactions{rate} on {}", share * 100.0, title(name))
+    };
+    let ours = words(best(true)?);
+    let rival =
+        best(false).map_or_else(String::new, |rival| format!(", and {}, the best rival", words(rival)));
+    Some(format!("Beside a backup that reads a snapshot at half its speed, a database keeps {ours}{rival}."))
+}
+
+/// How long reading a file takes once it was updated at random.
+fn fragment(report: &Report) -> Option<String> {
+    let past = medians(report, "read-snapshot");
+    // A rival is a system with snapshots.
+    let both = |(name, read): (_, f64)| Some((name, read, of_system(&past, name)?));
+    let read: Vec<(&str, f64, f64)> = medians(report, "read").into_iter().filter_map(both).collect();
+    let fastest = |ours: bool| {
+        let side = read.iter().filter(move |(name, ..)| is_icecore(name) == ours);
+        side.min_by(|one, other| one.1.total_cmp(&other.1))
+    };
+    let (name, ours, before) = fastest(true)?;
+    let (rival, theirs, theirs_before) = fastest(false)?;
+    let (name, rival) = (title(name), title(rival));
+    let times = if is_emulated(report) {
+        String::new()
+    } else {
+        format!(" ({} s and {} s)", short(*ours), short(*theirs))
+    };
+    Some(format!(
+        "After random updates, reading a file takes {} times as long on {name} as on {rival}, the best \
+         rival{times}. Against reading the snapshot, which is the file before them, it takes {} times as \
+         long on {name} and {} times on {rival}.",
+        short(ours / theirs),
+        short(ours / before),
+        short(theirs / theirs_before)
+    ))
+}
+
+/// What snapshots and writes cost with many snapshots.
+fn many(report: &Report) -> Option<String> {
+    let said = [("take", "Taking a snapshot"), ("write", "A durable write")];
+    let said: Vec<String> = said.into_iter().filter_map(|(run, what)| growth(report, run, what)).collect();
+    (!said.is_empty()).then(|| said.join(" "))
+}
+
+fn growth(report: &Report, run: &str, what: &str) -> Option<String> {
+    let mut words = Vec::new();
+    for (name, _) in medians(report, run) {
+        let ends = report.systems.get(&format!("{name}/{run}")).and_then(Ends::of);
+        let Some(Ends { count, one, most }) = ends else { continue };
+        let (name, count, times) = (title(name), short(count), short(most / one));
+        words.push(if is_emulated(report) {
+            format!("{name} {times} times with {count}")
+        } else {
+            format!("{name} {} ms with 1, {} ms with {count} ({times} times)", short(one), short(most))
+        });
+    }
+    (!words.is_empty())
+        .then(|| format!("{what}, with one snapshot and with the most there were: {}.", words.join("; ")))
+}
+
+/// The two ends of a curve of costs.
+struct Ends {
+    /// The most snapshots.
+    count: f64,
+    /// Median cost with one snapshot, in milliseconds.
+    one: f64,
+    /// Median cost of the last tenth of the snapshots, in milliseconds.
+    most: f64,
+}
+
+impl Ends {
+    /// `None` where there were not several snapshots.
+    fn of(system: &System) -> Option<Self> {
+        let (counts, costs) = (system.series.get("count")?, system.series.get("cost_s")?);
+        let mut points: Vec<(f64, f64)> = Vec::new();
+        for (counts, costs) in counts.iter().zip(costs) {
+            points.extend(counts.iter().copied().zip(costs.iter().copied()));
+        }
+        let count = points.iter().map(|(count, _)| *count).fold(0.0, f64::max);
+        let within = |low: f64, high: f64| {
+            let costs = points.iter().filter(|(count, _)| (low..=high).contains(count));
+            median(&costs.map(|(_, cost)| cost * 1e3).collect::<Vec<_>>())
+        };
+        let (one, most) = (within(0.0, 1.0), within(count * 0.9, count));
+        (count > 1.0 && one > 0.0).then_some(Self { count, one, most })
+    }
+}
+
+/// What the placement of its files does to a database.
+fn placement(report: &Report) -> Option<String> {
+    let (mount, places): (Vec<_>, Vec<_>) =
+        medians(report, "").into_iter().partition(|(name, _)| is_icecore(name));
+    let best = places.iter().max_by(|one, other| one.1.total_cmp(&other.1))?;
+    let worst =
+        places.iter().min_by(|one, other| one.1.total_cmp(&other.1)).filter(|worst| worst.0 != best.0)?;
+    let mount = mount.first().map(|(_, rate)| *rate);
+    let (best_name, worst_name) = (title(best.0), title(worst.0));
+    Some(if is_emulated(report) {
+        let mount = mount.map_or_else(String::new, |rate| {
+            format!(", and {} times as many with all files on a mount of Icecore", short(rate / worst.1))
+        });
+        let times = short(best.1 / worst.1);
+        format!(
+            "A database does {times} times as many new orders with {best_name}, the best placement, as with \
+             {worst_name}, the worst{mount}."
+        )
+    } else {
+        let mount = mount.map_or_else(String::new, |rate| {
+            format!(", and {} with all files on a mount of Icecore", short(rate))
+        });
+        let (best, worst) = (short(best.1), short(worst.1));
+        format!(
+            "A database does {best} new orders a minute with {best_name}, the best placement, {worst} with \
+             {worst_name}, the worst{mount}."
+        )
+    })
+}

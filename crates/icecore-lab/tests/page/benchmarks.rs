@@ -1,0 +1,164 @@
+//! The pages of the results in `docs/benchmarks` show the numbers of these documents.
+
+use crate::fixture;
+use icecore_lab::charts::Key;
+use icecore_lab::charts::device::COUNTERS;
+use icecore_lab::page;
+use icecore_lab::report::Report;
+use std::fs;
+use std::path::Path;
+
+/// Every result there, with the page of it alone.
+fn pages() -> Vec<(Report, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks");
+    let files = fs::read_dir(folder).expect("the folder is there");
+    let paths = files.map(|entry| entry.expect("readable").path());
+    let mut names: Vec<String> = paths
+        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .map(|path| path.file_stem().expect("a name").to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    assert!(names.len() >= 5, "{names:?}");
+    let document = |name: String| {
+        let document = fixture::benchmark(&name);
+        let report = document.report.clone();
+        (report, page::render(&[document], &[]).expect("a page"))
+    };
+    names.into_iter().map(document).collect()
+}
+
+/// Minimum, median and maximum, computed here.
+fn range(samples: &[f64]) -> [f64; 3] {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let (last, middle) = (sorted.len() - 1, sorted.len() / 2);
+    let median =
+        if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 };
+    [sorted[0], median, sorted[last]]
+}
+
+/// What is between two texts, the first of each.
+fn between<'text>(text: &'text str, begin: &str, end: &str) -> &'text str {
+    let rest = text.split_once(begin).unwrap_or_else(|| panic!("no {begin}")).1;
+    rest.split_once(end).unwrap_or_else(|| panic!("no {end} after {begin}")).0
+}
+
+/// The numbers in a piece of a page: as they are, and as the reader sees them.
+fn numbers(piece: &str) -> Vec<(f64, f64)> {
+    let number = |text: &str| -> (f64, f64) {
+        let (exact, rest) = text.split_once("\">").expect("a number ends");
+        let shown = rest.split_once("</span>").expect("it ends").0;
+        let (digits, scale) = match shown.as_bytes().last() {
+            Some(b'k') => (&shown[..shown.len() - 1], 1e3),
+            Some(b'M') => (&shown[..shown.len() - 1], 1e6),
+            Some(b'G') => (&shown[..shown.len() - 1], 1e9),
+            _ => (shown, 1.0),
+        };
+        (exact.parse().expect("a number"), digits.parse::<f64>().expect("digits") * scale)
+    };
+    piece.split("<span title=\"").skip(1).map(number).collect()
+}
+
+/// Two floating-point ways to one number.
+fn is_same(one: f64, other: f64) -> bool {
+    (one - other).abs() <= 1e-9 * one.abs().max(other.abs())
+}
+
+#[test]
+fn what_the_reader_sees_is_the_number_rounded() {
+    for (report, page) in pages() {
+        let body = page.split_once("<script id=\"data\"").expect("data").0;
+        let numbers = numbers(body);
+        assert!(!numbers.is_empty(), "{}", report.experiment);
+        for (exact, shown) in numbers {
+            // Three digits, and as many places after the point as small numbers have.
+            let near = (exact.abs() * 0.0051).max(0.000_51);
+            assert!((exact - shown).abs() <= near, "{}: {exact} is shown as {shown}", report.experiment);
+        }
+    }
+}
+
+#[test]
+fn medians_and_ranges_are_those_of_the_samples() {
+    for (report, page) in pages() {
+        let table = between(&page, "<table class=\"medians\">", "</table>");
+        for (name, system) in &report.systems {
+            let row = between(table, &format!("data-system=\"{name}\""), "</tr>");
+            if system.samples.is_empty() {
+                assert!(numbers(row).is_empty(), "{name}: {row}");
+                continue;
+            }
+            let [low, median, high] = range(&system.samples);
+            let found: Vec<f64> = numbers(row).into_iter().map(|(exact, _)| exact).collect();
+            let expected = [median, low, high].into_iter().chain(system.counters.values().copied());
+            let expected: Vec<f64> = expected.collect();
+            assert_eq!(found.len(), expected.len(), "{name}: {row}");
+            let pairs = found.iter().zip(&expected);
+            for (found, expected) in pairs {
+                assert!(is_same(*found, *expected), "{name}: {found} and {expected}");
+            }
+            assert!(row.contains(&format!("<td class=\"number\">{}</td>", system.samples.len())), "{row}");
+        }
+    }
+}
+
+#[test]
+fn checks_are_those_of_the_document() {
+    for (report, page) in pages() {
+        let table = between(&page, "<table class=\"checks\">", "</table>");
+        for check in &report.checks {
+            let row = between(table, &format!("data-check=\"{}\"", check.name), "</tr>");
+            let found: Vec<f64> = numbers(row).into_iter().map(|(exact, _)| exact).collect();
+            assert_eq!(found, [check.value, check.low, check.high, check.target], "{}", check.name);
+        }
+        assert_eq!(table.matches("data-check=").count(), report.checks.len());
+    }
+}
+
+#[test]
+fn counts_of_the_device_are_the_counters() {
+    let mut compared = 0;
+    for (report, page) in pages() {
+        for (name, system) in
+            report.systems.iter().filter(|(_, system)| system.counters.contains_key(COUNTERS[2].0))
+        {
+            let key = Key::of(name);
+            let begin = format!("<tr><td>{}</td><td>{}</td>", key.system, key.variant());
+            let row = between(&page, &begin, "</tr>");
+            let found: Vec<f64> = numbers(row).into_iter().map(|(exact, _)| exact).collect();
+            let counters = COUNTERS.iter().filter_map(|(counter, _)| system.counters.get(*counter).copied());
+            assert_eq!(found, counters.collect::<Vec<_>>(), "{name}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 0, "no result has counts");
+}
+
+#[test]
+fn published_tables_have_the_medians_of_ours() {
+    let mut compared = 0;
+    for (report, page) in pages() {
+        let Some((_, rest)) = page.split_once("<table class=\"beside\">") else { continue };
+        let table = rest.split_once("</table>").expect("it ends").0;
+        let mut known: Vec<f64> = Vec::new();
+        for system in report.systems.values() {
+            known.extend(system.counters.values());
+            if !system.samples.is_empty() {
+                known.push(range(&system.samples)[1]);
+            }
+        }
+        for row in table.split("data-beside=\"").skip(1) {
+            let row = row.split_once("</tr>").expect("it ends").0;
+            let values: Vec<f64> = numbers(row).into_iter().map(|(exact, _)| exact).collect();
+            // The third is the ratio of the two before it.
+            if let [without, with, ratio] = values[..] {
+                assert!(is_same(ratio, with / without), "{row}");
+            }
+            for value in values.iter().take(2) {
+                assert!(known.iter().any(|known| is_same(*known, *value)), "{value} is of no run: {row}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 0, "no result has a study beside it");
+}

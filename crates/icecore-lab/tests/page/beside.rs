@@ -1,0 +1,66 @@
+//! The table of published figures, with ours beside them.
+
+use crate::fixture;
+use icecore_lab::page::{self, Document};
+use icecore_lab::report::Report;
+use icecore_lab::statistics::median;
+
+/// The rows of the table, without its head.
+fn rows(report: Report) -> Vec<String> {
+    let document = Document { name: report.experiment.clone(), report };
+    let page = page::render(&[document], &[]).expect("a page");
+    let table = page.split_once("<table class=\"beside\">").expect("a table").1;
+    let table = table.split_once("</table>").expect("it ends").0;
+    table.split("<tr").skip(2).map(str::to_owned).collect()
+}
+
+/// The rows of ours about a system.
+fn ours<'rows>(rows: &'rows [String], system: &str) -> Vec<&'rows String> {
+    let begin = format!(" data-beside=\"{system}\"");
+    let ours: Vec<&String> = rows.iter().filter(|row| row.starts_with(&begin)).collect();
+    assert!(ours.iter().all(|row| row.contains("measured here") && !row.contains("published")), "{ours:?}");
+    ours
+}
+
+/// Whether a row shows this value.
+fn shows(row: &str, value: f64) -> bool {
+    row.contains(&format!("title=\"{value}\""))
+}
+
+#[test]
+fn our_placements_stand_beside_those_of_the_study() {
+    let report = fixture::placement();
+    let rows = rows(report.clone());
+    for (system, printed) in [("hdd", 3447.0), ("ssd", 14_842.0), ("redo-and-system-on-tmpfs", 24_076.0)] {
+        let at = rows.iter().position(|row| row.starts_with(&format!(" data-beside=\"{system}\"")));
+        let at = at.unwrap_or_else(|| panic!("no {system} in {rows:?}"));
+        let published = &rows[at - 1];
+        assert!(published.contains("class=\"published\"") && published.contains(">published<"));
+        assert!(
+            published.contains(&format!("<td>{system}</td>")) && shows(published, printed),
+            "{published}"
+        );
+        assert!(shows(&rows[at], median(&report.systems[system].samples)), "{}", rows[at]);
+    }
+    let mount = ours(&rows, "icecore-mount");
+    assert!(mount.len() == 1 && shows(mount[0], 6000.0), "{mount:?}");
+    // Six were printed, and four are ours.
+    assert_eq!(rows.len(), 10, "{rows:?}");
+}
+
+#[test]
+fn our_backups_stand_beside_those_of_the_study() {
+    let report = fixture::benchmark("backup").report;
+    let rows = rows(report.clone());
+    assert_eq!(rows.iter().filter(|row| row.contains(">published<")).count(), 2, "{rows:?}");
+    for system in ["icecore-mount", "btrfs", "xfs-reflink"] {
+        let ours = ours(&rows, system);
+        assert_eq!(ours.len(), 1, "{rows:?}");
+        let speed = |run: &str| median(&report.systems[&format!("{system}/{run}")].samples);
+        let (idle, writing) = (speed("idle"), speed("writing"));
+        let found = [idle, writing, writing / idle].map(|value| shows(ours[0], value));
+        assert_eq!(found, [true; 3], "{}", ours[0]);
+        assert!(ours[0].contains("reading a snapshot, MB/s"), "{}", ours[0]);
+    }
+    assert_eq!(rows.len(), 5, "{rows:?}");
+}

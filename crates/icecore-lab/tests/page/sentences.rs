@@ -1,0 +1,170 @@
+//! What the page says in words.
+
+use crate::fixture;
+use icecore_lab::page::{self, Document};
+use icecore_lab::report::{Check, Report, System};
+use icecore_lab::statistics::Estimate;
+
+/// The page with this result alone.
+fn page_of(report: Report) -> String {
+    let document = Document { name: report.experiment.clone(), report };
+    page::render(&[document], &[]).expect("a page")
+}
+
+/// A section of the page, by its identifier.
+fn section<'page>(page: &'page str, id: &str) -> &'page str {
+    let begin = format!("<section id=\"{id}\"");
+    let rest = page.split_once(&begin).unwrap_or_else(|| panic!("no {id}")).1;
+    rest.split_once("</section>").expect("it ends").0
+}
+
+/// One run in which Icecore is behind by its rate, and one in which it is behind by a count.
+fn behind() -> Report {
+    let mut report = fixture::shock();
+    report.systems.insert("xfs/direct/1".to_owned(), System::new("writes/s", vec![5000.0]));
+    report.systems.insert("xfs/held".to_owned(), System::new("KiB", vec![5.0]));
+    report.systems.insert("icecore-mount/held".to_owned(), System::new("KiB", vec![7.0]));
+    report.checks.push(Check::new("shock.stall_ms", Estimate { value: 28.0, low: 16.0, high: 31.0 }));
+    report
+}
+
+#[test]
+fn times_of_an_emulated_machine_are_no_part_of_the_summary_and_are_not_judged() {
+    let real = page_of(behind());
+    let summary = section(&real, "summary");
+    assert!(summary.contains("Icecore meets 1 of 4 checks; not met: 2;"), "{summary}");
+    assert!(summary.contains("shock, direct (not durable each), 1 snapshot, writes/s:"), "{summary}");
+    assert!(!real.contains("the machine was emulated"));
+
+    let mut report = behind();
+    report.parameters.insert("emulated".to_owned(), true.into());
+    let emulated = page_of(report);
+    let summary = section(&emulated, "summary");
+    assert!(summary.contains("Icecore meets 1 of 3 checks; not met: 1;"), "{summary}");
+    assert!(!summary.contains("writes/s:") && summary.contains("shock, held, KiB:"), "{summary}");
+    let left_out = "Times and rates of shock are left out here, because the machine was emulated; checks of \
+                    times: 1; runs in which Icecore is behind: 1. The tables below have them.";
+    assert_eq!(summary.matches(left_out).count(), 1, "{summary}");
+    // Ratios and counts stay.
+    assert!(summary.contains("In shock, a snapshot makes the work slower by these factors at worst"));
+    assert!(summary.contains("Write requests to the disk for each durable write"));
+    let checks = section(&emulated, "checks");
+    let row = checks.split_once("data-check=\"shock.stall_ms\"").expect("a row").1;
+    let row = row.split_once("</tr>").expect("it ends").0;
+    assert!(
+        row.contains("not judged: the machine was emulated") && row.contains("data-value=\"28\""),
+        "{row}"
+    );
+}
+
+#[test]
+fn the_result_of_the_guest_is_summed_up_in_counts_and_ratios() {
+    let document = fixture::benchmark("shock-guest");
+    let page = page::render(&[document], &[]).expect("a page");
+    let summary = section(&page, "summary");
+    assert!(summary.contains("Icecore meets 1 of 2 checks; not met: 0;"), "{summary}");
+    assert!(summary.contains("checks of times: 1; runs in which Icecore is behind:"), "{summary}");
+    assert!(!summary.contains("Where Icecore loses"), "{summary}");
+}
+
+fn summary_of(report: &Report) -> String {
+    section(&page_of(report.clone()), "summary").to_owned()
+}
+
+fn emulated(mut report: Report) -> Report {
+    report.parameters.insert("emulated".to_owned(), true.into());
+    report
+}
+
+#[test]
+fn each_study_has_a_sentence_of_its_medians_with_the_titles_of_systems() {
+    let benchmark = |name| fixture::benchmark(name).report;
+    let mut lossy = benchmark("full");
+    lossy.systems.insert("lvm".to_owned(), System::new("lost", vec![0.0, 2.0, 1.0]));
+    let fragment = [
+        "reading a file takes 1.99 times as long on Icecore (mount) as on Btrfs, the best rival (3.1 s and \
+         1.56 s).",
+        "it takes 0.964 times as long on Icecore (mount) and 0.879 times on Btrfs.",
+    ];
+    for (report, sentence) in [
+        (
+            benchmark("backup"),
+            "Beside a backup that reads a snapshot at half its speed, a database keeps 74 % of its \
+             transactions (833 a second) on Icecore (mount), and 71 % of its transactions (385 a second) on \
+             Btrfs, the best rival.",
+        ),
+        (benchmark("fragment"), fragment[0]),
+        (benchmark("fragment"), fragment[1]),
+        (
+            lossy,
+            "when its store runs full: Icecore (mount) 0, Icecore (SQLite) 0, Btrfs 0, LVM 1 (2 in the worst \
+             round), XFS with reflinks 0.",
+        ),
+        (
+            fixture::many(),
+            "Taking a snapshot, with one snapshot and with the most there were: Icecore (mount) 0.2 ms with \
+             1, 100 ms with 10k (500 times); Btrfs 3 ms with 1, 1500 ms with 10k (500 times).",
+        ),
+        (
+            fixture::placement(),
+            "A database does 12k new orders a minute with redo log and system tablespace in memory, the best \
+             placement, 3000 with all files on the hard disk, the worst, and 6000 with all files on a mount \
+             of Icecore.",
+        ),
+    ] {
+        let summary = summary_of(&report);
+        assert!(summary.contains(sentence), "no \"{sentence}\" in {summary}");
+    }
+}
+
+#[test]
+fn sentences_of_an_emulated_machine_have_ratios_alone() {
+    let benchmark = |name| emulated(fixture::benchmark(name).report);
+    for (report, sentence) in [
+        (benchmark("backup"), "keeps 74 % of its transactions on Icecore (mount), and 71 % of its"),
+        (benchmark("fragment"), "1.99 times as long on Icecore (mount) as on Btrfs, the best rival. Against"),
+        (emulated(fixture::many()), "Icecore (mount) 500 times with 10k; Btrfs 500 times with 10k."),
+        (
+            emulated(fixture::placement()),
+            "A database does 4 times as many new orders with redo log and system tablespace in memory, the \
+             best placement, as with all files on the hard disk, the worst, and 2 times as many with all \
+             files on a mount of Icecore.",
+        ),
+    ] {
+        let summary = summary_of(&report);
+        assert!(summary.contains(sentence), "no \"{sentence}\" in {summary}");
+    }
+}
+
+#[test]
+fn runs_whose_writes_are_not_durable_each_say_so_wherever_they_are_named() {
+    let page = page_of(fixture::shock());
+    let counts = section(&page, "counts");
+    assert!(counts.contains("<td>btrfs</td><td>direct (not durable each), 1 snapshot</td>"), "{counts}");
+    assert!(counts.contains("Other runs: direct (not durable each)"), "{counts}");
+    let study = section(&page, "study-0");
+    for run in ["direct", "small", "randomio"] {
+        let cells = format!("<td>lvm</td><td>{run} (not durable each)</td>");
+        assert!(study.contains(&cells), "no {cells} in {study}");
+    }
+    assert!(study.contains("Runs in a row: small (not durable each), 1 snapshot"), "{study}");
+    assert!(study.contains("Median of all runs, more is better: direct (not durable each)"), "{study}");
+    // A run whose writes are durable keeps its name alone.
+    assert!(study.contains("<td>lvm</td><td>sync</td>") && !page.contains("sync (not durable"));
+}
+
+#[test]
+fn the_method_names_the_exceptions_and_what_is_smaller_than_published() {
+    let page = page_of(fixture::shock());
+    let method = section(&page, "method");
+    for words in [
+        "The runs direct, small and randomio of shock are the exception",
+        "of at most 10,000 latencies of each run, the slowest always among them",
+        "The file of fragment has 2 GiB, and that of the study 100 GB.",
+        "The database of backup has 500 MB, and that of the study 600 GB.",
+        "Each run of randomio takes 15 s.",
+    ] {
+        assert!(method.contains(words), "no \"{words}\" in {method}");
+    }
+    assert!(!method.contains("of all operations of all rounds"));
+}
