@@ -79,7 +79,8 @@ fn lvm_reads_once_and_writes_twice_more_for_each_write_behind_a_snapshot() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let report = icecore_lab::run("shock", &options(folder.path(), &["plain", "lvm", "lvm-thin"])).expect("it runs");
+    let report =
+        icecore_lab::run("shock", &options(folder.path(), &["plain", "lvm", "lvm-thin"])).expect("it runs");
     nothing_is_left(folder.path());
     fits(&report);
     assert_eq!(report.parameters["emulated"], Parameter::Switch(true));

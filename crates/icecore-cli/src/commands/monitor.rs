@@ -97,8 +97,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     });
     let (pool, checks) = match prepared {
         Ok((pool, thresholds)) => {
-            let checks = look(&pool, &thresholds)
-                .unwrap_or_else(|error| vec![unreachable(&pool, &error)]);
+            let checks = look(&pool, &thresholds).unwrap_or_else(|error| vec![unreachable(&pool, &error)]);
             (pool, checks)
         }
         Err(error) => (PathBuf::new(), vec![Check::new("arguments", State::Unknown, format!("{error:#}"))]),

@@ -121,7 +121,8 @@ fn scrub(pool: &Path, mut options: ScrubOptions) -> anyhow::Result<ScrubReport> 
         healed.spare += report.spare;
         healed.findings.extend(report.findings.into_iter().filter(|finding| finding.spare));
         options.restarts = false;
-        let why = if was_remote { "the owner of the pool closes it" } else { "another program opens the pool" };
+        let why =
+            if was_remote { "the owner of the pool closes it" } else { "another program opens the pool" };
         exit::tell(&anyhow::anyhow!("{why}: the scrub goes on after that"));
         thread::sleep(HANDOVER);
     }

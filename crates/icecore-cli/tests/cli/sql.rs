@@ -123,7 +123,8 @@ fn a_database_on_a_read_only_medium_is_read() {
     owner.wait().unwrap();
     let output = run("SELECT count(*) FROM t").unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "2\n", "{output:?}");
-    let output = crate::monitor::run_read_only(&fixture, &["list", "-H", "-t", "snapshot", "-o", "name"]).unwrap();
+    let output =
+        crate::monitor::run_read_only(&fixture, &["list", "-H", "-t", "snapshot", "-o", "name"]).unwrap();
     assert!(String::from_utf8_lossy(&output.stdout).contains("db@two"), "{output:?}");
     let output = run("INSERT INTO t VALUES (3, 3)").unwrap();
     assert!(String::from_utf8_lossy(&output.stderr).contains("readonly database"), "{output:?}");
