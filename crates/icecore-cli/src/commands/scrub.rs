@@ -41,8 +41,8 @@ given. `icecore status` shows how far it is.
 Where the pool is not open, the scrub opens it, and other commands work on it
 meanwhile. A program that opens the pool itself, such as a database, gets it at
 once, and the scrub goes on through that program, or by itself when the program
-ends. What opening the pool mended is reported, too. Run it as the user that owns the pool's files. Where it may
-not write it only reads, and says so.
+ends. What opening the pool mended is reported, too. Run it as the user that
+owns the pool's files. Where it may not write it only reads, and says so.
 
 Example:
   icecore scrub --rate 100M /srv/pool")]

@@ -1,7 +1,6 @@
 //! What surrounds the program: variables, pipes, full disks.
 
-use crate::fixture::{Fixture, program};
-use std::os::unix::fs::PermissionsExt as _;
+use crate::fixture::{Fixture, install, program};
 use std::process::Stdio;
 
 #[test]
@@ -103,7 +102,7 @@ fn the_lab_is_found_or_it_is_said_how_to_get_it() {
     std::fs::create_dir(&alone).unwrap();
     std::fs::create_dir(&elsewhere).unwrap();
     let icecore = alone.join("icecore");
-    std::fs::copy(assert_cmd::cargo::cargo_bin("icecore"), &icecore).unwrap();
+    install(assert_cmd::cargo::cargo_bin("icecore"), &icecore);
     let run = |arguments: &[&str]| {
         let mut command = std::process::Command::new(&icecore);
         command
@@ -119,9 +118,9 @@ fn the_lab_is_found_or_it_is_said_how_to_get_it() {
         "{said}"
     );
     let put = |folder: &std::path::Path, word: &str| {
-        let script = folder.join("icecore-lab");
+        let script = folder.join("script");
         std::fs::write(&script, format!("#!/bin/sh\necho {word} \"$@\"\nexit 9\n")).unwrap();
-        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        install(&script, &folder.join("icecore-lab"));
     };
     put(&elsewhere, "path");
     let found = run(&["lab", "run", "shock", "--quick", "--help"]);

@@ -1,6 +1,6 @@
 //! Bad input: one clear sentence, the right exit code, nothing lost.
 
-use crate::fixture::{Fixture, complaint, entries, program};
+use crate::fixture::{Fixture, complaint, entries, install, program};
 use icecore::Creation;
 use icecore::units::InodeNumber;
 
@@ -326,9 +326,8 @@ fn whoever_may_not_look_into_a_folder_is_told_so() {
     };
     // Where others find it: this one may be where they may not look either.
     let copied = fixture.beside("icecore");
-    std::fs::copy(assert_cmd::cargo::cargo_bin("icecore"), &copied).unwrap();
+    install(assert_cmd::cargo::cargo_bin("icecore"), &copied);
     set_mode(fixture.folder.path(), 0o755);
-    set_mode(&copied, 0o755);
     set_mode(&fixture.pool, 0);
     for (command, code) in [("status", 1), ("monitor", 3), ("check", 1)] {
         let mut run = std::process::Command::new(&copied);

@@ -11,6 +11,14 @@ fn through_door(fixture: &Fixture) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
+/// A connection to a new database with one row.
+fn with_a_row(fixture: &Fixture) -> Connection {
+    icecore_sqlite::register().unwrap();
+    let connection = through_door(fixture).unwrap();
+    connection.execute_batch("create table t (x); insert into t values (1)").unwrap();
+    connection
+}
+
 fn sum(connection: &Connection) -> i64 {
     connection.query_row("select sum(x) from t", [], |row| row.get(0)).unwrap()
 }
@@ -20,10 +28,8 @@ fn a_mount_waits_for_a_program_that_has_the_pool_for_a_moment() {
     if !can_mount() {
         return;
     }
-    icecore_sqlite::register().unwrap();
     let fixture = Fixture::new();
-    let connection = through_door(&fixture).unwrap();
-    connection.execute_batch("create table t (x); insert into t values (1)").unwrap();
+    let connection = with_a_row(&fixture);
     let closing = thread::spawn(move || {
         thread::sleep(Duration::from_secs(1));
         drop(connection);
@@ -38,10 +44,8 @@ fn the_door_and_a_mount_refuse_each_other_and_say_why() {
     if !can_mount() {
         return;
     }
-    icecore_sqlite::register().unwrap();
     let fixture = Fixture::new();
-    let connection = through_door(&fixture).unwrap();
-    connection.execute_batch("create table t (x); insert into t values (1)").unwrap();
+    let connection = with_a_row(&fixture);
     let pool = fixture.pool();
     let (_, refused) = fixture.refused(&["mount", pool.to_str().unwrap(), "mnt"]);
     let process = format!("in use by {} ", std::process::id());

@@ -1,6 +1,6 @@
 //! The README's example of a mount, word for word.
 
-use crate::fixture::{FORGET_OTHER_MOUNTS, can_mount};
+use crate::fixture::{FORGET_OTHER_MOUNTS, can_mount, install};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -43,7 +43,7 @@ fn the_example_of_the_readme_runs() {
         readme.split("```").find(is_example).expect("an example with MariaDB").trim_start_matches("sh\n");
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    fs::copy(assert_cmd::cargo::cargo_bin("icecore"), folder.path().join("icecore")).unwrap();
+    install(assert_cmd::cargo::cargo_bin("icecore"), &folder.path().join("icecore"));
     let output = Command::new("timeout")
         .args([
             "120",

@@ -1,10 +1,10 @@
 //! Mounts as the system makes and ends them: mount(8), fstab, signals, and what it lacks or forbids.
 
-use crate::fixture::{FORGET_OTHER_MOUNTS, Fixture, can_mount};
+use crate::fixture::{FORGET_OTHER_MOUNTS, Fixture, can_mount, install};
 use rustix::process::{Signal, kill_process};
 use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::fs::chown;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -146,9 +146,7 @@ fn a_missing_device_or_right_is_named_with_the_way_out() {
 
 /// The program may be in a folder that only root may enter.
 fn copy_program(fixture: &Fixture) {
-    let copy = fixture.folder.path().join("icecore");
-    fs::copy(assert_cmd::cargo::cargo_bin("icecore"), &copy).unwrap();
-    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    install(assert_cmd::cargo::cargo_bin("icecore"), &fixture.folder.path().join("icecore"));
 }
 
 #[test]

@@ -232,7 +232,9 @@ fn a_program_that_runs_is_not_truncated() {
     }
     let fixture = Fixture::new();
     let program = fixture.path("sleep");
-    let length = fs::copy("/bin/sleep", &program).unwrap();
+    // By another process: one that a test starts in that moment would inherit the open file, and keep it from running.
+    assert!(Command::new("cp").arg("/bin/sleep").arg(&program).status().unwrap().success());
+    let length = fs::metadata(&program).unwrap().len();
     let mut running = Command::new(&program).arg("30").spawn().unwrap();
     // With the right to write, the kernel refuses it before the mount sees it; truncating needs no such right.
     let ways = [OFlags::WRONLY, OFlags::RDWR | OFlags::TRUNC, OFlags::RDONLY | OFlags::TRUNC];
