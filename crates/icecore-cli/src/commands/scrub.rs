@@ -5,10 +5,10 @@ use crate::exit;
 use crate::format;
 use crate::interrupt;
 use crate::output::Output;
-use crate::pool::{Context, open_to_tend};
+use crate::pool::{Context, open_to_read, open_to_tend};
 use crate::progress::Progress;
 use clap::Args;
-use icecore::admin::{ErrorCode, Failure, Request, Response};
+use icecore::admin::{Access, ErrorCode, Failure, Request, Response};
 use icecore::units::ByteLength;
 use icecore::{Finding, ScrubOptions, ScrubReport};
 use serde_json::json;
@@ -35,14 +35,14 @@ Places of which nothing is lost (a superblock whose twin is whole, what was
 healed) are printed, too, and are no failure.
 
 It pauses for others that use the pool, unless --full-speed is given. One that
-was cut off, by Ctrl-C or a crash, goes on where it was, unless --restart is
-given. `icecore status` shows how far it is.
+was cut off, by Ctrl-C or by a program that closed the pool, goes on where it
+was, unless --restart is given. `icecore status` shows how far it is.
 
 Where the pool is not open, the scrub opens it, and other commands work on it
 meanwhile. A program that opens the pool itself, such as a database, gets it at
-once, and the scrub goes on through that program, or by itself when the program
-ends. What opening the pool mended is reported, too. Run it as the user that
-owns the pool's files. Where it may not write it only reads, and says so.
+once, and the scrub goes on through that program. What opening the pool mended
+is reported, too. Run it as the user that owns the pool's files. Where it may
+not write it only reads, and says so.
 
 Example:
   icecore scrub --rate 100M /srv/pool")]
@@ -107,64 +107,86 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     verdict(&report)
 }
 
-/// Scrubs to the end, also where the pool changes hands meanwhile.
+/// Scrubs, and makes way for a program that opens the pool meanwhile: the scrub goes on through that program.
 fn scrub(pool: &Path, mut options: ScrubOptions) -> anyhow::Result<ScrubReport> {
-    let mut healed = ScrubReport::default();
-    loop {
-        let Part { mut report, was_remote } = scrub_part(pool, options)?;
-        if report.complete || interrupt::caught().is_some() {
-            report.spare += healed.spare;
-            report.findings.append(&mut healed.findings);
-            return Ok(report);
-        }
-        // Damage is found again by the part that goes on; what was healed is not.
-        healed.spare += report.spare;
-        healed.findings.extend(report.findings.into_iter().filter(|finding| finding.spare));
-        options.restarts = false;
-        let why =
-            if was_remote { "the owner of the pool closes it" } else { "another program opens the pool" };
-        exit::tell(&anyhow::anyhow!("{why}: the scrub goes on after that"));
-        thread::sleep(HANDOVER);
-    }
-}
-
-/// What was done from the opening of a pool, or of a connection, until its end.
-struct Part {
-    report: ScrubReport,
-    /// Another process did it.
-    was_remote: bool,
-}
-
-fn scrub_part(pool: &Path, mut options: ScrubOptions) -> anyhow::Result<Part> {
-    let (mut access, reads_only) = open_to_tend(pool)?;
+    let (access, reads_only) = open_to_tend(pool)?;
     if let Some(why) = reads_only {
         exit::tell(&anyhow::anyhow!("the pool is only read, and nothing is healed: {why}"));
     }
-    let is_wanted = Arc::new(AtomicBool::new(false));
-    if let Some(opened) = access.pool() {
-        options.tells_opening = true;
-        // The owner of the pool has to close it, and to keep where it was.
-        interrupt::defer();
-        let is_wanted = Arc::clone(&is_wanted);
-        opened.set_idle(Some(Arc::new(move || {
-            is_wanted.store(true, Ordering::Relaxed);
-            true
-        })));
+    let Some(opened) = access.pool() else {
+        return ask(access, options, &|| true);
+    };
+    // The owner of the pool has to close it, and to keep where it was.
+    interrupt::defer();
+    options.tells_opening = true;
+    let (has_begun, is_wanted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let way = [&has_begun, &is_wanted].map(Arc::clone);
+    opened.set_idle(Some(Arc::new(move || {
+        // Before it reports progress it would not close the pool soon: the other program asks again.
+        let [has_begun, is_wanted] = &way;
+        let makes_way = has_begun.load(Ordering::Relaxed);
+        is_wanted.fetch_or(makes_way, Ordering::Relaxed);
+        makes_way
+    })));
+    let report = ask(access, options, &|| {
+        has_begun.store(true, Ordering::Relaxed);
+        interrupt::caught().is_none() && !is_wanted.load(Ordering::Relaxed)
+    })?;
+    if report.complete || !is_wanted.load(Ordering::Relaxed) {
+        return Ok(report);
     }
-    let was_remote = access.is_remote();
+    exit::tell(&anyhow::anyhow!("another program opens the pool: the scrub goes on through it"));
+    thread::sleep(HANDOVER);
+    let options = ScrubOptions { restarts: false, tells_opening: false, ..options };
+    match through_owner(pool, options) {
+        Ok(Some(rest)) => Ok(joined(report, rest)),
+        Ok(None) => Ok(report),
+        Err(error) => {
+            exit::tell(&error);
+            Ok(report)
+        }
+    }
+}
+
+/// Goes on through the process that has the pool open; `None` if there is none that can be asked.
+fn through_owner(pool: &Path, options: ScrubOptions) -> anyhow::Result<Option<ScrubReport>> {
+    if interrupt::caught().is_some() {
+        return Ok(None);
+    }
+    let access = open_to_read(pool)?;
+    if !access.is_remote() {
+        access.close()?;
+        return Ok(None);
+    }
+    let report = ask(access, options, &|| {
+        if let Some(signal) = interrupt::caught() {
+            // Nothing is to be put in order here.
+            interrupt::end(signal);
+        }
+        true
+    })?;
+    Ok(Some(report))
+}
+
+fn ask(mut access: Access, options: ScrubOptions, goes_on: &dyn Fn() -> bool) -> anyhow::Result<ScrubReport> {
     let progress = Progress::new("scrubbing", 0);
     let response = access.call_while(Request::Scrub(options), &mut |now| {
         progress.set_total(now.total);
         progress.set(now.done);
-        if let Some(signal) = interrupt::caught().filter(|_| was_remote) {
-            // Nothing is to be put in order here, and what another process does goes on.
-            interrupt::end(signal);
-        }
-        interrupt::caught().is_none() && !is_wanted.load(Ordering::Relaxed)
+        goes_on()
     });
     drop(progress);
-    let report = take!(finish(access, response)?, Response::Scrubbed(report) => report);
-    Ok(Part { report, was_remote })
+    Ok(take!(finish(access, response)?, Response::Scrubbed(report) => report))
+}
+
+/// Of both parts. The second one finds damage again, and nothing that the first one healed.
+fn joined(first: ScrubReport, mut rest: ScrubReport) -> ScrubReport {
+    let is_new = |finding: &Finding| !rest.findings.iter().any(|known| known.damage == finding.damage);
+    let healed: Vec<_> =
+        first.findings.into_iter().filter(|finding| finding.spare && is_new(finding)).collect();
+    rest.spare += healed.iter().map(|finding| finding.blocks).sum::<u64>();
+    rest.findings.extend(healed);
+    rest
 }
 
 fn document(finding: &Finding) -> serde_json::Value {

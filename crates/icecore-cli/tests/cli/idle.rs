@@ -58,9 +58,11 @@ fn a_scrub_makes_way_for_a_program_that_opens_the_pool_and_goes_on_through_it() 
     wait_until(|| fixture.done(&["status"]).contains("\nscrub  "));
     let pool = Pool::open_directory(&fixture.pool, &OpenOptions::default()).expect("the scrub makes way");
     wait_until(|| pool.scrubbing().is_some_and(|progress| progress.done > 0));
-    pool.close().expect("closed");
-    wait_until(|| fixture.done(&["status"]).contains("\nscrub  "));
     assert!(scrub.goes_on());
+    pool.close().expect("closed");
+    wait_until(|| !scrub.goes_on());
+    let kept = std::fs::read_to_string(fixture.pool.join("scrub-position")).unwrap();
+    assert!(!kept.contains("verified_bytes 0\n"), "{kept}");
 }
 
 #[test]
