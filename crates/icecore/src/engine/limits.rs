@@ -299,7 +299,7 @@ fn is_within(tried: &Tried, most: &[(DatasetId, Growth)]) -> bool {
 }
 
 /// Whether there are snapshots of a dataset, or of one below it.
-fn has_snapshots(state: &State, dataset: &str) -> bool {
+pub(super) fn has_snapshots(state: &State, dataset: &str) -> bool {
     let visible = state.catalogue.snapshots().filter(|(_, row)| !row.hidden);
     let of = visible.filter_map(|(_, row)| state.catalogue.dataset(row.dataset));
     of.map(|row| row.name.as_str()).any(|name| is_at_or_below(name, dataset))
@@ -319,13 +319,9 @@ fn error(
     asked: BlockCount,
 ) -> Error {
     let dataset = state.catalogue.dataset(dataset).map_or_else(String::new, |row| row.name.clone());
-    let way_out = match limit {
-        Limit::Quota if has_snapshots(state, &dataset) => "destroy snapshots or delete files",
-        _ => "delete files",
-    };
     let limit = limit.name();
     Error::QuotaExceeded {
-        way_out: format!("{way_out}, or raise it with `icecore set {limit}=SIZE {dataset}`"),
+        way_out: format!("delete files, or raise it with `icecore set {limit}=SIZE {dataset}`"),
         dataset,
         limit,
         bytes,

@@ -1,8 +1,9 @@
 //! Who keeps what from being used again.
 
 use super::Engine;
-use super::limits::is_at_or_below;
+use super::limits::{has_snapshots, is_at_or_below};
 use crate::error::Error;
+use crate::limits::Limit;
 use crate::pins::{Hold, Named};
 use crate::state::State;
 use crate::units::{BlockCount, ByteLength, Timestamp};
@@ -74,8 +75,11 @@ impl Engine {
                 }
                 name_readers(detail, &self.readers_of(&state));
             }
-            // What was destroyed and is read counts until its readers go.
-            Error::QuotaExceeded { dataset, way_out, .. } => {
+            // Snapshots count in a quota, and what was destroyed and is read counts until its readers go.
+            Error::QuotaExceeded { dataset, limit, way_out, .. } if *limit == Limit::Quota.name() => {
+                if has_snapshots(&self.state(), dataset) {
+                    way_out.insert_str(0, "destroy snapshots or ");
+                }
                 let mut readers = self.readers();
                 readers.retain(|reader| {
                     let (name, snapshot) = reader.version.split_once('@').unwrap_or((&reader.version, ""));
