@@ -45,8 +45,8 @@ impl SegmentState {
         self.kind.is_none() && self.users == 0
     }
 
-    /// In use, and it may be emptied or become free by itself. Of what somebody holds, such as a group that is
-    /// not committed, nothing says what lives in it.
+    /// In use, and it may be emptied or become free by itself. Of what somebody holds, such as a group that
+    /// is not committed, nothing says what lives in it.
     fn is_unheld(&self) -> bool {
         self.kind.is_some() && self.users == 0 && !self.hurt
     }

@@ -98,7 +98,8 @@ impl Pool {
     /// Opens the pool in a directory, recovering it if it was not closed cleanly. Another process that has it
     /// open and does nothing with it closes it first ([`Pool::set_idle`]).
     ///
-    /// A pool of a read-only medium that was not closed cleanly is recovered in memory.
+    /// A pool of a read-only medium that was not closed cleanly is recovered in memory, and locked while it
+    /// is open.
     ///
     /// # Errors
     /// [`Error::NotAPool`], [`Error::NewerFormat`], [`Error::PoolInUse`], [`Error::NeedsRecovery`]
@@ -130,9 +131,12 @@ impl Pool {
             outcome => outcome,
         };
         match opened {
-            // No process can recover it there.
+            // This process cannot recover it there.
             Err(Error::NeedsRecovery { .. }) if is_medium_read_only(path) => {
-                let storage: Arc<dyn Storage> = Overlay::over(real(path)?);
+                let below = real(path)?;
+                // Another mount of the filesystem may take writes.
+                let lock = engine::lock(&*below, false)?;
+                let storage: Arc<dyn Storage> = Overlay::locked(below, lock);
                 Self::open(Arc::clone(&storage), &engine::lock_free_options())?.close()?;
                 Self::open(storage, &to_read)
             }
@@ -423,7 +427,7 @@ fn is_for_reading(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied)
 }
 
-/// Whether the filesystem of a folder takes no writes, from any process.
+/// Whether the mount of a folder takes no writes.
 fn is_medium_read_only(path: &Path) -> bool {
     let is_read_only = |found: rustix::fs::StatVfs| found.f_flag.contains(StatVfsMountFlags::RDONLY);
     rustix::fs::statvfs(path).is_ok_and(is_read_only)

@@ -41,12 +41,23 @@ pub(crate) struct Overlay {
     files: Mutex<Files>,
     /// Other folders that were asked for: what is changed there stays in memory, too.
     siblings: Mutex<BTreeMap<String, Arc<Self>>>,
+    /// Keeps writers out, where the caller does not.
+    _lock: Option<Box<dyn StorageLock>>,
 }
 
 impl Overlay {
     /// Over a folder that the caller has locked.
     pub(crate) fn over(below: Arc<dyn Storage>) -> Arc<Self> {
-        Arc::new(Self { below, files: Mutex::default(), siblings: Mutex::default() })
+        Self::with_lock(below, None)
+    }
+
+    /// Over a folder that it keeps others from writing to for as long as it lives.
+    pub(crate) fn locked(below: Arc<dyn Storage>, lock: Box<dyn StorageLock>) -> Arc<Self> {
+        Self::with_lock(below, Some(lock))
+    }
+
+    fn with_lock(below: Arc<dyn Storage>, lock: Option<Box<dyn StorageLock>>) -> Arc<Self> {
+        Arc::new(Self { below, files: Mutex::default(), siblings: Mutex::default(), _lock: lock })
     }
 
     /// Everything that was changed, by file and offset. Files made and left empty are in it with their first block.
