@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
 /// How long programs have to close their files when a mount is ended under them.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long a mount waits for another process to let go of the pool, and how often it tries: a command has it for a
-/// moment.
+/// How long a mount waits for another process to let go of the pool, and how often it tries: a command has it
+/// for a moment.
 const PATIENCE: Duration = Duration::from_secs(5);
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 /// The fewest open files a mount works with: one for each thread, the pool's segments, and some for commands.
@@ -89,8 +89,8 @@ fn raise_open_files() -> Result<(), MountError> {
     }
 }
 
-/// Opens the pool. One that was not closed cleanly is recovered, also for a mount that only reads. `stop` ends the wait
-/// for another process that has it.
+/// Opens the pool. One that was not closed cleanly is recovered, also for a mount that only reads. `stop`
+/// ends the wait for another process that has it.
 fn open(options: &MountOptions, stop: &mut dyn FnMut() -> bool) -> Result<Pool, MountError> {
     let wanted = OpenOptions { read_only: options.read_only, direct_reads: true, ..OpenOptions::default() };
     let attempt = || match Pool::open_directory(&options.pool, &wanted) {
@@ -102,7 +102,10 @@ fn open(options: &MountOptions, stop: &mut dyn FnMut() -> bool) -> Result<Pool, 
     };
     let deadline = Instant::now() + PATIENCE;
     let mut opened = attempt();
-    while matches!(opened, Err(Error::PoolInUse { .. })) && Instant::now() < deadline && !stop() {
+    while matches!(opened, Err(Error::PoolInUse { .. })) && Instant::now() < deadline {
+        if stop() {
+            return Err(MountError::Refused("stopped while another process has the pool".to_owned()));
+        }
         thread::sleep(RETRY_INTERVAL);
         opened = attempt();
     }

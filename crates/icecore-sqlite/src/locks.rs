@@ -244,8 +244,8 @@ impl FileState {
         Ok(())
     }
 
-    /// For a handle that holds nothing and was refused RESERVED for long: waits for a moment until there is no
-    /// writer, and sees to it that none comes before this handle.
+    /// For a handle that holds nothing and was refused RESERVED for long: waits for a moment until there is
+    /// no writer, and sees to it that none comes before this handle.
     pub fn await_turn(&self, handle: HandleId) {
         let mut inner = self.inner.lock();
         let now = Instant::now();

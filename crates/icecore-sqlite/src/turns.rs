@@ -1,9 +1,10 @@
 //! Turns of writers: no writer waits for long beside one that writes transaction after transaction.
 //!
 //! SQLite asks for a lock that it does not get again and again, with pauses that grow to 100 ms
-//! (`sqliteDefaultBusyCallback`). A writer that never rests takes the lock in nearly every pause, so that another
-//! one waits for seconds, as with a plain file. A handle that was refused for a while waits for the writer to go
-//! instead, and the lock is kept for it. Beside transactions that take longer than the wait it is a matter of chance.
+//! (`sqliteDefaultBusyCallback`). A writer that never rests takes the lock in nearly every pause, so that
+//! another one waits for seconds, as with a plain file. A handle that was refused for a while waits for the
+//! writer to go instead, and the lock is kept for it. Beside transactions that take longer than the wait it
+//! is a matter of chance.
 
 use crate::locks::HandleId;
 use std::time::{Duration, Instant};
@@ -15,8 +16,8 @@ const PATIENCE: Duration = Duration::from_millis(50);
 const GIVEN_UP: Duration = Duration::from_millis(200);
 /// A handle waits for the writer so long, no more: busy timeouts are to be kept, which the VFS does not know.
 pub const WAIT: Duration = Duration::from_millis(50);
-/// The lock is kept for so long between the end of the wait and the moment at which the handle asks for it. Tests
-/// run on busy machines.
+/// The lock is kept for so long between the end of the wait and the moment at which the handle asks for it.
+/// Tests run on busy machines.
 const KEPT: Duration = Duration::from_millis(if cfg!(test) { 10_000 } else { 20 });
 
 /// How often a handle was refused the right to write, one time after the other.

@@ -108,8 +108,8 @@ pub fn entries(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Puts a program somewhere else. Another process writes the copy: a child that a test starts in that moment would
-/// inherit the open file, and the copy could not be run until the child runs its own program (ETXTBSY).
+/// Puts a program somewhere else. Another process writes the copy: a child that a test starts in that moment
+/// would inherit the open file, and the copy could not be run until the child runs its own program (ETXTBSY).
 pub fn install(program: impl AsRef<Path>, copy: &Path) {
     let mut install = std::process::Command::new("install");
     let status = install.args(["-m", "755"]).arg(program.as_ref()).arg(copy).status().unwrap();

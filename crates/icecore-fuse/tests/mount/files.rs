@@ -232,7 +232,8 @@ fn a_program_that_runs_is_not_truncated() {
     }
     let fixture = Fixture::new();
     let program = fixture.path("sleep");
-    // By another process: one that a test starts in that moment would inherit the open file, and keep it from running.
+    // By another process: one that a test starts in that moment would inherit the open file, and keep it from
+    // running.
     assert!(Command::new("cp").arg("/bin/sleep").arg(&program).status().unwrap().success());
     let length = fs::metadata(&program).unwrap().len();
     let mut running = Command::new(&program).arg("30").spawn().unwrap();

@@ -1,9 +1,10 @@
 //! `crowd`: one writer, and two, beside eight readers and a snapshot every 20 ms.
 //!
-//! Both sides keep one database for the whole experiment, with the same readers. Snapshots are taken on the side of the store
-//! alone. The longest wait is that of all transactions of all writers in all slices.
+//! Both sides keep one database for the whole experiment, with the same readers. Snapshots are taken on the
+//! side of the store alone. The longest wait is that of all transactions of all writers in all slices.
 
 use super::{Findings, open_options};
+use crate::counters::Counters;
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::pairs::interleave;
@@ -60,6 +61,7 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
     let sides = NAMES.iter().map(|name| Side::begin(name, rows, options)).collect::<Result<Vec<_>>>()?;
     let mut findings = Findings::default();
     for writers in [1, 2] {
+        let before = sides.iter().map(Side::counters).collect::<Vec<_>>();
         let slices = interleave(rounds, sides.len(), |round, side| {
             let done = sides[side].run_slice(writers, slice, options.seed + round as u64)?;
             let (name, rate, longest) = (NAMES[side], done.rate, done.longest);
@@ -67,7 +69,8 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
             options.say(&format!("round {} of {rounds}: {what}", round + 1))?;
             Ok(done)
         })?;
-        report(&mut findings, &sides, writers, &slices, options.seed);
+        let counters = sides.iter().zip(&before).map(|(side, before)| side.counters().since(before));
+        report(&mut findings, writers, &slices, counters, options.seed);
     }
     findings.parameter("rounds", rounds);
     findings.parameter("slice_s", slice.as_secs_f64());
@@ -77,7 +80,13 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
     Ok(findings)
 }
 
-fn report(findings: &mut Findings, sides: &[Side], writers: u64, slices: &[Vec<Slice>], seed: u64) {
+fn report(
+    findings: &mut Findings,
+    writers: u64,
+    slices: &[Vec<Slice>],
+    counters: impl Iterator<Item = Counters>,
+    seed: u64,
+) {
     let column = |side: usize, value: fn(&Slice) -> f64| slices[side].iter().map(value).collect::<Vec<f64>>();
     let longest = column(1, |slice| slice.longest * 1e3);
     let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
@@ -90,11 +99,10 @@ fn report(findings: &mut Findings, sides: &[Side], writers: u64, slices: &[Vec<S
     if writers == 1 {
         findings.check(Check::new("crowd.vs_wal", paired_ratio(&rates[1], &rates[0], seed)));
     }
-    for (side, rates) in rates.into_iter().enumerate() {
+    for ((side, rates), counters) in rates.into_iter().enumerate().zip(counters) {
         let name = format!("{}{suffix}", NAMES[side]);
         let longest = column(side, |slice| slice.longest * 1e3);
         let queries = column(side, |slice| slice.queries);
-        let counters = sides[side].stored.as_ref().map(StoredDatabase::counters).unwrap_or_default();
         findings.system(&name, System::new("transactions/s", rates).with_counters(counters.into_map()));
         findings.system(&format!("{name}_longest"), System::new("ms", longest));
         findings.system(&format!("{name}_queries"), System::new("queries/s", queries));
@@ -118,6 +126,11 @@ impl Side {
         connection.execute_batch(SCHEMA)?;
         connection.execute(FILL, [rows.cast_signed()])?;
         Ok(side)
+    }
+
+    /// What the store counted so far.
+    fn counters(&self) -> Counters {
+        self.stored.as_ref().map(StoredDatabase::counters).unwrap_or_default()
     }
 
     fn connect(&self) -> Result<Connection> {

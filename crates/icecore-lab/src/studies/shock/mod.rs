@@ -9,6 +9,7 @@ mod curve;
 use super::{Bench, LVM, Lineup, Needs, SUBJECT};
 use crate::bonnie;
 use crate::device::DeviceCounts;
+use crate::driving::overhead_us;
 use crate::error::{Doing, Error, Result};
 use crate::experiments::Findings;
 use crate::fileio::{self, FILE_NAME};
@@ -112,6 +113,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     let mut lineup = Lineup::of(options, Needs::Files)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
     lineup.require_room(scope.device_bytes, scope.areas(), options)?;
+    let driving = (options.tool == LoadTool::Fio).then(|| overhead_us(options)).transpose()?;
     let runs = lineup.measure(rounds, options, |round, kind| {
         let mut bench = Bench::begin(kind, scope.device_bytes, scope.areas(), options)?;
         bench.attempt(kind, |bench| Driver { bench, kind, scope: &scope, options, taken: 0 }.round(round))
@@ -140,8 +142,8 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     if let Some(rate) = options.rate {
         findings.parameter("rate_per_s", u64::from(rate));
     }
-    if options.tool == LoadTool::Fio {
-        findings.parameter("driving_us_per_op", crate::driving::overhead_us(options)?);
+    if let Some(driving) = driving {
+        findings.parameter("driving_us_per_op", driving);
     }
     Ok(findings)
 }
@@ -166,7 +168,11 @@ impl Driver<'_> {
         let counts = if self.kind.snapshots { self.scope.counts } else { &[0] };
         // What a system does for the first writes of its life is not counted.
         let warm_up = Until::Requests(self.scope.writes);
-        self.write(&FileRun { until: warm_up, seed, ..self.drive(&file, self.scope.file_bytes, 1) })?;
+        // Other places than those of the runs that count.
+        let seed_of_warm_up = seed + 500;
+        let run =
+            FileRun { until: warm_up, seed: seed_of_warm_up, ..self.drive(&file, self.scope.file_bytes, 1) };
+        self.write(&run)?;
         self.bench.system.rest()?;
         // What changes with time must not look like the cost of snapshots.
         let mut order = counts.to_vec();
