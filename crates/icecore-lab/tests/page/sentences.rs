@@ -102,8 +102,8 @@ fn each_study_has_a_sentence_of_its_medians_with_the_titles_of_systems() {
         ),
         (
             fixture::many(),
-            "Taking a snapshot, with one snapshot and with the most there were: Icecore (mount) 0.2 ms with \
-             1, 100 ms with 10k (500 times); Btrfs 3 ms with 1, 1500 ms with 10k (500 times).",
+            "Taking a snapshot, with few snapshots and with the most there were: Icecore (mount) 0.2 ms with \
+             few, 100 ms with 10k (500 times); Btrfs 3 ms with few, 1500 ms with 10k (500 times).",
         ),
         (
             fixture::placement(),
@@ -134,6 +134,29 @@ fn sentences_of_an_emulated_machine_have_ratios_alone() {
         let summary = summary_of(&report);
         assert!(summary.contains(sentence), "no \"{sentence}\" in {summary}");
     }
+}
+
+#[test]
+fn the_cost_of_writes_is_that_of_several_at_each_end_and_the_first_has_no_snapshot() {
+    let numbers = 1..=40_u32;
+    // The first one is slow, as it may be.
+    let cost = |number: u32| match number {
+        1 => 0.9,
+        2..=10 => 0.002,
+        11..=30 => 0.004,
+        _ => 0.006,
+    };
+    let system = System::new("s", vec![0.004])
+        .with_series("count", vec![numbers.clone().map(f64::from).collect()])
+        .with_series("cost_s", vec![numbers.map(cost).collect()]);
+    let mut report = fixture::many();
+    report.systems.insert("btrfs/write".to_owned(), system);
+    let summary = summary_of(&report);
+    let sentence = "A durable write, with few snapshots and with the most there were: Btrfs 2 ms with few, \
+                    6 ms with 39 (3 times).";
+    assert!(summary.contains(sentence), "{summary}");
+    let summary = summary_of(&emulated(report));
+    assert!(summary.contains("the most there were: Btrfs 3 times with 39."), "{summary}");
 }
 
 #[test]
