@@ -160,6 +160,21 @@ fn the_cost_of_writes_is_that_of_several_at_each_end_and_the_first_has_no_snapsh
 }
 
 #[test]
+fn a_system_counts_as_not_measured_only_if_nothing_of_it_was() {
+    let mut report = fixture::backup();
+    let rate = System::new("transactions/s", vec![500.0]);
+    report.systems.insert("lvm/alone".to_owned(), rate);
+    let lacks = System::unavailable("MB/s", "mylvmbackup is not installed");
+    report.systems.insert("lvm/mylvmbackup".to_owned(), lacks);
+    report.systems.insert("zfs".to_owned(), System::unavailable("MB/s", "no ZFS in this kernel"));
+    let page = page_of(report);
+    let summary = section(&page, "summary");
+    assert!(summary.contains("Not measured here: ZFS. The reasons are below."), "{summary}");
+    let reasons = section(&page, "unavailable");
+    assert!(reasons.contains("<td>mylvmbackup is not installed</td>"), "{reasons}");
+}
+
+#[test]
 fn runs_whose_writes_are_not_durable_each_say_so_wherever_they_are_named() {
     let page = page_of(fixture::shock());
     let counts = section(&page, "counts");
