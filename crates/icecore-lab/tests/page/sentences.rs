@@ -185,6 +185,7 @@ fn runs_whose_writes_are_not_durable_each_say_so_wherever_they_are_named() {
         let cells = format!("<td>lvm</td><td>{run} (not durable each)</td>");
         assert!(study.contains(&cells), "no {cells} in {study}");
     }
+    assert!(study.contains("<td>lvm</td><td>fsync100 (every 100th durable)</td>"), "{study}");
     assert!(study.contains("Runs in a row: small (not durable each), 1 snapshot"), "{study}");
     assert!(study.contains("Median of all runs, more is better: direct (not durable each)"), "{study}");
     // A run whose writes are durable keeps its name alone.
@@ -197,6 +198,7 @@ fn the_method_names_the_exceptions_and_what_is_smaller_than_published() {
     let method = section(&page, "method");
     for words in [
         "The runs direct, small and randomio of shock are the exception",
+        "The run fsync100 is another one: it is durable at every 100th write only.",
         "of at most 10,000 latencies of each run, the slowest always among them",
         "The file of fragment has 2 GiB, and that of the study 100 GB.",
         "The database of backup has 500 MB, and that of the study 600 GB.",
