@@ -1,8 +1,9 @@
 //! Two results of one experiment: what changed, and how sure that is.
 
-use crate::charts::{is_emulated, is_rate, simulated_disk};
+use crate::charts::{is_emulated, is_rate, is_time, simulated_disk};
 use crate::error::{Error, Result};
-use crate::report::{Check, Report, System};
+use crate::page::is_time_check;
+use crate::report::{Check, Parameter, Report, System};
 use crate::statistics::{Estimate, median, unpaired_ratio};
 use crate::targets::Direction;
 use serde::Serialize;
@@ -53,6 +54,8 @@ pub enum Verdict {
     Worse,
     /// The interval holds 1, or there are too few runs for an interval.
     Unclear,
+    /// The value is a time or a rate of an emulated machine, and means nothing.
+    NotJudged,
 }
 
 impl Verdict {
@@ -72,6 +75,7 @@ impl Verdict {
             Self::Better => "better",
             Self::Worse => "worse",
             Self::Unclear => "no clear change",
+            Self::NotJudged => "not judged",
         }
     }
 }
@@ -80,7 +84,8 @@ impl Verdict {
 ///
 /// # Errors
 /// [`Error::Incomparable`] if they are of different experiments, or were not measured in the same way: one is
-/// of a quick run, an emulated machine, another simulated disk or a debug build, and the other is not.
+/// of a quick run, an emulated machine, another accelerator of it, another simulated disk or a debug build,
+/// and the other is not.
 pub fn compare(before: (&str, &Report), after: (&str, &Report)) -> Result<Comparison> {
     let ((before_name, first), (after_name, second)) = (before, after);
     let refuse = |reason: String| {
@@ -111,13 +116,42 @@ pub fn compare(before: (&str, &Report), after: (&str, &Report)) -> Result<Compar
         (before_name, first.checks.iter().map(|check| (check.name.as_str(), check)).collect()),
         (after_name, second.checks.iter().map(|check| (check.name.as_str(), check)).collect()),
     );
-    Ok(Comparison {
+    let mut comparison = Comparison {
         experiment: first.experiment.clone(),
         notes: notes(first, second),
         systems: systems.into_iter().filter_map(|(name, pair)| of_systems(name, pair)).collect(),
         checks: checks.into_iter().map(|(name, pair)| of_checks(name, pair)).collect(),
         only_in,
-    })
+    };
+    if is_emulated(first) {
+        comparison.leave_times_unjudged();
+    }
+    Ok(comparison)
+}
+
+impl Comparison {
+    /// For two results of an emulated machine.
+    fn leave_times_unjudged(&mut self) {
+        let mut has_times = false;
+        let systems = self.systems.iter_mut().filter(|change| is_time(&change.unit));
+        let checks = self.checks.iter_mut().filter(|change| is_time_check(&change.name));
+        for change in systems.chain(checks) {
+            change.verdict = Verdict::NotJudged;
+            has_times = true;
+        }
+        if has_times {
+            let words = "both are of an emulated machine: changes of its times and rates are not judged";
+            self.notes.push(words.to_owned());
+        }
+    }
+}
+
+/// What runs an emulated machine, where the result says so.
+fn accelerator(report: &Report) -> Option<&str> {
+    match report.parameters.get("accelerator") {
+        Some(Parameter::Text(name)) => Some(name.as_str()),
+        _ => report.machine.cpu.contains("TCG").then_some("tcg"),
+    }
 }
 
 /// What makes all times differ, whatever the systems do, and what to do.
@@ -126,6 +160,15 @@ fn difference(first: &Report, second: &Report) -> Option<String> {
         let reason =
             "one is of an emulated machine, whose times mean nothing: run both with --guest or both without";
         return Some(reason.to_owned());
+    }
+    let accelerators = accelerator(first).zip(accelerator(second));
+    if let Some((one, other)) = accelerators.filter(|(one, other)| one != other) {
+        return Some(format!(
+            "{} runs the guest of the first and {} that of the second: run both with KVM or both \
+             without",
+            one.to_uppercase(),
+            other.to_uppercase()
+        ));
     }
     let disks = [first, second].map(|report| simulated_disk(report).unwrap_or("no simulated one"));
     if disks[0] != disks[1] {

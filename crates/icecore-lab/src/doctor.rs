@@ -42,8 +42,9 @@ pub enum Kind {
     System,
 }
 
-/// Bytes that the studies at full size need, snapshots included.
-const SPACE_BYTES: u64 = 17 << 30;
+/// Bytes that each study at full size has room in. `placement` needs the most: two disks of 24 GiB, which
+/// are written whole, and a database of 12 GiB, all at once.
+pub(crate) const SPACE_BYTES: u64 = 60 << 30;
 
 /// Programs: name, package, what uses it. All packages are in Debian's main. Those of ZFS are in contrib,
 /// where apt-get may not look.

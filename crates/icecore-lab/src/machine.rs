@@ -127,7 +127,8 @@ impl Place {
             .filter_map(MountLine::parse)
             .filter(|line| self.directory.starts_with(&line.point))
             // The deepest mount point holds the directory; of two there, the later one hides the earlier.
-            // The device number decides where it is told (Btrfs reports others than the table does).
+            // Mounts with the device number of the directory come first. There may be none: on Btrfs files
+            // have other numbers than those in the table.
             .max_by_key(|line| (line.number == self.number, line.point.len()))
     }
 }

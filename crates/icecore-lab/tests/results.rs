@@ -502,6 +502,7 @@ fn shock_with_each_tool_and_at_a_fixed_rate() {
     let by_bonnie = with(|options| options.tool = LoadTool::Bonnie);
     // Its files are so small here that it may be too fast for each figure.
     assert_eq!(by_bonnie.parameters["tool"], Parameter::Text("bonnie++".to_owned()));
+    assert!(!by_bonnie.parameters.contains_key("tool.fio"), "{:?}", by_bonnie.parameters);
     let paced = with(|options| options.rate = Some(100));
     let counters = &paced.systems["icecore-mount/sync/1"].counters;
     assert!(counters["longest_wait_ms"] > 0.0 && counters["wait_before_ms"] > 0.0, "{counters:?}");

@@ -120,11 +120,19 @@ impl<'name> Key<'name> {
 /// The runs of `shock` that are durable when they end, and whose single writes are not.
 const DURABLE_AT_END: [&str; 3] = ["direct", "small", "randomio"];
 
+/// The run of `shock` that is durable at every 100th write.
+const DURABLE_AT_100TH: &str = "fsync100";
+
 /// A run for people. It says where writes are not durable each.
 #[must_use]
 pub fn run_title(run: &str) -> String {
-    let is_durable = !DURABLE_AT_END.contains(&run);
-    if is_durable { run.replace('/', ", ") } else { format!("{run} (not durable each)") }
+    if DURABLE_AT_END.contains(&run) {
+        format!("{run} (not durable each)")
+    } else if run == DURABLE_AT_100TH {
+        format!("{run} (every 100th durable)")
+    } else {
+        run.replace('/', ", ")
+    }
 }
 
 /// How many snapshots, in words.
@@ -248,7 +256,7 @@ mod tests {
         assert_eq!(Key::of("a/b/c").variant(), "b, c");
         assert_eq!(Key::of("a/b/0").variant(), "b, no snapshot");
         assert_eq!(Key::of("a/direct/4").variant(), "direct (not durable each), 4 snapshots");
-        assert_eq!(Key::of("a/fsync100/1").variant(), "fsync100, 1 snapshot");
+        assert_eq!(Key::of("a/fsync100/1").variant(), "fsync100 (every 100th durable), 1 snapshot");
         assert_eq!(slug(&["Space", "a/b <x>", ""]), "space-a-b-x");
     }
 

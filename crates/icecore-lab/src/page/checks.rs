@@ -44,7 +44,7 @@ pub(super) fn is_judged(report: &Report, check: &Check) -> bool {
 }
 
 /// Whether the value of a check is a time. Names of such checks end in the unit.
-pub(super) fn is_time(name: &str) -> bool {
+pub(crate) fn is_time(name: &str) -> bool {
     ["_ms", "_s", ".seconds"].iter().any(|unit| name.ends_with(unit))
 }
 

@@ -111,46 +111,55 @@ fn many(report: &Report) -> Option<String> {
 }
 
 fn growth(report: &Report, run: &str, what: &str) -> Option<String> {
+    // A write is made before the snapshot that has its number.
+    let ahead = if run == "write" { 1.0 } else { 0.0 };
     let mut words = Vec::new();
     for (name, _) in medians(report, run) {
-        let ends = report.systems.get(&format!("{name}/{run}")).and_then(Ends::of);
-        let Some(Ends { count, one, most }) = ends else { continue };
-        let (name, count, times) = (title(name), short(count), short(most / one));
+        let system = report.systems.get(&format!("{name}/{run}"));
+        let ends = system.and_then(|system| Ends::of(system, ahead));
+        let Some(Ends { count, few, most }) = ends else { continue };
+        let (name, count, times) = (title(name), short(count), short(most / few));
         words.push(if is_emulated(report) {
             format!("{name} {times} times with {count}")
         } else {
-            format!("{name} {} ms with 1, {} ms with {count} ({times} times)", short(one), short(most))
+            format!("{name} {} ms with few, {} ms with {count} ({times} times)", short(few), short(most))
         });
     }
     (!words.is_empty())
-        .then(|| format!("{what}, with one snapshot and with the most there were: {}.", words.join("; ")))
+        .then(|| format!("{what}, with few snapshots and with the most there were: {}.", words.join("; ")))
 }
+
+/// Samples at each end of a curve of costs. A single one says little.
+const END_SAMPLES: usize = 10;
 
 /// The two ends of a curve of costs.
 struct Ends {
     /// The most snapshots.
     count: f64,
-    /// Median cost with one snapshot, in milliseconds.
-    one: f64,
-    /// Median cost of the last tenth of the snapshots, in milliseconds.
+    /// Median cost at the beginning, in milliseconds.
+    few: f64,
+    /// Median cost at the end, in milliseconds.
     most: f64,
 }
 
 impl Ends {
-    /// `None` where there were not several snapshots.
-    fn of(system: &System) -> Option<Self> {
+    /// `None` where there were not several snapshots. `ahead`: by how much a count of the series is above the
+    /// number of snapshots that there were. A short curve is cut in half, so that its ends share no sample.
+    fn of(system: &System, ahead: f64) -> Option<Self> {
         let (counts, costs) = (system.series.get("count")?, system.series.get("cost_s")?);
         let mut points: Vec<(f64, f64)> = Vec::new();
         for (counts, costs) in counts.iter().zip(costs) {
             points.extend(counts.iter().copied().zip(costs.iter().copied()));
         }
-        let count = points.iter().map(|(count, _)| *count).fold(0.0, f64::max);
-        let within = |low: f64, high: f64| {
-            let costs = points.iter().filter(|(count, _)| (low..=high).contains(count));
-            median(&costs.map(|(_, cost)| cost * 1e3).collect::<Vec<_>>())
+        points.sort_by(|one, other| one.0.total_cmp(&other.0));
+        let count = points.last()?.0 - ahead;
+        let part = END_SAMPLES.min(points.len() / 2);
+        let cost = |points: &[(f64, f64)]| {
+            let costs: Vec<f64> = points.iter().map(|(_, cost)| cost * 1e3).collect();
+            median(&costs)
         };
-        let (one, most) = (within(0.0, 1.0), within(count * 0.9, count));
-        (count > 1.0 && one > 0.0).then_some(Self { count, one, most })
+        let (few, most) = (cost(&points[..part]), cost(&points[points.len() - part..]));
+        (count > 1.0 && few > 0.0).then_some(Self { count, few, most })
     }
 }
 

@@ -14,7 +14,8 @@ pub(super) fn section(documents: &[Document]) -> Markup {
                     "Every system runs on the same machine and disk, with the same durability: a \
                      write counts when it is durable. The runs direct, small and randomio of shock are \
                      the exception: nothing is flushed before they end, so their single writes are not \
-                     durable each. Tables and charts say so beside the names of these runs."
+                     durable each. The run fsync100 is another one: it is durable at every 100th write \
+                     only. Tables and charts say so beside the names of these runs."
                 }
                 li {
                     "Systems run in turn, round after round, in alternating order. What disturbs the \

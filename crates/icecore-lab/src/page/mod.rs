@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 pub use checks::Verdict;
+pub(crate) use checks::is_time as is_time_check;
 
 /// A result with the name that the page calls it by.
 #[derive(Clone, PartialEq, Debug)]

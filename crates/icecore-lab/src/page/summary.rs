@@ -19,7 +19,7 @@ pub(super) fn section(documents: &[Document], missing: &[Missing]) -> Markup {
     sentences.extend(left_out(&reports));
     let shown = |report: &&Report| losses(report, |unit| is_shown(report, unit));
     let losses: Vec<String> = reports.iter().flat_map(shown).collect();
-    let absent: BTreeSet<&str> = reports.iter().flat_map(|report| unavailable(report)).collect();
+    let absent = absent(&reports);
     html! {
         section id="summary" {
             h2 { "Summary" }
@@ -84,9 +84,17 @@ fn met(reports: &[&Report]) -> Option<String> {
     })
 }
 
-fn unavailable(report: &Report) -> impl Iterator<Item = &str> {
-    let absent = report.systems.iter().filter(|(_, system)| system.unavailable.is_some());
-    absent.map(|(name, _)| title(Key::of(name).system))
+/// The systems of which nothing was measured, in no result. Where a part lacks alone, such as a program for
+/// one phase, the table of reasons says so.
+fn absent<'report>(reports: &[&'report Report]) -> BTreeSet<&'report str> {
+    let mut all: BTreeMap<&'report str, bool> = BTreeMap::new();
+    for &report in reports {
+        for (name, system) in &report.systems {
+            let is_absent = all.entry(Key::of(name).system).or_insert(true);
+            *is_absent &= system.unavailable.is_some();
+        }
+    }
+    all.into_iter().filter(|(_, is_absent)| *is_absent).map(|(name, _)| title(name)).collect()
 }
 
 /// Write requests for each write with one snapshot, the fewest first.

@@ -324,3 +324,15 @@ fn report(findings: &mut Findings, name: &str, runs: &[Run]) {
     let system = Measured::new("orders/min", samples).with_series("transactions_per_s", each_second);
     findings.system(name, system.with_counters(counters));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor;
+
+    #[test]
+    fn the_room_of_a_full_run_is_what_the_doctor_asks_for() {
+        let room = Scope::of(&Options::new(".")).room();
+        assert!(room <= doctor::SPACE_BYTES && room > doctor::SPACE_BYTES - (1 << 30), "{room}");
+    }
+}

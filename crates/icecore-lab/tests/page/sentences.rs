@@ -102,8 +102,8 @@ fn each_study_has_a_sentence_of_its_medians_with_the_titles_of_systems() {
         ),
         (
             fixture::many(),
-            "Taking a snapshot, with one snapshot and with the most there were: Icecore (mount) 0.2 ms with \
-             1, 100 ms with 10k (500 times); Btrfs 3 ms with 1, 1500 ms with 10k (500 times).",
+            "Taking a snapshot, with few snapshots and with the most there were: Icecore (mount) 0.2 ms with \
+             few, 100 ms with 10k (500 times); Btrfs 3 ms with few, 1500 ms with 10k (500 times).",
         ),
         (
             fixture::placement(),
@@ -137,6 +137,44 @@ fn sentences_of_an_emulated_machine_have_ratios_alone() {
 }
 
 #[test]
+fn the_cost_of_writes_is_that_of_several_at_each_end_and_the_first_has_no_snapshot() {
+    let numbers = 1..=40_u32;
+    // The first one is slow, as it may be.
+    let cost = |number: u32| match number {
+        1 => 0.9,
+        2..=10 => 0.002,
+        11..=30 => 0.004,
+        _ => 0.006,
+    };
+    let system = System::new("s", vec![0.004])
+        .with_series("count", vec![numbers.clone().map(f64::from).collect()])
+        .with_series("cost_s", vec![numbers.map(cost).collect()]);
+    let mut report = fixture::many();
+    report.systems.insert("btrfs/write".to_owned(), system);
+    let summary = summary_of(&report);
+    let sentence = "A durable write, with few snapshots and with the most there were: Btrfs 2 ms with few, \
+                    6 ms with 39 (3 times).";
+    assert!(summary.contains(sentence), "{summary}");
+    let summary = summary_of(&emulated(report));
+    assert!(summary.contains("the most there were: Btrfs 3 times with 39."), "{summary}");
+}
+
+#[test]
+fn a_system_counts_as_not_measured_only_if_nothing_of_it_was() {
+    let mut report = fixture::backup();
+    let rate = System::new("transactions/s", vec![500.0]);
+    report.systems.insert("lvm/alone".to_owned(), rate);
+    let lacks = System::unavailable("MB/s", "mylvmbackup is not installed");
+    report.systems.insert("lvm/mylvmbackup".to_owned(), lacks);
+    report.systems.insert("zfs".to_owned(), System::unavailable("MB/s", "no ZFS in this kernel"));
+    let page = page_of(report);
+    let summary = section(&page, "summary");
+    assert!(summary.contains("Not measured here: ZFS. The reasons are below."), "{summary}");
+    let reasons = section(&page, "unavailable");
+    assert!(reasons.contains("<td>mylvmbackup is not installed</td>"), "{reasons}");
+}
+
+#[test]
 fn runs_whose_writes_are_not_durable_each_say_so_wherever_they_are_named() {
     let page = page_of(fixture::shock());
     let counts = section(&page, "counts");
@@ -147,6 +185,7 @@ fn runs_whose_writes_are_not_durable_each_say_so_wherever_they_are_named() {
         let cells = format!("<td>lvm</td><td>{run} (not durable each)</td>");
         assert!(study.contains(&cells), "no {cells} in {study}");
     }
+    assert!(study.contains("<td>lvm</td><td>fsync100 (every 100th durable)</td>"), "{study}");
     assert!(study.contains("Runs in a row: small (not durable each), 1 snapshot"), "{study}");
     assert!(study.contains("Median of all runs, more is better: direct (not durable each)"), "{study}");
     // A run whose writes are durable keeps its name alone.
@@ -159,6 +198,7 @@ fn the_method_names_the_exceptions_and_what_is_smaller_than_published() {
     let method = section(&page, "method");
     for words in [
         "The runs direct, small and randomio of shock are the exception",
+        "The run fsync100 is another one: it is durable at every 100th write only.",
         "of at most 10,000 latencies of each run, the slowest always among them",
         "The file of fragment has 2 GiB, and that of the study 100 GB.",
         "The database of backup has 500 MB, and that of the study 600 GB.",

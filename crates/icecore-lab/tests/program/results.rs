@@ -121,6 +121,31 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
 }
 
 #[test]
+fn results_of_guests_have_one_accelerator_and_their_times_are_not_judged() {
+    let results = Results::new();
+    let guest = |name: &str, rate: f64, accelerator: &str| {
+        results.write(name, rate, |result| {
+            result["parameters"]["emulated"] = json!(true);
+            result["parameters"]["accelerator"] = json!(accelerator);
+        })
+    };
+    let (before, after) = (guest("before.json", 700.0, "tcg"), guest("after.json", 1400.0, "tcg"));
+    let kvm = guest("kvm.json", 700.0, "kvm");
+    let said = refused(1, &["compare"], &[&before, &kvm]);
+    assert!(said.contains("TCG runs the guest of the first and KVM that of the second"), "{said}");
+    printed(&["compare"], &[&kvm, &kvm]);
+    let document: Value = serde_json::from_str(&printed(&["compare", "--json"], &[&before, &after])).unwrap();
+    for system in document["systems"].as_array().unwrap() {
+        assert_eq!(system["verdict"], json!("not_judged"), "{system}");
+    }
+    // A ratio holds.
+    assert_eq!(document["checks"][0]["verdict"], json!("better"));
+    let text = printed(&["compare"], &[&before, &after]);
+    assert_eq!(text.matches("changes of its times and rates are not judged").count(), 1, "{text}");
+    assert!(text.contains("better") && !text.contains("no clear change"), "{text}");
+}
+
+#[test]
 fn charts_are_drawn_by_name_and_a_wrong_name_lists_them() {
     let results = Results::new();
     let path = results.write("here.json", 700.0, |_| ());
