@@ -56,7 +56,13 @@ fn a_scrub_makes_way_for_a_program_that_opens_the_pool_and_goes_on_through_it() 
     fixture.import("large", &vec![7; 8 << 20]);
     let mut scrub = Running::new(&fixture, &["scrub", "--rate", "64K"]);
     wait_until(|| fixture.done(&["status"]).contains("\nscrub  "));
-    let pool = Pool::open_directory(&fixture.pool, &OpenOptions::default()).expect("the scrub makes way");
+    let mut opened = None;
+    // It makes way from the first block on.
+    wait_until(|| {
+        opened = Pool::open_directory(&fixture.pool, &OpenOptions::default()).ok();
+        opened.is_some()
+    });
+    let pool = opened.unwrap();
     wait_until(|| pool.scrubbing().is_some_and(|progress| progress.done > 0));
     assert!(scrub.goes_on());
     pool.close().expect("closed");
