@@ -167,7 +167,7 @@ fn look(pool: &Path, thresholds: &Thresholds) -> anyhow::Result<Vec<Check>> {
     }
     // Whatever uses the pool hangs with its owner.
     let mut checks = stale.map_or_else(Vec::new, |stale| vec![Check::new("owner", State::Critical, stale)]);
-    checks.extend([disk::writes(&status, remote, disk::is_read_only(pool)), room]);
+    checks.extend([disk::writes(&status, remote, icecore::storage::is_medium_read_only(pool)), room]);
     checks.extend(snapshots(&entries, &ages, thresholds, now));
     checks.push(disk::incidents(&status, icecore::logged_incidents(pool), now));
     checks.push(disk::scrub(&status, &thresholds.scrub, now));

@@ -14,8 +14,8 @@ use icecore::{Finding, ScrubOptions, ScrubReport};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Once};
 use std::thread;
 use std::time::Duration;
 
@@ -113,23 +113,22 @@ fn scrub(pool: &Path, mut options: ScrubOptions) -> anyhow::Result<ScrubReport> 
     if let Some(why) = reads_only {
         exit::tell(&anyhow::anyhow!("the pool is only read, and nothing is healed: {why}"));
     }
-    let Some(opened) = access.pool() else {
+    let Some(opened) = access.pool().cloned() else {
         return ask(access, options, &|| true);
     };
     // The owner of the pool has to close it, and to keep where it was.
     interrupt::defer();
     options.tells_opening = true;
-    let (has_begun, is_wanted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let way = [&has_begun, &is_wanted].map(Arc::clone);
-    opened.set_idle(Some(Arc::new(move || {
-        // Before it reports progress it would not close the pool soon: the other program asks again.
-        let [has_begun, is_wanted] = &way;
-        let makes_way = has_begun.load(Ordering::Relaxed);
-        is_wanted.fetch_or(makes_way, Ordering::Relaxed);
-        makes_way
-    })));
+    let (is_wanted, begun) = (Arc::new(AtomicBool::new(false)), Once::new());
     let report = ask(access, options, &|| {
-        has_begun.store(true, Ordering::Relaxed);
+        // Before it reports progress it would not close the pool soon: the other program asks again.
+        begun.call_once(|| {
+            let is_wanted = Arc::clone(&is_wanted);
+            opened.set_idle(Some(Arc::new(move || {
+                is_wanted.store(true, Ordering::Relaxed);
+                true
+            })));
+        });
         interrupt::caught().is_none() && !is_wanted.load(Ordering::Relaxed)
     })?;
     if report.complete || !is_wanted.load(Ordering::Relaxed) {

@@ -1,6 +1,7 @@
 //! What surrounds the program: variables, pipes, full disks.
 
-use crate::fixture::{Fixture, install, program};
+use crate::fixture::{Fixture, program};
+use crate::install::install;
 use std::process::Stdio;
 
 #[test]

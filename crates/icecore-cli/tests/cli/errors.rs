@@ -1,6 +1,7 @@
 //! Bad input: one clear sentence, the right exit code, nothing lost.
 
-use crate::fixture::{Fixture, complaint, entries, install, program};
+use crate::fixture::{Fixture, complaint, entries, program};
+use crate::install::install;
 use icecore::Creation;
 use icecore::units::InodeNumber;
 

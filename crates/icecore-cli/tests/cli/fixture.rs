@@ -108,14 +108,6 @@ pub fn entries(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Puts a program somewhere else. Another process writes the copy: a child that a test starts in that moment
-/// would inherit the open file, and the copy could not be run until the child runs its own program (ETXTBSY).
-pub fn install(program: impl AsRef<Path>, copy: &Path) {
-    let mut install = std::process::Command::new("install");
-    let status = install.args(["-m", "755"]).arg(program.as_ref()).arg(copy).status().unwrap();
-    assert!(status.success(), "{status}");
-}
-
 /// Waits for something that another process brings about.
 pub fn wait_until(mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(30);

@@ -11,6 +11,8 @@ mod full;
 mod gone;
 mod idle;
 mod init;
+#[path = "../shared/install.rs"]
+mod install;
 mod json;
 mod monitor;
 mod owned;

@@ -7,6 +7,8 @@ mod door;
 mod fixture;
 mod full;
 mod history;
+#[path = "../shared/install.rs"]
+mod install;
 mod load;
 mod mariadb;
 mod model;

@@ -1,6 +1,7 @@
 //! The README's example of a mount, word for word.
 
-use crate::fixture::{FORGET_OTHER_MOUNTS, can_mount, install};
+use crate::fixture::{FORGET_OTHER_MOUNTS, can_mount};
+use crate::install::install;
 use std::fs;
 use std::path::Path;
 use std::process::Command;

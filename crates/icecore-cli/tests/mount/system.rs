@@ -1,6 +1,7 @@
 //! Mounts as the system makes and ends them: mount(8), fstab, signals, and what it lacks or forbids.
 
-use crate::fixture::{FORGET_OTHER_MOUNTS, Fixture, can_mount, install};
+use crate::fixture::{FORGET_OTHER_MOUNTS, Fixture, can_mount};
+use crate::install::install;
 use rustix::process::{Signal, kill_process};
 use std::fs;
 use std::io::Write as _;

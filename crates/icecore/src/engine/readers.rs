@@ -77,10 +77,11 @@ impl Engine {
             }
             // Snapshots count in a quota, and what was destroyed and is read counts until its readers go.
             Error::QuotaExceeded { dataset, limit, way_out, .. } if *limit == Limit::Quota.name() => {
-                if has_snapshots(&self.state(), dataset) {
+                let state = self.state();
+                if has_snapshots(&state, dataset) {
                     way_out.insert_str(0, "destroy snapshots or ");
                 }
-                let mut readers = self.readers();
+                let mut readers = self.readers_of(&state);
                 readers.retain(|reader| {
                     let (name, snapshot) = reader.version.split_once('@').unwrap_or((&reader.version, ""));
                     !snapshot.is_empty() && is_at_or_below(name, dataset)

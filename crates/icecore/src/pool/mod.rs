@@ -39,11 +39,10 @@ use crate::names::VersionName;
 use crate::options::{InitOptions, OpenOptions};
 use crate::state::State;
 use crate::statistics::Statistics;
-use crate::storage::{Overlay, RealStorage, Storage};
+use crate::storage::{Overlay, RealStorage, Storage, is_medium_read_only};
 use crate::units::{ByteLength, DatasetId, PoolId, VersionId};
 use crate::view::View;
 use parking_lot::Mutex;
-use rustix::fs::StatVfsMountFlags;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
@@ -425,12 +424,6 @@ impl Pool {
 /// Whether a file, or its medium, may only be read.
 fn is_for_reading(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem | std::io::ErrorKind::PermissionDenied)
-}
-
-/// Whether the mount of a folder takes no writes.
-fn is_medium_read_only(path: &Path) -> bool {
-    let is_read_only = |found: rustix::fs::StatVfs| found.f_flag.contains(StatVfsMountFlags::RDONLY);
-    rustix::fs::statvfs(path).is_ok_and(is_read_only)
 }
 
 pub(crate) fn real(path: &Path) -> Result<Arc<dyn Storage>> {

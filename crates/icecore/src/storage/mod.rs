@@ -2,12 +2,14 @@
 //! or a simulated disk in benchmarks and tests.
 
 mod aligned;
+mod medium;
 #[cfg(test)]
 pub(crate) mod memory;
 mod overlay;
 mod real;
 
 pub use aligned::AlignedBuffer;
+pub use medium::is_medium_read_only;
 pub(crate) use overlay::{Change, Overlay};
 pub(crate) use real::LOCK_NAME;
 pub use real::RealStorage;

@@ -7,9 +7,7 @@ use crate::commands::copies::sentence;
 use icecore::admin::protocol::Status;
 use icecore::units::Timestamp;
 use icecore::{Incident, Statistics};
-use rustix::fs::{StatVfs, StatVfsMountFlags};
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// Incidents that are told one by one.
 const TOLD_MAX: usize = 5;
@@ -17,17 +15,9 @@ const TOLD_MAX: usize = 5;
 /// What is told of a filesystem that takes no writes.
 const READ_ONLY: &str = "its filesystem is read-only";
 
-/// Whether the filesystem of a folder takes no writes, whoever asks. Not whether this user may write there.
-pub fn is_read_only(folder: &Path) -> bool {
-    rustix::fs::statvfs(folder).is_ok_and(|status| has_read_only_flag(&status))
-}
-
-fn has_read_only_flag(status: &StatVfs) -> bool {
-    status.f_flag.contains(StatVfsMountFlags::RDONLY)
-}
-
-/// Whether the pool takes writes. `remote`: another process has it open. `medium_read_only`: see [`is_read_only`]. Of a pool that
-/// is open elsewhere that says nothing: it may be reached there by another mount.
+/// Whether the pool takes writes. `remote`: another process has it open. `medium_read_only`: see
+/// [`icecore::storage::is_medium_read_only`]. Of a pool that is open elsewhere that says nothing: it may be reached there
+/// by another mount.
 pub fn writes(status: &Status, remote: bool, medium_read_only: bool) -> Check {
     if let Some(failure) = &status.statistics.failure {
         let text = format!(
@@ -242,15 +232,9 @@ mod tests {
 
     #[test]
     fn a_filesystem_that_is_read_only_is_critical_for_a_pool_that_nobody_has_open() {
-        let mut medium = rustix::fs::statvfs("/").unwrap();
-        medium.f_flag = StatVfsMountFlags::NOATIME;
-        assert!(!has_read_only_flag(&medium));
-        medium.f_flag |= StatVfsMountFlags::RDONLY;
-        assert!(has_read_only_flag(&medium));
         let check = writes(&status(), false, true);
         assert!(check.state == State::Critical && check.text.contains(READ_ONLY), "{}", check.text);
         assert_eq!(writes(&status(), true, true).state, State::Ok);
-        assert!(!is_read_only(Path::new("/gone")));
     }
 
     #[test]
