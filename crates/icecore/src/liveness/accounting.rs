@@ -103,64 +103,6 @@ impl History {
         BlockCount(self.live.iter().sum())
     }
 
-    /// Whether `ancestor` is `descendant` or above it in the tree. Takes time with the steps in between.
-    ///
-    /// # Errors
-    ///
-    /// [`HistoryFault::Unknown`] for either.
-    pub fn is_ancestor(&self, ancestor: VersionId, descendant: VersionId) -> Result<bool, HistoryFault> {
-        self.version(ancestor)?;
-        let mut node = self.version(descendant)?;
-        while node.id != ancestor {
-            let Some(parent) = node.parent else { return Ok(false) };
-            node = &self.versions[&parent];
-        }
-        Ok(true)
-    }
-
-    /// The versions from `first` down to `last`, both included.
-    ///
-    /// # Errors
-    ///
-    /// Either does not exist, or `first` is not above `last`.
-    pub fn path(&self, first: VersionId, last: VersionId) -> Result<Vec<VersionId>, HistoryFault> {
-        self.version(first)?;
-        let mut path = vec![last];
-        let mut node = self.version(last)?;
-        while node.id != first {
-            let fault = HistoryFault::NotAnAncestor { ancestor: first, descendant: last };
-            let parent = node.parent.ok_or(fault)?;
-            path.push(parent);
-            node = &self.versions[&parent];
-        }
-        path.reverse();
-        Ok(path)
-    }
-
-    /// Whether `version` reaches a block. Walks up the tree: for checking, not for the path of a read.
-    ///
-    /// # Errors
-    ///
-    /// [`HistoryFault::Unknown`].
-    pub fn reaches(
-        &self,
-        version: VersionId,
-        stream: Stream,
-        address: LogAddress,
-    ) -> Result<bool, HistoryFault> {
-        let mut node = self.version(version)?;
-        loop {
-            if address >= self.low_mark(node).of(stream) {
-                return node.owned.of(stream).contains(address, self.parts.patient());
-            }
-            if node.dead.of(stream).contains(address, self.parts.patient())? {
-                return Ok(false);
-            }
-            let Some(parent) = node.parent else { return Ok(false) };
-            node = &self.versions[&parent];
-        }
-    }
-
     /// All versions, each with everything below it directly behind it, and the index of the first that is not below it.
     #[must_use]
     pub fn lineage(&self) -> Vec<(VersionId, u32)> {

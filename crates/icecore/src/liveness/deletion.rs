@@ -9,7 +9,7 @@ use super::fault::HistoryFault;
 use super::part::HeldPart;
 use super::streams::FreedSink;
 use super::versions::{History, VersionNode};
-use crate::units::{BlockCount, LogAddress, Marks, Stream, VersionId};
+use crate::units::{LogAddress, Marks, Stream, VersionId};
 
 /// How far a deletion goes before it looks whether that is enough.
 pub struct Pace<'a> {
@@ -32,30 +32,18 @@ struct Going {
 }
 
 impl History {
-    /// Removes a version and answers how many blocks that freed; they go to `freed`.
+    /// Deletes a version until it is enough: whether the version is gone. What that frees goes to `freed`. If
+    /// the version is not gone, part of what it alone holds is freed, and it can only be deleted: its tree may
+    /// lead to what is not there any more.
     ///
     /// A leaf frees what it owns. A snapshot with one version below it frees what died on the way there and
     /// was born since its own parent; the rest of its sets goes to that version.
     ///
     /// # Errors
     ///
-    /// The version does not exist, or several branches hang below it.
-    pub fn delete(&mut self, version: VersionId, freed: &mut FreedSink) -> Result<BlockCount, HistoryFault> {
-        let before = freed.len();
-        let mut never = || false;
-        let gone =
-            self.delete_some(version, freed, &mut Pace { runs: usize::MAX, held: None, enough: &mut never })?;
-        assert!(gone, "nobody said that it was enough");
-        Ok(BlockCount(freed.len().0 - before.0))
-    }
-
-    /// The same until it is enough: whether the version is gone. If not, part of what it alone holds is freed, and it can only be
-    /// deleted: its tree may lead to what is not there any more.
-    ///
-    /// # Errors
-    ///
-    /// As [`History::delete`]; nothing has changed then. [`HistoryFault::Absent`] or [`HistoryFault::Unread`]: what was freed so far
-    /// stays freed. [`HistoryFault::NeverHad`]: the version below lost blocks that this one never had.
+    /// The version does not exist, or several branches hang below it: nothing has changed then.
+    /// [`HistoryFault::Absent`] or [`HistoryFault::Unread`]: what was freed so far stays freed.
+    /// [`HistoryFault::NeverHad`]: the version below lost blocks that this one never had.
     pub fn delete_some(
         &mut self,
         version: VersionId,

@@ -44,14 +44,6 @@ pub enum HistoryFault {
     /// The marks of a snapshot lie before those of the snapshot above it.
     #[error("a snapshot of version {0} cannot lie before the one above it")]
     MarksWentBack(VersionId),
-    /// The second version does not descend from the first.
-    #[error("version {ancestor} is not an ancestor of version {descendant}")]
-    NotAnAncestor {
-        /// Should have been above.
-        ancestor: VersionId,
-        /// Should have been below.
-        descendant: VersionId,
-    },
 }
 
 impl From<HistoryFault> for Error {

@@ -27,15 +27,6 @@ pub(super) struct Trace {
 }
 
 impl History {
-    /// What deleting every version from `first` down to `last` would free, without doing it.
-    ///
-    /// # Errors
-    ///
-    /// As [`History::path`] and [`History::freed_by_deleting_set`].
-    pub fn freed_by_deleting(&self, first: VersionId, last: VersionId) -> Result<BlockCount, HistoryFault> {
-        self.freed_by_deleting_set(&self.path(first, last)?)
-    }
-
     /// What nobody reaches but these versions, in whatever order they are named: what comes back if nobody reads them any more, whether they can be
     /// deleted or only thinned. Of versions with one way down ranges are counted, and nothing is copied.
     ///

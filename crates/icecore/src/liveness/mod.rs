@@ -45,6 +45,8 @@ pub use deletion::Pace;
 pub use fault::HistoryFault;
 pub use part::{HeldPart, Part, PartRow, PartSource, SetChunk};
 pub(crate) use rebuild::SetsOfVersion;
+#[cfg(test)]
+pub(crate) use rule_tests::reached;
 pub use set::{AddressSet, SetChanges};
 pub use stored::{HistoryChanges, SetRows, StoredHistory, StoredSets, VersionChange, VersionRecord};
 pub use streams::{FreedSink, StreamChanges, StreamSets};

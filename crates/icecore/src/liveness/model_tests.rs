@@ -4,6 +4,7 @@
 mod model;
 
 use self::model::{Model, ModelVersion};
+use super::rule_tests::{delete_into, reached};
 use super::{
     DecodeLimits, FreedSink, History, HistoryChanges, HistoryFault, Pace, Part, PartRow, PartSource,
     PartStore, SetChunk, SetLimits, StoredHistory,
@@ -221,10 +222,10 @@ impl Trial {
         let mut freed = FreedSink::new();
         let used = self.history.used(version).unwrap();
         let connected = self.model.with_doomed(&[version], &self.doomed).len() > 1;
-        let outcome = self.history.delete(version, &mut freed);
+        let outcome = delete_into(&mut self.history, version, &mut freed);
         if self.model.delete(version) {
             self.doomed.remove(&version);
-            assert_eq!(outcome, Ok(freed.len()));
+            assert_eq!(outcome, Ok(()));
             assert!(freed.len() == used || connected);
         } else {
             let Err(HistoryFault::HasBranches { version: named, children: mut found }) = outcome else {
@@ -382,26 +383,21 @@ impl Trial {
         let (Some(first), Some(last)) = (pick(versions, step.which), pick(versions, step.amount)) else {
             return;
         };
-        let found = self.history.freed_by_deleting(first, last);
-        if !self.model.is_ancestor(first, last) {
-            assert_eq!(found, Err(HistoryFault::NotAnAncestor { ancestor: first, descendant: last }));
-            return;
-        }
         let within =
             |&&id: &&VersionId| self.model.is_ancestor(first, id) && self.model.is_ancestor(id, last);
-        let range: BTreeSet<VersionId> = versions.iter().filter(within).copied().collect();
-        assert_eq!(found.unwrap().0, self.model.only_in(&range));
+        let range: Vec<VersionId> = versions.iter().filter(within).copied().collect();
+        let freed = self.history.freed_by_deleting_set(&range).unwrap().0;
+        assert_eq!(freed, self.model.only_in(&range.into_iter().collect()));
     }
 
     fn checkpoint(&mut self) {
         if self.deltas.len() % 3 == 2 && self.shelf.is_none() {
-            self.base = Some((self.history.encode_full(), self.deltas.len() + 1));
+            self.base = Some((self.history.full_changes().encode(), self.deltas.len() + 1));
         }
         let changes = self.history.take_changes();
         let bytes = changes.encode();
         assert_eq!(HistoryChanges::decode(&bytes, &mut DecodeLimits::new(self.marks())).unwrap(), changes);
         self.deltas.push(bytes);
-        assert!(!self.history.has_changes());
         self.stored.apply_changes(changes).unwrap();
     }
 
@@ -432,7 +428,7 @@ impl Trial {
     /// The full image, all deltas from nothing, and a base with the deltas since give the same history.
     fn compare_stored(&mut self) {
         self.checkpoint();
-        let full = self.history.encode_full();
+        let full = self.history.full_changes().encode();
         let mut chains = vec![vec![&full], self.deltas.iter().collect()];
         if let Some((base, contained)) = &self.base {
             chains.push(std::iter::once(base).chain(&self.deltas[*contained..]).collect());
@@ -447,7 +443,6 @@ impl Trial {
             if let Some(shelf) = &self.shelf {
                 loaded.keep_in(Arc::new(shelf.clone()), SetLimits::of(0));
             }
-            assert!(!loaded.has_changes());
             assert_same(&loaded, &self.history);
         }
     }
@@ -491,14 +486,11 @@ impl Trial {
             let written =
                 version.blocks.iter().filter(|block| block.1 >= low[block.0 as usize]).count() as u64;
             assert_eq!(history.written(id).unwrap().0, written, "WRITTEN of {id}");
-            for &(number, address) in references.keys() {
-                let stream = Stream::from_number(number).unwrap();
-                let reaches = history.reaches(id, stream, LogAddress(address)).unwrap();
-                assert_eq!(reaches, version.blocks.contains(&(number, address)));
-            }
-            for &other in model.0.keys() {
-                assert_eq!(history.is_ancestor(id, other).unwrap(), model.is_ancestor(id, other));
-            }
+            let runs = Stream::ALL.into_iter().flat_map(|stream| {
+                let blocks = reached(history, id, stream);
+                blocks.runs().map(|span| Run::of(stream, &span)).collect::<Vec<_>>()
+            });
+            assert_eq!(blocks_of(runs), version.blocks, "what {id} reaches");
         }
         let alive = blocks_of(
             Stream::ALL.into_iter().flat_map(|stream| history.live_runs(stream)).map(Result::unwrap),

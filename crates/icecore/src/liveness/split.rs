@@ -13,7 +13,8 @@ const RECORD_RUNS: usize = 8;
 const RUNS_PER_ROW: usize = 3;
 
 impl History {
-    /// The whole history, as changes of an empty one. Does not touch the journals: see [`History::encode_full`].
+    /// The whole history, as changes of an empty one. Does not touch the journals: after storing this instead of
+    /// changes, call [`History::take_changes`] under the same lock and drop what it answers.
     #[must_use]
     pub fn full_changes(&self) -> HistoryChanges {
         let versions = self.versions.values().map(|node| {

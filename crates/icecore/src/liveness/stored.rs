@@ -99,7 +99,7 @@ impl HistoryChanges {
         out
     }
 
-    /// Reads what [`HistoryChanges::encode`] or [`History::encode_full`] wrote.
+    /// Reads what [`HistoryChanges::encode`] wrote.
     ///
     /// # Errors
     ///
@@ -166,18 +166,11 @@ fn encode_record(record: &VersionRecord, out: &mut Vec<u8>) {
 }
 
 impl History {
-    /// Whether there is anything to store; a version that came and went counts, for its number is used up.
-    #[must_use]
-    pub fn has_changes(&self) -> bool {
-        self.next != self.stored_next || !self.changed.is_empty() || !self.removed.is_empty()
-    }
-
     /// What changed since the last call (or since the history was loaded). The caller must store it: it is
     /// not reported again. Takes time with what changed, not with the length of the history.
     pub fn take_changes(&mut self) -> HistoryChanges {
         let removed = std::mem::take(&mut self.removed);
         let changed = std::mem::take(&mut self.changed);
-        self.stored_next = self.next;
         let mut versions = Vec::with_capacity(changed.len());
         for id in changed {
             let node = self.versions.get_mut(&id).expect("deleted versions are not among the changed");
@@ -191,13 +184,6 @@ impl History {
             versions.push(VersionChange { record, rows: SetRows::default(), owned, dead });
         }
         HistoryChanges { full: false, next: self.next, removed, versions }
-    }
-
-    /// The whole history as bytes. Does not touch the journals: after storing this instead of changes, call
-    /// [`History::take_changes`] under the same lock and drop what it answers.
-    #[must_use]
-    pub fn encode_full(&self) -> Vec<u8> {
-        self.full_changes().encode()
     }
 }
 

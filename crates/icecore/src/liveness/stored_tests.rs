@@ -2,7 +2,7 @@
 
 use super::model_tests::{Shelf, assert_same, cases};
 use super::part::{STRETCHES_MAX, encode_part};
-use super::rule_tests::{data, marks};
+use super::rule_tests::{data, delete_into, marks};
 use super::{
     BlockSet, DecodeLimits, FreedSink, History, HistoryChanges, Part, PartRow, PartSource, SetChanges,
     SetChunk, SetLimits, StoredHistory, VersionChange, VersionRecord, put_varint,
@@ -57,7 +57,7 @@ fn snapshots_and_deletions_are_stored_without_storing_their_sets_again() {
     // Merges the second snapshot (2,000 runs, none of them freed) into the one just taken.
     let second = history.version(snapshot).unwrap().parent().unwrap();
     let mut freed = FreedSink::new();
-    history.delete(second, &mut freed).unwrap();
+    delete_into(&mut history, second, &mut freed).unwrap();
     let deleted = history.take_changes();
     let deleted_bytes = deleted.encode().len();
     // The 500 freed blocks are named twice, out of one dead and one owned set.
@@ -165,7 +165,7 @@ fn changes_in_parts_are_the_same_changes() {
     let mut freed = FreedSink::new();
     (0..300).for_each(|index| history.born(head, data(2_000_000 + index * 7, 3)).unwrap());
     (0..300).for_each(|index| history.dropped(head, data(300 + index * 1_200, 1), &mut freed).unwrap());
-    history.delete(second, &mut freed).unwrap();
+    delete_into(&mut history, second, &mut freed).unwrap();
     let changes = history.take_changes();
     for runs_max in [1, 50, 1_000, 1 << 20] {
         let parts = [first.clone().split(runs_max), changes.clone().split(runs_max)].concat();
@@ -190,11 +190,11 @@ fn what_comes_and_goes_between_checkpoints_leaves_no_trace() {
     let head = history.new_head(None).unwrap();
     history.born(head, data(5_000_000, 100)).unwrap();
     let mut freed = FreedSink::new();
-    history.delete(head, &mut freed).unwrap();
-    assert!(history.has_changes(), "the number of the head is used up");
+    delete_into(&mut history, head, &mut freed).unwrap();
     history.born(VersionId(1), data(6_000_000, 10)).unwrap();
     history.dropped(VersionId(1), data(6_000_000, 10), &mut freed).unwrap();
     let changes = history.take_changes();
+    assert_eq!(changes.next, head, "the number of the head is used up");
     assert!(changes.removed.is_empty());
     assert_eq!(changes.versions.len(), 1);
     assert!(changes.encode().len() < 20, "{} bytes", changes.encode().len());
@@ -307,7 +307,7 @@ proptest! {
         history.new_head(Some(snapshot)).unwrap();
         let mut freed = FreedSink::new();
         history.dropped(head, data(40, 5), &mut freed).unwrap();
-        let mut bytes = history.encode_full();
+        let mut bytes = history.full_changes().encode();
         for (place, value) in flips {
             let place = place.index(bytes.len());
             bytes[place] ^= value;

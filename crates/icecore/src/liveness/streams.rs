@@ -46,12 +46,6 @@ impl StreamSets {
         BlockCount(self.0.iter().map(|set| set.len().0).fold(0, u64::saturating_add))
     }
 
-    /// Whether all are empty.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.iter().all(AddressSet::is_empty)
-    }
-
     /// The set of each stream.
     pub fn all(&self) -> impl Iterator<Item = &AddressSet> {
         self.0.iter()

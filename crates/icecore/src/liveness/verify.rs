@@ -22,7 +22,7 @@ impl StoredHistory {
         if self.next.0 >= COUNTER_LIMIT {
             return Err(damaged("version numbers are used up"));
         }
-        let mut history = History { next: self.next, stored_next: self.next, ..History::default() };
+        let mut history = History { next: self.next, ..History::default() };
         let mut children: BTreeMap<Option<VersionId>, Vec<VersionId>> = BTreeMap::new();
         for (&id, version) in &self.versions {
             children.entry(version.parent).or_default().push(id);

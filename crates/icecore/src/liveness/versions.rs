@@ -132,8 +132,6 @@ pub struct History {
     pub(super) versions: BTreeMap<VersionId, Box<VersionNode>>,
     /// The number of the next version.
     pub(super) next: VersionId,
-    /// What [`History::next`] was at the last checkpoint.
-    pub(super) stored_next: VersionId,
     /// Live blocks in each stream.
     pub(super) live: [u64; 3],
     /// Versions that differ from the last checkpoint.
