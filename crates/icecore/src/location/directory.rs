@@ -157,12 +157,6 @@ impl Directory {
         Stream::ALL.into_iter().flat_map(|stream| self.rows(stream).iter().map(move |row| (stream, row)))
     }
 
-    /// Memory that chunks take.
-    #[must_use]
-    pub const fn resident_bytes(&self) -> u64 {
-        self.resident_bytes
-    }
-
     /// Number of chunks in memory.
     #[must_use]
     pub fn resident(&self) -> usize {

@@ -141,14 +141,6 @@ impl LocationMap {
         Some((entry.segment, slot, BlockCount(end - address.0)))
     }
 
-    /// Gives up the places of addresses that were set aside at the end of a run and never used. Panics if what is
-    /// given up does not end where a run does.
-    pub fn trim_end(&mut self, run: Run) {
-        let last = self.lookup(run.stream, LogAddress(run.end().0 - 1)).expect("trims what has no place");
-        assert_eq!(last.2, BlockCount(1), "trims {run:?} out of the middle of an entry");
-        self.forget(run);
-    }
-
     /// Gives up all places in a segment, and answers with the runs that had them, in the order of slots.
     pub fn remove_segment(&mut self, segment: SegmentId) -> Vec<PlacedRun> {
         let removed: Vec<PlacedRun> = self.entries_of_segment(segment).collect();
@@ -179,14 +171,6 @@ impl LocationMap {
         for run in there {
             self.forget(run);
         }
-    }
-
-    /// Moves a run, all of which has a place, to another, and answers with the places it leaves in the order
-    /// of addresses. Entries are split as needed. Panics if part of it has no place, or the new place is taken.
-    pub fn remap(&mut self, run: Run, segment: SegmentId, slot: Slot) -> Vec<PlacedRun> {
-        let left = self.forget(run);
-        self.insert(run, segment, slot);
-        left
     }
 
     /// All runs of one stream that have a place, by address: maximal ones.
@@ -266,7 +250,7 @@ impl LocationMap {
     }
 
     /// Gives up the places of a run, all of which has one, and notes that.
-    fn forget(&mut self, run: Run) -> Vec<PlacedRun> {
+    pub(super) fn forget(&mut self, run: Run) -> Vec<PlacedRun> {
         let left = self.displace(run);
         let covered: u64 = left.iter().map(|piece| piece.run.length.0).sum();
         assert_eq!(covered, run.length.0, "part of {run:?} has no place");

@@ -1,6 +1,6 @@
 //! The map against one plain place per block, its journal, and its bytes.
 
-use super::{LocationMap, MapChanges};
+use super::{LocationMap, MapChanges, PlacedRun};
 use crate::liveness::DecodeLimits;
 use crate::units::{BlockCount, LOG_ADDRESS_LIMIT, LogAddress, Marks, Run, SegmentId, Slot, Stream};
 use proptest::prelude::*;
@@ -15,6 +15,16 @@ fn limits() -> DecodeLimits {
 
 fn run(stream: Stream, start: u64, length: u64) -> Run {
     Run { stream, start: LogAddress(start), length: BlockCount(length) }
+}
+
+impl LocationMap {
+    /// Moves a run, all of which has a place, to another, and answers with the places it leaves in the order of
+    /// addresses.
+    pub(super) fn remap(&mut self, run: Run, segment: SegmentId, slot: Slot) -> Vec<PlacedRun> {
+        let left = self.forget(run);
+        self.insert(run, segment, slot);
+        left
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -86,7 +96,7 @@ impl Trial {
         let Some(entry) = runs.get(step.start as usize % runs.len().max(1)) else { return };
         let length = step.length.min(entry.run.length.0);
         let tail = run(stream, entry.run.end().0 - length, length);
-        self.map.trim_end(tail);
+        self.map.forget(tail);
         self.model.retain(|block, _| block.0 != stream || !(tail.start.0..tail.end().0).contains(&block.1));
     }
 
@@ -292,7 +302,7 @@ fn moves_can_be_stored_without_what_came_after_a_mark() {
     let mut stored = LocationMap::new();
     stored.apply_changes(&map.take_changes()).unwrap();
     // The log goes on elsewhere from 50 on, and what it held before is moved.
-    map.trim_end(run(Stream::Data, 50, 51));
+    map.forget(run(Stream::Data, 50, 51));
     map.insert(run(Stream::Data, 50, 80), SegmentId(2), Slot(1));
     map.remap(run(Stream::Data, 10, 20), SegmentId(3), Slot(1));
     stored.apply_changes(&map.take_changes_below(&Marks([LogAddress(50); 3]))).unwrap();
@@ -338,7 +348,7 @@ fn what_comes_and_goes_between_checkpoints_leaves_no_trace() {
     let mut map = LocationMap::new();
     map.insert(run(Stream::Data, 0, 100), SegmentId(1), Slot(0));
     map.remap(run(Stream::Data, 10, 10), SegmentId(2), Slot(0));
-    map.trim_end(run(Stream::Data, 90, 10));
+    map.forget(run(Stream::Data, 90, 10));
     assert_eq!(map.remove_segment(SegmentId(1)).len(), 2);
     assert_eq!(map.remove_segment(SegmentId(2)).len(), 1);
     assert!(map.is_empty());
@@ -362,14 +372,6 @@ fn a_place_has_one_address() {
 }
 
 #[test]
-#[should_panic(expected = "out of the middle")]
-fn only_the_end_of_an_entry_is_trimmed() {
-    let mut map = LocationMap::new();
-    map.insert(run(Stream::Data, 0, 100), SegmentId(1), Slot(0));
-    map.trim_end(run(Stream::Data, 50, 10));
-}
-
-#[test]
 fn stored_maps_that_contradict_themselves_are_refused() {
     let mut map = LocationMap::new();
     map.insert(run(Stream::Data, 0, 100), SegmentId(1), Slot(0));
@@ -382,7 +384,7 @@ fn stored_maps_that_contradict_themselves_are_refused() {
     full.apply_changes(&changes).unwrap();
     let fault = full.apply_changes(&map.full_changes()).unwrap_err().to_string();
     assert!(fault.contains("full image"), "{fault}");
-    map.trim_end(run(Stream::Data, 50, 50));
+    map.forget(run(Stream::Data, 50, 50));
     let fault = LocationMap::new().apply_changes(&map.take_changes()).unwrap_err().to_string();
     assert!(fault.contains("has none"), "{fault}");
 }
