@@ -8,7 +8,6 @@
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::str::FromStr;
 
 /// Longest name of a dataset or snapshot in bytes, everything included (`a/b@c`).
 pub const NAME_BYTES_MAX: usize = 255;
@@ -88,12 +87,6 @@ impl DatasetName {
         self.0.rsplit_once('/').map(|(parent, _)| Self(parent.to_owned()))
     }
 
-    /// The last component.
-    #[must_use]
-    pub fn leaf(&self) -> &str {
-        self.0.rsplit_once('/').map_or(self.as_str(), |(_, leaf)| leaf)
-    }
-
     /// Number of levels above this one: 0 for `a`, 1 for `a/b`.
     #[must_use]
     pub fn depth(&self) -> usize {
@@ -165,15 +158,6 @@ impl VersionName {
         match self {
             Self::Head(name) => name.as_str(),
             Self::Snapshot(name) => name.as_str(),
-        }
-    }
-
-    /// The dataset that is meant, or whose snapshot is.
-    #[must_use]
-    pub fn dataset(&self) -> DatasetName {
-        match self {
-            Self::Head(name) => name.clone(),
-            Self::Snapshot(name) => name.dataset(),
         }
     }
 }
@@ -350,14 +334,6 @@ macro_rules! text_like {
         impl fmt::Display for $name {
             fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str(self.as_str())
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = Error;
-
-            fn from_str(text: &str) -> Result<Self> {
-                Self::parse(text)
             }
         }
     )*};
