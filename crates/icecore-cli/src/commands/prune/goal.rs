@@ -1,10 +1,10 @@
 //! `--free` and `--max-used`: only as many snapshots go as it takes.
 
 use super::super::take;
+use super::choose::Reason;
 use super::plan::{Plan, Row};
 use crate::{exit, format};
 use icecore::admin::{Access, ErrorCode, Failure, Request, Response};
-use icecore::retention::Reason;
 use icecore::units::ByteLength;
 
 /// How much space there has to be.

@@ -1,5 +1,6 @@
 //! `icecore prune`
 
+mod choose;
 mod goal;
 mod plan;
 mod show;

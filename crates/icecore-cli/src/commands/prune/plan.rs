@@ -1,8 +1,9 @@
 //! What a prune comes to: every snapshot with what becomes of it.
 
 use super::super::{list_entries, take};
+use super::choose::{Candidate, Protection, Reason, choose};
 use icecore::admin::{Access, Request, Response};
-use icecore::retention::{Candidate, PROPERTY_PREFIX, Policy, Protection, Reason, choose, is_of_rollback};
+use icecore::retention::{PROPERTY_PREFIX, Policy, is_of_rollback};
 use icecore::units::{ByteLength, Timestamp};
 use icecore::{EntryKind, Hold, ListEntry, ListFilter};
 
@@ -93,9 +94,8 @@ fn judge(
     }
     // Nobody has named it: without rules it is none of our business.
     let for_space = chosen.for_space && !chosen.names.is_empty();
-    let verdicts = choose(&policy, &candidates, for_space);
-    let rows = snapshots.iter().zip(verdicts);
-    plan.rows.extend(rows.map(|(entry, verdict)| Row { entry: entry.clone(), reasons: verdict.reasons }));
+    let rows = snapshots.iter().zip(choose(&policy, &candidates, for_space));
+    plan.rows.extend(rows.map(|(entry, reasons)| Row { entry: entry.clone(), reasons }));
     Ok(())
 }
 

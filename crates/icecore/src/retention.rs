@@ -1,12 +1,68 @@
-//! A policy: what is to be kept, as options and user properties say it.
+//! Retention: what the names of snapshots and the user properties of datasets say of it. A policy is what they
+//! come to; whoever prunes decides by it.
 
-use super::Period;
 use crate::error::{Error, Result};
+use crate::units::Timestamp;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// User properties below this are Icecore's own.
+pub const RESERVED_PREFIX: &str = "icecore:";
+
 /// What begins the user properties that hold a policy.
 pub const PROPERTY_PREFIX: &str = "icecore:prune.";
+
+/// User properties that say how old the newest snapshot of a dataset may be: durations.
+pub const MONITOR_PROPERTIES: [&str; 2] = ["icecore:monitor.age-warn", "icecore:monitor.age-crit"];
+
+/// What begins the names of snapshots that are named by the moment at which they were taken.
+pub const AUTOMATIC_PREFIX: &str = "auto-";
+
+/// What begins the names of the snapshots that a rollback takes by itself.
+pub const ROLLBACK_PREFIX: &str = "rollback-";
+
+/// Whether a snapshot of this short name keeps what a dataset held before a rollback. One that was renamed is
+/// like any other.
+#[must_use]
+pub fn is_of_rollback(short: &str) -> bool {
+    // Two in a millisecond are told apart by a number at the end.
+    short
+        .strip_prefix(ROLLBACK_PREFIX)
+        .and_then(|rest| rest.split_inclusive('Z').next())
+        .is_some_and(|moment| Timestamp::from_rfc3339(moment).is_some())
+}
+
+/// A stretch of the calendar of which one snapshot is to stay.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Period {
+    /// An hour.
+    Hour,
+    /// A day.
+    Day,
+    /// A week, from Monday on.
+    Week,
+    /// A month.
+    Month,
+    /// A year.
+    Year,
+}
+
+impl Period {
+    /// Every period, the shortest first.
+    pub const ALL: [Self; 5] = [Self::Hour, Self::Day, Self::Week, Self::Month, Self::Year];
+
+    /// As the options and properties have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hour => "hourly",
+            Self::Day => "daily",
+            Self::Week => "weekly",
+            Self::Month => "monthly",
+            Self::Year => "yearly",
+        }
+    }
+}
 
 /// What to keep of a dataset's snapshots. A snapshot stays if any of the rules wants it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -124,4 +180,69 @@ pub fn parse_duration(text: &str) -> Result<Duration> {
     }
     // Beyond that, moments cannot be counted in nanoseconds.
     if seconds > 200 * 365 * 86_400 { Err(wrong()) } else { Ok(Duration::from_secs(seconds)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_a_rollback_took_is_known_by_its_name() {
+        let name = format!("{ROLLBACK_PREFIX}{}", Timestamp(1).to_rfc3339());
+        assert!(is_of_rollback(&name) && is_of_rollback(&format!("{name}-2")));
+        for name in ["rollback-plan", "rollback-", "my-rollback-1970-01-01T00:00:00.000Z", "Z"] {
+            assert!(!is_of_rollback(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn rules_that_make_no_sense_are_refused() {
+        let mut policy = Policy::default();
+        for (rule, value) in
+            [("dayly", "7"), ("daily", "-1"), ("daily", ""), ("within", "7"), ("last", "many")]
+        {
+            assert!(policy.set(rule, value).is_err(), "{rule}={value}");
+        }
+        assert!(check_property("icecore:prune.dayly", "7").is_err());
+        assert!(check_property("icecore:prune.daily", "7").is_ok());
+        assert!(check_property("team:prune.dayly", "7").is_ok());
+    }
+
+    #[test]
+    fn durations_are_numbers_with_units() {
+        for (text, seconds) in [
+            ("0", 0),
+            ("90m", 5400),
+            ("1d12h", 129_600),
+            ("2w", 1_209_600),
+            ("1mo", 2_592_000),
+            ("1y", 31_536_000),
+        ] {
+            assert_eq!(parse_duration(text).unwrap(), Duration::from_secs(seconds), "{text}");
+        }
+        for text in [
+            "",
+            "d",
+            "7",
+            "1 d",
+            "1x",
+            "-1d",
+            "1.5h",
+            "99999999999999999999d",
+            "201y",
+            "9223372036854775807y",
+        ] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn durations_never_panic(text in "\\PC{0,12}|[0-9smhdwoy]{0,12}") {
+            let _ = parse_duration(&text);
+        }
+    }
 }

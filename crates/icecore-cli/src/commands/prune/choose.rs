@@ -1,11 +1,20 @@
-//! Which snapshots a policy keeps.
+//! Which snapshots a policy keeps: arithmetic on names and times alone, so that it can be tested against
+//! everything that a calendar has to offer.
 //!
 //! Of every stretch of the calendar the newest snapshot counts. So a snapshot that is not the newest of its day
 //! is never going to be wanted for that day, and pruning often comes to the same as pruning once.
 
-use super::{Period, Policy};
-use crate::units::Timestamp;
+#[cfg(test)]
+mod tests;
+
+use icecore::retention::{Period, Policy};
+use icecore::units::{Timestamp, date_of_day};
 use std::fmt;
+
+const HOUR_NANOSECONDS: i64 = 3_600_000_000_000;
+const DAY_NANOSECONDS: i64 = 24 * HOUR_NANOSECONDS;
+/// 1970-01-01 was a Thursday, and weeks begin on Monday.
+const DAYS_FROM_MONDAY: i64 = 3;
 
 /// A snapshot that is judged.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -50,21 +59,6 @@ pub enum Reason {
     EnoughSpace,
 }
 
-/// What becomes of one candidate.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Verdict {
-    /// Why it stays, all reasons; none if it may go.
-    pub reasons: Vec<Reason>,
-}
-
-impl Verdict {
-    /// Whether nothing keeps it.
-    #[must_use]
-    pub fn may_go(&self) -> bool {
-        self.reasons.is_empty()
-    }
-}
-
 impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -82,17 +76,16 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Judges the snapshots of one dataset; the verdicts are in the order of the candidates.
+/// Judges the snapshots of one dataset: why each of the candidates stays, all reasons; none if it may go.
 ///
 /// Without any rule everything stays, unless `for_space` says that snapshots go because space is needed: then
 /// the newest one stays.
-#[must_use]
-pub fn choose(policy: &Policy, candidates: &[Candidate], for_space: bool) -> Vec<Verdict> {
-    let mut verdicts: Vec<Verdict> = candidates.iter().map(|one| protections(policy, one)).collect();
+pub fn choose(policy: &Policy, candidates: &[Candidate], for_space: bool) -> Vec<Vec<Reason>> {
+    let mut reasons: Vec<Vec<Reason>> = candidates.iter().map(|one| protections(policy, one)).collect();
     // Held and cloned snapshots are snapshots of their day like others. What a rollback took is not.
     let counts = |index: &usize| {
-        !verdicts[*index].reasons.contains(&Reason::Protected(Protection::Rollback))
-            && !verdicts[*index].reasons.contains(&Reason::OtherName)
+        !reasons[*index].contains(&Reason::Protected(Protection::Rollback))
+            && !reasons[*index].contains(&Reason::OtherName)
     };
     let mut newest_first: Vec<usize> = (0..candidates.len()).filter(counts).collect();
     newest_first.sort_by_key(|index| std::cmp::Reverse((candidates[*index].created, *index)));
@@ -101,46 +94,63 @@ pub fn choose(policy: &Policy, candidates: &[Candidate], for_space: bool) -> Vec
     if !policy.has_rules() {
         for (place, index) in newest_first.into_iter().enumerate() {
             match (for_space, place) {
-                (true, 0) => verdicts[index].reasons.push(Reason::NewestOfAll),
+                (true, 0) => reasons[index].push(Reason::NewestOfAll),
                 (true, _) => {}
-                (false, _) => verdicts[index].reasons.push(Reason::NoPolicy),
+                (false, _) => reasons[index].push(Reason::NoPolicy),
             }
         }
-        return verdicts;
+        return reasons;
     }
     for index in newest_first.iter().take(policy.last as usize) {
-        verdicts[*index].reasons.push(Reason::Last);
+        reasons[*index].push(Reason::Last);
     }
     if let (Some(within), Some(newest)) = (policy.within, newest_first.first()) {
         let nanoseconds = i64::try_from(within.as_nanos()).unwrap_or(i64::MAX);
         let oldest = created(*newest).0.saturating_sub(nanoseconds);
         for index in newest_first.iter().take_while(|index| created(**index).0 >= oldest) {
-            verdicts[*index].reasons.push(Reason::Within);
+            reasons[*index].push(Reason::Within);
         }
     }
     for (period, count) in &policy.periods {
         let mut kept = 0;
         let mut former = None;
         for index in &newest_first {
-            let stretch = period.of(created(*index));
-            if former == Some(stretch) {
+            let current = stretch(*period, created(*index));
+            if former == Some(current) {
                 continue;
             }
             if kept == *count {
                 break;
             }
             kept += 1;
-            former = Some(stretch);
-            verdicts[*index].reasons.push(Reason::Newest(*period));
+            former = Some(current);
+            reasons[*index].push(Reason::Newest(*period));
         }
     }
-    verdicts
+    reasons
 }
 
-fn protections(policy: &Policy, candidate: &Candidate) -> Verdict {
+/// The number of the stretch that a moment lies in: equal within a stretch, and larger in later ones. All in
+/// UTC, so that a pool that moves to another place, or a clock that is put forward in spring, changes nothing
+/// about what is kept.
+const fn stretch(period: Period, moment: Timestamp) -> i64 {
+    let day = moment.0.div_euclid(DAY_NANOSECONDS);
+    match period {
+        Period::Hour => moment.0.div_euclid(HOUR_NANOSECONDS),
+        Period::Day => day,
+        Period::Week => (day + DAYS_FROM_MONDAY).div_euclid(7),
+        Period::Month => {
+            let (year, month, _) = date_of_day(day);
+            year * 12 + month
+        }
+        Period::Year => date_of_day(day).0,
+    }
+}
+
+fn protections(policy: &Policy, candidate: &Candidate) -> Vec<Reason> {
     let mut reasons: Vec<Reason> = candidate.protection.iter().cloned().map(Reason::Protected).collect();
     if !candidate.name.starts_with(&policy.prefix) {
         reasons.push(Reason::OtherName);
     }
-    Verdict { reasons }
+    reasons
 }
