@@ -59,6 +59,12 @@ impl Catalogue {
         self.datasets.get(&id)
     }
 
+    /// The same, for a handle that may have outlived the dataset.
+    pub(crate) fn existing(&self, id: DatasetId) -> Result<&DatasetRow> {
+        let destroyed = || Error::NotFound { what: "the dataset (it was destroyed)".to_owned() };
+        self.dataset(id).ok_or_else(destroyed)
+    }
+
     pub(crate) fn snapshot(&self, version: VersionId) -> Option<&SnapshotRow> {
         self.snapshots.get(&version)
     }

@@ -1,8 +1,8 @@
 //! The head of a dataset: files and directories, to be changed.
 
+use crate::error::Result;
 #[cfg(doc)]
-use crate::error::FileFault;
-use crate::error::{Error, Result};
+use crate::error::{Error, FileFault};
 use crate::group::Group;
 use crate::pool::Pool;
 use crate::units::{DatasetId, InodeNumber};
@@ -56,8 +56,7 @@ impl Dataset {
     /// [`Error::NotFound`] if it was destroyed.
     pub fn name(&self) -> Result<String> {
         let state = self.pool.engine().state();
-        let row = state.catalogue.dataset(self.id);
-        row.map(|row| row.name.clone()).ok_or_else(destroyed)
+        state.catalogue.existing(self.id).map(|row| row.name.clone())
     }
 
     /// Grows with every rollback: what was opened before belongs to a state that is gone.
@@ -66,7 +65,7 @@ impl Dataset {
     /// [`Error::NotFound`] if it was destroyed.
     pub fn generation(&self) -> Result<u64> {
         let state = self.pool.engine().state();
-        state.catalogue.dataset(self.id).map(|row| row.generation).ok_or_else(destroyed)
+        state.catalogue.existing(self.id).map(|row| row.generation)
     }
 
     /// The head as it is now, pinned.
@@ -77,7 +76,7 @@ impl Dataset {
         let engine = self.pool.engine();
         engine.check_open()?;
         let mut state = engine.state();
-        let row = state.catalogue.dataset(self.id).ok_or_else(destroyed)?;
+        let row = state.catalogue.existing(self.id)?;
         let (head, name) = (row.head, row.name.clone());
         Ok(View::pin(&self.pool, &mut state, head, name))
     }
@@ -90,7 +89,7 @@ impl Dataset {
         let engine = self.pool.engine();
         engine.check_open()?;
         let state = engine.state();
-        let row = state.catalogue.dataset(self.id).ok_or_else(destroyed)?;
+        let row = state.catalogue.existing(self.id)?;
         Ok(view.is_of(row.head, &state))
     }
 
@@ -169,10 +168,6 @@ impl Dataset {
         self.pool.engine().users.lock().entry(self.id).or_default().push(user.clone());
         UserGuard { dataset: self.clone(), user }
     }
-}
-
-fn destroyed() -> Error {
-    Error::NotFound { what: "the dataset (it was destroyed)".to_owned() }
 }
 
 /// Something that has a dataset open.

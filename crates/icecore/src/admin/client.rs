@@ -3,7 +3,7 @@
 use super::codec::{CodecError, REPLY_BYTES_MAX, read_message, write_message};
 use super::failure::{ErrorCode, Failure};
 use super::protocol::{Progress, Reply, Request, Response};
-use super::socket::{Folder, Writer, process_of};
+use super::socket::{Folder, Writer, is_timeout, process_of};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -143,10 +143,6 @@ impl Write for Patient<'_> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-fn is_timeout(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 fn went_away() -> Failure {

@@ -7,7 +7,7 @@
 use super::codec::{CodecError, REQUEST_BYTES_MAX, read_message, write_message};
 use super::failure::{ErrorCode, Failure};
 use super::protocol::{Progress, Reply, Request, Response};
-use super::socket::{Folder, Writer, process_of};
+use super::socket::{Folder, Writer, is_timeout, process_of};
 use crate::error::{Error, Result};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -305,10 +305,6 @@ fn receive(
         }
         other => other,
     })
-}
-
-fn is_timeout(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
 
 /// Reads until a moment, however the bytes trickle in.

@@ -85,3 +85,7 @@ pub(super) fn process_of(stream: &UnixStream) -> Option<u32> {
     let credentials = rustix::net::sockopt::socket_peercred(stream).ok()?;
     u32::try_from(credentials.pid.as_raw_nonzero().get()).ok()
 }
+
+pub(super) fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}

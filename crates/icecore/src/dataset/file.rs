@@ -1,7 +1,7 @@
 //! Files of a head that are open.
 
+use super::Dataset;
 use super::target::Target;
-use super::{Dataset, destroyed};
 use crate::error::{FileFault, Result};
 use crate::linear::ReadProgress;
 use crate::namespace::InodeItem;
@@ -35,7 +35,7 @@ impl Dataset {
         engine.check_open()?;
         // In one step: what is still there when the handle counts stays there.
         let mut state = engine.state();
-        let head = state.catalogue.dataset(self.id).ok_or_else(destroyed)?.head;
+        let head = state.head(self.id)?;
         if !engine.open_files.open((head, inode)) {
             return Err(FileFault::Stale.into());
         }

@@ -95,20 +95,16 @@ impl Engine {
         Ok(())
     }
 
-    /// Compares chunks of the location map with their checksums, while no checkpoint is on its way.
-    pub(crate) fn inspect_chunks(&self) -> Vec<Error> {
+    /// Compares chunks of the location map, and those of sets, with their checksums, while no checkpoint is on
+    /// its way.
+    pub(crate) fn inspect_chunks(&self) -> [Vec<Error>; 2] {
         let _line = self.checkpoint.lock();
-        let places: Vec<_> = self.blocks.map().read().directory().all().map(|(_, row)| row.place).collect();
-        let detail = "a chunk of the location map does not match its checksum";
-        places.iter().filter_map(|place| self.inspect_stretch(place, detail)).collect()
-    }
-
-    /// Compares chunks of sets with their checksums, while no checkpoint is on its way.
-    pub(crate) fn inspect_sets(&self) -> Vec<Error> {
-        let _line = self.checkpoint.lock();
-        let places: Vec<_> = self.blocks.sets().read().places().collect();
-        let detail = "a chunk of sets does not match its checksum";
-        places.iter().filter_map(|place| self.inspect_stretch(place, detail)).collect()
+        let map: Vec<_> = self.blocks.map().read().directory().all().map(|(_, row)| row.place).collect();
+        let sets: Vec<_> = self.blocks.sets().read().places().collect();
+        let of_map = "a chunk of the location map does not match its checksum";
+        [(map, of_map), (sets, "a chunk of sets does not match its checksum")].map(|(places, detail)| {
+            places.iter().filter_map(|place| self.inspect_stretch(place, detail)).collect()
+        })
     }
 
     /// Stretches of a ledger segment that the last checkpoint and what it names are made of.

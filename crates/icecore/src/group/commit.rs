@@ -129,8 +129,7 @@ fn commit_steps(
 }
 
 fn check_generation(state: &State, group: &Group) -> Result<()> {
-    let row = state.catalogue.dataset(group.dataset.id());
-    let row = row.ok_or_else(|| Error::NotFound { what: "the dataset (it was destroyed)".to_owned() })?;
+    let row = state.catalogue.existing(group.dataset.id())?;
     if row.generation != group.generation {
         return Err(Error::StaleHandle { dataset: row.name.clone() });
     }

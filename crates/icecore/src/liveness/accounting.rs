@@ -5,6 +5,7 @@ use super::cold::Cold;
 use super::fault::HistoryFault;
 use super::forecast::Leaving;
 use super::part::{HeldPart, Look, PartRow};
+use super::streams::StreamSets;
 use super::versions::{History, VersionNode};
 use crate::units::{BlockCount, LogAddress, Run, Stream, VersionId};
 use std::borrow::Cow;
@@ -126,32 +127,18 @@ impl History {
         order
     }
 
-    /// Which of these blocks a version owns: it reaches them, and so does everything below it where they are not dead.
-    ///
-    /// # Errors
-    ///
-    /// [`HistoryFault::Unknown`]; [`HistoryFault::Unread`].
-    pub fn owned_among(
+    /// Which of these blocks a version owns (it reaches them, and so does everything below it where they are not
+    /// dead), and which are dead in it, and so in everything below it. Of what cannot be read, none.
+    #[must_use]
+    pub fn owned_and_dead_among(
         &self,
         version: VersionId,
         stream: Stream,
         blocks: &BlockSet,
-    ) -> Result<BlockSet, HistoryFault> {
-        self.version(version)?.owned.of(stream).common(blocks, self.parts.patient())
-    }
-
-    /// Which of these blocks are dead in a version, and so in everything below it.
-    ///
-    /// # Errors
-    ///
-    /// [`HistoryFault::Unknown`]; [`HistoryFault::Unread`].
-    pub fn dead_among(
-        &self,
-        version: VersionId,
-        stream: Stream,
-        blocks: &BlockSet,
-    ) -> Result<BlockSet, HistoryFault> {
-        self.version(version)?.dead.of(stream).common(blocks, self.parts.patient())
+    ) -> [BlockSet; 2] {
+        let Ok(node) = self.version(version) else { return Default::default() };
+        let among = |sets: &StreamSets| sets.of(stream).common(blocks, self.parts.patient());
+        [&node.owned, &node.dead].map(|sets| among(sets).unwrap_or_default())
     }
 
     /// What a version owns, of one stream.

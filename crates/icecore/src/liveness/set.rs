@@ -26,30 +26,25 @@ impl SetChanges {
     }
 
     /// Notes that `fresh`, which was not in the set, now is.
-    fn note_added(&mut self, mut fresh: BlockSet) {
-        if self.removed.is_empty() {
-            self.added.unite(fresh);
-            return;
-        }
-        let mut back = fresh.clone();
-        back.intersect(&self.removed);
-        self.removed.subtract(&back);
-        fresh.subtract(&back);
-        self.added.unite(fresh);
+    fn note_added(&mut self, fresh: BlockSet) {
+        note(&mut self.removed, &mut self.added, fresh);
     }
 
     /// Notes that `gone`, which was in the set, no longer is.
-    fn note_removed(&mut self, mut gone: BlockSet) {
-        if self.added.is_empty() {
-            self.removed.unite(gone);
-            return;
-        }
-        let mut never = gone.clone();
-        never.intersect(&self.added);
-        self.added.subtract(&never);
-        gone.subtract(&never);
-        self.removed.unite(gone);
+    fn note_removed(&mut self, gone: BlockSet) {
+        note(&mut self.added, &mut self.removed, gone);
     }
+}
+
+/// Notes blocks in `changed`. Those that are in `back` are what they were at first: they leave it.
+fn note(back: &mut BlockSet, changed: &mut BlockSet, mut blocks: BlockSet) {
+    if !back.is_empty() {
+        let mut restored = blocks.clone();
+        restored.intersect(back);
+        back.subtract(&restored);
+        blocks.subtract(&restored);
+    }
+    changed.unite(blocks);
 }
 
 /// A set of log addresses of one stream, with a journal of its changes.

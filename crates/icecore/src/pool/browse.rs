@@ -36,7 +36,7 @@ impl Pool {
         self.engine().check_open()?;
         let state = self.engine().state();
         let name = match above {
-            Some(id) => format!("{}/{leaf}", state.catalogue.dataset(id).ok_or_else(destroyed)?.name),
+            Some(id) => format!("{}/{leaf}", state.catalogue.existing(id)?.name),
             None => leaf.to_owned(),
         };
         Ok(state.catalogue.find(&name).ok())
@@ -50,7 +50,7 @@ impl Pool {
         self.engine().check_open()?;
         let state = self.engine().state();
         let prefix = match above {
-            Some(id) => format!("{}/", state.catalogue.dataset(id).ok_or_else(destroyed)?.name),
+            Some(id) => format!("{}/", state.catalogue.existing(id)?.name),
             None => String::new(),
         };
         let below = state.catalogue.names().filter_map(|(name, id)| {
@@ -67,7 +67,7 @@ impl Pool {
     pub fn snapshots_of(&self, dataset: DatasetId) -> Result<Vec<(String, VersionId)>> {
         self.engine().check_open()?;
         let state = self.engine().state();
-        state.catalogue.dataset(dataset).ok_or_else(destroyed)?;
+        state.catalogue.existing(dataset)?;
         let rows = state.catalogue.snapshots_of(dataset).filter(|(_, row)| !row.hidden);
         Ok(rows.map(|(version, row)| (row.name.clone(), version)).collect())
     }
@@ -79,7 +79,7 @@ impl Pool {
     pub fn snapshot_of(&self, dataset: DatasetId, short: &str) -> Result<Option<VersionId>> {
         self.engine().check_open()?;
         let state = self.engine().state();
-        state.catalogue.dataset(dataset).ok_or_else(destroyed)?;
+        state.catalogue.existing(dataset)?;
         Ok(state.catalogue.find_snapshot(dataset, short).ok())
     }
 
@@ -111,7 +111,7 @@ impl Pool {
         let available = engine.writable(&state, space.free / engine.geometry.bytes);
         match dataset {
             Some(id) => {
-                let head = state.catalogue.dataset(id).ok_or_else(destroyed)?.head;
+                let head = state.head(id)?;
                 let used = state.history.referenced(head)?.bytes();
                 Ok(Room { used, available: engine.available_to(&state, id, available) })
             }
@@ -140,8 +140,4 @@ impl View {
         })?;
         Ok(found)
     }
-}
-
-fn destroyed() -> Error {
-    Error::NotFound { what: "the dataset (it was destroyed)".to_owned() }
 }

@@ -37,13 +37,7 @@ impl Pool {
     /// # Errors
     /// As for [`Pool::destroy`].
     pub fn plan_destroy(&self, target: &DestroyTarget) -> Result<DestroyPlan> {
-        self.engine().check_open()?;
-        target.check()?;
-        let state = self.engine().settled_state()?;
-        let selection = select(&state, target, Holds::Refuse)?;
-        let frees = frees(&state, &selection, &state.graveyard.pins().versions())?;
-        drop(state);
-        Ok(DestroyPlan { names: selection.names, frees: frees.bytes() })
+        self.plan(target, Holds::Refuse)
     }
 
     /// What destroying `target` would give back if nothing held it: for whoever means to release holds first.
@@ -51,10 +45,14 @@ impl Pool {
     /// # Errors
     /// As for [`Pool::destroy`], but for holds.
     pub fn plan_destroy_unheld(&self, target: &DestroyTarget) -> Result<DestroyPlan> {
+        self.plan(target, Holds::Ignored)
+    }
+
+    fn plan(&self, target: &DestroyTarget, holds: Holds) -> Result<DestroyPlan> {
         self.engine().check_open()?;
         target.check()?;
         let state = self.engine().settled_state()?;
-        let selection = select(&state, target, Holds::Ignored)?;
+        let selection = select(&state, target, holds)?;
         let frees = frees(&state, &selection, &state.graveyard.pins().versions())?;
         drop(state);
         Ok(DestroyPlan { names: selection.names, frees: frees.bytes() })

@@ -11,7 +11,7 @@ use crate::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
 use std::sync::Arc;
 
 /// What operations on files need beside the tree that they change: somebody who takes note of births and deaths, and who knows
-/// what blocks hold. In earnest this is [`Effects`]; a [`super::Trial`] only counts.
+/// what blocks hold. In earnest this is [`Effects`]; a [`super::Trial`] only counts: the defaults are for it.
 pub(crate) trait Births: Ledger {
     /// A run was written.
     fn born(&mut self, run: Run);
@@ -23,16 +23,18 @@ pub(crate) trait Births: Ledger {
     fn draw_merged(&mut self, run: Run, contents: Vec<Option<Arc<Block>>>);
 
     /// Whether blocks are made from what is dropped from now on: a replay reads it again.
-    fn merging(&mut self, is_merging: bool);
+    fn merging(&mut self, _is_merging: bool) {}
 
     /// A replay reads these blocks again.
-    fn is_read_by_replay(&mut self, run: &Run);
+    fn is_read_by_replay(&mut self, _run: &Run) {}
 
     /// What the first block of a run holds.
     fn read(&self, run: &Run) -> Result<Arc<Block>>;
 
     /// Why a block cannot be read, if the file that it lies in is missing or cut short.
-    fn gone_with_file(&self, run: &Run) -> Option<Error>;
+    fn gone_with_file(&self, _run: &Run) -> Option<Error> {
+        None
+    }
 }
 
 /// Records births and deaths of blocks of one head.

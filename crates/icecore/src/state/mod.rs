@@ -24,7 +24,7 @@ pub(crate) use usage::{Change, Usage};
 
 use crate::blocks::{Block, Blocks};
 use crate::catalogue::Catalogue;
-use crate::error::{Error, FileFault, Result};
+use crate::error::{FileFault, Result};
 use crate::liveness::{BlockSet, History, Span};
 use crate::log::tail::Tail;
 use crate::operation::Operation;
@@ -120,9 +120,7 @@ pub(crate) struct State {
 impl State {
     /// The version that a dataset's head is.
     pub(crate) fn head(&self, dataset: DatasetId) -> Result<VersionId> {
-        let row = self.catalogue.dataset(dataset);
-        row.map(|row| row.head)
-            .ok_or_else(|| Error::NotFound { what: "the dataset (it was destroyed)".to_owned() })
+        self.catalogue.existing(dataset).map(|row| row.head)
     }
 
     /// Refuses a head that a rollback has replaced, or that was destroyed with its dataset.

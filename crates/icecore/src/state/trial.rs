@@ -270,16 +270,8 @@ impl Births for Counted<'_, '_> {
         }
     }
 
-    fn merging(&mut self, _: bool) {}
-
-    fn is_read_by_replay(&mut self, _: &Run) {}
-
     fn read(&self, run: &Run) -> Result<Arc<Block>> {
         self.written.read(run)
-    }
-
-    fn gone_with_file(&self, _: &Run) -> Option<Error> {
-        None
     }
 }
 

@@ -225,8 +225,7 @@ fn scrub(
     // What lacks its copy gets one first, so that nothing is compared that is not there.
     let lacking = if is_writable { engine.restore_copies() } else { Ok(copies.report()) };
     let ledger = engine.inspect_ledger();
-    let chunks = engine.inspect_chunks();
-    let sets = engine.inspect_sets();
+    let [chunks, sets] = engine.inspect_chunks();
     // What was written so far has to be on disk, trees included; and what of that is hurt is written anew.
     if is_writable {
         engine.run_checkpoint()?;

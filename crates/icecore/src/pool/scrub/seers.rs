@@ -124,9 +124,8 @@ pub(super) fn pieces(engine: &Engine, versions: &Versions, hurts: &[Hurt]) -> Ve
             let state = engine.state();
             for (index, version) in versions.all.iter().enumerate() {
                 let below = index as u32..versions.ends[index];
-                let owned = state.history.owned_among(version.id, stream, &cuts.set).unwrap_or_default();
+                let [owned, dead] = state.history.owned_and_dead_among(version.id, stream, &cuts.set);
                 owned.runs().for_each(|span| cuts.note(&span, &below, true));
-                let dead = state.history.dead_among(version.id, stream, &cuts.set).unwrap_or_default();
                 dead.runs().for_each(|span| cuts.note(&span, &below, false));
             }
             drop(state);
