@@ -1,6 +1,6 @@
 //! A log that is damaged before its end, cut there: all that came before is what it was, and what came after is gone and told.
 
-use super::former::{check_staged, uses};
+use super::former::{check_staged, operations_of, uses};
 use super::recovery::{AtDamage, Replay};
 use crate::blocks::Blocks;
 use crate::error::{Error, Result};
@@ -8,7 +8,6 @@ use crate::format::record::RecordView;
 use crate::format::segment::{SegmentHeader, SegmentKind, file_name};
 use crate::format::superblock::Superblock;
 use crate::log::replay::{Found, Reader};
-use crate::log::tail::Position;
 use crate::operation::Operation;
 use crate::units::{BLOCK_BYTES, BlockCount, RecordSequence, SegmentId, Slot};
 
@@ -48,14 +47,7 @@ impl Replay<'_> {
         }
         step.iter().try_for_each(|found| {
             reader.operations(found)?;
-            let at = Position {
-                segment: found.segment,
-                incarnation: found.view.header.incarnation,
-                slot: found.slot,
-                address: found.view.header.address,
-                sequence: found.view.header.sequence,
-            };
-            check_staged(self.env.blocks, reader.pool(), at, &found.view)
+            check_staged(self.env.blocks, reader.pool(), found.segment, found.slot, &found.view)
         })
     }
 
@@ -128,21 +120,10 @@ fn records_from(
         let header = &view.header;
         let life = superblock.lives.iter().rev().find(|life| life.first <= header.sequence);
         if !header.run && header.sequence >= first && life.is_some_and(|life| life.epoch == header.epoch) {
-            let operations = operations(blocks, segment, slot, view).unwrap_or_default();
+            let operations = operations_of(blocks, segment, slot, view).unwrap_or_default();
             found.push(After { record: header.sequence, operations });
         }
     };
     // What cannot be read says nothing.
     let _ = blocks.sums().survey(segment, Slot(u32::MAX), blocks.files(), &mut visit);
-}
-
-fn operations(blocks: &Blocks, segment: SegmentId, slot: Slot, view: &RecordView) -> Option<Vec<Operation>> {
-    let mut bytes = view.operations.clone();
-    if view.header.operations_in_blocks {
-        let length = view.header.operations_length as usize;
-        bytes.resize(length.next_multiple_of(BLOCK_BYTES), 0);
-        blocks.files().read(segment, Slot(slot.0 + 1), &mut bytes).ok()?;
-        bytes.truncate(length);
-    }
-    Operation::decode_all(&bytes, view.header.operations)
 }

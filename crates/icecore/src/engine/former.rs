@@ -211,10 +211,16 @@ pub(super) fn uses(blocks: &Blocks, pool: PoolId, state: &State) -> Result<Vec<(
 
 /// Runs that a record of the log gives addresses to have to be there as they were then: what a replay finds in their place would be taken for them. What
 /// was written there later says so, or lies in a later use of the segment.
-pub(super) fn check_staged(blocks: &Blocks, pool: PoolId, at: Position, view: &RecordView) -> Result<()> {
+pub(super) fn check_staged(
+    blocks: &Blocks,
+    pool: PoolId,
+    segment: SegmentId,
+    slot: Slot,
+    view: &RecordView,
+) -> Result<()> {
     let gone =
         |what: String| Err(Error::damaged(what, "a run that the log refers to may not be there any more"));
-    for operation in operations_of(blocks, at, view)? {
+    for operation in operations_of(blocks, segment, slot, view)? {
         let Operation::MapScattered { segment, slot, scatter, .. } = operation else { continue };
         let mut block = [0; BLOCK_BYTES];
         if slot.0 == 0 || slot >= blocks.files().geometry().end(SegmentKind::Run) {
@@ -238,14 +244,19 @@ pub(super) fn check_staged(blocks: &Blocks, pool: PoolId, at: Position, view: &R
 }
 
 /// The operations of a record.
-fn operations_of(blocks: &Blocks, at: Position, view: &RecordView) -> Result<Vec<Operation>> {
-    let damaged =
-        || Error::damaged(file_name(at.segment), format!("log record {} cannot be read", at.sequence));
+pub(super) fn operations_of(
+    blocks: &Blocks,
+    segment: SegmentId,
+    slot: Slot,
+    view: &RecordView,
+) -> Result<Vec<Operation>> {
+    let sequence = view.header.sequence;
+    let damaged = || Error::damaged(file_name(segment), format!("log record {sequence} cannot be read"));
     let mut bytes = view.operations.clone();
     if view.header.operations_in_blocks {
         let length = view.header.operations_length as usize;
         bytes.resize(length.next_multiple_of(BLOCK_BYTES), 0);
-        blocks.files().read(at.segment, Slot(at.slot.0 + 1), &mut bytes)?;
+        blocks.files().read(segment, Slot(slot.0 + 1), &mut bytes)?;
         if bytes.chunks(BLOCK_BYTES).zip(&view.sums).any(|(block, sum)| crc32c(block) != *sum) {
             return Err(damaged());
         }
@@ -280,7 +291,7 @@ fn lives_since(
         if header.epoch > epoch {
             lives.push(Life { epoch: header.epoch, first: header.sequence });
         }
-        check_staged(blocks, superblock.pool, at, &view)?;
+        check_staged(blocks, superblock.pool, at.segment, at.slot, &view)?;
         previous = view.hash;
         at.sequence.0 += 1;
         at.slot.0 += 1 + view.sums.len() as u32;
