@@ -3,7 +3,7 @@
 use super::balance::{Balance, balance_of};
 use super::changes::{FileChanges, Place};
 use super::patch::{Patched, patches_of};
-use super::{CommitPoint, Group, regular_file};
+use super::{CommitPoint, Group};
 use crate::blocks::Block;
 use crate::engine::{Allowed, Engine, Making, Most, Purpose, StagedRun};
 use crate::error::{Error, Result};
@@ -142,8 +142,7 @@ fn check_files(engine: &Engine, state: &State, group: &Group) -> Result<()> {
     let head = state.head(group.dataset.id())?;
     let reader = TreeReader::new(&state.trees[&head], &*engine.nodes);
     group.files.iter().try_for_each(|(inode, file)| {
-        let item = reader.inode(*inode)?;
-        let size = regular_file(&item)?.size;
+        let size = reader.inode(*inode)?.of_file()?.size;
         let cut = file.cut.filter(|cut| *cut < size && cut % BLOCK_BYTES as u64 != 0);
         let Some(cut) = cut else { return Ok(()) };
         match reader.run_at(*inode, FileBlock::containing(cut))? {

@@ -19,7 +19,6 @@ use crate::dataset::Dataset;
 use crate::engine::Engine;
 use crate::error::{FileFault, Result};
 use crate::format::crc32c;
-use crate::namespace::{InodeItem, InodeKind};
 use crate::units::{BLOCK_BYTES, FILE_BYTES_MAX, FileBlock, InodeNumber, RecordSequence, SegmentId};
 use crate::view::View;
 use changes::{Content, FileChanges, PIECE_BLOCKS_MAX, StagedPiece};
@@ -74,7 +73,7 @@ impl Group {
     fn own_size(&self, inode: InodeNumber) -> Result<u64> {
         match self.files.get(&inode).and_then(|file| file.size) {
             Some(size) => Ok(size),
-            None => regular_file(&self.base.attributes(inode)?).map(|item| item.size),
+            None => self.base.attributes(inode)?.of_file().map(|item| item.size),
         }
     }
 
@@ -261,13 +260,5 @@ impl Drop for Group {
         let replay_from = state.replay_from;
         let released = state.segments.release(replay_from);
         self.engine().counters.segments_recycled.add(released.len() as u64);
-    }
-}
-
-fn regular_file(item: &InodeItem) -> Result<&InodeItem> {
-    match item.kind {
-        InodeKind::File => Ok(item),
-        InodeKind::Directory => Err(FileFault::IsADirectory.into()),
-        _ => Err(FileFault::Invalid.into()),
     }
 }

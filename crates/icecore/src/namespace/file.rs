@@ -1,7 +1,7 @@
 //! Files: which log addresses their blocks are at.
 
 use super::TreeWriter;
-use super::inode::{InodeItem, InodeKind, damaged, inode_key, valid};
+use super::inode::{InodeItem, damaged, inode_key, valid};
 use super::read::Read;
 use crate::error::{FileFault, Result};
 use crate::tree::{Extent, Item, ItemKind, Key, NodeSource, Tree};
@@ -105,7 +105,7 @@ impl TreeWriter<'_> {
     /// As [`TreeWriter::map_run`] for many runs in one step. In the order of the file, and none over another.
     pub fn map_runs(&mut self, inode: InodeNumber, runs: &[(FileBlock, Run)], touch: Touch) -> Result<()> {
         self.atomically(|writer| {
-            let mut item = writer.regular_file(inode)?;
+            let mut item = writer.inode(inode)?.of_file()?;
             if touch.size_at_least > FILE_BYTES_MAX {
                 return Err(FileFault::TooLarge.into());
             }
@@ -132,7 +132,7 @@ impl TreeWriter<'_> {
         time: Timestamp,
     ) -> Result<Option<FileBlock>> {
         self.atomically(|writer| {
-            let mut item = writer.regular_file(inode)?;
+            let mut item = writer.inode(inode)?.of_file()?;
             item.modify = time;
             item.change = time;
             writer.stage_unmap(inode, &mut item, first.0, end.0, limit)
@@ -152,7 +152,7 @@ impl TreeWriter<'_> {
         time: Timestamp,
     ) -> Result<Option<FileBlock>> {
         self.atomically(|writer| {
-            let mut item = writer.regular_file(inode)?;
+            let mut item = writer.inode(inode)?.of_file()?;
             if size > FILE_BYTES_MAX {
                 return Err(FileFault::TooLarge.into());
             }
@@ -168,15 +168,6 @@ impl TreeWriter<'_> {
                 Ok(None)
             }
         })
-    }
-
-    fn regular_file(&self, inode: InodeNumber) -> Result<InodeItem> {
-        let item = self.inode(inode)?;
-        match item.kind {
-            InodeKind::File => Ok(item),
-            InodeKind::Directory => Err(FileFault::IsADirectory.into()),
-            _ => Err(FileFault::Invalid.into()),
-        }
     }
 
     fn stage_map(&mut self, inode: InodeNumber, item: &mut InodeItem, first: u64, run: Run) -> Result<()> {

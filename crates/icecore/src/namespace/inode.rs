@@ -105,6 +105,15 @@ impl Fields<'_> {
 }
 
 impl InodeItem {
+    /// The item, if it is of a file.
+    pub(crate) fn of_file(self) -> Result<Self> {
+        match self.kind {
+            InodeKind::File => Ok(self),
+            InodeKind::Directory => Err(FileFault::IsADirectory.into()),
+            _ => Err(FileFault::Invalid.into()),
+        }
+    }
+
     /// The bytes of the item.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
