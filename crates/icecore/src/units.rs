@@ -245,13 +245,8 @@ impl Stream {
 
     /// The stream with this number.
     #[must_use]
-    pub const fn from_number(number: u8) -> Option<Self> {
-        match number {
-            0 => Some(Self::Data),
-            1 => Some(Self::Merged),
-            2 => Some(Self::Node),
-            _ => None,
-        }
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
     }
 }
 

@@ -97,7 +97,7 @@ impl Blocks {
 
     /// All places of addresses within a span, as far as chunks that say so can be read, and the others.
     pub(crate) fn entries_within(&self, stream: Stream, span: &Span) -> (Vec<PlacedRun>, Vec<Absent>) {
-        let run = Run { stream, start: span.start, length: BlockCount(span.end.0 - span.start.0) };
+        let run = Run::of(stream, span);
         let (mut entries, chunks) = {
             let map = self.map.read();
             (map.recent_within(run), map.spanning(stream, span))

@@ -83,10 +83,7 @@ impl LocationMap {
         let mut changes = MapChanges::default();
         for (stream, journal) in Stream::ALL.into_iter().zip(journals) {
             let runs = journal.written.runs();
-            let placed = runs.flat_map(|span| {
-                let length = BlockCount(span.end.0 - span.start.0);
-                self.entries_within(Run { stream, start: span.start, length })
-            });
+            let placed = runs.flat_map(|span| self.entries_within(Run::of(stream, &span)));
             changes.streams[stream as usize].placed = placed.collect();
             changes.streams[stream as usize].cleared = journal.cleared;
         }
@@ -113,7 +110,7 @@ impl LocationMap {
         }
         for (stream, changes) in Stream::ALL.into_iter().zip(&changes.streams) {
             for span in changes.cleared.runs() {
-                let run = Run { stream, start: span.start, length: BlockCount(span.end.0 - span.start.0) };
+                let run = Run::of(stream, &span);
                 let left: u64 = self.displace(run).iter().map(|piece| piece.run.length.0).sum();
                 if left != run.length.0 {
                     return Err(damaged("takes a place from what has none"));

@@ -201,8 +201,7 @@ impl ChunkedMap {
         // Of what has a place since, the chunks say nothing that is not void.
         self.recent.remove_within(segment, run);
         for span in said.runs().filter(|span| self.directory.overlaps(run.stream, span)).collect::<Vec<_>>() {
-            let length = BlockCount(span.end.0 - span.start.0);
-            self.forget(Run { start: span.start, length, ..run });
+            self.forget(Run::of(run.stream, &span));
         }
     }
 
@@ -339,8 +338,7 @@ impl ChunkedMap {
 
     /// Adds a chunk that has nothing to say but that what it is of is gone, as far as nothing else has a place for it. The map has no other.
     pub(crate) fn add_unreadable(&mut self, stream: Stream, row: super::ChunkRow) {
-        let length = BlockCount(row.span.end.0 - row.span.start.0);
-        let known = self.recent_within(Run { stream, start: row.span.start, length });
+        let known = self.recent_within(Run::of(stream, &row.span));
         self.void[stream as usize] = known.iter().map(|placed| span_of(&placed.run)).collect();
         let added = self.directory.add(stream, row);
         debug_assert!(added, "the map had no chunks");
@@ -357,7 +355,7 @@ impl ChunkedMap {
             unknown.remove(&row.span);
         }
         for span in unknown.runs() {
-            let run = Run { stream, start: span.start, length: BlockCount(span.end.0 - span.start.0) };
+            let run = Run::of(stream, &span);
             let slot = Slot(placed.slot.0 + (span.start.0 - start.0) as u32);
             let part = PlacedRun { run, segment: placed.segment, slot };
             if self.recent.is_free(&part) {

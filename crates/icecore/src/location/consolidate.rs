@@ -8,7 +8,7 @@ use super::map::{LocationMap, PlacedRun};
 use crate::error::Result;
 use crate::format::superblock::LedgerPointer;
 use crate::liveness::Span;
-use crate::units::{BlockCount, LogAddress, Run, SegmentId, Stream};
+use crate::units::{LogAddress, Run, SegmentId, Stream};
 use std::collections::BTreeMap;
 
 /// Where chunks are read from and written to.
@@ -102,8 +102,7 @@ impl Work<'_> {
     /// Whether a chunk is not all there is to be said of the addresses up to the next one.
     fn is_touched(&self, stream: Stream, row: &ChunkRow, span: &Span) -> bool {
         let map = self.map;
-        let length = BlockCount(span.end.0 - span.start.0);
-        map.recent.entries_within(Run { stream, start: span.start, length }).next().is_some()
+        map.recent.entries_within(Run::of(stream, span)).next().is_some()
             || map.void[stream as usize].runs_within(&row.span).next().is_some()
             || map.retired.iter().any(|segment| row.may_name(*segment))
             || self.thin.get(&row.place.segment).copied().unwrap_or(false)
@@ -115,7 +114,7 @@ impl Work<'_> {
 
     /// Adds what changed within a span.
     fn gather(&mut self, gathered: &mut LocationMap, stream: Stream, span: Span) -> Result<()> {
-        let run = Run { stream, start: span.start, length: BlockCount(span.end.0 - span.start.0) };
+        let run = Run::of(stream, &span);
         let recent = &self.map.recent;
         for placed in recent.entries_within(run) {
             place(gathered, &placed)?;

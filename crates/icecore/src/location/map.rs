@@ -280,9 +280,7 @@ impl LocationMap {
         let mut changed = Self::new();
         for stream in Stream::ALL {
             for span in self.journals[stream as usize].written.runs() {
-                let length = BlockCount(span.end.0 - span.start.0);
-                let run = Run { stream, start: span.start, length };
-                self.entries_within(run).for_each(|placed| changed.place(&placed));
+                self.entries_within(Run::of(stream, &span)).for_each(|placed| changed.place(&placed));
             }
         }
         changed.journals = std::mem::take(&mut self.journals);

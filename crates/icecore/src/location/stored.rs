@@ -4,7 +4,7 @@ use super::changes::{MapChanges, damaged};
 use super::chunked::{ChunkedMap, span_of};
 use super::directory::{ChunkRow, Directory};
 use crate::Result;
-use crate::units::{BlockCount, Marks, Run, SegmentId, Stream};
+use crate::units::{Marks, Run, SegmentId, Stream};
 
 impl ChunkedMap {
     /// What changed since the last call (or since the map was loaded). The caller must store it: it is not reported again.
@@ -69,7 +69,7 @@ impl ChunkedMap {
         let is_known = self.directory.is_empty() && changes.retired.is_empty();
         for (stream, changes) in Stream::ALL.into_iter().zip(&changes.streams) {
             for span in changes.cleared.runs() {
-                let run = Run { stream, start: span.start, length: BlockCount(span.end.0 - span.start.0) };
+                let run = Run::of(stream, &span);
                 let left: u64 = self.recent.displace(run).iter().map(|piece| piece.run.length.0).sum();
                 if self.directory.overlaps(stream, &span_of(&run)) {
                     self.avoid(stream, span);
