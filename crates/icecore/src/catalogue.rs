@@ -150,10 +150,6 @@ impl Catalogue {
         id
     }
 
-    pub(crate) fn add_snapshot(&mut self, version: VersionId, row: SnapshotRow) {
-        self.put_snapshot(version, row);
-    }
-
     /// Changes a dataset's row.
     pub(crate) fn edit_dataset(&mut self, id: DatasetId, edit: impl FnOnce(&mut DatasetRow)) {
         let mut row = self.datasets[&id].clone();
@@ -167,7 +163,7 @@ impl Catalogue {
         let mut row = self.snapshots[&version].clone();
         self.unlink_snapshot(version, &row);
         edit(&mut row);
-        self.put_snapshot(version, row);
+        self.add_snapshot(version, row);
     }
 
     /// Nobody finds a snapshot by its name from now on.
@@ -202,7 +198,7 @@ impl Catalogue {
         self.changed_datasets.insert(id);
     }
 
-    fn put_snapshot(&mut self, version: VersionId, row: SnapshotRow) {
+    pub(crate) fn add_snapshot(&mut self, version: VersionId, row: SnapshotRow) {
         if !row.hidden {
             self.by_snapshot_name.insert((row.dataset, row.name.clone()), version);
         }
@@ -252,7 +248,7 @@ impl Catalogue {
         for (version, row) in changes.snapshots {
             self.remove_snapshot(version);
             if let Some(row) = row {
-                self.put_snapshot(version, row);
+                self.add_snapshot(version, row);
             }
         }
         self.changed_datasets.clear();

@@ -83,7 +83,8 @@ impl Pool {
         if expires.is_some() {
             check_property_name(&format!("{EXPIRES_PREFIX}{tag}"))?;
         }
-        self.change_hold(tag, snapshot, Some(self.engine().now()), expires)
+        let since = Some(self.engine().now());
+        self.engine().with_room(|| self.change_hold(tag, snapshot, since, expires))
     }
 
     /// Takes a hold off a snapshot. Durable on return.
@@ -91,20 +92,10 @@ impl Pool {
     /// # Errors
     /// [`Error::NotFound`] if there is no such hold.
     pub fn release(&self, tag: &str, snapshot: &str) -> Result<()> {
-        self.change_hold(tag, snapshot, None, None)
+        self.engine().with_room(|| self.change_hold(tag, snapshot, None, None))
     }
 
     fn change_hold(
-        &self,
-        tag: &str,
-        snapshot: &str,
-        since: Option<Timestamp>,
-        expires: Option<Timestamp>,
-    ) -> Result<()> {
-        self.engine().with_room(|| self.try_change_hold(tag, snapshot, since, expires))
-    }
-
-    fn try_change_hold(
         &self,
         tag: &str,
         snapshot: &str,

@@ -98,7 +98,34 @@ impl StorageFile for RealFile {
     }
 
     fn write_at(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
-        self.write(parts, offset)
+        if !self.writable {
+            return Err(Errno::BADF.into());
+        }
+        let mut inline = [IoSlice::new(&[]); PARTS_INLINE];
+        let mut many;
+        let slices = if let Some(slices) = inline.get_mut(..parts.len()) {
+            for (slice, (_, bytes)) in slices.iter_mut().zip(parts) {
+                *slice = IoSlice::new(bytes);
+            }
+            slices
+        } else {
+            many = parts.iter().map(|(_, bytes)| IoSlice::new(bytes)).collect::<Vec<_>>();
+            many.as_mut_slice()
+        };
+        if is_aligned(slices, offset)
+            && let Some(direct) = self.direct()
+        {
+            return match write_all(direct, slices, offset) {
+                // Refused for what it is, not for what it holds: a longer alignment is wanted, or a short
+                // write left an odd rest. Writing all of it again through the page cache does no harm.
+                Err(Errno::INVAL) => {
+                    self.direct_refused.store(true, Ordering::Relaxed);
+                    self.write_at(parts, offset)
+                }
+                result => Ok(result?),
+            };
+        }
+        Ok(write_all(&self.buffered, slices, offset)?)
     }
 
     fn allocate(&self, length: u64) -> io::Result<()> {
@@ -132,39 +159,6 @@ impl StorageFile for RealFile {
     fn length(&self) -> io::Result<u64> {
         let status = rustix::fs::fstat(&self.buffered)?;
         Ok(u64::try_from(status.st_size).unwrap_or(0))
-    }
-}
-
-impl RealFile {
-    fn write(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
-        if !self.writable {
-            return Err(Errno::BADF.into());
-        }
-        let mut inline = [IoSlice::new(&[]); PARTS_INLINE];
-        let mut many;
-        let slices = if let Some(slices) = inline.get_mut(..parts.len()) {
-            for (slice, (_, bytes)) in slices.iter_mut().zip(parts) {
-                *slice = IoSlice::new(bytes);
-            }
-            slices
-        } else {
-            many = parts.iter().map(|(_, bytes)| IoSlice::new(bytes)).collect::<Vec<_>>();
-            many.as_mut_slice()
-        };
-        if is_aligned(slices, offset)
-            && let Some(direct) = self.direct()
-        {
-            return match write_all(direct, slices, offset) {
-                // Refused for what it is, not for what it holds: a longer alignment is wanted, or a short
-                // write left an odd rest. Writing all of it again through the page cache does no harm.
-                Err(Errno::INVAL) => {
-                    self.direct_refused.store(true, Ordering::Relaxed);
-                    self.write(parts, offset)
-                }
-                result => Ok(result?),
-            };
-        }
-        Ok(write_all(&self.buffered, slices, offset)?)
     }
 }
 
