@@ -3,6 +3,7 @@
 mod cli;
 mod commands;
 mod daemon;
+mod locate;
 mod pool;
 mod properties;
 

@@ -5,8 +5,9 @@
 //! relative path that leads through the folder of a pool (`pool/db`) goes before it, and not before `-P`.
 
 use crate::exit;
+use crate::locate::split_at_pool;
 use icecore::Error;
-use icecore::admin::locate::{is_pool, split_at_pool, was_pool};
+use icecore::admin::locate::{is_pool, was_pool};
 use icecore::admin::{Access, ErrorCode, Failure};
 use std::ffi::OsStr;
 use std::io::Write as _;

@@ -1,8 +1,8 @@
 //! `icecore umount`
 
+use crate::locate::split_at_pool;
 use anyhow::Context as _;
 use clap::Args;
-use icecore::admin::locate::split_at_pool;
 use icecore::admin::{Client, Request, Response};
 use icecore_fuse::mounting::{self, FILESYSTEM_TYPE, Listed};
 use rustix::event::{PollFd, PollFlags, poll};

@@ -1,14 +1,12 @@
-//! Paths that lead into a pool: `/path/to/pool/dataset@snapshot/file`.
+//! Folders of pools, and paths within a pool: `dataset@snapshot/file`.
 
 use crate::error::{Error, Result};
 use crate::format::segment::from_file_name;
 use crate::format::superblock::NAMES;
 use crate::names::{SnapshotName, VersionName};
 use crate::storage::LOCK_NAME;
-use std::ffi::OsStr;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// Whether there is a pool in this folder: one of its two superblocks is enough. The error is the system's, when it does not
@@ -46,63 +44,6 @@ fn exists(file: &Path) -> io::Result<bool> {
         Err(error) if error.raw_os_error() == Some(36) => Ok(false), // ENAMETOOLONG: no such folder either
         Err(error) => Err(error),
     }
-}
-
-/// Splits a path at the pool: the longest leading part that is a pool's folder, and what follows, without
-/// empty and `.` components. [`Error::NotAPool`] when no part of it is one.
-pub fn split_at_pool(path: &Path) -> Result<(PathBuf, Vec<u8>)> {
-    let bytes = path.as_os_str().as_bytes();
-    let mut denied = None;
-    let mut end = bytes.len();
-    loop {
-        let prefix = Path::new(OsStr::from_bytes(if end == 0 { b"." } else { &bytes[..end] }));
-        match is_pool(prefix) {
-            Ok(true) => return Ok((prefix.to_owned(), clean(&bytes[end..], path)?)),
-            Ok(false) => {}
-            Err(error) => denied = denied.or(Some((prefix.to_owned(), error))),
-        }
-        if end == 0 {
-            break;
-        }
-        end = match bytes[..end].iter().rposition(|byte| *byte == b'/') {
-            Some(0) if end > 1 => 1,
-            Some(position) => position,
-            None => 0,
-        };
-        if end == 0 && bytes[0] == b'/' {
-            break;
-        }
-    }
-    match denied {
-        Some((prefix, error)) => Err(Error::io("look into", prefix.display().to_string(), error)),
-        None => Err(Error::NotAPool {
-            path: path.display().to_string(),
-            reason: format!("no folder of this path contains {} or {}", NAMES[0], NAMES[1]),
-        }),
-    }
-}
-
-/// A path within a pool, cleaned of empty and `.` components. `..` is refused: what it would lead to depends
-/// on the version.
-fn clean(rest: &[u8], whole: &Path) -> Result<Vec<u8>> {
-    let mut cleaned = Vec::with_capacity(rest.len());
-    for component in rest.split(|byte| *byte == b'/') {
-        match component {
-            b"" | b"." => continue,
-            b".." => {
-                let path = whole.display();
-                return Err(Error::Invalid(format!(
-                    "{path} leads up with '..' inside a pool: write the path without it"
-                )));
-            }
-            _ => {}
-        }
-        if !cleaned.is_empty() {
-            cleaned.push(b'/');
-        }
-        cleaned.extend_from_slice(component);
-    }
-    Ok(cleaned)
 }
 
 /// One way to read a path within a pool: a version, and a file in it (empty: its root).
@@ -171,30 +112,6 @@ fn dataset_exists<T>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn pool_in(parent: &Path, name: &str) -> PathBuf {
-        let path = parent.join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        // Its twin is as good.
-        std::fs::write(path.join(NAMES[usize::from(name == "outer")]), b"").unwrap();
-        path
-    }
-
-    #[test]
-    fn the_longest_folder_that_is_a_pool_counts() {
-        let folder = tempfile::tempdir().unwrap();
-        let outer = pool_in(folder.path(), "outer");
-        let inner = pool_in(&outer, "inner");
-        let split = |path: &Path| split_at_pool(path).unwrap();
-        assert_eq!(split(&outer), (outer.clone(), vec![]));
-        assert_eq!(split(&outer.join("db@x/file")), (outer.clone(), b"db@x/file".to_vec()));
-        assert_eq!(split(&inner.join("db/./a//b/")), (inner.clone(), b"db/a/b".to_vec()));
-        assert!(matches!(split_at_pool(&inner.join("db/../x")), Err(Error::Invalid(_))));
-        assert!(matches!(split_at_pool(folder.path()), Err(Error::NotAPool { .. })));
-        assert!(matches!(split_at_pool(Path::new("/")), Err(Error::NotAPool { .. })));
-        assert!(matches!(split_at_pool(Path::new("")), Err(Error::NotAPool { .. })));
-        assert!(matches!(split_at_pool(Path::new("no/such/pool")), Err(Error::NotAPool { .. })));
-    }
 
     #[test]
     fn readings_begin_with_the_longest_name() {
