@@ -70,6 +70,7 @@ pub(crate) struct Copies {
     counters: CopyCounters,
 }
 
+#[derive(Default)]
 struct Inner {
     /// As they are at this moment: the superblock has what they were when it was written.
     settings: CopySettings,
@@ -186,22 +187,7 @@ impl Copies {
         settings: CopySettings,
         place: Result<Place, Unusable>,
     ) -> Self {
-        let mut inner = Inner {
-            settings,
-            place: None,
-            files: BTreeMap::new(),
-            missing: BTreeSet::new(),
-            aside: BTreeSet::new(),
-            flawed: BTreeMap::new(),
-            filling: None,
-            catching_up: false,
-            unsynced: BTreeSet::new(),
-            sparse: BTreeSet::new(),
-            brought_back: BTreeSet::new(),
-            vanished: BTreeSet::new(),
-            directory_changed: false,
-            mends: Mends::default(),
-        };
+        let mut inner = Inner { settings, ..Inner::default() };
         let found = place.and_then(|place| {
             let files = place.list(geometry);
             files.map(|files| (place, files)).map_err(|error| format!("it cannot be listed: {error}").into())

@@ -10,7 +10,6 @@ use super::size_limit::SEGMENTS_MIN;
 use super::space::available;
 use super::{Engine, absent, background, copies, load, rebuild, size_limit, staging, superblocks};
 use crate::blocks::{Blocks, Use};
-use crate::catalogue::Catalogue;
 use crate::copies::{Copies, Place, Unusable, is_name_of_pool};
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
@@ -20,15 +19,15 @@ use crate::format::record::RecordView;
 use crate::format::segment::{Geometry, SegmentKind};
 use crate::format::superblock::{LIVES_MAX, LedgerPointer, Life, Superblock};
 use crate::incidents::Incidents;
-use crate::liveness::{History, SetLimits};
+use crate::liveness::SetLimits;
 use crate::location::MapLimits;
-use crate::log::tail::{Position, Tail};
+use crate::log::tail::Position;
 use crate::log::writer::{Chain, Writer};
 use crate::nodes::Nodes;
 use crate::options::{InitOptions, OpenOptions};
 use crate::process::ProcessMark;
 use crate::segments::Segments;
-use crate::state::{Collection, Graveyard, Lifetimes, State, Usage};
+use crate::state::State;
 use crate::statistics::Counters;
 use crate::storage::{AlignedBuffer, Kind, Storage, StorageLock};
 use crate::units::{
@@ -36,7 +35,7 @@ use crate::units::{
     Timestamp,
 };
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -146,39 +145,7 @@ fn fill(
         length: BlockCount(u64::from(geometry.end(SegmentKind::Log).0 - 1)),
     };
     parts.blocks.map().write().insert(mapped, log, Slot(1));
-    let state = State {
-        catalogue: Catalogue::default(),
-        history: History::new(),
-        trees: BTreeMap::new(),
-        changed_roots: BTreeSet::new(),
-        marks,
-        tail: Tail::new(geometry, start),
-        segments,
-        uncounted: Default::default(),
-        retired: Vec::new(),
-        tail_mapped: mapped,
-        graveyard: Graveyard::default(),
-        presents: Default::default(),
-        lifetimes: Lifetimes::default(),
-        clock: 1,
-        dirty_nodes: 0,
-        ledger_blocks: 0,
-        frozen_dirty: 0,
-        medium_full: false,
-        frozen_marks: marks,
-        run_cursor: None,
-        node_cursor: None,
-        ledger_cursor: None,
-        chunk_cursor: None,
-        collection: Collection::default(),
-        staged: BTreeSet::new(),
-        operations_pending: 0,
-        replay_from: RecordSequence(1),
-        closing: false,
-        torn: false,
-        log_blocks: 0,
-        usage: Usage::default(),
-    };
+    let state = State::new(start, marks, mapped, segments);
     let line = CheckpointLine::default();
     let recovered = Recovered { state, line, previous: [0; 16], replayed: 0, cut: None };
     let engine = parts.assemble(superblock, recovered, lock);

@@ -14,15 +14,15 @@ use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name};
 use crate::format::superblock::{LedgerPointer, Superblock};
 use crate::liveness::{BlockSet, DecodeLimits, HistoryChanges, PartSource, StoredHistory};
 use crate::location::{ChunkedMap, Consolidated, MapChanges, MapLimits, PlacedRun};
-use crate::log::tail::{Position, Tail};
+use crate::log::tail::Position;
 use crate::segments::{Cursor, Segments};
-use crate::state::{Collection, Graveyard, Lifetimes, State, Usage};
+use crate::state::State;
 use crate::tree::Tree;
 use crate::units::{
     BLOCK_BYTES, BlockCount, COUNTER_LIMIT, LOG_ADDRESS_LIMIT, LogAddress, Marks, PoolId, Run, SegmentId,
     Slot, Stream, VersionId,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Addresses that a stream must have left: more than one life of this pool can use up by replaying.
@@ -399,34 +399,14 @@ pub(super) fn load(
         catalogue,
         history,
         trees,
-        changed_roots: BTreeSet::new(),
-        marks: position.marks,
-        tail: Tail::new(segments.geometry(), position.position()),
-        segments,
         uncounted,
-        tail_mapped: position.tail_mapped,
-        graveyard: Graveyard::default(),
-        presents: Default::default(),
-        lifetimes: Lifetimes::default(),
         clock: position.clock,
-        dirty_nodes: 0,
         ledger_blocks: line.blocks_of_longest(),
-        frozen_dirty: 0,
-        medium_full: false,
         frozen_marks: position.all_marks(),
         run_cursor,
         node_cursor,
         ledger_cursor,
-        chunk_cursor: None,
-        collection: Collection::default(),
-        staged: BTreeSet::new(),
-        retired: Vec::new(),
-        operations_pending: 0,
-        replay_from: position.sequence,
-        closing: false,
-        torn: false,
-        log_blocks: 0,
-        usage: Usage::default(),
+        ..State::new(position.position(), position.marks, position.tail_mapped, segments)
     };
     state.usage = state.count_usage();
     Ok(Loaded { state, line, previous: position.previous, forsaken })

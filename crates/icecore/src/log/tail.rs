@@ -43,6 +43,25 @@ pub(crate) struct PendingRecord {
     pub blocks: usize,
 }
 
+impl PendingRecord {
+    /// One without data, and nothing counted in it yet.
+    fn at(place: &Position, operations: Vec<u8>) -> Self {
+        Self {
+            sequence: place.sequence,
+            segment: place.segment,
+            incarnation: place.incarnation,
+            slot: place.slot,
+            address: place.address,
+            operations,
+            operation_count: 0,
+            operations_in_blocks: false,
+            more: false,
+            payloads: Vec::new(),
+            blocks: 0,
+        }
+    }
+}
+
 /// What a writer is to write, in order.
 pub(crate) enum Piece {
     Record(PendingRecord),
@@ -200,19 +219,7 @@ impl Tail {
             return self.next_address();
         }
         self.seal();
-        self.open = Some(PendingRecord {
-            sequence: self.next.sequence,
-            segment: self.next.segment,
-            incarnation: self.next.incarnation,
-            slot: self.next.slot,
-            address: self.next.address,
-            operations: Vec::with_capacity(need.operation_bytes),
-            operation_count: 0,
-            operations_in_blocks: false,
-            more: false,
-            payloads: Vec::new(),
-            blocks: 0,
-        });
+        self.open = Some(PendingRecord::at(&self.next, Vec::with_capacity(need.operation_bytes)));
         self.next_address().plus(BlockCount(need.spilled_blocks() as u64))
     }
 
@@ -289,19 +296,7 @@ impl Tail {
     pub(crate) fn switch(&mut self, switch: &[u8], segment: SegmentId, incarnation: u64) {
         self.seal();
         let old = self.next;
-        self.open = Some(PendingRecord {
-            sequence: old.sequence,
-            segment: old.segment,
-            incarnation: old.incarnation,
-            slot: old.slot,
-            address: old.address,
-            operations: switch.to_vec(),
-            operation_count: 1,
-            operations_in_blocks: false,
-            more: false,
-            payloads: Vec::new(),
-            blocks: 0,
-        });
+        self.open = Some(PendingRecord { operation_count: 1, ..PendingRecord::at(&old, switch.to_vec()) });
         self.seal();
         self.pending.push(Piece::Seal { segment: old.segment, incarnation: old.incarnation });
         self.next.segment = segment;

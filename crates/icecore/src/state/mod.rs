@@ -26,7 +26,7 @@ use crate::blocks::{Block, Blocks};
 use crate::catalogue::Catalogue;
 use crate::error::{FileFault, Result};
 use crate::liveness::{BlockSet, History, Span};
-use crate::log::tail::Tail;
+use crate::log::tail::{Position, Tail};
 use crate::operation::Operation;
 use crate::segments::{Cursor, Segments};
 use crate::tree::{NodeSource, Tree};
@@ -118,6 +118,43 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// A pool with nothing in it, whose log goes on here.
+    pub(crate) fn new(next: Position, marks: Marks, tail_mapped: Run, segments: Segments) -> Self {
+        Self {
+            catalogue: Catalogue::default(),
+            history: History::new(),
+            trees: BTreeMap::new(),
+            changed_roots: BTreeSet::new(),
+            marks,
+            tail: Tail::new(segments.geometry(), next),
+            segments,
+            uncounted: Default::default(),
+            retired: Vec::new(),
+            tail_mapped,
+            graveyard: Graveyard::default(),
+            lifetimes: Lifetimes::default(),
+            clock: 1,
+            dirty_nodes: 0,
+            ledger_blocks: 0,
+            frozen_dirty: 0,
+            medium_full: false,
+            frozen_marks: marks,
+            run_cursor: None,
+            node_cursor: None,
+            ledger_cursor: None,
+            chunk_cursor: None,
+            collection: Collection::default(),
+            staged: BTreeSet::new(),
+            operations_pending: 0,
+            replay_from: next.sequence,
+            closing: false,
+            torn: false,
+            log_blocks: 0,
+            usage: Usage::default(),
+            presents: Presents::default(),
+        }
+    }
+
     /// The version that a dataset's head is.
     pub(crate) fn head(&self, dataset: DatasetId) -> Result<VersionId> {
         self.catalogue.existing(dataset).map(|row| row.head)
