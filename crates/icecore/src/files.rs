@@ -184,18 +184,11 @@ impl SegmentFiles {
         }))
     }
 
-    /// Opens a file, with all others closed if there may be no more of them: the rest of the process may need more than it did.
-    fn letting_go(
-        &self,
-        open: impl Fn() -> std::io::Result<Box<dyn StorageFile>>,
-    ) -> std::io::Result<Box<dyn StorageFile>> {
-        open().or_else(|error| {
-            if !is_out_of_files(&error) {
-                return Err(error);
-            }
+    /// Opens a file, with all others closed if there may be no more of them.
+    fn letting_go<T>(&self, open: impl Fn() -> std::io::Result<T>) -> std::io::Result<T> {
+        with_others_closed(open, || {
             self.open.write().clear();
             self.copies.close_files();
-            open()
         })
     }
 
@@ -416,9 +409,20 @@ impl SegmentFiles {
     }
 }
 
-/// EMFILE and ENFILE: this process, or the system, has too many files open.
-pub(crate) fn is_out_of_files(error: &std::io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(24 | 23))
+/// Opens a file, and once more with others closed where there may be no more of them: the rest of the process
+/// may need more than it did.
+pub(crate) fn with_others_closed<T>(
+    open: impl Fn() -> std::io::Result<T>,
+    close: impl FnOnce(),
+) -> std::io::Result<T> {
+    match open() {
+        // EMFILE and ENFILE: this process, or the system, has too many files open.
+        Err(error) if matches!(error.raw_os_error(), Some(24 | 23)) => {
+            close();
+            open()
+        }
+        opened => opened,
+    }
 }
 
 /// Closes so many files, those that were not used for the longest time.

@@ -27,7 +27,7 @@ pub(crate) use place::{Place, SUPERBLOCK_NAMES, copy_name, is_copy_name, is_name
 pub use report::CopiesReport;
 
 use crate::error::Error;
-use crate::files::is_out_of_files;
+use crate::files::with_others_closed;
 use crate::format::copies::{CopyMode, CopySettings, Reason};
 use crate::format::segment::{Geometry, SegmentKind};
 use crate::incidents::Incidents;
@@ -317,13 +317,7 @@ impl Copies {
     fn make(&self, place: &Place, segment: SegmentId) {
         let made = if self.aside.has_room() {
             let create = || room::begin(place, &copy_name(segment), self.geometry);
-            create().or_else(|error| {
-                if !is_out_of_files(&error) {
-                    return Err(error);
-                }
-                self.close_files();
-                create()
-            })
+            with_others_closed(create, || self.close_files())
         } else {
             Err(io::Error::new(io::ErrorKind::StorageFull, "the size limit leaves no room for it"))
         };
@@ -444,14 +438,7 @@ impl Copies {
         let place = inner.place.as_ref().expect("there are copies");
         let storage = Arc::clone(&place.storage);
         let open = || storage.open(&copy_name(segment), self.writable);
-        let opened = open().or_else(|error| {
-            if !is_out_of_files(&error) {
-                return Err(error);
-            }
-            inner.close_files();
-            open()
-        });
-        let file: File = Arc::from(opened?);
+        let file: File = Arc::from(with_others_closed(open, || inner.close_files())?);
         if let Some(place) = inner.place.clone() {
             inner.limit_files(&place);
         }
