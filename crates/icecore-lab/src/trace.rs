@@ -92,8 +92,9 @@ impl<'text> Reader<'text> {
         let mut at = None;
         if self.has_times {
             let Some(word) = words.next() else { return Ok(()) };
-            let ms: u64 = word.parse().map_err(|_| format!("{word:?} is no time"))?;
-            at = Some(Duration::from_millis(ms.saturating_sub(*self.first.get_or_insert(ms))));
+            // fio writes microseconds (its `log_io_u`); its manual does not say so.
+            let time: u64 = word.parse().map_err(|_| format!("{word:?} is no time"))?;
+            at = Some(Duration::from_micros(time.saturating_sub(*self.first.get_or_insert(time))));
         }
         let (Some(file), Some(action)) = (words.next(), words.next()) else {
             return Err("it has no file and action".to_owned());
@@ -136,11 +137,11 @@ mod tests {
     #[test]
     fn a_recording_of_fio_is_read() {
         let trace = Trace::parse(RECORDED).expect("read");
-        let ms = |time| Some(Duration::from_millis(time));
+        let at = |time| Some(Duration::from_micros(time));
         let expected = [
-            (ms(100), Event::Write { place: 49152, bytes: 16384 }),
-            (ms(3778), Event::Flush),
-            (ms(4037), Event::Write { place: FILE_RANGE, bytes: 4096 }),
+            (at(100), Event::Write { place: 49152, bytes: 16384 }),
+            (at(3778), Event::Flush),
+            (at(4037), Event::Write { place: FILE_RANGE, bytes: 4096 }),
         ];
         assert_eq!(trace.events, expected);
         assert_eq!(trace.writes(), 2);

@@ -199,7 +199,7 @@ fn options_that_make_no_sense_for_a_run_are_refused() {
 }
 
 const TRACE: &str = "fio version 3 iolog\n0 /f add\n0 /f open\n0 /f write 0 16384\n0 /f datasync 0 0\n\
-                     60000 /f write 1048576 16384\n120000 /f write 0 16384\n120001 /f close\n";
+                     60000000 /f write 1048576 16384\n120000000 /f write 0 16384\n120000100 /f close\n";
 
 #[test]
 fn the_size_of_a_copy_area_follows_from_a_trace() {
