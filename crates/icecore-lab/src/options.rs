@@ -5,6 +5,7 @@ use crate::conditions::Mounts;
 use crate::disks::model::HardDisk;
 use crate::error::{Doing, Error, Result};
 use crate::guest::Guest;
+use crate::policies::Every;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -75,6 +76,11 @@ pub struct Options {
     pub size: Option<u64>,
     /// The writes that the study `model` replays, recorded by fio; random ones unless said.
     pub trace: Option<PathBuf>,
+    /// Bytes of a chunk of LVM's classic snapshots in the study `model`;
+    /// [4 KiB](crate::policies::CLASSIC_CHUNK_BYTES) unless said.
+    pub chunk: Option<u64>,
+    /// How often the study `model` takes a snapshot; all before the writes unless said.
+    pub every: Option<Every>,
     /// A simulated disk to measure in place of the filesystem of `directory`; in `placement`, the hard disk.
     pub disk: Option<HardDisk>,
     /// How long one program of a system may take, such as a run of fio: two hours unless said.
@@ -116,6 +122,8 @@ impl Options {
             iterations: None,
             size: None,
             trace: None,
+            chunk: None,
+            every: None,
             disk: None,
             time_limit: TIME_LIMIT,
             tool: LoadTool::default(),

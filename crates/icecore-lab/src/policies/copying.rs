@@ -1,25 +1,31 @@
 //! Policies that copy away what a write replaces.
 
 use super::{FirstWrites, Policy, Requests, chunks};
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
+
+/// Bytes of a chunk as `lvcreate --snapshot` makes them.
+pub const CLASSIC_CHUNK_BYTES: u64 = 4096;
 
 /// Bytes of an entry in the table of copies (Linux, `dm-snap-persistent.c`).
 pub const CLASSIC_ENTRY_BYTES: u64 = 16;
 
 /// Copies so many chunks away. Chunks beside each other are read and written by one request: the block layer
 /// merges them. `table`: bytes that record it, which are durable before the write that replaces what was
-/// copied.
-fn copy_away(new: u64, chunk: u64, table: Option<u64>, requests: &mut Requests) {
+/// copied. `area` counts all but the reading again: what a device of its own for the copies is asked for.
+fn copy_away(new: u64, chunk: u64, table: Option<u64>, requests: &mut Requests, area: &mut Requests) {
     if new == 0 {
         return;
     }
     requests.read(1, new * chunk);
-    requests.write(1, new * chunk);
+    let mut copies = Requests::default();
+    copies.write(1, new * chunk);
     if let Some(bytes) = table {
-        requests.flush(1);
-        requests.write(1, bytes);
-        requests.flush_after(1);
+        copies.flush(1);
+        copies.write(1, bytes);
+        copies.flush_after(1);
     }
+    requests.include(copies);
+    area.include(copies);
 }
 
 /// LVM's classic snapshots (Linux, `dm-snap.c`): each has an area of its own, so each copies for itself. A
@@ -28,20 +34,22 @@ pub struct Classic {
     chunk: u64,
     /// Without it a crash loses the snapshots, and no table is written.
     persistent: bool,
-    copied: Vec<HashSet<u64>>,
+    /// For each snapshot, from the oldest on.
+    copied: VecDeque<HashSet<u64>>,
+    area: Requests,
 }
 
 impl Classic {
-    /// As `lvcreate --snapshot` makes them: chunks of 4 KiB.
+    /// As `lvcreate --snapshot` makes them, with chunks of so many bytes.
     #[must_use]
-    pub fn persistent() -> Self {
-        Self { chunk: 4096, persistent: true, copied: Vec::new() }
+    pub fn persistent(chunk: u64) -> Self {
+        Self { chunk, persistent: true, copied: VecDeque::new(), area: Requests::default() }
     }
 
     /// As `dmsetup` can make them.
     #[must_use]
-    pub fn transient() -> Self {
-        Self { persistent: false, ..Self::persistent() }
+    pub fn transient(chunk: u64) -> Self {
+        Self { persistent: false, ..Self::persistent(chunk) }
     }
 }
 
@@ -51,13 +59,17 @@ impl Policy for Classic {
     }
 
     fn snapshot(&mut self) {
-        self.copied.push(HashSet::new());
+        self.copied.push_back(HashSet::new());
+    }
+
+    fn destroy_oldest(&mut self) {
+        self.copied.pop_front();
     }
 
     fn write(&mut self, place: u64, bytes: u64, requests: &mut Requests) {
         for copied in &mut self.copied {
             let new = chunks(place, bytes, self.chunk).filter(|chunk| copied.insert(*chunk)).count() as u64;
-            copy_away(new, self.chunk, self.persistent.then_some(self.chunk), requests);
+            copy_away(new, self.chunk, self.persistent.then_some(self.chunk), requests, &mut self.area);
         }
         requests.write(1, bytes);
     }
@@ -70,15 +82,22 @@ impl Policy for Classic {
         let copies: u64 = self.copied.iter().map(|copied| copied.len() as u64).sum();
         copies * (self.chunk + CLASSIC_ENTRY_BYTES)
     }
+
+    fn copy_device(&self) -> Option<Requests> {
+        Some(self.area)
+    }
 }
 
 /// One area for all snapshots, after Zumastor (Phillips, "The ddsnap virtual block device", 2007): a chunk is
 /// copied once, for all snapshots since it was last written. A journal makes the tree of copies durable.
-pub struct SharedStore(FirstWrites);
+pub struct SharedStore {
+    copied: FirstWrites,
+    area: Requests,
+}
 
 impl Default for SharedStore {
     fn default() -> Self {
-        Self(FirstWrites::of_units(16 << 10))
+        Self { copied: FirstWrites::of_units(16 << 10), area: Requests::default() }
     }
 }
 
@@ -91,11 +110,16 @@ impl Policy for SharedStore {
     }
 
     fn snapshot(&mut self) {
-        self.0.snapshot();
+        self.copied.snapshot();
+    }
+
+    fn destroy_oldest(&mut self) {
+        self.copied.destroy_oldest();
     }
 
     fn write(&mut self, place: u64, bytes: u64, requests: &mut Requests) {
-        copy_away(self.0.write(place, bytes), self.0.unit, Some(JOURNAL_BYTES), requests);
+        let new = self.copied.write(place, bytes);
+        copy_away(new, self.copied.unit, Some(JOURNAL_BYTES), requests, &mut self.area);
         requests.write(1, bytes);
     }
 
@@ -104,7 +128,11 @@ impl Policy for SharedStore {
     }
 
     fn held_bytes(&self) -> u64 {
-        self.0.bytes()
+        self.copied.bytes()
+    }
+
+    fn copy_device(&self) -> Option<Requests> {
+        Some(self.area)
     }
 }
 
@@ -125,6 +153,10 @@ impl Policy for Delta {
 
     fn snapshot(&mut self) {
         self.0.snapshot();
+    }
+
+    fn destroy_oldest(&mut self) {
+        self.0.destroy_oldest();
     }
 
     fn write(&mut self, place: u64, bytes: u64, requests: &mut Requests) {

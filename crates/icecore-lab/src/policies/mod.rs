@@ -8,12 +8,15 @@ mod copying;
 mod redirecting;
 mod thin;
 
-pub use copying::{CLASSIC_ENTRY_BYTES, Classic, Delta, SharedStore};
+pub use copying::{CLASSIC_CHUNK_BYTES, CLASSIC_ENTRY_BYTES, Classic, Delta, SharedStore};
 pub use redirecting::{Icecore, InPlace, Redirecting};
 pub use thin::Thin;
 
 use crate::trace::{Event, Trace};
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::num::NonZeroU64;
+use std::time::Duration;
 
 /// What the device is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -51,6 +54,26 @@ impl Requests {
     fn flush_after(&mut self, count: u64) {
         self.flushes += count;
     }
+
+    fn include(&mut self, others: Self) {
+        self.reads += others.reads;
+        self.read_bytes += others.read_bytes;
+        self.writes += others.writes;
+        self.written_bytes += others.written_bytes;
+        self.flushes += others.flushes;
+    }
+
+    /// All but those of a part.
+    #[must_use]
+    pub fn without(self, part: Self) -> Self {
+        Self {
+            reads: self.reads - part.reads,
+            read_bytes: self.read_bytes - part.read_bytes,
+            writes: self.writes - part.writes,
+            written_bytes: self.written_bytes - part.written_bytes,
+            flushes: self.flushes - part.flushes,
+        }
+    }
 }
 
 /// A way to keep snapshots.
@@ -59,38 +82,86 @@ pub trait Policy {
     fn name(&self) -> &'static str;
     /// Takes a snapshot.
     fn snapshot(&mut self);
+    /// Destroys the oldest snapshot. What that asks of the device is not modelled.
+    fn destroy_oldest(&mut self);
     /// Writes bytes.
     fn write(&mut self, place: u64, bytes: u64, requests: &mut Requests);
     /// Makes everything durable.
     fn flush(&mut self, requests: &mut Requests);
     /// Bytes that are held for all snapshots together.
     fn held_bytes(&self) -> u64;
+    /// The part of all requests that goes to the area for copies, which can lie on a device of its own.
+    /// `None` if the policy has no such area.
+    fn copy_device(&self) -> Option<Requests> {
+        None
+    }
 }
 
-/// Makes a policy that has seen nothing.
-pub type Make = fn() -> Box<dyn Policy>;
+/// Makes a policy that has seen nothing. It is given the size of a chunk of LVM's classic snapshots.
+pub type Make = fn(u64) -> Box<dyn Policy>;
 
 /// Every policy, with the defaults of the systems that have it.
 pub const ALL: [Make; 8] = [
-    || Box::new(InPlace),
-    || Box::new(Classic::persistent()),
-    || Box::new(Classic::transient()),
-    || Box::new(SharedStore::default()),
-    || Box::new(Thin::default()),
-    || Box::new(Delta::default()),
-    || Box::new(Redirecting::default()),
-    || Box::new(Icecore::default()),
+    |_| Box::new(InPlace),
+    |chunk| Box::new(Classic::persistent(chunk)),
+    |chunk| Box::new(Classic::transient(chunk)),
+    |_| Box::new(SharedStore::default()),
+    |_| Box::new(Thin::default()),
+    |_| Box::new(Delta::default()),
+    |_| Box::new(Redirecting::default()),
+    |_| Box::new(Icecore::default()),
 ];
 
-/// Takes so many snapshots, and replays the trace.
-pub fn replay(policy: &mut dyn Policy, trace: &Trace, snapshots: u64) -> Requests {
-    for _ in 0..snapshots {
-        policy.snapshot();
+/// How often snapshots are taken. The first one comes before the first write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Every {
+    /// One after so many writes.
+    Writes(NonZeroU64),
+    /// One after such a time of the trace, which is not zero.
+    Time(Duration),
+}
+
+impl Every {
+    /// How many were due before a write at this time that so many others precede.
+    fn due(self, at: Option<Duration>, written: u64) -> u64 {
+        let full = match self {
+            Self::Writes(count) => written / count,
+            Self::Time(time) => (at.unwrap_or_default().as_nanos() / time.as_nanos()) as u64,
+        };
+        full.saturating_add(1)
     }
+}
+
+impl fmt::Display for Every {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Writes(count) => write!(formatter, "{count} writes"),
+            Self::Time(time) => write!(formatter, "{} s", time.as_secs_f64()),
+        }
+    }
+}
+
+/// Replays the trace with so many snapshots: all taken before it, or one every so often, of which the last
+/// ones are kept.
+pub fn replay(policy: &mut dyn Policy, trace: &Trace, kept: u64, every: Option<Every>) -> Requests {
     let mut requests = Requests::default();
-    for (_, event) in &trace.events {
+    let (mut written, mut taken, mut alive) = (0, 0, 0);
+    for (at, event) in &trace.events {
         match *event {
-            Event::Write { place, bytes } => policy.write(place, bytes, &mut requests),
+            Event::Write { place, bytes } => {
+                let due = every.map_or(kept, |every| every.due(*at, written)).max(taken);
+                // After a long pause many are due at once, and only the last ones would be kept.
+                for _ in 0..(due - taken).min(kept) {
+                    if alive == kept {
+                        policy.destroy_oldest();
+                    } else {
+                        alive += 1;
+                    }
+                    policy.snapshot();
+                }
+                (taken, written) = (due, written + 1);
+                policy.write(place, bytes, &mut requests);
+            }
             Event::Flush => policy.flush(&mut requests),
         }
     }
@@ -100,34 +171,37 @@ pub fn replay(policy: &mut dyn Policy, trace: &Trace, snapshots: u64) -> Request
 /// Units that were written for the first time since the youngest snapshot: what they held before is kept.
 struct FirstWrites {
     unit: u64,
-    has_snapshot: bool,
     since: HashSet<u64>,
-    count: u64,
+    /// How many were kept while each snapshot was the youngest, from the oldest on. They go with it: it is
+    /// the last that needs them.
+    kept: VecDeque<u64>,
 }
 
 impl FirstWrites {
     fn of_units(unit: u64) -> Self {
-        Self { unit, has_snapshot: false, since: HashSet::new(), count: 0 }
+        Self { unit, since: HashSet::new(), kept: VecDeque::new() }
     }
 
     fn snapshot(&mut self) {
-        self.has_snapshot = true;
         self.since.clear();
+        self.kept.push_back(0);
+    }
+
+    fn destroy_oldest(&mut self) {
+        self.kept.pop_front();
     }
 
     /// Answers how many of the units are written for the first time.
     fn write(&mut self, place: u64, bytes: u64) -> u64 {
-        if !self.has_snapshot {
-            return 0;
-        }
+        let Some(kept) = self.kept.back_mut() else { return 0 };
         let new = chunks(place, bytes, self.unit).filter(|unit| self.since.insert(*unit)).count() as u64;
-        self.count += new;
+        *kept += new;
         new
     }
 
     /// All that is kept.
     fn bytes(&self) -> u64 {
-        self.count * self.unit
+        self.kept.iter().sum::<u64>() * self.unit
     }
 }
 
@@ -146,7 +220,7 @@ mod tests {
     /// `shock`'s writes.
     fn each(mut policy: impl Policy, snapshots: u64) -> [f64; 5] {
         let trace = Trace::random(WRITES, 256 << 20, 16 << 10, 7);
-        let found = replay(&mut policy, &trace, snapshots);
+        let found = replay(&mut policy, &trace, snapshots, None);
         let writes = WRITES as f64;
         [
             found.reads as f64 / writes,
@@ -155,6 +229,10 @@ mod tests {
             found.written_bytes as f64 / 1024.0 / writes,
             found.flushes as f64 / writes,
         ]
+    }
+
+    fn classic() -> Classic {
+        Classic::persistent(CLASSIC_CHUNK_BYTES)
     }
 
     fn is_near(found: [f64; 5], counted: [f64; 5]) {
@@ -167,9 +245,9 @@ mod tests {
     #[test]
     fn predictions_are_what_was_counted() {
         is_near(each(InPlace, 0), [0.0, 0.0, 2.0, 16.0, 1.0]);
-        is_near(each(Classic::persistent(), 0), [0.0, 0.0, 2.0, 16.0, 1.0]);
-        is_near(each(Classic::persistent(), 1), [1.06, 15.0, 5.0, 35.0, 3.9]);
-        is_near(each(Classic::persistent(), 4), [3.9, 60.0, 13.6, 92.0, 5.5]);
+        is_near(each(classic(), 0), [0.0, 0.0, 2.0, 16.0, 1.0]);
+        is_near(each(classic(), 1), [1.06, 15.0, 5.0, 35.0, 3.9]);
+        is_near(each(classic(), 4), [3.9, 60.0, 13.6, 92.0, 5.5]);
         is_near(each(Thin::default(), 1), [0.8, 51.0, 6.1, 96.0, 2.6]);
         is_near(each(Redirecting::default(), 1), [0.0, 0.0, 11.6, 157.0, 2.0]);
         is_near(each(Icecore::default(), 1), [0.0, 0.0, 2.11, 40.9, 1.05]);
@@ -178,12 +256,12 @@ mod tests {
     #[test]
     fn only_copies_for_each_snapshot_grow_with_their_number() {
         for make in ALL {
-            let mut policy = make();
+            let mut policy = make(CLASSIC_CHUNK_BYTES);
             let name = policy.name();
             let trace = Trace::random(500, 256 << 20, 16 << 10, 7);
-            let one = replay(&mut *policy, &trace, 1);
+            let one = replay(&mut *policy, &trace, 1, None);
             let again = Trace::random(500, 256 << 20, 16 << 10, 8);
-            let many = replay(&mut *policy, &again, 15);
+            let many = replay(&mut *policy, &again, 15, None);
             let grows = many.written_bytes > 2 * one.written_bytes;
             assert_eq!(grows, name.starts_with("lvm") && name != "lvm-thin", "{name}: {one:?} {many:?}");
         }
@@ -191,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_place_is_copied_once_for_a_snapshot() {
-        let mut classic = Classic::persistent();
+        let mut classic = classic();
         classic.snapshot();
         let mut requests = Requests::default();
         classic.write(0, 16 << 10, &mut requests);
@@ -201,5 +279,79 @@ mod tests {
         classic.snapshot();
         classic.write(0, 16 << 10, &mut requests);
         assert_eq!(requests.reads, once.reads + 1, "the younger snapshot needs it, and the older one has it");
+    }
+
+    #[test]
+    fn a_chunk_is_copied_whole() {
+        let copied = |chunk| {
+            let mut classic = Classic::persistent(chunk);
+            classic.snapshot();
+            let mut requests = Requests::default();
+            classic.write(0, 16 << 10, &mut requests);
+            (requests.read_bytes, requests.written_bytes, classic.held_bytes())
+        };
+        // What is written, the copies, and the table of one chunk.
+        assert_eq!(copied(4 << 10), (16 << 10, (16 + 16 + 4) << 10, 4 * ((4 << 10) + CLASSIC_ENTRY_BYTES)));
+        assert_eq!(copied(64 << 10), (64 << 10, (16 + 64 + 64) << 10, (64 << 10) + CLASSIC_ENTRY_BYTES));
+    }
+
+    #[test]
+    fn a_copy_device_gets_copies_and_their_table_and_the_origin_the_rest() {
+        let mut classic = classic();
+        classic.snapshot();
+        let mut requests = Requests::default();
+        classic.write(0, 16 << 10, &mut requests);
+        classic.flush(&mut requests);
+        let copies = classic.copy_device().expect("it has an area for copies");
+        // The copies, an empty flush before the table, and the table, which is flushed as well.
+        let expected = Requests { writes: 3, written_bytes: 20 << 10, flushes: 2, ..Requests::default() };
+        assert_eq!(copies, expected);
+        let origin =
+            Requests { reads: 1, read_bytes: 16 << 10, writes: 2, written_bytes: 16 << 10, flushes: 1 };
+        assert_eq!(requests.without(copies), origin);
+        assert_eq!(InPlace.copy_device(), None);
+    }
+
+    /// A write each second, all to one block.
+    fn seconds(times: &[u64]) -> Trace {
+        let write = |second: &u64| {
+            (Some(Duration::from_secs(*second)), Event::Write { place: 0, bytes: CLASSIC_CHUNK_BYTES })
+        };
+        Trace { events: times.iter().map(write).collect() }
+    }
+
+    #[test]
+    fn each_snapshot_of_a_schedule_is_copied_for_and_the_last_ones_are_held() {
+        let by_writes = |count| Every::Writes(NonZeroU64::new(count).expect("not zero"));
+        let by_time = Some(Every::Time(Duration::from_secs(2)));
+        // Three snapshots, before the writes 0, 2 and 4: a copy for each, of which the last ones are held.
+        let cases = [
+            (2, Some(by_writes(2)), 3, 2),
+            (1, Some(by_writes(2)), 3, 1),
+            (9, Some(by_writes(2)), 3, 3),
+            (0, Some(by_writes(2)), 0, 0),
+            (2, by_time, 3, 2),
+            (2, Some(by_writes(100)), 1, 1),
+            (2, None, 2, 2),
+        ];
+        for (kept, every, copies, held) in cases {
+            let mut policy = classic();
+            let requests = replay(&mut policy, &seconds(&[0, 1, 2, 3, 4, 5]), kept, every);
+            let held_bytes = held * (CLASSIC_CHUNK_BYTES + CLASSIC_ENTRY_BYTES);
+            assert_eq!((requests.reads, policy.held_bytes()), (copies, held_bytes), "{kept} {every:?}");
+        }
+        // What Icecore holds for several snapshots it holds once.
+        let mut icecore = Icecore::default();
+        replay(&mut icecore, &seconds(&[0, 1, 2, 3, 4, 5]), 2, by_time);
+        assert_eq!(icecore.held_bytes(), 2 * 4096);
+    }
+
+    #[test]
+    fn a_long_pause_takes_no_more_snapshots_than_are_kept() {
+        let mut policy = classic();
+        let every = Some(Every::Time(Duration::from_secs(1)));
+        // One copy for the first snapshot, and one for each of the four after the pause.
+        let requests = replay(&mut policy, &seconds(&[0, 1 << 40]), 4, every);
+        assert_eq!(requests.reads, 5);
     }
 }

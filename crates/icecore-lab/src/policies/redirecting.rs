@@ -12,6 +12,8 @@ impl Policy for InPlace {
 
     fn snapshot(&mut self) {}
 
+    fn destroy_oldest(&mut self) {}
+
     fn write(&mut self, _: u64, bytes: u64, requests: &mut Requests) {
         requests.write(1, bytes);
     }
@@ -67,6 +69,10 @@ impl Policy for Redirecting {
         self.held.snapshot();
     }
 
+    fn destroy_oldest(&mut self) {
+        self.held.destroy_oldest();
+    }
+
     fn write(&mut self, place: u64, bytes: u64, requests: &mut Requests) {
         self.held.write(place, bytes);
         requests.write(1, bytes);
@@ -115,6 +121,10 @@ impl Policy for Icecore {
 
     fn snapshot(&mut self) {
         self.held.snapshot();
+    }
+
+    fn destroy_oldest(&mut self) {
+        self.held.destroy_oldest();
     }
 
     fn write(&mut self, place: u64, bytes: u64, _: &mut Requests) {

@@ -31,6 +31,10 @@ impl Policy for Thin {
         self.copied.snapshot();
     }
 
+    fn destroy_oldest(&mut self) {
+        self.copied.destroy_oldest();
+    }
+
     fn write(&mut self, place: u64, bytes: u64, requests: &mut Requests) {
         let new = self.copied.write(place, bytes);
         requests.read(new, new * self.copied.unit);

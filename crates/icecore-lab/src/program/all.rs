@@ -1,6 +1,6 @@
 //! `icecore lab run all`
 
-use super::{RunArguments, check_systems, check_trace, options, stopped};
+use super::{RunArguments, check_systems, options, stopped};
 use crate::exit;
 use crate::output::{Output, say};
 use icecore_lab::LoadTool;
@@ -60,7 +60,7 @@ fn check(arguments: &RunArguments) -> anyhow::Result<()> {
             return Err(exit::usage(message));
         }
     }
-    check_trace(arguments)?;
+    arguments.traces.check(ALL, arguments)?;
     check_systems(arguments)
 }
 

@@ -7,6 +7,7 @@ mod doctor;
 mod guest;
 mod report;
 mod size;
+mod traces;
 
 use crate::format::parse_size;
 use crate::output::{Align, Output, Table};
@@ -155,9 +156,8 @@ struct RunArguments {
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     time_limit: u64,
 
-    /// Writes that fio(1) recorded, for `model`
-    #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
+    #[command(flatten)]
+    traces: traces::TraceArguments,
 
     /// Run a study on a simulated hard disk of 7,200 rpm: `hdd` has its write
     /// cache off, `hdd-cache` on, and `hdd-battery` on with a battery
@@ -276,7 +276,7 @@ fn options(arguments: &RunArguments) -> anyhow::Result<Options> {
     options.tool = arguments.tool;
     options.rate = arguments.rate;
     options.time_limit = Duration::from_secs(arguments.time_limit);
-    options.trace.clone_from(&arguments.trace);
+    arguments.traces.apply(&mut options);
     let time_scale = arguments.time_scale.unwrap_or(1.0);
     options.disk = arguments.disk.map(|disk| HardDisk { time_scale, ..disk });
     options.guest = arguments.guest.chosen()?;
@@ -369,16 +369,6 @@ const WITHOUT_SYSTEMS: [(&str, &str); 2] = [
 /// Experiments that run once, however many rounds the others make.
 const WITHOUT_ROUNDS: [&str; 2] = ["model", "soak"];
 
-/// The guest cannot see the file of a trace.
-fn check_trace(arguments: &RunArguments) -> anyhow::Result<()> {
-    if arguments.trace.is_some() && arguments.guest.is_wanted() {
-        let message = "the guest does not get the file of --trace, and the answer of model is the same \
-                       outside: leave out --guest";
-        return Err(exit::usage(message.to_owned()));
-    }
-    Ok(())
-}
-
 fn check_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Result<()> {
     let name = experiment.name;
     check_systems(arguments)?;
@@ -411,10 +401,7 @@ fn check_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Res
     if name != "shock" && arguments.rate.is_some() {
         return Err(exit::usage(format!("{name} sets its own pace: --rate goes with shock")));
     }
-    if name != "model" && arguments.trace.is_some() {
-        return Err(exit::usage(format!("{name} replays no trace: --trace goes with model")));
-    }
-    check_trace(arguments)?;
+    arguments.traces.check(name, arguments)?;
     if arguments.disk.is_some() && experiment.disk == DiskUse::None {
         let studies = EXPERIMENTS.iter().filter(|one| one.disk != DiskUse::None);
         let names = studies.map(|one| one.name).collect::<Vec<_>>().join(", ");

@@ -53,7 +53,7 @@ fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|error| error.to_string())
 }
 
-fn chunk(text: &str) -> Result<u64, String> {
+pub(super) fn chunk(text: &str) -> Result<u64, String> {
     let bytes = format::parse_size(text)?.get();
     if bytes.is_power_of_two() && CHUNKS.contains(&bytes) {
         Ok(bytes)

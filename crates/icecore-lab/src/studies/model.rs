@@ -1,10 +1,10 @@
 //! `model`: the ways to keep a snapshot, replayed over one list of writes without any kernel. It explains
 //! what `shock` counts.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::experiments::Findings;
 use crate::options::Options;
-use crate::policies::{self, Policy, Requests};
+use crate::policies::{self, CLASSIC_CHUNK_BYTES, Every, Policy, Requests};
 use crate::published::{self, Count};
 use crate::report::{Check, System as Measured};
 use crate::statistics::Estimate;
@@ -25,13 +25,17 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
         Some(path) => Trace::read(path)?,
         None => Trace::random(WRITES, FILE_BYTES, BLOCK_BYTES, options.seed),
     };
+    require_times(&trace, options.every)?;
+    let chunk = options.chunk.unwrap_or(CLASSIC_CHUNK_BYTES);
+    // The real systems were counted with these writes, such chunks, and all snapshots before the writes.
+    let is_as_counted = options.trace.is_none() && chunk == CLASSIC_CHUNK_BYTES && options.every.is_none();
     let mut findings = Findings::default();
     let mut worst: f64 = 0.0;
     for make in policies::ALL {
         for snapshots in SNAPSHOTS {
             // A policy remembers what it has copied.
-            let mut policy = make();
-            let counters = counters(&mut *policy, &trace, snapshots);
+            let mut policy = make(chunk);
+            let counters = counters(&mut *policy, &trace, snapshots, options.every);
             let counted = published::all_counts("model");
             let same =
                 counted.iter().find(|count| (count.system, count.snapshots) == (policy.name(), snapshots));
@@ -42,7 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
         }
         options.go_on()?;
     }
-    if options.trace.is_none() {
+    if is_as_counted {
         // Of a prediction there is one.
         findings.check(Check::new("model.error", Estimate { value: worst, low: worst, high: worst }));
     }
@@ -52,24 +56,56 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     );
     findings.parameter("trace", source.as_str());
     findings.parameter("writes", trace.writes());
+    findings.parameter("chunk_bytes", chunk);
+    if let Some(every) = options.every {
+        findings.parameter("every", every.to_string().as_str());
+    }
     Ok(findings)
 }
 
-fn counters(policy: &mut dyn Policy, trace: &Trace, snapshots: u64) -> BTreeMap<String, f64> {
-    let Requests { reads, read_bytes, writes, written_bytes, flushes } =
-        policies::replay(policy, trace, snapshots);
-    let each = |value: u64, unit: f64| value as f64 / unit / trace.writes() as f64;
-    [
-        ("device_reads_per_op", each(reads, 1.0)),
-        ("device_read_kib_per_op", each(read_bytes, 1024.0)),
-        ("device_writes_per_op", each(writes, 1.0)),
-        ("device_write_kib_per_op", each(written_bytes, 1024.0)),
-        ("device_flushes_per_op", each(flushes, 1.0)),
-        ("held_bytes", policy.held_bytes() as f64),
-    ]
-    .into_iter()
-    .map(|(name, value)| (name.to_owned(), value))
-    .collect()
+/// Refuses a schedule in time for writes without times.
+fn require_times(trace: &Trace, every: Option<Every>) -> Result<()> {
+    match every {
+        Some(every @ Every::Time(_)) if trace.events.iter().all(|(at, _)| at.is_none()) => {
+            Err(Error::Inconclusive {
+                what: format!("a snapshot every {every}"),
+                reason: "the writes have no times, as random ones and those of version 2 of fio's log: \
+                         give a number of writes"
+                    .to_owned(),
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the device does for each write. Where copies go to an area: also what two devices do, if the area
+/// has one of its own.
+fn counters(
+    policy: &mut dyn Policy,
+    trace: &Trace,
+    snapshots: u64,
+    every: Option<Every>,
+) -> BTreeMap<String, f64> {
+    let all = policies::replay(policy, trace, snapshots, every);
+    let mut devices = vec![("device", all)];
+    if let Some(copies) = policy.copy_device() {
+        devices.extend([("origin_device", all.without(copies)), ("copy_device", copies)]);
+    }
+    let mut counters = BTreeMap::from([("held_bytes".to_owned(), policy.held_bytes() as f64)]);
+    let count = trace.writes() as f64;
+    for (device, requests) in devices {
+        let Requests { reads, read_bytes, writes, written_bytes, flushes } = requests;
+        for (what, value, unit) in [
+            ("reads", reads, 1.0),
+            ("read_kib", read_bytes, 1024.0),
+            ("writes", writes, 1.0),
+            ("write_kib", written_bytes, 1024.0),
+            ("flushes", flushes, 1.0),
+        ] {
+            counters.insert(format!("{device}_{what}_per_op"), value as f64 / unit / count);
+        }
+    }
+    counters
 }
 
 /// How far the prediction is from what was counted, relative to that, at the worst.

@@ -192,6 +192,12 @@ fn options_that_make_no_sense_for_a_run_are_refused() {
         (&["model", "--device", "/dev/null"], "leave out --device"),
         (&["model", "--trace", "f", "--guest"], "leave out --guest"),
         (&["all", "--trace", "f", "--guest"], "leave out --guest"),
+        (&["model", "--chunk", "8K", "--guest"], "leave out --guest"),
+        (&["all", "--every", "500", "--guest"], "leave out --guest"),
+        (&["model", "--chunk", "5K"], "a power of two from 4K to 512K"),
+        (&["model", "--every", "0"], "such as 500"),
+        (&["shock", "--chunk", "8K"], "--chunk goes with model"),
+        (&["commits", "--every", "10m"], "--every goes with model"),
     ] {
         let said = refused(2, &[&["run"], arguments].concat(), &[]);
         assert!(said.contains(advice), "{said}");

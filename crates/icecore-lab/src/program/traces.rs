@@ -1,0 +1,81 @@
+//! The options of `icecore lab run` about traces: how `model` replays them.
+
+use super::RunArguments;
+use super::size::chunk;
+use crate::exit;
+use clap::Args;
+use icecore::retention::parse_duration;
+use icecore_lab::Options;
+use icecore_lab::policies::Every;
+use std::path::PathBuf;
+
+#[derive(Args, Debug)]
+pub struct TraceArguments {
+    /// Writes that fio(1) recorded, for `model`
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+
+    /// Size of a chunk of LVM's classic snapshots, for `model` (4K unless said
+    /// otherwise)
+    #[arg(long, value_name = "SIZE", value_parser = chunk)]
+    chunk: Option<u64>,
+
+    /// Take a snapshot every so many writes, such as `500`, or in such a time of
+    /// the trace, such as `10m`, for `model`: the last ones are kept (all are
+    /// taken before the writes unless said otherwise)
+    #[arg(long, value_name = "INTERVAL", value_parser = every)]
+    every: Option<Every>,
+}
+
+impl TraceArguments {
+    /// Refuses what this run would not heed.
+    pub(super) fn check(&self, name: &str, run: &RunArguments) -> anyhow::Result<()> {
+        let of_model = [
+            ("--trace", self.trace.is_some()),
+            ("--chunk", self.chunk.is_some()),
+            ("--every", self.every.is_some()),
+        ];
+        let Some((option, _)) = of_model.into_iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
+        if ![super::all::ALL, "model"].contains(&name) {
+            return Err(exit::usage(format!("{name} replays no writes: {option} goes with model")));
+        }
+        if run.guest.is_wanted() {
+            let reason = "and the answer of model is the same outside: leave out --guest";
+            return Err(exit::usage(format!("the guest does not get {option}, {reason}")));
+        }
+        Ok(())
+    }
+
+    /// Puts them into the options of the run.
+    pub fn apply(&self, options: &mut Options) {
+        options.trace.clone_from(&self.trace);
+        options.chunk = self.chunk;
+        options.every = self.every;
+    }
+}
+
+fn every(text: &str) -> Result<Every, String> {
+    if let Ok(writes) = text.parse() {
+        return Ok(Every::Writes(writes));
+    }
+    match parse_duration(text) {
+        Ok(time) if !time.is_zero() => Ok(Every::Time(time)),
+        _ => Err("write a number of writes, such as 500, or a time, such as 10m".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::num::NonZeroU64;
+    use std::time::Duration;
+
+    #[test]
+    fn an_interval_is_a_number_of_writes_or_a_time() {
+        assert_eq!(every("500"), Ok(Every::Writes(NonZeroU64::new(500).unwrap())));
+        assert_eq!(every("10m"), Ok(Every::Time(Duration::from_secs(600))));
+        for wrong in ["", "0", "0s", "-5", "5k", "often"] {
+            assert!(every(wrong).is_err(), "{wrong}");
+        }
+    }
+}
