@@ -100,6 +100,9 @@ pub(crate) struct FileRun<'a> {
     pub seed: u64,
     /// Begins the names of the files for a log of each write, if there is to be one.
     pub log: Option<&'a Path>,
+    /// A new file for a list of the requests, as [`Trace::read`](crate::trace::Trace::read) takes it, if
+    /// there is to be one.
+    pub record: Option<&'a Path>,
 }
 
 /// What a run of fio did.
@@ -159,6 +162,9 @@ impl FileRun<'_> {
         }
         if let Some(log) = self.log {
             command.arg(format!("--write_lat_log={}", log.display())).arg("--log_unix_epoch=1");
+        }
+        if let Some(record) = self.record {
+            command.arg(format!("--write_iolog={}", record.display()));
         }
         run(&mut command, self.how, self.file, options)
     }

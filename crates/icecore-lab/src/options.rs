@@ -81,6 +81,8 @@ pub struct Options {
     pub chunk: Option<u64>,
     /// How often the study `model` takes a snapshot; all before the writes unless said.
     pub every: Option<Every>,
+    /// The file into which the study `shock` records writes of the system `plain`. fio alone does so.
+    pub record: Option<PathBuf>,
     /// A simulated disk to measure in place of the filesystem of `directory`; in `placement`, the hard disk.
     pub disk: Option<HardDisk>,
     /// How long one program of a system may take, such as a run of fio: two hours unless said.
@@ -124,6 +126,7 @@ impl Options {
             trace: None,
             chunk: None,
             every: None,
+            record: None,
             disk: None,
             time_limit: TIME_LIMIT,
             tool: LoadTool::default(),

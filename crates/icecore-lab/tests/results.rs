@@ -6,6 +6,7 @@ use icecore_lab::disks::real::EmptyDisk;
 use icecore_lab::policies::Every;
 use icecore_lab::report::Parameter;
 use icecore_lab::targets::TARGETS;
+use icecore_lab::trace::{Event, Trace};
 use icecore_lab::{EXPERIMENTS, LoadTool, Options, Report, figure};
 use serde_json::{Value, json};
 use std::fs;
@@ -540,6 +541,28 @@ fn shock_with_each_tool_and_at_a_fixed_rate() {
     assert!(counters["longest_wait_ms"] > 0.0 && counters["wait_before_ms"] > 0.0, "{counters:?}");
     let rates = &paced.systems["xfs-reflink/sync/1"].series["rate_per_s"][0];
     assert!(rates.iter().all(|rate| *rate < 200.0), "no faster than it is to be: {rates:?}");
+}
+
+#[test]
+fn what_shock_records_is_a_trace_for_the_model() {
+    if !can_mount() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("writes.log");
+    // What was there before has no part in it.
+    fs::write(&path, "something else\n").expect("written");
+    let report = changed_run("shock", |options| {
+        options.systems = vec!["plain".to_owned()];
+        options.record = Some(path.clone());
+    });
+    let trace = Trace::read(&path).expect("it is one");
+    assert_eq!(report.parameters["writes"], Parameter::Count(trace.writes()));
+    let flushes = trace.events.iter().filter(|(_, event)| *event == Event::Flush).count() as u64;
+    assert!(flushes + 1 >= trace.writes(), "{flushes} flushes of {} writes, durable each", trace.writes());
+    let replayed = fits("model", changed_run("model", |options| options.trace = Some(path.clone())), &[]);
+    assert_eq!(replayed.parameters["writes"], Parameter::Count(trace.writes()));
+    assert!(replayed.systems["lvm/1"].counters["copy_device_writes_per_op"] > 0.0);
 }
 
 /// A loop device, which goes with the value.

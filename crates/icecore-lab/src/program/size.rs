@@ -21,7 +21,7 @@ const CHUNKS: std::ops::RangeInclusive<u64> = 4 << 10..=512 << 10;
 A classic LVM snapshot copies each chunk away before it is written the first
 time, and is lost when its copy area is full. This finds the part of the trace
 that writes to the most chunks in such a time. fio(1) records a trace:
-`fio --write_iolog=FILE`.
+`fio --write_iolog=FILE`, or `icecore lab run shock --record FILE`.
 
 Example:
   icecore lab size --trace day.log --duration 4h

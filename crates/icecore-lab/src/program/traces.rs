@@ -1,16 +1,22 @@
-//! The options of `icecore lab run` about traces: how `model` replays them.
+//! The options of `icecore lab run` about traces: what `shock` records, and how `model` replays it.
 
 use super::RunArguments;
 use super::size::chunk;
 use crate::exit;
 use clap::Args;
 use icecore::retention::parse_duration;
-use icecore_lab::Options;
 use icecore_lab::policies::Every;
+use icecore_lab::{LoadTool, Options};
 use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub struct TraceArguments {
+    /// Record writes of `plain` as fio(1) does, for `shock`: as many as are
+    /// counted, and each durable. `model` and `icecore lab size` take the file
+    /// as their --trace
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+
     /// Writes that fio(1) recorded, for `model`
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -30,6 +36,7 @@ pub struct TraceArguments {
 impl TraceArguments {
     /// Refuses what this run would not heed.
     pub(super) fn check(&self, name: &str, run: &RunArguments) -> anyhow::Result<()> {
+        self.check_record(name, run)?;
         let of_model = [
             ("--trace", self.trace.is_some()),
             ("--chunk", self.chunk.is_some()),
@@ -46,8 +53,27 @@ impl TraceArguments {
         Ok(())
     }
 
+    fn check_record(&self, name: &str, run: &RunArguments) -> anyhow::Result<()> {
+        let has_plain = run.systems.is_empty() || run.systems.iter().any(|system| system == "plain");
+        let reason = match &self.record {
+            None => return Ok(()),
+            Some(_) if name != "shock" => format!("{name} records no writes: --record goes with shock"),
+            Some(_) if run.tool != LoadTool::Fio => {
+                format!("{} records no writes: --record goes with --tool fio", run.tool.name())
+            }
+            Some(_) if run.guest.is_wanted() => {
+                let reason = "and plain makes the same writes outside: leave out --guest";
+                format!("the file of --record would stay in the guest, {reason}")
+            }
+            Some(_) if !has_plain => "--record is about the writes of plain: add it to --systems".to_owned(),
+            Some(_) => return Ok(()),
+        };
+        Err(exit::usage(reason))
+    }
+
     /// Puts them into the options of the run.
     pub fn apply(&self, options: &mut Options) {
+        options.record.clone_from(&self.record);
         options.trace.clone_from(&self.trace);
         options.chunk = self.chunk;
         options.every = self.every;

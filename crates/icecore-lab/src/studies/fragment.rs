@@ -137,6 +137,7 @@ fn fill(file: &Path, bytes: u64, seed: u64, options: &Options) -> Result<()> {
         until: Until::End,
         seed,
         log: None,
+        record: None,
     };
     fill.drive(options).map(|_| ())
 }

@@ -198,6 +198,11 @@ fn options_that_make_no_sense_for_a_run_are_refused() {
         (&["model", "--every", "0"], "such as 500"),
         (&["shock", "--chunk", "8K"], "--chunk goes with model"),
         (&["commits", "--every", "10m"], "--every goes with model"),
+        (&["model", "--record", "f"], "--record goes with shock"),
+        (&["all", "--record", "f"], "--record goes with shock"),
+        (&["shock", "--record", "f", "--tool", "sysbench"], "--record goes with --tool fio"),
+        (&["shock", "--record", "f", "--guest"], "leave out --guest"),
+        (&["shock", "--record", "f", "--systems", "btrfs,icecore-mount"], "add it to --systems"),
     ] {
         let said = refused(2, &[&["run"], arguments].concat(), &[]);
         assert!(said.contains(advice), "{said}");

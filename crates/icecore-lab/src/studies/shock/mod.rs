@@ -6,7 +6,7 @@
 
 mod curve;
 
-use super::{Bench, LVM, Lineup, Needs, SUBJECT};
+use super::{Bench, LVM, Lineup, Needs, PLAIN, SUBJECT};
 use crate::bonnie;
 use crate::device::DeviceCounts;
 use crate::driving::overhead_us;
@@ -19,6 +19,7 @@ use crate::report::{Check, System as Measured};
 use crate::snapshotting::while_taking;
 use crate::statistics::{bootstrap, mean, median};
 use crate::systems::{Areas, Kind};
+use crate::trace::Trace;
 use curve::{Moment, Shape};
 use std::collections::BTreeMap;
 use std::fs;
@@ -166,14 +167,7 @@ impl Driver<'_> {
         let file = self.fill("large", self.scope.file_bytes)?;
         let mut found = Round::default();
         let counts = if self.kind.snapshots { self.scope.counts } else { &[0] };
-        // What a system does for the first writes of its life is not counted.
-        let warm_up = Until::Requests(self.scope.writes);
-        // Other places than those of the runs that count.
-        let seed_of_warm_up = seed + 500;
-        let run =
-            FileRun { until: warm_up, seed: seed_of_warm_up, ..self.drive(&file, self.scope.file_bytes, 1) };
-        self.write(&run)?;
-        self.bench.system.rest()?;
+        self.warm_up(&file, round, seed)?;
         // What changes with time must not look like the cost of snapshots.
         let mut order = counts.to_vec();
         if round % 2 == 1 {
@@ -217,6 +211,28 @@ impl Driver<'_> {
         Ok(found)
     }
 
+    /// What a system does for the first writes of its life is not counted. This is also the run that is
+    /// recorded, on the filesystem as it is: no figure has fio's list of the writes in it.
+    fn warm_up(&self, file: &Path, round: usize, seed: u64) -> Result<()> {
+        let record = self.options.record.as_ref().filter(|_| self.kind.name == PLAIN && round == 0);
+        // fio appends to a file that is there, so it does not get the one that was asked for.
+        let list = self.bench.folder.path().join("writes");
+        let run = FileRun {
+            until: Until::Requests(self.scope.writes),
+            // Other places than those of the runs that count.
+            seed: seed + 500,
+            record: record.map(|_| list.as_path()),
+            ..self.drive(file, self.scope.file_bytes, 1)
+        };
+        self.write(&run)?;
+        if let Some(record) = record {
+            let writes = Trace::read(&list)?.writes();
+            fs::copy(&list, record).doing(|| format!("write {}", record.display()))?;
+            self.options.say(&format!("  {PLAIN}: {writes} writes are in {}", record.display()))?;
+        }
+        self.bench.system.rest()
+    }
+
     fn drive<'a>(&self, file: &'a Path, bytes: u64, sync_every: u32) -> FileRun<'a> {
         FileRun {
             file,
@@ -230,6 +246,7 @@ impl Driver<'_> {
             until: Until::End,
             seed: 0,
             log: None,
+            record: None,
         }
     }
 
