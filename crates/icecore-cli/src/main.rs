@@ -4,6 +4,7 @@ mod cli;
 mod commands;
 mod daemon;
 mod locate;
+mod owner;
 mod pool;
 mod properties;
 

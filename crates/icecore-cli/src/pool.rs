@@ -7,7 +7,7 @@
 use crate::exit;
 use crate::locate::split_at_pool;
 use icecore::Error;
-use icecore::admin::locate::{is_pool, was_pool};
+use icecore::admin::locate::{is_pool, remains, was_pool};
 use icecore::admin::{Access, ErrorCode, Failure};
 use std::ffi::OsStr;
 use std::io::Write as _;
@@ -61,11 +61,8 @@ impl Context {
             return failure.into();
         }
         let shown = crate::format::escaped(argument.as_bytes());
-        let message = if was_pool(Path::new(argument)) {
-            format!(
-                "{shown} has segments of a pool in it, and both its superblocks are lost: `icecore check --repair --mirror` \
-                 makes them again from a folder with copies"
-            )
+        let message = if let Some(remains) = remains(Path::new(argument)) {
+            format!("{shown} {}", remains.advice())
         } else if is_path(argument.as_bytes()) {
             format!("{shown} does not lead into a pool: `icecore init FOLDER` makes one")
         } else {
@@ -146,9 +143,10 @@ fn no_pool(folder: &Path) -> Option<anyhow::Error> {
     let shown = crate::format::escaped(folder.as_os_str().as_bytes());
     let what = match std::fs::metadata(folder) {
         Ok(found) if !found.is_dir() => "it is a file: name the folder that `icecore init` made".to_owned(),
-        Ok(_) if was_pool(folder) => return None,
+        Ok(_) if remains(folder).is_some() => return None,
         Ok(_) => format!(
-            "there is no superblock in that folder: name another one, or make one with `icecore init {shown}`"
+            "there is no superblock in that folder (is its filesystem mounted?): name another one, or make one \
+             with `icecore init {shown}`"
         ),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             format!("there is no such folder: name another one, or make a pool with `icecore init {shown}`")

@@ -155,14 +155,13 @@ fn fixed(pool: PoolUse, place: Place) -> Result<Found> {
     Ok(Found { pool, source, inode, pin, read_only: true })
 }
 
-/// What to do about a path in no pool: where there are segments it is not another pool.
+/// What to do about a path in no pool: where there is a rest of a pool it is not another one.
 fn in_no_pool(path: &str) -> String {
     match path::lost_pool(path) {
-        Some(directory) => format!(
-            "{directory} has segments of an icecore pool in it, and both its superblocks are lost: `icecore check --repair --mirror` \
-             makes them again from a folder with copies"
+        Some((directory, remains)) => format!("{directory} {}", remains.advice()),
+        None => format!(
+            "{path} lies in no icecore pool (is its filesystem mounted?): `icecore init DIRECTORY` makes one"
         ),
-        None => format!("{path} lies in no icecore pool: `icecore init DIRECTORY` makes one"),
     }
 }
 

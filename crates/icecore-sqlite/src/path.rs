@@ -7,7 +7,7 @@
 use crate::bindings::code;
 use crate::errors::{Fault, Result};
 use crate::store::{self, Pool};
-use icecore::admin::locate::{is_pool, was_pool};
+use icecore::admin::locate::{Remains, is_pool, remains};
 use rustix::io::Errno;
 use std::path::Path;
 
@@ -47,10 +47,9 @@ pub fn cut(path: &str) -> Option<Cut<'_>> {
     cuts(path).find(|cut| is_pool(Path::new(cut.pool)).unwrap_or(false))
 }
 
-/// The innermost directory of a full path that has segments of a pool in it: where [`cut`] finds no pool, one that lost
-/// both superblocks.
-pub fn lost_pool(path: &str) -> Option<&str> {
-    cuts(path).map(|cut| cut.pool).find(|directory| was_pool(Path::new(directory)))
+/// The innermost directory of a full path that has what is left of a pool in it, where [`cut`] finds no pool.
+pub fn lost_pool(path: &str) -> Option<(&str, Remains)> {
+    cuts(path).find_map(|cut| Some((cut.pool, remains(Path::new(cut.pool))?)))
 }
 
 /// All ways to cut a path behind a directory, the longest one first.

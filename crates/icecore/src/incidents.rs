@@ -2,11 +2,11 @@
 //! pool that is still there after the process has gone.
 
 use crate::error::Error;
+use crate::side_file;
 use crate::units::Timestamp;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashSet, VecDeque};
-use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 /// The file in the pool's folder.
@@ -157,13 +157,8 @@ impl Incidents {
 /// sentence once. Nothing, if there is no file, or it cannot be read.
 #[must_use]
 pub fn logged(directory: &Path) -> Vec<Incident> {
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(directory.join(FILE_NAME));
-    let read = file.and_then(|file| file.take(READ_BYTES_MAX).read_to_end(&mut bytes));
-    if read.is_err() {
-        return Vec::new();
-    }
-    parse(&String::from_utf8_lossy(&bytes))
+    let text = side_file::read(&directory.join(FILE_NAME), READ_BYTES_MAX);
+    text.map_or_else(Vec::new, |text| parse(&text))
 }
 
 /// What lines of the file say, the oldest first. A line that is not one of ours is passed over.
@@ -203,9 +198,7 @@ fn append(directory: &Path, incident: &Incident) -> std::io::Result<()> {
     if std::fs::metadata(&path).is_ok_and(|found| found.len() > FILE_BYTES_MAX) {
         std::fs::rename(&path, directory.join(FORMER_NAME))?;
     }
-    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
-    // One call, so that lines of several writers do not mix.
-    file.write_all(format!("{} {}\n", incident.when.to_rfc3339(), incident.what).as_bytes())
+    side_file::append(&path, &format!("{} {}\n", incident.when.to_rfc3339(), incident.what))
 }
 
 #[cfg(test)]

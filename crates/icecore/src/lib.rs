@@ -39,6 +39,7 @@ mod process;
 mod reading;
 pub mod retention;
 mod segments;
+mod side_file;
 mod state;
 mod statistics;
 pub mod storage;

@@ -231,4 +231,16 @@ impl Reading<'_> {
         read.map_err(|error| self.told(error, || self.called("file", inode)))?;
         Ok(ranges)
     }
+
+    /// In how many stretches of neighbouring blocks the segments have the data of a file, in its order.
+    pub(crate) fn stretches(&self, inode: InodeNumber) -> Result<u64> {
+        let end = FileBlock(u64::MAX >> BLOCK_SHIFT);
+        let mut runs = Vec::new();
+        let read = self.reader().extents(inode, FileBlock(0), end, &mut |_, run| {
+            runs.push(run);
+            Ok(true)
+        });
+        let counted = read.and_then(|()| self.engine.blocks.stretches(&runs));
+        counted.map_err(|error| self.told(error, || self.called("file", inode)))
+    }
 }

@@ -219,4 +219,14 @@ impl View {
     pub fn data_ranges(&self, inode: InodeNumber) -> Result<Vec<(u64, u64)>> {
         self.reading()?.data_ranges(inode)
     }
+
+    /// In how many stretches of neighbouring blocks the segments have the data of a file: what FIEMAP calls
+    /// extents. A reader from beginning to end goes on elsewhere for each. Blocks that wait for a checkpoint
+    /// have no place yet, and do not count.
+    ///
+    /// # Errors
+    /// As for [`View::attributes`].
+    pub fn stretches(&self, inode: InodeNumber) -> Result<u64> {
+        self.reading()?.stretches(inode)
+    }
 }

@@ -3,6 +3,7 @@
 use crate::exit;
 use crate::format;
 use crate::output::Output;
+use crate::owner::waited_for_command;
 use crate::pool::Context;
 use crate::progress::Progress;
 use clap::Args;
@@ -13,6 +14,7 @@ use icecore::units::ByteLength;
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -92,12 +94,12 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
         let mirror = arguments.mirror.as_deref().map(super::copies::absolute).transpose()?;
         let Arguments { dry_run, data, cut_log, .. } = *arguments;
         let options = RepairOptions { dry_run, data, cut_log, mirror };
-        let report = check::repair_directory(&pool, &options, &mut tell).map_err(not_checked)?;
+        let report = alone(&pool, || check::repair_directory(&pool, &options, &mut tell))?;
         drop(progress);
         return repaired(&pool, arguments, &report);
     }
     let options = CheckOptions { data: arguments.data };
-    let report = check::check_directory(&pool, &options, &mut tell).map_err(not_checked)?;
+    let report = alone(&pool, || check::check_directory(&pool, &options, &mut tell))?;
     drop(progress);
     let mut output = Output::new();
     if arguments.json {
@@ -110,12 +112,19 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     verdict(&report)
 }
 
-/// Why there is nothing to report. That the owner could be asked is no help here.
-fn not_checked(error: Error) -> Failure {
-    let way_out = "a check needs a pool that nobody has open: end that process first".to_owned();
-    match error {
-        Error::PoolInUse { path, owner, .. } => Error::PoolInUse { path, owner, way_out }.into(),
-        error => error.into(),
+/// Works on a pool that no other process has open. A command that has it for a moment is waited for. That the owner
+/// could be asked is no help here.
+fn alone<T>(pool: &Path, mut work: impl FnMut() -> icecore::Result<T>) -> Result<T, Failure> {
+    let begin = Instant::now();
+    loop {
+        return match work() {
+            Err(Error::PoolInUse { .. }) if waited_for_command(pool, begin) => continue,
+            Err(Error::PoolInUse { path, owner, .. }) => {
+                let way_out = "a check needs a pool that nobody has open: end that process first".to_owned();
+                Err(Error::PoolInUse { path, owner, way_out }.into())
+            }
+            outcome => outcome.map_err(Failure::from),
+        };
     }
 }
 

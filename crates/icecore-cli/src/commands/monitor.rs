@@ -160,8 +160,8 @@ fn look(pool: &Path, thresholds: &Thresholds) -> anyhow::Result<Vec<Check>> {
     let found = ask(&mut access);
     let (status, entries, ages) = finish(access, found)?;
     let now = Timestamp::now();
-    let is_held = snapshots_hold_something(&entries, status.statistics.used_bytes);
-    let mut room = space::space(&status.statistics, thresholds, space::host_free(pool), is_held);
+    let held = status.snapshots_hold;
+    let mut room = space::space(&status.statistics, thresholds, space::host_free(pool), held);
     if room.state != State::Ok {
         room.details.extend(status.readers.iter().map(ToString::to_string));
     }
@@ -173,15 +173,6 @@ fn look(pool: &Path, thresholds: &Thresholds) -> anyhow::Result<Vec<Check>> {
     checks.push(disk::scrub(&status, &thresholds.scrub, now));
     checks.push(disk::copies(&status));
     Ok(checks)
-}
-
-/// Whether destroying snapshots can free anything: the heads alone are less than what is used. Where datasets share what a
-/// snapshot has, that is taken to be so.
-fn snapshots_hold_something(entries: &[ListEntry], used_bytes: u64) -> bool {
-    let of_kind = |kind| entries.iter().filter(move |entry| entry.kind == kind);
-    let heads: u64 = of_kind(EntryKind::Dataset).map(|entry| entry.referenced.get()).sum();
-    let is_shared = of_kind(EntryKind::Dataset).any(|entry| entry.origin.is_some());
-    of_kind(EntryKind::Snapshot).next().is_some() && (is_shared || used_bytes > heads)
 }
 
 type Ages = BTreeMap<String, thresholds::Ages>;

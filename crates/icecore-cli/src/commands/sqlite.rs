@@ -7,12 +7,12 @@ use super::files::{base_name, pin, read_all, regular, runs_with_data, shown};
 use super::finish;
 use crate::format::escaped;
 use crate::output::{Align, Output, Table};
+use crate::owner::{self, waited_for_command};
 use crate::pool::{Context, not_opened};
 use crate::progress::Progress;
 use anyhow::Context as _;
 use clap::Args;
 use icecore::OpenOptions;
-use icecore::admin::locate::owned_for;
 use icecore::admin::protocol::Pinned;
 use icecore::admin::{Access, ErrorCode, Failure, Request};
 use rusqlite::backup::{Backup, StepResult};
@@ -25,15 +25,9 @@ use std::fs::File;
 use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tempfile::{NamedTempFile, TempDir};
 
-/// How long to wait for somebody who has locked the database.
-const BUSY_WAIT: Duration = Duration::from_secs(10);
-/// An owner that has had the pool for longer is not waited for.
-const MOMENT: Duration = Duration::from_secs(2);
-/// How often it is tried to own the pool.
-const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 /// How often statements begin again that met another process's opening of the pool.
 const ATTEMPTS: u32 = 5;
 /// Pages copied between two reports.
@@ -46,6 +40,8 @@ const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 Without SQL, statements are read from standard input. A version can be joined
 with another: ATTACH 'file:/srv/pool/db@monday/app.db?vfs=icecore' AS monday.
 While another process has the pool open, databases can only be read here.
+Without --read-only this process has the pool while it runs: a program that
+opens the pool meanwhile waits five seconds for it.
 
 Example:
   icecore sql db@monday/app.db 'SELECT count(*) FROM users'
@@ -89,19 +85,15 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     finish(access, done)
 }
 
-/// Opens the pool; to write, it has to be owned. An owner that has had it for a moment only is likely to be a
-/// command, which ends soon.
+/// Opens the pool; to write, it has to be owned.
 fn open_pool(pool: &Path, read_only: bool) -> Result<Access, Failure> {
-    let deadline = Instant::now() + BUSY_WAIT;
+    let begin = Instant::now();
     loop {
         let options = OpenOptions { read_only, or_read_only: true, ..OpenOptions::default() };
         let access = Access::open(pool, options)?;
-        let is_momentary = || owned_for(pool).is_some_and(|time| time < MOMENT);
-        if read_only || !access.is_remote() || Instant::now() > deadline || !is_momentary() {
+        if read_only || !access.is_remote() || !waited_for_command(pool, begin) {
             return Ok(access);
         }
-        drop(access);
-        std::thread::sleep(RETRY_INTERVAL);
     }
 }
 
@@ -122,7 +114,7 @@ fn open(access: &mut Access, path: &[u8], arguments: &Arguments) -> anyhow::Resu
         Some(pool) => open_through_door(pool.clone(), &pinned, arguments)?,
         None => open_copy(access, &pinned, arguments)?,
     };
-    database.connection.busy_timeout(BUSY_WAIT)?;
+    database.connection.busy_timeout(owner::PATIENCE)?;
     Ok(database)
 }
 
@@ -444,7 +436,7 @@ fn open_source(path: &Path) -> rusqlite::Result<Connection> {
     // Writable if it can be: the index of a write-ahead log is written by readers too.
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
         .or_else(|_| Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY))?;
-    connection.busy_timeout(BUSY_WAIT)?;
+    connection.busy_timeout(owner::PATIENCE)?;
     connection.execute_batch("BEGIN")?;
     connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
     Ok(connection)

@@ -1,7 +1,10 @@
 //! `icecore check`: what it says, what it mends, and how it ends.
 
 use crate::fixture::Fixture;
+use crate::owned::spawn_owner;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::io::{Seek as _, SeekFrom, Write as _};
+use std::time::Duration;
 
 fn hurt(fixture: &Fixture, name: &str, offset: u64) {
     let path = fixture.pool.join(name);
@@ -34,6 +37,34 @@ fn a_sound_pool_is_sound() {
     let owner = format!("is in use by {} ", std::process::id());
     assert!(said.contains(&owner) && said.contains("end that process first"), "{said}");
     assert!(!said.contains("use the icecore command"), "{said}");
+}
+
+#[test]
+fn a_check_waits_for_a_command_that_has_the_pool_for_a_moment() {
+    let fixture = Fixture::with_db();
+    let mut owner = spawn_owner(&fixture);
+    std::thread::scope(|scope| {
+        let check = scope.spawn(|| fixture.done(&["check"]));
+        std::thread::sleep(Duration::from_millis(300));
+        // It ends as a command does that is done.
+        drop(owner.stdin.take());
+        assert!(check.join().unwrap().ends_with("nothing is wrong\n"));
+    });
+    owner.wait().unwrap();
+}
+
+/// Opening a pipe waits for whoever has its other end.
+#[test]
+fn pipes_in_place_of_the_text_files_hold_up_no_command() {
+    let fixture = Fixture::with_db();
+    for name in ["errors.log", "last-scrub", "last-scrub.new", "scrub-position"] {
+        mknodat(CWD, fixture.pool.join(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    }
+    hurt(&fixture, "superblock.1", 50);
+    for command in ["status", "scrub", "monitor", "status"] {
+        let output = fixture.run(&[command]).timeout(Duration::from_secs(60)).output().unwrap();
+        assert!(output.status.code().is_some(), "{command} was still waiting");
+    }
 }
 
 #[test]

@@ -40,6 +40,21 @@ fn what_is_no_pool_is_told_for_what_it_is() {
     }
 }
 
+/// Whoever follows the advice to make a pool would have two.
+#[test]
+fn a_folder_with_copies_of_a_pool_is_called_that() {
+    let fixture = Fixture::with_db();
+    let copies = fixture.beside("copies");
+    fixture.done(&["copies", "--set", "all", "--mirror", copies.to_str().unwrap()]);
+    assert!(entries(&copies).iter().any(|name| name.starts_with("copy.")));
+    for arguments in [["-P", "copies", "list"], ["status", "copies", "--json"]] {
+        let mut command = program();
+        command.args(arguments).current_dir(copies.parent().unwrap());
+        let said = complaint(command, 3);
+        assert!(said.contains("has copies of a pool in it") && !said.contains("icecore init"), "{said}");
+    }
+}
+
 #[test]
 fn a_pool_is_not_made_over_something() {
     let fixture = Fixture::new();

@@ -139,6 +139,7 @@ fn status(pool: &Pool) -> Status {
         scrubbing: pool.scrubbing(),
         incidents: pool.incidents(),
         readers: pool.readers(),
+        snapshots_hold: pool.snapshots_hold(),
         statistics: pool.statistics(),
     }
 }

@@ -2,9 +2,9 @@
 //! Whoever monitors wants to know it long after the scrub's own process has gone.
 
 use crate::pool::ScrubReport;
+use crate::side_file;
 use crate::units::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::io::Read as _;
 use std::path::Path;
 
 /// The file.
@@ -44,22 +44,17 @@ impl LastScrub {
 
     /// Reads the file, if there is one that makes sense.
     pub(crate) fn load(directory: &Path) -> Option<Self> {
-        let file = std::fs::File::open(directory.join(FILE_NAME)).ok()?;
-        let mut text = String::new();
-        file.take(BYTES_MAX).read_to_string(&mut text).ok()?;
-        Self::parse(&text)
+        Self::parse(&side_file::read(&directory.join(FILE_NAME), BYTES_MAX)?)
     }
 
-    /// Writes the file, if this says more than what it says. Where it cannot be written, on read-only media for instance, nothing is lost
-    /// but this.
+    /// Writes the file, if this says more than what it says. Where it cannot be written, on read-only media for
+    /// instance, nothing is lost but this.
     pub(crate) fn store(&self, directory: &Path) {
-        let new = directory.join(format!("{FILE_NAME}.new"));
-        let written = std::fs::write(&new, self.after(Self::load(directory)).text());
-        let _ = written.and_then(|()| std::fs::rename(&new, directory.join(FILE_NAME)));
+        let _ = side_file::replace(&directory.join(FILE_NAME), &self.after(Self::load(directory)).text());
     }
 
-    /// What is to be remembered when this comes after `former`. One that was cut off says nothing about what it did not come to: of that the
-    /// former one has the last word, unless this found more.
+    /// What is to be remembered when this comes after `former`. One that was cut off says nothing about what it did
+    /// not come to: of that the former one has the last word, unless this found more.
     fn after(self, former: Option<Self>) -> Self {
         let tells_less = |former: &Self| {
             !self.complete

@@ -1,7 +1,7 @@
 //! Folders of pools, and paths within a pool: `dataset@snapshot/file`.
 
+pub use crate::engine::Remains;
 use crate::error::{Error, Result};
-use crate::format::segment::from_file_name;
 use crate::format::superblock::NAMES;
 use crate::names::{SnapshotName, VersionName};
 use crate::storage::LOCK_NAME;
@@ -28,11 +28,17 @@ pub fn owned_for(directory: &Path) -> Option<Duration> {
     noted.elapsed().ok()
 }
 
-/// Whether what is in this folder was a pool: it has segments. Nobody should make another one of it.
+/// What is left of a pool in this folder, which has no superblocks. Another pool should not be made there.
+#[must_use]
+pub fn remains(directory: &Path) -> Option<Remains> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    Remains::of(entries.filter_map(|entry| entry.file_name().into_string().ok()))
+}
+
+/// Whether what is in this folder was a pool: it has segments.
 #[must_use]
 pub fn was_pool(directory: &Path) -> bool {
-    let names = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.file_name());
-    names.into_iter().any(|name| name.to_str().is_some_and(|name| from_file_name(name).is_some()))
+    remains(directory) == Some(Remains::Segments)
 }
 
 fn exists(file: &Path) -> io::Result<bool> {

@@ -409,6 +409,8 @@ pub struct Status {
     pub incidents: Vec<Incident>,
     /// Readers that keep something from being used again: those that keep most come first.
     pub readers: Vec<ReaderHold>,
+    /// Whether destroying snapshots frees space.
+    pub snapshots_hold: bool,
     /// The counters.
     pub statistics: Statistics,
 }

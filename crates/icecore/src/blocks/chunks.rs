@@ -39,6 +39,31 @@ impl Blocks {
         }
     }
 
+    /// In how many stretches these runs lie: a block in the slot behind that of the one before is in the same
+    /// stretch. Blocks that no checkpoint has written yet lie nowhere, and do not count.
+    ///
+    /// # Errors
+    /// As for [`Blocks::lookup`].
+    pub(crate) fn stretches(&self, runs: &[Run]) -> Result<u64> {
+        let mut count = 0;
+        let mut next: Option<(SegmentId, Slot)> = None;
+        for run in runs {
+            let mut index = 0;
+            while index < run.length.0 {
+                let address = run.start.plus(BlockCount(index));
+                let Some((segment, slot, together)) = self.lookup(run.stream, address)? else {
+                    (index, next) = (index + 1, None);
+                    continue;
+                };
+                let blocks = together.0.min(run.length.0 - index);
+                count += u64::from(next != Some((segment, slot)));
+                next = Some((segment, Slot(slot.0 + blocks as u32)));
+                index += blocks;
+            }
+        }
+        Ok(count)
+    }
+
     /// A chunk of the map; `None` if the map has done without it since. What had to be read does not stay in memory beyond that.
     ///
     /// # Errors

@@ -60,10 +60,19 @@ pub fn repair(
         super::find_pool(&*storage)?;
     }
     let _lock = engine::lock(&*storage, true)?;
+    // Until all of it is known to be whole, everything is done in memory.
+    engine::guarded(|| repair_locked(&storage, options, progress))
+}
+
+fn repair_locked(
+    storage: &Arc<dyn Storage>,
+    options: &RepairOptions,
+    progress: &mut dyn FnMut(CheckProgress),
+) -> Result<RepairReport> {
     let look_options = CheckOptions { data: options.data };
-    let overlay = Overlay::over(Arc::clone(&storage));
+    let overlay = Overlay::over(Arc::clone(storage));
     let above: Arc<dyn Storage> = overlay.clone();
-    let before = look(&storage, &look_options, progress)?;
+    let before = look(storage, &look_options, progress)?;
     let mut report = RepairReport { before, ..RepairReport::default() };
     superblocks(&above, options.mirror.as_ref(), &mut report)?;
     if !report.before.opened && !opens(&above) {
@@ -96,8 +105,8 @@ pub fn repair(
     report.changed_blocks = changes.len() as u64;
     report.after = after;
     if !options.dry_run && !changes.is_empty() {
-        report.kept_aside = Some(aside::keep(&*storage, &changes)?);
-        aside::apply(&*storage, &overlay)?;
+        report.kept_aside = Some(aside::keep(&**storage, &changes)?);
+        aside::apply(&**storage, &overlay)?;
     }
     Ok(report)
 }

@@ -186,7 +186,7 @@ pub fn check(
     let before = generation();
     // A program that starts does not wait for the check. It writes the superblock before anything else.
     drop(lock);
-    let report = look(&storage, options, progress);
+    let report = engine::guarded(|| look(&storage, options, progress));
     if generation() == before {
         return report;
     }

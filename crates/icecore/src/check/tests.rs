@@ -230,6 +230,27 @@ fn a_log_that_contradicts_the_sets_is_damage() {
     std::mem::forget(pool);
 }
 
+/// Good checksums, and a block with two owners: such a pool does not open. The checkpoint before is sound, and the log
+/// since.
+#[test]
+fn a_block_with_two_owners_is_damage_and_the_checkpoint_before_is_taken() {
+    let (storage, file) = made();
+    let pool = open(&storage);
+    let before = content(&pool, file);
+    {
+        let mut state = pool.engine().state();
+        let other = state.head(state.catalogue.find("other").unwrap()).unwrap();
+        let owned = state.history.version(head(&state)).unwrap().owned().of(Stream::Data).blocks().first();
+        state.history.born(other, one(Stream::Data, owned.unwrap())).unwrap();
+    }
+    pool.close().unwrap();
+    let report = checked(&storage);
+    assert!(!report.opened && report.problems[0].what.contains("another version owns"), "{report:?}");
+    let report = repaired(&storage, false);
+    assert!(report.after.opened && report.after.count == 0, "{report:?}");
+    assert!(content(&open(&storage), file) == before);
+}
+
 /// Two blocks of the log that have exchanged their places in the map: both match the checksums of where they
 /// are looked for.
 #[test]

@@ -46,6 +46,24 @@ fn a_file_reads_what_was_written_by_either_door() {
 }
 
 #[test]
+fn what_is_written_into_the_middle_of_a_file_lies_in_a_stretch_of_its_own() {
+    let (pool, dataset, file) = new_file();
+    let stretches = || {
+        // Nothing waits for its place then.
+        pool.checkpoint().unwrap();
+        dataset.view().unwrap().stretches(file.inode()).unwrap()
+    };
+    assert_eq!(stretches(), 0);
+    file.write(0, &[1; 8 * BLOCK as usize]).unwrap();
+    assert_eq!(stretches(), 1);
+    let before = dataset.view().unwrap();
+    file.write(3 * BLOCK, &[2; BLOCK as usize]).unwrap();
+    assert_eq!(stretches(), 3);
+    // What a version holds stays where it is.
+    assert_eq!(before.stretches(file.inode()).unwrap(), 1);
+}
+
+#[test]
 fn a_directory_can_be_held_open_and_has_no_content() {
     let (_pool, dataset, _) = new_file();
     let directory = dataset.file(InodeNumber::ROOT).unwrap();

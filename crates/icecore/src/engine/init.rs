@@ -185,13 +185,12 @@ pub(crate) fn open_to_look(storage: &Arc<dyn Storage>, options: &OpenOptions) ->
     guarded(|| open_to(storage, options, AtDamage::Refuse)).map(|opened| opened.engine)
 }
 
-/// Replay executes what the log says on sets that may be wrong in a way that only shows now: an operation
-/// that contradicts them ends in an assertion. What it leaves behind is thrown away.
-pub(crate) fn guarded<T>(replay: impl FnOnce() -> Result<T>) -> Result<T> {
-    let outcome = std::panic::catch_unwind(AssertUnwindSafe(replay));
-    outcome.unwrap_or_else(|_| {
-        Err(Error::damaged("the log", "what it says happened contradicts the sets of the last checkpoint"))
-    })
+/// Replay, a check and a repair meet sets that may be wrong in a way that only shows now: what contradicts them ends in
+/// an assertion. What `work` leaves behind must be thrown away then.
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(work));
+    let contradiction = "what it or the trees say contradicts the sets of the last checkpoint";
+    outcome.unwrap_or_else(|_| Err(Error::damaged("the log", contradiction)))
 }
 
 /// Opens a pool of which the log is damaged before its end, as it was before that: the first record that

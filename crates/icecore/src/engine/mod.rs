@@ -52,6 +52,7 @@ mod places;
 mod readers;
 mod rebuild;
 mod recovery;
+mod remains;
 #[cfg(test)]
 mod reserve_tests;
 #[cfg(test)]
@@ -85,8 +86,10 @@ pub(crate) use init::{guarded, init, lock, lock_free_options, open, open_cut, op
 pub(crate) use limits::Allowed;
 pub(crate) use open_files::OpenFiles;
 pub use readers::ReaderHold;
+pub(crate) use readers::snapshots_hold_something;
 pub(crate) use rebuild::{Forsaken, Restored, ledger_is_whole, place_forsaken, restore_chunks, restore_map};
 pub(crate) use recovery::OUTLIVED;
+pub use remains::Remains;
 pub(crate) use space::Making;
 pub(crate) use staging::StagedRun;
 pub(crate) use superblocks::{

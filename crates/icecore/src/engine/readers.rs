@@ -115,8 +115,9 @@ fn kept(state: &State, pin: &Named) -> BlockCount {
     BlockCount(of_destroyed.0 + state.graveyard.kept(pin).0)
 }
 
-/// Whether more would be free if all snapshots were destroyed. Where datasets share what a snapshot has, that is taken to be so.
-fn snapshots_hold_something(state: &State) -> bool {
+/// Whether more would be free if all snapshots were destroyed. Where datasets share what a snapshot has, that is
+/// taken to be so.
+pub(crate) fn snapshots_hold_something(state: &State) -> bool {
     if state.catalogue.snapshots().all(|(_, row)| row.hidden) {
         return false;
     }

@@ -1,6 +1,6 @@
 //! The two superblock files.
 
-use super::Engine;
+use super::{Engine, Remains};
 use crate::copies::{Copies, Mended};
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
@@ -47,16 +47,13 @@ fn of_the_segments(storage: &dyn Storage, one: Superblock, other: Superblock) ->
     }
 }
 
-/// What to do where there is no superblock: where there are segments it is not another pool.
+/// What to do where there is no superblock: where there is a rest of a pool it is not another one.
 fn advised(storage: &dyn Storage, error: Error) -> Error {
     let Error::NotAPool { path, reason } = error else { return error };
-    let has_segments = storage.list().is_ok_and(|files| {
-        files.iter().any(|(name, _)| crate::format::segment::from_file_name(name).is_some())
-    });
-    let advice = if has_segments {
-        "but segments of one, `icecore check --repair --mirror` makes superblocks again from a folder with copies".to_owned()
-    } else {
-        format!("`icecore init {path}` makes one")
+    let files = storage.list().unwrap_or_default();
+    let advice = match Remains::of(files.iter().map(|(name, _)| name)) {
+        Some(remains) => format!("the folder {}", remains.advice()),
+        None => format!("is its filesystem mounted? `icecore init {path}` makes one"),
     };
     Error::NotAPool { reason: format!("{reason} ({advice})"), path }
 }

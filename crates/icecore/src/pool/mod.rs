@@ -353,6 +353,15 @@ impl Pool {
         self.engine().readers()
     }
 
+    /// Whether more would be free if all snapshots were destroyed. What a snapshot shares with a clone counts as
+    /// freed.
+    #[must_use]
+    pub fn snapshots_hold(&self) -> bool {
+        let engine = self.engine();
+        let state = engine.state();
+        engine::snapshots_hold_something(&state)
+    }
+
     /// Has everything copied that should be and is not: after the folder of the copies was gone, or full, or
     /// could not be written to. A scrub does so, too. Others may use the pool meanwhile.
     ///

@@ -199,6 +199,7 @@ mod tests {
             scrubbing: None,
             incidents: Vec::new(),
             readers: Vec::new(),
+            snapshots_hold: false,
             statistics: Statistics { copies, ..Statistics::default() },
         }
     }

@@ -30,8 +30,10 @@ use std::time::{Duration, Instant};
 const PIECE_BLOCKS: u64 = 256;
 /// How often the position is kept.
 const KEEP_INTERVAL: Duration = Duration::from_secs(5);
-/// The longest that nobody is told of progress while a scrub pauses.
+/// The longest that progress is not reported while a scrub pauses.
 const NAP: Duration = Duration::from_millis(100);
+/// What its pins are called.
+const SCRUB: &str = "the whole pool, by a scrub,";
 
 /// How a scrub goes about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -232,7 +234,7 @@ fn scrub(
     }
     let (runs, tail, takes, _pin) = {
         let mut state = engine.state();
-        let pin = engine.pin(&state).named("the whole pool, by a scrub,".into(), engine.now());
+        let pin = engine.pin(&state).named(SCRUB.into(), engine.now());
         // Others go on writing: what they have begun to build counts as a record of its own.
         state.tail.seal();
         (live_runs(&state), state.tail.position(), state.segments.takes(), pin)

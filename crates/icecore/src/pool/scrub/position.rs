@@ -3,8 +3,8 @@
 //! A position is an address: those never change and are never used again, whatever is moved. What is born behind
 //! it after the scrub began is verified by the next scrub.
 
+use crate::side_file;
 use crate::units::{BLOCK_BYTES, BlockCount, LOG_ADDRESS_LIMIT, LogAddress, PoolId, Run, Stream, Timestamp};
-use std::io::Read as _;
 use std::path::Path;
 
 /// The file.
@@ -33,17 +33,13 @@ pub struct Position {
 impl Position {
     /// Reads the file, if there is one of this pool that makes sense.
     pub(super) fn load(directory: &Path, pool: PoolId) -> Option<Self> {
-        let file = std::fs::File::open(directory.join(FILE_NAME)).ok()?;
-        let mut text = String::new();
-        file.take(BYTES_MAX).read_to_string(&mut text).ok()?;
+        let text = side_file::read(&directory.join(FILE_NAME), BYTES_MAX)?;
         Self::parse(&text).filter(|position| position.pool == pool)
     }
 
     /// Writes the file. Where it cannot be written, nothing is lost but time.
     pub(super) fn store(&self, directory: &Path) {
-        let new = directory.join(format!("{FILE_NAME}.new"));
-        let written = std::fs::write(&new, self.text());
-        let _ = written.and_then(|()| std::fs::rename(&new, directory.join(FILE_NAME)));
+        let _ = side_file::replace(&directory.join(FILE_NAME), &self.text());
     }
 
     /// The scrub came to its end.

@@ -1,9 +1,9 @@
 //! What damage costs: files, places in them, and the versions that see it. Neighbours are told as one.
 
 use super::super::diff;
-use super::Finding;
 use super::hurts::{Hurt, Place};
 use super::seers::{Piece, Versions, pieces};
+use super::{Finding, SCRUB};
 use crate::engine::Engine;
 use crate::namespace::TreeReader;
 use crate::tree::{Item, Key, Node, Tree};
@@ -29,7 +29,7 @@ pub(crate) fn name(engine: &Engine, hurts: &[Hurt]) -> Vec<Named> {
     }
     let (versions, _pin) = {
         let state = engine.state();
-        (Versions::of(&state), engine.pin(&state))
+        (Versions::of(&state), engine.pin(&state).named(SCRUB.into(), engine.now()))
     };
     let pieces = pieces(engine, &versions, hurts);
     let mut of_first: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
