@@ -67,8 +67,9 @@ guest: tools ## Build the machine with LVM in which `icecore lab run STUDY --gue
 	$(CARGO) build --release --locked $(PROGRAMS)
 	$(ICECORE) lab guest $(GUEST_OPTIONS)
 
-guest-studies: tools ## Studies in the guest that take longer than tests may: mylvmbackup on LVM, and ZFS (half an hour at first)
-	$(CARGO) test --locked -p icecore-lab --test guest -- --ignored --test-threads=1
+# A release build: sizes of a debug build are too small for a figure that is a time.
+guest-studies: tools ## Studies in the guest that take longer than tests may: how much slower LVM gets, mylvmbackup on it, and ZFS (half an hour at first)
+	$(CARGO) test --release --locked -p icecore-lab --test guest -- --ignored --test-threads=1
 
 figure: ## Draw time per iteration from the last `make bench`
 	$(ICECORE) lab figure $(RESULTS)/valuation-store.json > docs/valuation.svg

@@ -50,7 +50,7 @@ pub struct Outcome {
 const EXPECTED_S: [(&str, u64, u64); 9] = [
     ("shock", 240, 4500),
     ("valuation", 120, 3000),
-    ("fragment", 120, 300),
+    ("fragment", 120, 330),
     ("blog", 150, 5400),
     ("backup", 120, 1100),
     ("placement", 180, 21_000),

@@ -1,6 +1,6 @@
 //! Two results of one experiment: what changed, and how sure that is.
 
-use crate::charts::{is_emulated, is_rate, is_time, simulated_disk};
+use crate::charts::{is_emulated, is_rate, is_time, server, simulated_disk};
 use crate::error::{Error, Result};
 use crate::page::is_time_check;
 use crate::report::{Check, Parameter, Report, System};
@@ -84,8 +84,8 @@ impl Verdict {
 ///
 /// # Errors
 /// [`Error::Incomparable`] if they are of different experiments, or were not measured in the same way: one is
-/// of a quick run, an emulated machine, another accelerator of it, another simulated disk or a debug build,
-/// and the other is not.
+/// of a quick run, an emulated machine, another accelerator of it, another simulated disk, another database
+/// server or a debug build, and the other is not.
 pub fn compare(before: (&str, &Report), after: (&str, &Report)) -> Result<Comparison> {
     let ((before_name, first), (after_name, second)) = (before, after);
     let refuse = |reason: String| {
@@ -176,6 +176,13 @@ fn difference(first: &Report, second: &Report) -> Option<String> {
             "the disk of the first is {:?} and that of the second {:?}: run both with the same --disk and \
              --time-scale",
             disks[0], disks[1]
+        ));
+    }
+    let servers = [first, second].map(server);
+    if servers[0] != servers[1] {
+        return Some(format!(
+            "the first is of {} and the second of {}: run both with the same --server",
+            servers[0], servers[1]
         ));
     }
     let (first, second) = (&first.versions.profile, &second.versions.profile);

@@ -2,7 +2,7 @@
 //! has what lacks.
 
 use crate::error::{Doing, Error, Result};
-use crate::guest;
+use crate::programs::PROGRAMS;
 use crate::room;
 use crate::systems;
 use serde::Serialize;
@@ -46,26 +46,6 @@ pub enum Kind {
 /// are written whole, and a database of 12 GiB, all at once.
 pub(crate) const SPACE_BYTES: u64 = 60 << 30;
 
-/// Programs: name, package, what uses it. All packages are in Debian's main. Those of ZFS are in contrib,
-/// where apt-get may not look.
-const PROGRAMS: [(&str, &str, &str); 15] = [
-    ("fio", "fio", "shock, mount"),
-    ("mkfs.ext4", "e2fsprogs", "file systems in a file"),
-    ("filefrag", "e2fsprogs", "fragment"),
-    ("mkfs.xfs", "xfsprogs", "systems xfs, xfs-reflink"),
-    ("mkfs.btrfs", "btrfs-progs", "system btrfs, mariadb"),
-    ("lvm", "lvm2", "systems lvm, lvm-thin"),
-    ("thin_check", "thin-provisioning-tools", "system lvm-thin"),
-    ("fusermount3", "fuse3", "system icecore-mount"),
-    ("zstd", "zstd", "backup"),
-    ("mariadbd", "mariadb-server", "mariadb, clone, backup, placement"),
-    ("sysbench", "sysbench", "mariadb, clone, backup, placement, shock --tool sysbench"),
-    ("mylvmbackup", "mylvmbackup", "backup, on lvm"),
-    ("bonnie++", "bonnie++", "shock --tool bonnie++"),
-    ("postgres", "postgresql", "postgres"),
-    ("pgbench", "postgresql-contrib", "postgres"),
-];
-
 /// Looks at everything. `directory` is on the filesystem to measure.
 ///
 /// # Errors
@@ -73,17 +53,17 @@ const PROGRAMS: [(&str, &str, &str); 15] = [
 pub fn examine(directory: &Path) -> Result<Vec<Finding>> {
     let mut findings = kernel();
     findings.push(space(directory)?);
-    findings.extend(PROGRAMS.iter().chain(&guest::PROGRAMS).map(|(name, package, used_for)| {
-        let place = find(name);
+    findings.extend(PROGRAMS.iter().filter_map(|program| {
+        let (package, place) = (program.package?, program.place());
         let lacks = format!("apt-get install {package}");
-        Finding {
-            name: (*name).to_owned(),
+        Some(Finding {
+            name: program.name().to_owned(),
             kind: Kind::Program,
             available: place.is_some(),
             detail: place.map_or(lacks, |place| place.display().to_string()),
-            used_for: (*used_for).to_owned(),
-            package: Some((*package).to_owned()),
-        }
+            used_for: program.used_by.join(", "),
+            package: Some(package.to_owned()),
+        })
     }));
     findings.extend(systems::examine().into_iter().map(|(name, probed)| Finding {
         name: name.to_owned(),
@@ -151,19 +131,6 @@ fn space(directory: &Path) -> Result<Finding> {
     })
 }
 
-/// A program in the folders of the path, of the system's programs, or of a version of PostgreSQL.
-pub(crate) fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    folders.extend(["/usr/sbin", "/sbin"].map(PathBuf::from));
-    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().filter_map(|entry| entry.ok());
-    folders.extend(versions.map(|version| version.path().join("bin")));
-    let executable = |path: &PathBuf| {
-        fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    };
-    folders.into_iter().map(|folder| folder.join(program)).find(executable)
-}
-
 /// Installs packages with apt-get(8), which shows what it does on standard error. Servers in them are not
 /// started.
 ///
@@ -227,8 +194,6 @@ mod tests {
     #[test]
     fn what_lacks_names_its_package_once_and_this_machine_can_be_examined() {
         let findings = examine(Path::new(".")).expect("examined");
-        let shell = find("sh").expect("every system has a shell");
-        assert!(shell.ends_with("sh") && find("no-such-program").is_none());
         let lacking: Vec<Finding> = findings
             .into_iter()
             .filter(|finding| finding.kind == Kind::Program)

@@ -67,6 +67,11 @@ pub fn resident_memory_bytes() -> Option<u64> {
     value_in("/proc/self/status", "VmRSS").map(|value| kibibytes(&value))
 }
 
+/// Memory that programs can have without swapping, in bytes, where the kernel tells.
+pub(crate) fn available_memory_bytes() -> Option<u64> {
+    value_in("/proc/meminfo", "MemAvailable").map(|value| kibibytes(&value))
+}
+
 /// The first value of `key` in a file of `key: value` lines.
 fn value_in(path: &str, key: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
@@ -191,6 +196,6 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let machine = Machine::examine(folder.path()).expect("examined");
         assert!(machine.cores > 0 && machine.memory_bytes > 0 && machine.flush_us > 0.0);
-        assert!(peak_memory_bytes().expect("told") > 0);
+        assert!(peak_memory_bytes().expect("told") > 0 && available_memory_bytes().expect("told") > 0);
     }
 }

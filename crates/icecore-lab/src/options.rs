@@ -9,7 +9,8 @@ use crate::policies::Every;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Receives one line per step of a run.
@@ -23,6 +24,9 @@ pub(crate) const SEED: u64 = 20_141_001;
 
 /// Longer than any step of a study takes at its full size.
 const TIME_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
+
+/// A run that waits looks so often whether it is to stop.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// The program that writes in the study `shock`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -54,6 +58,36 @@ impl LoadTool {
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+}
+
+/// The database server of the study `placement`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum DatabaseServer {
+    /// MariaDB, the successor of the server of the study.
+    #[default]
+    MariaDb,
+    /// PostgreSQL.
+    Postgres,
+}
+
+impl DatabaseServer {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::MariaDb, Self::Postgres];
+
+    /// The name on the command line and in results.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::MariaDb => "mariadb",
+            Self::Postgres => "postgres",
+        }
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|server| server.name() == name)
     }
 }
 
@@ -89,6 +123,8 @@ pub struct Options {
     pub time_limit: Duration,
     /// The program that writes in the study `shock`.
     pub tool: LoadTool,
+    /// The server of the study `placement`.
+    pub server: DatabaseServer,
     /// Writes a second of the study `shock`; as many as the system takes unless said.
     pub rate: Option<u32>,
     /// A whole disk to measure in place of the filesystem of `directory`. It has to be empty, and is empty
@@ -130,6 +166,7 @@ impl Options {
             disk: None,
             time_limit: TIME_LIMIT,
             tool: LoadTool::default(),
+            server: DatabaseServer::default(),
             rate: None,
             device: None,
             quick: false,
@@ -166,6 +203,18 @@ impl Options {
     /// Ends the run here if it is to stop.
     pub(crate) fn go_on(&self) -> Result<()> {
         if (self.stop)() { Err(Error::Stopped) } else { Ok(()) }
+    }
+
+    /// Waits for so long. A run that is to stop ends at once.
+    pub(crate) fn wait(&self, time: Duration) -> Result<()> {
+        let begin = Instant::now();
+        loop {
+            self.go_on()?;
+            match time.saturating_sub(begin.elapsed()) {
+                Duration::ZERO => return Ok(()),
+                left => thread::sleep(left.min(LOOK)),
+            }
+        }
     }
 
     /// A folder that vanishes with the value returned.

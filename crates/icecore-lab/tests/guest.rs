@@ -100,6 +100,36 @@ fn lvm_reads_once_and_writes_twice_more_for_each_write_behind_a_snapshot() {
 }
 
 #[test]
+#[ignore = "ten minutes, and a release build: `make guest-studies`"]
+fn one_snapshot_makes_lvm_three_to_twelve_times_slower() {
+    if !can_boot() {
+        return;
+    }
+    if cfg!(debug_assertions) {
+        println!("skipped: the few writes of a debug build say nothing about time");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let report = icecore_lab::run("shock", &options(folder.path(), &["plain", "lvm", "icecore-mount"]))
+        .expect("it runs");
+    nothing_is_left(folder.path());
+    fits(&report);
+    let factor = report.checks.iter().find(|check| check.name == "shock.lvm_factor").expect("LVM ran");
+    assert!((3.0..=12.0).contains(&factor.value), "{factor:?}");
+    // What is overwritten is read and copied before, and the table of the snapshot says so.
+    for run in ["direct", "sync", "fsync100"] {
+        let count = |snapshots: u64, name: &str| {
+            report.systems[&format!("lvm/{run}/{snapshots}")].counters[&format!("device_{name}_per_op")]
+        };
+        let (reads, more) = (count(1, "reads"), count(1, "writes") - count(0, "writes"));
+        assert!(reads >= 0.8 && more >= 2.0, "{run}: {reads} reads, {more} more writes");
+        assert!(count(0, "reads") < 0.2, "{run}: {} reads without a snapshot", count(0, "reads"));
+    }
+    let ours = report.systems["icecore-mount/sync/1"].counters["device_reads_per_op"];
+    assert!(ours < 0.2, "{ours} reads");
+}
+
+#[test]
 #[ignore = "two minutes more: `make guest-studies`"]
 fn a_backup_of_lvm_is_also_made_by_the_program_of_the_study() {
     if !can_boot() {

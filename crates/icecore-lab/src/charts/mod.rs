@@ -13,6 +13,7 @@ mod placement;
 mod throughput;
 
 use crate::chart::{COLORS, Chart};
+use crate::options::DatabaseServer;
 use crate::report::{Parameter, Report, System};
 use crate::statistics::median;
 use std::collections::BTreeMap;
@@ -73,6 +74,14 @@ pub(crate) fn simulated_disk(report: &Report) -> Option<&str> {
     match report.parameters.get("disk") {
         Some(Parameter::Text(disk)) if disk != "native" => Some(disk.as_str()),
         _ => None,
+    }
+}
+
+/// The database server of a result. One that does not say is from before there was a choice.
+pub(crate) fn server(report: &Report) -> &str {
+    match report.parameters.get("server") {
+        Some(Parameter::Text(server)) => server,
+        _ => DatabaseServer::MariaDb.name(),
     }
 }
 
@@ -201,6 +210,9 @@ pub fn title(system: &str) -> &str {
         "icecore-sqlite" => "Icecore (SQLite)",
         "hdd" => "all files on the hard disk",
         "ssd" => "all files on the SSD",
+        "wal-on-hdd" => "the write-ahead log on the hard disk",
+        "wal-on-ssd" => "all but the write-ahead log on the hard disk",
+        "tmpfs" => "all files in memory",
         "redo-on-hdd" => "the redo log on the hard disk",
         "redo-and-system-on-hdd" => "redo log and system tablespace on the hard disk",
         "redo-and-system-on-tmpfs" => "redo log and system tablespace in memory",

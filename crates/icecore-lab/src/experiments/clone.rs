@@ -3,6 +3,7 @@
 use super::Findings;
 use crate::error::Result;
 use crate::options::Options;
+use crate::programs;
 use crate::report::{Check, System};
 use crate::server::{self, Drive, Kind as _, Server, Setup, Size, mariadb::MariaDb};
 use crate::statistics::{bootstrap, median};
@@ -16,7 +17,7 @@ use std::time::{Duration, Instant};
 const DRIVEN: Duration = Duration::from_secs(600);
 
 pub(super) fn run(options: &Options) -> Result<Findings> {
-    server::require(&MariaDb)?;
+    programs::require("clone", "")?;
     let rounds = options.rounds(10, 2);
     let setup = Setup { cache_mib: options.size(64, 8), advised: false, more: &[] };
     let size = Size { tables: 4, rows: options.size(100_000, 5_000), scale: 0 };

@@ -8,6 +8,7 @@ use crate::counters::Counters;
 use crate::error::{Doing, Result};
 use crate::options::Options;
 use crate::pairs::interleave;
+use crate::programs;
 use crate::report::{Check, System};
 use crate::server::{self, Drive, Driven, Kind, Server, Setup, Size, mariadb::MariaDb, postgres::Postgres};
 use crate::snapshotting::{Kept, while_taking};
@@ -80,7 +81,7 @@ impl Scope {
 }
 
 fn run(kind: &'static dyn Kind, rounds: usize, options: &Options) -> Result<Findings> {
-    server::require(kind)?;
+    programs::require(kind.name(), "")?;
     let scope = Scope::of(options);
     let folder = options.scratch()?;
     server::open_to_all(folder.path())?;

@@ -38,8 +38,8 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
             let bytes = stored.sizes()?.file_bytes;
             if !with_reader {
                 options.say(&format!("round {} of {rounds}: the pool comes to rest", round + 1))?;
-                std::thread::sleep(rest_of(options));
-                at_rest.push(over_live_at_rest(&stored)?);
+                options.wait(rest_of(options))?;
+                at_rest.push(over_live_at_rest(&stored, options)?);
                 small.push(small_pool(&folder.path().join("small"))? as f64 / f64::from(1 << 20));
             }
             let beside = if with_reader { "beside an idle connection" } else { "alone" };
@@ -95,6 +95,7 @@ fn churn(
         transaction.commit()?;
     }
     for _ in 0..transactions {
+        options.go_on()?;
         let transaction = connection.transaction()?;
         for _ in 0..ROWS_CHANGED {
             random.fill(&mut row[..64]);
@@ -108,11 +109,11 @@ fn churn(
 }
 
 /// Waits until the files of a pool stay as they are, and answers their bytes over those of the database.
-fn over_live_at_rest(stored: &StoredDatabase) -> Result<f64> {
+fn over_live_at_rest(stored: &StoredDatabase, options: &Options) -> Result<f64> {
     let mut sizes = stored.sizes()?;
     let mut since = Instant::now();
     while since.elapsed() < REST {
-        std::thread::sleep(REST / 20);
+        options.wait(REST / 20)?;
         let now = stored.sizes()?;
         if now.file_bytes != sizes.file_bytes {
             (sizes, since) = (now, Instant::now());

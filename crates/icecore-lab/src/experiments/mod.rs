@@ -105,7 +105,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     study("backup", "reading a snapshot of MariaDB while it writes, on each system", studies::backup::run),
     Experiment {
         disk: DiskUse::Part,
-        ..study("placement", "which files of MariaDB belong on which disk", studies::placement::run)
+        ..study("placement", "which files of a database belong on which disk", studies::placement::run)
     },
     study("full", "a store of snapshots that runs full: what is lost", studies::full::run),
     study("many", "what 1 to 10,000 snapshots cost, and destroying them", studies::many::run),
@@ -214,8 +214,7 @@ pub fn run(name: &str, options: &Options) -> Result<Report> {
         _ => (experiment.run)(options)?,
     };
     findings.parameter("seed", options.seed);
-    let load = findings.parameters.get("tool");
-    for (parameter, value) in conditions::of(name, &findings.systems, load, options) {
+    for (parameter, value) in conditions::of(name, &findings.systems, &findings.parameters, options) {
         findings.parameter(&parameter, value.as_str());
     }
     Ok(Report {

@@ -11,17 +11,10 @@ mod watch;
 use crate::error::{Error, Result};
 use crate::experiments::{EXPERIMENTS, Group};
 use crate::options::Options;
+use crate::programs::PROGRAMS;
 use crate::report::Report;
 use crate::systems;
 use std::path::PathBuf;
-
-/// Programs that the guest needs: name, Debian's package, what for.
-pub(crate) const PROGRAMS: [(&str, &str, &str); 4] = [
-    ("qemu-system-x86_64", "qemu-system-x86", "--guest"),
-    ("mmdebstrap", "mmdebstrap", "--guest, building it"),
-    ("unshare", "util-linux", "--guest, building it"),
-    ("setpriv", "util-linux", "--guest"),
-];
 
 /// Which guest.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -80,9 +73,9 @@ fn failure(reason: impl Into<String>) -> Error {
 }
 
 /// Refuses where one of these programs is not there.
-fn require(programs: &[&str]) -> Result<()> {
-    for (program, package, _) in PROGRAMS.iter().filter(|(program, ..)| programs.contains(program)) {
-        systems::has_program(program, package)
+fn require(names: &[&str]) -> Result<()> {
+    for program in PROGRAMS.iter().filter(|program| names.contains(&program.name())) {
+        systems::has_program(program.name(), program.package.unwrap_or_default())
             .map_err(|reason| failure(format!("{reason}, or icecore lab doctor --install")))?;
     }
     Ok(())

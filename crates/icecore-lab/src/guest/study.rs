@@ -3,7 +3,7 @@
 use super::boot::silence;
 use super::watch::STEP;
 use crate::error::{Doing, Result};
-use crate::options::{LoadTool, Options};
+use crate::options::{DatabaseServer, LoadTool, Options};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::Write as _;
@@ -23,6 +23,7 @@ pub struct StudyJob {
     size: Option<u64>,
     time_limit: Duration,
     tool: LoadTool,
+    server: DatabaseServer,
     rate: Option<u32>,
     quick: bool,
     seed: u64,
@@ -45,6 +46,7 @@ impl StudyJob {
             // Before the guest is taken for dead.
             time_limit: options.time_limit.min(silence(options) * 3 / 4),
             tool: options.tool,
+            server: options.server,
             rate: options.rate,
             quick: options.quick,
             seed: options.seed,
@@ -67,6 +69,7 @@ pub(crate) fn serve(job: &StudyJob) -> Result<()> {
     options.size = job.size;
     options.time_limit = job.time_limit;
     options.tool = job.tool;
+    options.server = job.server;
     options.rate = job.rate;
     options.quick = job.quick;
     options.seed = job.seed;

@@ -1,8 +1,9 @@
 //! A sentence about each study that the other sentences of the summary leave out. All figures are medians and
 //! their ratios; where the machine was emulated, they are ratios alone.
 
-use crate::charts::{Key, is_emulated, is_icecore, title};
+use crate::charts::{Key, is_emulated, is_icecore, server, title};
 use crate::figure::short;
+use crate::options::DatabaseServer;
 use crate::report::{Report, System};
 use crate::statistics::{median, quantile};
 
@@ -172,13 +173,14 @@ fn placement(report: &Report) -> Option<String> {
         places.iter().min_by(|one, other| one.1.total_cmp(&other.1)).filter(|worst| worst.0 != best.0)?;
     let mount = mount.first().map(|(_, rate)| *rate);
     let (best_name, worst_name) = (title(best.0), title(worst.0));
+    let database = if server(report) == DatabaseServer::Postgres.name() { "PostgreSQL" } else { "MariaDB" };
     Some(if is_emulated(report) {
         let mount = mount.map_or_else(String::new, |rate| {
             format!(", and {} times as many with all files on a mount of Icecore", short(rate / worst.1))
         });
         let times = short(best.1 / worst.1);
         format!(
-            "A database does {times} times as many new orders with {best_name}, the best placement, as with \
+            "{database} does {times} times as many new orders with {best_name}, the best placement, as with \
              {worst_name}, the worst{mount}."
         )
     } else {
@@ -187,7 +189,7 @@ fn placement(report: &Report) -> Option<String> {
         });
         let (best, worst) = (short(best.1), short(worst.1));
         format!(
-            "A database does {best} new orders a minute with {best_name}, the best placement, {worst} with \
+            "{database} does {best} new orders a minute with {best_name}, the best placement, {worst} with \
              {worst_name}, the worst{mount}."
         )
     })

@@ -4,6 +4,7 @@ use super::{Document, chart, counts, facts, number};
 use crate::chart::Chart;
 use crate::charts::{self, Key, run_title};
 use crate::experiments::EXPERIMENTS;
+use crate::options::DatabaseServer;
 use crate::published::{self, Published};
 use crate::report::{Report, System};
 use crate::statistics::{median, quantile};
@@ -28,7 +29,8 @@ pub(super) fn section(place: usize, document: &Document, charts: &[Chart]) -> Ma
 /// What the study printed, and the same runs here: first those of the same system, then the others.
 fn beside(report: &Report) -> Markup {
     let rows: Vec<&Published> = published::of(&report.experiment).collect();
-    if rows.is_empty() {
+    // No study measured PostgreSQL.
+    if rows.is_empty() || charts::server(report) == DatabaseServer::Postgres.name() {
         return html! {};
     }
     let mut others = measured_of(report, &rows);

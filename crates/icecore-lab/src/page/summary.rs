@@ -16,9 +16,9 @@ pub(super) fn section(documents: &[Document], missing: &[Missing]) -> Markup {
     sentences.extend(reports.iter().flat_map(|report| slowdown(report)));
     sentences.extend(reports.iter().flat_map(|report| findings::of(report)));
     sentences.extend(met(&reports));
-    sentences.extend(left_out(&reports));
-    let shown = |report: &&Report| losses(report, |unit| is_shown(report, unit));
-    let losses: Vec<String> = reports.iter().flat_map(shown).collect();
+    let losses = reports.iter().flat_map(|report| losses(report));
+    let (losses, hidden): (Vec<Loss>, Vec<Loss>) = losses.partition(|loss| loss.is_shown);
+    sentences.extend(left_out(&reports, hidden.len()));
     let absent = absent(&reports);
     html! {
         section id="summary" {
@@ -33,24 +33,17 @@ pub(super) fn section(documents: &[Document], missing: &[Missing]) -> Markup {
             @if !losses.is_empty() {
                 h3 { "Where Icecore loses" }
                 p { "By the medians of all runs; the tables below have the ranges." }
-                ul class="findings" { @for sentence in losses { li { (sentence) } } }
+                ul class="findings" { @for loss in losses { li { (loss.sentence) } } }
             }
         }
     }
 }
 
-/// Whether the summary shows values in the unit. Times of an emulated machine mean nothing.
-fn is_shown(report: &Report, unit: &str) -> bool {
-    !(is_emulated(report) && is_time(unit))
-}
-
-/// What the summary does not say because a machine was emulated.
-fn left_out(reports: &[&Report]) -> Option<String> {
+/// What the summary does not say because a machine was emulated. `behind`: losses that it does not show.
+fn left_out(reports: &[&Report], behind: usize) -> Option<String> {
     let emulated: Vec<&Report> = reports.iter().copied().filter(|report| is_emulated(report)).collect();
-    let checks =
-        emulated.iter().flat_map(|report| &report.checks).filter(|check| checks::is_time(&check.name));
-    let behind = emulated.iter().flat_map(|report| losses(report, is_time));
-    let (checks, behind) = (checks.count(), behind.count());
+    let checks = emulated.iter().flat_map(|report| &report.checks);
+    let checks = checks.filter(|check| checks::is_time(&check.name)).count();
     let names: BTreeSet<&str> = emulated.iter().map(|report| report.experiment.as_str()).collect();
     let names = names.into_iter().collect::<Vec<_>>().join(", ");
     (!emulated.is_empty()).then(|| {
@@ -142,18 +135,24 @@ fn slowdown(report: &Report) -> Option<String> {
     ))
 }
 
-/// Every run in which another system has a better median than the best of Icecore's, of the units to keep.
-fn losses(report: &Report, keep: impl Fn(&str) -> bool) -> Vec<String> {
+/// A run in which another system has a better median than the best of Icecore's.
+struct Loss {
+    sentence: String,
+    /// Whether the summary says it. Times of an emulated machine mean nothing.
+    is_shown: bool,
+}
+
+fn losses(report: &Report) -> Vec<Loss> {
     let mut groups: BTreeMap<(&str, Option<u64>, &str), Group<'_>> = BTreeMap::new();
     for (name, system) in report.systems.iter().filter(|(_, system)| !system.samples.is_empty()) {
         let key = Key::of(name);
         groups.entry((key.run, key.snapshots, &system.unit)).or_default().push((key.system, system));
     }
-    groups
-        .iter()
-        .filter(|((_, _, unit), _)| keep(unit))
-        .filter_map(|((run, count, unit), systems)| loss(report, (run, *count), unit, systems))
-        .collect()
+    let all = groups.iter().filter_map(|((run, count, unit), systems)| {
+        let sentence = loss(report, (run, *count), unit, systems)?;
+        Some(Loss { sentence, is_shown: !(is_emulated(report) && is_time(unit)) })
+    });
+    all.collect()
 }
 
 fn loss(

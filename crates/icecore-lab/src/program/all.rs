@@ -1,10 +1,12 @@
 //! `icecore lab run all`
 
-use super::{RunArguments, check_systems, options, stopped};
+use super::check::{WITHOUT_SYSTEMS, systems};
+use super::{RunArguments, options, stopped};
 use crate::exit;
 use crate::output::{Output, say};
 use icecore_lab::LoadTool;
 use icecore_lab::all::{self, Event};
+use icecore_lab::experiments::Experiment;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,7 +16,7 @@ pub const ALL: &str = "all";
 
 pub fn run(arguments: &RunArguments) -> anyhow::Result<()> {
     check(arguments)?;
-    let studies = all::studies();
+    let studies = chosen(arguments);
     if studies.is_empty() {
         anyhow::bail!("this build has no studies: `icecore lab list` shows what there is");
     }
@@ -45,6 +47,18 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<()> {
     )
 }
 
+/// The studies to run. Where somebody chose systems, those that compare none are left out, and a line says so.
+fn chosen(arguments: &RunArguments) -> Vec<&'static Experiment> {
+    let mut studies = all::studies();
+    if !arguments.systems.is_empty() {
+        for (name, why) in WITHOUT_SYSTEMS {
+            line(&format!("{name} is left out, as --systems chooses systems: it {why}"));
+            studies.retain(|study| study.name != name);
+        }
+    }
+    studies
+}
+
 fn check(arguments: &RunArguments) -> anyhow::Result<()> {
     for (given, option) in [
         (arguments.json, "--json"),
@@ -52,6 +66,7 @@ fn check(arguments: &RunArguments) -> anyhow::Result<()> {
         (arguments.only.is_some(), "--only"),
         (arguments.rate.is_some(), "--rate"),
         (arguments.tool != LoadTool::default(), "--tool"),
+        (arguments.server.is_some(), "--server"),
     ] {
         if given {
             let message = format!(
@@ -61,7 +76,7 @@ fn check(arguments: &RunArguments) -> anyhow::Result<()> {
         }
     }
     arguments.traces.check(ALL, arguments)?;
-    check_systems(arguments)
+    systems(arguments)
 }
 
 fn folder_of_today() -> PathBuf {

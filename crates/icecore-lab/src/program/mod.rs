@@ -1,6 +1,7 @@
 //! The command line of the lab: the experiments that hold the store's promises against measurements.
 
 mod all;
+mod check;
 mod compare;
 mod demo;
 mod doctor;
@@ -17,8 +18,8 @@ use clap::{Args, Command, CommandFactory as _, Parser, Subcommand};
 use icecore::admin::Failure;
 use icecore_lab::disks::model::{self, HardDisk};
 use icecore_lab::disks::real::EmptyDisk;
-use icecore_lab::experiments::{DiskUse, Experiment, Group};
-use icecore_lab::{EXPERIMENTS, LoadTool, Options, Report, charts, child, figure};
+use icecore_lab::experiments::Group;
+use icecore_lab::{DatabaseServer, EXPERIMENTS, LoadTool, Options, Report, charts, child, figure};
 use icecore_terminal::environment::{with_environment, with_variable};
 use icecore_terminal::generate::{self, CompletionsArguments, ManArguments};
 use std::io::{IsTerminal as _, Write as _};
@@ -144,6 +145,11 @@ struct RunArguments {
     /// or `bonnie++`
     #[arg(long, value_name = "TOOL", default_value = "fio", value_parser = tool)]
     tool: LoadTool,
+
+    /// The database server, for `placement`: `mariadb` (unless said otherwise)
+    /// or `postgres`
+    #[arg(long, value_name = "SERVER", value_parser = server)]
+    server: Option<DatabaseServer>,
 
     /// Make so many writes a second around the snapshot, for `shock`: the
     /// latency of each counts from when it was due (an open loop)
@@ -274,6 +280,7 @@ fn options(arguments: &RunArguments) -> anyhow::Result<Options> {
     options.iterations = arguments.iterations;
     options.size = arguments.size;
     options.tool = arguments.tool;
+    options.server = arguments.server.unwrap_or_default();
     options.rate = arguments.rate;
     options.time_limit = Duration::from_secs(arguments.time_limit);
     arguments.traces.apply(&mut options);
@@ -312,7 +319,7 @@ fn run_experiment(arguments: &RunArguments) -> anyhow::Result<()> {
         confirm_device(arguments)?;
         return all::run(arguments);
     }
-    check_arguments(arguments)?;
+    check::arguments(arguments)?;
     confirm_device(arguments)?;
     let options = options(arguments)?;
     if let Some(time) = icecore_lab::all::expected_with(&arguments.name, &options) {
@@ -324,93 +331,6 @@ fn run_experiment(arguments: &RunArguments) -> anyhow::Result<()> {
     let text = if arguments.json { report.to_json() } else { report.summary() };
     output.line(text.trim_end())?;
     output.finish()
-}
-
-fn check_arguments(arguments: &RunArguments) -> anyhow::Result<()> {
-    let named = |keep: fn(&Experiment) -> bool| {
-        let names: Vec<_> = EXPERIMENTS.iter().filter(|one| keep(one)).map(|one| one.name).collect();
-        names.join(", ")
-    };
-    let name = &arguments.name;
-    match EXPERIMENTS.iter().find(|experiment| experiment.name == name) {
-        None => {
-            let known = named(|_| true);
-            Err(exit::usage(format!("there is no experiment {name:?}: choose one of {known}")))
-        }
-        Some(_) if arguments.output.is_some() => {
-            Err(exit::usage(format!("--output goes with all: {name} prints its result, so redirect that")))
-        }
-        Some(experiment) if arguments.minutes.is_some() && !experiment.timed => {
-            let timed = named(|one| one.timed);
-            Err(exit::usage(format!("{name} takes as long as it takes: --minutes goes with {timed}")))
-        }
-        Some(experiment) => {
-            check_study(experiment, arguments)?;
-            arguments.only.as_ref().map_or(Ok(()), |only| check_only(experiment, only))
-        }
-    }
-}
-
-fn check_systems(arguments: &RunArguments) -> anyhow::Result<()> {
-    let known = icecore_lab::systems::names();
-    match arguments.systems.iter().find(|system| !known.contains(&system.as_str())) {
-        Some(unknown) => {
-            Err(exit::usage(format!("there is no system {unknown:?}: choose from {}", known.join(", "))))
-        }
-        None => Ok(()),
-    }
-}
-
-/// Studies that compare something else than the systems of the others, and what.
-const WITHOUT_SYSTEMS: [(&str, &str); 2] = [
-    ("placement", "compares disks for the files of MariaDB"),
-    ("model", "replays all of its policies, and runs no system"),
-];
-/// Experiments that run once, however many rounds the others make.
-const WITHOUT_ROUNDS: [&str; 2] = ["model", "soak"];
-
-fn check_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Result<()> {
-    let name = experiment.name;
-    check_systems(arguments)?;
-    if experiment.group != Group::Study && !arguments.systems.is_empty() {
-        return Err(exit::usage(format!("{name} compares no systems: --systems goes with studies")));
-    }
-    if let Some((_, why)) = WITHOUT_SYSTEMS.iter().find(|(study, _)| *study == name)
-        && !arguments.systems.is_empty()
-    {
-        return Err(exit::usage(format!("{name} {why}: leave out --systems")));
-    }
-    if WITHOUT_ROUNDS.contains(&name) && arguments.pairs.is_some() {
-        return Err(exit::usage(format!("{name} has no rounds to repeat: leave out --pairs")));
-    }
-    if name == "model" && arguments.device.is_some() {
-        return Err(exit::usage("model computes, and measures no disk: leave out --device".to_owned()));
-    }
-    if experiment.group != Group::Study && arguments.guest.is_wanted() {
-        return Err(exit::usage(format!("{name} is no study: --guest goes with studies")));
-    }
-    if name != "valuation" && arguments.iterations.is_some() {
-        return Err(exit::usage(format!("{name} has no iterations: --iterations goes with valuation")));
-    }
-    if name != "shock" && arguments.tool != LoadTool::default() {
-        return Err(exit::usage(format!("{name} has its own tools: --tool goes with shock")));
-    }
-    if arguments.rate.is_some() && arguments.tool != LoadTool::Fio {
-        return Err(exit::usage("--rate goes with --tool fio, which keeps to a rate".to_owned()));
-    }
-    if name != "shock" && arguments.rate.is_some() {
-        return Err(exit::usage(format!("{name} sets its own pace: --rate goes with shock")));
-    }
-    arguments.traces.check(name, arguments)?;
-    if arguments.disk.is_some() && experiment.disk == DiskUse::None {
-        let studies = EXPERIMENTS.iter().filter(|one| one.disk != DiskUse::None);
-        let names = studies.map(|one| one.name).collect::<Vec<_>>().join(", ");
-        return Err(exit::usage(format!("{name} runs on no simulated disk: --disk goes with {names}")));
-    }
-    if name != "fragment" && arguments.size.is_some() {
-        return Err(exit::usage(format!("{name} has no file to size: --size goes with fragment")));
-    }
-    Ok(())
 }
 
 /// Less than this leaves nothing to update.
@@ -446,6 +366,11 @@ fn tool(text: &str) -> Result<LoadTool, String> {
         .ok_or_else(|| format!("choose from {}", LoadTool::ALL.map(LoadTool::name).join(", ")))
 }
 
+fn server(text: &str) -> Result<DatabaseServer, String> {
+    DatabaseServer::named(text)
+        .ok_or_else(|| format!("choose from {}", DatabaseServer::ALL.map(DatabaseServer::name).join(", ")))
+}
+
 fn disk(text: &str) -> Result<HardDisk, String> {
     HardDisk::named(text).ok_or_else(|| format!("choose one of {}", model::NAMES.join(", ")))
 }
@@ -463,17 +388,6 @@ fn parse_file_size(text: &str) -> Result<u64, String> {
         Err("a file of less than 8M shows nothing: choose more".to_owned())
     } else {
         Ok(bytes)
-    }
-}
-
-fn check_only(experiment: &Experiment, only: &str) -> anyhow::Result<()> {
-    let (name, checks) = (experiment.name, experiment.single_checks());
-    if checks.is_empty() {
-        Err(exit::usage(format!("{name} runs all of its checks: --only goes with mount")))
-    } else if checks.contains(&only) {
-        Ok(())
-    } else {
-        Err(exit::usage(format!("{name} has no check {only:?}: choose one of {}", checks.join(", "))))
     }
 }
 

@@ -4,7 +4,7 @@ use super::{Drive, Driven, Kind, Server, Setup, Size, option, sysbench_driven, w
 use crate::error::Result;
 use rustix::process::Signal;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 pub(crate) struct MariaDb;
@@ -19,16 +19,6 @@ impl Kind for MariaDb {
 
     fn user(&self) -> &'static str {
         "mysql"
-    }
-
-    fn programs(&self) -> Vec<PathBuf> {
-        ["/usr/sbin/mariadbd", "mariadb-install-db", "mariadb", "sysbench", "setpriv"]
-            .map(PathBuf::from)
-            .to_vec()
-    }
-
-    fn packages(&self) -> &'static str {
-        "mariadb-server sysbench util-linux"
     }
 
     fn initialise(&self, data: &Path) -> Command {
@@ -71,12 +61,16 @@ impl Kind for MariaDb {
         fixed.into_iter().chain([socket]).collect()
     }
 
+    fn create(&self, server: &Server<'_>) -> Result<()> {
+        server.ask("create database sbtest").map(|_| ())
+    }
+
     fn workloads(&self) -> &'static [&'static str] {
         &["oltp_write_only", "oltp_read_write"]
     }
 
     fn load(&self, server: &Server<'_>, size: Size) -> Result<()> {
-        server.ask("create database sbtest")?;
+        self.create(server)?;
         let mut command = sysbench(server.sockets(), "oltp_common", size);
         server.run(command.arg("prepare")).map(|_| ())
     }

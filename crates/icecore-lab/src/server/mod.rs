@@ -11,13 +11,13 @@ use rustix::process::{Signal, geteuid, kill_process};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How long a server may take to start or to stop, recovery included.
+/// How long a server may take to start, recovery included.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A kind of server. All commands use absolute paths; `sockets` is the folder of a server's socket.
@@ -26,10 +26,6 @@ pub(crate) trait Kind: Sync {
     fn name(&self) -> &'static str;
     /// The user of the server, where the lab runs as root.
     fn user(&self) -> &'static str;
-    /// The programs that are needed.
-    fn programs(&self) -> Vec<PathBuf>;
-    /// Debian's packages that have the programs.
-    fn packages(&self) -> &'static str;
     /// Makes an empty database in a folder.
     fn initialise(&self, data: &Path) -> Command;
     /// The server.
@@ -38,8 +34,10 @@ pub(crate) trait Kind: Sync {
     fn stop_signal(&self) -> Signal;
     /// A client that runs statements and prints what they answer.
     fn client(&self, sockets: &Path, statements: &str) -> Command;
-    /// The options that lead sysbench(1) to the server.
+    /// The options that lead sysbench(1) to a database of the server.
     fn sysbench(&self, sockets: &Path) -> Vec<OsString>;
+    /// Makes that database.
+    fn create(&self, server: &Server<'_>) -> Result<()>;
     /// The workloads, by the names that their program knows.
     fn workloads(&self) -> &'static [&'static str];
     /// Fills an empty database.
@@ -92,23 +90,6 @@ pub(crate) struct Driven {
     pub per_second: f64,
     /// Transactions in each second, where the program says so.
     pub each_second: Vec<f64>,
-}
-
-/// Refuses to begin where a program is missing.
-pub(crate) fn require(kind: &dyn Kind) -> Result<()> {
-    let search = std::env::var_os("PATH").unwrap_or_default();
-    for program in kind.programs() {
-        let found =
-            program.is_file() || std::env::split_paths(&search).any(|folder| folder.join(&program).is_file());
-        if !found {
-            return Err(Error::Missing {
-                experiment: kind.name(),
-                program: program.display().to_string(),
-                packages: kind.packages(),
-            });
-        }
-    }
-    Ok(())
 }
 
 /// Lets all users into a folder: servers run as users of their own.
@@ -249,13 +230,13 @@ impl<'a> Server<'a> {
         })
     }
 
-    /// Stops the server in good order.
+    /// Stops the server in good order. It writes all that is dirty before, which takes long on a slow disk.
     pub(crate) fn stop(mut self) -> Result<()> {
         kill_process(self.tool.id(), self.kind.stop_signal()).doing(|| "stop a server".to_owned())?;
         let begin = Instant::now();
         while !self.tool.ends_within(Duration::from_millis(100))? {
             self.options.go_on()?;
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > PATIENCE.max(self.options.time_limit) {
                 return Err(self.failure("it does not stop"));
             }
         }

@@ -49,8 +49,9 @@ impl Orders {
         command
     }
 
-    /// Makes the tables and fills them.
+    /// Makes the database and its tables, and fills them.
     pub(crate) fn load(&self, server: &Server<'_>) -> Result<()> {
+        server.kind().create(server)?;
         server.run(self.command(server).arg("prepare")).map(|_| ())
     }
 
@@ -87,11 +88,11 @@ fn unreadable(printed: &str) -> Error {
 mod tests {
     use super::*;
     use crate::options::Options;
+    use crate::programs;
     use crate::server::{self, Kind, Setup, mariadb::MariaDb, postgres::Postgres};
     use std::time::Duration;
 
-    /// Makes the database that sysbench is led to.
-    const MAKE: [(&dyn Kind, &str); 2] = [(&MariaDb, "create database sbtest"), (&Postgres, "select 1")];
+    const KINDS: [&dyn Kind; 2] = [&MariaDb, &Postgres];
 
     #[test]
     fn what_it_leaves_is_consistent_and_what_is_not_is_found() {
@@ -100,8 +101,8 @@ mod tests {
             eprintln!("left out: it needs root and sysbench");
             return;
         }
-        for (kind, make) in MAKE {
-            if server::require(kind).is_err() {
+        for kind in KINDS {
+            if programs::require(kind.name(), "").is_err() {
                 eprintln!("left out: {} is not there", kind.name());
                 continue;
             }
@@ -111,7 +112,6 @@ mod tests {
             server::make_empty(kind, &data, &options).expect("made");
             let setup = Setup { cache_mib: 32, ..Setup::default() };
             let server = Server::start(kind, &data, setup, "select 1", &options).expect("started");
-            server.ask(make).expect("made");
             let orders = Orders::new(Scale { warehouses: 2, items: 500, customers: 20 }).expect("a script");
             assert!(orders.check(&server).is_err(), "there are no tables");
             orders.load(&server).expect("loaded");

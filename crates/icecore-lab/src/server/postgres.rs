@@ -25,16 +25,6 @@ impl Kind for Postgres {
         "postgres"
     }
 
-    fn programs(&self) -> Vec<PathBuf> {
-        let mut programs = ["postgres", "initdb", "psql", "pgbench"].map(program).to_vec();
-        programs.push("setpriv".into());
-        programs
-    }
-
-    fn packages(&self) -> &'static str {
-        "postgresql postgresql-contrib util-linux"
-    }
-
     fn initialise(&self, data: &Path) -> Command {
         let mut command = Command::new(program("initdb"));
         command.args(["--username=postgres", "--auth=trust", "--data-checksums", "--encoding=UTF8"]);
@@ -70,6 +60,11 @@ impl Kind for Postgres {
     fn sysbench(&self, sockets: &Path) -> Vec<OsString> {
         let fixed = ["--db-driver=pgsql", "--pgsql-user=postgres", "--pgsql-db=postgres"].map(OsString::from);
         fixed.into_iter().chain([option("--pgsql-host", sockets)]).collect()
+    }
+
+    /// That of the user is there.
+    fn create(&self, _: &Server<'_>) -> Result<()> {
+        Ok(())
     }
 
     fn workloads(&self) -> &'static [&'static str] {

@@ -1,8 +1,8 @@
 //! `fragment`: what random updates after a snapshot do to a file, after "Btrfs against LVM + ext4" (2015), experiment 1.
 //!
-//! A file is filled by eight workers, 4,000 bytes at a time. A snapshot is taken, and so many places are updated at random as in
-//! the study, in proportion to the size of the file. The file and its snapshot are then read from beginning to end. The
-//! caches are empty before the updates, and before each reading.
+//! A file is filled by eight workers, 4,000 bytes at a time, and read from beginning to end. A snapshot is
+//! taken, and so many places are updated at random as in the study, in proportion to the size of the file.
+//! The file and its snapshot are then read. The caches are empty before the updates, and before each reading.
 
 use super::{Bench, Lineup, Needs, RIVAL, SUBJECT, rounds_of};
 use crate::device::in_threads;
@@ -10,10 +10,11 @@ use crate::error::{Doing, Result};
 use crate::experiments::Findings;
 use crate::fio::{FileRun, Until};
 use crate::options::Options;
+use crate::programs;
 use crate::random::Random;
 use crate::report::{Check, System as Measured};
 use crate::statistics::{mean, paired_ratio};
-use crate::systems::{Areas, Kind, extents};
+use crate::systems::{Areas, Kind};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read as _;
@@ -27,9 +28,8 @@ const WORKERS: u64 = 8;
 const BYTES_PER_UPDATE: u64 = 400_000;
 const READ_BYTES: usize = 1 << 20;
 const NAME: &str = "file";
-
-/// FUSE and ZFS do not say where the extents of a file are.
-const WITHOUT_FIEMAP: [&str; 2] = [SUBJECT, "zfs"];
+/// Every phase, in its order.
+const PHASES: [&str; 5] = ["fill", "read-before", "update", "read", "read-snapshot"];
 
 /// How much is done.
 struct Scope {
@@ -54,13 +54,13 @@ impl Scope {
 #[derive(Default)]
 struct Round {
     seconds: BTreeMap<&'static str, f64>,
-    /// Before and after the updates, where the file system says.
-    extents: Option<(f64, f64)>,
+    /// Before and after the updates, where the system says.
+    extents: Option<(u64, u64)>,
     space_bytes: f64,
 }
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
-    super::require("fragment", "fio")?;
+    programs::require("fragment", "")?;
     let mut lineup = Lineup::of(options, Needs::Files)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
     let areas = Areas { count: 1, bytes: scope.bytes / 4 * 5 };
@@ -69,7 +69,10 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
         let mut bench = Bench::begin(kind, scope.device_bytes, areas, options)?;
         let seed = options.seed + round as u64;
         let round = bench.attempt(kind, |bench| one(bench, kind, &scope, seed, options))?;
-        options.say(&format!("  {}: {:.3?}", kind.name, round.seconds))?;
+        let extents = round.extents.map_or_else(String::new, |(before, after)| {
+            format!(", {before} extents before and {after} after the updates")
+        });
+        options.say(&format!("  {}: {:.3?}{extents}", kind.name, round.seconds))?;
         Ok(round)
     })?;
     let mut findings = Findings::default();
@@ -99,19 +102,18 @@ fn one(bench: &mut Bench, kind: &Kind, scope: &Scope, seed: u64, options: &Optio
     fill(&file, scope.bytes, seed, options)?;
     round.seconds.insert("fill", begin.elapsed().as_secs_f64());
     bench.system.rest()?;
-    let has_fiemap = !WITHOUT_FIEMAP.contains(&kind.name);
-    let count = |file: &Path| -> Result<Option<f64>> {
-        Ok(if has_fiemap { Some(extents::count(file, options)? as f64) } else { None })
-    };
-    let before = count(&file)?;
+    let before = bench.system.extents(NAME, options)?;
+    bench.system.cool()?;
+    round.seconds.insert("read-before", read(&file)?);
+    options.go_on()?;
     if kind.snapshots {
         bench.system.snapshot("filled")?;
     }
     bench.system.cool()?;
     round.seconds.insert("update", update(&file, scope, seed)?);
     bench.system.rest()?;
-    round.extents = before.zip(count(&file)?);
     round.space_bytes = bench.system.space_bytes()? as f64;
+    round.extents = before.zip(bench.system.extents(NAME, options)?);
     options.go_on()?;
     bench.system.cool()?;
     round.seconds.insert("read", read(&file)?);
@@ -173,16 +175,17 @@ fn read(path: &Path) -> Result<f64> {
 }
 
 fn report(findings: &mut Findings, kind: &Kind, rounds: &[Round]) {
-    for phase in ["fill", "update", "read", "read-snapshot"] {
+    for phase in PHASES {
         let seconds: Vec<f64> = rounds.iter().filter_map(|round| round.seconds.get(phase)).copied().collect();
         if seconds.is_empty() {
             continue;
         }
         let mut counters = BTreeMap::new();
         if phase == "read" {
-            let all: Vec<(f64, f64)> = rounds.iter().filter_map(|round| round.extents).collect();
-            if !all.is_empty() {
-                let (before, after): (Vec<f64>, Vec<f64>) = all.into_iter().unzip();
+            let all = rounds.iter().filter_map(|round| round.extents);
+            let (before, after): (Vec<f64>, Vec<f64>) =
+                all.map(|(before, after)| (before as f64, after as f64)).unzip();
+            if !before.is_empty() {
                 counters.insert("extents_before".to_owned(), mean(&before));
                 counters.insert("extents_after".to_owned(), mean(&after));
             }

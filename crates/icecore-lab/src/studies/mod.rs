@@ -177,15 +177,6 @@ impl Kind {
     }
 }
 
-/// Refuses a study that cannot do without a program. Its package has the same name.
-fn require(experiment: &'static str, program: &'static str) -> Result<()> {
-    crate::systems::has_program(program, program).map_err(|_| Error::Missing {
-        experiment,
-        program: program.to_owned(),
-        packages: program,
-    })
-}
-
 /// Refuses names that no system has.
 pub(crate) fn check_names(names: &[String]) -> Result<()> {
     let known = |name: &&String| SYSTEMS.iter().all(|kind| kind.name != **name);

@@ -10,7 +10,7 @@ use std::process::Command;
 const UNIT_BYTES: u64 = 4096;
 
 /// Extents of a file, as a reader from beginning to end meets them.
-pub(crate) fn count(file: &Path, options: &Options) -> Result<u64> {
+pub(super) fn count(file: &Path, options: &Options) -> Result<u64> {
     let text = filefrag(&[file.to_owned()], options)?;
     found(&text).ok_or_else(|| Error::Child {
         job: "filefrag".to_owned(),

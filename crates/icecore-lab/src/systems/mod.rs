@@ -2,7 +2,7 @@
 
 mod absent;
 pub(crate) mod btrfs;
-pub(crate) mod extents;
+mod extents;
 mod icecore_mount;
 mod icecore_sqlite;
 pub(crate) mod loopback;
@@ -18,6 +18,7 @@ mod zfs;
 use crate::device::{Device, DeviceCounts};
 use crate::error::{Doing, Error, Result};
 use crate::options::Options;
+use crate::programs;
 use crate::sqlite::{self, Journal};
 use rusqlite::Connection;
 use std::fs::{self, File};
@@ -67,6 +68,11 @@ pub(crate) trait System: Send {
     /// What the device has done so far, for all that use it.
     fn counts(&self) -> DeviceCounts {
         self.device().counts()
+    }
+
+    /// In how many extents a file of the data lies, where the system says so. It may begin anew for that.
+    fn extents(&mut self, name: &str, options: &Options) -> Result<Option<u64>> {
+        extents::count(&self.data()?.join(name), options).map(Some)
     }
 
     /// The volume of the data, where snapshots are volumes with a copy area each.
@@ -194,10 +200,8 @@ fn is_root() -> std::result::Result<(), String> {
 
 /// Whether the program is there; the error names its package.
 pub(crate) fn has_program(program: &str, package: &str) -> std::result::Result<(), String> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
-    let found = folders.into_iter().any(|folder| folder.join(program).is_file());
-    if found { Ok(()) } else { Err(format!("{program} is not there: apt-get install {package}")) }
+    let lacks = || format!("{program} is not there: apt-get install {package}");
+    programs::find(program).map(|_| ()).ok_or_else(lacks)
 }
 
 /// Whether the kernel can mount file systems of this type, built in or as a module.

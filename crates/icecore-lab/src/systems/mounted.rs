@@ -174,6 +174,17 @@ impl Mounted {
 pub(crate) struct Ended(MountJob);
 
 impl Ended {
+    /// In how many stretches of neighbouring blocks a file of the dataset lies.
+    pub(crate) fn stretches(&self, name: &str) -> Result<u64> {
+        let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+        let pool = Pool::open_directory(&self.0.pool, &options)?;
+        let view = pool.view(DATASET)?;
+        let missing =
+            || Error::Mismatch { what: name.to_owned(), detail: "the pool does not have it".to_owned() };
+        let inode = view.resolve(name.as_bytes())?.ok_or_else(missing)?;
+        Ok(view.stretches(inode)?)
+    }
+
     /// Mounts the pool again.
     pub(crate) fn begin(self, options: &Options) -> Result<Mounted> {
         Mounted::start(self.0, options)

@@ -113,6 +113,11 @@ impl System for Zfs {
         self.bytes("used", &self.pool)
     }
 
+    /// ZFS has no FIEMAP.
+    fn extents(&mut self, _: &str, _: &Options) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     fn device(&self) -> &Device {
         self.attached.device()
     }

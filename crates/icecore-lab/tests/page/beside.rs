@@ -46,6 +46,11 @@ fn our_placements_stand_beside_those_of_the_study() {
     assert!(mount.len() == 1 && shows(mount[0], 6000.0), "{mount:?}");
     // Six were printed, and four are ours.
     assert_eq!(rows.len(), 10, "{rows:?}");
+    let mut of_postgres = report;
+    of_postgres.parameters.insert("server".to_owned(), "postgres".into());
+    let document = Document { name: "placement".to_owned(), report: of_postgres };
+    let page = page::render(&[document], &[]).expect("a page");
+    assert!(!page.contains("class=\"beside\"") && page.contains("PostgreSQL does 12k new orders a minute"));
 }
 
 #[test]

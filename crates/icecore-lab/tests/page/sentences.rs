@@ -107,7 +107,7 @@ fn each_study_has_a_sentence_of_its_medians_with_the_titles_of_systems() {
         ),
         (
             fixture::placement(),
-            "A database does 12k new orders a minute with redo log and system tablespace in memory, the best \
+            "MariaDB does 12k new orders a minute with redo log and system tablespace in memory, the best \
              placement, 3000 with all files on the hard disk, the worst, and 6000 with all files on a mount \
              of Icecore.",
         ),
@@ -126,7 +126,7 @@ fn sentences_of_an_emulated_machine_have_ratios_alone() {
         (emulated(fixture::many()), "Icecore (mount) 500 times with 10k; Btrfs 500 times with 10k."),
         (
             emulated(fixture::placement()),
-            "A database does 4 times as many new orders with redo log and system tablespace in memory, the \
+            "MariaDB does 4 times as many new orders with redo log and system tablespace in memory, the \
              best placement, as with all files on the hard disk, the worst, and 2 times as many with all \
              files on a mount of Icecore.",
         ),

@@ -1,6 +1,8 @@
 //! The program of the lab, as people and scripts use it.
 
+mod disks;
 mod fixture;
+mod missing;
 mod results;
 mod signals;
 mod usage;

@@ -86,6 +86,8 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
     let guest = results.write("guest.json", 700.0, |result| result["parameters"]["emulated"] = json!(true));
     let tcg = results.write("tcg.json", 700.0, |result| result["machine"]["cpu"] = json!("QEMU TCG"));
     let slow = results.write("slow.json", 700.0, |result| result["parameters"]["disk"] = json!("7200 rpm"));
+    let postgres =
+        results.write("postgres.json", 700.0, |result| result["parameters"]["server"] = json!("postgres"));
     let debug = results.write("debug.json", 700.0, |result| result["versions"]["profile"] = json!("debug"));
     let newer = results.write("newer.json", 700.0, |result| result["version"] = json!(2));
     let cut = results.path("cut.json");
@@ -99,6 +101,7 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
         (&guest, "emulated machine"),
         (&tcg, "emulated machine"),
         (&slow, "7200 rpm"),
+        (&postgres, "of mariadb and the second of postgres"),
         (&debug, "debug build"),
         (&newer, "version 2"),
         (&cut, "cut short"),
@@ -112,7 +115,7 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
         );
     }
     // Both are of one kind.
-    for (one, another) in [(&guest, &tcg), (&slow, &slow), (&debug, &debug)] {
+    for (one, another) in [(&guest, &tcg), (&slow, &slow), (&postgres, &postgres), (&debug, &debug)] {
         printed(&["compare"], &[one, another]);
     }
     for path in [&newer, &cut] {
@@ -179,7 +182,9 @@ fn experiments_are_listed_in_their_groups() {
 
 #[test]
 fn options_that_make_no_sense_for_a_run_are_refused() {
-    for option in [&["--json"][..], &["--minutes", "3"], &["--only", "mount.write.1"]] {
+    for option in
+        [&["--json"][..], &["--minutes", "3"], &["--only", "mount.write.1"], &["--server", "mariadb"]]
+    {
         let said = refused(2, &[&["run", "all"], option].concat(), &[]);
         assert!(said.contains(option[0]), "{said}");
     }
@@ -203,6 +208,10 @@ fn options_that_make_no_sense_for_a_run_are_refused() {
         (&["shock", "--record", "f", "--tool", "sysbench"], "--record goes with --tool fio"),
         (&["shock", "--record", "f", "--guest"], "leave out --guest"),
         (&["shock", "--record", "f", "--systems", "btrfs,icecore-mount"], "add it to --systems"),
+        (&["backup", "--server", "mariadb"], "--server goes with placement"),
+        (&["postgres", "--server", "postgres"], "--server goes with placement"),
+        (&["placement", "--server", "postgres", "--guest"], "leave out --guest"),
+        (&["placement", "--server", "oracle"], "mariadb, postgres"),
     ] {
         let said = refused(2, &[&["run"], arguments].concat(), &[]);
         assert!(said.contains(advice), "{said}");

@@ -17,9 +17,12 @@ struct Run {
     folder: TempDir,
 }
 
+/// Stands in the command line of a sysbench that drives a server, and not where it fills one.
+const DRIVING: &str = "--report-interval=1";
+
 impl Run {
-    /// Starts an experiment that would go on for long.
-    fn start(experiment: &str) -> Self {
+    /// Starts an experiment, with more options, that would go on for long.
+    fn start(experiment: &str, more: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         // Servers run as users of their own, and make temporary files.
@@ -32,7 +35,7 @@ impl Run {
         command.args(["--default-signal=INT,TERM,HUP", env!("CARGO_BIN_EXE_icecore-lab")]);
         command.args(["run", experiment, "--quick", "--pairs", "1000", "--directory"]);
         // All processes of the run inherit this, and are known by it.
-        command.arg(path.join("measured")).env("TMPDIR", path.join("tmp"));
+        command.arg(path.join("measured")).args(more).env("TMPDIR", path.join("tmp"));
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
         Self { child, folder }
     }
@@ -57,6 +60,15 @@ impl Run {
         points.filter(|point| point.starts_with(folder)).map(str::to_owned).collect()
     }
 
+    /// Whether something whose name begins so is in the root of a mount.
+    fn is_on_a_mount(&self, prefix: &str) -> bool {
+        let names = |point: &String| -> Vec<_> {
+            let entries = fs::read_dir(point).into_iter().flatten().filter_map(Result::ok);
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+        };
+        self.mounts().iter().flat_map(names).any(|name| name.starts_with(prefix))
+    }
+
     fn loops(&self) -> Vec<String> {
         let folder = self.folder.path().to_str().unwrap();
         let devices = fs::read_dir("/sys/block").unwrap().filter_map(Result::ok);
@@ -66,10 +78,15 @@ impl Run {
 
     /// Waits until the program works for the run, sends the signal, and answers what ended the run.
     fn end_by(&mut self, program: &str, signal: Signal) -> Option<i32> {
+        self.end_in(program, |run| !run.processes(program).is_empty(), signal)
+    }
+
+    /// Likewise, as soon as something has begun.
+    fn end_in(&mut self, what: &str, has_begun: impl Fn(&Self) -> bool, signal: Signal) -> Option<i32> {
         let patience = Instant::now() + Duration::from_secs(120);
-        while self.processes(program).is_empty() {
-            assert!(self.child.try_wait().unwrap().is_none(), "the run ended before {program} began");
-            assert!(Instant::now() < patience, "{program} never began");
+        while !has_begun(self) {
+            assert!(self.child.try_wait().unwrap().is_none(), "the run ended before {what} began");
+            assert!(Instant::now() < patience, "{what} never began");
             std::thread::sleep(Duration::from_millis(10));
         }
         kill_process(Pid::from_child(&self.child), signal).unwrap();
@@ -114,7 +131,7 @@ fn a_run_on_a_mount_ends_in_good_order_by_a_signal() {
         return;
     }
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        let mut run = Run::start("mount");
+        let mut run = Run::start("mount", &[]);
         assert_eq!(run.end_by("fio", signal), Some(signal.as_raw()));
         run.assert_nothing_is_left();
     }
@@ -126,7 +143,7 @@ fn a_run_of_a_study_ends_in_good_order_by_a_signal() {
         return;
     }
     for (experiment, program) in [("shock", "fio"), ("fragment", "mkfs.xfs")] {
-        let mut run = Run::start(experiment);
+        let mut run = Run::start(experiment, &[]);
         assert_eq!(run.end_by(program, Signal::TERM), Some(Signal::TERM.as_raw()));
         run.assert_nothing_is_left();
     }
@@ -138,8 +155,55 @@ fn a_run_of_database_servers_ends_in_good_order_by_a_signal() {
         return;
     }
     for (experiment, program) in [("mariadb", "sysbench"), ("postgres", "tpcb-like")] {
-        let mut run = Run::start(experiment);
+        let mut run = Run::start(experiment, &[]);
         assert_eq!(run.end_by(program, Signal::TERM), Some(Signal::TERM.as_raw()));
         run.assert_nothing_is_left();
     }
+}
+
+#[test]
+fn a_run_of_the_mix_ends_in_good_order_by_a_signal() {
+    if !fixture::can_mount() {
+        return;
+    }
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut run = Run::start("blog", &["--systems", "icecore-mount"]);
+        let ended = run.end_in("the mix", |run| run.is_on_a_mount("blog-"), signal);
+        assert_eq!(ended, Some(signal.as_raw()));
+        run.assert_nothing_is_left();
+    }
+}
+
+#[test]
+fn a_run_with_a_backup_beside_a_server_ends_in_good_order_by_a_signal() {
+    if !fixture::can_mount() {
+        return;
+    }
+    let mut run = Run::start("backup", &["--systems", "icecore-mount"]);
+    let both = |run: &Run| ["zstd", DRIVING].iter().all(|program| !run.processes(program).is_empty());
+    assert_eq!(run.end_in("a backup beside writes", both, Signal::TERM), Some(Signal::TERM.as_raw()));
+    run.assert_nothing_is_left();
+}
+
+#[test]
+fn a_run_with_a_server_on_a_simulated_disk_ends_in_good_order_by_a_signal() {
+    if !fixture::can_mount() {
+        return;
+    }
+    // All files of the first placement are on that disk.
+    let mut run = Run::start("placement", &[]);
+    assert_eq!(run.end_by(DRIVING, Signal::INT), Some(Signal::INT.as_raw()));
+    run.assert_nothing_is_left();
+}
+
+#[test]
+fn a_run_of_a_study_on_a_simulated_disk_ends_in_good_order_by_a_signal() {
+    if !fixture::can_mount() {
+        return;
+    }
+    let disk = ["--systems", "plain", "--disk", "hdd", "--time-scale", "0.05"];
+    let mut run = Run::start("shock", &disk);
+    // A run of fio before those on the disk has no file.
+    assert_eq!(run.end_by("--filename=", Signal::INT), Some(Signal::INT.as_raw()));
+    run.assert_nothing_is_left();
 }

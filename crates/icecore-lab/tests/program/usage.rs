@@ -61,6 +61,23 @@ fn a_study_says_at_its_start_how_long_it_takes() {
 }
 
 #[test]
+fn a_run_of_all_on_chosen_systems_leaves_out_studies_that_compare_none() {
+    let results = tempfile::tempdir().unwrap();
+    // Results that are there keep the run from beginning.
+    std::fs::write(results.path().join("old.json"), "").unwrap();
+    let say = |systems: &[&str]| {
+        let all = ["run", "all", "--quick", "--output", results.path().to_str().unwrap()];
+        let assert = program().args(all).args(systems).assert().code(1);
+        String::from_utf8(assert.get_output().stderr.clone()).unwrap()
+    };
+    let said = say(&["--systems", "btrfs,icecore-mount"]);
+    for name in ["placement", "model"] {
+        assert!(said.contains(&format!("{name} is left out, as --systems")), "{said}");
+    }
+    assert!(!say(&[]).contains("left out"));
+}
+
+#[test]
 fn options_have_variables_and_commands_have_pages() {
     let listed = program().arg("list").env("ICECORE_LAB_LIST_NO_HEADER", "1").assert().success();
     assert!(!String::from_utf8_lossy(&listed.get_output().stdout).contains("Studies"));

@@ -11,6 +11,7 @@ use crate::compress::{Copied, Pace, copy_compressed};
 use crate::error::{Error, Result};
 use crate::experiments::Findings;
 use crate::options::Options;
+use crate::programs;
 use crate::report::{Check, System as Measured};
 use crate::server::{self, Drive, Driven, Kind as _, Server, Setup, Size, mariadb::MariaDb};
 use crate::statistics::{mean, paired_ratio};
@@ -87,8 +88,7 @@ const HALF: &str = "half";
 const PHASES: [&str; 5] = [ALONE, IDLE, WRITING, HALF, mylvmbackup::PROGRAM];
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
-    server::require(&MariaDb)?;
-    super::require("backup", "zstd")?;
+    programs::require("backup", "")?;
     let mut lineup = Lineup::of(options, Needs::SnapshotsOfFiles)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
     let areas = Areas { count: 1, bytes: scope.area_bytes };

@@ -15,6 +15,7 @@ use crate::experiments::Findings;
 use crate::fileio::{self, FILE_NAME};
 use crate::fio::{Driven, FileRun, MIXED, Until};
 use crate::options::{LoadTool, Options};
+use crate::programs;
 use crate::report::{Check, System as Measured};
 use crate::snapshotting::while_taking;
 use crate::statistics::{bootstrap, mean, median};
@@ -109,8 +110,7 @@ struct Fixed {
 }
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
-    super::require("shock", "fio")?;
-    super::require("shock", options.tool.name())?;
+    programs::require("shock", &format!("--tool {}", options.tool.name()))?;
     let mut lineup = Lineup::of(options, Needs::Files)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
     lineup.require_room(scope.device_bytes, scope.areas(), options)?;

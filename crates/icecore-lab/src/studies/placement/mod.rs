@@ -1,0 +1,275 @@
+//! `placement`: which files of a database belong on which disk, after "Yet another on SSD, MySQL and TPC-C"
+//! (2009).
+//!
+//! A MariaDB or a PostgreSQL is driven by a workload like TPC-C that does not fit into its cache. Its files
+//! lie on a simulated hard disk, on the disk of the folder that is measured (`ssd`), or in memory: the log,
+//! the system tablespace of MariaDB (doublewrite buffer, change buffer and undo log), and the tables.
+
+mod layout;
+mod places;
+
+use super::Bench;
+use crate::device::{Device, DeviceCounts};
+use crate::disks;
+use crate::disks::model::HardDisk;
+use crate::error::{Error, Result};
+use crate::experiments::Findings;
+use crate::machine;
+use crate::options::Options;
+use crate::pairs::interleave;
+use crate::programs;
+use crate::report::System as Measured;
+use crate::room;
+use crate::server::orders::{Orders, Scale};
+use crate::server::{self, Drive, Server, Setup};
+use crate::statistics::mean;
+use crate::systems::{Areas, Kind, SYSTEMS};
+use crate::tool;
+use layout::{Layout, Placement};
+use places::Disks;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// All files on a mount, on the same disk as `ssd`, set up as the guide advises.
+const MOUNT: &str = "icecore-mount";
+const UNIT: &str = "orders/min";
+
+/// What a warehouse of the published size takes, with its indexes and some growth.
+const WAREHOUSE_BYTES: u64 = 120 << 20;
+/// What the log of PostgreSQL grows to (`max_wal_size`).
+const LOG_BYTES: u64 = 1 << 30;
+
+/// How much is done.
+struct Scope {
+    scale: Scale,
+    cache_mib: u64,
+    drive: Drive,
+    device_bytes: u64,
+    disk: HardDisk,
+}
+
+impl Scope {
+    fn of(options: &Options) -> Self {
+        let toy = cfg!(debug_assertions);
+        let published = Scale { warehouses: 100, items: 100_000, customers: 3000 };
+        let quick = if toy {
+            Scale { warehouses: 1, items: 1000, customers: 30 }
+        } else {
+            Scale { warehouses: 2, ..published }
+        };
+        let (clients, seconds) = options.size((20, 600), (8, if toy { 1 } else { 8 }));
+        let mut disk = options.disk.unwrap_or(HardDisk::of_7200());
+        if toy {
+            disk.time_scale = 0.2;
+        }
+        Self {
+            scale: options.size(published, quick),
+            cache_mib: options.size(2048, if toy { 8 } else { 32 }),
+            drive: Drive { clients, time: Duration::from_secs(seconds) },
+            device_bytes: options.size(24 << 30, if toy { 512 << 20 } else { 2 << 30 }),
+            disk,
+        }
+    }
+
+    /// Bytes that are there at the same time, at most: the database, and two disks that are written whole.
+    fn room(&self) -> u64 {
+        self.scale.warehouses * WAREHOUSE_BYTES + 2 * self.device_bytes
+    }
+
+    /// Why a placement cannot be measured here: a whole database does not fit into memory.
+    fn lack_of_memory(&self, placement: &Placement) -> Option<String> {
+        let needed = self.scale.warehouses * WAREHOUSE_BYTES + LOG_BYTES + (self.cache_mib << 20);
+        let available = machine::available_memory_bytes()?;
+        (placement.is_in_memory() && available < needed).then(|| {
+            let (needed, available) = (needed >> 20, available >> 20);
+            format!("all files need {needed} MiB of memory, and {available} MiB are available")
+        })
+    }
+}
+
+/// What one placement did in one round.
+struct Run {
+    new_orders_per_minute: f64,
+    each_second: Vec<f64>,
+    /// By place.
+    counts: Vec<(&'static str, DeviceCounts)>,
+}
+
+/// What is compared.
+enum Side {
+    Disks(&'static Placement),
+    Mount(&'static Kind),
+}
+
+impl Side {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Disks(placement) => placement.name,
+            Self::Mount(kind) => kind.name,
+        }
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<Findings> {
+    programs::require("placement", &format!("--server {}", options.server.name()))?;
+    let absent = |reason| Error::Inconclusive { what: "placement".to_owned(), reason };
+    disks::probe().map_err(absent)?;
+    let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
+    let orders = Orders::new(scope.scale)?;
+    room::require(&options.directory, scope.room(), "placement, with a database and two disks,")?;
+    let folder = options.scratch()?;
+    server::open_to_all(folder.path())?;
+    let source = folder.path().join("source");
+    let study = Study { layout: Layout::of(options.server), scope, orders, source, options };
+    study.fill()?;
+    let mut findings = study.findings();
+    findings.parameter("rounds", rounds);
+    let sides = study.sides(&mut findings);
+    let measured = interleave(rounds, sides.len(), |round, place| {
+        let name = sides[place].name();
+        options.say(&format!("round {} of {rounds}: {name}", round + 1))?;
+        let done = study.run(&sides[place])?;
+        options.say(&format!("  {name}: {:.0} new orders/min", done.new_orders_per_minute))?;
+        Ok(done)
+    })?;
+    for (side, runs) in sides.iter().zip(&measured) {
+        report(&mut findings, side.name(), runs);
+    }
+    Ok(findings)
+}
+
+/// What all runs have in common.
+struct Study<'a> {
+    layout: &'static Layout,
+    scope: Scope,
+    orders: Orders,
+    /// The database of which each run gets a copy.
+    source: PathBuf,
+    options: &'a Options,
+}
+
+impl Study<'_> {
+    /// Makes the database.
+    fn fill(&self) -> Result<()> {
+        let (kind, options) = (self.layout.kind, self.options);
+        options.say(&format!("making a database of {} warehouses", self.scope.scale.warehouses))?;
+        // Everything fits: the cache is large only here.
+        let setup = Setup { cache_mib: self.scope.cache_mib.max(256), ..Setup::default() };
+        server::make_empty(kind, &self.source, options)?;
+        let server = Server::start(kind, &self.source, setup, "select 1", options)?;
+        self.orders.load(&server)?;
+        if let Some(statement) = self.layout.after_load {
+            server.ask(statement)?;
+        }
+        self.orders.check(&server)?;
+        server.stop()
+    }
+
+    /// How it is measured.
+    fn findings(&self) -> Findings {
+        let (scope, options, mut findings) = (&self.scope, self.options, Findings::default());
+        findings.parameter("server", options.server.name());
+        findings.parameter("workload", "like TPC-C, without think time: new orders a minute are not tpmC");
+        findings.parameter("warehouses", scope.scale.warehouses);
+        findings.parameter("items", scope.scale.items);
+        findings.parameter("customers_per_district", scope.scale.customers);
+        findings.parameter("clients", scope.drive.clients);
+        findings.parameter("slice_s", scope.drive.time.as_secs_f64());
+        findings.parameter("cache_mib", scope.cache_mib);
+        findings.parameter("disk", scope.disk.words().as_str());
+        findings
+    }
+
+    /// All that this machine can run. The results say why it cannot run the others.
+    fn sides(&self, findings: &mut Findings) -> Vec<Side> {
+        let mut sides = Vec::new();
+        for placement in self.layout.placements {
+            match self.scope.lack_of_memory(placement) {
+                Some(reason) => findings.system(placement.name, Measured::unavailable(UNIT, &reason)),
+                None => sides.push(Side::Disks(placement)),
+            }
+        }
+        let mount = SYSTEMS.iter().find(|kind| kind.name == MOUNT && (kind.probe)().is_ok());
+        sides.extend(mount.map(Side::Mount));
+        sides
+    }
+
+    fn run(&self, side: &Side) -> Result<Run> {
+        match side {
+            Side::Disks(placement) => self.on_disks(placement),
+            Side::Mount(kind) => self.on_mount(kind),
+        }
+    }
+
+    fn on_disks(&self, placement: &Placement) -> Result<Run> {
+        let scope = &self.scope;
+        let disks = Disks::begin(&placement.places(), scope.disk, scope.device_bytes, self.options)?;
+        let (data, more) = self.layout.copy(&self.source, placement, &disks, self.options)?;
+        let setup = Setup { cache_mib: scope.cache_mib, advised: false, more: &more };
+        self.drive(&data, setup, &disks.devices())
+    }
+
+    fn on_mount(&self, kind: &Kind) -> Result<Run> {
+        let mut bench = Bench::begin(kind, self.scope.device_bytes, Areas::default(), self.options)?;
+        server::open_to_all(bench.folder.path())?;
+        bench.attempt(kind, |bench| {
+            let data = bench.system.data()?.join("data");
+            tool::output(Command::new("cp").arg("-a").arg(&self.source).arg(&data), self.options)?;
+            let more = self.layout.options();
+            let setup = Setup { cache_mib: self.scope.cache_mib, advised: true, more: &more };
+            self.drive(&data, setup, &[("ssd", bench.system.device())])
+        })
+    }
+
+    /// Drives a server on these files. Counts are those of the time in which it is driven.
+    fn drive(&self, data: &Path, setup: Setup<'_>, devices: &[(&'static str, &Device)]) -> Result<Run> {
+        let (orders, slice) = (&self.orders, self.scope.drive);
+        let server = Server::start(self.layout.kind, data, setup, "select 1", self.options)?;
+        let warm_up = Drive { time: (slice.time / 4).max(Duration::from_secs(1)), ..slice };
+        orders.drive(&server, warm_up)?;
+        let before: Vec<DeviceCounts> = devices.iter().map(|(_, device)| device.counts()).collect();
+        let ordered = orders.drive(&server, slice)?;
+        let since = |((name, device), before): (&(&'static str, &Device), DeviceCounts)| {
+            (*name, device.counts() - before)
+        };
+        let counts = devices.iter().zip(before).map(since).collect();
+        orders.check(&server)?;
+        server.stop()?;
+        let each_second = ordered.all.each_second;
+        Ok(Run { new_orders_per_minute: ordered.new_orders_per_minute, each_second, counts })
+    }
+}
+
+fn report(findings: &mut Findings, name: &str, runs: &[Run]) {
+    let samples = runs.iter().map(|run| run.new_orders_per_minute).collect();
+    let mut counters = BTreeMap::new();
+    for device in ["hdd", "ssd", "second_ssd"] {
+        let counts = || {
+            let all = runs.iter().flat_map(|run| &run.counts);
+            all.filter(|(name, _)| *name == device).map(|(_, counts)| counts)
+        };
+        let megabytes: Vec<f64> = counts().map(|counts| counts.written_bytes as f64 / 1e6).collect();
+        let flushes: Vec<f64> = counts().map(|counts| counts.flushes as f64).collect();
+        if !megabytes.is_empty() {
+            counters.insert(format!("{device}_written_mb"), mean(&megabytes));
+            counters.insert(format!("{device}_flushes"), mean(&flushes));
+        }
+    }
+    let each_second = runs.iter().map(|run| run.each_second.clone()).collect();
+    let system = Measured::new(UNIT, samples).with_series("transactions_per_s", each_second);
+    findings.system(name, system.with_counters(counters));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor;
+
+    #[test]
+    fn the_room_of_a_full_run_is_what_the_doctor_asks_for() {
+        let room = Scope::of(&Options::new(".")).room();
+        assert!(room <= doctor::SPACE_BYTES && room > doctor::SPACE_BYTES - (1 << 30), "{room}");
+    }
+}
