@@ -12,8 +12,8 @@ const MOMENT: Duration = Duration::from_secs(2);
 /// How often it is tried to own the pool.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Whether to try again, after a pause: the owner is likely to be a command that ends soon, and not all the time
-/// since `begin` is used up.
+/// Whether to try again, after a pause: the owner is likely to be a command that ends soon, and [`PATIENCE`]
+/// since `begin` is not over.
 pub fn waited_for_command(pool: &Path, begin: Instant) -> bool {
     let is_momentary = || owned_for(pool).is_some_and(|time| time < MOMENT);
     let waits = begin.elapsed() < PATIENCE && is_momentary();

@@ -1,8 +1,9 @@
 //! Which pool a command means, and what in it.
 //!
-//! A name that begins with `/`, `./` or `../` is a path that leads into a pool. Any other name is one in the pool
-//! that `-P` or `ICECORE_POOL` gives; with neither, it is a path too. `ICECORE_POOL` is set for a whole shell, so a
-//! relative path that leads through the folder of a pool (`pool/db`) goes before it, and not before `-P`.
+//! A name that begins with `/`, `./` or `../` is a path that leads into a pool. Any other name is one in the
+//! pool that `-P` or `ICECORE_POOL` gives; with neither, it is a path too. `ICECORE_POOL` is set for a whole
+//! shell, so a relative path that leads through the folder of a pool (`pool/db`) goes before it, and not
+//! before `-P`.
 
 use crate::exit;
 use crate::locate::split_at_pool;
@@ -61,8 +62,9 @@ impl Context {
             return failure.into();
         }
         let shown = crate::format::escaped(argument.as_bytes());
-        let message = if let Some(remains) = remains(Path::new(argument)) {
-            format!("{shown} {}", remains.advice())
+        let rest = |folder: &Path| remains(folder).map(|remains| (folder.to_owned(), remains));
+        let message = if let Some((folder, remains)) = Path::new(argument).ancestors().find_map(rest) {
+            format!("{} {}", crate::format::escaped(folder.as_os_str().as_bytes()), remains.advice())
         } else if is_path(argument.as_bytes()) {
             format!("{shown} does not lead into a pool: `icecore init FOLDER` makes one")
         } else {
@@ -111,8 +113,8 @@ impl Context {
         Err(Failure::new(ErrorCode::NotAPool, message).into())
     }
 
-    /// As [`Context::pool_or`], of a pool that need not be found by its superblocks: where they are lost, it is the folder as it is
-    /// given.
+    /// As [`Context::pool_or`], of a pool that need not be found by its superblocks: where they are lost, it
+    /// is the folder as it is given.
     pub fn lost_pool_or(&self, argument: Option<&OsStr>) -> anyhow::Result<PathBuf> {
         match argument.map(Path::new) {
             Some(folder) if was_pool(folder) => Ok(folder.to_owned()),
@@ -213,8 +215,8 @@ pub fn not_opened(pool: &Path, failure: Failure) -> anyhow::Error {
     Failure::new(failure.code, message).into()
 }
 
-/// For commands that work on for long and write only where they may: as the owner, who lets others in meanwhile. Where that
-/// cannot be, the pool is only read, and the second value says why.
+/// For commands that work on for long and write only where they may: as the owner, who lets others in
+/// meanwhile. Where that cannot be, the pool is only read, and the second value says why.
 pub fn open_to_tend(pool: &Path) -> anyhow::Result<(Access, Option<Failure>)> {
     let refused = match icecore::admin::connect_or_open(pool, false) {
         Ok(access) => return Ok((access, None)),

@@ -155,7 +155,7 @@ fn fixed(pool: PoolUse, place: Place) -> Result<Found> {
     Ok(Found { pool, source, inode, pin, read_only: true })
 }
 
-/// What to do about a path in no pool: where there is a rest of a pool it is not another one.
+/// What to do about a path in no pool. A folder with remains of a pool is not advised to become a new one.
 fn in_no_pool(path: &str) -> String {
     match path::lost_pool(path) {
         Some((directory, remains)) => format!("{directory} {}", remains.advice()),

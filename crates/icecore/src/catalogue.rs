@@ -28,8 +28,8 @@ pub(crate) struct SnapshotRow {
     pub created: Timestamp,
     pub properties: BTreeMap<String, String>,
     pub holds: BTreeMap<String, Timestamp>,
-    /// Destroyed, and still in the tree of versions: goes when one fork at most hangs below it, some time later. Its
-    /// dataset may be gone before.
+    /// Destroyed, and still in the tree of versions: goes when one fork at most hangs below it, some time
+    /// later. Its dataset may be gone before.
     pub hidden: bool,
 }
 

@@ -133,7 +133,8 @@ impl Dataset {
         self.target(inode).punch_hole(offset, length)
     }
 
-    /// Everything done so far, in every dataset, is durable on return. Callers that wait together share a flush.
+    /// Everything done so far, in every dataset, is durable on return. Callers that wait together share a
+    /// flush.
     ///
     /// # Errors
     /// [`Error::ReadOnlyAfterFailure`].
@@ -150,8 +151,8 @@ impl Dataset {
         Group::new(self.clone(), self.view()?)
     }
 
-    /// As [`Dataset::begin`], where the caller has a view of this dataset, and knows that the files that it is going to
-    /// write have not changed since: blocks that are written in part are completed from it.
+    /// As [`Dataset::begin`], where the caller has a view of this dataset, and knows that the files that it
+    /// is going to write have not changed since: blocks that are written in part are completed from it.
     ///
     /// # Errors
     /// As there.

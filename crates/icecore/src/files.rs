@@ -13,11 +13,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Files kept open at most, beside those in use at the moment. With segments of 8 MiB, 32 GiB can be read without opening any.
+/// Files kept open at most, beside those in use at the moment. With segments of 8 MiB, 32 GiB can be read
+/// without opening any.
 const OPEN_MAX: usize = 4096;
-/// When there are too many, this part of them is closed together, so that no single opening looks through all of them.
+/// When there are too many, this part of them is closed together, so that no single opening looks through all
+/// of them.
 const CLOSED_TOGETHER: usize = 8;
-/// Of the files that a process may have open, this part is kept open here, and as many again for direct writes.
+/// Of the files that a process may have open, this part is kept open here, and as many again for direct
+/// writes.
 const SHARE_OF_OPEN_FILES: usize = 4;
 
 /// How a file is read.
@@ -25,7 +28,8 @@ type Read = fn(&Arc<dyn StorageFile>, &mut [u8], u64) -> std::io::Result<()>;
 const READ: Read = |file, buffer, offset| file.read_at(buffer, offset);
 const READ_DIRECT: Read = |file, buffer, offset| file.read_direct(buffer, offset);
 
-/// Opens segment files on demand and keeps the handles that were used last. What is written to them is copied, where it shall be.
+/// Opens segment files on demand and keeps the handles that were used last. What is written to them is
+/// copied, where it shall be.
 pub(crate) struct SegmentFiles {
     storage: Arc<dyn Storage>,
     geometry: Geometry,
@@ -165,7 +169,8 @@ impl SegmentFiles {
         Ok(())
     }
 
-    /// Removes the file of a segment that holds nothing. That is durable with the next flush of the directory.
+    /// Removes the file of a segment that holds nothing. That is durable with the next flush of the
+    /// directory.
     ///
     /// # Errors
     /// [`Error::Io`]: the file is still there.
@@ -211,8 +216,8 @@ impl SegmentFiles {
         self.read_or(segment, slot, buffer, READ_DIRECT, |cut_off| self.incidents.note(cut_off))
     }
 
-    /// As [`SegmentFiles::read`], of what can be done without: that it is cut off with the end of its file is no incident by itself. Opening tells
-    /// what is cut short, and whether something is lost by that.
+    /// As [`SegmentFiles::read`], of what can be done without: that it is cut off with the end of its file is
+    /// no incident by itself. Opening tells what is cut short, and whether something is lost by that.
     pub(crate) fn read_if_there(&self, segment: SegmentId, slot: Slot, buffer: &mut [u8]) -> Result<()> {
         self.read_or(segment, slot, buffer, READ, |_| ())
     }
@@ -247,7 +252,8 @@ impl SegmentFiles {
         }
     }
 
-    /// Reads whole blocks, with zeros for those that cannot be read; answers why, then. As [`SegmentFiles::read_if_there`].
+    /// Reads whole blocks, with zeros for those that cannot be read; answers why, then. As
+    /// [`SegmentFiles::read_if_there`].
     pub(crate) fn read_around(&self, segment: SegmentId, first: Slot, buffer: &mut [u8]) -> Option<Error> {
         self.read_if_there(segment, first, buffer).err()?;
         let mut failure = None;
@@ -295,14 +301,14 @@ impl SegmentFiles {
         self.copies.begin(segment, kind);
     }
 
-    /// Reads whole blocks from the copy of a segment; `false` if there is none, or it cannot be read. What was read has to be
-    /// proved.
+    /// Reads whole blocks from the copy of a segment; `false` if there is none, or it cannot be read. What
+    /// was read has to be proved.
     pub(crate) fn read_copy(&self, segment: SegmentId, slot: Slot, buffer: &mut [u8]) -> bool {
         self.copies.read(segment, self.geometry.offset(slot), buffer)
     }
 
-    /// Reads a stretch of a ledger segment as a whole, from its copy if need be, and writes it again then. `damaged`: what to say if it
-    /// is not what was written; `still`: whether it lies there at this moment.
+    /// Reads a stretch of a ledger segment as a whole, from its copy if need be, and writes it again then.
+    /// `damaged`: what to say if it is not what was written; `still`: whether it lies there at this moment.
     ///
     /// # Errors
     /// Those of reading, or `damaged`, if the copy is no better.
@@ -326,9 +332,9 @@ impl SegmentFiles {
         Ok(bytes)
     }
 
-    /// Writes blocks again that were found not to be what was written, from their copy, which was. `still`: whether they
-    /// lie there at this moment. `why`: what was found. Failing is no error. It is durable with the next checkpoint: see
-    /// [`SegmentFiles::sync_healed`].
+    /// Writes blocks again that were found not to be what was written, from their copy, which was. `still`:
+    /// whether they lie there at this moment. `why`: what was found. Failing is no error. It is durable with
+    /// the next checkpoint: see [`SegmentFiles::sync_healed`].
     pub(crate) fn heal(
         &self,
         segment: SegmentId,
@@ -358,8 +364,8 @@ impl SegmentFiles {
         self.copies.mended(why.to_string(), Mended::Original, done);
     }
 
-    /// Writes blocks of a copy again that were found not to be what was written, from what they are a copy of. As
-    /// [`SegmentFiles::heal`].
+    /// Writes blocks of a copy again that were found not to be what was written, from what they are a copy
+    /// of. As [`SegmentFiles::heal`].
     pub(crate) fn mend_copy(
         &self,
         segment: SegmentId,

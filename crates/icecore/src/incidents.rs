@@ -1,5 +1,5 @@
-//! What went wrong with the disk, kept where somebody finds it: in memory for `status`, and in a text file beside the
-//! pool that is still there after the process has gone.
+//! What went wrong with the disk, kept where somebody finds it: in memory for `status`, and in a text file
+//! beside the pool that is still there after the process has gone.
 
 use crate::error::Error;
 use crate::side_file;
@@ -95,15 +95,16 @@ impl Incidents {
         Self::keep(&self.directory, &mut inner, error.to_string(), false);
     }
 
-    /// Notes damage by which nothing is lost: it is mended already, or what is there follows from something else.
+    /// Notes damage by which nothing is lost: it is mended already, or what is there follows from something
+    /// else.
     pub(crate) fn note_harmless(&self, error: &Error) {
         let mut inner = self.inner.lock();
         inner.tally.damage += 1;
         Self::keep(&self.directory, &mut inner, format!("{HARMLESS}{error}"), false);
     }
 
-    /// Notes that what an error is about could be read from its copy, and what came of writing it again: `None` where nothing may be
-    /// written, `Some(false)` where that failed.
+    /// Notes that what an error is about could be read from its copy, and what came of writing it again:
+    /// `None` where nothing may be written, `Some(false)` where that failed.
     pub(crate) fn note_healed(&self, error: &Error, written: Option<bool>) {
         let mut inner = self.inner.lock();
         let what = on_one_line(&error.to_string());
@@ -153,8 +154,8 @@ impl Incidents {
     }
 }
 
-/// What the file in a pool's folder says, the oldest first: also of processes that have gone. Each opening of the pool wrote each
-/// sentence once. Nothing, if there is no file, or it cannot be read.
+/// What the file in a pool's folder says, the oldest first: also of processes that have gone. Each opening of
+/// the pool wrote each sentence once. Nothing, if there is no file, or it cannot be read.
 #[must_use]
 pub fn logged(directory: &Path) -> Vec<Incident> {
     let text = side_file::read(&directory.join(FILE_NAME), READ_BYTES_MAX);

@@ -38,8 +38,8 @@ impl Reading<'_> {
         self.reader().inode(inode).map_err(|error| self.told(error, || self.called("file", inode)))
     }
 
-    /// Reads from `offset`, up to the end of the file or of the buffer; answers how much. `progress`: that of the
-    /// reader.
+    /// Reads from `offset`, up to the end of the file or of the buffer; answers how much. `progress`: that of
+    /// the reader.
     pub(crate) fn read(
         &self,
         inode: InodeNumber,
@@ -89,7 +89,8 @@ impl Reading<'_> {
         Ok(length)
     }
 
-    /// Asks the medium for all that a range of a file needs, and answers whether it did. An error is met by the read.
+    /// Asks the medium for all that a range of a file needs, and answers whether it did. An error is met by
+    /// the read.
     fn fetch(&self, inode: InodeNumber, bytes: Range<u64>) -> bool {
         if bytes.is_empty() {
             // A read before this one fetched ahead.
@@ -104,7 +105,8 @@ impl Reading<'_> {
         visited.is_ok() && self.engine.blocks.fetch(&runs)
     }
 
-    /// Reads what lies together from `at` on, in this run or in a hole, and answers how much that was: at least one byte.
+    /// Reads what lies together from `at` on, in this run or in a hole, and answers how much that was: at
+    /// least one byte.
     fn read_piece(
         &self,
         inode: InodeNumber,
@@ -172,8 +174,8 @@ impl Reading<'_> {
         self.told(error, || format!("{}, offset {at}", self.called("file", inode)))
     }
 
-    /// Says in which version and what of it something cannot be read, and what to do next. A place in a segment alone tells nobody
-    /// what is lost: also what a file is found by is of some version.
+    /// Says in which version and what of it something cannot be read, and what to do next. A place in a
+    /// segment alone tells nobody what is lost: also what a file is found by is of some version.
     pub(crate) fn told(&self, error: Error, what_of_it: impl FnOnce() -> String) -> Error {
         if !matches!(error, Error::Damaged { .. } | Error::Io { action: "read", .. }) {
             return error;
@@ -193,7 +195,8 @@ impl Reading<'_> {
         }
     }
 
-    /// What messages call a file of this kind. The directories that lead to it may be what is damaged: then it is the inode.
+    /// What messages call a file of this kind. The directories that lead to it may be what is damaged: then
+    /// it is the inode.
     pub(crate) fn called(&self, kind: &str, inode: InodeNumber) -> String {
         if inode == InodeNumber::ROOT {
             return "the root directory".to_owned();
@@ -204,8 +207,8 @@ impl Reading<'_> {
         }
     }
 
-    /// The path of a file, if it is among the first ones that are met: whoever reads in vain should not wait for a walk through
-    /// everything.
+    /// The path of a file, if it is among the first ones that are met: whoever reads in vain should not wait
+    /// for a walk through everything.
     fn path_nearby(&self, inode: InodeNumber) -> Option<Vec<u8>> {
         let (mut left, mut found) = (NAMED_AMONG, None);
         let walked = crate::pool::walk_paths(&self.reader(), &mut |other, path| {

@@ -154,8 +154,8 @@ impl Timestamp {
         Self(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
     }
 
-    /// The moment in UTC to the millisecond, as RFC 3339 has it: `2026-11-21T20:01:02.003Z`. Also a legal name
-    /// of a snapshot.
+    /// The moment in UTC to the millisecond, as RFC 3339 has it: `2026-11-21T20:01:02.003Z`. Also a legal
+    /// name of a snapshot.
     #[must_use]
     pub fn to_rfc3339(self) -> String {
         let milliseconds = self.0.div_euclid(1_000_000);
@@ -166,7 +166,8 @@ impl Timestamp {
         format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z")
     }
 
-    /// Reads what [`Timestamp::to_rfc3339`] writes; the fraction of a second may be missing. `None` for anything else.
+    /// Reads what [`Timestamp::to_rfc3339`] writes; the fraction of a second may be missing. `None` for
+    /// anything else.
     #[must_use]
     pub fn from_rfc3339(text: &str) -> Option<Self> {
         let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
@@ -204,7 +205,8 @@ pub const fn date_of_day(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + if month <= 2 { 1 } else { 0 }, month, day)
 }
 
-/// The reverse of [`date_of_day`]. Of a date that does not exist, such as February 30th, some day close to it.
+/// The reverse of [`date_of_day`]. Of a date that does not exist, such as February 30th, some day close to
+/// it.
 #[must_use]
 pub const fn day_of_date(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
@@ -233,7 +235,8 @@ fn numbers(text: &str, separator: char, digits: [usize; 3]) -> Option<[i64; 3]> 
 pub enum Stream {
     /// File data, in the order in which it was appended to the log (record headers take up addresses too).
     Data = 0,
-    /// Blocks merged from small writes: the address is drawn when the block is born, the place when it is written.
+    /// Blocks merged from small writes: the address is drawn when the block is born, the place when it is
+    /// written.
     Merged = 1,
     /// Tree nodes: the address is drawn when the node is born, the place when a checkpoint writes it.
     Node = 2,

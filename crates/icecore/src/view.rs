@@ -220,9 +220,9 @@ impl View {
         self.reading()?.data_ranges(inode)
     }
 
-    /// In how many stretches of neighbouring blocks the segments have the data of a file: what FIEMAP calls
-    /// extents. A reader from beginning to end goes on elsewhere for each. Blocks that wait for a checkpoint
-    /// have no place yet, and do not count.
+    /// In how many stretches of neighbouring blocks the segments have the data of a file. A reader from
+    /// beginning to end goes on elsewhere for each. Of a file without holes these are what FIEMAP calls
+    /// extents. Blocks that wait for a checkpoint have no place yet, and do not count.
     ///
     /// # Errors
     /// As for [`View::attributes`].

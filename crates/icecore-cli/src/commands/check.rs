@@ -112,8 +112,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     verdict(&report)
 }
 
-/// Works on a pool that no other process has open. A command that has it for a moment is waited for. That the owner
-/// could be asked is no help here.
+/// Works on a pool that no other process has open. A command that has it for a moment is waited for. That the
+/// owner could be asked is no help here.
 fn alone<T>(pool: &Path, mut work: impl FnMut() -> icecore::Result<T>) -> Result<T, Failure> {
     let begin = Instant::now();
     loop {

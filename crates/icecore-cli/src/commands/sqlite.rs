@@ -41,7 +41,7 @@ Without SQL, statements are read from standard input. A version can be joined
 with another: ATTACH 'file:/srv/pool/db@monday/app.db?vfs=icecore' AS monday.
 While another process has the pool open, databases can only be read here.
 Without --read-only this process has the pool while it runs: a program that
-opens the pool meanwhile waits five seconds for it.
+opens the pool meanwhile waits five seconds for it, and then fails.
 
 Example:
   icecore sql db@monday/app.db 'SELECT count(*) FROM users'

@@ -45,8 +45,8 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The process that has the pool of a mount open, held so that its number cannot come to mean another one. A pool that is
-/// only read has none that matters.
+/// The process that has the pool of a mount open, held so that its number cannot come to mean another one. A
+/// pool that is only read has none that matters.
 fn owner(mount: &Listed) -> Option<(u32, OwnedFd)> {
     let (pool, _) = split_at_pool(&mount.source).ok()?;
     let process = process_of(&pool)?;

@@ -45,7 +45,12 @@ fn a_check_waits_for_a_command_that_has_the_pool_for_a_moment() {
     let mut owner = spawn_owner(&fixture);
     std::thread::scope(|scope| {
         let check = scope.spawn(|| fixture.done(&["check"]));
-        std::thread::sleep(Duration::from_millis(300));
+        // On a busy machine the check may begin late: the owner is a command that has just begun all the time.
+        let lock = std::fs::File::options().write(true).open(fixture.pool.join("lock")).unwrap();
+        for _ in 0..8 {
+            lock.set_modified(std::time::SystemTime::now()).unwrap();
+            std::thread::sleep(Duration::from_millis(100));
+        }
         // It ends as a command does that is done.
         drop(owner.stdin.take());
         assert!(check.join().unwrap().ends_with("nothing is wrong\n"));

@@ -47,7 +47,9 @@ fn a_folder_with_copies_of_a_pool_is_called_that() {
     let copies = fixture.beside("copies");
     fixture.done(&["copies", "--set", "all", "--mirror", copies.to_str().unwrap()]);
     assert!(entries(&copies).iter().any(|name| name.starts_with("copy.")));
-    for arguments in [["-P", "copies", "list"], ["status", "copies", "--json"]] {
+    for arguments in
+        [["-P", "copies", "list"], ["status", "copies", "--json"], ["ls", "copies/db/x", "--json"]]
+    {
         let mut command = program();
         command.args(arguments).current_dir(copies.parent().unwrap());
         let said = complaint(command, 3);
@@ -232,7 +234,8 @@ fn damage_in_what_files_are_found_by_names_what_was_looked_for() {
     owner.close().unwrap();
 }
 
-/// Of a directory with many entries, the leaves with the names are there and those with what the files are like are not.
+/// Of a directory with many entries, the leaves with the names are there and those with what the files are
+/// like are not.
 #[test]
 fn damage_in_what_describes_a_file_names_the_file() {
     let fixture = Fixture::with_db();
@@ -265,7 +268,8 @@ fn damage_in_what_describes_a_file_names_the_file() {
     owner.close().unwrap();
 }
 
-/// By a real system: no file may grow beyond a length for this process. What it says is beside the pool when the process has gone.
+/// By a real system: no file may grow beyond a length for this process. What it says is beside the pool when
+/// the process has gone.
 #[test]
 fn a_write_that_the_system_refuses_is_in_the_log_with_the_file() {
     let fixture = Fixture::with_db();

@@ -519,6 +519,15 @@ fn readers_are_shown_with_what_they_keep() {
         "{status}"
     );
     assert!(reader["keeps_bytes"].as_u64().unwrap() >= 1 << 20, "{reader}");
+    // Of a snapshot that is destroyed under its reader nothing comes back by destroying another one.
+    drop(view);
+    let view = pool.view("db@one").unwrap();
+    view.read_by(&Arc::new(ReaderName { process: Some(4711), what: None }));
+    fixture.done(&["snapshot", "db@two"]);
+    fixture.done(&["destroy", "db@one"]);
+    let output = fixture.run(&["monitor", "--space-warn", "0%"]).output().unwrap();
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(shown.contains("reads db@one") && !shown.contains("destroy frees space"), "{shown}");
     drop(view);
     assert_eq!(fixture.json(&["status", "--json"])["readers"], json!([]));
     pool.close().unwrap();

@@ -13,7 +13,8 @@ use std::time::Duration;
 /// How long a client waits for signs of life.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// How long the owner may say nothing before it is asked whether it is there. What takes long goes on meanwhile.
+    /// How long the owner may say nothing before it is asked whether it is there. What takes long goes on
+    /// meanwhile.
     pub silence: Duration,
     /// How long it may take over its answer to that.
     pub sign: Duration,
@@ -45,8 +46,8 @@ pub enum Outcome {
 }
 
 impl Client {
-    /// Connects to the owner of the pool in this folder. `NotFound` or `ConnectionRefused` when nobody listens, `TimedOut` when
-    /// nobody takes the connection.
+    /// Connects to the owner of the pool in this folder. `NotFound` or `ConnectionRefused` when nobody
+    /// listens, `TimedOut` when nobody takes the connection.
     pub fn connect(directory: &Path) -> io::Result<Self> {
         Self::connect_with(directory, Patience::default())
     }
@@ -58,8 +59,8 @@ impl Client {
         Ok(Self { folder, stream, patience })
     }
 
-    /// Whether the owner is there: it says goodbye to whoever comes and wants nothing, whatever else it has to do. Owners of
-    /// every version do.
+    /// Whether the owner is there: it says goodbye to whoever comes and wants nothing, whatever else it has
+    /// to do. Owners of every version do.
     pub(super) fn is_alive(&self) -> bool {
         let asked = self.folder.connect(self.patience.sign).and_then(|stream| {
             stream.shutdown(Shutdown::Write)?;

@@ -36,7 +36,8 @@ impl LastScrub {
         Self { when: Timestamp::now(), began: resumed.unwrap_or(began), verified, damaged, spare, complete }
     }
 
-    /// Whether it looked at everything, and found all of it as it should be: what was met before it began is over.
+    /// Whether it looked at everything, and found all of it as it should be: what was met before it began is
+    /// over.
     #[must_use]
     pub const fn is_clean(&self) -> bool {
         self.complete && self.damaged == 0 && self.spare == 0
@@ -47,14 +48,14 @@ impl LastScrub {
         Self::parse(&side_file::read(&directory.join(FILE_NAME), BYTES_MAX)?)
     }
 
-    /// Writes the file, if this says more than what it says. Where it cannot be written, on read-only media for
-    /// instance, nothing is lost but this.
+    /// Writes the file, if this says more than what it says. Where it cannot be written, on read-only media
+    /// for instance, nothing is lost but this.
     pub(crate) fn store(&self, directory: &Path) {
         let _ = side_file::replace(&directory.join(FILE_NAME), &self.after(Self::load(directory)).text());
     }
 
-    /// What is to be remembered when this comes after `former`. One that was cut off says nothing about what it did
-    /// not come to: of that the former one has the last word, unless this found more.
+    /// What is to be remembered when this comes after `former`. One that was cut off says nothing about what
+    /// it did not come to: of that the former one has the last word, unless this found more.
     fn after(self, former: Option<Self>) -> Self {
         let tells_less = |former: &Self| {
             !self.complete

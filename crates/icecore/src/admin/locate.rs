@@ -9,8 +9,8 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// Whether there is a pool in this folder: one of its two superblocks is enough. The error is the system's, when it does not
-/// let us look.
+/// Whether there is a pool in this folder: one of its two superblocks is enough. The error is the system's,
+/// when it does not let us look.
 pub fn is_pool(directory: &Path) -> io::Result<bool> {
     for name in NAMES {
         if exists(&directory.join(name))? {
@@ -20,8 +20,8 @@ pub fn is_pool(directory: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
-/// For how long the process that has the pool in this folder open has had it, by the clocks of this system and its files; `None` if
-/// that is not known.
+/// For how long the process that has the pool in this folder open has had it, by the clocks of this system
+/// and its files; `None` if that is not known.
 #[must_use]
 pub fn owned_for(directory: &Path) -> Option<Duration> {
     let noted = std::fs::metadata(directory.join(LOCK_NAME)).and_then(|found| found.modified()).ok()?;

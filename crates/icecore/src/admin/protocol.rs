@@ -18,7 +18,7 @@ use crate::units::{ByteLength, InodeNumber, PoolId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The version of the conversation. Both ends must speak the same.
-pub const PROTOCOL_VERSION: u16 = 8;
+pub const PROTOCOL_VERSION: u16 = 9;
 /// Most bytes of a file that one request reads or writes.
 pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Most entries of a directory that one request answers.
@@ -243,7 +243,8 @@ pub enum Request {
     },
     /// Gives free segments back to the filesystem. Answer: [`Response::Trimmed`].
     Trim,
-    /// Closes the pool if its owner does nothing with it at this moment, soon after the answer; else it fails.
+    /// Closes the pool if its owner does nothing with it at this moment, soon after the answer; else it
+    /// fails.
     LetGo,
 }
 

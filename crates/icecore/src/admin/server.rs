@@ -97,7 +97,8 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Server {
-    /// Listens in the pool's folder. The caller owns the pool's lock: a socket left by a dead owner is replaced.
+    /// Listens in the pool's folder. The caller owns the pool's lock: a socket left by a dead owner is
+    /// replaced.
     pub fn start(service: Arc<dyn Service>, directory: &Path) -> Result<Self> {
         Self::start_with(service, directory, Limits::default())
     }
@@ -125,9 +126,9 @@ impl Server {
         Ok(Self { shared, acceptor: Mutex::new(Some(acceptor)), process: std::process::id() })
     }
 
-    /// Stops listening, lets requests that have begun finish, tells the other clients goodbye and waits for all
-    /// threads. Long requests are asked to give up. Call it without holding locks that requests need. May be
-    /// called from a thread of the server, which is then not waited for, and more than once.
+    /// Stops listening, lets requests that have begun finish, tells the other clients goodbye and waits for
+    /// all threads. Long requests are asked to give up. Call it without holding locks that requests need. May
+    /// be called from a thread of the server, which is then not waited for, and more than once.
     pub fn stop(&self) {
         if std::process::id() != self.process {
             return;
@@ -168,7 +169,8 @@ impl Shared {
     }
 }
 
-/// Accepts until the listener is shut down; and those who had connected by then as well, to tell them goodbye.
+/// Accepts until the listener is shut down; and those who had connected by then as well, to tell them
+/// goodbye.
 fn accept_clients(shared: &Arc<Shared>) {
     loop {
         match shared.listener.accept() {
@@ -279,8 +281,8 @@ fn answer(shared: &Shared, session: &mut dyn Session, request: Request, stream: 
     connected && write_message(&mut Writer(stream), &reply).is_ok()
 }
 
-/// Waits up to `idle` for a message to begin, and then up to `message` for it to be there. `None` when the client
-/// has gone, or has been silent for too long.
+/// Waits up to `idle` for a message to begin, and then up to `message` for it to be there. `None` when the
+/// client has gone, or has been silent for too long.
 fn receive(
     stream: &mut UnixStream,
     idle: Duration,

@@ -41,8 +41,8 @@ impl Folder {
         Ok(UnixListener::from(socket))
     }
 
-    /// Connects. `patience`: how long the other end may take over that, and over each message later; `TimedOut` if it takes
-    /// longer to take the connection.
+    /// Connects. `patience`: how long the other end may take over that, and over each message later;
+    /// `TimedOut` if it takes longer to take the connection.
     pub(super) fn connect(&self, patience: Duration) -> io::Result<UnixStream> {
         let stream = UnixStream::from(stream_socket()?);
         stream.set_read_timeout(Some(patience))?;
@@ -66,8 +66,8 @@ fn stream_socket() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Writes to a socket without the signal that a connection closed at the other end would raise: it would end a
-/// program of which this is only a part and which does not expect it.
+/// Writes to a socket without the signal that a connection closed at the other end would raise: it would end
+/// a program of which this is only a part and which does not expect it.
 pub(super) struct Writer<'a>(pub(super) &'a UnixStream);
 
 impl io::Write for Writer<'_> {

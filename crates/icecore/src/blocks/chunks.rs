@@ -10,8 +10,8 @@ use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Run, SegmentId, Slot, St
 use std::sync::Arc;
 
 impl Blocks {
-    /// The place of a block, and how many blocks from it on are known to lie together; `None` if it has none. No lock is held while a chunk is
-    /// read but those of the caller.
+    /// The place of a block, and how many blocks from it on are known to lie together; `None` if it has none.
+    /// No lock is held while a chunk is read but those of the caller.
     ///
     /// # Errors
     /// The chunk that says so cannot be read: nothing has changed.
@@ -64,7 +64,8 @@ impl Blocks {
         Ok(count)
     }
 
-    /// A chunk of the map; `None` if the map has done without it since. What had to be read does not stay in memory beyond that.
+    /// A chunk of the map; `None` if the map has done without it since. What had to be read does not stay in
+    /// memory beyond that.
     ///
     /// # Errors
     /// It cannot be read, or is not what was written.
@@ -76,8 +77,8 @@ impl Blocks {
         }
     }
 
-    /// Reads a chunk. The segment that it lies in is used for something else once nobody needs it any more: then what was read does not
-    /// count.
+    /// Reads a chunk. The segment that it lies in is used for something else once nobody needs it any more:
+    /// then what was read does not count.
     fn read_chunk(&self, absent: &Absent) -> Result<Option<SharedChunk>> {
         match self.try_read_chunk(absent) {
             Ok(chunk) => Ok(Some(chunk)),
@@ -141,7 +142,8 @@ impl Blocks {
         (entries, unread)
     }
 
-    /// All runs that lie in a segment, by slot. The caller has the state locked, so that the map stays as it is.
+    /// All runs that lie in a segment, by slot. The caller has the state locked, so that the map stays as it
+    /// is.
     ///
     /// # Errors
     /// A chunk that says so cannot be read.

@@ -1,5 +1,5 @@
-//! Repair: what follows from something else is made again. Everything is done in memory first and checked there; what
-//! would be overwritten is kept aside; only then is anything written.
+//! Repair: what follows from something else is made again. Everything is done in memory first and checked
+//! there; what would be overwritten is kept aside; only then is anything written.
 
 use super::trees::{self, Walked};
 use super::{Area, CheckOptions, CheckProgress, CheckReport, aside, cut, look, quiet};
@@ -18,11 +18,11 @@ pub struct RepairOptions {
     pub dry_run: bool,
     /// Whether to read all data before and after.
     pub data: bool,
-    /// Whether to give up what came after a place in the log that is damaged, if the pool cannot be opened otherwise: what is committed
-    /// there is lost, and told.
+    /// Whether to give up what came after a place in the log that is damaged, if the pool cannot be opened
+    /// otherwise: what is committed there is lost, and told.
     pub cut_log: bool,
-    /// The folder with the copies of the pool, an absolute path: asked where both superblocks are lost. As long as one is
-    /// there, the pool knows itself.
+    /// The folder with the copies of the pool, an absolute path: asked where both superblocks are lost. As
+    /// long as one is there, the pool knows itself.
     pub mirror: Option<String>,
 }
 
@@ -45,8 +45,8 @@ pub struct RepairReport {
     pub kept_aside: Option<String>,
 }
 
-/// Repairs the pool in a storage. It must not be open anywhere. Without anything wrong that can be mended, nothing is
-/// written. Cut short by a crash, the pool is as hurt as it was, or mended.
+/// Repairs the pool in a storage. It must not be open anywhere. Without anything wrong that can be mended,
+/// nothing is written. Cut short by a crash, the pool is as hurt as it was, or mended.
 ///
 /// # Errors
 /// As for [`super::check`]; [`Error::Io`] if writing failed.
@@ -60,15 +60,21 @@ pub fn repair(
         super::find_pool(&*storage)?;
     }
     let _lock = engine::lock(&*storage, true)?;
-    // Until all of it is known to be whole, everything is done in memory.
-    engine::guarded(|| repair_locked(&storage, options, progress))
+    let (mut report, overlay) = engine::guarded(|| in_memory(&storage, options, progress))?;
+    let changes = overlay.changes();
+    if !options.dry_run && !changes.is_empty() {
+        report.kept_aside = Some(aside::keep(&*storage, &changes)?);
+        aside::apply(&*storage, &overlay)?;
+    }
+    Ok(report)
 }
 
-fn repair_locked(
+/// Everything that a repair does, over what is on disk, which stays as it is.
+fn in_memory(
     storage: &Arc<dyn Storage>,
     options: &RepairOptions,
     progress: &mut dyn FnMut(CheckProgress),
-) -> Result<RepairReport> {
+) -> Result<(RepairReport, Arc<Overlay>)> {
     let look_options = CheckOptions { data: options.data };
     let overlay = Overlay::over(Arc::clone(storage));
     let above: Arc<dyn Storage> = overlay.clone();
@@ -104,11 +110,7 @@ fn repair_locked(
     }
     report.changed_blocks = changes.len() as u64;
     report.after = after;
-    if !options.dry_run && !changes.is_empty() {
-        report.kept_aside = Some(aside::keep(&**storage, &changes)?);
-        aside::apply(&**storage, &overlay)?;
-    }
-    Ok(report)
+    Ok((report, overlay))
 }
 
 /// [`repair`] of the pool in a directory.
@@ -180,8 +182,8 @@ fn try_open(above: &Arc<dyn Storage>) -> Result<()> {
     super::opened(&trial).map(drop)
 }
 
-/// The last checkpoint is lost: the one before it, or another whose ledger is still there, and the log since. Or the last one without its location
-/// map.
+/// The last checkpoint is lost: the one before it, or another whose ledger is still there, and the log since.
+/// Or the last one without its location map.
 fn go_back(above: &Arc<dyn Storage>, report: &mut RepairReport) -> Result<()> {
     let Ok(superblock) = engine::find_superblock(&**above) else { return Ok(()) };
     let mut refused = "the superblock names no checkpoint before it".to_owned();
@@ -351,8 +353,8 @@ fn sets(above: &Arc<dyn Storage>, report: &mut RepairReport, progress: &mut dyn 
     }
 }
 
-/// Takes the changes of a trial over. They all are in memory, but what a name leads to on the disk may be no file: then what was
-/// to be mended stays as it is, for superblocks would come last.
+/// Takes the changes of a trial over. They all are in memory, but what a name leads to on the disk may be no
+/// file: then what was to be mended stays as it is, for superblocks would come last.
 fn is_taken_over(above: &Arc<dyn Storage>, trial: &Overlay, report: &mut RepairReport) -> bool {
     let outcome = aside::apply(&**above, trial);
     if let Err(error) = &outcome {

@@ -186,7 +186,7 @@ pub fn check(
     let before = generation();
     // A program that starts does not wait for the check. It writes the superblock before anything else.
     drop(lock);
-    let report = engine::guarded(|| look(&storage, options, progress));
+    let report = look(&storage, options, progress);
     if generation() == before {
         return report;
     }
@@ -240,20 +240,38 @@ fn look(
         }
     };
     report.opened = true;
-    books(&engine, &mut report, progress);
-    gone::absent(&engine, options.data).into_iter().for_each(|problem| report.add(problem));
+    let compared = engine::unless_asserted(|| compare(&engine, options, &mut report, progress));
+    match compared {
+        Some(compared) => compared?,
+        None => {
+            let what = "parts of the pool contradict each other, although their checksums match";
+            report.add(Problem::of(Area::Sets, what.to_owned()));
+        }
+    }
+    Ok(report)
+}
+
+/// Compares the books of an open pool with what is on disk.
+fn compare(
+    engine: &Arc<Engine>,
+    options: &CheckOptions,
+    report: &mut CheckReport,
+    progress: &mut dyn FnMut(CheckProgress),
+) -> Result<()> {
+    books(engine, report, progress);
+    gone::absent(engine, options.data).into_iter().for_each(|problem| report.add(problem));
     if options.data {
         // What is mended from here on is told as it is found.
-        copies::mended(&engine, &mut report);
-        data(&engine, &mut report, progress)?;
+        copies::mended(engine, report);
+        data(engine, report, progress)?;
     } else {
-        gone::placeless(&engine).into_iter().for_each(|problem| report.add(problem));
-        copies::compare(&engine);
-        places::vouched(&engine).into_iter().for_each(|problem| report.add(problem));
-        copies::mended(&engine, &mut report);
+        gone::placeless(engine).into_iter().for_each(|problem| report.add(problem));
+        copies::compare(engine);
+        places::vouched(engine).into_iter().for_each(|problem| report.add(problem));
+        copies::mended(engine, report);
     }
-    copies::lacking(&engine, &mut report);
-    Ok(report)
+    copies::lacking(engine, report);
+    Ok(())
 }
 
 /// Opens a pool as far as everything is in memory as it should be, without going on from there.

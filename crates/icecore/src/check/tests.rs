@@ -230,8 +230,22 @@ fn a_log_that_contradicts_the_sets_is_damage() {
     std::mem::forget(pool);
 }
 
-/// Good checksums, and a block with two owners: such a pool does not open. The checkpoint before is sound, and the log
-/// since.
+/// An assertion that is met on the way is a problem, and nothing is written for it.
+#[test]
+fn an_assertion_ends_neither_a_check_nor_a_repair_in_a_panic() {
+    let (storage, _) = made();
+    let before = bytes(&storage);
+    let mut fail = |_: CheckProgress| panic!("as an assertion does");
+    let report = check(storage.clone(), &CheckOptions::default(), &mut fail).unwrap();
+    let found = report.problems.iter().find(|problem| problem.what.contains("contradict"));
+    assert!(found.is_some_and(|problem| problem.area == Area::Sets) && !report.is_sound(), "{report:?}");
+    let outcome = repair(storage.clone(), &RepairOptions::default(), &mut fail);
+    assert!(matches!(outcome, Err(Error::Damaged { .. })), "{outcome:?}");
+    assert!(bytes(&storage) == before);
+}
+
+/// Good checksums, and a block with two owners: such a pool does not open. The checkpoint before is sound,
+/// and the log since.
 #[test]
 fn a_block_with_two_owners_is_damage_and_the_checkpoint_before_is_taken() {
     let (storage, file) = made();

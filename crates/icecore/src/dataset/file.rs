@@ -12,11 +12,12 @@ use crate::tree::Tree;
 use crate::units::InodeNumber;
 use std::sync::Arc;
 
-/// An open file of a dataset's head, read and written by position, by any number of threads at once. It stays when its last name
-/// goes, until the handle is closed or dropped.
+/// An open file of a dataset's head, read and written by position, by any number of threads at once. It stays
+/// when its last name goes, until the handle is closed or dropped.
 ///
-/// A rollback of the dataset, which makes [`Dataset::generation`] grow, makes the handle useless: every call answers
-/// [`FileFault::Stale`] from then on, and so it does when the dataset is destroyed. A call that was under way has happened before.
+/// A rollback of the dataset, which makes [`Dataset::generation`] grow, makes the handle useless: every call
+/// answers [`FileFault::Stale`] from then on, and so it does when the dataset is destroyed. A call that was
+/// under way has happened before.
 pub struct File {
     dataset: Dataset,
     file: HeadInode,
@@ -44,7 +45,8 @@ impl Dataset {
         let progress = ReadProgress::default();
         let opened = File { dataset: self.clone(), file: (head, inode), present, progress, is_open: true };
         if opened.attributes()?.links == 0 {
-            // It came with the snapshot that the dataset was rolled back to, or cloned from: closing this handle may free it.
+            // It came with the snapshot that the dataset was rolled back to, or cloned from: closing this
+            // handle may free it.
             let is_free = engine.open_files.orphaned((head, inode));
             debug_assert!(!is_free, "this handle has it open");
         }
@@ -94,9 +96,9 @@ impl File {
         self.reading(|reading| reading.attributes(self.file.1))
     }
 
-    /// Reads from `offset`, up to the end of the file or of the buffer; answers how many bytes. Holes read as zeros. One call
-    /// sees the file as of one moment, and every write that returned before the call. For a handle
-    /// that reads on where it was, the store fetches ahead.
+    /// Reads from `offset`, up to the end of the file or of the buffer; answers how many bytes. Holes read as
+    /// zeros. One call sees the file as of one moment, and every write that returned before the call. For a
+    /// handle that reads on where it was, the store fetches ahead.
     ///
     /// # Errors
     /// [`FileFault::Stale`], [`FileFault::IsADirectory`]; [`crate::Error::Damaged`] as for [`crate::View::read`].
@@ -145,7 +147,8 @@ impl File {
         self.target().punch_hole(offset, length)
     }
 
-    /// Everything done so far, in every dataset, is durable on return. Callers that wait together share a flush.
+    /// Everything done so far, in every dataset, is durable on return. Callers that wait together share a
+    /// flush.
     ///
     /// # Errors
     /// [`FileFault::Stale`]; [`crate::Error::ReadOnlyAfterFailure`].

@@ -109,7 +109,8 @@ fn a_rollback_makes_every_handle_stale_and_leaves_the_present_alone() {
     assert_stale(&again);
 }
 
-/// Each block is of one write or another, whole; and none is older than a write that had returned before the read.
+/// Each block is of one write or another, whole; and none is older than a write that had returned before the
+/// read.
 #[test]
 fn readers_see_whole_writes_and_none_that_is_older_than_what_returned() {
     const BLOCKS: u64 = 3;
@@ -139,8 +140,8 @@ fn readers_see_whole_writes_and_none_that_is_older_than_what_returned() {
     });
 }
 
-/// Two writers change two parts of one block: neither undoes what the other did. The second part is long, so that much happens between
-/// reading what completes it and writing it.
+/// Two writers change two parts of one block: neither undoes what the other did. The second part is long, so
+/// that much happens between reading what completes it and writing it.
 #[test]
 fn writers_of_parts_of_one_block_do_not_lose_each_other() {
     let (_pool, _dataset, file) = new_file();

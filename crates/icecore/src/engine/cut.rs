@@ -1,4 +1,5 @@
-//! A log that is damaged before its end, cut there: all that came before is what it was, and what came after is gone and told.
+//! A log that is damaged before its end, cut there: all that came before is what it was, and what came after
+//! is gone and told.
 
 use super::former::{check_staged, operations_of, uses};
 use super::recovery::{AtDamage, Replay};
@@ -11,8 +12,8 @@ use crate::log::replay::{Found, Reader};
 use crate::operation::Operation;
 use crate::units::{BLOCK_BYTES, BlockCount, RecordSequence, SegmentId, Slot};
 
-/// Addresses that are left out behind a cut: more than the log that is gone can have given to blocks. What it left on disk
-/// must not have the address of anything that comes now.
+/// Addresses that are left out behind a cut: more than the log that is gone can have given to blocks. What it
+/// left on disk must not have the address of anything that comes now.
 const LEFT_OUT: BlockCount = BlockCount(1 << 32);
 
 /// What is damaged where the state at a cut needs what found another use since.
@@ -39,8 +40,8 @@ pub(crate) struct After {
 }
 
 impl Replay<'_> {
-    /// Whether a step can be applied: once it is begun it cannot be left out any more. Only a log that is to be cut is looked at
-    /// before; else what fails ends the replay.
+    /// Whether a step can be applied: once it is begun it cannot be left out any more. Only a log that is to
+    /// be cut is looked at before; else what fails ends the replay.
     pub(super) fn check_step(&self, reader: &Reader<'_>, step: &[Found]) -> Result<()> {
         if matches!(self.at_damage, AtDamage::Refuse) {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Going back by one checkpoint: when the ledger of the newest one is lost, the one before it and the log since
-//! lead to the same state, as long as nothing that they need was used for something else.
+//! Going back by one checkpoint: when the ledger of the newest one is lost, the one before it and the log
+//! since lead to the same state, as long as nothing that they need was used for something else.
 
 use super::init::{Parts, lock_free_options};
 use super::{copies, load, recovery};
@@ -34,8 +34,9 @@ pub(crate) fn former_superblock(
     back_to(storage, superblock, former.ledger, former.taken)
 }
 
-/// Checkpoints of which the ledger is still there, in segments that were not used for anything else since, the latest first. The newest
-/// is not among them, nor any that a superblock did not name once: only what another blob builds on counts.
+/// Checkpoints of which the ledger is still there, in segments that were not used for anything else since,
+/// the latest first. The newest is not among them, nor any that a superblock did not name once: only what
+/// another blob builds on counts.
 pub(crate) fn older_checkpoints(storage: &Arc<dyn Storage>, superblock: &Superblock) -> Vec<Former> {
     let Ok(segments) = recovery::segments(&**storage, superblock, superblock.next_epoch()) else {
         return Vec::new();
@@ -83,7 +84,8 @@ fn bases_in(files: &SegmentFiles, pool: PoolId, segment: SegmentId) -> Vec<Ledge
     bases
 }
 
-/// The superblock that makes recovery start from where a copy of it in another folder says: it need not be the newest.
+/// The superblock that makes recovery start from where a copy of it in another folder says: it need not be
+/// the newest.
 ///
 /// # Errors
 /// Why that is not possible.
@@ -130,8 +132,8 @@ fn back_to(
     Ok(back)
 }
 
-/// Segments in which something lived at the checkpoint, and that were taken for something else after it was frozen. What was taken to
-/// write the checkpoint itself holds what it says.
+/// Segments in which something lived at the checkpoint, and that were taken for something else after it was
+/// frozen. What was taken to write the checkpoint itself holds what it says.
 fn used_again(blocks: &Blocks, superblock: &Superblock, state: &State) -> Result<Vec<SegmentId>> {
     let uses = uses(blocks, superblock.pool, state)?.into_iter();
     let later = uses.filter(|(_, incarnation)| *incarnation > superblock.taken).map(|(segment, _)| segment);
@@ -209,8 +211,9 @@ pub(super) fn uses(blocks: &Blocks, pool: PoolId, state: &State) -> Result<Vec<(
     Ok(uses)
 }
 
-/// Runs that a record of the log gives addresses to have to be there as they were then: what a replay finds in their place would be taken for them. What
-/// was written there later says so, or lies in a later use of the segment.
+/// Runs that a record of the log gives addresses to have to be there as they were then: what a replay finds
+/// in their place would be taken for them. What was written there later says so, or lies in a later use of
+/// the segment.
 pub(super) fn check_staged(
     blocks: &Blocks,
     pool: PoolId,
@@ -265,7 +268,8 @@ pub(super) fn operations_of(
     Operation::decode_all(&bytes, view.header.operations).ok_or_else(damaged)
 }
 
-/// The lives that wrote records from a position on, as far as each record is the one that follows the one before.
+/// The lives that wrote records from a position on, as far as each record is the one that follows the one
+/// before.
 fn lives_since(
     blocks: &Blocks,
     superblock: &Superblock,

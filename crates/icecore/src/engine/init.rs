@@ -188,9 +188,13 @@ pub(crate) fn open_to_look(storage: &Arc<dyn Storage>, options: &OpenOptions) ->
 /// Replay, a check and a repair meet sets that may be wrong in a way that only shows now: what contradicts them ends in
 /// an assertion. What `work` leaves behind must be thrown away then.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    let outcome = std::panic::catch_unwind(AssertUnwindSafe(work));
     let contradiction = "what it or the trees say contradicts the sets of the last checkpoint";
-    outcome.unwrap_or_else(|_| Err(Error::damaged("the log", contradiction)))
+    unless_asserted(work).unwrap_or_else(|| Err(Error::damaged("the log", contradiction)))
+}
+
+/// Runs something that may meet an assertion; `None` if it did.
+pub(crate) fn unless_asserted<T>(work: impl FnOnce() -> T) -> Option<T> {
+    std::panic::catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
 /// Opens a pool of which the log is damaged before its end, as it was before that: the first record that

@@ -1,4 +1,5 @@
-//! What holds a pool together beside its blocks, read for its own sake: superblocks and ledger, and copies of what vouches for blocks.
+//! What holds a pool together beside its blocks, read for its own sake: superblocks and ledger, and copies of
+//! what vouches for blocks.
 
 use super::{Engine, absent, superblocks};
 use crate::blocks::Blocks;
@@ -8,7 +9,8 @@ use crate::format::segment::{SegmentKind, decode_table, file_name};
 use crate::format::superblock::{LedgerPointer, NAMES};
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
 
-/// Stretches of a ledger segment that a checkpoint and what it names are made of. `blobs`: those of its ledger.
+/// Stretches of a ledger segment that a checkpoint and what it names are made of. `blobs`: those of its
+/// ledger.
 pub(super) fn stretches(blocks: &Blocks, blobs: &[LedgerPointer], segment: SegmentId) -> Vec<LedgerPointer> {
     let chunks = blocks.map().read().directory().all().map(|(_, row)| row.place).collect::<Vec<_>>();
     let sets: Vec<_> = blocks.sets().read().places().collect();
@@ -37,8 +39,8 @@ impl Engine {
         hurt
     }
 
-    /// Compares the ledger with its checksums, while no checkpoint is on its way. If it is hurt, the next checkpoint
-    /// writes all of it anew from memory.
+    /// Compares the ledger with its checksums, while no checkpoint is on its way. If it is hurt, the next
+    /// checkpoint writes all of it anew from memory.
     pub(crate) fn inspect_ledger(&self) -> Vec<Error> {
         let mut line = self.checkpoint.lock();
         let blobs = line.blobs.iter();
@@ -49,8 +51,8 @@ impl Engine {
         found
     }
 
-    /// Compares the copy of blocks with what was read, and verified, where they lie, and mends it. The segment must not
-    /// be used for anything else meanwhile.
+    /// Compares the copy of blocks with what was read, and verified, where they lie, and mends it. The
+    /// segment must not be used for anything else meanwhile.
     fn inspect_copy(&self, segment: SegmentId, slot: Slot, bytes: &[u8]) {
         let files = self.blocks.files();
         let differs = || {
@@ -63,8 +65,9 @@ impl Engine {
         }
     }
 
-    /// Compares the copy of what vouches for the blocks of a data segment, where that is what was written, and mends it. Everything before
-    /// `written` is on disk. The segment must not be used for anything else meanwhile.
+    /// Compares the copy of what vouches for the blocks of a data segment, where that is what was written,
+    /// and mends it. Everything before `written` is on disk. The segment must not be used for anything else
+    /// meanwhile.
     ///
     /// # Errors
     /// Reading failed; or nothing says any more what the segment is used for.
@@ -95,8 +98,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Compares chunks of the location map, and those of sets, with their checksums, while no checkpoint is on
-    /// its way.
+    /// Compares chunks of the location map, and those of sets, with their checksums, while no checkpoint is
+    /// on its way.
     pub(crate) fn inspect_chunks(&self) -> [Vec<Error>; 2] {
         let _line = self.checkpoint.lock();
         let map: Vec<_> = self.blocks.map().read().directory().all().map(|(_, row)| row.place).collect();
@@ -126,8 +129,8 @@ impl Engine {
         absent::is_harmless(&self.blocks, &self.state(), &stretches, segment, from)
     }
 
-    /// Compares a stretch of a ledger segment, and its copy, with its checksum: what is wrong with it. What is read from the copy is
-    /// told among what was mended. `mismatch`: what to say if neither is right.
+    /// Compares a stretch of a ledger segment, and its copy, with its checksum: what is wrong with it. What
+    /// is read from the copy is told among what was mended. `mismatch`: what to say if neither is right.
     fn inspect_stretch(&self, place: &LedgerPointer, mismatch: &str) -> Option<Error> {
         let read = super::copies::read_blob(self.blocks.files(), place);
         self.counters.read_bytes_scrub.add(u64::from(place.blocks) * BLOCK_BYTES as u64);
@@ -143,8 +146,8 @@ impl Engine {
         Some(Error::damaged(format!("{} at offset {offset}", file_name(place.segment)), detail))
     }
 
-    /// Reads and checks both copies of the header of a segment without data, which must not be used for anything else
-    /// meanwhile: whether one of them is what it should be.
+    /// Reads and checks both copies of the header of a segment without data, which must not be used for
+    /// anything else meanwhile: whether one of them is what it should be.
     pub(crate) fn inspect_header(&self, segment: SegmentId, kind: SegmentKind) -> bool {
         let files = self.blocks.files();
         let found = super::copies::read_header(files, self.pool, segment, kind);

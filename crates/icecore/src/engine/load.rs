@@ -1,5 +1,5 @@
-//! The state as of the last checkpoint, from its ledger. Bytes that passed their checksums may still contradict
-//! each other: everything that later code takes for granted is checked here.
+//! The state as of the last checkpoint, from its ledger. Bytes that passed their checksums may still
+//! contradict each other: everything that later code takes for granted is checked here.
 
 use super::checkpoint::{
     Base, CheckpointLine, ForsakenSection, Placed, PlacedSection, PositionSection, RootsSection, UsesSection,
@@ -269,7 +269,8 @@ fn forsaken(blobs: &[(LedgerPointer, Blob)], position: &PositionSection) -> Resu
     Ok(forsaken)
 }
 
-/// Those sections of a blob that prove themselves, if they are all that nothing else says; and which are lost.
+/// Those sections of a blob that prove themselves, if they are all that nothing else says; and which are
+/// lost.
 fn salvage(
     blocks: &Blocks,
     pool: PoolId,
@@ -314,7 +315,8 @@ pub(super) struct Loaded {
     pub forsaken: BlockSet,
 }
 
-/// Brings back the state as of the last checkpoint. `without_end`: even if the segment that the log ends in is gone.
+/// Brings back the state as of the last checkpoint. `without_end`: even if the segment that the log ends in
+/// is gone.
 pub(super) fn load(
     blocks: &Arc<Blocks>,
     superblock: &Superblock,
@@ -446,9 +448,10 @@ fn behind_newest_blob(blocks: &Blocks, superblock: &Superblock) -> Option<Cursor
     })
 }
 
-/// What was being filled as of the last checkpoint, if it is in that use still. Moves recorded since repeat the position: what was spent and
-/// freed after it may hold what was moved, or ledgers. The header of a segment is durable before a ledger says what lies in it. Its copy has no say:
-/// that may be of the former use.
+/// What was being filled as of the last checkpoint, if it is in that use still. Moves recorded since repeat
+/// the position: what was spent and freed after it may hold what was moved, or ledgers. The header of a
+/// segment is durable before a ledger says what lies in it. Its copy has no say: that may be of the former
+/// use.
 fn still_filled(
     blocks: &Blocks,
     superblock: &Superblock,
@@ -518,8 +521,8 @@ fn check_tail(blocks: &Blocks, position: &PositionSection) -> Result<()> {
     Ok(())
 }
 
-/// Where the log goes on is known without a chunk. If a chunk that should say it cannot be read, the next ledger says it: else what is written
-/// there from now on would be lost with that chunk.
+/// Where the log goes on is known without a chunk. If a chunk that should say it cannot be read, the next
+/// ledger says it: else what is written there from now on would be lost with that chunk.
 fn keep_tail_at_hand(blocks: &Blocks, log: &Position, mapped: Run) {
     let left = BlockCount(mapped.end().0.saturating_sub(log.address.0));
     if left.0 == 0 {

@@ -82,7 +82,9 @@ pub use collect::CollectReport;
 pub(crate) use cut::{Cut, LEFT_BEHIND, REUSED};
 pub(crate) use former::{copied_superblock, former_superblock, older_checkpoints};
 pub(crate) use growth::Most;
-pub(crate) use init::{guarded, init, lock, lock_free_options, open, open_cut, open_to_look};
+pub(crate) use init::{
+    guarded, init, lock, lock_free_options, open, open_cut, open_to_look, unless_asserted,
+};
 pub(crate) use limits::Allowed;
 pub(crate) use open_files::OpenFiles;
 pub use readers::ReaderHold;

@@ -21,12 +21,13 @@ pub struct ReaderHold {
     pub process: u32,
     /// What reads in the process, if it has said so: a file of a database that a connection has open.
     pub what: Option<String>,
-    /// The version that is read, as it was called when the reader came: a snapshot, or a dataset as it was then.
+    /// The version that is read, as it was called when the reader came: a snapshot, or a dataset as it was
+    /// then.
     pub version: String,
     /// When the reader came.
     pub since: Timestamp,
-    /// What it keeps: of a snapshot what was destroyed under it, of a dataset what that has dropped since. What several readers keep
-    /// is counted for each of them.
+    /// What it keeps: of a snapshot what was destroyed under it, of a dataset what that has dropped since.
+    /// What several readers keep is counted for each of them.
     pub keeps: ByteLength,
 }
 
@@ -115,17 +116,22 @@ fn kept(state: &State, pin: &Named) -> BlockCount {
     BlockCount(of_destroyed.0 + state.graveyard.kept(pin).0)
 }
 
-/// Whether more would be free if all snapshots were destroyed. Where datasets share what a snapshot has, that is
-/// taken to be so.
+/// Whether more would be free if all snapshots were destroyed. Where datasets share what a snapshot has, that
+/// is taken to be so.
 pub(crate) fn snapshots_hold_something(state: &State) -> bool {
     if state.catalogue.snapshots().all(|(_, row)| row.hidden) {
         return false;
     }
-    let destroyed: Vec<_> = state.history.doomed().chain(state.history.read()).collect();
-    // What cannot be told because of damage counts as held.
-    let gone = state.history.freed_by_deleting_set(&destroyed).unwrap_or_default();
-    let live = state.history.live_in_all().0.saturating_sub(gone.0);
-    let heads =
-        state.catalogue.datasets().map(|(_, row)| state.history.referenced(row.head).unwrap_or_default().0);
+    let history = &state.history;
+    let gone = if history.read().next().is_none() {
+        // It is known, however many they are.
+        history.freeing()
+    } else {
+        history.freed_by_deleting_set(&history.doomed().chain(history.read()).collect::<Vec<_>>())
+    };
+    // What is not known because of damage counts as held.
+    let gone = gone.unwrap_or_default();
+    let live = history.live_in_all().0.saturating_sub(gone.0);
+    let heads = state.catalogue.datasets().map(|(_, row)| history.referenced(row.head).unwrap_or_default().0);
     live > heads.sum() || state.catalogue.datasets().any(|(id, _)| state.origin(id).is_some())
 }

@@ -47,7 +47,7 @@ fn of_the_segments(storage: &dyn Storage, one: Superblock, other: Superblock) ->
     }
 }
 
-/// What to do where there is no superblock: where there is a rest of a pool it is not another one.
+/// What to do where there is no superblock. A folder with remains of a pool is not advised to become a new one.
 fn advised(storage: &dyn Storage, error: Error) -> Error {
     let Error::NotAPool { path, reason } = error else { return error };
     let files = storage.list().unwrap_or_default();
@@ -163,7 +163,8 @@ pub(super) fn write_one(storage: &dyn Storage, name: &str, superblock: &Superblo
 impl Engine {
     /// Lets others write to a pool that is only read here.
     pub(crate) fn disown(&self) {
-        // Before the lock is let go of: nobody writes a superblock until then. Without a watch the lock stays.
+        // Before the lock is let go of: nobody writes a superblock until then. Without a watch the lock
+        // stays.
         let watch = || Watch::begin(&*self.storage, self.superblock.lock().generation);
         if self.disowned.get().is_none()
             && let Some(watch) = watch()

@@ -32,8 +32,8 @@ pub(super) enum Step {
         run: Arc<StagedRun>,
         buffer: Option<Arc<AlignedBuffer>>,
     },
-    /// Blocks that change in part, as long as the tree still has the root in which that was found out; and the same as
-    /// whole blocks.
+    /// Blocks that change in part, as long as the tree still has the root in which that was found out; and
+    /// the same as whole blocks.
     Patched {
         root: LogAddress,
         patch: Operation,
@@ -63,8 +63,8 @@ pub(crate) fn commit(pool: &Pool, mut groups: Vec<Group>) -> Result<CommitPoint>
     }
 }
 
-/// Commits, and makes room for it if need be. Where there is none, a commit that takes no more than it frees may use what is kept
-/// for such: with nothing but SQL, deleting is the only way out.
+/// Commits, and makes room for it if need be. Where there is none, a commit that takes no more than it frees
+/// may use what is kept for such: with nothing but SQL, deleting is the only way out.
 fn commit_with_room(pool: &Pool, groups: &[Group], steps: &[Step]) -> Result<Option<CommitPoint>> {
     let engine = pool.engine();
     let commit = |purpose| engine.with_room(|| commit_steps(pool, groups, steps, purpose));
@@ -136,8 +136,8 @@ fn check_generation(state: &State, group: &Group) -> Result<()> {
     Ok(())
 }
 
-/// Every file that a group writes is still there, and blocks of which a part is cut off can be read: nothing may come in between the
-/// steps of a commit.
+/// Every file that a group writes is still there, and blocks of which a part is cut off can be read: nothing
+/// may come in between the steps of a commit.
 fn check_files(engine: &Engine, state: &State, group: &Group) -> Result<()> {
     let head = state.head(group.dataset.id())?;
     let reader = TreeReader::new(&state.trees[&head], &*engine.nodes);
@@ -189,13 +189,15 @@ fn make_room(engine: &Engine, state: &mut State, steps: &[Step], purpose: Purpos
     if segments == 0 {
         return engine.ensure_reserve(state, purpose, nodes);
     }
-    // The reserve grows with what the steps make. Once they have begun it is too late to find that it was more.
+    // The reserve grows with what the steps make. Once they have begun it is too late to find that it was
+    // more.
     let nodes = nodes as u64;
     let making = Making { nodes: nodes + (2 * nodes).min(NODES_IN_DOUBT), merged };
     engine.ensure_free_with(state, segments, purpose, making)
 }
 
-/// Segments that the log goes on in until it has all the steps: one ends where the next step does not fit any more.
+/// Segments that the log goes on in until it has all the steps: one ends where the next step does not fit any
+/// more.
 fn segments_of_log(engine: &Engine, state: &State, steps: &[Step]) -> usize {
     // Its header, and the record that names the next one.
     let whole = u64::from(engine.geometry.end(SegmentKind::Log).0) - 2;
@@ -222,8 +224,8 @@ impl Step {
         matches!(self, Self::Log(operation, _) if engine.only_frees(state, operation))
     }
 
-    /// What it is in the log, the blocks with it, and what the blocks of a patch come to. `next`: the next address for what lies
-    /// outside the log.
+    /// What it is in the log, the blocks with it, and what the blocks of a patch come to. `next`: the next
+    /// address for what lies outside the log.
     fn logged(&self, next: &mut LogAddress) -> (Cow<'_, Operation>, Option<&Payload>, &[Arc<Block>]) {
         match self {
             Self::Log(operation, payload) => (Cow::Borrowed(operation), payload.as_ref(), &[]),
@@ -238,7 +240,8 @@ impl Step {
         }
     }
 
-    /// Blocks of log that it takes at most: a header, an operation that may not fit it, and what they are about.
+    /// Blocks of log that it takes at most: a header, an operation that may not fit it, and what they are
+    /// about.
     fn log_blocks(&self) -> u64 {
         let payload = match self {
             Self::Log(_, payload) => payload.as_ref().map_or(0, Payload::blocks),
@@ -399,7 +402,8 @@ fn counted_from(first: u32, mut parts: Vec<Part>) -> Vec<Part> {
 }
 
 impl Engine {
-    /// Gives the next addresses of the data stream to all the runs that lie outside the log; answers the first.
+    /// Gives the next addresses of the data stream to all the runs that lie outside the log; answers the
+    /// first.
     fn addresses_of_staged(&self, state: &mut State, steps: &[Step]) -> LogAddress {
         let count = staged_blocks(steps);
         if count.0 == 0 {

@@ -1,8 +1,9 @@
 //! Atomic groups of writes: invisible to everybody else, and absent from the log, until they are committed.
 //!
 //! What is written collects in pieces of 1 MiB. A full piece goes to its place on disk at once, outside the
-//! log and without addresses; the commit appends what is left, and says which block of which piece goes where.
-//! What is written again after that waits in memory, and then replaces what was written ahead (`rewriting`).
+//! log and without addresses; the commit appends what is left, and says which block of which piece goes
+//! where. What is written again after that waits in memory, and then replaces what was written ahead
+//! (`rewriting`).
 
 mod balance;
 mod changes;
@@ -32,8 +33,8 @@ const PIECE_BLOCKS_MIN: u64 = 4;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct CommitPoint(pub(crate) RecordSequence);
 
-/// Writes that will become visible and durable together, or not at all. Dropping it discards them, which needs
-/// no space.
+/// Writes that will become visible and durable together, or not at all. Dropping it discards them, which
+/// needs no space.
 pub struct Group {
     dataset: Dataset,
     generation: u64,

@@ -13,7 +13,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 impl History {
-    /// USED: blocks that this version alone reaches, as far as others are not doomed: what dooming it would free.
+    /// USED: blocks that this version alone reaches, as far as others are not doomed: what dooming it would
+    /// free.
     ///
     /// # Errors
     ///
@@ -104,7 +105,8 @@ impl History {
         BlockCount(self.live.iter().sum())
     }
 
-    /// All versions, each with everything below it directly behind it, and the index of the first that is not below it.
+    /// All versions, each with everything below it directly behind it, and the index of the first that is not
+    /// below it.
     #[must_use]
     pub fn lineage(&self) -> Vec<(VersionId, u32)> {
         enum Step {
@@ -127,8 +129,8 @@ impl History {
         order
     }
 
-    /// Which of these blocks a version owns (it reaches them, and so does everything below it where they are not
-    /// dead), and which are dead in it, and so in everything below it. Of what cannot be read, none.
+    /// Which of these blocks a version owns (it reaches them, and so does everything below it where they are
+    /// not dead), and which are dead in it, and so in everything below it. Of what cannot be read, none.
     #[must_use]
     pub fn owned_and_dead_among(
         &self,
@@ -193,7 +195,8 @@ impl History {
     }
 
     /// All live blocks of one stream as maximal runs, ascending. Owned sets of different branches lie
-    /// interleaved; they are merged on the fly, and of those that lie on disk a part of each is in memory at a time.
+    /// interleaved; they are merged on the fly, and of those that lie on disk a part of each is in memory at
+    /// a time.
     #[must_use]
     pub fn live_runs(&self, stream: Stream) -> LiveRuns<'_> {
         let mut runs = LiveRuns {
@@ -225,12 +228,14 @@ enum Source<'a> {
     Open(std::vec::IntoIter<Span>),
 }
 
-/// Iterates over all live blocks of one stream. After an error (a part that cannot be read) it goes on without that part.
+/// Iterates over all live blocks of one stream. After an error (a part that cannot be read) it goes on
+/// without that part.
 pub struct LiveRuns<'a> {
     stream: Stream,
     parts: Look<'a>,
     sources: Vec<Source<'a>>,
-    /// The next run of each source: start, end, and the index of the source. One that is empty stands for a part that is not open yet.
+    /// The next run of each source: start, end, and the index of the source. One that is empty stands for a
+    /// part that is not open yet.
     heads: BinaryHeap<Reverse<(LogAddress, LogAddress, usize)>>,
     /// What was met behind the run that was told last.
     unread: Option<Box<UnreadPart>>,

@@ -1,8 +1,9 @@
 //! Taking versions out of the tree, a piece at a time.
 //!
-//! What goes is freed run by run, out of the sets of the version and of the one below it. In between every rule of the algebra
-//! holds, but that the tree of files of the version has more than its sets: nobody may look for it any more. When nothing of that sort
-//! is left, the rest of its sets goes to the version below it, in one step.
+//! What goes is freed run by run, out of the sets of the version and of the one below it. In between every
+//! rule of the algebra holds, but that the tree of files of the version has more than its sets: nobody may
+//! look for it any more. When nothing of that sort is left, the rest of its sets goes to the version below
+//! it, in one step.
 
 use super::blocks::Span;
 use super::fault::HistoryFault;
@@ -15,8 +16,8 @@ use crate::units::{LogAddress, Marks, Stream, VersionId};
 pub struct Pace<'a> {
     /// Runs that are freed together, at most.
     pub runs: usize,
-    /// Parts of sets that were read already; of others, which are not in memory, the answer is [`HistoryFault::Absent`]. `None`: all are
-    /// read that are needed.
+    /// Parts of sets that were read already; of others, which are not in memory, the answer is
+    /// [`HistoryFault::Absent`]. `None`: all are read that are needed.
     pub held: Option<&'a [HeldPart]>,
     /// Whether that is enough for now.
     pub enough: &'a mut dyn FnMut() -> bool,
@@ -33,8 +34,8 @@ struct Going {
 
 impl History {
     /// Deletes a version until it is enough: whether the version is gone. What that frees goes to `freed`. If
-    /// the version is not gone, part of what it alone holds is freed, and it can only be deleted: its tree may
-    /// lead to what is not there any more.
+    /// the version is not gone, part of what it alone holds is freed, and it can only be deleted: its tree
+    /// may lead to what is not there any more.
     ///
     /// A leaf frees what it owns. A snapshot with one version below it frees what died on the way there and
     /// was born since its own parent; the rest of its sets goes to that version.

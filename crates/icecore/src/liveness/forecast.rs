@@ -1,7 +1,8 @@
 //! What deleting versions would free, without doing it: what they own, and nobody reaches but they.
 //!
-//! A version that stays, and lies right below some that go, reaches what these reach and is not dead on the way down to it. So what is asked is
-//! always what is dead on every such way. Where there is one way, that is a sum of counts; where ways part, sets are intersected, piece by piece.
+//! A version that stays, and lies right below some that go, reaches what these reach and is not dead on the
+//! way down to it. So what is asked is always what is dead on every such way. Where there is one way, that is
+//! a sum of counts; where ways part, sets are intersected, piece by piece.
 
 use super::blocks::{BlockSet, Span};
 use super::fault::HistoryFault;
@@ -27,8 +28,9 @@ pub(super) struct Trace {
 }
 
 impl History {
-    /// What nobody reaches but these versions, in whatever order they are named: what comes back if nobody reads them any more, whether they can be
-    /// deleted or only thinned. Of versions with one way down ranges are counted, and nothing is copied.
+    /// What nobody reaches but these versions, in whatever order they are named: what comes back if nobody
+    /// reads them any more, whether they can be deleted or only thinned. Of versions with one way down ranges
+    /// are counted, and nothing is copied.
     ///
     /// # Errors
     ///
@@ -39,8 +41,8 @@ impl History {
 }
 
 impl History {
-    /// What comes back if a head has no use any more for what was born before it, in this span, all of which it reaches: what destroyed versions own, and
-    /// nobody else reaches. By the version that owns it.
+    /// What comes back if a head has no use any more for what was born before it, in this span, all of which
+    /// it reaches: what destroyed versions own, and nobody else reaches. By the version that owns it.
     ///
     /// # Errors
     ///
@@ -106,8 +108,9 @@ impl<'a> Leaving<'a> {
 
     /// The part of [`Leaving::count`] that hangs together below `top`.
     ///
-    /// Where no way leads to one that stays, everything owned goes. Along a single way, what was born since `low` and dies on some step
-    /// of it. Where ways part, what was born since `low` and is dead on all of them; for what was born later, each of them is one by itself.
+    /// Where no way leads to one that stays, everything owned goes. Along a single way, what was born since
+    /// `low` and dies on some step of it. Where ways part, what was born since `low` and is dead on all of
+    /// them; for what was born later, each of them is one by itself.
     fn count_below(&self, top: VersionId) -> Result<u64, HistoryFault> {
         let downwards = self.downwards(top);
         let ways = self.ways(&downwards);
@@ -219,7 +222,8 @@ impl<'a> Leaving<'a> {
         way
     }
 
-    /// What within a span, and of certain blocks if there are any, is dead on the steps of [`Leaving::one_way`].
+    /// What within a span, and of certain blocks if there are any, is dead on the steps of
+    /// [`Leaving::one_way`].
     pub(super) fn dead_on_one_way(
         &self,
         version: VersionId,

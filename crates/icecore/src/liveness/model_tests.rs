@@ -265,7 +265,8 @@ impl Trial {
         self.compare_freed(&before, &freed);
     }
 
-    /// Frees what a doomed version with several branches owns and nobody reads, or some of it. What is free nobody reaches.
+    /// Frees what a doomed version with several branches owns and nobody reads, or some of it. What is free
+    /// nobody reaches.
     fn thin(&mut self, version: VersionId, runs: usize, some: bool) {
         let before = self.model.all_blocks();
         let mut freed = FreedSink::new();

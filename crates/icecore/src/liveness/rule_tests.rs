@@ -22,7 +22,8 @@ fn drop_run(history: &mut History, head: VersionId, run: Run) -> Vec<Run> {
     freed.runs().collect()
 }
 
-/// What a version reaches, by the sets: what the one above it reaches and is not dead in it, and what it owns.
+/// What a version reaches, by the sets: what the one above it reaches and is not dead in it, and what it
+/// owns.
 pub(crate) fn reached(history: &History, version: VersionId, stream: Stream) -> BlockSet {
     let above = history.version(version).unwrap().parent();
     let mut blocks = above.map(|above| reached(history, above, stream)).unwrap_or_default();

@@ -49,8 +49,8 @@ fn note(back: &mut BlockSet, changed: &mut BlockSet, mut blocks: BlockSet) {
 
 /// A set of log addresses of one stream, with a journal of its changes.
 ///
-/// Part of it may lie on disk. No change needs to look there: what is added was not in the set, and what is taken out was, as far as
-/// memory tells; whoever knows better says so in a check of the whole pool.
+/// Part of it may lie on disk. No change needs to look there: what is added was not in the set, and what is
+/// taken out was, as far as memory tells; whoever knows better says so in a check of the whole pool.
 ///
 /// The journal is relative to the state at the last [`AddressSet::take_changes`], and minimal: what was
 /// added and removed again in between leaves no trace.
@@ -148,7 +148,8 @@ impl AddressSet {
         self.len().0 == 0
     }
 
-    /// Whether every address lies within `span`, as far as memory tells: of a part that reaches beyond it, something was taken out there.
+    /// Whether every address lies within `span`, as far as memory tells: of a part that reaches beyond it,
+    /// something was taken out there.
     pub(super) fn may_lie_in(&self, span: &Span) -> bool {
         let Some(cold) = self.cold.as_deref() else { return self.blocks.is_within(span) };
         let fits = |row: &PartRow| {
@@ -254,8 +255,8 @@ impl AddressSet {
         Ok(Cow::Owned(whole))
     }
 
-    /// Where the beginning of `span` ends that has the first part in it, and so many runs at most of what is at hand. `None`: there is nothing in
-    /// the span.
+    /// Where the beginning of `span` ends that has the first part in it, and so many runs at most of what is
+    /// at hand. `None`: there is nothing in the span.
     pub(super) fn stretch(&self, span: &Span, runs: usize) -> Option<LogAddress> {
         if span.is_empty() {
             return None;
@@ -275,7 +276,8 @@ impl AddressSet {
         }
     }
 
-    /// The beginning of `span` with so many parts in it at most, and as many more as lie over the last of them.
+    /// The beginning of `span` with so many parts in it at most, and as many more as lie over the last of
+    /// them.
     pub(super) fn within_parts(&self, span: Span, parts: usize) -> Span {
         let last = self.cold.as_deref().and_then(|cold| cold.within(&span).nth(parts.saturating_sub(1)));
         let end = last.map_or(span.end, |row| row.span.end.min(span.end));
@@ -345,7 +347,8 @@ impl AddressSet {
         part
     }
 
-    /// Takes some of the part within `span` out: so many runs at most of what is at hand, then part by part. `None`: there is none.
+    /// Takes some of the part within `span` out: so many runs at most of what is at hand, then part by part.
+    /// `None`: there is none.
     pub(super) fn take_piece(
         &mut self,
         span: &Span,
@@ -462,8 +465,8 @@ impl AddressSet {
         Ok(())
     }
 
-    /// At the last call of [`AddressSet::take_changes`] this was the union of these, which have nothing to report: what lies on disk is
-    /// from now on what lies there of them.
+    /// At the last call of [`AddressSet::take_changes`] this was the union of these, which have nothing to
+    /// report: what lies on disk is from now on what lies there of them.
     pub(super) fn rebase<'a>(&mut self, bases: impl Iterator<Item = &'a Self>) {
         let mut base = Self::new();
         bases.for_each(|one| base.absorb(one.clone()));

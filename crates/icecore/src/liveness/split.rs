@@ -1,4 +1,5 @@
-//! What a checkpoint says of the history, in full, and in parts that are short enough to be stored one after the other.
+//! What a checkpoint says of the history, in full, and in parts that are short enough to be stored one after
+//! the other.
 
 use super::Span;
 use super::set::SetChanges;
@@ -13,8 +14,8 @@ const RECORD_RUNS: usize = 8;
 const RUNS_PER_ROW: usize = 3;
 
 impl History {
-    /// The whole history, as changes of an empty one. Does not touch the journals: after storing this instead of
-    /// changes, call [`History::take_changes`] under the same lock and drop what it answers.
+    /// The whole history, as changes of an empty one. Does not touch the journals: after storing this instead
+    /// of changes, call [`History::take_changes`] under the same lock and drop what it answers.
     #[must_use]
     pub fn full_changes(&self) -> HistoryChanges {
         let versions = self.versions.values().map(|node| {
@@ -56,8 +57,8 @@ fn full_change(record: VersionRecord, sets: StoredSets) -> VersionChange {
 }
 
 impl HistoryChanges {
-    /// These changes in parts, to be applied in order, each with so many runs of sets at most. What moves sets from one
-    /// version to another is all in the first.
+    /// These changes in parts, to be applied in order, each with so many runs of sets at most. What moves
+    /// sets from one version to another is all in the first.
     #[must_use]
     pub fn split(self, runs_max: usize) -> Vec<Self> {
         let next = self.next;

@@ -56,7 +56,8 @@ impl StreamSets {
         self.0.iter_mut()
     }
 
-    /// [`AddressSet::rebase`] of those sets of which something lies on disk, or did in what they were made from.
+    /// [`AddressSet::rebase`] of those sets of which something lies on disk, or did in what they were made
+    /// from.
     pub(super) fn rebase<'a>(&mut self, bases: impl Iterator<Item = &'a Self> + Clone) {
         for stream in Stream::ALL {
             let bases = bases.clone().map(|sets| sets.of(stream));

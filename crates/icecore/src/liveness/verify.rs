@@ -10,10 +10,11 @@ use crate::{Error, Result};
 use std::collections::BTreeMap;
 
 impl StoredHistory {
-    /// Checks that versions form a tree, that marks grow downwards, that sets lie where their marks say,
-    /// that no two versions own a block and that what died in a version was alive in its parent; and
-    /// counts what each reaches. Takes time with the size of the sets, like decoding them. Where part of the sets lies on disk, what
-    /// is said of versions beside each other is believed as long as the counts agree: [`History::check`] looks.
+    /// Checks that versions form a tree, that marks grow downwards, that sets lie where their marks say, that
+    /// no two versions own a block and that what died in a version was alive in its parent; and counts what
+    /// each reaches. Takes time with the size of the sets, like decoding them. Where part of the sets lies on
+    /// disk, what is said of versions beside each other is believed as long as the counts agree:
+    /// [`History::check`] looks.
     ///
     /// # Errors
     ///

@@ -35,7 +35,8 @@ pub struct VersionNode {
     pub(super) dead: StreamSets,
     /// Blocks that the version reaches.
     pub(super) referenced: u64,
-    /// Blocks that only this version reaches, or [`UNKNOWN`]. Atomic so that listing needs no exclusive access.
+    /// Blocks that only this version reaches, or [`UNKNOWN`]. Atomic so that listing needs no exclusive
+    /// access.
     used: AtomicU64,
     /// The versions of the last checkpoint whose sets, united, are what the journals of these sets build on.
     pub(super) sources: Links,
@@ -148,8 +149,8 @@ pub struct History {
     pub(super) heavy: u64,
 }
 
-/// What of a run was born before a version's parent was sealed, at `mark`, and since: dropped by the version, the first part is
-/// dead, and the second gone.
+/// What of a run was born before a version's parent was sealed, at `mark`, and since: dropped by the version,
+/// the first part is dead, and the second gone.
 pub(crate) fn parted(run: &Run, mark: &Marks) -> (Span, Span) {
     let middle = mark.of(run.stream).clamp(run.start, run.end());
     (run.start..middle, middle..run.end())
@@ -182,7 +183,8 @@ impl History {
         self.heavy
     }
 
-    /// Whether so much of sets is in memory that it should be written to parts on disk, as of the last checkpoint.
+    /// Whether so much of sets is in memory that it should be written to parts on disk, as of the last
+    /// checkpoint.
     #[must_use]
     pub const fn is_due(&self) -> bool {
         self.heavy > self.limits.change_bytes
@@ -330,7 +332,8 @@ impl History {
         Ok(id)
     }
 
-    /// The mark of the parent: everything from there on was born on the edge to `node`. Zero without a parent.
+    /// The mark of the parent: everything from there on was born on the edge to `node`. Zero without a
+    /// parent.
     pub(super) fn low_mark(&self, node: &VersionNode) -> Marks {
         let Some(parent) = node.parent else { return Marks([LogAddress(0); 3]) };
         self.versions[&parent].mark.expect("a parent is a snapshot")

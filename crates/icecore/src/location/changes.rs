@@ -30,7 +30,8 @@ pub struct StreamMapChanges {
 pub struct MapChanges {
     /// Whether this builds on nothing.
     pub full: bool,
-    /// Chunks that hold the rest of the map, of each stream by address: only in a full image. All that follows goes on from them.
+    /// Chunks that hold the rest of the map, of each stream by address: only in a full image. All that
+    /// follows goes on from them.
     pub chunks: [Vec<ChunkRow>; 3],
     /// What lay in these segments before has no place any more.
     pub retired: Vec<SegmentId>,
@@ -46,7 +47,8 @@ impl LocationMap {
         self.changes_of(journals)
     }
 
-    /// Of what changed since the last call, what has an address below these marks. The rest is reported later.
+    /// Of what changed since the last call, what has an address below these marks. The rest is reported
+    /// later.
     pub fn take_changes_below(&mut self, marks: &Marks) -> MapChanges {
         let mut journals: [MapJournal; 3] = Default::default();
         for stream in Stream::ALL {
@@ -63,8 +65,8 @@ impl LocationMap {
         self.journals.iter().map(runs).sum()
     }
 
-    /// Takes back changes that could not be stored: they are reported again, with what changed since. They have to be the
-    /// last ones that were taken.
+    /// Takes back changes that could not be stored: they are reported again, with what changed since. They
+    /// have to be the last ones that were taken.
     pub fn put_back(&mut self, changes: MapChanges) {
         for (journal, changes) in self.journals.iter_mut().zip(changes.streams) {
             let runs = changes.placed.iter().map(|placed| placed.run.start..placed.run.end());
@@ -142,8 +144,8 @@ impl MapChanges {
         self.chunks.iter().any(|rows| !rows.is_empty())
     }
 
-    /// These changes in parts of so many runs at most, or as long, to be applied in order: chunks come first, then what is retired, then
-    /// everything that is cleared.
+    /// These changes in parts of so many runs at most, or as long, to be applied in order: chunks come first,
+    /// then what is retired, then everything that is cleared.
     #[must_use]
     pub fn split(self, runs_max: usize) -> Vec<Self> {
         let full = self.full;

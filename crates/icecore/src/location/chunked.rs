@@ -1,5 +1,6 @@
-//! The location map of a pool: chunks, which lie on disk and of which some are in memory, and over them what changed since they were
-//! written. Changes never need a chunk; a lookup may, and is then told which, to be asked again with it.
+//! The location map of a pool: chunks, which lie on disk and of which some are in memory, and over them what
+//! changed since they were written. Changes never need a chunk; a lookup may, and is then told which, to be
+//! asked again with it.
 
 use super::chunk::{Absent, Chunk, SharedChunk};
 use super::directory::{Directory, Entered};
@@ -12,7 +13,8 @@ use std::collections::BTreeSet;
 const CHANGE_BYTES: u64 = 128;
 /// Memory for changes, however little is allowed: a ledger of changes is worth something.
 const CHANGES_BYTES_MIN: u64 = 8 << 10;
-/// Entries of a chunk, as far as the memory allows for several: one that is thin is read and decoded in some hundred microseconds.
+/// Entries of a chunk, as far as the memory allows for several: one that is thin is read and decoded in some
+/// hundred microseconds.
 const CHUNK_ENTRIES_MAX: u64 = 128;
 const CHUNK_ENTRIES_MIN: u64 = 4;
 /// Chunks that there should be room for in memory.
@@ -127,8 +129,8 @@ impl ChunkedMap {
         }
     }
 
-    /// As [`ChunkedMap::lookup`], with a chunk that was absent and has been read meanwhile; it is kept. `None` if the map has done
-    /// without it since: look again.
+    /// As [`ChunkedMap::lookup`], with a chunk that was absent and has been read meanwhile; it is kept.
+    /// `None` if the map has done without it since: look again.
     pub fn lookup_with(
         &mut self,
         loaded: &Absent,
@@ -159,7 +161,8 @@ impl ChunkedMap {
         self.directory.has(wanted)
     }
 
-    /// Places a run. Panics if what is in memory shows that part of it has a place, or part of the place is taken.
+    /// Places a run. Panics if what is in memory shows that part of it has a place, or part of the place is
+    /// taken.
     pub fn insert(&mut self, run: Run, segment: SegmentId, slot: Slot) {
         self.recent.insert(run, segment, slot);
     }
@@ -175,7 +178,8 @@ impl ChunkedMap {
         self.forget(run);
     }
 
-    /// Moves a run, all of which has a place, to another. Panics if the new place is taken, as far as is known.
+    /// Moves a run, all of which has a place, to another. Panics if the new place is taken, as far as is
+    /// known.
     pub fn remap(&mut self, run: Run, segment: SegmentId, slot: Slot) {
         self.forget(run);
         self.insert(run, segment, slot);
@@ -190,8 +194,8 @@ impl ChunkedMap {
         }
     }
 
-    /// Gives up the places of those of these addresses that lie in `segment`: what they held is dead. Of what the chunks say of them, all
-    /// lies there.
+    /// Gives up the places of those of these addresses that lie in `segment`: what they held is dead. Of what
+    /// the chunks say of them, all lies there.
     pub(crate) fn remove_within(&mut self, segment: SegmentId, run: Run) {
         let mut said = BlockSet::of(span_of(&run));
         for placed in self.recent.entries_within(run) {
@@ -228,7 +232,8 @@ impl ChunkedMap {
         spanning.map(|row| super::directory::absent(stream, row)).collect()
     }
 
-    /// The chunk with an address in its span, and the segments that it is known to name; none if they are many.
+    /// The chunk with an address in its span, and the segments that it is known to name; none if they are
+    /// many.
     pub(crate) fn chunk_at(&self, stream: Stream, address: LogAddress) -> Option<(Absent, Vec<SegmentId>)> {
         let row = self.directory.rows(stream).iter().find(|row| row.span.contains(&address))?;
         let segments = row.segments.as_deref().map(<[_]>::to_vec).unwrap_or_default();
@@ -273,8 +278,8 @@ impl ChunkedMap {
         self.directory.is_empty() && self.recent.len() <= self.limits.chunk_entries
     }
 
-    /// The chunks were written anew, as of the last call of [`ChunkedMap::take_changes`]: what changed since is all that is to be
-    /// kept beside them.
+    /// The chunks were written anew, as of the last call of [`ChunkedMap::take_changes`]: what changed since
+    /// is all that is to be kept beside them.
     pub fn go_on_with(&mut self, mut directory: Directory) {
         directory.take_over(std::mem::take(&mut self.directory));
         self.directory = directory;
@@ -289,7 +294,8 @@ impl ChunkedMap {
         self.recent.entries_within(run).collect()
     }
 
-    /// Keeps the place of a run in memory that chunks have as well: what is written there must not depend on a chunk.
+    /// Keeps the place of a run in memory that chunks have as well: what is written there must not depend on
+    /// a chunk.
     pub(crate) fn keep_at_hand(&mut self, placed: &PlacedRun) {
         let span = span_of(&placed.run);
         if self.directory.overlaps(placed.run.stream, &span) && self.recent.is_free(placed) {
@@ -308,8 +314,8 @@ impl ChunkedMap {
         Ok(copy)
     }
 
-    /// Enters where blocks lie that a chunk should say and does not any more. Answers those whose places are taken. Leaves no trace in the
-    /// journal.
+    /// Enters where blocks lie that a chunk should say and does not any more. Answers those whose places are
+    /// taken. Leaves no trace in the journal.
     pub(crate) fn restore(&mut self, found: &[PlacedRun]) -> Vec<Run> {
         let mut taken = Vec::new();
         for placed in found {
@@ -336,7 +342,8 @@ impl ChunkedMap {
         }
     }
 
-    /// Adds a chunk that has nothing to say but that what it is of is gone, as far as nothing else has a place for it. The map has no other.
+    /// Adds a chunk that has nothing to say but that what it is of is gone, as far as nothing else has a
+    /// place for it. The map has no other.
     pub(crate) fn add_unreadable(&mut self, stream: Stream, row: super::ChunkRow) {
         let known = self.recent_within(Run::of(stream, &row.span));
         self.void[stream as usize] = known.iter().map(|placed| span_of(&placed.run)).collect();

@@ -41,8 +41,8 @@ pub struct Consolidated {
 }
 
 impl ChunkedMap {
-    /// Writes what changed since the chunks were written to chunks. The map stays as it is. What it takes of memory
-    /// is a few chunks.
+    /// Writes what changed since the chunks were written to chunks. The map stays as it is. What it takes of
+    /// memory is a few chunks.
     ///
     /// # Errors
     /// What the store answers, and `Damaged` if chunks and changes contradict each other. Chunks were written that nobody needs then:
@@ -118,7 +118,8 @@ impl Work<'_> {
         let recent = &self.map.recent;
         for placed in recent.entries_within(run) {
             place(gathered, &placed)?;
-            // Chunks of what lies before the span were read already: there is nothing more to come in between.
+            // Chunks of what lies before the span were read already: there is nothing more to come in
+            // between.
             if gathered.len() >= 4 * self.map.limits.chunk_entries
                 && gathered.end(stream) == Some(placed.run.end())
             {

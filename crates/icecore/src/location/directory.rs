@@ -225,8 +225,8 @@ impl Directory {
         (row.place == wanted.place && row.span == wanted.span).then_some(index)
     }
 
-    /// Keeps a chunk that was read, if it is still one of these; others leave memory until what is there takes no more than `limit`
-    /// bytes, or is this one alone.
+    /// Keeps a chunk that was read, if it is still one of these; others leave memory until what is there
+    /// takes no more than `limit` bytes, or is this one alone.
     pub(super) fn keep(&mut self, loaded: &Absent, chunk: &SharedChunk, limit: u64) {
         let Some(index) = self.index_of(loaded) else { return };
         let resident = &mut self.resident[loaded.stream as usize][index];

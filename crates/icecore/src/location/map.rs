@@ -35,9 +35,9 @@ type Place = (SegmentId, Slot);
 
 /// Maps log addresses to segments and slots. No address has two places, and no place two addresses.
 ///
-/// An entry is a run, or what lies in consecutive slots in the order of addresses that have gaps between them: what is
-/// left of a stretch of addresses after collection takes a bit for each address, however many runs it is. Entries are joined with
-/// those that continue them, also when what lay between them goes.
+/// An entry is a run, or what lies in consecutive slots in the order of addresses that have gaps between
+/// them: what is left of a stretch of addresses after collection takes a bit for each address, however many
+/// runs it is. Entries are joined with those that continue them, also when what lay between them goes.
 #[derive(Clone, Debug, Default)]
 pub struct LocationMap {
     /// Entries of each stream by their first address. Their spans do not overlap.
@@ -111,7 +111,8 @@ impl LocationMap {
         assert!(done, "cannot place {run:?} at {segment}:{slot}: the addresses or the slots are in use");
     }
 
-    /// As [`LocationMap::insert`], for a run that came from disk: `false` if its addresses or slots are in use.
+    /// As [`LocationMap::insert`], for a run that came from disk: `false` if its addresses or slots are in
+    /// use.
     #[must_use]
     pub fn try_insert(&mut self, run: Run, segment: SegmentId, slot: Slot) -> bool {
         let placed = PlacedRun { run, segment, slot };
@@ -151,7 +152,8 @@ impl LocationMap {
             .map(PackedAddress::unpack)
             .map(|(stream, start)| (stream, start + u64::from(self.remove_entry(stream, start).span())))
             .collect();
-        // Only when all of them are gone: what has lost its neighbour might be joined with one that goes next.
+        // Only when all of them are gone: what has lost its neighbour might be joined with one that goes
+        // next.
         for (stream, end) in ends {
             self.heal(stream, end);
         }
@@ -293,7 +295,8 @@ impl LocationMap {
         self.displace(Run { stream, start: LogAddress(0), length: BlockCount(bound) })
     }
 
-    /// Joins the last entry that begins before an address with the first from there on, if they continue each other.
+    /// Joins the last entry that begins before an address with the first from there on, if they continue each
+    /// other.
     fn heal(&mut self, stream: Stream, at: u64) {
         let entries = &self.streams[stream as usize];
         let Some((&before, first)) = entries.range(..at).next_back() else { return };

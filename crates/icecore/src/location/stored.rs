@@ -7,14 +7,15 @@ use crate::Result;
 use crate::units::{Marks, Run, SegmentId, Stream};
 
 impl ChunkedMap {
-    /// What changed since the last call (or since the map was loaded). The caller must store it: it is not reported again.
+    /// What changed since the last call (or since the map was loaded). The caller must store it: it is not
+    /// reported again.
     pub fn take_changes(&mut self) -> MapChanges {
         let retired = self.take_retired();
         MapChanges { retired, ..self.recent.take_changes() }
     }
 
-    /// Of what changed since the last call, what has an address below these marks, and the segments that are retired. The rest is
-    /// reported later.
+    /// Of what changed since the last call, what has an address below these marks, and the segments that are
+    /// retired. The rest is reported later.
     pub fn take_changes_below(&mut self, marks: &Marks) -> MapChanges {
         let retired = self.take_retired();
         MapChanges { retired, ..self.recent.take_changes_below(marks) }
@@ -25,8 +26,8 @@ impl ChunkedMap {
         self.recent.changed_runs()
     }
 
-    /// Takes back changes that could not be stored: they are reported again, with what changed since. They have to be the
-    /// last ones that were taken.
+    /// Takes back changes that could not be stored: they are reported again, with what changed since. They
+    /// have to be the last ones that were taken.
     pub fn put_back(&mut self, mut changes: MapChanges) {
         self.retired_since.extend(std::mem::take(&mut changes.retired));
         self.recent.put_back(changes);
@@ -36,7 +37,8 @@ impl ChunkedMap {
         std::mem::take(&mut self.retired_since).into_iter().collect()
     }
 
-    /// The whole map: the chunks that there are, and what changed since they were written. Takes no chunk. Does not touch the journal.
+    /// The whole map: the chunks that there are, and what changed since they were written. Takes no chunk.
+    /// Does not touch the journal.
     #[must_use]
     pub fn full_changes(&self) -> MapChanges {
         let mut changes = self.recent.full_changes();

@@ -18,8 +18,8 @@ fn run(stream: Stream, start: u64, length: u64) -> Run {
 }
 
 impl LocationMap {
-    /// Moves a run, all of which has a place, to another, and answers with the places it leaves in the order of
-    /// addresses.
+    /// Moves a run, all of which has a place, to another, and answers with the places it leaves in the order
+    /// of addresses.
     pub(super) fn remap(&mut self, run: Run, segment: SegmentId, slot: Slot) -> Vec<PlacedRun> {
         let left = self.forget(run);
         self.insert(run, segment, slot);
@@ -312,7 +312,8 @@ fn moves_can_be_stored_without_what_came_after_a_mark() {
     assert_eq!(stored, map);
 }
 
-/// Two entries of a segment continue each other once a third one between them is gone: and then they go themselves.
+/// Two entries of a segment continue each other once a third one between them is gone: and then they go
+/// themselves.
 #[test]
 fn a_segment_is_removed_whose_entries_grow_together_meanwhile() {
     let mut map = LocationMap::new();

@@ -135,7 +135,8 @@ impl Tail {
         }
     }
 
-    /// What gives the same addresses as this one would, and is never written: to find out what operations come to.
+    /// What gives the same addresses as this one would, and is never written: to find out what operations
+    /// come to.
     pub(crate) fn outline(&self) -> Self {
         let open = self.open.as_ref().map(|open| PendingRecord {
             operations: open.operations.clone(),
@@ -211,7 +212,8 @@ impl Tail {
         !self.joins_open(need) && self.slots_left() < 1 + need.blocks + need.spilled_blocks()
     }
 
-    /// Makes room: afterwards `append` with this need succeeds, and its first data block gets the address returned.
+    /// Makes room: afterwards `append` with this need succeeds, and its first data block gets the address
+    /// returned.
     pub(crate) fn plan(&mut self, need: Need) -> LogAddress {
         assert!(!self.needs_segment(need), "a segment was provided before");
         assert!(need.blocks + need.spilled_blocks() <= RECORD_BLOCKS_MAX, "callers split what is larger");
@@ -254,7 +256,8 @@ impl Tail {
         self.seal();
     }
 
-    /// An atomic step was cut off in the middle: what was built is not written any more, nor is anything later.
+    /// An atomic step was cut off in the middle: what was built is not written any more, nor is anything
+    /// later.
     pub(crate) fn abandon(&mut self) {
         self.abandoned = true;
         self.chain = false;

@@ -121,8 +121,8 @@ impl TreeWriter<'_> {
     }
 
     /// Takes the file's blocks from `first` up to, not including, `end` away: what they pointed at is
-    /// dropped, and they read as zeros. At most `limit` extents (at least one) in one call: answers where to go
-    /// on, or `None` when all is done. Each call is all or nothing.
+    /// dropped, and they read as zeros. At most `limit` extents (at least one) in one call: answers where to
+    /// go on, or `None` when all is done. Each call is all or nothing.
     pub fn unmap(
         &mut self,
         inode: InodeNumber,
@@ -139,9 +139,9 @@ impl TreeWriter<'_> {
         })
     }
 
-    /// Changes the size of a file in bytes. Blocks past the end are taken away as by [`TreeWriter::unmap`]: call that, up to
-    /// `FileBlock(u64::MAX)`, until it is done, before the file grows again. The bytes behind the new end in
-    /// its last block are the caller's to clear.
+    /// Changes the size of a file in bytes. Blocks past the end are taken away as by [`TreeWriter::unmap`]:
+    /// call that, up to `FileBlock(u64::MAX)`, until it is done, before the file grows again. The bytes
+    /// behind the new end in its last block are the caller's to clear.
     ///
     /// `TooLarge` past 16 TiB; `IsADirectory`, `Invalid` for what has no size.
     pub fn set_size(
@@ -214,7 +214,8 @@ impl TreeWriter<'_> {
         Ok(next.map(FileBlock))
     }
 
-    /// Extents that overlap a range or end where it begins: at most `limit` that overlap, and where the next one is.
+    /// Extents that overlap a range or end where it begins: at most `limit` that overlap, and where the next
+    /// one is.
     fn extents_touching(
         &self,
         inode: InodeNumber,

@@ -1,4 +1,5 @@
-//! Looking around in a pool at little cost: names by number, and room. A front end asks this with every other request.
+//! Looking around in a pool at little cost: names by number, and room. A front end asks this with every other
+//! request.
 
 use super::Pool;
 use crate::dataset::Dataset;

@@ -20,8 +20,8 @@ const VERSIONS_PER_RECORD: usize = 100_000;
 pub struct DestroyPlan {
     /// Full names of everything that goes.
     pub names: Vec<String>,
-    /// Bytes that nothing else refers to, and that come back. Exact. What somebody reads is not among them: it comes back when its
-    /// readers have gone.
+    /// Bytes that nothing else refers to, and that come back. Exact. What somebody reads is not among them:
+    /// it comes back when its readers have gone.
     pub frees: ByteLength,
 }
 
@@ -58,9 +58,10 @@ impl Pool {
         Ok(DestroyPlan { names: selection.names, frees: frees.bytes() })
     }
 
-    /// Destroys snapshots or datasets. Durable on return, and nobody finds them any more. Their blocks are freed in the
-    /// background, and the space is reused once a checkpoint is durable that records it. Works on a full pool. Where what would have to be
-    /// read to say it cannot be read, it answers that 0 bytes are freed, and frees what was planned as soon as it can be.
+    /// Destroys snapshots or datasets. Durable on return, and nobody finds them any more. Their blocks are
+    /// freed in the background, and the space is reused once a checkpoint is durable that records it. Works
+    /// on a full pool. Where what would have to be read to say it cannot be read, it answers that 0 bytes are
+    /// freed, and frees what was planned as soon as it can be.
     ///
     /// # Errors
     /// [`Error::Busy`] naming holds, snapshots or handles in the way; [`Error::NotFound`]. Then
@@ -213,8 +214,8 @@ fn named(state: &State, of: &[(String, Vec<String>)]) -> Result<Vec<VersionId>> 
     Ok(versions)
 }
 
-/// The snapshots of a dataset from `first` to `last`, which must lie on one branch. Where promotions went back and forth, there may be those
-/// of others between them: they are none of its business.
+/// The snapshots of a dataset from `first` to `last`, which must lie on one branch. Where promotions went
+/// back and forth, there may be those of others between them: they are none of its business.
 fn range(state: &State, id: DatasetId, first: &str, last: &str) -> Result<Vec<VersionId>> {
     let first = state.catalogue.find_snapshot(id, first)?;
     let last = state.catalogue.find_snapshot(id, last)?;

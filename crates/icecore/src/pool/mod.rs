@@ -107,8 +107,9 @@ impl Pool {
         from_idle_owner(path, || Self::open_if_free(path, options))
     }
 
-    /// Opens a pool to read that was not closed cleanly: only a writer recovers it, so it is opened to write, closed, and
-    /// opened with these options. Where the disk does not let it be closed, it stays open to write.
+    /// Opens a pool to read that was not closed cleanly: only a writer recovers it, so it is opened to write,
+    /// closed, and opened with these options. Where the disk does not let it be closed, it stays open to
+    /// write.
     ///
     /// # Errors
     /// Those of [`Pool::open_directory`].
@@ -353,8 +354,8 @@ impl Pool {
         self.engine().readers()
     }
 
-    /// Whether more would be free if all snapshots were destroyed. What a snapshot shares with a clone counts as
-    /// freed.
+    /// Whether more would be free if all snapshots were destroyed. What a snapshot shares with a clone counts
+    /// as freed.
     #[must_use]
     pub fn snapshots_hold(&self) -> bool {
         let engine = self.engine();

@@ -23,8 +23,8 @@ pub struct Hold {
     pub expires: Option<Timestamp>,
 }
 
-/// Begins the property of a snapshot that says when the hold of the tag behind it expires. Without such a hold it
-/// means nothing; so it is set before the hold is put on, and goes after it.
+/// Begins the property of a snapshot that says when the hold of the tag behind it expires. Without such a
+/// hold it means nothing; so it is set before the hold is put on, and goes after it.
 const EXPIRES_PREFIX: &str = "icecore:hold.expires.";
 
 /// Checks a user property that somebody wants to set: those that Icecore reads itself have to make sense.
@@ -151,7 +151,8 @@ impl Pool {
         Ok(row.holds.iter().map(hold).collect())
     }
 
-    /// Sets a user property of a dataset or snapshot, or a limit of a dataset (see [`Limit`]) to bytes or `none`. Durable on return.
+    /// Sets a user property of a dataset or snapshot, or a limit of a dataset (see [`Limit`]) to bytes or
+    /// `none`. Durable on return.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::BadName`].

@@ -10,8 +10,9 @@ use crate::tree::NodeLedger;
 use crate::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
 use std::sync::Arc;
 
-/// What operations on files need beside the tree that they change: somebody who takes note of births and deaths, and who knows
-/// what blocks hold. In earnest this is [`Effects`]; a [`super::Trial`] only counts: the defaults are for it.
+/// What operations on files need beside the tree that they change: somebody who takes note of births and
+/// deaths, and who knows what blocks hold. In earnest this is [`Effects`]; a [`super::Trial`] only counts:
+/// the defaults are for it.
 pub(crate) trait Births: Ledger {
     /// A run was written.
     fn born(&mut self, run: Run);
@@ -19,7 +20,8 @@ pub(crate) trait Births: Ledger {
     /// The addresses that merged blocks would get now.
     fn next_merged(&self, length: BlockCount) -> Run;
 
-    /// Merged blocks are born, with the addresses that [`Births::next_merged`] answered, and what they hold; `None` for one that is lost.
+    /// Merged blocks are born, with the addresses that [`Births::next_merged`] answered, and what they hold;
+    /// `None` for one that is lost.
     fn draw_merged(&mut self, run: Run, contents: Vec<Option<Arc<Block>>>);
 
     /// Whether blocks are made from what is dropped from now on: a replay reads it again.

@@ -68,8 +68,9 @@ pub(crate) struct State {
     /// Next addresses of the streams whose addresses are drawn at birth; the data stream's is the tail's.
     pub marks: Marks,
     pub segments: Segments,
-    /// What lives and is not counted in segments, because the chunk of the map that places it could not be read when the pool was opened. All
-    /// of it lies in segments that are held for this life, so that there is nothing to be done about it when it dies.
+    /// What lives and is not counted in segments, because the chunk of the map that places it could not be
+    /// read when the pool was opened. All of it lies in segments that are held for this life, so that there
+    /// is nothing to be done about it when it dies.
     pub uncounted: [BlockSet; 3],
     /// Segments taken for a new use since the last checkpoint was frozen.
     pub retired: Vec<SegmentId>,
@@ -94,7 +95,8 @@ pub(crate) struct State {
     pub run_cursor: Option<Cursor>,
     pub node_cursor: Option<Cursor>,
     pub ledger_cursor: Option<Cursor>,
-    /// Not kept when a pool is closed: chunks go on in a new segment, and what lies in a few slots of one is put together.
+    /// Not kept when a pool is closed: chunks go on in a new segment, and what lies in a few slots of one is
+    /// put together.
     pub chunk_cursor: Option<Cursor>,
     /// What collection moves, and where to.
     pub collection: Collection,
@@ -104,8 +106,8 @@ pub(crate) struct State {
     pub operations_pending: u64,
     /// Replay starts here: log segments that end before it are not needed for it.
     pub replay_from: RecordSequence,
-    /// The last checkpoint of a clean close was frozen: nothing is appended any more. Under the state lock, so
-    /// that nobody who waits for it slips by.
+    /// The last checkpoint of a clean close was frozen: nothing is appended any more. Under the state lock,
+    /// so that nobody who waits for it slips by.
     pub closing: bool,
     /// An operation was cut off in the middle by an error: memory no longer agrees with the log.
     pub torn: bool,

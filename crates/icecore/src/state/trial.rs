@@ -1,9 +1,10 @@
 //! What a change comes to, found out by making it on the side: for whoever has to know before it is logged.
 //!
-//! The change is made by the code that makes it in earnest ([`Head::execute`]), on a clone of the tree, with the addresses that it
-//! would get; births and deaths are counted and not recorded. How many nodes a change takes depends on how full nodes are,
-//! which depends on how long the addresses in them are when they are written. So that the change in earnest gets the very same: no
-//! node of the tree may be changed in place in between, by either. That is what [`Tried::pins`] are for.
+//! The change is made by the code that makes it in earnest ([`Head::execute`]), on a clone of the tree, with
+//! the addresses that it would get; births and deaths are counted and not recorded. How many nodes a change
+//! takes depends on how full nodes are, which depends on how long the addresses in them are when they are
+//! written. So that the change in earnest gets the very same: no node of the tree may be changed in place in
+//! between, by either. That is what [`Tried::pins`] are for.
 
 use super::head::{Head, dataset_of};
 use super::{Births, State};
@@ -57,7 +58,8 @@ pub(crate) struct Tried {
     growths: Vec<(DatasetId, VersionId, Growth)>,
     /// What came back of versions above that are destroyed.
     freed: BTreeMap<VersionId, u64>,
-    /// The trees as they are. As long as somebody holds these, the change in earnest comes to what the trial has come to.
+    /// The trees as they are. As long as somebody holds these, the change in earnest comes to what the trial
+    /// has come to.
     pins: Vec<Tree>,
 }
 
@@ -95,7 +97,8 @@ impl<'a> Trial<'a> {
         self.tail.take_addresses(count)
     }
 
-    /// Tries the next operation on files. `encoded`, `payload`: what it would be in the log. `patched`: what the blocks of a patch come to.
+    /// Tries the next operation on files. `encoded`, `payload`: what it would be in the log. `patched`: what
+    /// the blocks of a patch come to.
     ///
     /// # Errors
     /// Those of the operation.
@@ -291,7 +294,8 @@ impl Ledger for Counted<'_, '_> {
     fn drop_run(&mut self, run: Run) {
         // What was born before stays with the versions above, as far as they stay.
         let (above, gone) = parted(&run, &self.edge);
-        // Where damage hides what is freed, nothing counts as freed: a limit may refuse too early, never late.
+        // Where damage hides what is freed, nothing counts as freed: a limit may refuse too early, never
+        // late.
         let freed = self.state.history.freed_above(self.version, run.stream, &above).unwrap_or_default();
         for (version, blocks) in freed {
             *self.freed.entry(version).or_default() += blocks.0;

@@ -16,8 +16,8 @@ const TOLD_MAX: usize = 5;
 const READ_ONLY: &str = "its filesystem is read-only";
 
 /// Whether the pool takes writes. `remote`: another process has it open. `medium_read_only`: see
-/// [`icecore::storage::is_medium_read_only`]. Of a pool that is open elsewhere that says nothing: it may be reached there
-/// by another mount.
+/// [`icecore::storage::is_medium_read_only`]. Of a pool that is open elsewhere that says nothing: it may be
+/// reached there by another mount.
 pub fn writes(status: &Status, remote: bool, medium_read_only: bool) -> Check {
     if let Some(failure) = &status.statistics.failure {
         let text = format!(
@@ -41,8 +41,8 @@ pub fn writes(status: &Status, remote: bool, medium_read_only: bool) -> Check {
     check.with("failed", "0", "", ["", ""])
 }
 
-/// What went wrong and was not followed by a scrub that found all as it should be: by what the owner remembers, and by `logged`, the
-/// file that outlives it. Such a scrub ends the alarm.
+/// What went wrong and was not followed by a scrub that found all as it should be: by what the owner
+/// remembers, and by `logged`, the file that outlives it. Such a scrub ends the alarm.
 pub fn incidents(status: &Status, logged: Vec<Incident>, now: Timestamp) -> Check {
     let open = open_incidents(status, logged);
     let unhealed: Vec<&Incident> = open.iter().filter(|incident| incident.unhealed).collect();

@@ -32,8 +32,6 @@ const PIECE_BLOCKS: u64 = 256;
 const KEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// The longest that progress is not reported while a scrub pauses.
 const NAP: Duration = Duration::from_millis(100);
-/// What its pins are called.
-const SCRUB: &str = "the whole pool, by a scrub,";
 
 /// How a scrub goes about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -46,8 +44,8 @@ pub struct ScrubOptions {
     pub keeps_position: bool,
     /// Whether to begin anew although one was cut off.
     pub restarts: bool,
-    /// Whether what opening the pool has mended is told, too: for whoever opened it for this scrub. Owners of pools that are asked for a
-    /// scrub told it when they opened.
+    /// Whether what opening the pool has mended is told, too: for whoever opened it for this scrub. Owners of
+    /// pools that are asked for a scrub told it when they opened.
     #[serde(skip)]
     pub tells_opening: bool,
 }
@@ -63,19 +61,22 @@ pub struct ScrubProgress {
     pub damaged: u64,
 }
 
-/// Damage that a scrub found: one place, or blocks that are neighbours in a file, hurt in the same way and seen by the same versions.
+/// Damage that a scrub found: one place, or blocks that are neighbours in a file, hurt in the same way and
+/// seen by the same versions.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Finding {
     /// Where the first block of it lies on disk, and what does not fit.
     pub damage: String,
     /// Blocks or places that it stands for: one at least.
     pub blocks: u64,
-    /// Versions that see it, by full name: by dataset, the present first, then snapshots as they were taken. More than 16 snapshots each of
-    /// which follows on the one before are one entry, `DATASET@FIRST%LAST`, as [`Pool::destroy`] has it. A thousand entries at most.
+    /// Versions that see it, by full name: by dataset, the present first, then snapshots as they were taken.
+    /// More than 16 snapshots each of which follows on the one before are one entry, `DATASET@FIRST%LAST`, as
+    /// [`Pool::destroy`] has it. A thousand entries at most.
     pub versions: Vec<String>,
     /// How many versions see it.
     pub version_count: u64,
-    /// Inode of the file that it belongs to, and offset of its first byte there; none when it is in a tree node.
+    /// Inode of the file that it belongs to, and offset of its first byte there; none when it is in a tree
+    /// node.
     pub file: Option<(u64, u64)>,
     /// Bytes of that file from the offset on: whole blocks, which may reach beyond its end. 0 without a file.
     pub length: u64,
@@ -83,7 +84,8 @@ pub struct Finding {
     pub path: Option<Vec<u8>>,
     /// For tree nodes: what cannot be found without them.
     pub hides: Option<String>,
-    /// Nothing is lost: what was there is on disk a second time, follows from something else, or was written anew.
+    /// Nothing is lost: what was there is on disk a second time, follows from something else, or was written
+    /// anew.
     pub spare: bool,
 }
 
@@ -184,11 +186,12 @@ impl Pool {
         self.scrub_with(&ScrubOptions::default(), progress)
     }
 
-    /// Reads and verifies every block and node that any version reaches, record headers, checksum tables, segment
-    /// headers, the ledger and both superblocks, past the caches, and what there are second copies of twice.
-    /// `progress` is called now and then and ends the scrub by answering `false`. What has a copy that is whole is written
-    /// again, and so is a copy; copies that are missing are made. Other damage to data and nodes is reported, not
-    /// mended. Superblocks and a ledger that are hurt are written anew by a checkpoint. All of it is reported.
+    /// Reads and verifies every block and node that any version reaches, record headers, checksum tables,
+    /// segment headers, the ledger and both superblocks, past the caches, and what there are second copies of
+    /// twice. `progress` is called now and then and ends the scrub by answering `false`. What has a copy that
+    /// is whole is written again, and so is a copy; copies that are missing are made. Other damage to data
+    /// and nodes is reported, not mended. Superblocks and a ledger that are hurt are written anew by a
+    /// checkpoint. All of it is reported.
     ///
     /// # Errors
     /// Only what is not damage: a closed pool, a scrub that goes on already, a medium that is gone.
@@ -234,7 +237,7 @@ fn scrub(
     }
     let (runs, tail, takes, _pin) = {
         let mut state = engine.state();
-        let pin = engine.pin(&state).named(SCRUB.into(), engine.now());
+        let pin = engine.pin(&state).named("the whole pool, by a scrub,".into(), engine.now());
         // Others go on writing: what they have begun to build counts as a record of its own.
         state.tail.seal();
         (live_runs(&state), state.tail.position(), state.segments.takes(), pin)

@@ -1,7 +1,8 @@
-//! How far a scrub came, kept in a text file beside the pool so that the next one goes on there. Nothing depends on it.
+//! How far a scrub came, kept in a text file beside the pool so that the next one goes on there. Nothing
+//! depends on it.
 //!
-//! A position is an address: those never change and are never used again, whatever is moved. What is born behind
-//! it after the scrub began is verified by the next scrub.
+//! A position is an address: those never change and are never used again, whatever is moved. What is born
+//! behind it after the scrub began is verified by the next scrub.
 
 use crate::side_file;
 use crate::units::{BLOCK_BYTES, BlockCount, LOG_ADDRESS_LIMIT, LogAddress, PoolId, Run, Stream, Timestamp};

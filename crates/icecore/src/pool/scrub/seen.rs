@@ -1,9 +1,9 @@
 //! What damage costs: files, places in them, and the versions that see it. Neighbours are told as one.
 
 use super::super::diff;
+use super::Finding;
 use super::hurts::{Hurt, Place};
 use super::seers::{Piece, Versions, pieces};
-use super::{Finding, SCRUB};
 use crate::engine::Engine;
 use crate::namespace::TreeReader;
 use crate::tree::{Item, Key, Node, Tree};
@@ -21,15 +21,15 @@ pub(crate) struct Named {
     pub finding: Finding,
 }
 
-/// Names what damaged blocks belong to, and who sees it: one walk of a tree for all that its version is the first to see. The entries are
-/// in the order of addresses.
+/// Names what damaged blocks belong to, and who sees it: one walk of a tree for all that its version is the
+/// first to see. The entries are in the order of addresses.
 pub(crate) fn name(engine: &Engine, hurts: &[Hurt]) -> Vec<Named> {
     if hurts.is_empty() {
         return Vec::new();
     }
     let (versions, _pin) = {
         let state = engine.state();
-        (Versions::of(&state), engine.pin(&state).named(SCRUB.into(), engine.now()))
+        (Versions::of(&state), engine.pin(&state))
     };
     let pieces = pieces(engine, &versions, hurts);
     let mut of_first: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
@@ -197,7 +197,8 @@ impl Naming<'_> {
         }
     }
 
-    /// Whether blocks of a piece are damaged as those of the last finding are, and the same versions see them.
+    /// Whether blocks of a piece are damaged as those of the last finding are, and the same versions see
+    /// them.
     fn joins(&self, piece: usize, goes_on: impl Fn(&Draft) -> bool) -> bool {
         let piece = &self.pieces[piece];
         self.drafts.last().is_some_and(|last| {

@@ -1,4 +1,5 @@
-//! Which versions see damaged blocks. Costs what is owned and dead among them, however many versions there are.
+//! Which versions see damaged blocks. Costs what is owned and dead among them, however many versions there
+//! are.
 
 use super::hurts::Hurt;
 use crate::engine::Engine;
@@ -26,7 +27,8 @@ struct Version {
     snapshot_of: Option<DatasetId>,
     /// Its place in lists: by dataset, the present first, then snapshots as they were taken.
     rank: u32,
-    /// Destroyed: others have blocks from it, but nobody reads it, and its tree leads to what is not there any more.
+    /// Destroyed: others have blocks from it, but nobody reads it, and its tree leads to what is not there
+    /// any more.
     is_doomed: bool,
 }
 
@@ -87,7 +89,8 @@ impl Versions {
         read.min_by_key(|index| self.all[*index as usize].rank)
     }
 
-    /// Their names, and how many they are. Many snapshots that follow one another are one entry, `DATASET@FIRST%LAST`.
+    /// Their names, and how many they are. Many snapshots that follow one another are one entry,
+    /// `DATASET@FIRST%LAST`.
     pub(super) fn names(&self, seers: &Seers) -> (Vec<String>, u64) {
         let mut found: Vec<&Version> =
             seers.iter().flat_map(Clone::clone).map(|index| &self.all[index as usize]).collect();
@@ -185,7 +188,8 @@ impl Cuts {
     }
 }
 
-/// What is left when everything has begun and ended. Whoever sees a block no more lies below one that began to.
+/// What is left when everything has begun and ended. Whoever sees a block no more lies below one that began
+/// to.
 fn seers(events: Vec<(Range<u32>, bool)>) -> Seers {
     let mut ranges: Seers = events.iter().filter(|(_, sees)| *sees).map(|(range, _)| range.clone()).collect();
     for (gone, _) in events.into_iter().filter(|(_, sees)| !sees) {

@@ -211,7 +211,8 @@ fn every_bit_that_flips_is_found_and_named() {
     assert!(sorts.keys().eq(all.iter()), "{sorts:?}");
 }
 
-/// What opening a pool reads is healed by that; what it writes, or makes a copy of, too. Who opens it for a scrub wants to know.
+/// What opening a pool reads is healed by that; what it writes, or makes a copy of, too. Who opens it for a
+/// scrub wants to know.
 #[test]
 fn what_flips_while_a_pool_is_closed_is_told_by_the_scrub_that_opens_it() {
     let mut dice = Dice(13);
@@ -336,7 +337,8 @@ fn copies_that_vanish_while_the_pool_is_open_are_told() {
     }
 }
 
-/// After a crash, copies of what the log was replayed from are given up; and where it is known that copies are missing, it was told.
+/// After a crash, copies of what the log was replayed from are given up; and where it is known that copies
+/// are missing, it was told.
 #[test]
 fn copies_that_are_known_to_be_missing_are_made_without_a_word() {
     let scrub = |pool: &Pool| {
@@ -453,7 +455,8 @@ fn damage_met_before_it_was_cut_off_is_told_by_the_one_that_goes_on() {
     let rest = pool.scrub_with(&kept, &mut |_| true).unwrap();
     assert_eq!((rest.damaged, rest.complete), (1, true), "{rest:?}");
     assert!(rest.findings[0].path.is_some());
-    // It is in the folder, for whoever comes when all processes have gone, and it is told by whoever has the pool open.
+    // It is in the folder, for whoever comes when all processes have gone, and it is told by whoever has the
+    // pool open.
     let log = std::fs::read_to_string(folder.path().join(crate::incidents::FILE_NAME)).unwrap();
     assert!(log.contains(&file_name(segment)), "{log}");
     assert!(pool.incidents().iter().any(|incident| incident.what.contains(&file_name(segment))));
@@ -474,7 +477,8 @@ fn one_scrub_at_a_time() {
     assert_eq!(pool.scrubbing(), None);
 }
 
-/// What vouches for blocks has a copy, too: that of a header of a record may be the one that is needed some day.
+/// What vouches for blocks has a copy, too: that of a header of a record may be the one that is needed some
+/// day.
 #[test]
 fn copies_of_headers_and_tables_are_compared() {
     let storage = made_with(crate::CopyMode::All);
@@ -496,7 +500,8 @@ fn copies_of_headers_and_tables_are_compared() {
     }
 }
 
-/// A scrub that may not write, or whose writes are refused or forgotten, comes to an end: what has a whole copy is not lost by that.
+/// A scrub that may not write, or whose writes are refused or forgotten, comes to an end: what has a whole
+/// copy is not lost by that.
 #[test]
 fn what_cannot_be_written_again_is_told_once() {
     let storage = made_with(crate::CopyMode::All);
