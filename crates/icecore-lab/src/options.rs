@@ -100,7 +100,8 @@ pub struct Options {
     pub pairs: Option<usize>,
     /// How long to go on, for experiments that are [timed](crate::experiments::Experiment::timed).
     pub duration: Option<Duration>,
-    /// The one check to run, of experiments that have [single](crate::experiments::Experiment::single_checks) ones.
+    /// The one check to run, of experiments that have [single](crate::experiments::Experiment::single_checks)
+    /// ones.
     pub only: Option<String>,
     /// The systems that a study compares, by name; all that this machine can run if empty.
     pub systems: Vec<String>,
@@ -136,8 +137,8 @@ pub struct Options {
     pub seed: u64,
     /// Told what is going on.
     pub progress: Progress,
-    /// Asked again and again while an experiment runs. An experiment that is to stop ends with [`Error::Stopped`], and leaves
-    /// nothing behind.
+    /// Asked again and again while an experiment runs. An experiment that is to stop ends with
+    /// [`Error::Stopped`], and leaves nothing behind.
     pub stop: Stop,
     /// The machine in which a study runs, if not on this one.
     pub guest: Option<Guest>,

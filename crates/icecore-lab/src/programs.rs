@@ -32,7 +32,7 @@ const fn program(
 
 const VERSION: Option<&[&str]> = Some(&["--version"]);
 
-/// All of them. Their packages are in Debian's main.
+/// Those that are looked for. Unless said otherwise their packages are in Debian's main.
 pub(crate) const PROGRAMS: [Program; 20] = [
     // bonnie++ makes its files itself. All other loads of shock write to one that fio has made.
     program("fio", "fio", VERSION, &["shock --tool fio", "shock --tool sysbench", "fragment", "mount"]),
@@ -109,7 +109,9 @@ pub(crate) fn users(
             users.insert(format!("{experiment} --{option} {chosen}"));
         }
     }
-    for (name, _) in systems.iter().filter(|(_, system)| system.unavailable.is_none()) {
+    // The policies of a model have names of systems, and no system runs.
+    let has_run = |system: &System| system.unavailable.is_none() && experiment != "model";
+    for (name, _) in systems.iter().filter(|(_, system)| has_run(system)) {
         // Studies have the run behind a slash, and `mariadb` has it behind `_`.
         let system = name.split(['/', '_']).next().unwrap_or(name);
         users.extend([system.to_owned(), format!("{experiment} on {system}")]);

@@ -1,6 +1,8 @@
-//! The guest: a study in it, and its end at the wrong moment. Needs root and the programs that `make tools` installs.
+//! The guest: a study in it, and its end at the wrong moment. Needs root and the programs that `make tools`
+//! installs.
 //!
-//! `ICECORE_GUEST_CACHE` says where the guest is kept; it is built there if it is not. That takes two minutes and the network.
+//! `ICECORE_GUEST_CACHE` says where the guest is kept; it is built there if it is not. That takes two minutes
+//! and the network.
 
 use icecore_lab::child::{self, ChildCommand, JOB_VARIABLE};
 use icecore_lab::guest::Guest;

@@ -369,6 +369,10 @@ fn placement_of_postgres() {
         ("icecore-mount", &["ssd"], Some("ssd")),
     ] {
         let system = &report.systems[name];
+        if let Some(reason) = &system.unavailable {
+            assert!(name == "tmpfs" && reason.contains("memory"), "{name}: {reason}");
+            continue;
+        }
         assert!(system.samples[0] > 0.0, "{name}: {system:?}");
         assert_eq!(written_disks(system), disks, "{name}");
         let is_written = |disk: &str| system.counters[&format!("{disk}_written_mb")] > 0.0;

@@ -1,4 +1,5 @@
-//! `clone`: a snapshot of MariaDB's data while the server works, a clone of it, and a second server on the clone.
+//! `clone`: a snapshot of MariaDB's data while the server works, a clone of it, and a second server on the
+//! clone.
 
 use super::Findings;
 use crate::error::Result;

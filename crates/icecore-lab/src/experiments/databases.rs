@@ -1,7 +1,9 @@
-//! `mariadb` and `postgres`: a server on a mount with snapshots, beside the same server on the filesystem of the folder without.
+//! `mariadb` and `postgres`: a server on a mount with snapshots, beside the same server on the filesystem of
+//! the folder without.
 //!
-//! All servers run all the time, and one at a time is driven. The data of all are copies of one database. After each slice the
-//! server that was driven writes what is dirty, outside the time measured, so that it leaves the disk to the next.
+//! All servers run all the time, and one at a time is driven. The data of all are copies of one database.
+//! After each slice the server that was driven writes what is dirty, outside the time measured, so that it
+//! leaves the disk to the next.
 
 use super::Findings;
 use crate::counters::Counters;

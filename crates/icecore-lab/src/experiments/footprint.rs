@@ -1,9 +1,10 @@
 //! `footprint`: what a pool takes up beside what its versions reach.
 //!
-//! One database is overwritten at random, transaction by transaction, in two pools that are made alike. In one of them a
-//! connection to a snapshot of another dataset is open meanwhile, and does nothing: it is not to cost any room. The log is
-//! short, so that what dies is used again many times over. Then the pool comes to rest, which takes it five minutes, and
-//! gives back what it does not need. A third pool has nothing but a database of 1 MiB.
+//! One database is overwritten at random, transaction by transaction, in two pools that are made alike. In
+//! one of them a connection to a snapshot of another dataset is open meanwhile, and does nothing: it is not
+//! to cost any room. The log is short, so that what dies is used again many times over. Then the pool comes
+//! to rest, which takes it five minutes, and gives back what it does not need. A third pool has nothing but a
+//! database of 1 MiB.
 
 use super::Findings;
 use crate::error::Result;

@@ -254,8 +254,8 @@ fn open_options(options: &Options) -> OpenOptions {
     OpenOptions { log_bytes_max: options.size(default.log_bytes_max, 16 << 20), ..default }
 }
 
-/// Size of the file in experiments on cold reads and bulk writes: `usual`, or 2 GiB in a quick run. A debug build shows only that
-/// they run.
+/// Size of the file in experiments on cold reads and bulk writes: `usual`, or 2 GiB in a quick run. A debug
+/// build shows only that they run.
 fn file_bytes(options: &Options, usual: u64) -> u64 {
     let quick = if cfg!(debug_assertions) { 32 << 20 } else { 2 << 30 };
     options.size(usual, quick)

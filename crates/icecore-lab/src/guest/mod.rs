@@ -1,7 +1,8 @@
-//! A small machine of QEMU, with a kernel that has what this one lacks: the studies run in it as they do outside.
+//! A small machine of QEMU, with a kernel that has what this one lacks: the studies run in it as they do
+//! outside.
 //!
-//! It is made of Debian's packages once, and kept. Each run boots it anew, with an empty disk, and nothing of the run
-//! stays.
+//! It is made of Debian's packages once, and kept. Each run boots it anew, with an empty disk, and nothing of
+//! the run stays.
 
 mod boot;
 mod build;
@@ -26,8 +27,8 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Where the guest is kept unless said otherwise: `icecore/guest` in the user's folder for caches (XDG Base
-    /// Directory).
+    /// Where the guest is kept unless said otherwise: `icecore/guest` in the user's folder for caches (XDG
+    /// Base Directory).
     #[must_use]
     pub fn default_cache() -> Option<PathBuf> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);

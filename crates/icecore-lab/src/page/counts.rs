@@ -65,7 +65,10 @@ fn table(document: &Document, run: &str) -> Markup {
         rows(document).map(|(name, system)| (Key::of(name), system)).filter(|(key, _)| key.run == run);
     let mut rows: Vec<(Key<'_>, &System)> = of_run.collect();
     rows.sort_by_key(|(key, _)| (key.snapshots, key.system));
-    let has_counts = run == DURABLE || run.is_empty();
+    // A model of other chunks, snapshots or writes than those that were counted.
+    let is_other_model = document.report.experiment == "model"
+        && document.report.checks.iter().all(|check| check.name != "model.error");
+    let has_counts = (run == DURABLE || run.is_empty()) && !is_other_model;
     let elsewhere = if has_counts { published::all_counts(&document.report.experiment) } else { &[] };
     html! {
         div class="wide" { table class="counts" {

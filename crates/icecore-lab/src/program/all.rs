@@ -47,7 +47,8 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<()> {
     )
 }
 
-/// The studies to run. Where somebody chose systems, those that compare none are left out, and a line says so.
+/// The studies to run. Where somebody chose systems, those that compare none are left out, and a line says
+/// so.
 fn chosen(arguments: &RunArguments) -> Vec<&'static Experiment> {
     let mut studies = all::studies();
     if !arguments.systems.is_empty() {

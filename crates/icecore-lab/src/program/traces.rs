@@ -50,6 +50,14 @@ impl TraceArguments {
             let reason = "and the answer of model is the same outside: leave out --guest";
             return Err(exit::usage(format!("the guest does not get {option}, {reason}")));
         }
+        if name == super::all::ALL && !run.systems.is_empty() {
+            let reason = "which --systems leaves out";
+            return Err(exit::usage(format!("{option} is about model, {reason}: give one of the two")));
+        }
+        if self.trace.is_none() && matches!(self.every, Some(Every::Time(_))) {
+            let reason = "the writes of model itself have no times";
+            return Err(exit::usage(format!("{reason}: give --every a number of writes, or a --trace")));
+        }
         Ok(())
     }
 

@@ -1,4 +1,5 @@
-//! `fragment`: what random updates after a snapshot do to a file, after "Btrfs against LVM + ext4" (2015), experiment 1.
+//! `fragment`: what random updates after a snapshot do to a file, after "Btrfs against LVM + ext4" (2015),
+//! experiment 1.
 //!
 //! A file is filled by eight workers, 4,000 bytes at a time, and read from beginning to end. A snapshot is
 //! taken, and so many places are updated at random as in the study, in proportion to the size of the file.

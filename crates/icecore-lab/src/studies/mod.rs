@@ -193,7 +193,8 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// Sets the system up on a device of this size, with room for copies beside where the system sets that aside.
+    /// Sets the system up on a device of this size, with room for copies beside where the system sets that
+    /// aside.
     pub(crate) fn begin(kind: &Kind, bytes: u64, areas: Areas, options: &Options) -> Result<Self> {
         Self::make(kind, bytes, None, areas, options)
     }

@@ -1,4 +1,5 @@
-//! Icecore, mounted: a pool in ext4 on a loop device, so that it pays for the loop device as the other systems do.
+//! Icecore, mounted: a pool in ext4 on a loop device, so that it pays for the loop device as the other
+//! systems do.
 
 use super::loopback::{self, EXT4, Loop};
 use super::mounted::{DATASET, Mounted};

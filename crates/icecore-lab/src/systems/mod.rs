@@ -1,4 +1,5 @@
-//! The systems with snapshots that the studies compare. A new system is one file here, and one line in `SYSTEMS`.
+//! The systems with snapshots that the studies compare. A new system is one file here, and one line in
+//! `SYSTEMS`.
 
 mod absent;
 pub(crate) mod btrfs;
@@ -27,8 +28,8 @@ use std::path::{Path, PathBuf};
 /// The database of the studies that use one.
 const DATABASE: &str = "app.db";
 
-/// A system that is set up. Dropping it removes everything that it made. A system without snapshots ([`Kind::snapshots`]) leaves out
-/// what concerns them: the methods here refuse.
+/// A system that is set up. Dropping it removes everything that it made. A system without snapshots
+/// ([`Kind::snapshots`]) leaves out what concerns them: the methods here refuse.
 pub(crate) trait System: Send {
     /// The folder for the files of a workload.
     fn data(&self) -> Result<PathBuf>;
@@ -85,7 +86,8 @@ pub(crate) trait System: Send {
         sqlite::open_plain(&self.data()?.join(DATABASE), journal)
     }
 
-    /// Opens the database of a snapshot. SQLite needs to write beside a log, so a copy in `scratch` is opened.
+    /// Opens the database of a snapshot. SQLite needs to write beside a log, so a copy in `scratch` is
+    /// opened.
     fn past_database(&self, name: &str, scratch: &Path, journal: Journal) -> Result<Connection> {
         let folder = self.snapshot_folder(name)?;
         for suffix in ["", "-wal", "-journal"] {

@@ -52,7 +52,8 @@ impl Mounted {
         Self::begin_with(dataset, FOR_SERVERS, folder, &InitOptions::default(), options)
     }
 
-    /// The same, with the whole pool mounted: its dataset is the folder [`DATASET`], and clones appear beside that.
+    /// The same, with the whole pool mounted: its dataset is the folder [`DATASET`], and clones appear beside
+    /// that.
     pub(crate) fn begin_pool(folder: &Path, options: &Options) -> Result<Self> {
         Self::begin_with(None, FOR_SERVERS, folder, &InitOptions::default(), options)
     }

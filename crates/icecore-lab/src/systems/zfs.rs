@@ -1,5 +1,5 @@
-//! ZFS: a pool on a loop device, with records of the size that databases write. A snapshot is one of its only file
-//! system.
+//! ZFS: a pool on a loop device, with records of the size that databases write. A snapshot is one of its only
+//! file system.
 
 use super::loopback::{self, Attached, SBIN};
 use super::{Ground, Kind, System};

@@ -201,6 +201,8 @@ fn options_that_make_no_sense_for_a_run_are_refused() {
         (&["all", "--every", "500", "--guest"], "leave out --guest"),
         (&["model", "--chunk", "5K"], "a power of two from 4K to 512K"),
         (&["model", "--every", "0"], "such as 500"),
+        (&["model", "--every", "10m"], "a number of writes, or a --trace"),
+        (&["all", "--every", "500", "--systems", "btrfs"], "give one of the two"),
         (&["shock", "--chunk", "8K"], "--chunk goes with model"),
         (&["commits", "--every", "10m"], "--every goes with model"),
         (&["model", "--record", "f"], "--record goes with shock"),

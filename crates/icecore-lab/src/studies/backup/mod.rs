@@ -1,8 +1,9 @@
-//! `backup`: a snapshot is read, and compressed, while the database writes, after "Reading a snapshot" (2013).
+//! `backup`: a snapshot is read, and compressed, while the database writes, after "Reading a snapshot"
+//! (2013).
 //!
-//! A MariaDB on each system is driven by sysbench. First without a snapshot; then a snapshot is read while the server is stopped;
-//! then another while it is driven, as fast as it goes; and one at half of that speed. What is read goes through zstd(1), and
-//! nowhere from there: a backup belongs on another disk.
+//! A MariaDB on each system is driven by sysbench. First without a snapshot; then a snapshot is read while
+//! the server is stopped; then another while it is driven, as fast as it goes; and one at half of that speed.
+//! What is read goes through zstd(1), and nowhere from there: a backup belongs on another disk.
 
 mod mylvmbackup;
 
@@ -184,7 +185,8 @@ fn one(bench: &mut Bench, kind: &Kind, source: &Path, scope: &Scope, options: &O
     Ok(round)
 }
 
-/// Drives the server, and reads the snapshot again and again until that is over. `percent`: how much of a copy area is in use.
+/// Drives the server, and reads the snapshot again and again until that is over. `percent`: how much of a
+/// copy area is in use.
 fn both(
     server: &Server<'_>,
     past: &Path,

@@ -72,7 +72,7 @@ pub(super) struct Layout {
     /// What the data directory has of the log and of the system tablespace.
     log: &'static str,
     system: Option<&'static str>,
-    /// Has the server find them in other folders: by options, which it answers, or otherwise.
+    /// Has the server find them in other folders: returns options of the server, or makes links.
     lead: fn(&Folders) -> Result<Vec<OsString>>,
     /// Options that the server has wherever its files are.
     fixed: &'static [&'static str],

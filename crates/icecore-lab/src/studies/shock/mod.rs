@@ -114,6 +114,10 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     let mut lineup = Lineup::of(options, Needs::Files)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
     lineup.require_room(scope.device_bytes, scope.areas(), options)?;
+    if let Some(record) = &options.record {
+        // Rather now than when everything was written.
+        fs::write(record, b"").doing(|| format!("write {}", record.display()))?;
+    }
     let driving = (options.tool == LoadTool::Fio).then(|| overhead_us(options)).transpose()?;
     let runs = lineup.measure(rounds, options, |round, kind| {
         let mut bench = Bench::begin(kind, scope.device_bytes, scope.areas(), options)?;
