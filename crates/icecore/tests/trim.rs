@@ -134,7 +134,7 @@ fn a_pool_at_rest_and_a_closed_one_give_back_by_themselves() {
     assert_kept(&Pool::open_directory(folder.path(), &options(true)).unwrap(), file);
 }
 
-/// Readers and a writer go on while files come and go.
+/// Readers and a writer go on while files come and go, and the books agree with the files all the time.
 #[test]
 fn readers_and_writers_do_not_notice() {
     let folder = tempfile::tempdir().unwrap();
@@ -154,6 +154,11 @@ fn readers_and_writers_do_not_notice() {
         scope.spawn(|| {
             while Instant::now() < end {
                 pool.trim().unwrap();
+            }
+        });
+        scope.spawn(|| {
+            while Instant::now() < end {
+                pool.verify().unwrap();
             }
         });
         while Instant::now() < end {

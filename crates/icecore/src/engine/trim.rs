@@ -1,5 +1,5 @@
-//! Free segments go back to the filesystem: when the pool is at rest, when it is closed, when the filesystem runs short,
-//! and when somebody asks for it.
+//! Free segments go back to the filesystem: when the pool is at rest, when it is closed, when the filesystem runs
+//! short, and on request.
 //!
 //! What must hold: *a file is removed only when no checkpoint that a recovery may fall back to places anything in it.*
 //! So segments are set aside first, and a checkpoint follows. Then the newest checkpoint and the one before it know
@@ -10,6 +10,7 @@ use super::{Engine, Purpose};
 use crate::error::Result;
 use crate::state::State;
 use crate::units::{BLOCK_BYTES, SegmentId};
+use parking_lot::MutexGuard;
 use serde::{Deserialize, Serialize};
 
 /// The filesystem runs short when it has less than one part in so many left.
@@ -64,6 +65,12 @@ impl Engine {
         let outcome = if chosen.is_empty() { Ok(()) } else { self.give_back(&chosen, &mut report) };
         report.segments_free = self.state().segments.free() as u64;
         outcome.map(|()| report)
+    }
+
+    /// Keeps segments from going back to the filesystem while the guard lives. One that goes back loses its file
+    /// first: until it is forgotten, the state names a segment that has no file.
+    pub(crate) fn hold_files(&self) -> MutexGuard<'_, ()> {
+        self.collector.turn()
     }
 
     /// What a pool does by itself every now and then. `idle`: what it keeps, where nothing was written for a while.

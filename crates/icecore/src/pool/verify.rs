@@ -1,5 +1,4 @@
-//! Verifying the books: everything that is kept as a set, a map or a count is worked out anew by walking every
-//! tree, and compared.
+//! Verifying the books: every set, map and count is computed again by walking every tree, and compared.
 
 use super::Pool;
 use crate::engine::Engine;
@@ -35,9 +34,10 @@ fn wrong(place: impl Into<String>, detail: impl Into<String>) -> Error {
 
 impl Engine {
     fn verify(&self) -> Result<()> {
+        let _files = self.hold_files();
         self.finish_freeing()?;
         self.with_books(|state, ledger| {
-            // Of one that could not be deleted to the end, the tree has more than is there: there is nothing to compare it with.
+            // The tree of a version that is deleted in part has more than is there: nothing can be compared with it.
             if let Some(version) = state.history.next_stuck() {
                 state.history.freed_by_deleting_set(&[version])?;
             }
@@ -137,7 +137,7 @@ impl Engine {
             if found > 0 && state.segments.kind(segment).is_none() {
                 return Err(wrong(file_name(segment), "it is free, and live blocks lie in it"));
             }
-            // What is cut short costs something or not: that is for whoever asks, who can say what.
+            // The caller judges what is cut short, and can say what it costs.
             if self.blocks.files().cut(segment).is_none() {
                 self.blocks.files().get(segment)?;
             }
@@ -198,7 +198,7 @@ impl Engine {
     }
 }
 
-/// What a doomed version reaches: what its sets say. Its tree has more, which nobody reads.
+/// What a doomed version reaches: what its sets say. Its tree has more, which is not read.
 fn of_sets(state: &State, version: VersionId, walked: &BTreeMap<VersionId, Blocks>) -> Result<Blocks> {
     let parent = state.history.version(version)?.parent();
     let mut reached = parent.and_then(|parent| walked.get(&parent).cloned()).unwrap_or_default();
