@@ -90,7 +90,6 @@ fn administer(pool: &Pool, request: Request) -> Result<Response> {
     match request {
         Request::Status => Ok(Response::Status(Box::new(status(pool)))),
         Request::Sync => done(pool.sync()),
-        Request::Checkpoint => done(pool.checkpoint()),
         Request::Create { name, parents, properties } => {
             done(pool.create_dataset(&name, parents, &properties))
         }

@@ -18,7 +18,7 @@ use crate::units::{ByteLength, InodeNumber, PoolId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The version of the conversation. Both ends must speak the same.
-pub const PROTOCOL_VERSION: u16 = 9;
+pub const PROTOCOL_VERSION: u16 = 10;
 /// Most bytes of a file that one request reads or writes.
 pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Most entries of a directory that one request answers.
@@ -32,8 +32,6 @@ pub enum Request {
     Status,
     /// Makes everything so far durable.
     Sync,
-    /// Writes a checkpoint now.
-    Checkpoint,
     /// Makes a dataset, with `parents` those above it as well.
     Create {
         /// The new dataset.

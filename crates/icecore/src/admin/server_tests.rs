@@ -44,7 +44,7 @@ impl Session for PretendSession {
                 thread::sleep(Duration::from_millis(300));
                 Ok(Response::Done)
             }
-            Request::Checkpoint => panic!("a fault in one session"),
+            Request::Copies => panic!("a fault in one session"),
             _ => Ok(Response::Done),
         }
     }
@@ -203,7 +203,7 @@ fn a_client_that_goes_in_the_middle_ends_its_long_request_only() {
 fn a_panic_in_a_session_stays_there() {
     let (folder, _server) = start(quick());
     let mut client = Client::connect(folder.path()).unwrap();
-    let failure = ask(&mut client, &Request::Checkpoint).unwrap_err();
+    let failure = ask(&mut client, &Request::Copies).unwrap_err();
     assert!(failure.message.contains("went away"), "{}", failure.message);
     assert!(ask(&mut Client::connect(folder.path()).unwrap(), &Request::Status).is_ok());
 }
