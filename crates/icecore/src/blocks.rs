@@ -195,7 +195,7 @@ impl Blocks {
                 Ok(count)
             })?;
             let target = &mut target[..count as usize * BLOCK_BYTES];
-            self.counters.read_bytes_data.add(target.len() as u64);
+            self.counters.disk_read_bytes_data.add(target.len() as u64);
             if access.keep {
                 for (offset, block) in target.as_chunks::<BLOCK_BYTES>().0.iter().enumerate() {
                     let address = address.plus(BlockCount(offset as u64));

@@ -82,7 +82,7 @@ impl Nodes {
         self.blocks.while_there(run, |segment, slot, _, doubts| {
             let mut bytes = [0; BLOCK_BYTES];
             let read = self.blocks.files().read(segment, slot, &mut bytes);
-            self.counters.read_bytes_node.add(bytes.len() as u64);
+            self.counters.disk_read_bytes_node.add(bytes.len() as u64);
             let decode =
                 |()| self.take_apart(&bytes, address, segment, slot).inspect_err(|error| doubts.add(error));
             let outcome = read.and_then(decode);

@@ -21,50 +21,6 @@ impl Counter {
     }
 }
 
-/// What a pool has done since it was opened.
-#[derive(Default)]
-pub(crate) struct Counters {
-    pub write_calls: Counter,
-    pub write_bytes: Counter,
-    pub read_calls: Counter,
-    pub read_bytes: Counter,
-    pub logged_data: Counter,
-    /// Of that, what lies outside the log.
-    pub staged_data: Counter,
-    pub logged_headers: Counter,
-    pub node_bytes: Counter,
-    pub checkpoint_bytes: Counter,
-    pub frame_bytes: Counter,
-    pub ahead_bytes: Counter,
-    pub flushes: Counter,
-    pub commits: Counter,
-    /// Nanoseconds of them all together.
-    pub commit_time: Counter,
-    pub committed_operations: Counter,
-    pub checkpoints: Counter,
-    pub moves_recorded: Counter,
-    pub snapshots: Counter,
-    pub read_bytes_data: Counter,
-    pub read_bytes_node: Counter,
-    pub read_bytes_scrub: Counter,
-    pub read_bytes_replay: Counter,
-    pub block_cache_hits: Counter,
-    pub node_cache_hits: Counter,
-    pub node_cache_misses: Counter,
-    pub segments_created: Counter,
-    pub segments_recycled: Counter,
-    pub segments_collected: Counter,
-    pub collected_bytes: Counter,
-    pub left_behind_bytes: Counter,
-    pub moved_data: Counter,
-    pub moved_headers: Counter,
-    pub moved_nodes: Counter,
-    pub read_bytes_collect: Counter,
-    pub read_bytes_map: Counter,
-    pub stalls: Counter,
-    latencies: Mutex<Latencies>,
-}
-
 struct Latencies {
     commit: Histogram<u64>,
     group: Histogram<u64>,
@@ -105,44 +61,10 @@ impl Counters {
             max: histogram.max(),
         };
         Statistics {
-            write_calls: self.write_calls.get(),
-            write_bytes: self.write_bytes.get(),
-            read_calls: self.read_calls.get(),
-            read_bytes: self.read_bytes.get(),
-            logged_data_bytes: self.logged_data.get(),
-            logged_header_bytes: self.logged_headers.get(),
-            node_bytes: self.node_bytes.get(),
-            checkpoint_bytes: self.checkpoint_bytes.get(),
-            frame_bytes: self.frame_bytes.get(),
-            ahead_bytes: self.ahead_bytes.get(),
-            flushes: self.flushes.get(),
-            commits: self.commits.get(),
-            committed_operations: self.committed_operations.get(),
-            checkpoints: self.checkpoints.get(),
-            moves_recorded: self.moves_recorded.get(),
-            snapshots: self.snapshots.get(),
-            disk_read_bytes_data: self.read_bytes_data.get(),
-            disk_read_bytes_node: self.read_bytes_node.get(),
-            disk_read_bytes_scrub: self.read_bytes_scrub.get(),
-            disk_read_bytes_replay: self.read_bytes_replay.get(),
-            block_cache_hits: self.block_cache_hits.get(),
-            node_cache_hits: self.node_cache_hits.get(),
-            node_cache_misses: self.node_cache_misses.get(),
-            segments_created: self.segments_created.get(),
-            segments_recycled: self.segments_recycled.get(),
-            segments_collected: self.segments_collected.get(),
-            collected_bytes: self.collected_bytes.get(),
-            left_behind_bytes: self.left_behind_bytes.get(),
-            moved_data_bytes: self.moved_data.get(),
-            moved_header_bytes: self.moved_headers.get(),
-            moved_node_bytes: self.moved_nodes.get(),
-            disk_read_bytes_collect: self.read_bytes_collect.get(),
-            disk_read_bytes_map: self.read_bytes_map.get(),
-            stalls: self.stalls.get(),
             commit_nanoseconds: quantiles(&latencies.commit),
             operations_per_commit: quantiles(&latencies.group),
             snapshot_nanoseconds: quantiles(&latencies.snapshot),
-            ..Statistics::default()
+            ..self.counted()
         }
     }
 }
@@ -161,11 +83,32 @@ pub struct Quantiles {
 }
 
 macro_rules! statistics {
-    ($($(#[$meta:meta])* $name:ident),* $(,)?) => {
+    (
+        counted { $($(#[$counted_meta:meta])* $counted:ident,)* }
+        found { $($(#[$found_meta:meta])* $found:ident,)* }
+    ) => {
+        /// What a pool has done since it was opened.
+        #[derive(Default)]
+        pub(crate) struct Counters {
+            $(pub $counted: Counter,)*
+            /// Of the data that was logged, what lies outside the log.
+            pub staged_data: Counter,
+            /// Nanoseconds of all group flushes together.
+            pub commit_time: Counter,
+            latencies: Mutex<Latencies>,
+        }
+
+        impl Counters {
+            fn counted(&self) -> Statistics {
+                Statistics { $($counted: self.$counted.get(),)* ..Statistics::default() }
+            }
+        }
+
         /// What a pool has done since it was opened, and how full it is. Bytes unless said otherwise.
         #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
         pub struct Statistics {
-            $($(#[$meta])* pub $name: u64,)*
+            $($(#[$counted_meta])* pub $counted: u64,)*
+            $($(#[$found_meta])* pub $found: u64,)*
             /// Time of a group flush.
             pub commit_nanoseconds: Quantiles,
             /// Operations that one flush made durable.
@@ -188,7 +131,10 @@ macro_rules! statistics {
             /// All counters by name, in a stable order.
             #[must_use]
             pub fn counters(&self) -> Vec<(&'static str, u64)> {
-                vec![$((stringify!($name), self.$name)),*]
+                vec![
+                    $((stringify!($counted), self.$counted),)*
+                    $((stringify!($found), self.$found),)*
+                ]
             }
 
             /// Bytes written to disk, of every kind.
@@ -223,134 +169,139 @@ macro_rules! statistics {
     };
 }
 
+// What is counted as it happens, and what is looked up when somebody asks.
 statistics! {
-    /// Write calls.
-    write_calls,
-    /// Bytes written by callers.
-    write_bytes,
-    /// Read calls.
-    read_calls,
-    /// Bytes read by callers.
-    read_bytes,
-    /// File data written.
-    logged_data_bytes,
-    /// Record headers written, with the small writes in them.
-    logged_header_bytes,
-    /// Tree nodes written.
-    node_bytes,
-    /// Ledger blobs written.
-    checkpoint_bytes,
-    /// Superblocks, segment headers and checksum tables written.
-    frame_bytes,
-    /// Zeros written ahead.
-    ahead_bytes,
-    /// Data moved by collection.
-    moved_data_bytes,
-    /// Headers of runs of moved data.
-    moved_header_bytes,
-    /// Tree nodes moved by collection.
-    moved_node_bytes,
-    /// Tree nodes written to copies.
-    copy_node_bytes,
-    /// Ledger blobs written to copies.
-    copy_checkpoint_bytes,
-    /// Superblocks, segment headers and checksum tables written to copies.
-    copy_frame_bytes,
-    /// The log, and runs outside of it, written to copies.
-    copy_data_bytes,
-    /// Written to copies that were made of what was there before, or mended.
-    copy_restored_bytes,
-    /// Flushes, in number.
-    flushes,
-    /// Flushes of copies, in number: not among `flushes`.
-    copy_flushes,
-    /// Group flushes of the log, in number.
-    commits,
-    /// Operations made durable, in number.
-    committed_operations,
-    /// Checkpoints, in number.
-    checkpoints,
-    /// Checkpoints of nothing but what collection moved, in number.
-    moves_recorded,
-    /// Snapshot calls, in number.
-    snapshots,
-    /// Data read from disk for callers.
-    disk_read_bytes_data,
-    /// Tree nodes read from disk.
-    disk_read_bytes_node,
-    /// Read from disk by scrub.
-    disk_read_bytes_scrub,
-    /// Read from disk by replay.
-    disk_read_bytes_replay,
-    /// Read from disk by collection.
-    disk_read_bytes_collect,
-    /// Chunks of the location map read from disk.
-    disk_read_bytes_map,
-    /// Blocks found in memory, in number.
-    block_cache_hits,
-    /// Tree nodes found in memory, in number.
-    node_cache_hits,
-    /// Tree nodes not found in memory, in number.
-    node_cache_misses,
-    /// Segment files made, in number.
-    segments_created,
-    /// Segments used again, in number.
-    segments_recycled,
-    /// Segments emptied by collection, in number.
-    segments_collected,
-    /// Room in the segments that collection emptied.
-    collected_bytes,
-    /// Data in them that had died since the last checkpoint, and need not be moved.
-    left_behind_bytes,
-    /// Segments that wait for a checkpoint to be free, having been emptied, in number.
-    segments_vacated,
-    /// Segments that collection leaves alone because something in them cannot be read, in number.
-    segments_hurt,
-    /// Times that a writer had to wait for a checkpoint.
-    stalls,
-    /// Live data and nodes.
-    live_bytes,
-    /// What any version reaches: `live_bytes` and `dirty_bytes` without what waits to be freed.
-    used_bytes,
-    /// What only destroyed versions reach that are still to be taken apart.
-    freeing_bytes,
-    /// Destroyed versions that are still to be taken apart, in number.
-    freeing_versions,
-    /// What the pool may grow to: its size limit, or what its medium has room for.
-    capacity_bytes,
-    /// Most that the files of the pool may take up together; 0 for no limit.
-    size_limit_bytes,
-    /// What can still be written beside the reserve: in segments that are free, to be made, or to be gathered
-    /// from what is dead.
-    available_bytes,
-    /// The reserve that data may not take: for what frees, and keeps the pool going. Grows while much is written.
-    kept_bytes,
-    /// All segment files together.
-    segment_file_bytes,
-    /// All copies of segments together.
-    copy_file_bytes,
-    /// Segments that should have a copy and have none, in number.
-    copies_missing,
-    /// Free segments, in number.
-    segments_free,
-    /// Segments, in number.
-    segments,
-    /// Log that a recovery would replay.
-    log_bytes,
-    /// Tree nodes waiting for a checkpoint.
-    dirty_bytes,
-    /// Versions pinned by readers, in number.
-    pins,
-    /// Reads that the disk refused, in number.
-    failed_reads,
-    /// Writes that the disk refused, in number.
-    failed_writes,
-    /// Flushes that the disk refused, in number.
-    failed_flushes,
-    /// Times that bytes were read that are not what was written.
-    damaged_reads,
-    /// Places that were healed from their copies, and copies that were mended, in number.
-    healed_places,
-    /// Times that something could be read from a copy, and not be written again, in number.
-    unhealed_places,
+    counted {
+        /// Write calls.
+        write_calls,
+        /// Bytes written by callers.
+        write_bytes,
+        /// Read calls.
+        read_calls,
+        /// Bytes read by callers.
+        read_bytes,
+        /// File data written.
+        logged_data_bytes,
+        /// Record headers written, with the small writes in them.
+        logged_header_bytes,
+        /// Tree nodes written.
+        node_bytes,
+        /// Ledger blobs written.
+        checkpoint_bytes,
+        /// Superblocks, segment headers and checksum tables written.
+        frame_bytes,
+        /// Zeros written ahead.
+        ahead_bytes,
+        /// Data moved by collection.
+        moved_data_bytes,
+        /// Headers of runs of moved data.
+        moved_header_bytes,
+        /// Tree nodes moved by collection.
+        moved_node_bytes,
+        /// Flushes, in number.
+        flushes,
+        /// Group flushes of the log, in number.
+        commits,
+        /// Operations made durable, in number.
+        committed_operations,
+        /// Checkpoints, in number.
+        checkpoints,
+        /// Checkpoints of nothing but what collection moved, in number.
+        moves_recorded,
+        /// Snapshot calls, in number.
+        snapshots,
+        /// Data read from disk for callers.
+        disk_read_bytes_data,
+        /// Tree nodes read from disk.
+        disk_read_bytes_node,
+        /// Read from disk by scrub.
+        disk_read_bytes_scrub,
+        /// Read from disk by replay.
+        disk_read_bytes_replay,
+        /// Read from disk by collection.
+        disk_read_bytes_collect,
+        /// Chunks of the location map read from disk.
+        disk_read_bytes_map,
+        /// Blocks found in memory, in number.
+        block_cache_hits,
+        /// Tree nodes found in memory, in number.
+        node_cache_hits,
+        /// Tree nodes not found in memory, in number.
+        node_cache_misses,
+        /// Segment files made, in number.
+        segments_created,
+        /// Segments used again, in number.
+        segments_recycled,
+        /// Segments emptied by collection, in number.
+        segments_collected,
+        /// Room in the segments that collection emptied.
+        collected_bytes,
+        /// Data in them that had died since the last checkpoint, and need not be moved.
+        left_behind_bytes,
+        /// Times that a writer had to wait for a checkpoint.
+        stalls,
+    }
+    found {
+        /// Tree nodes written to copies.
+        copy_node_bytes,
+        /// Ledger blobs written to copies.
+        copy_checkpoint_bytes,
+        /// Superblocks, segment headers and checksum tables written to copies.
+        copy_frame_bytes,
+        /// The log, and runs outside of it, written to copies.
+        copy_data_bytes,
+        /// Written to copies that were made of what was there before, or mended.
+        copy_restored_bytes,
+        /// Flushes of copies, in number: not among `flushes`.
+        copy_flushes,
+        /// Segments that wait for a checkpoint to be free, having been emptied, in number.
+        segments_vacated,
+        /// Segments that collection leaves alone because something in them cannot be read, in number.
+        segments_hurt,
+        /// Live data and nodes.
+        live_bytes,
+        /// What any version reaches: `live_bytes` and `dirty_bytes` without what waits to be freed.
+        used_bytes,
+        /// What only destroyed versions reach that are still to be taken apart.
+        freeing_bytes,
+        /// Destroyed versions that are still to be taken apart, in number.
+        freeing_versions,
+        /// What the pool may grow to: its size limit, or what its medium has room for.
+        capacity_bytes,
+        /// Most that the files of the pool may take up together; 0 for no limit.
+        size_limit_bytes,
+        /// What can still be written beside the reserve: in segments that are free, to be made, or to be gathered
+        /// from what is dead.
+        available_bytes,
+        /// The reserve that data may not take: for what frees, and keeps the pool going. Grows while much is written.
+        kept_bytes,
+        /// All segment files together.
+        segment_file_bytes,
+        /// All copies of segments together.
+        copy_file_bytes,
+        /// Segments that should have a copy and have none, in number.
+        copies_missing,
+        /// Free segments, in number.
+        segments_free,
+        /// Segments, in number.
+        segments,
+        /// Log that a recovery would replay.
+        log_bytes,
+        /// Tree nodes waiting for a checkpoint.
+        dirty_bytes,
+        /// Versions pinned by readers, in number.
+        pins,
+        /// Reads that the disk refused, in number.
+        failed_reads,
+        /// Writes that the disk refused, in number.
+        failed_writes,
+        /// Flushes that the disk refused, in number.
+        failed_flushes,
+        /// Times that bytes were read that are not what was written.
+        damaged_reads,
+        /// Places that were healed from their copies, and copies that were mended, in number.
+        healed_places,
+        /// Times that something could be read from a copy, and not be written again, in number.
+        unhealed_places,
+    }
 }

@@ -114,7 +114,7 @@ impl Blocks {
         }
         let damaged = || Error::damaged(name(), format!("{what} does not match its checksum"));
         let read = self.files.read_stretch(place, damaged, still);
-        self.counters.read_bytes_map.add(u64::from(place.blocks) * BLOCK_BYTES as u64);
+        self.counters.disk_read_bytes_map.add(u64::from(place.blocks) * BLOCK_BYTES as u64);
         decode(&read?).map_err(|error| match error {
             Error::Damaged { detail, place } => Error::damaged(name(), format!("{place}: {detail}")),
             other => other,

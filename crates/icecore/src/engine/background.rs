@@ -276,7 +276,7 @@ impl Engine {
             self.signals.request(true, false);
         }
         let flushes = self.counters.commits.get().max(1);
-        let logged = self.counters.logged_data.get().saturating_sub(self.counters.staged_data.get());
+        let logged = self.counters.logged_data_bytes.get().saturating_sub(self.counters.staged_data.get());
         if pressure.prepare && logged / flushes < AHEAD_FLUSH_BYTES_MAX {
             self.signals.request(false, true);
         }

@@ -133,7 +133,7 @@ impl Engine {
     /// is read from the copy is told among what was mended. `mismatch`: what to say if neither is right.
     fn inspect_stretch(&self, place: &LedgerPointer, mismatch: &str) -> Option<Error> {
         let read = super::copies::read_blob(self.blocks.files(), place);
-        self.counters.read_bytes_scrub.add(u64::from(place.blocks) * BLOCK_BYTES as u64);
+        self.counters.disk_read_bytes_scrub.add(u64::from(place.blocks) * BLOCK_BYTES as u64);
         let detail = match read {
             Ok(bytes) => {
                 self.inspect_copy(place.segment, place.slot, &bytes);

@@ -150,7 +150,7 @@ impl Engine {
             let (empty, content) = (AlignedBuffer::zeroed(BLOCK_BYTES), payload.bytes());
             let parts = [(Kind::RecordHeader, &empty[..]), (Kind::Data, content)];
             self.blocks.files().write(place.segment(), place.allocation.slot, &parts)?;
-            self.counters.logged_headers.add(BLOCK_BYTES as u64);
+            self.counters.logged_header_bytes.add(BLOCK_BYTES as u64);
             self.count_staged(content.len());
             Ok(())
         })
@@ -182,14 +182,14 @@ impl Engine {
             let header = self.run_header(place, sums, &[]);
             let parts = [(Kind::RecordHeader, &header[..])];
             self.blocks.files().write_lazily(place.segment(), place.allocation.slot, &parts)?;
-            self.counters.logged_headers.add(BLOCK_BYTES as u64);
+            self.counters.logged_header_bytes.add(BLOCK_BYTES as u64);
             Ok(())
         })
     }
 
     fn count_staged(&self, bytes: usize) {
         self.counters.staged_data.add(bytes as u64);
-        self.counters.logged_data.add(bytes as u64);
+        self.counters.logged_data_bytes.add(bytes as u64);
     }
 
     fn or_abandon(&self, place: &RunPlace, write: impl FnOnce() -> Result<()>) -> Result<()> {
@@ -239,11 +239,11 @@ impl Engine {
             {
                 files.write(segment, Slot(slot), &[(Kind::Data, part)])?;
             }
-            (&self.counters.moved_headers, &self.counters.moved_data)
+            (&self.counters.moved_header_bytes, &self.counters.moved_data_bytes)
         } else {
             files.write(segment, slot, &[(Kind::RecordHeader, &block), (Kind::Data, content)])?;
             self.counters.staged_data.add(content.len() as u64);
-            (&self.counters.logged_headers, &self.counters.logged_data)
+            (&self.counters.logged_header_bytes, &self.counters.logged_data_bytes)
         };
         headers.add(BLOCK_BYTES as u64);
         data.add(content.len() as u64);

@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
             let blocks = WINDOW_BLOCKS.min((slots - slot.0) as usize);
             self.window_at = None;
             self.read(segment, slot, blocks)?;
-            self.counters.read_bytes_replay.add((blocks * BLOCK_BYTES) as u64);
+            self.counters.disk_read_bytes_replay.add((blocks * BLOCK_BYTES) as u64);
             self.window_at = Some((segment, slot));
         }
         let first = self.window_at.expect("just read").1;
@@ -218,7 +218,7 @@ impl<'a> Reader<'a> {
                 Err(_) => data.fill(0),
                 Ok(()) => {}
             }
-            self.counters.read_bytes_replay.add(data.len() as u64);
+            self.counters.disk_read_bytes_replay.add(data.len() as u64);
         }
         for (index, (block, sum)) in data.chunks_mut(BLOCK_BYTES).zip(&found.view.sums).enumerate() {
             let slot = Slot(found.slot.0 + 1 + index as u32);
@@ -239,7 +239,7 @@ impl<'a> Reader<'a> {
         match files.read(found.segment, found.slot, &mut bytes) {
             Err(error) if !files.copies().has(found.segment) => return Err(error),
             read => {
-                self.counters.read_bytes_replay.add(bytes.len() as u64);
+                self.counters.disk_read_bytes_replay.add(bytes.len() as u64);
                 if read.is_ok() && found.is(&bytes) {
                     return Ok(Some(Whole { bytes, is_copied: false }));
                 }

@@ -258,10 +258,10 @@ impl Writer {
                     }
                     chain.unsynced.insert(record.segment);
                     gathered.push(Kind::RecordHeader, headers.next().expect("built"));
-                    counters.logged_headers.add(BLOCK_BYTES as u64);
+                    counters.logged_header_bytes.add(BLOCK_BYTES as u64);
                     for payload in &record.payloads {
                         gathered.push(Kind::Data, payload.bytes());
-                        counters.logged_data.add(payload.bytes().len() as u64);
+                        counters.logged_data_bytes.add(payload.bytes().len() as u64);
                     }
                 }
                 Piece::Seal { segment, incarnation } => {

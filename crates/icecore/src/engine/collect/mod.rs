@@ -67,6 +67,6 @@ impl Engine {
     }
 
     fn moved_bytes(&self) -> u64 {
-        self.counters.moved_data.get() + self.counters.moved_nodes.get()
+        self.counters.moved_data_bytes.get() + self.counters.moved_node_bytes.get()
     }
 }

@@ -173,7 +173,7 @@ impl Engine {
     }
 
     fn logged_bytes(&self) -> u64 {
-        self.counters.logged_data.get() + self.counters.logged_headers.get()
+        self.counters.logged_data_bytes.get() + self.counters.logged_header_bytes.get()
     }
 
     /// Empties segments until there is headroom again, ahead of need. `paced`: makes way for writers as long as there is

@@ -339,7 +339,7 @@ impl Shift<'_> {
         read.or_else(|error| {
             if files.read_copy(self.victim.segment, slot, bytes) { Ok(()) } else { Err(Trouble::Hurt(error)) }
         })?;
-        self.engine.counters.read_bytes_collect.add(bytes.len() as u64);
+        self.engine.counters.disk_read_bytes_collect.add(bytes.len() as u64);
         Ok(())
     }
 
@@ -403,7 +403,7 @@ impl Shift<'_> {
             state.segments.let_go(allocation.segment);
             return Err(error);
         }
-        engine.counters.moved_nodes.add(content.len() as u64);
+        engine.counters.moved_node_bytes.add(content.len() as u64);
         Ok((allocation.segment, allocation.slot, count))
     }
 

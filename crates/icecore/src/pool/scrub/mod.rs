@@ -525,7 +525,7 @@ impl<'a> Scrub<'a> {
             index += engine.blocks.while_there(rest, |segment, slot, count, doubts| {
                 let mut buffer = vec![0; count.0 as usize * BLOCK_BYTES];
                 engine.blocks.read_both(segment, slot, &mut buffer, doubts)?;
-                engine.counters.read_bytes_scrub.add(buffer.len() as u64);
+                engine.counters.disk_read_bytes_scrub.add(buffer.len() as u64);
                 Ok(count.0)
             })?;
         }
