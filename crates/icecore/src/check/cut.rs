@@ -87,7 +87,7 @@ struct Way {
 }
 
 /// In their order: the last costs most, and may lose what nothing but the location map knows.
-const WAYS: [Way; 4] = [
+const WAYS: [Way; 3] = [
     // Segments that the last checkpoint needs found another use since: blocks themselves have to say where
     // they lie.
     Way {
@@ -97,11 +97,6 @@ const WAYS: [Way; 4] = [
     },
     // What the last checkpoint left behind was there as of the one before.
     Way { of: engine::LEFT_BEHIND, name: "from the checkpoint before", prepare: before },
-    Way {
-        of: engine::LEFT_BEHIND,
-        name: "with what was left behind looked for",
-        prepare: |storage, superblock| engine::place_forsaken(storage, superblock).map(drop),
-    },
     Way {
         of: engine::LEFT_BEHIND,
         name: "with the location map made again, and what was left behind looked for",

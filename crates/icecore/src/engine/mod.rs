@@ -89,7 +89,7 @@ pub(crate) use limits::Allowed;
 pub(crate) use open_files::OpenFiles;
 pub use readers::ReaderHold;
 pub(crate) use readers::snapshots_hold_something;
-pub(crate) use rebuild::{Forsaken, Restored, ledger_is_whole, place_forsaken, restore_chunks, restore_map};
+pub(crate) use rebuild::{Forsaken, Restored, ledger_is_whole, restore_chunks, restore_map};
 pub(crate) use recovery::OUTLIVED;
 pub use remains::Remains;
 pub(crate) use space::Making;

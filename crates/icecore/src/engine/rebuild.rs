@@ -103,36 +103,11 @@ pub(crate) fn restore_map(
     }
     let wanted = ledger.living.clone();
     let gone = ledger.find(&parts, superblock, &wanted, &segments, Knows::NoPlaces);
-    ledger.write_without(&parts, superblock, segments, &wanted, gone)
-}
-
-/// Has what the last checkpoint left behind looked for, where the log does not say that it is dead: a ledger of the same checkpoint, with its
-/// location map, and in it what was found. Of the rest the map says that it cannot be read.
-///
-/// # Errors
-/// The ledger or its location map cannot be read; or writing failed.
-pub(crate) fn place_forsaken(storage: &Arc<dyn Storage>, superblock: &Superblock) -> Result<Restored> {
-    let parts = parts(storage, superblock);
-    let found = load::checkpoint(&parts.blocks, superblock.pool, superblock.ledger)?;
-    let limits = parts.blocks.map().read().limits();
-    let mut ledger = Ledger::of(&parts, superblock, found)?;
-    let forsaken = std::mem::take(&mut ledger.forsaken);
-    let (known, mut wanted) = ledger.known_places(&parts);
-    let knows_all = count(&wanted) == 0;
-    wanted[Stream::Data as usize].unite(forsaken);
-    // What cannot be read is said in the place of chunks: there is none beside.
-    ledger.map = ChunkedMap::new(limits);
-    let taken = ledger.map.restore(&known);
-    if let Some(run) = taken.first() {
-        return Err(Error::damaged("the location map", format!("two blocks lie where that of {run:?} does")));
-    }
-    let segments = segments(storage, superblock)?;
-    let mut gone = ledger.find(&parts, superblock, &wanted, &segments, Knows::SomePlaces);
-    if knows_all {
-        // What was left behind lay in segments that were emptied.
-        gone.unexplained.clear();
-    }
-    ledger.write_without(&parts, superblock, segments, &wanted, gone)
+    let lost = count(&gone.lost);
+    ledger.set_tail_aside();
+    let written = ledger.write(&parts, superblock, segments, Some(gone))?;
+    copies::write_superblocks(parts.blocks.files().copies(), &written);
+    Ok(Restored { chunks: 0, found: count(&wanted) - lost, lost })
 }
 
 /// Has the log go on in a new segment, where that in which it would is gone: nothing may be written to what could turn up
@@ -251,32 +226,6 @@ impl Ledger {
         Ok(Self { number, position, placed, gathered, map, living, known, taken, forsaken })
     }
 
-    /// Where all that lives lies, but for what the checkpoint itself placed and says so; and what has no place, or in a chunk that cannot be read.
-    fn known_places(&self, parts: &Parts) -> (Vec<PlacedRun>, Addresses) {
-        let (mut known, mut unknown) = (Vec::new(), Addresses::default());
-        let mut living = self.living.clone();
-        for placed in &self.placed.placed {
-            living[placed.run.stream as usize].remove(&(placed.run.start..placed.run.end()));
-        }
-        for stream in Stream::ALL {
-            for span in living[stream as usize].runs() {
-                let mut at = span.start;
-                while at < span.end {
-                    let found = parts.blocks.lookup(stream, at).ok().flatten();
-                    let left = BlockCount(span.end.0 - at.0);
-                    let length = found.map_or(BlockCount(1), |(_, _, together)| together.min(left));
-                    let run = Run { stream, start: at, length };
-                    match found {
-                        Some((segment, slot, _)) => known.push(PlacedRun { run, segment, slot }),
-                        None => drop(unknown[stream as usize].insert(run.start..run.end())),
-                    }
-                    at = run.end();
-                }
-            }
-        }
-        (known, unknown)
-    }
-
     fn damaged_chunks(&self, parts: &Parts) -> Vec<Absent> {
         let rows = self.map.directory().all();
         let all = rows.map(|(stream, row)| Absent { stream, span: row.span.clone(), place: row.place });
@@ -336,22 +285,6 @@ impl Ledger {
             let run = Run { stream: Stream::Data, start: address, length };
             self.map.keep_where_nothing_is(&PlacedRun { run, segment, slot });
         }
-    }
-
-    /// Writes the ledger and superblocks, with copies of these, where of what was wanted something is gone.
-    fn write_without(
-        mut self,
-        parts: &Parts,
-        superblock: &Superblock,
-        segments: Vec<SegmentId>,
-        wanted: &Addresses,
-        gone: Gone,
-    ) -> Result<Restored> {
-        self.set_tail_aside();
-        let lost = count(&gone.lost);
-        let written = self.write(parts, superblock, segments, Some(gone))?;
-        copies::write_superblocks(parts.blocks.files().copies(), &written);
-        Ok(Restored { chunks: 0, found: count(wanted) - lost, lost })
     }
 
     /// Writes the ledger in full to a segment of its own, and superblocks that name it. `gone`: what the map has no place for any more.
