@@ -1,7 +1,7 @@
 //! The sections of the ledger that have encodings of their own.
 
 use icecore::liveness::{DecodeLimits, HistoryChanges, StoredHistory};
-use icecore::location::{ChunkedMap, LocationMap, MapChanges, MapLimits};
+use icecore::location::{ChunkedMap, MapChanges, MapLimits};
 use icecore::units::{LogAddress, Marks};
 
 /// Changes of the history and of the location map, as sections of the ledger have them.
@@ -17,7 +17,6 @@ pub fn sets(data: &[u8]) {
     }
     if let Ok(found) = MapChanges::decode(data, &mut limits()) {
         assert_eq!(MapChanges::decode(&found.encode(), &mut limits()).expect("its own bytes"), found);
-        let _ = LocationMap::new().apply_changes(&found);
         let mut map = ChunkedMap::new(MapLimits::of(0));
         if map.apply_changes(&found).is_ok() {
             let full = map.full_changes();

@@ -100,33 +100,6 @@ impl LocationMap {
             |stream| StreamMapChanges { cleared: BlockSet::new(), placed: self.entries(stream).collect() };
         MapChanges { full: true, streams: Stream::ALL.map(placed), ..MapChanges::default() }
     }
-
-    /// Applies stored changes, which leave no trace in the journal.
-    ///
-    /// # Errors
-    ///
-    /// `Damaged` when they do not fit the map as it is; it must then be dropped.
-    pub fn apply_changes(&mut self, changes: &MapChanges) -> Result<()> {
-        if changes.full && !self.is_empty() {
-            return Err(damaged("a full image in the middle of changes"));
-        }
-        for (stream, changes) in Stream::ALL.into_iter().zip(&changes.streams) {
-            for span in changes.cleared.runs() {
-                let run = Run::of(stream, &span);
-                let left: u64 = self.displace(run).iter().map(|piece| piece.run.length.0).sum();
-                if left != run.length.0 {
-                    return Err(damaged("takes a place from what has none"));
-                }
-            }
-        }
-        for placed in changes.streams.iter().flat_map(|changes| &changes.placed) {
-            if !self.is_free(placed) {
-                return Err(damaged("two runs share an address or a slot"));
-            }
-            self.place(placed);
-        }
-        Ok(())
-    }
 }
 
 impl MapChanges {

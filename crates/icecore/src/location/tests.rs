@@ -1,6 +1,6 @@
 //! The map against one plain place per block, its journal, and its bytes.
 
-use super::{LocationMap, MapChanges, PlacedRun};
+use super::{ChunkedMap, LocationMap, MapChanges, MapLimits, PlacedRun};
 use crate::liveness::DecodeLimits;
 use crate::units::{BlockCount, LOG_ADDRESS_LIMIT, LogAddress, Marks, Run, SegmentId, Slot, Stream};
 use proptest::prelude::*;
@@ -15,6 +15,11 @@ fn limits() -> DecodeLimits {
 
 fn run(stream: Stream, start: u64, length: u64) -> Run {
     Run { stream, start: LogAddress(start), length: BlockCount(length) }
+}
+
+/// A map as a ledger says it, with nothing in chunks.
+fn stored() -> ChunkedMap {
+    ChunkedMap::new(MapLimits::of(0))
 }
 
 impl LocationMap {
@@ -47,7 +52,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Trial {
     map: LocationMap,
     model: Model,
-    stored: LocationMap,
+    stored: ChunkedMap,
     /// Where the last insertion ended, so that the next may continue it.
     next: [(u64, u32, u32); 3],
 }
@@ -135,18 +140,18 @@ impl Trial {
         for part in decoded.split(5) {
             self.stored.apply_changes(&part).unwrap();
         }
-        assert_eq!(self.stored, self.map);
+        assert_eq!(self.stored.recent, self.map);
         assert!(self.stored.take_changes().is_empty());
-        let mut fresh = LocationMap::new();
+        let mut fresh = stored();
         for part in self.map.full_changes().split(3) {
             assert!(part.encode().len() < 100);
             fresh.apply_changes(&part).unwrap();
         }
-        assert_eq!(fresh, self.map);
+        assert_eq!(fresh.recent, self.map);
         let full = MapChanges::decode(&self.map.full_changes().encode(), &mut limits()).unwrap();
-        let mut fresh = LocationMap::new();
+        let mut fresh = stored();
         fresh.apply_changes(&full).unwrap();
-        assert_eq!(fresh, self.map);
+        assert_eq!(fresh.recent, self.map);
     }
 
     /// What could not be stored is stored next time, with what came after it.
@@ -209,7 +214,7 @@ proptest! {
         let mut trial = Trial {
             map: LocationMap::new(),
             model: Model::new(),
-            stored: LocationMap::new(),
+            stored: stored(),
             next: [(0, 10, 0), (0, 11, 0), (0, 12, 0)],
         };
         for step in &steps {
@@ -237,8 +242,10 @@ proptest! {
         bytes.extend(noise);
         let mut limits = DecodeLimits { chunks: 1 << 12, ..limits() };
         if let Ok(changes) = MapChanges::decode(&bytes, &mut limits) {
-            let _ = map.apply_changes(&changes);
-            let _ = LocationMap::new().apply_changes(&changes);
+            let mut known = stored();
+            known.apply_changes(&map.full_changes()).unwrap();
+            let _ = known.apply_changes(&changes);
+            let _ = stored().apply_changes(&changes);
         }
     }
 }
@@ -299,17 +306,18 @@ fn what_keeps_its_order_takes_a_bit_for_each_address() {
 fn moves_can_be_stored_without_what_came_after_a_mark() {
     let mut map = LocationMap::new();
     map.insert(run(Stream::Data, 1, 100), SegmentId(1), Slot(1));
-    let mut stored = LocationMap::new();
+    let mut stored = stored();
     stored.apply_changes(&map.take_changes()).unwrap();
     // The log goes on elsewhere from 50 on, and what it held before is moved.
     map.forget(run(Stream::Data, 50, 51));
     map.insert(run(Stream::Data, 50, 80), SegmentId(2), Slot(1));
     map.remap(run(Stream::Data, 10, 20), SegmentId(3), Slot(1));
     stored.apply_changes(&map.take_changes_below(&Marks([LogAddress(50); 3]))).unwrap();
-    assert_eq!(stored.lookup(Stream::Data, LogAddress(10)), Some((SegmentId(3), Slot(1), BlockCount(20))));
-    assert_eq!(stored.lookup(Stream::Data, LogAddress(50)), Some((SegmentId(1), Slot(50), BlockCount(51))));
+    let place = |stored: &ChunkedMap, address| stored.recent.lookup(Stream::Data, LogAddress(address));
+    assert_eq!(place(&stored, 10), Some((SegmentId(3), Slot(1), BlockCount(20))));
+    assert_eq!(place(&stored, 50), Some((SegmentId(1), Slot(50), BlockCount(51))));
     stored.apply_changes(&map.take_changes()).unwrap();
-    assert_eq!(stored, map);
+    assert_eq!(stored.recent, map);
 }
 
 /// Two entries of a segment continue each other once a third one between them is gone: and then they go
@@ -339,9 +347,9 @@ fn a_block_can_be_placed_in_a_gap() {
     assert_eq!(map.remove_segment(SegmentId(3)).len(), 1);
     assert_eq!(map.len(), 1);
     // What is read back is joined in the same way.
-    let mut read = LocationMap::new();
+    let mut read = stored();
     read.apply_changes(&map.full_changes()).unwrap();
-    assert_eq!((read.len(), &read), (1, &map));
+    assert_eq!((read.recent.len(), &read.recent), (1, &map));
 }
 
 #[test]
@@ -377,15 +385,15 @@ fn stored_maps_that_contradict_themselves_are_refused() {
     let mut map = LocationMap::new();
     map.insert(run(Stream::Data, 0, 100), SegmentId(1), Slot(0));
     let changes = map.take_changes();
-    let mut twice = LocationMap::new();
+    let mut twice = stored();
     twice.apply_changes(&changes).unwrap();
     let fault = twice.apply_changes(&changes).unwrap_err().to_string();
     assert!(fault.contains("share an address or a slot"), "{fault}");
-    let mut full = LocationMap::new();
+    let mut full = stored();
     full.apply_changes(&changes).unwrap();
     let fault = full.apply_changes(&map.full_changes()).unwrap_err().to_string();
     assert!(fault.contains("full image"), "{fault}");
     map.forget(run(Stream::Data, 50, 50));
-    let fault = LocationMap::new().apply_changes(&map.take_changes()).unwrap_err().to_string();
+    let fault = stored().apply_changes(&map.take_changes()).unwrap_err().to_string();
     assert!(fault.contains("has none"), "{fault}");
 }
