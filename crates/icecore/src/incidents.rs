@@ -52,10 +52,6 @@ pub(crate) struct Tally {
     pub damage: u64,
 }
 
-/// What was met by whoever had the pool before, in the same process.
-#[derive(Default)]
-pub(crate) struct Met(Inner);
-
 #[derive(Default)]
 struct Inner {
     tally: Tally,
@@ -132,16 +128,6 @@ impl Incidents {
             let _ = append(directory, &incident);
         }
         inner.kept.push_back(incident);
-    }
-
-    /// What was met so far, for whoever takes the place of this.
-    pub(crate) fn leave(&self) -> Met {
-        Met(std::mem::take(&mut self.inner.lock()))
-    }
-
-    /// Goes on from what was met before, ahead of anything else.
-    pub(crate) fn go_on_from(&self, met: Met) {
-        *self.inner.lock() = met.0;
     }
 
     /// The last ones, the oldest first.

@@ -1,8 +1,7 @@
 //! What was found not to be what was written, and made whole again: told one by one up to a number, and counted beyond.
 
 use super::Copies;
-use crate::units::SegmentId;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 /// Mends that are told one by one.
 const MENDS_MAX: usize = 1000;
@@ -96,15 +95,6 @@ impl Mends {
     }
 }
 
-/// What a try at opening a pool has mended, for the one that comes after it.
-#[derive(Default)]
-pub(crate) struct Tried {
-    mends: Mends,
-    brought_back: BTreeSet<SegmentId>,
-    healed: u64,
-    unhealed: u64,
-}
-
 impl Copies {
     /// A place was not what was written, and is as it should be again; or, if that failed, is not.
     pub(crate) fn mended(&self, what: String, of: Mended, done: bool) {
@@ -125,26 +115,6 @@ impl Copies {
     /// What was mended since a moment; since the pool was opened, if that is the first.
     pub(crate) fn mends_since(&self, moment: MendCounts) -> MendsSince {
         self.inner.lock().mends.since(moment)
-    }
-
-    /// What was mended so far, for whoever takes the place of this.
-    pub(crate) fn leave(&self) -> Tried {
-        let mut inner = self.inner.lock();
-        Tried {
-            mends: std::mem::take(&mut inner.mends),
-            brought_back: std::mem::take(&mut inner.brought_back),
-            healed: self.counters.healed.get(),
-            unhealed: self.counters.unhealed.get(),
-        }
-    }
-
-    /// Goes on from what was mended before, ahead of anything else.
-    pub(crate) fn go_on_from(&self, tried: Tried) {
-        let mut inner = self.inner.lock();
-        inner.mends = tried.mends;
-        inner.brought_back = tried.brought_back;
-        self.counters.healed.add(tried.healed);
-        self.counters.unhealed.add(tried.unhealed);
     }
 }
 

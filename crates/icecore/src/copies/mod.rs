@@ -22,7 +22,7 @@ mod room;
 mod vanished;
 
 pub(crate) use aside::Aside;
-pub(crate) use mends::{MendCounts, Mended, MendsSince, Tried};
+pub(crate) use mends::{MendCounts, Mended, MendsSince};
 pub(crate) use place::{Place, SUPERBLOCK_NAMES, copy_name, is_copy_name, is_name_of_pool};
 pub use report::CopiesReport;
 

@@ -8,12 +8,10 @@ use super::inspect::stretches;
 use super::load::Loaded;
 use super::recovery::{self, AtDamage};
 use crate::blocks::Blocks;
-use crate::copies::Tried;
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::segment::{file_name, from_file_name};
 use crate::format::superblock::{LedgerPointer, Superblock};
-use crate::incidents::Met;
 use crate::liveness::BlockSet;
 use crate::location::PlacedRun;
 use crate::state::State;
@@ -97,31 +95,6 @@ pub(super) fn rehearse(storage: &Arc<dyn Storage>, superblock: &Superblock) -> R
     }
     let lock = lock(&*trial, true)?;
     open_locked(&trial, &options, AtDamage::Refuse, superblock.clone(), lock).map(drop)
-}
-
-/// What a former try at opening has met and mended, where the end of the log was absent and had to be moved: whoever opened the pool is told of it
-/// as of what the last one did.
-#[derive(Default)]
-pub(super) struct Before {
-    mended: Tried,
-    met: Met,
-}
-
-impl Before {
-    /// What is healed is durable then: nobody else knows that it need not be.
-    ///
-    /// # Errors
-    /// Those of flushing.
-    pub(super) fn of(files: &SegmentFiles) -> Result<Self> {
-        files.sync_healed()?;
-        Ok(Self { mended: files.copies().leave(), met: files.incidents().leave() })
-    }
-
-    /// Has the next try go on from there.
-    pub(super) fn pass_on_to(self, files: &SegmentFiles) {
-        files.copies().go_on_from(self.mended);
-        files.incidents().go_on_from(self.met);
-    }
 }
 
 /// Makes the file of a segment anew, in its full length: of what is left of the former one, of its copy, and of zeros where

@@ -6,7 +6,7 @@ use crate::options::{InitOptions, OpenOptions};
 use crate::storage::memory::MemoryStorage;
 use crate::storage::{Kind, Storage};
 use crate::units::{BLOCK_BYTES, InodeNumber, SegmentId, Slot};
-use crate::{CopyMode, Creation, Dataset, Error, Pool, ScrubOptions};
+use crate::{CopyMode, Creation, Dataset, Error, Pool};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -181,37 +181,6 @@ fn a_file_that_is_gone_costs_what_was_in_it_and_nothing_else() {
         }
     }
     assert!(hurt_data > 10 && put_back_ends == 5, "{hurt_data} {put_back_ends}");
-}
-
-/// Where the end of the log is gone a pool is opened twice, one after the other: what the first time has mended is told as well.
-#[test]
-fn what_was_made_again_on_the_way_is_told_where_the_end_of_the_log_had_to_be_moved() {
-    let storage = Arc::new(MemoryStorage::default());
-    let init = InitOptions { copies: CopyMode::Metadata, ..InitOptions::small() };
-    Pool::init(storage.clone(), &init).unwrap();
-    let pool = Pool::open(storage.clone(), &options(false)).unwrap();
-    pool.create_dataset("db", false, &[]).unwrap();
-    let db = pool.dataset("db").unwrap();
-    let file = db.open_or_create(b"a", &Creation::file()).unwrap();
-    db.write(file, 0, &[1; 20 * BLOCK]).unwrap();
-    drop(db);
-    pool.close().unwrap();
-    let (segments, end) = in_use(&storage);
-    let (nodes, _) = segments.iter().find(|(_, kind)| *kind == SegmentKind::Node).unwrap();
-    cut(&storage, &file_name(end), None);
-    cut(&storage, &file_name(*nodes), None);
-    let pool = Pool::open(storage, &options(false)).unwrap();
-    assert_eq!(pool.statistics().healed_places, 1);
-    let incidents = pool.incidents();
-    let is_told = |incident: &crate::Incident| {
-        incident.what.starts_with("healed") && incident.what.contains(&file_name(*nodes))
-    };
-    assert!(incidents.iter().any(is_told), "{incidents:?}");
-    let scrub = ScrubOptions { tells_opening: true, ..ScrubOptions::default() };
-    let report = pool.scrub_with(&scrub, &mut |_| true).unwrap();
-    let told: Vec<_> = report.findings.iter().filter(|finding| finding.spare).collect();
-    assert!(told.len() == 1 && told[0].damage.contains(&file_name(*nodes)), "{report:?}");
-    assert!(told[0].damage.contains("healed from its copy"), "{report:?}");
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! Making a pool, and opening one.
 
-use super::absent::Before;
 use super::checkpoint::CheckpointLine;
 use super::copies::NOTHING_TO_COPY;
 use super::cut::Cut;
@@ -253,20 +252,8 @@ fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions, at_damage: AtDamag
     open_locked(storage, options, at_damage, superblock, lock)
 }
 
-/// Opens a pool that nobody else is at.
+/// Opens a pool that nobody else is at, once more if the end of its log had to be moved.
 pub(super) fn open_locked(
-    storage: &Arc<dyn Storage>,
-    options: &OpenOptions,
-    at_damage: AtDamage,
-    superblock: Superblock,
-    lock: Box<dyn StorageLock>,
-) -> Result<Opened> {
-    open_after(Before::default(), storage, options, at_damage, superblock, lock)
-}
-
-/// Opens a pool, once more if the end of its log had to be moved.
-fn open_after(
-    before: Before,
     storage: &Arc<dyn Storage>,
     options: &OpenOptions,
     mut at_damage: AtDamage,
@@ -278,18 +265,18 @@ fn open_after(
     let place = copies::find(storage, &superblock, !options.read_only);
     let parts = Parts::new(storage, &superblock, options, !options.read_only, place);
     let files = parts.blocks.files();
-    before.pass_on_to(files);
     copies::bring_back(&**storage, files, &mut segments, !options.read_only)?;
     segments.share(files.copies().aside());
     let cuts = matches!(at_damage, AtDamage::Cut(_));
     let mut loaded = load::load(&parts.blocks, &superblock, segments, superblock.clean || cuts)?;
     let end = loaded.state.tail.position().segment;
     if loaded.state.segments.is_absent(end) && !options.read_only {
-        let before = Before::of(files)?;
+        // What is healed is durable then: nothing else knows that it need not be.
+        files.sync_healed()?;
         drop((loaded, parts));
         let (moved, new_end) = rebuild::move_log_end(storage, &superblock)?;
         at_damage.made_up(new_end, end);
-        return open_after(before, storage, options, at_damage, moved, lock);
+        return open_locked(storage, options, at_damage, moved, lock);
     }
     loaded.state.history.keep_in(parts.blocks.clone(), memory_limits(options).1);
     loaded.state.doom_hidden()?;
