@@ -294,9 +294,8 @@ impl Blocks {
         for (index, block) in blocks.chunks(BLOCK_BYTES).enumerate() {
             let at = Slot(slot.0 + index as u32);
             if sums.of(at)? != Some(crc32c(block)) {
-                let offset = self.files.geometry().offset(at);
-                let place = format!("{} at offset {offset}", file_name(segment));
-                let error = Error::damaged(place, "a data block does not match its checksum");
+                let detail = "a data block does not match its checksum";
+                let error = self.files.geometry().damaged(segment, at, detail);
                 doubts.add(&error);
                 return Err(error);
             }

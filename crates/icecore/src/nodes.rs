@@ -2,7 +2,6 @@
 
 use crate::blocks::Blocks;
 use crate::error::{Error, Result};
-use crate::format::segment::file_name;
 use crate::location::Lookup;
 use crate::numbers::{NumberHash, number_cache};
 use crate::statistics::Counters;
@@ -170,10 +169,7 @@ impl Nodes {
         slot: Slot,
     ) -> Result<Node> {
         Node::decode(bytes, address).map_err(|error| match error {
-            Error::Damaged { detail, .. } => {
-                let offset = self.blocks.files().geometry().offset(slot);
-                Error::damaged(format!("{} at offset {offset}", file_name(segment)), detail)
-            }
+            Error::Damaged { detail, .. } => self.blocks.files().geometry().damaged(segment, slot, detail),
             other => other,
         })
     }

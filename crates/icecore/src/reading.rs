@@ -3,7 +3,6 @@
 use crate::blocks::Access;
 use crate::engine::Engine;
 use crate::error::{Error, FileFault, Result};
-use crate::format::segment::file_name;
 use crate::linear::{FETCH_BYTES_MIN, ReadProgress};
 use crate::namespace::{InodeItem, InodeKind, Read, TreeReader};
 use crate::tree::Tree;
@@ -146,8 +145,7 @@ impl Reading<'_> {
             let address = run.start.plus(BlockCount(*index));
             match (&error, engine.blocks.lookup(run.stream, address)) {
                 (Error::Damaged { place, .. }, Ok(Some((segment, slot, _)))) => {
-                    let offset = engine.geometry.offset(slot);
-                    *place == format!("{} at offset {offset}", file_name(segment))
+                    *place == engine.geometry.place(segment, slot)
                 }
                 // What failed was to read many at once.
                 (_, Ok(Some(_))) => engine.blocks.read_part(run.stream, address, 0, &mut [0]).is_err(),

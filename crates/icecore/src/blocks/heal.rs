@@ -4,7 +4,7 @@ use super::{Blocks, Doubts, Flaw, Sums, Use};
 use crate::error::{Error, Result};
 use crate::format::crc32c;
 use crate::format::record::RecordView;
-use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, decode_table, file_name};
+use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, decode_table};
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
 
 impl Blocks {
@@ -59,8 +59,8 @@ impl Blocks {
             return Ok(());
         }
         read?;
-        let place = format!("{} at offset {}", file_name(segment), self.files.geometry().offset(slot));
-        let error = Error::damaged(place, "a block of an open transaction does not match its checksum");
+        let detail = "a block of an open transaction does not match its checksum";
+        let error = self.files.geometry().damaged(segment, slot, detail);
         self.files.incidents().note(&error);
         Err(error)
     }
@@ -98,9 +98,8 @@ impl Blocks {
                 continue;
             }
             if self.files.read_copy(segment, slot, &mut block) && crc32c(&block) == *sum {
-                let place =
-                    format!("{} at offset {}", file_name(segment), self.files.geometry().offset(slot));
-                let why = Error::damaged(place, "a data block does not match its checksum");
+                let detail = "a data block does not match its checksum";
+                let why = self.files.geometry().damaged(segment, slot, detail);
                 self.files.heal(segment, slot, &block, &why, || true);
             }
         }
@@ -124,8 +123,8 @@ impl Blocks {
                 && files.read_copy(segment, slot, &mut block)
                 && self.sums.is_record_of(use_, slot, &block);
             if is_healed {
-                let place = format!("{} at offset {}", file_name(segment), files.geometry().offset(slot));
-                let why = Error::damaged(place, "the record header is not what was written");
+                let why =
+                    files.geometry().damaged(segment, slot, "the record header is not what was written");
                 files.heal(segment, slot, &block, &why, || true);
             }
         }
@@ -198,8 +197,8 @@ impl Blocks {
             // Once there is a header, the table beside it is believed. It may be as foreign as the header was.
             self.heal_table(segment, use_);
         }
-        let place = format!("{} at offset {}", file_name(segment), geometry.offset(flaw.slot));
-        let why = Error::damaged(place, format!("the {} is not what was written", flaw.what));
+        let detail = format!("the {} is not what was written", flaw.what);
+        let why = geometry.damaged(segment, flaw.slot, detail);
         files.heal(segment, slot, &bytes, &why, || true);
         true
     }
@@ -215,8 +214,7 @@ impl Blocks {
         let is_table =
             copied && decode_table(geometry, self.sums.owner(segment, use_.incarnation), &bytes).is_some();
         if is_table && !(files.read(segment, at, &mut present).is_ok() && present == bytes) {
-            let place = format!("{} at offset {}", file_name(segment), geometry.offset(at));
-            let why = Error::damaged(place, "the checksum table is not what was written");
+            let why = geometry.damaged(segment, at, "the checksum table is not what was written");
             files.heal(segment, at, &bytes, &why, || true);
         }
     }

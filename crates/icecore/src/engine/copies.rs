@@ -127,11 +127,8 @@ pub(super) fn write_superblocks(copies: &Copies, superblock: &Superblock) {
 /// # Errors
 /// Those of reading; [`Error::Damaged`] if neither is what was written.
 pub(super) fn read_blob(files: &SegmentFiles, pointer: &LedgerPointer) -> Result<Vec<u8>> {
-    let damaged = || {
-        let offset = files.geometry().offset(pointer.slot);
-        let place = format!("{} at offset {offset}", file_name(pointer.segment));
-        Error::damaged(place, "a ledger blob does not match its checksum")
-    };
+    let detail = "a ledger blob does not match its checksum";
+    let damaged = || files.geometry().damaged(pointer.segment, pointer.slot, detail);
     // Whoever reads a blob holds the line of the ledger, which keeps its segment.
     files.read_stretch(pointer, damaged, || true)
 }
@@ -155,9 +152,8 @@ pub(super) fn read_header(
     let header =
         Some(()).filter(|()| files.read_copy(segment, Slot(0), &mut block)).and_then(|()| decode(&block));
     if header.is_some() {
-        let why = read.err().unwrap_or_else(|| {
-            Error::damaged(format!("{} at offset 0", file_name(segment)), "the segment header is not valid")
-        });
+        let damaged = || files.geometry().damaged(segment, Slot(0), "the segment header is not valid");
+        let why = read.err().unwrap_or_else(damaged);
         files.heal(segment, Slot(0), &block, &why, || true);
     }
     header

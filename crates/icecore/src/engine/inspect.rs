@@ -5,7 +5,7 @@ use super::{Engine, absent, superblocks};
 use crate::blocks::Blocks;
 use crate::copies::SUPERBLOCK_NAMES;
 use crate::error::{Error, Result};
-use crate::format::segment::{SegmentKind, decode_table, file_name};
+use crate::format::segment::{SegmentKind, decode_table};
 use crate::format::superblock::{LedgerPointer, NAMES};
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
 
@@ -142,8 +142,7 @@ impl Engine {
             Err(Error::Damaged { .. }) => mismatch.to_owned(),
             Err(error) => error.to_string(),
         };
-        let offset = self.geometry.offset(place.slot);
-        Some(Error::damaged(format!("{} at offset {offset}", file_name(place.segment)), detail))
+        Some(self.geometry.damaged(place.segment, place.slot, detail))
     }
 
     /// Reads and checks both copies of the header of a segment without data, which must not be used for

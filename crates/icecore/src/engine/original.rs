@@ -5,7 +5,6 @@
 
 use super::Engine;
 use crate::blocks::{Block, Use};
-use crate::error::Error;
 use crate::format::crc32c;
 use crate::format::segment::{SegmentHeader, SegmentKind, decode_table, file_name};
 use crate::format::superblock::LedgerPointer;
@@ -248,9 +247,8 @@ impl<'a> Original<'a> {
     pub(super) fn heal(&self) {
         let files = self.engine.blocks.files();
         for (slot, block) in &self.instead {
-            let place =
-                format!("{} at offset {}", file_name(self.segment), self.engine.geometry.offset(*slot));
-            let why = Error::damaged(place, "it is not what was written, and a former copy is");
+            let detail = "it is not what was written, and a former copy is";
+            let why = self.engine.geometry.damaged(self.segment, *slot, detail);
             files.heal(self.segment, *slot, &**block, &why, || true);
         }
     }

@@ -297,9 +297,8 @@ impl Replay<'_> {
         let others = segments.all().into_iter().map(|segment| (segment, segments.kind(segment).is_some()));
         let Some(witness) = reader.witness(others)? else { return Ok(None) };
         let Position { segment, slot, sequence, .. } = reader.next;
-        let offset = self.env.blocks.files().geometry().offset(slot);
         let detail = format!("log record {sequence} is not valid, although {witness} says it was durable");
-        Err(Error::damaged(format!("{} at offset {offset}", file_name(segment)), detail))
+        Err(self.env.blocks.files().geometry().damaged(segment, slot, detail))
     }
 
     /// Goes on with the next record of the chain, and applies what it says to have been durable. Answers why that is not

@@ -1,6 +1,7 @@
 //! Segment files: a header block, slots for blocks, and in data segments a checksum table at the end.
 
 use super::{block_is_sealed, get_16, get_u32, get_u64, put, seal_block};
+use crate::error::Error;
 use crate::units::{BLOCK_BYTES, LogAddress, PoolId, RecordSequence, RecoveryEpoch, SegmentId, Slot};
 use serde::{Deserialize, Serialize};
 
@@ -90,6 +91,16 @@ impl Geometry {
     #[must_use]
     pub const fn offset(self, slot: Slot) -> u64 {
         slot.0 as u64 * BLOCK_BYTES as u64
+    }
+
+    /// A slot of a segment, as messages have it.
+    pub(crate) fn place(self, segment: SegmentId, slot: Slot) -> String {
+        format!("{} at offset {}", file_name(segment), self.offset(slot))
+    }
+
+    /// What lies in a slot of a segment is not what was written.
+    pub(crate) fn damaged(self, segment: SegmentId, slot: Slot, detail: impl Into<String>) -> Error {
+        Error::damaged(self.place(segment, slot), detail)
     }
 }
 

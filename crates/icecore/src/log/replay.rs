@@ -152,8 +152,8 @@ impl<'a> Reader<'a> {
     pub(crate) fn heal_record(&self, found: &Found, bytes: &[u8]) {
         let files = self.blocks.files();
         let Found { view, segment, slot, .. } = found;
-        let place = format!("{} at offset {}", file_name(*segment), files.geometry().offset(*slot));
-        let why = Error::damaged(place, format!("log record {} is not valid", view.header.sequence));
+        let detail = format!("log record {} is not valid", view.header.sequence);
+        let why = files.geometry().damaged(*segment, *slot, detail);
         files.heal(*segment, *slot, bytes, &why, || true);
     }
 
@@ -259,9 +259,8 @@ impl<'a> Reader<'a> {
     pub(crate) fn operations(&self, found: &Found) -> Result<Vec<Operation>> {
         let header = &found.view.header;
         let damaged = |detail: &str| {
-            let offset = self.blocks.files().geometry().offset(found.slot);
-            let place = format!("{} at offset {offset}", file_name(found.segment));
-            Error::damaged(place, format!("log record {}: {detail}", header.sequence))
+            let detail = format!("log record {}: {detail}", header.sequence);
+            self.blocks.files().geometry().damaged(found.segment, found.slot, detail)
         };
         let in_blocks;
         let mut rest = &found.view.operations[..];

@@ -4,7 +4,7 @@ use super::seen::one;
 use super::{Finding, Scrub};
 use crate::blocks::Flaw;
 use crate::error::{Error, Result};
-use crate::format::segment::{SegmentKind, file_name};
+use crate::format::segment::SegmentKind;
 use crate::log::tail::Position;
 use crate::units::{BLOCK_BYTES, BlockCount, Run, SegmentId, Slot};
 use std::collections::BTreeSet;
@@ -118,16 +118,13 @@ impl Scrub<'_> {
             return;
         }
         let spare = flaw.spare || alive.is_none();
-        let offset = self.engine.geometry.offset(flaw.slot);
         let why = match (flaw.spare, spare) {
             (true, _) => "the rest of the segment makes up for it",
             (false, true) => "nothing alive depends on it",
             (false, false) => "the blocks behind it cannot be verified once the pool is opened again",
         };
-        let error = Error::damaged(
-            format!("{} at offset {offset}", file_name(segment)),
-            format!("the {} is not what was written: {why}", flaw.what),
-        );
+        let detail = format!("the {} is not what was written: {why}", flaw.what);
+        let error = self.engine.geometry.damaged(segment, flaw.slot, detail);
         let incidents = self.engine.blocks.files().incidents();
         if spare {
             incidents.note_harmless(&error)
