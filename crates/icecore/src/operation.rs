@@ -7,6 +7,7 @@ mod tests;
 
 pub use stretches::{Stretch, Stretches};
 
+use crate::format::record::RecordView;
 use crate::units::{
     BLOCK_BYTES, DatasetId, FILE_BYTES_MAX, FileBlock, InodeNumber, LogAddress, SegmentId, Slot, Timestamp,
     VersionId,
@@ -446,6 +447,17 @@ impl Operation {
             bytes = rest;
         }
         Some(operations)
+    }
+
+    /// Where the log goes on, and the use of that segment, if a record says that and nothing else.
+    pub(crate) fn switch_of(record: &RecordView) -> Option<(SegmentId, u64)> {
+        if record.header.operations != 1 || !record.sums.is_empty() {
+            return None;
+        }
+        match Self::decode(&record.operations)? {
+            (Self::Switch { segment, incarnation }, _) => Some((segment, incarnation)),
+            _ => None,
+        }
     }
 
     /// How many data blocks of its record the operation takes up.

@@ -173,7 +173,7 @@ impl Sums {
                     *entry = *sum;
                 }
             }
-            if ends_segment(&record) {
+            if Operation::switch_of(&record).is_some() {
                 return Ok(found);
             }
             slot += length;
@@ -204,14 +204,6 @@ fn unvouched(known: &[u32], gathered: &[u32], written: Slot, kept: bool) -> Vec<
         before = missing;
     }
     flaws
-}
-
-/// Whether the record is the last one of its segment.
-pub(super) fn ends_segment(record: &RecordView) -> bool {
-    record.header.operations == 1
-        && record.sums.is_empty()
-        && Operation::decode(&record.operations)
-            .is_some_and(|(operation, _)| matches!(operation, Operation::Switch { .. }))
 }
 
 /// Whether these bytes, which are no table of this owner, were one once: any block of them says so, or does again with the right owner

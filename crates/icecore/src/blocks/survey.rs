@@ -1,12 +1,13 @@
 //! What a data segment itself says lies in it: its records, or its runs.
 
-use super::inspect::{Window, ends_segment};
+use super::inspect::Window;
 use super::{Sums, Use};
 use crate::error::Result;
 use crate::files::SegmentFiles;
 use crate::format::record::RecordView;
 use crate::format::segment::{SegmentKind, decode_table};
 use crate::location::decode_list;
+use crate::operation::Operation;
 use crate::units::{BLOCK_BYTES, BlockCount, Run, SegmentId, Slot, Stream};
 
 impl Sums {
@@ -86,7 +87,7 @@ impl Sums {
                 continue;
             };
             visit(Slot(slot), &record);
-            if !is_run && ends_segment(&record) {
+            if !is_run && Operation::switch_of(&record).is_some() {
                 break;
             }
             slot += 1 + record.sums.len() as u32;

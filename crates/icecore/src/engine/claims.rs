@@ -151,11 +151,7 @@ pub(super) fn count_live(
     let mut uncounted: [BlockSet; 3] = Default::default();
     let mut named = Named::default();
     for stream in Stream::ALL {
-        let kind = match stream {
-            Stream::Data => SegmentKind::Log,
-            Stream::Merged => SegmentKind::Run,
-            Stream::Node => SegmentKind::Node,
-        };
+        let kind = SegmentKind::of(stream);
         let mut living = Living { blocks, segments, uncounted: BlockSet::new(), named: &mut named };
         for run in history.live_runs(stream) {
             let run = match run {

@@ -299,10 +299,7 @@ fn lives_since(
         previous = view.hash;
         at.sequence.0 += 1;
         at.slot.0 += 1 + view.sums.len() as u32;
-        let alone = header.operations == 1 && view.sums.is_empty();
-        if let Some((Operation::Switch { segment, incarnation }, _)) =
-            Some(()).filter(|()| alone).and_then(|()| Operation::decode(&view.operations))
-        {
+        if let Some((segment, incarnation)) = Operation::switch_of(&view) {
             (at.segment, at.incarnation, at.slot) = (segment, incarnation, Slot(1));
         }
     }

@@ -44,11 +44,7 @@ impl Engine {
         let unwritten: std::collections::BTreeSet<u64> =
             state.trees.values().flat_map(|tree| tree.dirty()).map(|slot| slot.address().0).collect();
         for stream in Stream::ALL {
-            let kind = match stream {
-                Stream::Data => SegmentKind::Log,
-                Stream::Merged => SegmentKind::Run,
-                Stream::Node => SegmentKind::Node,
-            };
+            let kind = SegmentKind::of(stream);
             for run in history.live_runs(stream) {
                 let run = run?;
                 let mut at = run.start;

@@ -342,11 +342,7 @@ fn taken_since(parts: &Parts, superblock: &Superblock, position: &PositionSectio
     let start = position.position();
     let mut reader = Reader::new(blocks, &counters, superblock.pool, lives, start, position.previous);
     while let Some(found) = reader.next().ok().flatten().or_else(|| reader.next_from_copy()) {
-        if found.view.header.operations != 1 || !found.view.sums.is_empty() {
-            continue;
-        }
-        let operation = Operation::decode(&found.view.operations);
-        if let Some((Operation::Switch { segment, incarnation }, _)) = operation {
+        if let Some((segment, incarnation)) = Operation::switch_of(&found.view) {
             taken.insert(segment);
             reader.follow(segment, incarnation);
         }

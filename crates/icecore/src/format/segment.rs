@@ -2,7 +2,7 @@
 
 use super::{block_is_sealed, get_16, get_u32, get_u64, put, seal_block};
 use crate::error::Error;
-use crate::units::{BLOCK_BYTES, LogAddress, PoolId, RecordSequence, RecoveryEpoch, SegmentId, Slot};
+use crate::units::{BLOCK_BYTES, LogAddress, PoolId, RecordSequence, RecoveryEpoch, SegmentId, Slot, Stream};
 use serde::{Deserialize, Serialize};
 
 const MAGIC: &[u8; 8] = b"ICESEGM\n";
@@ -37,6 +37,15 @@ impl SegmentKind {
             3 => Some(Self::Node),
             4 => Some(Self::Ledger),
             _ => None,
+        }
+    }
+
+    /// The kind of the segments that a stream is written to first.
+    pub(crate) const fn of(stream: Stream) -> Self {
+        match stream {
+            Stream::Data => Self::Log,
+            Stream::Merged => Self::Run,
+            Stream::Node => Self::Node,
         }
     }
 
