@@ -139,7 +139,7 @@ impl History {
         self.heavy -= node.heavy;
         let Some(parent) = node.parent else { return };
         let above = self.node_mut(parent);
-        above.children.remove(node.id);
+        above.children.retain(|child| *child != node.id);
         above.forget_used();
         self.review(parent);
     }
@@ -152,7 +152,12 @@ impl History {
         node.dead.absorb(gone.dead);
         node.parent = parent;
         node.heavy += gone.heavy;
-        node.sources.extend(gone.sources);
+        // Their order means nothing: the shorter list is copied.
+        let mut sources = gone.sources;
+        if node.sources.len() < sources.len() {
+            std::mem::swap(&mut node.sources, &mut sources);
+        }
+        node.sources.append(&mut sources);
         node.forget_used();
         self.changed.insert(child);
         self.replace_child(parent, gone.id, child);

@@ -15,7 +15,6 @@ mod doomed;
 mod fault;
 mod few;
 mod forecast;
-mod links;
 mod part;
 mod rebuild;
 mod set;

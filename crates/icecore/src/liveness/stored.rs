@@ -2,7 +2,6 @@
 //! image is what changes an empty history into this one. The layout is in `docs/format/sets.md`.
 
 use super::codec::{DecodeLimits, damaged, encode_stream_changes, take_stream_changes};
-use super::links::Links;
 use super::part::{PartRow, take_rows};
 use super::set::AddressSet;
 use super::streams::{StreamChanges, StreamSets};
@@ -174,7 +173,7 @@ impl History {
         let mut versions = Vec::with_capacity(changed.len());
         for id in changed {
             let node = self.versions.get_mut(&id).expect("deleted versions are not among the changed");
-            let sources = std::mem::replace(&mut node.sources, Links::to(id)).to_vec();
+            let sources = std::mem::replace(&mut node.sources, vec![id]);
             let record = VersionRecord { id, parent: node.parent, mark: node.mark, sources };
             let (owned, dead) = (node.owned.take_changes(), node.dead.take_changes());
             node.stored = true;

@@ -2,7 +2,6 @@
 
 use super::blocks::BlockSet;
 use super::codec::damaged;
-use super::links::Links;
 use super::stored::{StoredHistory, StoredVersion};
 use super::versions::{History, VersionNode};
 use crate::units::{COUNTER_LIMIT, LogAddress, Marks, Stream, VersionId};
@@ -35,8 +34,8 @@ impl StoredHistory {
             node.dead = version.sets.dead;
             node.owned.tidy();
             node.dead.tidy();
-            node.children = children.remove(&Some(id)).unwrap_or_default().into();
-            node.sources = Links::to(id);
+            node.children = children.remove(&Some(id)).unwrap_or_default();
+            node.sources = vec![id];
             node.stored = true;
             (id, Box::new(node))
         });

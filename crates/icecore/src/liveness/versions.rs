@@ -13,7 +13,6 @@ use super::blocks::Span;
 use super::consolidate::SetLimits;
 use super::doomed::Doomed;
 use super::fault::HistoryFault;
-use super::links::Links;
 use super::part::{PartSource, Parts};
 use super::streams::{FreedSink, StreamSets, span_of};
 use crate::units::{LogAddress, Marks, Run, Stream, VersionId};
@@ -29,7 +28,7 @@ const UNKNOWN: u64 = u64::MAX;
 pub struct VersionNode {
     pub(super) id: VersionId,
     pub(super) parent: Option<VersionId>,
-    pub(super) children: Links,
+    pub(super) children: Vec<VersionId>,
     pub(super) mark: Option<Marks>,
     pub(super) owned: StreamSets,
     pub(super) dead: StreamSets,
@@ -39,7 +38,7 @@ pub struct VersionNode {
     /// access.
     used: AtomicU64,
     /// The versions of the last checkpoint whose sets, united, are what the journals of these sets build on.
-    pub(super) sources: Links,
+    pub(super) sources: Vec<VersionId>,
     /// Whether the last checkpoint knows this version.
     pub(super) stored: bool,
     /// Memory for what of the sets could be in parts on disk and was not at the last checkpoint.
@@ -51,13 +50,13 @@ impl VersionNode {
         Self {
             id,
             parent,
-            children: Links::None,
+            children: Vec::new(),
             mark,
             owned: StreamSets::default(),
             dead: StreamSets::default(),
             referenced: 0,
             used: AtomicU64::new(UNKNOWN),
-            sources: Links::None,
+            sources: Vec::new(),
             stored: false,
             heavy: 0,
         }
@@ -351,7 +350,8 @@ impl History {
 
     pub(super) fn replace_child(&mut self, parent: Option<VersionId>, old: VersionId, new: VersionId) {
         let Some(parent) = parent else { return };
-        assert!(self.node_mut(parent).children.replace(old, new), "a parent knows its children");
+        let place = self.node_mut(parent).children.iter_mut().find(|child| **child == old);
+        *place.expect("a parent knows its children") = new;
     }
 
     /// Version numbers start at 1 and are never used again.
