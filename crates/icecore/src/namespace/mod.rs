@@ -58,6 +58,7 @@ pub struct TreeWriter<'a> {
     tree: &'a mut Tree,
     source: &'a dyn NodeSource,
     ledger: &'a mut dyn Ledger,
+    /// How names are hashed: tests of collisions have another way, for all users of a tree.
     name_hash: NameHash,
     /// What the operation will change, ascending by key.
     staged: Vec<(Key, Option<Item>)>,
@@ -79,13 +80,6 @@ impl<'a> TreeWriter<'a> {
             dropped: Vec::new(),
             replaced: Vec::new(),
         }
-    }
-
-    /// Replaces the hash of names. All users of a tree must use the same: for tests of collisions.
-    #[must_use]
-    pub fn with_name_hash(mut self, name_hash: NameHash) -> Self {
-        self.name_hash = name_hash;
-        self
     }
 
     /// Runs an operation that stages its changes, and makes them if it succeeds.

@@ -103,7 +103,7 @@ pub trait Read {
 pub struct TreeReader<'a> {
     tree: &'a Tree,
     source: &'a dyn NodeSource,
-    name_hash: NameHash,
+    pub(super) name_hash: NameHash,
 }
 
 impl<'a> TreeReader<'a> {
@@ -111,13 +111,6 @@ impl<'a> TreeReader<'a> {
     #[must_use]
     pub fn new(tree: &'a Tree, source: &'a dyn NodeSource) -> Self {
         Self { tree, source, name_hash }
-    }
-
-    /// Replaces the hash of names. All users of a tree must use the same: for tests of collisions.
-    #[must_use]
-    pub fn with_name_hash(mut self, name_hash: NameHash) -> Self {
-        self.name_hash = name_hash;
-        self
     }
 }
 

@@ -65,11 +65,15 @@ impl Version {
     }
 
     fn writer<'a>(&'a mut self, store: &'a Store) -> TreeWriter<'a> {
-        TreeWriter::new(&mut self.tree, store, &mut self.accounts).with_name_hash(self.hash)
+        let mut writer = TreeWriter::new(&mut self.tree, store, &mut self.accounts);
+        writer.name_hash = self.hash;
+        writer
     }
 
     fn reader<'a>(&'a self, store: &'a Store) -> TreeReader<'a> {
-        TreeReader::new(&self.tree, store).with_name_hash(self.hash)
+        let mut reader = TreeReader::new(&self.tree, store);
+        reader.name_hash = self.hash;
+        reader
     }
 
     fn verify(&self, store: &Store) {
