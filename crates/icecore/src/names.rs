@@ -87,12 +87,6 @@ impl DatasetName {
         self.0.rsplit_once('/').map(|(parent, _)| Self(parent.to_owned()))
     }
 
-    /// Number of levels above this one: 0 for `a`, 1 for `a/b`.
-    #[must_use]
-    pub fn depth(&self) -> usize {
-        self.0.bytes().filter(|byte| *byte == b'/').count()
-    }
-
     /// Whether this is `other` or lies below it.
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {

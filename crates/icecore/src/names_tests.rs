@@ -14,7 +14,6 @@ fn reason<T>(result: Result<T>) -> String {
 fn datasets_are_components_between_slashes() {
     let name = DatasetName::parse("team/db-1/x.y_z:0").unwrap();
     assert_eq!(name.as_str(), "team/db-1/x.y_z:0");
-    assert_eq!(name.depth(), 2);
     assert_eq!(name.parent().unwrap().as_str(), "team/db-1");
     assert_eq!(DatasetName::parse("db").unwrap().parent(), None);
 }
@@ -154,7 +153,6 @@ proptest! {
     #[test]
     fn well_formed_names_pass(parts in proptest::collection::vec("[A-Za-z0-9_:][A-Za-z0-9_.:-]{0,8}", 1..5), short in "[A-Za-z0-9_:][A-Za-z0-9_.:-]{0,8}") {
         let dataset = DatasetName::parse(&parts.join("/")).unwrap();
-        prop_assert_eq!(dataset.depth(), parts.len() - 1);
         let snapshot = dataset.snapshot(&short).unwrap();
         prop_assert_eq!(snapshot.short(), short.as_str());
         prop_assert_eq!(snapshot.dataset(), dataset);
