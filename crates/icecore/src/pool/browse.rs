@@ -106,10 +106,8 @@ impl Pool {
     pub fn room(&self, dataset: Option<DatasetId>) -> Result<Room> {
         let engine = self.engine();
         engine.check_open()?;
-        let space = engine.storage.space();
-        let space = space.map_err(|error| Error::io("measure", engine.storage.describe(), error))?;
+        let available = self.available()?;
         let state = engine.state();
-        let available = engine.writable(&state, space.free / engine.geometry.bytes);
         match dataset {
             Some(id) => {
                 let head = state.head(id)?;

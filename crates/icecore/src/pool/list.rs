@@ -109,7 +109,7 @@ impl Pool {
     }
 
     /// Bytes that can still be written beside the reserve.
-    fn available(&self) -> Result<ByteLength> {
+    pub(super) fn available(&self) -> Result<ByteLength> {
         let engine = self.engine();
         let space = engine.storage.space();
         let space = space.map_err(|error| crate::Error::io("measure", engine.storage.describe(), error))?;
@@ -142,10 +142,8 @@ impl<'a> Lister<'a> {
 
     fn dataset(&self, id: DatasetId) -> Result<ListEntry> {
         let row = self.state.catalogue.dataset(id).expect("listed");
-        let mut used = 0;
-        for inner in self.state.catalogue.subtree(&row.name) {
-            used += self.owned(inner)?;
-        }
+        let subtree = self.state.catalogue.subtree(&row.name);
+        let used: u64 = subtree.into_iter().map(|inner| self.state.owned_by(inner)).sum();
         Ok(ListEntry {
             name: row.name.clone(),
             kind: EntryKind::Dataset,
@@ -159,17 +157,6 @@ impl<'a> Lister<'a> {
             holds: 0,
             clones: Vec::new(),
         })
-    }
-
-    /// Live blocks born in versions that are labelled with this dataset.
-    fn owned(&self, id: DatasetId) -> Result<u64> {
-        let head = self.state.head(id)?;
-        let versions = self.state.catalogue.snapshots_of(id).map(|(version, _)| version);
-        let mut owned = 0;
-        for version in versions.chain([head]) {
-            owned += self.state.history.version(version)?.owned().len().0;
-        }
-        Ok(owned)
     }
 
     /// What only a version reaches. Where damage keeps that from being known it is nothing: the incidents say so.
