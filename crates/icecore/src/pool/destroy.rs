@@ -2,7 +2,6 @@
 
 use super::Pool;
 use super::observe::{Obstacle, PoolChange};
-use crate::dataset::User;
 use crate::engine::Purpose;
 use crate::error::{Error, Result};
 use crate::names::{DestroyTarget, SnapshotName};
@@ -127,7 +126,7 @@ impl Pool {
                 state.history.know_freeing(frees);
             }
         } else {
-            self.refuse_open(&state, &selection.datasets)?;
+            self.refuse_users(&state, &selection.datasets, "close it first")?;
             let operation = Operation::DestroyDatasets { datasets: selection.datasets };
             engine.append(&mut state, &operation, None, Purpose::Freeing)?;
         }
@@ -147,20 +146,6 @@ impl Pool {
             }
         }
         Ok(DestroyPlan { names: selection.names, frees: known.unwrap_or_default().bytes() })
-    }
-
-    fn refuse_open(&self, state: &State, datasets: &[DatasetId]) -> Result<()> {
-        let users = self.engine().users.lock();
-        for id in datasets {
-            if let Some(open) = users.get(id).filter(|open| !open.is_empty()) {
-                let what = state.catalogue.dataset(*id).expect("selected").name.clone();
-                return Err(Error::Busy {
-                    what,
-                    blockers: format!("{} is open; close it first", User::list(open)),
-                });
-            }
-        }
-        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who is told of changes that come from elsewhere: a front end that caches what it has shown.
 
 use super::Pool;
+use crate::dataset::User;
 use crate::error::{Error, Result};
 use crate::state::State;
 use crate::units::{DatasetId, InodeNumber, VersionId};
@@ -107,6 +108,17 @@ impl Pool {
         let users: Vec<String> =
             self.observers().iter().flat_map(|observer| observer.users(dataset, obstacle)).collect();
         refuse_if_any(&users, name, way_out)
+    }
+
+    /// Refuses what programs of the owner have datasets open against.
+    pub(super) fn refuse_users(&self, state: &State, datasets: &[DatasetId], way_out: &str) -> Result<()> {
+        let users = self.engine().users.lock();
+        for id in datasets {
+            if let Some(open) = users.get(id).filter(|open| !open.is_empty()) {
+                refuse_if_any(&[User::list(open)], &Self::name_of(state, *id), way_out)?;
+            }
+        }
+        Ok(())
     }
 
     /// Refuses to destroy a snapshot in which an observer has something open.

@@ -3,7 +3,6 @@
 use super::Pool;
 use super::observe::{Obstacle, PoolChange};
 use super::properties::check_property;
-use crate::dataset::User;
 use crate::engine::Purpose;
 use crate::error::{Error, Result};
 use crate::names::SnapshotName;
@@ -102,7 +101,7 @@ impl Pool {
         let mut state = engine.state();
         let (dataset, version) = self.find_snapshot(&state, snapshot)?;
         if !force {
-            self.refuse_users(&state, dataset)?;
+            self.refuse_users(&state, &[dataset], "close it, or force the rollback (-f)")?;
         }
         let time = self.engine().now();
         let wish = format!("{ROLLBACK_PREFIX}{}", time.to_rfc3339());
@@ -113,14 +112,6 @@ impl Pool {
         engine.append(&mut state, &operation, None, Purpose::Freeing)?;
         self.finish(state)?;
         Ok(RollbackReport { saved_as: format!("{name}@{saved}") })
-    }
-
-    fn refuse_users(&self, state: &State, dataset: DatasetId) -> Result<()> {
-        let users = self.engine().users.lock();
-        let Some(open) = users.get(&dataset).filter(|open| !open.is_empty()) else { return Ok(()) };
-        let what = state.catalogue.dataset(dataset).expect("found").name.clone();
-        let blockers = format!("{} is open; close it, or force the rollback (-f)", User::list(open));
-        Err(Error::Busy { what, blockers })
     }
 }
 
