@@ -2,7 +2,9 @@
 
 use crate::charts::{is_emulated, is_rate, is_time, server, simulated_disk};
 use crate::error::{Error, Result};
+use crate::options::LoadTool;
 use crate::page::is_time_check;
+use crate::policies::CLASSIC_CHUNK_BYTES;
 use crate::report::{Check, Parameter, Report, System};
 use crate::statistics::{Estimate, median, unpaired_ratio};
 use crate::targets::Direction;
@@ -85,7 +87,8 @@ impl Verdict {
 /// # Errors
 /// [`Error::Incomparable`] if they are of different experiments, or were not measured in the same way: one is
 /// of a quick run, an emulated machine, another accelerator of it, another simulated disk, another database
-/// server or a debug build, and the other is not.
+/// server, another program that drives the study, another trace, chunk or schedule of `model`, or a debug
+/// build, and the other is not.
 pub fn compare(before: (&str, &Report), after: (&str, &Report)) -> Result<Comparison> {
     let ((before_name, first), (after_name, second)) = (before, after);
     let refuse = |reason: String| {
@@ -170,6 +173,17 @@ fn difference(first: &Report, second: &Report) -> Option<String> {
             other.to_uppercase()
         ));
     }
+    if let Some(reason) = choice(first, second) {
+        return Some(reason);
+    }
+    let (first, second) = (&first.versions.profile, &second.versions.profile);
+    (first != second).then(|| {
+        format!("the first is of a {first} build and the second of a {second} build: use release builds")
+    })
+}
+
+/// What was chosen for one in another way than for the other, and what to do.
+fn choice(first: &Report, second: &Report) -> Option<String> {
     let disks = [first, second].map(|report| simulated_disk(report).unwrap_or("no simulated one"));
     if disks[0] != disks[1] {
         return Some(format!(
@@ -185,10 +199,49 @@ fn difference(first: &Report, second: &Report) -> Option<String> {
             servers[0], servers[1]
         ));
     }
-    let (first, second) = (&first.versions.profile, &second.versions.profile);
-    (first != second).then(|| {
-        format!("the first is of a {first} build and the second of a {second} build: use release builds")
-    })
+    let tools = [first, second].map(tool);
+    if tools[0] != tools[1] {
+        return Some(format!(
+            "{} drove the first and {} the second: run both with the same --tool, or both without",
+            tools[0], tools[1]
+        ));
+    }
+    if first.experiment == "model" { model_choice(first, second) } else { None }
+}
+
+/// The same for the options of `model`.
+fn model_choice(first: &Report, second: &Report) -> Option<String> {
+    let made = |report: &Report, name: &str| match report.parameters.get(name) {
+        // From before there was a choice.
+        None if name == "chunk_bytes" => CLASSIC_CHUNK_BYTES.to_string(),
+        _ => shown(report, name),
+    };
+    // Another trace may have the same name.
+    [("trace", "--trace"), ("writes", "--trace"), ("chunk_bytes", "--chunk"), ("every", "--every")]
+        .into_iter()
+        .map(|(name, option)| (name, option, made(first, name), made(second, name)))
+        .find(|(_, _, one, other)| one != other)
+        .map(|(name, option, one, other)| {
+            format!("{name} is {one} in the first and {other} in the second: run both with the same {option}")
+        })
+}
+
+/// The program that drove a study, where there is a choice. A `shock` that does not say is from before there
+/// was one.
+fn tool(report: &Report) -> &str {
+    match report.parameters.get("tool") {
+        Some(Parameter::Text(tool)) => tool,
+        _ if report.experiment == LoadTool::Fio.study() => LoadTool::Fio.name(),
+        _ => "the lab itself",
+    }
+}
+
+/// A parameter as the result has it.
+fn shown(report: &Report, name: &str) -> String {
+    match report.parameters.get(name) {
+        Some(value) => serde_json::to_string(value).unwrap_or_default(),
+        None => "none".to_owned(),
+    }
 }
 
 type Named<'report, T> = (&'report str, Vec<(&'report str, &'report T)>);
@@ -228,11 +281,7 @@ fn notes(before: &Report, after: &Report) -> Vec<String> {
     let names: std::collections::BTreeSet<_> =
         before.parameters.keys().chain(after.parameters.keys()).collect();
     for name in names {
-        let value = |report: &Report| match report.parameters.get(name) {
-            Some(value) => serde_json::to_string(value).unwrap_or_default(),
-            None => "none".to_owned(),
-        };
-        note(&format!("parameter {name}"), value(before), value(after));
+        note(&format!("parameter {name}"), shown(before, name), shown(after, name));
     }
     notes
 }

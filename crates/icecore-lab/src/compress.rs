@@ -122,16 +122,8 @@ fn read(
         }
         input.write_all(&chunk[..bytes]).doing(|| "pass what was read to zstd".to_owned())?;
         copied.add(bytes, begin.elapsed());
-        while let Some(early) =
-            pace.due(copied.bytes).checked_sub(begin.elapsed()).filter(|early| !early.is_zero())
-        {
-            if pace.is_cut() {
-                break;
-            }
-            options.go_on()?;
-            std::thread::sleep(early.min(Duration::from_millis(100)));
-        }
-        options.go_on()?;
+        let early = pace.due(copied.bytes).saturating_sub(begin.elapsed());
+        options.wait_while(early, || !pace.is_cut())?;
     }
     fadvise(&file, 0, None, Advice::DontNeed).doing(doing)
 }

@@ -93,6 +93,8 @@ mod tests {
         assert_eq!(line(warned), "LVM version: 2.03.16(2)");
         let usage = "bonnie++: invalid option -- '-'\n[-x number-of-tests 1]\n\nVersion: 2.00a\n";
         assert_eq!(line(usage), "Version: 2.00a");
+        let usage = "\nblogbench 1.2\n\n--commenters=<n> (-c <n>): number of comments posters\n";
+        assert_eq!(line(usage), "blogbench 1.2");
         assert_eq!(line_of_version("command not found\n"), None);
     }
 

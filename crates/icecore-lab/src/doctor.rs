@@ -1,5 +1,5 @@
-//! What this machine can measure: what of the kernel, of programs and of space is there, and which package
-//! has what lacks.
+//! What this machine can measure: what of the kernel, of programs and of space is there, and how one gets
+//! what lacks.
 
 use crate::error::{Doing, Error, Result};
 use crate::programs::PROGRAMS;
@@ -20,11 +20,11 @@ pub struct Finding {
     pub kind: Kind,
     /// Whether it is there.
     pub available: bool,
-    /// Where it is, or what lacks.
+    /// Where it is; or what lacks, and how one gets it.
     pub detail: String,
     /// What uses it.
     pub used_for: String,
-    /// Debian's package that has it.
+    /// Debian's package that has it, if there is one.
     pub package: Option<String>,
 }
 
@@ -54,15 +54,14 @@ pub fn examine(directory: &Path) -> Result<Vec<Finding>> {
     let mut findings = kernel();
     findings.push(space(directory)?);
     findings.extend(PROGRAMS.iter().filter_map(|program| {
-        let (package, place) = (program.package?, program.place());
-        let lacks = format!("apt-get install {package}");
+        let (origin, place) = (program.origin?, program.place());
         Some(Finding {
             name: program.name().to_owned(),
             kind: Kind::Program,
             available: place.is_some(),
-            detail: place.map_or(lacks, |place| place.display().to_string()),
+            detail: place.map_or_else(|| origin.advice(), |place| place.display().to_string()),
             used_for: program.used_by.join(", "),
-            package: Some(package.to_owned()),
+            package: program.package().map(str::to_owned),
         })
     }));
     findings.extend(systems::examine().into_iter().map(|(name, probed)| Finding {
@@ -205,6 +204,8 @@ mod tests {
             assert_eq!(packages.iter().filter(|found| **found == package).count(), 1, "{package}");
         }
         assert!(!packages.contains(&"mariadb-backup"), "the lab does not run it");
+        assert!(lacking.iter().any(|finding| finding.name == "blogbench" && finding.package.is_none()));
+        assert!(!packages.contains(&"blogbench"), "there is no such package");
     }
 
     #[test]

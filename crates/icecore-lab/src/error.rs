@@ -116,14 +116,14 @@ pub enum Error {
         detail: String,
     },
     /// A program that an experiment runs is not there.
-    #[error("{experiment} needs {program}, which is not there: apt-get install {packages}")]
+    #[error("{experiment} needs {program}, which is not there: {advice}")]
     Missing {
         /// The experiment.
         experiment: &'static str,
         /// The program.
         program: String,
-        /// Debian's packages that have what the experiment needs.
-        packages: &'static str,
+        /// How one gets it.
+        advice: String,
     },
     /// The disk has too little room for what is to begin.
     #[error(

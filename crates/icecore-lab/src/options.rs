@@ -28,7 +28,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
 /// A run that waits looks so often whether it is to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The program that writes in the study `shock`.
+/// A program that drives a study, where there is a choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum LoadTool {
     /// fio(1), which logs each write.
@@ -38,19 +38,31 @@ pub enum LoadTool {
     Sysbench,
     /// bonnie++(8).
     Bonnie,
+    /// blogbench(8), which the study `blog` imitates unless this is chosen.
+    Blogbench,
 }
 
 impl LoadTool {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Fio, Self::Sysbench, Self::Bonnie];
+    pub const ALL: [Self; 4] = [Self::Fio, Self::Sysbench, Self::Bonnie, Self::Blogbench];
 
-    /// The name of the program, and of its package.
+    /// The name of the program.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Fio => "fio",
             Self::Sysbench => "sysbench",
             Self::Bonnie => "bonnie++",
+            Self::Blogbench => "blogbench",
+        }
+    }
+
+    /// The study that it drives.
+    #[must_use]
+    pub fn study(self) -> &'static str {
+        match self {
+            Self::Fio | Self::Sysbench | Self::Bonnie => "shock",
+            Self::Blogbench => "blog",
         }
     }
 
@@ -107,7 +119,8 @@ pub struct Options {
     pub systems: Vec<String>,
     /// Iterations of the study `valuation`; 95 unless said.
     pub iterations: Option<u32>,
-    /// Bytes of the file of the study `fragment`; 2 GiB unless said.
+    /// Bytes of the file of the study `fragment`, 2 GiB unless said; or of the device on which the study
+    /// `blog` runs blogbench, 28 GiB unless said.
     pub size: Option<u64>,
     /// The writes that the study `model` replays, recorded by fio; random ones unless said.
     pub trace: Option<PathBuf>,
@@ -122,7 +135,8 @@ pub struct Options {
     pub disk: Option<HardDisk>,
     /// How long one program of a system may take, such as a run of fio: two hours unless said.
     pub time_limit: Duration,
-    /// The program that writes in the study `shock`.
+    /// The program that drives the study `shock`; or [`LoadTool::Blogbench`], with which the study `blog`
+    /// runs that program in place of its own mix.
     pub tool: LoadTool,
     /// The server of the study `placement`.
     pub server: DatabaseServer,
@@ -208,12 +222,17 @@ impl Options {
 
     /// Waits for so long. A run that is to stop ends at once.
     pub(crate) fn wait(&self, time: Duration) -> Result<()> {
+        self.wait_while(time, || true)
+    }
+
+    /// The same, but no longer than `goes_on` is true.
+    pub(crate) fn wait_while(&self, time: Duration, goes_on: impl Fn() -> bool) -> Result<()> {
         let begin = Instant::now();
         loop {
             self.go_on()?;
             match time.saturating_sub(begin.elapsed()) {
-                Duration::ZERO => return Ok(()),
-                left => thread::sleep(left.min(LOOK)),
+                left if !left.is_zero() && goes_on() => thread::sleep(left.min(LOOK)),
+                _ => return Ok(()),
             }
         }
     }

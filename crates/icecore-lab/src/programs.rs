@@ -1,4 +1,4 @@
-//! The programs that the lab runs: where each is, which package has it, and what uses it.
+//! The programs that the lab runs: where each is, how one gets it, and what uses it.
 
 use crate::error::{Error, Result};
 use crate::report::{Parameter, System};
@@ -8,12 +8,31 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+/// How one gets a program.
+#[derive(Clone, Copy)]
+pub(crate) enum Origin {
+    /// Debian has this package of it.
+    Package(&'static str),
+    /// Debian has none. Its source is here.
+    Source(&'static str),
+}
+
+impl Origin {
+    /// What to do where the program is not there.
+    pub(crate) fn advice(self) -> String {
+        match self {
+            Self::Package(package) => format!("apt-get install {package}"),
+            Self::Source(place) => format!("build it from its source ({place})"),
+        }
+    }
+}
+
 /// A program that experiments run, or that the guest needs.
 pub(crate) struct Program {
     /// Its name, or where it is.
     path: &'static str,
-    /// Debian's package that has it, unless that is where apt-get may not look.
-    pub package: Option<&'static str>,
+    /// How one gets it, unless it is in a package that apt-get may not find.
+    pub origin: Option<Origin>,
     /// The arguments with which it prints its version, if results have that. Without arguments it is the
     /// version of the package: mylvmbackup has no option for this that all of its versions know.
     pub ask: Option<&'static [&'static str]>,
@@ -27,13 +46,13 @@ const fn program(
     ask: Option<&'static [&'static str]>,
     used_by: &'static [&'static str],
 ) -> Program {
-    Program { path, package: Some(package), ask, used_by }
+    Program { path, origin: Some(Origin::Package(package)), ask, used_by }
 }
 
 const VERSION: Option<&[&str]> = Some(&["--version"]);
 
 /// Those that are looked for. Unless said otherwise their packages are in Debian's main.
-pub(crate) const PROGRAMS: [Program; 20] = [
+pub(crate) const PROGRAMS: [Program; 21] = [
     // bonnie++ makes its files itself. All other loads of shock write to one that fio has made.
     program("fio", "fio", VERSION, &["shock --tool fio", "shock --tool sysbench", "fragment", "mount"]),
     program(
@@ -48,7 +67,7 @@ pub(crate) const PROGRAMS: [Program; 20] = [
     program("/usr/sbin/lvm", "lvm2", Some(&["version"]), &["lvm", "lvm-thin"]),
     program("thin_check", "thin-provisioning-tools", None, &["lvm-thin"]),
     // Its package is in contrib, so there is none to install.
-    Program { path: "/usr/sbin/zfs", package: None, ask: Some(&["version"]), used_by: &["zfs"] },
+    Program { path: "/usr/sbin/zfs", origin: None, ask: Some(&["version"]), used_by: &["zfs"] },
     program("fusermount3", "fuse3", None, &["icecore-mount"]),
     program("zstd", "zstd", VERSION, &["backup"]),
     program(
@@ -65,6 +84,13 @@ pub(crate) const PROGRAMS: [Program; 20] = [
     ),
     program("mylvmbackup", "mylvmbackup", Some(&[]), &["backup on lvm"]),
     program("bonnie++", "bonnie++", VERSION, &["shock --tool bonnie++"]),
+    Program {
+        path: "blogbench",
+        origin: Some(Origin::Source("github.com/jedisct1/Blogbench")),
+        // It has no option for its version alone.
+        ask: Some(&["--help"]),
+        used_by: &["blog --tool blogbench"],
+    },
     program("postgres", "postgresql", VERSION, &["postgres", "placement --server postgres"]),
     program("pgbench", "postgresql-contrib", VERSION, &["postgres"]),
     program("qemu-system-x86_64", "qemu-system-x86", None, &["--guest"]),
@@ -81,6 +107,14 @@ pub(crate) const PROGRAMS: [Program; 20] = [
 impl Program {
     pub(crate) fn name(&self) -> &'static str {
         self.path.rsplit('/').next().unwrap_or(self.path)
+    }
+
+    /// Debian's package that has it, if there is one.
+    pub(crate) fn package(&self) -> Option<&'static str> {
+        match self.origin? {
+            Origin::Package(package) => Some(package),
+            Origin::Source(_) => None,
+        }
     }
 
     /// Where it is, if it is installed.
@@ -125,8 +159,8 @@ pub(crate) fn require(experiment: &'static str, option: &str) -> Result<()> {
     let users = BTreeSet::from([experiment.to_owned(), format!("{experiment} {option}")]);
     let lacks = |program: &&Program| program.is_used(&users) && program.place().is_none();
     PROGRAMS.iter().find(lacks).map_or(Ok(()), |program| {
-        let packages = program.package.unwrap_or_default();
-        Err(Error::Missing { experiment, program: program.name().to_owned(), packages })
+        let advice = program.origin.map(Origin::advice).unwrap_or_default();
+        Err(Error::Missing { experiment, program: program.name().to_owned(), advice })
     })
 }
 
@@ -168,6 +202,8 @@ mod tests {
         assert_eq!(used("shock", "tool", "fio"), ["fio", "mkfs.xfs"]);
         assert_eq!(used("shock", "tool", "sysbench"), ["fio", "mkfs.xfs", "sysbench"]);
         assert_eq!(used("shock", "tool", "bonnie++"), ["mkfs.xfs", "bonnie++"]);
+        assert_eq!(used("blog", "tool", "blogbench"), ["mkfs.xfs", "blogbench"]);
+        assert_eq!(used("blog", "workload", "the mix of blogbench"), ["mkfs.xfs"]);
         assert_eq!(used("full", "rounds", "3"), ["mkfs.xfs"]);
         let of_postgres = ["mkfs.ext4", "mkfs.xfs", "sysbench", "postgres", "setpriv"];
         assert_eq!(used("placement", "server", "postgres"), of_postgres);

@@ -76,7 +76,7 @@ fn failure(reason: impl Into<String>) -> Error {
 /// Refuses where one of these programs is not there.
 fn require(names: &[&str]) -> Result<()> {
     for program in PROGRAMS.iter().filter(|program| names.contains(&program.name())) {
-        systems::has_program(program.name(), program.package.unwrap_or_default())
+        systems::has_program(program.name(), program.package().unwrap_or_default())
             .map_err(|reason| failure(format!("{reason}, or icecore lab doctor --install")))?;
     }
     Ok(())

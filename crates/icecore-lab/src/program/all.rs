@@ -4,7 +4,6 @@ use super::check::{WITHOUT_SYSTEMS, systems};
 use super::{RunArguments, options, stopped};
 use crate::exit;
 use crate::output::{Output, say};
-use icecore_lab::LoadTool;
 use icecore_lab::all::{self, Event};
 use icecore_lab::experiments::Experiment;
 use std::io::Write as _;
@@ -66,7 +65,7 @@ fn check(arguments: &RunArguments) -> anyhow::Result<()> {
         (arguments.minutes.is_some(), "--minutes"),
         (arguments.only.is_some(), "--only"),
         (arguments.rate.is_some(), "--rate"),
-        (arguments.tool != LoadTool::default(), "--tool"),
+        (arguments.tool.is_some(), "--tool"),
         (arguments.server.is_some(), "--server"),
     ] {
         if given {

@@ -63,6 +63,20 @@ fn server(name: &str, arguments: &RunArguments) -> anyhow::Result<()> {
     }
 }
 
+/// Each program drives one study. The guest has no blogbench, as Debian has no package of it.
+fn tool(name: &str, arguments: &RunArguments) -> anyhow::Result<()> {
+    match arguments.tool {
+        Some(tool) if tool.study() != name => {
+            let (tool, study) = (tool.name(), tool.study());
+            Err(exit::usage(format!("{tool} does not drive {name}: --tool {tool} goes with {study}")))
+        }
+        Some(LoadTool::Blogbench) if arguments.guest.is_wanted() => {
+            Err(exit::usage("the guest has no blogbench: leave out --guest".to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn of_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Result<()> {
     let name = experiment.name;
     systems(arguments)?;
@@ -86,11 +100,9 @@ fn of_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Result
     if name != "valuation" && arguments.iterations.is_some() {
         return Err(exit::usage(format!("{name} has no iterations: --iterations goes with valuation")));
     }
-    if name != "shock" && arguments.tool != LoadTool::default() {
-        return Err(exit::usage(format!("{name} has its own tools: --tool goes with shock")));
-    }
+    tool(name, arguments)?;
     server(name, arguments)?;
-    if arguments.rate.is_some() && arguments.tool != LoadTool::Fio {
+    if arguments.rate.is_some() && arguments.tool.unwrap_or_default() != LoadTool::Fio {
         return Err(exit::usage("--rate goes with --tool fio, which keeps to a rate".to_owned()));
     }
     if name != "shock" && arguments.rate.is_some() {
@@ -102,8 +114,10 @@ fn of_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Result
         let names = studies.map(|one| one.name).collect::<Vec<_>>().join(", ");
         return Err(exit::usage(format!("{name} runs on no simulated disk: --disk goes with {names}")));
     }
-    if name != "fragment" && arguments.size.is_some() {
-        return Err(exit::usage(format!("{name} has no file to size: --size goes with fragment")));
+    let is_sized = name == "fragment" || arguments.tool == Some(LoadTool::Blogbench);
+    if !is_sized && arguments.size.is_some() {
+        let reason = "--size goes with fragment, and with --tool blogbench";
+        return Err(exit::usage(format!("{name} has nothing to size: {reason}")));
     }
     Ok(())
 }

@@ -137,14 +137,17 @@ struct RunArguments {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     iterations: Option<u32>,
 
-    /// Size of the file, for `fragment`, such as `2G`
+    /// Size of the file, for `fragment`, such as `2G`; or of the device, for
+    /// `--tool blogbench`, which removes nothing that it wrote (28G unless said
+    /// otherwise)
     #[arg(long, value_name = "SIZE", value_parser = parse_file_size)]
     size: Option<u64>,
 
-    /// The program that writes, for `shock`: `fio`, `sysbench` as in the study,
-    /// or `bonnie++`
-    #[arg(long, value_name = "TOOL", default_value = "fio", value_parser = tool)]
-    tool: LoadTool,
+    /// The program that drives the study: for `shock` `fio` (unless said
+    /// otherwise), `sysbench` as in the study, or `bonnie++`; for `blog`
+    /// `blogbench` in place of the lab's own mix
+    #[arg(long, value_name = "TOOL", value_parser = tool)]
+    tool: Option<LoadTool>,
 
     /// The database server, for `placement`: `mariadb` (unless said otherwise)
     /// or `postgres`
@@ -279,7 +282,7 @@ fn options(arguments: &RunArguments) -> anyhow::Result<Options> {
     options.systems.clone_from(&arguments.systems);
     options.iterations = arguments.iterations;
     options.size = arguments.size;
-    options.tool = arguments.tool;
+    options.tool = arguments.tool.unwrap_or_default();
     options.server = arguments.server.unwrap_or_default();
     options.rate = arguments.rate;
     options.time_limit = Duration::from_secs(arguments.time_limit);

@@ -62,12 +62,13 @@ impl TraceArguments {
     }
 
     fn check_record(&self, name: &str, run: &RunArguments) -> anyhow::Result<()> {
+        let tool = run.tool.unwrap_or_default();
         let has_plain = run.systems.is_empty() || run.systems.iter().any(|system| system == "plain");
         let reason = match &self.record {
             None => return Ok(()),
             Some(_) if name != "shock" => format!("{name} records no writes: --record goes with shock"),
-            Some(_) if run.tool != LoadTool::Fio => {
-                format!("{} records no writes: --record goes with --tool fio", run.tool.name())
+            Some(_) if tool != LoadTool::Fio => {
+                format!("{} records no writes: --record goes with --tool fio", tool.name())
             }
             Some(_) if run.guest.is_wanted() => {
                 let reason = "and plain makes the same writes outside: leave out --guest";

@@ -2,7 +2,7 @@
 
 use crate::fixture;
 use icecore_lab::page::{self, Document};
-use icecore_lab::report::Report;
+use icecore_lab::report::{Report, System};
 use icecore_lab::statistics::median;
 
 /// The rows of the table, without its head.
@@ -51,6 +51,20 @@ fn our_placements_stand_beside_those_of_the_study() {
     let document = Document { name: "placement".to_owned(), report: of_postgres };
     let page = page::render(&[document], &[]).expect("a page");
     assert!(!page.contains("class=\"beside\"") && page.contains("PostgreSQL does 12k new orders a minute"));
+}
+
+#[test]
+fn our_scores_of_blogbench_stand_beside_those_of_the_study() {
+    let scores = [("before", 1000.0), ("after", 800.0)];
+    let systems =
+        scores.map(|(half, score)| (format!("btrfs/write/{half}"), System::new("score", vec![score])));
+    let rows = rows(fixture::report("blog", systems.into()));
+    // Four were printed, and one is ours.
+    assert_eq!((rows.len(), ours(&rows, "btrfs").len()), (5, 1), "{rows:?}");
+    let at = rows.iter().position(|row| row.starts_with(" data-beside")).expect("it is there");
+    let values = [1000.0, 800.0, 0.8].map(|value| shows(&rows[at], value));
+    assert!(values == [true; 3] && rows[at].contains("<td>score</td>"), "{}", rows[at]);
+    assert!(shows(&rows[at - 1], 1436.0) && shows(&rows[at - 1], 964.0), "{}", rows[at - 1]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Programs that are not there: each is named, with its package, before anything is measured.
+//! Programs that are not there: each is named, with the way to get it, before anything is measured.
 
 use crate::fixture::{can_mount, program};
 use serde_json::Value;
@@ -37,7 +37,7 @@ fn complaint(arguments: &[&str], path: &Path) -> String {
 #[test]
 fn a_study_without_its_program_says_what_to_install() {
     // The programs that are there, the arguments of the run, and its complaint.
-    let cases: [(&[&str], &[&str], &str); 4] = [
+    let cases: [(&[&str], &[&str], &str); 5] = [
         (&[], &["shock"], "shock needs fio, which is not there: apt-get install fio"),
         (&[], &["fragment"], "fragment needs fio, which is not there: apt-get install fio"),
         (
@@ -46,6 +46,12 @@ fn a_study_without_its_program_says_what_to_install() {
             "shock needs sysbench, which is not there: apt-get install sysbench",
         ),
         (&[], &["backup"], "backup needs zstd, which is not there: apt-get install zstd"),
+        (
+            &[],
+            &["blog", "--tool", "blogbench"],
+            "blog needs blogbench, which is not there: build it from its source \
+             (github.com/jedisct1/Blogbench)",
+        ),
     ];
     for (there, arguments, said) in cases {
         let Some(path) = folder_of(there) else {
@@ -99,4 +105,9 @@ fn the_doctor_lists_all_programs_that_lack_with_their_packages() {
         assert_eq!(finding["detail"], format!("apt-get install {package}"), "{finding}");
         assert!(packages.iter().any(|found| found == package), "{packages:?}");
     }
+    // Of this one there is no package to install.
+    let finding = findings.iter().find(|finding| finding["name"] == "blogbench").unwrap();
+    assert_eq!((&finding["available"], &finding["package"]), (&Value::from(false), &Value::Null));
+    assert_eq!(finding["detail"], "build it from its source (github.com/jedisct1/Blogbench)", "{finding}");
+    assert!(packages.iter().all(|found| found != "blogbench"), "{packages:?}");
 }

@@ -88,6 +88,8 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
     let slow = results.write("slow.json", 700.0, |result| result["parameters"]["disk"] = json!("7200 rpm"));
     let postgres =
         results.write("postgres.json", 700.0, |result| result["parameters"]["server"] = json!("postgres"));
+    let blogbench =
+        results.write("blogbench.json", 700.0, |result| result["parameters"]["tool"] = json!("blogbench"));
     let debug = results.write("debug.json", 700.0, |result| result["versions"]["profile"] = json!("debug"));
     let newer = results.write("newer.json", 700.0, |result| result["version"] = json!(2));
     let cut = results.path("cut.json");
@@ -102,6 +104,7 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
         (&tcg, "emulated machine"),
         (&slow, "7200 rpm"),
         (&postgres, "of mariadb and the second of postgres"),
+        (&blogbench, "the lab itself drove the first and blogbench the second"),
         (&debug, "debug build"),
         (&newer, "version 2"),
         (&cut, "cut short"),
@@ -115,12 +118,67 @@ fn what_cannot_be_compared_is_refused_with_the_reason() {
         );
     }
     // Both are of one kind.
-    for (one, another) in [(&guest, &tcg), (&slow, &slow), (&postgres, &postgres), (&debug, &debug)] {
+    for (one, another) in
+        [(&guest, &tcg), (&slow, &slow), (&postgres, &postgres), (&blogbench, &blogbench), (&debug, &debug)]
+    {
         printed(&["compare"], &[one, another]);
     }
     for path in [&newer, &cut] {
         refused(1, &["report", "-o", "/dev/null"], &[path]);
     }
+}
+
+#[test]
+fn results_of_shock_are_compared_if_the_same_program_wrote() {
+    let results = Results::new();
+    let shock = |name: &str, tool: Option<&str>| {
+        results.write(name, 700.0, |result| {
+            result["experiment"] = json!("shock");
+            if let Some(tool) = tool {
+                result["parameters"]["tool"] = json!(tool);
+            }
+        })
+    };
+    let (fio, sysbench) = (shock("fio.json", Some("fio")), shock("sysbench.json", Some("sysbench")));
+    let said = refused(1, &["compare"], &[&fio, &sysbench]);
+    assert!(said.contains("fio drove the first and sysbench the second"), "{said}");
+    // From before there was a choice.
+    let old = shock("old.json", None);
+    printed(&["compare"], &[&old, &fio]);
+    refused(1, &["compare"], &[&old, &sysbench]);
+}
+
+#[test]
+fn results_of_the_model_are_compared_if_they_are_of_one_trace_chunk_and_schedule() {
+    let results = Results::new();
+    let model = |name: &str, parameter: &str, value: Value| {
+        results.write(name, 700.0, |result| {
+            result["experiment"] = json!("model");
+            let parameters = &mut result["parameters"];
+            (parameters["trace"], parameters["writes"]) = (json!("day.log"), json!(2000));
+            parameters[parameter] = value;
+        })
+    };
+    let usual = model("usual.json", "chunk_bytes", json!(4096));
+    for (name, parameter, value, reason) in [
+        ("trace.json", "trace", json!("night.log"), "same --trace"),
+        ("longer.json", "writes", json!(3000), "same --trace"),
+        (
+            "chunk.json",
+            "chunk_bytes",
+            json!(65536),
+            "chunk_bytes is 4096 in the first and 65536 in the second",
+        ),
+        ("every.json", "every", json!("100 writes"), "same --every"),
+    ] {
+        let other = model(name, parameter, value);
+        let said = refused(1, &["compare"], &[&usual, &other]);
+        assert!(said.contains(reason), "{said}");
+        printed(&["compare"], &[&other, &other]);
+    }
+    // From before there was a choice of the chunk.
+    let old = model("old.json", "seed", json!(7));
+    printed(&["compare"], &[&old, &usual]);
 }
 
 #[test]

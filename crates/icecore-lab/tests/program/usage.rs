@@ -33,7 +33,16 @@ fn the_lab_lists_its_experiments() {
     assert!(refused(2, &["run", "shock", "--iterations", "850"], &[]).contains("valuation"));
     assert!(refused(2, &["run", "fragment", "--size", "1K"], &[]).contains("8M"));
     assert!(refused(2, &["run", "blog", "--rate", "100"], &[]).contains("shock"));
-    assert!(refused(2, &["run", "blog", "--tool", "bonnie++"], &[]).contains("shock"));
+    for tool in ["fio", "bonnie++"] {
+        assert!(refused(2, &["run", "blog", "--tool", tool], &[]).contains("goes with shock"));
+    }
+    for study in ["shock", "fragment"] {
+        assert!(refused(2, &["run", study, "--tool", "blogbench"], &[]).contains("goes with blog"));
+    }
+    let in_guest = ["run", "blog", "--tool", "blogbench", "--guest"];
+    assert!(refused(2, &in_guest, &[]).contains("no blogbench: leave out --guest"));
+    assert!(refused(2, &["run", "blog", "--size", "4G"], &[]).contains("--tool blogbench"));
+    assert!(refused(2, &["run", "all", "--tool", "fio"], &[]).contains("goes with one experiment"));
     assert!(refused(1, &["run", "full", "--device", "/dev/null"], &[]).contains("no block device"));
     assert!(refused(1, &["run", "full", "--device", "/dev/icecore"], &[]).contains("/dev/icecore"));
     refused(2, &["run", "full", "--device", "/dev/null", "--disk", "hdd"], &[]);

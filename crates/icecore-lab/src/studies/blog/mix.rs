@@ -1,7 +1,8 @@
-//! The mix of blogbench: writers, rewriters, commenters and readers on a tree of small files. It is not the program.
+//! The mix of blogbench: writers, rewriters, commenters and readers on a tree of small files. It is not the
+//! program.
 //!
-//! A blog is a folder with an article, pictures and comments. The oldest blog goes when there are too many, so that a fast
-//! system does not run out of room for being fast.
+//! A blog is a folder with an article, pictures and comments. The oldest blog goes when there are too many,
+//! so that a fast system does not run out of room for being fast.
 
 use crate::error::{Doing, Error, Result};
 use crate::random::{Random, mix};

@@ -78,9 +78,7 @@ impl Scope {
             mix: options.size(Duration::from_secs(15), Duration::from_millis(quick(300, 200))),
         }
     }
-}
 
-impl Scope {
     /// A copy area has room for the whole of either file, and for the table of what was copied.
     fn areas(&self) -> Areas {
         let count = self.counts.iter().max().map_or(0, |count| *count as u64);
@@ -110,6 +108,10 @@ struct Fixed {
 }
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
+    if options.tool == LoadTool::Blogbench {
+        let reason = "blogbench drives the study blog".to_owned();
+        return Err(Error::Inconclusive { what: "shock".to_owned(), reason });
+    }
     programs::require("shock", &format!("--tool {}", options.tool.name()))?;
     let mut lineup = Lineup::of(options, Needs::Files)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
