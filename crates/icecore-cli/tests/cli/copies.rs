@@ -162,6 +162,24 @@ fn a_folder_in_the_place_of_a_segment_is_refused_by_the_repair_of_another() {
     assert_eq!(fixture.done(&["cat", "db/data"]).len(), 1 << 20);
 }
 
+/// Before anything is written: what would be overwritten has to be kept aside first.
+#[test]
+fn a_folder_in_the_place_of_a_superblock_is_refused_by_its_repair() {
+    let fixture = Fixture::with_db();
+    let superblock = fixture.pool.join("superblock.1");
+    std::fs::remove_file(&superblock).unwrap();
+    std::fs::create_dir(&superblock).unwrap();
+    let pool = fixture.pool.to_str().unwrap();
+    let text = fixture.refused(1, &["check", "--repair", pool]);
+    assert!(text.contains("superblock.1: not a regular file; move it away, and repair again"), "{text}");
+    assert!(names(&fixture.pool).iter().all(|name| !name.starts_with("before-repair")), "{text}");
+    // As it says.
+    std::fs::rename(&superblock, fixture.pool.join("away")).unwrap();
+    crate::fixture::program().args(["check", "--repair", pool]).assert().success();
+    assert!(superblock.is_file());
+    assert_eq!(fixture.done(&["cat", "db/app"]), "second");
+}
+
 #[test]
 fn a_folder_in_the_place_of_a_copy_is_named_by_a_repair() {
     let fixture = Fixture::with_db();

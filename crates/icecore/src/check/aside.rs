@@ -7,6 +7,7 @@ use crate::storage::{AlignedBuffer, Change, Kind, Overlay, Storage};
 use crate::units::BLOCK_BYTES;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::io;
 use std::sync::Arc;
 
 /// What files with originals are called, but for their number.
@@ -25,8 +26,8 @@ pub(super) fn keep(storage: &dyn Storage, changes: &[Change]) -> Result<String> 
         let mut block = vec![0; BLOCK_BYTES];
         let file = match storage.open(&change.file, false) {
             Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(Error::io("open", &change.file, error)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(irreplaceable(&change.file, error)),
         };
         let length = file.length().map_err(|error| Error::io("measure", &change.file, error))?;
         let there = length.saturating_sub(change.offset).min(BLOCK_BYTES as u64) as usize;
@@ -51,6 +52,16 @@ pub(super) fn keep(storage: &dyn Storage, changes: &[Change]) -> Result<String> 
     file.sync().map_err(|error| Error::io("flush", &name, error))?;
     storage.sync_directory().map_err(|error| Error::io("flush", storage.describe(), error))?;
     Ok(name)
+}
+
+/// Why what has the name of a file cannot be kept aside. A folder or a pipe is none, and only a person can say
+/// what is to become of it.
+fn irreplaceable(name: &str, error: io::Error) -> Error {
+    if error.kind() != io::ErrorKind::InvalidInput {
+        return Error::io("open", name, error);
+    }
+    let advice = format!("{error}; move it away, and repair again");
+    Error::io("replace", name, io::Error::new(error.kind(), advice))
 }
 
 /// Makes real what was changed in memory, in other folders as well. Superblocks come last, when everything that they lead to is
@@ -103,7 +114,7 @@ fn remove(storage: &dyn Storage, overlay: &Overlay) -> Result<()> {
 
 fn remove_one(storage: &dyn Storage, name: &str) -> Result<()> {
     match storage.remove(name) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", name, error)),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io("remove", name, error)),
         _ => Ok(()),
     }
 }
