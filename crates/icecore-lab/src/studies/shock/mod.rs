@@ -5,6 +5,7 @@
 //! time, with a snapshot in the middle.
 
 mod curve;
+mod report;
 
 use super::{Bench, LVM, Lineup, Needs, PLAIN, SUBJECT};
 use crate::bonnie;
@@ -16,12 +17,11 @@ use crate::fileio::{self, FILE_NAME};
 use crate::fio::{Driven, FileRun, MIXED, Until};
 use crate::options::{LoadTool, Options};
 use crate::programs;
-use crate::report::{Check, System as Measured};
 use crate::snapshotting::while_taking;
-use crate::statistics::{bootstrap, mean, median};
 use crate::systems::{Areas, Kind};
 use crate::trace::Trace;
 use curve::{Moment, Shape};
+use report::{check, check_factor, report};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -413,130 +413,4 @@ impl Driver<'_> {
 fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
-fn check(findings: &mut Findings, rounds: &[Round], options: &Options) {
-    check_factor(findings, "shock.icecore_factor", rounds, options.seed);
-    if options.tool != LoadTool::Fio || options.rate.is_some() {
-        // Only fio says when each write was done. At a fixed rate gaps are part of it.
-        return;
-    }
-    let gaps: Vec<f64> =
-        rounds.iter().flat_map(|round| round.curves.values()).map(|shape| shape.longest_gap_ms).collect();
-    findings.check(Check::new("shock.stall_ms", bootstrap(&gaps, median, options.seed)));
-}
-
-/// How many times slower one snapshot makes the writer, over all runs.
-fn check_factor(findings: &mut Findings, name: &str, rounds: &[Round], seed: u64) {
-    let factor = |round: &Round, run: &'static str| -> Option<f64> {
-        Some(round.fixed.get(&(run, 0))?.rate / round.fixed.get(&(run, 1))?.rate)
-    };
-    let factors: Vec<f64> =
-        rounds.iter().flat_map(|round| RUNS.map(|(run, _)| factor(round, run))).flatten().collect();
-    findings.check(Check::new(name, bootstrap(&factors, median, seed)));
-}
-
-/// The mean over rounds.
-fn over<'a>(rounds: &'a [Round], of: impl Fn(&'a Round) -> Option<f64>) -> f64 {
-    mean(&rounds.iter().filter_map(of).collect::<Vec<_>>())
-}
-
-fn report(findings: &mut Findings, system: &str, rounds: &[Round], options: &Options) {
-    let Some(first) = rounds.first() else { return };
-    for &(name, count) in first.fixed.keys() {
-        let fixed = |round: &'_ Round| round.fixed.get(&(name, count)).map(|fixed| fixed.rate);
-        let rates = rounds.iter().filter_map(fixed).collect();
-        let mut measured = Measured::new("writes/s", rates);
-        let mut counters = device_counters(rounds, name, count);
-        counters.insert("space_bytes".to_owned(), over(rounds, |round| Some(round.space_bytes)));
-        if count == 1 {
-            measured = with_curves(measured, &mut counters, rounds, name, options);
-        }
-        findings.system(&format!("{system}/{name}/{count}"), measured.with_counters(counters));
-    }
-    for count in first.mixed.keys() {
-        let rates = rounds.iter().filter_map(|round| round.mixed.get(count)).copied().collect();
-        findings.system(&format!("{system}/{MIX}/{count}"), Measured::new("operations/s", rates));
-    }
-    for count in first.bonnie.keys() {
-        for (place, (name, unit, _)) in bonnie::FIGURES.into_iter().enumerate() {
-            let values: Option<Vec<f64>> =
-                rounds.iter().map(|round| round.bonnie.get(count)?[place]).collect();
-            // What it was too fast for in some round has no median.
-            if let Some(values) = values {
-                findings.system(&format!("{system}/{name}/{count}"), Measured::new(unit, values));
-            }
-        }
-    }
-    for count in first.small.keys() {
-        let series: Vec<Vec<f64>> =
-            rounds.iter().filter_map(|round| round.small.get(count)).cloned().collect();
-        let rates = series.iter().map(|rates| mean(rates)).collect();
-        let measured = Measured::new("writes/s", rates).with_series("round_per_s", series);
-        findings.system(&format!("{system}/small/{count}"), measured);
-    }
-}
-
-fn device_counters(rounds: &[Round], name: &'static str, count: usize) -> BTreeMap<String, f64> {
-    let per_write = |of: fn(&DeviceCounts) -> u64, unit: f64| {
-        over(rounds, |round| {
-            let fixed = round.fixed.get(&(name, count))?;
-            Some(of(&fixed.counts) as f64 / unit / fixed.writes)
-        })
-    };
-    [
-        ("device_reads_per_op", per_write(|counts| counts.reads, 1.0)),
-        ("device_read_kib_per_op", per_write(|counts| counts.read_bytes, 1024.0)),
-        ("device_writes_per_op", per_write(|counts| counts.writes, 1.0)),
-        ("device_write_kib_per_op", per_write(|counts| counts.written_bytes, 1024.0)),
-        ("device_flushes_per_op", per_write(|counts| counts.flushes, 1.0)),
-    ]
-    .into_iter()
-    .map(|(name, value)| (name.to_owned(), value))
-    .collect()
-}
-
-/// A figure of a curve, and its name.
-type Figure = (&'static str, fn(&Shape) -> f64);
-
-fn with_curves(
-    mut measured: Measured,
-    counters: &mut BTreeMap<String, f64>,
-    rounds: &[Round],
-    name: &'static str,
-    options: &Options,
-) -> Measured {
-    let curves: Vec<&Shape> = rounds.iter().filter_map(|round| round.curves.get(name)).collect();
-    if curves.is_empty() {
-        return measured;
-    }
-    let is_paced = options.rate.is_some();
-    let figures: [Figure; 6] = [
-        ("dip", |shape| shape.dip),
-        ("recovery_s", |shape| shape.recovery_s),
-        ("longest_gap_ms", |shape| shape.longest_gap_ms),
-        ("gap_before_ms", |shape| shape.gap_before_ms),
-        ("longest_wait_ms", |shape| shape.longest_wait_ms),
-        ("wait_before_ms", |shape| shape.wait_before_ms),
-    ];
-    let known = match options.tool {
-        LoadTool::Fio => 4 + 2 * usize::from(is_paced),
-        _ => 2,
-    };
-    let figures = &figures[..known];
-    for (name, figure) in figures.iter().copied() {
-        let values: Vec<f64> = curves.iter().map(|shape| figure(shape)).collect();
-        counters.insert(name.to_owned(), mean(&values));
-        measured = measured.with_series(name, values.iter().map(|value| vec![*value]).collect());
-    }
-    let all = |of: fn(&Shape) -> Vec<f64>| curves.iter().map(|shape| of(shape)).collect();
-    measured = measured
-        .with_series("rate_per_s", all(|shape| shape.rate_per_s.clone()))
-        .with_series("snapshot_at_s", all(|shape| vec![shape.snapshot_at_s]));
-    // The log has the time of the write alone: where a flush follows it says too little. At a fixed rate
-    // none follows.
-    if options.tool == LoadTool::Fio && (name == "direct" || is_paced) {
-        measured = measured.with_series("latency_us", all(|shape| shape.latency_us.clone()));
-    }
-    measured
 }
