@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{Place, dump, one, run};
+use common::{Place, dump, one, open_uri, run};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// The extension that was built together with this test.
@@ -17,8 +17,18 @@ fn library() -> PathBuf {
 
 /// The system's shell: not every SQLite can load extensions.
 fn shell(script: &str) -> Output {
-    let mut child = Command::new("sqlite3")
-        .args(["-batch", ":memory:"])
+    fed(Command::new("sqlite3").args(["-batch", ":memory:"]), script)
+}
+
+/// The same, in a process that may have so many files open.
+fn shell_with_files(files: u32, script: &str) -> Output {
+    let start = format!("ulimit -n {files} && exec sqlite3 -batch :memory:");
+    fed(Command::new("sh").args(["-c", &start]), script)
+}
+
+/// Loads the extension, and then does what the script says.
+fn fed(command: &mut Command, script: &str) -> Output {
+    let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -95,6 +105,75 @@ fn the_shell_under_every_name_of_the_entry_point() {
         place.uri("app.db")
     ));
     assert_eq!((text(&output.stdout), text(&output.stderr)), ("ds@x\n".to_owned(), String::new()));
+}
+
+/// Rows of a database, each of which lies in a segment of its own.
+const ROWS: u64 = 260;
+/// Bytes of such a row.
+const ROW_BYTES: usize = 20_000;
+const SEGMENT: u64 = 2 << 20;
+
+/// Makes a database of which each row lies in another segment, and a snapshot of its first half.
+fn spread(place: &Place) {
+    place.with_pool(|pool| {
+        icecore_sqlite::register().expect("the VFS");
+        let registration = icecore_sqlite::register_pool("spread", pool.clone()).expect("a new name");
+        let path = Path::new(&registration.prefix()).join("ds/app.db");
+        let db = open_uri(&icecore_sqlite::uri(&path, None));
+        run(&db, "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT)");
+        let dataset = pool.dataset("ds").expect("the dataset");
+        let root = icecore::units::InodeNumber::ROOT;
+        let between = dataset.create(root, b"between", &icecore::Creation::file()).expect("a file").inode;
+        let part = vec![7; SEGMENT as usize / 2];
+        for row in 0..ROWS {
+            // Zeros, and the number at the end: who compares it has read all of the row.
+            let text = format!("{row:0>ROW_BYTES$}");
+            db.execute("INSERT INTO t VALUES (?1, ?2)", (row.cast_signed(), text)).expect("a row");
+            for half in 0..2 {
+                dataset.write(between, row * SEGMENT + half * SEGMENT / 2, &part).expect("a write");
+            }
+            if row + 1 == ROWS / 2 {
+                pool.snapshot(&["ds@half".to_owned()], false, &[]).expect("a snapshot");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_database_lies_in_more_segments_than_the_process_may_open() {
+    const FILES: u32 = 256;
+    let place = Place::large(SEGMENT, 2 * ROWS * SEGMENT);
+    spread(&place);
+    let entries = std::fs::read_dir(place.pool_path()).expect("a folder").flatten();
+    let segments = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("segment."));
+    let segments = segments.count();
+    assert!(segments > FILES as usize, "{segments} segments");
+    let past = icecore_sqlite::uri(&place.path("app.db"), Some("half"));
+    let whole = format!("length(a) = {ROW_BYTES} AND CAST(substr(a, -10) AS INTEGER) = id");
+    let output = shell_with_files(
+        FILES,
+        &format!(
+            ".open '{}'
+             ATTACH '{past}' AS past;
+             SELECT count(*) FROM past.t WHERE {whole};
+             SELECT count(*) FROM t WHERE {whole};
+             INSERT INTO t SELECT id + 1000, a FROM t;
+             UPDATE t SET a = 'new' WHERE id % 2 = 1;
+             SELECT icecore_snapshot('after');
+             DELETE FROM t WHERE id < 1000;
+             SELECT count(*) FROM t JOIN past.t AS p ON t.id = p.id + 1000 WHERE t.a = p.a;
+             PRAGMA integrity_check;
+             PRAGMA past.integrity_check;
+            ",
+            place.uri("app.db")
+        ),
+    );
+    assert_eq!(text(&output.stderr), "");
+    assert_eq!(text(&output.stdout), "130\n260\nds@after\n65\nok\nok\n");
+    let db = place.open("app.db");
+    assert_eq!(one::<i64>(&db, "SELECT count(*) FROM t"), ROWS.cast_signed());
+    let after = place.open_snapshot("app.db", "after");
+    assert_eq!(one::<i64>(&after, "SELECT count(*) FROM t WHERE a <> 'new'"), ROWS.cast_signed());
 }
 
 #[test]

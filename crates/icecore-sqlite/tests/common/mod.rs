@@ -27,10 +27,23 @@ impl Place {
         Self::in_directory(directory.expect("a temporary directory"))
     }
 
+    /// The same with segments of this size, in memory where so many bytes are free there.
+    pub fn large(segment_bytes: u64, bytes: u64) -> Self {
+        let memory = Path::new("/dev/shm");
+        let has_room = |space: rustix::fs::StatVfs| space.f_bavail * space.f_frsize >= bytes;
+        let is_large = rustix::fs::statvfs(memory).is_ok_and(has_room);
+        let directory = if is_large { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+        Self::with_segments(directory.expect("a temporary directory"), segment_bytes)
+    }
+
     fn in_directory(directory: TempDir) -> Self {
-        let this = Self { directory };
         // Small segments: a pool starts with several of them.
-        let options = InitOptions { segment_bytes: 4 << 20, ..InitOptions::default() };
+        Self::with_segments(directory, 4 << 20)
+    }
+
+    fn with_segments(directory: TempDir, segment_bytes: u64) -> Self {
+        let this = Self { directory };
+        let options = InitOptions { segment_bytes, ..InitOptions::default() };
         Pool::init_directory(&this.pool_path(), &options).expect("a new pool");
         let pool = Pool::open_directory(&this.pool_path(), &OpenOptions::default()).expect("the pool");
         pool.create_dataset("ds", false, &[]).expect("a new dataset");
