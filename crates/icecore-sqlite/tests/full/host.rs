@@ -1,7 +1,7 @@
 //! The filesystem under a pool is full, or its quota is: real ones, in mount namespaces of their own, so that
 //! nothing is left behind whatever happens. Needs to be allowed to mount; says so where it is not.
 //!
-//! `tests/full.rs` of the simulator has the same on a simulated disk, always.
+//! `tests/simulated/full.rs` of the simulator has the same on a simulated disk, always.
 
 use crate::database::{Outcome, SEGMENT, Site, add};
 use std::collections::BTreeMap;

@@ -1,9 +1,7 @@
 //! Crashes: at every I/O, in every mode, also during recovery, several lives in a row. What is found is always a
 //! state that the model allows, and life goes on from there.
 
-mod common;
-
-use common::{Told, cases, for_each_seed, must, sample};
+use crate::common::{Told, cases, for_each_seed, must, sample};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
 use icecore_sim::{CrashMode, Random};
 

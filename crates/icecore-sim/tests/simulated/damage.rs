@@ -1,9 +1,7 @@
 //! Damage on the medium, to every kind of structure: it is named, or healed, and never shown as content; what it does
 //! not touch can be read.
 
-mod common;
-
-use common::{Told, beginning, for_each_seed, is_long};
+use crate::common::{Told, beginning, for_each_seed, is_long};
 use icecore::format::crc32c;
 use icecore::{Error, ListFilter};
 use icecore_sim::driver::compare_damaged;

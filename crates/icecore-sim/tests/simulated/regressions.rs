@@ -1,8 +1,6 @@
 //! Faults that were found by chance, each once more on purpose.
 
-mod common;
-
-use common::must;
+use crate::common::must;
 use icecore::names::parse_target;
 use icecore::{Creation, DestroyTarget, Error, FileFault, InitOptions, ListFilter, Pool};
 use icecore_sim::explorer::{Explorer, Setting, small_options};

@@ -1,9 +1,7 @@
 //! Second copies: what is damaged is read from them and written again, a copy that was left behind is never taken for what it
 //! should be, and whatever happens to copies, the pool goes on.
 
-mod common;
-
-use common::{Told, for_each_seed, is_long, must, sample};
+use crate::common::{Told, for_each_seed, is_long, must, sample};
 use icecore::check::{CheckOptions, RepairOptions, check, repair};
 use icecore::{CopyMode, Error, Pool};
 use icecore_sim::explorer::{Explorer, Setting, Verdict, small_options};

@@ -1,9 +1,7 @@
 //! Pools at 90, 95, 99 and 100 % of what they can hold: whatever looks, frees or goes back works at each of them, and
 //! nothing is ever lost. Full is the size limit, the medium, or a quota on it.
 
-mod common;
-
-use common::{Told, for_each_seed, must};
+use crate::common::{Told, for_each_seed, must};
 use icecore::{DestroyTarget, Error, ListFilter};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
 use icecore_sim::model::{FileChange, Step};

@@ -1,9 +1,7 @@
 //! Segments that are gone, or of which a part is, or that are what they were some time ago, in pools that were closed: everything else is
 //! there and goes on, and what is lost is never shown as something else.
 
-mod common;
-
-use common::{Told, assert_named, for_each_seed, is_long, must, open};
+use crate::common::{Told, assert_named, for_each_seed, is_long, must, open};
 use icecore::storage::Kind;
 use icecore::{CopyMode, DestroyTarget, Error};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};

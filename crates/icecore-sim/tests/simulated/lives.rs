@@ -1,8 +1,6 @@
 //! A few short lives, as `make soak` lives through many long ones.
 
-mod common;
-
-use common::{for_each_seed, is_long, must};
+use crate::common::{for_each_seed, is_long, must};
 use icecore_sim::lives::{Deeds, live};
 
 #[test]

@@ -1,7 +1,5 @@
 //! What all histories share.
 
-#![allow(unused_imports, reason = "each test file uses a part of this")]
-
 pub use icecore_sim::cases::{Told, cases, for_each_seed, is_long, must, sample};
 
 use icecore::ScrubReport;
@@ -10,7 +8,6 @@ use icecore_sim::remains::Remains;
 use std::collections::BTreeSet;
 
 /// A pool with history, closed or killed.
-#[allow(dead_code, reason = "not every test file begins with a history")]
 pub fn beginning(seed: u64, closed: bool) -> Explorer {
     let mut setting = Setting::draw(seed);
     setting.weights.write_bytes_max = 32 << 10;
@@ -27,7 +24,6 @@ pub fn beginning(seed: u64, closed: bool) -> Explorer {
 }
 
 /// Opens a pool that can be opened.
-#[allow(dead_code, reason = "not every test file hurts pools")]
 pub fn open(explorer: &mut Explorer) {
     if let Err(error) = explorer.open() {
         panic!("cannot open: {error}\n  {}", explorer.recent());
@@ -35,7 +31,6 @@ pub fn open(explorer: &mut Explorer) {
 }
 
 /// The scrub names every version of which something cannot be read.
-#[allow(dead_code, reason = "not every test file hurts pools")]
 pub fn assert_named(explorer: &Explorer, remains: &Remains) -> ScrubReport {
     let report = explorer.pool().scrub(&mut |_| true).unwrap();
     let named: BTreeSet<&str> =

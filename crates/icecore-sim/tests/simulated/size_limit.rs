@@ -1,8 +1,6 @@
 //! The size limit is changed, and the power fails: at every I/O of it the pool is whole, and has one limit or the other.
 
-mod common;
-
-use common::{Told, for_each_seed, must, sample};
+use crate::common::{Told, for_each_seed, must, sample};
 use icecore::units::ByteLength;
 use icecore::{CopyMode, Error};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};

@@ -1,9 +1,7 @@
 //! Calls that fail: reads, writes, flushes, space. An operation errs cleanly or the pool takes no more writes and
 //! says why; nothing acknowledged is lost; a full pool can be listed, closed, opened and made less full.
 
-mod common;
-
-use common::{Told, for_each_seed, is_long, must};
+use crate::common::{Told, for_each_seed, is_long, must};
 use icecore::units::InodeNumber;
 use icecore::{Creation, Dataset, DestroyTarget, Error, ListFilter, RenameHow, View};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};

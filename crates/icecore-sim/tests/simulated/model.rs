@@ -1,8 +1,6 @@
 //! Histories without faults: the pool is what the model says, after every few steps and after every restart.
 
-mod common;
-
-use common::{for_each_seed, must};
+use crate::common::{for_each_seed, must};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
 
 /// Steps between two comparisons.

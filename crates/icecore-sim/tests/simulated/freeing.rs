@@ -1,9 +1,7 @@
 //! Snapshots that are destroyed and not yet taken apart, struck by a crash at every I/O: what is left is right, nothing
 //! that was destroyed comes back, and all that it held alone is freed in the end.
 
-mod common;
-
-use common::{Told, for_each_seed, sample};
+use crate::common::{Told, for_each_seed, sample};
 use icecore::units::InodeNumber;
 use icecore::{Creation, Dataset, DestroyTarget, ListFilter, Pool, Result};
 use icecore_sim::explorer::{Explorer, Setting};

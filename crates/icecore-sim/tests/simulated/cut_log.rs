@@ -1,9 +1,7 @@
 //! Logs that are damaged before their end: opening shows what was acknowledged, or refuses; a repair that is told to cut
 //! the log brings back one moment of the past, whole, and what it gave up never comes back.
 
-mod common;
-
-use common::{Told, assert_named, for_each_seed, is_long, must, open};
+use crate::common::{Told, assert_named, for_each_seed, is_long, must, open};
 use icecore::check::{RepairOptions, RepairReport, repair};
 use icecore::format::record::RecordView;
 use icecore::{CopyMode, Error};

@@ -1,9 +1,7 @@
 //! Check and repair on histories: what is sound is found sound whatever happened to it, nothing is written by looking,
 //! and a repaired pool is one that the model allows.
 
-mod common;
-
-use common::{Told, beginning, for_each_seed, is_long, must};
+use crate::common::{Told, beginning, for_each_seed, is_long, must};
 use icecore::check::{CheckOptions, RepairOptions, check, repair};
 use icecore_sim::driver::compare_damaged;
 use icecore_sim::explorer::{Explorer, Setting, Verdict};

@@ -1,8 +1,6 @@
 //! Collection, and giving back what it freed, struck by crashes and failures at every single I/O.
 
-mod common;
-
-use common::{Told, for_each_seed, is_long, must};
+use crate::common::{Told, for_each_seed, is_long, must};
 use icecore::{Error, Statistics};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
 use icecore_sim::model::{Data, FileChange, Step};
