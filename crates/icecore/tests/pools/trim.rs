@@ -109,7 +109,16 @@ fn a_snapshot_keeps_what_it_reaches() {
     assert_kept(&pool, file);
 }
 
+/// Each of these pools comes to rest after three seconds.
 #[test]
+fn pools_at_rest() {
+    crate::side_by_side(&[
+        ("give back by themselves", a_pool_at_rest_and_a_closed_one_give_back_by_themselves),
+        ("beside a reader", a_pool_at_rest_beside_a_reader_writes_nothing),
+        ("move what lives together", a_pool_at_rest_moves_what_lives_together),
+    ]);
+}
+
 fn a_pool_at_rest_and_a_closed_one_give_back_by_themselves() {
     let folder = tempfile::tempdir().unwrap();
     let (pool, db, file) = made(folder.path(), true);
@@ -174,7 +183,6 @@ fn readers_and_writers_do_not_notice() {
 }
 
 /// A reader keeps what the head has dropped. No checkpoint frees that, so none is written for it again and again.
-#[test]
 fn a_pool_at_rest_beside_a_reader_writes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     // So large that a pool always has more of them than it wants at rest.
@@ -205,7 +213,6 @@ fn assert_comes_to_rest(pool: &Pool) {
 }
 
 /// Every segment is two thirds full of what lives, which is more than a pool at rest should take.
-#[test]
 fn a_pool_at_rest_moves_what_lives_together() {
     let folder = tempfile::tempdir().unwrap();
     let (pool, db, file) = made(folder.path(), true);
