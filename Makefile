@@ -69,7 +69,7 @@ guest: tools ## Build the machine with LVM in which `icecore lab run STUDY --gue
 
 # A release build: sizes of a debug build are too small for a figure that is a time.
 guest-studies: tools ## Studies in the guest that take longer than tests may: how much slower LVM gets, mylvmbackup on it, and ZFS (half an hour at first)
-	$(CARGO) test --release --locked -p icecore-lab --test guest -- --ignored --test-threads=1
+	$(CARGO) test --release --locked -p icecore-lab --test together -- --ignored --test-threads=1
 
 figure: ## Draw time per iteration from the last `make bench`
 	$(ICECORE) lab figure $(RESULTS)/valuation-store.json > docs/valuation.svg

@@ -4,7 +4,7 @@
 //! `ICECORE_GUEST_CACHE` says where the guest is kept; it is built there if it is not. That takes two minutes
 //! and the network.
 
-use icecore_lab::child::{self, ChildCommand, JOB_VARIABLE};
+use crate::runs::{schema, this_program};
 use icecore_lab::guest::Guest;
 use icecore_lab::report::Parameter;
 use icecore_lab::{Error, Options, Report};
@@ -14,14 +14,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Plays the part of the hidden subcommand, in the guest and outside.
-#[test]
-fn serve_as_a_child() {
-    if std::env::var_os(JOB_VARIABLE).is_some() {
-        child::serve().expect("the job was done");
-    }
-}
 
 /// Whether a guest can be built and booted. Without root or its programs there is none.
 fn can_boot() -> bool {
@@ -49,10 +41,7 @@ fn options(folder: &Path, systems: &[&str]) -> Options {
     options.quick = true;
     options.systems = systems.iter().map(|name| (*name).to_owned()).collect();
     options.guest = Some(guest());
-    options.child = ChildCommand {
-        program: None,
-        arguments: ["serve_as_a_child", "--exact", "--nocapture"].map(Into::into).to_vec(),
-    };
+    options.child = this_program();
     options
 }
 
@@ -166,10 +155,8 @@ fn zfs_comes_to_the_end_of_a_study() {
 }
 
 fn fits(report: &Report) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/lab-schema.json");
-    let schema = serde_json::from_str(&fs::read_to_string(path).expect("the schema is there")).expect("JSON");
     let document: Value = serde_json::from_str(&report.to_json()).expect("JSON");
-    let validator = jsonschema::validator_for(&schema).expect("the schema is one");
+    let validator = jsonschema::validator_for(&schema()).expect("the schema is one");
     let errors: Vec<String> = validator.iter_errors(&document).map(|error| error.to_string()).collect();
     assert!(errors.is_empty(), "{errors:?}");
 }

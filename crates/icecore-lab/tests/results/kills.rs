@@ -1,5 +1,6 @@
-//! Real kills: the workload of the demonstration in a process of its own, killed with SIGKILL at random moments, over
-//! and over on one pool. Nothing that it was told to be durable is lost, and every snapshot is what it was.
+//! Real kills: the workload of the demonstration in a process of its own, killed with SIGKILL at random
+//! moments, over and over on one pool. Nothing that was acknowledged is lost, and every snapshot is what it
+//! was.
 //!
 //! `ICECORE_KILLS` says how many (50), `ICECORE_SEED` where the moments come from.
 
@@ -22,7 +23,8 @@ const JOB: &str = "ICECORE_KILLED_JOB";
 const PERIODS: u32 = 20;
 /// The longest life, the start of the process included.
 const LIFE_MILLISECONDS: u64 = 300;
-/// Snapshots that are looked at after each kill, of the life that ended and of earlier ones; all of them are in the end.
+/// Snapshots that are looked at after each kill, of the life that ended and of earlier ones; all of them are
+/// in the end.
 const SNAPSHOTS: (usize, usize) = (5, 3);
 /// Between one look at all of the books and the next.
 const KILLS_PER_VERIFY: u64 = 20;
@@ -206,7 +208,7 @@ impl Killer {
         let (study, done) = self.next;
         let done = done.map_or(-1, i64::from);
         let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["work_until_killed", "--exact", "--nocapture"])
+            .args(["kills::work_until_killed", "--exact", "--nocapture"])
             .env(JOB, format!("{} {study} {done} {}", self.seed, self.folder.display()))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
