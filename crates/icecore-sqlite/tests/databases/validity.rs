@@ -1,8 +1,6 @@
 //! A page cache must not outlive what it was read from, and a handle not the history it belongs to.
 
-mod common;
-
-use common::{Place, code_of, dump, one, open_uri, run};
+use crate::common::{Place, code_of, dump, one, open_uri, run};
 use icecore::units::{ByteLength, InodeNumber};
 use icecore::{InitOptions, OpenOptions, Pool};
 

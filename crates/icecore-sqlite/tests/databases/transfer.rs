@@ -1,8 +1,6 @@
 //! Databases in and out of pools.
 
-mod common;
-
-use common::{Place, dump, one, open_plain, run};
+use crate::common::{Place, dump, one, open_plain, run};
 use icecore_sqlite::{copy_plain, export, export_uri, import, uri};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -116,7 +114,7 @@ fn a_pool_in_use_is_imported_into_by_the_way_in_use() {
         .expect("the pool");
     let registration = icecore_sqlite::register_pool("in-use", pool.clone()).expect("a free name");
     let path = format!("{}/ds/app.db", registration.prefix());
-    let db = common::open_uri(&uri(path.as_ref(), None));
+    let db = crate::common::open_uri(&uri(path.as_ref(), None));
     run(&db, "CREATE TABLE old(a); BEGIN IMMEDIATE");
     std::thread::scope(|scope| {
         let import = scope.spawn(|| import(&source, &pool, "ds", "app.db", &mut quiet).expect("an import"));

@@ -1,9 +1,7 @@
 //! Files that arrive with a journal or a write-ahead log beside them: what plain SQLite makes of them, we make
 //! of them, wherever they are cut off or damaged.
 
-mod common;
-
-use common::{Place, dump, one, open_plain, run, try_open};
+use crate::common::{Place, dump, one, open_plain, run, try_open};
 use proptest::prelude::*;
 use rusqlite::Connection;
 use std::path::Path;
@@ -169,7 +167,7 @@ fn two_connections_meet_a_journal() {
         for _ in 0..4 {
             scope.spawn(|| {
                 let db = place.open("app.db");
-                db.busy_timeout(common::PATIENCE).expect("a timeout");
+                db.busy_timeout(crate::common::PATIENCE).expect("a timeout");
                 assert_eq!(content(&db), expected);
             });
         }

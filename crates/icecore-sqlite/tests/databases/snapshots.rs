@@ -1,8 +1,6 @@
 //! Snapshots from SQL, and the past beside the present.
 
-mod common;
-
-use common::{Place, code_of, one, run, try_open};
+use crate::common::{Place, code_of, one, run, try_open};
 
 fn place() -> Place {
     let place = Place::new();

@@ -1,9 +1,7 @@
 //! Generated scripts: a database in a pool answers as one on a plain filesystem, alone and, with several
 //! connections, as one in WAL mode.
 
-mod common;
-
-use common::{Place, code_of, dump, open_plain, run};
+use crate::common::{Place, code_of, dump, open_plain, run};
 use proptest::prelude::*;
 use rusqlite::Connection;
 use rusqlite::types::Value;

@@ -1,8 +1,6 @@
 //! Transactions that change more than SQLite's page cache holds.
 
-mod common;
-
-use common::{Place, one, open_plain, open_uri, run};
+use crate::common::{Place, one, open_plain, open_uri, run};
 use icecore::{OpenOptions, Pool};
 use rusqlite::Connection;
 

@@ -1,8 +1,6 @@
 //! Transactions over several attached files.
 
-mod common;
-
-use common::{Place, code_of, dump, one, open_plain, run};
+use crate::common::{Place, code_of, dump, one, open_plain, run};
 use rusqlite::Connection;
 
 const MISUSE: i32 = 21;

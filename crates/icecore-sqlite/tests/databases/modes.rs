@@ -1,8 +1,6 @@
 //! Journal modes, page sizes, and the pragmas that concern a VFS.
 
-mod common;
-
-use common::{Place, code_of, dump, one, open_plain, run};
+use crate::common::{Place, code_of, dump, one, open_plain, run};
 
 const WORK: &str = "
     CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, b BLOB);
@@ -173,7 +171,7 @@ fn exclusive_mode_with_every_journal() {
         }
         run(&db, "UPDATE t SET b = zeroblob(1000)");
         let before = dump(&db);
-        let refused = common::try_open(&place.uri("app.db")).expect("opening is possible");
+        let refused = crate::common::try_open(&place.uri("app.db")).expect("opening is possible");
         let error = refused.query_row("SELECT * FROM t", [], |_| Ok(())).expect_err("the file is locked");
         assert_eq!(code_of(&error), 5, "{mode}");
         run(&db, "PRAGMA locking_mode=NORMAL; SELECT count(*) FROM t");
