@@ -1,7 +1,7 @@
 //! Reading the log back: every record that is next in the chain, up to the torn tail.
 
 use crate::blocks::Blocks;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::crc32c;
 use crate::format::record::RecordView;
 use crate::format::segment::{SegmentHeader, SegmentKind, file_name};
