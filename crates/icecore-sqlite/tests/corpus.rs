@@ -140,6 +140,10 @@ fn parsers_of_what_lies_on_disk() {
 #[test]
 fn the_control_protocol() {
     replay("control", 40, control::control);
+    for (name, bytes) in messages() {
+        let kept = std::fs::read(corpus("control").join(&name)).unwrap_or_default();
+        assert!(kept == bytes, "{name} is of another version: ICECORE_WRITE_CORPUS=1 writes it anew");
+    }
 }
 
 #[test]
@@ -194,11 +198,8 @@ fn write_corpus() {
     for (index, text) in INCIDENTS.iter().enumerate() {
         keep("incidents", &format!("log-{index}"), text.as_bytes());
     }
-    for (index, request) in requests().iter().enumerate() {
-        let mut bytes = Vec::new();
-        write_message(&mut bytes, request).expect("a message");
-        keep("control", &format!("frame-{index}"), &bytes);
-        keep("control", &format!("body-{index}"), &bytes[icecore::admin::codec::HEADER_BYTES..]);
+    for (name, bytes) in messages() {
+        keep("control", &name, &bytes);
     }
     for kind in 0..13_u8 {
         let text = [("main", ""), ("two", "main"), ("../ds@one/app.db", "snapshot=one"), ("mmap_size", "1")];
@@ -320,6 +321,18 @@ fn keep_some(target: &str, bytes: &[u8]) {
 fn keep(target: &str, name: &str, bytes: &[u8]) {
     std::fs::create_dir_all(corpus(target)).expect("a folder");
     std::fs::write(corpus(target).join(name), bytes).expect("a file");
+}
+
+/// Each request as it arrives, and without its header.
+fn messages() -> Vec<(String, Vec<u8>)> {
+    let mut messages = Vec::new();
+    for (index, request) in requests().iter().enumerate() {
+        let mut bytes = Vec::new();
+        write_message(&mut bytes, request).expect("a message");
+        messages.push((format!("body-{index}"), bytes[icecore::admin::codec::HEADER_BYTES..].to_vec()));
+        messages.push((format!("frame-{index}"), bytes));
+    }
+    messages
 }
 
 fn requests() -> Vec<Request> {

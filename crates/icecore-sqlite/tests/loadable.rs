@@ -142,7 +142,7 @@ fn spread(place: &Place) {
 #[test]
 fn a_database_lies_in_more_segments_than_the_process_may_open() {
     const FILES: u32 = 256;
-    let place = Place::large(SEGMENT, 2 * ROWS * SEGMENT);
+    let place = Place::with_segments_of(SEGMENT);
     spread(&place);
     let entries = std::fs::read_dir(place.pool_path()).expect("a folder").flatten();
     let segments = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("segment."));

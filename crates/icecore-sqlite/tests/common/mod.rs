@@ -27,13 +27,9 @@ impl Place {
         Self::in_directory(directory.expect("a temporary directory"))
     }
 
-    /// The same with segments of this size, in memory where so many bytes are free there.
-    pub fn large(segment_bytes: u64, bytes: u64) -> Self {
-        let memory = Path::new("/dev/shm");
-        let has_room = |space: rustix::fs::StatVfs| space.f_bavail * space.f_frsize >= bytes;
-        let is_large = rustix::fs::statvfs(memory).is_ok_and(has_room);
-        let directory = if is_large { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
-        Self::with_segments(directory.expect("a temporary directory"), segment_bytes)
+    /// The same with segments of this size.
+    pub fn with_segments_of(segment_bytes: u64) -> Self {
+        Self::with_segments(tempfile::tempdir().expect("a temporary directory"), segment_bytes)
     }
 
     fn in_directory(directory: TempDir) -> Self {
