@@ -9,6 +9,7 @@ use crate::report::{Check, Parameter, Report, System};
 use crate::statistics::{Estimate, median, unpaired_ratio};
 use crate::targets::Direction;
 use serde::Serialize;
+use std::path::Path;
 
 /// What changed from one result to another.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -214,6 +215,10 @@ fn model_choice(first: &Report, second: &Report) -> Option<String> {
     let made = |report: &Report, name: &str| match report.parameters.get(name) {
         // From before there was a choice.
         None if name == "chunk_bytes" => CLASSIC_CHUNK_BYTES.to_string(),
+        // The same file may have been named by another path.
+        Some(Parameter::Text(path)) if name == "trace" => {
+            Path::new(path).file_name().unwrap_or_default().to_string_lossy().into_owned()
+        }
         _ => shown(report, name),
     };
     // Another trace may have the same name.

@@ -73,7 +73,7 @@ impl Scope {
     fn of(options: &Options) -> Self {
         let rows = options.size(100_000, 5_000);
         // A debug build shows only that it runs. The first snapshot comes after half a second.
-        let quick_s = if cfg!(debug_assertions) { 1 } else { 3 };
+        let quick_s = if cfg!(debug_assertions) { 2 } else { 3 };
         Self {
             size: Size { tables: 4, rows, scale: options.size(10, 1) },
             // Half of the data or less: pages are read and written while the server is driven.

@@ -64,6 +64,9 @@ fn server(name: &str, arguments: &RunArguments) -> anyhow::Result<()> {
 }
 
 /// Each program drives one study. The guest has no blogbench, as Debian has no package of it.
+/// The least that blogbench does not fill at once.
+const BLOGBENCH_BYTES_MIN: u64 = 1 << 30;
+
 fn tool(name: &str, arguments: &RunArguments) -> anyhow::Result<()> {
     match arguments.tool {
         Some(tool) if tool.study() != name => {
@@ -72,6 +75,9 @@ fn tool(name: &str, arguments: &RunArguments) -> anyhow::Result<()> {
         }
         Some(LoadTool::Blogbench) if arguments.guest.is_wanted() => {
             Err(exit::usage("the guest has no blogbench: leave out --guest".to_owned()))
+        }
+        Some(LoadTool::Blogbench) if arguments.size.is_some_and(|bytes| bytes < BLOGBENCH_BYTES_MIN) => {
+            Err(exit::usage("a device of less than 1G has no room for blogbench: choose more".to_owned()))
         }
         _ => Ok(()),
     }

@@ -42,6 +42,8 @@ fn the_lab_lists_its_experiments() {
     let in_guest = ["run", "blog", "--tool", "blogbench", "--guest"];
     assert!(refused(2, &in_guest, &[]).contains("no blogbench: leave out --guest"));
     assert!(refused(2, &["run", "blog", "--size", "4G"], &[]).contains("--tool blogbench"));
+    let small = ["run", "blog", "--tool", "blogbench", "--size", "500M"];
+    assert!(refused(2, &small, &[]).contains("less than 1G"));
     assert!(refused(2, &["run", "all", "--tool", "fio"], &[]).contains("goes with one experiment"));
     assert!(refused(1, &["run", "full", "--device", "/dev/null"], &[]).contains("no block device"));
     assert!(refused(1, &["run", "full", "--device", "/dev/icecore"], &[]).contains("/dev/icecore"));

@@ -1,6 +1,6 @@
 //! Every experiment runs, small, and leaves a document that the published schema describes.
 //!
-//! Studies that mostly wait, and compare no times, are in `together`.
+//! Studies that mostly wait, and that may share the machine, are in `together`.
 
 mod documents;
 mod kills;

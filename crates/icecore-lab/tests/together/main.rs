@@ -1,7 +1,7 @@
-//! Studies that mostly wait, for a disk, a server, a clock or an emulated machine, several at a time. Nothing
-//! here compares times.
+//! Studies that mostly wait, for a disk, a server, a clock or an emulated machine, several at a time. No
+//! assertion here depends on how fast the machine is beside the others.
 //!
-//! The test that takes longest, in the guest, begins first: tests begin in the order of their names.
+//! Tests begin in the order of their names: those in the guest first, one of which takes longest.
 
 mod guest;
 #[path = "../shared/runs.rs"]
