@@ -169,7 +169,7 @@ macro_rules! statistics {
     };
 }
 
-// What is counted as it happens, and what is looked up when somebody asks.
+// What is counted as it happens, and what is looked up on request.
 statistics! {
     counted {
         /// Write calls.
@@ -270,10 +270,11 @@ statistics! {
         capacity_bytes,
         /// Most that the files of the pool may take up together; 0 for no limit.
         size_limit_bytes,
-        /// What can still be written beside the reserve: in segments that are free, to be made, or to be gathered
-        /// from what is dead.
+        /// What can still be written beside the reserve: in segments that are free, to be made, or to be
+        /// gathered from what is dead.
         available_bytes,
-        /// The reserve that data may not take: for what frees, and keeps the pool going. Grows while much is written.
+        /// The reserve that data may not take: for what frees, and keeps the pool going. Grows while much is
+        /// written.
         kept_bytes,
         /// All segment files together.
         segment_file_bytes,

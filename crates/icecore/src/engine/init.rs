@@ -252,7 +252,7 @@ fn open_to(storage: &Arc<dyn Storage>, options: &OpenOptions, at_damage: AtDamag
     open_locked(storage, options, at_damage, superblock, lock)
 }
 
-/// Opens a pool that nobody else is at, once more if the end of its log had to be moved.
+/// Opens a pool under its lock, once more if the end of its log had to be moved.
 pub(super) fn open_locked(
     storage: &Arc<dyn Storage>,
     options: &OpenOptions,

@@ -67,8 +67,8 @@ impl Engine {
         outcome.map(|()| report)
     }
 
-    /// Keeps segments from going back to the filesystem while the guard lives. One that goes back loses its file
-    /// first: until it is forgotten, the state names a segment that has no file.
+    /// Keeps segments from going back to the filesystem while the guard lives. One that goes back loses its
+    /// file first: until it is forgotten, the state names a segment that has no file.
     pub(crate) fn hold_files(&self) -> MutexGuard<'_, ()> {
         self.collector.turn()
     }

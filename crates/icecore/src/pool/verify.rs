@@ -37,7 +37,7 @@ impl Engine {
         let _files = self.hold_files();
         self.finish_freeing()?;
         self.with_books(|state, ledger| {
-            // The tree of a version that is deleted in part has more than is there: nothing can be compared with it.
+            // The tree of a version that is deleted in part has more than is there: it is compared with nothing.
             if let Some(version) = state.history.next_stuck() {
                 state.history.freed_by_deleting_set(&[version])?;
             }
