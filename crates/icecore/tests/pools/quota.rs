@@ -10,12 +10,12 @@ use std::path::Path;
 
 const PIECE: usize = 16 << 10;
 
-fn open(path: &Path) -> Pool {
+pub fn open(path: &Path) -> Pool {
     let options = OpenOptions { background: false, control_socket: false, ..OpenOptions::default() };
     Pool::open_directory(path, &options).unwrap()
 }
 
-fn make(size_limit: Option<u64>) -> (tempfile::TempDir, Pool) {
+pub fn make(size_limit: Option<u64>) -> (tempfile::TempDir, Pool) {
     let folder = tempfile::tempdir().unwrap();
     let size_limit = size_limit.map(ByteLength);
     Pool::init_directory(
@@ -33,12 +33,12 @@ fn file(pool: &Pool, dataset: &str) -> (Dataset, InodeNumber) {
     (dataset, inode)
 }
 
-fn entry(pool: &Pool, name: &str) -> ListEntry {
+pub fn entry(pool: &Pool, name: &str) -> ListEntry {
     let filter = ListFilter { root: Some(name.to_owned()), depth: Some(0), datasets: true, snapshots: false };
     pool.list(&filter).unwrap().remove(0)
 }
 
-fn set(pool: &Pool, dataset: &str, limit: Limit, bytes: u64) {
+pub fn set(pool: &Pool, dataset: &str, limit: Limit, bytes: u64) {
     pool.set_limit(dataset, limit, Some(ByteLength(bytes))).unwrap();
 }
 

@@ -1,12 +1,10 @@
-//! Quotas are exact: a change is refused if and only if, after it, what `list` shows would be beyond the limit. What it comes to is told by a
-//! twin of the pool that has no limit in the way.
+//! Quotas are exact: a change is refused if and only if, after it, what `list` shows would be beyond the limit.
+//! A twin of the pool that has no limit in the way shows what the change comes to.
 
+use crate::quota::{entry, make, open, set};
 use icecore::limits::Limit;
-use icecore::units::{ByteLength, InodeNumber};
-use icecore::{
-    AttributeChange, Creation, Dataset, Error, InitOptions, ListEntry, ListFilter, OpenOptions, Pool,
-    RenameHow, XattrHow,
-};
+use icecore::units::InodeNumber;
+use icecore::{AttributeChange, Creation, Dataset, Error, ListFilter, Pool, RenameHow, XattrHow};
 use proptest::prelude::*;
 use std::path::Path;
 
@@ -14,33 +12,6 @@ const BLOCK: u64 = 4096;
 /// As good as none.
 const UNLIMITED: u64 = 900_000_000;
 const ROOT: InodeNumber = InodeNumber::ROOT;
-
-fn open(path: &Path) -> Pool {
-    let options = OpenOptions { background: false, control_socket: false, ..OpenOptions::default() };
-    Pool::open_directory(path, &options).unwrap()
-}
-
-fn make() -> (tempfile::TempDir, Pool) {
-    let folder = tempfile::tempdir().unwrap();
-    let options = InitOptions {
-        segment_bytes: 2 << 20,
-        size_limit: None,
-        copies: icecore::CopyMode::None,
-        mirror: None,
-    };
-    Pool::init_directory(folder.path(), &options).unwrap();
-    let pool = open(folder.path());
-    (folder, pool)
-}
-
-fn entry(pool: &Pool, name: &str) -> ListEntry {
-    let filter = ListFilter { root: Some(name.to_owned()), depth: Some(0), datasets: true, snapshots: false };
-    pool.list(&filter).unwrap().remove(0)
-}
-
-fn set(pool: &Pool, dataset: &str, limit: Limit, bytes: u64) {
-    pool.set_limit(dataset, limit, Some(ByteLength(bytes))).unwrap();
-}
 
 /// The figure that a limit is about.
 fn figure(pool: &Pool, dataset: &str, limit: Limit) -> u64 {
@@ -327,7 +298,7 @@ fn make_at_the_limit(pool: &Pool, of: &str, limit: Limit, change: impl Fn() -> R
 
 #[test]
 fn in_a_high_tree_of_which_snapshots_have_all_limits_are_exact_to_the_block() {
-    let (_folder, pool) = make();
+    let (_folder, pool) = make(None);
     pool.create_dataset("a", false, &[]).unwrap();
     let a = pool.dataset("a").unwrap();
     let inodes: Vec<_> = (0..20).map(|number| file(&a, &file_name(number)).unwrap()).collect();
@@ -365,7 +336,7 @@ fn in_a_high_tree_of_which_snapshots_have_all_limits_are_exact_to_the_block() {
 
 #[test]
 fn at_a_quota_nothing_grows_and_everything_can_be_freed() {
-    let (_folder, pool) = make();
+    let (_folder, pool) = make(None);
     pool.create_dataset("a", false, &[]).unwrap();
     let a = pool.dataset("a").unwrap();
     let inode = file(&a, "f").unwrap();
@@ -403,7 +374,7 @@ fn at_a_quota_nothing_grows_and_everything_can_be_freed() {
 
 #[test]
 fn a_quota_below_what_is_used_refuses_what_grows_and_nothing_else() {
-    let (_folder, pool) = make();
+    let (_folder, pool) = make(None);
     pool.create_dataset("t/a", true, &[]).unwrap();
     pool.create_dataset("t/b", false, &[]).unwrap();
     let (a, b) = (pool.dataset("t/a").unwrap(), pool.dataset("t/b").unwrap());
@@ -422,7 +393,7 @@ fn a_quota_below_what_is_used_refuses_what_grows_and_nothing_else() {
 
 #[test]
 fn what_was_destroyed_before_a_crash_is_in_nobodys_way() {
-    let (folder, pool) = make();
+    let (folder, pool) = make(None);
     pool.create_dataset("a", false, &[]).unwrap();
     let a = pool.dataset("a").unwrap();
     let inode = file(&a, "f").unwrap();
@@ -449,7 +420,7 @@ proptest! {
     fn a_change_is_refused_if_and_only_if_it_comes_to_too_much(
         rounds in proptest::collection::vec((steps(), changes(), 0..3usize), 1..5)
     ) {
-        let (folder, mut pool) = make();
+        let (folder, mut pool) = make(None);
         pool.create_dataset("t/a", true, &[]).unwrap();
         pool.create_dataset("t/b", false, &[]).unwrap();
         for number in 0..3 {
