@@ -11,7 +11,7 @@ use crate::{demo, disks, experiments, guest};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -91,8 +91,11 @@ impl Job {
     pub(crate) fn wait_until_ready(&self, process: &mut Tool, ready: &str) -> Result<()> {
         let output = process.process().stdout.take();
         let output = output.ok_or_else(|| self.failure("its output is not captured"))?;
-        let mut lines = BufReader::new(output).lines().map_while(std::io::Result::ok);
-        let is_ready = lines.any(|line| line.contains(ready));
+        let mut reader = BufReader::new(output);
+        let is_ready =
+            reader.by_ref().lines().map_while(std::io::Result::ok).any(|line| line.contains(ready));
+        // It may print more, and a pipe without a reader would end it.
+        process.process().stdout = Some(reader.into_inner());
         if is_ready { Ok(()) } else { Err(self.failure("it ended before it was ready")) }
     }
 
