@@ -63,10 +63,10 @@ fn server(name: &str, arguments: &RunArguments) -> anyhow::Result<()> {
     }
 }
 
-/// Each program drives one study. The guest has no blogbench, as Debian has no package of it.
 /// The least that blogbench does not fill at once.
 const BLOGBENCH_BYTES_MIN: u64 = 1 << 30;
 
+/// Each program drives one study. The guest has no blogbench, as Debian has no package of it.
 fn tool(name: &str, arguments: &RunArguments) -> anyhow::Result<()> {
     match arguments.tool {
         Some(tool) if tool.study() != name => {
