@@ -1,7 +1,7 @@
 //! Segments that are gone, or of which a part is, or that are what they were some time ago, in pools that were closed: everything else is
 //! there and goes on, and what is lost is never shown as something else.
 
-use crate::common::{Told, assert_named, for_each_seed, is_long, must, open};
+use crate::common::{SEGMENT, Told, assert_named, draw_copies_and_limit, for_each_seed, is_long, must, open};
 use icecore::storage::Kind;
 use icecore::{CopyMode, DestroyTarget, Error};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
@@ -10,7 +10,6 @@ use icecore_sim::remains::Remains;
 use icecore_sim::{CrashMode, Random};
 use std::collections::BTreeMap;
 
-const SEGMENT: u64 = 2 << 20;
 /// Rounds of life after the loss.
 const ROUNDS: usize = 3;
 /// Writes after which a pool is full at the latest.
@@ -22,11 +21,7 @@ fn setting(seed: u64, random: &mut Random) -> Setting {
     setting.weights.write_bytes_max = 64 << 10;
     setting.weights.far_percent = 0;
     setting.weights.snapshot = 6;
-    setting.copies = [CopyMode::None, CopyMode::None, CopyMode::Metadata, CopyMode::All][random.index(4)];
-    if random.chance(50) {
-        let least = if setting.copies == CopyMode::All { 24 } else { 14 };
-        setting.size_limit = Some(random.between(least, least + 8) * SEGMENT);
-    }
+    draw_copies_and_limit(&mut setting, random);
     setting
 }
 

@@ -1,6 +1,6 @@
 //! Collection, and giving back what it freed, struck by crashes and failures at every single I/O.
 
-use crate::common::{Told, for_each_seed, is_long, must};
+use crate::common::{self, Told, for_each_seed, is_long, must};
 use icecore::{Error, Statistics};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
 use icecore_sim::model::{Data, FileChange, Step};
@@ -11,9 +11,7 @@ const COLLECT: Step = Step::Collect { segments: 6, checkpoint: true };
 const MOVE: Step = Step::Collect { segments: 6, checkpoint: false };
 
 fn open(explorer: &mut Explorer) {
-    if let Err(error) = explorer.open() {
-        panic!("cannot open: {error}\n  {}", explorer.recent());
-    }
+    common::open(explorer);
     must(explorer.find());
 }
 

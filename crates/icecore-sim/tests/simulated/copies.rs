@@ -1,7 +1,7 @@
 //! Second copies: what is damaged is read from them and written again, a copy that was left behind is never taken for what it
 //! should be, and whatever happens to copies, the pool goes on.
 
-use crate::common::{Told, for_each_seed, is_long, must, sample};
+use crate::common::{Told, for_each_seed, is_long, must, open, sample};
 use icecore::check::{CheckOptions, RepairOptions, check, repair};
 use icecore::{CopyMode, Error, Pool};
 use icecore_sim::explorer::{Explorer, Setting, Verdict, small_options};
@@ -29,12 +29,6 @@ fn closed(seed: u64, copies: CopyMode, mirrored: bool) -> Explorer {
     agree(&mut explorer, 120);
     explorer.close().unwrap();
     explorer
-}
-
-fn open(explorer: &mut Explorer) {
-    if let Err(error) = explorer.open() {
-        panic!("cannot open: {error}\n  {}", explorer.recent());
-    }
 }
 
 /// Files of segments that are used for one of these kinds, by their headers.

@@ -1,16 +1,9 @@
 //! Crashes: at every I/O, in every mode, also during recovery, several lives in a row. What is found is always a
 //! state that the model allows, and life goes on from there.
 
-use crate::common::{Told, cases, for_each_seed, must, sample};
+use crate::common::{Told, cases, for_each_seed, must, open, sample};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
 use icecore_sim::{CrashMode, Random};
-
-/// Opens a pool after a crash; a failure to do so is a failure of the test.
-fn open(explorer: &mut Explorer) {
-    if let Err(error) = explorer.open() {
-        panic!("cannot open after a crash: {error}\n  {}", explorer.recent());
-    }
-}
 
 /// Lives until the scheduled crash comes; false if it did not within these steps.
 fn live_to_crash(explorer: &mut Explorer, steps: usize) -> bool {

@@ -1,10 +1,10 @@
 //! Logs that are damaged before their end: opening shows what was acknowledged, or refuses; a repair that is told to cut
 //! the log brings back one moment of the past, whole, and what it gave up never comes back.
 
-use crate::common::{Told, assert_named, for_each_seed, is_long, must, open};
+use crate::common::{SEGMENT, Told, assert_named, draw_copies_and_limit, for_each_seed, is_long, must, open};
+use icecore::Error;
 use icecore::check::{RepairOptions, RepairReport, repair};
 use icecore::format::record::RecordView;
-use icecore::{CopyMode, Error};
 use icecore_sim::driver::Picture;
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
 use icecore_sim::model::{ModelPool, Step};
@@ -13,7 +13,6 @@ use icecore_sim::{CrashMode, Random};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-const SEGMENT: u64 = 2 << 20;
 const BLOCK: u64 = 4096;
 
 fn setting(seed: u64, random: &mut Random) -> Setting {
@@ -26,11 +25,7 @@ fn setting(seed: u64, random: &mut Random) -> Setting {
     setting.weights.reopen = 1;
     setting.weights.sync = 12;
     setting.weights.snapshot = 6;
-    setting.copies = [CopyMode::None, CopyMode::None, CopyMode::Metadata, CopyMode::All][random.index(4)];
-    if random.chance(50) {
-        let least = if setting.copies == CopyMode::All { 24 } else { 14 };
-        setting.size_limit = Some(random.between(least, least + 8) * SEGMENT);
-    }
+    draw_copies_and_limit(&mut setting, random);
     setting
 }
 

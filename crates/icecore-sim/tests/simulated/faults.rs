@@ -1,18 +1,12 @@
 //! Calls that fail: reads, writes, flushes, space. An operation errs cleanly or the pool takes no more writes and
 //! says why; nothing acknowledged is lost; a full pool can be listed, closed, opened and made less full.
 
-use crate::common::{Told, for_each_seed, is_long, must};
+use crate::common::{Told, for_each_seed, is_long, must, open};
 use icecore::units::InodeNumber;
 use icecore::{Creation, Dataset, DestroyTarget, Error, ListFilter, RenameHow, View};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
 use icecore_sim::model::{FileChange, Step};
 use icecore_sim::{CrashMode, DiskConfig, FaultKind, Random};
-
-fn open(explorer: &mut Explorer) {
-    if let Err(error) = explorer.open() {
-        panic!("cannot open: {error}\n  {}", explorer.recent());
-    }
-}
 
 fn beginning(seed: u64, setting: &Setting, steps: usize) -> Explorer {
     let mut explorer = Explorer::new(seed, setting).unwrap();

@@ -1,15 +1,11 @@
 //! Pools at 90, 95, 99 and 100 % of what they can hold: whatever looks, frees or goes back works at each of them, and
 //! nothing is ever lost. Full is the size limit, the medium, or a quota on it.
 
-use crate::common::{Told, for_each_seed, must};
+use crate::common::{SEGMENT, STEPS_MAX, Told, filling, for_each_seed, must, open};
 use icecore::{DestroyTarget, Error, ListFilter};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
 use icecore_sim::model::{FileChange, Step};
 use icecore_sim::{CrashMode, Random};
-
-/// Steps after which a pool is full at the latest.
-const STEPS_MAX: usize = 6000;
-const SEGMENT: u64 = 2 << 20;
 
 /// What there is no more of.
 #[derive(Clone, Copy, Debug)]
@@ -20,16 +16,9 @@ enum End {
 }
 
 fn setting(seed: u64, end: End, segments: u64) -> Setting {
-    let mut setting = Setting::draw(seed);
+    let mut setting = filling(seed);
     setting.segment_bytes = SEGMENT;
-    setting.weights.write = 120;
     setting.weights.far_percent = 0;
-    setting.weights.wrong_percent = 0;
-    setting.weights.write_bytes_max = 256 << 10;
-    setting.weights.offset_max = 1 << 20;
-    setting.weights.destroy_snapshot = 1;
-    setting.weights.destroy_dataset = 0;
-    setting.weights.reopen = 0;
     let bytes = segments * SEGMENT;
     match end {
         End::Limit => setting.size_limit = Some(bytes),
@@ -40,12 +29,6 @@ fn setting(seed: u64, end: End, segments: u64) -> Setting {
         }
     }
     setting
-}
-
-fn open(explorer: &mut Explorer) {
-    if let Err(error) = explorer.open() {
-        panic!("cannot open: {error}\n  {}", explorer.recent());
-    }
 }
 
 fn beginning(seed: u64, setting: &Setting) -> Explorer {

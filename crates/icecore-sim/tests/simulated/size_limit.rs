@@ -1,36 +1,19 @@
 //! The size limit is changed, and the power fails: at every I/O of it the pool is whole, and has one limit or the other.
 
-use crate::common::{Told, for_each_seed, must, sample};
+use crate::common::{SEGMENT, STEPS_MAX, Told, filling, for_each_seed, must, open, sample};
 use icecore::units::ByteLength;
 use icecore::{CopyMode, Error};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
 use icecore_sim::{CrashMode, Random};
 
-const SEGMENT: u64 = 2 << 20;
-/// Steps after which a pool is full at the latest.
-const STEPS_MAX: usize = 6000;
-
 fn setting(seed: u64, random: &mut Random) -> Setting {
-    let mut setting = Setting::draw(seed);
-    setting.weights.write = 120;
-    setting.weights.wrong_percent = 0;
-    setting.weights.write_bytes_max = 256 << 10;
-    setting.weights.offset_max = 1 << 20;
-    setting.weights.destroy_snapshot = 1;
-    setting.weights.destroy_dataset = 0;
-    setting.weights.reopen = 0;
+    let mut setting = filling(seed);
     setting.size_limit = Some(random.between(16, 22) * SEGMENT);
     setting.copies = [CopyMode::None, CopyMode::Metadata, CopyMode::All][random.index(3)];
     if setting.copies != CopyMode::None && random.chance(30) {
         setting.mirror = Some("/mirror".to_owned());
     }
     setting
-}
-
-fn open(explorer: &mut Explorer) {
-    if let Err(error) = explorer.open() {
-        panic!("cannot open: {error}\n  {}", explorer.recent());
-    }
 }
 
 /// Lives until there is no room for more.
