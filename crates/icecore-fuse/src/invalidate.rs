@@ -1,7 +1,7 @@
 //! Makes the kernel forget what it keeps, from a thread of its own.
 //!
-//! The kernel takes the lock of a directory to drop a name from its cache, and holds that lock while it waits for the
-//! reply to a request. A thread that answers requests would wait for itself.
+//! The kernel takes the lock of a directory to drop a name from its cache, and holds that lock while it waits
+//! for the reply to a request. A thread that answers requests would wait for itself.
 
 use crate::protocol::NodeId;
 use parking_lot::Mutex;
@@ -17,7 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub trait KernelCache: Send + Sync {
     /// Drops a name, and what lies below it.
     fn drop_entry(&self, parent: NodeId, name: &[u8]);
-    /// Drops the attributes of a node, and `data`: the content that is cached, of a directory its list of names.
+    /// Drops the attributes of a node, and `data`: the content that is cached, of a directory its list of
+    /// names.
     fn drop_node(&self, node: NodeId, data: bool);
 }
 
@@ -64,6 +65,14 @@ impl Invalidator {
 
     pub fn node(&self, node: NodeId, data: bool) {
         self.add(Task::Node(node, data));
+    }
+
+    /// Drops the list of names of a directory at once. Unlike a name, the kernel drops it without the lock of
+    /// the directory, so a thread that answers requests may ask for it.
+    pub fn list(&self, directory: NodeId) {
+        if let Some(cache) = self.cache.get() {
+            cache.drop_node(directory, true);
+        }
     }
 
     fn add(&self, task: Task) {

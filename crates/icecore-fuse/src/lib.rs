@@ -1,16 +1,18 @@
 //! A mount of icecore: datasets as folders that any program can use.
 //!
 //! Layers, bottom up: [`protocol`] has the requests and replies of a file system, in types of their own;
-//! `trees` numbers what is visible (datasets, snapshots, the folders that list them) and `handles` what is open;
-//! `lingering` has files that were replaced a moment ago; [`filesystem`] answers requests from the store;
-//! `invalidate` makes the kernel forget what changed behind its back; `transport` is the only module that knows
-//! how requests travel (fuser); [`mounting`] talks to mount(2); [`serve()`] is the life of one mount.
+//! `trees` numbers what is visible (datasets, snapshots, the folders that list them) and `handles` what is
+//! open; `lingering` has files that were replaced a moment ago; [`filesystem`] answers requests from the
+//! store; `invalidate` makes the kernel forget what changed behind its back; `transport` is the only module
+//! that knows how requests travel (fuser); [`mounting`] talks to mount(2); [`serve()`] is the life of one
+//! mount.
 
 mod errno;
 pub mod filesystem;
 mod handles;
 mod invalidate;
 mod lingering;
+mod listed;
 pub mod mounting;
 pub mod options;
 pub mod protocol;

@@ -16,18 +16,10 @@ const COPY_BYTES_MAX: u64 = 16 << 20;
 impl Inner {
     /// Truncation arrives as a change of its own, before this.
     pub(super) fn open(&self, node: NodeId, flags: i32) -> Outcome<Opened> {
-        self.within(node, |tree, inode| {
-            let item = self.ok(self.files(tree)?.attributes(inode))?;
-            match item.kind {
-                InodeKind::File => {}
-                InodeKind::Directory => return Err(Errno(libc::EISDIR)),
-                _ => return Err(Errno(libc::ENXIO)),
-            }
-            self.open_in(node, inode, flags)
-        })
+        self.within(node, |_, inode| self.open_in(node, inode, flags))
     }
 
-    /// Call it with the gate of the tree held.
+    /// Opens a file in the tree of `node`. Call it with the gate of the tree held.
     fn open_in(&self, node: NodeId, inode: InodeNumber, flags: i32) -> Outcome<Opened> {
         let (tree, _) = self.trees.resolve(node)?;
         let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
@@ -35,6 +27,15 @@ impl Inner {
             self.writable(&tree)?;
         }
         let file = self.ok(tree.head().map(|dataset| dataset.file(inode)).transpose())?;
+        let kind = match &file {
+            Some(file) => file.kind(),
+            None => self.ok(self.files(&tree)?.attributes(inode))?.kind,
+        };
+        match kind {
+            InodeKind::File => {}
+            InodeKind::Directory => return Err(Errno(libc::EISDIR)),
+            _ => return Err(Errno(libc::ENXIO)),
+        }
         let handle =
             self.handles.add(Handle { tree, inode, writes, file, progress: ReadProgress::default() });
         Ok(Opened { handle, direct: flags & libc::O_DIRECT != 0 })

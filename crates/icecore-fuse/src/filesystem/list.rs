@@ -31,6 +31,9 @@ impl Inner {
         emit: &mut dyn FnMut(&Listed) -> bool,
     ) -> Outcome<()> {
         self.within(node, |tree, inode| {
+            if let Some(other) = self.listed.add(node) {
+                self.invalidator.list(other);
+            }
             if !self.list_dots(tree, inode, after, emit)? {
                 return Ok(());
             }
@@ -51,6 +54,16 @@ impl Inner {
             }
             Ok(())
         })
+    }
+
+    /// The kernel does not keep a list of the names of a directory that is stale. The kernel holds the lock
+    /// of the directory until the reply, so no list is under way.
+    pub(super) fn names_changed(&self, tree: &Tree, directory: InodeNumber) {
+        if let Ok(node) = self.trees.node(tree.index, directory)
+            && self.listed.remove(node)
+        {
+            self.invalidator.list(node);
+        }
     }
 
     fn list_dots(
@@ -106,7 +119,8 @@ impl Inner {
                         return Ok(false);
                     }
                 }
-                // A file of this name is hidden. Its cookie is not above that of the tree, which is still to come.
+                // A file of this name is hidden. Its cookie is not above that of the tree, which is still to
+                // come.
                 if insets.iter().any(|inset| inset.name == name) {
                     continue;
                 }
@@ -170,8 +184,8 @@ impl Inner {
     }
 }
 
-/// Where a tree is in a listing: at the end of the places that the store has for names with this hash, of which only a
-/// directory with 256 names of one hash fills the last.
+/// Where a tree is in a listing: at the end of the places that the store has for names with this hash, of
+/// which only a directory with 256 names of one hash fills the last.
 fn cookie(name: &[u8]) -> u64 {
     (name_hash(name) & ((1 << 55) - 1)).max(1) << 8 | 0xff
 }

@@ -1,7 +1,7 @@
 //! A file system whose folders are datasets: answers requests from the store.
 //!
-//! Every request that works on a tree holds its gate. A rollback holds the gate alone, so that no request works half on
-//! the former state of a dataset and half on the present one.
+//! Every request that works on a tree holds its gate. A rollback holds the gate alone, so that no request
+//! works half on the former state of a dataset and half on the present one.
 
 mod attributes;
 mod data;
@@ -15,6 +15,7 @@ use crate::errno::Faults;
 use crate::handles::Handles;
 use crate::invalidate::{Invalidator, KernelCache};
 use crate::lingering::Lingering;
+use crate::listed::ListedDirectories;
 use crate::protocol::{Attributes, Entry, Errno, NodeId, Outcome};
 use crate::sync::Syncer;
 use crate::trees::{Key, Place, Tree, Trees};
@@ -24,8 +25,8 @@ use icecore::{AttributeChange, Dataset, InodeItem, InodeKind, Pool, PoolObserver
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long the kernel may keep entries and attributes: whatever changes them is either a request of its own, or
-/// makes it forget.
+/// How long the kernel may keep entries and attributes: whatever changes them is either a request of its own,
+/// or makes it forget.
 const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// The folder in the root of each dataset that leads to its snapshots.
 pub const CONTROL_NAME: &[u8] = b".icecore";
@@ -46,6 +47,7 @@ pub(crate) struct Inner {
     pub(crate) handles: Handles,
     pub(crate) invalidator: Invalidator,
     lingering: Lingering,
+    listed: ListedDirectories,
     /// What messages call the mount.
     mount_point: String,
     faults: Faults,
@@ -57,8 +59,9 @@ pub(crate) struct Inner {
 }
 
 impl StoreFileSystem {
-    /// Shows `version`: a dataset, a snapshot (`dataset@snapshot`), or with `None` all datasets of the pool. Without `has_xattrs`
-    /// the kernel does not ask for extended attributes any more, as it does before writes.
+    /// Shows `version`: a dataset, a snapshot (`dataset@snapshot`), or with `None` all datasets of the pool.
+    /// Without `has_xattrs` the kernel does not ask for extended attributes any more, as it does before
+    /// writes.
     ///
     /// # Errors
     /// [`icecore::Error::NotFound`], [`icecore::Error::BadName`].
@@ -87,6 +90,7 @@ impl StoreFileSystem {
             handles: Handles::default(),
             invalidator: Invalidator::new(),
             lingering: Lingering::new(),
+            listed: ListedDirectories::default(),
             mount_point: mount_point.to_owned(),
             faults: Faults::default(),
             syncer: Syncer::default(),
@@ -212,8 +216,8 @@ impl Inner {
         })
     }
 
-    /// The root of a new dataset belongs to the superuser. A mount of another user makes it that user's, who could never
-    /// write into it otherwise.
+    /// The root of a new dataset belongs to the superuser. A mount of another user makes it that user's, who
+    /// could never write into it otherwise.
     fn adopt(&self, dataset: &Dataset) {
         let user = rustix::process::geteuid();
         let is_unowned = |view: View| Ok(view.attributes(InodeNumber::ROOT)?.uid == 0);
@@ -254,7 +258,8 @@ impl Inner {
     }
 }
 
-/// Below which dataset the children of a tree are: `Some(None)` at the top of the pool, `None` where there are none.
+/// Below which dataset the children of a tree are: `Some(None)` at the top of the pool, `None` where there
+/// are none.
 fn parent_dataset(tree: &Tree) -> Option<Option<DatasetId>> {
     match &tree.place {
         Place::Pool => Some(None),

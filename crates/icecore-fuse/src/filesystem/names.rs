@@ -75,10 +75,13 @@ impl Inner {
         let dataset = self.writable(tree)?;
         self.refuse_mounted(tree, directory, name, libc::EEXIST)?;
         let creation = self.creation(caller, dataset, directory, new)?;
-        self.ok(dataset.create(directory, name, &creation))
+        let made = self.ok(dataset.create(directory, name, &creation))?;
+        self.names_changed(tree, directory);
+        Ok(made)
     }
 
-    /// Owner and mode of a new file. A directory with the set-group bit passes on its group, and to directories the bit.
+    /// Owner and mode of a new file. A directory with the set-group bit passes on its group, and to
+    /// directories the bit.
     fn creation(
         &self,
         caller: Caller,
@@ -111,6 +114,7 @@ impl Inner {
             let new = NewFile { kind: InodeKind::Symlink, mode: 0o777, rdev: 0 };
             let creation = self.creation(caller, dataset, directory, &new)?;
             let made = self.ok(dataset.create_symlink(directory, name, target, &creation))?;
+            self.names_changed(tree, directory);
             self.entry_of(tree, made.inode, &made.attributes)
         })
     }
@@ -124,6 +128,7 @@ impl Inner {
             let dataset = self.writable(tree)?;
             self.refuse_mounted(tree, directory, name, libc::EEXIST)?;
             let attributes = self.ok(dataset.link(inode, directory, name))?;
+            self.names_changed(tree, directory);
             self.entry_of(tree, inode, &attributes)
         })
     }
@@ -132,7 +137,9 @@ impl Inner {
         self.within(parent, |tree, directory| {
             let dataset = self.writable(tree)?;
             self.refuse_mounted(tree, directory, name, libc::EBUSY)?;
-            self.ok(dataset.unlink(directory, name)).map(drop)
+            self.ok(dataset.unlink(directory, name))?;
+            self.names_changed(tree, directory);
+            Ok(())
         })
     }
 
@@ -140,7 +147,9 @@ impl Inner {
         self.within(parent, |tree, directory| {
             let dataset = self.writable(tree)?;
             self.refuse_mounted(tree, directory, name, libc::EBUSY)?;
-            self.ok(dataset.remove_directory(directory, name)).map(drop)
+            self.ok(dataset.remove_directory(directory, name))?;
+            self.names_changed(tree, directory);
+            Ok(())
         })
     }
 
@@ -158,6 +167,11 @@ impl Inner {
                 RenameHow::NoReplace | RenameHow::Exchange => None,
             };
             let renamed = self.ok(dataset.rename((directory, from.1), (target_directory, to.1), how))?;
+            self.names_changed(tree, directory);
+            if target_directory != directory {
+                self.names_changed(tree, target_directory);
+                self.parents_changed(tree, dataset, [(target_directory, to.1), (directory, from.1)]);
+            }
             if renamed.orphaned
                 && let Some(file) = replaced
             {
@@ -165,6 +179,16 @@ impl Inner {
             }
             Ok(())
         })
+    }
+
+    /// Lists of directories contain `..`: what has these names now may have got another.
+    fn parents_changed(&self, tree: &Tree, dataset: &Dataset, names: [(InodeNumber, &[u8]); 2]) {
+        let Ok(view) = dataset.view() else { return };
+        for (directory, name) in names {
+            if let Ok(Some(moved)) = view.lookup(directory, name) {
+                self.names_changed(tree, moved.inode);
+            }
+        }
     }
 
     /// What has this name, open. An error is left to the operation that this prepares.

@@ -9,9 +9,10 @@ use crate::protocol::{
     WriteRequest, XattrHow,
 };
 use fuser::{
-    CopyFileRangeFlags, FileHandle, Filesystem, Generation, INodeNo, KernelConfig, LockOwner, OpenFlags,
-    RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
-    ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    CopyFileRangeFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, KernelConfig, LockOwner,
+    OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus,
+    ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
 use icecore::InodeKind;
 use icecore::storage::AlignedBuffer;
@@ -29,19 +30,30 @@ thread_local! {
 }
 
 /// A file system as fuser drives one.
-pub(super) struct Adapter<F>(pub F);
+pub(super) struct Adapter<F> {
+    files: F,
+    /// The kernel opens directories by itself, if it may.
+    opens_directories: bool,
+}
+
+impl<F> Adapter<F> {
+    pub fn new(files: F) -> Self {
+        Self { files, opens_directories: false }
+    }
+}
 
 impl<F: FileSystem> Filesystem for Adapter<F> {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        super::configure(config)
+        self.opens_directories = super::configure(config)?;
+        Ok(())
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        reply_entry(reply, self.0.lookup(NodeId(parent.0), name.as_bytes()));
+        reply_entry(reply, self.files.lookup(NodeId(parent.0), name.as_bytes()));
     }
 
     fn getattr(&self, _request: &Request, node: INodeNo, _handle: Option<FileHandle>, reply: ReplyAttr) {
-        reply_attributes(reply, self.0.attributes(NodeId(node.0)));
+        reply_attributes(reply, self.files.attributes(NodeId(node.0)));
     }
 
     fn setattr(
@@ -70,11 +82,11 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
             access: access.map(new_time),
             modify: modify.map(new_time),
         };
-        reply_attributes(reply, self.0.change(caller(request), NodeId(node.0), &changes));
+        reply_attributes(reply, self.files.change(caller(request), NodeId(node.0), &changes));
     }
 
     fn readlink(&self, _request: &Request, node: INodeNo, reply: ReplyData) {
-        match self.0.read_link(NodeId(node.0)) {
+        match self.files.read_link(NodeId(node.0)) {
             Ok(target) => reply.data(&target),
             Err(error) => reply.error(errno(error)),
         }
@@ -92,7 +104,7 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
     ) {
         let Some(kind) = kind_of(mode) else { return reply.error(fuser::Errno::EINVAL) };
         let new = NewFile { kind, mode: permissions(mode), rdev };
-        reply_entry(reply, self.0.make(caller(request), NodeId(parent.0), name.as_bytes(), &new));
+        reply_entry(reply, self.files.make(caller(request), NodeId(parent.0), name.as_bytes(), &new));
     }
 
     fn mkdir(
@@ -105,20 +117,20 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
         reply: ReplyEntry,
     ) {
         let new = NewFile { kind: InodeKind::Directory, mode: permissions(mode), rdev: 0 };
-        reply_entry(reply, self.0.make(caller(request), NodeId(parent.0), name.as_bytes(), &new));
+        reply_entry(reply, self.files.make(caller(request), NodeId(parent.0), name.as_bytes(), &new));
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        reply_empty(reply, self.0.unlink(NodeId(parent.0), name.as_bytes()));
+        reply_empty(reply, self.files.unlink(NodeId(parent.0), name.as_bytes()));
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        reply_empty(reply, self.0.remove_directory(NodeId(parent.0), name.as_bytes()));
+        reply_empty(reply, self.files.remove_directory(NodeId(parent.0), name.as_bytes()));
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let target = target.as_os_str().as_bytes();
-        reply_entry(reply, self.0.make_link(caller(request), NodeId(parent.0), name.as_bytes(), target));
+        reply_entry(reply, self.files.make_link(caller(request), NodeId(parent.0), name.as_bytes(), target));
     }
 
     fn rename(
@@ -138,15 +150,15 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
             _ => return reply.error(fuser::Errno::EINVAL),
         };
         let from = (NodeId(parent.0), name.as_bytes());
-        reply_empty(reply, self.0.rename(from, (NodeId(new_parent.0), new_name.as_bytes()), how));
+        reply_empty(reply, self.files.rename(from, (NodeId(new_parent.0), new_name.as_bytes()), how));
     }
 
     fn link(&self, _request: &Request, node: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        reply_entry(reply, self.0.link(NodeId(node.0), NodeId(parent.0), name.as_bytes()));
+        reply_entry(reply, self.files.link(NodeId(node.0), NodeId(parent.0), name.as_bytes()));
     }
 
     fn open(&self, _request: &Request, node: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        match self.0.open(NodeId(node.0), flags.0) {
+        match self.files.open(NodeId(node.0), flags.0) {
             Ok(opened) => reply.opened(FileHandle(opened.handle.0), open_flags(opened)),
             Err(error) => reply.error(errno(error)),
         }
@@ -163,7 +175,7 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
         reply: ReplyCreate,
     ) {
         let made =
-            self.0.create(caller(request), NodeId(parent.0), name.as_bytes(), permissions(mode), flags);
+            self.files.create(caller(request), NodeId(parent.0), name.as_bytes(), permissions(mode), flags);
         match made {
             Ok((entry, opened)) => reply.created(
                 &entry.lifetime,
@@ -193,7 +205,7 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
                 *buffer = Some(AlignedBuffer::zeroed(size.next_multiple_of(BLOCK_BYTES).max(BLOCK_BYTES)));
             }
             let buffer = buffer.as_mut().expect("made just now");
-            match self.0.read(HandleId(handle.0), offset, &mut buffer[..size]) {
+            match self.files.read(HandleId(handle.0), offset, &mut buffer[..size]) {
                 Ok(count) => reply.data(&buffer[..count]),
                 Err(error) => reply.error(errno(error)),
             }
@@ -223,7 +235,7 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
             Ok(count) => reply.written(count),
             Err(error) => reply.error(errno(error)),
         });
-        self.0.write(&request, reply);
+        self.files.write(&request, reply);
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
@@ -241,16 +253,25 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.0.release(HandleId(handle.0));
+        self.files.release(HandleId(handle.0));
         reply.ok();
     }
 
     fn fsync(&self, _: &Request, node: INodeNo, _: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        self.0.sync(NodeId(node.0), Reply::new(move |outcome| reply_empty(reply, outcome)));
+        self.files.sync(NodeId(node.0), Reply::new(move |outcome| reply_empty(reply, outcome)));
     }
 
     fn fsyncdir(&self, _: &Request, node: INodeNo, _: FileHandle, _data_only: bool, reply: ReplyEmpty) {
-        self.0.sync(NodeId(node.0), Reply::new(move |outcome| reply_empty(reply, outcome)));
+        self.files.sync(NodeId(node.0), Reply::new(move |outcome| reply_empty(reply, outcome)));
+    }
+
+    fn opendir(&self, _request: &Request, _node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        if self.opens_directories {
+            // The kernel does not ask again, and keeps lists of names as below.
+            reply.error(fuser::Errno::ENOSYS);
+        } else {
+            reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR);
+        }
     }
 
     fn readdir(
@@ -261,7 +282,7 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        let listed = self.0.list(NodeId(node.0), offset, false, &mut |listed: &Listed| {
+        let listed = self.files.list(NodeId(node.0), offset, false, &mut |listed: &Listed| {
             let name = OsStr::from_bytes(&listed.name);
             !reply.add(INodeNo(listed.node.0), listed.cookie, file_type(listed.kind), name)
         });
@@ -279,7 +300,7 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
-        let listed = self.0.list(NodeId(node.0), offset, true, &mut |listed: &Listed| {
+        let listed = self.files.list(NodeId(node.0), offset, true, &mut |listed: &Listed| {
             let name = OsStr::from_bytes(&listed.name);
             let (lifetime, found, generation) = match &listed.entry {
                 Some(entry) => (entry.lifetime, attributes(&entry.attributes), entry.generation),
@@ -295,7 +316,7 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
     }
 
     fn statfs(&self, _request: &Request, node: INodeNo, reply: ReplyStatfs) {
-        match self.0.space(NodeId(node.0)) {
+        match self.files.space(NodeId(node.0)) {
             Ok(space) => reply.statfs(
                 space.blocks,
                 space.free,
@@ -325,19 +346,19 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
             libc::XATTR_REPLACE => XattrHow::Replace,
             _ => XattrHow::Set,
         };
-        reply_empty(reply, self.0.set_xattr(NodeId(node.0), name.as_bytes(), value, how));
+        reply_empty(reply, self.files.set_xattr(NodeId(node.0), name.as_bytes(), value, how));
     }
 
     fn getxattr(&self, _request: &Request, node: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        reply_xattr(reply, size, self.0.xattr(NodeId(node.0), name.as_bytes()));
+        reply_xattr(reply, size, self.files.xattr(NodeId(node.0), name.as_bytes()));
     }
 
     fn listxattr(&self, _request: &Request, node: INodeNo, size: u32, reply: ReplyXattr) {
-        reply_xattr(reply, size, self.0.xattrs(NodeId(node.0)));
+        reply_xattr(reply, size, self.files.xattrs(NodeId(node.0)));
     }
 
     fn removexattr(&self, _request: &Request, node: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        reply_empty(reply, self.0.remove_xattr(NodeId(node.0), name.as_bytes()));
+        reply_empty(reply, self.files.remove_xattr(NodeId(node.0), name.as_bytes()));
     }
 
     fn fallocate(
@@ -350,7 +371,7 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        reply_empty(reply, self.0.allocate(HandleId(handle.0), offset, length, mode));
+        reply_empty(reply, self.files.allocate(HandleId(handle.0), offset, length, mode));
     }
 
     fn lseek(
@@ -368,7 +389,7 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
             _ => return reply.error(fuser::Errno::EINVAL),
         };
         let Ok(offset) = u64::try_from(offset) else { return reply.error(fuser::Errno::ENXIO) };
-        match self.0.seek(HandleId(handle.0), offset, what) {
+        match self.files.seek(HandleId(handle.0), offset, what) {
             Ok(found) => reply.offset(found as i64),
             Err(error) => reply.error(errno(error)),
         }
@@ -388,7 +409,7 @@ impl<F: FileSystem> Filesystem for Adapter<F> {
         reply: ReplyWrite,
     ) {
         let (from, to) = (HandleId(from.0), HandleId(to.0));
-        match self.0.copy(&CopyRequest { from, from_offset, to, to_offset, length }) {
+        match self.files.copy(&CopyRequest { from, from_offset, to, to_offset, length }) {
             Ok(count) => reply.written(count),
             Err(error) => reply.error(errno(error)),
         }

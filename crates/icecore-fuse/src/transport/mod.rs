@@ -18,9 +18,10 @@ const THREADS: usize = 8;
 const WRITE_BYTES_MAX: u32 = 1 << 20;
 /// Requests of asynchronous I/O that may be on their way.
 const BACKGROUND_MAX: u16 = 64;
-/// What is asked of the kernel, bit by bit: one that it lacks must not cost the others. Not asked for: the write-back
-/// cache, which would hold writes back; locks, which the kernel keeps correctly by itself; and truncation as a part of open,
-/// which would arrive before the kernel has refused it for a program that runs (ETXTBSY).
+/// What is asked of the kernel, bit by bit: one that it lacks must not cost the others. Not asked for: the
+/// write-back cache, which would hold writes back; locks, which the kernel keeps correctly by itself; and
+/// truncation as a part of open, which would arrive before the kernel has refused it for a program that runs
+/// (ETXTBSY).
 const WANTED: [InitFlags; 7] = [
     InitFlags::FUSE_ASYNC_DIO,
     InitFlags::FUSE_PARALLEL_DIROPS,
@@ -42,7 +43,7 @@ pub(crate) fn start(
     config.acl = acl;
     config.n_threads = Some(THREADS);
     config.clone_fd = true;
-    let session = Session::from_fd(Adapter(filesystem), device, acl, config)?;
+    let session = Session::from_fd(Adapter::new(filesystem), device, acl, config)?;
     let cache = Box::new(Cache(session.notifier()));
     Ok((session.spawn()?, cache))
 }
@@ -60,8 +61,8 @@ impl KernelCache for Cache {
     }
 }
 
-/// Asks the kernel for what we want of it.
-fn configure(config: &mut KernelConfig) -> io::Result<()> {
+/// Asks the kernel for what we want of it. Returns whether directories open without a request.
+fn configure(config: &mut KernelConfig) -> io::Result<bool> {
     for flag in WANTED {
         // A kernel that lacks it does without.
         let _ = config.add_capabilities(flag);
@@ -70,5 +71,5 @@ fn configure(config: &mut KernelConfig) -> io::Result<()> {
     config.set_max_write(WRITE_BYTES_MAX).map_err(refused)?;
     let refused = |limit: u16| io::Error::other(format!("the limit of background requests is {limit}"));
     config.set_max_background(BACKGROUND_MAX).map_err(refused)?;
-    Ok(())
+    Ok(config.add_capabilities(InitFlags::FUSE_NO_OPENDIR_SUPPORT).is_ok())
 }

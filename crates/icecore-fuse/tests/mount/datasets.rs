@@ -52,6 +52,8 @@ fn snapshots_are_folders_that_are_not_listed() {
     fixture.ask(Request::Destroy { target: DestroyTarget::Snapshot("db@monday".into()) }).unwrap();
     assert_eq!(number(fs::read(&old)), libc::ENOENT);
     assert_eq!(names(&fixture.path(".icecore/snapshots")), ["t"]);
+    fixture.snapshot("db@new");
+    assert_eq!(names(&fixture.path(".icecore/snapshots")), ["new", "t"]);
 }
 
 #[test]

@@ -165,7 +165,8 @@ fn owners_modes_and_privileges() {
     fs::write(at("shared/file"), "").unwrap();
     assert_eq!((fs::metadata(at("shared/inner")).unwrap().gid(), mode("shared/inner")), (1234, 0o2755));
     assert_eq!((fs::metadata(at("shared/file")).unwrap().gid(), mode("shared/file")), (1234, 0o644));
-    // Who writes to a file without being the superuser takes its set-id bits away, also while others look at it.
+    // Who writes to a file without being the superuser takes its set-id bits away, also while others look at
+    // it.
     set_mode("f", 0o4777);
     assert_eq!(mode("f"), 0o4777);
     let run = |script: &str| {
@@ -237,7 +238,8 @@ fn a_program_that_runs_is_not_truncated() {
     assert!(Command::new("cp").arg("/bin/sleep").arg(&program).status().unwrap().success());
     let length = fs::metadata(&program).unwrap().len();
     let mut running = Command::new(&program).arg("30").spawn().unwrap();
-    // With the right to write, the kernel refuses it before the mount sees it; truncating needs no such right.
+    // With the right to write, the kernel refuses it before the mount sees it; truncating needs no such
+    // right.
     let ways = [OFlags::WRONLY, OFlags::RDWR | OFlags::TRUNC, OFlags::RDONLY | OFlags::TRUNC];
     let refused = ways.map(|flags| rustix::fs::open(&program, flags, Mode::empty()).map(drop));
     let after = fs::read(&program).unwrap().len() as u64;
@@ -347,4 +349,30 @@ fn a_large_directory_that_shrinks_while_it_is_read() {
     assert_eq!(seen.len(), COUNT);
     assert!(names().is_empty());
     fs::remove_dir(fixture.path("d")).unwrap();
+}
+
+#[test]
+fn a_directory_that_moves_lists_its_new_parent() {
+    if !can_mount() {
+        return;
+    }
+    let fixture = Fixture::new();
+    for name in ["a/d", "b/e"] {
+        fs::create_dir_all(fixture.path(name)).unwrap();
+    }
+    let parent = |of: &str| {
+        let directory = File::open(fixture.path(of)).unwrap();
+        let mut entries = rustix::fs::Dir::read_from(&directory).unwrap().map(Result::unwrap);
+        entries.find(|entry| entry.file_name().to_bytes() == b"..").unwrap().ino()
+    };
+    let number = |of: &str| fs::metadata(fixture.path(of)).unwrap().ino();
+    assert_eq!([parent("a/d"), parent("b/e")], [number("a"), number("b")]);
+    fs::rename(fixture.path("a/d"), fixture.path("b/d")).unwrap();
+    assert_eq!(parent("b/d"), number("b"));
+    fs::create_dir(fixture.path("a/f")).unwrap();
+    assert_eq!(parent("a/f"), number("a"));
+    let exchange = rustix::fs::RenameFlags::EXCHANGE;
+    let here = rustix::fs::CWD;
+    rustix::fs::renameat_with(here, fixture.path("a/f"), here, fixture.path("b/e"), exchange).unwrap();
+    assert_eq!([parent("a/f"), parent("b/e")], [number("a"), number("b")]);
 }

@@ -4,7 +4,7 @@ use super::Dataset;
 use super::target::Target;
 use crate::error::{FileFault, Result};
 use crate::linear::ReadProgress;
-use crate::namespace::InodeItem;
+use crate::namespace::{InodeItem, InodeKind};
 use crate::present::Present;
 use crate::reading::{Reading, VersionName};
 use crate::state::HeadInode;
@@ -21,6 +21,7 @@ use std::sync::Arc;
 pub struct File {
     dataset: Dataset,
     file: HeadInode,
+    kind: InodeKind,
     present: Arc<Present<Tree>>,
     progress: ReadProgress,
     is_open: bool,
@@ -42,9 +43,17 @@ impl Dataset {
         }
         let present = state.present(head);
         drop(state);
-        let progress = ReadProgress::default();
-        let opened = File { dataset: self.clone(), file: (head, inode), present, progress, is_open: true };
-        if opened.attributes()?.links == 0 {
+        let mut opened = File {
+            dataset: self.clone(),
+            file: (head, inode),
+            kind: InodeKind::File,
+            present,
+            progress: ReadProgress::default(),
+            is_open: true,
+        };
+        let found = opened.attributes()?;
+        opened.kind = found.kind;
+        if found.links == 0 {
             // It came with the snapshot that the dataset was rolled back to, or cloned from: closing this
             // handle may free it.
             let is_free = engine.open_files.orphaned((head, inode));
@@ -65,6 +74,12 @@ impl File {
     #[must_use]
     pub fn inode(&self) -> InodeNumber {
         self.file.1
+    }
+
+    /// What it is, which never changes.
+    #[must_use]
+    pub fn kind(&self) -> InodeKind {
+        self.kind
     }
 
     /// Counts what is done to the files of the head: as long as two answers are equal, a view of the head
