@@ -52,9 +52,9 @@ impl MountError {
     }
 }
 
-/// Mounts, and answers requests until the mount goes away or `stop` answers true. Then everything is durable and the
-/// pool closed. `ready` is called once, when the mount is live. The soft limit of open files of this process becomes
-/// the hard one: getrlimit(2).
+/// Mounts, and answers requests until the mount goes away or `stop` answers true. Then everything is durable
+/// and the pool closed. `ready` is called once, when the mount is live. The soft limit of open files of this
+/// process becomes the hard one: getrlimit(2).
 ///
 /// # Errors
 /// Whatever keeps the mount from being made; then nothing is mounted. Or the pool could not be closed cleanly.
@@ -72,7 +72,8 @@ pub fn serve(
     Ok(closed?)
 }
 
-/// Takes all open files that the system allows, and refuses a limit under which a mount would fail while it is served.
+/// Takes all open files that the system allows, and refuses a limit under which a mount would fail while it
+/// is served.
 fn raise_open_files() -> Result<(), MountError> {
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -111,12 +112,14 @@ fn open(options: &MountOptions, stop: &mut dyn FnMut() -> bool) -> Result<Pool, 
     }
     opened.map_err(|error| match error {
         Error::PoolInUse { path, owner, .. } => MountError::Refused(format!(
-            "pool {path} is in use by {owner}, and a mount has to own its pool: end that process; to have several \
-             datasets mounted, mount the pool itself"
+            "pool {path} is in use by {owner}, and a mount has to own its pool: end that process; to have \
+             several datasets mounted, mount the pool itself"
         )),
         Error::Io { ref source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
             let pool = options.pool.display();
-            MountError::Refused(format!("{error} in pool {pool}: mount it as the user who owns it, or as root"))
+            MountError::Refused(format!(
+                "{error} in pool {pool}: mount it as the user who owns it, or as root"
+            ))
         }
         error => error.into(),
     })
@@ -152,12 +155,13 @@ fn serve_pool(
             return Err(MountError::io("serve", point, error));
         }
     };
-    // The kernel takes its default when it has its answer to FUSE_INIT: it has, now that the session has begun.
+    // The kernel takes its default when it has its answer to FUSE_INIT: it has, now that the session has
+    // begun.
     readahead::extend(point);
     filesystem.attach(cache);
     let (ended, end) = channel();
     let waiter = thread::Builder::new().name("icecore-mount".to_owned()).spawn(move || {
-        let outcome = session.join();
+        let outcome = session.join().or_else(gone_is_ended);
         // The other end is gone only when it does not wait any more.
         let _ = ended.send(outcome);
     });
@@ -188,6 +192,13 @@ fn serve_pool(
         let _ = mounting::detach(point);
         MountError::io("serve", point, error)
     })
+}
+
+/// The kernel aborts a connection when its mount goes. A thread that is about to receive a request then, such
+/// as that for a file closed right before, gets ECONNABORTED instead of ENODEV: `fuse_dev_do_read` in
+/// `fs/fuse/dev.c`.
+fn gone_is_ended(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::ConnectionAborted { Ok(()) } else { Err(error) }
 }
 
 /// Ends the mount from this side: everything is durable first, and what is in use is taken out of sight.

@@ -77,3 +77,24 @@ fn a_mount_that_is_taken_away_by_others_closes_the_pool() {
     }
     fixture.unmount();
 }
+
+#[test]
+fn files_closed_right_before_the_mount_goes_do_no_harm() {
+    if !can_mount() {
+        return;
+    }
+    let mut fixture = Fixture::new();
+    const FILES: u32 = 800;
+    for name in 0..FILES {
+        fs::write(fixture.path(&name.to_string()), "x").unwrap();
+    }
+    for _ in 0..30 {
+        // The kernel lets close(2) return before it sends the request for it.
+        let open: Vec<_> =
+            (0..FILES).map(|name| fs::File::open(fixture.path(&name.to_string())).unwrap()).collect();
+        drop(open);
+        icecore_fuse::mounting::unmount(&fixture.path("")).unwrap();
+        fixture.unmount();
+        fixture.mount(Some("db"));
+    }
+}
