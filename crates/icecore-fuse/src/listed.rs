@@ -5,6 +5,7 @@
 //! before would see names that are gone. So the mount drops the list when a name changes.
 
 use crate::protocol::NodeId;
+use crate::trees::Tree;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 
@@ -25,6 +26,11 @@ impl ListedDirectories {
         let other = listed.iter().copied().find(|other| *other != directory)?;
         listed.remove(&other);
         Some(other)
+    }
+
+    /// All directories of a tree go. Returns those whose lists have to be dropped.
+    pub fn remove_tree(&self, tree: &Tree) -> Vec<NodeId> {
+        self.0.lock().extract_if(|directory| tree.contains(*directory)).collect()
     }
 
     /// Names of a directory change. Returns whether its list has to be dropped.

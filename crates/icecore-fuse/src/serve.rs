@@ -147,9 +147,10 @@ fn serve_pool(
         exec: options.exec,
     };
     let device = mounting::mount(point, &how)?;
-    let started = transport::start(filesystem.clone(), device, options.any_user);
-    let (session, cache) = match started {
-        Ok(started) => started,
+    let started =
+        transport::start(filesystem.clone(), device, options.any_user, |cache| filesystem.attach(cache));
+    let session = match started {
+        Ok(session) => session,
         Err(error) => {
             let _ = mounting::detach(point);
             return Err(MountError::io("serve", point, error));
@@ -158,7 +159,6 @@ fn serve_pool(
     // The kernel takes its default when it has its answer to FUSE_INIT: it has, now that the session has
     // begun.
     readahead::extend(point);
-    filesystem.attach(cache);
     let (ended, end) = channel();
     let waiter = thread::Builder::new().name("icecore-mount".to_owned()).spawn(move || {
         let outcome = session.join().or_else(gone_is_ended);
@@ -187,11 +187,11 @@ fn serve_pool(
         }
     };
     filesystem.detach();
-    outcome.map_err(|error| {
+    if outcome.is_err() || mounting::is_stale(point) {
         // Without a process behind it the mount would be stale.
         let _ = mounting::detach(point);
-        MountError::io("serve", point, error)
-    })
+    }
+    outcome.map_err(|error| MountError::io("serve", point, error))
 }
 
 /// The kernel aborts a connection when its mount goes. A thread that is about to receive a request then, such

@@ -1,8 +1,8 @@
 //! What is visible on a mount, by number.
 //!
-//! A node is the index of a tree and an inode number in it: `index << 40 | inode`. Nothing is kept for each node, so
-//! there is nothing to forget. A dataset that was rolled back gets another index: nodes of its former state stay
-//! stale for ever, and what the kernel holds for them is never mixed up with the present.
+//! A node is the index of a tree and an inode number in it: `index << 40 | inode`. Nothing is kept for each
+//! node, so there is nothing to forget. A dataset that was rolled back gets another index: nodes of its
+//! former state stay stale for ever, and what the kernel holds for them is never mixed up with the present.
 
 use crate::protocol::{Errno, NodeId, Outcome};
 use icecore::Dataset;
@@ -65,6 +65,11 @@ impl Tree {
         if !is_there {
             *self.seen_as.write() = Some((above, name.to_vec()));
         }
+    }
+
+    /// Whether a node that is not the root of the mount is in this tree.
+    pub fn contains(&self, node: NodeId) -> bool {
+        node != NodeId::ROOT && node.0 >> INODE_BITS == u64::from(self.index)
     }
 
     /// Refuses a tree that is not the present any more. Call it with the gate held.
@@ -172,8 +177,8 @@ impl Trees {
         Ok(NodeId(u64::from(tree) << INODE_BITS | inode.0))
     }
 
-    /// Makes a tree stale. The root of the mount is replaced by the same dataset, with another index. Call it with the
-    /// gate of the tree held alone.
+    /// Makes a tree stale. The root of the mount is replaced by the same dataset, with another index. Call it
+    /// with the gate of the tree held alone.
     pub fn retire(&self, tree: &Tree) {
         tree.mark_stale();
         let is_root = {
@@ -188,8 +193,8 @@ impl Trees {
         }
     }
 
-    /// Makes a tree stale that has no present any more: what it shows was destroyed, or has another name. Call it with the
-    /// gate of the tree held alone.
+    /// Makes a tree stale that has no present any more: what it shows was destroyed, or has another name.
+    /// Call it with the gate of the tree held alone.
     pub fn bury(&self, tree: &Tree) {
         tree.mark_stale();
         let mut known = self.0.write();

@@ -32,7 +32,7 @@ impl Inner {
     ) -> Outcome<()> {
         self.within(node, |tree, inode| {
             if let Some(other) = self.listed.add(node) {
-                self.invalidator.list(other);
+                self.invalidator.node(other, true);
             }
             if !self.list_dots(tree, inode, after, emit)? {
                 return Ok(());
@@ -56,8 +56,9 @@ impl Inner {
         })
     }
 
-    /// The kernel does not keep a list of the names of a directory that is stale. The kernel holds the lock
-    /// of the directory until the reply, so no list is under way.
+    /// Drops the list of names of a directory that the kernel keeps. Call it after each attempt to change a
+    /// name, before the reply: until then the kernel holds the lock of the directory, so no list is under
+    /// way. An operation that fails may have changed something.
     pub(super) fn names_changed(&self, tree: &Tree, directory: InodeNumber) {
         if let Ok(node) = self.trees.node(tree.index, directory)
             && self.listed.remove(node)

@@ -23,6 +23,7 @@ use icecore::names::VersionName;
 use icecore::units::{DatasetId, InodeNumber, Timestamp};
 use icecore::{AttributeChange, Dataset, InodeItem, InodeKind, Pool, PoolObserver, View};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 /// How long the kernel may keep entries and attributes: whatever changes them is either a request of its own,
@@ -54,8 +55,9 @@ pub(crate) struct Inner {
     syncer: Syncer,
     read_only: bool,
     pub(crate) has_xattrs: bool,
-    /// Times of the folders that are in no dataset.
+    /// Times of the folders that are in no dataset: made, and changed last.
     began: Timestamp,
+    folders_changed: AtomicI64,
 }
 
 impl StoreFileSystem {
@@ -97,6 +99,7 @@ impl StoreFileSystem {
             read_only,
             has_xattrs,
             began: Timestamp::now(),
+            folders_changed: AtomicI64::new(Timestamp::now().0),
             pool,
         });
         if let Some(dataset) = inner.trees.root().head() {
@@ -199,6 +202,7 @@ impl Inner {
 
     /// Attributes of a folder that is in no dataset.
     fn folder(&self, tree: &Tree) -> Outcome<Attributes> {
+        let changed = Timestamp(self.folders_changed.load(Ordering::Acquire));
         Ok(Attributes {
             node: self.trees.node(tree.index, InodeNumber::ROOT)?,
             kind: InodeKind::Directory,
@@ -209,9 +213,9 @@ impl Inner {
             rdev: 0,
             size: 0,
             sectors: 0,
-            access: self.began,
-            modify: self.began,
-            change: self.began,
+            access: changed,
+            modify: changed,
+            change: changed,
             birth: self.began,
         })
     }

@@ -75,9 +75,9 @@ impl Inner {
         let dataset = self.writable(tree)?;
         self.refuse_mounted(tree, directory, name, libc::EEXIST)?;
         let creation = self.creation(caller, dataset, directory, new)?;
-        let made = self.ok(dataset.create(directory, name, &creation))?;
+        let made = dataset.create(directory, name, &creation);
         self.names_changed(tree, directory);
-        Ok(made)
+        self.ok(made)
     }
 
     /// Owner and mode of a new file. A directory with the set-group bit passes on its group, and to
@@ -113,8 +113,9 @@ impl Inner {
             self.refuse_mounted(tree, directory, name, libc::EEXIST)?;
             let new = NewFile { kind: InodeKind::Symlink, mode: 0o777, rdev: 0 };
             let creation = self.creation(caller, dataset, directory, &new)?;
-            let made = self.ok(dataset.create_symlink(directory, name, target, &creation))?;
+            let made = dataset.create_symlink(directory, name, target, &creation);
             self.names_changed(tree, directory);
+            let made = self.ok(made)?;
             self.entry_of(tree, made.inode, &made.attributes)
         })
     }
@@ -127,9 +128,9 @@ impl Inner {
             }
             let dataset = self.writable(tree)?;
             self.refuse_mounted(tree, directory, name, libc::EEXIST)?;
-            let attributes = self.ok(dataset.link(inode, directory, name))?;
+            let linked = dataset.link(inode, directory, name);
             self.names_changed(tree, directory);
-            self.entry_of(tree, inode, &attributes)
+            self.entry_of(tree, inode, &self.ok(linked)?)
         })
     }
 
@@ -137,9 +138,9 @@ impl Inner {
         self.within(parent, |tree, directory| {
             let dataset = self.writable(tree)?;
             self.refuse_mounted(tree, directory, name, libc::EBUSY)?;
-            self.ok(dataset.unlink(directory, name))?;
+            let unlinked = dataset.unlink(directory, name);
             self.names_changed(tree, directory);
-            Ok(())
+            self.ok(unlinked).map(drop)
         })
     }
 
@@ -147,9 +148,9 @@ impl Inner {
         self.within(parent, |tree, directory| {
             let dataset = self.writable(tree)?;
             self.refuse_mounted(tree, directory, name, libc::EBUSY)?;
-            self.ok(dataset.remove_directory(directory, name))?;
+            let removed = dataset.remove_directory(directory, name);
             self.names_changed(tree, directory);
-            Ok(())
+            self.ok(removed).map(drop)
         })
     }
 
@@ -166,12 +167,13 @@ impl Inner {
                 RenameHow::Replace => self.open_named(dataset, target_directory, to.1),
                 RenameHow::NoReplace | RenameHow::Exchange => None,
             };
-            let renamed = self.ok(dataset.rename((directory, from.1), (target_directory, to.1), how))?;
+            let renamed = dataset.rename((directory, from.1), (target_directory, to.1), how);
             self.names_changed(tree, directory);
             if target_directory != directory {
                 self.names_changed(tree, target_directory);
                 self.parents_changed(tree, dataset, [(target_directory, to.1), (directory, from.1)]);
             }
+            let renamed = self.ok(renamed)?;
             if renamed.orphaned
                 && let Some(file) = replaced
             {

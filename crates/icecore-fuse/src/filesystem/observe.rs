@@ -2,17 +2,18 @@
 
 use super::Inner;
 use crate::trees::{Key, Place, Tree};
-use icecore::units::{DatasetId, InodeNumber, VersionId};
+use icecore::units::{DatasetId, InodeNumber, Timestamp, VersionId};
 use icecore::{Obstacle, PoolChange, PoolObserver, View};
 use std::collections::HashMap;
 use std::sync::Weak;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Names that are fetched at a time.
 const BATCH: usize = 1024;
 
-/// How long an open file is waited for. The kernel lets close(2) return before it says that the file is closed,
-/// and a process that another thread has just forked keeps it open until it runs its program.
+/// How long an open file is waited for. The kernel lets close(2) return before it says that the file is
+/// closed, and a process that another thread has just forked keeps it open until it runs its program.
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// Between two looks at what is open.
@@ -24,6 +25,10 @@ pub(super) struct Watch(pub Weak<Inner>);
 impl PoolObserver for Watch {
     fn changed(&self, change: &PoolChange) {
         let Some(inner) = self.0.upgrade() else { return };
+        if matches!(change, PoolChange::Datasets | PoolChange::Snapshots) {
+            // By this time the kernel sees that a list of names is stale, also one that is on its way to it.
+            inner.folders_changed.store(Timestamp::now().0, Ordering::Release);
+        }
         match change {
             PoolChange::Datasets => inner.review_datasets(),
             PoolChange::Snapshots => inner.review_snapshots(),
@@ -67,6 +72,7 @@ impl Inner {
         }
         self.trees.retire(&tree);
         drop(gate);
+        self.forget_lists(&tree);
         for handle in self.handles.all().iter().filter(|handle| handle.tree.index == tree.index) {
             self.forget_node(&tree, handle.inode);
         }
@@ -94,6 +100,12 @@ impl Inner {
                 .for_each(|entry| self.invalidator.entry(crate::protocol::NodeId::ROOT, &entry.name));
         }
         self.invalidator.node(crate::protocol::NodeId::ROOT, true);
+    }
+
+    /// Drops the lists of all directories of a tree that is stale: who has one of them open gets ESTALE, not
+    /// names of the past.
+    fn forget_lists(&self, tree: &Tree) {
+        self.listed.remove_tree(tree).into_iter().for_each(|node| self.invalidator.node(node, true));
     }
 
     fn forget_node(&self, tree: &Tree, inode: InodeNumber) {
@@ -199,8 +211,10 @@ impl Inner {
 
     /// What a tree showed is gone.
     fn bury(&self, tree: &Tree) {
-        let _gate = tree.gate.write();
+        let gate = tree.gate.write();
         self.trees.bury(tree);
+        drop(gate);
+        self.forget_lists(tree);
     }
 
     /// What is open in a dataset and in the way.

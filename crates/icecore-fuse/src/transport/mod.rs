@@ -33,19 +33,21 @@ const WANTED: [InitFlags; 7] = [
 ];
 
 /// Starts to answer the requests that arrive at a device. `any_user`: of every user, not the own one alone.
+/// `attach` gets what the kernel keeps, before the first request.
 pub(crate) fn start(
     filesystem: impl FileSystem + Clone,
     device: OwnedFd,
     any_user: bool,
-) -> io::Result<(BackgroundSession, Box<dyn KernelCache>)> {
+    attach: impl FnOnce(Box<dyn KernelCache>),
+) -> io::Result<BackgroundSession> {
     let acl = if any_user { SessionACL::All } else { SessionACL::Owner };
     let mut config = fuser::Config::default();
     config.acl = acl;
     config.n_threads = Some(THREADS);
     config.clone_fd = true;
     let session = Session::from_fd(Adapter::new(filesystem), device, acl, config)?;
-    let cache = Box::new(Cache(session.notifier()));
-    Ok((session.spawn()?, cache))
+    attach(Box::new(Cache(session.notifier())));
+    session.spawn()
 }
 
 struct Cache(Notifier);

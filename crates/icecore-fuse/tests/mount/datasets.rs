@@ -6,6 +6,7 @@ use icecore::admin::Request;
 use icecore::admin::protocol::Owner;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
 fn create(fixture: &Fixture, name: &str) {
@@ -187,16 +188,23 @@ fn a_rollback_shows_the_past_at_once() {
     let mut bytes = [0; 7];
     reader.read_exact_at(&mut bytes, 0).unwrap();
 
+    let folder = File::open(fixture.path("d")).unwrap();
+    let old_folder = std::path::PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+    assert_eq!(names(&old_folder), ["e"]);
+    assert_eq!(names(&old_folder), ["e"]);
+
     fixture.roll_back("db@monday", true).unwrap();
     assert_eq!(number(writer.write_at(b"x", 0)), libc::ESTALE);
     assert_eq!(number(writer.sync_all()), libc::ESTALE);
     assert_eq!(number(reader.read_at(&mut bytes, 0)), libc::ESTALE);
     assert_eq!(number(reader.metadata()), libc::ESTALE);
+    let listed = fs::read_dir(&old_folder).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
+    assert_eq!(number(listed), libc::ESTALE);
     assert_eq!(fs::read_to_string(fixture.path("d/e/f")).unwrap(), "monday");
     assert_eq!(fs::metadata(fixture.path("d/e/f")).unwrap().len(), 6);
     assert_eq!(names(&fixture.path(".")), ["d", "gone"]);
     assert_eq!(number(fs::metadata(fixture.path("new"))), libc::ENOENT);
-    drop((writer, reader));
+    drop((writer, reader, folder));
     fs::write(fixture.path("d/e/f"), "wednesday").unwrap();
 
     // Nothing is open for writing: no force is needed. Twice, and back again.
@@ -274,6 +282,17 @@ fn an_import_shows_at_once() {
         access.call(Request::ImportChunk { offset: 0, data: text.into() }).unwrap();
         access.call(Request::CommitImport { size: text.len() as u64 }).map_err(|error| error.to_string())
     };
+    assert!(names(&fixture.path(".")).is_empty());
+    {
+        let mut access = fixture.access();
+        let owner = Owner { uid: 0, gid: 0 };
+        let begin = Request::BeginImport { path: b"db/f".to_vec(), mode: 0o644, owner, replace: false };
+        access.call(begin).unwrap();
+        // The second time from the kernel's list.
+        assert_eq!(names(&fixture.path(".")).len(), 1);
+        assert_eq!(names(&fixture.path(".")).len(), 1);
+        access.call(Request::AbortImport).unwrap();
+    }
     assert!(names(&fixture.path(".")).is_empty());
     import("db/f", "first", false).unwrap();
     assert_eq!(names(&fixture.path(".")), ["f"]);

@@ -1,8 +1,9 @@
 //! A file that comes in piece by piece and appears whole.
 //!
-//! The pieces go into an atomic group. A file that exists gets its new content by the commit of the group, and
-//! keeps its number; it is left alone while a program has it open. A new file is made empty under a hidden name first and gets its own by a rename, which is one atomic step; a crash in
-//! between leaves nothing but the hidden file, which the next import of the same name removes.
+//! The pieces go into an atomic group. A file that exists gets its new content by the commit of the group,
+//! and keeps its number; it is left alone while a program has it open. A new file is made empty under a
+//! hidden name first and gets its own by a rename, which is one atomic step; a crash in between leaves
+//! nothing but the hidden file, which the next import of the same name removes.
 
 use super::escape::escaped;
 use super::files::{about, head_of, resolve, split_last};
@@ -132,8 +133,8 @@ impl Import {
     }
 }
 
-/// How long an open file is waited for: of a mount, the store learns that a program has closed a file after close(2)
-/// has returned.
+/// How long an open file is waited for: of a mount, the store learns that a program has closed a file after
+/// close(2) has returned.
 const CLOSING: Duration = Duration::from_millis(200);
 
 /// A program that has the file open may be in the middle of changing it: the two contents would mix.
@@ -188,6 +189,9 @@ impl Drop for Hidden {
         if !self.renamed {
             // What cannot be removed now, the next import of this name removes.
             let _ = self.dataset.unlink(self.directory, &self.hidden_name);
+            let (dataset, directory) = (self.dataset.id(), self.directory);
+            let name = std::mem::take(&mut self.hidden_name);
+            self.dataset.pool().tell(&PoolChange::Name { dataset, directory, name });
         }
     }
 }
