@@ -10,7 +10,7 @@ export PATH := $(ICECORE_TOOLS)/bin:$(PATH)
 # Where `make bench` measures and what it measures; results are written to $(RESULTS).
 BENCH_DIR ?= $(CURDIR)/target/lab
 RESULTS ?= $(CURDIR)/target/lab/results
-EXPERIMENTS ?= valuation-store commits randwrite randwrite-metadata many-store demo-rss recovery collect history connect crowd randread bulk footprint
+EXPERIMENTS ?= valuation-store commits randwrite randwrite-metadata many-store demo-rss recovery collect history connect crowd randread bulk footprint spill
 LAB_OPTIONS ?=
 # Cases that each property test tries in `make cases`, and histories that each test on the simulated disk lives through with nothing left
 # out: each of those takes two or three minutes for all tests together.

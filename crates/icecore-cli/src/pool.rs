@@ -126,7 +126,7 @@ impl Context {
     pub fn pool_or(&self, argument: Option<&OsStr>) -> anyhow::Result<PathBuf> {
         let Some(argument) = argument else { return self.pool() };
         let location = split_at_pool(Path::new(argument)).map_err(|error| {
-            // Whoever may not look does not know what is there.
+            // Without the permission to look, what is there is unknown.
             let known = matches!(error, Error::NotAPool { .. }).then(|| no_pool(Path::new(argument)));
             known.flatten().unwrap_or_else(|| self.explained(argument, error.into()))
         })?;
@@ -192,11 +192,16 @@ fn is_path(argument: &[u8]) -> bool {
 /// For commands that change nothing. Says so where the owner hangs, and what is read may be old.
 pub fn open_to_read(pool: &Path) -> anyhow::Result<Access> {
     let access = icecore::admin::connect_or_open(pool, true).map_err(|failure| not_opened(pool, failure))?;
+    warn_if_stale(&access);
+    Ok(access)
+}
+
+/// Says that the owner hangs, and marks the document that this command prints.
+pub fn warn_if_stale(access: &Access) {
     if let Some(stale) = access.stale() {
         let _ = writeln!(std::io::stderr().lock(), "icecore: {stale}");
         crate::output::mark_stale(stale);
     }
-    Ok(access)
 }
 
 /// For commands that change something.
@@ -291,16 +296,16 @@ mod tests {
 
     #[test]
     fn a_pool_that_is_damaged_is_to_be_checked() {
-        let told =
+        let message =
             |code, message: &str| not_opened(Path::new("/srv/pool"), Failure::new(code, message)).to_string();
         for code in [ErrorCode::Damaged, ErrorCode::DiskError] {
-            assert!(told(code, "so it is").ends_with("run `icecore check /srv/pool`"));
+            assert!(message(code, "so it is").ends_with("run `icecore check /srv/pool`"));
             assert_eq!(
-                told(code, "so it is: `icecore check --repair`"),
+                message(code, "so it is: `icecore check --repair`"),
                 "so it is: `icecore check --repair`"
             );
         }
-        assert_eq!(told(ErrorCode::PoolInUse, "in use"), "in use");
+        assert_eq!(message(ErrorCode::PoolInUse, "in use"), "in use");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Layers, bottom up: [`protocol`] has the requests and replies of a file system, in types of their own;
 //! `trees` numbers what is visible (datasets, snapshots, the folders that list them) and `handles` what is
 //! open; `lingering` has files that were replaced a moment ago; [`filesystem`] answers requests from the
-//! store; `invalidate` makes the kernel forget what changed behind its back; `transport` is the only module
+//! store; `invalidate` makes the kernel forget what other doors changed; `transport` is the only module
 //! that knows how requests travel (fuser); [`mounting`] talks to mount(2); [`serve()`] is the life of one
 //! mount.
 

@@ -184,7 +184,7 @@ fn copy(
         match result {
             StepResult::Done => return Ok(()),
             StepResult::Busy | StepResult::Locked => {
-                return Err(TransferError(format!("{what}: somebody keeps it locked")));
+                return Err(TransferError(format!("{what}: another connection keeps it locked")));
             }
             _ if !go_on => return Err(TransferError(format!("{what}: stopped"))),
             _ => {}

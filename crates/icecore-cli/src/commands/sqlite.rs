@@ -8,7 +8,7 @@ use super::finish;
 use crate::format::escaped;
 use crate::output::{Align, Output, Table};
 use crate::owner::{self, waited_for_command};
-use crate::pool::{Context, not_opened};
+use crate::pool::{Context, not_opened, warn_if_stale};
 use crate::progress::Progress;
 use anyhow::Context as _;
 use clap::Args;
@@ -79,6 +79,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     let read_only = arguments.read_only || path.contains(&b'@');
     let opened = open_pool(&location.pool, read_only);
     let mut access = opened.map_err(|failure| not_opened(&location.pool, failure))?;
+    warn_if_stale(&access);
     let mut output = Output::new();
     let done = converse(&mut access, path, arguments, &mut output, &location.pool);
     let done = done.and(output.finish());
@@ -162,8 +163,8 @@ fn open_copy(access: &mut Access, pinned: &Pinned, arguments: &Arguments) -> any
         }
     }
     let connection = Connection::open(&target).with_context(|| format!("cannot open {}", shown(pinned)))?;
-    // A journal may have to be rolled back in the copy, so it is open for writing; but nobody is to think
-    // that writing to it is of any use.
+    // A journal may have to be rolled back in the copy, so it is open for writing. What is
+    // written to it would be lost.
     connection.pragma_update(None, "query_only", true)?;
     Ok(Database { connection, _door: None, copy: Some(folder) })
 }
@@ -240,11 +241,12 @@ fn converse(
 
 /// What was printed is not all there is.
 fn outdated() -> Failure {
-    let message = "another process has opened the pool for writing meanwhile: what was printed is not all; run it again";
+    let message = "another process has opened the pool for writing meanwhile: what was printed is not all; \
+                   run it again";
     Failure::new(ErrorCode::Busy, message)
 }
 
-/// A statement ends with a semicolon at the end of a line. Errors are told, and the next statement waited
+/// A statement ends with a semicolon at the end of a line. Errors are shown, and the next statement waited
 /// for.
 fn converse_with_person(
     access: &mut Access,
@@ -294,22 +296,22 @@ fn execute(
     output: &mut Output,
     results: &mut Vec<Value>,
 ) -> anyhow::Result<()> {
-    let told = |error: rusqlite::Error| failure(&error, database.copy.is_some());
+    let failed = |error: rusqlite::Error| failure(&error, database.copy.is_some());
     let mut batch = Batch::new(&database.connection, sql);
-    while let Some(mut statement) = batch.next().map_err(told)? {
+    while let Some(mut statement) = batch.next().map_err(failed)? {
         if statement.column_count() == 0 {
-            statement.raw_execute().map_err(told)?;
+            statement.raw_execute().map_err(failed)?;
         } else if arguments.json {
-            results.push(document(&mut statement).map_err(told)?);
+            results.push(document(&mut statement).map_err(failed)?);
         } else if arguments.no_header {
             let width = statement.column_count();
             let mut rows = statement.raw_query();
-            while let Some(row) = rows.next().map_err(told)? {
+            while let Some(row) = rows.next().map_err(failed)? {
                 let cells: Result<Vec<_>, _> = (0..width).map(|index| row.get_ref(index).map(text)).collect();
-                output.line(cells.map_err(told)?.join("\t"))?;
+                output.line(cells.map_err(failed)?.join("\t"))?;
             }
         } else {
-            table(&mut statement).map_err(told)?.print(output, false)?;
+            table(&mut statement).map_err(failed)?.print(output, false)?;
         }
     }
     Ok(())
@@ -414,7 +416,7 @@ pub fn is_database(file: &File) -> bool {
     file.read_exact_at(&mut start, 0).is_ok() && start == *MAGIC
 }
 
-/// A copy of a database as it is at one moment, whoever is using it and in whatever journal mode.
+/// A copy of a database as it is at one moment, whichever program uses it and in whatever journal mode.
 pub fn consistent_copy(path: &Path) -> anyhow::Result<NamedTempFile> {
     let failed = || format!("cannot copy the database {}", path.display());
     let copy = tempfile::Builder::new().prefix("icecore-").tempfile().with_context(failed)?;
@@ -455,7 +457,7 @@ fn back_up(source: &Connection, target: &mut Connection) -> anyhow::Result<()> {
         match step {
             StepResult::Done => return Ok(()),
             StepResult::More => {}
-            _ => anyhow::bail!("somebody keeps it locked"),
+            _ => anyhow::bail!("another connection keeps it locked"),
         }
     }
 }

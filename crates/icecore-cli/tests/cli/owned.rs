@@ -288,6 +288,7 @@ fn a_pin_of_a_snapshot_goes_on_with_the_next_owner() {
 #[test]
 fn what_a_stopped_owner_has_written_is_shown_and_marked() {
     let fixture = Fixture::with_db();
+    fixture.done(&["sql", "-c", "db/app.db", "CREATE TABLE t(x); INSERT INTO t VALUES (7)"]);
     let mut owner = spawn_owner(&fixture);
     fixture.done(&["snapshot", "db@two"]);
     let pid = Pid::from_child(&owner);
@@ -298,6 +299,8 @@ fn what_a_stopped_owner_has_written_is_shown_and_marked() {
     let status = fixture.run(&["status"]).output().unwrap();
     let top = fixture.run(&["top", "--count", "1"]).output().unwrap();
     let monitored = fixture.run(&["monitor"]).output().unwrap();
+    let queried = fixture.run(&["sql", "-r", "--json", "db/app.db", "SELECT x FROM t"]).output().unwrap();
+    let of_past = fixture.run(&["sql", "-H", "db@two/app.db", "SELECT x FROM t"]).output().unwrap();
     let waited = began.elapsed();
     let refused = fixture.run(&["snapshot", "db@three"]).output().unwrap();
     kill_process(pid, Signal::CONT).unwrap();
@@ -310,9 +313,14 @@ fn what_a_stopped_owner_has_written_is_shown_and_marked() {
     let text = String::from_utf8_lossy(&monitored.stdout);
     assert!(monitored.status.code() == Some(2) && text.contains("does not answer"), "{text}");
     // Three seconds each, and on a busy machine some more.
-    assert!(waited < Duration::from_secs(5 * 6), "{waited:?}");
-    let document: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
-    assert!(document["stale"].as_str().is_some_and(|why| why.contains("does not answer")), "{document}");
+    assert!(waited < Duration::from_secs(7 * 6), "{waited:?}");
+    for printed in [&listed.stdout, &queried.stdout] {
+        let document: serde_json::Value = serde_json::from_slice(printed).unwrap();
+        assert!(document["stale"].as_str().is_some_and(|why| why.contains("does not answer")), "{document}");
+    }
+    assert_eq!(String::from_utf8_lossy(&of_past.stdout), "7\n");
+    let said = String::from_utf8_lossy(&of_past.stderr);
+    assert!(said.contains("does not answer: this is what was on disk"), "{said}");
     for text in [&status, &top].map(|output| String::from_utf8_lossy(&output.stdout)) {
         assert!(text.contains("does not answer") && !text.contains("nobody"), "{text}");
     }

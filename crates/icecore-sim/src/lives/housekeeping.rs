@@ -48,10 +48,10 @@ impl Life {
         Ok(())
     }
 
-    /// The pool is full, and somebody has to do something about it: destroying works, and so does going back.
+    /// The pool is full, and a person has to do something about it: destroying works, and so does going back.
     pub(super) fn make_room(&mut self) -> Result<(), String> {
         self.refusals = 0;
-        // A reader keeps everything that has died since it began.
+        // A reader keeps what its version reaches.
         self.readers.clear();
         let names = self.snapshots();
         if let Some(snapshot) = self.random.pick(&names).cloned()
@@ -73,7 +73,7 @@ impl Life {
 
     /// Does a step that must not find the pool too full, unless a fault that was ordered says so.
     fn must_agree(&mut self, step: Step) -> Result<(), String> {
-        let (struck, told) = (self.explorer.disk.faults_struck(), format!("{step:?}"));
+        let (struck, tried) = (self.explorer.disk.faults_struck(), format!("{step:?}"));
         let verdict = self.explorer.perform(step)?;
         self.deeds.steps += 1;
         match verdict {
@@ -82,7 +82,7 @@ impl Life {
             Verdict::Failed(_) if self.is_lost() => self.mourn(),
             Verdict::Failed(_) if self.explorer.disk.faults_struck() > struck => Ok(()),
             Verdict::Failed(error) => Err(format!(
-                "{told} on a full pool: {error}\n  {:?}\n  {}",
+                "{tried} on a full pool: {error}\n  {:?}\n  {}",
                 self.explorer.pool().statistics(),
                 self.explorer.recent()
             )),

@@ -30,7 +30,7 @@ pub(super) struct Import {
     _claim: Claim,
 }
 
-/// A new file under a name that nobody looks for.
+/// A new file under a name that no program looks for.
 struct Hidden {
     dataset: Dataset,
     directory: InodeNumber,

@@ -22,7 +22,8 @@ const GROUP_PIECES: usize = 8;
 const PACE: Duration = Duration::from_millis(62);
 /// Of a cycle, so much is work; the rest is for coming to rest.
 const WORK_SHARE: f64 = 0.85;
-/// When nobody wrote for two seconds, collection tidies up: it is to have begun before it is looked whether it is done.
+/// Two seconds after the last write, collection tidies up. It has to have begun before the test looks whether
+/// it is done.
 const IDLE: Duration = Duration::from_millis(2500);
 /// Longer than freeing takes; then something is wrong.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -40,8 +41,8 @@ const NAME: &str = "soak";
 pub struct Soak {
     /// The pool's folder, which does not exist yet.
     pub folder: PathBuf,
-    /// Where second copies go. In the pool's folder they would count in its limit, and where a pool is as full as this one, some
-    /// would be missing: a scrub says so, and is to have nothing to say.
+    /// Where second copies go. In the pool's folder they would count in its limit, and where a pool is as
+    /// full as this one, some would be missing: a scrub says so, and is to have nothing to say.
     pub mirror: PathBuf,
     /// How long to go on.
     pub duration: Duration,
@@ -87,8 +88,8 @@ pub(super) struct Turn<'cycle> {
 type Worker<'cycle> = Box<dyn FnOnce(&mut Turn<'_>) -> Result<Deeds> + Send + 'cycle>;
 
 impl Turn<'_> {
-    /// Waits until it is time for the next deed, one for each `pace`; false when the cycle is over, or something failed.
-    /// Who is late does not hurry.
+    /// Waits until it is time for the next deed, one for each `pace`; false when the cycle is over, or
+    /// something failed. Who is late does not hurry.
     pub(super) fn goes_on(&mut self, pace: Duration) -> bool {
         let now = Instant::now();
         let at = self.next.max(now);
@@ -107,7 +108,8 @@ impl Turn<'_> {
     }
 }
 
-/// Runs in the process of its own. What goes wrong is said to whoever started it, who has no other way to know.
+/// Runs in the process of its own. What goes wrong is said to the process that started it, which has no other
+/// way to know.
 pub(crate) fn serve(soak: &Soak) -> Result<()> {
     let outcome = live(soak);
     let line = match &outcome {
@@ -118,7 +120,7 @@ pub(crate) fn serve(soak: &Soak) -> Result<()> {
     outcome.map(drop)
 }
 
-/// If nobody listens any more, this fails, and the process ends.
+/// If no process listens any more, this fails, and the process ends.
 fn say(line: &Line) -> Result<()> {
     let failure = |reason: String| Error::Child { job: "soaking".to_owned(), reason };
     let text = serde_json::to_string(line).map_err(|error| failure(error.to_string()))?;
@@ -169,7 +171,7 @@ impl<'soak> Life<'soak> {
         pool.create_dataset(database::DATASET, true, &[])?;
         database::create(&registration.prefix(), soak.rows)?;
         fill_up(&pool, soak, &mut plain, &mut random)?;
-        // A reader keeps all that died since the last checkpoint before it: here most of the pool.
+        // So that no cycle begins with what filling the pool left behind.
         pool.checkpoint()?;
         Ok(Self { soak, pool, registration, open, plain, base, deeds: Deeds::default() })
     }
@@ -234,7 +236,8 @@ impl<'soak> Life<'soak> {
         Ok(())
     }
 
-    /// Takes the large file back to before some writes, and the database to a snapshot that was taken while it was written.
+    /// Takes the large file back to before some writes, and the database to a snapshot that was taken while
+    /// it was written.
     fn go_back(&mut self, newest: Option<String>, random: &mut Random) -> Result<()> {
         let before = format!("{PLAIN}@before");
         self.pool.snapshot(std::slice::from_ref(&before), false, &[])?;
@@ -311,7 +314,8 @@ impl<'soak> Life<'soak> {
     }
 }
 
-/// Overwrites the large file until the pool has taken nearly all that it may take: a pool that is still growing would show growth.
+/// Overwrites the large file until the pool has taken nearly all that it may take: a pool that is still
+/// growing would show growth.
 fn fill_up(pool: &Pool, soak: &Soak, plain: &mut Pieces, random: &mut Random) -> Result<()> {
     const FILLED: f64 = 0.95;
     const STEP_PIECES: usize = 256;
