@@ -1,7 +1,8 @@
 //! Makes the kernel forget what it keeps, from a thread of its own.
 //!
 //! The kernel takes the lock of a directory to drop a name from its cache, and holds that lock while it waits
-//! for the reply to a request. A thread that answers requests would wait for itself.
+//! for the reply to a request. A thread that answers requests would wait for itself. A list of names is the
+//! exception: see [`Invalidator::list`].
 
 use crate::protocol::NodeId;
 use parking_lot::Mutex;

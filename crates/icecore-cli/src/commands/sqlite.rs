@@ -163,8 +163,8 @@ fn open_copy(access: &mut Access, pinned: &Pinned, arguments: &Arguments) -> any
         }
     }
     let connection = Connection::open(&target).with_context(|| format!("cannot open {}", shown(pinned)))?;
-    // A journal may have to be rolled back in the copy, so it is open for writing. What is
-    // written to it would be lost.
+    // A journal may have to be rolled back in the copy, so it is open for writing. What is written to it
+    // would be lost.
     connection.pragma_update(None, "query_only", true)?;
     Ok(Database { connection, _door: None, copy: Some(folder) })
 }

@@ -56,10 +56,21 @@ impl Inner {
         })
     }
 
-    /// Drops the list of names of a directory that the kernel keeps. Call it after each attempt to change a
-    /// name, before the reply: until then the kernel holds the lock of the directory, so no list is under
-    /// way. An operation that fails may have changed something.
-    pub(super) fn names_changed(&self, tree: &Tree, directory: InodeNumber) {
+    /// What an operation on names of a directory came to. Every such operation passes through here before its
+    /// reply: until then the kernel holds the lock of the directory, so no list of it is under way. One that
+    /// failed may have changed something.
+    pub(super) fn changed<T>(
+        &self,
+        tree: &Tree,
+        directory: InodeNumber,
+        outcome: icecore::Result<T>,
+    ) -> Outcome<T> {
+        self.drop_list(tree, directory);
+        self.ok(outcome)
+    }
+
+    /// Drops the list of names of a directory, if the kernel keeps one.
+    pub(super) fn drop_list(&self, tree: &Tree, directory: InodeNumber) {
         if let Ok(node) = self.trees.node(tree.index, directory)
             && self.listed.remove(node)
         {

@@ -87,6 +87,7 @@ impl StoreFileSystem {
                 (Key::Snapshot(dataset.id(), version), Place::Snapshot(version))
             }
         };
+        let began = Timestamp::now();
         let inner = Arc::new(Inner {
             trees: Trees::new(key, place),
             handles: Handles::default(),
@@ -98,8 +99,8 @@ impl StoreFileSystem {
             syncer: Syncer::default(),
             read_only,
             has_xattrs,
-            began: Timestamp::now(),
-            folders_changed: AtomicI64::new(Timestamp::now().0),
+            began,
+            folders_changed: AtomicI64::new(began.0),
             pool,
         });
         if let Some(dataset) = inner.trees.root().head() {

@@ -75,9 +75,7 @@ impl Inner {
         let dataset = self.writable(tree)?;
         self.refuse_mounted(tree, directory, name, libc::EEXIST)?;
         let creation = self.creation(caller, dataset, directory, new)?;
-        let made = dataset.create(directory, name, &creation);
-        self.names_changed(tree, directory);
-        self.ok(made)
+        self.changed(tree, directory, dataset.create(directory, name, &creation))
     }
 
     /// Owner and mode of a new file. A directory with the set-group bit passes on its group, and to
@@ -114,8 +112,7 @@ impl Inner {
             let new = NewFile { kind: InodeKind::Symlink, mode: 0o777, rdev: 0 };
             let creation = self.creation(caller, dataset, directory, &new)?;
             let made = dataset.create_symlink(directory, name, target, &creation);
-            self.names_changed(tree, directory);
-            let made = self.ok(made)?;
+            let made = self.changed(tree, directory, made)?;
             self.entry_of(tree, made.inode, &made.attributes)
         })
     }
@@ -128,9 +125,8 @@ impl Inner {
             }
             let dataset = self.writable(tree)?;
             self.refuse_mounted(tree, directory, name, libc::EEXIST)?;
-            let linked = dataset.link(inode, directory, name);
-            self.names_changed(tree, directory);
-            self.entry_of(tree, inode, &self.ok(linked)?)
+            let attributes = self.changed(tree, directory, dataset.link(inode, directory, name))?;
+            self.entry_of(tree, inode, &attributes)
         })
     }
 
@@ -138,9 +134,7 @@ impl Inner {
         self.within(parent, |tree, directory| {
             let dataset = self.writable(tree)?;
             self.refuse_mounted(tree, directory, name, libc::EBUSY)?;
-            let unlinked = dataset.unlink(directory, name);
-            self.names_changed(tree, directory);
-            self.ok(unlinked).map(drop)
+            self.changed(tree, directory, dataset.unlink(directory, name)).map(drop)
         })
     }
 
@@ -148,9 +142,7 @@ impl Inner {
         self.within(parent, |tree, directory| {
             let dataset = self.writable(tree)?;
             self.refuse_mounted(tree, directory, name, libc::EBUSY)?;
-            let removed = dataset.remove_directory(directory, name);
-            self.names_changed(tree, directory);
-            self.ok(removed).map(drop)
+            self.changed(tree, directory, dataset.remove_directory(directory, name)).map(drop)
         })
     }
 
@@ -168,12 +160,11 @@ impl Inner {
                 RenameHow::NoReplace | RenameHow::Exchange => None,
             };
             let renamed = dataset.rename((directory, from.1), (target_directory, to.1), how);
-            self.names_changed(tree, directory);
             if target_directory != directory {
-                self.names_changed(tree, target_directory);
+                self.drop_list(tree, target_directory);
                 self.parents_changed(tree, dataset, [(target_directory, to.1), (directory, from.1)]);
             }
-            let renamed = self.ok(renamed)?;
+            let renamed = self.changed(tree, directory, renamed)?;
             if renamed.orphaned
                 && let Some(file) = replaced
             {
@@ -188,7 +179,7 @@ impl Inner {
         let Ok(view) = dataset.view() else { return };
         for (directory, name) in names {
             if let Ok(Some(moved)) = view.lookup(directory, name) {
-                self.names_changed(tree, moved.inode);
+                self.drop_list(tree, moved.inode);
             }
         }
     }

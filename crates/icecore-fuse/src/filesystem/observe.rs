@@ -26,7 +26,8 @@ impl PoolObserver for Watch {
     fn changed(&self, change: &PoolChange) {
         let Some(inner) = self.0.upgrade() else { return };
         if matches!(change, PoolChange::Datasets | PoolChange::Snapshots) {
-            // By this time the kernel sees that a list of names is stale, also one that is on its way to it.
+            // A list of names may be on its way to the kernel while others are dropped: by this time the
+            // kernel sees that it is stale.
             inner.folders_changed.store(Timestamp::now().0, Ordering::Release);
         }
         match change {
