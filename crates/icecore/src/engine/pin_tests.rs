@@ -294,7 +294,16 @@ fn a_refusal_names_readers_and_what_would_help() {
     snapshot(&pool, "db@s");
     fill(&pool, "db", 10);
     assert!(refusal(&pool).contains("destroying snapshots frees space"));
+    pool.hold("audit", "db@s").unwrap();
+    assert!(!refusal(&pool).contains("destroying"), "a hold refuses it");
+    pool.release("audit", "db@s").unwrap();
     drop(head);
+
+    let pool = with_datasets(&["db"], false);
+    snapshot(&pool, "db@s");
+    pool.clone_snapshot("db@s", "copy", false).unwrap();
+    fill(&pool, "db", 9);
+    assert!(!refusal(&pool).contains("destroying"), "the clone has all that the snapshot has");
 }
 
 #[test]

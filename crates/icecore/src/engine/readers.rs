@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::limits::Limit;
 use crate::pins::{Hold, Named};
 use crate::state::State;
-use crate::units::{BlockCount, ByteLength, Timestamp};
+use crate::units::{BlockCount, ByteLength, Timestamp, VersionId};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::fmt;
@@ -108,7 +108,7 @@ fn name_readers(text: &mut String, readers: &[ReaderHold]) {
 fn kept(state: &State, pin: &Named) -> BlockCount {
     let of_destroyed = match pin.hold {
         Hold::Head(version) | Hold::Snapshot(version) if state.history.is_read(version) => {
-            // What cannot be told because of damage is not known to be kept.
+            // What damage prevents from being counted is not known to be kept.
             state.history.used(version).unwrap_or_default()
         }
         _ => BlockCount(0),
@@ -116,22 +116,19 @@ fn kept(state: &State, pin: &Named) -> BlockCount {
     BlockCount(of_destroyed.0 + state.graveyard.kept(pin).0)
 }
 
-/// Whether more would be free if all snapshots were destroyed. Where datasets share what a snapshot has, that
-/// is taken to be so.
+/// Whether destroying the snapshots that nothing holds would free something. A count that damage prevents is
+/// taken to be more than nothing.
 pub(crate) fn snapshots_hold_something(state: &State) -> bool {
-    if state.catalogue.snapshots().all(|(_, row)| row.hidden) {
+    let destroyable = state.catalogue.snapshots().filter(|(_, row)| !row.hidden && row.holds.is_empty());
+    let mut leaving: Vec<VersionId> = destroyable.map(|(version, _)| version).collect();
+    if leaving.is_empty() {
         return false;
     }
     let history = &state.history;
-    let gone = if history.read().next().is_none() {
-        // It is known, however many they are.
-        history.freeing()
-    } else {
-        history.freed_by_deleting_set(&history.doomed().chain(history.read()).collect::<Vec<_>>())
-    };
-    // What is not known because of damage counts as held.
-    let gone = gone.unwrap_or_default();
-    let live = history.live_in_all().0.saturating_sub(gone.0);
-    let heads = state.catalogue.datasets().map(|(_, row)| history.referenced(row.head).unwrap_or_default().0);
-    live > heads.sum() || state.catalogue.datasets().any(|(id, _)| state.origin(id).is_some())
+    let gone: Vec<VersionId> = history.doomed().chain(history.read()).collect();
+    leaving.extend(&gone);
+    match (history.freed_by_deleting_set(&gone), history.freed_by_deleting_set(&leaving)) {
+        (Ok(before), Ok(after)) => after > before,
+        _ => true,
+    }
 }

@@ -354,8 +354,7 @@ impl Pool {
         self.engine().readers()
     }
 
-    /// Whether more would be free if all snapshots were destroyed. What a snapshot shares with a clone counts
-    /// as freed.
+    /// Whether destroying the snapshots that nothing holds would free something.
     #[must_use]
     pub fn snapshots_hold(&self) -> bool {
         let engine = self.engine();
