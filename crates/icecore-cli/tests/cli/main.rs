@@ -9,6 +9,7 @@ mod files;
 mod fixture;
 mod full;
 mod gone;
+mod guides;
 mod idle;
 mod init;
 #[path = "../shared/install.rs"]
