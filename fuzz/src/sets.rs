@@ -1,7 +1,6 @@
 //! The sections of the ledger that have encodings of their own.
 
-use icecore::liveness::{DecodeLimits, HistoryChanges, StoredHistory};
-use icecore::location::{ChunkedMap, MapChanges, MapLimits};
+use icecore::inside::{ChunkedMap, DecodeLimits, HistoryChanges, MapChanges, MapLimits, StoredHistory};
 use icecore::units::{LogAddress, Marks};
 
 /// Changes of the history and of the location map, as sections of the ledger have them.

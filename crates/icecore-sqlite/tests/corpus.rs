@@ -22,7 +22,7 @@ mod store;
 use icecore::admin::codec::write_message;
 use icecore::admin::protocol::Request;
 use icecore::format::ledger::Blob;
-use icecore::tree::Node;
+use icecore::inside::Node;
 use icecore::units::{BLOCK_BYTES, LogAddress, PoolId};
 use icecore_sim::Random;
 use icecore_sim::cases::Told;

@@ -1,7 +1,7 @@
 //! Icecore: a store that never overwrites, so that a snapshot is a remembered log position.
 //!
 //! Layers, bottom up: [`storage`] is the only way to the disk; `format` has the byte layouts; `log` appends
-//! and replays records; [`tree`] and [`location`] say what is where; [`liveness`] says what is alive; `state`
+//! and replays records; `tree` and `location` say what is where; `liveness` says what is alive; `state`
 //! executes operations; `engine` puts a pool together; [`Pool`], [`Dataset`], [`View`] and [`Group`] are what
 //! callers use.
 
@@ -9,7 +9,6 @@ pub mod admin;
 mod blocks;
 mod catalogue;
 pub mod check;
-#[doc(hidden)]
 mod copies;
 mod dataset;
 mod engine;
@@ -20,18 +19,14 @@ mod group;
 mod incidents;
 pub mod limits;
 mod linear;
-#[doc(hidden)]
-pub mod liveness;
-#[doc(hidden)]
-pub mod location;
+mod liveness;
+mod location;
 mod log;
 pub mod names;
-#[doc(hidden)]
-pub mod namespace;
+mod namespace;
 mod nodes;
 mod numbers;
-#[doc(hidden)]
-pub mod operation;
+mod operation;
 mod options;
 mod pins;
 mod pool;
@@ -45,8 +40,7 @@ mod state;
 mod statistics;
 pub mod storage;
 mod sync;
-#[doc(hidden)]
-pub mod tree;
+mod tree;
 pub mod units;
 mod view;
 
@@ -61,6 +55,8 @@ pub use incidents::parse as parse_incidents;
 pub use incidents::{Incident, logged as logged_incidents};
 pub use linear::ReadProgress;
 pub use names::DestroyTarget;
+#[doc(hidden)]
+pub use namespace::name_hash;
 pub use namespace::{
     AttributeChange, DirectoryEntry, InodeItem, InodeKind, Made, RenameHow, RenameOutcome, Unlinked, XattrHow,
 };
@@ -76,3 +72,19 @@ pub use pool::{
 pub use process::ProcessMark;
 pub use statistics::{Quantiles, Statistics};
 pub use view::View;
+
+/// What programs for tests and measurements look at beside what callers use.
+#[doc(hidden)]
+pub mod inside {
+    pub use crate::liveness::{
+        BlockSet, DecodeLimits, FreedSink, History, HistoryChanges, Part, PartRow, PartSource, PartStore,
+        SetChunk, SetLimits, Span, StoredHistory,
+    };
+    pub use crate::location::{
+        Absent, Chunk, ChunkStore, ChunkedMap, Lookup, MapChanges, MapLimits, PlacedRun, SharedChunk,
+        decode_list, encode_list,
+    };
+    pub use crate::namespace::decode_entry;
+    pub use crate::operation::Operation;
+    pub use crate::tree::{Item, ItemKind, Key, Node};
+}

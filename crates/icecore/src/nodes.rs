@@ -129,9 +129,6 @@ impl Nodes {
     }
 
     /// Reads and checks both copies of a node; each is written again from the other where it is not what was written.
-    ///
-    /// # Errors
-    /// Neither is.
     pub(crate) fn read_both(&self, address: LogAddress) -> Result<()> {
         self.read(address)?;
         let run = Run { stream: Stream::Node, start: address, length: BlockCount(1) };

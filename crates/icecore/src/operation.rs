@@ -5,7 +5,9 @@ mod stretches;
 #[cfg(test)]
 mod tests;
 
-pub use stretches::{Stretch, Stretches};
+#[cfg(test)]
+pub(crate) use stretches::Stretch;
+pub use stretches::Stretches;
 
 use crate::format::record::RecordView;
 use crate::units::{
@@ -352,7 +354,6 @@ pub struct BlockPatch {
 
 impl Patch {
     /// Whether the blocks are as promised: in order, within what a file can be, and their stretches within them.
-    #[must_use]
     pub fn is_valid(&self) -> bool {
         let limit = FILE_BYTES_MAX / BLOCK_BYTES as u64;
         !self.blocks.is_empty()
@@ -378,7 +379,6 @@ impl Scatter {
 
     /// Whether the parts are as promised: within the run and in order, and neither a block of the run nor one of
     /// the file is in two of them.
-    #[must_use]
     pub fn is_valid(&self) -> bool {
         let mut file_end = 0;
         let each_fits = self.parts.iter().all(|part| {
@@ -414,7 +414,6 @@ pub enum Target {
 
 impl Operation {
     /// About how many bytes the encoding takes, so that room can be made for it.
-    #[must_use]
     pub fn encoded_about(&self) -> usize {
         match self {
             Self::Patch(patch) => {
@@ -432,13 +431,11 @@ impl Operation {
     }
 
     /// Reads one operation and what lies behind it; `None` if the bytes hold none.
-    #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
         postcard::take_from_bytes(bytes).ok()
     }
 
     /// Reads the operations of a record; `None` if the bytes do not hold so many.
-    #[must_use]
     pub fn decode_all(mut bytes: &[u8], count: u16) -> Option<Vec<Self>> {
         let mut operations = Vec::with_capacity(usize::from(count));
         for _ in 0..count {
@@ -461,7 +458,6 @@ impl Operation {
     }
 
     /// How many data blocks of its record the operation takes up.
-    #[must_use]
     pub const fn data_blocks(&self) -> u32 {
         match self {
             Self::Write(write) => write.blocks,

@@ -3,7 +3,7 @@
 use super::{Inner, parent_dataset};
 use crate::protocol::{Entry, Errno, Listed, NodeId, Outcome};
 use crate::trees::{Key, Place, Tree};
-use icecore::namespace::name_hash;
+use icecore::name_hash;
 use icecore::units::InodeNumber;
 use icecore::{DirectoryEntry, InodeKind};
 use std::collections::VecDeque;

@@ -175,9 +175,6 @@ impl ForsakenSection {
     }
 
     /// Adds what it lists to `blocks`, all of which were born before `end`.
-    ///
-    /// # Errors
-    /// It cannot be so.
     pub(crate) fn add_to(&self, blocks: &mut BlockSet, end: LogAddress) -> Result<()> {
         for run in &self.runs {
             let after = run.start.0.checked_add(run.length.0).filter(|after| *after <= end.0);

@@ -64,9 +64,6 @@ impl ChunkStore for Chunks<'_> {
 impl Engine {
     /// Writes the chunks that a map changes, and flushes them. `None` if it stays as it is: because there is little in it, or
     /// because a chunk cannot be read or there is no room. Then the picture of everything names the chunks that there were, and says what changed.
-    ///
-    /// # Errors
-    /// Writing failed.
     pub(super) fn write_chunks(&self, map: &ChunkedMap) -> Result<Option<Box<Consolidated>>> {
         if map.is_small() {
             return Ok(None);
@@ -77,9 +74,6 @@ impl Engine {
 
     /// Calls `body` with a place for chunks, and flushes what it wrote there. `None` if that is of no use: a chunk cannot be read, or
     /// there is no room.
-    ///
-    /// # Errors
-    /// Writing failed.
     pub(super) fn with_chunks<T>(
         &self,
         body: impl FnOnce(&mut Chunks<'_>, &mut Vec<LedgerPointer>) -> Result<T>,

@@ -160,9 +160,6 @@ pub(super) fn read_header(
 }
 
 /// Makes segments again that are gone, as far as there are copies of them.
-///
-/// # Errors
-/// Those of writing.
 pub(super) fn bring_back(
     storage: &dyn Storage,
     files: &SegmentFiles,

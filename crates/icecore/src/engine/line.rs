@@ -21,9 +21,6 @@ impl<T> Line<T> {
     }
 
     /// Does `body`, if `ready` has nothing against it. `failed` is told if it fails, before somebody else comes.
-    ///
-    /// # Errors
-    /// Those of `ready` and `body`.
     pub(super) fn with<R>(
         &self,
         ready: impl FnOnce() -> Result<()>,

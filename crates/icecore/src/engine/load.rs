@@ -205,9 +205,6 @@ pub(super) struct Checkpoint {
 }
 
 /// Reads the ledger of a checkpoint.
-///
-/// # Errors
-/// A blob cannot be read, or contradicts others.
 pub(super) fn checkpoint(blocks: &Blocks, pool: PoolId, ledger: LedgerPointer) -> Result<Checkpoint> {
     let blobs = read_ledger(blocks, pool, ledger)?;
     let (_, newest) = blobs.last().expect("there is one at least");

@@ -258,9 +258,6 @@ pub(super) struct Replay<'a> {
 
 impl Replay<'_> {
     /// Follows the log to its end, or to where it is damaged: why, then.
-    ///
-    /// # Errors
-    /// What it says cannot have happened.
     fn follow(&mut self, reader: &mut Reader<'_>, waiting: &mut Waiting) -> Result<Option<Error>> {
         let there = self.check_there(self.end.0.segment).and_then(|()| self.check_use(reader));
         if let Err(error) = there {
@@ -413,9 +410,6 @@ impl Replay<'_> {
     }
 
     /// Goes on with an address that is so far behind the last.
-    ///
-    /// # Errors
-    /// There are no more.
     pub(super) fn leave_out(&mut self, count: BlockCount) -> Result<()> {
         let (end, _) = &mut self.end;
         let used = end.address;

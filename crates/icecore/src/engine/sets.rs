@@ -47,9 +47,6 @@ impl PartStore for Shelves<'_, '_> {
 impl Engine {
     /// Writes what is in memory of large sets to chunks, and flushes them: all sets, in the parts that they are in then. `None` if they stay
     /// as they are.
-    ///
-    /// # Errors
-    /// Writing failed.
     pub(super) fn write_sets(&self, history: &mut StoredHistory) -> Result<Option<Bases>> {
         let limits = self.state().history.limits();
         let written = self.with_chunks(|chunks, written| {

@@ -91,9 +91,6 @@ impl Engine {
     }
 
     /// Sees to it that so many segments can be taken for a purpose.
-    ///
-    /// # Errors
-    /// [`Error::NoSpace`].
     pub(crate) fn ensure_free(&self, state: &mut State, segments: usize, purpose: Purpose) -> Result<()> {
         self.ensure_free_with(state, segments, purpose, Making::default())
     }

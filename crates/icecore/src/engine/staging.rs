@@ -230,9 +230,6 @@ impl Engine {
     }
 
     /// Seals a run that is written: it does not change any more. `sums`: those of the piece.
-    ///
-    /// # Errors
-    /// Those of writing.
     pub(crate) fn seal(&self, run: &StagedRun, sums: &[u32]) -> Result<()> {
         self.seal_open_run(&run.place, run.part(sums))
     }

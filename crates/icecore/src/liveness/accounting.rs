@@ -15,10 +15,6 @@ use std::collections::BinaryHeap;
 impl History {
     /// USED: blocks that this version alone reaches, as far as others are not doomed: what dooming it would
     /// free.
-    ///
-    /// # Errors
-    ///
-    /// [`HistoryFault::Unknown`].
     pub fn used(&self, version: VersionId) -> Result<BlockCount, HistoryFault> {
         self.used_with(version, self.parts.patient())
     }
@@ -54,10 +50,6 @@ impl History {
     }
 
     /// The same without reading: [`HistoryFault::Absent`] names a part that is neither in memory nor held.
-    ///
-    /// # Errors
-    ///
-    /// As [`History::used`], and that.
     pub(crate) fn used_among(
         &self,
         version: VersionId,
@@ -76,38 +68,22 @@ impl History {
     }
 
     /// REFER: blocks that the version reaches.
-    ///
-    /// # Errors
-    ///
-    /// [`HistoryFault::Unknown`].
     pub fn referenced(&self, version: VersionId) -> Result<BlockCount, HistoryFault> {
         Ok(BlockCount(self.version(version)?.referenced))
     }
 
     /// WRITTEN: blocks that the version reaches and that were born since its parent in the tree.
-    ///
-    /// # Errors
-    ///
-    /// [`HistoryFault::Unknown`].
     pub fn written(&self, version: VersionId) -> Result<BlockCount, HistoryFault> {
         Ok(self.version(version)?.owned.len())
     }
 
-    /// Live blocks of one stream.
-    #[must_use]
-    pub const fn live(&self, stream: Stream) -> BlockCount {
-        BlockCount(self.live[stream as usize])
-    }
-
     /// Live blocks of all streams.
-    #[must_use]
     pub fn live_in_all(&self) -> BlockCount {
         BlockCount(self.live.iter().sum())
     }
 
     /// All versions, each with everything below it directly behind it, and the index of the first that is not
     /// below it.
-    #[must_use]
     pub fn lineage(&self) -> Vec<(VersionId, u32)> {
         enum Step {
             In(VersionId),
@@ -131,7 +107,6 @@ impl History {
 
     /// Which of these blocks a version owns (it reaches them, and so does everything below it where they are
     /// not dead), and which are dead in it, and so in everything below it. Of what cannot be read, none.
-    #[must_use]
     pub fn owned_and_dead_among(
         &self,
         version: VersionId,
@@ -144,28 +119,16 @@ impl History {
     }
 
     /// What a version owns, of one stream.
-    ///
-    /// # Errors
-    ///
-    /// [`HistoryFault::Unknown`]; [`HistoryFault::Unread`].
     pub fn owned_of(&self, version: VersionId, stream: Stream) -> Result<Cow<'_, BlockSet>, HistoryFault> {
         self.version(version)?.owned.of(stream).whole(self.parts.patient())
     }
 
     /// What is dead in a version, of one stream.
-    ///
-    /// # Errors
-    ///
-    /// [`HistoryFault::Unknown`]; [`HistoryFault::Unread`].
     pub fn dead_of(&self, version: VersionId, stream: Stream) -> Result<Cow<'_, BlockSet>, HistoryFault> {
         self.version(version)?.dead.of(stream).whole(self.parts.patient())
     }
 
     /// Whether some version owns a block.
-    ///
-    /// # Errors
-    ///
-    /// [`HistoryFault::Unread`].
     pub fn lives(&self, stream: Stream, address: LogAddress) -> Result<bool, HistoryFault> {
         for node in self.versions.values() {
             if node.owned.of(stream).contains(address, self.parts.patient())? {
@@ -176,10 +139,6 @@ impl History {
     }
 
     /// Which of these blocks are alive.
-    ///
-    /// # Errors
-    ///
-    /// [`HistoryFault::Unread`].
     pub fn living(&self, stream: Stream, blocks: &BlockSet) -> Result<BlockSet, HistoryFault> {
         let mut living = BlockSet::new();
         let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return Ok(living) };
@@ -197,7 +156,6 @@ impl History {
     /// All live blocks of one stream as maximal runs, ascending. Owned sets of different branches lie
     /// interleaved; they are merged on the fly, and of those that lie on disk a part of each is in memory at
     /// a time.
-    #[must_use]
     pub fn live_runs(&self, stream: Stream) -> LiveRuns<'_> {
         let mut runs = LiveRuns {
             stream,

@@ -132,13 +132,11 @@ impl PartialEq for BlockSet {
 
 impl BlockSet {
     /// The empty set.
-    #[must_use]
     pub const fn new() -> Self {
         Self(Form::Few(FewRuns::new()))
     }
 
     /// All addresses of `span`.
-    #[must_use]
     pub fn of(span: Span) -> Self {
         let mut set = Self::new();
         set.insert(span);
@@ -160,7 +158,6 @@ impl BlockSet {
     }
 
     /// Number of addresses.
-    #[must_use]
     pub fn len(&self) -> BlockCount {
         BlockCount(match &self.0 {
             Form::Few(runs) => runs.length(),
@@ -169,7 +166,6 @@ impl BlockSet {
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         match &self.0 {
             Form::Few(runs) => runs.runs().is_empty(),
@@ -178,7 +174,6 @@ impl BlockSet {
     }
 
     /// Whether `address` is in the set.
-    #[must_use]
     pub fn contains(&self, address: LogAddress) -> bool {
         match &self.0 {
             Form::Few(runs) => runs.contains(address),
@@ -187,7 +182,6 @@ impl BlockSet {
     }
 
     /// Smallest address.
-    #[must_use]
     pub fn first(&self) -> Option<LogAddress> {
         match &self.0 {
             Form::Few(runs) => runs.runs().first().map(|run| run.start),
@@ -196,7 +190,6 @@ impl BlockSet {
     }
 
     /// Largest address.
-    #[must_use]
     pub fn last(&self) -> Option<LogAddress> {
         match &self.0 {
             Form::Few(runs) => runs.runs().last().map(|run| LogAddress(run.end.0 - 1)),
@@ -205,13 +198,11 @@ impl BlockSet {
     }
 
     /// Whether every address lies within `span`.
-    #[must_use]
     pub fn is_within(&self, span: &Span) -> bool {
         self.first().is_none_or(|first| first >= span.start) && self.last().is_none_or(|last| last < span.end)
     }
 
     /// Whether this set and `other` have no address in common.
-    #[must_use]
     pub fn is_disjoint(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Form::Few(runs), _) => runs.runs().iter().all(|run| other.count(run).0 == 0),
@@ -221,7 +212,6 @@ impl BlockSet {
     }
 
     /// Number of addresses within `span`.
-    #[must_use]
     pub fn count(&self, span: &Span) -> BlockCount {
         if span.is_empty() {
             return BlockCount(0);
@@ -304,7 +294,6 @@ impl BlockSet {
     }
 
     /// The part within `span`, at a cost that depends on that part and not on the rest.
-    #[must_use]
     pub fn part(&self, span: &Span) -> Self {
         let (inside, length) = (self.count(span), self.len());
         if inside == length {
@@ -337,13 +326,11 @@ impl BlockSet {
     }
 
     /// Maximal runs, ascending.
-    #[must_use]
     pub fn runs(&self) -> Runs<'_> {
         self.runs_within(&(LogAddress(0)..LogAddress(u64::MAX)))
     }
 
     /// Maximal runs of the part within `span`, ascending.
-    #[must_use]
     pub fn runs_within(&self, span: &Span) -> Runs<'_> {
         let source = match &self.0 {
             Form::Few(runs) => Source::Few(runs.runs().iter()),
@@ -353,7 +340,6 @@ impl BlockSet {
     }
 
     /// The memory it takes, about.
-    #[must_use]
     pub fn memory(&self) -> u64 {
         match &self.0 {
             Form::Few(runs) => size_of_val(runs.runs()) as u64,

@@ -31,7 +31,6 @@ pub struct DecodeLimits {
 
 impl DecodeLimits {
     /// Limits for a pool whose streams have come this far: 16 Mi chunks, about 1 GiB of memory at worst.
-    #[must_use]
     pub const fn new(positions: Marks) -> Self {
         Self { positions, chunks: CHUNKS_DEFAULT }
     }
@@ -45,23 +44,6 @@ impl DecodeLimits {
 
 pub(super) fn damaged(detail: &str) -> Error {
     Error::damaged("liveness sets", detail)
-}
-
-impl SetChanges {
-    /// Appends these changes to `out`, in whichever form is smaller.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        encode_changes(&self.added, &self.removed, out);
-    }
-
-    /// Reads the changes of a set of `stream`, which fill all of `bytes`.
-    ///
-    /// # Errors
-    ///
-    /// `Damaged` for bytes that [`SetChanges::encode`] cannot have written within these limits.
-    pub fn decode(mut bytes: &[u8], stream: Stream, limits: &mut DecodeLimits) -> Result<Self> {
-        let changes = take_changes(&mut bytes, stream, limits)?;
-        if bytes.is_empty() { Ok(changes) } else { Err(damaged("bytes left over")) }
-    }
 }
 
 /// Appends the changes of the sets of one version: a bit for each stream that changed, then those.
@@ -89,7 +71,7 @@ pub(super) fn take_stream_changes(bytes: &mut &[u8], limits: &mut DecodeLimits) 
     Ok(changes)
 }
 
-fn encode_changes(added: &BlockSet, removed: &BlockSet, out: &mut Vec<u8>) {
+pub(super) fn encode_changes(added: &BlockSet, removed: &BlockSet, out: &mut Vec<u8>) {
     let flag = |set: &BlockSet, flag| if set.is_empty() { 0 } else { flag };
     out.push(flag(added, ADDED_FLAG) | flag(removed, REMOVED_FLAG));
     for set in [added, removed].into_iter().filter(|set| !set.is_empty()) {
@@ -97,7 +79,11 @@ fn encode_changes(added: &BlockSet, removed: &BlockSet, out: &mut Vec<u8>) {
     }
 }
 
-fn take_changes(bytes: &mut &[u8], stream: Stream, limits: &mut DecodeLimits) -> Result<SetChanges> {
+pub(super) fn take_changes(
+    bytes: &mut &[u8],
+    stream: Stream,
+    limits: &mut DecodeLimits,
+) -> Result<SetChanges> {
     let flags = take_byte(bytes)?;
     if flags > ADDED_FLAG | REMOVED_FLAG {
         return Err(damaged("unknown kind of change"));

@@ -53,7 +53,6 @@ pub struct SetLimits {
 
 impl SetLimits {
     /// Half of the memory for chunks, half for changes.
-    #[must_use]
     pub fn of(bytes: u64) -> Self {
         let half = bytes / 2;
         let share = half / CHUNKS_KEPT_MIN;
@@ -79,15 +78,10 @@ impl Default for SetLimits {
 /// Where chunks of sets are read from and written to.
 pub trait PartStore {
     /// Reads a part.
-    ///
-    /// # Errors
-    /// Whatever keeps it from being read: its set stays as it is.
+    /// At an error its set stays as it is.
     fn load(&mut self, row: &PartRow) -> Result<Part>;
 
     /// Writes these parts as a chunk.
-    ///
-    /// # Errors
-    /// Whatever keeps it from being written.
     fn write(&mut self, parts: &[Vec<u8>]) -> Result<LedgerPointer>;
 
     /// Whether a segment is worth being emptied of chunks.
@@ -279,9 +273,7 @@ impl StoredHistory {
     }
 
     /// Writes what is in memory of large sets to parts, and answers of which versions. What it takes of memory is a few chunks.
-    ///
-    /// # Errors
-    /// What writing answers; the history stays as it is. Chunks were written that nobody needs then: `written` has them.
+    /// At an error the history stays as it is, and `written` has chunks that nobody needs.
     pub fn consolidate(
         &mut self,
         limits: &SetLimits,
@@ -341,7 +333,6 @@ impl StoredHistory {
     }
 
     /// The sets of every version, for [`History::go_on_with`].
-    #[must_use]
     pub fn bases(&self) -> BTreeMap<VersionId, StoredSets> {
         self.versions.iter().map(|(id, version)| (*id, version.sets.clone())).collect()
     }

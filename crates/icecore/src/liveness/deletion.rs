@@ -39,12 +39,8 @@ impl History {
     ///
     /// A leaf frees what it owns. A snapshot with one version below it frees what died on the way there and
     /// was born since its own parent; the rest of its sets goes to that version.
-    ///
-    /// # Errors
-    ///
-    /// The version does not exist, or several branches hang below it: nothing has changed then.
-    /// [`HistoryFault::Absent`] or [`HistoryFault::Unread`]: what was freed so far stays freed.
-    /// [`HistoryFault::NeverHad`]: the version below lost blocks that this one never had.
+    /// Nothing has changed where the version does not exist, or several branches hang below it. At any other
+    /// error what was freed so far stays freed.
     pub fn delete_some(
         &mut self,
         version: VersionId,

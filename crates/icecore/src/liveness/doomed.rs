@@ -154,10 +154,6 @@ impl Doomed {
 
 impl History {
     /// Dooms a version: it is to be deleted as soon as no more than one branch hangs below it, and to be thinned until then.
-    ///
-    /// # Errors
-    ///
-    /// [`HistoryFault::Unknown`].
     pub fn doom(&mut self, version: VersionId) -> Result<(), HistoryFault> {
         let branches = self.version(version)?.children().len();
         self.doomed.read.remove(&version);
@@ -168,10 +164,6 @@ impl History {
     }
 
     /// A version was destroyed, and is read: [`History::doom_unread`] dooms it.
-    ///
-    /// # Errors
-    ///
-    /// [`HistoryFault::Unknown`].
     pub(crate) fn doom_when_unread(&mut self, version: VersionId) -> Result<(), HistoryFault> {
         self.version(version)?;
         self.doomed.read.insert(version);
@@ -179,10 +171,6 @@ impl History {
     }
 
     /// Dooms the destroyed versions that are not read any more.
-    ///
-    /// # Errors
-    ///
-    /// [`HistoryFault::Unknown`].
     pub(crate) fn doom_unread(&mut self, is_read: impl Fn(VersionId) -> bool) -> Result<(), HistoryFault> {
         let unread: Vec<VersionId> = self.read().filter(|version| !is_read(*version)).collect();
         unread.into_iter().try_for_each(|version| self.doom(version))
@@ -240,7 +228,6 @@ impl History {
 
     /// The next doomed version that can be deleted, or if there is none, thinned: a deletion may be the end of what had to be thinned. The newest
     /// first: where a whole branch goes, that is a leaf, whose sets need not be merged with others.
-    #[must_use]
     pub fn next_doomed(&self) -> Option<VersionId> {
         let free = |version: &&VersionId| !self.doomed.stuck.contains(version);
         let deletable = self.doomed.deletable.iter().rev().find(free);
@@ -273,7 +260,6 @@ impl History {
     }
 
     /// Whether a version is doomed.
-    #[must_use]
     pub fn is_doomed(&self, version: VersionId) -> bool {
         self.doomed.all.contains(&version)
     }
@@ -312,16 +298,11 @@ impl History {
     }
 
     /// Doomed versions of which something may be freed, in number.
-    #[must_use]
     pub fn doomed_count(&self) -> usize {
         self.doomed.deletable.len() + self.doomed.thinnable.len()
     }
 
     /// What deleting and thinning the doomed versions will free: what nobody reaches but they.
-    ///
-    /// # Errors
-    ///
-    /// [`HistoryFault::Unread`].
     pub fn freeing(&self) -> Result<BlockCount, HistoryFault> {
         let known = self.doomed.freeing.load(Ordering::Relaxed);
         if known != UNKNOWN {
@@ -355,7 +336,6 @@ impl History {
 
     /// These versions, and all doomed ones that are connected with them by nothing but each other: what depends on each other when these are
     /// doomed.
-    #[must_use]
     pub fn going(&self, chosen: &[VersionId]) -> Vec<VersionId> {
         let mut going: BTreeSet<VersionId> = chosen.iter().copied().collect();
         let mut open = chosen.to_vec();

@@ -31,10 +31,6 @@ impl History {
     /// What nobody reaches but these versions, in whatever order they are named: what comes back if nobody
     /// reads them any more, whether they can be deleted or only thinned. Of versions with one way down ranges
     /// are counted, and nothing is copied.
-    ///
-    /// # Errors
-    ///
-    /// One does not exist.
     pub fn freed_by_deleting_set(&self, versions: &[VersionId]) -> Result<BlockCount, HistoryFault> {
         Leaving::of(self, versions, self.parts.patient())?.count()
     }
@@ -43,10 +39,6 @@ impl History {
 impl History {
     /// What comes back if a head has no use any more for what was born before it, in this span, all of which
     /// it reaches: what destroyed versions own, and nobody else reaches. By the version that owns it.
-    ///
-    /// # Errors
-    ///
-    /// The version does not exist; [`HistoryFault::Unread`].
     pub(crate) fn freed_above(
         &self,
         head: VersionId,

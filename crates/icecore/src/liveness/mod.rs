@@ -35,8 +35,7 @@ mod set_tests;
 #[cfg(test)]
 mod stored_tests;
 
-pub use accounting::{LiveRuns, UnreadPart};
-pub use blocks::{BlockSet, Runs, Span};
+pub use blocks::{BlockSet, Span};
 pub use codec::DecodeLimits;
 pub(crate) use codec::{encode_set, take_set};
 pub use consolidate::{PartStore, SetLimits};
@@ -46,9 +45,8 @@ pub use part::{HeldPart, Part, PartRow, PartSource, SetChunk};
 pub(crate) use rebuild::SetsOfVersion;
 #[cfg(test)]
 pub(crate) use rule_tests::reached;
-pub use set::{AddressSet, SetChanges};
-pub use stored::{HistoryChanges, SetRows, StoredHistory, StoredSets, VersionChange, VersionRecord};
-pub use streams::{FreedSink, StreamChanges, StreamSets};
+pub use stored::{HistoryChanges, StoredHistory, StoredSets};
+pub use streams::FreedSink;
 pub(crate) use varint::{put_varint, take_varint};
 pub(crate) use versions::parted;
 pub use versions::{History, VersionNode};

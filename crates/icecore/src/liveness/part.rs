@@ -98,7 +98,6 @@ pub struct SetChunk {
 
 impl SetChunk {
     /// As it is written: whole blocks. `parts` are as [`encode_part`] makes them.
-    #[must_use]
     pub fn encode(pool: PoolId, parts: &[Vec<u8>]) -> Vec<u8> {
         let length: usize = parts.iter().map(Vec::len).sum();
         let mut bytes = Vec::with_capacity((HEADER_BYTES + length).next_multiple_of(BLOCK_BYTES));
@@ -113,9 +112,7 @@ impl SetChunk {
     }
 
     /// Reads what [`SetChunk::encode`] wrote. What it takes of memory is bounded, whatever it claims.
-    ///
-    /// # Errors
-    /// `Damaged`, without a place: whoever read it knows where it lies.
+    /// An error is without a place: whoever read it knows where it lies.
     pub fn decode(bytes: &[u8], pool: PoolId) -> Result<Self> {
         let header = bytes.get(..HEADER_BYTES).ok_or_else(|| damaged("a chunk is cut short"))?;
         let version = u32::from_le_bytes(header[8..12].try_into().expect("four bytes"));
@@ -142,14 +139,12 @@ impl SetChunk {
     }
 
     /// The memory it takes, about.
-    #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 }
 
 /// A stretch of a set, as it goes into a chunk.
-#[must_use]
 pub fn encode_part(set: &BlockSet) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode_set(set, &mut bytes);
@@ -165,9 +160,6 @@ pub struct Part {
 
 impl Part {
     /// The part of a chunk that a row stands for.
-    ///
-    /// # Errors
-    /// `Damaged` if it is not what the row says of it.
     pub fn of(chunk: &Arc<SetChunk>, row: &PartRow) -> Result<Self> {
         let index = row.part as usize;
         let found = chunk.parts.get(index).filter(|set| {
@@ -193,9 +185,6 @@ pub trait PartSource: Send + Sync {
     fn resident(&self, row: &PartRow) -> Option<Part>;
 
     /// A part, read if need be.
-    ///
-    /// # Errors
-    /// It cannot be read, or is not what was written.
     fn read(&self, row: &PartRow) -> Result<Part>;
 }
 

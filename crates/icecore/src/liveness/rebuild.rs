@@ -13,10 +13,6 @@ pub(crate) type SetsOfVersion = ([BlockSet; 3], [BlockSet; 3]);
 
 impl History {
     /// The same versions with other sets.
-    ///
-    /// # Errors
-    ///
-    /// `Damaged`, naming the version, if these cannot be the sets of these versions.
     pub(crate) fn with_sets(&self, mut sets: impl FnMut(VersionId) -> SetsOfVersion) -> Result<Self> {
         let mut version = |node: &super::VersionNode| {
             let (owned, dead) = sets(node.id());

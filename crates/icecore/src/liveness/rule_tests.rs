@@ -107,7 +107,7 @@ fn deleting_a_snapshot_frees_only_what_was_born_since_its_own_parent() {
     assert_eq!(history.used(first).unwrap(), BlockCount(50));
     assert_eq!(delete(&mut history, first), [data(50, 50)]);
     assert_eq!(history.referenced(head).unwrap(), BlockCount(100));
-    assert_eq!(history.live(Stream::Data), BlockCount(100));
+    assert_eq!(history.live[Stream::Data as usize], 100);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn a_doomed_version_with_several_branches_owns_nothing_that_none_of_them_reaches
     assert_eq!(delete(&mut history, head), []);
     assert_eq!(settle(&mut history), [data(0, 10), data(30, 5)]);
     assert!(history.version(snapshot).is_err());
-    assert_eq!(history.live(Stream::Data), BlockCount(70));
+    assert_eq!(history.live[Stream::Data as usize], 70);
 }
 
 #[test]

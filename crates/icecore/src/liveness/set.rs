@@ -20,7 +20,6 @@ pub struct SetChanges {
 
 impl SetChanges {
     /// Whether nothing changed.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty()
     }
@@ -76,13 +75,11 @@ type Looked<T> = std::result::Result<T, HistoryFault>;
 
 impl AddressSet {
     /// The empty set, with nothing to report.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// A set as it came from a checkpoint: nothing to report.
-    #[must_use]
     pub fn from_stored(blocks: BlockSet, journal: SetChanges) -> Self {
         Self { blocks, cold: None, journal: (!journal.is_empty()).then(|| Box::new(journal)) }
     }
@@ -113,7 +110,6 @@ impl AddressSet {
     }
 
     /// The addresses that are in no part on disk, without the journal.
-    #[must_use]
     pub const fn at_hand(&self) -> &BlockSet {
         &self.blocks
     }
@@ -124,7 +120,6 @@ impl AddressSet {
     }
 
     /// Its parts on disk.
-    #[must_use]
     pub fn rows(&self) -> &[PartRow] {
         self.cold.as_deref().map_or(&[], Cold::rows)
     }
@@ -137,13 +132,11 @@ impl AddressSet {
     }
 
     /// Number of addresses.
-    #[must_use]
     pub fn len(&self) -> BlockCount {
         BlockCount(self.blocks.len().0.saturating_add(self.cold.as_deref().map_or(0, Cold::len)))
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len().0 == 0
     }
@@ -161,14 +154,12 @@ impl AddressSet {
     }
 
     /// An address below which there are none.
-    #[must_use]
     pub fn first(&self) -> Option<LogAddress> {
         let cold = self.cold.as_deref().and_then(Cold::first);
         self.blocks.first().into_iter().chain(cold).min()
     }
 
     /// An address above which there are none.
-    #[must_use]
     pub fn last(&self) -> Option<LogAddress> {
         let cold = self.cold.as_deref().and_then(Cold::end).map(|end| LogAddress(end.0 - 1));
         self.blocks.last().max(cold)
@@ -453,10 +444,7 @@ impl AddressSet {
     }
 
     /// Applies stored changes, which leave no trace in the journal.
-    ///
-    /// # Errors
-    ///
-    /// `Damaged` when they add what is there or remove what is not; the set is then in between.
+    /// At an error the set is in between.
     pub fn apply(&mut self, changes: SetChanges) -> Result<()> {
         let (add, remove) = (changes.added.len(), changes.removed.len());
         if self.leave(&changes.removed).len() != remove || self.blocks.unite(changes.added) != add {

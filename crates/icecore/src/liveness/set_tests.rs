@@ -1,14 +1,29 @@
 //! Sets against a plain set of numbers, their journals, and their bytes.
 
 use super::blocks::{BlockSet, Span};
-use super::codec::DecodeLimits;
+use super::codec::{DecodeLimits, damaged, encode_changes, take_changes};
 use super::model_tests::cases;
 use super::part::Look;
 use super::rule_tests::marks;
 use super::set::{AddressSet, SetChanges};
+use super::varint::put_varint;
+use crate::error::Result;
 use crate::units::{LOG_ADDRESS_LIMIT, LogAddress, Stream};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+
+impl SetChanges {
+    /// Appends these changes to `out`, in whichever form is smaller.
+    fn encode(&self, out: &mut Vec<u8>) {
+        encode_changes(&self.added, &self.removed, out);
+    }
+
+    /// Reads the changes of a set of `stream`, which fill all of `bytes`.
+    fn decode(mut bytes: &[u8], stream: Stream, limits: &mut DecodeLimits) -> Result<Self> {
+        let changes = take_changes(&mut bytes, stream, limits)?;
+        if bytes.is_empty() { Ok(changes) } else { Err(damaged("bytes left over")) }
+    }
+}
 
 fn span(start: u64, length: u64) -> Span {
     LogAddress(start)..LogAddress(start + length)
@@ -190,9 +205,9 @@ fn the_smaller_form_is_written_and_both_come_back() {
 #[test]
 fn a_few_bytes_cannot_claim_the_whole_address_space() {
     let (mut bytes, mut length) = (vec![1], Vec::new());
-    super::put_varint(&mut length, 0);
-    super::put_varint(&mut length, LOG_ADDRESS_LIMIT - 1);
-    super::put_varint(&mut bytes, (length.len() as u64) << 1);
+    put_varint(&mut length, 0);
+    put_varint(&mut length, LOG_ADDRESS_LIMIT - 1);
+    put_varint(&mut bytes, (length.len() as u64) << 1);
     bytes.extend(length);
     let mut limits = DecodeLimits::new(marks(LOG_ADDRESS_LIMIT));
     let fault = SetChanges::decode(&bytes, Stream::Data, &mut limits).unwrap_err();

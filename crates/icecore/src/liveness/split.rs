@@ -16,7 +16,6 @@ const RUNS_PER_ROW: usize = 3;
 impl History {
     /// The whole history, as changes of an empty one. Does not touch the journals: after storing this instead
     /// of changes, call [`History::take_changes`] under the same lock and drop what it answers.
-    #[must_use]
     pub fn full_changes(&self) -> HistoryChanges {
         let versions = self.versions.values().map(|node| {
             let sets = StoredSets { owned: node.owned.clone(), dead: node.dead.clone() };
@@ -28,7 +27,6 @@ impl History {
 
 impl StoredHistory {
     /// All that was loaded so far, as changes of an empty history.
-    #[must_use]
     pub fn into_full_changes(self) -> HistoryChanges {
         let versions = self
             .versions
@@ -59,7 +57,6 @@ fn full_change(record: VersionRecord, sets: StoredSets) -> VersionChange {
 impl HistoryChanges {
     /// These changes in parts, to be applied in order, each with so many runs of sets at most. What moves
     /// sets from one version to another is all in the first.
-    #[must_use]
     pub fn split(self, runs_max: usize) -> Vec<Self> {
         let next = self.next;
         let mut parts = Vec::new();

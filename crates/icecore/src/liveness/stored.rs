@@ -70,7 +70,6 @@ pub struct HistoryChanges {
 
 impl HistoryChanges {
     /// Whether parts on disk are named.
-    #[must_use]
     pub fn has_parts(&self) -> bool {
         self.rows().next().is_some()
     }
@@ -81,7 +80,6 @@ impl HistoryChanges {
     }
 
     /// These changes as bytes.
-    #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let has_parts = self.has_parts();
         let format = if has_parts { FORMAT_PARTS } else { FORMAT };
@@ -99,10 +97,7 @@ impl HistoryChanges {
     }
 
     /// Reads what [`HistoryChanges::encode`] wrote.
-    ///
-    /// # Errors
-    ///
-    /// `Damaged` for any other bytes. Whether the changes make sense is checked when they are applied.
+    /// Whether the changes make sense is checked when they are applied.
     pub fn decode(bytes: &[u8], limits: &mut DecodeLimits) -> Result<Self> {
         let (&format, rest) = bytes.split_first().ok_or_else(|| damaged("no history here"))?;
         if ![FORMAT, FORMAT_PARTS].contains(&format) {
@@ -222,16 +217,12 @@ pub struct StoredHistory {
 
 impl StoredHistory {
     /// Nothing loaded yet. Applying only changes to this is right for a pool that never wrote a full image.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Applies a full image (first, if there is one) or the changes that followed.
-    ///
-    /// # Errors
-    ///
-    /// `Damaged` when they do not fit what was applied so far; this must then be dropped.
+    /// What they do not fit must be dropped.
     pub fn apply_changes(&mut self, changes: HistoryChanges) -> Result<()> {
         if changes.full && !self.versions.is_empty() {
             return Err(damaged("a full image in the middle of changes"));

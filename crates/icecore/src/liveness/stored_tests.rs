@@ -3,9 +3,11 @@
 use super::model_tests::{Shelf, assert_same, cases};
 use super::part::{STRETCHES_MAX, encode_part};
 use super::rule_tests::{data, delete_into, marks};
+use super::set::SetChanges;
+use super::stored::{VersionChange, VersionRecord};
 use super::{
-    BlockSet, DecodeLimits, FreedSink, History, HistoryChanges, Part, PartRow, PartSource, SetChanges,
-    SetChunk, SetLimits, StoredHistory, VersionChange, VersionRecord, put_varint,
+    BlockSet, DecodeLimits, FreedSink, History, HistoryChanges, Part, PartRow, PartSource, SetChunk,
+    SetLimits, StoredHistory, put_varint,
 };
 use crate::format::superblock::LedgerPointer;
 use crate::units::{BLOCK_BYTES, LOG_ADDRESS_LIMIT, LogAddress, PoolId, SegmentId, Slot, VersionId};

@@ -25,7 +25,6 @@ impl StreamSets {
     }
 
     /// The set of one stream.
-    #[must_use]
     pub const fn of(&self, stream: Stream) -> &AddressSet {
         &self.0[stream as usize]
     }
@@ -41,7 +40,6 @@ impl StreamSets {
     }
 
     /// Blocks in all of them.
-    #[must_use]
     pub fn len(&self) -> BlockCount {
         BlockCount(self.0.iter().map(|set| set.len().0).fold(0, u64::saturating_add))
     }
@@ -83,13 +81,11 @@ impl StreamSets {
     }
 
     /// Whether everything lies below `high`, as far as memory tells.
-    #[must_use]
     pub fn is_below(&self, high: &Marks) -> bool {
         Stream::ALL.into_iter().all(|stream| self.of(stream).may_lie_in(&(LogAddress(0)..high.of(stream))))
     }
 
     /// Whether everything lies at or above `low`, as far as memory tells.
-    #[must_use]
     pub fn is_from(&self, low: &Marks) -> bool {
         let end = LogAddress(u64::MAX);
         Stream::ALL.into_iter().all(|stream| self.of(stream).may_lie_in(&(low.of(stream)..end)))
@@ -126,7 +122,6 @@ pub struct FreedSink {
 
 impl FreedSink {
     /// An empty sink.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -162,25 +157,21 @@ impl FreedSink {
     }
 
     /// Number of blocks here.
-    #[must_use]
     pub fn len(&self) -> BlockCount {
         BlockCount(self.blocks.iter().map(|set| set.len().0).sum())
     }
 
     /// Memory that sets took that were taken in, about.
-    #[must_use]
     pub const fn weight(&self) -> u64 {
         self.weight
     }
 
     /// Whether nothing was freed.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.blocks.iter().all(BlockSet::is_empty)
     }
 
     /// The blocks of one stream.
-    #[must_use]
     pub const fn of(&self, stream: Stream) -> &BlockSet {
         &self.blocks[stream as usize]
     }
@@ -199,7 +190,6 @@ impl FreedSink {
     }
 
     /// Takes out what lies at or above these marks.
-    #[must_use]
     pub fn take_from(&mut self, marks: &Marks) -> Self {
         let blocks = Stream::ALL.map(|stream| {
             let span = marks.of(stream)..LogAddress(u64::MAX);
@@ -220,7 +210,6 @@ impl FreedSink {
     }
 
     /// Empties the sink.
-    #[must_use]
     pub fn take(&mut self) -> Self {
         std::mem::take(self)
     }

@@ -76,10 +76,7 @@ impl Suspects {
 
 impl History {
     /// Thins a doomed version until it is enough: whether it is thin. What nobody reaches any more goes to `freed`.
-    ///
-    /// # Errors
-    ///
-    /// As [`History::delete_some`]; what was freed so far stays freed.
+    /// Where it fails, what was freed so far stays freed.
     pub fn thin_some(
         &mut self,
         version: VersionId,
@@ -100,7 +97,6 @@ impl History {
     }
 
     /// Whether a version cannot be deleted for now, and may own what nobody below it reaches.
-    #[must_use]
     pub fn is_thinnable(&self, version: VersionId) -> bool {
         self.doomed.suspects(version).is_some()
     }

@@ -14,10 +14,6 @@ impl StoredHistory {
     /// each reaches. Takes time with the size of the sets, like decoding them. Where part of the sets lies on
     /// disk, what is said of versions beside each other is believed as long as the counts agree:
     /// [`History::check`] looks.
-    ///
-    /// # Errors
-    ///
-    /// `Damaged`, naming the version.
     pub fn verify(self) -> Result<History> {
         if self.next.0 >= COUNTER_LIMIT {
             return Err(damaged("version numbers are used up"));
@@ -101,10 +97,6 @@ impl History {
     }
 
     /// Checks every rule of the algebra on the history as it is, for scrub and for tests.
-    ///
-    /// # Errors
-    ///
-    /// `Damaged`, naming the version and the rule.
     pub fn check(&self) -> Result<()> {
         let mut versions = BTreeMap::new();
         for node in self.versions() {

@@ -63,43 +63,36 @@ impl VersionNode {
     }
 
     /// Its number.
-    #[must_use]
     pub const fn id(&self) -> VersionId {
         self.id
     }
 
     /// The snapshot it descends from.
-    #[must_use]
     pub const fn parent(&self) -> Option<VersionId> {
         self.parent
     }
 
     /// The versions that descend from it directly.
-    #[must_use]
     pub fn children(&self) -> &[VersionId] {
         &self.children
     }
 
     /// The position of every stream when the snapshot was taken. None for a head.
-    #[must_use]
     pub const fn mark(&self) -> Option<Marks> {
         self.mark
     }
 
     /// Whether it can still be written.
-    #[must_use]
     pub const fn is_head(&self) -> bool {
         self.mark.is_none()
     }
 
     /// Live blocks born on the edge from the parent.
-    #[must_use]
     pub const fn owned(&self) -> &StreamSets {
         &self.owned
     }
 
     /// Blocks that the parent reaches and this version does not.
-    #[must_use]
     pub const fn dead(&self) -> &StreamSets {
         &self.dead
     }
@@ -157,7 +150,6 @@ pub(crate) fn parted(run: &Run, mark: &Marks) -> (Span, Span) {
 
 impl History {
     /// A history without versions.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -171,7 +163,6 @@ impl History {
     }
 
     /// How much of sets is kept in memory.
-    #[must_use]
     pub const fn limits(&self) -> SetLimits {
         self.limits
     }
@@ -184,16 +175,11 @@ impl History {
 
     /// Whether so much of sets is in memory that it should be written to parts on disk, as of the last
     /// checkpoint.
-    #[must_use]
     pub const fn is_due(&self) -> bool {
         self.heavy > self.limits.change_bytes
     }
 
     /// The version with this number.
-    ///
-    /// # Errors
-    ///
-    /// [`HistoryFault::Unknown`].
     pub fn version(&self, version: VersionId) -> Result<&VersionNode, HistoryFault> {
         self.versions.get(&version).map(|node| &**node).ok_or(HistoryFault::Unknown(version))
     }
@@ -205,10 +191,7 @@ impl History {
 
     /// Starts a head that sees exactly what `parent` sees: a fresh dataset (no parent), a clone and a
     /// rollback are all this.
-    ///
-    /// # Errors
-    ///
-    /// The parent does not exist or is a head.
+    /// The parent must be a snapshot.
     pub fn new_head(&mut self, parent: Option<VersionId>) -> Result<VersionId, HistoryFault> {
         let referenced = match parent {
             None => 0,
@@ -242,10 +225,6 @@ impl History {
     /// it is sealed: their addresses are reserved below its mark.
     ///
     /// Panics if an address is below the parent's mark or was born before.
-    ///
-    /// # Errors
-    ///
-    /// The version does not exist or is a snapshot.
     pub fn born(&mut self, head: VersionId, run: Run) -> Result<(), HistoryFault> {
         let low = self.low_mark(self.head(head)?);
         assert!(run.start >= low.of(run.stream), "{run:?} is born below the mark of its head's parent");
@@ -264,10 +243,6 @@ impl History {
     /// too stays, as part of the head's dead set; the rest goes to `freed`.
     ///
     /// Panics if the head had dropped one of them before, or never wrote it.
-    ///
-    /// # Errors
-    ///
-    /// The version does not exist or is a snapshot.
     pub fn dropped(&mut self, head: VersionId, run: Run, freed: &mut FreedSink) -> Result<(), HistoryFault> {
         let node = self.head(head)?;
         let parent = node.parent;
@@ -299,10 +274,6 @@ impl History {
     /// goes on below it with empty sets. Moves the sets and copies nothing.
     ///
     /// Panics if the head owns a block at or above `marks`.
-    ///
-    /// # Errors
-    ///
-    /// The version does not exist or is a snapshot, or the marks lie before those of its parent.
     pub fn seal(&mut self, head: VersionId, marks: Marks) -> Result<VersionId, HistoryFault> {
         let node = self.head(head)?;
         let low = self.low_mark(node);

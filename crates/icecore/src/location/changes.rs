@@ -94,7 +94,6 @@ impl LocationMap {
 
     /// The whole map as changes of an empty one. Does not touch the journal: after storing this, call
     /// [`LocationMap::take_changes`] under the same lock and drop what it answers.
-    #[must_use]
     pub fn full_changes(&self) -> MapChanges {
         let placed =
             |stream| StreamMapChanges { cleared: BlockSet::new(), placed: self.entries(stream).collect() };
@@ -103,23 +102,13 @@ impl LocationMap {
 }
 
 impl MapChanges {
-    /// Whether there is nothing to store.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.streams.iter().all(|stream| stream.cleared.is_empty() && stream.placed.is_empty())
-            && self.retired.is_empty()
-            && !self.has_chunks()
-    }
-
     /// Whether part of the map is in chunks.
-    #[must_use]
     pub fn has_chunks(&self) -> bool {
         self.chunks.iter().any(|rows| !rows.is_empty())
     }
 
     /// These changes in parts of so many runs at most, or as long, to be applied in order: chunks come first,
     /// then what is retired, then everything that is cleared.
-    #[must_use]
     pub fn split(self, runs_max: usize) -> Vec<Self> {
         let full = self.full;
         let mut parts = vec![Self { full, ..Self::default() }];
@@ -159,7 +148,6 @@ impl MapChanges {
     }
 
     /// These changes as bytes.
-    #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let kind = if self.full { FULL } else { DELTA };
         let mut out = vec![FORMAT, kind];
@@ -180,10 +168,7 @@ impl MapChanges {
     }
 
     /// Reads what [`MapChanges::encode`] wrote.
-    ///
-    /// # Errors
-    ///
-    /// `Damaged` for any other bytes. Whether the changes make sense is checked when they are applied.
+    /// Whether the changes make sense is checked when they are applied.
     pub fn decode(bytes: &[u8], limits: &mut DecodeLimits) -> Result<Self> {
         let &[format @ (FORMAT | FORMAT_CHUNKS), kind @ (DELTA | FULL), ref rest @ ..] = bytes else {
             return Err(damaged("not a map, or one of an unknown format"));

@@ -43,7 +43,6 @@ impl Chunk {
     }
 
     /// As it is written: whole blocks.
-    #[must_use]
     pub fn encode(pool: PoolId, stream: Stream, runs: &[PlacedRun]) -> Vec<u8> {
         let mut entries = Vec::new();
         encode_placed(runs, &mut entries);
@@ -59,9 +58,7 @@ impl Chunk {
     }
 
     /// Reads what [`Chunk::encode`] wrote, of addresses within `span`. Sizes in it are bounded by its own.
-    ///
-    /// # Errors
-    /// `Damaged`, without a place: whoever read it knows where it lies.
+    /// An error is without a place: whoever read it knows where it lies.
     pub fn decode(bytes: &[u8], pool: PoolId, stream: Stream, span: &Span) -> Result<Self> {
         let damaged = |detail: &str| Error::damaged("a chunk of the location map", detail);
         let header = bytes.get(..HEADER_BYTES).ok_or_else(|| damaged("cut short"))?;
@@ -115,15 +112,8 @@ impl Chunk {
     }
 
     /// Number of entries.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
-    }
-
-    /// Whether it has none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
     }
 
     /// The memory it takes, about.

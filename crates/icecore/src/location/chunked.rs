@@ -33,7 +33,6 @@ pub struct MapLimits {
 
 impl MapLimits {
     /// Half of the memory for chunks, half for changes.
-    #[must_use]
     pub fn of(bytes: u64) -> Self {
         let half = bytes / 2;
         let entries = half / CHUNKS_KEPT_MIN / CHANGE_BYTES;
@@ -75,7 +74,6 @@ pub struct ChunkedMap {
 
 impl ChunkedMap {
     /// An empty map.
-    #[must_use]
     pub fn new(limits: MapLimits) -> Self {
         Self {
             recent: LocationMap::new(),
@@ -89,19 +87,16 @@ impl ChunkedMap {
     }
 
     /// How much of it is kept in memory.
-    #[must_use]
     pub const fn limits(&self) -> MapLimits {
         self.limits
     }
 
     /// Which chunks there are.
-    #[must_use]
     pub const fn directory(&self) -> &Directory {
         &self.directory
     }
 
     /// The place of a block.
-    #[must_use]
     pub fn lookup(&self, stream: Stream, address: LogAddress) -> Lookup {
         if let Some((segment, slot, together)) = self.recent.lookup(stream, address) {
             return Lookup::At(segment, slot, together);
@@ -150,13 +145,11 @@ impl ChunkedMap {
     }
 
     /// A chunk that is in memory.
-    #[must_use]
     pub fn shared(&self, wanted: &Absent) -> Option<SharedChunk> {
         self.directory.shared(wanted)
     }
 
     /// Whether a chunk belongs to the map still.
-    #[must_use]
     pub fn has(&self, wanted: &Absent) -> bool {
         self.directory.has(wanted)
     }
@@ -168,7 +161,6 @@ impl ChunkedMap {
     }
 
     /// As [`ChunkedMap::insert`], for a run that came from disk: `false` if it cannot be there.
-    #[must_use]
     pub fn try_insert(&mut self, run: Run, segment: SegmentId, slot: Slot) -> bool {
         self.recent.try_insert(run, segment, slot)
     }
@@ -210,7 +202,6 @@ impl ChunkedMap {
     }
 
     /// The address behind the last one of a stream that may have a place.
-    #[must_use]
     pub fn end(&self, stream: Stream) -> Option<LogAddress> {
         self.recent.end(stream).max(self.directory.end(stream))
     }
@@ -261,19 +252,16 @@ impl ChunkedMap {
     }
 
     /// Whether so much changed that chunks are due to be written.
-    #[must_use]
     pub fn is_due(&self) -> bool {
         self.change_bytes() > self.limits.change_bytes
     }
 
     /// Memory that changes take, about.
-    #[must_use]
     pub fn change_bytes(&self) -> u64 {
         (self.recent.len() as u64 + self.forgotten) * CHANGE_BYTES
     }
 
     /// Whether there is so little in the map that chunks are not worth it.
-    #[must_use]
     pub fn is_small(&self) -> bool {
         self.directory.is_empty() && self.recent.len() <= self.limits.chunk_entries
     }
@@ -305,9 +293,6 @@ impl ChunkedMap {
     }
 
     /// A map that says the same, with no chunk in memory, in which nothing changed yet.
-    ///
-    /// # Errors
-    /// What it says contradicts itself.
     pub(crate) fn copied(&self) -> crate::error::Result<Self> {
         let mut copy = Self::new(self.limits);
         copy.apply_changes(&self.full_changes())?;

@@ -1,7 +1,8 @@
 //! The map in chunks against the map in memory, with one chunk in memory at a time, whatever happens in between.
 
 use super::chunked::{ChunkedMap, Lookup, MapLimits};
-use super::{Absent, Chunk, ChunkRow, ChunkStore, LocationMap, MapChanges, PlacedRun, SharedChunk};
+use super::map::LocationMap;
+use super::{Absent, Chunk, ChunkRow, ChunkStore, MapChanges, PlacedRun, SharedChunk};
 use crate::format::superblock::LedgerPointer;
 use crate::liveness::DecodeLimits;
 use crate::units::{
@@ -270,7 +271,7 @@ impl Trial {
         for (stream, row) in again.directory().all() {
             let absent = Absent { stream, span: row.span.clone(), place: row.place };
             let chunk = self.shelf.read(&absent).unwrap();
-            assert!(chunk.fits(row) && chunk.len() <= 2 * TINY.chunk_entries && !chunk.is_empty());
+            assert!(chunk.fits(row) && (1..=2 * TINY.chunk_entries).contains(&chunk.len()));
         }
         self.stored = again;
         self.map.go_on_with(chunks.directory);

@@ -14,15 +14,9 @@ use std::collections::BTreeMap;
 /// Where chunks are read from and written to.
 pub trait ChunkStore {
     /// Reads a chunk.
-    ///
-    /// # Errors
-    /// Whatever keeps it from being read.
     fn load(&mut self, absent: &Absent) -> Result<SharedChunk>;
 
     /// Writes these runs as a chunk.
-    ///
-    /// # Errors
-    /// Whatever keeps it from being written.
     fn write(&mut self, stream: Stream, runs: &[PlacedRun]) -> Result<LedgerPointer>;
 
     /// Whether a segment is worth being emptied, with so many blocks of chunks in it.
@@ -43,10 +37,7 @@ pub struct Consolidated {
 impl ChunkedMap {
     /// Writes what changed since the chunks were written to chunks. The map stays as it is. What it takes of
     /// memory is a few chunks.
-    ///
-    /// # Errors
-    /// What the store answers, and `Damaged` if chunks and changes contradict each other. Chunks were written that nobody needs then:
-    /// `written` has them.
+    /// At an error `written` has chunks that nobody needs.
     pub fn consolidate(
         &self,
         store: &mut dyn ChunkStore,
@@ -155,7 +146,6 @@ fn place(gathered: &mut LocationMap, placed: &PlacedRun) -> Result<()> {
 
 impl Consolidated {
     /// As changes of an empty map.
-    #[must_use]
     pub fn full_changes(&self) -> super::MapChanges {
         let chunks = Stream::ALL.map(|stream| self.directory.rows(stream).to_vec());
         super::MapChanges { full: true, chunks, ..super::MapChanges::default() }
@@ -164,7 +154,6 @@ impl Consolidated {
 
 impl Chunk {
     /// Whether these are the addresses and segments that a directory has for it.
-    #[must_use]
     pub fn fits(&self, row: &ChunkRow) -> bool {
         let runs: Vec<PlacedRun> = self.runs().collect();
         let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return false };

@@ -37,7 +37,6 @@ impl ChunkRow {
     }
 
     /// Whether some of its blocks may lie in a segment.
-    #[must_use]
     pub fn may_name(&self, segment: SegmentId) -> bool {
         self.segments.as_ref().is_none_or(|segments| segments.binary_search(&segment).is_ok())
     }
@@ -141,13 +140,11 @@ pub(super) enum Entered<'a> {
 
 impl Directory {
     /// Whether there are no chunks.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.iter().all(Vec::is_empty)
     }
 
     /// The chunks of one stream, by address.
-    #[must_use]
     pub fn rows(&self, stream: Stream) -> &[ChunkRow] {
         &self.rows[stream as usize]
     }
@@ -158,7 +155,7 @@ impl Directory {
     }
 
     /// Number of chunks in memory.
-    #[must_use]
+    #[cfg(test)]
     pub fn resident(&self) -> usize {
         self.turns.len()
     }

@@ -14,7 +14,6 @@ pub const LIST_BYTES_MIN: usize = 1;
 pub const LISTED_BYTES_MAX: usize = 9;
 
 /// Encodes the addresses of blocks that lie side by side, in the order of their slots.
-#[must_use]
 pub fn encode_list(runs: &[Run]) -> Vec<u8> {
     let mut bytes = vec![FORM];
     let mut ends = [0_u64; 3];
@@ -30,7 +29,6 @@ pub fn encode_list(runs: &[Run]) -> Vec<u8> {
 }
 
 /// Reads what [`encode_list`] wrote for so many blocks. `None` for any other bytes.
-#[must_use]
 pub fn decode_list(bytes: &[u8], blocks: usize) -> Option<Vec<Run>> {
     let (&FORM, mut rest) = bytes.split_first()? else { return None };
     let mut runs = Vec::new();
@@ -52,7 +50,6 @@ pub fn decode_list(bytes: &[u8], blocks: usize) -> Option<Vec<Run>> {
 }
 
 /// Runs of blocks with these addresses, one after the other.
-#[must_use]
 pub fn runs_of_blocks(stream: Stream, addresses: impl Iterator<Item = LogAddress>) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for address in addresses {
@@ -65,7 +62,6 @@ pub fn runs_of_blocks(stream: Stream, addresses: impl Iterator<Item = LogAddress
 }
 
 /// The first so many blocks of runs.
-#[must_use]
 pub fn first_blocks(runs: &[Run], blocks: u64) -> Vec<Run> {
     let mut left = blocks;
     let mut first = Vec::new();

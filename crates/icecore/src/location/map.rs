@@ -18,7 +18,6 @@ pub struct PlacedRun {
 
 impl PlacedRun {
     /// The part of it within a span; `None` if there is none.
-    #[must_use]
     pub fn within(&self, span: &crate::liveness::Span) -> Option<Self> {
         let (start, end) = (self.run.start.max(span.start), self.run.end().min(span.end));
         let run = Run {
@@ -99,7 +98,6 @@ impl PackedAddress {
 
 impl LocationMap {
     /// An empty map.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -113,7 +111,6 @@ impl LocationMap {
 
     /// As [`LocationMap::insert`], for a run that came from disk: `false` if its addresses or slots are in
     /// use.
-    #[must_use]
     pub fn try_insert(&mut self, run: Run, segment: SegmentId, slot: Slot) -> bool {
         let placed = PlacedRun { run, segment, slot };
         let free = self.is_free(&placed);
@@ -125,7 +122,6 @@ impl LocationMap {
     }
 
     /// The place of one block, and how many blocks from there on lie one after the other.
-    #[must_use]
     pub fn lookup(&self, stream: Stream, address: LogAddress) -> Option<(SegmentId, Slot, BlockCount)> {
         let (start, entry) = self.entry_at(stream, address.0)?;
         let (slot, length) = entry.at((address.0 - start) as u32)?;
@@ -184,7 +180,6 @@ impl LocationMap {
     }
 
     /// The address behind the last one of a stream that has a place.
-    #[must_use]
     pub fn end(&self, stream: Stream) -> Option<LogAddress> {
         let (start, entry) = self.streams[stream as usize].last_key_value()?;
         Some(LogAddress(start + u64::from(entry.span())))
@@ -208,13 +203,11 @@ impl LocationMap {
     }
 
     /// Number of entries in all streams: what the map's memory is in proportion to.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
     /// Whether nothing has a place.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }

@@ -17,10 +17,10 @@ mod chunked_tests;
 #[cfg(test)]
 mod tests;
 
-pub use changes::{MapChanges, StreamMapChanges};
+pub use changes::MapChanges;
 pub use chunk::{Absent, Chunk, SharedChunk};
 pub use chunked::{ChunkedMap, Lookup, MapLimits};
 pub use consolidate::{ChunkStore, Consolidated};
-pub use directory::{ChunkRow, Directory, NAMED_MAX};
+pub use directory::{ChunkRow, NAMED_MAX};
 pub use listed::{LIST_BYTES_MIN, LISTED_BYTES_MAX, decode_list, encode_list, first_blocks, runs_of_blocks};
-pub use map::{LocationMap, PlacedRun};
+pub use map::PlacedRun;

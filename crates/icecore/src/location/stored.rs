@@ -39,7 +39,6 @@ impl ChunkedMap {
 
     /// The whole map: the chunks that there are, and what changed since they were written. Takes no chunk.
     /// Does not touch the journal.
-    #[must_use]
     pub fn full_changes(&self) -> MapChanges {
         let mut changes = self.recent.full_changes();
         for stream in Stream::ALL {
@@ -51,9 +50,7 @@ impl ChunkedMap {
     }
 
     /// Applies stored changes, which leave no trace in the journal.
-    ///
-    /// # Errors
-    /// `Damaged` when they do not fit the map as it is, as far as that can be told without its chunks; it must then be dropped.
+    /// What they do not fit, as far as that can be told without its chunks, must be dropped.
     pub fn apply_changes(&mut self, changes: &MapChanges) -> Result<()> {
         let is_new = self.directory.is_empty() && self.recent.is_empty();
         if changes.full && !is_new {

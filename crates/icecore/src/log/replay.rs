@@ -164,9 +164,6 @@ impl<'a> Reader<'a> {
 
     /// Whether the chain, which ends here for the lives that are known, goes on with a record of a later one. Each is in the superblocks before its first
     /// record.
-    ///
-    /// # Errors
-    /// Reading failed.
     pub(crate) fn is_outlived(&mut self) -> Result<bool> {
         let Position { segment, slot, .. } = self.next;
         if slot >= self.blocks.files().geometry().end(SegmentKind::Log) {
@@ -312,9 +309,6 @@ impl<'a> Reader<'a> {
 
     /// Whether the segment that the log goes on in is in the use that it is in, as far as anything before the next record says, there or in its
     /// copy.
-    ///
-    /// # Errors
-    /// Reading failed.
     pub(crate) fn is_in_its_use(&mut self) -> Result<bool> {
         let Position { segment, slot, incarnation, .. } = self.next;
         let (pool, files) = (self.pool, self.blocks.files());

@@ -31,7 +31,6 @@ pub struct DirectoryEntry {
 }
 
 /// The hash that datasets use: the first eight bytes of BLAKE3.
-#[must_use]
 pub fn name_hash(name: &[u8]) -> u64 {
     let hash = blake3::hash(name);
     let (first, _) = hash.as_bytes().split_first_chunk::<8>().expect("a hash has 32 bytes");

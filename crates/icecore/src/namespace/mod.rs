@@ -28,15 +28,15 @@ mod tests;
 
 pub use attributes::AttributeChange;
 pub use create::{Made, NewInode};
-pub use directory::{DirectoryEntry, NAME_BYTES_MAX, NameHash, decode as decode_entry, name_hash};
+pub use directory::{DirectoryEntry, NameHash, decode as decode_entry, name_hash};
 pub use file::Touch;
-pub use inode::{InodeItem, InodeKind, SuperItem};
+pub use inode::{InodeItem, InodeKind};
 pub use orphan::Release;
 pub use read::{Read, TreeReader};
 pub use remove::Unlinked;
 pub use rename::{RenameHow, RenameOutcome};
 pub use walk::{check, data_runs};
-pub use xattr::{XATTR_BYTES_MAX, XattrHow};
+pub use xattr::XattrHow;
 
 use crate::error::Result;
 use crate::tree::{Held, Item, Key, NodeLedger, NodeSource, Tree};

@@ -108,7 +108,6 @@ pub struct TreeReader<'a> {
 
 impl<'a> TreeReader<'a> {
     /// A reader of the version that `tree` is.
-    #[must_use]
     pub fn new(tree: &'a Tree, source: &'a dyn NodeSource) -> Self {
         Self { tree, source, name_hash }
     }
@@ -151,12 +150,6 @@ impl TreeWriter<'_> {
         let is_extent = key.inode() == inode && key.kind() == Some(ItemKind::Extent);
         let run = item.as_ref().and_then(|item| item.extent()).map(|extent| extent.run);
         is_extent.then_some((FileBlock(key.offset()), run))
-    }
-
-    /// A reader of the head as it is, without what is staged.
-    #[must_use]
-    pub fn reader(&self) -> TreeReader<'_> {
-        TreeReader { tree: self.tree, source: self.source, name_hash: self.name_hash }
     }
 }
 

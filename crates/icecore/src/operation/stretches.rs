@@ -30,7 +30,6 @@ fn at_once<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error
 
 impl Stretches {
     /// None yet, with room for a few short ones.
-    #[must_use]
     pub fn with_room() -> Self {
         Self { spans: Vec::with_capacity(8), bytes: Vec::with_capacity(128) }
     }
@@ -57,19 +56,11 @@ impl Stretches {
     }
 
     /// Number of stretches.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Whether nothing changes.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.spans.is_empty()
-    }
-
     /// Number of bytes of all of them.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes.len()
     }

@@ -99,9 +99,6 @@ impl<'a> Trial<'a> {
 
     /// Tries the next operation on files. `encoded`, `payload`: what it would be in the log. `patched`: what
     /// the blocks of a patch come to.
-    ///
-    /// # Errors
-    /// Those of the operation.
     pub(crate) fn step(
         &mut self,
         operation: &Operation,

@@ -21,7 +21,6 @@ pub struct Held<'a> {
 
 impl<'a> Held<'a> {
     /// Nothing held yet.
-    #[must_use]
     pub fn new(behind: &'a dyn NodeSource) -> Self {
         Self { behind, nodes: Vec::new() }
     }

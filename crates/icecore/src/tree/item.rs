@@ -17,7 +17,6 @@ const LENGTH_BITS: u32 = 14;
 
 impl Extent {
     /// True when every field is in the range that can be stored.
-    #[must_use]
     pub const fn is_storable(&self) -> bool {
         let length = self.run.length.0;
         length >= 1
@@ -62,7 +61,6 @@ pub enum ItemRef<'a> {
 
 impl<'a> ItemRef<'a> {
     /// The bytes, if this is no extent.
-    #[must_use]
     pub const fn bytes(self) -> Option<&'a [u8]> {
         match self {
             Self::Extent(_) => None,
@@ -71,7 +69,6 @@ impl<'a> ItemRef<'a> {
     }
 
     /// A copy that owns its bytes.
-    #[must_use]
     pub fn to_item(self) -> Item {
         match self {
             Self::Extent(extent) => Item::Extent(extent),
@@ -82,7 +79,6 @@ impl<'a> ItemRef<'a> {
 
 impl Item {
     /// The item, seen where it is.
-    #[must_use]
     pub fn as_ref(&self) -> ItemRef<'_> {
         match self {
             Self::Extent(extent) => ItemRef::Extent(*extent),
@@ -91,7 +87,6 @@ impl Item {
     }
 
     /// The bytes, if this is no extent.
-    #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Extent(_) => None,
@@ -100,7 +95,6 @@ impl Item {
     }
 
     /// The extent, if this is one.
-    #[must_use]
     pub const fn extent(&self) -> Option<Extent> {
         match self {
             Self::Extent(extent) => Some(*extent),

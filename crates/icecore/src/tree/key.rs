@@ -25,7 +25,6 @@ pub enum ItemKind {
 
 impl ItemKind {
     /// The kind with this number.
-    #[must_use]
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
             1 => Some(Self::Inode),
@@ -53,32 +52,27 @@ impl Key {
     pub const MAX: Self = Self(u128::MAX);
 
     /// The key of an item. Panics if the inode number is out of range.
-    #[must_use]
     pub const fn new(inode: InodeNumber, kind: ItemKind, offset: u64) -> Self {
         assert!(inode.0 < INODE_NUMBER_LIMIT);
         Self((inode.0 as u128) << 72 | (kind as u128) << 64 | offset as u128)
     }
 
     /// The inode that the item belongs to.
-    #[must_use]
     pub const fn inode(self) -> InodeNumber {
         InodeNumber((self.0 >> 72) as u64)
     }
 
     /// What the item is, or `None` for a bound that is no item's key.
-    #[must_use]
     pub const fn kind(self) -> Option<ItemKind> {
         ItemKind::from_number((self.0 >> 64) as u8)
     }
 
     /// The offset within the kind.
-    #[must_use]
     pub const fn offset(self) -> u64 {
         self.0 as u64
     }
 
     /// The next greater key ([`Key::MAX`] stays).
-    #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }

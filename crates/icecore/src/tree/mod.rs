@@ -36,7 +36,6 @@ pub use node::Node;
 pub use range::Range;
 pub use slot::NodeSlot;
 pub use source::{NodeLedger, NodeSource};
-pub use walk::Unreadable;
 
 use crate::error::Result;
 use crate::units::LogAddress;
@@ -57,13 +56,11 @@ impl Tree {
     }
 
     /// The tree whose root was written at this address.
-    #[must_use]
     pub fn at(root: LogAddress) -> Self {
         Self { root: Child::Address(root) }
     }
 
     /// Address of the root. Trees with the same root are equal.
-    #[must_use]
     pub fn root_address(&self) -> LogAddress {
         self.root.address()
     }
@@ -71,11 +68,6 @@ impl Tree {
     /// Levels above the leaves: 0 for a tree of one node.
     pub fn height(&self, source: &dyn NodeSource) -> Result<u8> {
         Ok(self.root.load(source)?.level())
-    }
-
-    /// The item at `key`.
-    pub fn get(&self, source: &dyn NodeSource, key: Key) -> Result<Option<Item>> {
-        self.view(source, key, |item| item.map(ItemRef::to_item))
     }
 
     /// Looks at the item at `key` where it lies, without copying it.

@@ -44,7 +44,6 @@ impl Node {
     }
 
     /// Height above the leaves.
-    #[must_use]
     pub fn level(&self) -> u8 {
         match self {
             Self::Leaf(_) => 0,
@@ -53,19 +52,16 @@ impl Node {
     }
 
     /// True at level 0.
-    #[must_use]
     pub fn is_leaf(&self) -> bool {
         matches!(self, Self::Leaf(_))
     }
 
     /// Number of entries.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.keys().len()
     }
 
     /// True for a leaf without items.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -80,19 +76,7 @@ impl Node {
             .flat_map(|leaf| (0..leaf.len()).map(|index| (Key(leaf.keys()[index]), leaf.item(index))))
     }
 
-    /// First keys and addresses of the children of an interior node; nothing for a leaf.
-    pub fn children(&self) -> impl Iterator<Item = (Key, LogAddress)> {
-        let interior = match self {
-            Self::Leaf(_) => None,
-            Self::Interior(interior) => Some(interior),
-        };
-        interior.into_iter().flat_map(|interior| {
-            (0..interior.len()).map(|index| (Key(interior.keys()[index]), interior.child(index).address()))
-        })
-    }
-
     /// Bytes that the entries take in the block.
-    #[must_use]
     pub fn used(&self) -> usize {
         match self {
             Self::Leaf(leaf) => leaf.used(),
@@ -101,7 +85,6 @@ impl Node {
     }
 
     /// Bytes of memory that the node takes, for a cache that is bounded by them.
-    #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let own = match self {
             Self::Leaf(leaf) => leaf.memory_bytes(),

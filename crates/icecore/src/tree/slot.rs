@@ -23,13 +23,11 @@ impl NodeSlot {
     }
 
     /// The address in the node stream, drawn when the node was born.
-    #[must_use]
     pub fn address(&self) -> LogAddress {
         self.address
     }
 
     /// True once [`NodeSlot::mark_written`] was called.
-    #[must_use]
     pub fn is_written(&self) -> bool {
         self.written.load(Ordering::Acquire)
     }

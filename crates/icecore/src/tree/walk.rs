@@ -14,7 +14,6 @@ impl Tree {
     /// everything is written.
     ///
     /// To write them, keep a clone of the tree until they are marked, so that none of them can change.
-    #[must_use]
     pub fn dirty(&self) -> Vec<Arc<NodeSlot>> {
         let mut slots = Vec::new();
         collect_dirty(&self.root, &mut slots);

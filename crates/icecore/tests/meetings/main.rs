@@ -52,7 +52,7 @@ mod format {
     pub use icecore::format::*;
 }
 mod liveness {
-    pub use icecore::liveness::*;
+    pub use icecore::inside::{BlockSet, FreedSink, Span};
 }
 mod storage {
     pub use icecore::storage::*;

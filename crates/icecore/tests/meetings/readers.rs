@@ -5,7 +5,7 @@ use crate::pins::{Hold, Pin, Pins, Readers};
 use crate::present::{Found, Present, Version};
 use crate::sync::{Arc, AtomicU64, Mutex, Ordering, thread};
 use crate::together;
-use icecore::liveness::BlockSet;
+use icecore::inside::BlockSet;
 use icecore::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
 
 const BLOCKS: u64 = 4;

@@ -13,11 +13,10 @@ use crate::report::{Check, System};
 use crate::statistics::{bootstrap, median};
 use icecore::OpenOptions;
 use icecore::format::superblock::LedgerPointer;
-use icecore::liveness::{
-    DecodeLimits, History, HistoryChanges, Part, PartRow, PartSource, PartStore, SetChunk, SetLimits,
-    StoredHistory,
+use icecore::inside::{
+    Absent, Chunk, ChunkStore, ChunkedMap, DecodeLimits, History, HistoryChanges, Lookup, MapLimits, Part,
+    PartRow, PartSource, PartStore, PlacedRun, SetChunk, SetLimits, SharedChunk, StoredHistory,
 };
-use icecore::location::{Absent, Chunk, ChunkStore, ChunkedMap, Lookup, MapLimits, PlacedRun, SharedChunk};
 use icecore::units::{BLOCK_BYTES, BlockCount, LogAddress, Marks, PoolId, Run, SegmentId, Slot, Stream};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -227,8 +226,7 @@ fn build(job: &ThinMap) -> icecore::Result<(u64, u64)> {
     let memory = OpenOptions::default().map_memory_bytes;
     let mut map = ChunkedMap::new(MapLimits::of(memory - memory / 4));
     let mut sets = Sets::new(Shelf::new(&job.directory, "sets")?, memory / 4);
-    let failed = |fault: icecore::liveness::HistoryFault| icecore::Error::from(fault);
-    let head = sets.history.new_head(None).map_err(failed)?;
+    let head = sets.history.new_head(None)?;
     let mut place = 0;
     for start in (1..job.blocks).step_by((RUN_BLOCKS * DENSITY) as usize) {
         let run = Run { stream: Stream::Data, start: LogAddress(start), length: BlockCount(RUN_BLOCKS) };
@@ -237,7 +235,7 @@ fn build(job: &ThinMap) -> icecore::Result<(u64, u64)> {
         let slot = Slot(2 + (within + within / MOVED_BLOCKS) as u32);
         map.insert(run, SegmentId((place / SEGMENT_BLOCKS) as u32), slot);
         place += RUN_BLOCKS;
-        sets.history.born(head, run).map_err(failed)?;
+        sets.history.born(head, run)?;
         // A checkpoint now and then.
         if start % (1 << 20) < RUN_BLOCKS * DENSITY {
             if map.is_due() {

@@ -268,9 +268,6 @@ impl Content {
 }
 
 /// What lies in a segment, by the entries that the location map has of it.
-///
-/// # Errors
-/// Part of a set cannot be read.
 fn content(state: &State, entries: &[PlacedRun]) -> Result<Content> {
     let mut dead: [BlockSet; 3] = Default::default();
     for entry in entries {

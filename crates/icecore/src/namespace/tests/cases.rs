@@ -1,5 +1,6 @@
 //! Single cases that histories do not reach.
 
+use super::super::xattr::XATTR_BYTES_MAX;
 use super::*;
 use crate::units::{EXTENT_BLOCKS_MAX, FILE_BYTES_MAX};
 

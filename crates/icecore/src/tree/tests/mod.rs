@@ -21,6 +21,13 @@ pub(crate) struct Store {
     budget: Mutex<Option<u64>>,
 }
 
+impl Tree {
+    /// The item at `key`.
+    fn get(&self, source: &dyn NodeSource, key: Key) -> Result<Option<Item>> {
+        self.view(source, key, |item| item.map(ItemRef::to_item))
+    }
+}
+
 impl NodeSource for Store {
     fn load(&self, address: LogAddress) -> Result<Arc<Node>> {
         self.loads.fetch_add(1, Ordering::Relaxed);
