@@ -2,7 +2,7 @@
 
 use crate::copies::{Copies, Mended};
 use crate::error::{Error, Result};
-use crate::format::segment::{Geometry, SegmentKind, file_name};
+use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name};
 use crate::format::superblock::LedgerPointer;
 use crate::incidents::Incidents;
 use crate::numbers::NumberMap;
@@ -269,6 +269,13 @@ impl SegmentFiles {
     /// Writes parts one after the other, the first at `slot`.
     pub(crate) fn write(&self, segment: SegmentId, slot: Slot, parts: &[(Kind, &[u8])]) -> Result<()> {
         self.write_with(segment, slot, parts, |file, offset| file.write_at(parts, offset))
+    }
+
+    /// Writes the header of the segment that it names.
+    pub(crate) fn write_header(&self, header: &SegmentHeader) -> Result<()> {
+        let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
+        header.encode(&mut block);
+        self.write(header.segment, Slot(0), &[(Kind::Frame, &block)])
     }
 
     /// As [`SegmentFiles::write`], for short writes that many others follow before the flush.

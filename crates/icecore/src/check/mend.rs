@@ -8,7 +8,7 @@ use crate::copies::{MendCounts, Mended};
 use crate::engine::{self, Engine, Forsaken, Restored};
 use crate::error::{Error, Result};
 use crate::format::superblock::{Former, NAMES, Superblock};
-use crate::storage::{AlignedBuffer, Kind, Overlay, Storage};
+use crate::storage::{Overlay, Storage};
 use std::sync::Arc;
 
 /// How a repair goes about it.
@@ -158,18 +158,8 @@ pub(super) fn write_superblocks(above: &dyn Storage, superblock: &Superblock) ->
 }
 
 fn write_superblock(above: &dyn Storage, name: &str, superblock: &Superblock) -> Result<()> {
-    let block = AlignedBuffer::copied(&superblock.encode());
-    let length = block.len() as u64;
-    let there = above.open(name, true).ok().filter(|file| file.length().is_ok_and(|found| found >= length));
-    let file = match there {
-        Some(file) => file,
-        None => {
-            // Lost, or cut short.
-            let _ = above.remove(name);
-            above.create(name, length).map_err(|error| Error::io("create", name, error))?
-        }
-    };
-    file.write_at(&[(Kind::Frame, &block)], 0).map_err(|error| Error::io("write", name, error))
+    // What cannot be opened for whatever reason is made again.
+    engine::write_superblock(above, name, superblock, |_| true)
 }
 
 /// Whether the pool can be opened as it is now.

@@ -140,10 +140,7 @@ pub(super) fn read_header(
     segment: SegmentId,
     kind: SegmentKind,
 ) -> Option<SegmentHeader> {
-    let decode = |block: &[u8]| {
-        SegmentHeader::decode(block)
-            .filter(|header| header.pool == pool && header.segment == segment && header.kind == kind)
-    };
+    let decode = |block: &[u8]| SegmentHeader::of(pool, segment, block).filter(|header| header.kind == kind);
     let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
     let read = files.read(segment, Slot(0), &mut block);
     if let Some(header) = read.as_ref().ok().and_then(|()| decode(&block)) {

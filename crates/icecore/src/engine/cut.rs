@@ -103,10 +103,9 @@ impl Replay<'_> {
 fn begins_after(blocks: &Blocks, superblock: &Superblock, segment: SegmentId, first: RecordSequence) -> bool {
     let mut block = [0; BLOCK_BYTES];
     let read = blocks.files().read(segment, Slot(0), &mut block);
-    read.ok().and_then(|()| SegmentHeader::decode(&block)).is_some_and(|header| {
-        (header.pool, header.segment, header.kind) == (superblock.pool, segment, SegmentKind::Log)
-            && header.first_sequence >= first
-    })
+    read.ok()
+        .and_then(|()| SegmentHeader::of(superblock.pool, segment, &block))
+        .is_some_and(|header| header.kind == SegmentKind::Log && header.first_sequence >= first)
 }
 
 /// Adds the records of a segment from one on that a life of this pool wrote when its log had come so far.

@@ -458,10 +458,8 @@ fn still_filled(
     let mut block = vec![0; BLOCK_BYTES];
     cursor.filter(|Cursor { segment, incarnation, .. }| {
         blocks.files().read(*segment, Slot(0), &mut block).is_ok()
-            && SegmentHeader::decode(&block).is_some_and(|header| {
-                (header.pool, header.segment, header.kind) == (superblock.pool, *segment, kind)
-                    && header.incarnation == *incarnation
-            })
+            && SegmentHeader::of(superblock.pool, *segment, &block)
+                .is_some_and(|header| (header.kind, header.incarnation) == (kind, *incarnation))
     })
 }
 

@@ -95,7 +95,8 @@ pub use remains::Remains;
 pub(crate) use space::Making;
 pub(crate) use staging::StagedRun;
 pub(crate) use superblocks::{
-    in_order as superblocks_in_order, read as find_superblock, read_one as read_superblock,
+    in_order as superblocks_in_order, put as write_superblock, read as find_superblock,
+    read_one as read_superblock,
 };
 pub(crate) use trim::Keep;
 pub use trim::TrimReport;

@@ -154,9 +154,8 @@ impl<'a> Original<'a> {
     fn look_at_header(&mut self, incarnation: Option<u64>, former_is_of_use: bool) {
         let (pool, segment, kind) = (self.engine.pool, self.segment, self.kind);
         let is_own = |bytes: &Vec<u8>| {
-            SegmentHeader::decode(bytes).is_some_and(|header| {
-                (header.pool, header.segment, header.kind) == (pool, segment, kind)
-                    && incarnation.is_none_or(|incarnation| header.incarnation == incarnation)
+            SegmentHeader::of(pool, segment, bytes).is_some_and(|header| {
+                header.kind == kind && incarnation.is_none_or(|incarnation| header.incarnation == incarnation)
             })
         };
         if self.read_segment(Slot(0), 1).is_some_and(|bytes| is_own(&bytes)) {

@@ -106,9 +106,7 @@ impl Survey<'_> {
     fn segment(&mut self, segment: SegmentId) {
         let Scope { blocks, pool, log, .. } = self.scope;
         let mut header = vec![0; BLOCK_BYTES];
-        let decode = |block: &[u8]| {
-            SegmentHeader::decode(block).filter(|header| header.pool == *pool && header.segment == segment)
-        };
+        let decode = |block: &[u8]| SegmentHeader::of(*pool, segment, block);
         let files = blocks.files();
         let read = files.read(segment, Slot(0), &mut header).is_ok();
         let found = Some(()).filter(|()| read).and_then(|()| decode(&header)).or_else(|| {

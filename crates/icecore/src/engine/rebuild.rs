@@ -418,18 +418,9 @@ impl Out<'_> {
         files.create(segment)?;
         self.segments.push(segment);
         files.begin(segment, kind);
-        let header = SegmentHeader {
-            pool: self.superblock.pool,
-            kind,
-            segment,
-            incarnation: self.next_use(),
-            first_address,
-            first_sequence,
-            epoch: self.superblock.epoch(),
-        };
-        let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
-        header.encode(&mut block);
-        files.write(segment, Slot(0), &[(Kind::Frame, &block)])?;
+        let (pool, incarnation, epoch) = (self.superblock.pool, self.next_use(), self.superblock.epoch());
+        let header = SegmentHeader { pool, kind, segment, incarnation, first_address, first_sequence, epoch };
+        files.write_header(&header)?;
         Ok(segment)
     }
 }

@@ -78,12 +78,9 @@ impl Replay<'_> {
         let files = self.env.blocks.files();
         let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
         files.read(segment, Slot(0), &mut block)?;
-        let valid = SegmentHeader::decode(&block).is_some_and(|header| {
-            header.pool == superblock.pool
-                && header.segment == segment
-                && header.kind == SegmentKind::Log
-                && header.incarnation == incarnation
-        });
+        let (pool, kind) = (superblock.pool, SegmentKind::Log);
+        let valid = SegmentHeader::of(pool, segment, &block)
+            .is_some_and(|header| (header.kind, header.incarnation) == (kind, incarnation));
         if valid && superblock.clean {
             return Ok(());
         }
@@ -102,20 +99,12 @@ impl Replay<'_> {
         files.read(segment, Slot(1), &mut first)?;
         let is_end = segment == self.end.0.segment && self.end.0.slot == Slot(1);
         let view = RecordView::decode(&first).filter(|_| !is_end);
-        let (address, sequence) = view.map_or((self.end.0.address, self.end.0.sequence), |view| {
-            (view.header.address, view.header.sequence)
-        });
-        let header = SegmentHeader {
-            pool: superblock.pool,
-            kind: SegmentKind::Log,
-            segment,
-            incarnation,
-            first_address: address,
-            first_sequence: sequence,
-            epoch: superblock.epoch(),
-        };
-        block.fill(0);
-        header.encode(&mut block);
-        files.write(segment, Slot(0), &[(Kind::Frame, &block)])
+        let (first_address, first_sequence) = view
+            .map_or((self.end.0.address, self.end.0.sequence), |view| {
+                (view.header.address, view.header.sequence)
+            });
+        let epoch = superblock.epoch();
+        let header = SegmentHeader { pool, kind, segment, incarnation, first_address, first_sequence, epoch };
+        files.write_header(&header)
     }
 }

@@ -4,11 +4,13 @@
 use super::ledger::RUN_BYTES_MAX;
 use super::{Engine, Purpose};
 use crate::error::{Error, Result};
-use crate::format::segment::SegmentKind;
+use crate::format::segment::{SegmentHeader, SegmentKind, encode_table};
 use crate::segments::Cursor;
 use crate::state::State;
 use crate::storage::{AlignedBuffer, Kind};
-use crate::units::{BLOCK_BYTES, BlockCount, ByteLength, SegmentId, Slot};
+use crate::units::{
+    BLOCK_BYTES, BlockCount, ByteLength, LogAddress, RecordSequence, RecoveryEpoch, SegmentId, Slot,
+};
 use std::sync::atomic::Ordering;
 
 /// Blocks of a cursor's next piece at most.
@@ -458,7 +460,7 @@ impl Engine {
         &self,
         kind: SegmentKind,
         allocation: &Allocation,
-        epoch: crate::units::RecoveryEpoch,
+        epoch: RecoveryEpoch,
     ) -> Result<()> {
         if let Err(error) = self.begin_segment(kind, allocation, epoch) {
             if let Some((full, _)) = allocation.full {
@@ -474,24 +476,17 @@ impl Engine {
         &self,
         kind: SegmentKind,
         allocation: &Allocation,
-        epoch: crate::units::RecoveryEpoch,
+        epoch: RecoveryEpoch,
     ) -> Result<()> {
-        if allocation.is_fresh {
-            self.blocks.files().begin(allocation.segment, kind);
-            let mut block = AlignedBuffer::zeroed(BLOCK_BYTES);
-            let header = crate::format::segment::SegmentHeader {
-                pool: self.pool,
-                kind,
-                segment: allocation.segment,
-                incarnation: allocation.incarnation,
-                first_address: crate::units::LogAddress(0),
-                first_sequence: crate::units::RecordSequence(0),
-                epoch,
-            };
-            header.encode(&mut block);
-            self.blocks.files().write(allocation.segment, Slot(0), &[(Kind::Frame, &block)])?;
-            self.counters.frame_bytes.add(BLOCK_BYTES as u64);
+        let Allocation { segment, incarnation, is_fresh, .. } = *allocation;
+        if !is_fresh {
+            return Ok(());
         }
+        self.blocks.files().begin(segment, kind);
+        let (pool, first_address, first_sequence) = (self.pool, LogAddress(0), RecordSequence(0));
+        let header = SegmentHeader { pool, kind, segment, incarnation, first_address, first_sequence, epoch };
+        self.blocks.files().write_header(&header)?;
+        self.counters.frame_bytes.add(BLOCK_BYTES as u64);
         Ok(())
     }
 
@@ -508,11 +503,7 @@ impl Engine {
 
     pub(super) fn write_table(&self, segment: SegmentId, incarnation: u64, kind: SegmentKind) -> Result<()> {
         let sums = self.blocks.sums().close(segment, self.geometry);
-        let table = crate::format::segment::encode_table(
-            self.geometry,
-            self.blocks.sums().owner(segment, incarnation),
-            &sums,
-        );
+        let table = encode_table(self.geometry, self.blocks.sums().owner(segment, incarnation), &sums);
         let aligned = AlignedBuffer::copied(&table);
         self.blocks.files().write(segment, self.geometry.end(kind), &[(Kind::Frame, &aligned)])?;
         self.counters.frame_bytes.add(table.len() as u64);

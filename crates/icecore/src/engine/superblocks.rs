@@ -135,22 +135,30 @@ fn order([one, other]: [&'static str; 2], found: &[Result<Superblock>; 2]) -> (&
 }
 
 pub(super) fn write_one(storage: &dyn Storage, name: &str, superblock: &Superblock) -> Result<()> {
+    put(storage, name, superblock, |error| error.kind() == std::io::ErrorKind::NotFound)
+}
+
+/// Writes one, which is made again if it is cut short, or lost.
+pub(crate) fn put(
+    storage: &dyn Storage,
+    name: &str,
+    superblock: &Superblock,
+    is_lost: impl Fn(&std::io::Error) -> bool,
+) -> Result<()> {
     let aligned = AlignedBuffer::copied(&superblock.encode());
-    let (file, created) = match storage.open(name, true) {
-        // Cut short: not every medium makes a file longer.
+    let there = match storage.open(name, true) {
+        // Not every medium makes a file longer.
         Ok(file) if file.length().is_ok_and(|length| length < BLOCK_BYTES as u64) => {
             storage.remove(name).map_err(|error| Error::io("remove", name, error))?;
-            let made = storage.create(name, BLOCK_BYTES as u64);
-            (made.map_err(|error| Error::io("create", name, error))?, true)
+            None
         }
-        Ok(file) => (file, false),
-        // One of the twins was lost: it is made again.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            let made = storage.create(name, BLOCK_BYTES as u64);
-            (made.map_err(|error| Error::io("create", name, error))?, true)
-        }
+        Ok(file) => Some(file),
+        Err(error) if is_lost(&error) => None,
         Err(error) => return Err(Error::io("open", name, error)),
     };
+    let created = there.is_none();
+    let make = || storage.create(name, BLOCK_BYTES as u64).map_err(|error| Error::io("create", name, error));
+    let file = there.map_or_else(make, Ok)?;
     file.write_at(&[(Kind::Frame, &aligned)], 0).map_err(|error| Error::io("write", name, error))?;
     file.sync().map_err(|error| Error::io("flush", name, error))?;
     if created {

@@ -10,6 +10,7 @@ pub mod ledger;
 pub mod record;
 pub mod segment;
 pub mod superblock;
+pub(crate) mod varint;
 
 use crate::units::BLOCK_BYTES;
 

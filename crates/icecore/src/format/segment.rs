@@ -148,6 +148,11 @@ impl SegmentHeader {
         seal_block(block);
     }
 
+    /// The header of a segment of a pool, if the block is that.
+    pub(crate) fn of(pool: PoolId, segment: SegmentId, block: &[u8]) -> Option<Self> {
+        Self::decode(block).filter(|header| (header.pool, header.segment) == (pool, segment))
+    }
+
     /// Reads the block; `None` if it is not a header.
     #[must_use]
     pub fn decode(block: &[u8]) -> Option<Self> {

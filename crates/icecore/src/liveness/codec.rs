@@ -3,7 +3,7 @@
 use super::blocks::BlockSet;
 use super::set::SetChanges;
 use super::streams::StreamChanges;
-use super::varint::{put_varint, take_varint, varint_bytes};
+use crate::format::varint::{put_varint, take_varint, varint_bytes};
 use crate::units::{LogAddress, Marks, Stream};
 use crate::{Error, Result};
 use roaring::RoaringTreemap;

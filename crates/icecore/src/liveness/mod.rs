@@ -22,7 +22,6 @@ mod split;
 mod stored;
 mod streams;
 mod thinning;
-mod varint;
 mod verify;
 mod versions;
 
@@ -47,6 +46,5 @@ pub(crate) use rebuild::SetsOfVersion;
 pub(crate) use rule_tests::reached;
 pub use stored::{HistoryChanges, StoredHistory, StoredSets};
 pub use streams::FreedSink;
-pub(crate) use varint::{put_varint, take_varint};
 pub(crate) use versions::parted;
 pub use versions::{History, VersionNode};

@@ -3,9 +3,9 @@
 use super::blocks::{BlockSet, Span};
 use super::codec::{DecodeLimits, damaged, encode_set, take_set};
 use super::fault::HistoryFault;
-use super::varint::{put_varint, take_varint};
 use crate::Result;
 use crate::format::superblock::LedgerPointer;
+use crate::format::varint::{put_varint, take_varint};
 use crate::units::{
     BLOCK_BYTES, BlockCount, LOG_ADDRESS_LIMIT, LogAddress, Marks, PoolId, SegmentId, Slot, Stream,
 };

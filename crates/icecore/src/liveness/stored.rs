@@ -5,9 +5,9 @@ use super::codec::{DecodeLimits, damaged, encode_stream_changes, take_stream_cha
 use super::part::{PartRow, take_rows};
 use super::set::AddressSet;
 use super::streams::{StreamChanges, StreamSets};
-use super::varint::put_varint;
 use super::versions::History;
 use crate::Result;
+use crate::format::varint::put_varint;
 use crate::units::{LogAddress, Marks, Stream, VersionId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -7,9 +7,10 @@ use super::set::SetChanges;
 use super::stored::{VersionChange, VersionRecord};
 use super::{
     BlockSet, DecodeLimits, FreedSink, History, HistoryChanges, Part, PartRow, PartSource, SetChunk,
-    SetLimits, StoredHistory, put_varint,
+    SetLimits, StoredHistory,
 };
 use crate::format::superblock::LedgerPointer;
+use crate::format::varint::put_varint;
 use crate::units::{BLOCK_BYTES, LOG_ADDRESS_LIMIT, LogAddress, PoolId, SegmentId, Slot, VersionId};
 use proptest::prelude::*;
 use std::sync::Arc;

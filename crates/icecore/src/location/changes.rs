@@ -3,7 +3,8 @@
 
 use super::directory::{ChunkRow, encode_rows, take_rows};
 use super::map::{LocationMap, MapJournal, PlacedRun};
-use crate::liveness::{BlockSet, DecodeLimits, encode_set, put_varint, take_set, take_varint};
+use crate::format::varint::{put_varint, take_varint, unzigzag, zigzag};
+use crate::liveness::{BlockSet, DecodeLimits, encode_set, take_set};
 use crate::units::{BlockCount, LOG_ADDRESS_LIMIT, LogAddress, Marks, Run, SegmentId, Slot, Stream};
 use crate::{Error, Result};
 
@@ -214,8 +215,7 @@ pub(super) fn encode_placed(placed: &[PlacedRun], out: &mut Vec<u8>) {
         put_varint(out, entry.run.start.0 - end.0);
         put_varint(out, entry.run.length.0 - 1);
         let step = i64::from(entry.segment.0) - i64::from(segment.0);
-        // Small steps either way become small numbers: 0, -1, 1, -2, ... as 0, 1, 2, 3, ...
-        put_varint(out, ((step << 1) ^ (step >> 63)) as u64);
+        put_varint(out, zigzag(step));
         put_varint(out, u64::from(entry.slot.0));
         (end, segment) = (entry.run.end(), entry.segment);
     }
@@ -246,8 +246,7 @@ pub(super) fn take_placed(
 fn take_entry(bytes: &mut &[u8], stream: Stream, end: LogAddress, segment: SegmentId) -> Option<PlacedRun> {
     let start = end.0.checked_add(take_varint(bytes)?)?;
     let length = u64::from(u32::try_from(take_varint(bytes)?.checked_add(1)?).ok()?);
-    let folded = take_varint(bytes)?;
-    let step = (folded >> 1) as i64 ^ -((folded & 1) as i64);
+    let step = unzigzag(take_varint(bytes)?);
     let segment = SegmentId(u32::try_from(i64::from(segment.0).checked_add(step)?).ok()?);
     let slot = Slot(u32::try_from(take_varint(bytes)?).ok()?);
     start.checked_add(length)?;

@@ -1,7 +1,7 @@
 //! The addresses of the blocks of a run outside the log, as its header lists them: so that where blocks lie can be found out
 //! without the location map. The layout is in `docs/format.md`.
 
-use crate::liveness::{put_varint, take_varint};
+use crate::format::varint::{put_varint, take_varint, unzigzag, zigzag};
 use crate::units::{BlockCount, LOG_ADDRESS_LIMIT, LogAddress, Run, Stream};
 
 /// First byte of the encoding.
@@ -22,7 +22,7 @@ pub fn encode_list(runs: &[Run]) -> Vec<u8> {
         put_varint(&mut bytes, (run.length.0 - 1) << STREAM_BITS | run.stream as u64);
         // Blocks that were moved need not be in the order of their addresses.
         let step = run.start.0 as i64 - *end as i64;
-        put_varint(&mut bytes, ((step << 1) ^ (step >> 63)) as u64);
+        put_varint(&mut bytes, zigzag(step));
         *end = run.end().0;
     }
     bytes
@@ -38,8 +38,7 @@ pub fn decode_list(bytes: &[u8], blocks: usize) -> Option<Vec<Run>> {
         let number = take_varint(&mut rest)?;
         let stream = Stream::from_number((number & ((1 << STREAM_BITS) - 1)) as u8)?;
         let length = (number >> STREAM_BITS) + 1;
-        let folded = take_varint(&mut rest)?;
-        let step = (folded >> 1) as i64 ^ -((folded & 1) as i64);
+        let step = unzigzag(take_varint(&mut rest)?);
         let end = &mut ends[stream as usize];
         let start = end.checked_add_signed(step).filter(|start| *start > 0)?;
         left = left.checked_sub(length)?;

@@ -294,13 +294,11 @@ impl<'a> Reader<'a> {
                 Err(_) if in_use => continue,
                 read => read?,
             }
-            let header = SegmentHeader::decode(&block);
-            let Some(header) = header else { continue };
-            let ours = header.pool == self.pool && header.segment == other && header.kind == SegmentKind::Log;
-            if !ours || header.first_sequence <= lost {
-                continue;
-            }
-            if let Some(found) = self.search(other, Slot(1), header.incarnation, lost)? {
+            if let Some(header) = SegmentHeader::of(self.pool, other, &block)
+                && header.kind == SegmentKind::Log
+                && header.first_sequence > lost
+                && let Some(found) = self.search(other, Slot(1), header.incarnation, lost)?
+            {
                 return Ok(Some(found));
             }
         }

@@ -2,7 +2,6 @@
 
 use super::entry::{
     ADJACENT, ExtentContext, LONG, SAME_GROUP, SAME_LENGTH, SAME_STREAM, Writer, put_child, put_leaf_entry,
-    unzigzag,
 };
 use super::interior::Interior;
 use super::item::{Extent, ITEM_BYTES_MAX, ItemRef};
@@ -11,6 +10,7 @@ use super::leaf::Leaf;
 use super::node::{LEVEL_MAX, Node};
 use super::slot::Child;
 use crate::error::{Error, Result};
+use crate::format::varint::{take_varint, unzigzag};
 use crate::units::{BLOCK_BYTES, BlockCount, INODE_NUMBER_LIMIT, LOG_ADDRESS_LIMIT, LogAddress, Run, Stream};
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -127,19 +127,7 @@ impl<'a> Reader<'a> {
     }
 
     fn varint(&mut self) -> Decoded<u64> {
-        let mut number = 0;
-        for shift in (0..64).step_by(7) {
-            let byte = self.byte()?;
-            let bits = u64::from(byte & 0x7F);
-            if bits << shift >> shift != bits {
-                break;
-            }
-            number |= bits << shift;
-            if byte & 0x80 == 0 {
-                return Ok(number);
-            }
-        }
-        Err("a number is too large")
+        take_varint(&mut self.left).ok_or("a number is cut off or too large")
     }
 
     /// A key in full: kind, distance of inodes, offset.

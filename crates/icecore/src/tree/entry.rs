@@ -3,6 +3,7 @@
 
 use super::item::Extent;
 use super::key::{group, is_extent};
+use crate::format::varint::{varint_bytes, zigzag};
 
 /// Takes the bytes of an entry.
 pub(super) trait Sink {
@@ -42,7 +43,7 @@ impl Sink for Counter {
     }
 
     fn varint(&mut self, number: u64) {
-        self.0 += (70 - (number | 1).leading_zeros() as usize) / 7;
+        self.0 += varint_bytes(number);
     }
 
     fn bytes(&mut self, place: Place) {
@@ -76,14 +77,6 @@ impl Sink for Writer<'_> {
         self.block[self.at..self.at + bytes.len()].copy_from_slice(bytes);
         self.at += bytes.len();
     }
-}
-
-pub(super) const fn zigzag(number: i64) -> u64 {
-    ((number << 1) ^ (number >> 63)) as u64
-}
-
-pub(super) const fn unzigzag(number: u64) -> i64 {
-    (number >> 1) as i64 ^ -((number & 1) as i64)
 }
 
 /// First bit of every entry: same inode and kind as the entry before.

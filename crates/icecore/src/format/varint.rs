@@ -32,6 +32,15 @@ pub(crate) fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
+/// Small numbers either way as small numbers: 0, -1, 1, -2, ... as 0, 1, 2, 3, ...
+pub(crate) const fn zigzag(number: i64) -> u64 {
+    ((number << 1) ^ (number >> 63)) as u64
+}
+
+pub(crate) const fn unzigzag(number: u64) -> i64 {
+    (number >> 1) as i64 ^ -((number & 1) as i64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
