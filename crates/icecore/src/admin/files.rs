@@ -50,7 +50,6 @@ impl Files {
                 self.pins.remove(&pin);
                 Ok(Response::Done)
             }
-            Request::Stat { pin, inode } => self.stat(pin, inode).map(Response::Attributes),
             Request::ReadDirectory { pin, inode, after, limit } => {
                 self.read_directory(pin, inode, after, limit).map(Response::Directory)
             }
@@ -83,10 +82,6 @@ impl Files {
                 .ok_or_else(nothing_staged)
                 .and_then(|import| import.commit(pool, size))
                 .map(|replaced| Response::Imported { replaced }),
-            Request::AbortImport => {
-                self.import = None;
-                Ok(Response::Done)
-            }
             other => return Err(other),
         })
     }
@@ -110,10 +105,6 @@ impl Files {
 
     fn view(&self, pin: u32) -> Result<&View> {
         self.pins.get(&pin).ok_or_else(|| Error::Invalid(format!("there is no pin {pin}")))
-    }
-
-    fn stat(&self, pin: u32, inode: InodeNumber) -> Result<FileAttributes> {
-        attributes(self.view(pin)?, inode)
     }
 
     fn read_directory(&self, pin: u32, inode: InodeNumber, after: u64, limit: u32) -> Result<Vec<FileEntry>> {

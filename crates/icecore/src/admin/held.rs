@@ -58,7 +58,7 @@ impl Held {
                 self.staged = true;
                 Ok(response)
             }
-            (Request::BeginImport { .. } | Request::CommitImport { .. } | Request::AbortImport, outcome) => {
+            (Request::BeginImport { .. } | Request::CommitImport { .. }, outcome) => {
                 self.staged = false;
                 outcome
             }
@@ -70,11 +70,8 @@ impl Held {
     ///
     /// Snapshots never change, so that they can be pinned again.
     pub(super) fn lose(&mut self, request: &Request) -> Result<bool, Failure> {
-        let is_last = match request {
-            Request::Unpin { pin } => self.pins.len() == 1 && self.pins.contains_key(pin) && !self.staged,
-            Request::AbortImport => self.pins.is_empty() && self.staged,
-            _ => false,
-        };
+        let is_last = matches!(request, Request::Unpin { pin }
+            if self.pins.len() == 1 && self.pins.contains_key(pin) && !self.staged);
         if is_last {
             *self = Self { next_pin: self.next_pin, ..Self::default() };
         } else if self.staged || self.pins.values().any(|held| !held.pinned.version.contains('@')) {
@@ -118,7 +115,6 @@ fn is_same(one: &Pinned, other: &Pinned) -> bool {
 const fn pin_of(request: &mut Request) -> Option<&mut u32> {
     match request {
         Request::Unpin { pin }
-        | Request::Stat { pin, .. }
         | Request::ReadDirectory { pin, .. }
         | Request::ReadFile { pin, .. }
         | Request::ReadLink { pin, .. } => Some(pin),

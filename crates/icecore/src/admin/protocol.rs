@@ -18,7 +18,7 @@ use crate::units::{ByteLength, InodeNumber, PoolId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The version of the conversation. Both ends must speak the same.
-pub const PROTOCOL_VERSION: u16 = 10;
+pub const PROTOCOL_VERSION: u16 = 11;
 /// Most bytes of a file that one request reads or writes.
 pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Most entries of a directory that one request answers.
@@ -166,13 +166,6 @@ pub enum Request {
         /// The pin.
         pin: u32,
     },
-    /// Attributes of a file. Answer: [`Response::Attributes`].
-    Stat {
-        /// The pin.
-        pin: u32,
-        /// The file.
-        inode: InodeNumber,
-    },
     /// Entries of a directory with their attributes. Answer: [`Response::Directory`].
     ReadDirectory {
         /// The pin.
@@ -232,8 +225,6 @@ pub enum Request {
         /// The file's size.
         size: u64,
     },
-    /// Forgets the staged file.
-    AbortImport,
     /// Changes the size limit of the pool.
     SetSizeLimit {
         /// Most bytes that its files may take up together; none for no limit.
@@ -286,8 +277,6 @@ pub enum Response {
     Scrubbed(ScrubReport),
     /// See [`Request::Pin`].
     Pinned(Pinned),
-    /// See [`Request::Stat`].
-    Attributes(FileAttributes),
     /// See [`Request::ReadDirectory`].
     Directory(Vec<FileEntry>),
     /// Bytes of a file.
