@@ -1,14 +1,12 @@
 //! Checksum tables of segments, from where they stand or from the record headers.
 
+use super::survey::{Beside, note_sums};
 use super::{Sums, Use};
 use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::record::RecordView;
 use crate::format::segment::{SegmentKind, decode_table, decode_table_block};
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
-
-/// Blocks read at once when a table is gathered.
-const GATHER_BLOCKS: u32 = 16;
 
 /// What is known of the checksums of a segment.
 pub(super) struct Known {
@@ -25,25 +23,35 @@ impl Sums {
     /// Nothing is left that says what the segment is.
     pub(super) fn read_table(&self, segment: SegmentId, files: &SegmentFiles) -> Result<Known> {
         let use_ = self.use_of(segment, files)?;
-        let geometry = files.geometry();
+        let unread = match self.table_there(segment, use_, files) {
+            Ok(Some(sums)) => return Ok(Known { sums, unread: None }),
+            Ok(None) => None,
+            Err(error) => Some(error),
+        };
+        let known = self.rebuild(segment, use_, Slot(u32::MAX), files);
+        Ok(Known { unread: unread.or(known.unread), ..known })
+    }
+
+    /// The table of a segment in this use as it stands there, or in its copy; `None` if it does not.
+    ///
+    /// # Errors
+    /// It cannot be read, or is gone with the end of the file, and the copy does not have it.
+    pub(super) fn table_there(
+        &self,
+        segment: SegmentId,
+        use_: Use,
+        files: &SegmentFiles,
+    ) -> Result<Option<Vec<u32>>> {
+        let (geometry, owner) = (files.geometry(), self.owner(segment, use_.incarnation));
+        let at = geometry.end(use_.kind);
         let mut bytes = vec![0; geometry.table_blocks() as usize * BLOCK_BYTES];
-        let end = geometry.end(use_.kind);
-        let owner = self.owner(segment, use_.incarnation);
-        let decode = |bytes: &[u8]| decode_table(geometry, owner, bytes);
-        // A table that is gone with the end of the file is gathered.
-        let read = files.read_if_there(segment, end, &mut bytes);
-        let own = read.as_ref().ok().and_then(|()| decode(&bytes));
+        let read = files.read_if_there(segment, at, &mut bytes);
+        let own = read.as_ref().ok().and_then(|()| decode_table(geometry, owner, &bytes));
         let found = own.or_else(|| {
-            let copied = files.read_copy(segment, end, &mut bytes);
-            Some(()).filter(|()| copied).and_then(|()| decode(&bytes))
+            let copied = files.read_copy(segment, at, &mut bytes);
+            copied.then(|| decode_table(geometry, owner, &bytes)).flatten()
         });
-        Ok(match found {
-            Some(sums) => Known { sums, unread: None },
-            None => {
-                let Known { sums, unread } = self.rebuild(segment, use_, end, files);
-                Known { sums, unread: read.err().or(unread) }
-            }
-        })
+        if found.is_some() { Ok(found) } else { read.map(|()| None) }
     }
 
     /// One piece of the table of a segment that is not being filled, if it stands there and proves itself. What the segment is for need not be read
@@ -64,56 +72,12 @@ impl Sums {
         decode_table_block(self.owner(segment, incarnation), piece as usize, &block)
     }
 
-    /// Gathers the table from the record headers of a segment that has none. A block that cannot be read is like one that is
-    /// damaged: it must not cost what lies behind it.
+    /// Gathers the table from the record headers of a segment that has none.
     pub(super) fn rebuild(&self, segment: SegmentId, use_: Use, end: Slot, files: &SegmentFiles) -> Known {
-        let geometry = files.geometry();
-        let mut sums = vec![0; geometry.slots() as usize];
-        let end = end.min(geometry.end(use_.kind)).0;
-        let is_run = use_.kind == SegmentKind::Run;
-        let has_copy = files.copies().has(segment);
-        let mut block = [0; BLOCK_BYTES];
-        let mut window = vec![0; GATHER_BLOCKS as usize * BLOCK_BYTES];
-        let mut first = None;
-        let mut unread = None;
-        let mut slot = 1;
-        while slot < end {
-            let begin = match first {
-                Some(begin) if slot < begin + GATHER_BLOCKS => begin,
-                _ => {
-                    let blocks = GATHER_BLOCKS.min(geometry.slots() - slot) as usize;
-                    let window = &mut window[..blocks * BLOCK_BYTES];
-                    unread = files.read_around(segment, Slot(slot), window).or(unread);
-                    *first.insert(slot)
-                }
-            };
-            let at = (slot - begin) as usize * BLOCK_BYTES;
-            let decode = |block: &[u8]| {
-                RecordView::decode(block).filter(|record| {
-                    let header = &record.header;
-                    let own = !is_run || header.address.0 == u64::from(slot);
-                    header.pool == self.pool
-                        && header.incarnation == use_.incarnation
-                        && header.run == is_run
-                        && own
-                })
-            };
-            let record = decode(&window[at..at + BLOCK_BYTES]).or_else(|| {
-                let copied = has_copy && files.read_copy(segment, Slot(slot), &mut block);
-                Some(()).filter(|()| copied).and_then(|()| decode(&block))
-            });
-            let Some(record) = record else {
-                // A gap that writing left when it failed, the end, or damage that must not cost what lies behind it.
-                slot += 1;
-                continue;
-            };
-            for (index, sum) in record.sums.iter().enumerate() {
-                if let Some(entry) = sums.get_mut(slot as usize + 1 + index) {
-                    *entry = *sum;
-                }
-            }
-            slot += 1 + record.sums.len() as u32;
-        }
+        let mut sums = vec![0; files.geometry().slots() as usize];
+        let beside = Beside { copies: true, table: None };
+        let mut note = |slot: Slot, record: &RecordView| note_sums(&mut sums, slot, record);
+        let unread = self.walk((segment, use_), end, files, &beside, &mut note);
         Known { sums, unread }
     }
 }

@@ -1,14 +1,25 @@
 //! What a data segment itself says lies in it: its records, or its runs.
 
-use super::inspect::Window;
 use super::{Sums, Use};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::files::SegmentFiles;
 use crate::format::record::RecordView;
-use crate::format::segment::{SegmentKind, decode_table};
+use crate::format::segment::SegmentKind;
 use crate::location::decode_list;
 use crate::operation::Operation;
 use crate::units::{BLOCK_BYTES, BlockCount, Run, SegmentId, Slot, Stream};
+
+/// Blocks read at once.
+const WINDOW_BLOCKS: u32 = 16;
+
+/// What says beside a segment itself what its headers are.
+#[derive(Default)]
+pub(super) struct Beside {
+    /// Copies of headers.
+    pub copies: bool,
+    /// The checksums of a log segment by slot.
+    pub table: Option<Vec<u32>>,
+}
 
 impl Sums {
     /// The addresses that the headers of a data segment before `end` give to what lies in it, in the order of slots, each stretch with its first slot:
@@ -39,12 +50,13 @@ impl Sums {
         Ok(stretches)
     }
 
-    /// Calls `visit` with every record of a log segment before `end`, in the order of the log, or every run of a segment of runs: those
-    /// of the use that the segment is in. Where a header is damaged its copy speaks for it, or else nobody for what lies behind it. A header that
-    /// is whole and does not belong there is as bad: what the table of the segment, or the record before, contradicts is not believed.
+    /// Calls `visit` with every record of a log segment before `end`, in the order of the log, or every run of
+    /// a segment of runs: those of the use that the segment is in. Where a header is damaged its copy counts.
+    /// Without one nothing is known of what lies behind it. A header that is whole and does not belong there
+    /// is as bad: what the table of the segment, or the record before, contradicts is not believed.
     ///
     /// # Errors
-    /// Reading failed; or nothing is left that says what the segment is.
+    /// Nothing is left that says what the segment is.
     pub(crate) fn survey(
         &self,
         segment: SegmentId,
@@ -53,36 +65,59 @@ impl Sums {
         visit: &mut dyn FnMut(Slot, &RecordView),
     ) -> Result<Use> {
         let use_ = self.use_of(segment, files)?;
-        let end = files.geometry().end(use_.kind).min(end).0;
+        let table = (use_.kind == SegmentKind::Log).then(|| self.table_there(segment, use_, files).ok());
+        let beside = Beside { copies: true, table: table.flatten().flatten() };
+        self.walk((segment, use_), end, files, &beside, visit);
+        Ok(use_)
+    }
+
+    /// As [`Sums::survey`], with what shall count beside the segment itself. A block that cannot be read is
+    /// like one that is damaged: it must not cost what lies behind it. Answers why one could not be read.
+    pub(super) fn walk(
+        &self,
+        (segment, use_): (SegmentId, Use),
+        end: Slot,
+        files: &SegmentFiles,
+        beside: &Beside,
+        visit: &mut dyn FnMut(Slot, &RecordView),
+    ) -> Option<Error> {
+        let limit = files.geometry().end(use_.kind).0;
+        let end = limit.min(end.0);
         let is_run = use_.kind == SegmentKind::Run;
-        let has_copy = files.copies().has(segment);
-        let table = if is_run { None } else { self.table_on_disk(use_, segment, files) };
-        let mut window = Window::of(files, segment);
+        let has_copy = beside.copies && files.copies().has(segment);
+        let (mut window, mut bytes) = (0..0, Vec::new());
         let mut copy = [0; BLOCK_BYTES];
         let mut before: Option<RecordView> = None;
+        let mut unread = None;
         let (mut slot, mut behind) = (1, 0);
         while slot < end {
+            if !window.contains(&slot) {
+                window = slot..end.min(slot + WINDOW_BLOCKS);
+                bytes.resize(window.len() * BLOCK_BYTES, 0);
+                unread = files.read_around(segment, Slot(slot), &mut bytes).or(unread);
+            }
             let fits = |block: &[u8]| {
                 let record = RecordView::decode(block)?;
                 let header = &record.header;
                 let own = header.pool == self.pool
                     && header.incarnation == use_.incarnation
                     && header.run == is_run
-                    && slot as usize + record.sums.len() < files.geometry().end(use_.kind).0 as usize;
+                    && slot as usize + record.sums.len() < limit as usize;
                 let in_order = if is_run {
                     header.address.0 == u64::from(slot)
                 } else {
                     before.as_ref().is_none_or(|before| follows(&record, before, slot == behind))
-                        && table.as_ref().is_none_or(|table| agrees(&record, slot, table))
+                        && beside.table.as_ref().is_none_or(|table| agrees(&record, slot, table))
                 };
                 (own && in_order).then_some(record)
             };
-            // A block that cannot be read is like one that is damaged.
-            let record = window.block(slot).ok().and_then(fits).or_else(|| {
+            let at = (slot - window.start) as usize * BLOCK_BYTES;
+            let record = fits(&bytes[at..at + BLOCK_BYTES]).or_else(|| {
                 let copied = has_copy && files.read_copy(segment, Slot(slot), &mut copy);
-                Some(()).filter(|()| copied).and_then(|()| fits(&copy))
+                copied.then(|| fits(&copy)).flatten()
             });
             let Some(record) = record else {
+                // A gap that writing left when it failed, the end, or damage.
                 slot += 1;
                 continue;
             };
@@ -94,16 +129,14 @@ impl Sums {
             behind = slot;
             before = Some(record);
         }
-        Ok(use_)
+        unread
     }
+}
 
-    /// The checksums of a log segment by slot, if its table was written and can be read.
-    fn table_on_disk(&self, use_: Use, segment: SegmentId, files: &SegmentFiles) -> Option<Vec<u32>> {
-        let geometry = files.geometry();
-        let mut bytes = vec![0; geometry.table_blocks() as usize * BLOCK_BYTES];
-        files.read(segment, geometry.end(use_.kind), &mut bytes).ok()?;
-        decode_table(geometry, self.owner(segment, use_.incarnation), &bytes)
-    }
+/// Notes the checksums that a header has of the blocks behind it, by slot.
+pub(super) fn note_sums(sums: &mut [u32], slot: Slot, record: &RecordView) {
+    let first = slot.0 as usize + 1;
+    sums[first..first + record.sums.len()].copy_from_slice(&record.sums);
 }
 
 /// Whether a table has the same checksums as a record in this slot.
