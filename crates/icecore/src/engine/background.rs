@@ -193,7 +193,6 @@ fn collect(weak: &Weak<Engine>) {
             (false, Some(keep)) => engine.collect_idle(keep),
             (false, None) => Ok(()),
         };
-        engine.blocks.files().copies().reserve_room();
         removes = removes && (due || engine.trim_in_background(keep).is_ok());
         if keep.is_some() {
             // Checkpoints of this thread's own are no writes of anybody.
