@@ -23,7 +23,7 @@ const MAGIC: &[u8; 8] = b"ICECORE\n";
 const LIVES_AT: usize = 256;
 
 /// Where a ledger blob lies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct LedgerPointer {
     /// Segment that holds it.
     pub segment: SegmentId,
