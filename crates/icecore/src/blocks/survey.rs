@@ -50,10 +50,11 @@ impl Sums {
         Ok(stretches)
     }
 
-    /// Calls `visit` with every record of a log segment before `end`, in the order of the log, or every run of
-    /// a segment of runs: those of the use that the segment is in. Where a header is damaged its copy counts.
-    /// Without one nothing is known of what lies behind it. A header that is whole and does not belong there
-    /// is as bad: what the table of the segment, or the record before, contradicts is not believed.
+    /// Calls `visit` with every record of a log segment before `end`, in the order of the log, or every run
+    /// of a segment of runs: those of the use that the segment is in. Where a header is damaged its copy
+    /// counts. Without one nothing is known of what lies behind it. A header that is whole and does not
+    /// belong there is as bad: what the table of the segment, or the record before, contradicts is not
+    /// believed.
     ///
     /// # Errors
     /// Nothing is left that says what the segment is.
