@@ -72,7 +72,7 @@ pub enum Commands {
     Ls(ls::Arguments),
     /// Read and verify everything
     Scrub(scrub::Arguments),
-    /// Check the books of a pool that nobody has open, and repair them
+    /// Check the books of a pool that no process has open, and repair them
     Check(check::Arguments),
     /// Say how second copies stand, change what is copied, or make what is missing
     Copies(copies::Arguments),
@@ -116,7 +116,7 @@ Environment:
   ICECORE_LIST_JSON=1; the pool is ICECORE_POOL.
 
 Commands work while another process has the pool open: they are sent there.
-But `check` wants a pool that nobody has open, `sql` can only read then, and
+But `check` wants a pool that no process has open, `sql` can only read then, and
 `import -f` and `rollback` refuse to replace a database that a program uses.";
 
 const FIRST_STEPS: &str = "\

@@ -201,7 +201,7 @@ pub enum Property<'a> {
 }
 
 impl<'a> Property<'a> {
-    /// Finds the property of that name. A name with a colon is a user property, whether anybody has set it or not.
+    /// Finds the property of that name. A name with a colon is a user property, whether it is set or not.
     pub fn parse(name: &'a str) -> anyhow::Result<Self> {
         if name.contains(':') {
             icecore::names::check_property_name(name).map_err(icecore::admin::Failure::from)?;

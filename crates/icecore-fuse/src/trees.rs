@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const INODE_BITS: u32 = 40;
-/// Trees that can be told apart.
+/// Trees by number.
 const TREES_MAX: usize = 1 << (64 - INODE_BITS);
 
 /// What a tree shows.

@@ -1,4 +1,4 @@
-//! Exit codes, and how an error is told.
+//! Exit codes, and how an error is printed.
 
 use icecore::admin::{ErrorCode, Failure};
 use std::fmt;
@@ -82,7 +82,7 @@ pub fn report(result: anyhow::Result<()>) -> ExitCode {
     code(&error).into()
 }
 
-/// Whoever read our output had enough of it. Not to be mixed up with a broken socket, which is a [`Failure`].
+/// The reader of our output had enough of it. Not to be mixed up with a broken socket, which is a [`Failure`].
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

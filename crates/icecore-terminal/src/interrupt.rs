@@ -1,4 +1,4 @@
-//! Ctrl-C, and being told to end, for commands that have something to put in order first.
+//! Ctrl-C, and signals to end, for commands that have something to put in order first.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 

@@ -26,14 +26,14 @@ cleanly, the recovery happens in memory. A program may open it meanwhile: then
 the check ends with exit code 4, and has nothing to report.
 
 The exit code is 5 if anything is lost, or would be. What is harmless (a
-superblock whose twin is whole, a node whose copy is) is told, too.
+superblock whose twin is whole, a node whose copy is) is listed, too.
 
 --repair makes again what follows from something else: a superblock from its
 twin, what has a second copy from that, the last checkpoint from the one before
 it, or an earlier one, and the log, the location map from what segments say of
 themselves, the sets of versions from their trees. Everything is done and
 checked in memory first. What is overwritten is kept in a file before-repair.0
-of the pool's folder. What is told afterwards is what is gone. Have a copy of
+of the pool's folder. What it lists afterwards is gone. Have a copy of
 the folder nevertheless.
 
 A pool that was not closed and whose log since the last checkpoint is damaged,
@@ -120,7 +120,8 @@ fn alone<T>(pool: &Path, mut work: impl FnMut() -> icecore::Result<T>) -> Result
         return match work() {
             Err(Error::PoolInUse { .. }) if waited_for_command(pool, begin) => continue,
             Err(Error::PoolInUse { path, owner, .. }) => {
-                let way_out = "a check needs a pool that nobody has open: end that process first".to_owned();
+                let way_out =
+                    "a check needs a pool that no process has open: end that process first".to_owned();
                 Err(Error::PoolInUse { path, owner, way_out }.into())
             }
             outcome => outcome.map_err(Failure::from),

@@ -131,7 +131,7 @@ fn open_source(path: &Path, raw: bool) -> anyhow::Result<Source> {
     })
 }
 
-/// What is imported belongs to whoever imports it.
+/// What is imported belongs to the user who imports it.
 fn caller() -> Owner {
     Owner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
 }

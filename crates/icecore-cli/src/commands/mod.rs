@@ -103,7 +103,7 @@ fn request_once(mut access: Access, request: Request) -> anyhow::Result<Response
     finish(access, response)
 }
 
-/// Closes the pool. The first error is told: what was to be done goes before the close.
+/// Closes the pool. The first error is returned: that of the work goes before that of the close.
 fn finish<T, E: Into<anyhow::Error>>(access: Access, result: Result<T, E>) -> anyhow::Result<T> {
     let closed = access.close();
     let value = result.map_err(Into::into)?;

@@ -34,13 +34,14 @@ const DETAILS: &str = "\
 Prints one line as Nagios and its relatives want it, with performance data,
 and a line for everything that is not as it should be, with the command to run
 next. It looks at:
-  whether the pool takes writes, and its filesystem, if nobody has it open;
+  whether the pool takes writes, and its filesystem, if no process has it
+  open;
   how much of it is used, of its size limit or of what its filesystem has room
   for, and how much can be written: it warns when that is less than a
   quarter of what --space-warn leaves free (5% of the pool), and is critical
   below a tenth of what --space-crit leaves free (1%);
   errors of the disk, of this process and of former ones: critical is damage
-  that nothing healed. They are told until a scrub that began later has found
+  that nothing healed. They count until a scrub that began later has found
   everything as it should be;
   what the last scrub found, and when;
   second copies that are missing, or do not count;
@@ -107,7 +108,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     if worst == State::Ok { Ok(()) } else { Err(Silent(worst as u8).into()) }
 }
 
-/// Whether a command line means this command, as far as it can be told of one that makes no sense.
+/// Whether a command line means this command, as far as one that makes no sense can show.
 pub fn is_meant<S: AsRef<OsStr>>(arguments: &[S]) -> bool {
     let mut words = arguments.iter().skip(1).map(AsRef::as_ref);
     while let Some(word) = words.next() {
@@ -138,7 +139,8 @@ pub fn tell_usage<S: AsRef<OsStr>>(arguments: &[S], message: &str) -> anyhow::Re
     Err(Silent(State::Unknown as u8).into())
 }
 
-/// A pool that cannot be opened: damage and errors of the disk are critical, of everything else nobody knows.
+/// A pool that cannot be opened: damage and errors of the disk are critical, of everything else the state is
+/// unknown.
 fn unreachable(pool: &Path, error: &anyhow::Error) -> Check {
     use ErrorCode::{Damaged, DiskError, NoSpace, NotAPool, ReadOnlyAfterFailure};
     let code = error.downcast_ref::<Failure>().map(|failure| failure.code);
@@ -153,7 +155,7 @@ fn unreachable(pool: &Path, error: &anyhow::Error) -> Check {
 }
 
 fn look(pool: &Path, thresholds: &Thresholds) -> anyhow::Result<Vec<Check>> {
-    // Which command to run is told beside what it says.
+    // The command to run stands beside the message.
     let mut access = connect_or_open(pool, true)?;
     let remote = access.is_remote();
     let stale = access.stale().map(str::to_owned);
@@ -241,11 +243,11 @@ fn show(pool: &Path, worst: State, checks: &[Check], as_json: bool) -> anyhow::R
         return output.finish();
     }
     // The worst first; what is well is only worth a word if all is.
-    let mut told: Vec<&Check> = checks.iter().filter(|check| check.state == worst).collect();
+    let mut shown: Vec<&Check> = checks.iter().filter(|check| check.state == worst).collect();
     if worst == State::Ok {
-        told.retain(|check| !check.name.starts_with("age_") || checks.len() <= 6);
+        shown.retain(|check| !check.name.starts_with("age_") || checks.len() <= 6);
     }
-    let summary: Vec<String> = told.iter().take(5).map(|check| check.line(pool)).collect();
+    let summary: Vec<String> = shown.iter().take(5).map(|check| check.line(pool)).collect();
     let summary = summary.join("; ");
     let perfdata: Vec<&str> = checks.iter().flat_map(|check| &check.perfdata).map(String::as_str).collect();
     let perfdata = if perfdata.is_empty() { String::new() } else { format!(" | {}", perfdata.join(" ")) };

@@ -211,11 +211,11 @@ fn print(report: &ScrubReport) -> anyhow::Result<()> {
     for finding in &report.findings {
         print_finding(finding, &mut output)?;
     }
-    let untold = report.unlisted();
-    if untold > 0 {
-        let told = report.findings.len();
+    let unlisted = report.unlisted();
+    if unlisted > 0 {
+        let listed = report.findings.len();
         output.line(format!(
-            "{untold} more blocks or places are not listed: only the first {told} stretches are"
+            "{unlisted} more blocks or places are not listed: only the first {listed} stretches are"
         ))?;
     }
     let verdict = match report.damaged {
@@ -225,7 +225,7 @@ fn print(report: &ScrubReport) -> anyhow::Result<()> {
     };
     if report.spare > 0 {
         let places = if report.spare == 1 { "1 place is" } else { &format!("{} places are", report.spare) };
-        output.line(format!("{places} hurt, and nothing is lost by that"))?;
+        output.line(format!("{places} damaged, and nothing is lost by that"))?;
     }
     output.line(format!("verified {}: {verdict}", format::size(ByteLength(report.verified))))?;
     output.finish()

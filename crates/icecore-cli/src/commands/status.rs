@@ -129,7 +129,7 @@ fn print(status: &Status, remote: bool, exact: bool, output: &mut Output) -> any
     let owner = match crate::output::stale() {
         _ if remote => format!("process {}, icecore {}", status.process, status.program),
         Some(why) => why.to_owned(),
-        None => "nobody".to_owned(),
+        None => "none".to_owned(),
     };
     output.line(format!("pool   {}", status.path))?;
     output.line(format!("id     {}", status.id))?;

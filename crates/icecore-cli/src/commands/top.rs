@@ -24,8 +24,8 @@ const READERS_MAX: usize = 5;
 #[command(after_help = "\
 Shows what the process that has the pool open is doing: throughput, latency,
 bytes written to disk for each byte written by callers, and what collection
-does, and why. Ends with Ctrl-C, or after -n views. It keeps nobody from
-opening the pool; while nobody has it open, there are no rates.
+does, and why. Ends with Ctrl-C, or after -n views. It keeps no
+process from opening the pool; while no process has it open, there are no rates.
 
 Example:
   icecore top /srv/pool
@@ -97,8 +97,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// One look at the counters. A connection to an owner is kept for the next one; a pool that nobody has open is closed
-/// again at once, so that it is in nobody's way.
+/// One look at the counters. A connection to an owner is kept for the next one; a pool that no process has open
+/// is closed again at once, so that it is in no way.
 fn look(pool: &Path, connection: &mut Option<Access>) -> anyhow::Result<Box<Status>> {
     let mut access = match connection.take() {
         Some(access) => access,
@@ -146,7 +146,7 @@ impl View<'_> {
         let idle = match crate::output::stale() {
             _ if self.owner.is_some() => "",
             Some(_) => ", whose owner does not answer: this is what was on disk",
-            None => ", which nobody has open",
+            None => ", which no process has open",
         };
         let mut lines = vec![format!("pool       {path}{idle}")];
         lines.extend(now.failure.iter().map(|failure| format!("reads only, since a failure: {failure}")));
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(first.amplification_now(), None);
     }
 
-    /// Whoever adds the kinds up gets what the amplification says.
+    /// The sum of the kinds is what the amplification says.
     #[test]
     fn the_disk_has_all_that_the_amplification_counts() {
         let mib = |count: u64| count << 20;
@@ -317,7 +317,7 @@ mod tests {
         };
         let view = View { now: &now, former: Statistics::default(), since: None, owner: None, readers: &[] };
         let lines = view.lines("/srv/pool");
-        assert_eq!(lines[0], "pool       /srv/pool, which nobody has open");
+        assert_eq!(lines[0], "pool       /srv/pool, which no process has open");
         assert!(lines.contains(&format!("collector  {doing}")), "{lines:?}");
         let collected = "collected  5 segments, 25 % full on average; 1 left alone";
         assert!(lines.iter().any(|line| line == collected), "{lines:?}");

@@ -6,7 +6,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::time::Duration;
 
-fn hurt(fixture: &Fixture, name: &str, offset: u64) {
+fn damage(fixture: &Fixture, name: &str, offset: u64) {
     let path = fixture.pool.join(name);
     let mut file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
     file.seek(SeekFrom::Start(offset)).unwrap();
@@ -65,7 +65,7 @@ fn pipes_in_place_of_the_text_files_hold_up_no_command() {
     for name in ["errors.log", "last-scrub", "last-scrub.new", "scrub-position"] {
         mknodat(CWD, fixture.pool.join(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     }
-    hurt(&fixture, "superblock.1", 50);
+    damage(&fixture, "superblock.1", 50);
     for command in ["status", "scrub", "monitor", "status"] {
         let output = fixture.run(&[command]).timeout(Duration::from_secs(60)).output().unwrap();
         assert!(output.status.code().is_some(), "{command} was still waiting");
@@ -78,11 +78,11 @@ fn what_follows_from_the_rest_is_mended_and_told() {
     // Else a damaged ledger is read from its copy.
     fixture.done(&["copies", "--set", "none"]);
     let content = fixture.done(&["cat", "db/app", "db@one/app"]);
-    hurt(&fixture, "superblock.1", 50);
+    damage(&fixture, "superblock.1", 50);
     let said = fixture.done(&["check"]);
     assert!(said.contains("superblock.1") && said.contains("(harmless)"), "{said}");
     let (name, offset) = ledger(&fixture);
-    hurt(&fixture, &name, offset + 100);
+    damage(&fixture, &name, offset + 100);
     let pool = fixture.pool.to_str().unwrap();
     for command in [
         &["list"][..],

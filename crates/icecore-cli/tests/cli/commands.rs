@@ -263,7 +263,7 @@ fn a_healthy_pool_scrubs_clean_and_has_a_status() {
     let refused = fixture.run(&["scrub", "--rate", "0"]).assert().code(2);
     assert!(String::from_utf8_lossy(&refused.get_output().stderr).contains("never end"));
     let status = fixture.done(&["status"]);
-    assert!(status.contains("owner  nobody"), "{status}");
+    assert!(status.contains("owner  none"), "{status}");
     assert!(status.contains("live_bytes"), "{status}");
     assert!(status.contains("collection: nothing to do"), "{status}");
 }

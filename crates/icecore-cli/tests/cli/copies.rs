@@ -240,7 +240,7 @@ fn block_of_data(number: u8) -> Vec<u8> {
     (0..64 << 10_u32).map(|index: u32| (index / 4096 * 7 + index % 251) as u8 ^ number).collect()
 }
 
-fn hurt(file: &std::path::Path, at: u64) {
+fn damage(file: &std::path::Path, at: u64) {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::options().read(true).write(true).open(file).unwrap();
     let mut byte = [0];
@@ -254,7 +254,7 @@ fn a_copy_that_is_made_again_keeps_what_is_damaged_elsewhere() {
     let mirror = elsewhere.path().join("mirror");
     let data = block_of_data(1);
     let (fixture, at) = mirror_that_was_away(&mirror, &data);
-    hurt(&fixture.pool.join("segment.00000000"), at);
+    damage(&fixture.pool.join("segment.00000000"), at);
     assert!(fixture.done(&["copies"]).contains("DEGRADED"));
     assert!(fixture.done(&["copies", "--restore"]).contains("everything has its copy"));
     let copy = std::fs::read(mirror.join("copy.00000000")).unwrap();
@@ -263,7 +263,7 @@ fn a_copy_that_is_made_again_keeps_what_is_damaged_elsewhere() {
     assert!(segment[at as usize..].starts_with(&data[..4096]), "and what it is a copy of is healed");
     fixture.done(&["scrub"]);
     // So it is where copies move on to another folder.
-    hurt(&fixture.pool.join("segment.00000000"), at);
+    damage(&fixture.pool.join("segment.00000000"), at);
     let other = elsewhere.path().join("other");
     assert!(
         fixture.done(&["copies", "--mirror", other.to_str().unwrap()]).contains("everything has its copy")
@@ -278,8 +278,8 @@ fn a_copy_of_what_is_damaged_everywhere_is_not_called_whole() {
     let elsewhere = tempfile::tempdir().unwrap();
     let mirror = elsewhere.path().join("mirror");
     let (fixture, at) = mirror_that_was_away(&mirror, &block_of_data(2));
-    hurt(&fixture.pool.join("segment.00000000"), at);
-    hurt(&mirror.join("copy.00000000"), at);
+    damage(&fixture.pool.join("segment.00000000"), at);
+    damage(&mirror.join("copy.00000000"), at);
     let text = fixture.done(&["copies", "--restore"]);
     assert!(text.contains("DEGRADED") && text.contains("segment.00000000"), "{text}");
 }
@@ -296,13 +296,13 @@ fn a_superblock_among_the_copies_that_is_hurt_is_told() {
     bytes[100] ^= 1;
     std::fs::write(&superblock, bytes).unwrap();
     let said = fixture.done(&["scrub"]);
-    assert!(said.contains("damage in copy.superblock.1") && said.contains("1 place is hurt"), "{said}");
-    assert!(!fixture.done(&["scrub"]).contains("hurt"));
+    assert!(said.contains("damage in copy.superblock.1") && said.contains("1 place is damaged"), "{said}");
+    assert!(!fixture.done(&["scrub"]).contains("nothing is lost"));
     let owner = fixture.own();
     let mut bytes = std::fs::read(&superblock).unwrap();
     bytes[100] ^= 1;
     std::fs::write(&superblock, bytes).unwrap();
     let said = fixture.done(&["scrub"]);
-    assert!(said.contains("damage in copy.superblock.1") && said.contains("1 place is hurt"), "{said}");
+    assert!(said.contains("damage in copy.superblock.1") && said.contains("1 place is damaged"), "{said}");
     owner.close().unwrap();
 }

@@ -192,18 +192,18 @@ fn damage_is_found_and_named() {
 
 /// Flips a byte of every leaf of a tree that is meant, in all that segments hold.
 fn damage_leaves(fixture: &Fixture, is_meant: impl Fn(&[u8]) -> bool) {
-    let mut hurt = 0;
+    let mut damaged = 0;
     for file in entries(&fixture.pool).iter().filter(|file| file.starts_with("segment.")) {
         let path = fixture.pool.join(file);
         let mut bytes = std::fs::read(&path).unwrap();
         let is_leaf = |block: &[u8]| block.starts_with(b"IcTn") && block[9] == 0;
         for block in bytes.chunks_exact_mut(4096).filter(|block| is_leaf(block) && is_meant(block)) {
             block[0] ^= 1;
-            hurt += 1;
+            damaged += 1;
         }
         std::fs::write(&path, bytes).unwrap();
     }
-    assert!(hurt > 0, "no leaf is meant");
+    assert!(damaged > 0, "no leaf is meant");
 }
 
 fn holds(block: &[u8], text: &[u8]) -> bool {

@@ -115,7 +115,7 @@ fn a_segment_that_lost_nothing_but_its_checksum_table_is_hurt_and_nothing_is_los
     assert!(text.starts_with("ICECORE WARNING") && text.contains(&name), "{text}");
     let text = said(&fixture, 0, &["scrub"]);
     for part in
-        [&name, "nothing that lives is gone with it", "1 place is hurt, and nothing is lost", "no damage"]
+        [&name, "nothing that lives is gone with it", "1 place is damaged, and nothing is lost", "no damage"]
     {
         assert!(text.contains(part), "{part} is missing: {text}");
     }
@@ -127,9 +127,9 @@ fn a_segment_that_lost_nothing_but_its_checksum_table_is_hurt_and_nothing_is_los
 
     // What is damaged in the rest is found by headers alone.
     let at = bytes.chunks(BLOCK).position(|block| big.chunks(BLOCK).any(|other| block == other)).unwrap();
-    let mut hurt = bytes[..table_at as usize].to_vec();
-    hurt[at * BLOCK] ^= 1;
-    std::fs::write(fixture.pool.join(&name), hurt).unwrap();
+    let mut damaged = bytes[..table_at as usize].to_vec();
+    damaged[at * BLOCK] ^= 1;
+    std::fs::write(fixture.pool.join(&name), damaged).unwrap();
     let document: serde_json::Value = serde_json::from_str(&said(&fixture, 5, &["scrub", "--json"])).unwrap();
     assert_eq!(lost_of_big(&document).len(), 1, "{document:#}");
 
@@ -213,7 +213,7 @@ fn a_damaged_log_is_cut_by_whoever_says_so_and_by_nobody_else() {
     let (name, offset) = records(&fixture.pool)[&(numbers[1] + 1)].clone();
     let file = std::fs::File::options().write(true).open(fixture.pool.join(&name)).unwrap();
     file.write_all_at(&[0x5a; 64], offset + 8).unwrap();
-    let hurt = files(&fixture.pool);
+    let damaged = files(&fixture.pool);
 
     let error = fixture.refused(5, &["list"]);
     assert!(error.contains(&format!("{name} at offset {offset}")), "{error}");
@@ -234,7 +234,7 @@ fn a_damaged_log_is_cut_by_whoever_says_so_and_by_nobody_else() {
         text.contains("would be given up: ") && text.contains("would be mended: the log is cut"),
         "{text}"
     );
-    assert!(files(&fixture.pool) == hurt, "nothing was cut so far");
+    assert!(files(&fixture.pool) == damaged, "nothing was cut so far");
     fixture.refused(2, &["check", "--cut-log"]);
 
     let text = said(&fixture, 5, &["check", "--repair", "--cut-log", "--json"]);
@@ -244,7 +244,7 @@ fn a_damaged_log_is_cut_by_whoever_says_so_and_by_nobody_else() {
     assert_eq!((&document["after"]["sound"], &document["before"]["opened"]), (&true.into(), &false.into()));
     assert!(document["refused"].as_array().unwrap().is_empty(), "{document:#}");
 
-    copy_back(&fixture.pool, &hurt);
+    copy_back(&fixture.pool, &damaged);
     let output = fixture.run(&["check", "--repair", "--cut-log"]).assert().code(5).get_output().clone();
     let text = String::from_utf8(output.stdout).unwrap();
     for part in [

@@ -1,4 +1,4 @@
-//! What Nagios is told.
+//! What Nagios gets.
 
 use crate::fixture::{Fixture, program};
 
@@ -120,15 +120,15 @@ fn what_opening_the_pool_for_a_scrub_mends_is_told_by_that_scrub() {
     bytes[100] ^= 1;
     std::fs::write(&superblock, bytes).unwrap();
     let said = fixture.done(&["scrub"]);
-    assert!(said.contains("damage in superblock.1") && said.contains("1 place is hurt"), "{said}");
+    assert!(said.contains("damage in superblock.1") && said.contains("1 place is damaged"), "{said}");
     assert_eq!(said.matches("superblock.1").count(), 1, "{said}");
     assert!(monitor(&fixture, 1, &[]).contains("WARNING"));
     let said = fixture.done(&["scrub"]);
-    assert!(!said.contains("hurt"), "{said}");
+    assert!(!said.contains("nothing is lost"), "{said}");
     assert!(monitor(&fixture, 0, &[]).contains("OK"));
 }
 
-/// All of it was healed, so nobody has to get up.
+/// All of it was healed, so no person has to get up.
 #[test]
 fn a_file_that_was_made_again_from_its_copy_is_a_warning() {
     let fixture = Fixture::with_db();
@@ -143,7 +143,7 @@ fn a_file_that_was_made_again_from_its_copy_is_a_warning() {
     assert!(monitor(&fixture, 0, &[]).contains("OK"));
 }
 
-/// Somebody has removed it, or the disk has lost it: it is made again, and a reason to look.
+/// A person has removed it, or the disk has lost it: it is made again, and a reason to look.
 #[test]
 fn a_copy_that_vanished_is_a_warning_until_a_scrub_finds_nothing() {
     let fixture = Fixture::with_db();
@@ -155,10 +155,10 @@ fn a_copy_that_vanished_is_a_warning_until_a_scrub_finds_nothing() {
         std::fs::remove_file(fixture.pool.join(&copy)).unwrap();
         let said = fixture.done(&["scrub"]);
         assert!(said.contains(&format!("{copy}: it is missing or cut short; it was written anew")), "{said}");
-        assert!(said.contains("1 place is hurt") && copies().any(|name| name == copy), "{said}");
+        assert!(said.contains("1 place is damaged") && copies().any(|name| name == copy), "{said}");
         assert!(monitor(&fixture, 1, &[]).contains("WARNING"));
         let said = fixture.done(&["scrub"]);
-        assert!(!said.contains("hurt"), "{said}");
+        assert!(!said.contains("nothing is lost"), "{said}");
         assert!(monitor(&fixture, 0, &[]).contains("OK"));
         if let Some(owner) = owner {
             owner.close().unwrap();
@@ -189,7 +189,7 @@ fn what_a_scrub_has_healed_is_a_warning_until_the_next_one() {
     damage(&fixture);
     fixture.done(&["scrub"]);
     let text = monitor(&fixture, 1, &[]);
-    assert!(text.contains("found 1 place hurt, and nothing lost"), "{text}");
+    assert!(text.contains("found 1 place damaged, and nothing lost"), "{text}");
     fixture.done(&["scrub"]);
     monitor(&fixture, 0, &[]);
 }
@@ -280,8 +280,8 @@ fn a_disk_that_cannot_be_read_is_critical() {
 /// Nothing is made again without a word.
 #[test]
 fn a_superblock_that_is_made_again_from_its_twin_is_a_warning_until_a_scrub() {
-    type Hurt = fn(&std::path::Path);
-    let hurts: [(&str, Hurt); 3] = [
+    type Damage = fn(&std::path::Path);
+    let kinds: [(&str, Damage); 3] = [
         ("checksum", |path| {
             let mut bytes = std::fs::read(path).unwrap();
             bytes[40] ^= 1;
@@ -290,9 +290,9 @@ fn a_superblock_that_is_made_again_from_its_twin_is_a_warning_until_a_scrub() {
         ("cut short", |path| std::fs::write(path, b"").unwrap()),
         ("there is no", |path| std::fs::remove_file(path).unwrap()),
     ];
-    for (name, (why, hurt)) in ["superblock.0", "superblock.1", "superblock.0"].into_iter().zip(hurts) {
+    for (name, (why, damage)) in ["superblock.0", "superblock.1", "superblock.0"].into_iter().zip(kinds) {
         let fixture = Fixture::with_db();
-        hurt(&fixture.pool.join(name));
+        damage(&fixture.pool.join(name));
         fixture.done(&["snapshot", "db@two"]);
         let text = monitor(&fixture, 1, &[]);
         assert!(text.contains("nothing is lost: damage in ") && text.contains(name), "{text}");

@@ -24,7 +24,7 @@ impl State {
         }
     }
 
-    /// What is certainly bad goes before what nobody knows.
+    /// What is certainly bad goes before what is unknown.
     pub const fn severity(self) -> u8 {
         match self {
             Self::Ok => 0,

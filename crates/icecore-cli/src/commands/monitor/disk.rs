@@ -9,10 +9,10 @@ use icecore::units::Timestamp;
 use icecore::{Incident, Statistics};
 use std::collections::BTreeMap;
 
-/// Incidents that are told one by one.
-const TOLD_MAX: usize = 5;
+/// Incidents that are listed one by one.
+const LISTED_MAX: usize = 5;
 
-/// What is told of a filesystem that takes no writes.
+/// The message for a filesystem that takes no writes.
 const READ_ONLY: &str = "its filesystem is read-only";
 
 /// Whether the pool takes writes. `remote`: another process has it open. `medium_read_only`: see
@@ -46,7 +46,7 @@ pub fn writes(status: &Status, remote: bool, medium_read_only: bool) -> Check {
 pub fn incidents(status: &Status, logged: Vec<Incident>, now: Timestamp) -> Check {
     let open = open_incidents(status, logged);
     let unhealed: Vec<&Incident> = open.iter().filter(|incident| incident.unhealed).collect();
-    let (state, told) = match (open.as_slice(), unhealed.as_slice()) {
+    let (state, text) = match (open.as_slice(), unhealed.as_slice()) {
         ([], _) => (State::Ok, "no errors of the disk".to_owned()),
         ([.., last], []) => {
             (State::Warning, format!("{}, {}", counted(open.len(), "error"), latest(last, now)))
@@ -58,7 +58,7 @@ pub fn incidents(status: &Status, logged: Vec<Incident>, now: Timestamp) -> Chec
     };
     let statistics = &status.statistics;
     let none = ["", ""];
-    let mut check = Check::new("incidents", state, told)
+    let mut check = Check::new("incidents", state, text)
         .with("incidents", open.len(), "", ["0", ""])
         .with("unhealed", unhealed.len(), "", ["", "0"])
         .with("damaged_reads", statistics.damaged_reads, "c", none)
@@ -70,7 +70,7 @@ pub fn incidents(status: &Status, logged: Vec<Incident>, now: Timestamp) -> Chec
     }
     // The last ones, what is lost first.
     let of_kind = |kind: bool| open.iter().rev().filter(move |incident| incident.unhealed == kind);
-    for incident in of_kind(true).chain(of_kind(false)).take(TOLD_MAX) {
+    for incident in of_kind(true).chain(of_kind(false)).take(LISTED_MAX) {
         check = check.detail(format!("{} {}", incident.last.to_rfc3339(), incident.what));
     }
     check
@@ -138,7 +138,7 @@ fn ended_scrub(status: &Status, limits: &Limits, now: Timestamp) -> Check {
     } else if last.spare > 0 {
         let places = if last.spare == 1 { "1 place".to_owned() } else { format!("{} places", last.spare) };
         let text = format!(
-            "the last scrub, {age} ago, found {places} hurt, and nothing lost: the disk may be failing"
+            "the last scrub, {age} ago, found {places} damaged, and nothing lost: the disk may be failing"
         );
         (by_age.worse(State::Warning), text)
     } else if !last.complete {
@@ -149,7 +149,7 @@ fn ended_scrub(status: &Status, limits: &Limits, now: Timestamp) -> Check {
     };
     let check = Check::new("scrub", state, text)
         .with("damaged", last.damaged, "", ["", "0"])
-        .with("hurt", last.spare, "", ["0", ""])
+        .with("harmless", last.spare, "", ["0", ""])
         .with("scrub_age", seconds, "s", limits.perfdata());
     match state {
         State::Ok => check,

@@ -216,7 +216,7 @@ fn target<'a>(rows: impl Iterator<Item = &'a Row>) -> DestroyTarget {
     super::snapshots_target(rows.map(|row| row.entry.name.as_str()))
 }
 
-/// What went wrong in part: it is told when everything else is done.
+/// What went wrong in part: the error comes when everything else is done.
 fn verdict(plan: &Plan, shortfall: Option<Failure>) -> anyhow::Result<()> {
     if let Some((dataset, problem)) = plan.problems.first() {
         let more = match plan.problems.len() - 1 {

@@ -92,7 +92,7 @@ fn judge(
         let name = entry.name.split_once('@').map_or("", |(_, short)| short).to_owned();
         candidates.push(Candidate { name, created: entry.created, protection });
     }
-    // Nobody has named it: without rules it is none of our business.
+    // No argument names it: without rules it is left alone.
     let for_space = chosen.for_space && !chosen.names.is_empty();
     let rows = snapshots.iter().zip(choose(&policy, &candidates, for_space));
     plan.rows.extend(rows.map(|(entry, reasons)| Row { entry: entry.clone(), reasons }));
