@@ -1,7 +1,7 @@
 //! Which blocks are alive, and because of which version: set arithmetic on log addresses.
 //!
-//! Layers, bottom up: [`BlockSet`] is a bitmap of addresses; [`AddressSet`] is one that remembers what
-//! changed since the last checkpoint; [`StreamSets`] holds one for each stream; [`History`] is the tree
+//! Layers, bottom up: [`BlockSet`] is a bitmap of addresses; `AddressSet` is one that remembers what
+//! changed since the last checkpoint; `StreamSets` holds one for each stream; [`History`] is the tree
 //! of versions with the rules for birth, death, snapshots and deletion. `docs/format/sets.md` has the
 //! layout on disk.
 

@@ -97,7 +97,7 @@ pub struct SetChunk {
 }
 
 impl SetChunk {
-    /// As it is written: whole blocks. `parts` are as [`encode_part`] makes them.
+    /// As it is written: whole blocks. `parts` are as `encode_part` makes them.
     pub fn encode(pool: PoolId, parts: &[Vec<u8>]) -> Vec<u8> {
         let length: usize = parts.iter().map(Vec::len).sum();
         let mut bytes = Vec::with_capacity((HEADER_BYTES + length).next_multiple_of(BLOCK_BYTES));

@@ -1,6 +1,6 @@
 //! Where each run of log addresses lies now: the only thing that changes when data moves.
 //!
-//! [`LocationMap`] is a map in memory; [`ChunkedMap`] is that of a pool, most of which lies on disk.
+//! `LocationMap` is a map in memory; [`ChunkedMap`] is that of a pool, most of which lies on disk.
 
 mod changes;
 mod chunk;

@@ -5,7 +5,7 @@ use super::inode::InodeItem;
 use crate::error::Result;
 use crate::units::{InodeNumber, Timestamp};
 
-/// Which attributes to change, and to what. Sizes are changed by [`TreeWriter::set_size`].
+/// Which attributes to change, and to what. Sizes are changed by `TreeWriter::set_size`.
 #[derive(serde::Serialize, serde::Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AttributeChange {
     /// Permission bits (the lower 12).

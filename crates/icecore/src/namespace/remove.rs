@@ -13,7 +13,7 @@ use crate::units::{InodeNumber, Timestamp};
 pub struct Unlinked {
     /// Its number.
     pub inode: InodeNumber,
-    /// It was the last name. An orphan can be read and written until [`TreeWriter::release_orphan`].
+    /// It was the last name. An orphan can be read and written until an operation releases it.
     pub orphaned: bool,
 }
 

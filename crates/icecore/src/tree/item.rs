@@ -46,7 +46,7 @@ impl Extent {
 pub enum Item {
     /// A run of blocks.
     Extent(Extent),
-    /// At most [`ITEM_BYTES_MAX`] bytes.
+    /// At most `ITEM_BYTES_MAX` bytes.
     Bytes(Vec<u8>),
 }
 
