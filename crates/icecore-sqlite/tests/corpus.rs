@@ -1,6 +1,6 @@
-//! The targets of the fuzzers (`fuzz/`), over their corpus and over small changes of it: what a fuzzer has found once is never
-//! there again. As there, nobody may ask for much memory at once because of a number that was read.
-//! `ICECORE_WRITE_CORPUS=1` writes what a pool and a client really write into the corpus.
+//! The targets of the fuzzers (`fuzz/`), over their corpus and over small changes of it. What a fuzzer has
+//! found once is never there again. As there, no target may ask for much memory at once because of a number
+//! that was read. `ICECORE_WRITE_CORPUS=1` writes what a pool and a client really write into the corpus.
 
 #[path = "../../../fuzz/src/arrival.rs"]
 mod arrival;
@@ -50,30 +50,30 @@ fn note(size: usize) {
     let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(size)));
 }
 
-// SAFETY: all work is the system's; a number in a thread of its own is set beside it, which allocates nothing.
+// SAFETY: all work is the system's; a thread's own number is set beside it, which allocates nothing.
 unsafe impl GlobalAlloc for Watched {
-    // SAFETY: whoever calls promises what the system asks for; it is handed on.
+    // SAFETY: the caller promises what the system asks for; it is handed on.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
         // SAFETY: as promised to us.
         unsafe { System.alloc(layout) }
     }
 
-    // SAFETY: whoever calls promises what the system asks for; it is handed on.
+    // SAFETY: the caller promises what the system asks for; it is handed on.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
         // SAFETY: as promised to us.
         unsafe { System.alloc_zeroed(layout) }
     }
 
-    // SAFETY: whoever calls promises what the system asks for; it is handed on.
+    // SAFETY: the caller promises what the system asks for; it is handed on.
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         note(size);
         // SAFETY: as promised to us.
         unsafe { System.realloc(pointer, layout, size) }
     }
 
-    // SAFETY: whoever calls promises what the system asks for; it is handed on.
+    // SAFETY: the caller promises what the system asks for; it is handed on.
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: as promised to us.
         unsafe { System.dealloc(pointer, layout) }

@@ -217,12 +217,12 @@ impl SegmentFiles {
     }
 
     /// As [`SegmentFiles::read`], of what can be done without: that it is cut off with the end of its file is
-    /// no incident by itself. Opening tells what is cut short, and whether something is lost by that.
+    /// no incident by itself. Opening reports what is cut short, and whether something is lost by that.
     pub(crate) fn read_if_there(&self, segment: SegmentId, slot: Slot, buffer: &mut [u8]) -> Result<()> {
         self.read_or(segment, slot, buffer, READ, |_| ())
     }
 
-    /// As [`SegmentFiles::read`]. `tell` is told if not all of it is in what is left of the file.
+    /// As [`SegmentFiles::read`]. Calls `tell` if not all of it is in what is left of the file.
     fn read_or(
         &self,
         segment: SegmentId,

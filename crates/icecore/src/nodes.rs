@@ -12,8 +12,8 @@ use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
 
-/// Nodes that memory holds, for changes that are made under the state lock. Reads nothing: it remembers the first node that was
-/// asked for and is missing. The caller loads that without the lock, and tries again.
+/// Nodes that memory holds, for changes that are made under the state lock. Reads nothing: it remembers the
+/// first node that was asked for and is missing. The caller loads that without the lock, and tries again.
 pub(crate) struct Resident<'a> {
     nodes: &'a Nodes,
     missing: Mutex<Option<LogAddress>>,
@@ -122,13 +122,14 @@ impl Nodes {
     }
 
     fn lies_there(&self, address: LogAddress, segment: SegmentId, slot: Slot) -> bool {
-        // A chunk that is not in memory is not read under the gate of copies: then nothing is written, and the next reader tries
-        // again.
+        // A chunk that is not in memory is not read under the gate of copies. Then nothing is written, and
+        // the next reader tries again.
         let found = self.blocks.map().read().lookup(Stream::Node, address);
         matches!(found, Lookup::At(at, first, _) if (at, first) == (segment, slot))
     }
 
-    /// Reads and checks both copies of a node; each is written again from the other where it is not what was written.
+    /// Reads and checks both copies of a node. Writes each again from the other where it is not what was
+    /// written.
     pub(crate) fn read_both(&self, address: LogAddress) -> Result<()> {
         self.read(address)?;
         let run = Run { stream: Stream::Node, start: address, length: BlockCount(1) };
@@ -146,7 +147,8 @@ impl Nodes {
         })
     }
 
-    /// Checks and takes apart a node that was read from a place, and notes damage. The segment must not have been used for anything else since.
+    /// Checks and takes apart a node that was read from a place, and notes damage. The segment must not have
+    /// been used for anything else since.
     pub(crate) fn decode(
         &self,
         bytes: &[u8; BLOCK_BYTES],

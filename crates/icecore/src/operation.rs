@@ -78,7 +78,7 @@ pub enum Operation {
         /// The change.
         operation: NamespaceOperation,
     },
-    /// Frees part of an unlinked file that nobody has open any more.
+    /// Frees part of an unlinked file that no process has open any more.
     ReleaseOrphan {
         /// The dataset.
         dataset: DatasetId,
@@ -353,7 +353,7 @@ pub struct BlockPatch {
 }
 
 impl Patch {
-    /// Whether the blocks are as promised: in order, within what a file can be, and their stretches within them.
+    /// Whether the blocks are as promised: in order, within what a file can be, their stretches within them.
     pub fn is_valid(&self) -> bool {
         let limit = FILE_BYTES_MAX / BLOCK_BYTES as u64;
         !self.blocks.is_empty()
@@ -377,7 +377,7 @@ impl Scatter {
         self.parts.iter().map(|part| u64::from(part.blocks)).sum()
     }
 
-    /// Whether the parts are as promised: within the run and in order, and neither a block of the run nor one of
+    /// Whether the parts are as promised: within the run and in order. Neither a block of the run nor one of
     /// the file is in two of them.
     pub fn is_valid(&self) -> bool {
         let mut file_end = 0;

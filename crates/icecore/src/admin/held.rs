@@ -35,8 +35,8 @@ impl Held {
         request
     }
 
-    /// Follows a request, and answers its outcome as the client is to see it. What is staged is given up also where a request
-    /// failed, to begin another file and to make it one.
+    /// Follows a request, and answers its outcome as the client is to see it. A failed request to begin
+    /// another file, or to make it one, also gives up what is staged.
     pub(super) fn follow(
         &mut self,
         request: &Request,
@@ -66,7 +66,7 @@ impl Held {
         }
     }
 
-    /// All of it went. Whether the request does no more than let go of it; an error if it cannot be had again.
+    /// All of it went. Whether the request only lets go of it; an error if it cannot be had again.
     ///
     /// Snapshots never change, so that they can be pinned again.
     pub(super) fn lose(&mut self, request: &Request) -> Result<bool, Failure> {
@@ -94,8 +94,8 @@ impl Held {
         Ok(())
     }
 
-    /// What is said where what was held cannot be had again. Of other things that a command did before, such as directories that it
-    /// made, this knows nothing.
+    /// The failure where what was held cannot be had again. It knows nothing of other things that a command
+    /// did before, such as directories that it made.
     fn give_up(&mut self) -> Failure {
         let held = std::mem::take(self);
         self.next_pin = held.next_pin;

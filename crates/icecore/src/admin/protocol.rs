@@ -98,7 +98,7 @@ pub enum Request {
         tag: String,
         /// The snapshot.
         snapshot: String,
-        /// When it may be taken off by whoever prunes.
+        /// When a prune may take it off.
         expires: Option<Timestamp>,
     },
     /// Takes a hold back.
@@ -308,7 +308,7 @@ pub enum Reply {
     Done(Response),
     /// The request was not done.
     Failed(Failure),
-    /// The owner is closing the pool and has not begun the request: ask whoever opens the pool next.
+    /// The owner is closing the pool and has not begun the request: ask the process that opens the pool next.
     Goodbye,
 }
 
@@ -389,7 +389,7 @@ pub struct Status {
     pub program: String,
     /// Whether it takes no writes: opened so, or after a failure.
     pub read_only: bool,
-    /// What the last scrub found, if anybody knows.
+    /// What the last scrub found, if that is known.
     pub last_scrub: Option<LastScrub>,
     /// How far a scrub is that goes on at this moment.
     pub scrubbing: Option<ScrubProgress>,

@@ -54,8 +54,8 @@ impl Sums {
         if found.is_some() { Ok(found) } else { read.map(|()| None) }
     }
 
-    /// One piece of the table of a segment that is not being filled, if it stands there and proves itself. What the segment is for need not be read
-    /// for that, where it is known which use it is in.
+    /// One piece of the table of a segment that is not being filled, if it stands there and proves itself.
+    /// What the segment is for need not be read for that, where it is known which use it is in.
     pub(super) fn read_piece(
         &self,
         segment: SegmentId,

@@ -1,5 +1,5 @@
 //! What vouches for the blocks of a data segment, looked at for its own sake: segment header, record headers,
-//! checksum table. Each can be made up for by the others, so that damage to one goes unnoticed until the next.
+//! checksum table. The others can make up for each, so that damage to one goes unnoticed until the next.
 
 use super::survey::{Beside, note_sums};
 use super::{Sums, joined};
@@ -54,9 +54,10 @@ impl Flaw {
 }
 
 impl Sums {
-    /// Reads everything in a data segment that is not data, past all caches, and answers what is not as it should be.
-    /// Everything before `written` is on disk. `is_full`: a log segment that takes no more ends with a record that
-    /// says where the log goes on. One that is cut short has no table any more, and is looked at up to there.
+    /// Reads everything in a data segment that is not data, past all caches, and answers what is not as it
+    /// should be. Everything before `written` is on disk. `is_full`: a log segment that takes no more ends
+    /// with a record that says where the log goes on. One that is cut short has no table any more, and is
+    /// looked at up to there.
     ///
     /// # Errors
     /// Reading failed; or nothing is left that says what the segment is.
@@ -156,8 +157,8 @@ fn unvouched(known: &[u32], gathered: &[u32], written: Slot, kept: bool) -> Vec<
     flaws
 }
 
-/// Whether these bytes, which are no table of this owner, were one once: any block of them says so, or does again with the right owner
-/// in its place. That of a former use is whole, and of another owner.
+/// Whether these bytes, which are no table of this owner, were one once. Then a block of them says so, or
+/// does again with the right owner in its place. A table of a former use is whole, and of another owner.
 fn was_table(bytes: &[u8], owner: TableOwner) -> bool {
     bytes.chunks(BLOCK_BYTES).enumerate().any(|(index, block)| {
         let mut mended = block.to_vec();

@@ -22,8 +22,9 @@ pub(super) struct Beside {
 }
 
 impl Sums {
-    /// The addresses that the headers of a data segment before `end` give to what lies in it, in the order of slots, each stretch with its first slot:
-    /// a record with its header, and runs, as far as they list them.
+    /// The addresses that the headers of a data segment before `end` give to what lies in it, in the order of
+    /// slots. Each stretch comes with its first slot: a record with its header, and runs, as far as headers
+    /// list them.
     ///
     /// # Errors
     /// As for [`Sums::survey`].
@@ -146,8 +147,8 @@ fn agrees(record: &RecordView, slot: u32, table: &[u32]) -> bool {
     record.sums.iter().zip(there).all(|(sum, there)| sum == there)
 }
 
-/// Whether a record may come after another in the log: where it lies directly behind, as the next one. What an earlier life left behind the end of
-/// the log does not.
+/// Whether a record may come after another in the log: where it lies directly behind, as the next one. What
+/// an earlier life left behind the end of the log does not.
 fn follows(record: &RecordView, before: &RecordView, is_behind: bool) -> bool {
     let (header, last) = (&record.header, &before.header);
     let is_next = header.sequence.0 == last.sequence.0 + 1;

@@ -19,7 +19,7 @@ pub struct RepairOptions {
     /// Whether to read all data before and after.
     pub data: bool,
     /// Whether to give up what came after a place in the log that is damaged, if the pool cannot be opened
-    /// otherwise: what is committed there is lost, and told.
+    /// otherwise. What is committed there is lost, and reported.
     pub cut_log: bool,
     /// The folder with the copies of the pool, an absolute path: asked where both superblocks are lost. As
     /// long as one is there, the pool knows itself.
@@ -46,7 +46,7 @@ pub struct RepairReport {
 }
 
 /// Repairs the pool in a storage. It must not be open anywhere. Without anything wrong that can be mended,
-/// nothing is written. Cut short by a crash, the pool is as hurt as it was, or mended.
+/// nothing is written. After a crash in the middle, the pool is as damaged as it was, or mended.
 ///
 /// # Errors
 /// As for [`super::check`]; [`Error::Io`] if writing failed.
@@ -271,7 +271,7 @@ fn map(above: &Arc<dyn Storage>, superblock: &Superblock, report: &mut RepairRep
     Ok(())
 }
 
-/// What is hurt and has a copy that is whole is written again, and copies likewise.
+/// Writes again what is damaged and has a copy that is whole, and copies likewise.
 fn heal(
     above: &Arc<dyn Storage>,
     data: bool,

@@ -58,8 +58,8 @@ pub(crate) struct Copies {
     geometry: Geometry,
     writable: bool,
     incidents: Arc<Incidents>,
-    /// Held by whoever writes both of something; alone, by whoever writes one of them from the other. Whether
-    /// it is shut for good.
+    /// Shared by threads that write both of something. A thread that writes one of them from the other holds
+    /// it alone. Its value: whether it is shut for good.
     gate: RwLock<bool>,
     /// Held while copies are flushed, before anything else of this.
     flushing: Mutex<()>,
@@ -384,8 +384,8 @@ impl Copies {
         Some(self.gate.write()).filter(|is_shut| !**is_shut)
     }
 
-    /// Nothing is written from here on, to no segment and no copy: somebody else may have the pool. Waits for
-    /// those who write.
+    /// From here on nothing is written, to no segment and no copy: another engine may have the pool. Waits
+    /// for those who write.
     pub(crate) fn shut(&self) {
         *self.gate.write() = true;
     }
@@ -438,7 +438,7 @@ impl Copies {
         Ok(file)
     }
 
-    /// A copy cannot be relied on any more: it goes, before anybody mistakes it for one.
+    /// A copy cannot be relied on any more: it goes, before a reader mistakes it for one.
     fn contain(&self, segment: SegmentId, action: &'static str, error: io::Error) {
         let why = format!("{action} {}: {error}", copy_name(segment));
         // A full medium is no fault of it: the copy is made again when there is room.

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 /// Bytes of log per flush above which writing segments ahead costs more than it saves.
 const AHEAD_FLUSH_BYTES_MAX: u64 = 512 << 10;
-/// How long the background sleeps when nobody calls it.
+/// How long the background sleeps when no caller wakes it.
 const IDLE: Duration = Duration::from_millis(500);
-/// Times that it slept without anybody writing meanwhile, after which the pool counts as idle.
+/// Times that it slept without a write meanwhile, after which the pool counts as idle.
 const IDLE_TURNS: u32 = 4;
 
 /// Wakes the background, and those who wait for it.
@@ -156,7 +156,7 @@ pub(super) fn start(engine: &Arc<Engine>) -> std::io::Result<()> {
             if catch_unwind(AssertUnwindSafe(|| body(&weak))).is_err()
                 && let Some(engine) = weak.upgrade()
             {
-                // What it was told by whoever panicked is on stderr.
+                // The message of the panic is on stderr.
                 engine.writer.fail(&format!("the thread {name} panicked"));
             }
         };
@@ -184,8 +184,8 @@ fn collect(weak: &Weak<Engine>) {
             written = Instant::now();
         }
         done = now;
-        // A failure to write a segment leaves what lives in it where it was; a failed checkpoint is kept by
-        // the log writer, which tells every caller.
+        // A failure to write a segment leaves what lives in it where it was. The log writer keeps the failure
+        // of a checkpoint, and reports it to every caller.
         let is_at_rest = written.elapsed() >= engine.options.rest;
         let keep = (idle >= IDLE_TURNS).then_some(if is_at_rest { Keep::Rest } else { Keep::Pause });
         let _ = match (due, keep) {
@@ -195,7 +195,7 @@ fn collect(weak: &Weak<Engine>) {
         };
         removes = removes && (due || engine.trim_in_background(keep).is_ok());
         if keep.is_some() {
-            // Checkpoints of this thread's own are no writes of anybody.
+            // This thread's own checkpoints do not count as writes.
             done = count();
         }
     }
@@ -240,7 +240,7 @@ fn run(weak: &Weak<Engine>) {
         let Some(engine) = weak.upgrade() else { return };
         let Some((checkpoint, prepare)) = engine.signals.next() else { return };
         if checkpoint {
-            // A failure is kept by the log writer, which tells every caller from now on.
+            // The log writer keeps a failure, and reports it to every caller from now on.
             let _ = engine.run_checkpoint();
         }
         if prepare {
@@ -336,9 +336,9 @@ impl Engine {
         (self.state().tail.last_sequence(), self.writer.durable())
     }
 
-    /// Appends a record whose only purpose is to say up to where the log was durable: without it, damage to
-    /// what was acknowledged last would look like a torn tail. It is not flushed, so that nobody who commits
-    /// now waits for more than one block. `None` if there is no need for it, or no room.
+    /// Appends a record whose only purpose is to say up to where the log was durable. Without it, damage to
+    /// what was acknowledged last would look like a torn tail. It is not flushed, so that a writer that
+    /// commits now waits for no more than one block. `None` if there is no need for it, or no room.
     fn append_mark(&self) -> Option<RecordSequence> {
         let mut state = self.state();
         // Before that no replay looks.
@@ -346,7 +346,7 @@ impl Engine {
             return None;
         }
         self.append(&mut state, &Operation::Mark, None, Purpose::Data).ok()?;
-        // Nobody's operation.
+        // The mark is no caller's operation.
         state.operations_pending = state.operations_pending.saturating_sub(1);
         let mark = state.tail.last_sequence();
         drop(state);

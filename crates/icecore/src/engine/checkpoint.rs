@@ -79,8 +79,8 @@ impl CheckpointLine {
         self.base.is_some() && !self.hurt && self.blobs.len() <= self.full + 2 * DELTAS_MAX
     }
 
-    /// Blobs are durable, and the superblocks point to the last of them. `full`: they are a picture of everything, and the
-    /// ones before are not needed any more.
+    /// Blobs are durable, and the superblocks point to the last of them. `full`: they are a picture of
+    /// everything, and the ones before are not needed any more.
     pub(super) fn extend(&mut self, blobs: &[LedgerPointer], full: bool, state: &mut State) {
         if full {
             for old in self.blobs.drain(..) {
@@ -159,7 +159,8 @@ pub(crate) struct PlacedSection {
     pub placed: Vec<Placed>,
 }
 
-/// Data that lives as of a checkpoint and has no place any more: the log after it says that it died. Moves were recorded since.
+/// Data that lives as of a checkpoint and has no place any more: the log after it says that it died. Moves
+/// were recorded since.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct ForsakenSection {
     runs: Vec<Run>,
@@ -187,7 +188,8 @@ impl ForsakenSection {
     }
 }
 
-/// The use that each of these data segments is in, by its number: what belongs to another use of it is not what was written.
+/// The use that each of these data segments is in, by its number. What belongs to another use of the segment
+/// is not what was written.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(crate) struct UsesSection {
     pub uses: Vec<(SegmentId, u64)>,
@@ -255,7 +257,8 @@ impl Engine {
     /// Does what writes a ledger, or superblocks.
     ///
     /// # Errors
-    /// Those of `body`, which the pool does not survive; and if the pool takes no writes, or has been closed but for letting go of it.
+    /// Those of `body`, which the pool does not survive. Also if the pool takes no writes, or has been closed
+    /// but for letting go of it.
     pub(super) fn with_line<T>(&self, body: impl FnOnce(&mut CheckpointLine) -> Result<T>) -> Result<T> {
         let ready = || {
             self.check_writable()?;
@@ -283,7 +286,7 @@ impl Engine {
             self.counters.flushes.add(1);
         }
         self.counters.flushes.add(self.blocks.files().sync_healed()?);
-        // Not before: whoever reads on after a flush that failed may not find on disk what was written.
+        // Not before: after a flush that failed, a reader may not find on disk what was written.
         written.nodes.iter().for_each(|slot| slot.mark_written(&*self.nodes));
         frozen.merged.iter().for_each(|(address, _)| self.blocks.pending().done(*address));
         let (position, taken) = (frozen.position, frozen.taken);
@@ -378,8 +381,8 @@ impl Engine {
         }
     }
 
-    /// Merged blocks that some version still reaches, or some reader. What a reader holds is written, too: memory would
-    /// grow for as long as it reads.
+    /// Merged blocks that some version still reaches, or some reader. What a reader holds is written, too:
+    /// else memory would grow for as long as it reads.
     fn living_merged(&self, state: &mut State) -> Vec<(LogAddress, Option<Arc<Block>>)> {
         let reached = state.graveyard.settle_superseded(|address| self.blocks.pending().done(address));
         let mut merged = self.blocks.pending().all();
@@ -393,7 +396,7 @@ impl Engine {
         self.superblock.lock().epoch()
     }
 
-    /// Writes merged blocks as runs: a header that vouches for the blocks behind it, but for those that are lost.
+    /// Writes merged blocks as runs: a header vouches for the blocks behind it, but for those that are lost.
     fn write_merged(&self, merged: &[(LogAddress, Option<Arc<Block>>)], out: &mut Written) -> Result<()> {
         let mut rest = merged;
         while !rest.is_empty() {

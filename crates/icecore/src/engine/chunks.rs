@@ -1,4 +1,5 @@
-//! Chunks of the location map in the ledger: written when a picture of everything is, before it, in segments of their own.
+//! Chunks of the location map in the ledger, in segments of their own. They are written when a picture of
+//! everything is, before it.
 
 use super::space::{Filling, available};
 use super::{Engine, Purpose};
@@ -10,7 +11,8 @@ use std::collections::BTreeSet;
 
 /// A segment is emptied of chunks when they take less than this part of it.
 const THIN_PART: u64 = 4;
-/// Segments that are free, beside the reserve of whoever adds something, when chunks are written before a picture of everything is due.
+/// Segments that are free, beside the reserve of a writer that adds something, when chunks are written before
+/// a picture of everything is due.
 const SEGMENTS_TO_SPARE: u64 = 2;
 
 /// The ledger, as a place of chunks.
@@ -62,8 +64,9 @@ impl ChunkStore for Chunks<'_> {
 }
 
 impl Engine {
-    /// Writes the chunks that a map changes, and flushes them. `None` if it stays as it is: because there is little in it, or
-    /// because a chunk cannot be read or there is no room. Then the picture of everything names the chunks that there were, and says what changed.
+    /// Writes the chunks that a map changes, and flushes them. `None` if the map stays as it is: there is
+    /// little in it, a chunk cannot be read, or there is no room. Then the picture of everything names the
+    /// chunks that there were, and says what changed.
     pub(super) fn write_chunks(&self, map: &ChunkedMap) -> Result<Option<Box<Consolidated>>> {
         if map.is_small() {
             return Ok(None);
@@ -72,8 +75,8 @@ impl Engine {
         Ok(written.map(Box::new))
     }
 
-    /// Calls `body` with a place for chunks, and flushes what it wrote there. `None` if that is of no use: a chunk cannot be read, or
-    /// there is no room.
+    /// Calls `body` with a place for chunks, and flushes what it wrote there. `None` if that is of no use: a
+    /// chunk cannot be read, or there is no room.
     pub(super) fn with_chunks<T>(
         &self,
         body: impl FnOnce(&mut Chunks<'_>, &mut Vec<LedgerPointer>) -> Result<T>,
@@ -104,7 +107,7 @@ impl Engine {
         }
     }
 
-    /// Whether so much of the map or of sets changed that chunks should be written, and there is room for them.
+    /// Whether the map or sets changed so much that chunks should be written, and there is room for them.
     pub(super) fn chunks_are_due(&self) -> bool {
         let map_is_due = self.blocks.map().read().is_due();
         let state = self.state();

@@ -1,4 +1,4 @@
-//! Second copies of an open pool: where they are, what is read from them at opening, and how they are made again.
+//! Second copies of an open pool: where they are, what opening reads from them, and how they are made again.
 
 use super::original::Original;
 use super::{Engine, absent, superblocks};
@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
-/// What is said to whoever names a folder for copies of nothing.
+/// The refusal for a caller that names a folder for copies of nothing.
 pub(super) const NOTHING_TO_COPY: &str = "there must be something to copy, metadata or all";
 
 /// Finds the copies that a superblock speaks of; else why they cannot be reached, or do not count.
@@ -32,7 +32,7 @@ pub(super) fn find(
     let place = reached.map_err(|error| format!("the folder of the copies, {folder}: {error}"))?;
     let found = newest_copy(&*place.storage, Some(superblock.pool))
         .map_err(|why| format!("{folder} is not the folder of the copies of this pool: {why}"))?;
-    // What the copies were flushed for last is the present checkpoint, or the one before if a crash came between.
+    // The copies were flushed last for the present checkpoint, or for the one before if a crash came between.
     let former = superblock.former.map(|former| former.ledger);
     if found.ledger == superblock.ledger || Some(found.ledger) == former {
         return Ok(place);
@@ -44,8 +44,8 @@ pub(super) fn find(
     Err(format!("the copies in {folder} are older than the pool").into())
 }
 
-/// Copies that were written to after the pool was do not lie behind it: it is the pool that went back, and they may be all that
-/// is left of what came later.
+/// Copies that were written to after the pool was do not lie behind it: it is the pool that went back. They
+/// may be all that is left of what came later.
 fn newer(folder: &str) -> String {
     format!(
         "the copies in {folder} are newer than the pool, which seems to have been put back from a backup: they are left as they are"
@@ -110,7 +110,8 @@ fn is_folder_of(storage: &dyn Storage, folder: &str) -> bool {
     own.is_some() && own == identity(folder.as_ref())
 }
 
-/// Writes the superblock to the folder of the copies, after both of its own, in the order in which those are written. Failing is no error.
+/// Writes the superblock to the folder of the copies, after both of the pool's own, in the order in which
+/// those are written. Failing is no error.
 pub(super) fn write_superblocks(copies: &Copies, superblock: &Superblock) {
     let Some(place) = copies.place_of_superblocks() else { return };
     for name in superblocks::prepare(&*place.storage, SUPERBLOCK_NAMES, superblock, copies) {
@@ -129,11 +130,12 @@ pub(super) fn write_superblocks(copies: &Copies, superblock: &Superblock) {
 pub(super) fn read_blob(files: &SegmentFiles, pointer: &LedgerPointer) -> Result<Vec<u8>> {
     let detail = "a ledger blob does not match its checksum";
     let damaged = || files.geometry().damaged(pointer.segment, pointer.slot, detail);
-    // Whoever reads a blob holds the line of the ledger, which keeps its segment.
+    // The caller holds the line of the ledger, which keeps the blob's segment.
     files.read_stretch(pointer, damaged, || true)
 }
 
-/// The header of a segment without data, from its copy if need be. The segment must not be used for anything else meanwhile.
+/// The header of a segment without data, from its copy if need be. The segment must not be used for anything
+/// else meanwhile.
 pub(super) fn read_header(
     files: &SegmentFiles,
     pool: PoolId,
@@ -207,7 +209,7 @@ impl Engine {
     /// Has everything copied that should be and is not: all of it where copies were left behind.
     ///
     /// # Errors
-    /// What is in the way of that; the pool goes on as before. [`Error::ReadOnly`], [`Error::ReadOnlyAfterFailure`].
+    /// What prevents that; the pool goes on as before. [`Error::ReadOnly`], [`Error::ReadOnlyAfterFailure`].
     pub(crate) fn restore_copies(&self) -> Result<CopiesReport> {
         self.check_writable()?;
         let _turn = self.copying.lock();
@@ -234,8 +236,8 @@ impl Engine {
     /// Changes what is copied, and where to; `folder` none for the folder of the pool.
     ///
     /// # Errors
-    /// As for [`Engine::restore_copies`], and [`Error::Invalid`] for a folder that cannot take copies: nothing has
-    /// changed then.
+    /// As for [`Engine::restore_copies`], and [`Error::Invalid`] for a folder that cannot take copies:
+    /// nothing has changed then.
     pub(crate) fn set_copies(&self, mode: CopyMode, folder: Option<String>) -> Result<CopiesReport> {
         self.check_writable()?;
         if mode == CopyMode::None && folder.is_some() {
@@ -290,7 +292,7 @@ impl Engine {
         self.say_of_copies()
     }
 
-    /// What is newer than the pool is written over by nobody, until it lies somewhere else.
+    /// Refuses to write over copies that are newer than the pool, until they lie somewhere else.
     fn check_may_replace(&self, place: &Place, folder: Option<&String>) -> Result<()> {
         let (Some(folder), Ok(found)) = (folder, newest_copy(&*place.storage, Some(self.pool))) else {
             return Ok(());
@@ -310,7 +312,8 @@ impl Engine {
         )))
     }
 
-    /// Looks whether the files of copies are still there: of one that somebody has removed while it is open here, nobody would notice.
+    /// Looks whether the files of copies are still there. If another process has removed one while it is open
+    /// here, no reader and no writer would notice.
     fn miss_copies(&self) {
         if self.copies().seems_to_lack() {
             let _state = self.state();
@@ -320,7 +323,8 @@ impl Engine {
         }
     }
 
-    /// Looks again at copies that were damaged as what they are copies of was: it may have gone, or be whole again.
+    /// Looks again at copies that were damaged as their originals were: the original may have gone, or be
+    /// whole again.
     fn look_at_flawed(&self) {
         for segment in self.copies().all_flawed() {
             if let Some(kind) = self.hold_copied(segment, |_| true) {
@@ -366,8 +370,8 @@ impl Engine {
         Some(kind)
     }
 
-    /// Copies a segment if it is in use for something of which this holds. What is damaged in it is taken from the copy that there
-    /// was before, there or in the place that copies have left, and healed. See [`Copies::fill`].
+    /// Copies a segment if it is in use for something of which `wanted` holds. What is damaged in it is taken
+    /// from its former copy, there or in the place that copies have left, and healed. See [`Copies::fill`].
     pub(super) fn copy_one(
         &self,
         segment: SegmentId,

@@ -1,5 +1,5 @@
-//! A log that is damaged before its end, cut there: all that came before is what it was, and what came after
-//! is gone and told.
+//! A log that is damaged before its end, cut there. All that came before is what it was. What came after is
+//! gone, and is reported.
 
 use super::former::{check_staged, operations_of, uses};
 use super::recovery::{AtDamage, Replay};

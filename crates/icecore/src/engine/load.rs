@@ -363,7 +363,7 @@ pub(super) fn load(
 
     let forsaken = forsaken(&blobs, &position)?;
     let (uncounted, named) = count_live(&history, &forsaken, blocks, &mut segments)?;
-    // After a crash there may be more in it; whoever opens the pool sees to that.
+    // After a crash there may be more in it; the caller that opens the pool sees to that.
     let whole = |cursor: &Cursor| segments.exists(cursor.segment) && !segments.is_absent(cursor.segment);
     let run_cursor = position.run_cursor.filter(whole);
     let node_cursor = position.node_cursor.filter(whole);
@@ -504,7 +504,7 @@ fn check_tail(blocks: &Blocks, position: &PositionSection) -> Result<()> {
                 slot += together.0;
                 at = at.plus(together);
             }
-            // What is damaged there is met by whoever looks for it.
+            // A reader that looks there meets what is damaged.
             Err(Error::Damaged { .. } | Error::Io { .. }) => break,
             Err(error) => return Err(error),
         }

@@ -132,11 +132,11 @@ pub(crate) struct Engine {
     pub counters: Arc<Counters>,
     pub(crate) writer: Writer,
     state: Mutex<State>,
-    /// Who waits for the state, and whether whoever has it makes way.
+    /// How many threads wait for the state, and whether its holder makes way.
     way: way::Way,
     superblock: Mutex<Superblock>,
     checkpoint: line::Line<CheckpointLine>,
-    /// Held by whoever makes copies of what was there before.
+    /// Held by the thread that makes copies of what was there before.
     copying: Mutex<copying::Copying>,
     collector: collect::Collector,
     signals: background::Signals,
@@ -145,7 +145,7 @@ pub(crate) struct Engine {
     pub(crate) users: Mutex<HashMap<crate::units::DatasetId, Vec<crate::dataset::User>>>,
     pub(crate) open_files: OpenFiles,
     closed: AtomicBool,
-    /// Held by whoever closes the pool.
+    /// Held by the thread that closes the pool.
     closing: Mutex<()>,
     /// A checkpoint was frozen and is not yet durable.
     checkpoint_writing: AtomicBool,
@@ -235,7 +235,7 @@ impl Engine {
 
     pub(crate) fn take_batch(&self, state: &mut State) -> Batch {
         if state.tail.is_abandoned() {
-            // Somebody who leads already finds nothing, and then learns of the failure.
+            // A thread that leads already finds nothing, and then learns of the failure.
             return Batch {
                 pieces: Vec::new(),
                 last: RecordSequence(0),
@@ -260,7 +260,7 @@ impl Engine {
         let state = self.state();
         let block = crate::units::BLOCK_BYTES as u64;
         statistics.live_bytes = state.segments.live_total() * block;
-        // What cannot be told because of damage counts as used: the incidents say so.
+        // Where damage hides what is being freed, that counts as used: the incidents say so.
         let freeing = state.history.freeing().unwrap_or_default();
         statistics.used_bytes = (state.history.live_in_all().bytes().0).saturating_sub(freeing.bytes().0);
         statistics.freeing_bytes = freeing.bytes().0;
@@ -307,7 +307,7 @@ impl Engine {
     /// Closes the pool: everything durable, a last checkpoint, and a superblock that says so. Closing twice
     /// is no error.
     pub(crate) fn close(&self) -> Result<()> {
-        // Whoever comes second may take it that the pool is let go of, too.
+        // A caller that comes second may rely on it that the pool is let go of, too.
         let _once = self.closing.lock();
         if !self.is_owner() || self.closed.load(Ordering::Acquire) {
             return Ok(());
@@ -323,13 +323,13 @@ impl Engine {
             }),
         };
         self.staging.stop();
-        // Before somebody else can open it, whoever is still at it in a caller's thread comes to an end.
+        // Work on the pool in callers' threads comes to an end before a new owner can open it.
         let _collection = self.collector.turn();
         let _copying = self.copying.lock();
         let _line = self.checkpoint.lock();
         self.closed.store(true, Ordering::Release);
-        // Also who reads, and heals what it finds damaged, or writes ahead for a group that nobody can
-        // commit.
+        // Also a reader, which heals what it finds damaged, or a writer that writes ahead for a group that no
+        // caller can commit.
         self.copies().shut();
         *self.lock.lock() = None;
         outcome

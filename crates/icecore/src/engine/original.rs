@@ -1,6 +1,6 @@
-//! What a second copy is made from: the segment, and where that is not what was written, a copy that there was before.
+//! What a second copy is made from: the segment, and where that is not what was written, a former copy.
 //!
-//! A copy that is made anew from bytes that nobody looked at has their damage, and the copy that was right is gone. So
+//! A copy that is made anew from unchecked bytes has their damage, and the copy that was right is gone. So
 //! everything of which is known what it should be is compared with that on its way.
 
 use super::Engine;
@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 /// By what the blocks of a segment are known to be what was written.
 enum Proof {
-    /// Checksums by slot, 0 where there is none; none from `end` on. `grows`: it is being filled, and not all of it need be
-    /// on disk.
+    /// Checksums by slot, 0 where there is none; none from `end` on. `grows`: it is being filled, and not all
+    /// of it need be on disk.
     Sums { sums: Vec<u32>, end: usize, use_: Use, grows: bool },
     /// Nodes, which prove themselves where their address is known.
     Nodes(BTreeMap<Slot, LogAddress>),
@@ -39,7 +39,8 @@ pub(super) struct Original<'a> {
 }
 
 impl<'a> Original<'a> {
-    /// `former`: a copy of the segment that need not be of this use of it, and that nothing is taken from without proof.
+    /// `former`: a copy of the segment that need not be of this use of it. Nothing is taken from it without
+    /// proof.
     pub(super) fn new(
         engine: &'a Engine,
         segment: SegmentId,
@@ -56,8 +57,8 @@ impl<'a> Original<'a> {
         original
     }
 
-    /// Reads blocks from a slot on, each as it was written if that is left anywhere; `false` if they cannot be read: one by one
-    /// they may be.
+    /// Reads blocks from a slot on, each as it was written if that is left anywhere. `false` if they cannot
+    /// be read: one by one they may be.
     pub(super) fn read(&mut self, slot: Slot, bytes: &mut [u8]) -> bool {
         let readable = self.engine.blocks.files().read(self.segment, slot, bytes).is_ok();
         if !readable && bytes.len() > BLOCK_BYTES {
@@ -119,8 +120,9 @@ impl<'a> Original<'a> {
         }
     }
 
-    /// Whether a block that says nothing of itself may be looked for in the former copy: headers of records before something that
-    /// is known to be there. What lies behind the end of a log is no part of it, whatever a copy says.
+    /// Whether a block that says nothing of itself may be looked for in the former copy. Such are headers of
+    /// records before something that is known to be there. What lies behind the end of a log is no part of
+    /// it, whatever a copy says.
     fn can_be_proved(&self, slot: Slot) -> bool {
         match &self.proof {
             Proof::Sums { end, grows, .. } => slot.0 > 0 && (slot.0 as usize) < *end && !grows,
@@ -149,8 +151,8 @@ impl<'a> Original<'a> {
         }
     }
 
-    /// Looks at the segment header. `incarnation`: the use that it should name, if that is known; else the former copy was
-    /// seen to be of this use, or not.
+    /// Looks at the segment header. `incarnation`: the use that it should name, if that is known. Otherwise
+    /// `former_is_of_use` says whether the former copy was seen to be of this use.
     fn look_at_header(&mut self, incarnation: Option<u64>, former_is_of_use: bool) {
         let (pool, segment, kind) = (self.engine.pool, self.segment, self.kind);
         let is_own = |bytes: &Vec<u8>| {
@@ -242,7 +244,8 @@ impl<'a> Original<'a> {
         self.look_at_header(None, of_use);
     }
 
-    /// Writes to the segment what was found in the former copy alone. Failing is no error: the copy has it now.
+    /// Writes to the segment what was found in the former copy alone. Failing is no error: the copy has it
+    /// now.
     pub(super) fn heal(&self) {
         let files = self.engine.blocks.files();
         for (slot, block) in &self.instead {
@@ -281,11 +284,11 @@ impl<'a> Original<'a> {
             placed.iter().any(|entry| {
                 let Some(index) = slot.0.checked_sub(entry.slot.0).map(u64::from) else { return false };
                 let address = entry.run.start.plus(BlockCount(index));
-                // Of what cannot be told it is better to say so.
+                // Where that is unknown it is better to report the loss.
                 index < entry.run.length.0 && state.history.lives(entry.run.stream, address).unwrap_or(true)
             })
         };
-        // What vouches for blocks can be made up for by the rest, and need not be there yet: a scrub looks at it.
+        // The rest can make up for what vouches for blocks, which need not be there yet. A scrub looks at it.
         let is_ledger = self.kind == SegmentKind::Ledger;
         slots.retain(|slot| slot.0 > 0 && (is_ledger || lives(*slot)));
         slots

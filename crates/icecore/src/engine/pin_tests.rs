@@ -368,7 +368,8 @@ fn assert_held(pool: &Pool, view: &View) {
     data_runs(view.tree(), &*engine.nodes, &mut |_, _, run| meet(run)).unwrap();
 }
 
-/// Operations of all kinds in a small pool, and readers of heads and snapshots that must find what they found first.
+/// Operations of all kinds run in a small pool. Readers of heads and snapshots must find what they found
+/// first.
 #[test]
 fn whatever_happens_a_reader_finds_what_it_pinned() {
     let seed = std::env::var("ICECORE_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);

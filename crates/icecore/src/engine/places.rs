@@ -1,9 +1,9 @@
-//! Where blocks lie, found out without the location map: nodes and record headers say which addresses lie behind them, headers of
-//! runs list them, and the log names those of runs that groups had written ahead.
+//! Where blocks lie, found out without the location map. Nodes and record headers say which addresses lie
+//! behind them. Headers of runs list them, and the log names those of runs that groups had written ahead.
 //!
-//! An address stands for one content forever, so that every place of it that is whole is as good as any other, as long as the segment is
-//! in the use that says so. What an earlier life left behind without a checkpoint to vouch for it had addresses that nobody
-//! drew again (`format/drawn.rs`).
+//! An address stands for one content forever. So its whole places are as good as each other, as long as the
+//! segment is in the use that says so. What an earlier life left behind without a checkpoint to vouch for it
+//! had addresses that no later life drew again (`format/drawn.rs`).
 
 use crate::blocks::Blocks;
 use crate::format::record::{RecordHeader, RecordView};
@@ -53,8 +53,8 @@ pub(super) struct Scope<'a> {
     pub cursors: Vec<Cursor>,
     /// Segments that found another use since the checkpoint.
     pub excluded: BTreeSet<SegmentId>,
-    /// The uses that data segments were in when something lay in them last, as far as the checkpoint knows: something may have been moved to
-    /// others since, that is still where it was, too.
+    /// The uses that data segments were in when something lay in them last, as far as the checkpoint knows.
+    /// What may have been moved to others since is still where it was, too.
     pub uses: BTreeMap<SegmentId, u64>,
 }
 
@@ -130,8 +130,8 @@ impl Survey<'_> {
         }
     }
 
-    /// The slot before which a segment says what it holds for good. In another use than that in which it was being filled, all of it does: moves
-    /// that were recorded since repeat where that was.
+    /// The slot before which a segment says what it holds for good. In another use than that in which it was
+    /// being filled, all of it does: moves that were recorded since repeat where that was.
     fn end_of(&self, segment: SegmentId, incarnation: Option<u64>) -> Slot {
         let is_it = |cursor: &&Cursor| {
             cursor.segment == segment && incarnation.is_none_or(|found| found == cursor.incarnation)
@@ -191,8 +191,9 @@ impl Survey<'_> {
         Operation::decode_all(&bytes, view.header.operations)
     }
 
-    /// Runs that lie where a record of the log says, as they did then. What was placed after that record was written, or in a later
-    /// use of the segment, is something else. Answers the segments of runs that nothing names.
+    /// Runs that lie where a record of the log says, as they did then. What was placed after that record was
+    /// written, or in a later use of the segment, is something else. Answers the segments of runs that
+    /// nothing names.
     fn match_names(&mut self) -> BTreeSet<SegmentId> {
         let mut unnamed: BTreeSet<(SegmentId, u32)> = self.unlisted.keys().copied().collect();
         for ((segment, slot), names) in std::mem::take(&mut self.named) {
@@ -250,8 +251,9 @@ impl Survey<'_> {
     }
 }
 
-/// Of several places of an address, the one in the newest use that holds what was written, of those that the checkpoint knows of if it can be. Nodes have
-/// been looked at; of blocks with one place nothing better is to be had.
+/// Of several places of an address, the one in the newest use that holds what was written. If it can be, it
+/// is in a use that the checkpoint knows of. Nodes have been looked at; of blocks with one place nothing
+/// better is to be had.
 fn choose(scope: &Scope<'_>, wanted: &Addresses, mut seen: Vec<Seen>) -> (Vec<PlacedRun>, Addresses) {
     let mut left = wanted.clone();
     let mut several = Addresses::default();
@@ -284,7 +286,7 @@ fn choose(scope: &Scope<'_>, wanted: &Addresses, mut seen: Vec<Seen>) -> (Vec<Pl
             }
         }
     }
-    // What is nowhere as it was written is said to be where it was last: whoever reads it is told what is damaged.
+    // What is nowhere as it was written is said to be where it was last: a read of it reports the damage.
     for part in hurt {
         if left[part.run.stream as usize].remove(&(part.run.start..part.run.end())) == part.run.length {
             chosen.push(part);

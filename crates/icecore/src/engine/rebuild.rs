@@ -1,5 +1,5 @@
-//! The location map made again from what segments say of themselves. The ledger is written anew, of the same checkpoint: replay starts where it
-//! would have, and nothing else that it says is touched.
+//! The location map made again from what segments say of themselves. The ledger is written anew, of the same
+//! checkpoint. Replay starts where it would have, and nothing else that the ledger says is touched.
 
 use super::checkpoint::{ForsakenSection, PlacedSection, PositionSection};
 use super::init::{Parts, lock_free_options};
@@ -22,7 +22,8 @@ use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, RecordSequence, Run, Seg
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What stands where a chunk of the location map would, of blocks that are gone, and in the place of a block that is lost.
+/// What stands where a chunk of the location map would, of blocks that are gone, and in the place of a block
+/// that is lost.
 pub(super) const GONE: &[u8; 8] = b"ICELOST\n";
 
 /// What a map that is made again says of what the last checkpoint left behind.
@@ -45,8 +46,8 @@ pub(crate) struct Restored {
     pub lost: u64,
 }
 
-/// Makes the damaged chunks of the location map again, and writes a ledger that does without them, and superblocks that name it. `None` if all
-/// chunks can be read: then nothing is written.
+/// Makes the damaged chunks of the location map again. Writes a ledger that does without them, and
+/// superblocks that name it. `None` if all chunks can be read: then nothing is written.
 ///
 /// # Errors
 /// The ledger itself cannot be read; or writing failed.
@@ -77,7 +78,8 @@ pub(crate) fn restore_chunks(
     Ok(Some(Restored { chunks: damaged.len(), found: count(&wanted) - lost, lost }))
 }
 
-/// Makes the whole location map again where the ledger has lost it, and writes a ledger and superblocks as [`restore_chunks`] does.
+/// Makes the whole location map again where the ledger has lost it. Writes a ledger and superblocks as
+/// [`restore_chunks`] does.
 ///
 /// # Errors
 /// What else is lost; or writing failed.
@@ -110,8 +112,9 @@ pub(crate) fn restore_map(
     Ok(Restored { chunks: 0, found: count(&wanted) - lost, lost })
 }
 
-/// Has the log go on in a new segment, where that in which it would is gone: nothing may be written to what could turn up
-/// again. Writes a ledger of the same checkpoint, and superblocks; answers what these say now, and the segment.
+/// Has the log go on in a new segment, where the one in which it would is gone. Nothing may be written to
+/// what could turn up again. Writes a ledger of the same checkpoint, and superblocks. Answers what these say
+/// now, and the segment.
 ///
 /// # Errors
 /// The ledger cannot be read; or writing failed: then the pool is as it was.
@@ -142,7 +145,8 @@ pub(crate) fn move_log_end(
     let segments = out.segments;
     let (living, known, taken) = Default::default();
     let ledger = Ledger { number, position, placed, gathered, map, living, known, taken, forsaken };
-    // Copies were flushed for the checkpoint as it was, which is the one before from here on: their superblocks say so.
+    // Copies were flushed for the checkpoint as it was, which is the one before from here on. Their
+    // superblocks say so.
     Ok((ledger.write(&parts, superblock, segments, None)?, segment))
 }
 
@@ -155,7 +159,7 @@ fn count(sets: &Addresses) -> u64 {
     sets.iter().map(|set| set.len().0).sum()
 }
 
-/// Addresses that live and lie nobody knows where, and segments in which they may.
+/// Addresses that live at an unknown place, and segments in which they may lie.
 struct Gone {
     lost: Addresses,
     unexplained: BTreeSet<SegmentId>,
@@ -170,7 +174,7 @@ fn parts(storage: &Arc<dyn Storage>, superblock: &Superblock) -> Parts {
 fn segments(storage: &Arc<dyn Storage>, superblock: &Superblock) -> Result<Vec<SegmentId>> {
     let mut found = recovery::all_files(&**storage)?;
     let whole = recovery::segments(&**storage, superblock, superblock.next_epoch())?;
-    // Nobody knows which are missed where not even that is possible.
+    // Where not even that is possible, which are missed is unknown.
     if let Ok(loaded) = load::load(&parts(storage, superblock).blocks, superblock, whole, true) {
         found.extend(loaded.state.segments.all());
         found.sort_unstable();
@@ -208,7 +212,7 @@ impl Ledger {
             let all = Run { stream, start: LogAddress(0), length: BlockCount(u64::MAX) };
             let (living, known) = (&mut living[stream as usize], &mut known[stream as usize]);
             for run in history.live_runs(stream) {
-                // Of what is in a part of a set that cannot be read, nobody knows whether it lives.
+                // Of what is in a part of a set that cannot be read, it is unknown whether it lives.
                 let run = run?;
                 living.insert(run.start..run.end());
             }
@@ -262,7 +266,8 @@ impl Ledger {
             uses.get(segment).is_some_and(|found| scope.uses.get(segment).is_some_and(|known| known != found))
         };
         if matches!(knows, Knows::SomePlaces) {
-            // Something else may lie there, in the use that the ledger knows of, and would be taken for what was written.
+            // Something else may lie there, in the use that the ledger knows of. It would be taken for what
+            // was written.
             for other in placed.extract_if(.., |one| is_other(&one.segment)) {
                 lost[other.run.stream as usize].insert(other.run.start..other.run.end());
             }
@@ -287,7 +292,8 @@ impl Ledger {
         }
     }
 
-    /// Writes the ledger in full to a segment of its own, and superblocks that name it. `gone`: what the map has no place for any more.
+    /// Writes the ledger in full to a segment of its own, and superblocks that name it. `gone`: what the map
+    /// has no place for any more.
     fn write(
         self,
         parts: &Parts,
@@ -334,7 +340,8 @@ enum Knows {
     SomePlaces,
 }
 
-/// Segments that the log since a checkpoint went on in. What was in them before is not there any more, or will not be.
+/// Segments that the log since a checkpoint went on in. What was in them before is not there any more, or
+/// will not be.
 fn taken_since(parts: &Parts, superblock: &Superblock, position: &PositionSection) -> BTreeSet<SegmentId> {
     let mut taken = BTreeSet::new();
     let counters = Counters::default();
@@ -373,8 +380,8 @@ impl Out<'_> {
         Ok(LedgerPointer { segment, slot, blocks, crc: crc32c(bytes) })
     }
 
-    /// The number of a use that no other has, but for other segments of a ledger that is written anew. Numbers of a life go on from 1: those
-    /// at the end are not used.
+    /// The number of a use that no other has, but for other segments of a ledger that is written anew.
+    /// Numbers of a life go on from 1: those at the end are not used.
     fn next_use(&self) -> u64 {
         let last = self.superblock.epoch().0 << 32 | u64::from(u32::MAX);
         let first = last - (1 << 16);
@@ -382,8 +389,8 @@ impl Out<'_> {
         if (first..last).contains(&taken) { taken + 1 } else { first }
     }
 
-    /// Has the map say of what is gone that it cannot be read. Segments in which it may lie are used for nothing else until nothing of it
-    /// lives.
+    /// Has the map say of what is gone that it cannot be read. Segments in which it may lie are used for
+    /// nothing else until nothing of it lives.
     fn stand_for(&mut self, gone: &Gone, map: &mut ChunkedMap) -> Result<()> {
         for stream in Stream::ALL {
             let lost = &gone.lost[stream as usize];
@@ -405,7 +412,8 @@ impl Out<'_> {
         Ok(())
     }
 
-    /// A segment that was not there before: nothing that is needed can be in it. Nothing lies in it before this address and record.
+    /// A segment that was not there before: nothing that is needed can be in it. Nothing lies in it before
+    /// this address and record.
     fn begin(
         &mut self,
         kind: SegmentKind,

@@ -54,7 +54,8 @@ pub(super) fn segments(
     Ok(segments)
 }
 
-/// The segments of all files, also those that are cut short: numbers that are taken, and places to look for what is lost.
+/// The segments of all files, also those that are cut short. Their numbers are taken, and what is lost may
+/// lie in them.
 pub(super) fn all_files(storage: &dyn Storage) -> Result<Vec<SegmentId>> {
     let files = storage.list().map_err(|error| Error::io("list", storage.describe(), error))?;
     Ok(files.iter().filter_map(|(name, _)| from_file_name(name)).collect())
@@ -132,7 +133,7 @@ pub(super) fn replay(
     let Loaded { state, line, previous, forsaken } = loaded;
     let (blocks, counters) = (&*parts.blocks, &*parts.counters);
     let start = state.tail.position();
-    // Replay reads what it replays: the checksums of the segments that are not sealed come from their records.
+    // Replay reads what it replays: checksums of segments that are not sealed come from their records.
     let use_ = Use { kind: SegmentKind::Log, incarnation: start.incarnation };
     blocks.sums().reopen(start.segment, use_, start.slot, blocks.files())?;
     let mut reader = Reader::new(blocks, counters, superblock.pool, &superblock.lives, start, previous);
@@ -172,9 +173,10 @@ pub(super) fn replay(
     Ok(Recovered { state, line, previous, replayed: replay.replayed, cut })
 }
 
-/// Addresses that the life that begins leaves out: more than those before it can have given to what a crash tore off, each its own.
-/// Records that came after something that was torn off may be there whole, with their segment's header; what has their
-/// addresses now must be told from them where nothing but headers says where blocks lie.
+/// Addresses that the beginning life leaves out. They are more than the lives before it, each with addresses
+/// of its own, can have given to what a crash tore off. Records that came after something torn off may be
+/// there whole, with their segment's header. Where nothing but headers says where blocks lie, what has their
+/// addresses now must be distinguishable from them.
 fn left_out(superblock: &Superblock, next: RecordSequence) -> BlockCount {
     let wrote_last = superblock.lives.iter().rev().find(|life| life.first < next);
     let known = wrote_last.map_or(0, |life| life.epoch.0);
@@ -203,13 +205,13 @@ pub(super) fn check_closed(loaded: &Loaded, parts: &Parts, superblock: &Superblo
     let mut reader =
         Reader::new(blocks, counters, superblock.pool, &superblock.lives, start, loaded.previous);
     match check_newest(&mut reader) {
-        // What cannot be read there is met by whoever writes to it.
+        // A writer that goes on there meets what cannot be read.
         Err(Error::Io { .. }) => Ok(()),
         outcome => outcome,
     }
 }
 
-/// What a ledger calls forsaken died by what was replayed, or it lives and nobody knows where.
+/// What a ledger calls forsaken died by what was replayed; otherwise it lives at an unknown place.
 fn find_dead(state: &mut State, forsaken: &BlockSet) -> Result<()> {
     // There are no readers yet.
     state.graveyard.sift();
@@ -219,8 +221,8 @@ fn find_dead(state: &mut State, forsaken: &BlockSet) -> Result<()> {
     Err(Error::damaged(LEFT_BEHIND, "the log does not say that it is dead"))
 }
 
-/// Above the last mark a record counts only if it arrived whole: takes the next step of which that is true, with the bytes of
-/// each record.
+/// Above the last mark a record counts only if it arrived whole. Takes the next step of which that is true,
+/// with the bytes of each record.
 fn take_whole(waiting: &mut Waiting, reader: &Reader<'_>) -> Result<Option<(Vec<Found>, Vec<Whole>)>> {
     let mut failure = None;
     let mut all = Vec::new();
@@ -266,7 +268,8 @@ impl Replay<'_> {
         loop {
             let next = reader.next().and_then(|found| match found {
                 Some(found) => Ok(Some(found)),
-                // A clean close says by itself where the log ends; else a torn tail has to be told from damage.
+                // A clean close says where the log ends. Otherwise a torn tail must be distinguished from
+                // damage.
                 None if self.is_clean => Ok(None),
                 None => self.past_damage(reader),
             });
@@ -298,8 +301,8 @@ impl Replay<'_> {
         Err(self.env.blocks.files().geometry().damaged(segment, slot, detail))
     }
 
-    /// Goes on with the next record of the chain, and applies what it says to have been durable. Answers why that is not
-    /// possible, if it is for damage.
+    /// Goes on with the next record of the chain, and applies what it says to have been durable. Answers why
+    /// that is not possible, if damage is the reason.
     fn take(
         &mut self,
         reader: &mut Reader<'_>,
@@ -348,13 +351,14 @@ impl Replay<'_> {
         })
     }
 
-    /// Writes records above the last mark once more, as they were found. A flush of theirs may have failed: then they are in the
-    /// operating system's cache, which takes them to be on disk, and another flush would succeed without writing
-    /// them. (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020.)
+    /// Writes records above the last mark once more, as they were found. A flush of theirs may have failed.
+    /// Then they are in the operating system's cache, which takes them to be on disk, and another flush would
+    /// succeed without writing them. (Rebello et al., "Can Applications Recover from fsync Failures?", USENIX
+    /// ATC 2020.)
     fn write_again(&self, reader: &mut Reader<'_>, step: &[Found], whole: &[Whole]) -> Result<()> {
         for (found, whole) in step.iter().zip(whole) {
             if whole.is_copied {
-                // It is told, and durable before the copy goes.
+                // The heal is reported, and durable before the copy goes.
                 reader.heal_record(found, &whole.bytes);
                 reader.is_healed(found);
             }
@@ -479,8 +483,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// A log that was not closed may end in a segment that is gone: its copy, or what is left of it, need not have all that was
-    /// acknowledged.
+    /// A log that was not closed may end in a segment that is gone. Its copy, or what is left of it, need not
+    /// have all that was acknowledged.
     fn check_there(&mut self, segment: SegmentId) -> Result<()> {
         let lost = match &self.at_damage {
             AtDamage::Cut(gone) => gone.find(segment),
@@ -498,8 +502,9 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// A log that was not closed may have to go on in a segment that is not what was written: one of another time has none of what came
-    /// after the last checkpoint. What came before it, with the header of the segment, was durable.
+    /// A log that was not closed may have to go on in a segment that is not what was written. A segment of
+    /// another time has none of what came after the last checkpoint. What came before that checkpoint, with
+    /// the header of the segment, was durable.
     fn check_use(&self, reader: &mut Reader<'_>) -> Result<()> {
         let Position { segment, slot, .. } = reader.next;
         if self.is_clean || slot <= Slot(1) || reader.is_in_its_use()? {

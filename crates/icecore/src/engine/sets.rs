@@ -45,8 +45,8 @@ impl PartStore for Shelves<'_, '_> {
 }
 
 impl Engine {
-    /// Writes what is in memory of large sets to chunks, and flushes them: all sets, in the parts that they are in then. `None` if they stay
-    /// as they are.
+    /// Writes what is in memory of large sets to chunks, and flushes them. Answers all sets, in the parts
+    /// that they are in then. `None` if they stay as they are.
     pub(super) fn write_sets(&self, history: &mut StoredHistory) -> Result<Option<Bases>> {
         let limits = self.state().history.limits();
         let written = self.with_chunks(|chunks, written| {
@@ -56,8 +56,8 @@ impl Engine {
         Ok((!changed.is_empty()).then(|| Bases { sets: history.bases(), changed }))
     }
 
-    /// The ledger that names these chunks of sets, and no others, is durable. `bases`: the sets as it has them, if they are in other parts
-    /// than before.
+    /// The ledger that names these chunks of sets, and no others, is durable. `bases`: the sets as it has
+    /// them, if they are in other parts than before.
     pub(super) fn go_on_with_sets(&self, named: Vec<LedgerPointer>, bases: Option<&Bases>) {
         let mut state = self.state();
         if let Some(bases) = bases {

@@ -1,4 +1,5 @@
-//! The end of a replay: what was found is made durable, after what is hurt in it was taken from copies, which go.
+//! The end of a replay: what was found is made durable. Before that, what is damaged in it is taken from
+//! copies, which go.
 
 use super::recovery::Replay;
 use crate::copies::Mended;
@@ -31,8 +32,8 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// What is hurt in segments that the log has written to since the checkpoint is taken from their copies: these were not flushed since, and
-    /// are given up.
+    /// Takes from their copies what is damaged in segments that the log has written to since the checkpoint.
+    /// The copies were not flushed since, and are given up.
     fn heal_from_copies(&self) {
         let blocks = self.env.blocks;
         let geometry = blocks.files().geometry();
@@ -51,8 +52,9 @@ impl Replay<'_> {
         }
     }
 
-    /// The log may have gone on in another segment, and what it wrote there be torn off: then it goes on where it was before that, in a
-    /// segment that has its table already. Whoever only reads would believe what that says of slots that hold something else by then.
+    /// The log may have gone on in another segment, and what it wrote there be torn off. Then it goes on
+    /// where it was before that, in a segment that has its table already. A process that only reads would
+    /// believe what that says of slots that hold something else by then.
     fn wipe_table(&self, segment: SegmentId, incarnation: u64) -> Result<()> {
         let files = self.env.blocks.files();
         let geometry = files.geometry();

@@ -29,7 +29,7 @@ const GROWTH_SHARE: u64 = 8;
 const NODES_MARGIN: u64 = 64;
 /// Merged blocks that they may make.
 const MERGED_MARGIN: u64 = 16;
-/// Whoever adds something leaves such a part of a segment to those that free, in each that is being filled.
+/// What adds something leaves such a part of each segment that is being filled to what frees.
 const SLACK_SHARE: u64 = 3;
 /// What is tried, one after the other, when something finds no room.
 const WAYS_TO_ROOM: [WayToRoom; 5] = [
@@ -186,7 +186,7 @@ impl Engine {
         self.beyond(merged, self.room_behind(SegmentKind::Run, state.run_cursor), SegmentKind::Run)
     }
 
-    /// A blob lies in one piece, and nobody knows how long the next one is. What is too long for a segment is
+    /// A blob lies in one piece, and the length of the next one is unknown. What is too long for a segment is
     /// cut in pieces of half of one at most. Behind it there is room for moves to be recorded.
     fn for_ledger(&self, state: &State, slack: u64) -> usize {
         let blob = 2 * u64::from(state.ledger_blocks) + LEDGER_MARGIN;
@@ -221,9 +221,9 @@ impl Engine {
         no_more && state.segments.free() <= self.reserve(state, purpose)
     }
 
-    /// Whether whoever destroys something that frees so much, which may not be known, should find room for it
-    /// at once: where there is none, or little and this is much. Of snapshots that come and go, each of which
-    /// keeps little, the next checkpoint makes room.
+    /// Whether a destruction should at once make room of what it frees, which may not be known. It should
+    /// where there is no room, or little and this is much. Of snapshots that come and go, each of which keeps
+    /// little, the next checkpoint makes room.
     pub(crate) fn is_room_wanted(&self, state: &State, frees: Option<BlockCount>) -> bool {
         let waiting = |frees: BlockCount| BlockCount(state.graveyard.waiting_blocks() + frees.0);
         self.is_tight(state, Purpose::Data)
@@ -378,7 +378,7 @@ impl Engine {
     /// Makes names and lengths of segments' files durable, before the log can say that it goes on there.
     fn make_certain(&self, segments: &[SegmentId]) -> Result<()> {
         let synced = segments.iter().try_for_each(|segment| self.blocks.files().sync(*segment));
-        // As for every flush that fails: nobody knows what is on disk.
+        // As after every flush that fails, what is on disk is unknown.
         synced.and_then(|()| self.sync_directory()).inspect_err(|error| self.writer.fail(&error.to_string()))
     }
 
@@ -439,9 +439,9 @@ impl Engine {
         Ok(Allocation { segment, incarnation, slot: Slot(1), blocks, full, is_fresh: true })
     }
 
-    /// Gives out room in a segment that is being filled. Where the reserve counts on that room, whoever may
-    /// not touch the reserve sees to it that free segments make up for it: a group that is refused, or given
-    /// up, has used up what it wrote ahead.
+    /// Gives out room in a segment that is being filled. The reserve may count on that room. Then a purpose
+    /// that may not touch the reserve needs free segments that make up for it. A group that is refused, or
+    /// given up, has used up what it wrote ahead.
     fn advance(&self, state: &mut State, filling: Filling, blocks: u32, purpose: Purpose) -> Result<()> {
         let before = filling.cursor(state).expect("it is being filled");
         let after = Cursor { slot: Slot(before.slot.0 + blocks), ..before };
@@ -494,7 +494,7 @@ impl Engine {
         let Some((segment, incarnation)) = allocation.full else { return Ok(()) };
         let writes_table = kind.has_table() && self.blocks.sums().may_close(segment, incarnation);
         let outcome = if writes_table { self.write_table(segment, incarnation, kind) } else { Ok(()) };
-        // Not before: with nothing alive in it, somebody else might have filled it with something new by now.
+        // Not before: with nothing alive in it, another writer might have filled it anew by now.
         self.state().segments.let_go(segment);
         outcome
     }
@@ -531,7 +531,7 @@ impl Engine {
 enum WayToRoom {
     /// By a checkpoint that frees what died since the last one, if that is much for what it writes.
     CheckpointIfWorthIt,
-    /// By whoever is at it already, where the log has room and only collection stands in the way.
+    /// By the collection that is under way, where the log has room and only collection stands in the way.
     Wait,
     /// By one in any case.
     Checkpoint,

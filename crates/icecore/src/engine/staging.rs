@@ -1,5 +1,6 @@
-//! Writing ahead, in a thread of its own: pieces of a group that is not committed yet go to runs outside the log while
-//! the group goes on, and so does the log itself while operations follow that do not wait for a flush.
+//! Writing ahead, in a thread of its own. Pieces of a group that is not committed yet go to runs outside the
+//! log while the group goes on. The thread also writes the log itself, while operations follow that do not
+//! wait for a flush.
 
 mod handover;
 
@@ -17,8 +18,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 
-/// A run of an open group. Its place is known from the beginning; it is written some time later, and may be written over
-/// until the commit seals it.
+/// A run of an open group. Its place is known from the beginning. It is written some time later, and may be
+/// written over until the commit seals it.
 pub(crate) struct StagedRun {
     place: RunPlace,
     /// Blocks of the piece before the first block of the run.
@@ -59,7 +60,7 @@ impl StagedRun {
 }
 
 enum Job {
-    /// Comes with a hold on the segment: until the run is written nobody else may use it.
+    /// Comes with a hold on the segment: until the run is written no other use may take it.
     Run(Arc<StagedRun>, Payload),
     /// What the log has built by then. Word is given as soon as it is taken from the log.
     Log(Arc<Word>),
@@ -84,7 +85,7 @@ pub(super) struct Staging {
 }
 
 impl Staging {
-    /// Ends the thread. What waits is not written: nobody can commit it any more.
+    /// Ends the thread. What waits is not written: no writer can commit it any more.
     pub(super) fn stop(&self) {
         for job in self.waiting.stop() {
             job.word().give(closed());
@@ -130,9 +131,9 @@ fn run(weak: &Weak<Engine>, staging: &Staging) {
 }
 
 impl Engine {
-    /// Gives a piece its place outside the log, and sees to it that it is written there. `sums`: its checksums, one for each block.
-    /// Each run comes with holds on its segment, for the caller to let go of ([`Engine::let_go_of_staged`]) when something else
-    /// keeps it.
+    /// Gives a piece its place outside the log, and sees to it that it is written there. `sums`: its
+    /// checksums, one for each block. Each run comes with holds on its segment. The caller lets go of them
+    /// ([`Engine::let_go_of_staged`]) when something else keeps it.
     ///
     /// # Errors
     /// [`Error::NoSpace`]: what was placed before that is written, and of no use.
@@ -157,8 +158,8 @@ impl Engine {
     /// Stages as much of a piece, from its block `first` on, as lies together.
     fn stage_run(&self, piece: &Arc<AlignedBuffer>, sums: &[u32], first: usize) -> Result<Arc<StagedRun>> {
         let place = self.with_room(|| self.place_open_run(sums.len() - first))?;
-        // Before it may be written: the hold that the place came with is let go of then, and a full segment with
-        // nothing alive in it is free for others.
+        // Before it may be written: writing lets go of the hold that the place came with. Then a full segment
+        // with nothing alive in it is free for others.
         self.state().segments.hold(place.segment());
         let run = Arc::new(StagedRun { place, first: first as u32, word: Arc::default() });
         let payload = Payload { buffer: Arc::clone(piece), first, sums: run.part(sums).to_vec() };
@@ -170,7 +171,8 @@ impl Engine {
         Ok(run)
     }
 
-    /// Has what the log has built written while its writers go on. `is_much`: returns when it is taken from the log.
+    /// Has what the log has built written while its writers go on. `is_much`: waits until it is taken from
+    /// the log.
     ///
     /// # Errors
     /// Nothing can be written any more.
@@ -234,8 +236,8 @@ impl Engine {
         self.seal_open_run(&run.place, run.part(sums))
     }
 
-    /// Lets go of segments with runs of a group, as often as they are named. Where the group was the last that kept the checksum
-    /// table of a full segment from being written, writes the table.
+    /// Lets go of segments with runs of a group, as often as they are named. Writes the checksum table of a
+    /// full segment where the group was the last that kept it from being written.
     pub(crate) fn let_go_of_staged(&self, segments: impl Iterator<Item = SegmentId> + Clone) {
         for segment in segments.clone() {
             if let Some(incarnation) = self.blocks.sums().let_go(segment) {

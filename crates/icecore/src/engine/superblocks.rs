@@ -47,7 +47,7 @@ fn of_the_segments(storage: &dyn Storage, one: Superblock, other: Superblock) ->
     }
 }
 
-/// What to do where there is no superblock. A folder with remains of a pool is not advised to become a new one.
+/// What to do where there is no superblock. Where there are remains of a pool, no new one is advised.
 fn advised(storage: &dyn Storage, error: Error) -> Error {
     let Error::NotAPool { path, reason } = error else { return error };
     let files = storage.list().unwrap_or_default();
@@ -81,7 +81,7 @@ pub(super) fn write(storage: &dyn Storage, superblock: &Superblock, files: &Segm
     write_one(storage, last, superblock)
 }
 
-/// The names of twins in the order in which they are to be written. One of them that is hurt is told.
+/// The names of twins in the order in which they are to be written. Reports one of them that is damaged.
 pub(super) fn prepare(
     storage: &dyn Storage,
     twins: [&'static str; 2],
@@ -171,7 +171,7 @@ pub(crate) fn put(
 impl Engine {
     /// Lets others write to a pool that is only read here.
     pub(crate) fn disown(&self) {
-        // Before the lock is let go of: nobody writes a superblock until then. Without a watch the lock
+        // Before the lock is let go of: until then no writer changes a superblock. Without a watch the lock
         // stays.
         let watch = || Watch::begin(&*self.storage, self.superblock.lock().generation);
         if self.disowned.get().is_none()
@@ -182,8 +182,8 @@ impl Engine {
         }
     }
 
-    /// Whether somebody has opened the pool for writing since it was disowned: that writes the superblocks
-    /// before anything else. One that cannot be read now says nothing.
+    /// Whether a writer has opened the pool since it was disowned: a writer writes the superblocks before
+    /// anything else. A superblock that cannot be read now says nothing.
     pub(crate) fn is_outdated(&self) -> bool {
         self.options.read_only && self.disowned.get().is_some_and(Watch::has_changed)
     }

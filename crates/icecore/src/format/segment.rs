@@ -122,7 +122,7 @@ pub struct SegmentHeader {
     pub kind: SegmentKind,
     /// Its number.
     pub segment: SegmentId,
-    /// Counts uses of any segment in the pool: tells this use from earlier ones.
+    /// Counts uses of any segment in the pool: distinguishes this use from earlier ones.
     pub incarnation: u64,
     /// Log segments: address of slot 1.
     pub first_address: LogAddress,
@@ -193,7 +193,8 @@ impl TableOwner {
         seal_block(block);
     }
 
-    /// Whether a block says that it is this one of a table of this owner. The block need not be what was written.
+    /// Whether a block says that it is this one of a table of this owner. The block need not be what was
+    /// written.
     pub(crate) fn is_named(&self, index: usize, block: &[u8]) -> bool {
         &block[TABLE_MAGIC_AT..TABLE_OWNER_AT] == TABLE_MAGIC
             && get_16(block, TABLE_OWNER_AT) == self.pool.0
@@ -203,8 +204,8 @@ impl TableOwner {
     }
 }
 
-/// Encodes the checksum table of a sealed data segment: one CRC32C per slot (0 where there is none), in blocks that prove
-/// themselves.
+/// Encodes the checksum table of a sealed data segment: one CRC32C per slot (0 where there is none), in
+/// blocks that prove themselves.
 #[must_use]
 pub fn encode_table(geometry: Geometry, owner: TableOwner, sums: &[u32]) -> Vec<u8> {
     assert_eq!(sums.len(), geometry.slots() as usize);

@@ -10,9 +10,10 @@ use crate::units::{BLOCK_BYTES, COUNTER_LIMIT, PoolId, RecordSequence, RecoveryE
 pub const NAMES: [&str; 2] = ["superblock.0", "superblock.1"];
 /// The format that this program writes, and the newest that it reads.
 pub const FORMAT_VERSION: u32 = 1;
-/// Features without which a pool must not even be read, as far as this program knows them. Every pool has them all.
+/// Features without which a pool must not even be read, as far as this program knows them. Every pool has
+/// them.
 pub const FEATURES_REQUIRED: u64 = 0x1f;
-/// Second copies are kept: whoever does not know of them would leave them behind.
+/// Second copies are kept: a program that does not know of them would leave them behind.
 pub const FEATURE_COPIES: u64 = 1;
 /// Features without which a pool may be read but not written, as far as this program knows them.
 pub const FEATURES_TO_WRITE: u64 = FEATURE_COPIES;
@@ -85,7 +86,7 @@ pub struct Superblock {
 }
 
 impl Superblock {
-    /// A newer checkpoint has its blob here; `taken` as in [`Superblock::taken`]. The one before is remembered.
+    /// A newer checkpoint has its blob here; `taken` as in [`Superblock::taken`]. Remembers the one before.
     pub fn go_on(&mut self, ledger: LedgerPointer, taken: u64) {
         let former = Former { ledger: self.ledger, taken: self.taken };
         self.former = Some(former).filter(|former| former.ledger.blocks > 0);
@@ -200,7 +201,7 @@ impl Superblock {
             first: RecordSequence(get_u64(block, LIVES_AT + index * 16 + 8)),
         };
         let lives: Vec<Life> = (0..lives).map(life).collect();
-        // Epochs are the upper half of what tells uses of segments apart.
+        // Epochs are the upper half of the numbers that distinguish uses of segments.
         let ordered = lives.is_sorted_by(|a, b| a.epoch < b.epoch && a.first < b.first);
         if !ordered || lives.iter().any(|life| life.epoch.0 >= 1 << 32) || generation >= COUNTER_LIMIT {
             return Err(damaged("the lives in the superblock make no sense"));
@@ -305,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_newer_format_is_named_as_such() {
-        // The version, and a feature that nobody knows.
+        // The version, and a feature that this program does not know.
         for (at, byte) in [(8, 9), (16, 0x3f)] {
             let mut block = example().encode();
             block[at] = byte;

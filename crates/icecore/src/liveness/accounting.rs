@@ -195,7 +195,7 @@ pub struct LiveRuns<'a> {
     /// The next run of each source: start, end, and the index of the source. One that is empty stands for a
     /// part that is not open yet.
     heads: BinaryHeap<Reverse<(LogAddress, LogAddress, usize)>>,
-    /// What was met behind the run that was told last.
+    /// A part that cannot be read, met behind the run that was returned last.
     unread: Option<Box<UnreadPart>>,
 }
 

@@ -21,9 +21,9 @@ const COUNTED_ONE_BY_ONE: u64 = 64;
 /// What a container takes beside its addresses, about.
 const CONTAINER_BYTES: u64 = 64;
 
-/// A set of up to so many runs is a list of them. A bitmap takes half a KiB however little is in it, and nearly
-/// all versions of a pool with a long history own a few runs and lost a few. As bytes, such a list is never longer than
-/// a bitmap.
+/// A set of up to so many runs is a list of them. A bitmap takes half a KiB however little is in it. Nearly
+/// all versions of a pool with a long history own a few runs and lost a few. As bytes, such a list is never
+/// longer than a bitmap.
 const LISTED_RUNS_MAX: usize = 8;
 
 /// A set of log addresses of one stream.
@@ -439,7 +439,8 @@ enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// The next run inside one bitmap, or of the list, from `start` on and below `end` as far as it begins there.
+    /// The next run inside one bitmap, or of the list, from `start` on and below `end` as far as it begins
+    /// there.
     fn next(&mut self, within: &Span) -> Option<Span> {
         match self {
             Self::Few(runs) => runs.find(|run| run.end > within.start).cloned(),

@@ -1,4 +1,5 @@
-//! Putting sets into parts on disk: those of which much is in memory, and of what lies on disk as much as changes fall into.
+//! Putting sets into parts on disk: those of which much is in memory. Of what lies on disk, as much as
+//! changes fall into is written anew.
 
 use super::blocks::{BlockSet, Span};
 use super::cold::Cold;
@@ -17,10 +18,11 @@ const CHANGE_BYTES_MIN: u64 = 8 << 10;
 /// Runs of a part: it is read and decoded in some hundred microseconds.
 const PART_RUNS: u64 = 1024;
 const PART_RUNS_MIN: u64 = 4;
-/// Where runs are closer to each other than this on average a bitmap is shorter: so many addresses for each run of a part go together. With the
-/// usual number of runs that is a container of a bitmap.
+/// Where runs are closer to each other than this on average, a bitmap is shorter. So many addresses for each
+/// run of a part go together: with the usual number of runs, a container of a bitmap.
 const ADDRESSES_PER_RUN: u64 = 64;
-/// Stretches of addresses that runs of a part touch, beside two for each run: a reader takes no chunk that has too many.
+/// Stretches of addresses that runs of a part touch, beside two for each run. A reader takes no chunk that
+/// has too many.
 const PART_STRETCHES: u64 = STRETCHES_MAX / 8;
 /// A longer run is cut.
 const RUN_ADDRESSES: u64 = PART_STRETCHES << 16;
@@ -29,7 +31,8 @@ const CHUNK_BYTES: u64 = 15 << 10;
 const CHUNK_BYTES_MIN: u64 = 1 << 10;
 /// Chunks that there should be room for in memory.
 const CHUNKS_KEPT_MIN: u64 = 64;
-/// A set of no more runs stays in memory, where there is room for a MiB: it takes hardly more than its row would.
+/// A set of no more runs stays in memory, where there is room for a MiB. It takes hardly more than its row
+/// would.
 const LISTED_RUNS: usize = 8;
 /// A chunk is written anew when less than this part of it is named.
 const SPARSE_PART: u64 = 4;
@@ -272,8 +275,9 @@ impl StoredHistory {
         self.versions.values().flat_map(|version| version.sets.both()).flat_map(AddressSet::rows)
     }
 
-    /// Writes what is in memory of large sets to parts, and answers of which versions. What it takes of memory is a few chunks.
-    /// At an error the history stays as it is, and `written` has chunks that nobody needs.
+    /// Writes what is in memory of large sets to parts, and answers of which versions. What it takes of
+    /// memory is a few chunks. At an error the history stays as it is, and `written` has chunks that no set
+    /// needs.
     pub fn consolidate(
         &mut self,
         limits: &SetLimits,
@@ -339,8 +343,8 @@ impl StoredHistory {
 }
 
 impl History {
-    /// The sets as of the last call of [`History::take_changes`] are these, those of `changed` in other parts: what changed since is all that
-    /// is kept beside them.
+    /// The sets as of the last call of [`History::take_changes`] are these, those of `changed` in other
+    /// parts. Beside them, only what changed since is kept.
     pub fn go_on_with(&mut self, bases: &BTreeMap<VersionId, StoredSets>, changed: &BTreeSet<VersionId>) {
         let limits = self.limits;
         for node in self.versions.values_mut() {

@@ -1,7 +1,7 @@
 //! Taking versions out of the tree, a piece at a time.
 //!
 //! What goes is freed run by run, out of the sets of the version and of the one below it. In between every
-//! rule of the algebra holds, but that the tree of files of the version has more than its sets: nobody may
+//! rule of the algebra holds but one: the tree of files of the version has more than its sets. No reader may
 //! look for it any more. When nothing of that sort is left, the rest of its sets goes to the version below
 //! it, in one step.
 
@@ -27,7 +27,7 @@ pub struct Pace<'a> {
 struct Going {
     /// The version into which the rest is merged; none below a leaf.
     child: Option<VersionId>,
-    /// What was born from here on was born since the parent: nobody above reaches it.
+    /// What was born from here on was born since the parent: no version above reaches it.
     low: Marks,
     high: Marks,
 }
@@ -82,7 +82,7 @@ impl History {
         Ok(Going { child, low: self.low_mark(node), high })
     }
 
-    /// Frees some of what nobody reaches but the version: whether there was any.
+    /// Frees some of what only the version reaches: whether there was any.
     fn free_piece(
         &mut self,
         version: VersionId,
@@ -157,7 +157,7 @@ impl History {
         node.forget_used();
         self.changed.insert(child);
         self.replace_child(parent, gone.id, child);
-        // What it owns now that was born above may be what nobody below it reaches.
+        // What it owns now that was born above may be what no version below it reaches.
         self.review(child);
         let Some(parent) = parent else { return };
         self.node_mut(parent).forget_used();

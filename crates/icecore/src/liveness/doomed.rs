@@ -1,13 +1,14 @@
 //! Versions that were destroyed and are still in the tree: doomed.
 //!
-//! A destruction dooms its versions, all in one step that costs little; taking them out, which costs what their sets
-//! cost to merge, is done afterwards, one at a time. In between, every rule of the algebra holds: a doomed version is
-//! a version like any other, only that nobody finds it. One below which several branches hang waits until one is
-//! left; until then it is *thinned*, so that it owns nothing but what is reached below it. In which order they go,
-//! and what else happens meanwhile, makes no difference to what is freed in the end.
+//! A destruction dooms its versions, all in one step that costs little. Taking them out costs what their sets
+//! cost to merge: that is done afterwards, one version at a time. In between, every rule of the algebra
+//! holds: a doomed version is a version like any other, only that no caller finds it. One below which several
+//! branches hang waits until one is left. Until then it is *thinned*, so that it owns nothing but what is
+//! reached below it. In which order they go, and what else happens meanwhile, makes no difference to what is
+//! freed in the end.
 //!
-//! A destroyed version that somebody reads is not doomed before its last reader has gone. Until then it is a version like any
-//! other, which uses what it reaches.
+//! A destroyed version that a reader holds is not doomed before its last reader has gone. Until then it is a
+//! version like any other, which uses what it reaches.
 
 use super::blocks::Span;
 use super::fault::HistoryFault;
@@ -30,13 +31,15 @@ pub(super) struct Doomed {
     read: BTreeSet<VersionId>,
     /// Those below which one branch at most hangs.
     deletable: BTreeSet<VersionId>,
-    /// Those below which several hang, and which may own what nobody below reaches: where that may be.
+    /// Those below which several hang, and which may own what no version below reaches: where that may be.
     thinnable: BTreeMap<VersionId, Box<Suspects>>,
     /// Those that cannot be deleted or thinned for now: part of a set cannot be read.
     stuck: BTreeSet<VersionId>,
-    /// What deleting and thinning them will free, or [`UNKNOWN`]. Atomic so that telling it needs no exclusive access.
+    /// What deleting and thinning them will free, or [`UNKNOWN`]. Atomic: reporting it needs no exclusive
+    /// access.
     freeing: AtomicU64,
-    /// What the versions next to doomed ones alone reach, as far as it is known: it depends on more than their neighbours.
+    /// What the versions next to doomed ones alone reach, as far as it is known. It depends on more than
+    /// their neighbours.
     used: Mutex<BTreeMap<VersionId, u64>>,
     /// Grows with every piece that was freed, or looked at.
     pieces: u64,
@@ -47,7 +50,7 @@ impl Doomed {
         !self.all.is_empty() && self.all.contains(&version)
     }
 
-    /// Where a version may own what nobody below it reaches.
+    /// Where a version may own what no version below it reaches.
     pub(super) fn suspects(&self, version: VersionId) -> Option<&Suspects> {
         self.thinnable.get(&version).map(|suspects| &**suspects)
     }
@@ -77,7 +80,7 @@ impl Doomed {
         if !doomed {
             *freeing = UNKNOWN;
         } else if *freeing != UNKNOWN {
-            // What could not be told because of damage may have been left out of the count.
+            // The count may lack what could not be read because of damage.
             *freeing = freeing.checked_sub(blocks).unwrap_or(UNKNOWN);
         }
     }
@@ -107,7 +110,8 @@ impl Doomed {
         }
     }
 
-    /// Blocks that the version owns died below it, and nobody else may reach them now. False if the version is going to be deleted anyway.
+    /// Blocks that the version owns died below it, and perhaps no other version reaches them now. False if
+    /// the version is going to be deleted anyway.
     fn died(&mut self, version: VersionId, stream: Stream, span: &Span) -> bool {
         *self.freeing.get_mut() = UNKNOWN;
         self.used.get_mut().clear();
@@ -134,7 +138,8 @@ impl Doomed {
         }
     }
 
-    /// So many branches hang below the version now, which may reach less than those before: whether it has to stay.
+    /// So many branches hang below the version now, which may reach less than those before. Answers whether
+    /// it has to stay.
     fn review(&mut self, version: VersionId, branches: usize) -> bool {
         self.used.get_mut().clear();
         let waits = branches > 1;
@@ -153,7 +158,7 @@ impl Doomed {
 }
 
 impl History {
-    /// Dooms a version: it is to be deleted as soon as no more than one branch hangs below it, and to be thinned until then.
+    /// Dooms a version: it is to be deleted once at most one branch hangs below it, and thinned until then.
     pub fn doom(&mut self, version: VersionId) -> Result<(), HistoryFault> {
         let branches = self.version(version)?.children().len();
         self.doomed.read.remove(&version);
@@ -191,8 +196,8 @@ impl History {
         self.is_doomed(version) || self.is_read(version)
     }
 
-    /// Less may be reached below a version than before, or there are other branches: if it is doomed, it may be deleted or thinned, and so may
-    /// those above it.
+    /// Less may be reached below a version than before, or there are other branches. If it is doomed, it can
+    /// perhaps be deleted or thinned now, and so can those above it.
     pub(super) fn review(&mut self, version: VersionId) {
         let mut at = Some(version);
         while let Some(version) = at
@@ -208,8 +213,8 @@ impl History {
         }
     }
 
-    /// Blocks died in a head right below this version. Who owns them may be thinned if it is doomed and nothing but doomed versions lies in
-    /// between.
+    /// Blocks died in a head right below this version. Their owner may be thinned if it is doomed and only
+    /// doomed versions lie in between.
     pub(super) fn died_below(&mut self, version: VersionId, stream: Stream, span: &Span) {
         let (mut at, mut span) = (Some(version), span.clone());
         while let Some(version) = at
@@ -226,8 +231,9 @@ impl History {
         }
     }
 
-    /// The next doomed version that can be deleted, or if there is none, thinned: a deletion may be the end of what had to be thinned. The newest
-    /// first: where a whole branch goes, that is a leaf, whose sets need not be merged with others.
+    /// The next doomed version that can be deleted, or if there is none, thinned. A deletion may be the end
+    /// of what had to be thinned. The newest comes first. Where a whole branch goes, that is a leaf, whose
+    /// sets need not be merged with others.
     pub fn next_doomed(&self) -> Option<VersionId> {
         let free = |version: &&VersionId| !self.doomed.stuck.contains(version);
         let deletable = self.doomed.deletable.iter().rev().find(free);
@@ -264,7 +270,7 @@ impl History {
         self.doomed.all.contains(&version)
     }
 
-    /// Those of the destroyed versions that will be gone when readers have gone and all is deleted that can be.
+    /// The destroyed versions that will be gone when readers have gone and all that can be is deleted.
     pub(crate) fn vanishing(&self) -> BTreeSet<VersionId> {
         let key = |version: VersionId| (self.version(version).is_ok_and(|node| node.is_head()), version);
         // From below: a version has a higher number than its parent unless it is a head, which is a leaf.
@@ -286,8 +292,8 @@ impl History {
         going.into_keys().collect()
     }
 
-    /// Takes the doomed versions out below which one branch at most hangs, as if they had never been, whatever their sets say: for whoever
-    /// makes all sets anew. Answers which they were.
+    /// Takes out the doomed versions below which at most one branch hangs, as if they had never been,
+    /// whatever their sets say. For a caller that makes all sets anew. Answers which they were.
     pub(crate) fn forget_doomed(&mut self) -> Vec<VersionId> {
         let mut gone = Vec::new();
         while let Some(version) = self.doomed.deletable.last().copied() {
@@ -302,7 +308,7 @@ impl History {
         self.doomed.deletable.len() + self.doomed.thinnable.len()
     }
 
-    /// What deleting and thinning the doomed versions will free: what nobody reaches but they.
+    /// What deleting and thinning the doomed versions will free: what only they reach.
     pub fn freeing(&self) -> Result<BlockCount, HistoryFault> {
         let known = self.doomed.freeing.load(Ordering::Relaxed);
         if known != UNKNOWN {
@@ -324,7 +330,8 @@ impl History {
         self.freed_by_deleting_set(&self.going(&open))
     }
 
-    /// Spares [`History::freeing`] the counting, for whoever has just doomed versions and knows what that comes to.
+    /// Spares [`History::freeing`] the counting, for a caller that has just doomed versions and knows what
+    /// that frees.
     pub(crate) fn know_freeing(&self, blocks: BlockCount) {
         // A read that fails just now says nothing about it.
         debug_assert!(
@@ -334,8 +341,8 @@ impl History {
         self.doomed.freeing.store(blocks.0, Ordering::Relaxed);
     }
 
-    /// These versions, and all doomed ones that are connected with them by nothing but each other: what depends on each other when these are
-    /// doomed.
+    /// These versions, and all doomed ones that are connected with them through doomed ones alone: what
+    /// depends on each other when these are doomed.
     pub fn going(&self, chosen: &[VersionId]) -> Vec<VersionId> {
         let mut going: BTreeSet<VersionId> = chosen.iter().copied().collect();
         let mut open = chosen.to_vec();

@@ -1,4 +1,4 @@
-//! What deleting versions would free, without doing it: what they own, and nobody reaches but they.
+//! What deleting versions would free, without doing it: what they own, and no other version reaches.
 //!
 //! A version that stays, and lies right below some that go, reaches what these reach and is not dead on the
 //! way down to it. So what is asked is always what is dead on every such way. Where there is one way, that is
@@ -28,17 +28,18 @@ pub(super) struct Trace {
 }
 
 impl History {
-    /// What nobody reaches but these versions, in whatever order they are named: what comes back if nobody
-    /// reads them any more, whether they can be deleted or only thinned. Of versions with one way down ranges
-    /// are counted, and nothing is copied.
+    /// What only these versions reach, in whatever order they are named. It comes back if no reader reads
+    /// them any more, whether they can be deleted or only thinned. Of versions with one way down ranges are
+    /// counted, and nothing is copied.
     pub fn freed_by_deleting_set(&self, versions: &[VersionId]) -> Result<BlockCount, HistoryFault> {
         Leaving::of(self, versions, self.parts.patient())?.count()
     }
 }
 
 impl History {
-    /// What comes back if a head has no use any more for what was born before it, in this span, all of which
-    /// it reaches: what destroyed versions own, and nobody else reaches. By the version that owns it.
+    /// What comes back if a head has no use any more for what was born before it, in this span. The head
+    /// reaches all of that. It is what destroyed versions own, and no other version reaches, by the version
+    /// that owns it.
     pub(crate) fn freed_above(
         &self,
         head: VersionId,

@@ -1,4 +1,5 @@
-//! Parts of sets on disk: each a stretch of one set, several in a chunk. They are written once and never change.
+//! Parts of sets on disk: each a stretch of one set, several in a chunk. They are written once and never
+//! change.
 
 use super::blocks::{BlockSet, Span};
 use super::codec::{DecodeLimits, damaged, encode_set, take_set};
@@ -20,8 +21,8 @@ const HEADER_BYTES: usize = 40;
 
 /// Addresses of a stretch that takes up some memory, however few bytes name it.
 const STRETCH_BITS: u32 = 16;
-/// Stretches that the parts of a chunk touch at most, each counted for each run: about 50 MiB of memory, and 256 TiB of blocks. In tests
-/// it is less.
+/// Stretches that the parts of a chunk touch at most, each counted for each run. That is about 50 MiB of
+/// memory, and 256 TiB of blocks. In tests it is less.
 pub(super) const STRETCHES_MAX: u64 = if cfg!(test) { 1 << 14 } else { 1 << 20 };
 
 /// How many stretches a run touches.
@@ -112,7 +113,7 @@ impl SetChunk {
     }
 
     /// Reads what [`SetChunk::encode`] wrote. What it takes of memory is bounded, whatever it claims.
-    /// An error is without a place: whoever read it knows where it lies.
+    /// An error is without a place: the caller, which read the bytes, knows where they lie.
     pub fn decode(bytes: &[u8], pool: PoolId) -> Result<Self> {
         let header = bytes.get(..HEADER_BYTES).ok_or_else(|| damaged("a chunk is cut short"))?;
         let version = u32::from_le_bytes(header[8..12].try_into().expect("four bytes"));
@@ -188,7 +189,7 @@ pub trait PartSource: Send + Sync {
     fn read(&self, row: &PartRow) -> Result<Part>;
 }
 
-/// How whoever looks into sets comes by their parts.
+/// Where a reader of sets gets their parts.
 #[derive(Clone, Default)]
 pub(super) struct Parts(pub(super) Option<Arc<dyn PartSource>>);
 

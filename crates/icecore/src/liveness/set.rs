@@ -48,8 +48,8 @@ fn note(back: &mut BlockSet, changed: &mut BlockSet, mut blocks: BlockSet) {
 
 /// A set of log addresses of one stream, with a journal of its changes.
 ///
-/// Part of it may lie on disk. No change needs to look there: what is added was not in the set, and what is
-/// taken out was, as far as memory tells; whoever knows better says so in a check of the whole pool.
+/// Part of it may lie on disk. No change needs to look there. What is added was not in the set. What is taken
+/// out was, as far as memory shows: a check of the whole pool, which knows better, reports otherwise.
 ///
 /// The journal is relative to the state at the last [`AddressSet::take_changes`], and minimal: what was
 /// added and removed again in between leaves no trace.
@@ -141,7 +141,7 @@ impl AddressSet {
         self.len().0 == 0
     }
 
-    /// Whether every address lies within `span`, as far as memory tells: of a part that reaches beyond it,
+    /// Whether every address lies within `span`, as far as memory shows: of a part that reaches beyond it,
     /// something was taken out there.
     pub(super) fn may_lie_in(&self, span: &Span) -> bool {
         let Some(cold) = self.cold.as_deref() else { return self.blocks.is_within(span) };
@@ -385,7 +385,7 @@ impl AddressSet {
         count
     }
 
-    /// Takes all of `other` out and answers how many were in, as far as memory tells.
+    /// Takes all of `other` out and answers how many were in, as far as memory shows.
     pub fn subtract(&mut self, other: &BlockSet) -> BlockCount {
         let gone = self.leave(other);
         let count = gone.len();

@@ -1,11 +1,13 @@
-//! Thinning: what a destroyed version owns and nobody below it reaches is freed, before the version can be deleted.
+//! Thinning: what a destroyed version owns and no version below it reaches is freed, before it can be
+//! deleted.
 //!
-//! A doomed version below which several branches hang has to stay in the tree, as they share what it owns. But nobody reads it any more: what
-//! is dead on every way down from it, as far as doomed versions lie there, is nobody's. That leaves the owned set, and the dead set in which it is
-//! on each of the ways. It goes piece by piece, like a deletion, and every rule of the algebra holds in between.
+//! A doomed version below which several branches hang has to stay in the tree, as they share what it owns.
+//! But no reader reads it any more. So no version reaches what is dead on every way down from it, as far as
+//! doomed versions lie there. Thinning takes that out of the owned set, and on each of the ways out of the
+//! dead set that has it. It goes piece by piece, like a deletion. Every rule of the algebra holds in between.
 //!
-//! What has been looked at is not looked at again: afterwards only what dies below can make a difference, and that is noted when it
-//! dies. When a branch goes, or becomes another, everything is looked at.
+//! What has been looked at is not looked at again. Afterwards only what dies below can make a difference, and
+//! that is noted when it dies. When a branch goes, or becomes another, everything is looked at.
 
 use super::blocks::{BlockSet, Span};
 use super::deletion::Pace;
@@ -22,7 +24,7 @@ const PARTS_TOGETHER: usize = 32;
 
 const END: LogAddress = LogAddress(u64::MAX);
 
-/// Where a doomed version may own what nobody below it reaches.
+/// Where a doomed version may own what no version below it reaches.
 #[derive(Debug)]
 pub(super) struct Suspects {
     /// From here on, of each stream, nothing was looked at yet.
@@ -75,8 +77,8 @@ impl Suspects {
 }
 
 impl History {
-    /// Thins a doomed version until it is enough: whether it is thin. What nobody reaches any more goes to `freed`.
-    /// Where it fails, what was freed so far stays freed.
+    /// Thins a doomed version until it is enough: whether it is thin. What no version reaches any more goes
+    /// to `freed`. Where it fails, what was freed so far stays freed.
     pub fn thin_some(
         &mut self,
         version: VersionId,
@@ -96,7 +98,7 @@ impl History {
         Ok(true)
     }
 
-    /// Whether a version cannot be deleted for now, and may own what nobody below it reaches.
+    /// Whether a version cannot be deleted for now, and may own what no version below it reaches.
     pub fn is_thinnable(&self, version: VersionId) -> bool {
         self.doomed.suspects(version).is_some()
     }
@@ -135,7 +137,7 @@ impl History {
         found
     }
 
-    /// Looks at some of what may be reached by nobody: whether there was any.
+    /// Looks at some of the blocks that perhaps no version reaches: whether there were any.
     fn thin_piece(
         &mut self,
         version: VersionId,
@@ -191,7 +193,7 @@ impl History {
         Ok(Some(Next { span, died }))
     }
 
-    /// Takes out of all sets what a version owns and nobody below it reaches.
+    /// Takes out of all sets what a version owns and no version below it reaches.
     fn rid_of(
         &mut self,
         version: VersionId,

@@ -1,4 +1,5 @@
-//! A chunk: a stretch of the location map, as it lies on disk and as it is in memory. It is written once and never changes.
+//! A chunk: a stretch of the location map, as it lies on disk and as it is in memory. It is written once and
+//! never changes.
 
 use super::changes::{encode_placed, take_placed};
 use super::entry::Entry;
@@ -58,7 +59,7 @@ impl Chunk {
     }
 
     /// Reads what [`Chunk::encode`] wrote, of addresses within `span`. Sizes in it are bounded by its own.
-    /// An error is without a place: whoever read it knows where it lies.
+    /// An error is without a place: the caller, which read the bytes, knows where they lie.
     pub fn decode(bytes: &[u8], pool: PoolId, stream: Stream, span: &Span) -> Result<Self> {
         let damaged = |detail: &str| Error::damaged("a chunk of the location map", detail);
         let header = bytes.get(..HEADER_BYTES).ok_or_else(|| damaged("cut short"))?;
@@ -142,5 +143,5 @@ pub struct Absent {
     pub place: crate::format::superblock::LedgerPointer,
 }
 
-/// A chunk in memory, shared with whoever reads in it.
+/// A chunk in memory, shared with its readers.
 pub type SharedChunk = Arc<Chunk>;

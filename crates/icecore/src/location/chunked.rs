@@ -1,6 +1,6 @@
-//! The location map of a pool: chunks, which lie on disk and of which some are in memory, and over them what
-//! changed since they were written. Changes never need a chunk; a lookup may, and is then told which, to be
-//! asked again with it.
+//! The location map of a pool: chunks on disk, some of them in memory, and over them what changed since they
+//! were written. Changes never need a chunk. A lookup may: it then answers which one, to be asked again with
+//! it.
 
 use super::chunk::{Absent, Chunk, SharedChunk};
 use super::directory::{Directory, Entered};

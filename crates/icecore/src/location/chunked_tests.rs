@@ -1,4 +1,5 @@
-//! The map in chunks against the map in memory, with one chunk in memory at a time, whatever happens in between.
+//! The map in chunks against the map in memory. One chunk is in memory at a time, whatever happens in
+//! between.
 
 use super::chunked::{ChunkedMap, Lookup, MapLimits};
 use super::map::LocationMap;

@@ -36,8 +36,7 @@ pub struct Consolidated {
 
 impl ChunkedMap {
     /// Writes what changed since the chunks were written to chunks. The map stays as it is. What it takes of
-    /// memory is a few chunks.
-    /// At an error `written` has chunks that nobody needs.
+    /// memory is a few chunks. At an error `written` has chunks that no map needs.
     pub fn consolidate(
         &self,
         store: &mut dyn ChunkStore,

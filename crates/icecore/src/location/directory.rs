@@ -112,7 +112,7 @@ pub(super) fn take_rows(bytes: &mut &[u8], stream: Stream, limits: &DecodeLimits
     Ok(rows)
 }
 
-/// A chunk, and whether somebody looked into it since its turn to go came last.
+/// A chunk, and whether a lookup entered it since its turn to go came last.
 #[derive(Debug, Default)]
 struct Resident {
     chunk: Option<SharedChunk>,
@@ -240,7 +240,7 @@ impl Directory {
         self.turns.push_back((loaded.stream, loaded.span.start));
     }
 
-    /// The chunk whose turn it is leaves memory, unless somebody looked into it.
+    /// The chunk whose turn it is leaves memory, unless a lookup entered it.
     fn pass_turn(&mut self) {
         let Some((stream, start)) = self.turns.pop_front() else { return };
         let Some(index) = self.index(stream, start) else { return };

@@ -1,5 +1,5 @@
-//! The addresses of the blocks of a run outside the log, as its header lists them: so that where blocks lie can be found out
-//! without the location map. The layout is in `docs/format.md`.
+//! The addresses of the blocks of a run outside the log, as its header lists them. With them, where blocks
+//! lie can be found out without the location map. The layout is in `docs/format.md`.
 
 use crate::format::varint::{put_varint, take_varint, unzigzag, zigzag};
 use crate::units::{BlockCount, LOG_ADDRESS_LIMIT, LogAddress, Run, Stream};
@@ -10,7 +10,8 @@ const FORM: u8 = 1;
 const STREAM_BITS: u32 = 2;
 /// Bytes of a list beside those of its runs.
 pub const LIST_BYTES_MIN: usize = 1;
-/// Bytes that a run takes in a list at most: two of its length, below 2^12 blocks, and a step between two addresses of 48 bits.
+/// Bytes that a run takes in a list at most. Two are of its length, below 2^12 blocks, and the rest of a step
+/// between two addresses of 48 bits.
 pub const LISTED_BYTES_MAX: usize = 9;
 
 /// Encodes the addresses of blocks that lie side by side, in the order of their slots.

@@ -102,7 +102,7 @@ impl LocationMap {
         Self::default()
     }
 
-    /// Places a run. Panics if part of it has a place, or part of the place is taken: whoever appends or
+    /// Places a run. Panics if part of it has a place, or part of the place is taken: code that appends or
     /// moves data hands out both.
     pub fn insert(&mut self, run: Run, segment: SegmentId, slot: Slot) {
         let done = self.try_insert(run, segment, slot);
@@ -253,7 +253,7 @@ impl LocationMap {
         left
     }
 
-    /// Takes what lies within `run` out of the map and answers with it. The journal is not told.
+    /// Takes what lies within `run` out of the map and answers with it. The journal does not note it.
     pub(super) fn displace(&mut self, run: Run) -> Vec<PlacedRun> {
         let pieces: Vec<PlacedRun> = self.entries_within(run).collect();
         let starts: Vec<u64> = self.spans_over(run).map(|(start, _)| start).collect();

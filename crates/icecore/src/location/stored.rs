@@ -49,8 +49,8 @@ impl ChunkedMap {
         changes
     }
 
-    /// Applies stored changes, which leave no trace in the journal.
-    /// What they do not fit, as far as that can be told without its chunks, must be dropped.
+    /// Applies stored changes, which leave no trace in the journal. A map that they do not fit, as far as
+    /// that shows without its chunks, must be dropped.
     pub fn apply_changes(&mut self, changes: &MapChanges) -> Result<()> {
         let is_new = self.directory.is_empty() && self.recent.is_empty();
         if changes.full && !is_new {
@@ -64,7 +64,7 @@ impl ChunkedMap {
             there.into_iter().for_each(|run| drop(self.recent.displace(run)));
             self.retired.insert(*segment);
         }
-        // What is retired goes first, and what chunks say of an address nobody knows here.
+        // What is retired goes first, and what chunks say of an address is unknown here.
         let is_known = self.directory.is_empty() && changes.retired.is_empty();
         for (stream, changes) in Stream::ALL.into_iter().zip(&changes.streams) {
             for span in changes.cleared.runs() {

@@ -123,9 +123,9 @@ impl<'a> Reader<'a> {
         Ok(view.filter(|view| self.is_next(view)).map(|view| self.go_on(view)))
     }
 
-    /// The next record of the chain, from the copy of its header; `None` if there is none that is the next. Whether it arrived whole is not looked
-    /// at. It is this life's, and no earlier recovery can have left it out: copies of what a recovery wrote to go with it, and what comes
-    /// after it has another epoch.
+    /// The next record of the chain, from the copy of its header; `None` if there is none that is the next.
+    /// Whether it arrived whole is not looked at. It is this life's, and no earlier recovery can have left it
+    /// out. Copies of what a recovery wrote to go with it, and what comes after it has another epoch.
     pub(crate) fn next_from_copy(&mut self) -> Option<Found> {
         let Position { segment, slot, .. } = self.next;
         let files = self.blocks.files();
@@ -139,7 +139,8 @@ impl<'a> Reader<'a> {
         Some(found)
     }
 
-    /// Writes headers that were taken from copies again where they belong, of records before this one. Others do not count.
+    /// Writes headers that were taken from copies again where they belong, of records before `end`. Others do
+    /// not count.
     pub(crate) fn heal(&mut self, end: RecordSequence) {
         for (found, block) in std::mem::take(&mut self.copied) {
             if found.view.header.sequence < end {
@@ -162,8 +163,8 @@ impl<'a> Reader<'a> {
         self.follows(view) && self.epoch_fits(view)
     }
 
-    /// Whether the chain, which ends here for the lives that are known, goes on with a record of a later one. Each is in the superblocks before its first
-    /// record.
+    /// Whether the chain, which ends here for the lives that are known, goes on with a record of a later one.
+    /// Each life is in the superblocks before its first record.
     pub(crate) fn is_outlived(&mut self) -> Result<bool> {
         let Position { segment, slot, .. } = self.next;
         if slot >= self.blocks.files().geometry().end(SegmentKind::Log) {
@@ -204,7 +205,8 @@ impl<'a> Reader<'a> {
         self.next.slot = Slot(1);
     }
 
-    /// The data blocks of a record that is known to have arrived, if all of them or their copies match their checksums.
+    /// The data blocks of a record that is known to have arrived, if all of them or their copies match their
+    /// checksums.
     fn data(&self, found: &Found) -> Result<Option<Vec<u8>>> {
         let mut data = vec![0; found.view.sums.len() * BLOCK_BYTES];
         if !data.is_empty() {
@@ -305,8 +307,8 @@ impl<'a> Reader<'a> {
         Ok(None)
     }
 
-    /// Whether the segment that the log goes on in is in the use that it is in, as far as anything before the next record says, there or in its
-    /// copy.
+    /// Whether the segment that the log goes on in is in the use that the position names. Anything before the
+    /// next record may say so, there or in its copy.
     pub(crate) fn is_in_its_use(&mut self) -> Result<bool> {
         let Position { segment, slot, incarnation, .. } = self.next;
         let (pool, files) = (self.pool, self.blocks.files());

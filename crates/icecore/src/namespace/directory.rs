@@ -20,7 +20,7 @@ const HEAD_BYTES: usize = 6;
 /// An entry of a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DirectoryEntry {
-    /// Where the entry is: 256 to 2^63 - 1, unique in its directory, and the same as long as the entry exists.
+    /// Where the entry is: 256 to 2^63 - 1, unique in its directory, and the same while the entry exists.
     pub cookie: u64,
     /// What it leads to.
     pub inode: InodeNumber,

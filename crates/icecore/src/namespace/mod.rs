@@ -3,8 +3,8 @@
 //! Reading is [`Read`]: [`TreeReader`] reads a version, and [`TreeWriter`] what it is about to make. Each
 //! operation of a [`TreeWriter`] is all or nothing. It first reads, decides and *stages* its changes, while
 //! the tree stays as it is; so a refused operation leaves no trace. Then it holds the paths to all the keys
-//! it will change ([`Tree::hold`]), which is the last thing that can fail; then it makes the changes, and tells
-//! the [`Ledger`] what is no longer referred to.
+//! it will change ([`Tree::hold`]), which is the last thing that can fail. Then it makes the changes, and
+//! reports to the [`Ledger`] what is no longer referred to.
 //!
 //! Operations are functions of their arguments and the tree alone: times, generations and addresses are
 //! arguments. So replaying the log re-executes them with the same outcome.
@@ -97,7 +97,7 @@ impl<'a> TreeWriter<'a> {
         let mut held = Held::new(self.source);
         for (key, item) in &mut self.staged {
             self.tree.hold(&mut held, *key)?;
-            // Was it staged to be put, and then removed again by the same operation? Then there is nothing to do.
+            // Was it staged to be put, and then removed by the same operation? Then there is nothing to do.
             if item.is_none() && !self.tree.view(&held, *key, |item| item.is_some())? {
                 *key = Key::MAX;
             }

@@ -75,13 +75,13 @@ pub trait Read {
         xattr::names(self, inode)
     }
 
-    /// The run that holds a block of a file and what follows it, or `None` for a hole. The fast way for one block.
+    /// The run that holds a block of a file and what follows it; `None` for a hole. The fast way for one.
     fn run_at(&self, inode: InodeNumber, block: FileBlock) -> Result<Option<Run>> {
         file::run_at(self, inode, block)
     }
 
-    /// Visits the extents of a file between two blocks, clipped to them, ascending, as long as `visit` answers
-    /// true. What is not visited is a hole.
+    /// Visits the extents of a file between two blocks, clipped to them, ascending, as long as `visit`
+    /// answers true. What is not visited is a hole.
     fn extents(
         &self,
         inode: InodeNumber,

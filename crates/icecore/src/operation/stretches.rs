@@ -1,5 +1,5 @@
-//! What changes within a block: stretches of bytes, side by side in one buffer. A small transaction has dozens of
-//! them, most of a few bytes.
+//! What changes within a block: stretches of bytes, side by side in one buffer. A small transaction has
+//! dozens of them, most of a few bytes.
 
 use serde::de::{SeqAccess, Visitor};
 use serde::ser::SerializeSeq;

@@ -59,7 +59,8 @@ struct Owner(Arc<Shared>);
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // Nobody is left to tell; an unclean close only means that the next opening replays the log.
+        // No caller is left to report a failure to. An unclean close only means that the next opening replays
+        // the log.
         let _ = self.0.close();
     }
 }
@@ -203,8 +204,7 @@ impl Pool {
         }
     }
 
-    /// Whether somebody has opened the pool for writing since it was disowned here: another process, or this
-    /// one.
+    /// Whether a writer has opened the pool since it was disowned here: another process, or this one.
     #[must_use]
     pub fn is_outdated(&self) -> bool {
         self.engine().is_outdated()
@@ -383,8 +383,8 @@ impl Pool {
     }
 
     /// Changes the size limit, or takes it away. Durable on return; after a crash before that, it is the
-    /// former limit or this one. Whoever was refused for want of room finds what there is now with the next
-    /// try.
+    /// former limit or this one. A caller that was refused for want of room finds what there is now with the
+    /// next try.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a limit below what the pool takes up already (a trim gives free segments back),

@@ -1,4 +1,5 @@
-//! What a change comes to, found out by making it on the side: for whoever has to know before it is logged.
+//! What a change comes to, found out by making it on the side, for callers that must know before it is
+//! logged.
 //!
 //! The change is made by the code that makes it in earnest ([`Head::execute`]), on a clone of the tree, with
 //! the addresses that it would get; births and deaths are counted and not recorded. How many nodes a change
@@ -58,8 +59,8 @@ pub(crate) struct Tried {
     growths: Vec<(DatasetId, VersionId, Growth)>,
     /// What came back of versions above that are destroyed.
     freed: BTreeMap<VersionId, u64>,
-    /// The trees as they are. As long as somebody holds these, the change in earnest comes to what the trial
-    /// has come to.
+    /// The trees as they are. As long as the caller holds these, the change in earnest comes to what the
+    /// trial has come to.
     pins: Vec<Tree>,
 }
 

@@ -86,8 +86,8 @@ pub trait Storage: Send + Sync + 'static {
     fn space(&self) -> io::Result<Space>;
 
     /// Takes the lock on the folder without waiting: exclusive for writers, shared for readers. The lock
-    /// lasts until the value returned is dropped. `WouldBlock` when somebody else holds it, be it in this
-    /// very process. A forked child shares the lock of its parent: users must check their process number.
+    /// lasts until the value returned is dropped. `WouldBlock` when another holder has it, be it in this very
+    /// process. A forked child shares the lock of its parent: users must check their process number.
     fn lock(&self, exclusive: bool) -> io::Result<Box<dyn StorageLock>>;
 
     /// Who holds the lock that [`Storage::lock`] refused: "pid command-line", where that is known.
@@ -149,8 +149,8 @@ pub trait StorageFile: Send + Sync {
     /// about what was written since the last success.
     fn sync(&self) -> io::Result<()>;
 
-    /// Whether every byte was written before, so that a flush need not wait for the filesystem to note
-    /// that it was. Where this cannot be told, `true`.
+    /// Whether every byte was written before, so that a flush need not wait for the filesystem to note that
+    /// it was. `true` where this is unknown.
     fn is_written(&self) -> io::Result<bool> {
         Ok(true)
     }

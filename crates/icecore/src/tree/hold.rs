@@ -48,7 +48,8 @@ impl NodeSource for Held<'_> {
 
 impl Tree {
     /// Makes `held` hold every node on the path to `key` that a change would copy. Nodes that it would change
-    /// in place need no holding: they stay in memory until they are written, and nobody else can write them.
+    /// in place need no holding: they stay in memory until they are written, and no other tree can write
+    /// them.
     pub fn hold(&mut self, held: &mut Held<'_>, key: Key) -> Result<()> {
         hold_below(&mut self.root, held, key.0)
     }

@@ -1,15 +1,16 @@
 //! The copy-on-write B+tree: one per version, and cloning it is the snapshot.
 //!
-//! Nodes are immutable once somebody else can see them. A clone shares the root, so it costs one reference
-//! count; a change copies the nodes from the root to one leaf, as far as they are shared or written, and changes
-//! nodes in place that are neither. Every copy is *born* with an address of the node stream, drawn from a
-//! [`NodeLedger`], long before it is written: "born before snapshot S" is then a comparison of addresses. The
-//! node that it replaces is dropped at the ledger. Nodes are written by checkpoints only: see [`Tree::dirty`].
+//! Nodes are immutable once another tree or a reader can see them. A clone shares the root, so it costs one
+//! reference count. A change copies the nodes from the root to one leaf, as far as they are shared or
+//! written. It changes nodes in place that are neither. Every copy is *born* with an address of the node
+//! stream, drawn from a [`NodeLedger`], long before it is written. So "born before snapshot S" is a
+//! comparison of addresses. The node that it replaces is dropped at the ledger. Only checkpoints write nodes:
+//! see [`Tree::dirty`].
 //!
 //! Keys are [`Key`]s, items [`Item`]s. A node is one block of 4 KiB; its layout is `docs/format/node.md`.
 //!
-//! Readers take a clone of the tree and need no lock. Errors in the middle of a change leave the tree, and the
-//! ledger, as they were.
+//! Readers take a clone of the tree and need no lock. Errors in the middle of a change leave the tree, and
+//! the ledger, as they were.
 
 mod change;
 mod codec;
@@ -42,8 +43,8 @@ use crate::units::LogAddress;
 use slot::Child;
 use std::sync::Arc;
 
-/// An ordered map from [`Key`] to [`Item`]. A clone is a snapshot: it shares everything and never changes with
-/// the original.
+/// An ordered map from [`Key`] to [`Item`]. A clone is a snapshot: it shares everything and never changes
+/// with the original.
 #[derive(Clone, Debug)]
 pub struct Tree {
     root: Child,

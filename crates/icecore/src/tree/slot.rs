@@ -32,8 +32,8 @@ impl NodeSlot {
         self.written.load(Ordering::Acquire)
     }
 
-    /// Fills `block` with the node. Only for a slot that is not written yet and that a [`super::Tree::dirty`]
-    /// of a clone that nobody changes has answered: such a node does not change any more.
+    /// Fills `block` with the node. Only for a slot that is not written yet and that [`super::Tree::dirty`]
+    /// answered for a clone that no writer changes. Such a node does not change any more.
     pub fn encode(&self, block: &mut [u8; BLOCK_BYTES]) {
         self.content().expect("a node that is not written is resident").encode(self.address, block);
     }
@@ -44,8 +44,9 @@ impl NodeSlot {
 
     /// Declares the node written: `source` must be able to load it from now on, and all its descendants.
     ///
-    /// So: first write all the blocks of one [`super::Tree::dirty`], then mark all of its slots, in any order.
-    /// The content goes to `source` to keep or forget. May be called while other threads read and change.
+    /// So: first write all the blocks of one [`super::Tree::dirty`], then mark all of its slots, in any
+    /// order. The content goes to `source` to keep or forget. May be called while other threads read and
+    /// change.
     pub fn mark_written(&self, source: &dyn NodeSource) {
         let Some(content) = self.content() else { return };
         let content = content.detached().map_or(content, Arc::new);
@@ -102,7 +103,7 @@ impl Child {
         }
     }
 
-    /// The content, to change it in place: only if the node is not written and nobody else refers to it.
+    /// The content, to change it in place: only if the node is not written and nothing else refers to it.
     ///
     /// Since the caller has come here through nodes that were exclusive themselves, no other tree can reach
     /// the node. A reader that still holds the content itself keeps what it has seen.

@@ -54,8 +54,8 @@ pub struct Unreadable {
 }
 
 impl Tree {
-    /// As [`Tree::nodes`], with the range of keys that each node may hold, and going on past nodes that cannot be
-    /// read. What lies below a node is visited if `visit` answers so.
+    /// As [`Tree::nodes`], with the range of keys that each node may hold. Goes on past nodes that cannot be
+    /// read. Visits what lies below a node if `visit` answers so.
     pub fn salvage(
         &self,
         source: &dyn NodeSource,

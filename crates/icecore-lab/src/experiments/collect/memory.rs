@@ -1,8 +1,9 @@
 //! Memory for the location map and the sets of a large pool whose live data has thinned out.
 //!
-//! In a process of its own: the map as collection leaves it (live runs side by side, in the order of addresses), in chunks in a file,
-//! with as many in memory as the defaults allow; and likewise the set of what lives, of a pool of 1 TiB of addresses of which a tenth lives in
-//! runs of 16 KiB. The caches that the defaults allow are added.
+//! In a process of its own: the map as collection leaves it, live runs side by side, in the order of
+//! addresses. It is in chunks in a file, with as many in memory as the defaults allow. Likewise the set of
+//! what lives, of a pool of 1 TiB of addresses of which a tenth lives in runs of 16 KiB. The caches that the
+//! defaults allow are added.
 
 use crate::child::Job;
 use crate::error::{Error, Result};

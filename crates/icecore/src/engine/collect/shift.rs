@@ -22,7 +22,7 @@ const WINDOW_BLOCKS: u32 = 128;
 const GAP_BLOCKS: u32 = 32;
 /// Blocks written at once, as far as a header has room for their addresses.
 const PIECE_BLOCKS: usize = 768;
-/// Moves that are told apart.
+/// Moves are counted up to this many.
 const MOVES_MAX: u8 = 2;
 
 /// What became of a segment that was to be emptied.
@@ -101,10 +101,12 @@ struct Shift<'a> {
 }
 
 impl Engine {
-    /// Moves what lives in a segment elsewhere. `between` is called between pieces, without any lock but the collector's turn.
+    /// Moves what lives in a segment elsewhere. Calls `between` between pieces, without any lock but the
+    /// collector's turn.
     ///
     /// # Errors
-    /// What writing answers; what was moved before stays moved. What cannot be read is no error but [`Outcome::Hurt`].
+    /// What writing answers; what was moved before stays moved. What cannot be read is no error but
+    /// [`Outcome::Hurt`].
     pub(crate) fn empty(&self, victim: &Candidate, purpose: Purpose, between: &dyn Fn()) -> Result<Outcome> {
         let filling = match (victim.kind, victim.moves) {
             (SegmentKind::Node, _) => Filling::ColdNodes,
@@ -163,7 +165,8 @@ impl Engine {
         }
     }
 
-    /// Takes hold of a segment, if it may still be emptied, and answers what has to be moved, in the order of slots.
+    /// Takes hold of a segment, if it may still be emptied. Answers what has to be moved, in the order of
+    /// slots.
     ///
     /// # Errors
     /// What says what lies in it cannot be read: nothing has changed.
@@ -194,7 +197,7 @@ impl Engine {
             }
         }
         state.segments.hold(victim.segment);
-        // What was taken before and gave nothing back is nobody's loan.
+        // What was taken before and gave nothing back does not count as borrowed.
         state.collection.has_taken &= state.collection.vacated_count() > 0;
         let forsakes = !forsaken.is_empty();
         self.forsake(state, victim.segment, forsaken);
@@ -202,7 +205,7 @@ impl Engine {
         Ok(Some(Plan { runs, forsakes }))
     }
 
-    /// Leaves data behind that nobody needs: it has no place from here on.
+    /// Leaves behind data that is dead for certain: it has no place from here on.
     fn forsake(&self, state: &mut State, segment: SegmentId, forsaken: BlockSet) {
         let mut map = self.blocks.map().write();
         for span in forsaken.runs() {
@@ -249,15 +252,16 @@ fn parted(state: &State, stream: Stream, span: &Span, destination: Destination) 
 struct Content {
     /// What lives, or may still be reached by a reader or by a recovery from the last checkpoint.
     alive: [BlockSet; 3],
-    /// What is dead for good. What dies with the checkpoint on its way is neither: that has to be durable before the
-    /// segment can be used again.
+    /// What is dead for good. What dies with the checkpoint on its way is neither alive nor dead: that has to
+    /// be durable before the segment can be used again.
     dead: [BlockSet; 3],
     /// Data that is dead once the log is durable.
     forsaken: BlockSet,
 }
 
 impl Content {
-    /// Whether the last checkpoint to be frozen knows these blocks: as long as it does not, the log says where they are.
+    /// Whether the last checkpoint to be frozen knows these blocks. As long as it does not, the log says
+    /// where they are.
     fn is_settled(&self, state: &State) -> bool {
         let settled = |stream: Stream, blocks: &BlockSet| {
             blocks.last().is_none_or(|last| last < state.frozen_marks.of(stream))
@@ -332,7 +336,8 @@ impl Shift<'_> {
     fn read(&self, slot: Slot, bytes: &mut [u8]) -> std::result::Result<(), Trouble> {
         let files = self.engine.blocks.files();
         let read = files.read(self.victim.segment, slot, bytes);
-        // Block by block is what is done for the sake of a copy: here all of it is as good, and looked at as closely.
+        // Block by block is what is done for the sake of a copy. Here all of it is as good, and is checked as
+        // closely.
         read.or_else(|error| {
             if files.read_copy(self.victim.segment, slot, bytes) { Ok(()) } else { Err(Trouble::Hurt(error)) }
         })?;
@@ -404,7 +409,8 @@ impl Shift<'_> {
         Ok((allocation.segment, allocation.slot, count))
     }
 
-    /// The blocks of these runs lie elsewhere from here on, unless they died meanwhile. Lets go of where they lie.
+    /// From here on the blocks of these runs lie elsewhere, unless they died meanwhile. Lets go of where they
+    /// lie.
     fn settle(&mut self, runs: &[Run], segment: SegmentId, first: Slot) {
         let state = &mut *self.engine.state();
         let mut map = self.engine.blocks.map().write();
@@ -444,8 +450,8 @@ fn piece_for(pieces: &mut Vec<(Filling, Piece)>, filling: Filling) -> &mut Piece
     &mut pieces[index].1
 }
 
-/// Where a window that begins at `slot` may end: behind the last block that it can hold and that has to be moved, or
-/// before a wide gap.
+/// Where a window that begins at `slot` may end. That is behind the last block that it can hold and that has
+/// to be moved, or before a wide gap.
 fn window_end(plan: &[Planned], slot: u32) -> u32 {
     let limit = slot + WINDOW_BLOCKS;
     let first = plan.partition_point(|planned| end_of(&planned.placed) <= slot);

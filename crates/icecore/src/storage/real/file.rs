@@ -143,8 +143,8 @@ impl StorageFile for RealFile {
     }
 
     fn is_written(&self) -> io::Result<bool> {
-        // Extents that are allocated and were never written pass for holes. The descriptor's position, which
-        // this moves, is used by nobody.
+        // Extents that are allocated and were never written pass for holes. This moves the descriptor's
+        // position, which no other call uses.
         match rustix::fs::seek(&self.buffered, SeekFrom::Hole(0)) {
             Ok(hole) => Ok(hole >= self.length()?),
             Err(Errno::INVAL) => Ok(true),

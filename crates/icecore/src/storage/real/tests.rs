@@ -65,9 +65,9 @@ fn a_medium_without_room_is_full() {
     assert!(full_or(Errno::IO).is_none());
 }
 
-/// On a small filesystem of its own, in a mount namespace that ends with it: allocating more than there is
-/// takes all that there is for a moment, and whoever else writes there would be refused. Who may not mount
-/// may be allowed to as the root of a user namespace.
+/// On a small filesystem of its own, in a mount namespace that ends with it. Allocating more than there is
+/// takes all that there is for a moment, and another process that writes there would be refused. A user that
+/// may not mount may be allowed to as the root of a user namespace.
 #[test]
 fn what_does_not_fit_leaves_no_file_behind() {
     let filled = fill_small_filesystem(&["--mount"]).or_else(|first| {

@@ -104,7 +104,7 @@ pub(crate) fn extent_key(inode: u64, block: u64) -> Key {
     Key::new(InodeNumber(inode), ItemKind::Extent, block)
 }
 
-/// A small generator (SplitMix64): bulk operations of the tests are told by their seed.
+/// A small generator (SplitMix64): a seed stands for the bulk operations of a test.
 pub(crate) struct Random(pub u64);
 
 impl Random {
