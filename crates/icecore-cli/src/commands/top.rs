@@ -24,8 +24,8 @@ const READERS_MAX: usize = 5;
 #[command(after_help = "\
 Shows what the process that has the pool open is doing: throughput, latency,
 bytes written to disk for each byte written by callers, and what collection
-does, and why. Ends with Ctrl-C, or after -n views. It keeps no
-process from opening the pool; while no process has it open, there are no rates.
+does, and why. Ends with Ctrl-C, or after -n views. Any process may open the
+pool meanwhile; while none has it open, there are no rates.
 
 Example:
   icecore top /srv/pool
