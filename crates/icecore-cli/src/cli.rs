@@ -116,7 +116,7 @@ Environment:
   ICECORE_LIST_JSON=1; the pool is ICECORE_POOL.
 
 Commands work while another process has the pool open: they are sent there.
-But `check` wants a pool that no process has open, `sql` can only read then, and
+But `check` wants a pool that no process uses, `sql` can only read then, and
 `import -f` and `rollback` refuse to replace a database that a program uses.";
 
 const FIRST_STEPS: &str = "\

@@ -6,6 +6,7 @@ mod common;
 use common::{Place, code_of, dump, one, open_uri, run, try_open};
 use icecore::{DestroyTarget, OpenOptions, Pool};
 use rusqlite::Connection;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const BUSY_SNAPSHOT: i32 = 517;
@@ -54,10 +55,13 @@ fn elsewhere(place: &Place, read_only: bool, body: impl FnOnce(&Pool)) {
     pool.close().expect("a clean close");
 }
 
-/// Another process that writes: a row more.
+/// Another process that writes: a row more. Names of registered pools belong to the process, and tests run
+/// side by side in it.
 fn written_elsewhere(place: &Place) {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
     elsewhere(place, false, |pool| {
-        let door = icecore_sqlite::register_pool("elsewhere", pool.clone()).expect("a name");
+        let name = format!("elsewhere-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let door = icecore_sqlite::register_pool(&name, pool.clone()).expect("a name");
         run(&open_uri(&format!("file:{}/ds/app.db?vfs=icecore", door.prefix())), "INSERT INTO t VALUES (9)");
     });
 }

@@ -89,6 +89,8 @@ struct Inner {
     /// Copies were left behind, and all are being made again: they are written, and not read.
     catching_up: bool,
     unsynced: BTreeSet<SegmentId>,
+    /// Copies that may not have room on the medium for all that can be written to them.
+    sparse: BTreeSet<SegmentId>,
     brought_back: BTreeSet<SegmentId>,
     /// Missing ones that were there when the pool was last open, by all that is known.
     vanished: BTreeSet<SegmentId>,
@@ -156,6 +158,7 @@ impl Inner {
         self.flawed.clear();
         self.vanished.clear();
         self.unsynced.clear();
+        self.sparse.clear();
         self.filling = None;
         self.directory_changed = false;
     }
@@ -193,6 +196,7 @@ impl Copies {
             Ok((place, files)) => {
                 if !inner.settings.behind {
                     inner.files = files.into_keys().map(|segment| (segment, None)).collect();
+                    inner.sparse = inner.files.keys().copied().collect();
                 }
                 inner.place = Some(place);
             }
@@ -318,8 +322,11 @@ impl Copies {
             Err(io::Error::new(io::ErrorKind::StorageFull, "the size limit leaves no room for it"))
         };
         self.change(|inner| match made {
-            Ok(file) => {
+            Ok((file, is_sparse)) => {
                 inner.missing.remove(&segment);
+                if is_sparse {
+                    inner.sparse.insert(segment);
+                }
                 inner.limit_files(place);
                 inner.files.insert(segment, Some(file));
                 inner.directory_changed = true;
@@ -340,6 +347,7 @@ impl Copies {
             inner.files.remove(&segment);
             inner.missing.remove(&segment);
             inner.unsynced.remove(&segment);
+            inner.sparse.remove(&segment);
             inner.flawed.remove(&segment);
             inner.directory_changed = true;
             match removed {

@@ -193,6 +193,7 @@ fn collect(weak: &Weak<Engine>) {
             (false, Some(keep)) => engine.collect_idle(keep),
             (false, None) => Ok(()),
         };
+        engine.blocks.files().copies().reserve_room();
         removes = removes && (due || engine.trim_in_background(keep).is_ok());
         if keep.is_some() {
             // This thread's own checkpoints do not count as writes.

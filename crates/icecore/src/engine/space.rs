@@ -326,6 +326,8 @@ impl Engine {
 
     /// Makes one more segment file, and a few more where a pool grows that has many.
     pub(crate) fn make_segment(&self, state: &mut State) -> Result<()> {
+        // First what is written beside them: a new segment may take the last room there is.
+        self.blocks.files().copies().reserve_room();
         let mut made = Vec::new();
         let mut outcome = Ok(());
         for _ in 0..self.made_together(state) {

@@ -145,6 +145,13 @@ pub trait StorageFile: Send + Sync {
         self.write_at(parts, offset)
     }
 
+    /// Takes room on the medium for the first `length` bytes, which is at most [`StorageFile::length`]; no
+    /// byte changes. Fails with `StorageFull`, leaving what was there. Where the medium cannot do that
+    /// nothing happens.
+    fn allocate(&self, _length: u64) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Makes everything written to this file before the call durable. After an error nothing may be assumed
     /// about what was written since the last success.
     fn sync(&self) -> io::Result<()>;

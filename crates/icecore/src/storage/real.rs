@@ -192,10 +192,15 @@ fn allocate(file: &RealFile, length: u64) -> io::Result<()> {
     if length == 0 {
         return Ok(());
     }
+    if fallocate(file, length)? { Ok(()) } else { write_zeros(file, length) }
+}
+
+/// Takes room for the first bytes of a file; whether the filesystem can do that.
+fn fallocate(file: &RealFile, length: u64) -> io::Result<bool> {
     let fallocate = || rustix::fs::fallocate(file.descriptor(), FallocateFlags::empty(), 0, length);
     match rustix::io::retry_on_intr(fallocate) {
-        Ok(()) => Ok(()),
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, length),
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
         Err(errno) => Err(full_or(errno).unwrap_or_else(|| errno.into())),
     }
 }

@@ -128,6 +128,10 @@ impl StorageFile for RealFile {
         Ok(write_all(&self.buffered, slices, offset)?)
     }
 
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        super::fallocate(self, length).map(drop)
+    }
+
     fn write_lazily(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
         if !self.writable {
             return Err(Errno::BADF.into());

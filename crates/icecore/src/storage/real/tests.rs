@@ -55,6 +55,8 @@ fn a_sparse_file_is_zero_and_takes_up_what_is_written() {
     file.write_at(&[(Kind::Copy, &pattern(1, 7))], 8 * BLOCK_BYTES as u64).unwrap();
     file.sync().unwrap();
     assert!((BLOCK_BYTES as u64..MIB / 4).contains(&allocated("copy.1")));
+    file.allocate(MIB).unwrap();
+    assert!(allocated("copy.1") >= MIB);
     assert!(read(&*file, 8 * BLOCK_BYTES as u64, BLOCK_BYTES) == pattern(1, 7)[..]);
     assert_eq!(storage.create_sparse("copy.1", 1).err().unwrap().kind(), ErrorKind::AlreadyExists);
 }
