@@ -1,7 +1,7 @@
 //! The engine: one open pool, its state behind one lock, its log, its checkpoints.
 //!
-//! Locks are taken in this order: checkpoint, turn of the log writer, state, location map, caches. Readers
-//! take the state lock only to pin a version and to look up its tree.
+//! ARCHITECTURE.md has the order in which locks are taken. Readers take the state lock only to pin a version
+//! and to look up its tree.
 
 mod absent;
 #[cfg(test)]

@@ -19,11 +19,11 @@ const TABLE_OWNER_AT: usize = TABLE_MAGIC_AT + TABLE_MAGIC.len();
 pub enum SegmentKind {
     /// A stretch of the log.
     Log = 1,
-    /// Runs of data written outside the log: spilled groups and merged blocks.
+    /// Runs of data written outside the log: spilled groups, merged blocks, and what collection relocated.
     Run = 2,
     /// Tree nodes.
     Node = 3,
-    /// Ledger blobs.
+    /// Ledger blobs, and chunks of the location map.
     Ledger = 4,
 }
 
