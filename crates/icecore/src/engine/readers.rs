@@ -119,15 +119,34 @@ fn kept(state: &State, pin: &Named) -> BlockCount {
 /// Whether destroying the snapshots that nothing holds would free something. A count that damage prevents is
 /// taken to be more than nothing.
 pub(crate) fn snapshots_hold_something(state: &State) -> bool {
-    let destroyable = state.catalogue.snapshots().filter(|(_, row)| !row.hidden && row.holds.is_empty());
-    let mut leaving: Vec<VersionId> = destroyable.map(|(version, _)| version).collect();
-    if leaving.is_empty() {
+    let visible = || state.catalogue.snapshots().filter(|(_, row)| !row.hidden);
+    if visible().next().is_none() {
         return false;
     }
     let history = &state.history;
-    let gone: Vec<VersionId> = history.doomed().chain(history.read()).collect();
-    leaving.extend(&gone);
-    match (history.freed_by_deleting_set(&gone), history.freed_by_deleting_set(&leaving)) {
+    let gone = || history.doomed().chain(history.read());
+    let freeing = if history.read().next().is_none() {
+        // It is known, however many they are.
+        history.freeing()
+    } else {
+        history.freed_by_deleting_set(&gone().collect::<Vec<_>>())
+    };
+    let live = history.live_in_all().0.saturating_sub(freeing.as_ref().map_or(0, |blocks| blocks.0));
+    let heads = state.catalogue.datasets().map(|(_, row)| history.referenced(row.head).unwrap_or_default().0);
+    let is_beyond_heads = live > heads.sum();
+    // Snapshots are counted only where these figures leave it open: callers poll this with the state locked.
+    let is_held = || visible().any(|(_, row)| !row.holds.is_empty());
+    if is_beyond_heads && !is_held() {
+        return true;
+    }
+    // What clones share counts for each of them.
+    let is_shared = || state.catalogue.datasets().any(|(id, _)| state.origin(id).is_some());
+    if !is_beyond_heads && !is_shared() {
+        return false;
+    }
+    let destroyable = visible().filter(|(_, row)| row.holds.is_empty()).map(|(version, _)| version);
+    let leaving: Vec<VersionId> = destroyable.chain(gone()).collect();
+    match (freeing, history.freed_by_deleting_set(&leaving)) {
         (Ok(before), Ok(after)) => after > before,
         _ => true,
     }
