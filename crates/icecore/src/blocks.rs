@@ -538,8 +538,8 @@ impl Sums {
 
     fn decode_use(&self, segment: SegmentId, blocks: &[u8]) -> Result<Use> {
         let (first, second) = blocks.split_at(BLOCK_BYTES);
-        let header = SegmentHeader::decode(first)
-            .filter(|header| header.pool == self.pool && header.segment == segment && header.kind.has_table())
+        let header = SegmentHeader::of(self.pool, segment, first)
+            .filter(|header| header.kind.has_table())
             .map(|header| Use { kind: header.kind, incarnation: header.incarnation });
         let record = || {
             let header = RecordView::decode(second)?.header;

@@ -241,11 +241,8 @@ impl Sums {
 
     /// Whether a block is the header of a segment in this use.
     pub(crate) fn is_header_of(&self, use_: Use, segment: SegmentId, block: &[u8]) -> bool {
-        SegmentHeader::decode(block).is_some_and(|header| {
-            header.pool == self.pool
-                && (header.segment, header.incarnation) == (segment, use_.incarnation)
-                && header.kind == use_.kind
-        })
+        SegmentHeader::of(self.pool, segment, block)
+            .is_some_and(|header| (header.kind, header.incarnation) == (use_.kind, use_.incarnation))
     }
 
     /// Whether a block is the header of a record, or of a run, of this use of its segment.

@@ -2,7 +2,7 @@
 //! checksum table. The others can make up for each, so that damage to one goes unnoticed until the next.
 
 use super::survey::{Beside, note_sums};
-use super::{Sums, joined};
+use super::{Sums, Use, joined};
 use crate::error::Result;
 use crate::files::SegmentFiles;
 use crate::format::BLOCK_CRC_AT;
@@ -12,6 +12,7 @@ use crate::format::segment::{
 };
 use crate::operation::Operation;
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
+use std::ops::Range;
 
 /// What flaws are called.
 const HEADER: &str = "segment header";
@@ -48,7 +49,7 @@ impl Flaw {
     }
 
     /// A header, in the first of these slots.
-    fn header(what: &'static str, slots: std::ops::Range<u32>, spare: bool) -> Self {
+    fn header(what: &'static str, slots: Range<u32>, spare: bool) -> Self {
         Self { slot: Slot(slots.start), what, behind: slots.start + 1..slots.end, spare }
     }
 }
@@ -76,33 +77,13 @@ impl Sums {
         let mut flaws = Vec::new();
         let mut block = vec![0; BLOCK_BYTES];
         files.read(segment, Slot(0), &mut block)?;
-        let header = SegmentHeader::decode(&block);
-        if header.is_none_or(|header| header.pool != self.pool || header.segment != segment) {
+        if SegmentHeader::of(self.pool, segment, &block).is_none() {
             flaws.push(Flaw::of_header());
         }
         // Before the disk is looked at: what is added meanwhile may be in memory only.
         let filling = self.tables.filling(segment).map(|table| joined(&table));
-        let is_log = use_.kind == SegmentKind::Log;
-        let mut sums = vec![0; geometry.slots() as usize];
-        let mut gaps = Vec::new();
-        let (mut behind, mut has_ended) = (1, false);
-        let mut visit = |slot: Slot, record: &RecordView| {
-            if slot.0 > behind {
-                gaps.push(behind..slot.0);
-            }
-            note_sums(&mut sums, slot, record);
-            behind = slot.0 + 1 + record.sums.len() as u32;
-            has_ended = is_log && Operation::switch_of(record).is_some();
-        };
-        // What the copy or the table makes up for is a flaw all the same.
-        if let Some(error) = self.walk((segment, use_), written, files, &Beside::default(), &mut visit) {
-            return Err(error);
-        }
+        let (sums, gaps) = self.gather((segment, use_), (written, is_full), files)?;
         let table_at = geometry.end(use_.kind);
-        let end = table_at.min(written).0;
-        if !has_ended && behind < if is_full { table_at.0 } else { end } {
-            gaps.push(behind..end);
-        }
         let mut bytes = vec![0; geometry.table_blocks() as usize * BLOCK_BYTES];
         if cut.is_none() {
             files.read(segment, table_at, &mut bytes)?;
@@ -117,7 +98,7 @@ impl Sums {
             flaws.push(Flaw { slot: Slot(at), what: TABLE, behind: 0..0, spare: true });
         }
         let kept = table.is_some();
-        if is_log {
+        if use_.kind == SegmentKind::Log {
             flaws.extend(gaps.into_iter().map(|gap| Flaw::header("record header", gap, kept)));
         } else {
             // Also what was read before something happened to it.
@@ -125,6 +106,36 @@ impl Sums {
             flaws.extend(unvouched(&known, &sums, written, kept));
         }
         Ok(flaws)
+    }
+
+    /// What the headers of a segment say without its copy and its table: the checksums by slot, and the slots
+    /// for which no header speaks.
+    fn gather(
+        &self,
+        (segment, use_): (SegmentId, Use),
+        (written, is_full): (Slot, bool),
+        files: &SegmentFiles,
+    ) -> Result<(Vec<u32>, Vec<Range<u32>>)> {
+        let mut sums = vec![0; files.geometry().slots() as usize];
+        let mut gaps = Vec::new();
+        let (mut behind, mut has_ended) = (1, false);
+        let mut visit = |slot: Slot, record: &RecordView| {
+            if slot.0 > behind {
+                gaps.push(behind..slot.0);
+            }
+            note_sums(&mut sums, slot, record);
+            behind = slot.0 + 1 + record.sums.len() as u32;
+            has_ended = use_.kind == SegmentKind::Log && Operation::switch_of(record).is_some();
+        };
+        if let Some(error) = self.walk((segment, use_), written, files, &Beside::default(), &mut visit) {
+            return Err(error);
+        }
+        let table_at = files.geometry().end(use_.kind);
+        let end = table_at.min(written).0;
+        if !has_ended && behind < if is_full { table_at.0 } else { end } {
+            gaps.push(behind..end);
+        }
+        Ok((sums, gaps))
     }
 
     /// Checksums of a segment that is not being filled, as far as memory has them: 0 where it has none.

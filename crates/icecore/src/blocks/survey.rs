@@ -67,8 +67,9 @@ impl Sums {
         visit: &mut dyn FnMut(Slot, &RecordView),
     ) -> Result<Use> {
         let use_ = self.use_of(segment, files)?;
-        let table = (use_.kind == SegmentKind::Log).then(|| self.table_there(segment, use_, files).ok());
-        let beside = Beside { copies: true, table: table.flatten().flatten() };
+        let is_log = use_.kind == SegmentKind::Log;
+        let table = if is_log { self.table_there(segment, use_, files).unwrap_or_default() } else { None };
+        let beside = Beside { copies: true, table };
         self.walk((segment, use_), end, files, &beside, visit);
         Ok(use_)
     }

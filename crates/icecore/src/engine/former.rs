@@ -193,9 +193,7 @@ pub(super) fn uses(blocks: &Blocks, pool: PoolId, state: &State) -> Result<Vec<(
         }
         let mut block = [0; BLOCK_BYTES];
         let read = blocks.files().read(segment, Slot(0), &mut block);
-        let header = read.ok().and_then(|()| SegmentHeader::decode(&block));
-        let header = header.filter(|header| header.pool == pool && header.segment == segment);
-        let incarnation = match header {
+        let incarnation = match read.ok().and_then(|()| SegmentHeader::of(pool, segment, &block)) {
             Some(header) => header.incarnation,
             // Nodes and the ledger know themselves what they are.
             None if !kind.has_table() => continue,
