@@ -120,12 +120,7 @@ fn sources() -> String {
     let crates = fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path().join("src"));
     let mut text = String::new();
     for file in crates.flat_map(|folder| files_below(&folder, "rs")) {
-        let mut rest = fs::read_to_string(file).unwrap();
-        while let Some(at) = rest.find("\\\n") {
-            text.push_str(&rest[..at]);
-            rest = rest[at + 2..].trim_start().to_owned();
-        }
-        text.push_str(&rest);
+        text.extend(fs::read_to_string(file).unwrap().split("\\\n").map(str::trim_start));
     }
     text
 }

@@ -323,6 +323,7 @@ fn what_a_stopped_owner_has_written_is_shown_and_marked() {
     assert!(said.contains("does not answer: this is what was on disk"), "{said}");
     for text in [&status, &top].map(|output| String::from_utf8_lossy(&output.stdout)) {
         assert!(text.contains("does not answer") && !text.contains("owner  none"), "{text}");
+        assert!(!text.contains("no process has open"), "{text}");
     }
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(4) && said.contains("does not answer"), "{refused:?}");

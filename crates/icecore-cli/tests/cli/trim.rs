@@ -1,13 +1,19 @@
 //! Free segments go back to the filesystem.
 
 use crate::fixture::{Fixture, program};
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 const MIB: u64 = 1 << 20;
 
+/// The sum over the files of a pool.
+fn total(pool: &Path, of: impl Fn(&Metadata) -> u64) -> u64 {
+    std::fs::read_dir(pool).unwrap().map(|entry| of(&entry.unwrap().metadata().unwrap())).sum()
+}
+
 fn size(fixture: &Fixture) -> u64 {
-    let entries = std::fs::read_dir(&fixture.pool).unwrap().map(|entry| entry.unwrap().metadata().unwrap());
-    entries.map(|entry| entry.len()).sum()
+    total(&fixture.pool, Metadata::len)
 }
 
 #[test]
@@ -22,8 +28,7 @@ fn a_small_pool_is_small() {
         program().args(arguments).current_dir(folder.path()).assert().success();
     }
     // Second copies are files with holes.
-    let entries = std::fs::read_dir(folder.path().join("pool")).unwrap();
-    let taken: u64 = entries.map(|entry| entry.unwrap().metadata().unwrap().blocks() * 512).sum();
+    let taken = total(&folder.path().join("pool"), |file| file.blocks() * 512);
     assert!(taken < 64 * MIB, "{taken}");
 }
 
