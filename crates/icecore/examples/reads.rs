@@ -1,4 +1,5 @@
-//! Reads of 4 KiB from the cache, through a view of the head for each, and through an open file: how many a second.
+//! Reads of 4 KiB from the cache, through a view of the head for each, and through an open file: how many a
+//! second.
 //!
 //! `cargo run --release -p icecore --example reads`
 

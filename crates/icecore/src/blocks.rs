@@ -252,8 +252,9 @@ impl Blocks {
         })
     }
 
-    /// Reads blocks of a data segment and compares each with its checksum. What is not what was written is healed from its
-    /// copy, if there is one that is. The segment must not be used for anything else meanwhile.
+    /// Reads blocks of a data segment and compares each with its checksum. What is not what was written is
+    /// healed from its copy, if there is one that is. The segment must not be used for anything else
+    /// meanwhile.
     pub(crate) fn read_verified(&self, segment: SegmentId, slot: Slot, into: &mut [u8]) -> Result<()> {
         let mut doubts = Doubts::default();
         let outcome = self.read_doubted(segment, slot, into, false, &mut doubts);
@@ -280,8 +281,8 @@ impl Blocks {
         outcome.or_else(|error| self.read_with_copies(segment, slot, into, (uses, error), doubts))
     }
 
-    /// Compares blocks that were read from a data segment with their checksums, and notes damage. The segment must not have been used for
-    /// anything else since.
+    /// Compares blocks that were read from a data segment with their checksums, and notes damage. The segment
+    /// must not have been used for anything else since.
     pub(crate) fn verify(&self, segment: SegmentId, slot: Slot, blocks: &[u8]) -> Result<()> {
         let mut doubts = Doubts::default();
         let outcome = self.compare(segment, slot, blocks, &mut doubts);
@@ -357,8 +358,9 @@ pub(crate) struct Sums {
     unsealed: Unsealed,
 }
 
-/// Which use segments are in, as whoever took them said: what is of another use of a segment is not what was
-/// written. A life that was cut short may have taken some for runs before a ledger said it: of those nobody knows.
+/// Which use segments are in, as the code that took them said: what is of another use of a segment is not
+/// what was written. A life that was cut short may have taken some for runs before a ledger said it: no
+/// record says which use those are in.
 #[derive(Default)]
 struct KnownUses {
     uses: NumberMap<SegmentId, u64>,
@@ -422,12 +424,14 @@ impl Sums {
         self.unsealed.hold(segment);
     }
 
-    /// A group lets go of what [`Sums::hold_open`] did. Answers the use of the segment if its table is to be written now.
+    /// A group lets go of what [`Sums::hold_open`] did. Answers the use of the segment if its table is to be
+    /// written now.
     pub(crate) fn let_go(&self, segment: SegmentId) -> Option<u64> {
         self.unsealed.let_go(segment)
     }
 
-    /// A segment is full. Answers whether its table is to be written now, and not by the last group that lets go.
+    /// A segment is full. Answers whether its table is to be written now, and not by the last group that lets
+    /// go.
     pub(crate) fn may_close(&self, segment: SegmentId, incarnation: u64) -> bool {
         self.unsealed.fill(segment, incarnation)
     }
@@ -507,8 +511,9 @@ impl Sums {
         }
     }
 
-    /// What a segment is used for. Its first record says so, too, should the header be lost. Where nobody knows which use it is in, and its copy
-    /// is of a later one, the segment is an older state of itself: incarnations only grow.
+    /// What a segment is used for. Its first record says so, too, should the header be lost. Where it is not
+    /// known which use it is in, and its copy is of a later one, the segment is an older state of itself:
+    /// incarnations only grow.
     ///
     /// # Errors
     /// [`Error::Damaged`]: neither it nor its copy says that it is in a use, or that in which it is.

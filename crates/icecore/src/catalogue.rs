@@ -166,7 +166,7 @@ impl Catalogue {
         self.add_snapshot(version, row);
     }
 
-    /// Nobody finds a snapshot by its name from now on.
+    /// No lookup finds a snapshot by its name from now on.
     pub(crate) fn hide_snapshot(&mut self, version: VersionId) {
         let Some(row) = self.snapshots.get_mut(&version).filter(|row| !row.hidden) else { return };
         row.hidden = true;

@@ -1,5 +1,5 @@
-//! What went wrong with the disk, kept where somebody finds it: in memory for `status`, and in a text file
-//! beside the pool that is still there after the process has gone.
+//! What went wrong with the disk, kept where an administrator finds it: in memory for `status`, and in a text
+//! file beside the pool that is still there after the process has gone.
 
 use crate::error::Error;
 use crate::side_file;
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(unhealed(incidents.last()).len(), 3);
         let again = incidents.last().into_iter().next().unwrap();
         assert!(again.last >= again.when && again.times == 2, "{again:?}");
-        // Where nothing may be written, nobody tried to heal.
+        // Where nothing may be written, no process tried to heal.
         let reading = Incidents::new(None);
         reading.note(&damage(0));
         reading.note_healed(&damage(0), None);

@@ -97,7 +97,8 @@ impl DatasetLimits {
         *self == Self::default()
     }
 
-    /// Those among the properties of a dataset. What cannot be read is no limit: it was checked when it was set.
+    /// Those among the properties of a dataset. What cannot be read is no limit: it was checked when it was
+    /// set.
     pub(crate) fn of_properties(properties: &BTreeMap<String, String>) -> Self {
         let mut limits = Self::default();
         for limit in Limit::ALL {

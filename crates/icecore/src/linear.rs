@@ -8,8 +8,8 @@ pub(crate) const FETCH_BYTES_MIN: u64 = 64 << 10;
 /// How far beyond a linear read is fetched. Also how far requests of one reader may be out of order.
 const AHEAD_BYTES: u64 = 2 << 20;
 
-/// Up to where a reader of one file has come: one value for each handle. Reads of several threads may meet in it;
-/// then they pass for random ones.
+/// Up to where a reader of one file has come: one value for each handle. Reads of several threads may meet in
+/// it; then they pass for random ones.
 pub struct ReadProgress {
     /// Where a linear reader goes on.
     next: AtomicU64,
@@ -24,8 +24,8 @@ impl Default for ReadProgress {
 }
 
 impl ReadProgress {
-    /// The bytes to fetch for a read of a file of this size: those of the read that are not fetched yet, and more
-    /// if the reader goes on where it was. May be empty.
+    /// The bytes to fetch for a read of a file of this size: those of the read that are not fetched yet, and
+    /// more if the reader goes on where it was. May be empty.
     pub(crate) fn window(&self, offset: u64, length: u64, size: u64) -> Range<u64> {
         let end = offset.saturating_add(length);
         let next = self.next.swap(end, Ordering::Relaxed);

@@ -1,5 +1,6 @@
-//! A hash for tables whose keys are addresses and numbers that the store itself gives out: nobody can choose them so
-//! that they collide, and the standard hash, which guards against that, takes longer than the rest of a look-up.
+//! A hash for tables whose keys are addresses and numbers that the store itself gives out. No user can choose
+//! them so that they collide. The standard hash guards against that, and takes longer than the rest of a
+//! look-up.
 
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
@@ -9,8 +10,8 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 /// A table by numbers of the store's own.
 pub(crate) type NumberMap<K, V> = HashMap<K, V, NumberHash>;
 
-/// How such tables, and caches, find what they hold. The same in every process: what a cache lets go of follows from what was
-/// asked of it, and a simulation repeats itself.
+/// How such tables, and caches, find what they hold. The same in every process: what a cache lets go of
+/// follows from what was asked of it, and a simulation repeats itself.
 pub(crate) type NumberHash = BuildHasherDefault<NumberHasher>;
 
 /// A cache by numbers of the store's own: of about so many entries, and so much weight at most.
@@ -22,7 +23,8 @@ pub(crate) fn number_cache<K: Hash + Eq, V: Clone, W: Weighter<K, V> + Clone>(
     Cache::with(entries, weight, weighter, NumberHash::default(), DefaultLifecycle::default())
 }
 
-/// Multiplicative hashing by the golden ratio (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+/// Multiplicative hashing by the golden ratio (Knuth, The Art of Computer Programming, volume 3, section
+/// 6.4).
 #[derive(Clone, Copy, Default)]
 pub(crate) struct NumberHasher(u64);
 
@@ -30,7 +32,8 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Hasher for NumberHasher {
     fn finish(&self) -> u64 {
-        // The upper half of the product depends on all bits of the number, and a table looks at the lower, too.
+        // The upper half of the product depends on all bits of the number, and a table looks at the lower,
+        // too.
         self.0 ^ (self.0 >> 32)
     }
 

@@ -12,7 +12,8 @@ pub enum Clock {
     /// The system's clock.
     #[default]
     System,
-    /// Goes on by a millisecond whenever it is asked: what a simulation needs to be repeatable. In nanoseconds since 1970.
+    /// Goes on by a millisecond whenever it is asked: a simulation needs that to be repeatable. In
+    /// nanoseconds since 1970.
     Counting(Arc<AtomicI64>),
 }
 
@@ -46,20 +47,23 @@ impl Clock {
 /// How a pool is made.
 #[derive(Clone, Debug)]
 pub struct InitOptions {
-    /// Size of a segment file: a power of two from 2 MiB to 1 GiB; or [`InitOptions::SEGMENT_BYTES_SUITABLE`]. It stays as it is made.
+    /// Size of a segment file: a power of two from 2 MiB to 1 GiB; or
+    /// [`InitOptions::SEGMENT_BYTES_SUITABLE`]. It stays as it is made.
     pub segment_bytes: u64,
-    /// Most bytes that the files may take together; no limit unless said. See [`crate::Pool::set_size_limit`].
+    /// Most bytes that the files may take together; no limit unless said. See
+    /// [`crate::Pool::set_size_limit`].
     pub size_limit: Option<ByteLength>,
     /// What is written twice: what files are found by, unless said otherwise.
     pub copies: CopyMode,
-    /// The folder that second copies go to, an absolute path: it must exist, and have no pool nor copies in it. That of
-    /// the pool unless said, where copies count in the size limit.
+    /// The folder that second copies go to, an absolute path. It must exist, and have no pool nor copies in
+    /// it. Unless set, it is that of the pool, where copies count in the size limit.
     pub mirror: Option<String>,
 }
 
 impl InitOptions {
-    /// Segments of 8 MiB on a filesystem of less than 1 TiB, of twice as much on one twice as large, up to 64 MiB: a new pool
-    /// has seven of them. Where a size limit is set, so small, down to 2 MiB, that there may be 256 of them.
+    /// Segments of 8 MiB on a filesystem of less than 1 TiB, of twice as much on one twice as large, up to 64
+    /// MiB: a new pool has seven of them. Where a size limit is set, so small, down to 2 MiB, that there may
+    /// be 256 of them.
     pub const SEGMENT_BYTES_SUITABLE: u64 = 0;
 }
 
@@ -72,7 +76,7 @@ impl Default for InitOptions {
 
 #[cfg(test)]
 impl InitOptions {
-    /// The smallest segments, each once: in tests of damage, what is hurt stays hurt.
+    /// The smallest segments, each once: in tests of damage, what is damaged stays damaged.
     pub(crate) fn small() -> Self {
         Self { segment_bytes: 2 << 20, copies: CopyMode::None, ..Self::default() }
     }
@@ -83,30 +87,34 @@ impl InitOptions {
 pub struct OpenOptions {
     /// Only reads; several processes may do so at once, if the pool was closed cleanly.
     pub read_only: bool,
-    /// Also opens a pool in a directory that may not be written, because of its medium or of rights: then it is only read.
+    /// Also opens a pool in a directory that may not be written, because of its medium or of rights. Then it
+    /// is only read.
     pub or_read_only: bool,
     /// Memory for blocks of files.
     pub block_cache_bytes: u64,
-    /// Whether blocks of files are read around the page cache of the operating system. Right where what is read twice is
-    /// found in the cache of blocks, or in one above the store; wrong for files that are longer than that.
+    /// Whether blocks of files are read around the page cache of the operating system. Right where what is
+    /// read twice is found in the cache of blocks, or in one above the store; wrong for files that are longer
+    /// than that.
     pub direct_reads: bool,
     /// Memory for tree nodes that are on disk.
     pub node_cache_bytes: u64,
-    /// Memory for the location map and, a quarter of it, for the sets of blocks that versions hold: of each half for chunks that were
-    /// read, half for what changed since they were written.
+    /// Memory for the location map and for the sets of blocks that versions hold, which take a quarter of it.
+    /// Half of each is for chunks that were read, half for what changed since they were written.
     pub map_memory_bytes: u64,
-    /// What a group of writes gathers for each file before it is written ahead, without addresses: 16 KiB to 1 MiB.
+    /// What a group of writes gathers for each file before it is written ahead, without addresses: 16 KiB to
+    /// 1 MiB.
     pub group_memory_bytes: u64,
-    /// Memory of a group, for each file, for blocks that it writes again after they were written ahead. When it is full, they
-    /// replace what was written ahead.
+    /// Memory of a group, for each file, for blocks that it writes again after they were written ahead. When
+    /// it is full, they replace what was written ahead.
     pub group_rewrite_bytes: u64,
     /// Log that a recovery may have to replay: a checkpoint begins at half of it, and writers wait before
     /// it is exceeded.
     pub log_bytes_max: u64,
     /// Tree nodes waiting for a checkpoint: one begins at half of it.
     pub dirty_bytes_max: u64,
-    /// Nothing is written for so long before the pool gives back the room that its next writes would have used: after two seconds it
-    /// keeps half of what lives in it and 256 MiB, and then a quarter and 32 MiB.
+    /// How long nothing is written before the pool gives back the room that its next writes would have used.
+    /// After two seconds it keeps half of what lives in it and 256 MiB, and after this time a quarter and 32
+    /// MiB.
     pub rest: Duration,
     /// Whether checkpoints and preparations run in threads of their own. Without, they run inside the calls
     /// that make them necessary: what a simulation needs to be repeatable.

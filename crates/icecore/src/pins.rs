@@ -1,8 +1,9 @@
 //! Pins: readers' holds on versions. A pin keeps what its version reaches, and nothing else.
 //!
-//! A snapshot holds all that it reaches for as long as it is in the tree of versions. So a pin on a snapshot keeps
-//! the snapshot there, also when it was destroyed meanwhile: see `State::doom_unread`. A pin on a head keeps that head in the
-//! tree as well, and beside that what the head reached at the moment of the pin and dropped later: see `state/graveyard.rs`.
+//! A snapshot holds all that it reaches for as long as it is in the tree of versions. So a pin on a snapshot
+//! keeps the snapshot there, also when it was destroyed meanwhile: see `State::doom_unread`. A pin on a head
+//! keeps that head in the tree as well, and beside that what the head reached at the moment of the pin and
+//! dropped later: see `state/graveyard.rs`.
 
 use crate::sync::{Arc, Mutex};
 use crate::units::{LogAddress, Marks, Stream, Timestamp, VersionId};
@@ -84,8 +85,8 @@ impl Pins {
         Pin { pins: Arc::clone(self), key, number: None }
     }
 
-    /// Of the pins that may reach what died up to `until`, the newest: its moment, and where the streams were then. What
-    /// has an address from there on is reached by none of them.
+    /// Of the pins that may reach what died up to `until`, the newest: its moment, and where the streams were
+    /// then. What has an address from there on is reached by none of them.
     pub(crate) fn newest(&self, readers: Readers, until: u64) -> Option<(u64, Marks)> {
         let taken = self.taken.lock();
         let of = |hold| {

@@ -2,24 +2,28 @@
 //!
 //! Why what a reader finds here stays while it reads. Four things hold:
 //!
-//! 1. What is published is the tree of the head as of a moment. No operation of a later moment has changed that head, but for one
-//!    that is under way and holds the state lock.
+//! 1. What is published is the tree of the head as of a moment. No operation of a later moment has changed
+//!    that head, but for one that is under way and holds the state lock.
 //! 2. So a block that the tree reaches is alive, or dies later than that moment.
-//! 3. A reader clones the tree and takes a pin of that moment while it holds the lock of the present for reading. An operation
-//!    replaces the tree, which takes the lock for writing, before it lets go of the state lock. So any look at the pins that could
-//!    free what the operation killed comes after that: it needs the state lock.
-//! 4. Such a look either finds the pin, which is older than those deaths and keeps them; or the reader comes after the
-//!    replacement, and finds a tree that does not reach them.
+//! 3. A reader clones the tree and takes a pin of that moment while it holds the lock of the present for
+//!    reading. An operation replaces the tree, which takes the lock for writing, before it lets go of the
+//!    state lock. Any look at the pins that could free what the operation killed needs the state lock, so it
+//!    comes after that.
+//! 4. Such a look either finds the pin, which is older than those deaths and keeps them; or the reader comes
+//!    after the replacement, and finds a tree that does not reach them.
 //!
-//! The tree reaches nothing that destroyed versions give back while it is published: a deletion frees what no head reaches.
+//! The tree reaches nothing that destroyed versions give back while it is published: a deletion frees what no
+//! head reaches.
 //!
-//! A head that goes, by a rollback or a destruction, is retired before anybody asks whether it is pinned: no reader pins it later.
+//! A head that goes, by a rollback or a destruction, is retired before the engine asks whether it is pinned:
+//! no reader pins it later.
 
 use crate::pins::{Hold, Pin, Pins};
 use crate::sync::{Arc, AtomicU64, Ordering, RwLock};
 use crate::units::{Marks, VersionId};
 
-/// Reads between two operations from which on readers count more than the writer: see [`Present::begin_change`].
+/// Reads between two operations from which on readers count more than the writer: see
+/// [`Present::begin_change`].
 const READS_THAT_COUNT: u64 = 2;
 
 /// What readers of one head find.
@@ -35,7 +39,7 @@ pub(crate) struct Present<T> {
 const GONE: u64 = u64::MAX;
 
 enum Slot<T> {
-    /// Whoever reads next asks the state, and publishes what that says.
+    /// The next reader asks the state, and publishes what that says.
     Unknown,
     Known(Version<T>),
     /// The head is not that of a dataset any more, and never will be.
@@ -101,9 +105,10 @@ impl<T: Clone> Present<T> {
         }
     }
 
-    /// An operation is going to change the head. Called under the state lock. Nodes that nobody else refers to are changed in
-    /// place, and what is published refers to all of them: so it is withdrawn, unless there are enough readers to make it worth copying
-    /// nodes for them. `is_part`: other operations follow that belong to it, and nobody may see the head in between.
+    /// An operation is going to change the head. Called under the state lock. Nodes that nothing else refers
+    /// to are changed in place. What is published refers to all of them: so it is withdrawn, unless there are
+    /// enough readers to make it worth copying nodes for them. `is_part`: other operations follow that belong
+    /// to it, and no reader may see the head in between.
     pub(crate) fn begin_change(&self, is_part: bool) {
         // Only who holds the state lock counts.
         self.changes.store(self.changes.load(Ordering::Relaxed) + 1, Ordering::Release);

@@ -72,7 +72,7 @@ fn wiped_page() -> Option<*const AtomicU32> {
         return None;
     }
     let word = page.cast::<AtomicU32>();
-    // SAFETY: inside the page, aligned, and nobody else knows it yet.
+    // SAFETY: inside the page, aligned, and no other thread knows it yet.
     unsafe { (*word).store(std::process::id(), Ordering::Relaxed) };
     Some(word)
 }

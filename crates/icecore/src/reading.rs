@@ -12,7 +12,7 @@ use std::ops::Range;
 /// Files that are looked at to find the path of one.
 const NAMED_AMONG: usize = 10_000;
 
-/// A version that somebody has pinned, for as long as it is read.
+/// A version that a reader has pinned, for as long as it is read.
 pub(crate) struct Reading<'a> {
     pub engine: &'a Engine,
     pub tree: &'a Tree,
@@ -173,7 +173,7 @@ impl Reading<'_> {
     }
 
     /// Says in which version and what of it something cannot be read, and what to do next. A place in a
-    /// segment alone tells nobody what is lost: also what a file is found by is of some version.
+    /// segment alone does not say what is lost: also what a file is found by is of some version.
     pub(crate) fn told(&self, error: Error, what_of_it: impl FnOnce() -> String) -> Error {
         if !matches!(error, Error::Damaged { .. } | Error::Io { action: "read", .. }) {
             return error;
@@ -205,7 +205,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The path of a file, if it is among the first ones that are met: whoever reads in vain should not wait
+    /// The path of a file, if it is among the first ones that are met: a reader that fails should not wait
     /// for a walk through everything.
     fn path_nearby(&self, inode: InodeNumber) -> Option<Vec<u8>> {
         let (mut left, mut found) = (NAMED_AMONG, None);

@@ -1,5 +1,5 @@
-//! Retention: what the names of snapshots and the user properties of datasets say of it. A policy is what they
-//! come to; whoever prunes decides by it.
+//! Retention: what the names of snapshots and the user properties of datasets say of it. A policy is what
+//! they come to, and a prune decides by it.
 
 use crate::error::{Error, Result};
 use crate::units::Timestamp;
@@ -25,7 +25,7 @@ pub const ROLLBACK_PREFIX: &str = "rollback-";
 /// like any other.
 #[must_use]
 pub fn is_of_rollback(short: &str) -> bool {
-    // Two in a millisecond are told apart by a number at the end.
+    // A number at the end distinguishes two in a millisecond.
     short
         .strip_prefix(ROLLBACK_PREFIX)
         .and_then(|rest| rest.split_inclusive('Z').next())
@@ -78,7 +78,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Whether any rule keeps anything. A policy that keeps nothing is taken for one that nobody has made: it
+    /// Whether any rule keeps anything. A policy that keeps nothing is taken for one that was never made: it
     /// destroys nothing.
     #[must_use]
     pub fn has_rules(&self) -> bool {
@@ -115,7 +115,7 @@ impl Policy {
     /// The policy that user properties come to; others than those of a policy are passed over.
     ///
     /// # Errors
-    /// As for [`Policy::set`]: of a rule that cannot be read nobody knows what it was to keep.
+    /// As for [`Policy::set`]: a rule that cannot be read does not say what it was to keep.
     pub fn of_properties<'a>(properties: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Self> {
         let mut policy = Self::default();
         for (name, value) in properties {
@@ -142,7 +142,8 @@ fn parse_count(rule: &str, value: &str) -> Result<u32> {
         .map_err(|_| Error::Invalid(format!("{rule}: {value:?} is not a number of snapshots")))
 }
 
-/// Reads a duration: numbers with the units s, m, h, d, w, `mo` (30 days) and y (365 days), as in `7d` or `1d12h`.
+/// Reads a duration: numbers with the units s, m, h, d, w, `mo` (30 days) and y (365 days), as in `7d` or
+/// `1d12h`.
 ///
 /// # Errors
 /// [`Error::Invalid`].

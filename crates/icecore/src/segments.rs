@@ -25,7 +25,8 @@ struct SegmentState {
     last_record: Option<RecordSequence>,
     /// Being filled, or referred to by something that is not counted in `live`.
     users: u32,
-    /// Name and length are durable. A life that was cut short may have left a file of which that is not known.
+    /// Name and length are durable. A process that ended without closing the pool may have left a file of
+    /// which that is not known.
     certain: bool,
     /// All of it was written at least once: a flush need not wait for the filesystem.
     written: bool,
@@ -40,13 +41,13 @@ struct SegmentState {
 }
 
 impl SegmentState {
-    /// Free, and nobody holds it: one that is being written ahead cannot be taken.
+    /// Free, and no user holds it: one that is being written ahead cannot be taken.
     fn is_available(&self) -> bool {
         self.kind.is_none() && self.users == 0
     }
 
-    /// In use, and it may be emptied or become free by itself. Of what somebody holds, such as a group that
-    /// is not committed, nothing says what lives in it.
+    /// In use, and it may be emptied or become free by itself. Nothing says what lives in a segment that a
+    /// user holds, such as a group that is not committed.
     fn is_unheld(&self) -> bool {
         self.kind.is_some() && self.users == 0 && !self.hurt
     }
@@ -162,12 +163,12 @@ impl Segments {
         self.table.len()
     }
 
-    /// Number of free segments that nobody holds.
+    /// Number of free segments that no user holds.
     pub(crate) fn free(&self) -> usize {
         self.sums.free
     }
 
-    /// Free segments that nobody holds and that were written before.
+    /// Free segments that no user holds and that were written before.
     pub(crate) fn free_written(&self) -> usize {
         self.sums.free_written
     }
@@ -207,8 +208,8 @@ impl Segments {
         self.aside.takes_nothing(self.size_limit / self.geometry.bytes)
     }
 
-    /// A segment file exists; it is free until something is known to be in it. `certain`: as that its name and
-    /// length survive a crash.
+    /// A segment file exists; it is free until something is known to be in it. `certain`: as that its name
+    /// and length survive a crash.
     pub(crate) fn add_free(&mut self, segment: SegmentId, written: bool, certain: bool) {
         let state = SegmentState {
             kind: None,
@@ -229,8 +230,8 @@ impl Segments {
         }
     }
 
-    /// Something is said to lie in a segment of which the file is missing or cut short: what can still be read there counts, and the
-    /// segment is used for nothing else in this life.
+    /// Something is said to lie in a segment of which the file is missing or cut short. What can still be
+    /// read there counts, and the segment is used for nothing else in this life.
     pub(crate) fn add_absent(&mut self, segment: SegmentId, kind: SegmentKind) {
         assert!(!self.exists(segment), "a segment that is there is not absent");
         self.add_free(segment, true, true);
@@ -285,7 +286,8 @@ impl Segments {
     pub(crate) fn take(&mut self, kind: SegmentKind) -> Option<SegmentId> {
         let wants_written = kind == SegmentKind::Log;
         let free = || self.table.iter().filter(|(_, state)| state.is_available());
-        // What the checkpoint before the newest one needs stays as it is for as long as there is something else.
+        // What the checkpoint before the newest one needs stays as it is for as long as there is something
+        // else.
         let oldest = |(_, state): &(&SegmentId, &SegmentState)| state.taken;
         let best = free().filter(|(_, state)| state.written == wants_written).min_by_key(oldest);
         let segment = *best.or_else(|| free().min_by_key(oldest))?.0;
@@ -327,7 +329,7 @@ impl Segments {
         });
     }
 
-    /// Makes a segment free that nothing lies in and nobody uses; `false` if it is missing or in use.
+    /// Makes a segment free that nothing lies in and that has no user; `false` if it is missing or in use.
     pub(crate) fn give_up(&mut self, segment: SegmentId) -> bool {
         let empty = |state: &SegmentState| state.live == 0 && state.users == 0;
         if !self.table.get(&segment).is_some_and(empty) {
@@ -397,8 +399,8 @@ impl Segments {
         });
     }
 
-    /// Segments that blocks could be moved out of: nobody uses them, no replay from `replay_from` reads them, and
-    /// something lives in them.
+    /// Segments that blocks could be moved out of: they have no user, no replay from `replay_from` reads
+    /// them, and something lives in them.
     pub(crate) fn candidates(&self, replay_from: RecordSequence) -> impl Iterator<Item = Candidate> {
         self.table.iter().filter_map(move |(segment, state)| {
             let kind = state.kind.filter(|kind| *kind != SegmentKind::Ledger)?;
@@ -449,7 +451,7 @@ impl Segments {
     }
 
     /// Frees the segments that hold nothing live, nothing that a replay from `replay_from` needs, and that
-    /// nobody uses; returns them.
+    /// have no user; returns them.
     pub(crate) fn release(&mut self, replay_from: RecordSequence) -> Vec<SegmentId> {
         let mut released = Vec::new();
         let (mut found, mut sums) = (Sums::default(), Sums::default());

@@ -16,8 +16,8 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Puts a file with this text in the place of what has the name. If the process is killed there is the former one,
-/// or this one. After a power failure it may be empty.
+/// Puts a file with this text in the place of what has the name. If the process is killed there is the former
+/// one, or this one. After a power failure it may be empty.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let new = path.with_extension("new");
     open(&new, OpenOptions::new().write(true).create(true).truncate(true))?.write_all(text.as_bytes())?;

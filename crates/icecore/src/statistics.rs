@@ -121,8 +121,8 @@ macro_rules! statistics {
             pub collector: String,
             /// How second copies stand.
             pub copies: CopiesReport,
-            /// Why other processes cannot reach the pool while it is open, if they were meant to and cannot. Never
-            /// asked for by them.
+            /// Why other processes cannot reach the pool while it is open, if they were meant to and cannot.
+            /// Never asked for by them.
             #[serde(skip)]
             pub unreachable: Option<String>,
         }

@@ -1,5 +1,5 @@
-//! What threads meet by, under one roof: `tests/meetings` puts the tools of a checker in their place, which tries one
-//! order of steps after the other.
+//! What threads meet by, under one roof: `tests/meetings` puts the tools of a checker in their place, which
+//! tries one order of steps after the other.
 
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub(crate) use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Views: one version of a dataset, pinned. It never changes and never blocks anybody.
+//! Views: one version of a dataset, pinned. It never changes and never blocks a reader or a writer.
 
 use crate::blocks::Block;
 use crate::error::{Error, FileFault, Result};

@@ -1,11 +1,12 @@
 //! Pools that an earlier build of this program wrote are read, all of them, for as long as their format is.
 //!
-//! `golden/listed.txt` was closed. Its location map and its sets lie in chunks, and segments say where blocks lie.
-//! `golden/uses.txt` is what was on disk when its process was killed, so that its log is replayed. Its ledger says
-//! which use segments are in. Both hold what [`build`] makes, and have second copies. `golden/forsaken.txt` was
-//! killed as well, after collection had left behind what the log says to be dead. All are written anew to `golden/`
-//! by running the tests with `ICECORE_WRITE_GOLDEN=1`. After the first release, only ever do that together with a
-//! new version of the format, and keep the former ones under other names.
+//! `golden/listed.txt` was closed. Its location map and its sets lie in chunks, and segments say where blocks
+//! lie. `golden/uses.txt` is what was on disk when its process was killed, so that its log is replayed. Its
+//! ledger says which use segments are in. Both hold what [`build`] makes, and have second copies. The process
+//! of `golden/forsaken.txt` was killed as well, after collection had left behind what the log says to be
+//! dead. Running the tests with `ICECORE_WRITE_GOLDEN=1` writes all of them anew to `golden/`. After the
+//! first release, only ever do that together with a new version of the format, and keep the former ones under
+//! other names.
 
 #[path = "support/sparse.rs"]
 mod sparse;
@@ -74,7 +75,8 @@ fn build(pool: &Pool) {
     pool.checkpoint().unwrap();
 }
 
-/// What only the log says when the process is killed: an operation of nearly every sort, and a second segment.
+/// What only the log says when the process is killed: an operation of nearly every sort, and a second
+/// segment.
 fn go_on(pool: &Pool) {
     let owned = |text: &str| text.to_owned();
     let db = pool.dataset("app/db").unwrap();
@@ -244,7 +246,8 @@ fn is_changed(number: u64, round: u64) -> bool {
     round == 0 || (number * 5 + round).is_multiple_of(3)
 }
 
-/// A folder with a pool whose process was killed after collection had left data behind that lives as of the last checkpoint.
+/// A folder with a pool whose process was killed after collection. Collection had left data behind that lives
+/// as of the last checkpoint.
 fn forsaking() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let limit = Some(icecore::units::ByteLength(40 << 20));
@@ -373,7 +376,8 @@ fn the_golden_pool_with_copies_is_healed_from_them() {
     check_folder(folder.path());
 }
 
-/// Overwrites a byte of each block of segments and their copies for which `place` says which one. Answers how many were hurt.
+/// Overwrites a byte of each block of segments and their copies for which `place` says which one. Answers how
+/// many blocks it damaged.
 fn hurt(folder: &Path, place: impl Fn(&[u8]) -> Option<usize>) -> usize {
     let mut hurt = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -412,13 +416,15 @@ fn in_location(bytes: &[u8]) -> Option<usize> {
     (number(at + 8) > 16).then_some(at + 16 + 10)
 }
 
-/// A pool of which a byte was overwritten wherever `place` says, in copies as well, is repaired, and holds what it did.
+/// A pool in which a byte was overwritten wherever `place` says, in copies as well, is repaired. It holds
+/// what it did.
 fn mended(folder: &Path, place: fn(&[u8]) -> Option<usize>) {
     assert!(hurt(folder, place) > 0);
     let report = repair_directory(folder, &RepairOptions::default(), &mut |_| {}).unwrap();
     assert!(!report.before.is_sound() && report.kept_aside.is_some(), "{report:?}");
     assert!(report.refused.is_empty() && report.after.is_sound(), "{report:?}");
-    // Where the checkpoint before the last one is gone back to, the log since is replayed by whoever opens it for writing.
+    // Where repair goes back to the checkpoint before the last one, the next opening for writing replays the
+    // log since.
     let reading = OpenOptions { map_memory_bytes: 0, read_only: true, ..options() };
     if let Err(Error::NeedsRecovery { .. }) = Pool::open_directory(folder, &reading) {
         let writing = OpenOptions { read_only: false, ..reading.clone() };

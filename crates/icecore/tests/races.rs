@@ -1,6 +1,6 @@
-//! Real threads on a real pool: commits, snapshots, checkpoints, destruction and closing at the same time, under readers
-//! that hold on to what they have pinned. `ICECORE_SEED` repeats the choices (not the moments), `ICECORE_SECONDS` goes
-//! on for longer.
+//! Real threads on a real pool: commits, snapshots, checkpoints, destruction and closing at the same time,
+//! under readers that hold on to what they have pinned. `ICECORE_SEED` repeats the choices (not the moments),
+//! `ICECORE_SECONDS` goes on for longer.
 
 use icecore::units::{ByteLength, InodeNumber};
 use icecore::{Creation, Dataset, DestroyTarget, Error, InitOptions, OpenOptions, Pool, View};
@@ -89,7 +89,7 @@ struct World {
     /// Short names of the snapshots that are there, with the transactions in them.
     snapshots: Mutex<Vec<(String, Vec<u64>)>>,
     stop: AtomicBool,
-    /// From here on whoever asks may be told that the pool is closed.
+    /// From here on any caller may get the error that the pool is closed.
     closing: AtomicBool,
 }
 
@@ -223,7 +223,8 @@ impl World {
         }
     }
 
-    /// Reads open files: one read finds a whole transaction, and none that is older than what was acknowledged before it.
+    /// Reads open files: one read finds a whole transaction, and none that is older than what was
+    /// acknowledged before it.
     fn read_files(&self, random: &mut Random) {
         while self.goes_on() {
             let writer = random.below(WRITERS as u64) as usize;

@@ -1,4 +1,4 @@
-//! A pool, whoever has it open.
+//! A pool, whichever process has it open.
 
 use super::client::{Client, Outcome};
 use super::execute::Executor;

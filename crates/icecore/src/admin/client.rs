@@ -40,14 +40,14 @@ pub struct Client {
 pub enum Outcome {
     /// It was done.
     Done(Response),
-    /// The owner closed the pool, or the connection, before it began: nothing was done, and asking again,
-    /// whoever owns the pool then, is right.
+    /// The owner closed the pool, or the connection, before it began. Nothing was done, and it is right to
+    /// ask again, whichever process owns the pool then.
     NotBegun,
 }
 
 impl Client {
-    /// Connects to the owner of the pool in this folder. `NotFound` or `ConnectionRefused` when nobody
-    /// listens, `TimedOut` when nobody takes the connection.
+    /// Connects to the owner of the pool in this folder. `NotFound` or `ConnectionRefused` when no process
+    /// listens, `TimedOut` when none takes the connection.
     pub fn connect(directory: &Path) -> io::Result<Self> {
         Self::connect_with(directory, Patience::default())
     }
@@ -59,8 +59,8 @@ impl Client {
         Ok(Self { folder, stream, patience })
     }
 
-    /// Whether the owner is there: it says goodbye to whoever comes and wants nothing, whatever else it has
-    /// to do. Owners of every version do.
+    /// Whether the owner is there: it says goodbye to a client that comes and wants nothing, whatever else it
+    /// has to do. Owners of every version do.
     pub(super) fn is_alive(&self) -> bool {
         let asked = self.folder.connect(self.patience.sign).and_then(|stream| {
             stream.shutdown(Shutdown::Write)?;

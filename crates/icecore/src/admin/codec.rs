@@ -5,9 +5,9 @@
 //! | ICEA | version | flags | length | length bytes of body ...
 //! ```
 //!
-//! Numbers are little-endian. A message is the bodies of one or more frames, one after the other, encoded with
-//! postcard; flag bit 0 says that another frame of the same message follows. A frame is 8 MiB at most, so
-//! that a length can be judged before anything is allocated, and memory grows only as bytes arrive.
+//! Numbers are little-endian. A message is the bodies of one or more frames, one after the other, encoded
+//! with postcard; flag bit 0 says that another frame of the same message follows. A frame is 8 MiB at most,
+//! so that a length can be judged before anything is allocated, and memory grows only as bytes arrive.
 
 use super::protocol::PROTOCOL_VERSION;
 use serde::Serialize;
@@ -74,7 +74,8 @@ pub fn write_message<T: Serialize>(stream: &mut impl Write, message: &T) -> io::
     }
 }
 
-/// Reads one message of at most `limit` bytes. `None` when the other end closed the connection between messages.
+/// Reads one message of at most `limit` bytes. `None` when the other end closed the connection between
+/// messages.
 pub fn read_message<T: DeserializeOwned>(
     stream: &mut impl Read,
     limit: usize,

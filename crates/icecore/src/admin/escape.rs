@@ -1,6 +1,7 @@
 //! Names of files as text.
 
-/// A file name on one line, without loss: what is not printable, and the backslash, is escaped as `ls -b` does.
+/// A file name on one line, without loss: what is not printable, and the backslash, is escaped as `ls -b`
+/// does.
 #[must_use]
 pub fn escaped(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());

@@ -165,8 +165,8 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether the medium is at fault, and neither the process, its rights nor what it asks for: EIO, ENXIO, ENODEV, EBADMSG, EUCLEAN
-/// (which filesystems answer that found themselves damaged) and EREMOTEIO.
+/// Whether the medium is at fault, and neither the process, its rights nor what it asks for: EIO, ENXIO,
+/// ENODEV, EBADMSG, EUCLEAN (which filesystems answer that found themselves damaged) and EREMOTEIO.
 fn is_of_disk(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let faults = [Errno::IO, Errno::NXIO, Errno::NODEV, Errno::BADMSG, Errno::UCLEAN, Errno::REMOTEIO];

@@ -1,5 +1,5 @@
-//! What the last scrub found, kept beside the pool: a text file of a few lines that nothing depends on.
-//! Whoever monitors wants to know it long after the scrub's own process has gone.
+//! What the last scrub found, kept beside the pool: a text file of a few lines that nothing depends on. A
+//! monitoring program wants to know it long after the scrub's own process has gone.
 
 use crate::pool::ScrubReport;
 use crate::side_file;
@@ -23,7 +23,7 @@ pub struct LastScrub {
     pub verified: u64,
     /// Damaged blocks.
     pub damaged: u64,
-    /// Places that were hurt, or lacked their copy, and of which nothing is lost.
+    /// Places that were damaged, or lacked their copy, and of which nothing is lost.
     pub spare: u64,
     /// Whether it went to the end.
     pub complete: bool,

@@ -13,7 +13,8 @@ const CLOSING: Duration = Duration::from_secs(5);
 /// How often it is tried within that time.
 const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Opens the pool in a folder. If another process has it open, and does nothing with it, that process closes it first.
+/// Opens the pool in a folder. If another process has it open, and does nothing with it, that process closes
+/// it first.
 ///
 /// # Errors
 /// Those of `open`: [`Error::PoolInUse`] if the owner is not idle, or does not answer.

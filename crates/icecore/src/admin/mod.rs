@@ -1,12 +1,12 @@
 //! Administration of a pool that another process may have open.
 //!
 //! The process that opens a pool for writing owns it. It listens on `control.sock` in the pool's folder, and
-//! every other process sends its requests there. [`Access`] hides the difference: it opens the pool where
-//! nobody has it, and talks to the owner otherwise; the same [`Request`] gets the same [`Response`], and the
+//! every other process sends its requests there. [`Access`] hides the difference: it opens the pool where no
+//! process has it, and talks to the owner otherwise. The same [`Request`] gets the same [`Response`], and the
 //! same sentence when it fails ([`Failure`]).
 //!
-//! Layers, from below: [`codec`] (frames), [`protocol`] (what is said), [`client`] and [`server`] (who says it),
-//! [`execute`] (what it does to a pool), [`access`] (open or connect).
+//! Layers, from below: [`codec`] (frames), [`protocol`] (what is said), [`client`] and [`server`] (who says
+//! it), [`execute`] (what it does to a pool), [`access`] (open or connect).
 
 pub mod access;
 pub mod client;

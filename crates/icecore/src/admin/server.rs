@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// Answers the requests of one client, and keeps what the client holds between them (pins, a staged file).
 pub trait Session: Send {
-    /// Does what is asked. `progress` is called now and then; when it answers false nobody waits any more.
+    /// Does what is asked. `progress` is called now and then; when it answers false no client waits any more.
     fn call(
         &mut self,
         request: Request,
@@ -63,7 +63,7 @@ impl Default for Limits {
     }
 }
 
-/// Progress is told at most this often.
+/// Progress is reported at most this often.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The listening end of a control socket. Stops when dropped.
@@ -126,7 +126,7 @@ impl Server {
         Ok(Self { shared, acceptor: Mutex::new(Some(acceptor)), process: std::process::id() })
     }
 
-    /// Stops listening, lets requests that have begun finish, tells the other clients goodbye and waits for
+    /// Stops listening, lets requests that have begun finish, says goodbye to the other clients and waits for
     /// all threads. Long requests are asked to give up. Call it without holding locks that requests need. May
     /// be called from a thread of the server, which is then not waited for, and more than once.
     pub fn stop(&self) {
@@ -169,8 +169,8 @@ impl Shared {
     }
 }
 
-/// Accepts until the listener is shut down; and those who had connected by then as well, to tell them
-/// goodbye.
+/// Accepts until the listener is shut down; and those who had connected by then as well, to say goodbye to
+/// them.
 fn accept_clients(shared: &Arc<Shared>) {
     loop {
         match shared.listener.accept() {

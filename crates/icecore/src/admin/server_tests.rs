@@ -270,7 +270,7 @@ fn a_server_may_be_stopped_by_one_of_its_own_threads() {
 #[test]
 fn an_owner_that_hangs_is_not_waited_for_and_one_that_works_is() {
     let folder = tempfile::tempdir().unwrap();
-    // Connections are taken by the system, and nobody is there to read what they say.
+    // The system takes the connections, and no process is there to read what they say.
     let listener = Folder::open(folder.path()).unwrap().listen().unwrap();
     let soon = Duration::from_millis(20);
     let impatient = Patience { silence: soon, sign: soon };

@@ -30,7 +30,7 @@ impl Folder {
     }
 
     /// Listens. The caller owns the pool's lock, so a socket that is there belongs to a dead owner and goes.
-    /// Only the owner's user may connect: the mode is set before anybody can.
+    /// Only the owner's user may connect: the mode is set before any process can.
     pub(super) fn listen(&self) -> io::Result<UnixListener> {
         self.remove_socket()?;
         let socket = stream_socket()?;

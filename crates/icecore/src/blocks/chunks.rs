@@ -77,7 +77,7 @@ impl Blocks {
         }
     }
 
-    /// Reads a chunk. The segment that it lies in is used for something else once nobody needs it any more:
+    /// Reads a chunk. The segment that it lies in is used for something else once nothing needs it any more:
     /// then what was read does not count.
     fn read_chunk(&self, absent: &Absent) -> Result<Option<SharedChunk>> {
         match self.try_read_chunk(absent) {

@@ -1,13 +1,15 @@
 //! Fetching ahead: the medium is asked at once for all places that a long read needs.
 //!
-//! A request also takes in what lies between near places. The reads that follow, one for each place, find their
-//! blocks in the page cache. Long stretches are left to the kernel's own readahead: a fetch would only replace it.
+//! A request also takes in what lies between near places. The reads that follow, one for each place, find
+//! their blocks in the page cache. Long stretches are left to the kernel's own readahead: a fetch would only
+//! replace it.
 
 use super::Blocks;
 use crate::units::{BlockCount, Run, SegmentId, Slot};
 
-/// Foreign blocks between two places that one request takes in. A request costs as much as three to five blocks.
-/// Beyond that the foreign blocks pay when they are read next, as those of a file with several writers are.
+/// Foreign blocks between two places that one request takes in. A request costs as much as three to five
+/// blocks. Beyond that the foreign blocks pay when they are read next, as those of a file with several
+/// writers are.
 const GAP_BLOCKS: u32 = 16;
 /// Blocks side by side, on average, from which on the kernel's readahead does as well.
 const STRETCH_BLOCKS: u64 = 128;
@@ -32,8 +34,8 @@ impl Span {
 }
 
 impl Blocks {
-    /// Asks the medium for the blocks of these runs that memory does not hold, and answers whether it did: one place
-    /// is read as fast without. A hint: the read that follows finds what is missing or corrupt.
+    /// Asks the medium for the blocks of these runs that memory does not hold, and answers whether it did:
+    /// one place is read as fast without. A hint: the read that follows finds what is missing or corrupt.
     pub(crate) fn fetch(&self, runs: &[Run]) -> bool {
         let mut places = Vec::with_capacity(runs.len());
         for run in runs {

@@ -8,12 +8,12 @@ use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, decode_table}
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
 
 impl Blocks {
-    /// Reads blocks one by one, each from its copy if need be. `first`: the uses as they were before they were read for the first time, and what
-    /// came of that.
+    /// Reads blocks one by one, each from its copy if need be. `first`: the uses as they were before the
+    /// first read, and what came of that read.
     ///
     /// # Errors
-    /// That of `first`, if it is no matter of the medium, or a block of a segment without a copy; else that of the first block
-    /// of which no copy is right.
+    /// That of `first`, if it is no matter of the medium, or a block of a segment without a copy; else that
+    /// of the first block of which no copy is right.
     pub(super) fn read_with_copies(
         &self,
         segment: SegmentId,
@@ -65,8 +65,8 @@ impl Blocks {
         Err(error)
     }
 
-    /// Fills a block of a data segment from its copy, and writes it again; `false` if the copy is not what was written
-    /// either.
+    /// Fills a block of a data segment from its copy, and writes it again; `false` if the copy is not what
+    /// was written either.
     pub(crate) fn take_copy(
         &self,
         segment: SegmentId,
@@ -83,8 +83,9 @@ impl Blocks {
         true
     }
 
-    /// Looks at everything in a data segment before a slot, and heals what is not what was written and has a copy that is. The segment must not
-    /// be used for anything else meanwhile. `is_full`: as for [`Sums::inspect`]. What cannot be healed is met by whoever reads it.
+    /// Looks at everything in a data segment before a slot, and heals what is not what was written and has a
+    /// copy that is. The segment must not be used for anything else meanwhile. `is_full`: as for
+    /// [`Sums::inspect`]. A later reader meets what cannot be healed.
     pub(crate) fn heal_all(&self, segment: SegmentId, end: Slot, is_full: bool) {
         if !self.files.copies().has(segment) {
             return;
@@ -109,8 +110,9 @@ impl Blocks {
         }
     }
 
-    /// Heals the headers of records that only the copy of a segment has: what lies behind one is not found without it, and that may be the next
-    /// header that is hurt. `sums`: those of the segment; a header has none.
+    /// Heals the headers of records that only the copy of a segment has. What lies behind a header is not
+    /// found without it, and that may be the next damaged header. `sums`: those of the segment; a header has
+    /// none.
     fn heal_headers<'s>(&self, segment: SegmentId, sums: impl Iterator<Item = &'s u32>) {
         let files = &self.files;
         let Ok(use_) = self.sums.use_of(segment, files) else { return };
@@ -143,8 +145,8 @@ impl Blocks {
         self.files.read_copy(segment, slot, block) && self.matches(segment, slot, block).unwrap_or(false)
     }
 
-    /// As [`Blocks::read_verified`], of both copies where there are two: a copy that is not what was written is written again. The segment may
-    /// be used for something else meanwhile.
+    /// As [`Blocks::read_verified`], of both copies where there are two: a copy that is not what was written
+    /// is written again. The segment may be used for something else meanwhile.
     ///
     /// # Errors
     /// As there.
@@ -170,8 +172,8 @@ impl Blocks {
         Ok(())
     }
 
-    /// Writes what vouches for blocks again from its copy, if that is what belongs there; `false` if there is none that is. The
-    /// segment must not be used for anything else meanwhile.
+    /// Writes what vouches for blocks again from its copy, if the copy is what belongs there; `false` if it
+    /// is not, or there is none. The segment must not be used for anything else meanwhile.
     pub(crate) fn heal_flaw(&self, segment: SegmentId, flaw: &Flaw) -> bool {
         let files = &self.files;
         let Some(use_) = self.sums.use_of(segment, files).ok().filter(|_| files.copies().has(segment)) else {
@@ -194,7 +196,8 @@ impl Blocks {
             return false;
         }
         if flaw.slot == Slot(0) {
-            // Once there is a header, the table beside it is believed. It may be as foreign as the header was.
+            // Once there is a header, the table beside it is believed. The table may be as foreign as the
+            // header was.
             self.heal_table(segment, use_);
         }
         let detail = format!("the {} is not what was written", flaw.what);

@@ -14,9 +14,10 @@ const PARTS: usize = 1024;
 
 type Part = RwLock<NumberMap<LogAddress, Option<Arc<Block>>>>;
 
-/// Merged blocks by their addresses. One of which nothing is known stands for what is lost: it was made from a block that could not be read any
-/// more when the log was replayed. It is written with a checksum that it does not match, so that it stays lost when the
-/// block that it was made from turns up again: that is not what was acknowledged.
+/// Merged blocks by their addresses. One of which nothing is known stands for what is lost: it was made from
+/// a block that could not be read any more when the log was replayed. It is written with a checksum that it
+/// does not match. So it stays lost when the block that it was made from turns up again: that is not what was
+/// acknowledged.
 pub(crate) struct Pending {
     parts: Box<[Part]>,
     count: AtomicUsize,

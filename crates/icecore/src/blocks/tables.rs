@@ -1,8 +1,9 @@
 //! Tables of segments in memory, and what may be read where something else may lie by now.
 //!
-//! A segment that blocks were moved out of finds a new use while somebody may still read in it, who has looked up a place before. What
-//! must hold: *what is read counts only if the place that was looked up was that of the blocks all the time, and a table is one of the use
-//! that a segment has, for whoever asks after that began.*
+//! A segment that blocks were moved out of finds a new use while a reader that looked up a place before may
+//! still read in it. What must hold: *what is read counts only if the place that was looked up was that of
+//! the blocks all the time. A table is one of the use that a segment has, for every reader that asks after
+//! that began.*
 
 use crate::error::Result;
 use crate::numbers::{NumberHash, NumberMap, number_cache};
@@ -69,7 +70,8 @@ impl<T: Clone> Tables<T> {
     pub(super) fn finish(&self, segment: SegmentId) -> Option<Arc<[T]>> {
         let mut filling = self.filling.lock();
         let table = filling.remove(&segment)?;
-        // Nobody may find it in neither place: what can be read of it from disk now need not be all of it.
+        // A reader has to find it in one place or the other: what can be read of it from disk now need not be
+        // all of it.
         self.keep(segment, 0, &table);
         Some(table)
     }
@@ -88,8 +90,8 @@ impl<T: Clone> Tables<T> {
         }
     }
 
-    /// A piece of the table of a segment. `read` reads one that memory does not have, perhaps among others: it answers the number
-    /// of the first, all that it has read, and whether they may be kept.
+    /// A piece of the table of a segment. `read` reads one that memory does not have, perhaps among others.
+    /// It answers the number of the first, all that it has read, and whether they may be kept.
     ///
     /// # Errors
     /// Those of `read`.
@@ -125,8 +127,9 @@ impl<T: Clone> Tables<T> {
     }
 }
 
-/// Calls `read` with the place that `look` finds; again if it may not have been there all the time. `uses` answers a number that changes
-/// whenever a segment finds a new use: what was moved away may be back where it was, and something else have lain there in between.
+/// Calls `read` with the place that `look` finds; again if it may not have been there all the time. `uses`
+/// answers a number that changes whenever a segment finds a new use. What was moved away may be back where it
+/// was, and something else have lain there in between.
 ///
 /// # Errors
 /// Those of `look` and `is_still`.

@@ -1,7 +1,8 @@
 //! Reading what may be moved elsewhere meanwhile.
 //!
-//! A segment that blocks were moved out of may be used for something else at any time. What was read counts only if the blocks are
-//! still known to lie there afterwards; and until then nobody can say whether what does not match its checksum is damaged.
+//! A segment that blocks were moved out of may be used for something else at any time. What was read counts
+//! only if the blocks are still known to lie there afterwards. Until then no reader knows whether what does
+//! not match its checksum is damaged.
 
 use super::Blocks;
 use super::tables::while_still;
@@ -34,8 +35,9 @@ impl Doubts {
 }
 
 impl Blocks {
-    /// Looks up the place of the beginning of a run, up to where it goes on elsewhere, and calls `read` with it; again if the blocks were
-    /// moved meanwhile. What `read` doubts is noted once it is known that they lay there.
+    /// Looks up the place of the beginning of a run, up to where it goes on elsewhere, and calls `read` with
+    /// it. Does so again if the blocks were moved meanwhile. What `read` doubts is noted once it is known
+    /// that they lay there.
     pub(crate) fn while_there<T>(
         &self,
         run: Run,

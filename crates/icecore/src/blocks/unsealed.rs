@@ -1,7 +1,8 @@
 //! Segments in which blocks of open groups lie, that may still change.
 //!
-//! The checksum table of a segment is written once, when the segment is full. What an open group has written ahead has no final
-//! checksums by then. What must hold: *the table is written when the segment is full and no open group has blocks in it, once.*
+//! The checksum table of a segment is written once, when the segment is full. What an open group has written
+//! ahead has no final checksums by then. What must hold: *the table is written when the segment is full and
+//! no open group has blocks in it, once.*
 
 use crate::numbers::NumberMap;
 use crate::units::SegmentId;

@@ -17,8 +17,8 @@ const NUMBERS_MAX: u32 = 10_000;
 
 /// Writes what the changes will overwrite to a file of its own, and answers its name. Durable on return.
 ///
-/// It begins with lines of text, `NAME OFFSET`, padded with zeros to whole blocks; then come the blocks of 4096 bytes, in
-/// the order of the lines.
+/// It begins with lines of text, `NAME OFFSET`, padded with zeros to whole blocks; then come the blocks of
+/// 4096 bytes, in the order of the lines.
 pub(super) fn keep(storage: &dyn Storage, changes: &[Change]) -> Result<String> {
     let mut index = String::from("icecore originals\n");
     let mut contents = Vec::new();
@@ -54,8 +54,8 @@ pub(super) fn keep(storage: &dyn Storage, changes: &[Change]) -> Result<String> 
     Ok(name)
 }
 
-/// Why what has the name of a file cannot be kept aside. A folder or a pipe is none, and only a person can say
-/// what is to become of it.
+/// Why what has the name of a file cannot be kept aside. A folder or a pipe is none, and only a person can
+/// say what is to become of it.
 fn irreplaceable(name: &str, error: io::Error) -> Error {
     if error.kind() != io::ErrorKind::InvalidInput {
         return Error::io("open", name, error);
@@ -64,8 +64,9 @@ fn irreplaceable(name: &str, error: io::Error) -> Error {
     Error::io("replace", name, io::Error::new(error.kind(), advice))
 }
 
-/// Makes real what was changed in memory, in other folders as well. Superblocks come last, when everything that they lead to is
-/// durable: cut short before, the pool is as hurt as it was. What was removed is gone before, too: that is copies.
+/// Makes real what was changed in memory, in other folders as well. Superblocks come last, when everything
+/// that they lead to is durable. Cut short before, the pool is as damaged as it was. What was removed is gone
+/// before, too: that is copies.
 pub(super) fn apply(storage: &dyn Storage, overlay: &Overlay) -> Result<()> {
     let failed = |error| Error::io("flush", storage.describe(), error);
     let mut others: Vec<(Arc<dyn Storage>, Vec<Change>)> = Vec::new();

@@ -1,4 +1,5 @@
-//! Headers of ledger blobs that are whole, and another's: a misdirected write. The CRC in the pointer to a blob matches all the same.
+//! Headers of ledger blobs that are whole, and another's: a misdirected write. The CRC in the pointer to a
+//! blob matches all the same.
 
 use super::tests::{line, open};
 use super::*;

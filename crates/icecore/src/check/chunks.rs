@@ -1,4 +1,5 @@
-//! Chunks of the location map: whether each can be read and is what the ledger says, and no slot has two blocks.
+//! Chunks of the location map: whether each can be read and is what the ledger says, and no slot has two
+//! blocks.
 
 use super::{Area, Problem};
 use crate::engine::Engine;

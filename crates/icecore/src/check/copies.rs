@@ -5,8 +5,8 @@ use crate::copies::{MendCounts, Mended};
 use crate::engine::Engine;
 use crate::units::{BlockCount, Stream};
 
-/// Reads both copies of every node that lives, of the ledger and of the headers of their segments. What is not what was written
-/// is among what was mended, in memory; what has no copy that is, in the report already.
+/// Reads both copies of every node that lives, of the ledger and of the headers of their segments. What is
+/// not what was written is among what was mended, in memory; what has no copy that is, in the report already.
 pub(super) fn compare(engine: &Engine) {
     let (runs, segments) = {
         let state = engine.state();
@@ -27,7 +27,7 @@ pub(super) fn compare(engine: &Engine) {
     for (segment, kind) in segments {
         engine.inspect_header(segment, kind);
     }
-    // One that is hurt in both places could not have been read at opening.
+    // One that is damaged in both places could not have been read at opening.
     engine.inspect_ledger();
 }
 

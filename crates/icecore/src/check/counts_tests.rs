@@ -1,5 +1,5 @@
-//! What is counted along the way, and is wrong in memory: an opening counts anew, so that no damage on disk leads there, but a fault in a
-//! program would.
+//! What is counted along the way, and is wrong in memory. An opening counts anew, so that no damage on disk
+//! leads there, but a fault in a program would.
 
 use super::tests::{made, open};
 use super::*;
@@ -40,7 +40,7 @@ fn a_wrong_count_of_what_a_dataset_uses_is_named() {
         let usage = engine.state().count_usage();
         engine.state().usage = usage;
     }
-    // A dataset that nobody remembers to have a limit.
+    // A dataset with a limit that the counts do not know.
     engine.state().usage = crate::state::Usage::default();
     let told = found(engine);
     assert_eq!((told.len(), told[0].0), (1, Area::Figures), "{told:?}");

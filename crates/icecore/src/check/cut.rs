@@ -1,5 +1,5 @@
-//! Giving up the end of a log that is damaged before it: the last thing that a repair can do, and only if it
-//! is told to.
+//! Giving up the end of a log that is damaged before it: the last thing that a repair can do, and only if the
+//! caller asks for it.
 
 use super::mend::{RepairReport, opens, write_superblocks};
 use super::{aside, gone, quiet};

@@ -12,8 +12,8 @@ const BLOCK: usize = BLOCK_BYTES;
 /// Blocks written after the last checkpoint, each acknowledged.
 const WRITES: u64 = 40;
 
-/// A pool that was killed with `WRITES` writes behind the last checkpoint, the blocks of which were all 1 before. Answers where the log was
-/// before each of them, and where it ended.
+/// A pool that was killed with `WRITES` writes behind the last checkpoint, the blocks of which were all 1
+/// before. Answers where the log was before each of them, and where it ended.
 fn killed(between: impl Fn(&Pool)) -> (Arc<MemoryStorage>, InodeNumber, Vec<(SegmentId, u64)>) {
     let storage = Arc::new(MemoryStorage::default());
     Pool::init(storage.clone(), &InitOptions::small()).unwrap();
@@ -131,8 +131,8 @@ fn a_log_without_its_last_segment_ends_with_the_checkpoint() {
     }
 }
 
-/// What the state at the cut needs may lie in a segment that found another use since. Then that is gone, and nothing else: blocks are looked
-/// for where segments say of themselves that they are.
+/// What the state at the cut needs may lie in a segment that found another use since. Then that is gone, and
+/// nothing else: blocks are looked for where segments say of themselves that they are.
 #[test]
 fn what_found_another_use_since_is_done_without() {
     let storage = Arc::new(MemoryStorage::default());

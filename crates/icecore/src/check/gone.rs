@@ -58,8 +58,8 @@ pub(super) fn lost_in_replay(engine: &Engine) -> Vec<String> {
     named.into_iter().map(|named| problem(Area::Data, named.finding).what).collect()
 }
 
-/// What lives in segments of which the file is missing or cut short, and is gone with it. Nodes have been told. `with_data`: all data is read
-/// later, and its damage told then.
+/// What lives in segments of which the file is missing or cut short, and is gone with it. Nodes have been
+/// reported. `with_data`: all data is read later, and its damage reported then.
 pub(super) fn absent(engine: &Engine, with_data: bool) -> Vec<Problem> {
     let files = engine.blocks.files();
     let segments = engine.state().segments.absent();
@@ -135,8 +135,8 @@ pub(super) fn placeless(engine: &Engine) -> Vec<Problem> {
     told(named.into_iter().map(|named| named.finding).collect(), count, Area::Places)
 }
 
-/// How many blocks from one on have a place, or need none; else what to say of that one. `unread`: the last chunk of the map that could not
-/// be read, which is not tried again for each of its blocks.
+/// How many blocks from one on have a place, or need none; else what to say of that one. `unread`: the last
+/// chunk of the map that could not be read, which is not tried again for each of its blocks.
 fn place(
     engine: &Engine,
     stream: Stream,

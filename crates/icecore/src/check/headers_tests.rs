@@ -1,4 +1,5 @@
-//! Headers of records that are whole and not in their place: what they say is not believed where something else says what is there.
+//! Headers of records that are whole and not in their place: what they say is not believed where something
+//! else says what is there.
 
 use super::tests::{open, with_file};
 use super::*;
@@ -10,7 +11,8 @@ use crate::units::{BLOCK_BYTES, InodeNumber, Run, SegmentId, Slot};
 /// Blocks of the file: more than a segment has.
 const BLOCKS: u64 = 700;
 
-/// A pool with a file of which each block is another, the log of it in a finished segment, and the slots of the headers there.
+/// A pool with a file of which each block is another, the log of it in a finished segment, and the slots of
+/// the headers there.
 fn made(alike: bool) -> (Arc<MemoryStorage>, InodeNumber, SegmentId, Vec<u32>) {
     let (storage, pool, db, file) = with_file();
     for block in 0..BLOCKS {
@@ -67,8 +69,8 @@ fn content(pool: &Pool, file: InodeNumber) -> Vec<u8> {
     bytes
 }
 
-/// The table says what is where, and nothing is lost. A map that had to be made again would lack what those headers have, and
-/// nothing else, and have nothing in the wrong place.
+/// The table says what is where, and nothing is lost. A map that had to be made again would lack what those
+/// headers have, and nothing else, and have nothing in the wrong place.
 #[test]
 fn headers_in_each_others_places_cost_nothing_and_are_not_believed() {
     for alike in [false, true] {
@@ -79,7 +81,7 @@ fn headers_in_each_others_places_cost_nothing_and_are_not_believed() {
         assert!(slots.len() > 60, "{slots:?}");
         for (one, other) in [(1, 30), (2, 41), (7, 8), (7, 9), (20, slots.len() - 2), (0, 35)] {
             if alike && one == 0 {
-                // Nothing but its place in the chain tells one from the other.
+                // Nothing but its place in the chain distinguishes one from the other.
                 continue;
             }
             let hurt = storage.copy();

@@ -39,7 +39,7 @@ use crate::storage::{Overlay, Storage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Problems that are told one by one.
+/// Problems that are reported one by one.
 const PROBLEMS_MAX: usize = 1000;
 
 /// How thorough a check is.
@@ -153,7 +153,7 @@ impl CheckReport {
         } else if !problem.harmless
             && let Some(other) = self.problems.iter_mut().rev().find(|other| other.harmless)
         {
-            // What costs something is told first.
+            // A problem that costs something takes the place of a harmless one.
             *other = problem;
         }
     }
@@ -261,7 +261,7 @@ fn compare(
     books(engine, report, progress);
     gone::absent(engine, options.data).into_iter().for_each(|problem| report.add(problem));
     if options.data {
-        // What is mended from here on is told as it is found.
+        // What is mended from here on is reported as it is found.
         copies::mended(engine, report);
         data(engine, report, progress)?;
     } else {

@@ -1,4 +1,5 @@
-//! Superblocks that are what they were some time ago: the disk forgot what was written to them last, or somebody put them back.
+//! Superblocks that are what they were some time ago: the disk forgot what was written to them last, or an
+//! administrator put them back.
 
 use super::tests::{open, repaired};
 use super::*;

@@ -1,8 +1,8 @@
-//! The location map against what the segments themselves say: a record header says which address the block behind it has, and so does that of
-//! a run with a list.
+//! The location map against what the segments themselves say. A record header says which address the block
+//! behind it has, and so does that of a run with a list.
 //!
-//! Nodes say it too, and are compared when they are read. Of runs without a list only the checksums can be compared. Data of which nothing
-//! says any more what it should be is lost, whatever it is.
+//! Nodes say it too, and are compared when they are read. Of runs without a list only the checksums can be
+//! compared. Data of which nothing says any more what it should be is lost, whatever it is.
 
 use super::{Area, Problem};
 use crate::engine::Engine;
@@ -15,7 +15,7 @@ use crate::units::{BlockCount, Run, SegmentId, Slot, Stream};
 /// A stretch of a segment: its first slot, and the addresses there.
 type Stretch = (u32, Run);
 
-/// Data segments in which something lives, but for those that are gone: that is told by itself.
+/// Data segments in which something lives, but for those that are gone: these are reported by themselves.
 fn data_segments(state: &State) -> Vec<SegmentId> {
     let has_table = |segment: &SegmentId| state.segments.kind(*segment).is_some_and(|kind| kind.has_table());
     let is_there = |segment: &SegmentId| has_table(segment) && !state.segments.is_absent(*segment);
@@ -23,13 +23,14 @@ fn data_segments(state: &State) -> Vec<SegmentId> {
     state.segments.all().into_iter().filter(in_use).collect()
 }
 
-/// Looks for live blocks in data segments for which nothing vouches: no checksum table, and no header of a record or of a run.
+/// Looks for live blocks in data segments for which nothing vouches: no checksum table, and no header of a
+/// record or of a run.
 pub(super) fn vouched(engine: &Engine) -> Vec<Problem> {
     let state = engine.state();
     let mut bare = Vec::new();
     let mut addresses: [BlockSet; 3] = Default::default();
     for segment in data_segments(&state) {
-        // What says nothing of itself at all, or has no places that can be read, has been told.
+        // What says nothing of itself at all, or has no places that can be read, is reported already.
         let known = engine.blocks.checksums(segment).ok().zip(engine.blocks.entries_of_segment(segment).ok());
         let Some((sums, entries)) = known else { continue };
         for placed in entries.iter().flat_map(|entry| without_sum(entry, &sums)) {
@@ -37,13 +38,14 @@ pub(super) fn vouched(engine: &Engine) -> Vec<Problem> {
             bare.push(placed);
         }
     }
-    // Headers of records have addresses, too: nobody owns those, nor what died, or what is set aside for the end of the log.
+    // Headers of records have addresses, too. No version owns those, nor what died, nor what is set aside for
+    // the end of the log.
     let living = Stream::ALL.map(|stream| state.history.living(stream, &addresses[stream as usize]));
     let mut problems = Vec::new();
     for of_segment in bare.chunk_by(|one, next| one.segment == next.segment) {
         let (mut count, mut first) = (0, None);
         for placed in of_segment {
-            // Sets that cannot be read have been told.
+            // Sets that cannot be read are reported already.
             let Ok(living) = &living[placed.run.stream as usize] else { continue };
             for span in living.runs_within(&(placed.run.start..placed.run.end())) {
                 first.get_or_insert(Slot(placed.slot.0 + (span.start.0 - placed.run.start.0) as u32));

@@ -102,7 +102,7 @@ fn a_sound_pool_is_sound_and_stays_as_it_is() {
     assert!(bytes(&killed) == before, "looking changes nothing");
 }
 
-/// A check keeps nobody from opening the pool, and says nothing of one that changes under it.
+/// A check keeps no process from opening the pool, and reports nothing of a pool that changes under it.
 #[test]
 fn a_program_that_starts_does_not_wait_for_a_check() {
     let (storage, file) = made();
@@ -199,8 +199,8 @@ fn books_that_are_wrong_under_good_checksums_are_found() {
     }
 }
 
-/// What the log says cannot have happened in the sets of the last checkpoint: an error, for whoever opens the
-/// pool.
+/// What the log says cannot have happened in the sets of the last checkpoint: opening the pool ends in an
+/// error.
 #[test]
 fn a_log_that_contradicts_the_sets_is_damage() {
     let (storage, file) = made();
@@ -298,7 +298,7 @@ fn a_map_that_leads_to_another_block_is_found() {
 
 #[test]
 fn sets_are_made_again_from_the_trees() {
-    // Where the trees themselves are exchanged nobody can know better.
+    // Where the trees themselves are exchanged no other record can correct them.
     for (what, deed) in &DEEDS[..4] {
         let (storage, file) = made();
         let expected = content(&open(&storage.copy()), file);
@@ -463,7 +463,7 @@ fn a_superblock_of_another_pool_is_not_believed() {
         assert_eq!((report.steps.len(), report.after.count), (1, 0), "{report:?}");
         assert!(content(&open(&storage), file) == expected);
     }
-    // Without segments nobody knows.
+    // Without segments nothing says which pool this is.
     let (storage, _) = made();
     storage.open(NAMES[1], true).unwrap().write_at(&[(Kind::Frame, &foreign)], 0).unwrap();
     for (name, _) in storage.list().unwrap() {
@@ -493,7 +493,7 @@ fn what_is_gone_is_named() {
     let seen: Vec<&String> = report.problems.iter().flat_map(|problem| &problem.versions).collect();
     assert!(seen.iter().any(|name| *name == "db@s1"), "{report:?}");
     assert!(report.problems.iter().any(|problem| problem.what.contains("everything in it")), "{report:?}");
-    // Once, with its place on disk, whoever many need it.
+    // Once, with its place on disk, however many versions need it.
     let of_trees: Vec<&Problem> =
         report.problems.iter().filter(|problem| problem.area == Area::Trees).collect();
     assert_eq!(of_trees.len(), 1, "{report:?}");
@@ -539,7 +539,7 @@ pub(super) fn line(storage: &MemoryStorage) -> Vec<(LedgerPointer, Blob)> {
     line
 }
 
-/// Hurts one byte of a blob.
+/// Damages one byte of a blob.
 pub(super) fn hurt_blob(storage: &MemoryStorage, pointer: &LedgerPointer, at: usize) {
     let file = storage.open(&file_name(pointer.segment), true).unwrap();
     let offset = u64::from(pointer.slot.0) * BLOCK as u64 + at as u64;
@@ -584,7 +584,7 @@ fn where_blocks_lie_does_not_need_a_ledger() {
             let report = repaired(&hurt, false);
             let told = format!("{tag:?} of {pointer:?}: {report:?}");
             if *pointer == line[0].0 {
-                // Their headers say what they build on, and that they have it; but not those that are hurt
+                // Their headers say what they build on, and that they have it; but not those that are damaged
                 // themselves.
                 assert!(!report.after.opened && bytes(&hurt) == before, "{told}");
                 continue;
@@ -611,7 +611,7 @@ fn where_blocks_lie_does_not_need_a_ledger() {
                 _ => Some("where the trees"),
             };
             // Only the newest says where the log goes on; that of others does not matter, but is not worth
-            // telling apart.
+            // distinguishing.
             assert!(gone.is_none() || !report.after.opened && bytes(&hurt) == before, "{told}");
             assert!(gone.is_none_or(|gone| report.refused.iter().any(|why| why.contains(gone))), "{told}");
         }

@@ -1,5 +1,5 @@
-//! Every tree against the sets: what a version reaches beyond its parent is what it owns, and what its parent reaches
-//! and it does not is what is dead in it.
+//! Every tree against the sets: what a version reaches beyond its parent is what it owns, and what its parent
+//! reaches and it does not is what is dead in it.
 //!
 //! Nodes never change, so a node that the parent reaches too need not be entered: the cost is that of what
 //! differs between versions, however many there are.
@@ -109,8 +109,8 @@ fn unite(set: &mut Blocks, with: &Blocks) {
     }
 }
 
-/// Compares the tree of one version with that of another, all of whose blocks are in `reached`: how they differ, and whether all of them could be
-/// read.
+/// Compares the tree of one version with that of another, all of whose blocks are in `reached`: how they
+/// differ, and whether all of them could be read.
 fn descend(
     engine: &Engine,
     state: &State,
@@ -267,7 +267,7 @@ fn partition(state: &State, everything: &Blocks, problems: &mut Vec<Problem>) {
     for stream in Stream::ALL {
         let mut owned = BlockSet::new();
         for node in state.history.versions() {
-            // One that cannot be read was told before.
+            // One that cannot be read was reported before.
             let Ok(own) = state.history.owned_of(node.id(), stream).map(Cow::into_owned) else { continue };
             let name = || state.catalogue.full_name(node.id());
             let twice = own.len().0 - owned.unite(own.clone()).0;

@@ -1,4 +1,5 @@
-//! Which use a segment is in, where a ledger is made that is not a checkpoint's: nothing that is there is taken for something of another use.
+//! Which use a segment is in, where a ledger is made that is not a checkpoint's. Nothing that is there is
+//! taken for something of another use.
 
 use super::tests::{hurt_blob, line, open, repaired, with_file, within_sections};
 use super::*;
@@ -47,8 +48,8 @@ fn assert_there(pool: &Pool, file: InodeNumber, pieces: u64, mark: impl Fn(u64) 
     }
 }
 
-/// Blocks were moved after the last ledger, to segments that had another use before; the process was killed, and the location map is lost. So what was
-/// moved is found twice.
+/// Blocks were moved after the last ledger, to segments that had another use before. The process was killed,
+/// and the location map is lost. So what was moved is found twice.
 #[test]
 fn what_was_moved_when_a_process_was_killed_is_found_where_the_ledger_means_it() {
     for lives_on in [false, true] {
@@ -82,7 +83,8 @@ fn what_was_moved_when_a_process_was_killed_is_found_where_the_ledger_means_it()
     }
 }
 
-/// The segment that the log goes on in is gone, and so is one that was free: the log goes on in a new one with that number.
+/// The segment that the log goes on in is gone, and so is one that was free: the log goes on in a new one
+/// with that number.
 #[test]
 fn a_log_goes_on_in_a_segment_with_a_number_that_had_a_use() {
     let (storage, pool, file) = made();

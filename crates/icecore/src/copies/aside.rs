@@ -3,12 +3,12 @@
 use crate::format::copies::CopyMode;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
-/// Files that copies of metadata find room for however full the pool is: of the nodes and the ledger that are being
-/// written, and of nodes that were moved.
+/// Files that copies of metadata find room for however full the pool is: of the nodes and the ledger that are
+/// being written, and of nodes that were moved.
 const KEPT_BACK: u64 = 3;
 
-/// Shared between the table of segments, which must leave room, and the copies, which take it. Counts files of the size of
-/// a segment.
+/// Shared between the table of segments, which must leave room, and the copies, which take it. Counts files
+/// of the size of a segment.
 #[derive(Default)]
 pub(crate) struct Aside {
     /// Most files in all; 0 for no limit.
@@ -53,7 +53,8 @@ impl Aside {
         }
     }
 
-    /// Whether one more copy leaves as many segments as there may be now: it lies somewhere else, or takes what is kept back.
+    /// Whether one more copy leaves as many segments as there may be now: it lies somewhere else, or takes
+    /// what is kept back.
     pub(crate) fn takes_nothing(&self, limit: u64) -> bool {
         let files = self.files.load(Relaxed);
         match self.mode.load(Relaxed) {
@@ -75,7 +76,8 @@ impl Aside {
         limit == 0 || !self.is_within() || self.segments.load(Relaxed) + self.files.load(Relaxed) < limit
     }
 
-    /// Least limit with which there may be so many segments, and the copies that there are, or room is kept for.
+    /// Least limit with which there may be so many segments, and the copies that there are, or room is kept
+    /// for.
     pub(crate) fn files_for(&self, segments: u64) -> u64 {
         let files = self.files.load(Relaxed);
         match self.mode.load(Relaxed) {

@@ -6,8 +6,8 @@ use crate::sync::Ordering;
 use crate::units::SegmentId;
 
 impl Copies {
-    /// Makes the copies written so far durable, and says what the next superblock has to say about them. `together`: in
-    /// threads of their own, so that it takes as long as the longest of them.
+    /// Makes the copies written so far durable, and says what the next superblock has to say about them.
+    /// `together`: in threads of their own, so that it takes as long as the longest of them.
     pub(crate) fn flush(&self, together: bool) -> CopySettings {
         // Who finds nothing to flush may not go on before those who have taken it are done.
         let _flushing = self.flushing.lock();

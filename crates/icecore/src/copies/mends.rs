@@ -1,9 +1,10 @@
-//! What was found not to be what was written, and made whole again: told one by one up to a number, and counted beyond.
+//! What was found not to be what was written, and made whole again: reported one by one up to a number, and
+//! counted beyond.
 
 use super::Copies;
 use std::collections::VecDeque;
 
-/// Mends that are told one by one.
+/// Mends that are reported one by one.
 const MENDS_MAX: usize = 1000;
 
 /// A place that was not what was written, where something else says what was.
@@ -60,7 +61,7 @@ impl MendsSince {
         self
     }
 
-    /// How many are counted, and not told one by one.
+    /// How many are counted, and not reported one by one.
     pub(crate) fn untold(&self) -> u64 {
         self.counts.total() - self.told.len() as u64
     }

@@ -45,7 +45,7 @@ pub(crate) struct Place {
     pub(crate) storage: Arc<dyn Storage>,
     /// It is not the folder of the pool.
     pub(crate) elsewhere: bool,
-    /// Nobody else writes there.
+    /// No other process writes there.
     _lock: Option<Arc<dyn StorageLock>>,
 }
 
@@ -55,7 +55,7 @@ impl Place {
         Self { storage: Arc::clone(storage), elsewhere: false, _lock: None }
     }
 
-    /// Another folder. `writable`: locked for whoever holds it.
+    /// Another folder. `writable`: locked for as long as the place is held.
     pub(crate) fn elsewhere(storage: &Arc<dyn Storage>, folder: &str, writable: bool) -> io::Result<Self> {
         let storage = storage.sibling(folder)?;
         let lock = if writable { Some(Arc::from(storage.lock(true)?)) } else { None };
@@ -71,8 +71,9 @@ impl Place {
         Ok(self.storage.list()?.into_iter().filter_map(whole).collect())
     }
 
-    /// What is there under names of copies is none any more: those that are as long as they should be, of segments for which `keeps`
-    /// holds, stay under a name that means nothing, for what is in them can prove itself; the others go, for good.
+    /// Nothing that is there under names of copies is a copy any more. Those that are as long as they should
+    /// be, of segments for which `keeps` holds, stay under a name that means nothing, for what is in them can
+    /// prove itself. The others go, for good.
     pub(crate) fn set_aside(&self, geometry: Geometry, keeps: impl Fn(SegmentId) -> bool) -> io::Result<()> {
         let whole = self.list(geometry)?;
         for segment in whole.into_keys().filter(|segment| keeps(*segment)) {

@@ -1,4 +1,4 @@
-//! What became of copies, for whoever asks.
+//! What became of copies, for callers that ask.
 
 use crate::format::copies::CopySettings;
 use crate::statistics::{Counter, Statistics};

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-/// Blocks copied while nobody else may write.
+/// Blocks copied while no other thread may write.
 const PIECE_BLOCKS: usize = 256;
 
 impl Copies {
@@ -50,7 +50,7 @@ impl Copies {
         });
     }
 
-    /// Nothing is there for the moment: whoever wants the place for himself can have it.
+    /// Copies have no place for the moment, and the lock on it is free for the next caller.
     pub(crate) fn leave_place(&self) {
         self.change(|inner| {
             inner.fall_behind("copies are not all made again yet".to_owned());
@@ -140,7 +140,7 @@ impl Copies {
         self.inner.lock().flawed.keys().copied().collect()
     }
 
-    /// Makes the copy of a segment that nobody will use for anything else meanwhile. `read` reads so many
+    /// Makes the copy of a segment that no caller will use for anything else meanwhile. `read` reads so many
     /// blocks from a slot on; what it cannot read has no copy. `goes_on` is asked before each piece, with
     /// nothing locked; where it does not, there is no copy, as before.
     ///
@@ -175,8 +175,8 @@ impl Copies {
         let outcome = self.change(|inner| {
             let is_whole = inner.filling.take().is_some_and(|(filling, _)| filling == segment);
             inner.directory_changed = true;
-            // In the same moment in which it is known that all of it was written until now: whoever fails to
-            // from here on removes it.
+            // In the same moment in which it is known that all of it was written until now. From here on, a
+            // writer that fails to write the copy removes it.
             let named = filled.and_then(|()| {
                 let whole = is_whole.then_some(()).ok_or_else(given_up);
                 whole.and_then(|()| place.storage.rename(&name, &copy_name(segment)))

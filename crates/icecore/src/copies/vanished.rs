@@ -1,5 +1,5 @@
-//! Copies that are not there although nothing says that they went: somebody has removed them, or the medium has lost them. They are made again
-//! like others that are missing, and it is told.
+//! Copies that are not there although nothing says that they went: another process has removed them, or the
+//! medium has lost them. They are made again like others that are missing, and their loss is reported.
 
 use super::{Copies, Inner, Mended, Place, copy_name};
 use crate::error::Error;
@@ -9,8 +9,9 @@ use crate::units::SegmentId;
 use std::collections::BTreeMap;
 
 impl Copies {
-    /// These segments have been in use since before the last superblock was written, which says that everything had its copy. To be asked before
-    /// anything else happens to copies; [`Copies::adopt`] tells which have vanished.
+    /// These segments have been in use since before the last superblock was written, which says that
+    /// everything had its copy. To be asked before anything else happens to copies; [`Copies::adopt`] reports
+    /// which have vanished.
     pub(crate) fn expect(&self, in_use: &BTreeMap<SegmentId, SegmentKind>) {
         let mut inner = self.inner.lock();
         let mode = inner.settings.mode;
@@ -30,11 +31,12 @@ impl Copies {
             let place = inner.place.clone().filter(|_| inner.is_copying());
             (place, inner.files.keys().copied().collect::<Vec<_>>())
         };
-        // Long folders take their time, for which nobody has to wait.
+        // Long folders take their time. No writer has to wait for that.
         place.is_some_and(|place| !self.not_in(&place, known.into_iter()).is_empty())
     }
 
-    /// Copies of which the file is gone, though it may be open here, count no more. No segment may find a use or lose it meanwhile, and nobody write.
+    /// Copies of which the file is gone, though it may be open here, count no more. Meanwhile no segment may
+    /// find a use or lose it, and no writer may write.
     pub(crate) fn miss(&self) {
         self.change(|inner| {
             let Some(place) = inner.place.clone().filter(|_| inner.is_copying()) else { return };

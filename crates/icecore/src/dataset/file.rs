@@ -116,7 +116,8 @@ impl File {
     /// handle that reads on where it was, the store fetches ahead.
     ///
     /// # Errors
-    /// [`FileFault::Stale`], [`FileFault::IsADirectory`]; [`crate::Error::Damaged`] as for [`crate::View::read`].
+    /// [`FileFault::Stale`], [`FileFault::IsADirectory`]; [`crate::Error::Damaged`] as for
+    /// [`crate::View::read`].
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         self.reading(|reading| reading.read(self.file.1, offset, buffer, &self.progress))
     }

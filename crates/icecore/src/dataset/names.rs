@@ -1,7 +1,7 @@
 //! Names, and what goes with them: making, linking, renaming and removing, and attributes.
 //!
-//! Each call answers what it changed itself, found out in the step that changed it. What had that name before, or has it after,
-//! may be another file.
+//! Each call answers what it changed itself, found out in the step that changed it. What had that name
+//! before, or has it after, may be another file.
 
 use super::Dataset;
 use crate::engine::Purpose;
@@ -52,7 +52,8 @@ impl Creation {
 }
 
 impl Dataset {
-    /// Executes an operation on names, and frees what has lost its last name by it, unless somebody has that open.
+    /// Executes an operation on names, and frees what has lost its last name by it, unless a caller has that
+    /// open.
     ///
     /// The operation is done before the file is freed. So a file that cannot be freed now is no error, unless
     /// the pool has failed: it stays in the durable list of orphans for a later opening.
@@ -69,8 +70,8 @@ impl Dataset {
     /// Makes a file, directory or device node.
     ///
     /// # Errors
-    /// [`FileFault::Exists`], [`FileFault::NotFound`], [`FileFault::NotADirectory`], [`FileFault::NameTooLong`],
-    /// [`FileFault::Invalid`] for a name with `/` or NUL in it, or `.` or `..`.
+    /// [`FileFault::Exists`], [`FileFault::NotFound`], [`FileFault::NotADirectory`],
+    /// [`FileFault::NameTooLong`], [`FileFault::Invalid`] for a name with `/` or NUL in it, or `.` or `..`.
     pub fn create(&self, directory: InodeNumber, name: &[u8], new: &Creation) -> Result<Made> {
         let new = new.inode(self.pool.engine().now());
         self.make(NamespaceOperation::Create { directory, name: name.to_vec(), new })
@@ -138,8 +139,8 @@ impl Dataset {
         }
     }
 
-    /// Takes a name away. A file without names that somebody has open (see [`Dataset::file`]) lives on
-    /// until it is closed, also through a crash. A later opening frees a file that cannot be freed now.
+    /// Takes a name away. A file without names that a caller has open (see [`Dataset::file`]) lives on until
+    /// it is closed, also through a crash. A later opening frees a file that cannot be freed now.
     ///
     /// # Errors
     /// [`FileFault::NotFound`], [`FileFault::IsADirectory`].
@@ -199,7 +200,8 @@ impl Dataset {
     /// Sets an extended attribute.
     ///
     /// # Errors
-    /// [`FileFault::AttributeTooLarge`], [`FileFault::Exists`] and [`FileFault::NoSuchAttribute`] as `how` asks.
+    /// [`FileFault::AttributeTooLarge`], [`FileFault::Exists`] and [`FileFault::NoSuchAttribute`] as `how`
+    /// asks.
     pub fn set_xattr(&self, inode: InodeNumber, name: &[u8], value: &[u8], how: XattrHow) -> Result<()> {
         let (name, value, time) = (name.to_vec(), value.to_vec(), self.pool.engine().now());
         let operation = NamespaceOperation::SetXattr { inode, name, value, how, time };

@@ -122,7 +122,8 @@ fn open_or_create_finds_or_makes_the_file_whatever_happens_to_the_name() {
     });
 }
 
-/// One thread takes a name away, two others rename files over it: what loses its last name is freed, whichever of them took it.
+/// One thread takes a name away, two others rename files over it. What loses its last name is freed,
+/// whichever thread took it.
 #[test]
 fn what_loses_its_last_name_is_freed_whatever_happens_to_the_name() {
     let (_pool, dataset) = new_dataset();

@@ -21,8 +21,8 @@ pub(super) struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// The tree that the file is in, as it is now, and a pin that keeps what it reaches. Of an open file, without the state lock as
-    /// long as nobody changes the head.
+    /// The tree that the file is in, as it is now, and a pin that keeps what it reaches. Of an open file,
+    /// without the state lock as long as no writer changes the head.
     ///
     /// # Errors
     /// [`FileFault::Stale`]: the head that it was opened in is gone.

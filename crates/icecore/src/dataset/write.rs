@@ -56,8 +56,8 @@ impl Target<'_> {
         }
     }
 
-    /// Brings the blocks of which a part is in a range into memory before the state is locked: the operation makes others of
-    /// them. What cannot be read the operation finds, if it needs it.
+    /// Brings the blocks of which a part is in a range into memory before the state is locked: the operation
+    /// makes others of them. What cannot be read the operation finds, if it needs it.
     fn warm_ends(&self, at: u64, end: u64) -> Result<()> {
         let (tree, _pin) = self.now()?;
         let reader = TreeReader::new(&tree, &*self.engine.nodes);
@@ -69,15 +69,16 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// The operation that writes the blocks from that of `at` on, up to that before `end`, where the file ends at least.
+    /// The operation that writes the blocks from that of `at` on, up to that before `end`, where the file
+    /// ends at least.
     fn write_operation(&self, at: u64, end: u64, time: Timestamp) -> Operation {
         let (dataset, inode, block) = (self.dataset, self.inode, FileBlock::containing(at));
         let blocks = (end.div_ceil(BLOCK_BYTES as u64) - block.0) as u32;
         Operation::Write(Write { dataset, inode, block, blocks, end, time })
     }
 
-    /// Writes whole blocks whose ends are completed from what is there. That is read while the state is not locked, and again if it is
-    /// something else by then: another writer was faster.
+    /// Writes whole blocks whose ends are completed from what is there. That is read while the state is not
+    /// locked, and again if it is something else by then: another writer was faster.
     fn write_unaligned(&self, at: u64, part: &[u8], time: Timestamp) -> Result<RecordSequence> {
         let operation = self.write_operation(at, at + part.len() as u64, time);
         let engine = self.engine;

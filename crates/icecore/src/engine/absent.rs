@@ -1,6 +1,6 @@
-//! Segments of which the file is missing or cut short, though something is said to live in them. Nothing is written to
-//! them, and they are used for nothing else; what lies in them is damaged, and the pool goes on without. A file that is put
-//! back has everything again.
+//! Segments of which the file is missing or cut short, though something is said to live in them. Nothing is
+//! written to them, and they are used for nothing else. What lies in them is damaged, and the pool goes on
+//! without. A file that is put back has everything again.
 
 use super::copies;
 use super::init::{Parts, lock, lock_free_options, open_locked};
@@ -29,7 +29,8 @@ pub(super) fn is_half_made(name: &str) -> bool {
     name.strip_suffix(HALF_MADE).is_some_and(|segment| from_file_name(segment).is_some())
 }
 
-/// Says which there are, for `status` and the log of errors. `is_all`: nothing came after the checkpoint that was loaded.
+/// Notes which there are, for `status` and the log of errors. `is_all`: nothing came after the checkpoint
+/// that was loaded.
 pub(super) fn note(blocks: &Blocks, loaded: &Loaded, is_all: bool) {
     let (files, state) = (blocks.files(), &loaded.state);
     for segment in state.segments.absent() {
@@ -48,8 +49,9 @@ pub(super) fn note(blocks: &Blocks, loaded: &Loaded, is_all: bool) {
     }
 }
 
-/// Whether everything in a segment that is needed comes before its cut: what was behind it was never written, or is dead, or is its
-/// checksum table, which follows from the headers in it. `stretches`: what is needed of it as of a ledger.
+/// Whether everything in a segment that is needed comes before its cut. What was behind the cut was never
+/// written, or is dead, or is the checksum table, which follows from the headers. `stretches`: what is needed
+/// of it as of a ledger.
 pub(super) fn is_harmless(
     blocks: &Blocks,
     state: &State,
@@ -57,12 +59,13 @@ pub(super) fn is_harmless(
     segment: SegmentId,
     cut: Slot,
 ) -> bool {
-    // Of what cannot be told it is better to say that it is lost.
+    // If the entries or the history cannot be read, the answer is that something is lost.
     stretches.iter().all(|place| place.slot.0 + place.blocks <= cut.0)
         && loses_none(blocks, state, segment, cut).unwrap_or(false)
 }
 
-/// Whether nothing alive has its place in a segment from a slot on. All is asked for at once: there may be as many versions as blocks.
+/// Whether nothing alive has its place in a segment from a slot on. One request covers all of it: there may
+/// be as many versions as blocks.
 fn loses_none(blocks: &Blocks, state: &State, segment: SegmentId, cut: Slot) -> Result<bool> {
     let mut behind: [BlockSet; 3] = Default::default();
     for PlacedRun { slot, run, .. } in blocks.entries_of_segment(segment)? {
@@ -79,8 +82,9 @@ fn loses_none(blocks: &Blocks, state: &State, segment: SegmentId, cut: Slot) -> 
     Ok(true)
 }
 
-/// A pool that was not closed, and of which segments are to be made again from their copies, is opened in memory first. Once they are made
-/// nothing tells them from whole ones, and their copies need not have all of the log: so it must be known before that it does without them.
+/// Before segments are made again from their copies, a pool that was not closed is opened in memory first.
+/// Once they are made, nothing distinguishes them from whole ones, and their copies need not have all of the
+/// log. So the caller must know before that the log does without them.
 ///
 /// # Errors
 /// Those of opening: everything is as it was then.
@@ -97,8 +101,8 @@ pub(super) fn rehearse(storage: &Arc<dyn Storage>, superblock: &Superblock) -> R
     open_locked(&trial, &options, AtDamage::Refuse, superblock.clone(), lock).map(drop)
 }
 
-/// Makes the file of a segment anew, in its full length: of what is left of the former one, of its copy, and of zeros where
-/// there is neither. Durable on return.
+/// Makes the file of a segment anew, in its full length: of what is left of the former one, of its copy, and
+/// of zeros where there is neither. Durable on return.
 ///
 /// # Errors
 /// [`Error::NoSpace`], or those of writing: the former file is as it was then.
@@ -135,7 +139,8 @@ pub(super) fn make_file(storage: &dyn Storage, files: &SegmentFiles, segment: Se
     Ok(())
 }
 
-/// What there is of these blocks, block by block where they are not all in one place. What is left of the segment comes first: nothing has proved the copy.
+/// Fills in what there is of these blocks, block by block where they are not all in one place. What is left
+/// of the segment comes first: nothing has proved the copy.
 fn fill(files: &SegmentFiles, segment: SegmentId, first: Slot, piece: &mut [u8]) {
     if files.read(segment, first, piece).is_ok() {
         return;

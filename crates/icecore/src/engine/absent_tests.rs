@@ -38,7 +38,8 @@ fn with_file(copies: CopyMode) -> (Arc<MemoryStorage>, Pool, Dataset, InodeNumbe
     (storage, pool, db, file)
 }
 
-/// A file in three snapshots and behind them, written in parts and as a group, over several segments and without second copies.
+/// A file in three snapshots and behind them. It is written in parts and as a group, over several segments
+/// and without second copies.
 fn made() -> (Arc<MemoryStorage>, InodeNumber) {
     let storage = Arc::new(MemoryStorage::default());
     Pool::init(storage.clone(), &InitOptions::small()).unwrap();
@@ -91,7 +92,8 @@ fn put_back(from: &MemoryStorage, to: &MemoryStorage, name: &str) {
     to.create(name, bytes.len() as u64).unwrap().write_at(&[(Kind::Data, &bytes)], 0).unwrap();
 }
 
-/// The blocks of the file that can be read, by version and number. Whatever else there is to an error, it says that of damage.
+/// The blocks of the file that can be read, by version and number. Every read error says that there is
+/// damage.
 fn readable(pool: &Pool, file: InodeNumber) -> BTreeMap<(&'static str, u64), Vec<u8>> {
     let mut found = BTreeMap::new();
     for version in VERSIONS {
@@ -108,7 +110,8 @@ fn readable(pool: &Pool, file: InodeNumber) -> BTreeMap<(&'static str, u64), Vec
     found
 }
 
-/// Which blocks are lost if a segment is zeros from some byte on, in a file of the right length: no less than that can be asked for.
+/// Which blocks are left if a segment is zeros from some byte on, in a file of the right length. A file that
+/// is cut there has to keep exactly these.
 fn left_of_zeros(
     storage: &MemoryStorage,
     name: &str,
@@ -167,7 +170,8 @@ fn a_file_that_is_gone_costs_what_was_in_it_and_nothing_else() {
             pool.view("more@after").unwrap().read(other, 0, &mut bytes).unwrap();
             assert!(bytes.iter().all(|byte| *byte == 77), "{told}");
             pool.close().unwrap();
-            // Nothing was written there: put back, it has everything again, and nothing is lost of what came since.
+            // Nothing was written there. Put back, the file has everything again, and nothing is lost of what
+            // came since.
             let there = copy.list().unwrap().into_iter().find(|(file, _)| *file == name);
             assert_eq!(there.map(|(_, length)| length as usize), left, "{told}");
             put_back(&storage, &copy, &name);
@@ -202,8 +206,8 @@ fn the_end_of_a_log_that_was_not_closed_is_not_done_without() {
     }
 }
 
-/// What was acknowledged since the last checkpoint need not be in a copy. Once the file is made again from it nothing says so any more: it must
-/// not be, as long as the log needs it.
+/// What was acknowledged since the last checkpoint need not be in a copy. Once the file is made again from
+/// the copy, nothing says so any more. So it must not be made as long as the log needs it.
 #[test]
 fn the_end_of_a_log_is_not_taken_from_a_copy_that_may_be_behind_however_often_one_tries() {
     let (storage, pool, db, file) = with_file(CopyMode::All);
@@ -255,7 +259,8 @@ fn patch(pool: &Pool, file: InodeNumber, block: u64) {
     db.sync().unwrap();
 }
 
-/// What a killed pool with acknowledged changes of some blocks leaves behind, and the segment that these lay in before.
+/// What a killed pool with acknowledged changes of some blocks leaves behind, and the segment that these lay
+/// in before.
 fn killed_with_changes(storage: &Arc<MemoryStorage>, file: InodeNumber) -> (Arc<MemoryStorage>, SegmentId) {
     let pool = Pool::open(storage.clone(), &options(false)).unwrap();
     let engine = pool.engine();
@@ -276,8 +281,8 @@ fn killed_with_changes(storage: &Arc<MemoryStorage>, file: InodeNumber) -> (Arc<
     (killed, segment)
 }
 
-/// What the log changes in a file of the pool that is gone is not given up: put back, that file has it. Unless one says so; then it is gone for
-/// good, also when the file turns up, for that has what was there before.
+/// What the log changes in a file of the pool that is gone is not given up: put back, that file has it. With
+/// `cut_log` the change is gone for good, also when the file turns up: the file has what was there before.
 #[test]
 fn what_was_acknowledged_does_not_go_back_to_what_was_there_before() {
     let (storage, file) = made();
@@ -324,7 +329,8 @@ fn assert_not_as_before(pool: &Pool, whole: &BTreeMap<(&'static str, u64), Vec<u
     assert!(scrub.findings.iter().all(|finding| finding.path.as_deref() == Some(b"a")), "{scrub:?}");
 }
 
-/// The same where the block is there and is not what was written: the pool opens, and its change is lost with it.
+/// The same where the block is there and is not what was written: the pool opens, and its change is lost with
+/// it.
 #[test]
 fn a_change_of_a_damaged_block_is_lost_for_good() {
     let (storage, file) = made();
@@ -388,7 +394,8 @@ fn a_sector_that_cannot_be_read_costs_no_more_than_itself() {
     assert!(looked_at > 10, "{looked_at}");
 }
 
-/// What is left of a segment that was cut short is what was written; its copy, which nobody has looked at, need not be.
+/// What is left of a segment that was cut short is what was written. Its copy, which nothing has verified,
+/// need not be.
 #[test]
 fn what_is_left_of_a_segment_is_kept_when_that_is_made_whole_again() {
     let (storage, pool, db, file) = with_file(CopyMode::All);
@@ -417,8 +424,8 @@ fn what_is_left_of_a_segment_is_kept_when_that_is_made_whole_again() {
     }
 }
 
-/// A segment without copies that lost its table, and nothing else. Whoever has the pool open knows its checksums; then a header is damaged that
-/// the table would have made up for.
+/// A segment without copies that lost its table, and nothing else. The process that has the pool open knows
+/// its checksums. Then a header is damaged that the table would have made up for.
 #[test]
 fn a_header_that_is_lost_behind_a_lost_table_is_told_by_who_knows_the_checksums() {
     let (storage, file) = made();

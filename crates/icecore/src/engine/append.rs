@@ -23,12 +23,13 @@ pub(crate) enum Purpose {
     Replacing,
     /// The same of a file that becomes shorter by half as much at least.
     Shrinking,
-    /// Frees something, is needed to, or goes back to what was. Nothing else: what is done over and over on a full pool,
-    /// such as taking snapshots, would use up the room that deleting needs.
+    /// Frees something, is needed to, or goes back to what was. Nothing else: what is done over and over on a
+    /// full pool, such as taking snapshots, would use up the room that deleting needs.
     Freeing,
     /// Moves what lives out of segments that hold little, ahead of need.
     Collecting,
-    /// The same where only the reserve is left: takes of it what it gives back before anybody else may.
+    /// The same where only the reserve is left: takes of it what it gives back before any other operation
+    /// may.
     Rescuing,
     /// A checkpoint: may take the last segment.
     Checkpoint,
@@ -52,25 +53,27 @@ pub(crate) struct Pressure {
 
 /// Blocks left in the log's last segment below which room for another is seen to.
 const TAIL_ROOM_MIN: u64 = 16;
-/// Log built and not yet written, beyond which a writer waits for it to be written. Not more: what is written while the
-/// caches of the processor still have it goes to the disk faster.
+/// Log built and not yet written, beyond which a writer waits for it to be written. Not more: what is written
+/// while the caches of the processor still have it goes to the disk faster.
 const PENDING_BYTES_MAX: usize = 2 << 20;
 
 /// Log built and not yet written, from which on it is written beside the writers.
 const AHEAD_BYTES: usize = 1 << 20;
 
-/// Nodes that are loaded for one operation without the state lock. A cache that does not keep so many is too small for that.
+/// Nodes that are loaded for one operation without the state lock. A cache that does not keep so many is too
+/// small for that.
 const LOADS_MAX: u32 = 64;
 
-/// Whether an operation may cut through a block: that is several changes, and none of them may fail for want of a node.
+/// Whether an operation may cut through a block. That is several changes, and none of them may fail for want
+/// of a node.
 const fn is_cut(operation: &Operation) -> bool {
     matches!(operation, Operation::Truncate { .. } | Operation::PunchHole { .. })
 }
 
 impl Engine {
-    /// Executes one operation on files by itself. On return it is visible, and durable with record number returned.
-    /// Tree nodes that it lacks are read without the state lock, and it is tried again; those of a cut, and the
-    /// neighbour of a node that becomes sparse, are read under it.
+    /// Executes one operation on files by itself. On return it is visible, and durable with record number
+    /// returned. Tree nodes that it lacks are read without the state lock, and it is tried again. Those of a
+    /// cut, and the neighbour of a node that becomes sparse, are read under it.
     /// `on`: the head that it is for.
     ///
     /// # Errors
@@ -99,7 +102,7 @@ impl Engine {
                     && let Some(missing) = nodes.missing()
                 {
                     drop(state);
-                    // An error may be that of a node which is stale by now. What is damaged the last try finds.
+                    // The error may be about a node that is stale by now. The last try finds what is damaged.
                     tries = if self.nodes.load(missing).is_ok() { tries - 1 } else { 0 };
                     continue;
                 }
@@ -168,7 +171,8 @@ impl Engine {
         self.append_in(state, operation, payload, purpose, false, &self.environment())
     }
 
-    /// As [`Engine::append`] for part of a commit, of which limits have allowed the whole, and for which there is room. `patched`: what the blocks of a patch come to.
+    /// As [`Engine::append`] for part of a commit that limits have allowed as a whole, and for which there is
+    /// room. `patched`: what the blocks of a patch come to.
     pub(crate) fn append_allowed(
         &self,
         state: &mut State,
@@ -194,7 +198,7 @@ impl Engine {
         if state.closing {
             return Err(self.closed_error());
         }
-        // Within a step it is too late to refuse: whoever began it has made sure.
+        // Within a step it is too late to refuse: the caller that began it has made sure.
         let mut allowed = Allowed::default();
         if !state.tail.is_in_chain() {
             if !is_allowed && !state.usage.is_empty() && self.is_judged(state, operation, purpose) {
@@ -235,7 +239,7 @@ impl Engine {
         if let Some((head, present)) = change {
             present.end_change(|| state.version_of(head));
         }
-        // Merged blocks that nobody can reach any more need not wait for a checkpoint to leave the memory.
+        // Merged blocks that no reader can reach any more need not wait for a checkpoint to leave the memory.
         while let Some(address) = state.graveyard.superseded() {
             self.blocks.pending().done(address);
         }
@@ -244,7 +248,8 @@ impl Engine {
         Ok(outcome)
     }
 
-    /// Whether limits have a say in an operation by itself. What frees is never refused, but a file that is cut may become longer.
+    /// Whether limits have a say in an operation by itself. What frees is never refused, but a file that is
+    /// cut may become longer.
     fn is_judged(&self, state: &State, operation: &Operation, purpose: Purpose) -> bool {
         let may_add = purpose.may_add() || matches!(operation, Operation::Truncate { .. });
         may_add && !self.only_frees(state, operation)
@@ -276,7 +281,8 @@ impl Engine {
     }
 
     pub(crate) fn switch_segment(&self, state: &mut State, purpose: Purpose) -> Result<()> {
-        // Within a step it is too late to refuse, and the pool would take no more writes: rather, less is left to those that free.
+        // Within a step it is too late to refuse, and the pool would take no more writes. Rather, operations
+        // that free have less left.
         let is_too_late = state.tail.is_in_chain() && purpose.may_add();
         let purpose = if is_too_late { Purpose::Freeing } else { purpose };
         let segment = self.take_segment(state, SegmentKind::Log, purpose)?;

@@ -80,7 +80,8 @@ fn made(copies: CopyMode, files: u64) -> Arc<MemoryStorage> {
     storage
 }
 
-/// Of pools of all sorts: how second copies are made, files of the size of a segment, and whether there are threads.
+/// Pools of all sorts: how second copies are made, how many files of the size of a segment there may be, and
+/// whether there are threads.
 fn pools() -> impl Iterator<Item = (Arc<MemoryStorage>, bool)> {
     [(CopyMode::None, 20), (CopyMode::Metadata, 32), (CopyMode::All, 48)]
         .into_iter()
@@ -107,7 +108,7 @@ fn where_a_little_is_refused_nothing_is_available() {
     }
 }
 
-/// What comes back is told, and can be had.
+/// What comes back is reported, and can be had.
 #[test]
 fn something_is_available_again_when_space_comes_back() {
     for (storage, background) in pools() {
@@ -192,8 +193,8 @@ fn what_a_group_has_staged_is_not_available() {
     assert!(growing.available() > before / 2);
 }
 
-/// Where room is getting scarce, whoever destroys much finds it free at once. Snapshots that come and go in such a pool, and keep little, do not
-/// cost a checkpoint each.
+/// Where room is getting scarce, a caller that destroys much finds it free at once. Snapshots that come and
+/// go in such a pool, and keep little, do not cost a checkpoint each.
 #[test]
 fn a_checkpoint_is_made_for_what_is_destroyed_if_it_is_much() {
     let storage = made(CopyMode::None, 80);

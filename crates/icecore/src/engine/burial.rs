@@ -20,8 +20,8 @@ enum Slice {
 }
 
 impl Engine {
-    /// Frees all of it while the state is locked. What lies where nobody can tell stays dead, to be tried again when another checkpoint
-    /// is durable.
+    /// Frees all of it while the state is locked. What lies in a place that cannot be looked up stays dead,
+    /// to be tried again when another checkpoint is durable.
     pub(crate) fn bury(&self, state: &mut State) {
         loop {
             match self.bury_slice(state) {
@@ -54,7 +54,8 @@ impl Engine {
         }
     }
 
-    /// The chunk that says where a dead block lies cannot be read: whatever is dead within it waits, and nothing else does.
+    /// The chunk that says where a dead block lies cannot be read: what is dead within the chunk waits, and
+    /// nothing else does.
     fn pass_over(&self, state: &mut State, stream: Stream, address: LogAddress) {
         // Without a chunk there, another one took its place meanwhile.
         let chunk = self.blocks.map().read().chunk_at(stream, address);

@@ -104,7 +104,7 @@ fn a_map_of_which_one_chunk_is_in_memory_leads_to_everything() {
     assert!(pool.statistics().disk_read_bytes_map > 0);
     assert!(pool.engine().blocks.map().read().directory().resident() <= 1);
     pool.verify().unwrap();
-    // Whoever has more memory reads the same, and writes longer chunks.
+    // A process with more memory reads the same, and writes longer chunks.
     let roomy = open_with(&storage.copy(), 32 << 20).unwrap();
     assert_there(&roomy, file);
     let_deltas_grow(&roomy, 5000);
@@ -166,7 +166,7 @@ fn a_damaged_chunk_costs_what_it_places_and_is_named() {
             }
         }
         assert!((1..PIECES as u32).contains(&lost), "{lost} pieces cannot be read");
-        // It can be lived with: nothing of it is used for anything else, and it is told again at the next opening.
+        // The pool goes on: nothing of it is used for anything else, and the next opening reports it again.
         write(&pool, file, 0..PIECES, 5);
         let_deltas_grow(&pool, 8192);
         assert!(pool.statistics().failure.is_none());
@@ -180,7 +180,7 @@ fn a_damaged_chunk_costs_what_it_places_and_is_named() {
     }
 }
 
-/// What dies while nobody can tell where it lies is freed when somebody can.
+/// What dies while its place cannot be read is freed when the place can be read.
 #[test]
 fn what_cannot_be_freed_waits() {
     let (storage, file) = made(0);
@@ -244,8 +244,9 @@ fn named_and_used_otherwise(pool: &Pool) -> usize {
     named.filter(|segment| !is_data(segment)).count()
 }
 
-/// What lay in a segment that a chunk names may have died or moved since: what the segment holds now is not for that chunk to say. Tree nodes
-/// in one that was taken for log had no second copy any more, and a scrub called it damaged.
+/// What lay in a segment that a chunk names may have died or moved since: what the segment holds now is not
+/// for that chunk to say. Tree nodes in one that was taken for log had no second copy any more, and a scrub
+/// called it damaged.
 #[test]
 fn a_segment_that_a_lost_chunk_names_stays_what_it_is_used_for_since() {
     let (storage, file) = made(0);
@@ -275,7 +276,8 @@ fn a_segment_that_a_lost_chunk_names_stays_what_it_is_used_for_since() {
     }
 }
 
-/// What lies in one chunk that cannot be read waits by itself: all other room comes back, however much is written.
+/// What lies in one chunk that cannot be read waits by itself: all other room comes back, however much is
+/// written.
 #[test]
 fn one_chunk_that_cannot_be_read_holds_up_nothing_else() {
     let (storage, file) = made(0);
@@ -312,8 +314,8 @@ fn one_chunk_that_cannot_be_read_holds_up_nothing_else() {
     pool.verify().unwrap();
 }
 
-/// What a chunk places that could not be read when the pool was opened is counted nowhere, and so is not freed in that life, even if
-/// the chunk can be read later in it.
+/// What a chunk places that could not be read when the pool was opened is counted nowhere. So it is not freed
+/// in that life, even if the chunk can be read later in it.
 #[test]
 fn what_was_not_counted_is_not_freed() {
     let (storage, file) = made(0);
@@ -336,7 +338,7 @@ fn what_was_not_counted_is_not_freed() {
             assert!(read(&pool, file, piece).unwrap() == content(piece, 7), "piece {piece}");
         }
         pool.close().unwrap();
-        // Whoever opens it next counts all of it.
+        // The next opening counts all of it.
         let again = open(&storage);
         again.verify().unwrap();
         let clean = open(&snapshot);
@@ -362,7 +364,8 @@ fn assert_sound(storage: &Arc<MemoryStorage>, file: InodeNumber) {
     assert_eq!(report.count, 0, "{report:?}");
 }
 
-/// A transaction that was written ahead, a part of which was moved since; and some that is not in a checkpoint.
+/// A transaction that was written ahead, a part of which was moved since; and some that is not in a
+/// checkpoint.
 fn add_groups(pool: &Pool) {
     let db = pool.dataset("db").unwrap();
     let grouped = db.open_or_create(b"grouped", &Creation::file()).unwrap();
@@ -428,7 +431,8 @@ fn named_blocks(report: &crate::check::CheckReport, area: Area) -> u64 {
     report.problems.iter().filter_map(blocks).sum()
 }
 
-/// What no header lists any more is gone: that, no more and no less, and it is said which file has it, where, and who sees it.
+/// What no header lists any more is gone: that, no more and no less. The report says which file has it,
+/// where, and who sees it.
 #[test]
 fn what_is_in_no_header_is_named() {
     let (storage, file) = made(0);
@@ -477,7 +481,7 @@ fn what_is_in_no_header_is_named() {
         assert_eq!(named_blocks(&report.after, Area::Data), gone.len() as u64, "{report:?}");
         assert_eq!(named_blocks(&unread.after, Area::Places), gone.len() as u64, "{unread:?}");
         tried += u32::from(!gone.is_empty());
-        // What is written anew is there, and when nobody owns what is gone, nothing says that anything is.
+        // What is written anew is there. When no version owns what is gone, nothing says that anything is.
         write(&after, file, 0..PIECES, 5);
         after.checkpoint().unwrap();
         after.close().unwrap();

@@ -45,13 +45,13 @@ struct Living<'a> {
     named: &'a mut Named,
 }
 
-/// Segments that damaged chunks name, and what for. What was moved out of them since is not in them any more, so that they may be in
-/// use for something else: that is known once everything else has been claimed.
+/// Segments that damaged chunks name, and what for. What was moved out of them since is not in them any more,
+/// so that they may be in use for something else. That is known once everything else has been claimed.
 #[derive(Default)]
 pub(super) struct Named(Vec<(SegmentId, SegmentKind)>);
 
 impl Named {
-    /// Nobody knows how much lives in them: they are used for nothing else in this life.
+    /// It is unknown how much lives in them: they are used for nothing else in this life.
     pub fn hold(self, segments: &mut Segments) {
         for (segment, kind) in self.0 {
             claim(segments, segment, kind);
@@ -62,7 +62,8 @@ impl Named {
 }
 
 impl Living<'_> {
-    /// The segment of a block, and how many from it on lie there, too. `None` if the chunk that says so cannot be read.
+    /// The segment of a block, and how many from it on lie there, too. `None` if the chunk that says so
+    /// cannot be read.
     fn place(
         &mut self,
         stream: Stream,
@@ -75,7 +76,8 @@ impl Living<'_> {
                 let detail = format!("no place is known for live {stream:?} address {at}");
                 Err(Error::damaged("the ledger", detail))
             }
-            // What a disk refuses to read now it may read in the next life: until then it is as what is damaged.
+            // A disk may read in the next life what it refuses to read now. Until then it is as what is
+            // damaged.
             Err(error @ (Error::Damaged { .. } | Error::Io { .. })) => {
                 self.leave_out(stream, at, kind, error)?;
                 Ok(None)
@@ -104,7 +106,8 @@ impl Living<'_> {
         Ok(())
     }
 
-    /// Nobody can tell what lives within a span: all that has a place there counts, and is not freed in this life.
+    /// It is unknown what lives within a span: all that has a place there counts, and is not freed in this
+    /// life.
     fn spare(&mut self, stream: Stream, span: &Span, kind: SegmentKind) -> Result<()> {
         let (entries, unread) = self.blocks.entries_within(stream, span);
         for placed in entries {
@@ -118,7 +121,8 @@ impl Living<'_> {
         Ok(())
     }
 
-    /// The chunk that places an address cannot be read: what it places is not counted, and lies in segments that are used for nothing else.
+    /// The chunk that places an address cannot be read. What it places is not counted, and lies in segments
+    /// that are used for nothing else.
     fn leave_out(&mut self, stream: Stream, at: LogAddress, kind: SegmentKind, error: Error) -> Result<()> {
         let chunk = self.blocks.map().read().chunk_at(stream, at);
         let (absent, named) = chunk.ok_or(error)?;
@@ -139,9 +143,10 @@ impl Living<'_> {
     }
 }
 
-/// Owned sets partition all live blocks: together with the map they say what lives in each segment. Chunks of the map are read
-/// one after the other. What was forsaken lies nowhere. Answers what is not counted, because a chunk is damaged, and
-/// which segments that may lie in: to be held when all that is in use has been claimed.
+/// Owned sets partition all live blocks: together with the map they say what lives in each segment. Chunks of
+/// the map are read one after the other. What was forsaken lies nowhere. Answers what is not counted, because
+/// a chunk is damaged, and which segments that may lie in. These are to be held when all that is in use has
+/// been claimed.
 pub(super) fn count_live(
     history: &crate::liveness::History,
     forsaken: &BlockSet,

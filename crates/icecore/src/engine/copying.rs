@@ -1,10 +1,10 @@
 //! Copies that were given up come back by themselves once there is room for them.
 //!
-//! A segment that begins while there is no room for its copy goes without. What makes room later, the end of another copy or of
-//! dead segments, concerns nobody who writes: so a thread of its own looks now and then whether something lacks its copy and there is room
-//! to spare, and makes one copy at a time. What is short in the pool takes no copy away, so that each is made
-//! once at most in a use of a segment, unless the medium is full; and it is begun only where much more room is
-//! left over than would end it.
+//! A segment that begins while there is no room for its copy goes without. The end of another copy or of dead
+//! segments makes room later, and no writer takes notice of it. So a thread of its own looks now and then
+//! whether something lacks its copy and there is room to spare, and makes one copy at a time. What is short
+//! in the pool takes no copy away, so that each is made once at most in a use of a segment, unless the medium
+//! is full. A copy is begun only where much more room is left over than would end it.
 
 use super::space::available;
 use super::{Engine, Purpose};
@@ -16,12 +16,12 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(500);
 /// Pauses after a copy could not be made, or was given up for want of room: a minute.
 const PAUSES_AFTER_FAILURE: u32 = 120;
-/// How long each piece waits while somebody writes to the log.
+/// How long each piece waits while a writer writes to the log.
 const MAKE_WAY: Duration = Duration::from_millis(12);
 /// Of its segments a pool keeps such a part free beside the reserve and a copy that is begun.
 const SPARE_SHARE: usize = 8;
 
-/// Where the making of copies stands. Locked by whoever makes them, of what was there before.
+/// Where the making of copies stands. Any thread that makes copies, of what was there before, locks it.
 #[derive(Default)]
 pub(super) struct Copying {
     /// What was tried last: the next time others come first.
@@ -50,7 +50,7 @@ enum Room {
 pub(super) fn run(weak: &Weak<Engine>) {
     let mut pauses = 1;
     loop {
-        // Nobody is kept from letting the pool go for longer than one pause.
+        // This thread keeps the pool from being let go for one pause at most.
         let Some(engine) = weak.upgrade() else { return };
         if !engine.signals.sleep(PAUSE) {
             return;
@@ -73,8 +73,8 @@ impl Engine {
         }
     }
 
-    /// Makes the copy of a segment that has none, if there is room to spare. Failing is no error: it is missing as before, and that
-    /// is said. `paced`: makes way for writers, and for the end.
+    /// Makes the copy of a segment that has none, if there is room to spare. Failing is no error: the copy is
+    /// missing as before, and that is said. `paced`: makes way for writers, and for the end.
     fn copy_some(&self, paced: bool) -> Look {
         let copies = self.copies();
         if self.check_writable().is_err() || copies.next_missing(None).is_none() {
@@ -99,7 +99,7 @@ impl Engine {
         Look::Done
     }
 
-    /// The room that a copy can have without anybody missing it.
+    /// The room that a copy can have without any writer missing it.
     fn room_to_spare(&self) -> Option<Room> {
         let aside = self.copies().aside();
         if !aside.is_within() {
@@ -121,7 +121,8 @@ impl Engine {
         (left >= (self.reserve(&state, Purpose::Data) + spare) as u64).then_some(Room::OfSegments)
     }
 
-    /// Lets writers go first. Answers whether it still goes on: not when the pool is being closed, nor when they need the room.
+    /// Lets writers go first. Answers whether it still goes on: not when the pool is being closed, nor when
+    /// writers need the room.
     fn goes_on_copying(&self, room: Room) -> bool {
         if self.writer.is_busy() {
             std::thread::sleep(MAKE_WAY);

@@ -78,7 +78,8 @@ fn without_room(pool: &Pool) -> usize {
     made
 }
 
-/// A pool in which there was no room for all copies, and of which all but the dataset that is named are gone again.
+/// A pool in which there was no room for all copies, and of which all but the dataset that is named are gone
+/// again.
 fn with_room_again(pool: &Pool) -> String {
     let made = without_room(pool);
     (1..made).for_each(|number| destroy(pool, &format!("n{number}")));

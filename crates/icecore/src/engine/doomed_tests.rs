@@ -1,5 +1,5 @@
-//! What was destroyed and is not deleted yet makes no difference: it is deleted sometime, and replaying the log may find it
-//! there or not.
+//! What was destroyed and is not deleted yet makes no difference. It is deleted sometime, and replaying the
+//! log may find it there or not.
 
 use crate::check::{CheckOptions, RepairOptions, check, repair};
 use crate::format::superblock::LedgerPointer;
@@ -43,7 +43,8 @@ fn with_snapshots() -> (Arc<MemoryStorage>, Pool) {
     (storage, pool)
 }
 
-/// A dataset `d`, whose snapshot `b` belongs to its clone `x` and lies between two of its own: `a`, and what it left by a rollback.
+/// A dataset `d`, whose snapshot `b` belongs to its clone `x` and lies between two of its own: `a`, and what
+/// it left by a rollback.
 fn entangled() -> (Pool, String) {
     let (_, pool) = with_snapshots();
     let saved = pool.rollback("d@a", false).unwrap().saved_as;
@@ -77,7 +78,7 @@ fn what_is_between_and_stays_is_the_origin() {
         assert_eq!(state.origin(d), Some(b));
         assert_eq!(state.promoted(d), [b]);
     }
-    // It is no business of whoever destroys a range of `d`, and hangs below its first.
+    // Destroying a range of `d` does not concern `b`, which hangs below the first of the range.
     let range = format!("d@a%{}", saved.split('@').next_back().unwrap());
     let report = pool.destroy(&parse_target(&range, true).unwrap()).unwrap();
     assert_eq!(report.names.len(), 2, "{:?}", report.names);
@@ -85,7 +86,8 @@ fn what_is_between_and_stays_is_the_origin() {
     pool.verify().unwrap();
 }
 
-/// A dataset `a` with a snapshot, of which a clone `c` has overwritten half, and `a` the other half and some of that.
+/// A dataset `a` with a snapshot, of which a clone `c` has overwritten half, and `a` the other half and some
+/// of that.
 fn cloned() -> (Arc<MemoryStorage>, Pool) {
     let storage = Arc::new(MemoryStorage::default());
     Pool::init(storage.clone(), &InitOptions::small()).unwrap();
@@ -191,8 +193,8 @@ fn what_is_between_and_goes_is_not_there() {
     pool.verify().unwrap();
 }
 
-/// When `d` was destroyed `a` was gone, and there is nothing of it but `b`, which belongs to the clone. When that is replayed, `a` is there:
-/// destroyed, not deleted yet, and `b` hangs below it.
+/// When `d` was destroyed `a` was gone, and there is nothing of it but `b`, which belongs to the clone. When
+/// that is replayed, `a` is there: destroyed, not deleted yet, and `b` hangs below it.
 #[test]
 fn what_a_dataset_had_and_is_destroyed_is_in_nobodys_way_when_it_goes() {
     let (storage, pool) = with_snapshots();
@@ -219,7 +221,8 @@ fn write(pool: &Pool, name: &str, first: usize, blocks: usize, byte: u8) {
     dataset.sync().unwrap();
 }
 
-/// A pool in which `a` was rolled back to its snapshot `one`, and both branches have overwritten all that this had.
+/// A pool in which `a` was rolled back to its snapshot `one`, and both branches have overwritten all that the
+/// snapshot had.
 fn overwritten() -> (Arc<MemoryStorage>, Pool, String) {
     let storage = Arc::new(MemoryStorage::default());
     Pool::init(storage.clone(), &InitOptions::small()).unwrap();
@@ -368,7 +371,8 @@ fn damage_is_seen_by_those_who_can_be_read() {
     assert_eq!(finding.path.as_deref(), Some(&b"file"[..]), "{finding:?}");
 }
 
-/// A quota that is met exactly allows what replaces the last use of what a destroyed snapshot owns, and nothing more.
+/// A quota that is met exactly allows what replaces the last use of what a destroyed snapshot owns, and
+/// nothing more.
 #[test]
 fn what_comes_back_from_above_makes_room_below_a_quota() {
     let (_, pool, saved) = overwritten();

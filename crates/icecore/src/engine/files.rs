@@ -1,4 +1,4 @@
-//! Freeing files that have no name and that nobody has open.
+//! Freeing files that have no name and that no handle has open.
 
 use super::{Engine, Purpose};
 use crate::error::{Error, FileFault, Result};
@@ -25,7 +25,8 @@ impl Engine {
         };
         self.open_files.freed(file);
         match outcome {
-            // It is gone already; or a rollback was faster, and it is part of the snapshot that keeps the former head.
+            // It is gone already; or a rollback was faster, and it is part of the snapshot that keeps the
+            // former head.
             Err(Error::File(FileFault::Stale)) => Ok(()),
             outcome => outcome,
         }
@@ -42,8 +43,8 @@ impl Engine {
         }
     }
 
-    /// Frees every unlinked file that nobody has open, as far as there is room for the log to say so: what stays is
-    /// in the durable list of orphans.
+    /// Frees every unlinked file that no handle has open, as far as there is room for the log to say so: what
+    /// stays is in the durable list of orphans.
     pub(super) fn release_orphans_if_room(&self) -> Result<()> {
         match self.release_orphans() {
             Err(Error::NoSpace { .. }) if self.check_writable().is_ok() => Ok(()),
@@ -51,8 +52,8 @@ impl Engine {
         }
     }
 
-    /// Frees every unlinked file that nobody has open. What is hurt in one dataset is no reason not to open the others:
-    /// there they stay, and are met again the next time.
+    /// Frees every unlinked file that no handle has open. Damage in one dataset is no reason not to open the
+    /// others: there they stay, and are met again the next time.
     fn release_orphans(&self) -> Result<()> {
         let (trees, _pin): (Vec<_>, _) = {
             let state = self.state();

@@ -1,8 +1,9 @@
-//! Taking destroyed versions out of the tree of versions: in slices, so that nobody waits for long.
+//! Takes destroyed versions out of the tree of versions: in slices, so that no caller waits for long.
 //!
-//! A destruction is one operation, which dooms its versions and returns. Deleting them goes through their sets; the background does
-//! that between other things, and holds the state lock for a fraction of the time only. Whoever needs exact figures, or
-//! room, does what is left itself. Nothing of it is logged: see [`State::free_doomed`].
+//! A destruction is one operation, which dooms its versions and returns. Deleting them goes through their
+//! sets. The background does that between other things, and holds the state lock for a fraction of the time
+//! only. A caller that needs exact figures, or room, does what is left itself. Nothing of it is logged: see
+//! [`State::free_doomed`].
 
 use super::Engine;
 use crate::error::Result;
@@ -17,15 +18,17 @@ use std::time::{Duration, Instant};
 const SLICE: Duration = Duration::from_micros(500);
 /// The same in pieces, where there are no threads and nothing that is done depends on time.
 const PIECES_PER_SLICE: usize = 64;
-/// The background pauses so many times as long as a slice took: while somebody writes, and else.
+/// The background pauses so many times as long as a slice took: while a writer is active, and else.
 const PAUSE_FOR_WRITERS: u32 = 39;
 const PAUSE: u32 = 9;
-/// Runs that are freed before anybody looks at the clock.
+/// Runs that are freed before the next look at the clock.
 const RUNS_TOGETHER: usize = 128;
-/// What each call does where there is no background, beside what it was made for: one version, or so many pieces of it, of so many runs.
+/// What each call does where there is no background, beside what it was made for: one version, or so many
+/// pieces of it, of so many runs.
 const PIECES_PER_CALL: usize = 4;
 const RUNS_PER_PIECE: usize = 32;
-/// Parts that one piece may need at most before they are read with the state locked: those at the ends of the span that goes.
+/// Parts that one piece may need at most before they are read with the state locked: those at the ends of the
+/// span that goes.
 const PARTS_HELD_MAX: usize = 64;
 
 /// How a slice ended.
@@ -53,7 +56,8 @@ impl Engine {
         self.free_some(state, held, RUNS_TOGETHER, &mut || begin.elapsed() >= SLICE)
     }
 
-    /// The same, but no longer than until somebody else wants the state. A piece is done in any case, so that there is an end to it.
+    /// The same, but no longer than until another thread wants the state. It does one piece in any case, so
+    /// that freeing comes to an end.
     fn free_aside(&self, state: &mut State, held: &mut Held) -> Result<Slice> {
         let begin = Instant::now();
         let _way = self.way.make_way();
@@ -105,8 +109,8 @@ impl Engine {
         }
     }
 
-    /// Works out what each of these versions alone reaches, as far as parts of sets have to be read for that: whoever asks for it
-    /// next, with the state locked, finds it known.
+    /// Works out what each of these versions alone reaches, as far as parts of sets have to be read for that.
+    /// The next caller that asks for it, with the state locked, finds it known.
     pub(crate) fn learn_used(&self, versions: &[VersionId]) {
         for version in versions {
             let mut held = Vec::new();
@@ -147,7 +151,8 @@ impl Engine {
         }
     }
 
-    /// Whether what died since the last checkpoint takes so much memory that one should record it before more is freed.
+    /// Whether what died since the last checkpoint takes so much memory that one should record it before more
+    /// is freed.
     fn is_laden(&self, state: &State) -> bool {
         self.options.background && state.graveyard.is_laden(state.history.limits().change_bytes)
     }
@@ -159,15 +164,15 @@ impl Engine {
         }
     }
 
-    /// What the background does about destroyed versions: a slice at least, and more until nothing is left or something
-    /// else is wanted of it.
+    /// What the background does about destroyed versions: a slice at least, and more until nothing is left or
+    /// something else is wanted of it.
     pub(super) fn free_in_background(&self) {
         let mut held = Held::default();
         let mut commits = self.counters.commits.get();
         loop {
             let mut state = self.state();
             let begin = Instant::now();
-            // An error would mean that the tree of versions contradicts itself: whoever lists it is told.
+            // An error would mean that the tree of versions contradicts itself: a listing reports it.
             let outcome = self.free_aside(&mut state, &mut held);
             let slice = begin.elapsed();
             let is_laden = self.is_laden(&state);

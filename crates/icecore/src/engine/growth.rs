@@ -1,4 +1,5 @@
-//! The most by which a change can make a dataset larger: known without a look at what it changes, and never too little.
+//! The most by which a change can make a dataset larger: known without a look at what it changes, and never
+//! too little.
 
 use super::Engine;
 use crate::error::Result;
@@ -9,8 +10,8 @@ use crate::tree::ITEM_BYTES_MAX;
 use crate::units::{BLOCK_BYTES, DatasetId, EXTENT_BLOCKS_MAX, FileBlock, InodeNumber};
 use std::collections::BTreeMap;
 
-/// Items that a change of names or attributes puts or takes away, beside those that hold a value or a target: a rename over another
-/// file changes eight.
+/// Items that a change of names or attributes puts or takes away, beside those that hold a value or a target:
+/// a rename over another file changes eight.
 const ITEMS_OF_NAMES: u64 = 16;
 /// Items that the longest value of an attribute lies in, with its name.
 const ITEMS_OF_VALUE: u64 = 68;
@@ -36,8 +37,8 @@ impl Most {
         Self { dataset, blocks: 0, staged: 0, items, cuts: false }
     }
 
-    /// Stretches of a file, each of so many blocks. Of what one overlaps, every block may be an extent of its own; what is left of the
-    /// last one is put anew, and so is the one before, which may become longer.
+    /// Stretches of a file, each of so many blocks. Of what one overlaps, every block may be an extent of its
+    /// own. What is left of the last one is put anew, and so is the one before, which may become longer.
     fn of_stretches(dataset: DatasetId, stretches: impl Iterator<Item = u64>) -> Self {
         let mut most = Self::of_items(dataset, 1);
         for blocks in stretches {
@@ -158,8 +159,9 @@ impl Engine {
     }
 }
 
-/// Nodes that are made when so many items are put into a tree, or taken out of it. For each of them the nodes on its path are
-/// made anew, or split, or both; a tree becomes higher when its root is split, and then its root has two children.
+/// Nodes that are made when so many items are put into a tree, or taken out of it. For each of them the nodes
+/// on its path are made anew, or split, or both. A tree becomes higher when its root is split, and then its
+/// root has two children.
 fn nodes_at_most(items: u64, height: u8) -> u64 {
     let levels = u64::from(height) + 1;
     let higher = 1 + u64::from(items.max(1).ilog(CHILDREN_MIN));

@@ -184,8 +184,8 @@ pub(crate) fn open_to_look(storage: &Arc<dyn Storage>, options: &OpenOptions) ->
     guarded(|| open_to(storage, options, AtDamage::Refuse)).map(|opened| opened.engine)
 }
 
-/// Replay, a check and a repair meet sets that may be wrong in a way that only shows now: what contradicts them ends in
-/// an assertion. What `work` leaves behind must be thrown away then.
+/// Replay, a check and a repair meet sets that may be wrong in a way that only shows now. What contradicts
+/// them ends in an assertion. What `work` leaves behind must be thrown away then.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     let contradiction = "what it or the trees say contradicts the sets of the last checkpoint";
     unless_asserted(work).unwrap_or_else(|| Err(Error::damaged("the log", contradiction)))
@@ -198,7 +198,7 @@ pub(crate) fn unless_asserted<T>(work: impl FnOnce() -> T) -> Option<T> {
 
 /// Opens a pool of which the log is damaged before its end, as it was before that: the first record that
 /// counts no more, and why. `None` if the log is whole. `is_short`: there was more of it, wherever it seems
-/// to end. Nobody else may be at the storage.
+/// to end. No other process may be at the storage.
 ///
 /// # Errors
 /// What keeps the pool from being opened even so.
@@ -326,7 +326,7 @@ fn begin_life(
     files: &SegmentFiles,
 ) -> Result<Superblock> {
     let copies = files.copies();
-    // A life that wrote nothing leaves nothing to be told apart.
+    // A life that wrote nothing leaves nothing to be distinguished.
     superblock.lives.retain(|life| life.first < first);
     if superblock.lives.len() >= LIVES_MAX {
         return Err(Error::damaged("the superblock", "too many lives without a checkpoint"));

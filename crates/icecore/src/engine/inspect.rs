@@ -39,7 +39,7 @@ impl Engine {
         hurt
     }
 
-    /// Compares the ledger with its checksums, while no checkpoint is on its way. If it is hurt, the next
+    /// Compares the ledger with its checksums, while no checkpoint is on its way. If it is damaged, the next
     /// checkpoint writes all of it anew from memory.
     pub(crate) fn inspect_ledger(&self) -> Vec<Error> {
         let mut line = self.checkpoint.lock();
@@ -59,7 +59,7 @@ impl Engine {
             let mut copy = vec![0; bytes.len()];
             files.copies().has(segment) && (!files.read_copy(segment, slot, &mut copy) || copy != bytes)
         };
-        // Looked at again when nobody writes: it may have been on its way.
+        // Looked at again when no thread writes: it may have been on its way.
         if differs() {
             files.mend_copy(segment, slot, bytes, differs);
         }
@@ -130,7 +130,7 @@ impl Engine {
     }
 
     /// Compares a stretch of a ledger segment, and its copy, with its checksum: what is wrong with it. What
-    /// is read from the copy is told among what was mended. `mismatch`: what to say if neither is right.
+    /// is read from the copy is reported among what was mended. `mismatch`: what to say if neither is right.
     fn inspect_stretch(&self, place: &LedgerPointer, mismatch: &str) -> Option<Error> {
         let read = super::copies::read_blob(self.blocks.files(), place);
         self.counters.disk_read_bytes_scrub.add(u64::from(place.blocks) * BLOCK_BYTES as u64);

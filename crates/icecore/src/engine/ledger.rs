@@ -1,6 +1,6 @@
-//! How what a checkpoint says becomes blobs of the ledger: one as a rule, several of which each builds on the one before
-//! if that would be too long. A picture of everything is put together from the blobs that there are and what is to be said now,
-//! without a look at the state.
+//! How what a checkpoint says becomes blobs of the ledger. There is one as a rule. If that would be too long,
+//! there are several, each of which builds on the one before. A picture of everything is put together from
+//! the blobs that there are and what is to be said now, without a look at the state.
 
 use super::checkpoint::{
     Base, CheckpointLine, ForsakenSection, PlacedSection, PositionSection, RootsSection, UsesSection,
@@ -49,7 +49,7 @@ pub(super) enum Picture {
 }
 
 impl Said {
-    /// What has to be said again by whoever only says where something was moved.
+    /// What has to be said again even where only moves are said.
     pub(super) fn as_base(&self) -> Base {
         Base {
             position: self.position.clone(),
@@ -137,7 +137,8 @@ pub(super) struct BlobFrame {
 }
 
 impl BlobFrame {
-    /// Writes what a checkpoint says with `write`, in several blobs if it is long, and notes in `written` where they are.
+    /// Writes what a checkpoint says with `write`, in several blobs if it is long, and notes in `written`
+    /// where they are.
     ///
     /// # Errors
     /// Those of `write`: what was written before counts for nothing.
@@ -169,11 +170,11 @@ impl BlobFrame {
 }
 
 impl Engine {
-    /// Joins what the ledger says so far with what is to be said now. Where the ledger cannot be read, what is to be said now is all there
-    /// is.
+    /// Joins what the ledger says so far with what is to be said now. Where the ledger cannot be read, what
+    /// is to be said now is all there is.
     pub(super) fn with_all_before(&self, line: &mut CheckpointLine, said: Said) -> Result<(Said, Picture)> {
         let Ok(mut gathered) = self.gather(line, &said) else {
-            // It would be missed at the next opening: what is in memory takes its place with the next checkpoint.
+            // The next opening would miss it: what is in memory takes its place with the next checkpoint.
             line.hurt = true;
             return Ok((said, Picture::Changes));
         };
@@ -191,8 +192,8 @@ impl Engine {
         Ok(gathered)
     }
 
-    /// Writes what a checkpoint says behind `base`, or as a picture of everything. Flushed. `taken`: the last number of a use that had been
-    /// given out when it was frozen.
+    /// Writes what a checkpoint says behind `base`, or as a picture of everything. Flushed. `taken`: the last
+    /// number of a use that had been given out when it was frozen.
     ///
     /// # Errors
     /// [`Error::NoSpace`]: nothing has changed.

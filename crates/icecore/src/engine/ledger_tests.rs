@@ -32,7 +32,8 @@ fn write(db: &Dataset, file: InodeNumber, number: usize) {
     db.write(file, (number as u64 % 50) << 16, &[number as u8; 9000]).unwrap();
 }
 
-/// Changes, and the picture of everything, of more bytes than a segment has; and what they took is given back.
+/// Changes, and the picture of everything, of more bytes than a segment has; and what they took is given
+/// back.
 #[test]
 fn a_ledger_may_be_longer_than_a_segment() {
     let storage = Arc::new(MemoryStorage::default());

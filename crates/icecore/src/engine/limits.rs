@@ -1,7 +1,9 @@
-//! Refusing what a quota or somebody else's reservation forbids, before it is logged. Replay never comes here.
+//! Refusing what a quota or the reservation of another dataset forbids, before it is logged. Replay never
+//! comes here.
 //!
-//! A change is refused if and only if a figure that it makes larger would be beyond its limit. Far from limits that is seen from what the
-//! change can come to at most; where that would be too much, the change is tried first: see [`Trial`].
+//! A change is refused if and only if a figure that it makes larger would be beyond its limit. Far from
+//! limits, the most that the change can come to is enough to see that. Where that would be too much, the
+//! change is tried first: see [`Trial`].
 
 use super::growth::Most;
 use super::{Engine, Purpose};
@@ -14,11 +16,13 @@ use crate::units::{BLOCK_BYTES, BlockCount, ByteLength, DatasetId, VersionId};
 
 /// Of so many blocks of log, one is a header.
 const BLOCKS_PER_HEADER: u64 = 16;
-/// Segments that are kept beside what is reserved. Whoever writes one block at a time takes two blocks of log for each, and what is dead
-/// of that is gained back in whole segments: until one can be, there has to be room for as much again, and for the reserve to grow by one.
+/// Segments that are kept beside what is reserved. A writer of one block at a time takes two blocks of log
+/// for each. What is dead of that is gained back in whole segments. Until one can be, there has to be room
+/// for as much again, and for the reserve to grow by one.
 const SEGMENTS_BESIDE_RESERVED: u64 = 2;
 
-/// What allows a change. To be kept until it is made, with the state locked: then it comes to what was found out.
+/// What allows a change. The caller keeps it until the change is made, with the state locked: then the change
+/// comes to what was found out.
 #[must_use]
 #[derive(Default)]
 pub(crate) struct Allowed {
@@ -39,11 +43,12 @@ impl Allowed {
 }
 
 impl Engine {
-    /// Refuses a change that a quota or a reservation does not allow. `most`: what its operations come to at most. `try_out` makes all
-    /// of them in a trial, where that has to be known.
+    /// Refuses a change that a quota or a reservation does not allow. `most`: what its operations come to at
+    /// most. `try_out` makes all of them in a trial, where that has to be known.
     ///
     /// # Errors
-    /// [`Error::QuotaExceeded`]; [`Error::NoSpace`] where others have reserved what is left; those that the change would meet.
+    /// [`Error::QuotaExceeded`]; [`Error::NoSpace`] where others have reserved what is left; those that the
+    /// change would meet.
     pub(crate) fn judge(
         &self,
         state: &State,
@@ -96,7 +101,7 @@ impl Engine {
         })
     }
 
-    /// Refuses to take what is reserved for others. What is kept beside that is for owners, all of them together.
+    /// Refuses to take what is reserved for others. What is kept beside that is for all owners together.
     fn check_reserved(
         &self,
         state: &State,
@@ -121,7 +126,7 @@ impl Engine {
         })
     }
 
-    /// Blocks that nobody else may take, so that so many can be written.
+    /// Blocks that no other dataset may take, so that so many can be written.
     fn kept_for(&self, reserved: BlockCount) -> BlockCount {
         match reserved {
             BlockCount(0) => reserved,
@@ -131,7 +136,7 @@ impl Engine {
         }
     }
 
-    /// Segments that so much takes of which nobody knows whose it is: all that is reserved.
+    /// Segments that all reserved blocks take: for a caller that does not know which dataset will write.
     pub(super) fn segments_kept(&self, state: &State) -> u64 {
         self.kept_for(state.reserved_from(None)).0.div_ceil(self.log_slots())
     }
@@ -160,7 +165,7 @@ impl Engine {
         u64::from(self.geometry.end(SegmentKind::Log).0) - 2
     }
 
-    /// Blocks that can still be written by whoever adds something.
+    /// Blocks that operations which add something can still write.
     fn spare(&self, state: &State) -> Result<BlockCount> {
         let mut creatable = state.segments.creatable();
         if creatable > 0 {
@@ -240,7 +245,8 @@ impl Engine {
         Ok((more.0 > 0 && self.kept_for(wanted) > spare).then_some(spare))
     }
 
-    /// Refuses to move so many blocks below `above`, which may be too small for them. `from`: where they are now.
+    /// Refuses to move so many blocks below `above` if that is too small for them. `from`: where they are
+    /// now.
     pub(crate) fn check_moved(
         &self,
         state: &State,

@@ -27,7 +27,7 @@ impl Engine {
         }
         state.history = history;
         state.doom_hidden()?;
-        // What died by the former sets lives, or is owned by nobody.
+        // What died by the former sets lives, or no version owns it.
         state.graveyard = Graveyard::of(Arc::clone(state.graveyard.pins()));
         state.segments.recount(&live);
         state.uncounted = Default::default();

@@ -1,11 +1,15 @@
 //! Checkpoints of nothing but moves: what collection moved becomes durable, and what it moved it out of free.
 //!
-//! The blob changes the location map and nothing else, and repeats the position of the last checkpoint: replay starts where it
-//! would have, from the same trees and sets, and finds the blocks elsewhere. Data that died since, by what the log says, was left behind: the
-//! blob lists it, a recovery looks for no place of it, and finds it dead when it has replayed the log. So it speaks only of addresses that the
-//! last checkpoint knew. Where the others are, the log says. Nothing is frozen, no node is written, and no other death is recorded: a segment
-//! that becomes free in this way holds nothing that the last checkpoint takes to be alive but what is on the list, because collection moves
-//! what else died since with the rest.
+//! The blob changes the location map and nothing else, and repeats the position of the last checkpoint.
+//! Replay starts where it would have, from the same trees and sets, and finds the blocks elsewhere.
+//!
+//! Data that died since, by what the log says, was left behind. The blob lists it: a recovery looks for no
+//! place of it, and finds it dead when it has replayed the log. So the blob speaks only of addresses that the
+//! last checkpoint knew. Where the others are, the log says.
+//!
+//! Nothing is frozen, no node is written, and no other death is recorded. A segment that becomes free in this
+//! way holds nothing that the last checkpoint takes to be alive but what is on the list, because collection
+//! moves what else died since with the rest.
 
 use super::Engine;
 use super::checkpoint::{CheckpointLine, ForsakenSection, UsesSection};
@@ -33,8 +37,8 @@ struct Moves {
 }
 
 impl Engine {
-    /// Makes the moves up to now durable, and frees the segments that were emptied. `false` if only a checkpoint of everything
-    /// can do that; nothing has changed then.
+    /// Makes the moves up to now durable, and frees the segments that were emptied. `false` if only a
+    /// checkpoint of everything can do that; nothing has changed then.
     pub(super) fn record_moves(&self) -> Result<bool> {
         self.with_line(|line| self.record_moves_locked(line))
     }

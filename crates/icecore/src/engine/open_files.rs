@@ -1,7 +1,7 @@
 //! Which files are open, and who frees those that are open no more and have no name.
 //!
-//! One and only one of those who may free an inode does: whoever takes its last name away, or closes its last handle, or looks
-//! through all orphans. From then on it cannot be opened.
+//! One and only one of the callers that may free an inode does: the one that takes its last name away, or
+//! closes its last handle, or looks through all orphans. From then on it cannot be opened.
 
 use crate::state::HeadInode;
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ pub(crate) struct OpenFiles(Mutex<HashMap<HeadInode, Holders>>);
 enum Holders {
     /// So many handles. `is_orphan`: the last one to be closed frees it.
     Handles { count: usize, is_orphan: bool },
-    /// Whoever frees it.
+    /// The caller that frees it.
     Undertaker,
 }
 
@@ -71,7 +71,7 @@ impl OpenFiles {
         self.0.lock().remove(&file);
     }
 
-    /// Whether anybody has the file open.
+    /// Whether a handle has the file open.
     pub(crate) fn is_open(&self, file: HeadInode) -> bool {
         matches!(self.0.lock().get(&file), Some(Holders::Handles { .. }))
     }

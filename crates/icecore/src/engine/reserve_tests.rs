@@ -1,5 +1,5 @@
-//! What is kept back stays kept back: nothing but what it is kept for takes of it, also of the part that is room in
-//! segments which are being filled.
+//! What is kept back stays kept back: nothing but what it is kept for takes of it, also of the part that is
+//! room in segments which are being filled.
 
 use super::Purpose;
 use super::space::{Filling, for_deleting, with_those_for_deleting};
@@ -16,7 +16,8 @@ const SEGMENT: u64 = 2 << 20;
 /// Blocks of a group that is too large to be kept in memory.
 const GROUP_BLOCKS: u64 = 300;
 
-/// A pool without threads, with a file in dataset `db`, and a segment of runs that has room for more merged blocks.
+/// A pool without threads, with a file in dataset `db`, and a segment of runs that has room for more merged
+/// blocks.
 fn begun() -> (Pool, Dataset, InodeNumber) {
     let storage = Arc::new(MemoryStorage::default());
     let size_limit = Some(ByteLength(20 * SEGMENT));
@@ -60,8 +61,9 @@ fn write_group(pool: &Pool, db: &Dataset, file: InodeNumber) -> crate::Result<()
     pool.commit(vec![group]).map(drop)
 }
 
-/// What a group writes ahead goes where merged blocks go, and that room is part of what is kept back. One group after the
-/// other was refused at its commit, when it had used up that room; then nothing that frees was logged any more.
+/// What a group writes ahead goes where merged blocks go, and that room is part of what is kept back. One
+/// group after the other was refused at its commit, when it had used up that room. Then nothing that frees
+/// was logged any more.
 #[test]
 fn groups_that_are_refused_leave_the_room_that_is_kept_back() {
     for free in [0, 1] {
@@ -105,8 +107,8 @@ fn groups_that_are_given_up_leave_the_room_that_is_kept_back() {
     }
 }
 
-/// While collection has one of the segments that are kept back, whoever adds something goes on in the room that there is, and no
-/// further: nothing that it could not have had before.
+/// While collection has one of the segments that are kept back, an operation that adds something goes on in
+/// the room that there is. It gets no further, and nothing that it could not have had before.
 #[test]
 fn what_collection_has_borrowed_does_not_stop_those_who_add() {
     let (pool, db, file) = begun();
@@ -146,7 +148,8 @@ fn what_somebody_else_has_taken_stops_those_who_add() {
     pool.rollback("db@one", true).unwrap();
 }
 
-/// Raising a size limit never leaves less room beside what is kept for deleting, and what a limit has to be at least suffices.
+/// Raising a size limit never leaves less room beside what is kept for deleting. The least that a limit has
+/// to be suffices.
 #[test]
 fn what_is_kept_for_deleting_grows_no_faster_than_the_pool() {
     let rest = |segments: u64| segments - for_deleting(segments);

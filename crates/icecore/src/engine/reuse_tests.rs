@@ -72,7 +72,8 @@ fn use_again(storage: &Interrupted, pool: &Pool, db: &Dataset, segment: SegmentI
     }
 }
 
-/// What a reader found was compared, and noted as damage, before it was known whether the blocks lay there still.
+/// What a reader found was compared, and noted as damage, before it was known whether the blocks lay there
+/// still.
 #[test]
 fn what_moves_while_it_is_read_is_no_damage() {
     for (stream, read_before) in [(Stream::Data, true), (Stream::Data, false), (Stream::Node, false)] {

@@ -50,9 +50,10 @@ impl RunPlace {
 }
 
 impl Engine {
-    /// Writes a run outside the log: a header block, then as many of the blocks as the segment has room for. `addresses`: those of the
-    /// blocks, which the header lists; none if they have none yet. Answers where the first block lies and how many were written. Not flushed. The segment is held for the
-    /// caller, who lets go of it when something else keeps it.
+    /// Writes a run outside the log: a header block, then as many of the blocks as the segment has room for.
+    /// `addresses`: those of the blocks, which the header lists; none if they have none yet. Answers where
+    /// the first block lies and how many were written. Not flushed. The segment is held for the caller, who
+    /// lets go of it when something else keeps it.
     ///
     /// # Errors
     /// [`crate::Error::NoSpace`]: nothing has changed. After any other, the segment takes no more runs.
@@ -90,8 +91,9 @@ impl Engine {
         })
     }
 
-    /// Sets slots aside for so many blocks of a group, or for fewer. They may change until the group is committed: nothing vouches for
-    /// them before. The table of the segment waits for [`Engine::let_go_of_staged`].
+    /// Sets slots aside for so many blocks of a group, or for fewer. They may change until the group is
+    /// committed: nothing vouches for them before. The table of the segment waits for
+    /// [`Engine::let_go_of_staged`].
     ///
     /// # Errors
     /// As for [`Engine::write_run`].
@@ -100,7 +102,7 @@ impl Engine {
         self.set_aside(Filling::Runs, blocks, Purpose::Data, hold)
     }
 
-    /// Calls `note` with the place while nobody can fill the segment.
+    /// Calls `note` with the place while no other thread can fill the segment.
     fn set_aside(
         &self,
         filling: Filling,
@@ -117,7 +119,8 @@ impl Engine {
         let allocation = self.allocate(&mut state, filling, 1 + blocks as u32, false, purpose)?;
         state.segments.hold(allocation.segment);
         let place = RunPlace { allocation, filling, after: state.tail.last_sequence() };
-        // From here on others fill the segment too, and may commit what they put there: its header comes first.
+        // From here on others fill the segment too, and may commit what they put there: its header comes
+        // first.
         if let Err(error) = self.begin_segment(SegmentKind::Run, &place.allocation, epoch) {
             self.abandon(&mut state, filling, place.segment());
             state.segments.let_go(place.segment());
@@ -139,8 +142,9 @@ impl Engine {
         self.or_abandon(place, || self.write_run_at(place, payload, addresses))
     }
 
-    /// Writes the blocks of a group to the place of their run, behind an empty block in the place of the header. An earlier life may
-    /// have left a header there, by which what lies behind would be read. Not flushed.
+    /// Writes the blocks of a group to the place of their run, behind an empty block in the place of the
+    /// header. An earlier life may have left a header there, by which what lies behind would be read. Not
+    /// flushed.
     ///
     /// # Errors
     /// As for [`Engine::fill_run`].
@@ -171,7 +175,8 @@ impl Engine {
         })
     }
 
-    /// Writes the header of a run of a group whose blocks are in place and final, and vouches for them. Not flushed.
+    /// Writes the header of a run of a group whose blocks are in place and final, and vouches for them. Not
+    /// flushed.
     ///
     /// # Errors
     /// As for [`Engine::fill_run`].
@@ -207,9 +212,10 @@ impl Engine {
             epoch: self.epoch(),
             sequence: RecordSequence(0),
             previous: [0; 16],
-            // Says where it belongs, so that it is found behind a hole, and not mistaken where it was copied to.
+            // Says where it belongs, so that it is found behind a hole, and not mistaken where it was copied
+            // to.
             address: LogAddress(u64::from(allocation.slot.0)),
-            // Tells a run from what a record named that lay there before.
+            // Distinguishes a run from what a record named that lay there before.
             durable: place.after,
             incarnation: allocation.incarnation,
             more: false,

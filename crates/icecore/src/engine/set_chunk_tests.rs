@@ -226,7 +226,8 @@ fn a_large_set_is_freed_a_part_at_a_time() {
     pool.verify().unwrap();
 }
 
-/// Does what there is to do about destroyed versions, each time as little as can be done: in how many pieces something was freed.
+/// Does what there is to do about destroyed versions, each time as little as can be done. Answers in how many
+/// pieces something was freed.
 fn free_in_pieces(pool: &Pool) -> u32 {
     let engine = pool.engine();
     let mut held = Vec::new();
@@ -297,7 +298,7 @@ fn what_no_branch_reaches_is_freed_a_part_at_a_time() {
     assert_eq!(checked.count, 0, "{checked:?}");
 }
 
-/// A head without a dataset goes as a snapshot does, also after a crash, and is in nobody's way.
+/// A head without a dataset goes as a snapshot does, also after a crash, and is in the way of nothing.
 #[test]
 fn the_head_of_a_destroyed_dataset_goes_a_part_at_a_time() {
     let storage = Arc::new(MemoryStorage::default());

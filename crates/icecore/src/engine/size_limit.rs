@@ -9,20 +9,23 @@ use crate::format::superblock::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, segment_by
 use crate::state::State;
 use crate::units::{BlockCount, ByteLength};
 
-/// Segments that a pool has at least: the log, one being filled with nodes, one with runs, one with the ledger, and a
-/// reserve.
+/// Segments that a pool has at least: the log, one being filled with nodes, one with runs, one with the
+/// ledger, and a reserve.
 pub(super) const SEGMENTS_MIN: u64 = 8;
 /// Segments are not larger unless a pool is made so.
 const SEGMENT_BYTES_LARGE: u64 = 64 << 20;
 /// Only a size limit makes them smaller: a record of 1 MiB leaves up to as much unused at the end of each.
 const SEGMENT_BYTES_MODERATE: u64 = 8 << 20;
-/// A pool with a limit gets segments so small that there may be as many: what is kept back, and what is being filled, is a dozen of them.
+/// A pool with a limit gets segments so small that there may be as many. A dozen of them are kept back or
+/// being filled.
 const SEGMENTS_WANTED: u64 = 256;
-/// Segments that fill a filesystem, about. A new pool has seven: 56 MiB on a disk of less than 1 TiB. Each takes time whenever
-/// all are listed or looked through, and a pool that fills its filesystem has to stay quick.
+/// Segments that fill a filesystem, about. A new pool has seven: 56 MiB on a disk of less than 1 TiB. Each
+/// takes time whenever all are listed or looked through, and a pool that fills its filesystem has to stay
+/// quick.
 const SEGMENTS_OF_FILESYSTEM: u64 = 65_536;
 
-/// The size of segments that suits a size limit and a filesystem of `total` bytes: a power of two from 2 MiB to 64 MiB.
+/// The size of segments that suits a size limit and a filesystem of `total` bytes: a power of two from 2 MiB
+/// to 64 MiB.
 pub(super) fn suitable_segment_bytes(limit: Option<ByteLength>, total: u64) -> u64 {
     let of_filesystem = usable_up_to(total / SEGMENTS_OF_FILESYSTEM).max(SEGMENT_BYTES_MODERATE);
     let of_limit = limit.map_or(u64::MAX, |limit| usable_up_to(limit.0 / SEGMENTS_WANTED));
@@ -39,7 +42,8 @@ fn files_min(beside: CopyMode) -> u64 {
     SEGMENTS_MIN + Aside::least(beside, SEGMENTS_MIN)
 }
 
-/// Judges sizes that a new pool is meant to have. Answers the bytes that it takes at least, or why it cannot be.
+/// Judges sizes that a new pool is meant to have. Answers the bytes that it takes at least, or why it cannot
+/// be.
 pub(super) fn judge(
     segment_bytes: u64,
     limit: Option<ByteLength>,
@@ -73,12 +77,12 @@ fn text(bytes: u64) -> String {
 }
 
 impl Engine {
-    /// Changes the size limit, or takes it away. Durable on return; after a crash before that, it is the former limit or this one. Whoever finds no room
-    /// at the time finds what there is at the next try.
+    /// Changes the size limit, or takes it away. Durable on return; after a crash before that, it is the
+    /// former limit or this one. A writer that finds no room at the time finds what there is at the next try.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a limit below what the pool has and needs, also for what is reserved: nothing has changed then. [`Error::ReadOnly`],
-    /// [`Error::ReadOnlyAfterFailure`].
+    /// [`Error::Invalid`] for a limit below what the pool has and needs, also for what is reserved: nothing
+    /// has changed then. [`Error::ReadOnly`], [`Error::ReadOnlyAfterFailure`].
     pub(crate) fn set_size_limit(&self, limit: Option<ByteLength>) -> Result<()> {
         self.check_writable()?;
         // A copy that is being made counts once it is whole. Who raises the limit does not wait for it.
@@ -127,8 +131,8 @@ impl Engine {
         Ok(())
     }
 
-    /// What the pool takes, and what it has to be able to take for its reserve, for what datasets were promised, and for
-    /// copies.
+    /// What the pool takes, and what it has to be able to take for its reserve, for what datasets were
+    /// promised, and for copies.
     fn least_size_limit(&self, state: &State) -> ByteLength {
         let kept = self.reserve(state, Purpose::Shrinking) as u64;
         let lacking = kept.saturating_add(self.segments_promised(state));

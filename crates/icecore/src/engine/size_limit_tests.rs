@@ -137,7 +137,7 @@ fn least_told(pool: &Pool) -> (u64, String) {
     (least << 20, refused)
 }
 
-/// The least figure that is told is taken, and the pool is as one that is full at it.
+/// The least limit that the refusal names is taken, and the pool is as one that is full at it.
 #[test]
 fn a_limit_below_what_the_pool_has_is_refused_with_the_least() {
     for copies in [CopyMode::None, CopyMode::Metadata, CopyMode::All] {

@@ -1,4 +1,5 @@
-//! Segments that are not what they seem: less full than their table says, of another pool or another time, or hurt where the log is.
+//! Segments that are not what they seem: less full than their table says, of another pool or another time, or
+//! damaged where the log is.
 
 use crate::format::segment::{SegmentKind, file_name};
 use crate::options::{InitOptions, OpenOptions};
@@ -50,8 +51,8 @@ fn read(pool: &Pool, inode: InodeNumber, bytes: usize) -> Vec<u8> {
     buffer
 }
 
-/// A commit in two steps, of which the second lies in the next segment. A crash tears that off, so that none of it counts, and the log
-/// goes on in the segment before, which was full when the crash came.
+/// A commit in two steps, of which the second lies in the next segment. A crash tears that off, so that none
+/// of it counts. The log goes on in the segment before, which was full when the crash came.
 #[test]
 fn a_segment_of_which_the_end_was_torn_off_has_no_table() {
     for copies in [CopyMode::None, CopyMode::All] {
@@ -100,8 +101,8 @@ fn a_segment_of_which_the_end_was_torn_off_has_no_table() {
 /// Stretches of the file in the next test.
 const BATCHES: u64 = 15;
 
-/// A segment file is put back as it was some time ago, or another pool's takes its place: it says nothing of this pool's blocks, and its
-/// copy has them.
+/// A segment file is put back as it was some time ago, or another pool's takes its place. It says nothing of
+/// this pool's blocks, and its copy has them.
 #[test]
 fn a_segment_of_another_time_or_pool_is_healed_from_its_copy() {
     let made = |mark: u8| {
@@ -153,8 +154,9 @@ fn a_segment_of_another_time_or_pool_is_healed_from_its_copy() {
     }
 }
 
-/// A process is killed, and after that the beginning of the segment that the log is in turns out to be gone. The copy has all of it, and is given up
-/// with the recovery, which has to take everything from it before: also headers that lie one behind the other.
+/// A process is killed. After that the beginning of the segment that the log is in turns out to be gone. The
+/// copy has all of it, and is given up with the recovery. The recovery has to take everything from it before:
+/// also headers that lie one behind the other.
 #[test]
 fn what_is_hurt_in_the_log_is_healed_from_the_copy_before_that_is_given_up() {
     for blocks in [1, 4, 60] {
@@ -182,8 +184,8 @@ fn what_is_hurt_in_the_log_is_healed_from_the_copy_before_that_is_given_up() {
     }
 }
 
-/// A process is killed, and the end of the segment that the log is in turns out never to have been written, from here or there on. Nothing in the
-/// pool says that there was more; the copy does, and has it.
+/// A process is killed. The end of the segment that the log is in turns out never to have been written, from
+/// here or there on. Nothing in the pool says that there was more; the copy does, and has it.
 #[test]
 fn the_end_of_the_log_is_found_in_the_copy() {
     for (records, hurt) in [(1, 1), (12, 1), (12, 2), (12, 30), (60, 600)] {
@@ -217,8 +219,8 @@ fn the_end_of_the_log_is_found_in_the_copy() {
     }
 }
 
-/// A segment of which there is no copy is put back as it was some time ago, whole and in order: a former use of it. Its blocks are damaged,
-/// everything else is what it was, and whoever looks is told.
+/// A segment of which there is no copy is put back as it was some time ago, whole and in order: a former use
+/// of it. Its blocks are damaged, and reads and a scrub report that. Everything else is what it was.
 #[test]
 fn a_segment_of_another_time_is_damaged_and_not_believed() {
     for background in [false, true] {
@@ -282,8 +284,8 @@ fn a_segment_of_another_time_is_damaged_and_not_believed() {
     }
 }
 
-/// After a kill the segment that the log is in turns out to be what it was some time ago: what was acknowledged since the last checkpoint is gone, and
-/// that is said.
+/// After a kill the segment that the log is in turns out to be what it was some time ago. What was
+/// acknowledged since the last checkpoint is gone, and the opening reports that.
 #[test]
 fn a_log_that_goes_on_in_a_segment_of_another_time_is_damaged() {
     let (storage, pool, db, inode) = with_file(&crowded(), &options(false));

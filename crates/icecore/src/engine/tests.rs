@@ -48,8 +48,8 @@ fn assert_sound(pool: &Pool) {
     assert_eq!((report.damaged, report.complete), (0, true), "{report:?}");
 }
 
-/// Once a full ledger has gone to a new segment, the log may take the old one. A recovery must not go on filling
-/// it with ledgers because the checkpoint noted its cursor before the blob was placed.
+/// Once a full ledger has gone to a new segment, the log may take the old one. A recovery must not go on
+/// filling it with ledgers because the checkpoint noted its cursor before the blob was placed.
 #[test]
 fn a_recovery_does_not_write_ledgers_over_the_log() {
     let storage = make(None);
@@ -123,7 +123,8 @@ fn a_group_on_a_deleted_file_is_refused_and_nothing_else() {
     assert_sound(&open(&storage));
 }
 
-/// Filling a pool up ends with "no space" for whoever adds something, and deleting makes it writable again.
+/// Filling a pool up ends with "no space" for a caller that adds something, and deleting makes it writable
+/// again.
 fn fill_and_free(write: impl Fn(&Dataset, u64) -> crate::Result<()>) {
     let storage = make(Some(24 << 20));
     let (pool, db, _) = with_file(&storage);
@@ -290,7 +291,8 @@ fn hostile_operations_are_refused() {
     assert!(bytes[..4095].iter().all(|byte| *byte == 1) && bytes[4095..].iter().all(|byte| *byte == 0));
 }
 
-/// Two runs were on their way when the pool crashed, and only the later one arrived: it is found behind the hole.
+/// Two runs were on their way when the pool crashed, and only the later one arrived. It is found behind the
+/// hole.
 #[test]
 fn checksums_of_runs_are_found_behind_a_hole() {
     let storage = make(None);
@@ -348,7 +350,8 @@ fn nothing_slips_by_a_close() {
     assert_eq!(&bytes, b"early");
 }
 
-/// Whoever waited for the last checkpoint of a close to end finds the pool closed: somebody else may open it.
+/// A thread that waited for the last checkpoint of a close to end finds the pool closed: another process may
+/// open it.
 #[test]
 fn nothing_is_written_behind_a_close() {
     let storage = make(None);
@@ -366,7 +369,7 @@ fn nothing_is_written_behind_a_close() {
     assert_eq!(engine.writer.failure(), None);
 }
 
-/// A panic in the middle of writing leaves nobody waiting for a turn that never comes.
+/// A panic in the middle of writing leaves no thread waiting for a turn that never comes.
 #[test]
 fn a_panic_while_writing_fails_the_pool() {
     let storage = make(None);
@@ -382,7 +385,7 @@ fn a_panic_while_writing_fails_the_pool() {
     assert!(matches!(pool.close(), Err(Error::ReadOnlyAfterFailure { .. })));
 }
 
-/// Nor does one in the thread that writes ahead leave whoever commits waiting for word of it.
+/// Nor does one in the thread that writes ahead leave a committing thread waiting for word of it.
 #[test]
 fn a_panic_while_writing_ahead_fails_the_pool() {
     let storage = make(None);
@@ -404,7 +407,8 @@ fn a_panic_while_writing_ahead_fails_the_pool() {
     assert_eq!(&bytes, b"safe");
 }
 
-/// A failure in the background may have been met by nobody before the pool is closed: whoever closes it is told of what is lost.
+/// It may be that no caller met a failure in the background before the pool is closed. The close reports it
+/// if something is lost.
 #[test]
 fn a_close_does_not_hide_that_something_is_lost() {
     for is_lost in [false, true] {
@@ -424,8 +428,8 @@ fn a_close_does_not_hide_that_something_is_lost() {
     }
 }
 
-/// What a reader holds of blocks that were merged from small writes is written by a checkpoint like everything else: it
-/// does not stay in memory for as long as there is somebody who might read it.
+/// A checkpoint writes what a reader holds of blocks that were merged from small writes, like everything
+/// else. It does not stay in memory for as long as a reader might read it.
 #[test]
 fn merged_blocks_that_only_a_reader_holds_leave_the_memory() {
     let storage = make(None);
@@ -524,7 +528,8 @@ fn what_a_group_did_not_see_is_not_merged_into_what_it_writes() {
     assert_sound(&crashed);
 }
 
-/// Somebody else may have opened it: a reader that was in the middle of healing, or a group that was writing ahead, comes too late.
+/// Another process may have opened it. A reader that was in the middle of healing, or a group that was
+/// writing ahead, comes too late.
 #[test]
 fn nothing_is_written_to_segments_of_a_pool_that_was_closed() {
     let storage = make(None);

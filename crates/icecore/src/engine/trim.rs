@@ -1,9 +1,9 @@
-//! Free segments go back to the filesystem: when the pool is at rest, when it is closed, when the filesystem runs
-//! short, and on request.
+//! Free segments go back to the filesystem: when the pool is at rest, when it is closed, when the filesystem
+//! runs short, and on request.
 //!
-//! What must hold: *a file is removed only when no checkpoint that a recovery may fall back to places anything in it.*
-//! So segments are set aside first, and a checkpoint follows. Then the newest checkpoint and the one before it know
-//! them as free. A crash before the removal leaves free segments, as they were.
+//! What must hold: *a file is removed only when no checkpoint that a recovery may fall back to places
+//! anything in it.* So segments are set aside first, and a checkpoint follows. Then the newest checkpoint and
+//! the one before it know them as free. A crash before the removal leaves free segments, as they were.
 
 use super::space::with_those_for_deleting;
 use super::{Engine, Purpose};
@@ -25,7 +25,8 @@ pub(crate) enum Keep {
     Reserve,
     /// Also what a pool that was written to for the last time some minutes ago may need at once.
     Rest,
-    /// Also what the next minutes are likely to need: a new segment is written twice, one that is used again only once.
+    /// Also what the next minutes are likely to need: a new segment is written twice, one that is used again
+    /// only once.
     Pause,
 }
 
@@ -73,7 +74,8 @@ impl Engine {
         self.collector.turn()
     }
 
-    /// What a pool does by itself every now and then. `idle`: what it keeps, where nothing was written for a while.
+    /// What a pool does by itself every now and then. `idle`: what it keeps, where nothing was written for a
+    /// while.
     pub(super) fn trim_in_background(&self, idle: Option<Keep>) -> Result<()> {
         // The filesystem is asked last: most of the time there is nothing to give back.
         let is_urgent = || self.is_mostly_free(&self.state()) && self.is_medium_short();

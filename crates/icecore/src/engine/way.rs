@@ -1,17 +1,19 @@
-//! Making way: work in the background under a lock that lasts until somebody else wants the lock, and no longer.
+//! Making way: work in the background under a lock that lasts until another thread wants the lock, and no
+//! longer.
 //!
-//! A writer spends nearly all of its time in flushes, during which nobody needs the state. Work that stops as soon as the writer is
-//! back fits in there and costs it next to nothing, if it is not put to sleep for it: waking a thread takes about as long as a flush.
+//! A writer spends nearly all of its time in flushes, and no thread needs the state during these. Work that
+//! stops as soon as the writer is back fits in there. It costs the writer next to nothing, if the writer is
+//! not put to sleep for it: waking a thread takes about as long as a flush.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long somebody who waits stays awake for one who makes way.
+/// How long a thread that waits stays awake for one that makes way.
 const AWAKE: Duration = Duration::from_micros(50);
 
-/// Says to who has a lock that somebody waits for it, and the other way round that it will be free in a moment. Nothing but
-/// speed depends on it.
+/// Shows the holder of a lock that another thread waits for it, and that thread that the lock will be free in
+/// a moment. Nothing but speed depends on it.
 #[derive(Default)]
 pub(super) struct Way {
     waiting: AtomicUsize,
@@ -28,7 +30,7 @@ impl Drop for MakingWay<'_> {
 }
 
 impl Way {
-    /// Waits for a lock that somebody else has.
+    /// Waits for a lock that another thread holds.
     #[cold]
     pub(super) fn wait_for<'a, T>(&self, lock: &'a Mutex<T>) -> MutexGuard<'a, T> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -49,12 +51,12 @@ impl Way {
         None
     }
 
-    /// Whether somebody waits.
+    /// Whether a thread waits for the lock.
     pub(super) fn is_waited_for(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Who has the lock is going to look often whether somebody waits, and to let go of it then.
+    /// The holder of the lock is going to look often whether a thread waits, and to let go of it then.
     pub(super) fn make_way(&self) -> MakingWay<'_> {
         self.makes_way.store(true, Ordering::Relaxed);
         MakingWay(self)

@@ -1,4 +1,5 @@
-//! What the superblock says about second copies: of what, where, and whether they can be relied on, and why not.
+//! What the superblock says about second copies: of what, where, and whether they can be relied on, and why
+//! not.
 
 use super::{get_u16, get_u64, put};
 use crate::error::{Error, Result};
@@ -86,8 +87,8 @@ pub struct CopySettings {
     pub mode: CopyMode,
     /// Copies were left behind by what they are of: none of them counts until all are made again.
     pub behind: bool,
-    /// What lies in the folder of the copies was found to be newer than the pool: nobody writes over it, however often the pool is
-    /// written to from then on.
+    /// What lies in the folder of the copies was found to be newer than the pool. The pool never writes over
+    /// it, however often it is written to from then on.
     pub ahead: bool,
     /// Since when not everything has the copy that it should have; `None` if it has.
     pub since: Option<Timestamp>,

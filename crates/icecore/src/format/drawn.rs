@@ -1,9 +1,9 @@
 //! Which addresses of merged blocks and nodes a life does not draw.
 //!
-//! A checkpoint that a crash cut short leaves blocks behind that count for nothing, and the recovery executes the
-//! same operations again: had they the same addresses, what was left could not be told from what counts. So each
-//! recovery goes on with addresses that no life before it can have drawn. An address of these streams stands for
-//! one content forever.
+//! A checkpoint that a crash cut short leaves blocks behind that count for nothing, and the recovery executes
+//! the same operations again. Had they the same addresses, a reader could not distinguish what was left from
+//! what counts. So each recovery goes on with addresses that no life before it can have drawn. An address of
+//! these streams stands for one content forever.
 
 use super::{get_u64, put};
 use crate::error::{Error, Result};
@@ -33,8 +33,8 @@ impl Drawn {
         Self { floor: first }
     }
 
-    /// As a life begins whose last checkpoint came as far as `marks`: after a clean close, or after one that drew
-    /// addresses of which nobody knows.
+    /// As a life begins whose last checkpoint came as far as `marks`: after a clean close, or after a life
+    /// that drew addresses of which there is no record.
     ///
     /// # Errors
     /// There are no more.

@@ -1,6 +1,6 @@
-//! Bytes that may not change: fixed values of every structure, against what they were when the format was set.
-//! Should one of these fail after the first release, the change needs a new version of the format, not a new
-//! expectation.
+//! Bytes that may not change: fixed values of every structure, against what they were when the format was
+//! set. Should one of these fail after the first release, the change needs a new version of the format, not a
+//! new expectation.
 
 use super::copies::{CopyMode, CopySettings, Reason};
 use super::drawn::Drawn;
@@ -22,7 +22,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a block holds that is not zero, each stretch with where it begins. The checksum at the end is not shown.
+/// What a block holds that is not zero, each stretch with where it begins. The checksum at the end is not
+/// shown.
 fn sparse(block: &[u8]) -> Vec<String> {
     let end = block.len() - 4;
     assert_eq!(get_u32(block, end), crc32c(&block[..end]), "the checksum covers everything before it");

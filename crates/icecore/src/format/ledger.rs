@@ -30,7 +30,8 @@ pub enum SectionTag {
     Roots = 5,
     /// Runs that the checkpoint itself wrote, and where: applied after the location map.
     Placed = 6,
-    /// Data that lives as of the position and has no place any more, because the log from there on says that it died.
+    /// Data that lives as of the position and has no place any more, because the log from there on says that
+    /// it died.
     Forsaken = 7,
     /// Numbers of the uses that segments are in.
     Uses = 8,
@@ -159,8 +160,8 @@ impl Blob {
         Ok(Self { base, checkpoint: get_u64(bytes, 32), taken: get_u64(bytes, 72), sections })
     }
 
-    /// Reads a blob that is not what was written, or of which nobody says what it should be: those sections that prove
-    /// themselves. Answers the others, too.
+    /// Reads a blob that is not what was written, or of which nothing says what it should be: those sections
+    /// that prove themselves. Answers the others, too.
     ///
     /// # Errors
     /// The header is damaged, or what it lists makes no sense.
@@ -190,8 +191,9 @@ impl Blob {
         Ok((blob, lost))
     }
 
-    /// Whether bytes that match the CRC in the pointer to them are what was written, if they are a blob. That CRC says nothing of the header: whatever block
-    /// ends with its own CRC adds the same to it. So the header has to have the CRC of each section, and to be one.
+    /// Whether bytes that match the CRC in the pointer to them are what was written, if they are a blob. That
+    /// CRC says nothing of the header: whatever block ends with its own CRC adds the same to it. So the
+    /// header has to have the CRC of each section, and to be one.
     #[must_use]
     pub fn has_its_header(bytes: &[u8]) -> bool {
         if !block_is_sealed(&bytes[..BLOCK_BYTES]) {

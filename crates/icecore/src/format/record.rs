@@ -57,7 +57,8 @@ impl RecordHeader {
         self.durable < record.sequence
     }
 
-    /// Writes the header block into `block`, which is all zeros, with the CRC32C of every data block, and `operations` unless they lie in blocks.
+    /// Writes the header block into `block`, which is all zeros. The block gets the CRC32C of every data
+    /// block, and `operations` unless they lie in blocks.
     ///
     /// # Panics
     /// If it does not fit: callers keep within [`HEADER_ROOM`].
@@ -142,9 +143,10 @@ impl RecordView {
     }
 }
 
-/// What the next record's header carries of this one: the first 16 bytes of the BLAKE3 hash of its fixed fields and of
-/// its checksum, which vouches for the rest. That tells records apart: no life writes two of one number, and the fixed
-/// fields name the life. A hash of the whole block takes ten times as long. `block` is a valid header.
+/// What the next record's header carries of this one: the first 16 bytes of the BLAKE3 hash of its fixed
+/// fields and of its checksum, which vouches for the rest. That distinguishes records: no life writes two of
+/// one number, and the fixed fields name the life. A hash of the whole block takes ten times as long. `block`
+/// is a valid header.
 #[must_use]
 pub fn hash(block: &[u8]) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();

@@ -52,7 +52,7 @@ pub(crate) fn commit(pool: &Pool, mut groups: Vec<Group>) -> Result<CommitPoint>
         group.write_back_all()?;
         steps_of(group, time, &mut steps)?;
     }
-    // Nobody may find in the log what is not in its place.
+    // No reader may find in the log what is not in its place.
     groups.iter().flat_map(|group| group.files.values()).try_for_each(FileChanges::wait)?;
     groups.iter().try_for_each(Group::seal)?;
     loop {
@@ -79,7 +79,7 @@ fn commit_with_room(pool: &Pool, groups: &[Group], steps: &[Step]) -> Result<Opt
     }
 }
 
-/// `None`: somebody else has changed what the patches are for.
+/// `None`: another writer has changed what the patches are for.
 fn commit_steps(
     pool: &Pool,
     groups: &[Group],
@@ -262,7 +262,7 @@ impl Step {
     fn is_current(&self, state: &State) -> Result<bool> {
         let Self::Patched { root, whole, .. } = self else { return Ok(true) };
         let head = state.head(whole.dataset)?;
-        // Whoever made the patch holds the tree, so a changed one has another root.
+        // The group that made the patch holds the tree, so a changed one has another root.
         Ok(state.trees[&head].root_address() == *root)
     }
 

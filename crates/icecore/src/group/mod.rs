@@ -81,7 +81,8 @@ impl Group {
     /// Writes at `offset`.
     ///
     /// # Errors
-    /// [`crate::Error::NoSpace`] when what has to be written ahead finds no room; the group is good for nothing then.
+    /// [`crate::Error::NoSpace`] when what has to be written ahead finds no room; the group is good for
+    /// nothing then.
     pub fn write(&mut self, inode: InodeNumber, offset: u64, data: &[u8]) -> Result<()> {
         let end = offset.checked_add(data.len() as u64).filter(|end| *end <= FILE_BYTES_MAX);
         let end = end.ok_or(FileFault::TooLarge)?;

@@ -13,7 +13,8 @@ use std::sync::Arc;
 const BLOCKS_MAX: usize = 8;
 /// What the patches of a group may come to: they have to leave room for the rest of a record's header block.
 const BYTES_MAX: usize = 3200;
-/// Blocks are compared by words of so many bytes, in lines of so many more where parts of so many more still differ.
+/// Blocks are compared by words of so many bytes, in lines of so many more where parts of so many more still
+/// differ.
 const WORD: usize = 8;
 const LINE: usize = 64;
 const PART: usize = 512;
@@ -27,8 +28,8 @@ pub(super) struct Patched {
     pub content: Arc<Block>,
 }
 
-/// What a group does to those blocks of a file that it changes only in part. Nothing that is not in memory is read
-/// for it.
+/// What a group does to those blocks of a file that it changes only in part. Nothing that is not in memory is
+/// read for it.
 pub(super) fn patches_of(base: &View, inode: InodeNumber, file: &FileChanges) -> Result<Vec<Patched>> {
     let filled = file.filling.as_ref().filter(|_| file.staged.is_empty() && file.blocks.len() <= BLOCKS_MAX);
     let Some(filled) = filled else { return Ok(Vec::new()) };

@@ -1,9 +1,10 @@
 //! Blocks that a group writes again after it has written them ahead.
 //!
-//! SQLite writes a page whenever its cache is full, and again when it has changed the page once more. A block has one place on disk
-//! however often it is written: what is written again waits in memory, up to a bound, and then replaces what was there. That
-//! overwrites nothing that counts: until the commit no log, no checksum table and no header says what lies in a run. The commit
-//! puts what still waits in its place and seals the runs.
+//! SQLite writes a page whenever its cache is full, and again when it has changed the page once more. A block
+//! has one place on disk however often it is written: what is written again waits in memory, up to a bound,
+//! and then replaces what was there. That overwrites nothing that counts: until the commit no log, no
+//! checksum table and no header says what lies in a run. The commit puts what still waits in its place and
+//! seals the runs.
 
 use super::Group;
 use super::changes::{FileChanges, Place};
@@ -77,8 +78,8 @@ impl Group {
 }
 
 impl FileChanges {
-    /// Takes the blocks that were written again, in the order of their places. What else is known of the places is that of
-    /// the new contents from now on.
+    /// Takes the blocks that were written again, in the order of their places. What else is known of the
+    /// places is that of the new contents from now on.
     fn take_rewritten(&mut self) -> Vec<(Place, Box<Block>)> {
         let rewritten = std::mem::take(&mut self.rewritten);
         let mut blocks: Vec<_> =
@@ -91,7 +92,7 @@ impl FileChanges {
                 Some(Some(buffer)) => {
                     buffer[at * BLOCK_BYTES..(at + 1) * BLOCK_BYTES].copy_from_slice(&content[..])
                 }
-                // Somebody else looks at it: it is not kept.
+                // The buffer is shared: it is not kept.
                 Some(None) => piece.buffer = None,
                 None => {}
             }

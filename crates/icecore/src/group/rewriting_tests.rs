@@ -44,7 +44,8 @@ fn content(block: u64, round: u64) -> [u8; BLOCK_BYTES] {
     bytes
 }
 
-/// Writes every block, and in each of the rounds after that every third one, in another order than that of the file.
+/// Writes every block, and in each of the rounds after that every third one, in another order than that of
+/// the file.
 fn fill(group: &mut Group, file: InodeNumber, rounds: u64) {
     for block in 0..BLOCKS {
         group.write(file, block * BLOCK_BYTES as u64, &content(block, 0)).unwrap();
@@ -93,7 +94,8 @@ fn a_block_that_is_written_again_is_logged_once_more_at_most() {
     assert_committed(&open(&storage, 1, false), file, 120);
 }
 
-/// What does not fit in memory replaces what was written ahead: the transaction takes no more room with each time.
+/// What does not fit in memory replaces what was written ahead: the transaction takes no more room with each
+/// time.
 #[test]
 fn a_transaction_takes_the_room_of_what_it_changes() {
     let storage = made(Some(24 << 20));
@@ -151,7 +153,8 @@ fn parts_and_truncations_see_what_was_written_again() {
     }
 }
 
-/// Segments that groups have filled together get their checksum tables when the last group is over, whatever became of it.
+/// Segments that groups have filled together get their checksum tables when the last group is over, whatever
+/// became of it.
 #[test]
 fn segments_of_several_groups_are_finished_when_the_last_one_is_over() {
     let storage = made(None);
@@ -185,8 +188,8 @@ fn segments_of_several_groups_are_finished_when_the_last_one_is_over() {
     assert_committed(&open(&storage, 5, false), file, 7);
 }
 
-/// A run that was never sealed lies where an earlier life sealed one that did not come to count: the header of that must not say what lies
-/// behind.
+/// A run that was never sealed lies where an earlier life sealed one that did not come to count: the header
+/// of that must not say what lies behind.
 #[test]
 fn headers_of_an_earlier_life_do_not_hide_runs() {
     let storage = made(None);

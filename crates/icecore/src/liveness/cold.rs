@@ -4,10 +4,12 @@ use super::blocks::{BlockSet, Span};
 use super::part::PartRow;
 use crate::units::LogAddress;
 
-/// Parts that may lie over each other before they are written anew: those of a deleted version lie over those of the one below.
+/// Parts that may lie over each other before they are written anew: those of a deleted version lie over those
+/// of the one below.
 const LAYERS_MAX: usize = 4;
 
-/// Parts of a set, and what left the set since they were written. Parts share no address; their spans may overlap.
+/// Parts of a set, and what left the set since they were written. Parts share no address; their spans may
+/// overlap.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Cold {
     /// By first address.
@@ -47,7 +49,8 @@ impl Cold {
         self.removed.unite(other.removed);
     }
 
-    /// Takes out of `span`, none of which was taken out before as far as the caller knows, what may be in parts: what that is.
+    /// Takes out of `span` what may be in parts, and answers what that is. As far as the caller knows,
+    /// nothing of `span` was taken out before.
     pub(super) fn remove(&mut self, mut span: BlockSet) -> BlockSet {
         span.subtract(&self.removed);
         let strange: Vec<Span> = span.runs().filter(|run| !self.covers(run)).collect();
@@ -101,7 +104,7 @@ impl Cold {
             && self.rows.iter().any(|row| self.removed.count(&row.span).0.saturating_mul(2) >= row.count)
     }
 
-    /// Whether more parts lie over each other than is good for whoever looks for an address.
+    /// Whether so many parts lie over each other that looking for an address takes too long.
     pub(super) fn is_entangled(&self) -> bool {
         let mut ends: Vec<LogAddress> = Vec::new();
         let mut deepest = 0;

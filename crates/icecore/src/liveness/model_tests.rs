@@ -265,8 +265,8 @@ impl Trial {
         self.compare_freed(&before, &freed);
     }
 
-    /// Frees what a doomed version with several branches owns and nobody reads, or some of it. What is free
-    /// nobody reaches.
+    /// Frees what a doomed version with several branches owns and no reader reads, or some of it. No reader
+    /// reaches what is free.
     fn thin(&mut self, version: VersionId, runs: usize, some: bool) {
         let before = self.model.all_blocks();
         let mut freed = FreedSink::new();

@@ -11,9 +11,9 @@ const WORDS: usize = (RANK_SPAN / WORD_BITS) as usize;
 /// Which of the addresses of a span have a place, the lowest bit of the first word for the first.
 type Bits = [u64; WORDS];
 
-/// Blocks that lie in consecutive slots, in the order of their addresses. Without gaps between the addresses it is a run
-/// of any length. With gaps it says which addresses are meant by a bit for each: the place of one is the first slot plus its
-/// *rank*, the number of those before it.
+/// Blocks that lie in consecutive slots, in the order of their addresses. Without gaps between the addresses
+/// it is a run of any length. With gaps a bit for each says which addresses are meant: the place of one is
+/// the first slot plus its *rank*, the number of those before it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
     /// Addresses from the first to the last, both of which are meant.
@@ -59,8 +59,8 @@ impl Entry {
         whole + bits.get(word).map_or(0, |word| (word & below(bit)).count_ones())
     }
 
-    /// Slot of the address that is `offset` from the first, and how many addresses from it on have a place here; `None`
-    /// if it has none.
+    /// Slot of the address that is `offset` from the first, and how many addresses from it on have a place
+    /// here; `None` if it has none.
     pub(super) fn at(&self, offset: u32) -> Option<(Slot, u32)> {
         let end = match &self.bits {
             None => self.span,
@@ -111,8 +111,8 @@ impl Entry {
         Some((first, Self::of_bits(part, self.segment, slot)))
     }
 
-    /// This entry and one that begins `distance` after it, as one, if they are that: the other goes on in the slot where this
-    /// ends. Nothing between them may have a place.
+    /// This entry and one that begins `distance` after it, as one, if they are that: the other goes on in the
+    /// slot where this ends. Nothing between them may have a place.
     pub(super) fn joined(&self, distance: u32, other: &Self) -> Option<Self> {
         if self.segment != other.segment || self.slots_end() != other.slot.0 {
             return None;
@@ -160,8 +160,8 @@ const fn below(bit: u32) -> u64 {
     (1 << bit) - 1
 }
 
-/// The first bit from `from` on that is set, with `flip` zero, or that is clear, with `flip` all ones; [`RANK_SPAN`] if there
-/// is none.
+/// The first bit from `from` on that is set, with `flip` zero, or that is clear, with `flip` all ones;
+/// [`RANK_SPAN`] if there is none.
 fn next(bits: &Bits, from: u32, flip: u64) -> u32 {
     let (mut word, bit) = split(from);
     let mut mask = !below(bit);

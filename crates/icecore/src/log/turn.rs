@@ -1,7 +1,7 @@
 //! Whose turn it is to write to the log, and who waits for what.
 //!
-//! One caller leads: it writes and flushes for all that wait. Waking a thread takes as long as a flush, so a leader
-//! wakes only those that are served, and goes on for those that came meanwhile, for a while.
+//! One caller leads: it writes and flushes for all that wait. Waking a thread takes as long as a flush, so a
+//! leader wakes only those that are served, and goes on for those that came meanwhile, for a while.
 
 use crate::error::{Error, Result};
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering, thread};
@@ -14,7 +14,7 @@ pub(super) struct Turns<T> {
 }
 
 struct Inner<T> {
-    /// Somebody leads while it is not here.
+    /// A caller leads while it is not here.
     token: Option<T>,
     failed: Option<String>,
     waiting: VecDeque<Waiting>,
@@ -43,17 +43,17 @@ impl<T> Turns<T> {
         Self { inner: Mutex::new(Inner { token: Some(token), failed: None, waiting: VecDeque::new() }) }
     }
 
-    /// The failure after which nobody gets a turn any more.
+    /// The failure after which no caller gets a turn any more.
     pub(super) fn failure(&self) -> Option<String> {
         self.inner.lock().failed.clone()
     }
 
-    /// Whether somebody leads at this moment.
+    /// Whether a caller leads at this moment.
     pub(super) fn is_taken(&self) -> bool {
         self.inner.lock().token.is_none()
     }
 
-    /// Nobody gets a turn from now on; all who wait are told why.
+    /// No caller gets a turn from now on; all who wait get the reason.
     pub(super) fn fail(&self, reason: String) {
         let waiting = {
             let mut inner = self.inner.lock();
@@ -63,7 +63,8 @@ impl<T> Turns<T> {
         waiting.into_iter().for_each(Waiting::call);
     }
 
-    /// Waits for a turn, or until record `wanted` is durable: `None` then. `durable` says up to where the log is.
+    /// Waits for a turn, or until record `wanted` is durable: `None` then. `durable` says up to where the log
+    /// is.
     pub(super) fn take(
         &self,
         wanted: Option<RecordSequence>,
@@ -90,7 +91,7 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Wakes those that are served by now. Answers whether others wait for a record, and nobody for the turn.
+    /// Wakes those that are served by now. Answers whether others wait for a record, and none for the turn.
     pub(super) fn serve(&self, durable: RecordSequence) -> bool {
         let mut inner = self.inner.lock();
         let served = inner.take_served(durable);

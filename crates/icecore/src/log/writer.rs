@@ -36,7 +36,7 @@ pub(crate) struct Writer {
 /// Batches that one caller writes in a row for those that wait: more would keep it waiting for too long.
 const BATCHES_PER_TURN: usize = 4;
 
-/// What whoever has the turn is at.
+/// What the thread that has the turn does.
 const WRITING: &str = "writing the log";
 
 /// Is dropped only if a thread panics in the middle of what it was doing.
@@ -77,18 +77,18 @@ impl Writer {
         self.turns.failure()
     }
 
-    /// Whether somebody writes to the log at this moment.
+    /// Whether a thread writes to the log at this moment.
     pub(crate) fn is_busy(&self) -> bool {
         self.turns.is_taken()
     }
 
-    /// Nothing is written from now on; everybody who waits is told why.
+    /// Nothing is written from now on; every thread that waits gets the reason as its error.
     pub(crate) fn fail(&self, reason: &str) {
         self.turns.fail(reason.to_owned());
     }
 
-    /// Does something that must not be left half done: if it panics, nothing is written any more. Whoever goes on after that finds a state
-    /// that nobody has thought of.
+    /// Does something that must not be left half done: if it panics, nothing is written any more. A thread
+    /// that went on after that would find a state that the code does not expect.
     pub(crate) fn guarded<T>(&self, doing: &str, body: impl FnOnce() -> T) -> T {
         let guard = Unwinding { writer: self, doing };
         let outcome = body();
@@ -96,7 +96,8 @@ impl Writer {
         outcome
     }
 
-    /// Returns when record `wanted` is durable. `take` is called by whoever leads, to collect what is to be written.
+    /// Returns when record `wanted` is durable. The leading thread calls `take` to collect what is to be
+    /// written.
     pub(crate) fn make_durable(
         &self,
         wanted: RecordSequence,
@@ -131,7 +132,7 @@ impl Writer {
         self.exclusive(|chain| self.write_batch(chain, take(), false, blocks, counters))
     }
 
-    /// Runs `body` while nobody else writes to the log. An error from it fails the pool.
+    /// Runs `body` while no other thread writes to the log. An error from it fails the pool.
     pub(crate) fn exclusive<T>(&self, body: impl FnOnce(&mut Chain) -> Result<T>) -> Result<T> {
         let mut chain = self.turns.take(None, || self.durable())?.expect("waits for its turn without end");
         let outcome = self.guarded(WRITING, || body(&mut chain));

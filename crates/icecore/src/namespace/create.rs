@@ -77,8 +77,8 @@ impl TreeWriter<'_> {
 
     /// Makes a file, directory, device, pipe or socket.
     ///
-    /// `Exists`, `NameTooLong`, `Invalid` (a name that cannot be), `NotADirectory`, `NotFound` (the directory was
-    /// removed), `NoInodes`, `TooManyLinks`, `DirectoryFull`.
+    /// `Exists`, `NameTooLong`, `Invalid` (a name that cannot be), `NotADirectory`, `NotFound` (the directory
+    /// was removed), `NoInodes`, `TooManyLinks`, `DirectoryFull`.
     pub fn create(&mut self, parent: InodeNumber, name: &[u8], new: &NewInode) -> Result<Made> {
         self.atomically(|writer| {
             if new.kind == InodeKind::Symlink {

@@ -29,8 +29,8 @@ fn extent_key(inode: InodeNumber, block: u64) -> Key {
     Key::new(inode, ItemKind::Extent, block)
 }
 
-/// The extent in an item. That it is one follows from the kind in its key; that it ends within the limits of
-/// a file has to be checked before anybody computes with it.
+/// The extent in an item. That it is one follows from the kind in its key. Whether it ends within the limits
+/// of a file is checked here, before a caller computes with it.
 fn extent_of(key: Key, item: &Item) -> Result<FileExtent> {
     let run = item.extent().map(|extent| extent.run);
     run.filter(|run| key.offset() < FILE_BLOCKS_LIMIT && key.offset() + run.length.0 <= FILE_BLOCKS_LIMIT)

@@ -1,5 +1,5 @@
-//! Orphans: inodes without a name, that somebody may still have open. They survive a crash, and are
-//! released in steps that hold nobody up.
+//! Orphans: inodes without a name, that a caller may still have open. They survive a crash, and are released
+//! in steps that hold up no other operation.
 
 use super::TreeWriter;
 use super::inode::{damaged, inode_end, inode_key, valid};
@@ -30,8 +30,8 @@ pub(super) fn orphans(
 }
 
 impl TreeWriter<'_> {
-    /// Frees up to `limit` items (at least one) of an orphan that nobody has open; at last the inode itself.
-    /// Each call is all or nothing. `Stale` if there is no such inode, `Invalid` if it is no orphan.
+    /// Frees up to `limit` items (at least one) of an orphan that no caller has open; at last the inode
+    /// itself. Each call is all or nothing. `Stale` if there is no such inode, `Invalid` if it is no orphan.
     pub fn release_orphan(&mut self, inode: InodeNumber, limit: usize) -> Result<Release> {
         self.atomically(|writer| writer.stage_release(valid(inode)?, limit.max(1)))
     }

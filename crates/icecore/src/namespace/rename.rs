@@ -36,9 +36,9 @@ type Name<'a> = (InodeNumber, &'a [u8]);
 impl TreeWriter<'_> {
     /// Renames.
     ///
-    /// `NotFound`; `Exists` (with `NoReplace`); `Invalid` (a directory into itself or below, bad names); `IsADirectory`
-    /// and `NotADirectory` (a directory over something else or the other way round); `NotEmpty`;
-    /// `NameTooLong`, `TooManyLinks`, `DirectoryFull`.
+    /// `NotFound`; `Exists` (with `NoReplace`); `Invalid` (a directory into itself or below, bad names);
+    /// `IsADirectory` and `NotADirectory` (a directory over something else or the other way round);
+    /// `NotEmpty`; `NameTooLong`, `TooManyLinks`, `DirectoryFull`.
     pub fn rename(
         &mut self,
         from: (InodeNumber, &[u8]),

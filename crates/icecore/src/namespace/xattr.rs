@@ -134,7 +134,8 @@ pub(super) fn names(items: &(impl Read + ?Sized), inode: InodeNumber) -> Result<
 impl TreeWriter<'_> {
     /// Sets an extended attribute: a name of 1 to 255 bytes without NUL, a value of at most 64 KiB.
     ///
-    /// `NameTooLong`, `Invalid` (the name), `AttributeTooLarge`, `Exists` and `NoSuchAttribute` (as `how` says).
+    /// `NameTooLong`, `Invalid` (the name), `AttributeTooLarge`, `Exists` and `NoSuchAttribute` (as `how`
+    /// says).
     pub fn set_xattr(
         &mut self,
         inode: InodeNumber,

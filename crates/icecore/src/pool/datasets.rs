@@ -75,8 +75,9 @@ impl Pool {
         self.finish(state)
     }
 
-    /// Checks that a dataset can be made, and makes what has to be above it: the last check before it is made itself, so that
-    /// nothing is left of one that is refused. `nodes`: what it is made of itself; a clone is made of nothing.
+    /// Checks that a dataset can be made, and makes what has to be above it. It is the last check before the
+    /// dataset is made itself, so that nothing is left of one that is refused. `nodes`: what it is made of
+    /// itself; a clone is made of nothing.
     fn prepare_place(
         &self,
         state: &mut State,
@@ -170,8 +171,8 @@ impl Pool {
     /// snapshots of that name in the datasets below, too). Durable on return.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Exists`], [`Error::BadName`]; [`Error::Busy`] while a transaction writes to a
-    /// dataset that would get another name.
+    /// [`Error::NotFound`], [`Error::Exists`], [`Error::BadName`]; [`Error::Busy`] while a transaction writes
+    /// to a dataset that would get another name.
     pub fn rename(&self, from: &str, to: &str, recursive: bool) -> Result<()> {
         let renamed = self.engine().with_room(|| self.try_rename(from, to, recursive));
         let change = if from.contains('@') { PoolChange::Snapshots } else { PoolChange::Datasets };

@@ -19,8 +19,8 @@ const VERSIONS_PER_RECORD: usize = 100_000;
 pub struct DestroyPlan {
     /// Full names of everything that goes.
     pub names: Vec<String>,
-    /// Bytes that nothing else refers to, and that come back. Exact. What somebody reads is not among them:
-    /// it comes back when its readers have gone.
+    /// Bytes that nothing else refers to, and that come back. Exact. What is being read is not among them: it
+    /// comes back when its readers have gone.
     pub frees: ByteLength,
 }
 
@@ -39,7 +39,8 @@ impl Pool {
         self.plan(target, Holds::Refuse)
     }
 
-    /// What destroying `target` would give back if nothing held it: for whoever means to release holds first.
+    /// What destroying `target` would give back if nothing held it: for a caller that means to release holds
+    /// first.
     ///
     /// # Errors
     /// As for [`Pool::destroy`], but for holds.
@@ -57,10 +58,10 @@ impl Pool {
         Ok(DestroyPlan { names: selection.names, frees: frees.bytes() })
     }
 
-    /// Destroys snapshots or datasets. Durable on return, and nobody finds them any more. Their blocks are
+    /// Destroys snapshots or datasets. Durable on return, and no caller finds them any more. Their blocks are
     /// freed in the background, and the space is reused once a checkpoint is durable that records it. Works
-    /// on a full pool. Where what would have to be read to say it cannot be read, it answers that 0 bytes are
-    /// freed, and frees what was planned as soon as it can be.
+    /// on a full pool. If it cannot read what shows how many bytes come back, it answers that 0 bytes are
+    /// freed. It frees what was planned as soon as that can be read.
     ///
     /// # Errors
     /// [`Error::Busy`] naming holds, snapshots or handles in the way; [`Error::NotFound`]. Then
@@ -106,7 +107,7 @@ impl Pool {
         // What earlier destructions left to be done would be part of what this one frees.
         let mut state = engine.settled_state()?;
         let selection = select(&state, target, Holds::Refuse)?;
-        // What cannot be told because of damage is no reason not to go: it is freed when it can be told.
+        // Damage that hides what comes back is no reason not to go: that is freed when it can be read.
         let read = state.graveyard.pins().versions();
         let known = match frees(&state, &selection, &read) {
             Err(Error::Damaged { .. } | Error::Io { .. }) => None,
@@ -135,11 +136,11 @@ impl Pool {
         self.finish(state)?;
         engine.begin_freeing();
         if judged {
-            // Quotas count what is there: what was destroyed must not stand in anybody's way any more.
+            // Quotas count what is there: what was destroyed must not stand in a writer's way any more.
             engine.finish_freeing()?;
         }
         if is_room_wanted {
-            // Whoever comes next finds the room, and no reader of theirs is older than these deaths.
+            // The next caller finds the room, and none of its readers is older than these deaths.
             match engine.reclaim() {
                 Ok(_) | Err(Error::NoSpace { .. }) => {}
                 Err(error) => return Err(error),
@@ -149,7 +150,7 @@ impl Pool {
     }
 }
 
-/// What nobody reaches but what is selected and not read.
+/// What no version reaches but those that are selected and not read.
 fn frees(state: &State, selection: &Selection, read: &BTreeSet<VersionId>) -> Result<BlockCount> {
     let unread = selection.versions.iter().copied().filter(|version| !read.contains(version));
     let unread: Vec<VersionId> = unread.collect();

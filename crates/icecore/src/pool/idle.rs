@@ -8,8 +8,8 @@ use std::sync::Arc;
 pub type CloseIdle = Arc<dyn Fn() -> bool + Send + Sync>;
 
 impl Pool {
-    /// Another process that wants to open the pool gets it from here on: `close` is called then, by a thread of the pool, and
-    /// must not wait for the pool to be closed. `None` says that the pool is in use again.
+    /// Another process that wants to open the pool gets it from here on: `close` is called then, by a thread
+    /// of the pool, and must not wait for the pool to be closed. `None` says that the pool is in use again.
     pub fn set_idle(&self, close: Option<CloseIdle>) {
         *self.shared.idle.lock() = close;
     }

@@ -56,8 +56,8 @@ pub struct ListEntry {
     pub limits: DatasetLimits,
     /// A snapshot: number of holds.
     pub holds: u32,
-    /// A snapshot: the clones made from it, and snapshots of other datasets that hang on it, as promotions and rollbacks in turn may have it.
-    /// It cannot be destroyed before these are.
+    /// A snapshot: the clones made from it, and snapshots of other datasets that hang on it, as promotions
+    /// and rollbacks in turn may have it. It cannot be destroyed before these are.
     pub clones: Vec<String>,
 }
 
@@ -159,7 +159,8 @@ impl<'a> Lister<'a> {
         })
     }
 
-    /// What only a version reaches. Where damage keeps that from being known it is nothing: the incidents say so.
+    /// What only a version reaches. Where damage keeps that from being known it is nothing: the incidents say
+    /// so.
     fn used(&self, version: VersionId) -> Result<BlockCount> {
         match self.state.history.used(version) {
             Err(HistoryFault::Unread(_) | HistoryFault::Refused(_)) => Ok(BlockCount(0)),

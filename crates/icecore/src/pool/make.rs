@@ -11,12 +11,12 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 impl Pool {
-    /// Makes an empty pool in a directory, which is made if it does not exist. Durable on return. After an error the directory is as it was before, or
-    /// does not exist.
+    /// Makes an empty pool in a directory, which is made if it does not exist. Durable on return. After an
+    /// error the directory is as it was before, or does not exist.
     ///
     /// # Errors
-    /// [`Error::CannotInit`] if there is a pool already, or for sizes that cannot be; [`Error::Invalid`] for a folder that cannot take
-    /// copies; [`Error::NoSpace`]; [`Error::Io`].
+    /// [`Error::CannotInit`] if there is a pool already, or for sizes that cannot be; [`Error::Invalid`] for
+    /// a folder that cannot take copies; [`Error::NoSpace`]; [`Error::Io`].
     pub fn init_directory(path: &Path, options: &InitOptions) -> Result<()> {
         let is_new = match fs::create_dir(path) {
             Ok(()) => true,
@@ -29,7 +29,7 @@ impl Pool {
         if outcome.is_err() {
             before.iter().for_each(Before::restore);
             if is_new {
-                // Somebody else's files keep it.
+                // Files of other programs keep it.
                 let _ = fs::remove_dir(path);
             }
         }
@@ -37,7 +37,7 @@ impl Pool {
     }
 }
 
-/// What a folder lacked of what whoever uses it leaves there beside the files of a pool.
+/// What a folder lacked of the files that a process leaves there beside those of a pool.
 struct Before {
     folder: PathBuf,
     lacked: Vec<&'static str>,
@@ -50,7 +50,8 @@ impl Before {
         Self { folder: folder.to_owned(), lacked }
     }
 
-    /// Removes what it lacked, unless somebody else has made a pool there by now. Failing is no error: one was told already.
+    /// Removes what it lacked, unless another process has made a pool there by now. Failing is no error: the
+    /// caller gets one already.
     fn restore(&self) {
         let Ok(storage) = RealStorage::new(&self.folder) else { return };
         let Ok(_lock) = storage.lock(true) else { return };

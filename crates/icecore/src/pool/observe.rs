@@ -1,4 +1,4 @@
-//! Who is told of changes that come from elsewhere: a front end that caches what it has shown.
+//! Observers of changes that come from elsewhere: a front end that caches what it has shown.
 
 use super::Pool;
 use crate::dataset::User;
@@ -41,13 +41,15 @@ pub enum Obstacle {
     ToDestroy,
 }
 
-/// A front end that wants to know what happens to the pool beside it. No method is called with a lock of the store held.
+/// A front end that wants to know what happens to the pool beside it. No method is called with a lock of the
+/// store held.
 pub trait PoolObserver: Send + Sync {
     /// A change is done, and durable.
     fn changed(&self, change: &PoolChange);
 
-    /// A dataset is going to be rolled back by `act`, which answers whether it was. The observer calls `act` exactly
-    /// once. While it runs, the observer makes no change to the dataset; after it, old handles are stale.
+    /// A dataset is going to be rolled back by `act`, which answers whether it was. The observer calls `act`
+    /// exactly once. While it runs, the observer makes no change to the dataset; after it, old handles are
+    /// stale.
     fn roll_back(&self, dataset: DatasetId, act: &mut dyn FnMut() -> bool);
 
     /// What the observer has open in a dataset, in words for a message. Empty: nothing that is in the way.
@@ -73,12 +75,12 @@ impl Pool {
         !self.observers().is_empty()
     }
 
-    /// Tells the observers of a change that is done.
+    /// Reports a change that is done to the observers.
     pub(crate) fn tell(&self, change: &PoolChange) {
         self.observers().iter().for_each(|observer| observer.changed(change));
     }
 
-    /// Tells the observers if the outcome is a success.
+    /// Reports the change to the observers if the outcome is a success.
     pub(super) fn telling<T>(&self, change: &PoolChange, outcome: Result<T>) -> Result<T> {
         if outcome.is_ok() {
             self.tell(change);

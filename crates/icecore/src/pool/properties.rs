@@ -19,7 +19,7 @@ pub struct Hold {
     pub tag: String,
     /// When it was put on.
     pub created: Timestamp,
-    /// When it may be taken off by whoever prunes.
+    /// When a prune may take it off.
     pub expires: Option<Timestamp>,
 }
 
@@ -27,7 +27,7 @@ pub struct Hold {
 /// hold it means nothing; so it is set before the hold is put on, and goes after it.
 const EXPIRES_PREFIX: &str = "icecore:hold.expires.";
 
-/// Checks a user property that somebody wants to set: those that Icecore reads itself have to make sense.
+/// Checks a user property that a caller wants to set: those that Icecore reads itself have to make sense.
 pub(super) fn check_property(key: &str, value: &str) -> Result<()> {
     check_property_name(key)?;
     check_property_value(key, value)?;
@@ -74,7 +74,7 @@ impl Pool {
     }
 
     /// Puts a hold on a snapshot that may be taken off again after a moment. Nothing happens at that moment:
-    /// whoever prunes takes it off then. Durable on return.
+    /// the next prune takes it off. Durable on return.
     ///
     /// # Errors
     /// As for [`Pool::hold`].

@@ -24,8 +24,8 @@ pub struct RollbackReport {
 
 impl Pool {
     /// Takes snapshots, all of one moment. `recursive`: also of every dataset below those named. Durable on
-    /// return; costs one flush however much the datasets hold. In place of a `*` at the end of a name comes the moment,
-    /// the same for all, and a number where a snapshot has that name: such a name is never taken.
+    /// return; costs one flush however much the datasets hold. In place of a `*` at the end of a name comes
+    /// the moment, the same for all, and a number where a snapshot has that name: such a name is never taken.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::NotFound`], [`Error::BadName`]: then none is taken.
@@ -108,7 +108,8 @@ impl Pool {
         let saved = numbered(&wish, |name| state.catalogue.has_snapshot(dataset, name));
         let name = state.catalogue.dataset(dataset).expect("found").name.clone();
         let operation = Operation::Rollback { dataset, snapshot: version, saved: saved.clone(), time };
-        // Whoever has filled a pool by mistake must be able to go back: it costs a row, and no block of any file.
+        // A user who has filled a pool by mistake must be able to go back: it costs a row, and no block of
+        // any file.
         engine.append(&mut state, &operation, None, Purpose::Freeing)?;
         self.finish(state)?;
         Ok(RollbackReport { saved_as: format!("{name}@{saved}") })

@@ -37,7 +37,8 @@ impl Engine {
         let _files = self.hold_files();
         self.finish_freeing()?;
         self.with_books(|state, ledger| {
-            // The tree of a version that is deleted in part has more than is there: it is compared with nothing.
+            // The tree of a version that is deleted in part has more than is there: it is compared with
+            // nothing.
             if let Some(version) = state.history.next_stuck() {
                 state.history.freed_by_deleting_set(&[version])?;
             }
@@ -261,7 +262,8 @@ fn check_sets(state: &State, walked: &BTreeMap<VersionId, Blocks>) -> Result<()>
                 let name = state.catalogue.full_name(node.id());
                 return Err(wrong(name, format!("its sets of {stream:?} blocks are not what its tree has")));
             }
-            // What a doomed version has, somebody reaches, unless there is something to be freed of it since a moment ago.
+            // What a doomed version has, another version reaches, unless there is something to be freed of it
+            // since a moment ago.
             if state.history.doomed_count() > 0 || !state.history.is_doomed(node.id()) {
                 everything[index].unite(met.clone());
             }

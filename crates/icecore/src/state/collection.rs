@@ -1,5 +1,5 @@
-//! What collection has under way: the segment that it empties, those that it fills, and those that are empty but for
-//! what the last durable checkpoint says.
+//! What collection has under way: the segment that it empties, those that it fills, and those that are empty
+//! but for what the last durable checkpoint says.
 
 use crate::liveness::BlockSet;
 use crate::segments::Cursor;
@@ -11,23 +11,26 @@ use std::collections::BTreeSet;
 pub(crate) struct Collection {
     /// The segment that is being emptied.
     pub emptying: Option<Emptying>,
-    /// Segments being filled with data that was moved for the first time, data that was moved before, and nodes.
+    /// Segments being filled with data that was moved for the first time, data that was moved before, and
+    /// nodes.
     pub warm_cursor: Option<Cursor>,
     pub cold_cursor: Option<Cursor>,
     pub node_cursor: Option<Cursor>,
-    /// Segments that blocks were moved out of since the last checkpoint was frozen, each held once for it: until a
-    /// checkpoint that has the new places is durable, a recovery looks for the blocks here.
+    /// Segments that blocks were moved out of since the last checkpoint was frozen, each held once for it.
+    /// Until a checkpoint that has the new places is durable, a recovery looks for the blocks here.
     pub vacated: Vec<SegmentId>,
-    /// Segments that blocks were moved into since the last checkpoint was frozen: to be flushed before its ledger.
+    /// Segments that blocks were moved into since the last checkpoint was frozen: to be flushed before its
+    /// ledger.
     pub filled: BTreeSet<SegmentId>,
-    /// Nothing is gained by emptying more, until something dies: what is kept for it may be used by what frees.
+    /// Nothing is gained by emptying more, until something dies: what is kept for it may be used by what
+    /// frees.
     pub is_exhausted: bool,
     /// As `vacated`, of the checkpoint that is being written.
     pub vacated_frozen: usize,
     /// A segment was taken to be filled, and none of those that were emptied since has become free.
     pub has_taken: bool,
-    /// Data that lives as of the last checkpoint and died by what the log says since, which was left behind in segments that were emptied
-    /// since it, or since that was said last: it has no place any more.
+    /// Data that lives as of the last checkpoint, died by what the log says since, and has no place any more.
+    /// It was left behind in segments that were emptied since that checkpoint, or since that was said last.
     pub forsaken: BlockSet,
 }
 
@@ -49,8 +52,8 @@ impl Collection {
         self.vacated.len() + self.vacated_frozen
     }
 
-    /// Whether one of the free segments is in use only until what was moved into it is durable: it gives back at least as
-    /// much.
+    /// Whether one of the free segments is in use only until what was moved into it is durable: it gives back
+    /// at least as much.
     pub(crate) fn has_borrowed(&self) -> bool {
         self.has_taken && (self.emptying.is_some() || self.vacated_count() > 0)
     }

@@ -10,9 +10,9 @@ use crate::tree::NodeLedger;
 use crate::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
 use std::sync::Arc;
 
-/// What operations on files need beside the tree that they change: somebody who takes note of births and
-/// deaths, and who knows what blocks hold. In earnest this is [`Effects`]; a [`super::Trial`] only counts:
-/// the defaults are for it.
+/// What operations on files need beside the tree that they change: a record of births and deaths that also
+/// knows what blocks hold. In earnest this is [`Effects`]; a [`super::Trial`] only counts: the defaults are
+/// for it.
 pub(crate) trait Births: Ledger {
     /// A run was written.
     fn born(&mut self, run: Run);

@@ -1,9 +1,10 @@
 //! Blocks that died, and how long what they held has to stay.
 //!
-//! Some pins may reach a block that died: those that were taken after it was born and before it died, on a version that
-//! reached it. When it was born is told by its address. When it died, and in which head, is noted for all that died together. So what
-//! may be reached is never less than what is, and it is more by this: what died since the last checkpoint and before the pin, where
-//! the pin was taken without the state, for one read (`present.rs`); and what destroyed snapshots give back (`State::readers_of`).
+//! Some pins may reach a block that died. They were taken after it was born and before it died, on a version
+//! that reached it. The address of a block says when it was born. When it died, and in which head, is noted
+//! for all blocks that died together. So what may be reached is never less than what is reached. It is more
+//! by what destroyed snapshots give back (`State::readers_of`). It is also more by what died between the last
+//! checkpoint and a pin that was taken without the state, for one read (`present.rs`).
 
 use crate::liveness::{BlockSet, FreedSink, Span};
 use crate::pins::{Hold, Named, Pins, Readers};
@@ -39,11 +40,13 @@ pub(crate) struct Graveyard {
     read: Vec<Superseded>,
 }
 
-/// Data that died since the last checkpoint was frozen, of which the log alone says so: a replay from there comes to the same
-/// end. Once the log is durable such a block is of no use to a recovery, unless the replay reads it to make another of it.
+/// Data that died since the last checkpoint was frozen, and of which the log alone says so. A replay from
+/// that checkpoint comes to the same end. Once the log is durable, a recovery does not need such a block,
+/// unless the replay reads it to make another of it.
 #[derive(Default)]
 struct Certain {
-    /// What destroyed versions held was freed since, which nothing logs: a replay need not find dead what dies from here on.
+    /// What destroyed versions held was freed since, which nothing logs. A replay need not find dead what
+    /// dies from here on.
     is_over: bool,
     current: Deaths,
     /// What no reader reaches.
@@ -78,7 +81,7 @@ struct Deaths {
     open: BTreeMap<Readers, Died>,
     /// What died in a head before one pin or the other was taken on it.
     closed: Vec<Died>,
-    /// How many of these there may be before those that are alike are joined; [`CLOSED_APART`] if that is more.
+    /// How many there may be before those that are alike are joined; [`CLOSED_APART`] if that is more.
     closed_max: usize,
 }
 
@@ -109,8 +112,9 @@ impl Deaths {
         &mut died.blocks
     }
 
-    /// What died by former operations and no pin reaches now, no later one does: in which heads it died makes no difference any
-    /// more. What dies by the operation under way may still be found by a reader that has yet to pin it (`present.rs`).
+    /// What died by former operations and no pin reaches now, no later pin reaches. In which heads it died
+    /// makes no difference any more. A reader that has yet to pin may still find what dies by the operation
+    /// under way (`present.rs`).
     fn join_unread(&mut self, moment: u64, pins: &Pins) {
         let mut blocks = FreedSink::new();
         self.open.retain(|readers, died| {
@@ -138,8 +142,8 @@ impl Deaths {
             Some(last) => last.take_in(died),
             None => self.closed.push(died),
         }
-        // Readers come and go, so most of what was parted by them soon is alike. Joined whenever the number has doubled,
-        // this costs each death no more than a few looks at the pins.
+        // Readers come and go, so most of what they parted is alike soon. Joined whenever the number has
+        // doubled, this costs each death no more than a few looks at the pins.
         if self.closed.len() > self.closed_max.max(CLOSED_APART) {
             let mut joined: BTreeMap<(Readers, Option<u64>), Died> = BTreeMap::new();
             for died in std::mem::take(&mut self.closed) {
@@ -239,7 +243,7 @@ impl Graveyard {
         self.certain.is_over = true;
     }
 
-    /// A block is made from these: whoever replays the log makes it from them again.
+    /// A block is made from these: a replay of the log makes it from them again.
     pub(crate) fn is_read_by_replay(&mut self, run: &Run) {
         if run.stream == Stream::Data {
             self.certain.sources.insert(run.start..run.end());
@@ -264,8 +268,8 @@ impl Graveyard {
         self.certain.unread.absorb_all(unread);
     }
 
-    /// Of these blocks of data those that nobody needs once the log is durable: neither a reader, nor a recovery. As of the last
-    /// [`Graveyard::sift`].
+    /// Of these blocks of data, those that neither a reader nor a recovery needs once the log is durable. As
+    /// of the last [`Graveyard::sift`].
     pub(crate) fn needless(&self, among: &BlockSet) -> BlockSet {
         let mut needless = among.clone();
         needless.intersect(self.certain.unread.of(Stream::Data));
@@ -273,7 +277,8 @@ impl Graveyard {
         needless
     }
 
-    /// These blocks of data have no place any more: answers how many of them nobody needs, as of the last [`Graveyard::sift`].
+    /// These blocks of data have no place any more. Answers how many of them neither a reader nor a recovery
+    /// needs, as of the last [`Graveyard::sift`].
     pub(crate) fn forsake(&mut self, blocks: &BlockSet) -> BlockCount {
         self.certain.unread.subtract(Stream::Data, blocks)
     }
@@ -292,7 +297,8 @@ impl Graveyard {
         self.unread.take_some(most)
     }
 
-    /// Only with the state in hand: readers take it to pin, or pin what an operation has yet to replace (`present.rs`).
+    /// Only with the state in hand: a reader takes it to pin, or pins what an operation has yet to replace
+    /// (`present.rs`).
     fn sift_recorded(&mut self) {
         let unread = self.recorded.sift(&self.pins);
         self.unread.absorb_all(unread);
@@ -303,8 +309,9 @@ impl Graveyard {
         runs.into_iter().for_each(|run| self.unread.push(run));
     }
 
-    /// Where the blocks of a span lie cannot be read: those that could be freed are set aside until another checkpoint is durable, so
-    /// that what died behind them need not wait. What a reader still reaches stays where it is.
+    /// Where the blocks of a span lie cannot be read. Those that could be freed are set aside until another
+    /// checkpoint is durable, so that what died behind them need not wait. What a reader still reaches stays
+    /// where it is.
     pub(crate) fn set_aside(&mut self, stream: Stream, span: &Span) {
         self.sift_recorded();
         let taken = self.unread.take_within(stream, span);
@@ -326,7 +333,7 @@ impl Graveyard {
         recorded.chain(self.current.sinks()).chain(self.certain.sinks())
     }
 
-    /// Dead blocks that nobody will reach once the checkpoint on its way is durable, but for readers.
+    /// Dead blocks that only readers may reach once the checkpoint on its way is durable.
     pub(crate) fn frozen(&self, stream: Stream) -> impl Iterator<Item = &BlockSet> {
         self.frozen.iter().flat_map(Deaths::sinks).map(move |sink| sink.of(stream))
     }
@@ -364,8 +371,8 @@ impl Graveyard {
         None
     }
 
-    /// Takes note that a checkpoint is about to write what merged blocks there are: those that died unwritten and that
-    /// nobody can reach go to `gone`; answers those that somebody can.
+    /// Takes note that a checkpoint is about to write what merged blocks there are. Those that died unwritten
+    /// go to `gone` if no reader can reach them. Answers those that some reader can reach.
     pub(crate) fn settle_superseded(&mut self, mut gone: impl FnMut(LogAddress)) -> HashSet<LogAddress> {
         let (read, unread): (Vec<_>, Vec<_>) =
             self.read.drain(..).chain(self.superseded.drain(..)).partition(|one| one.is_read(&self.pins));

@@ -1,5 +1,5 @@
-//! What operations on files and directories do to the head of a dataset. Each is all or nothing, as far as one change of the
-//! tree goes; those that take several changes raise [`Head::torn`] in between.
+//! What operations on files and directories do to the head of a dataset. Each is all or nothing, as far as
+//! one change of the tree goes. Those that take several changes raise [`Head::torn`] in between.
 //!
 //! The same code runs in earnest, and in a [`super::Trial`] that finds out what a change comes to.
 
@@ -28,7 +28,7 @@ pub(super) struct Head<'a> {
     pub torn: &'a mut bool,
 }
 
-/// What a block of a file holds, for somebody who changes a part of it.
+/// What a block of a file holds, for an operation that changes a part of it.
 enum Former {
     Hole,
     Block(Arc<Block>),
@@ -88,8 +88,9 @@ impl Head<'_> {
         TreeReader::new(self.tree, self.nodes)
     }
 
-    /// What a block of a file holds. One that was damaged since the operation was made is lost with or without it: in
-    /// a replay that is no reason to give up everything else. What is gone with its file may be put back, and is waited for.
+    /// What a block of a file holds. One that was damaged since the operation was made is lost with or
+    /// without it. In a replay that is no reason to give up everything else. What is gone with its file may
+    /// be put back, and is waited for.
     fn content(&self, inode: InodeNumber, block: FileBlock) -> Result<Former> {
         let Some(run) = self.reader().run_at(inode, block)? else { return Ok(Former::Hole) };
         match self.effects.read(&run) {
@@ -117,7 +118,8 @@ impl Head<'_> {
         Ok(Some(content))
     }
 
-    /// Puts merged blocks, in the order of the file, into it; `None` for one that is lost. They get their addresses now, at birth.
+    /// Puts merged blocks into a file, in its order; `None` for one that is lost. They get their addresses
+    /// now, at birth.
     fn put_merged(
         &mut self,
         inode: InodeNumber,

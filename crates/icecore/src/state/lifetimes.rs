@@ -1,15 +1,16 @@
-//! How long data lived before it was overwritten. What took the place of something that had lived long is likely to live
-//! long itself, and collection parts it from the rest. (Q. Wang et al., "Separating Data via Block Invalidation Time
-//! Inference for Write Amplification Reduction in Log-Structured Storage", FAST 2022.)
+//! How long data lived before it was overwritten. What took the place of something that had lived long is
+//! likely to live long itself, and collection parts it from the rest. (Q. Wang et al., "Separating Data via
+//! Block Invalidation Time Inference for Write Amplification Reduction in Log-Structured Storage", FAST
+//! 2022.)
 //!
-//! The clock is the data that was written, which addresses count. All of this is a hint: it is forgotten when a pool is
-//! closed, and then data is taken to live as long as it has lived.
+//! The clock is the data that was written, which addresses count. All of this is a hint: it is forgotten when
+//! a pool is closed, and then data is taken to live as long as it has lived.
 
 use crate::liveness::{BlockSet, Span};
 use crate::units::{LogAddress, Run, Stream};
 
-/// A life is long in which this part of the pool was written anew: about as long as a block lives where all are
-/// overwritten alike, of which collection has to know nothing.
+/// A life is long in which this part of the pool was written anew: about as long as a block lives where all
+/// are overwritten alike, of which collection has to know nothing.
 const LONG_SHARE: (u64, u64) = (4, 5);
 /// Blocks of data that are remembered at most: a bit for each of 256 GiB.
 const LONG_MAX: u64 = 1 << 26;

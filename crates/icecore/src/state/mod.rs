@@ -107,7 +107,7 @@ pub(crate) struct State {
     /// Replay starts here: log segments that end before it are not needed for it.
     pub replay_from: RecordSequence,
     /// The last checkpoint of a clean close was frozen: nothing is appended any more. Under the state lock,
-    /// so that nobody who waits for it slips by.
+    /// so that no caller who waits for it slips by.
     pub closing: bool,
     /// An operation was cut off in the middle by an error: memory no longer agrees with the log.
     pub torn: bool,

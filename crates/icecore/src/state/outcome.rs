@@ -27,7 +27,8 @@ pub(crate) enum Changed {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     pub changed: Changed,
-    /// This inode has lost its last name. From the engine: and nobody has it open, so that the caller has to free it.
+    /// This inode has lost its last name. From the engine: and no handle has it open, so that the caller has
+    /// to free it.
     pub orphan: Option<HeadInode>,
 }
 

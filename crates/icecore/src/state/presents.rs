@@ -29,7 +29,8 @@ impl State {
         Version { tree: self.trees[&head].clone(), head, moment: self.clock, marks: self.marks_now() }
     }
 
-    /// An operation is going to be applied. Answers the head that it changes, if files of it are open: the caller says how it ended.
+    /// An operation is going to be applied. Answers the head that it changes, if files of it are open. The
+    /// caller says how the operation ended.
     pub(crate) fn begin_change(&self, operation: &Operation) -> Option<(VersionId, Arc<Present<Tree>>)> {
         if self.presents.is_empty() {
             return None;

@@ -1,9 +1,9 @@
 //! What datasets with a quota or a reservation use: counted with every change, so that a write is judged by
 //! looking at a few numbers.
 //!
-//! A dataset uses what its versions own, and what those of the datasets below it own: the same sum as `USED` in a
-//! list. Nothing is counted while no dataset has a limit. What moves versions from one dataset to another, or
-//! datasets to another place, is rare: then everything is counted anew.
+//! A dataset uses what its versions own, and what those of the datasets below it own: the same sum as `USED`
+//! in a list. Nothing is counted while no dataset has a limit. What moves versions from one dataset to
+//! another, or datasets to another place, is rare: then everything is counted anew.
 
 use super::State;
 use crate::error::{Error, Result};
@@ -66,7 +66,8 @@ impl Usage {
         self.above.get(&dataset).into_iter().flatten().map(|index| &self.tracked[*index])
     }
 
-    /// By how much those grow that have a limit, the topmost first, where datasets grow by so many blocks each.
+    /// By how much datasets with a limit grow, the topmost first. `growths`: by how many blocks each dataset
+    /// grows.
     pub(crate) fn totals(&self, growths: impl Iterator<Item = (DatasetId, i64)>) -> Vec<(&Tracked, i64)> {
         let mut totals: BTreeMap<usize, i64> = BTreeMap::new();
         for (dataset, more) in growths {
@@ -83,7 +84,7 @@ impl Usage {
         self.above(dataset).last().filter(|tracked| tracked.dataset == dataset)
     }
 
-    /// Whether anything is reserved for anybody.
+    /// Whether anything is reserved for any dataset.
     pub(crate) fn has_reservations(&self) -> bool {
         self.tracked.iter().any(|one| one.limits.reservation.or(one.limits.refreservation).is_some())
     }
@@ -171,8 +172,8 @@ impl State {
         }
     }
 
-    /// What is reserved and not yet used: of everybody, or of everybody but `writer`. Reservations of those above it are for `writer`
-    /// too; those for their heads are not.
+    /// What is reserved and not yet used: for all datasets, or for all but `writer`. Reservations of those
+    /// above it are for `writer` too; those for their heads are not.
     pub(crate) fn reserved_from(&self, writer: Option<DatasetId>) -> BlockCount {
         self.reserved_after(writer, &Change::default())
     }
@@ -182,8 +183,9 @@ impl State {
         BlockCount(self.reserved_from(None).0.saturating_sub(self.reserved_from(Some(writer)).0))
     }
 
-    /// [`State::reserved_from`] as it is going to be after a change. A reservation within another is part of it. A reservation for a head is
-    /// used by what it shares with nobody: after a snapshot, all of it may be needed again.
+    /// [`State::reserved_from`] as it is going to be after a change. A reservation within another is part of
+    /// it. A reservation for a head is used by what the head shares with no other version: after a snapshot,
+    /// all of it may be needed again.
     pub(crate) fn reserved_after(&self, writer: Option<DatasetId>, change: &Change) -> BlockCount {
         let own: &[usize] = writer.and_then(|id| self.usage.above.get(&id)).map_or(&[], Vec::as_slice);
         let tracked = &self.usage.tracked;

@@ -112,7 +112,7 @@ impl State {
         found.map(|_| ()).ok_or_else(|| Error::NotFound { what: format!("the snapshot (version {version})") })
     }
 
-    /// Two rows of one name would be one that nobody finds.
+    /// Of two rows with one name, lookups would find only one.
     fn require_free_name(&self, name: &str) -> Result<()> {
         if self.catalogue.has_dataset(name) {
             return Err(Error::Exists { what: format!("dataset {name}") });
@@ -243,8 +243,8 @@ impl State {
         Ok(gone)
     }
 
-    /// Takes out a head that no dataset has any more. One that is read, or has parts of its sets on disk, waits for
-    /// [`State::free_doomed`], without a name.
+    /// Takes out a head that no dataset has any more. One that is read, or has parts of its sets on disk,
+    /// waits for [`State::free_doomed`], without a name.
     fn let_go_of_head(&mut self, head: VersionId) -> Result<()> {
         // Who reads it has pinned it by now.
         self.retire_present(head);
@@ -280,12 +280,14 @@ impl State {
         self.graveyard.pins().pin(Hold::Snapshot(version), 0, Marks::default())
     }
 
-    /// Which pins may reach what deleting a version frees: that is what it owns, and is dead in the version below it.
+    /// Which pins may reach what deleting a version frees: what the version owns, and is dead in the version
+    /// below it.
     ///
-    /// Where a pin on a head has its place in the tree: above all that was sealed after it on the way down to the head. It reaches
-    /// nothing that is dead above its place, and what is owned below its place was born later, or is owned by the version that
-    /// was sealed next and may be reached. That leaves the deletions right above its place and right below it, both of which have
-    /// something below them that is on the way. A leaf frees what nobody below it reaches, and it is not deleted while it is read.
+    /// A pin on a head has its place in the tree above all that was sealed after it on the way down to the
+    /// head. It reaches nothing that is dead above its place. What is owned below its place was born later,
+    /// or is owned by the version that was sealed next and may be reached. That leaves the deletions right
+    /// above its place and right below it. Both have something below them that is on the way. A leaf frees
+    /// what no version below it reaches, and it is not deleted while it is read.
     fn readers_of(&self, version: VersionId) -> Readers {
         let &[child] = self.children(version) else { return Readers::None };
         let is_on_way = |(head, oldest): &(VersionId, Marks)| {
@@ -308,14 +310,14 @@ impl State {
         Stream::ALL.into_iter().all(|stream| mark.of(stream) >= marks.of(stream))
     }
 
-    /// Destroys a snapshot: nobody finds it from now on. It is deleted later, by [`State::free_doomed`].
+    /// Destroys a snapshot: lookups do not find it from now on. [`State::free_doomed`] deletes it later.
     fn destroy_snapshot(&mut self, snapshot: VersionId) -> Result<()> {
         self.catalogue.hide_snapshot(snapshot);
         self.doom(snapshot)
     }
 
-    /// Frees what a destroyed version owns and nobody below it reaches, until it is enough: whether all of that is free. It stays in the tree,
-    /// and leads to what is not there any more.
+    /// Frees what a destroyed version owns and no version below it reaches, until it is enough. Answers
+    /// whether all of that is free. The version stays in the tree, and leads to what is not there any more.
     fn thin_some(
         &mut self,
         version: VersionId,
@@ -342,12 +344,15 @@ impl State {
         hidden.into_iter().try_for_each(|version| self.doom(version))
     }
 
-    /// Deletes destroyed versions, and thins those that have to stay, until there is nothing left to be done or it is enough: whether there is.
+    /// Deletes destroyed versions, and thins those that have to stay, until nothing is left to be done or it
+    /// is enough. Answers whether something is left.
     ///
-    /// [`HistoryFault::Absent`] and [`HistoryFault::Unread`] are about [`crate::liveness::History::next_doomed`].
+    /// [`HistoryFault::Absent`] and [`HistoryFault::Unread`] are about
+    /// [`crate::liveness::History::next_doomed`].
     ///
-    /// Not an operation: it changes nothing that operations, or anybody else, could see, but for the blocks that it
-    /// frees. They are recorded as dead by the next checkpoint; if there is a crash before that, they are freed anew.
+    /// Not an operation: it changes nothing that an operation, or any other caller, could see, but for the
+    /// blocks that it frees. The next checkpoint records them as dead; if there is a crash before that, they
+    /// are freed anew.
     pub(crate) fn free_doomed(&mut self, pace: &mut Pace<'_>) -> std::result::Result<bool, HistoryFault> {
         self.doom_unread()?;
         while let Some(version) = self.history.next_doomed() {
@@ -369,7 +374,8 @@ impl State {
         Ok(false)
     }
 
-    /// Takes destroyed versions out of the tree of versions without a look at their sets, all of which are to be made anew.
+    /// Takes destroyed versions out of the tree of versions without a look at their sets: the caller makes
+    /// all sets anew.
     pub(crate) fn forget_doomed(&mut self) {
         for version in self.history.forget_doomed() {
             self.trees.remove(&version);
@@ -393,8 +399,8 @@ impl State {
         Ok(())
     }
 
-    /// What lies above a version, the nearest first, as if all were gone already that was destroyed and will go: when that happens is
-    /// nothing that operations may see, or replaying them would end elsewhere.
+    /// What lies above a version, the nearest first, as if all were gone already that was destroyed and will
+    /// go. Operations may not see when that happens, or replaying them would end elsewhere.
     pub(crate) fn above(&self, version: VersionId) -> impl Iterator<Item = VersionId> {
         let vanishing = OnceCell::new();
         let goes = move |version: &VersionId| {

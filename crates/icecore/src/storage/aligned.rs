@@ -29,7 +29,7 @@ impl AlignedBuffer {
     pub fn zeroed(length: usize) -> Self {
         assert!(length > 0 && length.is_multiple_of(BLOCK_BYTES));
         if let Some(mut spare) = spare(length) {
-            // SAFETY: so many bytes are allocated, and nobody else refers to them.
+            // SAFETY: so many bytes are allocated, and nothing else refers to them.
             unsafe { std::ptr::write_bytes(spare.pointer.as_ptr(), 0, length) };
             spare.length = length;
             return spare;
@@ -39,7 +39,8 @@ impl AlignedBuffer {
         Self::of(pointer, length, length)
     }
 
-    /// An empty buffer that takes `capacity` bytes; `capacity` must be a multiple of [`BLOCK_BYTES`] above zero.
+    /// An empty buffer that takes `capacity` bytes; `capacity` must be a multiple of [`BLOCK_BYTES`] above
+    /// zero.
     ///
     /// # Panics
     /// If `capacity` is not such a number.
@@ -66,14 +67,14 @@ impl AlignedBuffer {
         buffer
     }
 
-    /// A buffer of at least `length` bytes above zero, whatever they are: for what fills it before anything is read
-    /// from it.
+    /// A buffer of at least `length` bytes above zero, whatever they are: for what fills it before anything
+    /// is read from it.
     pub(crate) fn scratch(length: usize) -> Self {
         let kept = KEPT.iter().map(|(bytes, _)| *bytes).find(|bytes| *bytes >= length);
         let capacity = kept.unwrap_or_else(|| length.next_multiple_of(BLOCK_BYTES));
         let Some(mut spare) = spare(capacity) else { return Self::zeroed(capacity) };
-        // SAFETY: `capacity` bytes are allocated, the first `length` of them are initialised already, and nothing else
-        // refers to them.
+        // SAFETY: `capacity` bytes are allocated, the first `length` of them are initialised already, and
+        // nothing else refers to them.
         unsafe {
             std::ptr::write_bytes(spare.pointer.as_ptr().add(spare.length), 0, capacity - spare.length)
         };
@@ -114,9 +115,10 @@ impl AlignedBuffer {
     }
 }
 
-/// Buffers of these sizes are kept for their next use, so many of each at most: the operating system takes longer
-/// to provide the pages of a fresh one than it takes to fill it. Of the long ones as many as a transaction of
-/// medium size fills: they come back all at once, when the next one takes their place among what was written last.
+/// Buffers of these sizes are kept for their next use, so many of each at most: the operating system takes
+/// longer to provide the pages of a fresh one than it takes to fill it. Of the long ones as many as a
+/// transaction of medium size fills: they come back all at once, when the next one takes their place among
+/// what was written last.
 const KEPT: [(usize, usize); 3] = [(4 << 10, 64), (16 << 10, 64), (1 << 20, 32)];
 
 /// Only ever tried: in a forked child they may be locked for good.

@@ -3,8 +3,8 @@
 use rustix::fs::{StatVfs, StatVfsMountFlags};
 use std::path::Path;
 
-/// Whether the mount of a folder takes no writes, from any user (statvfs(3), `ST_RDONLY`). Not whether this user may
-/// write there. `false` if the folder cannot be examined.
+/// Whether the mount of a folder takes no writes, from any user (statvfs(3), `ST_RDONLY`). Not whether this
+/// user may write there. `false` if the folder cannot be examined.
 #[must_use]
 pub fn is_medium_read_only(folder: &Path) -> bool {
     rustix::fs::statvfs(folder).is_ok_and(|status| has_read_only_flag(&status))

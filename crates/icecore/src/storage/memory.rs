@@ -11,7 +11,7 @@ type Bytes = Arc<Mutex<Vec<u8>>>;
 /// Names of files, and bytes of them.
 type Stretches = Vec<(String, Range<u64>)>;
 
-/// Whoever writes a stretch that begins so panics.
+/// A thread that writes a stretch that begins so panics.
 pub(crate) const POISON: &[u8] = b"whoever writes this panics";
 
 /// A folder in memory.
@@ -28,12 +28,12 @@ pub(crate) enum Flushes {
     #[default]
     Done,
     Refused,
-    /// Whoever flushes panics.
+    /// A thread that flushes panics.
     Broken,
 }
 
 impl MemoryStorage {
-    /// What is there now, unlocked and with nobody at work on it.
+    /// What is there now, unlocked and with no process at work on it.
     pub(crate) fn copy(&self) -> Arc<Self> {
         let files = self.files.lock();
         let copied =

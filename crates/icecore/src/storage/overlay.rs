@@ -1,5 +1,5 @@
-//! A storage over another that keeps every change in memory: what would happen is seen, and nothing happens, until
-//! somebody wants it.
+//! A storage over another that keeps every change in memory. It shows what would happen, and nothing happens
+//! until a caller wants it.
 
 use super::{Kind, Space, Storage, StorageFile, StorageLock};
 use parking_lot::Mutex;
@@ -60,7 +60,8 @@ impl Overlay {
         Arc::new(Self { below, files: Mutex::default(), siblings: Mutex::default(), _lock: lock })
     }
 
-    /// Everything that was changed, by file and offset. Files made and left empty are in it with their first block.
+    /// Everything that was changed, by file and offset. Files made and left empty are in it with their first
+    /// block.
     pub(crate) fn changes(&self) -> Vec<Change> {
         let files = self.files.lock();
         let mut changes = Vec::new();
@@ -110,7 +111,7 @@ impl Overlay {
 
 struct OverlayFile(Arc<Layer>);
 
-/// Whoever made the overlay holds the one below.
+/// The overlay, or its maker, holds the lock below.
 struct NoLock;
 
 impl StorageLock for NoLock {}
@@ -126,7 +127,8 @@ impl Layer {
         Ok(bytes)
     }
 
-    /// Calls `body` for each page that a stretch lies in: the page, where in it, where in the stretch, how much.
+    /// Calls `body` for each page that a stretch lies in: the page, where in it, where in the stretch, how
+    /// much.
     fn each_page(
         &self,
         offset: u64,

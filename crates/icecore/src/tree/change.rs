@@ -1,9 +1,9 @@
 //! Insertion and removal.
 //!
 //! A change walks down before it touches anything: what it has to load, it has loaded when the leaf is
-//! reached, and an error until then leaves no trace. On the way back up each node that others may see has been
-//! replaced by a copy under a new address. Joining a sparse node with a neighbour is an improvement, not a
-//! necessity: it is left out when the neighbour cannot be read.
+//! reached, and an error until then leaves no trace. On the way back up each node that others may see has
+//! been replaced by a copy under a new address. Joining a sparse node with a neighbour is an improvement, not
+//! a necessity: it is left out when the neighbour cannot be read.
 
 use super::interior::Interior;
 use super::item::Item;
@@ -157,7 +157,8 @@ fn take_only_child(mut parent: Child) -> Child {
     }
 }
 
-/// True if nothing is below the node that was just changed: an empty leaf, at the end of a chain of only children.
+/// True if nothing is below the node that was just changed: an empty leaf, at the end of a chain of only
+/// children.
 fn is_hollow(child: &mut Child) -> bool {
     match child.exclusive() {
         Some(Node::Leaf(leaf)) => leaf.len() == 0,

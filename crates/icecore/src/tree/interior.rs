@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// Children in the order of their keys.
 ///
 /// Child `i` holds keys from `keys[i]` up to, not including, `keys[i + 1]`. `keys[0]` equals the key under
-/// which the parent holds this node, and is zero along the left edge of the tree. There is always at least one
-/// child. `used` is exactly the number of bytes that the entries take when encoded.
+/// which the parent holds this node, and is zero along the left edge of the tree. There is always at least
+/// one child. `used` is exactly the number of bytes that the entries take when encoded.
 #[derive(Clone, Debug)]
 pub(super) struct Interior {
     level: u8,
@@ -145,7 +145,8 @@ impl Interior {
         self.used = self.measure();
     }
 
-    /// Splits an overfull node: keeps the lower part, returns the upper. Where keys ascend, the lower stays full.
+    /// Splits an overfull node: keeps the lower part, returns the upper. Where keys ascend, the lower stays
+    /// full.
     pub fn split(&mut self, changed: u128) -> Self {
         let index = if self.index_of(changed) + 1 == self.len() { self.len() - 1 } else { self.len() / 2 };
         let right = Self::new(self.level, self.keys.split_off(index), self.children.split_off(index));

@@ -1,4 +1,4 @@
-//! What the tree needs from outside: nodes to read, and somebody who keeps the books of addresses.
+//! What the tree needs from outside: nodes to read, and a keeper of the books of addresses.
 
 use super::node::Node;
 use crate::error::Result;
@@ -11,7 +11,7 @@ pub trait NodeLedger {
     fn draw_node(&mut self) -> LogAddress;
 
     /// The version no longer refers to the node at this address: called once for each node that the tree
-    /// referred to and then does not, whoever else may still do so.
+    /// referred to and then does not, even where other versions still do so.
     fn drop_node(&mut self, address: LogAddress);
 }
 
@@ -25,6 +25,7 @@ pub trait NodeSource: Send + Sync {
         None
     }
 
-    /// A node was written just now, and is likely to be read again soon. It refers to its children by address.
+    /// A node was written just now, and is likely to be read again soon. It refers to its children by
+    /// address.
     fn keep(&self, _address: LogAddress, _node: &Arc<Node>) {}
 }

@@ -1,5 +1,5 @@
-//! A disk that keeps apart what is written and what is durable, and where others come in between at every call. Of each block it keeps
-//! one number, which only grows.
+//! A disk that keeps apart what is written and what is durable, and where other threads come in between at
+//! every call. Of each block it keeps one number, which only grows.
 
 use crate::sync::{Arc, Mutex, thread};
 use icecore::storage::{AlignedBuffer, Kind, Space, Storage, StorageFile, StorageLock};
@@ -33,12 +33,12 @@ pub struct Disk(Mutex<Folder>);
 struct Folder {
     written: Names,
     durable: Names,
-    /// Somebody else writes here.
+    /// Another process writes here.
     is_handed_on: bool,
     refuses: Option<Refused>,
 }
 
-/// What a disk may be told to refuse.
+/// What a test may make a disk refuse.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
     Write,
@@ -81,7 +81,7 @@ impl Disk {
         self.0.lock().refuses = Some(refused);
     }
 
-    /// Somebody else writes here from now on.
+    /// Another process writes here from now on.
     pub fn hand_on(&self) {
         self.0.lock().is_handed_on = true;
     }
@@ -102,8 +102,8 @@ impl Disk {
         Err(io::Error::other("it was ordered"))
     }
 
-    /// What may be found under a name after a crash at this moment, at the least: what is durable of whatever had the name since the folder
-    /// was flushed. `None` for each time at which there was nothing.
+    /// What may be found under a name after a crash at this moment, at the least: what is durable of the
+    /// files that had the name since the folder was flushed. `None` for each time at which there was nothing.
     pub fn after_crash(&self, name: &str) -> Vec<Option<Blocks>> {
         let folder = self.0.lock();
         let found = [folder.written.get(name), folder.durable.get(name)];

@@ -1,4 +1,4 @@
-//! In place of the store's file of incidents: nobody reads it here.
+//! In place of the store's file of incidents: no test reads it here.
 
 use crate::error::Error;
 

@@ -16,7 +16,7 @@ struct Log {
     turns: Turns<Token>,
     built: Mutex<u64>,
     durable: AtomicU64,
-    /// Somebody writes.
+    /// A thread writes.
     busy: AtomicBool,
     /// The record with which writing fails.
     fails_at: u64,
@@ -127,7 +127,8 @@ fn a_failure_reaches_everybody_who_waits() {
                 thread::spawn(move || {
                     let wanted = log.append();
                     let done = log.make_durable(wanted);
-                    // One who led for others may be told of a failure that came after its own record was durable.
+                    // A thread that led for others may get a failure that came after its own record was
+                    // durable.
                     assert!(!done || log.durable() >= wanted, "acknowledged, and not durable");
                     log.exclusive();
                     done

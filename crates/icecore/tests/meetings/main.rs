@@ -1,6 +1,7 @@
-//! Where threads meet, under a checker that tries one order of their steps after the other (shuttle). The very files of the
-//! store are compiled here, with the checker's locks and threads in place of the system's (`sync.rs`). What stands around them in the
-//! store is a model; what it asserts is what must hold in every order.
+//! Where threads meet, under a checker that tries one order of their steps after the other (shuttle). The
+//! very files of the store are compiled here, with the checker's locks and threads in place of the system's
+//! (`sync.rs`). What stands around them in the store is a model; what it asserts is what must hold in every
+//! order.
 
 #[allow(dead_code, unused_imports, reason = "a part of the store, of which this uses a part")]
 #[path = "../../src/copies/mod.rs"]

@@ -10,11 +10,11 @@ use icecore::units::{BlockCount, LogAddress, Marks, Run, Stream, VersionId};
 
 const BLOCKS: u64 = 4;
 const HEAD: VersionId = VersionId(1);
-/// All blocks were born before anybody reads.
+/// All blocks were born before any reader reads.
 const MARKS: Marks = Marks([LogAddress(BLOCKS); 3]);
 
-/// What a pool has: blocks that are alive, those that died and wait for whoever may still read them, and those whose place may be used for
-/// something else.
+/// What a pool has: blocks that are alive, those that died and wait for readers that may still read them, and
+/// those whose place may be used for something else.
 #[derive(Default)]
 struct State {
     clock: u64,
@@ -82,7 +82,7 @@ impl Pool {
         }
     }
 
-    /// As a collection, which leaves behind what nobody needs.
+    /// As a collection, which leaves behind what no reader needs.
     fn leave_behind(&self) {
         let state = &mut *self.state.lock();
         state.graveyard.sift();
@@ -95,7 +95,8 @@ impl Pool {
         }
     }
 
-    /// As an operation, or the first of several that belong together, of which the second drops a block as well.
+    /// As an operation, or the first of several that belong together, of which the second drops a block as
+    /// well.
     fn kill(&self, block: u64, more: Option<u64>) {
         let mut state = self.state.lock();
         for block in [Some(block), more].into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! Second copies: whoever writes, whoever makes a copy of what was there before, and whoever relies on copies.
+//! Second copies: threads that write, that make a copy of what was there before, and that rely on copies.
 
 use crate::copies::{Copies, Place, copy_name};
 use crate::disk::{Call, Disk, Drive, Refused, block, number};
@@ -95,8 +95,8 @@ impl Pool {
     }
 }
 
-/// A checkpoint, whoever makes a copy of what was there before, and, unless it is in that copy that a call fails, somebody who writes
-/// beside them.
+/// A checkpoint, and a thread that makes a copy of what was there before. A third thread writes beside them,
+/// unless it is in that copy that a call fails.
 fn write_and_copy(refused: Option<Refused>) {
     let pool = Pool::new();
     if let Some(refused) = refused {
@@ -181,7 +181,8 @@ fn nothing_is_written_to_a_pool_that_was_closed() {
     });
 }
 
-/// A segment finds a new use while a reader, who has found damage in it, takes what it looked for from the copy.
+/// A segment finds a new use while a reader, who has found damage in it, takes what it looked for from the
+/// copy.
 #[test]
 fn what_is_healed_is_what_lies_there() {
     together_times(SCHEDULES, || {

@@ -1,4 +1,4 @@
-//! In place of the store's counters: nobody reads them here.
+//! In place of the store's counters: no test reads them here.
 
 pub use icecore::Statistics;
 

@@ -1,5 +1,5 @@
-//! A real pool on a medium that refuses a call: its `errors.log` says which file, what was to be done with it and what the system said,
-//! and is still there when the process has gone.
+//! A real pool on a medium that refuses a call. Its `errors.log` says which file, what was to be done with it
+//! and what the system said, and is still there when the process has gone.
 
 use icecore::storage::{Kind, RealStorage, Space, Storage, StorageFile, StorageLock};
 use icecore::{CopyMode, Creation, Incident, InitOptions, OpenOptions, Pool, logged_incidents};
@@ -167,7 +167,8 @@ fn lines(directory: &Path) -> Vec<String> {
     said
 }
 
-/// Has one call refused while a caller makes something durable. Answers what was refused, and what is told.
+/// Has one call refused while a caller makes something durable. Answers what was refused, and the incidents
+/// that the pool reports.
 fn refused(directory: &Path, call: Refused) -> (String, Vec<Incident>) {
     let (pool, fault) = opened(directory);
     let db = pool.dataset("db").unwrap();

@@ -141,7 +141,7 @@ fn a_quota_counts_snapshots_and_what_lies_below() {
     a.write(in_a, 0, &[2; PIECE]).unwrap();
     let (b, in_b) = file(&pool, "t/b");
     assert!(fill(&b, in_b, 0).0 + 8 >= count);
-    // Somebody else's data does not find a place there.
+    // Data of a dataset from elsewhere does not find a place there.
     pool.create_dataset("x", false, &[]).unwrap();
     let (x, in_x) = file(&pool, "x");
     x.write(in_x, 0, &[3; 1 << 20]).unwrap();
@@ -218,7 +218,8 @@ fn make_that_writes_ahead(copies: icecore::CopyMode) -> (tempfile::TempDir, Pool
     (folder, pool)
 }
 
-/// Most of a large group is written ahead before it is known whether it is allowed: that is not asked for a second time.
+/// Most of a large group is written ahead before it is known whether it is allowed: that is not asked for a
+/// second time.
 #[test]
 fn a_group_may_take_nearly_all_that_is_not_reserved_for_others() {
     for reserved in [1 << 20, 5 << 20, 20 << 20] {
@@ -247,7 +248,7 @@ fn a_group_may_take_nearly_all_that_is_not_reserved_for_others() {
     }
 }
 
-/// Databases that are attached are committed together: what one of them writes is written from what is reserved for it.
+/// Databases that are attached are committed together. What one of them writes takes what is reserved for it.
 #[test]
 fn groups_that_are_committed_together_use_what_is_reserved_for_each() {
     let (_folder, pool) = make_that_writes_ahead(icecore::CopyMode::None);
@@ -310,7 +311,8 @@ fn snapshots_at_one_moment_need_a_refreservation_once() {
     pool.verify().unwrap();
 }
 
-/// Others fill a pool until they are refused, in the way that `overwrites` says; then the owner of what is reserved writes all of it.
+/// Others fill a pool until they are refused, in the way that `overwrites` says. Then the owner of what is
+/// reserved writes all of it.
 fn claim_reserved(reserved: usize, overwrites: bool, piece: usize, pieces_per_commit: usize) {
     let (_folder, pool) = make(Some(48 << 20));
     for name in ["owner", "other"] {
@@ -516,7 +518,8 @@ fn snapshots_of(pool: &Pool, dataset: &str) -> Vec<String> {
     pool.list(&filter).unwrap().into_iter().map(|entry| entry.name).collect()
 }
 
-/// Does one step; answers whether it added to what datasets hold. Refusals are part of the game, but only some.
+/// Does one step; answers whether it added to what datasets hold. Refusals are part of the game, but only
+/// some.
 fn apply(pool: &Pool, step: &Step, serial: usize) -> bool {
     let allowed = |outcome: Result<(), Error>| match outcome {
         Ok(()) | Err(Error::QuotaExceeded { .. } | Error::Busy { .. } | Error::Invalid(_)) => {}
@@ -607,7 +610,8 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
-    /// No write makes anything exceed its quota, or exceed it by more; what is counted along the way is what there is.
+    /// No write makes anything exceed its quota, or exceed it by more; what is counted along the way is what
+    /// there is.
     #[test]
     fn no_history_exceeds_a_quota_by_writing(steps in steps()) {
         let (folder, mut pool) = make(None);

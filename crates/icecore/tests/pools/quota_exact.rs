@@ -1,5 +1,5 @@
-//! Quotas are exact: a change is refused if and only if, after it, what `list` shows would be beyond the limit.
-//! A twin of the pool that has no limit in the way shows what the change comes to.
+//! Quotas are exact: a change is refused if and only if, after it, what `list` shows would be beyond the
+//! limit. A twin of the pool that has no limit in the way shows what the change comes to.
 
 use crate::quota::{entry, make, open, set};
 use icecore::limits::Limit;

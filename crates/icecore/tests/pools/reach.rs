@@ -30,7 +30,7 @@ fn a_pool_opens_where_no_socket_can_be_made() {
     dataset.write(file, 0, b"hello").unwrap();
     dataset.sync().unwrap();
     drop(dataset);
-    // Who asks from elsewhere is told who has it, and does not wait for ever.
+    // A caller that asks from elsewhere learns which process has it, and does not wait for ever.
     let refused = connect_or_open(&path, true).unwrap_err().to_string();
     assert!(refused.contains("in use by"), "{refused}");
     pool.close().unwrap();

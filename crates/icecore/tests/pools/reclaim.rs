@@ -1,5 +1,5 @@
-//! What destroying something is said to give back comes back, to the byte: in every history. `USED` of a snapshot is what destroying it alone
-//! gives back.
+//! What destroying something is said to give back comes back, to the byte: in every history. `USED` of a
+//! snapshot is what destroying it alone gives back.
 
 use icecore::{Creation, DestroyTarget, Error, InitOptions, ListFilter, OpenOptions, Pool};
 use proptest::prelude::*;
@@ -164,7 +164,7 @@ proptest! {
         prop_assert_eq!(used(&pool), 0);
         pool.checkpoint().unwrap();
         pool.checkpoint().unwrap();
-        // The books of the pool itself are nobody's, and all that is left.
+        // The books of the pool itself belong to no dataset, and are all that is left.
         let live = pool.statistics().live_bytes;
         prop_assert!(live < 1 << 20, "{live} bytes are live and belong to nobody");
     }

@@ -182,7 +182,8 @@ fn readers_and_writers_do_not_notice() {
     assert_kept(&Pool::open_directory(folder.path(), &options(true)).unwrap(), file);
 }
 
-/// A reader keeps what the head has dropped. No checkpoint frees that, so none is written for it again and again.
+/// A reader keeps what the head has dropped. No checkpoint frees that, so none is written for it again and
+/// again.
 fn a_pool_at_rest_beside_a_reader_writes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     // So large that a pool always has more of them than it wants at rest.

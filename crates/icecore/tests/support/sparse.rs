@@ -1,8 +1,8 @@
 //! A folder of files as text that holds only what is not zero, so that a pool image is small in a repository.
 //!
-//! One line for each thing: `file NAME LENGTH`; `fill OFFSET LENGTH BYTE` for a stretch of one byte; `data OFFSET
-//! BYTES` for any other. Numbers are decimal, bytes hexadecimal, and offsets count from the beginning of the file
-//! named last. What no line mentions is zero.
+//! One line for each thing: `file NAME LENGTH`; `fill OFFSET LENGTH BYTE` for a stretch of one byte; `data
+//! OFFSET BYTES` for any other. Numbers are decimal, bytes hexadecimal, and offsets count from the beginning
+//! of the file named last. What no line mentions is zero.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! Versions that are destroyed and still in the tree of versions. Nobody reads their trees of files, which lead to what is free
-//! (see `liveness/thinning.rs`). What they reach is what those below them reach that were not destroyed.
+//! Versions that are destroyed and still in the tree of versions. No reader reads their trees of files, which
+//! lead to what is free (see `liveness/thinning.rs`). What they reach is what those below them reach that
+//! were not destroyed.
 
 use super::{Blocks, Difference, LookedAt, less, unite};
 use crate::liveness::{BlockSet, Span};
@@ -7,8 +8,8 @@ use crate::state::State;
 use crate::units::{LogAddress, Stream, VersionId};
 use std::collections::BTreeMap;
 
-/// A doomed version, the doomed ones that hang together below it, and all those right below these. `look` compares the tree of a version with
-/// that of the version above all of them, whose blocks are in `reached`.
+/// A doomed version, the doomed ones that hang together below it, and all those right below these. `look`
+/// compares the tree of a version with that of the version above all of them, whose blocks are in `reached`.
 pub(super) fn look(
     state: &State,
     top: VersionId,
@@ -75,8 +76,9 @@ fn together<'a>(mut all: impl Iterator<Item = &'a Difference>, reached: &Blocks)
     together
 }
 
-/// How a doomed version differs from its parent. It owns what is reached below it and was born since the parent; and of what the parent reaches and nobody
-/// does below it, some is dead in it and some further down: the sets say which.
+/// How a doomed version differs from its parent. It owns what is reached below it and was born since the
+/// parent. Some blocks the parent reaches and no version below it does. Of these, some are dead in it and
+/// some further down: the sets say which.
 fn of_doomed(
     state: &State,
     version: VersionId,

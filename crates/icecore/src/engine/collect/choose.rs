@@ -21,11 +21,12 @@ fn is_worthwhile(candidate: &Candidate) -> bool {
     (candidate.capacity - candidate.live) * DEAD_SHARE_MIN >= candidate.capacity
 }
 
-/// What is lost by emptying a segment now instead of a moment later: the cost of emptying it, for each block gained,
-/// falls as what lives in it dies, `u / (1 - u)^2` times the rate at which a block of it dies. Where that is least,
-/// waiting gains least. (D. Lomet, C. Luo, "Efficiently reclaiming space in a log structured store", 2021.) Of
-/// segments that are alike this prefers the emptiest; a cold one goes while it is fuller than a hot one, which
-/// empties itself. The rate is what has died of the segment since it was filled, as if by a half-life.
+/// What is lost by emptying a segment now instead of a moment later. The cost of emptying it, for each block
+/// gained, falls as what lives in it dies, `u / (1 - u)^2` times the rate at which a block of it dies. Where
+/// that is least, waiting gains least. (D. Lomet, C. Luo, "Efficiently reclaiming space in a log structured
+/// store", 2021.) Of segments that are alike this prefers the emptiest; a cold one goes while it is fuller
+/// than a hot one, which empties itself. The rate is what has died of the segment since it was filled, as if
+/// by a half-life.
 fn loss_by_haste(candidate: &Candidate) -> f64 {
     let full = candidate.live as f64 / candidate.capacity as f64;
     let rate = -full.ln() / candidate.age as f64;

@@ -1,10 +1,11 @@
 //! Collection: what lives in segments that hold little of it is moved elsewhere, by changing nothing but the
 //! location map, so that whole segments become free.
 //!
-//! `choose` says which segments, `shift` moves what lives in one, `policy` says when and how fast. Trees, sets and
-//! snapshots are not touched: their addresses stay what they are. A segment that was emptied stays as it is
-//! until a checkpoint, or one of moves only ([`super::moves`]), that has the new places is durable: a recovery from the
-//! one before looks for the blocks there. Readers look up a place, read, and look it up again ([`crate::blocks::Blocks::while_there`]).
+//! `choose` says which segments, `shift` moves what lives in one, `policy` says when and how fast. Trees,
+//! sets and snapshots are not touched: their addresses stay what they are. A segment that was emptied stays
+//! as it is until a checkpoint, or one of moves only ([`super::moves`]), that has the new places is durable:
+//! a recovery from the one before looks for the blocks there. Readers look up a place, read, and look it up
+//! again ([`crate::blocks::Blocks::while_there`]).
 
 mod choose;
 mod policy;
@@ -34,8 +35,8 @@ pub struct CollectReport {
 }
 
 impl Engine {
-    /// Empties up to so many segments now, whatever the need, the least worthwhile to keep first, and sees to it that
-    /// they can be used again. `checkpoint`: after a checkpoint, so that what died need not be moved.
+    /// Empties up to so many segments now, whatever the need, the least worthwhile to keep first. Makes sure
+    /// that they can be used again. `checkpoint`: after a checkpoint, so that what died need not be moved.
     pub(crate) fn collect(&self, segments_max: usize, checkpoint: bool) -> Result<CollectReport> {
         self.check_writable()?;
         let _turn = self.collector.turn();

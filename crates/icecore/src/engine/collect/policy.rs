@@ -19,18 +19,19 @@ const HEADROOM_BYTES: u64 = 8 << 20;
 const HEADROOM_SHARE: usize = 512;
 /// In a small pool one of so many is, and two at most.
 const SMALL_SHARE: usize = 64;
-/// Times that a caller who found no room empties segments before it is told so.
+/// Rounds of emptying segments before a caller that found no room gets an error.
 const ROUNDS_MAX: usize = 24;
 /// Segments emptied before a checkpoint makes them free, when there is no room.
 pub(super) const BATCH_SEGMENTS: usize = 8;
-/// A pool has so many segments before it gathers what is dead in them rather than grow, and from there on so many for
-/// each that would hold what lives: those to be emptied are then nearly empty, and emptying one writes less than
-/// writing a new one ahead.
+/// A pool has this many segments before it gathers what is dead in them rather than grow. From there on it
+/// has this many for each segment that would hold what lives. The segments to be emptied are then nearly
+/// empty, and emptying one writes less than writing a new one ahead.
 const GROWN_SEGMENTS: u64 = 16;
 const GROWN_SHARE: u64 = 3;
 /// How full a segment may be to be emptied only because nothing else is to be done.
 const IDLE_FULL_MAX: f64 = 0.5;
-/// The same in a pool whose files take more than a pool at rest should. Where all segments are fuller, they do not.
+/// The same in a pool whose files take more than a pool at rest should. They do not where all segments are
+/// fuller.
 const IDLE_FULL_MAX_LARGE: f64 = 0.9;
 /// Segments emptied in idle time before looking whether it still is.
 const IDLE_SEGMENTS: usize = 4;
@@ -40,9 +41,10 @@ const IDLE_SEGMENTS_MAX: usize = 12;
 const DEATHS_PER_NODE: u64 = 16;
 /// Of so many blocks of the pool one that the next checkpoint makes room of is worth one.
 const DEATHS_SHARE: u64 = 64;
-/// As many times as much of what need not be recorded as dead to be left behind, or of log, is worth one in any case.
+/// As many times as much is worth one in any case: of log, or of blocks whose death need not be recorded to
+/// leave them behind.
 const LEFT_BEHIND_FACTOR: u64 = 8;
-/// How long somebody waits for the collector before looking whether there is room by now.
+/// How long a thread waits for the collector before it looks whether there is room by now.
 const TURN_PATIENCE: Duration = Duration::from_millis(2);
 /// A pause between two pieces for each segment that is left before writers would have to wait.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -68,7 +70,7 @@ struct Told {
 }
 
 impl Collector {
-    /// Waits until nobody else collects.
+    /// Waits until no other thread collects.
     pub(in crate::engine) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock()
     }
@@ -124,8 +126,8 @@ impl Room {
         self.available < self.reserve + self.headroom
     }
 
-    /// How long collection pauses between two pieces: whoever is behind does not, whoever has room makes way for a writer, the longer the
-    /// more room there is.
+    /// How long collection pauses between two pieces. A collection that is behind does not pause. One that
+    /// has room makes way for a writer, the longer the more room there is.
     fn pause(self, is_busy: impl FnOnce() -> bool) -> Duration {
         let slack = self.available.saturating_sub(self.reserve + self.headroom).min(64) as u32;
         let pause = (PAUSE * slack).min(PAUSE_MAX);
@@ -157,7 +159,7 @@ impl Engine {
         enough.saturating_sub(segments.len() as u64) + segments.free() as u64
     }
 
-    /// Segments that collection keeps free beyond the reserve: what is kept free is lost to what dies by itself.
+    /// Segments that collection keeps free beyond the reserve: room kept free is lost to what dies by itself.
     fn headroom(&self, segments: usize) -> u64 {
         let share = (segments / HEADROOM_SHARE).max((segments / SMALL_SHARE).clamp(1, 2));
         (HEADROOM_BYTES / self.geometry.bytes).clamp(1, share as u64)
@@ -176,8 +178,8 @@ impl Engine {
         self.counters.logged_data_bytes.get() + self.counters.logged_header_bytes.get()
     }
 
-    /// Empties segments until there is headroom again, ahead of need. `paced`: makes way for writers as long as there is
-    /// room for them.
+    /// Empties segments until there is headroom again, ahead of need. `paced`: makes way for writers as long
+    /// as there is room for them.
     pub(in crate::engine) fn collect_ahead(&self, paced: bool) -> Result<()> {
         let Some(_turn) = self.collector.turn.try_lock() else { return Ok(()) };
         let mut gained = true;
@@ -199,8 +201,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Empties as many segments as give headroom, as far as there is room to move what lives in them. Answers whether
-    /// there was any that the next checkpoint can free.
+    /// Empties as many segments as give headroom, as far as there is room to move what lives in them. Answers
+    /// whether there was any that the next checkpoint can free.
     fn empty_some(&self, room: Room, paced: bool) -> Result<bool> {
         let wanted = (room.reserve + 2 * room.headroom).saturating_sub(room.available);
         let victims = self.victims(&self.state());
@@ -231,7 +233,8 @@ impl Engine {
         Ok(expected > 0)
     }
 
-    /// Whether so much was taken to be filled that writers cannot go on, or not for long, and some of it can be given back.
+    /// Whether collection took so many segments to fill that writers cannot go on, or not for long, and can
+    /// give some of them back.
     fn is_in_the_way(&self) -> bool {
         let state = self.state();
         let room = self.room(&state);
@@ -247,8 +250,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a checkpoint gains much for its cost, where room is short. It writes the nodes that changed; it makes
-    /// room of what died since the last one and cannot be left behind without it, and lets that part of the log be emptied.
+    /// Whether a checkpoint gains much for its cost, where room is short. It writes the nodes that changed.
+    /// It makes room of what died since the last one and cannot be left behind without it, and lets that part
+    /// of the log be emptied.
     pub(in crate::engine) fn checkpoint_is_worth_it(&self, state: &State) -> bool {
         let cost = state.dirty_nodes + self.blocks.pending().count() as u64;
         let (waiting, died) = (state.graveyard.waiting_blocks(), state.graveyard.pending_blocks());
@@ -271,8 +275,8 @@ impl Engine {
         }
     }
 
-    /// Sees to it that so many segments are free for whoever adds something, beside those that are reserved, by emptying others; false if
-    /// nothing can be gained. For callers that found no room.
+    /// Makes this many segments free for a caller that adds something, beside those that are reserved, by
+    /// emptying others. False if nothing can be gained. For callers that found no room.
     pub(in crate::engine) fn collect_for_room(&self, wanted: usize) -> Result<bool> {
         let wanted = wanted as u64 + self.segments_kept(&self.state());
         let Some(_turn) = self.turn_or_room(wanted) else { return Ok(true) };
@@ -297,8 +301,8 @@ impl Engine {
         Ok(gained)
     }
 
-    /// Waits for whoever collects until there is room again in the segment that the log is in; false if there is none when that is done, or
-    /// nobody does.
+    /// Waits for the thread that collects until there is room again in the segment that the log is in. False
+    /// if there is none when that thread is done, or if no thread collects.
     pub(in crate::engine) fn wait_for_collection(&self) -> bool {
         while self.collector.turn.try_lock_for(TURN_PATIENCE).is_none() {
             if self.log_may_go_on(&self.state()) {
@@ -308,7 +312,7 @@ impl Engine {
         self.log_may_go_on(&self.state())
     }
 
-    /// Waits for its turn; `None` if whoever has it has made as much room already.
+    /// Waits for its turn; `None` if the thread that has it has made as much room already.
     fn turn_or_room(&self, wanted: u64) -> Option<MutexGuard<'_, ()>> {
         loop {
             if let Some(turn) = self.collector.turn.try_lock_for(TURN_PATIENCE) {
@@ -321,7 +325,8 @@ impl Engine {
         }
     }
 
-    /// Makes room where only the reserve is left. If that is not possible, the room that is kept for it is room for what frees.
+    /// Makes room where only the reserve is left. If that is not possible, the room kept for it is room for
+    /// what frees.
     fn gain_from_reserve(&self) -> Result<bool> {
         if !self.is_tight(&self.state(), Purpose::Freeing) {
             return Ok(false);
@@ -348,7 +353,8 @@ impl Engine {
                 break;
             }
             self.collector.says(Some(describe(victim, "there is no room")));
-            // Of nodes there may be no room for another segment, and room in the one for data, or the other way round.
+            // There may be room in the segment for data and none for another segment of nodes, or the other
+            // way round.
             let outcome = self.empty(victim, Purpose::Freeing, &|| ())?;
             emptied += usize::from(outcome == Outcome::Emptied);
         }
@@ -360,7 +366,8 @@ impl Engine {
         Ok(gained)
     }
 
-    /// Empties a few segments that hold little, because there is nothing else to be done. `keep`: what the pool keeps.
+    /// Empties a few segments that hold little, because nothing else is to be done. `keep`: what the pool
+    /// keeps.
     pub(in crate::engine) fn collect_idle(&self, keep: Keep) -> Result<()> {
         let Some(_turn) = self.collector.turn.try_lock() else { return Ok(()) };
         self.check_writable()?;
@@ -372,7 +379,8 @@ impl Engine {
             }
             self.collector.says(Some(describe(victim, "nothing else to do")));
             emptied += usize::from(self.empty(victim, Purpose::Collecting, &|| ())? == Outcome::Emptied);
-            // What was emptied is used again for the next ones, and who came to write does not wait for all of them.
+            // The next ones use again what was emptied, and a writer that comes does not wait for all of
+            // them.
             if emptied == IDLE_SEGMENTS || self.is_in_the_way() {
                 self.release_emptied()?;
                 emptied = 0;
@@ -425,7 +433,7 @@ mod tests {
         assert_eq!(pauses[9], 3 * PAUSE);
         assert!(pauses.is_sorted() && pauses[99] == PAUSE_MAX, "{pauses:?}");
         assert_eq!(room(u64::MAX).pause(|| true), PAUSE_MAX);
-        // Nobody writes: there is nobody to make way for.
+        // No thread writes: there is none to make way for.
         assert!((0..100).all(|available| room(available).pause(|| false).is_zero()));
         // More kept back is less room.
         let kept = Room { reserve: 6, ..room(9) };

@@ -1,11 +1,13 @@
-//! Emptying segments where nothing but the reserve is left: with what is kept back, and so that it is there again before anybody
-//! needs it.
+//! Emptying segments where nothing but the reserve is left: with what is kept back, and so that it is there
+//! again before an operation needs it.
 //!
-//! The reserve is counted in whole segments, and grows by one at once when a segment that is being filled with nodes,
-//! merged blocks or the ledger runs short. It may then come to more than there is, with dead space lying about in all other
-//! segments: nothing that frees could be logged, and nothing emptied, as that takes a segment first. But what emptying takes it
-//! gives back as soon as a checkpoint of moves is durable. So it may have all that such a checkpoint leaves, as long as no
-//! other comes between: the line of ledger blobs is held meanwhile.
+//! The reserve is counted in whole segments. It grows by one at once when a segment that is being filled with
+//! nodes, merged blocks or the ledger runs short. It may then come to more than there is, with dead space
+//! lying about in all other segments. Nothing that frees could be logged then, and nothing emptied, as that
+//! takes a segment first.
+//!
+//! But emptying gives back what it takes as soon as a checkpoint of moves is durable. So it may have all that
+//! such a checkpoint leaves, as long as no other comes between: the line of ledger blobs is held meanwhile.
 
 use super::policy::BATCH_SEGMENTS;
 use super::shift::Destination;
@@ -29,8 +31,8 @@ struct Batch {
 }
 
 impl Engine {
-    /// Empties some segments with room that is kept back, and gives that back. False if there is nothing to be gained: what lives
-    /// does not fit into fewer segments.
+    /// Empties some segments with room that is kept back, and gives that back. False if there is nothing to
+    /// be gained: what lives does not fit into fewer segments.
     ///
     /// # Errors
     /// What writing answers. What was moved before stays moved, and is recorded.
@@ -75,7 +77,8 @@ impl Engine {
         batches.into_iter().filter(|batch| batch.gain > 0).max_by_key(|batch| batch.gain)
     }
 
-    /// As many of the candidates, the emptiest first, as there is room for. `spare`: a segment may be taken for it.
+    /// As many of the candidates, the emptiest first, as there is room for. `spare`: a segment may be taken
+    /// for it.
     fn batch_into(
         &self,
         state: &mut State,

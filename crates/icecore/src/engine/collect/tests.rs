@@ -114,7 +114,8 @@ fn what_lives_is_moved_and_the_rest_is_free() {
     assert_sound(&pool);
 }
 
-/// Of data that lies side by side, what took the place of something old goes elsewhere than what was overwritten soon.
+/// Data lies side by side. What took the place of something old goes elsewhere than what was overwritten
+/// soon.
 #[test]
 fn what_is_likely_to_live_on_is_moved_apart() {
     let storage = make(None);
@@ -187,7 +188,7 @@ fn snapshots_stay_what_they_are_and_are_not_in_the_way() {
     assert_sound(&pool);
 }
 
-/// Whoever dies before the checkpoint that has the new places finds everything at the old ones.
+/// A crash before the checkpoint that has the new places finds everything at the old ones.
 #[test]
 fn a_crash_before_the_checkpoint_finds_the_old_places() {
     let storage = make(None);
@@ -219,7 +220,8 @@ fn a_crash_before_the_checkpoint_finds_the_old_places() {
     assert_sound(&crashed);
 }
 
-/// What is moved becomes durable without a checkpoint: replay goes on from the last one, and finds everything elsewhere.
+/// What is moved becomes durable without a checkpoint: replay goes on from the last one, and finds everything
+/// elsewhere.
 #[test]
 fn moves_recorded_alone_free_segments_and_outlive_a_crash() {
     let storage = make(None);
@@ -249,7 +251,7 @@ fn moves_recorded_alone_free_segments_and_outlive_a_crash() {
         for victim in &victims {
             engine.empty(victim, Purpose::Collecting, &|| ()).unwrap();
         }
-        // Nobody knows of it yet.
+        // No record of the moves is on disk yet.
         assert_there(&open_as(&storage.copy(), false, 0));
         assert!(engine.record_moves().unwrap());
         for victim in &victims {
@@ -271,9 +273,9 @@ fn moves_recorded_alone_free_segments_and_outlive_a_crash() {
     assert_there(&open_as(&storage, false, 0));
 }
 
-/// A checkpoint that fails, or panics, leaves a map behind of which nobody can say any more what changed since the one before. Whoever waited for it to
-/// end, with moves to be recorded, must not record them as if nothing had happened: the ledger would have no place for
-/// what the last checkpoint wrote.
+/// A checkpoint that fails, or panics, leaves a map behind that no longer says what changed since the
+/// checkpoint before. A caller that waited for its end, with moves to be recorded, must not record them as if
+/// nothing had happened. The ledger would have no place for what the last checkpoint wrote.
 #[test]
 fn no_moves_are_recorded_after_a_checkpoint_failed() {
     for flushes in [Flushes::Refused, Flushes::Broken] {
@@ -303,8 +305,9 @@ fn give_up_a_group(db: &Dataset, file: InodeNumber) {
     }
 }
 
-/// A ledger of moves repeats where runs went on as of the last checkpoint. Groups that were given up may have spent that segment since, and
-/// collection have moved to it what lives: nothing is written over that, and its checksums are those of the use that it is in.
+/// A ledger of moves repeats where runs went on as of the last checkpoint. Groups that were given up may have
+/// spent that segment since, and collection may have moved to it what lives. Nothing is written over that,
+/// and its checksums are those of the use that it is in.
 #[test]
 fn what_runs_went_on_in_may_have_found_another_use() {
     let storage = make(Some(16 * SEGMENT));
@@ -480,7 +483,7 @@ fn scattered_dead_space_makes_room() {
     }
 }
 
-/// Whoever is the first to find no room, a snapshot as well as a write, gets what can be had.
+/// The first operation that finds no room, a snapshot as well as a write, gets what can be had.
 #[test]
 fn snapshots_find_room_where_dead_space_is_scattered() {
     let storage = make(Some(40 * SEGMENT));
@@ -503,7 +506,7 @@ fn snapshots_find_room_where_dead_space_is_scattered() {
     assert_sound(&pool);
 }
 
-/// Readers never see anything else than what was written, while segments are emptied and used again under them.
+/// Readers see only what was written, while segments are emptied and used again under them.
 #[test]
 fn readers_meet_nothing_of_it() {
     let storage = make(Some(24 * SEGMENT));
@@ -627,8 +630,9 @@ fn fill_up(cursor: &mut Option<Cursor>, kind: SegmentKind, geometry: Geometry) {
     cursor.slot = cursor.slot.max(Slot(geometry.end(kind).0 - 2));
 }
 
-/// The reserve is counted in whole segments. When those run short that nodes and merged blocks go to, it may come to more than is left, with
-/// dead space lying about in all others: nothing that frees was logged any more, and nothing emptied.
+/// The reserve is counted in whole segments. When the segments for nodes and merged blocks run short, the
+/// reserve may come to more than is left, with dead space lying about in all others. Nothing that frees was
+/// logged any more then, and nothing emptied.
 #[test]
 fn what_frees_finds_room_where_all_that_is_left_is_kept_back() {
     for free in [1, 2] {

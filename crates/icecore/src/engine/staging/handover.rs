@@ -1,13 +1,14 @@
 //! Work that is handed over to a thread, and word of what became of it.
 //!
-//! What must hold: *whoever waits for word gets it, once and whatever happens: also when the thread ends before it comes to the work.* So
-//! whoever takes a job, be it to throw it away, has to give word.
+//! What must hold: *a thread that waits for word gets it, once and whatever happens: also when the thread
+//! that works ends before it comes to the work.* So a thread that takes a job, be it to throw it away, has to
+//! give word.
 
 use crate::error::{Error, Result};
 use crate::sync::{Condvar, Mutex};
 use std::collections::VecDeque;
 
-/// Jobs that wait; whoever wants to add one waits until there are fewer.
+/// Jobs that wait; a thread that wants to add one waits until there are fewer.
 const WAITING_MAX: usize = 4;
 
 /// What becomes of something that was handed over.
@@ -22,7 +23,7 @@ enum Outcome {
     #[default]
     Waiting,
     Written,
-    /// The error, until somebody has taken it.
+    /// The error, until a caller has taken it.
     Failed(Option<Error>),
 }
 
@@ -45,7 +46,7 @@ impl Word {
         failure(&mut outcome)
     }
 
-    /// For whoever waits, now and later.
+    /// For the threads that wait, now and later.
     pub(super) fn give(&self, result: Result<()>) {
         *self.outcome.lock() = match result {
             Ok(()) => Outcome::Written,
@@ -82,7 +83,7 @@ impl<J> Default for Handover<J> {
 }
 
 impl<J> Handover<J> {
-    /// Nobody takes a job any more. Answers those that wait.
+    /// No thread takes a job any more. Answers the jobs that wait.
     pub(super) fn stop(&self) -> VecDeque<J> {
         let jobs = {
             let mut queue = self.queue.lock();
@@ -93,7 +94,7 @@ impl<J> Handover<J> {
         jobs
     }
 
-    /// The job, if nobody would take it any more.
+    /// The job, if no thread would take it any more.
     pub(super) fn add(&self, job: J) -> Option<J> {
         let mut queue = self.queue.lock();
         while queue.jobs.len() >= WAITING_MAX && !queue.stop {

@@ -61,7 +61,7 @@ impl Model {
         }
     }
 
-    /// What is owned by a version, and reached by nobody that is not doomed.
+    /// Whether versions that are not doomed reach everything that a version owns.
     pub fn is_thin(&self, version: VersionId, doomed: &BTreeSet<VersionId>) -> bool {
         let low = self.low_mark(version);
         let read = self.0.iter().filter(|(id, _)| !doomed.contains(id));

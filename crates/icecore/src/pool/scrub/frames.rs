@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 const LOOKS: u32 = 3;
 
 impl Scrub<'_> {
-    /// Looks at every segment in use; `false` when the caller has had enough. `tail`: where the log ended, all of which
-    /// is on disk.
+    /// Looks at every segment in use; `false` when the caller has had enough. `tail`: where the log ended,
+    /// all of which is on disk.
     pub(super) fn frames(&mut self, tail: Position) -> Result<bool> {
         let all = self.engine.state().segments.all();
         for segment in all {
@@ -66,7 +66,7 @@ impl Scrub<'_> {
             found = self.flaws(segment, tail);
         }
         match found {
-            // What has a whole copy was told with that.
+            // What has a whole copy was reported when it was healed.
             Ok(flaws) => flaws
                 .iter()
                 .filter(|flaw| !healed.contains(&flaw.slot))
@@ -74,7 +74,7 @@ impl Scrub<'_> {
             Err(error) => self.unreadable(&error),
         }
         if cut.is_none() {
-            // What keeps the copy from being compared has been told.
+            // What keeps the copy from being compared has been reported.
             let _ = self.engine.inspect_frames(segment, self.written(segment, tail));
         }
         Ok(())
@@ -114,7 +114,8 @@ impl Scrub<'_> {
     fn flaw(&mut self, segment: SegmentId, flaw: &Flaw) {
         let alive = self.alive_behind(segment, flaw);
         if alive.is_none() && (flaw.is_of_run() || self.is_blank(segment, flaw.slot)) {
-            // A run that never came to be, or that is dead; or the log went on elsewhere without a word, when this segment was gone.
+            // A run that never came to be, or that is dead; or the log went on elsewhere without a word, when
+            // this segment was gone.
             return;
         }
         let spare = flaw.spare || alive.is_none();
@@ -144,13 +145,13 @@ impl Scrub<'_> {
     /// The first living block that a flaw may cost.
     fn alive_behind(&self, segment: SegmentId, flaw: &Flaw) -> Option<Run> {
         let state = self.engine.state();
-        // What cannot be read cannot be said to be alive: its chunk is reported by whoever looks for it.
+        // What cannot be read cannot be said to be alive: the reader that looks for its chunk reports that.
         for entry in self.engine.blocks.entries_of_segment(segment).unwrap_or_default() {
             let from = flaw.behind.start.max(entry.slot.0);
             let to = flaw.behind.end.min(entry.slot.0 + entry.run.length.0 as u32);
             for slot in from..to {
                 let address = entry.run.start.plus(BlockCount(u64::from(slot - entry.slot.0)));
-                // Of what cannot be told it is better to say so.
+                // If the history cannot be read, the block counts as alive: a report too many is better.
                 if state.history.lives(entry.run.stream, address).unwrap_or(true) {
                     return Some(one(entry.run.stream, address));
                 }

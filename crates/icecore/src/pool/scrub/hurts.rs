@@ -13,7 +13,7 @@ pub(super) const ENTRIES_MAX: usize = if cfg!(test) { 1200 } else { 16 << 10 };
 pub(crate) enum Place {
     /// One behind the other from an offset of a segment on.
     At { segment: SegmentId, offset: u64, detail: String },
-    /// Nobody knows.
+    /// The place is not known.
     Nowhere,
     /// Said in words, the same for all of them.
     Told(String),
@@ -65,7 +65,7 @@ impl Hurt {
         }
     }
 
-    /// Whether blocks of the two may be told as one, but for where they lie exactly.
+    /// Whether blocks of the two may be reported as one, but for where they lie exactly.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         match (&self.place, &other.place) {
             (

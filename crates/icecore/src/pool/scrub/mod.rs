@@ -44,8 +44,8 @@ pub struct ScrubOptions {
     pub keeps_position: bool,
     /// Whether to begin anew although one was cut off.
     pub restarts: bool,
-    /// Whether what opening the pool has mended is told, too: for whoever opened it for this scrub. Owners of
-    /// pools that are asked for a scrub told it when they opened.
+    /// Whether to report also what opening the pool has mended: for a caller that opened it for this scrub.
+    /// The owner of a pool that another process asks for a scrub reported it when it opened the pool.
     #[serde(skip)]
     pub tells_opening: bool,
 }
@@ -61,7 +61,7 @@ pub struct ScrubProgress {
     pub damaged: u64,
 }
 
-/// Damage that a scrub found: one place, or blocks that are neighbours in a file, hurt in the same way and
+/// Damage that a scrub found: one place, or blocks that are neighbours in a file, damaged in the same way and
 /// seen by the same versions.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Finding {
@@ -95,7 +95,7 @@ impl Finding {
         Self { damage, blocks: 1, spare, ..Self::default() }
     }
 
-    /// Where the first block lies on disk, what does not fit, and how many are hurt beside it.
+    /// Where the first block lies on disk, what does not fit, and how many are damaged beside it.
     #[must_use]
     pub fn sentence(&self) -> String {
         match self.blocks {
@@ -139,9 +139,9 @@ struct Scrub<'a> {
     report: ScrubReport,
     /// Damaged blocks.
     hurts: Hurts,
-    /// What is hurt that vouches for blocks, each with one that depends on it.
+    /// What is damaged and vouches for blocks, each with one that depends on it.
     flaws: Vec<(Run, Finding)>,
-    /// Not all damaged blocks could be remembered: whoever goes on does so where that began.
+    /// Not all damaged blocks could be remembered: a scrub that resumes this one begins where that began.
     is_full: bool,
     pace: Pace,
     position: Position,
@@ -190,8 +190,8 @@ impl Pool {
     /// segment headers, the ledger and both superblocks, past the caches, and what there are second copies of
     /// twice. `progress` is called now and then and ends the scrub by answering `false`. What has a copy that
     /// is whole is written again, and so is a copy; copies that are missing are made. Other damage to data
-    /// and nodes is reported, not mended. Superblocks and a ledger that are hurt are written anew by a
-    /// checkpoint. All of it is reported.
+    /// and nodes is reported, not mended. A checkpoint writes damaged superblocks and a damaged ledger anew.
+    /// All of it is reported.
     ///
     /// # Errors
     /// Only what is not damage: a closed pool, a scrub that goes on already, a medium that is gone.
@@ -231,7 +231,8 @@ fn scrub(
     let lacking = if is_writable { engine.restore_copies() } else { Ok(copies.report()) };
     let ledger = engine.inspect_ledger();
     let [chunks, sets] = engine.inspect_chunks();
-    // What was written so far has to be on disk, trees included; and what of that is hurt is written anew.
+    // What was written so far has to be on disk, trees included. The checkpoint writes anew what of it is
+    // damaged.
     if is_writable {
         engine.run_checkpoint()?;
     }
@@ -264,7 +265,7 @@ fn scrub(
     scrub.report.complete = scrub.everything(runs, tail)?;
     let mut mended = copies.mends_since(begun);
     if has_hurt_twin {
-        // Twins that were hurt when it began are told already.
+        // Twins that were damaged when it began are reported already.
         mended = mended.without(Mended::Twin);
     }
     let mended: Vec<_> = mended_before.into_iter().chain([mended]).filter(|some| !some.is_empty()).collect();
@@ -277,7 +278,7 @@ fn scrub(
 }
 
 fn live_runs(state: &crate::state::State) -> Vec<Run> {
-    // A part of a set that cannot be read was told before.
+    // A part of a set that cannot be read was reported before.
     Stream::ALL.iter().flat_map(|stream| state.history.live_runs(*stream).filter_map(Result::ok)).collect()
 }
 
@@ -335,7 +336,7 @@ impl<'a> Scrub<'a> {
         self.note(None, Finding::new(damage, true));
     }
 
-    /// Notes what was mended meanwhile, by the scrub or by whoever read there. `written`: on disk as well.
+    /// Notes what the scrub or a reader of that place mended meanwhile. `written`: on disk as well.
     fn copies_mended(&mut self, mends: MendsSince, written: bool) {
         self.report.spare += mends.untold();
         for mend in mends.told {
@@ -409,7 +410,7 @@ impl<'a> Scrub<'a> {
         Ok(true)
     }
 
-    /// Tells of progress, keeps the position, and waits for others; `false` when the caller has had enough.
+    /// Reports progress, keeps the position, and waits for others; `false` when the caller has had enough.
     fn pause(&mut self, bytes: u64, took: Duration) -> bool {
         if self.kept.elapsed() > KEEP_INTERVAL {
             self.keep_position();

@@ -1,4 +1,4 @@
-//! How fast a scrub may read: within a rate, and out of the way of whoever else uses the disk.
+//! How fast a scrub may read: within a rate, and out of the way of other users of the disk.
 
 use crate::statistics::Counters;
 use std::time::Duration;
@@ -57,8 +57,9 @@ impl Pace {
 
     /// A piece was read: how long to pause.
     ///
-    /// Where nobody else is at work there is no pause but for the rate. Otherwise it begins with as long as the piece
-    /// took; is doubled while flushes take more than a quarter longer than in the pauses; and shrinks while they do not.
+    /// Where no caller is at work there is no pause but for the rate. Otherwise it begins with as long as the
+    /// piece took. It is doubled while flushes take more than a quarter longer than in the pauses, and
+    /// shrinks while they do not.
     pub(super) fn after(&mut self, bytes: u64, took: Duration, now: Load) -> Duration {
         let during = now.since(self.before);
         self.before = now;

@@ -1,4 +1,4 @@
-//! What damage costs: files, places in them, and the versions that see it. Neighbours are told as one.
+//! What damage costs: files, places in them, and the versions that see it. Neighbours are reported as one.
 
 use super::super::diff;
 use super::Finding;
@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Findings that are told one by one.
+/// Findings that are reported one by one.
 pub(crate) const FINDINGS_MAX: usize = 1000;
 
 /// A finding, and the first block that it is about.
@@ -214,7 +214,7 @@ impl Naming<'_> {
         }
     }
 
-    /// Blocks that nobody was met to refer to: what leads to them cannot be read, or they are gone by now.
+    /// Blocks that the walks met no reference to: what leads to them cannot be read, or they are gone by now.
     fn leftovers(&mut self) {
         for piece in 0..self.pieces.len() {
             let run = self.pieces[piece].run;

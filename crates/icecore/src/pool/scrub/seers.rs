@@ -27,7 +27,7 @@ struct Version {
     snapshot_of: Option<DatasetId>,
     /// Its place in lists: by dataset, the present first, then snapshots as they were taken.
     rank: u32,
-    /// Destroyed: others have blocks from it, but nobody reads it, and its tree leads to what is not there
+    /// Destroyed: others have blocks from it, but no reader reads it, and its tree leads to what is not there
     /// any more.
     is_doomed: bool,
 }
@@ -55,7 +55,7 @@ impl Versions {
     pub(super) fn of(state: &State) -> Self {
         let mut versions = Self { all: Vec::new(), ends: Vec::new() };
         let mut order = Vec::new();
-        // One that is being destroyed has no tree any more: nobody looks through it.
+        // One that is being destroyed has no tree any more: no reader looks through it.
         let lineage = state.history.lineage();
         let mut kept_before = Vec::with_capacity(lineage.len() + 1);
         for (id, _) in &lineage {
@@ -123,7 +123,7 @@ pub(super) fn pieces(engine: &Engine, versions: &Versions, hurts: &[Hurt]) -> Ve
             if cuts.set.is_empty() {
                 continue;
             }
-            // What cannot be read of the sets was told; whoever depends on it is not named.
+            // What cannot be read of the sets is reported already. Versions that depend on it are not named.
             let state = engine.state();
             for (index, version) in versions.all.iter().enumerate() {
                 let below = index as u32..versions.ends[index];
@@ -188,8 +188,8 @@ impl Cuts {
     }
 }
 
-/// What is left when everything has begun and ended. Whoever sees a block no more lies below one that began
-/// to.
+/// What is left when everything has begun and ended. A version that sees a block no more lies below one that
+/// began to.
 fn seers(events: Vec<(Range<u32>, bool)>) -> Seers {
     let mut ranges: Seers = events.iter().filter(|(_, sees)| *sees).map(|(range, _)| range.clone()).collect();
     for (gone, _) in events.into_iter().filter(|(_, sees)| !sees) {

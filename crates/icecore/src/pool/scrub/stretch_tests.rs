@@ -1,4 +1,5 @@
-//! Damaged blocks that are neighbours are told as one, however many there are, and each of them is counted.
+//! Damaged blocks that are neighbours are reported as one, however many there are, and each of them is
+//! counted.
 
 use super::hurts::ENTRIES_MAX;
 use super::*;
@@ -142,7 +143,7 @@ fn many_snapshots_in_a_row_are_one_name() {
     pool.destroy(&DestroyTarget::Snapshot("db@s20".to_owned())).unwrap();
     let (names, count) = told(&pool);
     assert_eq!((names.join(" "), count), ("db db@s0%s39 other".to_owned(), 41));
-    // It names those who see it, as whoever destroys them has it.
+    // It names the versions that see it in the form in which a destroy takes them.
     let all =
         DestroyTarget::Range { dataset: "db".to_owned(), first: "s31".to_owned(), last: "s39".to_owned() };
     pool.destroy(&all).unwrap();

@@ -170,7 +170,7 @@ fn every_bit_that_flips_is_found_and_named() {
                 assert!(report.findings.iter().any(|finding| finding.damage.contains(&offset)), "{told}");
             }
             if let Some(block) = block {
-                // Everybody who reaches the block, by the sets, and nobody else.
+                // Every version that reaches the block, by the sets, and no other.
                 let state = pool.engine().state();
                 let reaches = |name: &&&str| {
                     let version = pool.find_version(&state, name).unwrap();
@@ -228,7 +228,7 @@ fn what_flips_while_a_pool_is_closed_is_told_by_the_scrub_that_opens_it() {
                 flip(&hurt, name, at, dice.below(8));
                 let told = format!("{copies:?}: {sort} in {name} at {at}");
                 if copies == crate::CopyMode::All {
-                    // Whoever only looks is told once, too.
+                    // A check reports it once, too.
                     let all = crate::check::CheckOptions { data: true };
                     let report = crate::check::check(hurt.clone(), &all, &mut |_| {}).unwrap();
                     assert!(report.count == 1 && report.is_sound(), "{told}: {report:?}");
@@ -279,7 +279,7 @@ fn more_places_than_are_listed_are_all_counted() {
     assert_eq!((again.damaged, again.spare), (0, 0), "{again:?}");
 }
 
-/// Nobody knew that they were gone: the scrub makes them again, and says so, once.
+/// No record said that they were gone: the scrub makes them again, and says so, once.
 #[test]
 fn copies_that_vanished_are_told() {
     for copies in [crate::CopyMode::Metadata, crate::CopyMode::All] {
@@ -337,8 +337,8 @@ fn copies_that_vanish_while_the_pool_is_open_are_told() {
     }
 }
 
-/// After a crash, copies of what the log was replayed from are given up; and where it is known that copies
-/// are missing, it was told.
+/// After a crash, copies of what the log was replayed from are given up. Where it is known that copies are
+/// missing, it was reported.
 #[test]
 fn copies_that_are_known_to_be_missing_are_made_without_a_word() {
     let scrub = |pool: &Pool| {
@@ -359,14 +359,14 @@ fn copies_that_are_known_to_be_missing_are_made_without_a_word() {
         scrub(&Pool::open(storage.copy(), &options(false)).unwrap());
         drop(db);
         pool.close().unwrap();
-        // What is copied changes, and somebody else makes what is missing then.
+        // What is copied changes, and `set_copies` makes what is missing then.
         let pool = Pool::open(storage.clone(), &options(false)).unwrap();
         for mode in [crate::CopyMode::Metadata, crate::CopyMode::All, copies] {
             pool.set_copies(mode, None).unwrap();
             scrub(&Pool::open(storage.copy(), &options(false)).unwrap());
         }
         pool.close().unwrap();
-        // Whoever found it did not mend it, but said so.
+        // The process that found it did not mend it, but said so.
         let mut names = storage.list().unwrap().into_iter().map(|(name, _)| name);
         let one = names.rfind(|name| name.starts_with("copy.")).unwrap();
         storage.remove(&one).unwrap();
@@ -377,7 +377,7 @@ fn copies_that_are_known_to_be_missing_are_made_without_a_word() {
     }
 }
 
-/// What can be written anew is, and is told.
+/// What can be written anew is, and is reported.
 #[test]
 fn superblocks_and_ledger_are_mended_while_the_pool_is_open() {
     for copies in [crate::CopyMode::None, crate::CopyMode::Metadata] {
@@ -455,8 +455,8 @@ fn damage_met_before_it_was_cut_off_is_told_by_the_one_that_goes_on() {
     let rest = pool.scrub_with(&kept, &mut |_| true).unwrap();
     assert_eq!((rest.damaged, rest.complete), (1, true), "{rest:?}");
     assert!(rest.findings[0].path.is_some());
-    // It is in the folder, for whoever comes when all processes have gone, and it is told by whoever has the
-    // pool open.
+    // It is in the folder, for a reader that comes when all processes have gone. The process that has the
+    // pool open reports it.
     let log = std::fs::read_to_string(folder.path().join(crate::incidents::FILE_NAME)).unwrap();
     assert!(log.contains(&file_name(segment)), "{log}");
     assert!(pool.incidents().iter().any(|incident| incident.what.contains(&file_name(segment))));
@@ -515,7 +515,7 @@ fn what_cannot_be_written_again_is_told_once() {
         let scrub = ScrubOptions { tells_opening: true, ..ScrubOptions::default() };
         let report = pool.scrub_with(&scrub, &mut |_| true).unwrap();
         assert!(report.complete && report.damaged == 0, "{sort} in {name}, slot {slot}: {report:?}");
-        // The header of a run that is dead is nobody's loss.
+        // The header of a run that is dead is no loss.
         if report.spare > 0 {
             told.insert(*sort);
         }

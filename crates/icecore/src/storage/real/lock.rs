@@ -1,10 +1,10 @@
 //! The lock on a directory: `flock` on a file in it, and the words in that file that say who holds it.
 //!
-//! A lock belongs to the open file description, which a forked child inherits: `flock` cannot tell the two
-//! apart. Whoever opens a pool therefore remembers its own process number and checks it. Here, only the
-//! process that took a lock lets go of it, and it does so outright, so that a child that lives on cannot keep
-//! it; only the death of the owner without a drop leaves the lock with the child, until that ends or calls
-//! exec (which closes the descriptor).
+//! A lock belongs to the open file description, which a forked child inherits: `flock` cannot distinguish the
+//! two. A process that opens a pool therefore remembers its own process number and checks it. Here, only the
+//! process that took a lock lets go of it. It does so outright, so that a child that lives on cannot keep it.
+//! Only the death of the owner without a drop leaves the lock with the child, until that ends or calls exec
+//! (which closes the descriptor).
 
 use super::{FILE_MODE, LOCK_NAME};
 use crate::storage::StorageLock;
@@ -51,7 +51,8 @@ pub(super) fn exclusive(directory: &OwnedFd) -> rustix::io::Result<RealLock> {
     let file = loop {
         let file = rustix::fs::openat(directory, LOCK_NAME, flags, FILE_MODE)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        // Where no pool could be made, whoever tried removes the file while it has the lock: one on that would keep nobody out.
+        // A process that could not make a pool removes the file while it has the lock: a lock on that keeps
+        // no process out.
         if is_the_one(directory, &file) {
             break file;
         }
@@ -65,8 +66,8 @@ pub(super) fn exclusive(directory: &OwnedFd) -> rustix::io::Result<RealLock> {
     Ok(RealLock::new(Some(file), true))
 }
 
-/// Takes the lock for a reader. On a medium that cannot be written, where there is no lock file, nobody can
-/// become the writer either, and the lock is empty.
+/// Takes the lock for a reader. On a medium that cannot be written, where there is no lock file, no process
+/// can become the writer either, and the lock is empty.
 pub(super) fn shared(directory: &OwnedFd) -> rustix::io::Result<RealLock> {
     let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = match rustix::fs::openat(directory, LOCK_NAME, flags | OFlags::RDONLY, Mode::empty()) {
@@ -81,7 +82,7 @@ pub(super) fn shared(directory: &OwnedFd) -> rustix::io::Result<RealLock> {
             Some(file)
         }
         Err(Errno::ROFS) => None,
-        // Not ours to write, and there was no lock file: whoever may write here has not come yet.
+        // Not ours to write, and there was no lock file: no process that may write here has come yet.
         Err(Errno::ACCESS | Errno::PERM) if is_absent(directory) => None,
         Err(errno) => return Err(errno),
     };
@@ -99,7 +100,7 @@ fn is_the_one(directory: &OwnedFd, file: &OwnedFd) -> bool {
     match (named, rustix::fs::fstat(file)) {
         (Ok(named), Ok(own)) => (named.st_dev, named.st_ino) == (own.st_dev, own.st_ino),
         (Err(Errno::NOENT), _) => false,
-        // It cannot be told.
+        // It cannot be found out.
         _ => true,
     }
 }

@@ -115,7 +115,7 @@ fn extremes_come_back() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(256), ..ProptestConfig::default() })]
 
-    /// Bytes that somebody has sealed with a right checksum are refused or are a node; nothing else.
+    /// Nonsense that is sealed with a right checksum is refused or is a node; nothing else.
     #[test]
     fn sealed_nonsense_is_answered(
         seed in any::<u64>(),

@@ -3,7 +3,8 @@
 use super::*;
 use std::time::{Duration, Instant};
 
-/// What the background does when nobody writes, until it has nothing to do any more. Answers how often it had.
+/// What the background does when no writer is active, until it has nothing to do any more. Answers how often
+/// it had.
 fn left_alone(pool: &Pool) -> u64 {
     left_alone_to(pool, Keep::Rest)
 }
@@ -51,7 +52,7 @@ fn a_pool_that_is_left_alone_gathers_what_is_thin_and_then_rests() {
     let (_, file) = thinned(&pool, 1000);
     assert!(is_thin(&pool));
     let before = pool.statistics();
-    // A few segments at a time, in case somebody wants to write.
+    // A few segments at a time, in case a writer comes.
     assert!(left_alone(&pool) > 1);
     let after = pool.statistics();
     assert!(after.segments_collected >= 6, "{after:?}");
@@ -115,7 +116,7 @@ fn a_pool_that_takes_too_much_gathers_from_segments_that_are_nearly_full() {
     }
 }
 
-/// Nobody asks for it: the thread that collects notices that nobody writes.
+/// No caller asks for it: the thread that collects notices that no writer is active.
 #[test]
 fn the_background_gathers_when_nobody_writes() {
     let storage = make(None);

@@ -18,7 +18,8 @@ fn assert_thinned_again(pool: &Pool, file: InodeNumber) {
     assert_sound(pool);
 }
 
-/// Data that died since the last checkpoint stays behind, though nobody made the log durable that says so: the record does.
+/// Data that died since the last checkpoint stays behind, though no caller made the log durable that says so:
+/// the record does.
 #[test]
 fn what_died_since_the_last_checkpoint_stays_behind() {
     let storage = make(None);
@@ -49,7 +50,8 @@ fn what_died_since_the_last_checkpoint_stays_behind() {
     assert_there(&pool);
 }
 
-/// What destroyed snapshots held is freed without a word in the log: a replay does not find dead what dies of it.
+/// What destroyed snapshots held is freed without a word in the log: a replay does not find dead what dies of
+/// it.
 #[test]
 fn what_was_freed_without_the_log_is_moved_with_the_rest() {
     let storage = make(None);
@@ -87,7 +89,7 @@ fn what_a_reader_reaches_stays_until_it_is_gone() {
         assert!(bytes == content(piece, u64::from(piece % 3 != 0)), "piece {piece}");
     }
     drop(view);
-    // Also those of which nobody knows yet that much in them is dead.
+    // Also the segments of which the collector does not know yet that much in them is dead.
     let replay_from = pool.engine().state().replay_from;
     let all: Vec<Candidate> = pool.engine().state().segments.candidates(replay_from).collect();
     gather_from(&pool, &all);
@@ -114,8 +116,8 @@ fn what_lives_cannot_have_been_left_behind() {
     assert!(matches!(refused, crate::Error::Damaged { .. }), "{refused}");
 }
 
-/// The log is damaged before it says that what was left behind is dead. Where it is cut, that lives again: it is found where it lay, or, where that
-/// has another use by now, it is gone, and nothing else is.
+/// The log is damaged before it says that what was left behind is dead. Where the log is cut, that lives
+/// again. It is found where it lay. Where that place has another use by now, it is gone, and nothing else is.
 #[test]
 fn what_was_left_behind_lives_again_where_the_log_is_cut() {
     for has_other_use in [false, true] {

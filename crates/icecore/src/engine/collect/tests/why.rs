@@ -1,4 +1,4 @@
-//! What collection says that it does, and why: whoever looks at `status` while it is at work reads that.
+//! What collection says that it does, and why: a user who looks at `status` while it is at work reads that.
 
 use super::*;
 
