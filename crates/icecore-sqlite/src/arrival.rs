@@ -88,7 +88,8 @@ pub fn settle(database: &mut Database) -> Result<()> {
     Ok(())
 }
 
-/// Writes what a log has committed into the database, makes it one that is not in WAL mode, and removes the log.
+/// Writes what a log has committed into the database, makes it one that is not in WAL mode, and removes the
+/// log.
 fn replay(
     database: &mut Database,
     file: &Arc<HeadFile>,
@@ -155,7 +156,7 @@ fn remove_log(file: &HeadFile) {
 }
 
 /// Ends a journal that SQLite has rolled back: commits what it restored, together with the emptying of the
-/// journal, and removes it. False if nobody was rolling back.
+/// journal, and removes it. False if no connection was rolling back.
 pub fn end_journal(database: &HotEnd<'_>) -> Result<bool> {
     let Some(mut prepared) = database.state.take_parked() else { return Ok(false) };
     prepared.group.truncate(database.journal, 0)?;

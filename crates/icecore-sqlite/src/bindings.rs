@@ -1,8 +1,8 @@
 //! The part of SQLite's C interface that the door uses, written down by hand.
 //!
-//! Layouts follow `sqlite3.h` and `sqlite3ext.h`; they are frozen by SQLite's compatibility promise: fields are
-//! only ever added at the end. `tests/layout.rs` compares every size, offset and number here with what a C
-//! compiler makes of the system's headers.
+//! Layouts follow `sqlite3.h` and `sqlite3ext.h`; they are frozen by SQLite's compatibility promise: fields
+//! are only ever added at the end. `tests/layout.rs` compares every size, offset and number here with what a
+//! C compiler makes of the system's headers.
 
 use std::ffi::{c_char, c_int, c_uchar, c_void};
 

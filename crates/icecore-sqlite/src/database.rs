@@ -47,7 +47,7 @@ pub struct Database {
     pub page_cache_differs: bool,
     /// The locking mode, and what else pragmas have set.
     pub modes: Modes,
-    /// A panic left it in a state that nobody has thought about.
+    /// A panic left it in a state that the code does not expect.
     pub broken: bool,
     /// What it was opened with: it is found again in a pool that was opened anew.
     pub request: Request,
@@ -87,7 +87,7 @@ pub struct Pin {
 pub struct Modes {
     /// `locking_mode=EXCLUSIVE` was set on this file.
     pub exclusive: bool,
-    /// What the files of the connection share, once SQLite has told which connection it is.
+    /// What the files of the connection share, once SQLite has said which connection it is.
     pub connection: Option<Arc<ConnectionState>>,
     /// The connection that counts this handle as one that is locked for writing.
     pub writing: Option<Arc<ConnectionState>>,
@@ -162,7 +162,7 @@ impl Database {
         Fault::new(code::READONLY, format!("{} is open for reading only", self.names.database))
     }
 
-    /// An error unless the handle may be used: by this process, and by nobody who was rolled back.
+    /// An error unless the handle may be used: it belongs to this process, and its file was not rolled back.
     pub fn check(&self) -> Result<()> {
         self.check_process()?;
         match &self.source {

@@ -1,8 +1,8 @@
 //! One door for every SQLite library in the process.
 //!
-//! Usually there is one library and one copy of this extension. But a program may hold two libraries (its own,
-//! and one in a language's package), and may load the extension from two files: then the second copy finds
-//! the first one's VFS, registers nothing, and lets the first copy serve the connection.
+//! Usually there is one library and one copy of this extension. But a program may hold two libraries (its
+//! own, and one in a language's package), and may load the extension from two files: then the second copy
+//! finds the first one's VFS, registers nothing, and lets the first copy serve the connection.
 
 use crate::bindings::{ApiRoutines, Connection, Vfs, code, number};
 use crate::sqlite::{Api, EntryPoint};

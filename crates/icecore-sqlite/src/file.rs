@@ -278,7 +278,7 @@ unsafe fn control_database(database: &mut Database, operation: c_int, argument: 
                 mode_bit(&mut powersafe, argument.cast());
                 database.modes.sectors_torn = !powersafe;
             }
-            // Nobody reads a write-ahead log that there is not.
+            // There is no write-ahead log, so no process reads one.
             control::EXTERNAL_READER => *argument.cast::<c_int>() = 0,
             // It is kept for the answer alone: there is no write-ahead log.
             control::PERSIST_WAL => mode_bit(&mut database.modes.persist_wal, argument.cast()),

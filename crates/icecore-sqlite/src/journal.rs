@@ -1,4 +1,5 @@
-//! The files that SQLite puts beside a database for a transaction: emulated, except for those that came along.
+//! The files that SQLite puts beside a database for a transaction: emulated, except for those that came
+//! along.
 
 use crate::arrival::{self, HotEnd};
 use crate::bindings::{Vfs, code};
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 /// A file that is not a database.
 pub enum SideFile {
-    /// A rollback journal of our own transaction: nobody else sees it, and it is gone after a crash.
+    /// A rollback journal of our own transaction: no other connection sees it, and it is gone after a crash.
     Memory(MemoryFile),
     /// A super-journal.
     Super {
@@ -29,7 +30,7 @@ pub enum SideFile {
 pub struct RealJournal {
     /// It, in the version that is being rolled back.
     pub hot: HotJournal,
-    /// The database's entry in the lock table, if somebody has the database open.
+    /// The database's entry in the lock table, if a connection has the database open.
     pub state: Option<Arc<FileState>>,
     /// The pool.
     pub pool: PoolUse,
@@ -94,8 +95,8 @@ impl SideFile {
         }
     }
 
-    /// The first change to a real journal is the end of it: SQLite has rolled it back. What SQLite keeps using
-    /// under its name is emulated from then on.
+    /// The first change to a real journal is the end of it: SQLite has rolled it back. What SQLite keeps
+    /// using under its name is emulated from then on.
     fn end_real(&mut self) -> Result<()> {
         let Self::Real(real) = self else { return Ok(()) };
         let state = real.state.as_deref();

@@ -201,14 +201,15 @@ impl FileState {
         if inner.blocked_for(handle) || (exclusive_mode && inner.committing) {
             return Err(BUSY);
         }
-        // Looked at under the lock: otherwise two readers could see the head in one order and the counter in another.
+        // Looked at under the lock: otherwise two readers could see the head in one order and the counter in
+        // another.
         let pinned = self.pin(&mut inner, file)?;
         self.readers.fetch_add(1, Ordering::SeqCst);
         inner.exclusive_readers += u32::from(exclusive_mode);
         Ok(pinned)
     }
 
-    /// What whoever asks for SHARED would get, without taking it.
+    /// What a handle that asks for SHARED would get, without taking it.
     pub fn published(&self, now: impl FnOnce() -> Result<(View, Facts)>) -> Result<(View, Facts)> {
         let former = self.inner.lock().former.clone();
         former.map_or_else(now, Ok)
@@ -259,7 +260,7 @@ impl FileState {
         inner.next.end_wait(handle, can_be_had, Instant::now());
     }
 
-    /// Takes EXCLUSIVE for the writer. Waits for nobody, unless somebody is in exclusive locking mode.
+    /// Takes EXCLUSIVE for the writer. Waits for no reader, unless one is in exclusive locking mode.
     /// `counted`: the handle itself is one of the readers in that mode, which it has left since.
     pub fn exclude(&self, handle: HandleId, exclusive_mode: bool, counted: bool) -> Result<()> {
         let mut inner = self.inner.lock();
@@ -399,7 +400,7 @@ mod tests {
         pool: Pool,
         file: HeadFile,
         state: FileState,
-        /// Somebody has the whole file.
+        /// A handle has the whole file.
         is_taken: AtomicBool,
         is_over: AtomicBool,
         /// What a version holds, by those that have read it.
@@ -445,7 +446,7 @@ mod tests {
             assert!(reads > 0);
         }
 
-        /// Writes a number. `exclusive`: wants the whole file for it. False if somebody is in the way.
+        /// Writes a number. `exclusive`: wants the whole file for it. False if another handle is in the way.
         fn write(&self, handle: HandleId, number: u64, exclusive: bool) -> bool {
             let Ok(pinned) = self.state.share(handle, exclusive, &self.file) else { return false };
             self.state.reserve(handle, pinned.version, || Ok(self.file.now()?.1)).unwrap();

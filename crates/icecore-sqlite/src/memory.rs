@@ -1,7 +1,7 @@
 //! Private files: the journals that SQLite writes for itself.
 //!
-//! A transaction that touches many pages writes the former content of each of them here, and hardly ever reads
-//! any of it again. So this must cost no more than copying: memory comes in chunks that stay where they
+//! A transaction that touches many pages writes the former content of each of them here, and hardly ever
+//! reads any of it again. So this must cost no more than copying: memory comes in chunks that stay where they
 //! are, and chunks that are not needed any more wait for the next journal.
 
 use crate::bindings::Vfs;

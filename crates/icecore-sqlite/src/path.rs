@@ -170,7 +170,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let pool = directory.path().join("a/pool");
         std::fs::create_dir_all(&pool).expect("a directory");
-        // Its twin, lost, is made again by whoever opens it.
+        // A process that opens the pool makes the lost twin again.
         std::fs::write(pool.join("superblock.1"), "").expect("a file");
         let pool = pool.canonicalize().expect("a real path");
         let pool = pool.to_str().expect("text");

@@ -17,7 +17,8 @@ pub unsafe fn run(database: &mut Database, arguments: *mut *mut c_char) -> Resul
     let go_on = Err(Fault::quiet(code::NOTFOUND));
     let (Some(name), Some(value)) = (name, value) else { return go_on };
     match name.as_str() {
-        // Whoever only reads keeps nobody out: in a mode without effect, SQLite would never unlock.
+        // A connection that only reads keeps no other out: in a mode without effect, SQLite would never
+        // unlock.
         "locking_mode" if value == "exclusive" && database.pool.is_shared() => {
             // SAFETY: room for the answer, which SQLite frees.
             unsafe { *arguments = database.api.owned_text("normal") };
@@ -52,7 +53,8 @@ unsafe fn lower(text: *const c_char) -> Option<String> {
 }
 
 /// Without a schema the pragma concerns every file of the connection, but only the main one hears of it; so
-/// all that hear of it spread it. A file that wrongly thinks itself exclusive only excludes more than it must.
+/// all that hear of it spread it. A file that wrongly thinks itself exclusive only excludes more than it
+/// must.
 fn enter_exclusive_mode(database: &mut Database, arguments: *mut *mut c_char) -> Result<()> {
     if !database.modes.counted
         && let Source::Head { state, .. } = &database.source

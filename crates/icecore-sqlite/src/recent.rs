@@ -1,7 +1,7 @@
 //! The databases that this thread has locked last.
 //!
-//! SQLite asks after every lock whether a journal or a write-ahead log exists, by name only. The answer must be
-//! that of the version which that very lock has pinned, and it is wanted several times in every
+//! SQLite asks after every lock whether a journal or a write-ahead log exists, by name only. The answer must
+//! be that of the version which that very lock has pinned, and it is wanted several times in every
 //! transaction. Both SQLite's questions come from the thread that took the lock, right after it.
 
 use crate::store::View;

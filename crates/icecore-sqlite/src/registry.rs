@@ -93,7 +93,7 @@ impl Slot {
     }
 
     /// Whether an idle pool cannot be used again: its folder was replaced, it takes no more writes, or, where
-    /// it was only read, somebody has written to it.
+    /// it was only read, another process has written to it.
     fn is_spent(&self) -> bool {
         let is_elsewhere = || self.folder != Folder::at(&self.pool.name);
         let pool = &self.pool;
@@ -115,8 +115,8 @@ pub struct OpenPool {
     /// exists.
     super_journals: Mutex<HashMap<String, Arc<SuperJournal>>>,
     files: Mutex<HashMap<FileKey, Weak<FileState>>>,
-    /// Files whose last commit may not be on disk: what is held back of them stays so, whoever opens them
-    /// next.
+    /// Files whose last commit may not be on disk: what is held back of them stays so, whichever connection
+    /// opens them next.
     held_back: Mutex<Vec<Arc<FileState>>>,
 }
 
@@ -181,7 +181,7 @@ pub fn current() -> &'static Registry {
         // SAFETY: published now, so it lives for ever.
         Ok(_) => unsafe { &*fresh },
         Err(winner) => {
-            // SAFETY: made above and never shown to anybody.
+            // SAFETY: made above and never shown to another thread.
             drop(unsafe { Box::from_raw(fresh) });
             // SAFETY: another thread of this process published it.
             unsafe { &*winner }
@@ -291,7 +291,8 @@ impl Registry {
     }
 
     #[cfg(feature = "static")]
-    /// What the paths of a pool begin with that is in use already, so that nobody opens a second way into it.
+    /// What the paths of a pool begin with that is in use already, so that no caller opens a second way into
+    /// it.
     pub fn name_of(&self, pool: &Pool) -> Option<String> {
         let pools = self.pools.lock();
         pools
@@ -322,7 +323,7 @@ impl Registry {
         if slot.uses > 0 || slot.kept || self.keep_idle(slot) {
             return;
         }
-        // Under the lock, so that whoever opens the pool next finds it closed.
+        // Under the lock, so that the next thread that opens the pool finds it closed.
         if let Err(error) = pool.pool.close() {
             crate::errors::remember(&Fault::from(error).text);
         }
@@ -355,7 +356,7 @@ impl OpenPool {
         }
     }
 
-    /// Whether it is only read, and nobody waits for that.
+    /// Whether it is only read, and no writer has to wait for that.
     pub fn is_shared(&self) -> bool {
         self.opened_for == Wish::Share
     }

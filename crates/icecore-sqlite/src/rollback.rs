@@ -1,7 +1,8 @@
 //! Reading a rollback journal that came with a database file, where SQLite cannot roll it back itself because
 //! nothing may be written: in a snapshot, or for a reader.
 //!
-//! Format: <https://sqlite.org/fileformat2.html#the_rollback_journal>. Where a file can be written, SQLite does this.
+//! Format: <https://sqlite.org/fileformat2.html#the_rollback_journal>. Where a file can be written, SQLite
+//! does this.
 
 use crate::errors::Result;
 use crate::overlay::Overlay;

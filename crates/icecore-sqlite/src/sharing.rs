@@ -1,4 +1,4 @@
-//! Pools that are only read, by connections with `mode=ro`. Nobody waits for those: another process, or a
+//! Pools that are only read, by connections with `mode=ro`. No writer waits for those: another process, or a
 //! connection of this one that writes, opens the pool whenever it likes. What was read before that is good.
 //! What is read afterwards may be anything, so that each read is followed by the question whether it still
 //! counts. A handle whose pool was opened to write finds its file again in the pool as it is now.

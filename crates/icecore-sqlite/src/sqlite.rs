@@ -82,8 +82,8 @@ impl Api {
                 version_text(version)
             ));
         }
-        // SAFETY: a SQLite that new has more slots than we know, all of them filled with functions of the types
-        // that `sqlite3ext.h` gives them; `Api` repeats those types.
+        // SAFETY: a SQLite that new has more slots than we know, all of them filled with functions of the
+        // types that `sqlite3ext.h` gives them; `Api` repeats those types.
         unsafe { Self::cast(routines) }.ok_or_else(|| "SQLite's table of routines has holes".to_owned())
     }
 
@@ -184,7 +184,8 @@ impl Api {
         // SAFETY: static mutexes always exist (null in a library without threads, which is allowed below).
         let mutex = unsafe { (self.mutex_alloc)(number) };
         // SAFETY: entered and left in pairs by one thread; `work` does not unwind out of its callers' guard
-        // without the process having reported a bug, and then the mutex stays taken rather than the list broken.
+        // without the process having reported a bug, and then the mutex stays taken rather than the list
+        // broken.
         unsafe { (self.mutex_enter)(mutex) };
         let result = work();
         // SAFETY: entered above.
@@ -271,7 +272,7 @@ impl Api {
         unsafe { (self.create_module)(connection, name.as_ptr(), module, data, None) }
     }
 
-    /// Tells SQLite the columns of a virtual table.
+    /// Declares the columns of a virtual table to SQLite.
     ///
     /// # Safety
     /// Only from within the table's constructor.

@@ -34,9 +34,9 @@ pub struct Facts {
 pub enum Wish {
     /// To write, if that is possible.
     Write,
-    /// To read, for as long as nobody opens it to write: see [`Pool::is_outdated`].
+    /// To read, for as long as no writer opens it: see [`Pool::is_outdated`].
     Share,
-    /// Only to read, and nobody may open it to write meanwhile.
+    /// Only to read, and no writer may open it meanwhile.
     Read,
 }
 
@@ -248,7 +248,7 @@ impl HeadFile {
 
     /// The file's facts in the head as it is now, given those of a version that may be the same.
     pub fn facts_since(&self, view: &View, known: Facts) -> Result<Facts> {
-        // Nobody has written anything: no need to look the file up.
+        // No writer has written anything: no need to look the file up.
         if self.dataset.is_unchanged_since(view)? { Ok(known) } else { Ok(self.now()?.1) }
     }
 

@@ -1,13 +1,13 @@
 //! The commit of a transaction over several attached files of one pool.
 //!
-//! SQLite writes a super-journal, syncs each file naming it, and commits by deleting it. Ours is no file: each
-//! sync parks that file's writes here, and the deletion commits them all in one record. SQLite makes no
+//! SQLite writes a super-journal, syncs each file naming it, and commits by deleting it. Ours is no file:
+//! each sync parks that file's writes here, and the deletion commits them all in one record. SQLite makes no
 //! super-journal where it does not need to survive a crash (`synchronous=OFF`, journal in memory). Such files
 //! park their writes as well, and the first file that reaches phase two commits them all.
 //!
-//! SQLite deletes a super-journal also when it rolls back, once the journals that it names are gone. Ours are in
-//! private memory, and look gone from the start. So only the deletion that makes the directory durable is a
-//! commit, and until then the super-journal exists: SQLite rolls a file back only while it does.
+//! SQLite deletes a super-journal also when it rolls back, once the journals that it names are gone. Ours are
+//! in private memory, and look gone from the start. So only the deletion that makes the directory durable is
+//! a commit, and until then the super-journal exists: SQLite rolls a file back only while it does.
 
 use crate::bindings::code;
 use crate::errors::{Fault, Result};
@@ -16,8 +16,8 @@ use crate::prepared::{self, Prepared};
 use crate::registry::OpenPool;
 use parking_lot::Mutex;
 
-/// The end of the sentence about a commit with files outside the pool. SQLite cannot pass it on: the code that
-/// says most is `SQLITE_MISUSE`, as it is not the disk that failed.
+/// The end of the sentence about a commit with files outside the pool. SQLite cannot pass it on: the code
+/// that says most is `SQLITE_MISUSE`, as it is not the disk that failed.
 pub const NOT_TOGETHER: &str = "a file outside its pool that has a rollback journal, as no crash-proof way exists: \
                                 write to them in separate transactions, or put that file into WAL mode";
 

@@ -1,10 +1,10 @@
 //! From SQLite's writes to a committed version.
 //!
-//! SQLite syncs a database file before it has decided to commit, and not at all with `synchronous=OFF`. So the
-//! writes collect in a group that nobody else sees; a sync only notes that the commit is to be durable; and
-//! the commit itself is SQLite's announcement that phase two is done, when nothing can follow any more. Then
-//! the group, with every truncation that came after the sync, is appended as one record, made durable, and
-//! published. Unlocking without that announcement is a rollback, and costs nothing.
+//! SQLite syncs a database file before it has decided to commit, and not at all with `synchronous=OFF`. So
+//! the writes collect in a group that no other connection sees, and a sync only notes that the commit is to
+//! be durable. The commit itself is SQLite's announcement that phase two is done, when nothing can follow any
+//! more. Then the group, with every truncation that came after the sync, is appended as one record, made
+//! durable, and published. Unlocking without that announcement is a rollback, and costs nothing.
 
 use crate::bindings::code;
 use crate::database::{Database, Source};
@@ -26,7 +26,7 @@ pub enum Transaction {
     /// Nothing.
     #[default]
     Idle,
-    /// Writes that nobody else sees.
+    /// Writes that no other connection sees.
     Open {
         /// The writes.
         group: Group,
@@ -37,7 +37,7 @@ pub enum Transaction {
     Parked(Arc<SuperJournal>),
     /// SQLite is rolling back a journal that came with the file; the end of the journal will commit it.
     RollingBack {
-        /// The writes, until they are parked in the lock table for whoever ends the journal.
+        /// The writes, until they are parked in the lock table for the connection that ends the journal.
         group: Option<Group>,
         /// They have been parked.
         parked: bool,
@@ -99,8 +99,9 @@ impl Database {
         }
     }
 
-    /// Truncates a file that waits for a commit without a super-journal. SQLite truncates a file that shrinks after its sync,
-    /// just before it announces the end of phase two: the file must not leave the transaction. `None`: it does not wait.
+    /// Truncates a file that waits for a commit without a super-journal. SQLite truncates a file that shrinks
+    /// after its sync, just before it announces the end of phase two: the file must not leave the
+    /// transaction. `None`: it does not wait.
     fn truncate_parked(&self, size: u64) -> Option<icecore::Result<()>> {
         let Transaction::Parked(together) = &self.transaction else { return None };
         if !together.is_unnamed() {
@@ -143,7 +144,7 @@ impl Database {
     }
 
     fn begin(&self) -> Result<Group> {
-        // Nobody else has written since: that was looked at when RESERVED was taken.
+        // No other connection has written since: that was looked at when RESERVED was taken.
         self.head()?.0.begin(&self.pinned()?.view)
     }
 
@@ -288,8 +289,8 @@ impl Database {
         }
     }
 
-    /// SQLite's page cache is that of the version that was just committed, but for a header that was changed on
-    /// its way: that has to be read again.
+    /// SQLite's page cache is that of the version that was just committed, but for a header that was changed
+    /// on its way: that has to be read again.
     fn note_commit(&mut self) {
         let differs = std::mem::take(&mut self.page_cache_differs);
         self.seen = Some(if differs { FileVersion::NONE } else { self.pinned_version() });
@@ -316,7 +317,7 @@ impl Database {
         result
     }
 
-    /// In exclusive locking mode no unlock tells that the roll-back is over, and committed.
+    /// In exclusive locking mode no unlock says that the roll-back is over, and committed.
     pub fn notice_end_of_roll_back(&mut self) -> Result<()> {
         let Transaction::RollingBack { group: None, parked: true } = self.transaction else { return Ok(()) };
         if self.head()?.1.has_parked() {

@@ -1,5 +1,5 @@
-//! Databases in and out of pools: consistent copies of a plain file, whatever its mode and whoever is using it, and
-//! plain files of any version.
+//! Databases in and out of pools: consistent copies of a plain file, whatever its mode and whichever process
+//! uses it, and plain files of any version.
 
 use crate::program::{Registration, register, register_pool, uri};
 use crate::registry;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Pages copied between two reports.
 const PAGES_AT_A_TIME: i32 = 2048;
-/// How long to wait for somebody who has locked the source, or the target.
+/// How long to wait for another connection that has locked the source, or the target.
 const BUSY_WAIT: Duration = Duration::from_secs(10);
 
 /// Why a database could not be brought in or out.
@@ -48,10 +48,10 @@ fn is_from_the_file(error: &rusqlite::Error) -> bool {
     error.sqlite_error_code().is_some_and(|code| codes.contains(&code))
 }
 
-/// Copies a database file into a dataset, as `path` below its root, in one transaction: nobody sees a part
-/// of it, and a file that is there already is replaced as a whole. The source may be in use, in any journal mode.
-/// `progress` hears of pages done and pages in all, and stops the import by answering false. On return the copy
-/// is durable.
+/// Copies a database file into a dataset, as `path` below its root, in one transaction: no reader sees a part
+/// of it, and a file that is there already is replaced as a whole. The source may be in use, in any journal
+/// mode. `progress` gets the pages done and the pages in all, and stops the import by answering false. On
+/// return the copy is durable.
 ///
 /// # Errors
 /// A sentence that names the file and what is wrong. Nothing is changed then, except that a new
@@ -90,8 +90,9 @@ fn open_source(source: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Copies a plain database file into another, consistently even if somebody is writing to it in any journal mode.
-/// The target appears under its name complete and durable, or not at all; what was there is replaced.
+/// Copies a plain database file into another, consistently even if another process writes to it in any
+/// journal mode. The target appears under its name complete and durable, or not at all; what was there is
+/// replaced.
 ///
 /// # Errors
 /// A sentence that names the file and what is wrong; the target is then as it was.
@@ -102,8 +103,8 @@ pub fn copy_plain(source: &Path, target: &Path, progress: &mut dyn FnMut(u64, u6
 }
 
 /// Copies a database in a pool into a plain file: `path` below the root of `version`, which is a dataset or
-/// `dataset@snapshot`. The target appears under its name complete and durable, or not at all; what was there is
-/// replaced. `progress` hears of pages done and pages in all, and stops the export by answering false.
+/// `dataset@snapshot`. The target appears under its name complete and durable, or not at all; what was there
+/// is replaced. `progress` gets the pages done and the pages in all, and stops the export by answering false.
 ///
 /// # Errors
 /// A sentence that names the file and what is wrong; the target is then as it was.

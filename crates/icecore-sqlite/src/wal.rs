@@ -1,7 +1,7 @@
 //! Reading a write-ahead log that came with a database file.
 //!
-//! Format: <https://sqlite.org/fileformat2.html#the_write_ahead_log>. Only frames up to the last commit count, and
-//! the first frame that does not fit ends the log.
+//! Format: <https://sqlite.org/fileformat2.html#the_write_ahead_log>. Only frames up to the last commit
+//! count, and the first frame that does not fit ends the log.
 
 use crate::errors::Result;
 use crate::overlay::Overlay;

@@ -1,4 +1,4 @@
-//! Several connections: what waits for whom, and what it is told.
+//! Several connections: which waits for which, and what SQLite answers it.
 
 mod common;
 
@@ -86,7 +86,7 @@ fn the_busy_handler_waits_for_a_writer() {
         run(&first, "COMMIT");
     });
     assert_eq!(one::<i64>(&first, "SELECT a FROM t"), 6);
-    // Where waiting cannot help, nobody waits.
+    // Where waiting cannot help, no connection waits.
     let second = place.open("app.db");
     second.busy_timeout(PATIENCE).expect("a timeout");
     run(&second, "BEGIN");
@@ -168,7 +168,7 @@ fn exclusive_mode_has_the_file_for_itself() {
     let error = other.execute_batch("UPDATE t SET a = 1").expect_err("the picture of the owner must stay");
     assert_eq!(code_of(&error), BUSY);
     run(&owner, "UPDATE t SET a = 2");
-    // It has written: nobody else may even read.
+    // It has written: no other connection may even read.
     let error = other.query_row("SELECT a FROM t", [], |_| Ok(())).expect_err("the file is locked");
     assert_eq!(code_of(&error), BUSY);
     run(&owner, "PRAGMA locking_mode=NORMAL; SELECT 1 FROM t");

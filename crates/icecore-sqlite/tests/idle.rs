@@ -1,5 +1,5 @@
-//! A pool that no connection uses any more stays open for a while: the next connection finds it open, another process
-//! gets it at once, and nothing is lost whatever ends the process.
+//! A pool that no connection uses any more stays open for a while: the next connection finds it open, another
+//! process gets it at once, and nothing is lost whatever ends the process.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Connections that only read: any number of processes have them, and nobody waits for them. Whoever writes
+//! Connections that only read: any number of processes have them, and no process waits for them. A writer
 //! takes the pool over, and they go on in the pool as it is then.
 
 mod common;
@@ -190,7 +190,7 @@ fn a_pool_for_reading_alone_keeps_writers_out() {
     assert_eq!(count(&shared), 0);
 }
 
-/// It would keep nobody out, and SQLite would never end a read transaction.
+/// It would keep no process out, and SQLite would never end a read transaction.
 #[test]
 fn who_only_reads_has_no_exclusive_mode() {
     let place = place();
@@ -218,7 +218,7 @@ fn an_idle_pool_that_was_read_is_as_good_as_closed() {
     assert_eq!(count(&open_uri(&uri)), 4);
 }
 
-/// Only a writer recovers a pool; whoever reads it then does not have it to write.
+/// Only a writer recovers a pool; a process that reads it then does not have it to write.
 #[test]
 fn a_pool_that_was_not_closed_is_recovered_and_read() {
     let place = place();

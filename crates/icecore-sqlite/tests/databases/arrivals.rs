@@ -1,5 +1,5 @@
-//! Files that arrive with a journal or a write-ahead log beside them: what plain SQLite makes of them, we make
-//! of them, wherever they are cut off or damaged.
+//! Files that arrive with a journal or a write-ahead log beside them: what plain SQLite makes of them, we
+//! make of them, wherever they are cut off or damaged.
 
 use crate::common::{Place, dump, one, open_plain, run, try_open};
 use proptest::prelude::*;

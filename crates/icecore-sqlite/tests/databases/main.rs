@@ -1,5 +1,5 @@
-//! Databases in pools: statements, snapshots, journals, and what comes in and goes out. Tests that ask for the
-//! last error have just met one in their own thread.
+//! Databases in pools: statements, snapshots, journals, and what comes in and goes out. Tests that ask for
+//! the last error have just met one in their own thread.
 
 mod arrivals;
 mod attached;

@@ -20,7 +20,8 @@ fn contents(db: &Connection) -> (i64, i64, String) {
     (count, sum as i64, one::<String>(db, "PRAGMA integrity_check"))
 }
 
-/// SQLite writes a page of an index anew for each row. The store writes it ahead once, and once more with the commit.
+/// SQLite writes a page of an index anew for each row. The store writes it ahead once, and once more with the
+/// commit.
 #[test]
 fn pages_that_are_spilled_again_are_not_logged_again_and_again() {
     let place = Place::new();

@@ -31,7 +31,8 @@ impl Site {
         let place = Place::new();
         let db = connect(&place, shape);
         for (schema, _) in &FILES[..shape.files] {
-            // Of 4,000 pages, SQLite notes in memory that it allocates which it has journaled: page 1 in the commit.
+            // Of 4,000 pages, SQLite notes in memory that it allocates which it has journaled: page 1 in the
+            // commit.
             let pages = "page_size=512; CREATE TABLE";
             run(&db, &format!("PRAGMA {schema}.{pages} {schema}.filler AS SELECT zeroblob(2200000)"));
             run(&db, &format!("CREATE TABLE {schema}.t(id INTEGER PRIMARY KEY, x, b)"));

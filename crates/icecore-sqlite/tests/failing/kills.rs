@@ -1,5 +1,5 @@
-//! A process that commits over one to four files, killed at some moment: all files of a commit are there or none,
-//! and what was acknowledged as durable is there.
+//! A process that commits over one to four files, killed at some moment: all files of a commit are there or
+//! none, and what was acknowledged as durable is there.
 
 use crate::common::{Place, one, run};
 use crate::{FILES, attach};

@@ -1,5 +1,5 @@
-//! Transactions in which calls and allocations fail: a commit happens in all files of a pool or in none, and what
-//! the connection reads afterwards is what is stored.
+//! Transactions in which calls and allocations fail: a commit happens in all files of a pool or in none, and
+//! what the connection reads afterwards is what is stored.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -30,8 +30,8 @@ fn a_part_of_a_database_that_nobody_locks_is_refused_with_the_reason() {
     let place = Place::new();
     drop(place.open("part.db"));
     let path = CString::new(place.path("part.db").to_str().expect("text")).expect("no zero in it");
-    // SAFETY: the VFS is registered for good; the name is made as SQLite makes names of databases; the file has
-    // as much room as the VFS asks for, is closed once, and the data is as long as is said.
+    // SAFETY: the VFS is registered for good; the name is made as SQLite makes names of databases; the file
+    // has as much room as the VFS asks for, is closed once, and the data is as long as is said.
     unsafe {
         let vfs = ffi::sqlite3_vfs_find(c"icecore".as_ptr());
         let name =

@@ -7,7 +7,8 @@ use std::time::Duration;
 /// Rows of a transaction.
 const ROWS: u64 = 8;
 
-/// An application that writes so many rows, or until there is no room. Answers how many are there by what it was told.
+/// An application that writes so many rows, or until there is no room. Answers how many are there by what
+/// SQLite reported.
 fn write(site: &Site, present: u64, wanted: u64, acknowledged: &AtomicU64) -> (u64, Outcome) {
     let connection = site.connect();
     let mut present = present;
@@ -64,7 +65,7 @@ fn an_application_goes_on_in_the_same_process_when_there_is_room_again() {
         let wanted = if percent == 100 { u64::MAX } else { full * percent / 100 };
         let (rows, outcome) = fill(&site, present, wanted);
         present = rows;
-        // Nobody promises the last percents again to the block.
+        // The pool does not promise the last percents again to the block.
         assert!(outcome == Outcome::Committed || percent > 95, "full at {percent} %: {present} of {full}");
         assert!(percent < 100 || outcome == Outcome::Full);
         assert_eq!(site.rows(None), present, "at {percent} %");

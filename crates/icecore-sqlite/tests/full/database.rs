@@ -1,4 +1,4 @@
-//! A database that keeps a journal of what it was told, and what an administrator does beside it.
+//! A database that keeps a journal of what it acknowledged, and what an administrator does beside it.
 
 use icecore::check::{self, CheckOptions, RepairOptions};
 use icecore::units::ByteLength;
@@ -53,7 +53,7 @@ impl Site {
         Self { pool, registration }
     }
 
-    /// How SQLite is told of a file of the pool: `dataset/file`.
+    /// The name that SQLite opens a file of the pool by: `dataset/file`.
     pub fn uri_of(&self, path: &str, snapshot: Option<&str>) -> String {
         icecore_sqlite::uri(&Path::new(&self.registration.prefix()).join(path), snapshot)
     }

@@ -8,7 +8,8 @@ const ROWS: u64 = 100;
 /// Transactions of new rows that find room in pages of deleted ones.
 const TRANSACTIONS: u64 = 20;
 
-/// Fills a pool with rows of a database, up to the last one and beyond, and deletes half of the rows then. Answers how many are left.
+/// Fills a pool with rows of a database, up to the last one and beyond, and deletes half of the rows then.
+/// Answers how many are left.
 fn fill_and_delete(site: &Site, connection: &Connection) -> u64 {
     let mut rows = 0;
     for more in [50, 8, 1] {

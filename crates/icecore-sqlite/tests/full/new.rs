@@ -1,4 +1,5 @@
-//! A database that is to be made where there is no room for it: full is what the application is told, as of any write.
+//! A database that is to be made where there is no room for it: the application gets the error "full", as of
+//! any write.
 
 use crate::database::{Outcome, Site, add};
 use icecore::ListFilter;
@@ -13,7 +14,7 @@ fn open(uri: &str) -> Result<Connection> {
     Connection::open_with_flags(uri, flags)
 }
 
-/// Asserts that a call of SQLite was told that it is full, and whoever asks why.
+/// Asserts that a call of SQLite reported that it is full, and that the last error says why.
 fn is_full<T>(outcome: Result<T>, why: &str) {
     match outcome.map(|_| ()) {
         Err(rusqlite::Error::SqliteFailure(failure, _)) => assert_eq!(failure.extended_code, FULL),

@@ -1,5 +1,5 @@
-//! The power fails at any I/O, also while what it left is being repaired: the database is sound and holds exactly
-//! what was acknowledged, or one transaction more.
+//! The power fails at any I/O, also while what it left is being repaired: the database is sound and holds
+//! exactly what was acknowledged, or one transaction more.
 
 use crate::history::{Action, History, Setting, Statement};
 use crate::life::{Life, new_disk};
@@ -147,8 +147,8 @@ fn without_synchronous_a_prefix_of_the_transactions_is_there() {
     println!("{crashes} crashes");
 }
 
-/// SQLite truncates a file that shrinks after its sync, just before the end of phase two. Without a super-journal the file left the
-/// transaction by that, and was committed alone.
+/// SQLite truncates a file that shrinks after its sync, just before the end of phase two. Without a
+/// super-journal the file left the transaction by that, and was committed alone.
 #[test]
 fn attached_files_that_shrink_commit_together_without_a_super_journal() {
     for_each_seed("shrink", 1, |seed| {

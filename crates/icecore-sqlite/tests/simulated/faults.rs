@@ -1,5 +1,5 @@
-//! Calls that fail: the application gets an error of SQLite, nothing acknowledged is lost, and the process goes on
-//! where it can.
+//! Calls that fail: the application gets an error of SQLite, nothing acknowledged is lost, and the process
+//! goes on where it can.
 
 use crate::crashes::io_count;
 use crate::history::{Action, History, Setting};

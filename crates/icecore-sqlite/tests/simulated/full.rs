@@ -1,4 +1,5 @@
-//! Transactions larger than what is left: SQLite's "full", nothing lost, and space that comes back when something goes.
+//! Transactions larger than what is left: SQLite's "full", nothing lost, and space that comes back when
+//! something goes.
 
 use crate::history::{Action, Setting, Statement};
 use crate::life::{Failure, Life, new_disk};

@@ -32,7 +32,7 @@ impl Setting {
         }
     }
 
-    /// What a connection needs to be told first. Some of it is for new files only.
+    /// The pragmas that a connection needs first. Some of them are for new files only.
     pub fn pragmas(&self) -> String {
         let schemas = if self.attached { &["main", "other"][..] } else { &["main"] };
         let one = |schema: &&str| {

@@ -127,7 +127,7 @@ impl Life {
             Action::Checkpoint => Ok(self.pool.checkpoint()?),
             Action::Snapshot(name) => {
                 for (schema, dataset) in self.schemas() {
-                    // It may have been taken in an earlier life without anybody having been told.
+                    // An earlier life may have taken it without reporting it.
                     if self.pool.view(&format!("{dataset}@{name}")).is_ok() {
                         continue;
                     }
@@ -148,7 +148,8 @@ impl Life {
         }
     }
 
-    /// Does the actions from number `from` on, until one fails: answers how many of all are done, and the failure.
+    /// Does the actions from number `from` on, until one fails: answers how many of all are done, and the
+    /// failure.
     pub fn live(&mut self, history: &History, from: usize, until: usize) -> (usize, Option<Failure>) {
         for (index, action) in history.actions.iter().enumerate().take(until).skip(from) {
             if let Err(failure) = self.perform(action) {
@@ -162,8 +163,8 @@ impl Life {
         self.schemas().iter().all(|(_, dataset)| self.pool.view(&format!("{dataset}@{name}")).is_ok())
     }
 
-    /// Looks what there is: a sound database that holds one of the states allowed, and every snapshot that the first
-    /// `told` actions took as it was then. Answers after how many actions it is.
+    /// Looks what there is: a sound database that holds one of the states allowed, and every snapshot that
+    /// the first `told` actions took as it was then. Answers after how many actions it is.
     pub fn find(
         &self,
         history: &History,
@@ -186,7 +187,7 @@ impl Life {
                 return Err(format!("snapshot {name} has changed"));
             }
         }
-        // Those of which nobody was told may be there, but then they are what they would have been.
+        // Those that were not reported may be there, but then they are what they would have been.
         for (name, state) in history.snapshots(most) {
             if self.has_snapshot(name) && look(name)? != state {
                 return Err(format!("snapshot {name}, of which nobody was told, is wrong"));
