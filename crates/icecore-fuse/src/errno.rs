@@ -12,9 +12,9 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// The number of an error. A pool that turned read-only after a failure is EIO for the first caller, who must learn
-    /// that writes may be lost, and EROFS for those after it. The log has the failure once. `failure`: that of the pool,
-    /// if there was one, as [`Error::ReadOnlyAfterFailure`].
+    /// The number of an error. A pool that turned read-only after a failure is EIO for the first caller, who
+    /// must learn that writes may be lost, and EROFS for those after it. The log has the failure once.
+    /// `failure`: that of the pool, if there was one, as [`Error::ReadOnlyAfterFailure`].
     pub(crate) fn number(&self, error: &Error, failure: impl FnOnce() -> Option<Error>) -> Errno {
         let number = match error {
             Error::File(fault) => fault.errno(),
@@ -35,7 +35,8 @@ impl Faults {
     }
 
     fn report(&self, error: &Error, failure: impl FnOnce() -> Option<Error>) {
-        // What failed the pool is part of the reason of its failure. Anything else, as a read, is reported for itself.
+        // What failed the pool is part of the reason of its failure. Anything else, as a read, is reported
+        // for itself.
         let cause = error.to_string();
         let failed = failure().filter(|failure| failure.to_string().contains(&cause));
         match failed {

@@ -126,8 +126,8 @@ pub(crate) fn prepare(folder: &Path) -> Result<PathBuf, MountError> {
     Ok(point)
 }
 
-/// Whether a folder is a mount whose process is gone. The kernel may still know the attributes of its root, so it is asked
-/// for something that it keeps for nothing.
+/// Whether a folder is a mount whose process is gone. The kernel may still know the attributes of its root,
+/// so it is asked for something that it keeps for nothing.
 #[must_use]
 pub fn is_stale(folder: &Path) -> bool {
     matches!(rustix::fs::statfs(folder), Err(Errno::NOTCONN | Errno::CONNABORTED))

@@ -23,8 +23,8 @@ pub struct MountOptions {
     pub dev: bool,
     /// Programs can be run.
     pub exec: bool,
-    /// Files have extended attributes. Without them the kernel does not ask for one before it writes to a file whose size it had to
-    /// ask for.
+    /// Files have extended attributes. Without them the kernel does not ask for one before it writes to a
+    /// file whose size it had to ask for.
     pub xattrs: bool,
     /// The file to log into, where the mount is in the background.
     pub log: Option<PathBuf>,

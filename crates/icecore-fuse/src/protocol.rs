@@ -1,7 +1,7 @@
 //! Requests to a file system and replies to them, without a word about how they travel.
 //!
-//! [`FileSystem`] is what a transport drives. Most answers are ready when a method returns. What waits for a flush
-//! takes a [`Reply`], which can be sent later and from another thread.
+//! [`FileSystem`] is what a transport drives. Most answers are ready when a method returns. What waits for a
+//! flush takes a [`Reply`], which can be sent later and from another thread.
 
 use icecore::InodeKind;
 use icecore::units::Timestamp;
@@ -72,7 +72,7 @@ pub struct Attributes {
 pub struct Entry {
     /// What it leads to.
     pub attributes: Attributes,
-    /// Tells apart two files that had one number.
+    /// Distinguishes two files that had one number.
     pub generation: u64,
     /// How long the caller may keep this without asking again.
     pub lifetime: Duration,
@@ -196,8 +196,8 @@ pub enum Seek {
     Hole,
 }
 
-/// A reply that may be sent later, from any thread. One that is dropped is an error of the file system: the caller
-/// gets EIO from the transport.
+/// A reply that may be sent later, from any thread. One that is dropped is an error of the file system: the
+/// caller gets EIO from the transport.
 pub struct Reply<T>(Box<dyn FnOnce(Outcome<T>) + Send>);
 
 impl<T> Reply<T> {
@@ -212,7 +212,8 @@ impl<T> Reply<T> {
     }
 }
 
-/// What a transport asks. Methods are called from several threads at once. Names are bytes without `/` and NUL.
+/// What a transport asks. Methods are called from several threads at once. Names are bytes without `/` and
+/// NUL.
 pub trait FileSystem: Send + Sync + 'static {
     /// The entry of this name.
     fn lookup(&self, parent: NodeId, name: &[u8]) -> Outcome<Entry>;

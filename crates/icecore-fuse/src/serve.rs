@@ -57,7 +57,8 @@ impl MountError {
 /// process becomes the hard one: getrlimit(2).
 ///
 /// # Errors
-/// Whatever keeps the mount from being made; then nothing is mounted. Or the pool could not be closed cleanly.
+/// Whatever keeps the mount from being made; then nothing is mounted. Or the pool could not be closed
+/// cleanly.
 pub fn serve(
     options: &MountOptions,
     ready: impl FnOnce(),

@@ -3,8 +3,9 @@
 use crate::protocol::{Outcome, Reply};
 use parking_lot::Mutex;
 
-/// Callers that wait for a flush. The first becomes the leader; what arrives while its flush runs waits for the next
-/// one, which the same leader makes. So a reply is sent only after a flush that began after its request.
+/// Callers that wait for a flush. The first becomes the leader; what arrives while its flush runs waits for
+/// the next one, which the same leader makes. So a reply is sent only after a flush that began after its
+/// request.
 #[derive(Default)]
 pub(crate) struct Syncer {
     queue: Mutex<Queue>,
@@ -18,8 +19,8 @@ struct Queue {
 }
 
 impl Syncer {
-    /// Sends the reply when everything that was done before this call is durable. The calling thread may be made the
-    /// leader, and then returns when the queue is empty.
+    /// Sends the reply when everything that was done before this call is durable. The calling thread may be
+    /// made the leader, and then returns when the queue is empty.
     pub(crate) fn sync<T: Send + 'static>(&self, value: T, reply: Reply<T>, flush: impl Fn() -> Outcome<()>) {
         let mut queue = self.queue.lock();
         queue.waiting.push(Box::new(move |outcome| reply.send(outcome.map(|()| value))));

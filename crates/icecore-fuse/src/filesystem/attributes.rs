@@ -64,7 +64,8 @@ impl Inner {
         })
     }
 
-    /// A new owner does not inherit the right to lend their identity: chown(2) takes the set-id bits from what is executed.
+    /// A new owner does not inherit the right to lend their identity: chown(2) takes the set-id bits from
+    /// what is executed.
     fn mode_after_change_of_owner(
         &self,
         dataset: &Dataset,
@@ -79,7 +80,8 @@ impl Inner {
         Ok(without_privileges(&item).filter(|_| !is_directory))
     }
 
-    /// As [`Inner::kill_privileges`], for a caller of whom no more is known than who it is: the superuser keeps them.
+    /// As [`Inner::kill_privileges`], for a caller of whom no more is known than who it is: the superuser
+    /// keeps them.
     pub(super) fn kill_privileges_of(
         &self,
         caller: Caller,
@@ -89,8 +91,8 @@ impl Inner {
         if caller.uid == 0 { Ok(false) } else { self.kill_privileges(dataset, inode) }
     }
 
-    /// Takes the set-user bit away, and the set-group bit if the group may execute the file, as a change of its content
-    /// does. Whether there was any.
+    /// Takes the set-user bit away, and the set-group bit if the group may execute the file, as a change of
+    /// its content does. Whether there was any.
     pub(super) fn kill_privileges(&self, dataset: &Dataset, inode: InodeNumber) -> Outcome<bool> {
         let item = self.ok(dataset.view().and_then(|view| view.attributes(inode)))?;
         let Some(mode) = without_privileges(&item) else { return Ok(false) };

@@ -124,7 +124,8 @@ impl FileSystem for StoreFileSystem {
 }
 
 impl StoreFileSystem {
-    /// After ENOSYS the kernel does not send requests of this kind any more: `Documentation/filesystems/fuse`, fuse(4).
+    /// After ENOSYS the kernel does not send requests of this kind any more:
+    /// `Documentation/filesystems/fuse`, fuse(4).
     fn need_xattrs(&self) -> Outcome<()> {
         if self.inner.has_xattrs { Ok(()) } else { Err(Errno(libc::ENOSYS)) }
     }

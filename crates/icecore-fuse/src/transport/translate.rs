@@ -87,8 +87,8 @@ pub(super) fn attributes(from: &Attributes) -> FileAttr {
     }
 }
 
-/// What passes by the page cache is written in parallel. What is cached stays cached from one opening to the next: the
-/// owner makes the kernel forget what changes behind its back.
+/// What passes by the page cache is written in parallel. What is cached stays cached from one opening to the
+/// next: the owner makes the kernel forget what changes behind its back.
 pub(super) fn open_flags(opened: Opened) -> FopenFlags {
     if opened.direct {
         FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES

@@ -15,8 +15,8 @@ fn wanted() -> usize {
     entries.map_or(20_000, |entries| entries.parse().expect("ICECORE_ENTRIES is a number"))
 }
 
-/// What getdents(2) answers from the place of a directory on, until there is nothing more or `most` entries: names, and the place
-/// behind each.
+/// What getdents(2) answers from the place of a directory on, until there is nothing more or `most` entries:
+/// names, and the place behind each.
 fn entries(directory: &File, most: usize) -> Vec<(CString, u64)> {
     let mut buffer = [MaybeUninit::uninit(); 8192];
     let mut raw = RawDir::new(directory, &mut buffer);
@@ -61,7 +61,8 @@ fn places_in_a_directory_hold_while_entries_go() {
     assert_eq!(all.len(), count);
     assert_eq!(all.iter().map(|(_, place)| place).collect::<HashSet<_>>().len(), count);
 
-    // In pieces, each from the place behind the last, while every third entry goes: those that stay are seen once, in the same order.
+    // In pieces, each from the place behind the last, while every third entry goes. Those that stay are seen
+    // once, in the same order.
     let stays = |index: &usize| !index.is_multiple_of(3);
     go_to(&directory, 0);
     let mut seen = Vec::new();
@@ -83,7 +84,8 @@ fn places_in_a_directory_hold_while_entries_go() {
     let seen_left: Vec<_> = seen.iter().filter(|(name, _)| !gone.contains(name)).collect();
     assert!(seen_left == left, "{} seen of {}", seen_left.len(), left.len());
 
-    // A place behind an entry is where its successor is, whether the entry is there or not, also for one who opens the directory anew.
+    // A place behind an entry is where its successor is, whether the entry is there or not, also for one who
+    // opens the directory anew.
     let anew = File::open(fixture.path(".")).unwrap();
     for index in (0..count - 3).step_by(count / 200) {
         go_to(&anew, all[index].1);

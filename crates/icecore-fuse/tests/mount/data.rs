@@ -65,7 +65,8 @@ fn shared_memory_is_coherent_with_reads_and_writes() {
         };
         file.set_len(1 << 16).unwrap();
         let length = 1 << 16;
-        // SAFETY: a new mapping at an address that the kernel chooses; it is unmapped below, and nothing truncates the file.
+        // SAFETY: a new mapping at an address that the kernel chooses; it is unmapped below, and nothing
+        // truncates the file.
         let memory = unsafe {
             let flags = ProtFlags::READ | ProtFlags::WRITE;
             rustix::mm::mmap(std::ptr::null_mut(), length, flags, MapFlags::SHARED, &file, 0).unwrap()
