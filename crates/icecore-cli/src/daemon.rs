@@ -1,4 +1,5 @@
-//! Going into the background: the program starts itself once more, and waits until that process says that it is ready.
+//! Going into the background: the program starts itself once more, and waits until that process says that it
+//! is ready.
 //!
 //! A process that has threads cannot be forked safely, and a pool belongs to the process that opened it.
 
@@ -12,8 +13,8 @@ use std::process::{Command, Stdio};
 /// What the process in the background says, on its standard output.
 const READY: &[u8] = b"ready\n";
 
-/// Starts the process in the background, with the same command line, and returns when it is ready. What keeps it from
-/// becoming so it has said by then, and its exit code becomes ours.
+/// Starts the process in the background, with the same command line, and returns when it is ready. What keeps
+/// it from becoming so it has said by then, and its exit code becomes ours.
 pub fn start() -> anyhow::Result<()> {
     let program = std::env::current_exe().context("cannot find this program")?;
     let mut child = Command::new(program)

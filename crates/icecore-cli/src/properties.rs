@@ -1,5 +1,5 @@
-//! The properties that the store itself knows, in one table: columns of `list`, answers of `get`, keys to sort by,
-//! and the help about them.
+//! The properties that the store itself knows, in one table: columns of `list`, answers of `get`, keys to
+//! sort by, and the help about them.
 
 use crate::exit;
 use crate::format;

@@ -19,8 +19,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// How often a file is copied from its beginning, where owner after owner closes the pool in the middle. Each time the
-/// command tries first to become the owner itself, so that even one beside dozens of others gets through.
+/// How often a file is copied from its beginning, where owner after owner closes the pool in the middle. Each
+/// time the command tries first to become the owner itself, so that even one beside dozens of others gets
+/// through.
 const ATTEMPTS_MAX: usize = 100;
 
 #[derive(Args, Debug)]
@@ -177,8 +178,8 @@ impl Stream {
     }
 }
 
-/// [`copy`], from the beginning again where the owner of the pool closes it, or ends the connection, in the middle: a short
-/// command beside this one is an owner for some milliseconds.
+/// [`copy`], from the beginning again where the owner of the pool closes it, or ends the connection, in the
+/// middle: a short command beside this one is an owner for some milliseconds.
 fn copy_through(
     access: &mut Access,
     path: &[u8],
@@ -195,12 +196,14 @@ fn copy_through(
     copy(access, path, source, replace)
 }
 
-/// Whether the owner of the pool closed it, or ended the connection, before anything of the file could be seen.
+/// Whether the owner of the pool closed it, or ended the connection, before anything of the file could be
+/// seen.
 fn was_closed(error: &anyhow::Error) -> bool {
     error.downcast_ref::<Failure>().is_some_and(|failure| failure.code == ErrorCode::Closing)
 }
 
-/// Stages the content piece by piece and makes it a file at the end. Bytes copied, and whether a file was replaced.
+/// Stages the content piece by piece and makes it a file at the end. Bytes copied, and whether a file was
+/// replaced.
 fn copy(access: &mut Access, path: &[u8], source: &mut Source, replace: bool) -> anyhow::Result<(u64, bool)> {
     let begin = Request::BeginImport { path: path.to_vec(), mode: source.mode, owner: source.owner, replace };
     let begun = access.call(begin).map_err(|failure| match failure.code {

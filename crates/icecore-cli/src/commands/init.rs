@@ -81,7 +81,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     })
 }
 
-/// A home is a bad place for a pool. What a fresh file system has in it does not count, and a pool is for the store to find.
+/// A home is a bad place for a pool. What a fresh file system has in it does not count, and a pool is for the
+/// store to find.
 fn refuse_full(folder: &Path) -> anyhow::Result<()> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
     let mut names = entries.flatten().map(|entry| entry.file_name()).filter(|name| name != "lost+found");

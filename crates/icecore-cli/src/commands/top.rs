@@ -97,8 +97,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// One look at the counters. A connection to an owner is kept for the next one; a pool that no process has open
-/// is closed again at once, so that it is in no way.
+/// One look at the counters. A connection to an owner is kept for the next one; a pool that no process has
+/// open is closed again at once, so that it is in no way.
 fn look(pool: &Path, connection: &mut Option<Access>) -> anyhow::Result<Box<Status>> {
     let mut access = match connection.take() {
         Some(access) => access,

@@ -45,7 +45,8 @@ fn a_check_waits_for_a_command_that_has_the_pool_for_a_moment() {
     let mut owner = spawn_owner(&fixture);
     std::thread::scope(|scope| {
         let check = scope.spawn(|| fixture.done(&["check"]));
-        // On a busy machine the check may begin late: the owner is a command that has just begun all the time.
+        // On a busy machine the check may begin late: the owner is a command that has just begun all the
+        // time.
         let lock = std::fs::File::options().write(true).open(fixture.pool.join("lock")).unwrap();
         for _ in 0..8 {
             lock.set_modified(std::time::SystemTime::now()).unwrap();
@@ -58,7 +59,7 @@ fn a_check_waits_for_a_command_that_has_the_pool_for_a_moment() {
     owner.wait().unwrap();
 }
 
-/// Opening a pipe waits for whoever has its other end.
+/// Opening a pipe waits for a process at its other end.
 #[test]
 fn pipes_in_place_of_the_text_files_hold_up_no_command() {
     let fixture = Fixture::with_db();

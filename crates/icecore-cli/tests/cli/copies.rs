@@ -67,7 +67,8 @@ fn put_back(folder: &std::path::Path, files: &std::collections::BTreeMap<String,
     files.iter().for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes).unwrap());
 }
 
-/// Whoever puts the folder of a pool back from a backup may find out next that the mirror has what the backup has not.
+/// A user who puts the folder of a pool back from a backup may find out next that the mirror has what the
+/// backup has not.
 #[test]
 fn a_mirror_that_is_newer_than_the_pool_is_not_written_over() {
     let fixture = Fixture::with_db();
@@ -222,7 +223,8 @@ fn a_pool_is_found_by_either_of_its_superblocks() {
     }
 }
 
-/// A pool with copies of everything in a folder, which was away while something changed; and where a file of its data lies.
+/// A pool with copies of everything in a folder, which was away while something changed; and where a file of
+/// its data lies.
 fn mirror_that_was_away(mirror: &std::path::Path, data: &[u8]) -> (Fixture, u64) {
     let fixture = Fixture::with_db();
     fixture.done(&["copies", "--set", "all", "--mirror", mirror.to_str().unwrap()]);
@@ -284,7 +286,7 @@ fn a_copy_of_what_is_damaged_everywhere_is_not_called_whole() {
     assert!(text.contains("DEGRADED") && text.contains("segment.00000000"), "{text}");
 }
 
-/// It is written anew whenever the pool is opened, and that is told.
+/// It is written anew whenever the pool is opened, and the damage is reported.
 #[test]
 fn a_superblock_among_the_copies_that_is_hurt_is_told() {
     let fixture = Fixture::with_db();

@@ -40,7 +40,7 @@ fn what_is_no_pool_is_told_for_what_it_is() {
     }
 }
 
-/// Whoever follows the advice to make a pool would have two.
+/// A user who follows the advice to make a pool would have two.
 #[test]
 fn a_folder_with_copies_of_a_pool_is_called_that() {
     let fixture = Fixture::with_db();
@@ -174,7 +174,7 @@ fn damage_is_found_and_named() {
     let stretch = ["length", "blocks", "version_count"].map(|field| &document["findings"][0][field]);
     assert_eq!(stretch, [4096, 1, 1]);
     assert_eq!(document["unlisted_blocks"], 0);
-    // Whoever has the pool open tells it: in its status, and in the log beside the pool.
+    // The process that has the pool open reports it: in its status, and in the log beside the pool.
     let owner = fixture.own();
     let said = fixture.refused(5, &["cat", "db/app"]);
     assert!(said.contains("db, file app (inode") && said.contains("offset 798720"), "{said}");
@@ -210,7 +210,7 @@ fn holds(block: &[u8], text: &[u8]) -> bool {
     block.windows(text.len()).any(|part| part == text)
 }
 
-/// What a file is found by tells nobody what is lost, if it is named only by its place in a segment.
+/// What a file is found by does not say what is lost, if it is named only by its place in a segment.
 #[test]
 fn damage_in_what_files_are_found_by_names_what_was_looked_for() {
     let fixture = Fixture::with_db();
@@ -228,7 +228,7 @@ fn damage_in_what_files_are_found_by_names_what_was_looked_for() {
     lookups.iter().for_each(|arguments| told(arguments, "db, app in the root directory"));
     told(&["cat", "db@one/app"], "db@one, app in the root directory");
     told(&["ls", "db"], "db, the root directory");
-    // So it is for whoever asks the process that has the pool open.
+    // So it is for a command that asks the process which has the pool open.
     let owner = fixture.own();
     lookups.iter().for_each(|arguments| told(arguments, "db, app in the root directory"));
     owner.close().unwrap();

@@ -1,4 +1,5 @@
-//! A full pool, as whoever is called at three in the morning meets it: see the guide page of that name.
+//! A full pool, as the administrator who is called at three in the morning meets it: see the guide page of
+//! that name.
 
 use crate::fixture::{Fixture, program};
 use icecore::{Creation, Error, OpenOptions, Pool};
@@ -73,7 +74,7 @@ fn what_the_guide_says_works_on_a_full_pool_works_and_writing_goes_on() {
     let again = fill(&owner, b"again");
     assert!(again >= 12 << 20, "{again} bytes, where 16 MiB were destroyed");
     owner.close().unwrap();
-    // And with nobody there.
+    // And where no process has the pool open.
     fixture.done(&["rollback", "db@last"]);
     fixture.done(&["destroy", "-r", "db"]);
     assert_eq!(fixture.done(&["list", "-H"]), "");
@@ -92,7 +93,8 @@ fn snapshots(fixture: &Fixture) -> String {
     fixture.done(&["list", "-H", "-t", "snapshot", "-o", "name"]).replace('\n', " ")
 }
 
-/// What keeps snapshots can be taken off where nothing can be added, and the books of a full pool are looked at, and mended, as those of any other.
+/// A full pool lets go of what keeps its snapshots, though nothing can be added. Its books are looked at, and
+/// mended, as those of any other.
 #[test]
 fn a_full_pool_is_checked_and_repaired_and_lets_go_of_what_was_held() {
     let folder = tempfile::tempdir().unwrap();
@@ -127,7 +129,7 @@ fn a_full_pool_is_checked_and_repaired_and_lets_go_of_what_was_held() {
     let again = fill(&owner, b"again");
     assert!(again > 2 << 20, "{again} bytes, where 6 MiB were destroyed");
     owner.close().unwrap();
-    // As full as that leaves it, and with nobody there.
+    // As full as that leaves it, and where no process has the pool open.
     let available = fixture.done(&["list", "-Hp", "-o", "available", "db"]);
     assert!(available.trim().parse::<u64>().unwrap() <= 4 << 20, "{available}");
     assert!(fixture.done(&["check", "--data"]).ends_with("nothing is wrong\n"));

@@ -1,4 +1,5 @@
-//! Files of a pool that are missing or cut short, and a log that is damaged: what the guide for a failing disk says happens.
+//! Files of a pool that are missing or cut short, and a log that is damaged: what the guide for a failing
+//! disk says happens.
 
 use crate::fixture::Fixture;
 use crate::owned::spawn_owner;
@@ -168,7 +169,8 @@ fn records(pool: &Path) -> BTreeMap<u64, (String, u64)> {
     found
 }
 
-/// A pool that was killed after three files were made in it, and the numbers of the last record before each of them and at the end.
+/// A pool that was killed after three files were made in it, and the numbers of the last record before each
+/// of them and at the end.
 fn killed() -> (Fixture, Vec<u64>) {
     let fixture = Fixture::with_db();
     let last = || *records(&fixture.pool).last_key_value().unwrap().0;
@@ -294,7 +296,7 @@ fn a_killed_pool_without_a_segment_of_its_log_ends_with_its_last_checkpoint() {
     goes_on_without(&fixture, "a\napp\n");
 }
 
-/// A new segment stands for it while that is tried, and nobody has heard of that one.
+/// A new segment stands for it while that is tried, and the user does not know that one.
 #[test]
 fn a_log_whose_segment_is_gone_is_told_by_the_name_of_that_segment() {
     let (fixture, numbers) = killed();

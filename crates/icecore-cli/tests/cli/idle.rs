@@ -10,7 +10,8 @@ struct Running(Child);
 
 impl Running {
     fn new(fixture: &Fixture, arguments: &[&str]) -> Self {
-        // Whoever runs the tests in the background may have them ignore the signals, and all that they start.
+        // A shell that runs the tests in the background may have them ignore the signals, and all that they
+        // start.
         let child = std::process::Command::new("env")
             .arg("--default-signal=INT,TERM")
             .arg(assert_cmd::cargo::cargo_bin("icecore"))

@@ -218,8 +218,9 @@ fn a_pool_that_takes_no_more_writes_is_critical_until_it_is_opened_again() {
     monitor(&fixture, 0, &[]);
 }
 
-/// Copies the pool to a filesystem that is then mounted read-only, and runs the program with it there. It is mounted where nothing else
-/// sees it and goes with the process. `None` where mounting is not allowed; says so.
+/// Copies the pool to a filesystem that is then mounted read-only, and runs the program with it there. It is
+/// mounted where nothing else sees it and goes with the process. `None` where mounting is not allowed; says
+/// so.
 pub fn run_read_only(fixture: &Fixture, arguments: &[&str]) -> Option<std::process::Output> {
     const SCRIPT: &str = r#"
         mount -t tmpfs -o size=64m none "$1" && cp -a "$2" "$1/pool" && mount -o remount,ro "$1" || exit 77

@@ -434,7 +434,7 @@ fn owner_process() {
     println!("\nopen");
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     pool.close().unwrap();
-    // The harness would write to a pipe that nobody reads any more.
+    // The harness would write to a pipe that no process reads any more.
     std::process::exit(0);
 }
 

@@ -100,7 +100,7 @@ fn rules_that_make_no_sense_destroy_nothing() {
     fixture.refused(2, &["prune", "-a", "db", "team"]);
     fixture.refused(2, &["prune", "--keep-last", "1", "db@auto-1"]);
     fixture.refused(2, &["prune", "--free", "120%", "db"]);
-    // Nobody means 20 bytes.
+    // No user means 20 bytes.
     let said = fixture.refused(2, &["prune", "--free", "20", "db"]);
     assert!(said.contains("--free: 20 has no unit: write 20% or 20G"), "{said}");
     let said = fixture.refused(2, &["prune", "--max-used", "20", "db"]);
@@ -196,7 +196,7 @@ fn pruning_for_space_gets_back_what_all_branches_have_replaced() {
     let goal = |used: u64| format!("{used}B");
     fixture.done(&["prune", "--max-used", &goal(before - alone), "db"]);
     assert_eq!(before - used(&fixture), alone);
-    // Nothing is left that a snapshot held which is gone: what is told of the rest is true.
+    // Nothing is left that a snapshot held which is gone: what the program says of the rest is true.
     let told = fixture.refused(6, &["prune", "--max-used", &goal(before / 10), "db"]);
     assert!(told.contains("2 snapshots stay") && told.contains("what the datasets hold now"), "{told}");
 }

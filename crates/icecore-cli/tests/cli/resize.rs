@@ -76,7 +76,7 @@ fn a_limit_that_is_too_low_is_refused_with_the_least() {
     assert!(there.contains("must be"), "{there}");
     fixture.refused(2, &["resize", "--size-limit", "much"]);
     fixture.refused(2, &["resize"]);
-    // The figure that is told is taken.
+    // The figure that the refusal names is taken.
     let least = there.split("must be ").nth(1).and_then(|rest| rest.split_whitespace().next()).unwrap();
     fixture.done(&["resize", "--size-limit", least]);
     assert!(limit(&fixture) <= 64 * MIB);

@@ -62,7 +62,8 @@ fn a_pool_that_fails_is_an_error_once_and_read_only_after_that() {
     drop(file);
     drop(upper);
     let said = fs::read_to_string(&log).unwrap();
-    // While it was served: what closes the pool says it again, and what else fails on such a disk is said for itself.
+    // While it was served: what closes the pool says it again, and what else fails on such a disk is said for
+    // itself.
     let is_served = |line: &&str| line.starts_with("icecore mount: ") && line.contains("cannot write");
     let lines: Vec<&str> = said.lines().filter(is_served).collect();
     assert!(lines.len() == 1 && lines[0].contains("pool is read-only since a failure"), "{said}");

@@ -22,7 +22,8 @@ pub fn program() -> Command {
     command
 }
 
-/// Begins a script in mounts of its own: those of other tests, which it has copies of, would live as long as it does.
+/// Begins a script in mounts of its own: it has copies of those of other tests, which would live as long as
+/// the script.
 pub const FORGET_OTHER_MOUNTS: &str =
     "findmnt -rn -t fuse.icecore -o TARGET | while read -r other; do umount -l \"$other\"; done\n";
 

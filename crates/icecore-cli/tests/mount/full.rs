@@ -44,8 +44,9 @@ impl Limit {
     }
 }
 
-/// There is no room while the server runs. It loses nothing, and goes on when there is room: first because the limit is raised, then
-/// because others free some. Its process may end, if it says that its log could not be written.
+/// There is no room while the server runs. It loses nothing, and goes on when there is room: first because
+/// the limit is raised, then because others free some. Its process may end, if it says that its log could not
+/// be written.
 pub fn filled(kind: &'static dyn Kind, database: &str, limit: Limit) {
     let fixture = limit.fixture();
     fixture.mount();
@@ -92,7 +93,8 @@ pub fn filled(kind: &'static dyn Kind, database: &str, limit: Limit) {
     fixture.done(&["scrub"]);
 }
 
-/// Writes until it is refused; answers the number of the error. A full pool may refuse the name of the file already.
+/// Writes until it is refused; answers the number of the error. A full pool may refuse the name of the file
+/// already.
 fn fill(path: &Path) -> i32 {
     use std::io::Write as _;
     let data = vec![7; 64 << 10];

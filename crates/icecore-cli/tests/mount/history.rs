@@ -1,5 +1,6 @@
-//! Random histories of a file system beside a model. The process of the mount is killed at a random moment of each; what is
-//! there after that is the state after a step of the history, and no step before the last fsync.
+//! Random histories of a file system beside a model. The process of the mount is killed at a random moment of
+//! each. What is there after that is the state after a step of the history, and no step before the last
+//! fsync.
 //!
 //! `ICECORE_SEED` repeats the steps of a run (not its moments), `ICECORE_SECONDS` makes it longer.
 
@@ -158,7 +159,8 @@ impl Life {
         self.snapshots += 1;
         let name = format!("s{}", self.snapshots);
         let output = self.fixture.run(&["snapshot", &format!("db@{name}")]);
-        // Without the process of the mount, the command opens the pool itself, which is in an older state then.
+        // Without the process of the mount, the command opens the pool itself, which is in an older state
+        // then.
         if killed.load(Ordering::SeqCst) {
             return Err(io::Error::from_raw_os_error(libc::ENOTCONN));
         }

@@ -79,8 +79,8 @@ pub enum Step {
 }
 
 impl Step {
-    /// The part of a write that arrives as a request of its own: where a write begins inside of a page that is not cached, the
-    /// kernel sends what is in that page first.
+    /// The part of a write that arrives as a request of its own: where a write begins inside of a page that
+    /// is not cached, the kernel sends what is in that page first.
     pub fn first_page(&self) -> Option<Self> {
         let Self::Write { path, offset, length, fill, append } = self else { return None };
         let in_page = PAGE_BYTES - offset % PAGE_BYTES;

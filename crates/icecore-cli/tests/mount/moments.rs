@@ -12,7 +12,8 @@ fn counter(file: &File) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// A writer counts in one dataset and then in another. No recursive snapshot has the second count before the first.
+/// A writer counts in one dataset and then in another. No recursive snapshot has the second count before the
+/// first.
 #[test]
 fn a_recursive_snapshot_is_one_moment_of_all_datasets() {
     if !can_mount() {
@@ -64,7 +65,8 @@ impl Drop for StopAtEnd<'_> {
     }
 }
 
-/// A write that is synchronous has not waited for another one to make it durable: the process is killed right after it.
+/// A write that is synchronous has not waited for another one to make it durable: the process is killed right
+/// after it.
 #[test]
 fn a_synchronous_write_survives_a_kill() {
     if !can_mount() {
@@ -108,7 +110,8 @@ print('locked', flush=True)
 sys.stdin.read()
 ";
 
-/// Another process that tries to lock ten bytes of a file (lockf(3), a lock of the process), and holds them until its input ends.
+/// Another process that tries to lock ten bytes of a file (lockf(3), a lock of the process), and holds them
+/// until its input ends.
 fn lock(path: &Path, start: u64) -> std::process::Child {
     use std::process::{Command, Stdio};
     let mut python = Command::new("/usr/bin/python3");

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// What comes before the example: a folder in place of `/mnt`, `/tmp` and the home, and the pool that the README has made by then.
-/// What comes behind it: both servers answer, and everything ends.
+/// What comes before the example: a folder in place of `/mnt`, `/tmp` and the home, and the pool that the
+/// README has made by then.
 const BEFORE: &str = r#"
 clean_up() {
     kill $(jobs -p) 2>/dev/null || true
@@ -23,6 +23,7 @@ cd /
 export HOME=/mnt/home PATH="/mnt:$PATH"
 icecore init ~/pool
 "#;
+/// What comes behind the example: both servers answer, and everything ends.
 const AFTER: &str = r#"
 for socket in one two; do
     for _ in $(seq 600); do

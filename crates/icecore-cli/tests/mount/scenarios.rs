@@ -49,8 +49,8 @@ pub fn scenario(kind: &'static dyn Kind, database: &str) {
     fixture.done(&["scrub"]);
 }
 
-/// Takes a snapshot of a server under load, checks and uses a second server on a clone of it, and destroys the clone. Answers
-/// the last number in the journal of the clone.
+/// Takes a snapshot of a server under load, checks and uses a second server on a clone of it, and destroys
+/// the clone. Answers the last number in the journal of the clone.
 fn clone_and_check(
     fixture: &Fixture,
     kind: &'static dyn Kind,
@@ -96,8 +96,9 @@ fn rounds() -> usize {
     rounds.map_or(5, |rounds| rounds.parse().expect("ICECORE_ROUNDS is a number"))
 }
 
-/// The process of the mount is killed under load. What was acknowledged is there, without a gap. The first kill meets two servers, one of
-/// them on a clone, and both come back. From the third kill on the server relies on writes of pages that are not torn.
+/// The process of the mount is killed under load. What was acknowledged is there, without a gap. The first
+/// kill meets two servers, one of them on a clone, and both come back. From the third kill on the server
+/// relies on writes of pages that are not torn.
 pub fn killed(kind: &'static dyn Kind, database: &str) {
     let fixture = Fixture::new();
     fixture.mount();

@@ -31,7 +31,8 @@ pub trait Kind: Sync {
     fn stop_signal(&self) -> rustix::process::Signal;
     /// Tables `accounts` and `journal`.
     fn schema(&self) -> String;
-    /// A transaction that moves money, adds `number` to the journal, and prints the number when it is committed.
+    /// A transaction that moves money, adds `number` to the journal, and prints the number when it is
+    /// committed.
     fn transaction(&self, number: u64) -> String;
     /// Makes the tables of a load.
     fn prepare_load(&self, running: &Running<'_>);
@@ -43,7 +44,8 @@ pub trait Kind: Sync {
     fn check_files(&self, data: &Path);
     /// Whether a server that runs trusts the mount with torn pages.
     fn is_trusting(&self, running: &Running<'_>) -> bool;
-    /// Copies what a running server has into an empty folder with the tool of the server, ready to be started there.
+    /// Copies what a running server has into an empty folder with the tool of the server, ready to be started
+    /// there.
     fn back_up(&self, running: &Running<'_>, to: &Path);
 }
 
@@ -52,8 +54,8 @@ pub trait Kind: Sync {
 pub enum Care {
     /// It writes pages twice, or whole into its log: the default.
     Default,
-    /// Nothing: it relies on writes that are there as a whole or not at all. It writes pages all the time, so that a kill
-    /// meets some.
+    /// Nothing: it relies on writes that are there as a whole or not at all. It writes pages all the time, so
+    /// that a kill meets some.
     Trusting,
 }
 
@@ -172,7 +174,7 @@ impl<'a> Running<'a> {
             .spawn()
             .unwrap();
         use std::io::Write as _;
-        // A client that cannot connect does not read what it is told; its exit code says so.
+        // A client that cannot connect does not read its statements; its exit code says so.
         let _ = child.stdin.take().unwrap().write_all(statements.as_bytes());
         child.wait_with_output().unwrap()
     }
@@ -213,8 +215,8 @@ impl<'a> Running<'a> {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        // With the processes that it started. Those of PostgreSQL have sessions of their own, and one that waits for
-        // a lock does not notice that its server is gone.
+        // With the processes that it started. Those of PostgreSQL have sessions of their own, and one that
+        // waits for a lock does not notice that its server is gone.
         let group = rustix::process::Pid::from_child(&self.child);
         let number = group.as_raw_nonzero();
         let started = fs::read_to_string(format!("/proc/{number}/task/{number}/children"));

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-/// A shell script in mounts of its own, which must end within a minute. Whatever it leaves mounted on `mnt` goes when it ends.
+/// A shell script in mounts of its own, which must end within a minute. Whatever it leaves mounted on `mnt`
+/// goes when it ends.
 fn apart(fixture: &Fixture, script: &str) -> Output {
     let helper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/mount/mount.fuse.icecore");
     let script = format!("{FORGET_OTHER_MOUNTS}trap 'umount -l mnt 2>/dev/null || true' EXIT\n{script}");
@@ -91,8 +92,8 @@ fn a_mount_that_only_reads_refuses_writes_and_lets_others_read() {
     fixture.unmount();
 }
 
-/// SIGTERM to the process in the background, while a program has a file open: the mount is out of sight, the program may finish, and then
-/// the process ends and everything is there.
+/// SIGTERM to the process in the background, while a program has a file open. The mount is out of sight, and
+/// the program may finish. Then the process ends and everything is there.
 #[test]
 fn a_signal_ends_a_mount_in_the_background_when_its_files_are_closed() {
     if !can_mount() {

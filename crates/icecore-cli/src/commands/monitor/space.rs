@@ -7,14 +7,14 @@ use icecore::Statistics;
 use icecore::units::ByteLength;
 use std::path::Path;
 
-/// Of what a limit of space leaves free, such a part has to be there to be written: a pool that does no better
-/// than this is about to refuse writing.
+/// Of what a limit of space leaves free, such a part has to be there to be written: a pool that does no
+/// better than this is about to refuse writing.
 const WARN_PART: u64 = 4;
 /// As [`WARN_PART`], for what is critical.
 const CRIT_PART: u64 = 10;
 
-/// What is used and what can be written, each as a share of what the pool may grow to. `host_free`: what its filesystem has left.
-/// `is_held`: destroying snapshots would free something.
+/// What is used and what can be written, each as a share of what the pool may grow to. `host_free`: what its
+/// filesystem has left. `is_held`: destroying snapshots would free something.
 pub fn space(
     statistics: &Statistics,
     thresholds: &Thresholds,

@@ -1,8 +1,8 @@
 //! Which snapshots a policy keeps: arithmetic on names and times alone, so that it can be tested against
 //! everything that a calendar has to offer.
 //!
-//! Of every stretch of the calendar the newest snapshot counts. So a snapshot that is not the newest of its day
-//! is never going to be wanted for that day, and pruning often comes to the same as pruning once.
+//! Of every stretch of the calendar the newest snapshot counts. So a snapshot that is not the newest of its
+//! day is never going to be wanted for that day, and pruning often comes to the same as pruning once.
 
 #[cfg(test)]
 mod tests;
