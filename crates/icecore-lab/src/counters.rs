@@ -22,7 +22,8 @@ impl Counters {
         Self(done(statistics).map(|(name, value)| (name.to_owned(), value as f64)).collect())
     }
 
-    /// What the block device under a folder has done, for all that use it. Empty where the system does not tell.
+    /// What the block device under a folder has done, for all that use it. Empty where the system does not
+    /// report it.
     #[must_use]
     pub fn of_device(folder: &Path) -> Self {
         let mut counters = Self::default();

@@ -42,8 +42,8 @@ impl Device {
         Self { counters: format!("/sys/block/{name}/stat").into() }
     }
 
-    /// What it has done since it was attached (Linux, `Documentation/block/stat.rst`). `None` for a file system without a
-    /// block device of its own.
+    /// What it has done since it was attached (Linux, `Documentation/block/stat.rst`). `None` for a file
+    /// system without a block device of its own.
     pub(crate) fn counted(&self) -> Option<DeviceCounts> {
         fs::read_to_string(&self.counters).ok().map(|text| decode(&text))
     }
@@ -79,8 +79,8 @@ impl std::ops::Sub for DeviceCounts {
     }
 }
 
-/// Makes the kernel forget what it remembers of the files in `folder`, after it has written what is dirty: only clean pages
-/// go (`posix_fadvise(2)`).
+/// Makes the kernel forget what it remembers of the files in `folder`, after it has written what is dirty:
+/// only clean pages go (`posix_fadvise(2)`).
 pub(crate) fn drop_cached(folder: &Path) -> Result<()> {
     let doing = || format!("drop what is cached of {}", folder.display());
     for entry in fs::read_dir(folder).doing(doing)? {

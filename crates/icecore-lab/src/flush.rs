@@ -16,7 +16,8 @@ const BLOCKS: usize = 256;
 
 /// A file to flush: allocated and fully written.
 ///
-/// Each flush overwrites 4 KiB of it, and waits for `fdatasync`: the least that any durable change costs on this disk.
+/// Each flush overwrites 4 KiB of it, and waits for `fdatasync`: the least that any durable change costs on
+/// this disk.
 pub struct Flusher {
     file: File,
     /// Where the next one goes.

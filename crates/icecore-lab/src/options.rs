@@ -149,7 +149,7 @@ pub struct Options {
     pub quick: bool,
     /// Seed of workloads and of the bootstrap.
     pub seed: u64,
-    /// Told what is going on.
+    /// Receives what is going on.
     pub progress: Progress,
     /// Asked again and again while an experiment runs. An experiment that is to stop ends with
     /// [`Error::Stopped`], and leaves nothing behind.

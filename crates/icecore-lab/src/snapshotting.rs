@@ -6,7 +6,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Does the work while snapshots are taken: the first after half of the interval, and one in each interval from then on.
+/// Does the work while snapshots are taken: the first after half of the interval, and one in each interval
+/// from then on.
 pub(crate) fn while_taking<T>(
     interval: Duration,
     mut take: impl FnMut() -> Result<()> + Send,

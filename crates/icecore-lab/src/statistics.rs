@@ -84,8 +84,8 @@ pub fn paired_ratio(numerator: &[f64], denominator: &[f64], seed: u64) -> Estima
     bootstrap(&ratios, median, seed)
 }
 
-/// The median of one set of samples over that of another that ran at another time, with its interval: both sides are
-/// resampled, each on its own.
+/// The median of one set of samples over that of another that ran at another time, with its interval: both
+/// sides are resampled, each on its own.
 #[must_use]
 pub fn unpaired_ratio(numerator: &[f64], denominator: &[f64], seed: u64) -> Estimate {
     let value = median(numerator) / median(denominator);

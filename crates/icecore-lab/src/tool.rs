@@ -20,7 +20,8 @@ pub(crate) const PATIENCE_AT_END: Duration = Duration::from_secs(10);
 pub(crate) struct Tool(Child);
 
 impl Tool {
-    /// Starts the program in a process group of its own: Ctrl-C reaches the lab alone, which then ends its programs in order.
+    /// Starts the program in a process group of its own: Ctrl-C reaches the lab alone, which then ends its
+    /// programs in order.
     pub(crate) fn start(command: &mut Command) -> Result<Self> {
         Self::spawn(command.stdin(Stdio::null()))
     }

@@ -56,7 +56,7 @@ pub enum DemoStep {
     Proof,
 }
 
-/// Told after each iteration, snapshot or proof.
+/// Reported after each iteration, snapshot or proof.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DemoProgress {
     /// The step under way.

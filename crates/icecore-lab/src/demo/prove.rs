@@ -92,7 +92,7 @@ pub(super) fn all(
     proofs.into_iter().map(|proof| proof.ok_or_else(unproved)).collect()
 }
 
-/// Takes the last index that nobody has taken.
+/// Takes the last index that no thread has taken.
 fn claim(left: &AtomicUsize) -> Option<usize> {
     let take = |count: usize| count.checked_sub(1);
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|count| count - 1)

@@ -94,7 +94,8 @@ fn model(path: &Path) -> String {
 /// ext4 on a lent disk. When the value is dropped, the disk is empty again.
 pub(crate) struct Lent {
     path: PathBuf,
-    /// What tells this file system from all others, also from those on a disk that has the node meanwhile.
+    /// What distinguishes this file system from all others, also from those on a disk that has the node
+    /// meanwhile.
     uuid: Uuid,
     folder: TempDir,
     options: Options,
@@ -130,7 +131,7 @@ impl Lent {
         self.folder.path()
     }
 
-    /// Removes the file system, if it is that which was made, and nobody uses it.
+    /// Removes the file system, if it is that which was made, and no process uses it.
     fn empty(&self) -> std::io::Result<()> {
         let mut device = open_unused(&self.path)?;
         let mut found = Uuid::default();

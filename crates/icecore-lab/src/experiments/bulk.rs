@@ -1,7 +1,7 @@
 //! `bulk`: filling a file in writes of 1 MiB and one flush, and reading it from beginning to end.
 //!
-//! Every round makes both files anew. What is read was dropped from the kernel's page cache before, and the pool opened
-//! again. The plain side writes and reads past the page cache, 1 MiB at a time.
+//! Every round makes both files anew. What is read was dropped from the kernel's page cache before, and the
+//! pool opened again. The plain side writes and reads past the page cache, 1 MiB at a time.
 
 use super::Findings;
 use crate::counters::Counters;

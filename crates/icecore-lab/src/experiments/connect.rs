@@ -1,8 +1,9 @@
-//! `connect`: a connection for each request. Opening a database, one `SELECT`, and closing it, as the only connection.
+//! `connect`: a connection for each request. Opening a database, one `SELECT`, and closing it, as the only
+//! connection.
 //!
-//! Both databases are alike and stay as they are. In each round both sides make as many connections, one after the other, and
-//! the median of a side is what is compared. The first connection of a side and round is left out: it opens the pool, as
-//! the first request of a process does.
+//! Both databases are alike and stay as they are. In each round both sides make as many connections, one
+//! after the other, and the median of a side is what is compared. The first connection of a side and round is
+//! left out: it opens the pool, as the first request of a process does.
 
 use super::Findings;
 use crate::error::{Error, Result};

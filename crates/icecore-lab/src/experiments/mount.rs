@@ -1,7 +1,8 @@
 //! `mount`: programs on a mount of the store, beside the filesystem of the folder.
 //!
-//! Every measure runs on both sides in turn, round by round. Files are there and fully written before. Before reads, what the
-//! page cache holds of the pool and of the plain files is dropped; both sides read with `O_DIRECT`.
+//! Every measure runs on both sides in turn, round by round. Files are there and fully written before. Before
+//! reads, what the page cache holds of the pool and of the plain files is dropped; both sides read with
+//! `O_DIRECT`.
 
 use super::{Findings, floor};
 use crate::device::drop_cached;

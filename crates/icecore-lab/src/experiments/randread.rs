@@ -1,8 +1,9 @@
 //! `randread`: reads at random places of a file that was updated at random, nothing in memory before.
 //!
-//! Both files have the same bytes in the same places. Before every slice the pool is closed, the kernel's page cache of its
-//! files dropped, and the pool opened again: so a slice of the store begins without nodes and checksums, and gathers them
-//! within its time. The plain file is read past the page cache, in place. The snapshot was taken before 1,000 younger ones.
+//! Both files have the same bytes in the same places. Before every slice the pool is closed, the kernel's
+//! page cache of its files dropped, and the pool opened again: so a slice of the store begins without nodes
+//! and checksums, and gathers them within its time. The plain file is read past the page cache, in place. The
+//! snapshot was taken before 1,000 younger ones.
 
 use super::Findings;
 use crate::counters::Counters;

@@ -110,7 +110,7 @@ pub(crate) fn serve(job: &LongLog) -> Result<()> {
         // The header block that each flush adds.
         written += WRITE_BYTES as u64;
         if written >= job.log_bytes {
-            // Said again after every further length: if nobody listens any more, that fails and ends it.
+            // Said again after every further length: if no reader listens any more, that fails and ends it.
             println!("\n{READY}");
             std::io::stdout().flush().doing(|| "tell that the log is long enough".to_owned())?;
             written = 0;

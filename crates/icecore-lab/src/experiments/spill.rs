@@ -1,10 +1,10 @@
 //! `spill`: statements that change more than SQLite's page cache holds, beside plain WAL.
 //!
-//! SQLite writes a changed page when its cache is full, reads it again for the next row, and writes it again. Each round fills a
-//! database on both sides and runs the same statements there, with SQLite's default cache. Bytes are those that the kernel
-//! counts for the process (`write_bytes` of proc(5)), until both sides are at rest: on the plain side with the checkpoint of
-//! the WAL, on the side of the store with what the background writes. SQLite's temporary files, which are alike on
-//! both sides, are in memory.
+//! SQLite writes a changed page when its cache is full, reads it again for the next row, and writes it again.
+//! Each round fills a database on both sides and runs the same statements there, with SQLite's default cache.
+//! Bytes are those that the kernel counts for the process (`write_bytes` of proc(5)), until both sides are at
+//! rest. The plain side rests with the checkpoint of the WAL, the side of the store with what the background
+//! writes. SQLite's temporary files, which are alike on both sides, are in memory.
 
 use super::Findings;
 use crate::error::{Doing, Error, Result};

@@ -1,5 +1,5 @@
-//! `valuation-store`: the study of 2014 in full, with a snapshot after every iteration, beside plain SQLite that
-//! takes none.
+//! `valuation-store`: the study of 2014 in full, with a snapshot after every iteration, beside plain SQLite
+//! that takes none.
 //!
 //! Every run starts from nothing: an empty folder or a pool just made. A run ends when its last iteration
 //! (its last snapshot) is durable; closing is not part of it on any side.
@@ -46,7 +46,7 @@ struct Run {
     snapshots: Vec<f64>,
     /// The disk's flush, just before the run: one right after the other.
     flush: f64,
-    /// The disk's flush where a snapshot would be: after each iteration. Not part of anybody's time.
+    /// The disk's flush where a snapshot would be: after each iteration. Not part of any other time.
     flushes: Vec<f64>,
     counters: Counters,
 }
@@ -107,7 +107,8 @@ fn run_stored(folder: &Path, seed: u64, iterations: u32, periods: u32, after: Af
 /// What follows an iteration.
 enum After {
     Nothing,
-    /// What a snapshot is measured by: a flush at the same moment of the same work, as processor and disk are then.
+    /// What a snapshot is measured by: a flush at the same moment of the same work, as processor and disk are
+    /// then.
     Flush(Flusher),
     Snapshot,
 }
@@ -165,8 +166,8 @@ fn conclude(runs: &[Vec<Run>], seed: u64) -> Findings {
     findings
 }
 
-/// Each run's median snapshot in units of the median flush at the same moments of the run without snapshots in the
-/// same round.
+/// Each run's median snapshot in units of the median flush at the same moments of the run without snapshots
+/// in the same round.
 fn snapshot_flushes(snapshots: &[Run], flushes: &[Run], seed: u64) -> Estimate {
     let rounds = snapshots.iter().zip(flushes);
     let ratios: Vec<f64> =

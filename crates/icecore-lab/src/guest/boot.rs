@@ -1,6 +1,7 @@
 //! Boots the guest, and brings the result of its study out.
 //!
-//! The guest and this program share a folder (9p). The program lies in it, the study to run, and what comes of it.
+//! The guest and this program share a folder (9p). The program lies in it, the study to run, and what comes
+//! of it.
 
 use super::study::StudyJob;
 use super::{failure, require, watch};

@@ -74,8 +74,8 @@ fn build(guest: &Guest, options: &Options) -> Result<PathBuf> {
     let write = |path: &Path, text: &str| fs::write(path, text).doing(|| format!("write {}", path.display()));
     let create = |path: &Path| File::create(path).doing(|| format!("make {}", path.display()));
     write(&script, SCRIPT)?;
-    // Mounts and processes of the script end with its namespaces, however it ends (unshare(1)), and a lab that is killed
-    // takes it along (setpriv(1)).
+    // Mounts and processes of the script end with its namespaces, however it ends (unshare(1)), and a lab
+    // that is killed takes it along (setpriv(1)).
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child"]);
     command.args(["--mount-proc", "bash"]);

@@ -46,7 +46,7 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<()> {
     )
 }
 
-/// The studies to run. Where somebody chose systems, those that compare none are left out, and a line says
+/// The studies to run. Where the user chose systems, those that compare none are left out, and a line says
 /// so.
 fn chosen(arguments: &RunArguments) -> Vec<&'static Experiment> {
     let mut studies = all::studies();

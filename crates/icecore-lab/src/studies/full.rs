@@ -1,7 +1,8 @@
 //! `full`: a store of snapshots that runs full. What happens to the data, the snapshots and the writer?
 //!
-//! A file is updated at random in durable groups, with a snapshot after each quarter of it, until the system refuses. The
-//! system is then mounted again, and all that it acknowledged is compared: each block of the file and of each snapshot.
+//! A file is updated at random in durable groups, with a snapshot after each quarter of it, until the system
+//! refuses. The system is then mounted again, and all that it acknowledged is compared: each block of the
+//! file and of each snapshot.
 
 use super::blocks::{BLOCK_BYTES, Blocks, Write, is_full};
 use super::{Bench, Lineup, Needs};
@@ -210,8 +211,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Mounts the system again, and counts the blocks of the present and the snapshots that are not what they have to
-    /// be. The inner error is that of the mount.
+    /// Mounts the system again, and counts the blocks of the present and the snapshots that are not what they
+    /// have to be. The inner error is that of the mount.
     fn lost(&mut self, options: &Options) -> Result<Result<(f64, f64)>> {
         // Nothing of the system may be open while it is mounted again.
         self.blocks = Blocks::Table(rusqlite::Connection::open_in_memory()?);

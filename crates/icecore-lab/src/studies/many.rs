@@ -1,6 +1,7 @@
 //! `many`: what taking, writing and destroying cost with 1 to 10,000 snapshots.
 //!
-//! A block is written between any two snapshots, durably. Each system goes on until it has all snapshots or its time is up.
+//! A block is written between any two snapshots, durably. Each system goes on until it has all snapshots or
+//! its time is up.
 
 use super::blocks::Blocks;
 use super::{Bench, Lineup, Needs};

@@ -1,7 +1,8 @@
-//! `valuation`: hundreds of versions of a SQLite database, after "Database Performance, LVM Snapshots, golang and sqlite3" (2014).
+//! `valuation`: hundreds of versions of a SQLite database, after "Database Performance, LVM Snapshots, golang
+//! and sqlite3" (2014).
 //!
-//! Each iteration is a durable transaction, and a snapshot where the system has snapshots. Every snapshot is read afterwards,
-//! from empty caches, and compared with what it must hold.
+//! Each iteration is a durable transaction, and a snapshot where the system has snapshots. Every snapshot is
+//! read afterwards, from empty caches, and compared with what it must hold.
 
 use super::blocks::scratch;
 use super::{Bench, Lineup, Needs, Runs};
@@ -18,7 +19,7 @@ use std::time::Instant;
 
 /// The system of the checks.
 const SUBJECT: &str = "icecore-sqlite";
-/// From so many iterations on the last ones tell what a long history costs.
+/// From so many iterations on the last ones show what a long history costs.
 const LONG: u32 = 850;
 /// The last iterations of a long run.
 const LAST: usize = 95;
@@ -47,7 +48,8 @@ impl Scope {
 }
 
 impl Scope {
-    /// The copy area of the first snapshot takes in all that is written after it, wherever the file system puts that.
+    /// The copy area of the first snapshot takes in all that is written after it, wherever the file system
+    /// puts that.
     fn areas(&self) -> Areas {
         let count = u64::from(self.iterations);
         let rows = count * u64::from(self.periods);

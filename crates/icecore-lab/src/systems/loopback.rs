@@ -20,7 +20,8 @@ pub(crate) struct Format {
     pub kind: &'static str,
     /// The program in `/usr/sbin`.
     pub program: &'static str,
-    /// Its arguments before the device. They must keep it from discarding: a hole in the file beneath costs each first write.
+    /// Its arguments before the device. They must keep it from discarding: a hole in the file beneath costs
+    /// each first write.
     pub arguments: &'static [&'static str],
 }
 
@@ -120,7 +121,8 @@ pub(super) fn used_bytes(folder: &Path) -> Result<u64> {
     Ok((space.f_blocks - space.f_bfree) * space.f_frsize)
 }
 
-/// A loop device over a file of its own. Both go when the value is dropped, and nothing may use the device then.
+/// A loop device over a file of its own. Both go when the value is dropped, and nothing may use the device
+/// then.
 pub(super) struct Attached {
     image: PathBuf,
     path: PathBuf,
@@ -154,8 +156,8 @@ impl Drop for Attached {
     }
 }
 
-/// A file with its first bytes written: the file system beneath then allocates nothing while something is measured. A debug
-/// build, which measures nothing, leaves a hole.
+/// A file with its first bytes written: the file system beneath then allocates nothing while something is
+/// measured. A debug build, which measures nothing, leaves a hole.
 fn write_zeros(image: &Path, bytes: u64, written: u64, options: &Options) -> Result<()> {
     let doing = || format!("make {}", image.display());
     File::create_new(image).doing(doing)?.set_len(bytes).doing(doing)?;
@@ -173,8 +175,8 @@ fn losetup() -> Command {
     Command::new(format!("{SBIN}/losetup"))
 }
 
-/// The page cache of the file beneath would be a second one, so it is left out. A run that is to stop does not stop here: the
-/// device would stay.
+/// The page cache of the file beneath would be a second one, so it is left out. A run that is to stop does
+/// not stop here: the device would stay.
 fn attach(image: &Path, options: &Options) -> Result<String> {
     let never = options.unstoppable();
     let path = tool::output(losetup().args(["--find", "--show", "--direct-io=on"]).arg(image), &never)?;
@@ -186,8 +188,8 @@ fn device_at(path: &str) -> Device {
 }
 
 fn attach_and_mount(image: &Path, point: &Path, kind: &str, options: &Options) -> Result<Device> {
-    // From here to the detaching nothing looks whether the run is to stop: a device that is mounted and detached goes with
-    // its mount.
+    // From here to the detaching nothing looks whether the run is to stop: a device that is mounted and
+    // detached goes with its mount.
     let device = attach(image, options)?;
     let never = options.unstoppable();
     let mounted = mount(Path::new(&device), point, kind, "rw", &never);

@@ -1,5 +1,5 @@
-//! LVM, classic: ext4 on a volume, and a snapshot has a copy area of a fixed size. What a write replaces is copied there
-//! first.
+//! LVM, classic: ext4 on a volume, and a snapshot has a copy area of a fixed size. What a write replaces is
+//! copied there first.
 
 use super::volumes::{self, Group, ORIGIN, Scheme};
 use super::{Ground, Kind, System};

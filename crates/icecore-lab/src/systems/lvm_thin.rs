@@ -53,8 +53,8 @@ fn snapshot(group: &Group, name: &str, _area_bytes: u64) -> Result<()> {
     group.run(&["lvcreate", "--yes", "--snapshot", "--setactivationskip", "n", "--name", name, &origin])
 }
 
-/// What only this snapshot has, from the metadata of the pool (thin_ls(8)). Device-mapper lets programs read a frozen copy
-/// of it.
+/// What only this snapshot has, from the metadata of the pool (thin_ls(8)). Device-mapper lets programs read
+/// a frozen copy of it.
 fn exclusive_bytes(group: &Group, names: &[String]) -> Result<Vec<u64>> {
     let volumes = group.list()?;
     let message = |text: &str| {

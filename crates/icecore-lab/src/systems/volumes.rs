@@ -1,4 +1,5 @@
-//! Logical volumes on a loop device, with ext4 on one of them. Classic and thin snapshots differ only in a [`Scheme`].
+//! Logical volumes on a loop device, with ext4 on one of them. Classic and thin snapshots differ only in a
+//! [`Scheme`].
 
 use super::loopback::{self, Attached, EXT4, SBIN};
 use super::{Ground, LogicalVolume, System};
@@ -137,7 +138,8 @@ impl Group {
         format!("{}/{name}", self.name)
     }
 
-    /// A volume, as device-mapper names it. Hyphens would be doubled, and only the ends of internal names have one.
+    /// A volume, as device-mapper names it. Hyphens would be doubled, and only the ends of internal names
+    /// have one.
     pub(super) fn mapped(&self, name: &str) -> String {
         format!("{}-{name}", self.name)
     }
@@ -297,7 +299,8 @@ impl System for Volumes {
 
     fn rest(&self) -> Result<()> {
         super::write_dirty(&self.point(ORIGIN))?;
-        // udev reads a volume that was made or closed, later on a busy machine: what is counted next must not have that.
+        // udev reads a volume that was made or closed, later on a busy machine: what is counted next must not
+        // have that.
         let never = Options::new(&self.folder);
         tool::output(Command::new("udevadm").args(["settle", "--timeout=30"]), &never).map(|_| ())
     }

@@ -1,6 +1,7 @@
 //! XFS on a loop device. A snapshot is a copy of the files that shares their blocks (ioctl_ficlone(2)).
 //!
-//! The copy of one file is atomic, and that of a folder is not: a workload that needs a consistent folder must pause.
+//! The copy of one file is atomic, and that of a folder is not: a workload that needs a consistent folder
+//! must pause.
 
 use super::loopback::{Format, Loop};
 use super::{Ground, Kind, System, extents, xfs};

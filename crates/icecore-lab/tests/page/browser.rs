@@ -1,4 +1,5 @@
-//! A headless Chromium that is spoken to over a pair of pipes (`--remote-debugging-pipe`): no server, no port.
+//! A headless Chromium that is spoken to over a pair of pipes (`--remote-debugging-pipe`): no server, no
+//! port.
 
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -37,7 +37,8 @@ const DRAWN: &str = r#"
   });
 })()"#;
 
-/// What is shown: canvas and picture of the first chart, the background of the page, and the number of scripts.
+/// What is shown: canvas and picture of the first chart, the background of the page, and the number of
+/// scripts.
 const SHOWN: &str = r#"
 (() => {
   const shown = (selector) => getComputedStyle(document.querySelector("figure.chart " + selector)).display !== "none";

@@ -118,7 +118,7 @@ fn work_until_killed() {
 fn work(opened: &Opened, seed: u64, study: u32, done: Option<u32>) {
     let tell = |what: &str, iteration: u32| {
         let mut output = std::io::stdout().lock();
-        // With nobody listening any more there is nothing to live for.
+        // With no reader of the output any more there is nothing to live for.
         writeln!(output, "\n{what} {study} {iteration}")
             .and_then(|()| output.flush())
             .expect("somebody listens");
@@ -272,7 +272,7 @@ impl Killer {
             let begun = self.find(&opened, study + 1, None);
             self.next = (study + 1, begun);
         }
-        // A snapshot of which nobody was told, if it was made.
+        // A snapshot that the killed process made and did not report.
         if let Some(found) = found
             && opened.has(study, found)
         {
@@ -282,7 +282,7 @@ impl Killer {
             }
         }
         let (old, fresh) = self.told.kept.split_at(new.min(self.told.kept.len()));
-        // The last one of all is the likeliest to be hurt.
+        // The last one of all is the likeliest to be damaged.
         let mut looked_at: Vec<_> = fresh.last().into_iter().copied().collect();
         for (snapshots, count) in [(fresh, SNAPSHOTS.0), (old, SNAPSHOTS.1)] {
             for _ in 0..count.min(snapshots.len()) {

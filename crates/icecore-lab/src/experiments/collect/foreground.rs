@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 
 const NAMES: [&str; 6] =
     ["full", "half_empty", "no_snapshots", "snapshots", "full_flush_bound", "half_empty_flush_bound"];
-/// What a flush takes at least where that is what binds the writer: a disk that answers it from its memory is bound by bytes.
+/// What a flush takes at least where that is what binds the writer: a disk that answers it from its memory is
+/// bound by bytes.
 const SLOW_FLUSH: Duration = Duration::from_millis(1);
 const SNAPSHOTS: u64 = 1000;
 /// Writes between two of those snapshots that stay for as long as it is measured.
@@ -45,8 +46,8 @@ struct Target {
     snapshots: Option<(u64, u64)>,
 }
 
-/// The snapshots that rotate. Each that goes keeps as much as each that comes, so that the pool is as full in the last round
-/// as in the first, however many rounds there are.
+/// The snapshots that rotate. Each that goes keeps as much as each that comes, so that the pool is as full in
+/// the last round as in the first, however many rounds there are.
 #[derive(Clone, Copy)]
 struct Rotating {
     /// Snapshots, all together.
@@ -178,7 +179,8 @@ impl Target {
         self.file.sync()
     }
 
-    /// Those that will go first, each of which keeps what is measured as it was at its time; the others keep little.
+    /// Those that will go first, each of which keeps what is measured as it was at its time; the others keep
+    /// little.
     fn take_snapshots(&mut self, rotating: Rotating, random: &mut Random) -> Result<()> {
         let mut data = vec![0; WRITE_BYTES as usize];
         random.fill(&mut data);

@@ -1,8 +1,8 @@
 //! `collect`: what collection costs: bytes, throughput, latency, memory.
 //!
 //! Amplification is counted on a storage that forgets data (all of it zeros, so that what is moved passes its
-//! checksums), without threads, so that it is the same on every machine. Throughput and latency are measured on the
-//! real disk: a pool that is nearly full beside one that is half empty, in slices that take turns.
+//! checksums), without threads, so that it is the same on every machine. Throughput and latency are measured
+//! on the real disk: a pool that is nearly full beside one that is half empty, in slices that take turns.
 
 mod amplification;
 mod foreground;

@@ -1,4 +1,4 @@
-//! Destroying many snapshots while somebody writes.
+//! Destroying many snapshots beside a writer.
 
 use super::super::snapshots::Subject;
 use super::{Sizes, range};

@@ -1,9 +1,10 @@
-//! `history`: 100,000 snapshots in one pool, and what they cost: taking one more, listing, opening, memory, and
-//! destroying 10,000 of them while somebody writes.
+//! `history`: 100,000 snapshots in one pool, and what they cost: taking one more, listing, opening, memory,
+//! and destroying 10,000 of them beside a writer.
 //!
-//! Snapshots are taken in turn with those of a pool that keeps 100 to a few hundred, one by one, so that both meet the
-//! same disk; there is a p99 of each batch. A destruction is over, for the writer beside it, when a checkpoint is
-//! durable that records what was freed; the windows before and after have a checkpoint in them, too.
+//! Snapshots are taken in turn with those of a pool that keeps 100 to a few hundred, one by one, so that both
+//! meet the same disk; there is a p99 of each batch. A destruction is over, for the writer beside it, when a
+//! checkpoint is durable that records what was freed; the windows before and after have a checkpoint in them,
+//! too.
 
 mod destroy;
 pub mod idle;
@@ -36,8 +37,8 @@ struct Sizes {
     /// Snapshots that are destroyed together, and how often.
     destroyed: u64,
     destructions: usize,
-    /// How long writers are watched before and after: about as long as freeing takes, as the disk changes its speed by a tenth
-    /// from one second to the next.
+    /// How long writers are watched before and after: about as long as freeing takes, as the disk changes its
+    /// speed by a tenth from one second to the next.
     window: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! A SQLite database in which transactions move amounts: whatever version one looks at, they sum up to nothing.
+//! A SQLite database in which transactions move amounts: whatever version one looks at, they sum up to
+//! nothing.
 
 use super::process::Turn;
 use super::sample::Deeds;

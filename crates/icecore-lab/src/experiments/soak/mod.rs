@@ -1,15 +1,17 @@
 //! `soak`: a pool that works for as long as one likes, and nothing grows.
 //!
-//! A real pool with the defaults, in a process of its own, on a real disk. Work goes in cycles: a SQLite writer, a writer of
-//! groups, whoever takes, holds and destroys snapshots, readers of the past, clones, promotions, rollbacks, datasets that come and go, quotas, a
-//! scrub now and then, and somebody who looks at all of it from outside. It is paced, not flat out: hours of it must not wear
-//! a disk out. After each cycle the pool is brought back to the same state: contents are compared with what they have to be, everything
-//! but three datasets is destroyed, and the books are verified. Then is measured what the process and the pool take.
+//! A real pool with the defaults, in a process of its own, on a real disk. Work goes in cycles: a SQLite
+//! writer, a writer of groups, a thread that takes, holds and destroys snapshots, readers of the past,
+//! clones, promotions, rollbacks, datasets that come and go, quotas, a scrub now and then, and a thread that
+//! looks at all of it from outside. It is paced, not flat out: hours of it must not wear a disk out. Each
+//! cycle ends by bringing the pool back to the same state. Contents are compared with what they have to be,
+//! everything but three datasets is destroyed, and the books are verified. Then the experiment measures what
+//! the process and the pool take.
 //!
-//! What counts as growth is the last quarter of the cycles against the second: the first one warms caches up. They have
-//! bounds (64 MiB of blocks, 32 MiB of nodes), and files are several times as large and read in whole in each cycle, so that
-//! they are full from the second cycle on. Segment files, each of which the pool keeps open, are made before the first cycle, so that
-//! collection has work to do all the time.
+//! What counts as growth is the last quarter of the cycles against the second: the first one warms caches up.
+//! They have bounds (64 MiB of blocks, 32 MiB of nodes). Files are several times as large and read in whole
+//! in each cycle, so that they are full from the second cycle on. Segment files, each of which the pool keeps
+//! open, are made before the first cycle, so that collection has work to do all the time.
 
 mod branches;
 mod database;

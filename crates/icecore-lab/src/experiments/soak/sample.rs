@@ -100,7 +100,8 @@ impl Sample {
         let statistics = pool.statistics();
         let files = OpenFiles::count()?;
         let on_host = OnHost::of(&[&soak.folder, &soak.mirror])?;
-        // Nothing is shared where there are neither snapshots nor clones: what is used is what the datasets refer to.
+        // Nothing is shared where there are neither snapshots nor clones: what is used is what the datasets
+        // refer to.
         let filter = ListFilter { datasets: true, snapshots: true, ..ListFilter::default() };
         let entries = pool.list(&filter)?;
         if let Some(snapshot) = entries.iter().find(|entry| entry.kind == EntryKind::Snapshot) {
@@ -155,8 +156,9 @@ impl Kind {
 /// Open file descriptors of this process.
 struct OpenFiles {
     all: u64,
-    /// Those that are not the handles which a pool may keep of a segment that is there. What a pool has segments for is seen
-    /// from the space that they take; a third handle of one, or one of a file that is gone, is a leak.
+    /// Those that are not the handles which a pool may keep of a segment that is there. What a pool has
+    /// segments for is seen from the space that they take; a third handle of one, or one of a file that is
+    /// gone, is a leak.
     beside_segments: u64,
 }
 

@@ -29,7 +29,7 @@ const READ_MS_MAX: u64 = 2000;
 /// Of so many readings, one lets SQLite verify the whole database.
 const WHOLE_EVERY: u64 = 8;
 
-/// The short names of snapshots that nobody is about to destroy, oldest first.
+/// The short names of snapshots that no thread is about to destroy, oldest first.
 #[derive(Default)]
 pub(super) struct Rotation(Mutex<Vec<String>>);
 
@@ -85,7 +85,8 @@ fn hold(pool: &Pool, snapshot: &str) -> Result<String> {
     }
 }
 
-/// Destroys old ones if there are more than are to be kept; answers how many. Those that may have a hold are among the newest.
+/// Destroys old ones if there are more than are to be kept; answers how many. Those that may have a hold are
+/// among the newest.
 fn prune(turn: &mut Turn<'_>, kept: usize) -> Result<u64> {
     let choice = turn.random.below(3);
     let doomed: Vec<String> = {
@@ -119,8 +120,8 @@ fn prune(turn: &mut Turn<'_>, kept: usize) -> Result<u64> {
     Ok(count)
 }
 
-/// Opens snapshots, of the database with SQLite and of the large file as views, and keeps them open for a while, whether they are
-/// destroyed meanwhile or not.
+/// Opens snapshots, of the database with SQLite and of the large file as views. Keeps them open for a while,
+/// whether they are destroyed meanwhile or not.
 pub(super) fn read(turn: &mut Turn<'_>) -> Result<Deeds> {
     let mut deeds = Deeds::default();
     while turn.goes_on(READ_PACE) {

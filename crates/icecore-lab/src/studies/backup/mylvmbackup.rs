@@ -1,5 +1,5 @@
-//! A backup by mylvmbackup(1), as in the study: the tables are locked for as long as it takes to make a classic snapshot of
-//! their volume, and tar(1) archives that.
+//! A backup by mylvmbackup(1), as in the study: the tables are locked for as long as it takes to make a
+//! classic snapshot of their volume, and tar(1) archives that.
 
 use super::{NAME, Phase, Scope, WORKLOAD};
 use crate::compress::{Copied, bytes_of_files};
@@ -43,7 +43,8 @@ struct Place<'a> {
     volume: &'a LogicalVolume,
 }
 
-/// Drives the server until a backup of its volume is done. The archive lies in `folder`, beside the volume, and goes.
+/// Drives the server until a backup of its volume is done. The archive lies in `folder`, beside the volume,
+/// and goes.
 pub(super) fn run(
     server: &Server<'_>,
     folder: &Path,

@@ -164,7 +164,7 @@ impl Mix {
         if number >= self.blogs_max {
             let old = self.blog(self.oldest.fetch_add(1, Ordering::Relaxed));
             match fs::remove_dir_all(&old) {
-                // Somebody else puts a file there just now; it stays.
+                // Another thread puts a file there just now; it stays.
                 Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => {}
                 removed => removed.doing(|| format!("remove {}", old.display()))?,
             }

@@ -145,10 +145,9 @@ pub(super) fn parse(log: &str) -> Vec<Completion> {
     completions
 }
 
-/// Latencies as somebody has them who makes so many requests a second, whatever the answers do: each counts
-/// from when its write was due, and not from when it was made. After Tene, "How NOT to Measure Latency"
-/// (2013): a driver that waits while the system stalls leaves out just the requests that would have met the
-/// stall.
+/// Latencies of a driver that makes so many requests a second, whatever the answers do: each counts from when
+/// its write was due, and not from when it was made. After Tene, "How NOT to Measure Latency" (2013): a
+/// driver that waits while the system stalls leaves out just the requests that would have met the stall.
 pub(super) fn from_due(mut completions: Vec<Completion>, rate_per_s: u32) -> Vec<Completion> {
     let begin_ms = |write: &Completion| write.at_ms as f64 - write.latency_us / 1e3;
     completions.sort_by(|one, other| begin_ms(one).total_cmp(&begin_ms(other)));
@@ -220,8 +219,8 @@ mod tests {
         assert_eq!(Shape::of(&[], MOMENT), None);
     }
 
-    /// A driver that makes one write after the other has one that waits in a stall of 300 ms; whoever needs a
-    /// thousand a second has three hundred.
+    /// A driver that makes one write after the other has one that waits in a stall of 300 ms. A driver that
+    /// needs a thousand a second has three hundred.
     #[test]
     fn writes_that_were_due_in_a_stall_have_waited() {
         let at = |place: u64| match place {
