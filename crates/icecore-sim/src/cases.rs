@@ -24,8 +24,8 @@ pub fn is_long() -> bool {
     variable("ICECORE_CASES").is_some()
 }
 
-/// Runs a test once for each of its seeds: those that follow from `ICECORE_SEED` when that is set (the first is
-/// itself), else the same ones every time. A failure prints the seed of its case.
+/// Runs a test once for each of its seeds: those that follow from `ICECORE_SEED` when that is set (the first
+/// is itself), else the same ones every time. A failure prints the seed of its case.
 pub fn for_each_seed(name: &str, default_cases: u64, mut case: impl FnMut(u64)) {
     let first = variable("ICECORE_SEED");
     let mut random =

@@ -1,4 +1,4 @@
-//! Between the model and the store: does to a pool what a step says, and says how a pool differs from a model.
+//! Between the model and the store: does to a pool what a step says, and compares a pool with a model.
 
 use crate::model::{Body, Content, FileChange, GroupWrite, ModelPool, Snapshot, Step, Tree};
 use icecore::units::InodeNumber;
@@ -15,7 +15,7 @@ const READ_BYTES: usize = 1 << 20;
 
 /// Does what a step says to a pool. Answers the name that a rollback has given to the former head.
 ///
-/// [`Step::Reopen`] is for whoever owns the pool: here it only makes everything durable.
+/// [`Step::Reopen`] is for the caller, who owns the pool: here it only makes everything durable.
 ///
 /// # Errors
 /// What the store answers.
@@ -55,8 +55,8 @@ pub fn drive(pool: &Pool, step: &Step) -> Result<Option<String>> {
 /// Times that the books are asked for until they can be read.
 const ASKED_MAX: usize = 3;
 
-/// What a destruction frees is what it said: what of the sets could not be read then is freed when it can be, and whoever asks
-/// for figures tries it.
+/// What a destruction frees is what it said. What of the sets could not be read then is freed when it can be:
+/// asking for figures tries it.
 fn assert_freed(pool: &Pool, before: u64, frees: u64, target: &DestroyTarget) {
     for _ in 0..ASKED_MAX {
         let so_far = unread(pool);
@@ -74,11 +74,11 @@ fn unread(pool: &Pool) -> u64 {
     statistics.failed_reads + statistics.damaged_reads
 }
 
-/// Bytes that versions reach, also of what was destroyed, and is read or could not be freed. What clones share of a destroyed dataset
-/// belongs to no dataset.
+/// Bytes that versions reach, also of what was destroyed, and is read or could not be freed. What clones
+/// share of a destroyed dataset belongs to no dataset.
 fn held(pool: &Pool) -> Result<u64> {
     let filter = ListFilter { datasets: true, depth: Some(0), ..ListFilter::default() };
-    // Whoever lists has everything freed that has no readers.
+    // Listing frees everything that has no readers.
     let listed: u64 = pool.list(&filter)?.iter().map(|entry| entry.used.0).sum();
     let statistics = pool.statistics();
     let held = statistics.used_bytes + statistics.freeing_bytes;
@@ -86,8 +86,8 @@ fn held(pool: &Pool) -> Result<u64> {
     Ok(held)
 }
 
-/// Whether everything up to and with a step is durable once the store has returned: it promises that for every
-/// change to datasets and snapshots, which is more than the model asks for.
+/// Whether everything up to and with a step is durable once the store has returned. The store promises that
+/// for every change to datasets and snapshots, which is more than the model asks for.
 #[must_use]
 pub const fn is_durable_on_return(step: &Step) -> bool {
     !matches!(
@@ -275,13 +275,14 @@ impl Picture {
         Ok(Self { datasets })
     }
 
-    /// How the pool differs from a model, if it does. Names that the model does not know are taken as they are.
+    /// How the pool differs from a model, if it does. Names that the model does not know are taken as they
+    /// are.
     #[must_use]
     pub fn difference(&self, model: &ModelPool) -> Option<Difference> {
         self.compare(model).err()
     }
 
-    /// Tells a model the names of automatic snapshots that it does not know. The two must be alike.
+    /// Gives a model the names of automatic snapshots that it does not know. The two must be alike.
     pub fn tell_names(&self, model: &mut ModelPool) {
         for (name, dataset) in &self.datasets {
             let ids: Vec<_> = model.snapshots_of(name).map(|(id, _)| id).collect();
@@ -353,8 +354,8 @@ pub fn compare_view(name: &str, view: &View, expected: &Tree) -> Result<(), Diff
     compare_trees(name, &tree, expected)
 }
 
-/// Compares a pool, parts of which are damaged, with a model, version by version. Answers the full names of those
-/// that cannot be read for damage.
+/// Compares a pool, parts of which are damaged, with a model, version by version. Answers the full names of
+/// those that cannot be read for damage.
 ///
 /// # Errors
 /// The first difference in what can be read; any other error than damage is one, too.

@@ -373,8 +373,8 @@ fn is_alike(step: &Step, expected: ModelError, found: &Error) -> bool {
     {
         return matches!(found, Error::BadName { .. } | Error::Invalid(_) | Error::NotFound { .. });
     }
-    // After promotions a way from one snapshot of a dataset to another may lead through a second dataset: no range,
-    // as the store sees it, and something in the way, as the model does.
+    // After promotions a way from one snapshot of a dataset to another may lead through a second dataset: no
+    // range, as the store sees it, and something in the way, as the model does.
     if matches!(step, Step::Destroy(DestroyTarget::Range { .. })) && expected == ModelError::Busy {
         return matches!(found, Error::Busy { .. } | Error::Invalid(_));
     }

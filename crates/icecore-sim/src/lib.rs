@@ -1,6 +1,6 @@
 //! What stands behind the I/O seam in tests and measurements, and what runs beside the store to check it.
 //!
-//! - [`PassingStorage`] passes calls on to another storage while somebody watches: [`CountingStorage`] counts them,
+//! - [`PassingStorage`] passes calls on to another storage, with a watcher: [`CountingStorage`] counts them,
 //!   [`SlowStorage`] takes its time to flush.
 //! - [`ForgetfulStorage`] keeps tree nodes and frames in memory and forgets the data, for pools larger than
 //!   any disk here.
@@ -8,7 +8,7 @@
 //!   I/O, all of it decided by one seed.
 //! - [`model`] is the store as plain maps, with a generator of histories.
 //! - [`driver`] does to a pool what a step of a history says, and compares it with the model; [`explorer`]
-//!   lives through a history with crashes and faults. [`remains`] compares what is left of a pool that was hurt.
+//!   lives through a history with crashes and faults. [`remains`] compares what is left of a damaged pool.
 //! - [`lives`] has whole lives of pools, with everything that can go wrong in them: `make soak`.
 //! - [`script`] does what bytes say, for fuzzers.
 //! - [`cases`] is where the seeds of generated tests come from.

@@ -31,7 +31,7 @@ impl LockTable {
         Ok(Lock { table: self.clone(), exclusive })
     }
 
-    /// Whether anybody holds it.
+    /// Whether any process holds it.
     pub(crate) fn is_held(&self) -> bool {
         let holders = self.holders.lock();
         holders.writer || holders.readers > 0

@@ -1,11 +1,11 @@
-//! A storage that passes on what is asked of it, while somebody watches.
+//! A storage that passes on what is asked of it, while a watcher looks on.
 
 use icecore::storage::{Kind, Space, Storage, StorageFile, StorageLock};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Is told of calls before they are passed on, and has a say in when flushes return.
+/// Sees calls before they are passed on, and has a say in when flushes return.
 pub trait Watch: Send + Sync + 'static {
     /// So many bytes are to be read.
     fn read(&self, _bytes: usize) {}

@@ -1,4 +1,5 @@
-//! What can still be read of a hurt pool, block by block: one that is lost must not hide what is wrong with the next.
+//! What can still be read of a damaged pool, block by block: a lost block must not hide what is wrong with
+//! the next.
 
 use crate::driver::Difference;
 use crate::model::{Body, Content, ModelPool, Tree};

@@ -1,7 +1,8 @@
 //! Histories that bytes tell, so that a fuzzer can look for those that a drawn one seldom comes to.
 //!
-//! Four bytes are one event: what it is, and three that everything else about it is drawn from. A mutation of one byte is
-//! another event in an otherwise equal history. Bytes at the end that are too few for an event say what is written twice.
+//! Four bytes are one event: what it is, and three that everything else about it is drawn from. A mutation of
+//! one byte is another event in an otherwise equal history. Bytes at the end that are too few for an event
+//! say what is written twice.
 
 use crate::explorer::{Explorer, Setting, Verdict};
 use crate::model::Weights;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Another storage, of which a flush takes at least so long. Nothing else is changed: what a flush has to do for another
-/// goes on meanwhile, and so do reads and writes.
+/// Another storage, of which a flush takes at least so long. Nothing else is changed: what a flush has to do
+/// for another goes on meanwhile, and so do reads and writes.
 pub type SlowStorage<S> = PassingStorage<S, Slowness>;
 
 /// How long a flush takes at least.

@@ -1,8 +1,9 @@
 //! Lives of pools, one after the other and several at a time, for as long as one wants: `make soak`.
 //!
-//! `soak [--seconds N] [--lives N] [--seed N] [--jobs N] [--threaded PERCENT] [--keep FOLDER]`. A failure names the seed of its life;
-//! `--seed N --lives 1` repeats it, with the same `--threaded`, but for the lives of pools with threads: so many of a hundred. For these
-//! it tells what there is to be told, and with `--keep` the files of the pool are kept in the folder, under the seed.
+//! `soak [--seconds N] [--lives N] [--seed N] [--jobs N] [--threaded PERCENT] [--keep FOLDER]`. A failure
+//! names the seed of its life; `--seed N --lives 1` repeats it, with the same `--threaded`. It cannot repeat
+//! a life of a pool with threads: `--threaded` is the percentage of these. So a failure reports what there is
+//! to report. With `--keep` the files of the pool are kept in the folder, under the seed.
 
 use icecore_sim::Random;
 use icecore_sim::lives::{Deeds, Footprint, THREADED_PERCENT, live_guarded};

@@ -42,7 +42,8 @@ pub struct DiskConfig {
     /// The length of a new file, too, is only durable after a `sync` of the file: without it the file may be
     /// found empty. Default true.
     pub lengths_need_sync: bool,
-    /// The capacity is a quota on a medium that has more: it says so when it is exceeded, and not when it is asked.
+    /// The capacity is a quota on a medium that has more: it says so when it is exceeded, and not when it is
+    /// asked.
     pub full_is_quota: bool,
     /// Every I/O is recorded as a line of text; the last ten thousand at least are kept.
     pub trace: bool,
@@ -76,8 +77,8 @@ impl SimulatedDisk {
         Self { state: Arc::new(Mutex::new(State::new(Random::new(seed), config))) }
     }
 
-    /// A second disk with the same bytes, durable or not, that goes on with luck of its own. Nobody has mounted
-    /// it; scheduled crashes and faults stay behind.
+    /// A second disk with the same bytes, durable or not, that goes on with luck of its own. No process has
+    /// mounted it; scheduled crashes and faults stay behind.
     #[must_use]
     pub fn duplicate(&self, seed: u64) -> Self {
         let duplicate = Self { state: Arc::new(Mutex::new(self.state.lock().duplicate(Random::new(seed)))) };
@@ -94,13 +95,13 @@ impl SimulatedDisk {
         Arc::new(Mounting::new(Arc::clone(&self.state), number))
     }
 
-    /// A real folder that whoever mounts the disk is told of: for what is kept beside a pool, and nothing depends on. Power that
-    /// fails does nothing to it.
+    /// A real folder that every mounting of the disk reports: for what is kept beside a pool, and nothing
+    /// depends on. Power that fails does nothing to it.
     pub fn set_folder(&self, folder: PathBuf) {
         self.state.lock().folder = Some(folder);
     }
 
-    /// A second disk, which whoever has mounted this one finds under any path.
+    /// A second disk, which every mounting of this one finds under any path.
     pub fn add_mirror(&self, mirror: Self) {
         self.state.lock().mirror = Some(mirror);
     }
@@ -134,8 +135,8 @@ impl SimulatedDisk {
     }
 
     /// Cuts short the mutating I/O (write, sync, create, remove, rename, directory sync) that comes as the
-    /// `number`-th from now; 1 is the next. It takes effect in part, or wholly, or not, and everything after it
-    /// fails until [`crash`](Self::crash).
+    /// `number`-th from now; 1 is the next. It takes effect in part, or wholly, or not, and everything after
+    /// it fails until [`crash`](Self::crash).
     pub fn crash_at(&self, number: u64) {
         self.state.lock().schedule_crash(number);
     }

@@ -99,7 +99,7 @@ impl Life {
         }
     }
 
-    /// Everything is as the model says, the books are right, and no space is taken that nobody can explain.
+    /// Everything is as the model says, the books are right, and no space is taken without a reason.
     fn evening(&mut self) -> Result<(), String> {
         while !self.readers.is_empty() {
             self.ask_reader()?;

@@ -38,7 +38,7 @@ pub struct Deeds {
     pub scrubs: u64,
     /// Of them, those that came to the end.
     pub scrubbed: u64,
-    /// Checks of a pool that nobody had open, with all data.
+    /// Checks of a pool that no process had open, with all data.
     pub checks: u64,
     /// Places that were damaged on purpose, of which there was a second one.
     pub rotten: u64,

@@ -1,4 +1,5 @@
-//! A real folder for what is kept beside a pool and not on its medium: the place of a scrub, and what went wrong.
+//! A real folder for what is kept beside a pool and not on its medium: the place of a scrub, and what went
+//! wrong.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};

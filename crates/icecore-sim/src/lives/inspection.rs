@@ -1,4 +1,5 @@
-//! Scrubs of the pool that is in use, in parts or to the end, and checks of the pool that nobody has open.
+//! Scrubs of the pool that is in use, in parts or to the end, and checks of the pool while no process has it
+//! open.
 
 use super::Life;
 use crate::explorer::Verdict;
@@ -7,7 +8,7 @@ use icecore::{Result as Outcome, ScrubOptions, ScrubReport};
 
 /// The most pauses of a scrub before it is cut off.
 const PAUSES_MAX: u64 = 60;
-/// Percent of the pauses of a scrub in which somebody uses the pool.
+/// Percent of the pauses of a scrub in which the explorer takes a step.
 const STEP_PERCENT: u64 = 15;
 
 impl Life {
@@ -32,13 +33,14 @@ impl Life {
         }
         match outcome {
             Err(error) => self.take(Verdict::Failed(error)),
-            // What the medium did not answer counts as damage, and what a failed pool has not written is not there.
+            // What the medium did not answer counts as damage, and what a failed pool has not written is not
+            // there.
             Ok(_) if self.explorer.disk.faults_struck() > struck || self.is_lost() => Ok(()),
             Ok(report) => self.is_whole(&report),
         }
     }
 
-    /// A scrub from the beginning to the end, on a disk that does what it is told.
+    /// A scrub from the beginning to the end, on a disk that fails no call.
     pub(super) fn scrub_all(&mut self) -> Result<ScrubReport, String> {
         let report = self.scrub_with(true, &mut |_| true).map_err(|error| format!("a scrub: {error}"))?;
         self.is_whole(&report)?;
@@ -65,7 +67,8 @@ impl Life {
         Err(format!("a scrub finds what nobody has damaged: {report:?}\n  {}", self.explorer.recent()))
     }
 
-    /// Of a pool that nobody has open everything is right, with all its data; if it was not closed, it is as soon as it is opened.
+    /// Of a pool that no process has open everything is right, with all its data. If it was not closed, it is
+    /// as soon as it is opened.
     pub(super) fn inspect(&mut self, closed: bool) -> Result<(), String> {
         let report = check(self.explorer.disk.storage(), &CheckOptions { data: true }, &mut |_| {});
         let report = report.map_err(|error| format!("a check: {error}"))?;

@@ -28,7 +28,8 @@ impl Life {
             let bytes = ByteLength(self.random.between(1, 8) << 20);
             match self.explorer.pool().set_limit(&name, limit, Some(bytes)) {
                 Ok(()) => self.deeds.limits += 1,
-                // To say that there is one takes room, and so does what is reserved. More cannot be reserved than a quota allows.
+                // To say that there is one takes room, and so does what is reserved. More cannot be reserved
+                // than a quota allows.
                 Err(Error::NoSpace { .. } | Error::Invalid(_)) => self.deeds.refusals += 1,
                 Err(error) => return Err(format!("a {} of {bytes:?} for {name}: {error}", limit.name())),
             }
@@ -36,13 +37,15 @@ impl Life {
         Ok(())
     }
 
-    /// What is reserved for a dataset and not yet used can be written, however full the pool is and however small the pieces.
+    /// What is reserved for a dataset and not yet used can be written, however full the pool is and however
+    /// small the pieces.
     pub(super) fn claim_reserved(&mut self) -> Result<(), String> {
         // Others on the medium may have taken it; and with threads, freeing may not be done yet.
         if self.setting.size_limit.is_none() || self.setting.options.background {
             return Ok(());
         }
-        // Of a dozen, nearly all are being filled with something, and the rest may be kept back from everybody.
+        // Of a dozen, nearly all are being filled with something, and the rest may be kept back from all
+        // writers.
         if self.explorer.pool().statistics().segments < SEGMENTS_TO_CLAIM {
             return Ok(());
         }
@@ -91,7 +94,8 @@ impl Life {
         self.explorer.pool().list(&filter).map_err(|error| format!("cannot list datasets: {error}"))
     }
 
-    /// No dataset has a quota or a reservation any more, whatever it is called by now. To say so takes no room.
+    /// No dataset has a quota or a reservation any more, whatever it is called by now. To say so takes no
+    /// room.
     pub(super) fn lift_limits(&self) -> Result<(), String> {
         let pool = self.explorer.pool();
         for entry in self.datasets_listed()? {

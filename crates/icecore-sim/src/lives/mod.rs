@@ -1,6 +1,6 @@
-//! Whole lives of pools, each from one seed: weeks of writes, snapshots, prunes, collections, clones and rollbacks, in
-//! pools that get full, on disks that crash, fail, rot and lie. Every day ends with a full check, every life with nothing:
-//! when all is destroyed, all space has to be there again.
+//! Whole lives of pools, each from one seed: weeks of writes, snapshots, prunes, collections, clones and
+//! rollbacks, in pools that get full, on disks that crash, fail, rot and lie. Every day ends with a full
+//! check, every life with nothing: when all is destroyed, all space has to be there again.
 
 mod day;
 mod deeds;
@@ -50,7 +50,7 @@ pub struct Life {
     deeds: Deeds,
 }
 
-/// Somebody who reads a version, and goes on reading it whatever happens.
+/// A reader of a version, which goes on reading it whatever happens.
 struct Reader {
     view: View,
     name: String,
@@ -71,8 +71,9 @@ fn live_with(seed: u64, days: Option<u64>, threaded_percent: u64) -> Result<Deed
     Life::new(seed, setting)?.live(days)
 }
 
-/// As [`live`], with panics as descriptions, and so many of a hundred lives with threads. A failure tells what there is to be told:
-/// with threads, a seed does not repeat it. `keep`: the folder that files of a pool go to whose life has failed.
+/// As [`live`], with panics as descriptions, and so many of a hundred lives with threads. A failure reports
+/// all that it can: with threads, a seed does not repeat it. `keep`: the folder that files of a pool go to
+/// whose life has failed.
 ///
 /// # Errors
 /// As there.
@@ -111,7 +112,8 @@ fn draw(seed: u64, threaded_percent: u64) -> Setting {
     setting
 }
 
-/// Mostly what is copied unless one says otherwise, in the same folder; sometimes more or nothing, sometimes on another disk.
+/// Mostly the default of what is copied, in the same folder; sometimes more or nothing, sometimes on another
+/// disk.
 fn draw_copies(seed: u64, setting: &mut Setting) {
     let mut random = Random::new(seed ^ 0xc0b1);
     setting.copies = match random.below(10) {
@@ -178,7 +180,7 @@ impl Life {
         let struck = self.explorer.disk.faults_struck();
         match compare_view(&name, &reader.view, &reader.tree) {
             Ok(()) => self.deeds.readers += 1,
-            // It could not read, and was told so. With threads the power may fail meanwhile.
+            // It could not read, and got an error. With threads the power may fail meanwhile.
             Err(_) if self.explorer.disk.faults_struck() > struck || self.explorer.disk.is_cut() => {}
             Err(difference) => return Err(difference.to_string()),
         }

@@ -1,4 +1,4 @@
-//! What is told of a life that failed: with threads, its seed need not lead there again.
+//! What is reported of a life that failed: with threads, its seed need not lead there again.
 
 use super::Life;
 use std::fmt::Write as _;
@@ -6,9 +6,9 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-/// Incidents that are told.
+/// Incidents that are reported.
 const INCIDENTS_MAX: usize = 12;
-/// I/Os that are told.
+/// I/Os that are reported.
 const TRACE_MAX: usize = 40;
 
 /// Does something, with a panic as a description.
@@ -21,7 +21,8 @@ pub(super) fn guarded<T>(body: impl FnOnce() -> Result<T, String>) -> Result<T, 
 }
 
 impl Life {
-    /// Why it failed, and what there was. `keep`: the folder for the files of the pool, and what to call them.
+    /// Why it failed, and what there was. `keep`: the folder for the files of the pool, and what to call
+    /// them.
     pub(super) fn obituary(&mut self, why: &str, keep: Option<(&Path, u64)>) -> String {
         let mut text = why.to_owned();
         let threads = if self.setting.options.background { "with" } else { "without" };

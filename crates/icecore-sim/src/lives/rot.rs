@@ -17,8 +17,8 @@ const KINDS: [u8; 4] = [1, 2, 3, LEDGER];
 const LEDGER: u8 = 4;
 
 impl Life {
-    /// Copies as they are in the evening may be damaged, or what they are of: while the pool is closed, or in use. It is healed at once,
-    /// or a day later.
+    /// Copies as they are in the evening may be damaged, or what they are of: while the pool is closed, or in
+    /// use. It is healed at once, or a day later.
     pub(super) fn rot(&mut self) -> Result<(), String> {
         if self.random.chance(50) {
             // Whatever was given up is made again.
@@ -39,7 +39,8 @@ impl Life {
             }
             self.open()?;
         } else {
-            // What the log got since the checkpoint has one durable copy, and if that is damaged, a crash takes it.
+            // What the log got since the checkpoint has one durable copy, and if that is damaged, a crash
+            // takes it.
             self.damage_pairs(mode, &KINDS[1..]);
         }
         if self.random.chance(50) { self.heal() } else { Ok(()) }
@@ -51,7 +52,8 @@ impl Life {
             self.explorer.check()?;
         }
         self.scrub_all()?;
-        // A segment in which nothing lived is none of its business, and may have something by the time of the next.
+        // A segment in which nothing lived is none of its business, and may have something by the time of the
+        // next.
         self.scrub_all()?;
         let again = self.scrub_all()?;
         let is_mended = |text: &str| ["healed", "written anew"].iter().any(|word| text.contains(word));
@@ -62,7 +64,8 @@ impl Life {
         self.explorer.check()
     }
 
-    /// Damages blocks of segments or of their copies, never both: what differs was damaged before, or is not a copy.
+    /// Damages blocks of segments or of their copies, never both: what differs was damaged before, or is not
+    /// a copy.
     fn damage_pairs(&mut self, mode: CopyMode, kinds: &[u8]) {
         let covered: &[u8] = match mode {
             CopyMode::None => return,
@@ -85,7 +88,8 @@ impl Life {
                 continue;
             }
             let mut places = equal_blocks(&mine, &theirs);
-            // Pieces of the ledger are whole or not, however long they are: two damaged ones do not make a whole one.
+            // Pieces of the ledger are whole or not, however long they are: two damaged ones do not make a
+            // whole one.
             let (of_copy, alike) = (self.random.chance(50), kind == LEDGER || self.random.chance(50));
             for _ in 0..self.random.between(1, BLOCKS_MAX) {
                 if places.is_empty() {

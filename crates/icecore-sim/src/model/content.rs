@@ -4,7 +4,7 @@ use crate::pages::{PAGE_BYTES, Pages, pieces, zero_page};
 use crate::random::Random;
 use std::fmt;
 
-/// Bytes to write, told by a seed so that a step stays short when printed.
+/// Bytes to write, drawn from a seed so that a step stays short when printed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Data {
     /// What the bytes are drawn from; 0 means zeros.

@@ -49,8 +49,8 @@ impl History {
         self.states.len()
     }
 
-    /// Adds the state after a step. A step that was begun and not seen to end belongs here as well: a crash may
-    /// leave its effect behind or not.
+    /// Adds the state after a step. A step that was begun and not seen to end belongs here as well: a crash
+    /// may leave its effect behind or not.
     pub fn push(&mut self, step: Step, state: ModelPool) {
         self.states.push((Arc::new(state), Some(step)));
     }

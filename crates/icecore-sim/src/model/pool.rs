@@ -72,7 +72,7 @@ pub struct Dataset {
 pub struct Snapshot {
     /// The dataset it belongs to; nothing if that was destroyed.
     pub dataset: String,
-    /// What follows the `@`; `None` for a former head whose name the store has chosen and not told.
+    /// What follows the `@`; `None` for a former head whose name the store has chosen and not reported.
     pub short: Option<String>,
     /// Destroyed, and kept only because several branches go on from it.
     pub hidden: bool,
@@ -88,12 +88,12 @@ pub struct Snapshot {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FullName {
     dataset: String,
-    /// Unknown until somebody looks, of one that the store has named itself.
+    /// Unknown until a caller looks, of one that the store has named itself.
     short: Option<String>,
 }
 
 impl FullName {
-    /// Whether a name that the store tells may be this one.
+    /// Whether a name that the store reports may be this one.
     #[must_use]
     pub fn is_like(&self, name: &str) -> bool {
         let Some((dataset, short)) = name.split_once('@') else { return false };
@@ -144,7 +144,7 @@ impl ModelPool {
         FullName { dataset: snapshot.dataset.clone(), short: snapshot.short.clone() }
     }
 
-    /// Tells the model the name that the store has chosen for an automatic snapshot.
+    /// Gives the model the name that the store has chosen for an automatic snapshot.
     pub fn name_automatic(&mut self, snapshot: SnapshotId, short: &str) {
         if let Some(snapshot) = self.snapshots.get_mut(&snapshot) {
             snapshot.short.get_or_insert_with(|| short.to_owned());

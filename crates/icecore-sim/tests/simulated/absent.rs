@@ -1,5 +1,5 @@
-//! Segments that are gone, or of which a part is, or that are what they were some time ago, in pools that were closed: everything else is
-//! there and goes on, and what is lost is never shown as something else.
+//! Segments that are gone, wholly or in part, or that are what they were some time ago, in pools that were
+//! closed. Everything else is there and goes on, and what is lost is never shown as something else.
 
 use crate::common::{SEGMENT, Told, assert_named, draw_copies_and_limit, for_each_seed, is_long, must, open};
 use icecore::storage::Kind;
@@ -194,7 +194,8 @@ fn fill(explorer: &mut Explorer) {
     pool.destroy(&DestroyTarget::Dataset { name: "filler".to_owned(), recursive: true }).unwrap();
 }
 
-/// Opens a pool of which a segment was hurt, unless that is the one with its newest ledger and without a copy; and looks at what is lost.
+/// Opens a pool with a damaged segment, and looks at what is lost. The opening may fail where that segment
+/// has the newest ledger and there is no copy.
 fn open_hurt(explorer: &mut Explorer, is_ledger: bool, copies: CopyMode) -> &'static str {
     if let Err(error) = explorer.open() {
         assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
@@ -261,7 +262,8 @@ fn what_is_not_in_a_lost_segment_is_there_and_goes_on() {
     assert!(is_long() || outcomes.contains_key("something lost"), "{outcomes:?}");
 }
 
-/// So many times a segment is put back as it was before the last life of the pool, to one that follows from the seed.
+/// So many times a segment is put back as it was before the last life of the pool. The pool follows from the
+/// seed.
 fn put_former(seed: u64, times: usize, outcomes: &mut BTreeMap<String, u64>) {
     let mut random = Random::new(seed);
     let setting = setting(seed, &mut random);
@@ -309,7 +311,8 @@ fn what_is_written_after_a_piece_of_the_location_map_was_lost_is_there() {
     lose(500, 12, &mut BTreeMap::new());
 }
 
-/// Where the log would go on in a lost segment it goes on in a new one, which has to be there after a crash as soon as anything says so.
+/// Where the log would go on in a lost segment it goes on in a new one. That has to be there after a crash as
+/// soon as anything says so.
 #[test]
 fn a_log_that_goes_on_in_a_new_segment_is_there_after_any_crash() {
     let base = closed(77, &setting(77, &mut Random::new(77)));

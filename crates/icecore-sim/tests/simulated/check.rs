@@ -1,5 +1,5 @@
-//! Check and repair on histories: what is sound is found sound whatever happened to it, nothing is written by looking,
-//! and a repaired pool is one that the model allows.
+//! Check and repair on histories: what is sound is found sound whatever happened to it, nothing is written by
+//! looking, and a repaired pool is one that the model allows.
 
 use crate::common::{Told, beginning, for_each_seed, is_long, must};
 use icecore::check::{CheckOptions, RepairOptions, check, repair};
@@ -140,7 +140,8 @@ fn a_repair_that_is_cut_short_leaves_one_superblock_whole() {
     assert!(cut > 10, "{cut}");
 }
 
-/// A pool of several lives, most of which were cut short at any I/O, at the end of which it is closed or killed.
+/// A pool of several lives, most of which were cut short at any I/O, at the end of which it is closed or
+/// killed.
 fn several_lives(seed: u64, closed: bool) -> Explorer {
     let mut random = Random::new(seed ^ 0x11fe);
     let mut setting = Setting::draw(seed);
@@ -266,7 +267,8 @@ fn ledgers(explorer: &Explorer) -> Vec<(String, u64)> {
     found
 }
 
-/// Any byte of several blobs of the ledger: what comes back is what was there, or nothing is written and it is said why.
+/// Any byte of several blobs of the ledger: what comes back is what was there, or nothing is written and the
+/// report says why.
 #[test]
 fn a_ledger_that_is_damaged_in_several_places_comes_back_whole_or_not_at_all() {
     let mut outcomes: BTreeMap<(bool, &str), u64> = BTreeMap::new();

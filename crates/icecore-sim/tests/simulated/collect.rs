@@ -137,8 +137,8 @@ fn a_crash_at_every_io_of_a_trim() {
     crash_at_every_io("trim_crash", beginning_with_free_segments, &Step::Trim);
 }
 
-/// Space that was freed is used again at once, so that whatever still looks for a moved block at its old place
-/// finds something else there.
+/// Space that was freed is used again at once, so that whatever still looks for a moved block at its old
+/// place finds something else there.
 #[test]
 fn collections_and_crashes_in_turns() {
     for_each_seed("collect_turns", 4, |seed| {

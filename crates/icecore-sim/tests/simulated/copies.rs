@@ -1,5 +1,5 @@
-//! Second copies: what is damaged is read from them and written again, a copy that was left behind is never taken for what it
-//! should be, and whatever happens to copies, the pool goes on.
+//! Second copies: what is damaged is read from them and written again. A copy that was left behind is never
+//! taken for what it should be. Whatever happens to copies, the pool goes on.
 
 use crate::common::{Told, for_each_seed, is_long, must, open, sample};
 use icecore::check::{CheckOptions, RepairOptions, check, repair};
@@ -112,7 +112,8 @@ fn lose_copies(explorer: &Explorer) {
     }
 }
 
-/// What was found damaged and is healed, by a scrub or by who read it, is durable: by the end of the scrub, or with the next checkpoint.
+/// A scrub or a reader heals what it finds damaged. The end of the scrub, or the next checkpoint, makes that
+/// durable.
 #[test]
 fn what_was_healed_is_durable_when_copies_are_lost() {
     for_each_seed("copies_healed_for_good", 2, |seed| {
@@ -223,7 +224,7 @@ fn a_repair_heals_and_makes_superblocks_again_from_the_other_folder() {
             let places = blocks(&base.disk, kinds(mode));
             for lost in [false, true] {
                 let mut explorer = base.fork(random.next());
-                // Without superblocks it is as after a crash: the copy of what the log ends in may be behind it.
+                // Without superblocks, as after a crash, the copy of what the log ends in may be behind it.
                 let places = if lost { blocks(&base.disk, &[3, 4]) } else { places.clone() };
                 for _ in 0..30 {
                     let (name, at) = random.pick(&places).unwrap();
@@ -240,12 +241,13 @@ fn a_repair_heals_and_makes_superblocks_again_from_the_other_folder() {
                     ..RepairOptions::default()
                 };
                 if lost {
-                    // Not by itself: nobody can tell whether the other folder is what it was.
+                    // Not by itself: the store cannot know whether the other folder is what it was.
                     explorer.open().unwrap_err();
                 }
                 let outcome = repair(explorer.disk.storage(), &options, &mut |_| {});
                 if lost {
-                    // A folder without a superblock is no pool to a repair either, unless it is told where to look.
+                    // A folder without a superblock is no pool to a repair either, unless its options say
+                    // where to look.
                     match outcome {
                         Ok(report) if mirrored => assert!(report.after.is_sound(), "{report:?}"),
                         Ok(report) => assert!(!report.refused.is_empty(), "{report:?}"),
@@ -355,7 +357,7 @@ fn a_mirror_that_was_away_is_not_believed_until_it_is_made_again() {
         let mode = [CopyMode::Metadata, CopyMode::All][random.index(2)];
         let mut explorer = closed(seed, mode, true);
         let mirror = explorer.disk.mirror().unwrap();
-        // While nobody looks, or in the middle of things.
+        // While no process has the pool open, or in the middle of things.
         if random.chance(50) {
             open(&mut explorer);
             agree(&mut explorer, 10);
@@ -530,7 +532,8 @@ fn copies_in_the_folder_of_the_pool_count_in_its_size_limit() {
     });
 }
 
-/// A pool with copies of everything that was killed, without anything being lost by that: with so many synced writes since the checkpoint.
+/// A pool with copies of everything that was killed, without anything being lost by that: with so many synced
+/// writes since the checkpoint.
 fn killed(mirrored: bool) -> Explorer {
     let setting = Setting {
         copies: CopyMode::All,
@@ -568,7 +571,8 @@ fn content(explorer: &Explorer) -> Vec<u8> {
     bytes
 }
 
-/// A record below a mark that is damaged is taken from its copy, whatever of it is damaged, and so is what it carries.
+/// A damaged record below a mark is taken from its copy, whatever of it is damaged, and so is what it
+/// carries.
 #[test]
 fn a_log_that_is_damaged_is_replayed_from_its_copy() {
     for mirrored in [false, true] {
@@ -650,7 +654,8 @@ fn a_copy_does_not_make_a_log_longer() {
     assert!(content(&explorer) == shorter);
 }
 
-/// Histories that were killed, with damage to anything in the log: they open, and with a state that there was.
+/// Histories that were killed, with damage to anything in the log: they open, and with a state that there
+/// was.
 #[test]
 fn a_killed_pool_with_copies_of_everything_opens_whatever_is_damaged_in_its_log() {
     for_each_seed("copies_log", 4, |seed| {

@@ -1,5 +1,5 @@
-//! Crashes: at every I/O, in every mode, also during recovery, several lives in a row. What is found is always a
-//! state that the model allows, and life goes on from there.
+//! Crashes: at every I/O, in every mode, also during recovery, several lives in a row. What is found is
+//! always a state that the model allows, and life goes on from there.
 
 use crate::common::{Told, cases, for_each_seed, must, open, sample};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
@@ -138,7 +138,8 @@ fn many_lives_in_a_row() {
                         must(explorer.check());
                         let kill = random.chance(50);
                         explorer.crash((!kill).then_some(mode));
-                        // Whoever is killed loses nothing that is in the files; a scheduled crash stays scheduled.
+                        // A killed process loses nothing that is in the files; a scheduled crash stays
+                        // scheduled.
                         lives += 1;
                         continue;
                     }

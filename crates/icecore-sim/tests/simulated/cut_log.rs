@@ -1,5 +1,5 @@
-//! Logs that are damaged before their end: opening shows what was acknowledged, or refuses; a repair that is told to cut
-//! the log brings back one moment of the past, whole, and what it gave up never comes back.
+//! Logs that are damaged before their end. Opening shows what was acknowledged, or refuses. A repair with the
+//! option to cut the log brings back one moment of the past, whole, and what it gave up never comes back.
 
 use crate::common::{SEGMENT, Told, assert_named, draw_copies_and_limit, for_each_seed, is_long, must, open};
 use icecore::Error;
@@ -90,7 +90,7 @@ impl Life {
         }
     }
 
-    /// Of several places that are hurt, one may be what says that the other was durable.
+    /// Of several damaged places, one may be what says that the other was durable.
     fn doubt(&mut self, hurt: usize) {
         if hurt > 1 {
             self.certain = self.floor;
@@ -119,7 +119,8 @@ impl Life {
         self.records().into_iter().map(|(.., number)| number).max().unwrap_or(0)
     }
 
-    /// The program is killed, or the power fails, between two steps or within one. False if nobody can tell what the last step was.
+    /// The program is killed, or the power fails, between two steps or within one. False if the test cannot
+    /// know what the last step was.
     fn end(&mut self, random: &mut Random) -> bool {
         match random.below(3) {
             0 => self.explorer.crash(None),
@@ -234,7 +235,8 @@ fn repaired_in_the_end(explorer: &mut Explorer, random: &mut Random) -> RepairRe
     repaired(explorer, &options(true, false))
 }
 
-/// Opens a pool that was hurt, repairs it if it has to be. Answers what came of it; the pool is open, unless nothing helps.
+/// Opens a damaged pool, and repairs it if it has to be. Answers what came of it; the pool is open, unless
+/// nothing helps.
 fn examine(life: &mut Life, random: &mut Random) -> (&'static str, bool) {
     let explorer = &mut life.explorer;
     let last = explorer.history.length() - 1;

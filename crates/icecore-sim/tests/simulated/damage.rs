@@ -1,5 +1,5 @@
-//! Damage on the medium, to every kind of structure: it is named, or healed, and never shown as content; what it does
-//! not touch can be read.
+//! Damage on the medium, to every kind of structure: it is named, or healed, and never shown as content; what
+//! it does not touch can be read.
 
 use crate::common::{Told, beginning, for_each_seed, is_long};
 use icecore::format::crc32c;
@@ -50,7 +50,8 @@ fn is_clear(error: &Error) -> bool {
     }
 }
 
-/// Opens a damaged pool, and compares what can be read with `closed` the newest state, or else any that there was.
+/// Opens a damaged pool, and compares what can be read: with the newest state if it is `closed`, else with
+/// any that there was.
 fn examine(explorer: &mut Explorer, closed: bool) -> &'static str {
     if let Err(error) = explorer.open() {
         assert!(is_clear(&error), "opening: {error:?}");
@@ -170,7 +171,8 @@ fn a_pool_without_superblocks_is_none() {
     }
 }
 
-/// Fields of the superblock that make no sense although the checksum fits: as a program with a fault would write.
+/// Fields of the superblock that make no sense although the checksum fits: as a program with a fault would
+/// write.
 #[test]
 fn a_superblock_that_makes_no_sense_is_refused() {
     for closed in [true, false] {
@@ -233,7 +235,8 @@ fn a_record_below_a_mark_is_not_taken_for_the_end_of_the_log() {
     assert!(told >= 8, "{told} of 10 records are missed");
 }
 
-/// A killed pool whose last act was to acknowledge one write of a block full of sevens. `rest`: the log had come to rest.
+/// A killed pool whose last act was to acknowledge one write of a block full of sevens. `rest`: the log had
+/// come to rest.
 fn acknowledged(rest: bool) -> Explorer {
     let mut setting = Setting::default();
     setting.options.background = true;
@@ -256,7 +259,7 @@ fn acknowledged(rest: bool) -> Explorer {
             assert!(Instant::now() < deadline, "the log has come to rest, and nothing says so");
             thread::sleep(Duration::from_millis(20));
         }
-        // Once is enough, also for somebody who has nothing to say.
+        // Once is enough, also where a caller syncs with nothing new to write.
         assert_eq!(headers(), written + BLOCK as u64);
         for _ in 0..2 {
             dataset.sync().unwrap();
@@ -306,7 +309,8 @@ fn damage_to_what_was_acknowledged_last_is_damage_once_the_log_has_come_to_rest(
     assert_eq!(content, [7; BLOCK]);
 }
 
-/// What the mark is for: right after the last flush nothing tells damage from a write that a crash cut short.
+/// What the mark is for: right after the last flush nothing distinguishes damage from a write that a crash
+/// cut short.
 #[test]
 fn before_that_it_looks_like_the_end_of_the_log() {
     let base = acknowledged(false);
@@ -316,8 +320,8 @@ fn before_that_it_looks_like_the_end_of_the_log() {
     explorer.open().unwrap();
 }
 
-/// What a few bytes in the log are to be merged into is damaged: that costs the block, which is lost anyway, and
-/// neither the pool nor anything else.
+/// What a few bytes in the log are to be merged into is damaged: that costs the block, which is lost anyway,
+/// and neither the pool nor anything else.
 #[test]
 fn a_damaged_block_below_a_small_write_does_not_keep_a_pool_from_opening() {
     let mut explorer = Explorer::new(1, &Setting::default()).unwrap();
@@ -351,7 +355,7 @@ fn a_damaged_block_below_a_small_write_does_not_keep_a_pool_from_opening() {
     let report = pool.scrub(&mut |_| true).unwrap();
     assert_eq!(report.damaged, 1, "{report:?}");
     drop(view);
-    // Whoever writes the block anew has it again.
+    // A writer that writes the block anew has it again.
     let dataset = pool.dataset("d").unwrap();
     dataset.write_durable(file, 0, &[9; BLOCK]).unwrap();
     assert_eq!(dataset.view().unwrap().read(file, 0, &mut [0; 8]).unwrap(), 8);

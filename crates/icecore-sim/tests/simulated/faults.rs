@@ -1,5 +1,6 @@
-//! Calls that fail: reads, writes, flushes, space. An operation errs cleanly or the pool takes no more writes and
-//! says why; nothing acknowledged is lost; a full pool can be listed, closed, opened and made less full.
+//! Calls that fail: reads, writes, flushes, space. An operation errs cleanly, or the pool takes no more
+//! writes and says why. Nothing acknowledged is lost. A full pool can be listed, closed, opened and made less
+//! full.
 
 use crate::common::{Told, for_each_seed, is_long, must, open};
 use icecore::units::InodeNumber;
@@ -17,7 +18,8 @@ fn beginning(seed: u64, setting: &Setting, steps: usize) -> Explorer {
     explorer
 }
 
-/// A pool that met a failure: it is as it was, or takes no more writes and says why. Afterwards it is open and well.
+/// A pool that met a failure: it is as it was, or takes no more writes and says why. Afterwards it is open
+/// and well.
 fn overcome(explorer: &mut Explorer, kind: FaultKind, error: &Error, random: &mut Random) {
     explorer.disk.clear_faults();
     if explorer.is_open() && !explorer.pool().is_read_only() {
@@ -33,7 +35,8 @@ fn overcome(explorer: &mut Explorer, kind: FaultKind, error: &Error, random: &mu
         let everything = ListFilter { datasets: true, snapshots: true, ..ListFilter::default() };
         explorer.pool().list(&everything).unwrap();
         if random.chance(50) {
-            // What was done and is not durable is lost, and whoever closes the pool is told so; else all of it has to be found.
+            // What was done and is not durable is lost, and closing the pool reports that; else all of it has
+            // to be found.
             let closed = explorer.close();
             assert!(matches!(closed, Ok(()) | Err(Error::ReadOnlyAfterFailure { .. })), "{closed:?}");
         }

@@ -12,7 +12,8 @@ const MIB: usize = 1 << 20;
 
 type Storage = CountingStorage<dyn icecore::storage::Storage>;
 
-/// A pool just opened, with two files written in turn, so many blocks at a time: nothing of them is in memory.
+/// A pool just opened, with two files written in turn, so many blocks at a time: nothing of them is in
+/// memory.
 fn written(at_a_time: usize) -> (Pool, Arc<Storage>, Dataset, [InodeNumber; 2]) {
     let disk = SimulatedDisk::new(1, DiskConfig::default());
     let storage = Arc::new(CountingStorage::new(disk.storage()));

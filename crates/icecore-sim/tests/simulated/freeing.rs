@@ -1,5 +1,5 @@
-//! Snapshots that are destroyed and not yet taken apart, struck by a crash at every I/O: what is left is right, nothing
-//! that was destroyed comes back, and all that it held alone is freed in the end.
+//! Snapshots that are destroyed and not yet taken apart, struck by a crash at every I/O. What is left is
+//! right, nothing that was destroyed comes back, and all that it held alone is freed in the end.
 
 use crate::common::{Told, for_each_seed, sample};
 use icecore::units::InodeNumber;
@@ -54,8 +54,8 @@ fn names(pool: &Pool) -> Vec<String> {
     pool.list(&filter).unwrap().into_iter().map(|entry| entry.name).collect()
 }
 
-/// Destroys many, then writes, each call taking a little of them apart; answers in how many checkpoints some of them were
-/// still there, as far as it came.
+/// Destroys many, then writes, each call taking a little of them apart. Answers in how many checkpoints some
+/// of them were still there, as far as it came.
 fn destroy_and_go_on(pool: &Pool, chosen: &[String], random: &mut Random, met: &mut u64) -> Result<()> {
     let shorts = chosen.iter().filter_map(|name| name.split_once('@')).map(|(_, short)| short.to_owned());
     pool.destroy(&DestroyTarget::Snapshots { of: vec![("d".to_owned(), shorts.collect())] })?;
@@ -165,14 +165,15 @@ fn in_parts(seed: u64) -> Explorer {
     explorer
 }
 
-/// What all datasets hold in a pool that nobody has asked before.
+/// What all datasets hold in a pool whose figures were not asked for before.
 fn held(pool: &Pool) -> u64 {
     let filter = ListFilter { datasets: true, depth: Some(0), ..ListFilter::default() };
     pool.list(&filter).unwrap().iter().map(|entry| entry.used.0).sum()
 }
 
-/// A destruction that meets a read that fails is refused as a whole, or done: then whatever it could not read is freed as soon as
-/// somebody asks who can, and all together is what was planned.
+/// A destruction that meets a read that fails is refused as a whole, or done. Where it is done, what it could
+/// not read is freed as soon as a caller asks for figures and it can be read. All together is what was
+/// planned.
 #[test]
 fn what_a_destruction_could_not_read_is_freed_when_it_can_be() {
     let base = in_parts(7);

@@ -1,5 +1,5 @@
-//! Pools at 90, 95, 99 and 100 % of what they can hold: whatever looks, frees or goes back works at each of them, and
-//! nothing is ever lost. Full is the size limit, the medium, or a quota on it.
+//! Pools at 90, 95, 99 and 100 % of what they can hold: whatever looks, frees or goes back works at each of
+//! them, and nothing is ever lost. Full is the size limit, the medium, or a quota on it.
 
 use crate::common::{SEGMENT, STEPS_MAX, Told, filling, for_each_seed, must, open};
 use icecore::{DestroyTarget, Error, ListFilter};
@@ -76,7 +76,7 @@ fn squeeze(explorer: &mut Explorer, end: End) {
         }
         if refused_in_a_row >= 6 {
             let available = explorer.pool().statistics().available_bytes;
-            // Nobody can ask for a quota of the filesystem.
+            // No program can ask for a quota of the filesystem.
             assert!(
                 available == 0 || matches!(end, End::Quota),
                 "{available} bytes are said to be available"
@@ -98,7 +98,7 @@ fn agree(explorer: &mut Explorer, step: Step) {
     );
 }
 
-/// Snapshots that somebody took, newest first.
+/// Visible snapshots whose name is known, newest first.
 fn snapshots(explorer: &Explorer) -> Vec<String> {
     let mut names: Vec<String> = explorer.history.current().named_snapshots().map(|(name, _)| name).collect();
     names.reverse();

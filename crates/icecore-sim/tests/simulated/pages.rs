@@ -1,5 +1,5 @@
-//! Pages of a database, 8 and 16 KiB, written through an open file: the door of the mount. A crash that tears sectors leaves each
-//! page whole, which `innodb_doublewrite=0` and `full_page_writes=off` rely on.
+//! Pages of a database, 8 and 16 KiB, written through an open file: the door of the mount. A crash that tears
+//! sectors leaves each page whole, which `innodb_doublewrite=0` and `full_page_writes=off` rely on.
 
 use icecore::units::InodeNumber;
 use icecore::{Creation, InitOptions, OpenOptions, Pool};

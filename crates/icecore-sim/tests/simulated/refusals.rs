@@ -1,4 +1,5 @@
-//! A disk that refuses a call: who called is told, `status` tells it, and what is not hurt goes on being read.
+//! A disk that refuses a call: the caller gets an error, `status` reports it, and what is not damaged can
+//! still be read.
 
 use icecore::units::InodeNumber;
 use icecore::{Creation, Error, Pool};
@@ -122,7 +123,7 @@ fn a_damaged_block_costs_itself_and_is_told() {
     assert_eq!(pool.statistics().damaged_reads, 2);
     let incident = pool.incidents().into_iter().find(|incident| incident.what.contains(&name)).unwrap();
     assert!(incident.times == 2 && incident.what.contains(&format!("at offset {at}")), "{incident:?}");
-    // Whoever reads more at once is told which block it is.
+    // A reader of more at once gets an error that says which block it is.
     for (start, length) in [(35, 8 * BLOCK), (39, 8 * BLOCK), (39, 100)] {
         let read = pool.view("d@s").unwrap().read(file, start * BLOCK as u64, &mut vec![0; length]);
         let said = read.unwrap_err().to_string();
@@ -136,7 +137,8 @@ fn a_damaged_block_costs_itself_and_is_told() {
     assert_eq!(report.findings[0].path.as_deref(), Some(&b"f"[..]));
 }
 
-/// A group does several things, all or none of them: that one cannot be done for damage must be known before the first is.
+/// A group does several things, all or none of them. That one cannot be done for damage must be known before
+/// the first is.
 #[test]
 fn a_group_that_cuts_off_part_of_a_damaged_block_is_refused_and_the_pool_goes_on() {
     let (explorer, file) = beginning(4);

@@ -50,8 +50,9 @@ fn a_forked_snapshot_is_hidden_when_destroyed_and_goes_with_its_last_fork() {
     pool.verify().unwrap();
 }
 
-/// What a ledger says changed is applied row by row: a dataset that took the name of another between two checkpoints, or a
-/// snapshot that of a destroyed one, lost it again to the row of the former owner, and the pool did not open.
+/// What a ledger says changed is applied row by row. A dataset that took the name of another between two
+/// checkpoints lost it again to the row of the former owner. So did a snapshot that took that of a destroyed
+/// one. The pool did not open.
 #[test]
 fn names_that_change_hands_between_two_checkpoints_are_found_again() {
     let mut explorer = explorer(&Setting::default());
@@ -89,7 +90,7 @@ fn punching_refuses_what_is_no_file_wherever_the_hole_is() {
     must(explorer.pool().verify().map_err(|error| error.to_string()));
 }
 
-/// A checkpoint took a segment again and put nodes or merged blocks into it, while the location map that it had
+/// A checkpoint took a segment again and put nodes or merged blocks into it. The location map that it had
 /// frozen still said what used to be there: opening after a crash panicked.
 #[test]
 fn a_segment_that_a_checkpoint_takes_again_has_no_old_places_after_a_crash() {
@@ -117,8 +118,8 @@ fn renaming_a_dataset_to_its_own_name_says_that_it_exists() {
     assert!(matches!(found, Err(Error::Exists { .. })), "{found:?}");
 }
 
-/// Replay read a block of the segment that the log ends in; the checksums it had gathered for that were taken for
-/// those of the whole segment ever after, and what was written next looked damaged.
+/// Replay read a block of the segment that the log ends in. The checksums it had gathered for that were taken
+/// for those of the whole segment ever after, and what was written next looked damaged.
 #[test]
 fn what_is_written_after_a_recovery_is_not_taken_for_damage() {
     let mut setting = Setting::default();
@@ -151,7 +152,8 @@ fn log_headers(explorer: &Explorer) -> BTreeMap<String, Vec<u8>> {
     headers.filter(|(_, header)| header.starts_with(b"ICESEGM") && header[12] == 1).collect()
 }
 
-/// Replay needed the header of a segment to read a block in it, and mended a torn one only when it was through.
+/// Replay needed the header of a segment to read a block in it, and mended a torn one only when it was
+/// through.
 #[test]
 fn replay_reads_from_a_segment_whose_header_was_torn() {
     let mut setting = Setting::default();
@@ -185,8 +187,8 @@ fn replay_reads_from_a_segment_whose_header_was_torn() {
     assert_eq!(&buffer, b"\x05\x05\x05\x05\x05\x05\x05small\x05\x05\x05\x05");
 }
 
-/// Writing a run ahead failed and left a gap; after a crash the runs behind the gap had lost their checksums, and
-/// all of them when it was the header of the segment that could not be written.
+/// Writing a run ahead failed and left a gap. After a crash the runs behind the gap had lost their checksums.
+/// All runs had lost them when it was the header of the segment that could not be written.
 #[test]
 fn runs_written_after_one_that_failed_keep_their_checksums() {
     for case in 0..18 {
@@ -222,8 +224,8 @@ fn runs_after_failure(failing: u64, seed: u64) {
     assert!(buffer.iter().all(|byte| *byte == 7));
 }
 
-/// A group took writes to what is no file, and noticed at the commit: in the middle of the step, so that the pool
-/// took no more writes. The same came of a file that was deleted meanwhile.
+/// A group took writes to what is no file, and noticed at the commit: in the middle of the step, so that the
+/// pool took no more writes. The same came of a file that was deleted meanwhile.
 #[test]
 fn a_commit_that_cannot_be_done_is_refused_before_it_begins() {
     let explorer = explorer(&Setting::default());
@@ -248,8 +250,8 @@ fn a_commit_that_cannot_be_done_is_refused_before_it_begins() {
     pool.verify().unwrap();
 }
 
-/// Gathering checksums ended at the first record header that was damaged: everything behind it in the segment looked
-/// damaged, too.
+/// Gathering checksums ended at the first record header that was damaged: everything behind it in the segment
+/// looked damaged, too.
 #[test]
 fn a_damaged_record_header_costs_only_its_own_blocks() {
     let mut explorer = explorer(&Setting::default());
@@ -275,8 +277,8 @@ fn a_damaged_record_header_costs_only_its_own_blocks() {
     assert_eq!(blocks, [Some((file.0, 3 * 4096)); 2], "{report:?}");
 }
 
-/// The log went on in a new segment; a crash left the record that says so and not the length of the new file, and
-/// opening took that for damage.
+/// The log went on in a new segment. A crash left the record that says so and not the length of the new file,
+/// and opening took that for damage.
 #[test]
 fn a_segment_that_the_log_names_is_there_after_any_crash() {
     let mut setting = Setting::default();
@@ -302,7 +304,8 @@ fn a_segment_that_the_log_names_is_there_after_any_crash() {
     }
 }
 
-/// A crash left one of the twin superblocks torn, or without a name; the next comes while the pool is being opened.
+/// A crash left one of the twin superblocks torn, or without a name; the next comes while the pool is being
+/// opened.
 #[test]
 fn the_superblock_that_is_left_is_not_touched_before_its_twin_is_whole() {
     for twin in ["superblock.0", "superblock.1"] {
@@ -335,8 +338,8 @@ fn the_superblock_that_is_left_is_not_touched_before_its_twin_is_whole() {
     }
 }
 
-/// One of the twin superblocks was damaged while the pool was open, or closed, and the power fails at any I/O of what comes then: the other, the
-/// only one there was, was written over first.
+/// One of the twin superblocks was damaged while the pool was open, or closed, and the power fails at any I/O
+/// of what comes then. The other, the only one there was, was written over first.
 #[test]
 fn the_only_good_superblock_is_written_last_whenever_its_twin_was_damaged() {
     for (twin, closed) in
@@ -376,8 +379,9 @@ fn the_only_good_superblock_is_written_last_whenever_its_twin_was_damaged() {
     }
 }
 
-/// After a flush that failed, what was written may be in the operating system's cache and nowhere else. A pool that was
-/// opened again with it, flushed it, and went on, lost it to the next crash and could not be read.
+/// After a flush that failed, what was written may be in the operating system's cache and nowhere else. A
+/// pool that was opened again with it flushed it and went on. The next crash took it, and the pool could not
+/// be read.
 #[test]
 fn what_a_failed_flush_left_in_the_cache_is_written_again_or_never_found() {
     let mut found = [0; 2];

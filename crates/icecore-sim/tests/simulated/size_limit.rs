@@ -1,4 +1,5 @@
-//! The size limit is changed, and the power fails: at every I/O of it the pool is whole, and has one limit or the other.
+//! The size limit is changed, and the power fails: at every I/O of it the pool is whole, and has one limit or
+//! the other.
 
 use crate::common::{SEGMENT, STEPS_MAX, Told, filling, for_each_seed, must, open, sample};
 use icecore::units::ByteLength;
@@ -102,7 +103,8 @@ fn a_crash_leaves_the_former_limit_or_the_new_one() {
     println!("{points} crashes, {found_new} after which the limit was the new one");
 }
 
-/// Raised and lowered again and again while it is filled, with crashes between: what the limit allows is never exceeded.
+/// Raised and lowered again and again while it is filled, with crashes between: what the limit allows is
+/// never exceeded.
 #[test]
 fn a_pool_keeps_to_a_limit_that_changes() {
     for_each_seed("changing_limit", 2, |seed| {
