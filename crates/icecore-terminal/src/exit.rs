@@ -63,13 +63,13 @@ impl fmt::Display for Silent {
 
 impl std::error::Error for Silent {}
 
-/// Tells of an error on standard error.
+/// Reports an error on standard error.
 pub fn tell(error: &anyhow::Error) {
     use io::Write as _;
     let _ = writeln!(io::stderr().lock(), "icecore: {error:#}");
 }
 
-/// Tells of the error, if there is one, and chooses the exit code.
+/// Reports the error, if there is one, and chooses the exit code.
 pub fn report(result: anyhow::Result<()>) -> ExitCode {
     let Err(error) = result else { return ExitCode::SUCCESS };
     if is_broken_pipe(&error) {
@@ -82,7 +82,8 @@ pub fn report(result: anyhow::Result<()>) -> ExitCode {
     code(&error).into()
 }
 
-/// The reader of our output had enough of it. Not to be mixed up with a broken socket, which is a [`Failure`].
+/// The reader of our output had enough of it. Not to be mixed up with a broken socket, which is a
+/// [`Failure`].
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
