@@ -16,8 +16,11 @@ use std::os::unix::ffi::OsStrExt as _;
 const THREADS: usize = 8;
 /// Bytes of one write: what the store writes atomically, and the most that the kernel sends by default.
 const WRITE_BYTES_MAX: u32 = 1 << 20;
-/// Requests of asynchronous I/O that may be on their way.
-const BACKGROUND_MAX: u16 = 64;
+/// Requests that may be on their way in the background. These are READ and asynchronous I/O, and they wait
+/// for a place among so many; and RELEASE, which waits for none and takes one: `fuse_simple_background` in
+/// `fs/fuse/dev.c`. With 64, a hundred programs that read small files released them faster than the kernel
+/// sent that on. Up to 15,000 requests stood in its queue, and each READ waited until it was nearly empty.
+const BACKGROUND_MAX: u16 = 1024;
 /// What is asked of the kernel, bit by bit: one that it lacks must not cost the others. Not asked for: the
 /// write-back cache, which would hold writes back; locks, which the kernel keeps correctly by itself; and
 /// truncation as a part of open, which would arrive before the kernel has refused it for a program that runs
