@@ -304,13 +304,6 @@ fn is_within(tried: &Tried, most: &[(DatasetId, Growth)]) -> bool {
     })
 }
 
-/// Whether there are snapshots of a dataset, or of one below it.
-pub(super) fn has_snapshots(state: &State, dataset: &str) -> bool {
-    let visible = state.catalogue.snapshots().filter(|(_, row)| !row.hidden);
-    let of = visible.filter_map(|(_, row)| state.catalogue.dataset(row.dataset));
-    of.map(|row| row.name.as_str()).any(|name| is_at_or_below(name, dataset))
-}
-
 /// Whether a dataset is this one or below it.
 pub(super) fn is_at_or_below(name: &str, dataset: &str) -> bool {
     name.strip_prefix(dataset).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

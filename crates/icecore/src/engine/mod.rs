@@ -88,7 +88,7 @@ pub(crate) use init::{
 pub(crate) use limits::Allowed;
 pub(crate) use open_files::OpenFiles;
 pub use readers::ReaderHold;
-pub(crate) use readers::snapshots_hold_something;
+pub(crate) use readers::{Read, snapshots_hold_something};
 pub(crate) use rebuild::{Forsaken, Restored, ledger_is_whole, restore_chunks, restore_map};
 pub(crate) use recovery::OUTLIVED;
 pub use remains::Remains;

@@ -293,7 +293,13 @@ fn a_refusal_names_readers_and_what_would_help() {
     assert!((4 << 20..5 << 20).contains(&readers[0].keeps.0), "{}", readers[0]);
     snapshot(&pool, "db@s");
     fill(&pool, "db", 10);
-    assert!(refusal(&pool).contains("destroying snapshots frees space"));
+    assert!(refusal(&pool).contains("destroying snapshots frees space; "));
+    let backup = pool.view("db@s").unwrap();
+    let text = refusal(&pool);
+    assert!(text.contains("destroying snapshots frees space when their readers have ended"), "{text}");
+    assert!(!pool.snapshots_hold(), "what is read is not free yet");
+    drop(backup);
+    assert!(pool.snapshots_hold());
     pool.hold("audit", "db@s").unwrap();
     assert!(!refusal(&pool).contains("destroying"), "a hold refuses it");
     pool.release("audit", "db@s").unwrap();
@@ -326,6 +332,12 @@ fn a_refusal_by_a_quota_names_readers_and_what_would_help() {
     snapshot(&pool, "db@s");
     let text = refusal();
     assert!(text.contains("destroy snapshots or delete files") && !text.contains("reads"), "{text}");
+    pool.hold("audit", "db@s").unwrap();
+    assert!(!refusal().contains("snapshots"), "a hold refuses it");
+    pool.release("audit", "db@s").unwrap();
+    let backup = pool.view("db@s").unwrap();
+    assert!(!refusal().contains("snapshots"), "what is read counts until the reader ends");
+    drop(backup);
 }
 
 /// Numbers that look random (splitmix64).

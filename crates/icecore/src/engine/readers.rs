@@ -1,7 +1,8 @@
 //! Who keeps what from being used again.
 
 use super::Engine;
-use super::limits::{has_snapshots, is_at_or_below};
+use super::limits::is_at_or_below;
+use crate::catalogue::SnapshotRow;
 use crate::error::Error;
 use crate::limits::Limit;
 use crate::pins::{Hold, Named};
@@ -9,6 +10,7 @@ use crate::state::State;
 use crate::units::{BlockCount, ByteLength, Timestamp, VersionId};
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// Readers that an error names.
@@ -71,15 +73,17 @@ impl Engine {
         match &mut error {
             Error::NoSpace { detail } => {
                 let state = self.state();
-                if snapshots_hold_something(&state) {
+                if snapshots_hold_something(&state, Read::Stay) {
                     detail.push_str("; destroying snapshots frees space");
+                } else if snapshots_hold_something(&state, Read::End) {
+                    detail.push_str("; destroying snapshots frees space when their readers have ended");
                 }
                 name_readers(detail, &self.readers_of(&state));
             }
             // Snapshots count in a quota, and what was destroyed and is read counts until its readers go.
             Error::QuotaExceeded { dataset, limit, way_out, .. } if *limit == Limit::Quota.name() => {
                 let state = self.state();
-                if has_snapshots(&state, dataset) {
+                if snapshots_of_hold_something(&state, dataset) {
                     way_out.insert_str(0, "destroy snapshots or ");
                 }
                 let mut readers = self.readers_of(&state);
@@ -116,9 +120,18 @@ fn kept(state: &State, pin: &Named) -> BlockCount {
     BlockCount(of_destroyed.0 + state.graveyard.kept(pin).0)
 }
 
+/// What is supposed of snapshots that are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// What is destroyed of them is not free yet.
+    Stay,
+    /// Their readers end.
+    End,
+}
+
 /// Whether destroying the snapshots that nothing holds would free something. A count that damage prevents is
 /// taken to be more than nothing.
-pub(crate) fn snapshots_hold_something(state: &State) -> bool {
+pub(crate) fn snapshots_hold_something(state: &State, read: Read) -> bool {
     let visible = || state.catalogue.snapshots().filter(|(_, row)| !row.hidden);
     if visible().next().is_none() {
         return false;
@@ -135,8 +148,9 @@ pub(crate) fn snapshots_hold_something(state: &State) -> bool {
     let heads = state.catalogue.datasets().map(|(_, row)| history.referenced(row.head).unwrap_or_default().0);
     let is_beyond_heads = live > heads.sum();
     // Snapshots are counted only where these figures leave it open: callers poll this with the state locked.
-    let is_held = || visible().any(|(_, row)| !row.holds.is_empty());
-    if is_beyond_heads && !is_held() {
+    let pinned = if read == Read::Stay { state.graveyard.pins().versions() } else { BTreeSet::new() };
+    let is_free = |(version, row): &(VersionId, &SnapshotRow)| can_be_freed(*version, row, &pinned);
+    if is_beyond_heads && visible().all(|one| is_free(&one)) {
         return true;
     }
     // What clones share counts for each of them.
@@ -144,10 +158,35 @@ pub(crate) fn snapshots_hold_something(state: &State) -> bool {
     if !is_beyond_heads && !is_shared() {
         return false;
     }
-    let destroyable = visible().filter(|(_, row)| row.holds.is_empty()).map(|(version, _)| version);
+    let destroyable = visible().filter(is_free).map(|(version, _)| version);
     let leaving: Vec<VersionId> = destroyable.chain(gone()).collect();
     match (freeing, history.freed_by_deleting_set(&leaving)) {
         (Ok(before), Ok(after)) => after > before,
         _ => true,
+    }
+}
+
+/// Whether a snapshot can be destroyed, and is not read by one of `pinned`.
+fn can_be_freed(version: VersionId, row: &SnapshotRow, pinned: &BTreeSet<VersionId>) -> bool {
+    row.holds.is_empty() && !pinned.contains(&version)
+}
+
+/// Whether destroying snapshots of a dataset, or of those below it, would free something.
+fn snapshots_of_hold_something(state: &State, dataset: &str) -> bool {
+    let pinned = state.graveyard.pins().versions();
+    let is_below = |row: &SnapshotRow| {
+        let of = state.catalogue.dataset(row.dataset);
+        of.is_some_and(|of| is_at_or_below(&of.name, dataset))
+    };
+    let visible = state.catalogue.snapshots().filter(|(_, row)| !row.hidden && is_below(row));
+    let free = visible.filter(|(version, row)| can_be_freed(*version, row, &pinned));
+    let versions: Vec<VersionId> = free.map(|(version, _)| version).collect();
+    let history = &state.history;
+    let gone = || history.doomed().chain(history.read());
+    let leaving: Vec<VersionId> = versions.iter().copied().chain(gone()).collect();
+    let counts = [gone().collect(), leaving].map(|versions| history.freed_by_deleting_set(&versions));
+    match counts {
+        [Ok(before), Ok(after)] => after > before,
+        _ => !versions.is_empty(),
     }
 }

@@ -354,12 +354,12 @@ impl Pool {
         self.engine().readers()
     }
 
-    /// Whether destroying the snapshots that nothing holds would free something.
+    /// Whether destroying the snapshots that nothing holds and nothing reads would free something.
     #[must_use]
     pub fn snapshots_hold(&self) -> bool {
         let engine = self.engine();
         let state = engine.state();
-        engine::snapshots_hold_something(&state)
+        engine::snapshots_hold_something(&state, engine::Read::Stay)
     }
 
     /// Has everything copied that should be and is not: after the folder of the copies was gone, or full, or
