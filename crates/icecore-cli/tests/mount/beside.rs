@@ -19,6 +19,7 @@ fn every_command_works_beside_a_mount() {
     asks(&fixture);
     datasets_and_properties(&fixture);
     snapshots(&fixture);
+    prune_beside_a_reader(&fixture);
     files(&fixture);
     the_pool(&fixture);
     fixture.unmount();
@@ -79,6 +80,23 @@ fn snapshots(fixture: &Fixture) {
     fs::write(fixture.path("db/app"), "third").unwrap();
     fixture.done(&["rollback", "db@three"]);
     assert_eq!(fs::read_to_string(fixture.path("db/app")).unwrap(), "second");
+}
+
+/// What a program reads stays, and no other snapshot stays for it.
+fn prune_beside_a_reader(fixture: &Fixture) {
+    let names = ["four", "five", "six", "seven", "eight"];
+    for name in names {
+        fixture.done(&["snapshot", &format!("db@{name}")]);
+    }
+    let past = |name: &str| fixture.path(&format!("db/.icecore/snapshots/{name}"));
+    let reader = fs::File::open(past("six").join("app")).unwrap();
+    let (code, refused) = fixture.refused(&["prune", "--keep-last", "1", "db"]);
+    let said = ["db@six", "close it first", "the others are pruned"];
+    assert!(code == 7 && said.iter().all(|part| refused.contains(part)), "{refused}");
+    assert_eq!(names.map(|name| past(name).exists()), [false, false, true, false, true]);
+    drop(reader);
+    fixture.done(&["prune", "--keep-last", "1", "db"]);
+    assert!(!past("six").exists() && past("eight").exists());
 }
 
 fn files(fixture: &Fixture) {

@@ -57,6 +57,8 @@ pub enum Reason {
     NewestOfAll,
     /// No rule keeps it, but enough comes back without it.
     EnoughSpace,
+    /// It was to go, and something that is in use kept it: what the pool said.
+    InUse(String),
 }
 
 impl fmt::Display for Reason {
@@ -72,6 +74,7 @@ impl fmt::Display for Reason {
             Self::NoPolicy => formatter.write_str("no policy"),
             Self::NewestOfAll => formatter.write_str("newest"),
             Self::EnoughSpace => formatter.write_str("not needed for space"),
+            Self::InUse(what) => write!(formatter, "in use: {what}"),
         }
     }
 }

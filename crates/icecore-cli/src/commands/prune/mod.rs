@@ -8,6 +8,7 @@ mod show;
 use super::{finish, take};
 use crate::exit;
 use crate::pool::{Context, open_to_read, open_to_write};
+use choose::Reason;
 use clap::Args;
 use goal::Goal;
 use icecore::DestroyTarget;
@@ -39,6 +40,7 @@ unless --prefix is given.
 
 Never destroyed: snapshots that are held or have clones, and those that a
 rollback took. Holds that have expired (icecore hold --expires) are released.
+A snapshot with a file open on a mount stays, too: the exit code is 7 then.
 
 --free and --max-used destroy snapshots that no rule wants, oldest first, and
 only as many as it takes. A dataset that has no rules and is named, not found
@@ -189,14 +191,36 @@ fn carry_out(
         let request = Request::Release { tag: hold.tag.clone(), snapshot: snapshot.clone() };
         take!(access.call(request)?, Response::Done => ());
     }
-    let going: Vec<&Row> = plan.going().collect();
+    let mut going: Vec<&mut Row> = plan.rows.iter_mut().filter(|row| row.reasons.is_empty()).collect();
     let mut freed = 0;
-    for part in going.chunks(NAMES_PER_REQUEST) {
-        let destroyed = access.call(Request::Destroy { target: target(part.iter().copied()) })?;
-        freed += take!(destroyed, Response::Destroyed(destroyed) => destroyed.frees.get());
+    for part in going.chunks_mut(NAMES_PER_REQUEST) {
+        freed += destroy(access, part)?;
     }
     plan.frees = icecore::units::ByteLength(freed);
     Ok((plan, shortfall))
+}
+
+/// Destroys these snapshots, but for those that something keeps: these get a reason to stay. Answers the bytes
+/// that come back.
+fn destroy(access: &mut Access, rows: &mut [&mut Row]) -> anyhow::Result<u64> {
+    let failure = match access.call(Request::Destroy { target: target(rows.iter().map(|row| &**row)) }) {
+        Ok(destroyed) => {
+            return Ok(take!(destroyed, Response::Destroyed(destroyed) => destroyed.frees.get()));
+        }
+        Err(failure) => failure,
+    };
+    match rows {
+        _ if failure.code != ErrorCode::Busy => Err(failure.into()),
+        [row] => {
+            row.reasons.push(Reason::InUse(failure.message));
+            Ok(0)
+        }
+        // None of them is gone. The one that keeps all is found in few steps.
+        _ => {
+            let (first, second) = rows.split_at_mut(rows.len() / 2);
+            Ok(destroy(access, first)? + destroy(access, second)?)
+        }
+    }
 }
 
 /// What destroying all of these would give back together, once expired holds are gone.
@@ -225,6 +249,13 @@ fn verdict(plan: &Plan, shortfall: Option<Failure>) -> anyhow::Result<()> {
         };
         let message = format!("nothing of {dataset} was pruned: {problem}{more}");
         return Err(Failure::new(ErrorCode::Invalid, message).into());
+    }
+    if let [first, others @ ..] = &plan.in_use()[..] {
+        let more = match others.len() {
+            0 => String::new(),
+            more => format!(" (and {more} more stay for the like)"),
+        };
+        return Err(Failure::new(ErrorCode::Busy, format!("{first}{more}; the others are pruned")).into());
     }
     shortfall.map_or(Ok(()), |failure| Err(failure.into()))
 }

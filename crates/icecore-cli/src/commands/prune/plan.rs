@@ -43,6 +43,16 @@ impl Plan {
     pub fn going(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(|row| row.reasons.is_empty())
     }
+
+    /// Why snapshots that were to go are still there.
+    pub fn in_use(&self) -> Vec<&str> {
+        let reasons = self.rows.iter().flat_map(|row| &row.reasons);
+        let in_use = reasons.filter_map(|reason| match reason {
+            Reason::InUse(what) => Some(what.as_str()),
+            _ => None,
+        });
+        in_use.collect()
+    }
 }
 
 pub fn make(access: &mut Access, chosen: &Chosen<'_>) -> anyhow::Result<Plan> {
