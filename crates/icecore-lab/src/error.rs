@@ -62,7 +62,7 @@ pub enum Error {
         reason: String,
     },
     /// A file that is no trace of writes.
-    #[error("{} is not a trace: {reason} (`fio --write_iolog=FILE` records one)", path.display())]
+    #[error("{} is not a trace: {reason} (`icecore lab size --help` says how to record one)", path.display())]
     NotATrace {
         /// The file.
         path: PathBuf,

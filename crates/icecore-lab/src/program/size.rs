@@ -20,14 +20,16 @@ const CHUNKS: std::ops::RangeInclusive<u64> = 4 << 10..=512 << 10;
 #[command(after_help = "\
 A classic LVM snapshot copies each chunk away before it is written the first
 time, and is lost when its copy area is full. This finds the part of the trace
-that writes to the most chunks in such a time. fio(1) records a trace:
+that writes to the most chunks in such a time. blktrace(8) records the disk of
+a database, and blkparse(1) prints it. fio(1) records its own writes:
 `fio --write_iolog=FILE`, or `icecore lab run shock --record FILE`.
 
 Example:
+  blktrace -d /dev/sdb -a queue -w 86400 -o - | blkparse -i - > day.log
   icecore lab size --trace day.log --duration 4h
   icecore lab size --trace day.log --duration 4h --area 20G")]
 pub struct Arguments {
-    /// Writes that fio(1) recorded
+    /// Writes that fio(1) recorded, or blkparse(1) printed
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
 

@@ -17,7 +17,7 @@ pub struct TraceArguments {
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
 
-    /// Writes that fio(1) recorded, for `model`
+    /// Writes that fio(1) recorded, or blkparse(1) printed, for `model`
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 

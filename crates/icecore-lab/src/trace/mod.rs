@@ -1,4 +1,8 @@
-//! A list of the writes of a program: recorded by fio(1) (`--write_iolog`), or made up.
+//! A list of writes: of a program, recorded by fio(1) (`--write_iolog`); of a disk, recorded by blktrace(8);
+//! or made up.
+
+mod blkparse;
+mod fio;
 
 use crate::error::{Doing, Error, Result};
 use crate::random::Random;
@@ -29,8 +33,6 @@ pub struct Trace {
 
 /// Bytes of the range of one file.
 const FILE_RANGE: u64 = 1 << 50;
-/// What the first line of a recording says: with times, and without.
-const VERSIONS: [(&str, bool); 2] = [("fio version 3 iolog", true), ("fio version 2 iolog", false)];
 
 impl Trace {
     /// Writes at random places of a file, in whole blocks, each of them durable before the next.
@@ -44,7 +46,7 @@ impl Trace {
         Self { events: (0..writes).flat_map(write).collect() }
     }
 
-    /// Reads a recording of fio.
+    /// Reads a recording: a log of fio, or what blkparse(1) prints of one of blktrace.
     ///
     /// # Errors
     /// It cannot be read, is none, or was cut short.
@@ -54,22 +56,20 @@ impl Trace {
             .map_err(|reason| Error::NotATrace { path: path.to_owned(), reason })
     }
 
-    fn parse(text: &str) -> std::result::Result<Self, String> {
-        let mut lines = text.lines().zip(1..);
-        let first = lines.next().map_or("", |(line, _)| line.trim());
-        let known = VERSIONS.iter().find(|(line, _)| *line == first);
-        let &(_, has_times) = known.ok_or("its first line is not that of a log of fio")?;
+    fn parse(text: &str) -> Parsed<Self> {
+        let first = text.lines().next().unwrap_or_default();
+        let mut recording = Recording::of(first)?;
         if !text.ends_with('\n') {
             return Err(format!("it is cut short in line {}", text.lines().count()));
         }
-        let mut reader = Reader { has_times, files: Vec::new(), events: Vec::new(), first: None };
-        for (line, number) in lines {
-            reader.line(line).map_err(|reason| format!("line {number}: {reason}"))?;
+        let mut events = Events::default();
+        for (line, number) in text.lines().zip(1..) {
+            recording.line(&mut events, line).map_err(|reason| format!("line {number}: {reason}"))?;
         }
-        if reader.events.is_empty() {
+        if events.all.iter().all(|(_, event)| *event == Event::Flush) {
             return Err("it has no writes".to_owned());
         }
-        Ok(Self { events: reader.events })
+        Ok(Self { events: events.all })
     }
 
     /// How many writes there are.
@@ -79,51 +79,65 @@ impl Trace {
     }
 }
 
-struct Reader<'text> {
-    has_times: bool,
-    files: Vec<&'text str>,
-    events: Vec<(Option<Duration>, Event)>,
-    first: Option<u64>,
+/// What was read, or why it cannot be.
+type Parsed<T> = std::result::Result<T, String>;
+
+/// The kinds of recordings.
+enum Recording {
+    Fio(fio::Log),
+    Blkparse,
 }
 
-impl<'text> Reader<'text> {
-    fn line(&mut self, line: &'text str) -> std::result::Result<(), String> {
-        let mut words = line.split_whitespace();
-        let mut at = None;
-        if self.has_times {
-            let Some(word) = words.next() else { return Ok(()) };
-            // fio writes microseconds (its `log_io_u`); its manual does not say so.
-            let time: u64 = word.parse().map_err(|_| format!("{word:?} is no time"))?;
-            at = Some(Duration::from_micros(time.saturating_sub(*self.first.get_or_insert(time))));
+impl Recording {
+    /// The kind of a recording with this first line.
+    fn of(first: &str) -> Parsed<Self> {
+        match fio::Log::of(first) {
+            Some(log) => Ok(Self::Fio(log)),
+            None if blkparse::is_event(first) => Ok(Self::Blkparse),
+            None => Err("its first line is neither that of a log of fio nor an event of blkparse".to_owned()),
         }
-        let (Some(file), Some(action)) = (words.next(), words.next()) else {
-            return Err("it has no file and action".to_owned());
-        };
-        let mut number = || -> std::result::Result<u64, String> {
-            words.next().and_then(|word| word.parse().ok()).ok_or_else(|| "a number is missing".to_owned())
-        };
-        match action {
-            "write" => {
-                let (offset, bytes) = (number()?, number()?);
-                if offset.saturating_add(bytes) > FILE_RANGE || bytes == 0 {
-                    return Err(format!("{bytes} bytes at {offset} are no write"));
-                }
-                let place = self.file(file) * FILE_RANGE + offset;
-                self.events.push((at, Event::Write { place, bytes }));
-            }
-            "sync" | "datasync" => self.events.push((at, Event::Flush)),
-            "add" | "open" | "close" | "read" | "trim" | "wait" => {}
-            other => return Err(format!("{other:?} is no action that fio logs")),
+    }
+
+    fn line(&mut self, events: &mut Events, line: &str) -> Parsed<()> {
+        match self {
+            Self::Fio(log) => log.line(events, line),
+            Self::Blkparse => blkparse::line(events, line),
         }
+    }
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Events {
+    all: Vec<(Option<Duration>, Event)>,
+    /// The files, or disks, in the order in which they were met first.
+    files: Vec<String>,
+    /// The time of the first line.
+    first: Option<Duration>,
+}
+
+impl Events {
+    /// The time of an event since the first line.
+    fn since_first(&mut self, time: Duration) -> Duration {
+        time.saturating_sub(*self.first.get_or_insert(time))
+    }
+
+    fn write(&mut self, at: Option<Duration>, file: &str, offset: u64, bytes: u64) -> Parsed<()> {
+        if offset.saturating_add(bytes) > FILE_RANGE || bytes == 0 {
+            return Err(format!("{bytes} bytes at {offset} are no write"));
+        }
+        let known = self.files.iter().position(|known| known == file);
+        let number = known.unwrap_or_else(|| {
+            self.files.push(file.to_owned());
+            self.files.len() - 1
+        });
+        let place = number as u64 * FILE_RANGE + offset;
+        self.all.push((at, Event::Write { place, bytes }));
         Ok(())
     }
 
-    fn file(&mut self, name: &'text str) -> u64 {
-        let known = self.files.iter().position(|file| *file == name);
-        known.unwrap_or_else(|| {
-            self.files.push(name);
-            self.files.len() - 1
-        }) as u64
+    fn flush(&mut self, at: Option<Duration>) {
+        self.all.push((at, Event::Flush));
     }
 }
 

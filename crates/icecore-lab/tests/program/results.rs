@@ -309,7 +309,7 @@ fn a_trace_that_is_cut_short_or_none_is_refused() {
         refused(if more.is_empty() { 1 } else { 2 }, &arguments, &[])
     };
     assert!(ask(&TRACE[..TRACE.len() - 10], &[]).contains("cut short in line 8"));
-    assert!(ask("something else\n", &[]).contains("fio --write_iolog=FILE"));
+    assert!(ask("something else\n", &[]).contains("icecore lab size --help"));
     assert!(ask(TRACE, &["--chunk", "5K"]).contains("a power of two from 4K to 512K"));
     let old = "fio version 2 iolog\n/f write 0 16384\n";
     assert!(ask(old, &["--duration", "4h"]).contains("leave out --duration"));
