@@ -63,7 +63,7 @@ bench: ## Run the experiments on the filesystem of BENCH_DIR, one JSON document 
 		$(ICECORE) lab run $$name --directory $(BENCH_DIR) --json $(LAB_OPTIONS) > $(RESULTS)/$$name.json || exit 1; \
 	done
 
-guest: tools ## Build the machine with LVM in which `icecore lab run STUDY --guest` runs (two minutes; GUEST_OPTIONS='--with zfs' more)
+guest: tools ## Build the machine with LVM in which `icecore lab run STUDY --guest` runs (three minutes; GUEST_OPTIONS='--with zfs' more)
 	$(CARGO) build --release --locked $(PROGRAMS)
 	$(ICECORE) lab guest $(GUEST_OPTIONS)
 

@@ -112,7 +112,7 @@
 
   const lines = (chart) => chart.series.map((series, number) => {
     const stroke = palette(series.color);
-    const published = series.source === "published";
+    const published = series.source !== "measured";
     const one = {
       label: label(series),
       stroke,

@@ -5,6 +5,7 @@ use crate::experiments::{EXPERIMENTS, Experiment, Group};
 use crate::guest;
 use crate::options::Options;
 use crate::page::{self, Document, Missing};
+use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -19,6 +20,8 @@ pub enum Event<'a> {
         count: usize,
         /// The study.
         experiment: &'a Experiment,
+        /// What its document is called.
+        name: &'a str,
         /// How long it should take.
         expected: Duration,
         /// How long it and all that follow should take.
@@ -26,8 +29,8 @@ pub enum Event<'a> {
     },
     /// A study ended, with a result or an error.
     Ended {
-        /// The study.
-        experiment: &'a Experiment,
+        /// What its document is called.
+        name: &'a str,
         /// How long it took.
         took: Duration,
         /// Why there is no result.
@@ -46,10 +49,15 @@ pub struct Outcome {
     pub missing: Vec<Missing>,
 }
 
-/// Seconds that a study takes on two cores and a virtual SSD: quick, full.
-const EXPECTED_S: [(&str, u64, u64); 9] = [
+/// The long variant of `valuation`, which a full run has, too: its name and how many iterations it has.
+const LONG_VALUATION: (&str, u32) = ("valuation-850", 850);
+
+/// Seconds that a run takes on two cores and a virtual SSD: quick, full. That of the long `valuation` is an
+/// estimate by its number of iterations.
+const EXPECTED_S: [(&str, u64, u64); 10] = [
     ("shock", 240, 4500),
     ("valuation", 120, 3000),
+    (LONG_VALUATION.0, 0, 9000),
     ("fragment", 120, 330),
     ("blog", 150, 5400),
     ("backup", 120, 1100),
@@ -90,6 +98,27 @@ pub fn expected(name: &str, quick: bool) -> Duration {
     Duration::from_secs(if quick { quick_s } else { full_s })
 }
 
+/// A study to run, and how.
+struct Planned<'a> {
+    experiment: &'a Experiment,
+    /// What its document is called.
+    name: &'static str,
+    options: Cow<'a, Options>,
+}
+
+fn plan<'a>(studies: &[&'a Experiment], options: &'a Options) -> Vec<Planned<'a>> {
+    let mut planned = Vec::new();
+    for &experiment in studies {
+        planned.push(Planned { experiment, name: experiment.name, options: Cow::Borrowed(options) });
+        if experiment.name == "valuation" && !options.quick && options.iterations.is_none() {
+            let (name, iterations) = LONG_VALUATION;
+            let options = Options { iterations: Some(iterations), ..options.clone() };
+            planned.push(Planned { experiment, name, options: Cow::Owned(options) });
+        }
+    }
+    planned
+}
+
 /// Runs all of `studies` and writes their results, and the report, into `folder`. A study that fails does
 /// not keep the others from running; the report says why it is missing. Documents stay where they are when
 /// a later study is stopped.
@@ -105,24 +134,26 @@ pub fn run(
     prepare(folder)?;
     let (mut documents, mut missing) = (Vec::new(), Vec::new());
     let factor = factor(options, guest::is_emulated);
-    let time = |study: &Experiment| expected(study.name, options.quick) * factor;
-    for (place, experiment) in studies.iter().enumerate() {
-        let (expected, left) = (time(experiment), studies[place..].iter().map(|study| time(study)).sum());
-        tell(Event::Begins { number: place + 1, count: studies.len(), experiment, expected, left });
+    let planned = plan(studies, options);
+    let time = |one: &Planned<'_>| expected(one.name, options.quick) * factor;
+    for (place, one) in planned.iter().enumerate() {
+        let &Planned { experiment, name, .. } = one;
+        let (expected, left) = (time(one), planned[place..].iter().map(time).sum());
+        tell(Event::Begins { number: place + 1, count: planned.len(), experiment, name, expected, left });
         let begin = Instant::now();
-        let outcome = crate::experiments::run(experiment.name, options);
+        let outcome = crate::experiments::run(experiment.name, &one.options);
         if matches!(outcome, Err(Error::Stopped)) {
             return Err(Error::Stopped);
         }
-        tell(Event::Ended { experiment, took: begin.elapsed(), error: outcome.as_ref().err() });
+        tell(Event::Ended { name, took: begin.elapsed(), error: outcome.as_ref().err() });
         match outcome {
             Ok(report) => {
-                let path = folder.join(format!("{}.json", experiment.name));
+                let path = folder.join(format!("{name}.json"));
                 fs::write(&path, report.to_json()).doing(|| format!("write {}", path.display()))?;
-                documents.push(Document { name: experiment.name.to_owned(), report });
+                documents.push(Document { name: name.to_owned(), report });
             }
             Err(error) => {
-                missing.push(Missing { experiment: experiment.name.to_owned(), reason: error.to_string() });
+                missing.push(Missing { experiment: name.to_owned(), reason: error.to_string() });
             }
         }
     }
@@ -156,6 +187,20 @@ mod tests {
         assert!(names.sum::<Duration>() < Duration::from_secs(1800));
         let known = |study: &&Experiment| EXPECTED_S.iter().any(|(name, ..)| *name == study.name);
         assert!(studies().iter().all(known), "every study has a time");
+    }
+
+    #[test]
+    fn a_full_run_of_all_has_the_long_valuation_too() {
+        let mut options = Options::new(".");
+        let names =
+            |options: &Options| plan(&studies(), options).iter().map(|one| one.name).collect::<Vec<_>>();
+        assert_eq!(names(&options)[..3], ["shock", "valuation", "valuation-850"]);
+        let long = |options: &Options| plan(&studies(), options)[2].options.iterations;
+        assert_eq!(long(&options), Some(850));
+        options.iterations = Some(200);
+        assert!(!names(&options).contains(&"valuation-850"), "the caller has chosen");
+        options = Options { quick: true, iterations: None, ..options };
+        assert_eq!(names(&options).len(), studies().len());
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub struct Series {
     pub y: Vec<f64>,
 }
 
-/// Where numbers come from. The two are never mixed in one series.
+/// Where numbers come from. They are never mixed in one series.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -89,6 +89,8 @@ pub enum Source {
     Measured,
     /// Printed by a study, about another machine.
     Published,
+    /// Counted by this project, in another machine.
+    Counted,
 }
 
 /// A moment to mark.
@@ -196,6 +198,16 @@ impl Series {
         points: impl IntoIterator<Item = (f64, f64)>,
     ) -> Self {
         Self { source: Source::Published, dashed: true, ..Self::measured(label, color, points) }
+    }
+
+    /// Points that were counted in another machine.
+    #[must_use]
+    pub fn counted(
+        label: impl Into<String>,
+        color: usize,
+        points: impl IntoIterator<Item = (f64, f64)>,
+    ) -> Self {
+        Self { source: Source::Counted, ..Self::published(label, color, points) }
     }
 }
 

@@ -71,6 +71,7 @@ const fn row(
 const WRITES: (&str, &str) = ("16 KiB random writes", "operations/s");
 const MIX: (&str, &str) = ("4 KiB, 100 threads, 20 % writes", "operations/s");
 const ORDERS: (&str, &str) = ("new orders a minute", "orders/min");
+const WRITTEN: (&str, &str) = ("written in a run", "MB");
 
 /// Every figure.
 pub const PUBLISHED: &[Published] = &[
@@ -86,6 +87,10 @@ pub const PUBLISHED: &[Published] = &[
     row(("placement", "redo-and-system-on-hdd", ""), ORDERS, Some(23_359.0), &[], DBT2_2009),
     row(("placement", "redo-and-system-on-tmpfs", ""), ORDERS, Some(24_076.0), &[], DBT2_2009),
     row(("placement", "redo-and-system-on-second-ssd", ""), ORDERS, Some(20_451.0), &[], DBT2_2009),
+    row(("placement", "redo-on-hdd", "SSD"), WRITTEN, Some(31_658.0), &[], DBT2_2009),
+    row(("placement", "redo-on-hdd", "hard disk"), WRITTEN, Some(1928.0), &[], DBT2_2009),
+    row(("placement", "redo-and-system-on-hdd", "SSD"), WRITTEN, Some(23_151.0), &[], DBT2_2009),
+    row(("placement", "redo-and-system-on-hdd", "hard disk"), WRITTEN, Some(25_761.0), &[], DBT2_2009),
     row(
         ("backup", "lvm", "writing"),
         ("backup without and with writes", "h"),

@@ -68,7 +68,7 @@ fn chart(report: &Report, run: &str, counter: &str, what: &str) -> Chart {
     if let Some(source) = counts.first().map(|count| count.source) {
         let points = counts.iter().filter_map(|count| Some((place(count.system), count.of(counter)?)));
         let label = format!("1 snapshot, {source}");
-        chart.add(Series::published(label, super::color("lvm", 0), in_order(points.collect())));
+        chart.add(Series::counted(label, super::color("lvm", 0), in_order(points.collect())));
     }
     chart
 }

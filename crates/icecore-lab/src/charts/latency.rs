@@ -6,6 +6,10 @@ use crate::report::{Report, System};
 use crate::statistics::quantile;
 
 const LATENCY: &str = "latency_us";
+/// When each of these operations ended, in seconds from the beginning of the run. A result need not have it.
+const MOMENT: &str = "latency_at_s";
+/// The axis of operations whose times are unknown.
+const IN_ORDER: &str = "part of the operations, in their order, %";
 /// Columns of a heat map, and rows for each power of ten.
 const COLUMNS: usize = 50;
 const ROWS_PER_DECADE: f64 = 5.0;
@@ -54,12 +58,17 @@ pub(super) fn heat_maps(report: &Report) -> Vec<Chart> {
                 variant_slug(&format!("heat-{name}"), variant),
                 titled(&format!("Latency of {name} over the run"), variant),
                 Kind::Heat,
-                Axis::linear("part of the operations, in their order, %"),
+                Axis::linear(if has(MOMENT)(system) { "seconds" } else { IN_ORDER }),
                 Axis::log("microseconds"),
             );
-            chart.heat = heat(rounds(system, LATENCY));
-            let mark = |part| Mark { at: part * 100.0, label: "snapshot".to_owned() };
-            chart.marks = throughput::part_before_snapshot(system).map(mark).into_iter().collect();
+            chart.heat = heat(rounds(system, LATENCY), rounds(system, MOMENT));
+            let at = if has(MOMENT)(system) {
+                throughput::snapshot_at(system)
+            } else {
+                throughput::part_before_snapshot(system).map(|part| part * 100.0)
+            };
+            let mark = |at| Mark { at, label: "snapshot".to_owned() };
+            chart.marks = at.map(mark).into_iter().collect();
             charts.push(chart);
         }
     }
@@ -70,8 +79,9 @@ fn all(system: &System) -> Vec<f64> {
     rounds(system, LATENCY).iter().flatten().copied().filter(|value| *value > 0.0).collect()
 }
 
-/// Counts of all rounds: a column is a part of each round.
-fn heat(rounds: &[Vec<f64>]) -> Option<Heat> {
+/// Counts of all rounds. A column is a stretch of time where `moments` has the times of the operations, and a
+/// part of each round otherwise.
+fn heat(rounds: &[Vec<f64>], moments: &[Vec<f64>]) -> Option<Heat> {
     let values = || rounds.iter().flatten().copied().filter(|value| *value > 0.0 && value.is_finite());
     let low = values().fold(f64::INFINITY, f64::min);
     if !low.is_finite() {
@@ -80,18 +90,25 @@ fn heat(rounds: &[Vec<f64>]) -> Option<Heat> {
     let row = |value: f64| (value.log10() * ROWS_PER_DECADE).floor();
     let (first, last) = (row(low), row(values().fold(0.0, f64::max)));
     let rows = (last - first) as usize + 1;
+    let end = moments.iter().flatten().copied().fold(0.0, f64::max);
+    let column = |round: usize, place: usize| match moments.get(round).and_then(|moments| moments.get(place))
+    {
+        Some(moment) if end > 0.0 => ((moment / end * COLUMNS as f64) as usize).min(COLUMNS - 1),
+        _ => place * COLUMNS / rounds[round].len(),
+    };
     let mut counts = vec![vec![0; rows]; COLUMNS];
-    for round in rounds {
+    for (number, round) in rounds.iter().enumerate() {
         for (place, &value) in
             round.iter().enumerate().filter(|(_, value)| **value > 0.0 && value.is_finite())
         {
             let index = ((row(value) - first) as usize).min(rows - 1);
-            counts[place * COLUMNS / round.len()][index] += 1;
+            counts[column(number, place)][index] += 1;
         }
     }
     let bound = |index: usize| 10_f64.powf((first + index as f64) / ROWS_PER_DECADE);
     let bounds = (0..=rows).map(bound).collect();
-    Some(Heat { column: 100.0 / COLUMNS as f64, bounds, counts })
+    let width = if end > 0.0 { end } else { 100.0 };
+    Some(Heat { column: width / COLUMNS as f64, bounds, counts })
 }
 
 #[cfg(test)]
@@ -102,13 +119,28 @@ mod tests {
     fn a_heat_map_counts_every_operation_once_in_its_place() {
         let mut first = vec![10.0; 50];
         first[49] = 5000.0;
-        let heat = heat(&[first, vec![10.0; 100]]).expect("there are values");
+        let heat = heat(&[first, vec![10.0; 100]], &[]).expect("there are values");
         assert_eq!(heat.counts.iter().flatten().sum::<u64>(), 150);
         assert_eq!(heat.counts[49].last(), Some(&1));
         assert_eq!(heat.counts[0][0], 3);
         assert_eq!(heat.bounds.len(), heat.counts[0].len() + 1);
         assert!(heat.bounds[0] <= 10.0 && heat.bounds[1] > 10.0);
         assert!(heat.bounds.last().is_some_and(|bound| *bound > 5000.0));
-        assert_eq!(super::heat(&[vec![0.0, f64::NAN]]), None);
+        assert_eq!(super::heat(&[vec![0.0, f64::NAN]], &[]), None);
+    }
+
+    #[test]
+    fn a_stall_is_as_wide_as_it_was_long() {
+        // A hundred operations in the first second, one that ends after five more, and a hundred in the last.
+        let moments: Vec<f64> = (0..100)
+            .map(|at| f64::from(at) / 100.0)
+            .chain((0..=100).map(|at| 6.0 + f64::from(at) / 100.0))
+            .collect();
+        let mut latencies = vec![10.0; moments.len()];
+        latencies[100] = 5e6;
+        let heat = heat(&[latencies], &[moments]).expect("there are values");
+        assert_eq!(heat.column, 7.0 / COLUMNS as f64);
+        let empty = heat.counts.iter().filter(|rows| rows.iter().sum::<u64>() == 0).count();
+        assert!((34..=36).contains(&empty), "{empty} of {COLUMNS}");
     }
 }

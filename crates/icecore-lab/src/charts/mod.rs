@@ -9,7 +9,7 @@ pub mod device;
 pub mod latency;
 mod medians;
 mod ordered;
-mod placement;
+pub(crate) mod placement;
 mod throughput;
 
 use crate::chart::{COLORS, Chart};

@@ -5,7 +5,7 @@ use crate::chart::{Axis, Chart, Kind, Series};
 use crate::report::Report;
 
 /// Counters, with the disk that they are of.
-const DISKS: [(&str, &str); 3] =
+pub(crate) const DISKS: [(&str, &str); 3] =
     [("hdd_written_mb", "hard disk"), ("ssd_written_mb", "SSD"), ("second_ssd_written_mb", "second SSD")];
 /// Colours of the bars: by disk, not by system.
 const FIRST_COLOR: usize = 7;

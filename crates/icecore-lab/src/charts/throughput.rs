@@ -39,9 +39,14 @@ fn marks(systems: &[(&str, &System)]) -> Vec<Mark> {
     moments.into_iter().map(|at| Mark { at, label: "snapshot".to_owned() }).collect()
 }
 
+/// When the first snapshot of a run was taken, in seconds from its beginning, where the run says so.
+pub(super) fn snapshot_at(system: &System) -> Option<f64> {
+    medians_by_place(rounds(system, "snapshot_at_s")).first().copied()
+}
+
 /// How much of the operations of a run came before its first snapshot, 0 to 1, where the run says so.
 pub(super) fn part_before_snapshot(system: &System) -> Option<f64> {
-    let at = *medians_by_place(rounds(system, "snapshot_at_s")).first()?;
+    let at = snapshot_at(system)?;
     let rates = medians_by_place(rounds(system, RATE));
     let before: f64 =
         (0..).map(f64::from).zip(&rates).map(|(second, rate)| rate * (at - second).clamp(0.0, 1.0)).sum();

@@ -105,7 +105,7 @@ impl Legend {
         let mut y = if chart.labels.is_empty() { 60.0 } else { 60.0 + ROW };
         for series in &chart.series {
             let label = match series.source {
-                Source::Measured => series.label.clone(),
+                Source::Measured | Source::Counted => series.label.clone(),
                 Source::Published => format!("{} (published)", series.label),
             };
             let width = 58.0 + 6.4 * label.chars().count() as f64;

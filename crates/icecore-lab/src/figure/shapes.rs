@@ -20,7 +20,7 @@ pub(super) fn draw(svg: &mut String, chart: &Chart, x: &Ruler, y: &Ruler) {
 pub(super) fn class(series: &Series) -> String {
     let source = match series.source {
         Source::Measured => "",
-        Source::Published => " published",
+        Source::Published | Source::Counted => " published",
     };
     let dashed = if series.dashed { " dashed" } else { "" };
     format!("c{}{source}{dashed}", series.color)

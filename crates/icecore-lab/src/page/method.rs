@@ -53,7 +53,7 @@ pub(super) fn section(documents: &[Document]) -> Markup {
                     "An emulated machine counts as a real one does, and its times mean nothing. Its \
                      results serve for counts and ratios alone."
                 }
-                li { "The JSON documents hold every sample. " code { "icecore lab run all" } " repeats the whole report." }
+                li { "The JSON documents hold every sample, and of latencies 10,000 of each run. " code { "icecore lab run all" } " repeats the whole report." }
             }
         }
     }

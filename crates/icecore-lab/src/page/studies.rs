@@ -99,6 +99,19 @@ fn measured_of<'report>(report: &'report Report, rows: &[&Published]) -> Vec<Mea
                 all.push(Measured { system: of, run, what: "", unit, without: middle, with: None });
             }
         }
+        for (counter, disk) in charts::placement::DISKS {
+            let without = system.counters.get(counter).copied();
+            if without.is_some() {
+                all.push(Measured {
+                    system: of,
+                    run: disk,
+                    what: "written",
+                    unit: "MB",
+                    without,
+                    with: None,
+                });
+            }
+        }
         if let (Some(before), Some(after)) =
             (system.counters.get("extents_before"), system.counters.get("extents_after"))
         {

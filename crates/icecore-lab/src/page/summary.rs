@@ -135,7 +135,7 @@ fn slowdown(report: &Report) -> Option<String> {
     ))
 }
 
-/// A run in which another system has a better median than the best of Icecore's.
+/// A run in which another system has a better median than one of Icecore's.
 struct Loss {
     sentence: String,
     /// Whether the summary says it. Times of an emulated machine mean nothing.
@@ -148,9 +148,14 @@ fn losses(report: &Report) -> Vec<Loss> {
         let key = Key::of(name);
         groups.entry((key.run, key.snapshots, &system.unit)).or_default().push((key.system, system));
     }
-    let all = groups.iter().filter_map(|((run, count, unit), systems)| {
-        let sentence = loss(report, (run, *count), unit, systems)?;
-        Some(Loss { sentence, is_shown: !(is_emulated(report) && is_time(unit)) })
+    let all = groups.iter().flat_map(|((run, count, unit), systems)| {
+        let is_shown = !(is_emulated(report) && is_time(unit));
+        let (ours, others): (Group<'_>, Group<'_>) =
+            systems.iter().copied().partition(|(name, _)| is_icecore(name));
+        ours.into_iter()
+            .filter_map(|one| loss(report, (run, *count), unit, one, &others))
+            .map(|sentence| Loss { sentence, is_shown })
+            .collect::<Vec<_>>()
     });
     all.collect()
 }
@@ -159,20 +164,16 @@ fn loss(
     report: &Report,
     (run, snapshots): (&str, Option<u64>),
     unit: &str,
-    systems: &[(&str, &System)],
+    (name, ours): (&str, &System),
+    others: &[(&str, &System)],
 ) -> Option<String> {
-    // The larger, the better.
-    let goodness = |system: &System| {
-        let median = median(&system.samples);
-        if is_rate(unit) { median } else { 1.0 / median }
-    };
-    let (ours, others): (Group<'_>, Group<'_>) =
-        systems.iter().copied().partition(|(name, _)| is_icecore(name));
-    let best = ours.iter().max_by(|one, other| goodness(one.1).total_cmp(&goodness(other.1)))?;
+    let ours = median(&ours.samples);
+    let is_ahead = |other: f64| if is_rate(unit) { other > ours } else { other < ours };
     let ahead: Vec<String> = others
         .iter()
-        .filter(|(_, system)| goodness(system) > goodness(best.1))
-        .map(|(name, system)| format!("{} {}", title(name), short(median(&system.samples))))
+        .map(|(name, system)| (title(name), median(&system.samples)))
+        .filter(|(_, other)| is_ahead(*other))
+        .map(|(name, other)| format!("{name} {}", short(other)))
         .collect();
     let variant = Key { system: "", run, snapshots }.variant();
     let variant = if variant.is_empty() { String::new() } else { format!(", {variant}") };
@@ -180,8 +181,8 @@ fn loss(
         format!(
             "{}{variant}, {unit}: {} is behind with {}; ahead of it: {}.",
             report.experiment,
-            title(best.0),
-            short(median(&best.1.samples)),
+            title(name),
+            short(ours),
             ahead.join(", ")
         )
     })

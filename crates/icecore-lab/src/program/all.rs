@@ -41,7 +41,7 @@ pub fn run(arguments: &RunArguments) -> anyhow::Result<()> {
     anyhow::bail!(
         "{} of {} studies have no result ({}): the report says why",
         names.len(),
-        studies.len(),
+        names.len() + outcome.documents.len(),
         names.join(", ")
     )
 }
@@ -85,18 +85,17 @@ fn folder_of_today() -> PathBuf {
 
 fn tell(event: &Event<'_>) {
     match event {
-        Event::Begins { number, count, experiment, expected, left } => line(&format!(
-            "study {number} of {count}: {}, {}; about {}, {} for all that is left",
-            experiment.name,
+        Event::Begins { number, count, experiment, name, expected, left } => line(&format!(
+            "study {number} of {count}: {name}, {}; about {}, {} for all that is left",
             experiment.about,
             minutes(*expected),
             minutes(*left)
         )),
-        Event::Ended { experiment, took, error: None } => {
-            line(&format!("{} took {}", experiment.name, minutes(*took)));
+        Event::Ended { name, took, error: None } => {
+            line(&format!("{name} took {}", minutes(*took)));
         }
-        Event::Ended { experiment, took, error: Some(error) } => {
-            line(&format!("{} failed after {}: {error}", experiment.name, minutes(*took)));
+        Event::Ended { name, took, error: Some(error) } => {
+            line(&format!("{name} failed after {}: {error}", minutes(*took)));
         }
     }
 }

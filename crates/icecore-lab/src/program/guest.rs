@@ -38,7 +38,7 @@ struct Which {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 `icecore lab run STUDY --guest` builds the guest by itself where it is not
-there yet. This takes Debian, root, the network, and two minutes.
+there yet. This takes Debian, root, the network, and three minutes.
 
 Example:
   sudo icecore lab guest

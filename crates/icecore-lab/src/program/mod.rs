@@ -93,7 +93,7 @@ struct ListArguments {
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
-Runs of the two sides are interleaved pair by pair on the filesystem of one
+What is compared runs in turn, in alternating order, on the filesystem of one
 folder. The document has every sample; docs/lab-schema.json describes it.
 `all` runs the studies one after the other, and writes a document for each and
 report.html into the folder that --output names. With --guest a study runs in

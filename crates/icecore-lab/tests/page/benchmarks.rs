@@ -1,10 +1,10 @@
 //! The pages of the results in `docs/benchmarks` show the numbers of these documents.
 
 use crate::fixture;
-use icecore_lab::charts::Key;
 use icecore_lab::charts::device::COUNTERS;
-use icecore_lab::page;
+use icecore_lab::charts::{self, Key};
 use icecore_lab::report::Report;
+use icecore_lab::{figure, page};
 use std::fs;
 use std::path::Path;
 
@@ -161,4 +161,34 @@ fn published_tables_have_the_medians_of_ours() {
         }
     }
     assert!(compared > 0, "no result has a study beside it");
+}
+
+/// Pictures, each with the result and the chart in it.
+const PICTURES: [(&str, &str, &str); 7] = [
+    ("backup", "backup", "backup-half"),
+    ("many-take", "many", "count-take"),
+    ("shock-rounds", "shock-guest", "rounds-small-1"),
+    ("shock-throughput", "shock", "throughput-sync-1"),
+    ("shock-writes", "shock-guest", "device-device-writes-per-op"),
+    ("valuation", "valuation", "median-snapshots-s"),
+    ("valuation-850", "valuation-850", "iterations-snapshots"),
+];
+
+#[test]
+fn every_picture_is_the_chart_of_its_result() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/benchmarks");
+    let files = fs::read_dir(&folder).expect("the folder is there");
+    let found = files.map(|entry| entry.expect("readable").path());
+    let count = found.filter(|path| path.extension().is_some_and(|extension| extension == "svg")).count();
+    assert_eq!(count, PICTURES.len(), "each picture is in the list");
+    for (picture, result, chart) in PICTURES {
+        let charts = charts::of(&fixture::benchmark(result).report);
+        let drawn =
+            charts.iter().find(|one| one.id == chart).map(|chart| figure::svg(chart).trim_end().to_owned());
+        let kept = fs::read_to_string(folder.join(format!("{picture}.svg"))).expect("the picture");
+        assert!(
+            drawn.as_deref() == Some(kept.trim_end()),
+            "`icecore lab figure {result}.json --chart {chart}` draws something else than {picture}.svg"
+        );
+    }
 }

@@ -44,13 +44,30 @@ fn our_placements_stand_beside_those_of_the_study() {
     }
     let mount = ours(&rows, "icecore-mount");
     assert!(mount.len() == 1 && shows(mount[0], 6000.0), "{mount:?}");
-    // Six were printed, and four are ours.
-    assert_eq!(rows.len(), 10, "{rows:?}");
+    // Ten were printed, and four are ours.
+    assert_eq!(rows.len(), 14, "{rows:?}");
     let mut of_postgres = report;
     of_postgres.parameters.insert("server".to_owned(), "postgres".into());
     let document = Document { name: "placement".to_owned(), report: of_postgres };
     let page = page::render(&[document], &[]).expect("a page");
     assert!(!page.contains("class=\"beside\"") && page.contains("PostgreSQL does 12k new orders a minute"));
+}
+
+#[test]
+fn what_our_placements_write_stands_beside_what_those_of_the_study_wrote() {
+    let mut report = fixture::placement();
+    let mut redo = System::new("orders/min", vec![9000.0]);
+    redo.counters = [("ssd_written_mb", 30_000.0), ("hdd_written_mb", 2000.0)]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into();
+    report.systems.insert("redo-on-hdd".to_owned(), redo);
+    let rows = rows(report);
+    for (disk, printed, measured) in [("SSD", 31_658.0, 30_000.0), ("hard disk", 1928.0, 2000.0)] {
+        let of_disk =
+            |row: &&String| row.contains("redo-on-hdd<") && row.contains(&format!("<td>{disk}</td>"));
+        let found: Vec<&String> = rows.iter().filter(of_disk).collect();
+        assert!(found.len() == 2 && shows(found[0], printed) && shows(found[1], measured), "{found:?}");
+    }
 }
 
 #[test]

@@ -6,3 +6,4 @@ mod missing;
 mod results;
 mod signals;
 mod usage;
+mod user;

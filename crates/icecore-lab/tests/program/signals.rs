@@ -149,6 +149,20 @@ fn a_run_of_a_study_ends_in_good_order_by_a_signal() {
     }
 }
 
+/// The lab itself writes in these, and no program that it could end.
+#[test]
+fn a_run_that_the_lab_itself_drives_ends_in_good_order_by_a_signal() {
+    if !fixture::can_mount() {
+        return;
+    }
+    for experiment in ["valuation", "full", "many"] {
+        let mut run = Run::start(experiment, &["--systems", "xfs-reflink"]);
+        let ended = run.end_in("the writes", |run| run.is_on_a_mount(""), Signal::INT);
+        assert_eq!(ended, Some(Signal::INT.as_raw()), "{experiment}");
+        run.assert_nothing_is_left();
+    }
+}
+
 #[test]
 fn a_run_of_database_servers_ends_in_good_order_by_a_signal() {
     if !fixture::can_mount() {

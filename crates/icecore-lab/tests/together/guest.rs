@@ -1,7 +1,7 @@
 //! The guest: a study in it, and its end at the wrong moment. Needs root and the programs that `make tools`
 //! installs.
 //!
-//! `ICECORE_GUEST_CACHE` says where the guest is kept; it is built there if it is not. That takes two minutes
+//! `ICECORE_GUEST_CACHE` says where the guest is kept; it is built there if it is not. That takes three minutes
 //! and the network.
 
 use crate::runs::{schema, this_program};

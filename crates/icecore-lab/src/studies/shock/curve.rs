@@ -38,15 +38,16 @@ pub(super) struct Shape {
     pub gap_before_ms: f64,
     /// The part of the rate that is missing in the worst second from the snapshot on.
     pub dip: f64,
-    /// From the snapshot until a second with 95 % of the rate before it; to the end of the run if there was
-    /// none.
-    pub recovery_s: f64,
+    /// From the snapshot until a second with 95 % of the rate before it; `None` if no second had it.
+    pub recovery_s: Option<f64>,
     /// The longest latency of a write that was on its way around the snapshot, and of those that ended
     /// before.
     pub longest_wait_ms: f64,
     pub wait_before_ms: f64,
     /// Latencies in order, thinned out evenly; the longest is among them.
     pub latency_us: Vec<f64>,
+    /// When each of these ended, in seconds from the beginning.
+    pub latency_at_s: Vec<f64>,
 }
 
 impl Shape {
@@ -76,15 +77,17 @@ impl Shape {
             let kept = completions.iter().filter(|write| keep(begin(write), write.at_ms));
             kept.map(|write| write.latency_us / 1e3).fold(0.0, f64::max)
         };
+        let kept = thinned(completions);
         Some(Self {
             snapshot_at_s: (moment.begin_ms - first) as f64 / 1e3,
             longest_gap_ms: longest(&|from, to| to >= from_ms && from <= to_ms),
             gap_before_ms: longest(&|_, to| to < from_ms),
             dip: (1.0 - worst / before).max(0.0),
-            recovery_s: recovered.unwrap_or(after.len()) as f64 * STEP_MS as f64 / 1e3,
+            recovery_s: recovered.map(|steps| steps as f64 * STEP_MS as f64 / 1e3),
             longest_wait_ms: longest_wait(&|begin, end| end >= from_ms && begin <= to_ms),
             wait_before_ms: longest_wait(&|_, end| end < from_ms),
-            latency_us: thinned(completions),
+            latency_us: kept.iter().map(|write| write.latency_us).collect(),
+            latency_at_s: kept.iter().map(|write| (write.at_ms - first) as f64 / 1e3).collect(),
             rate_per_s,
         })
     }
@@ -100,20 +103,19 @@ impl Shape {
         }
         let (before, after) = (median(&rate_per_s[..at]), &rate_per_s[at..]);
         let worst = after.iter().copied().fold(f64::INFINITY, f64::min);
-        let recovered = after.iter().position(|rate| *rate >= 0.95 * before);
+        let recovery_s = after.iter().position(|rate| *rate >= 0.95 * before).map(|seconds| seconds as f64);
         let dip = (1.0 - worst / before).max(0.0);
-        let recovery_s = recovered.unwrap_or(after.len()) as f64;
         Some(Self { snapshot_at_s, dip, recovery_s, rate_per_s, ..Self::default() })
     }
 }
 
-/// So many latencies as a result keeps: the first of each stretch, and the longest of all for its stretch.
-fn thinned(completions: &[Completion]) -> Vec<f64> {
+/// So many writes as a result has latencies of: the first of each stretch, and the longest of all for its
+/// stretch.
+fn thinned(completions: &[Completion]) -> Vec<Completion> {
     let longest = completions.iter().map(|write| write.latency_us).fold(0.0, f64::max);
     let stretches = completions.chunks(completions.len().div_ceil(LATENCIES_MAX).max(1));
     let kept = |stretch: &[Completion]| {
-        let has_longest = stretch.iter().any(|write| write.latency_us >= longest);
-        if has_longest { longest } else { stretch[0].latency_us }
+        *stretch.iter().find(|write| write.latency_us >= longest).unwrap_or(&stretch[0])
     };
     stretches.map(kept).collect()
 }
@@ -177,7 +179,7 @@ mod tests {
     fn a_stream_that_takes_no_notice_of_the_snapshot_has_no_dip() {
         let shape = Shape::of(&stream(|_| true), MOMENT).expect("a shape");
         assert_eq!(shape.rate_per_s, vec![1000.0; 9]);
-        assert_eq!((shape.snapshot_at_s, shape.longest_gap_ms, shape.recovery_s), (5.0, 1.0, 0.0));
+        assert_eq!((shape.snapshot_at_s, shape.longest_gap_ms, shape.recovery_s), (5.0, 1.0, Some(0.0)));
         assert!(shape.dip < 0.01);
     }
 
@@ -189,7 +191,7 @@ mod tests {
         assert!((300.0..303.0).contains(&shape.longest_gap_ms), "{shape:?}");
         assert_eq!(shape.gap_before_ms, 1.0);
         assert!((0.6..0.7).contains(&shape.dip), "{shape:?}");
-        assert!((1.8..=2.0).contains(&shape.recovery_s), "{shape:?}");
+        assert!(shape.recovery_s.is_some_and(|seconds| (1.8..=2.0).contains(&seconds)), "{shape:?}");
         assert_eq!((shape.longest_wait_ms, shape.wait_before_ms), (0.9, 0.9));
     }
 
@@ -205,9 +207,18 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_that_never_comes_back_has_no_recovery() {
+        let shape = Shape::of(&stream(|at| at < 5_000 || at % 5 == 0), MOMENT).expect("a shape");
+        assert_eq!(shape.recovery_s, None);
+        assert!((0.7..0.9).contains(&shape.dip), "{shape:?}");
+        let shape = Shape::of_rates(vec![100.0, 100.0, 25.0, 50.0, 94.0], 2.3).expect("a shape");
+        assert_eq!(shape.recovery_s, None);
+    }
+
+    #[test]
     fn rates_alone_have_a_dip_and_a_recovery() {
         let shape = Shape::of_rates(vec![100.0, 100.0, 25.0, 50.0, 99.0], 2.3).expect("a shape");
-        assert_eq!((shape.dip, shape.recovery_s, shape.snapshot_at_s), (0.75, 2.0, 2.3));
+        assert_eq!((shape.dip, shape.recovery_s, shape.snapshot_at_s), (0.75, Some(2.0), 2.3));
         assert_eq!(Shape::of_rates(vec![100.0], 0.5), None);
         assert_eq!(Shape::of_rates(vec![100.0; 3], 3.1), None);
     }
@@ -248,9 +259,13 @@ mod tests {
         writes.extend(stream(|_| true));
         writes.extend(stream(|_| true));
         writes[12_346].latency_us = 7e6;
+        writes.sort_by_key(|write| write.at_ms);
         let kept = thinned(&writes);
         assert_eq!(kept.len(), LATENCIES_MAX);
-        assert_eq!(kept.iter().filter(|latency| **latency > 900.0).collect::<Vec<_>>(), [&7e6]);
+        let long: Vec<f64> =
+            kept.iter().map(|write| write.latency_us).filter(|latency| *latency > 900.0).collect();
+        assert_eq!(long, [7e6]);
+        assert!(kept.is_sorted_by_key(|write| write.at_ms));
         assert!(thinned(&[]).is_empty());
     }
 

@@ -93,8 +93,8 @@ fn device_counters(rounds: &[Round], name: &'static str, count: usize) -> BTreeM
     .collect()
 }
 
-/// A figure of a curve, and its name.
-type Figure = (&'static str, fn(&Shape) -> f64);
+/// A figure of a curve, where it has one, and its name.
+type Figure = (&'static str, fn(&Shape) -> Option<f64>);
 
 fn with_curves(
     mut measured: Measured,
@@ -109,12 +109,12 @@ fn with_curves(
     }
     let is_paced = options.rate.is_some();
     let figures: [Figure; 6] = [
-        ("dip", |shape| shape.dip),
+        ("dip", |shape| Some(shape.dip)),
         ("recovery_s", |shape| shape.recovery_s),
-        ("longest_gap_ms", |shape| shape.longest_gap_ms),
-        ("gap_before_ms", |shape| shape.gap_before_ms),
-        ("longest_wait_ms", |shape| shape.longest_wait_ms),
-        ("wait_before_ms", |shape| shape.wait_before_ms),
+        ("longest_gap_ms", |shape| Some(shape.longest_gap_ms)),
+        ("gap_before_ms", |shape| Some(shape.gap_before_ms)),
+        ("longest_wait_ms", |shape| Some(shape.longest_wait_ms)),
+        ("wait_before_ms", |shape| Some(shape.wait_before_ms)),
     ];
     let known = match options.tool {
         LoadTool::Fio => 4 + 2 * usize::from(is_paced),
@@ -122,10 +122,14 @@ fn with_curves(
     };
     let figures = &figures[..known];
     for (name, figure) in figures.iter().copied() {
-        let values: Vec<f64> = curves.iter().map(|shape| figure(shape)).collect();
-        counters.insert(name.to_owned(), mean(&values));
-        measured = measured.with_series(name, values.iter().map(|value| vec![*value]).collect());
+        let values: Vec<f64> = curves.iter().filter_map(|shape| figure(shape)).collect();
+        if !values.is_empty() {
+            counters.insert(name.to_owned(), mean(&values));
+            measured = measured.with_series(name, values.iter().map(|value| vec![*value]).collect());
+        }
     }
+    let unrecovered = curves.iter().filter(|shape| shape.recovery_s.is_none()).count();
+    counters.insert("unrecovered".to_owned(), unrecovered as f64);
     let all = |of: fn(&Shape) -> Vec<f64>| curves.iter().map(|shape| of(shape)).collect();
     measured = measured
         .with_series("rate_per_s", all(|shape| shape.rate_per_s.clone()))
@@ -133,7 +137,9 @@ fn with_curves(
     // The log has the time of the write alone: where a flush follows it says too little. At a fixed rate
     // none follows.
     if options.tool == LoadTool::Fio && (name == "direct" || is_paced) {
-        measured = measured.with_series("latency_us", all(|shape| shape.latency_us.clone()));
+        measured = measured
+            .with_series("latency_us", all(|shape| shape.latency_us.clone()))
+            .with_series("latency_at_s", all(|shape| shape.latency_at_s.clone()));
     }
     measured
 }
