@@ -15,10 +15,11 @@ use std::path::{Path, PathBuf};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 A pool is made of segments: files of one size, which stays as it is made. Some
-are kept free, and some are being filled: a new pool has seven. --segment-size
-sets their size. Without it, the filesystem decides: 8M below 1T, 16M below 2T,
-and so on up to 64M. With --size-limit there is room for 256 of them: 4M for
-1G, and never less than 2M. `icecore resize` changes the limit.
+are kept free, and some are being filled: a pool with a small database has six
+files of this size, second copies included. --segment-size sets it. Without it,
+the filesystem decides: 8M below 1T, 16M below 2T, and so on up to 64M. With
+--size-limit there is room for 256 of them: 4M for 1G, and never less than 2M.
+`icecore resize` changes the limit.
 
 Example:
   icecore init /srv/pool

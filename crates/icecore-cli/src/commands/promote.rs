@@ -9,7 +9,8 @@ use std::ffi::OsString;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 After that the snapshots up to the clone's origin belong to the clone, and the
-dataset that it was cloned from is a clone of one of them.
+dataset that it was cloned from is a clone of one of them. A clone whose origin
+was destroyed (origin `-` in icecore list) has nothing to take over.
 
 Example:
   icecore promote try-it")]

@@ -19,8 +19,8 @@ const SEGMENT_BYTES_MODERATE: u64 = 8 << 20;
 /// A pool with a limit gets segments so small that there may be as many. A dozen of them are kept back or
 /// being filled.
 const SEGMENTS_WANTED: u64 = 256;
-/// Segments that fill a filesystem, about. A new pool has seven: 56 MiB on a disk of less than 1 TiB. Each
-/// takes time whenever all are listed or looked through, and a pool that fills its filesystem has to stay
+/// Segments that fill a filesystem, about. A pool with a small database has six files of this size: 48 MiB on
+/// a disk of less than 1 TiB. Each takes time whenever all are listed or looked through, and a pool that fills its filesystem has to stay
 /// quick.
 const SEGMENTS_OF_FILESYSTEM: u64 = 65_536;
 
