@@ -78,7 +78,10 @@ fn lvm_reads_once_and_writes_twice_more_for_each_write_behind_a_snapshot() {
     for name in ["tool.lvm", "mount.lvm"] {
         assert!(report.parameters.contains_key(name), "{name} is not in {:?}", report.parameters);
     }
-    let count = |key: &str, name: &str| report.systems[key].counters[name];
+    let count = |key: &str, name: &str| {
+        let system = report.systems.get(key);
+        system.unwrap_or_else(|| panic!("no {key}: {:?}", report.systems)).counters[name]
+    };
     let reads = count("lvm/sync/1", "device_reads_per_op");
     assert!((0.8..2.0).contains(&reads), "{reads} reads");
     assert!(count("lvm/sync/0", "device_reads_per_op") < 0.2);
