@@ -5,6 +5,7 @@ use super::limits::is_at_or_below;
 use crate::catalogue::SnapshotRow;
 use crate::error::Error;
 use crate::limits::Limit;
+use crate::liveness::{History, HistoryFault};
 use crate::pins::{Hold, Named};
 use crate::state::State;
 use crate::units::{BlockCount, ByteLength, Timestamp, VersionId};
@@ -137,13 +138,7 @@ pub(crate) fn snapshots_hold_something(state: &State, read: Read) -> bool {
         return false;
     }
     let history = &state.history;
-    let gone = || history.doomed().chain(history.read());
-    let freeing = if history.read().next().is_none() {
-        // It is known, however many they are.
-        history.freeing()
-    } else {
-        history.freed_by_deleting_set(&gone().collect::<Vec<_>>())
-    };
+    let freeing = freeing(history);
     let live = history.live_in_all().0.saturating_sub(freeing.as_ref().map_or(0, |blocks| blocks.0));
     let heads = state.catalogue.datasets().map(|(_, row)| history.referenced(row.head).unwrap_or_default().0);
     let is_beyond_heads = live > heads.sum();
@@ -158,8 +153,31 @@ pub(crate) fn snapshots_hold_something(state: &State, read: Read) -> bool {
     if !is_beyond_heads && !is_shared() {
         return false;
     }
-    let destroyable = visible().filter(is_free).map(|(version, _)| version);
-    let leaving: Vec<VersionId> = destroyable.chain(gone()).collect();
+    is_more_freed(history, freeing, visible().filter(is_free).map(|(version, _)| version))
+}
+
+/// The versions that go already: when they are freed, or their readers end.
+fn gone(history: &History) -> impl Iterator<Item = VersionId> + '_ {
+    history.doomed().chain(history.read())
+}
+
+/// What comes back of these.
+fn freeing(history: &History) -> Result<BlockCount, HistoryFault> {
+    if history.read().next().is_none() {
+        // It is known, however many they are.
+        return history.freeing();
+    }
+    history.freed_by_deleting_set(&gone(history).collect::<Vec<_>>())
+}
+
+/// Whether more than `freeing` comes back if these versions go, too. A count that damage prevents is taken to
+/// be more.
+fn is_more_freed(
+    history: &History,
+    freeing: Result<BlockCount, HistoryFault>,
+    versions: impl Iterator<Item = VersionId>,
+) -> bool {
+    let leaving: Vec<VersionId> = versions.chain(gone(history)).collect();
     match (freeing, history.freed_by_deleting_set(&leaving)) {
         (Ok(before), Ok(after)) => after > before,
         _ => true,
@@ -181,12 +199,5 @@ fn snapshots_of_hold_something(state: &State, dataset: &str) -> bool {
     let visible = state.catalogue.snapshots().filter(|(_, row)| !row.hidden && is_below(row));
     let free = visible.filter(|(version, row)| can_be_freed(*version, row, &pinned));
     let versions: Vec<VersionId> = free.map(|(version, _)| version).collect();
-    let history = &state.history;
-    let gone = || history.doomed().chain(history.read());
-    let leaving: Vec<VersionId> = versions.iter().copied().chain(gone()).collect();
-    let counts = [gone().collect(), leaving].map(|versions| history.freed_by_deleting_set(&versions));
-    match counts {
-        [Ok(before), Ok(after)] => after > before,
-        _ => !versions.is_empty(),
-    }
+    !versions.is_empty() && is_more_freed(&state.history, freeing(&state.history), versions.into_iter())
 }
