@@ -5,7 +5,6 @@ use crate::experiments::{EXPERIMENTS, Experiment, Group};
 use crate::guest;
 use crate::options::Options;
 use crate::page::{self, Document, Missing};
-use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -103,17 +102,16 @@ struct Planned<'a> {
     experiment: &'a Experiment,
     /// What its document is called.
     name: &'static str,
-    options: Cow<'a, Options>,
+    iterations: Option<u32>,
 }
 
-fn plan<'a>(studies: &[&'a Experiment], options: &'a Options) -> Vec<Planned<'a>> {
+fn plan<'a>(studies: &[&'a Experiment], options: &Options) -> Vec<Planned<'a>> {
     let mut planned = Vec::new();
     for &experiment in studies {
-        planned.push(Planned { experiment, name: experiment.name, options: Cow::Borrowed(options) });
+        planned.push(Planned { experiment, name: experiment.name, iterations: options.iterations });
         if experiment.name == "valuation" && !options.quick && options.iterations.is_none() {
             let (name, iterations) = LONG_VALUATION;
-            let options = Options { iterations: Some(iterations), ..options.clone() };
-            planned.push(Planned { experiment, name, options: Cow::Owned(options) });
+            planned.push(Planned { experiment, name, iterations: Some(iterations) });
         }
     }
     planned
@@ -137,11 +135,11 @@ pub fn run(
     let planned = plan(studies, options);
     let time = |one: &Planned<'_>| expected(one.name, options.quick) * factor;
     for (place, one) in planned.iter().enumerate() {
-        let &Planned { experiment, name, .. } = one;
+        let &Planned { experiment, name, iterations } = one;
         let (expected, left) = (time(one), planned[place..].iter().map(time).sum());
         tell(Event::Begins { number: place + 1, count: planned.len(), experiment, name, expected, left });
         let begin = Instant::now();
-        let outcome = crate::experiments::run(experiment.name, &one.options);
+        let outcome = crate::experiments::run(experiment.name, &Options { iterations, ..options.clone() });
         if matches!(outcome, Err(Error::Stopped)) {
             return Err(Error::Stopped);
         }
@@ -195,7 +193,7 @@ mod tests {
         let names =
             |options: &Options| plan(&studies(), options).iter().map(|one| one.name).collect::<Vec<_>>();
         assert_eq!(names(&options)[..3], ["shock", "valuation", "valuation-850"]);
-        let long = |options: &Options| plan(&studies(), options)[2].options.iterations;
+        let long = |options: &Options| plan(&studies(), options)[2].iterations;
         assert_eq!(long(&options), Some(850));
         options.iterations = Some(200);
         assert!(!names(&options).contains(&"valuation-850"), "the caller has chosen");

@@ -54,15 +54,16 @@ pub(super) fn heat_maps(report: &Report) -> Vec<Chart> {
     let mut charts = Vec::new();
     for (variant, systems) in groups {
         for (name, system) in systems.into_iter().filter(|(_, system)| !only_disturbed || disturbed(system)) {
+            let is_timed = has(MOMENT)(system);
             let mut chart = Chart::new(
                 variant_slug(&format!("heat-{name}"), variant),
                 titled(&format!("Latency of {name} over the run"), variant),
                 Kind::Heat,
-                Axis::linear(if has(MOMENT)(system) { "seconds" } else { IN_ORDER }),
+                Axis::linear(if is_timed { "seconds" } else { IN_ORDER }),
                 Axis::log("microseconds"),
             );
             chart.heat = heat(rounds(system, LATENCY), rounds(system, MOMENT));
-            let at = if has(MOMENT)(system) {
+            let at = if is_timed {
                 throughput::snapshot_at(system)
             } else {
                 throughput::part_before_snapshot(system).map(|part| part * 100.0)

@@ -100,16 +100,9 @@ fn measured_of<'report>(report: &'report Report, rows: &[&Published]) -> Vec<Mea
             }
         }
         for (counter, disk) in charts::placement::DISKS {
-            let without = system.counters.get(counter).copied();
-            if without.is_some() {
-                all.push(Measured {
-                    system: of,
-                    run: disk,
-                    what: "written",
-                    unit: "MB",
-                    without,
-                    with: None,
-                });
+            if let Some(written) = system.counters.get(counter) {
+                let (what, unit, without) = ("written", "MB", Some(*written));
+                all.push(Measured { system: of, run: disk, what, unit, without, with: None });
             }
         }
         if let (Some(before), Some(after)) =
