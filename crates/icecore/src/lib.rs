@@ -9,6 +9,7 @@ pub mod admin;
 mod blocks;
 mod catalogue;
 pub mod check;
+mod condvar;
 mod copies;
 mod dataset;
 mod engine;
@@ -44,6 +45,8 @@ mod tree;
 pub mod units;
 mod view;
 
+#[doc(hidden)]
+pub use condvar::Condvar;
 pub use copies::CopiesReport;
 pub use dataset::{ATOMIC_WRITE_BYTES, Creation, Dataset, File, UserGuard};
 pub use engine::{CollectReport, ReaderHold, TrimReport};
