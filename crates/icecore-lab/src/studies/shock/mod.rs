@@ -40,8 +40,9 @@ const MIX_THREADS: u64 = 100;
 const MIX_BLOCK_BYTES: u64 = 4 << 10;
 /// The runs with a number of snapshots, and their writes to a flush.
 const RUNS: [(&str, u32); 3] = [("direct", 0), ("sync", 1), ("fsync100", 100)];
-/// What fio needs until it writes, and more of it on a slow machine: each attempt waits longer by so much.
+/// What fio needs until it writes.
 const FIO_BEGINS: Duration = Duration::from_millis(400);
+/// How much slower each attempt takes the machine to be.
 const SLOWER: Duration = Duration::from_secs(1);
 const SYSBENCH_CURVE_MIN: Duration = Duration::from_secs(4);
 /// Tests run other studies beside this one, so fio may begin late.
@@ -316,11 +317,13 @@ impl Driver<'_> {
         Ok(found)
     }
 
-    /// fio takes its time to begin, and more on a busy machine, so the snapshot may miss the run.
+    /// On a busy machine fio begins late, and a snapshot takes long: it may miss the run, or outlast it. Each
+    /// attempt has the run last longer before the snapshot and after it.
     fn curve(&mut self, file: &Path, sync_every: u32, seed: u64) -> Result<Shape> {
         for attempt in 0..CURVE_ATTEMPTS {
-            let begins = FIO_BEGINS + attempt * SLOWER;
-            if let Some(shape) = self.try_curve(file, sync_every, seed, begins)? {
+            let slower = attempt * SLOWER;
+            let (begins, time) = (FIO_BEGINS + slower / 2, self.scope.curve + 2 * slower);
+            if let Some(shape) = self.try_curve(file, sync_every, seed, begins, time)? {
                 return Ok(shape);
             }
         }
@@ -337,10 +340,11 @@ impl Driver<'_> {
         sync_every: u32,
         seed: u64,
         begins: Duration,
+        time: Duration,
     ) -> Result<Option<Shape>> {
         let log = self.bench.folder.path().join("fio");
         let drive = FileRun {
-            until: Until::Time(self.scope.curve),
+            until: Until::Time(time),
             seed,
             rate: self.options.rate,
             log: Some(&log),
@@ -361,14 +365,14 @@ impl Driver<'_> {
         // The first snapshot comes after half of this.
         let shape = if options.tool == LoadTool::Sysbench {
             // It begins at once, and says how much it did once a second.
-            let time = self.scope.curve.max(SYSBENCH_CURVE_MIN);
+            let time = time.max(SYSBENCH_CURVE_MIN);
             let drive = FileRun { until: Until::Time(time), ..drive };
             let begin_ms = now_ms();
             let found = while_taking(time, take, || fileio::drive(&drive, options))?;
             let at_s = |moment: &Moment| (moment.begin_ms - begin_ms) as f64 / 1e3;
             moment.as_ref().and_then(|moment| Shape::of_rates(found.rate_per_s, at_s(moment)))
         } else {
-            while_taking(self.scope.curve + 2 * begins, take, || drive.drive(options))?;
+            while_taking(time + 2 * begins, take, || drive.drive(options))?;
             let path = log.with_file_name("fio_lat.1.log");
             let text = fs::read_to_string(&path).doing(|| format!("read {}", path.display()))?;
             let writes = curve::parse(&text);
