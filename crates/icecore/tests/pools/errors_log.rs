@@ -107,6 +107,10 @@ impl Storage for Failing {
 
 impl FailingFile {
     fn written(&self, parts: &[(Kind, &[u8])], offset: u64) -> io::Result<()> {
+        // Zeros are a segment written ahead, in which nothing lies that could be lost.
+        if parts.iter().all(|(_, part)| part.iter().all(|byte| *byte == 0)) {
+            return Ok(());
+        }
         let bytes: usize = parts.iter().map(|(_, part)| part.len()).sum();
         refuse(&self.fault, Refused::Write, &self.name, || {
             format!("{bytes} bytes at {offset} of {}", self.name)
@@ -238,18 +242,15 @@ fn a_bulk_writer_learns_of_a_write_beside_it_that_failed() {
     (0..8).try_for_each(write).unwrap();
     db.sync().unwrap();
     fault.lock().unwrap().next = Some(Refused::Write);
-    let mut accepted = 8;
-    let outcome = (8..40).try_for_each(|number| write(number).map(|()| accepted = number + 1));
-    let synced = db.sync();
+    let outcome = (8..40).try_for_each(write);
     assert_eq!(fault.lock().unwrap().met.len(), 1, "{outcome:?}");
-    assert!(outcome.is_err(), "a pool takes no more writes once one was lost");
-    assert_eq!(pool.close().is_ok(), synced.is_ok());
+    assert!(outcome.is_err() && db.sync().is_err(), "what was not written is not reported as durable");
+    assert!(pool.close().is_err());
     drop((db, pool));
     let (pool, _) = opened_with(folder.path(), true);
     let (db, mut read) = (pool.dataset("db").unwrap(), vec![0; CHUNK]);
     let file = db.open_or_create(b"file", &Creation::file()).unwrap();
-    // What was refused may have been a segment written ahead, in which nothing lay yet.
-    for number in 0..if synced.is_ok() { accepted } else { 8 } {
+    for number in 0..8 {
         assert_eq!(db.view().unwrap().read(file, number * CHUNK as u64, &mut read).unwrap(), CHUNK);
         assert!(read.iter().all(|byte| *byte == number as u8 + 1), "chunk {number} was durable");
     }
