@@ -9,7 +9,7 @@ mod redirecting;
 mod thin;
 
 pub use copying::{CLASSIC_CHUNK_BYTES, CLASSIC_ENTRY_BYTES, Classic, Delta, SharedStore};
-pub use redirecting::{Icecore, InPlace, Redirecting};
+pub use redirecting::{Btrfs, Icecore, InPlace, Reflink, Zfs};
 pub use thin::Thin;
 
 use crate::trace::{Event, Trace};
@@ -101,14 +101,16 @@ pub trait Policy {
 pub type Make = fn(u64) -> Box<dyn Policy>;
 
 /// Every policy, with the defaults of the systems that have it.
-pub const ALL: [Make; 8] = [
+pub const ALL: [Make; 10] = [
     |_| Box::new(InPlace),
     |chunk| Box::new(Classic::persistent(chunk)),
     |chunk| Box::new(Classic::transient(chunk)),
     |_| Box::new(SharedStore::default()),
     |_| Box::new(Thin::default()),
     |_| Box::new(Delta::default()),
-    |_| Box::new(Redirecting::default()),
+    |_| Box::new(Reflink::default()),
+    |_| Box::new(Btrfs::default()),
+    |_| Box::new(Zfs::default()),
     |_| Box::new(Icecore::default()),
 ];
 
@@ -218,10 +220,14 @@ mod tests {
 
     /// Reads, KiB read, writes, KiB written and flushes of each write, as they were counted in the guest with
     /// `shock`'s writes.
-    fn each(mut policy: impl Policy, snapshots: u64) -> [f64; 5] {
-        let trace = Trace::random(WRITES, 256 << 20, 16 << 10, 7);
+    fn each(policy: impl Policy, snapshots: u64) -> [f64; 5] {
+        each_of(WRITES, policy, snapshots)
+    }
+
+    fn each_of(writes: u64, mut policy: impl Policy, snapshots: u64) -> [f64; 5] {
+        let trace = Trace::random(writes, 256 << 20, 16 << 10, 7);
         let found = replay(&mut policy, &trace, snapshots, None);
-        let writes = WRITES as f64;
+        let writes = writes as f64;
         [
             found.reads as f64 / writes,
             found.read_bytes as f64 / 1024.0 / writes,
@@ -249,8 +255,18 @@ mod tests {
         is_near(each(classic(), 1), [1.06, 15.0, 5.0, 35.0, 3.9]);
         is_near(each(classic(), 4), [3.9, 60.0, 13.6, 92.0, 5.5]);
         is_near(each(Thin::default(), 1), [0.8, 51.0, 6.1, 96.0, 2.6]);
-        is_near(each(Redirecting::default(), 1), [0.0, 0.0, 11.6, 157.0, 2.0]);
+        is_near(each(Reflink::default(), 0), [0.0, 0.0, 2.0, 16.0, 1.0]);
+        is_near(each(Reflink::default(), 1), [0.0, 0.0, 2.0, 31.0, 2.0]);
+        is_near(each(Btrfs::default(), 1), [0.0, 0.0, 11.6, 157.0, 2.0]);
+        is_near(each(Zfs::default(), 1), [0.0, 0.0, 3.11, 21.9, 1.0]);
         is_near(each(Icecore::default(), 1), [0.0, 0.0, 2.11, 40.9, 1.05]);
+    }
+
+    #[test]
+    fn a_log_tree_of_few_writes_is_small() {
+        // A quick run of `shock` in the guest has 400 writes, and a full one outside has 8,000.
+        is_near(each_of(400, Btrfs::default(), 1), [0.0, 0.0, 10.2, 135.5, 2.0]);
+        is_near(each_of(8000, Btrfs::default(), 1), [0.0, 0.0, 12.3, 169.5, 2.0]);
     }
 
     #[test]
