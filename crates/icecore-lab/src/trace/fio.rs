@@ -50,3 +50,48 @@ impl Log {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::trace::{Event, FILE_RANGE, Trace};
+    use std::time::Duration;
+
+    const RECORDED: &str = "fio version 3 iolog\n18 /f add\n112 /f open\n118 /f write 49152 16384\n\
+                            3796 /f datasync 770048 0\n4055 /g write 0 4096\n4248 /f read 0 16384\n4305 /f close\n";
+
+    #[test]
+    fn a_recording_of_fio_is_read() {
+        let trace = Trace::parse(RECORDED).expect("read");
+        let at = |time| Some(Duration::from_micros(time));
+        let expected = [
+            (at(100), Event::Write { place: 49152, bytes: 16384 }),
+            (at(3778), Event::Flush),
+            (at(4037), Event::Write { place: FILE_RANGE, bytes: 4096 }),
+        ];
+        assert_eq!(trace.events, expected);
+        assert_eq!(trace.writes(), 2);
+        let without = "fio version 2 iolog\n/f add\n/f write 0 16384\n";
+        assert_eq!(Trace::parse(without).expect("read").events[0].0, None);
+    }
+
+    #[test]
+    fn what_is_no_recording_is_refused_and_the_place_named() {
+        let refused = |text: &str| Trace::parse(text).expect_err("refused");
+        assert!(refused("").contains("first line"));
+        assert!(refused("fio version 9 iolog\n").contains("first line"));
+        assert!(refused("fio version 3 iolog\n1 /f add\n").contains("no writes"));
+        assert!(refused(&RECORDED[..RECORDED.len() - 20]).contains("cut short in line"));
+        assert!(refused("fio version 3 iolog\n1 /f write 5\n").contains("line 2: a number is missing"));
+        assert!(refused("fio version 3 iolog\n1 /f jump 5\n").contains("\"jump\" is no action"));
+        assert!(refused("fio version 3 iolog\nx /f write 0 1\n").contains("\"x\" is no time"));
+        let huge = format!("fio version 3 iolog\n1 /f write {} 16384\n", u64::MAX);
+        assert!(refused(&huge).contains("are no write"));
+    }
+
+    #[test]
+    fn a_cut_anywhere_is_no_panic() {
+        for end in 0..RECORDED.len() {
+            let _ = Trace::parse(&RECORDED[..end]);
+        }
+    }
+}
