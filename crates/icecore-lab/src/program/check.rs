@@ -120,9 +120,9 @@ fn of_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Result
         let names = studies.map(|one| one.name).collect::<Vec<_>>().join(", ");
         return Err(exit::usage(format!("{name} runs on no simulated disk: --disk goes with {names}")));
     }
-    let is_sized = name == "fragment" || arguments.tool == Some(LoadTool::Blogbench);
+    let is_sized = ["fragment", "backup"].contains(&name) || arguments.tool == Some(LoadTool::Blogbench);
     if !is_sized && arguments.size.is_some() {
-        let reason = "--size goes with fragment, and with --tool blogbench";
+        let reason = "--size goes with fragment, backup, and --tool blogbench";
         return Err(exit::usage(format!("{name} has nothing to size: {reason}")));
     }
     Ok(())

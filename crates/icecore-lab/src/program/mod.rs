@@ -137,9 +137,9 @@ struct RunArguments {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     iterations: Option<u32>,
 
-    /// Size of the file, for `fragment`, such as `2G`; or of the device, for
-    /// `--tool blogbench`, which removes nothing that it wrote (28G unless said
-    /// otherwise)
+    /// Size of the file, for `fragment`, such as `2G`; of the database, for
+    /// `backup`; or of the device, for `--tool blogbench`, which removes nothing
+    /// that it wrote (28G unless said otherwise)
     #[arg(long, value_name = "SIZE", value_parser = parse_file_size)]
     size: Option<u64>,
 

@@ -1,6 +1,6 @@
 //! Database servers on systems that are compared, on a mount, and on a clone of it.
 
-use crate::runs::{can_mount, changed_run, fits, measured, quick_run, runs_and_fits, written_disks};
+use crate::runs::{can_mount, changed_run, fits, measured, quick_run, written_disks};
 use crate::side_by_side;
 use icecore_lab::report::Parameter;
 use icecore_lab::{DatabaseServer, Report};
@@ -20,7 +20,10 @@ fn backup() {
     if !can_mount() {
         return;
     }
-    let report = runs_and_fits("backup", &["backup.icecore_read", "backup.foreground"]);
+    let report = changed_run("backup", |options| options.size = Some(8 << 20));
+    let report = fits("backup", report, &["backup.icecore_read", "backup.foreground"]);
+    let rows = &report.parameters["sysbench_rows"];
+    assert_eq!(*rows, Parameter::Count(8388), "a row takes 250 bytes, and there are four tables");
     let keys = measured(&report, "backup");
     for key in ["icecore-mount/idle", "btrfs/alone", "xfs-reflink/half"] {
         assert!(keys.contains(&key), "{key} is not in {keys:?}");

@@ -31,6 +31,11 @@ const NAME: &str = "db";
 const SNAPSHOT: &str = "backup";
 /// How often a copy area is looked at.
 const LOOK: Duration = Duration::from_secs(1);
+const TABLES: u64 = 4;
+/// Bytes of a row of sysbench, its part of the index included: 2,000,000 rows take 500 MB.
+const ROW_BYTES: u64 = 250;
+/// Room for the log of the server, and for what it writes beside a database that is small.
+const DEVICE_BYTES_MIN: u64 = 6 << 30;
 
 /// How much is done.
 struct Scope {
@@ -43,11 +48,16 @@ struct Scope {
 
 impl Scope {
     fn of(options: &Options) -> Self {
-        let device_bytes = options.size(8 << 30, 2 << 30);
+        let (rows, device_bytes) = match options.size {
+            Some(bytes) => {
+                (bytes / ROW_BYTES / TABLES, bytes.saturating_mul(4).saturating_add(DEVICE_BYTES_MIN))
+            }
+            None => (options.size(500_000, 5_000), options.size(8 << 30, 2 << 30)),
+        };
         // sysbench reports each whole second: of one alone there may be no report.
         let quick_s = if cfg!(debug_assertions) { 2 } else { 3 };
         Self {
-            size: Size { tables: 4, rows: options.size(500_000, 5_000), scale: 0 },
+            size: Size { tables: TABLES, rows, scale: 0 },
             cache_mib: options.size(64, 8),
             drive: Drive { clients: 8, time: Duration::from_secs(options.size(30, quick_s)) },
             device_bytes,
