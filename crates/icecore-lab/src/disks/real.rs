@@ -117,7 +117,10 @@ impl Lent {
         server::open_to_all(folder.path())?;
         // It fails for a disk that is in use by now. A run that is to stop does not stop in the middle of it.
         let options = options.unstoppable();
-        EXT4.make(path, &options)?;
+        EXT4.make(path, &options).inspect_err(|_| {
+            // What was made of it is none that `empty` would know.
+            let _ = open_unused(path).map_err(Into::into).and_then(clear);
+        })?;
         let mut uuid = Uuid::default();
         let device = File::open(path).and_then(|device| device.read_exact_at(&mut uuid, UUID_AT));
         device.doing(|| format!("read {}", path.display()))?;
@@ -139,9 +142,15 @@ impl Lent {
         if found != self.uuid {
             return Err(std::io::Error::other("there is another disk"));
         }
-        device.write_all(&vec![0; LOOKED_AT_BYTES])?;
-        device.sync_all()
+        device.rewind()?;
+        clear(device)
     }
+}
+
+/// Makes zeros of what is looked at, from where the file stands on.
+fn clear(mut device: File) -> std::io::Result<()> {
+    device.write_all(&vec![0; LOOKED_AT_BYTES])?;
+    device.sync_all()
 }
 
 impl Drop for Lent {

@@ -12,8 +12,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(super) const KIND: Kind = Kind { name: "btrfs", snapshots: true, files: true, probe, begin };
 
-const FORMAT: Format =
-    Format { kind: "btrfs", program: "mkfs.btrfs", arguments: &["--quiet", "--nodiscard"] };
+/// Since Linux 6.2 it discards by itself. In the file beneath that makes holes, which no other system has.
+const FORMAT: Format = Format {
+    kind: "btrfs",
+    program: "mkfs.btrfs",
+    arguments: &["--quiet", "--nodiscard"],
+    mounted: "rw,nodiscard",
+};
 
 /// A subvolume on a Btrfs of its own; both go when the value is dropped.
 pub(crate) struct Btrfs {

@@ -15,6 +15,7 @@ pub(crate) const SBIN: &str = "/usr/sbin";
 const DD_BYTES: u64 = 4 << 20;
 
 /// What a file system is made by.
+#[derive(Clone, Copy)]
 pub(crate) struct Format {
     /// As `mount -t` names it.
     pub kind: &'static str,
@@ -23,12 +24,15 @@ pub(crate) struct Format {
     /// Its arguments before the device. They must keep it from discarding: a hole in the file beneath costs
     /// each first write.
     pub arguments: &'static [&'static str],
+    /// Options of the mount. They must keep it from discarding, too.
+    pub mounted: &'static str,
 }
 
 pub(crate) const EXT4: Format = Format {
     kind: "ext4",
     program: "mkfs.ext4",
     arguments: &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
+    mounted: "rw",
 };
 
 impl Format {
@@ -51,7 +55,7 @@ pub(crate) fn probe(format: &Format, package: &str) -> Result<(), String> {
 pub(crate) struct Loop {
     image: PathBuf,
     point: PathBuf,
-    kind: &'static str,
+    format: Format,
     device: Device,
 }
 
@@ -83,8 +87,8 @@ impl Loop {
     ) -> Result<Self> {
         format.make(&image, options)?;
         fs::create_dir(&point).doing(|| format!("make {}", point.display()))?;
-        let device = attach_and_mount(&image, &point, format.kind, options)?;
-        Ok(Self { image, point, kind: format.kind, device })
+        let device = attach_and_mount(&image, &point, format, options)?;
+        Ok(Self { image, point, format: *format, device })
     }
 
     /// Where it is mounted.
@@ -100,7 +104,7 @@ impl Loop {
     pub(super) fn remount(&mut self, options: &Options) -> Result<()> {
         let never = options.unstoppable();
         tool::output(Command::new("umount").arg(&self.point), &never)?;
-        self.device = attach_and_mount(&self.image, &self.point, self.kind, options)?;
+        self.device = attach_and_mount(&self.image, &self.point, &self.format, options)?;
         Ok(())
     }
 
@@ -187,12 +191,12 @@ fn device_at(path: &str) -> Device {
     Device::named(path.trim_start_matches("/dev/"))
 }
 
-fn attach_and_mount(image: &Path, point: &Path, kind: &str, options: &Options) -> Result<Device> {
+fn attach_and_mount(image: &Path, point: &Path, format: &Format, options: &Options) -> Result<Device> {
     // From here to the detaching nothing looks whether the run is to stop: a device that is mounted and
     // detached goes with its mount.
     let device = attach(image, options)?;
     let never = options.unstoppable();
-    let mounted = mount(Path::new(&device), point, kind, "rw", &never);
+    let mounted = mount(Path::new(&device), point, format.kind, format.mounted, &never);
     let detached = tool::output(losetup().args(["--detach", &device]), &never);
     mounted?;
     if let Err(error) = detached {

@@ -20,11 +20,11 @@ fn begin(ground: &Ground<'_>) -> Result<Box<dyn System>> {
 
 fn create(group: &Group, ground: &Ground<'_>) -> Result<()> {
     // The file system of the others takes the whole of a device of this size.
-    group.run(&["lvcreate", "--yes", "--name", ORIGIN, "--size", &format!("{}b", ground.bytes)])
+    group.run(&["lvcreate", "--yes", "--name", ORIGIN, "--size", &volumes::size(ground.bytes)])
 }
 
 fn snapshot(group: &Group, name: &str, area_bytes: u64) -> Result<()> {
-    let (origin, size) = (group.volume(ORIGIN), format!("{area_bytes}b"));
+    let (origin, size) = (group.volume(ORIGIN), volumes::size(area_bytes));
     group.run(&["lvcreate", "--yes", "--snapshot", "--name", name, "--size", &size, &origin])
 }
 

@@ -25,7 +25,7 @@ fn begin(ground: &Ground<'_>) -> Result<Box<dyn System>> {
 }
 
 fn create(group: &Group, ground: &Ground<'_>) -> Result<()> {
-    let (bytes, metadata) = (format!("{}b", ground.bytes), format!("{METADATA_BYTES}b"));
+    let (bytes, metadata) = (volumes::size(ground.bytes), volumes::size(METADATA_BYTES));
     let (pool, in_pool) = (POOL, group.volume(POOL));
     group.run(
         &[

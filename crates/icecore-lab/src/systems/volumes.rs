@@ -39,6 +39,11 @@ pub(super) struct Scheme {
     pub has_areas: bool,
 }
 
+/// A size as commands of LVM take it: sectors, and no part of one.
+pub(super) fn size(bytes: u64) -> String {
+    format!("{}b", bytes.next_multiple_of(512))
+}
+
 /// Why this machine cannot have volumes that need this module.
 pub(super) fn probe(module: &str) -> std::result::Result<(), String> {
     loopback::probe(&EXT4, "e2fsprogs")?;
@@ -232,12 +237,12 @@ impl Volumes {
         let point = self.point(name);
         fs::create_dir_all(&point).doing(|| format!("make {}", point.display()))?;
         let how = if name == ORIGIN { "rw" } else { "ro" };
-        let never = Options::new(&self.folder);
+        let never = self.group.options.unstoppable();
         loopback::mount(&self.group.node(name), &point, EXT4.kind, how, &never)
     }
 
     fn unmount(&self, name: &str) -> Result<()> {
-        let never = Options::new(&self.folder);
+        let never = self.group.options.unstoppable();
         tool::output(Command::new("umount").arg(self.point(name)), &never).map(|_| ())
     }
 }
@@ -301,7 +306,7 @@ impl System for Volumes {
         super::write_dirty(&self.point(ORIGIN))?;
         // udev reads a volume that was made or closed, later on a busy machine: what is counted next must not
         // have that.
-        let never = Options::new(&self.folder);
+        let never = self.group.options.unstoppable();
         tool::output(Command::new("udevadm").args(["settle", "--timeout=30"]), &never).map(|_| ())
     }
 }
