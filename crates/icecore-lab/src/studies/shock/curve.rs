@@ -38,7 +38,8 @@ pub(super) struct Shape {
     pub gap_before_ms: f64,
     /// The part of the rate that is missing in the worst second from the snapshot on.
     pub dip: f64,
-    /// From the snapshot until a second with 95 % of the rate before it; `None` if no second had it.
+    /// From the beginning of the snapshot until a second with 95 % of the rate before it, and behind those
+    /// that were worse while it was taken; `None` if no such second came.
     pub recovery_s: Option<f64>,
     /// The longest latency of a write that was on its way around the snapshot, and of those that ended
     /// before.
@@ -66,7 +67,8 @@ impl Shape {
         let after: Vec<f64> =
             fine[at..].windows(window.min(fine.len() - at)).map(crate::statistics::mean).collect();
         let worst = after.iter().copied().fold(f64::INFINITY, f64::min);
-        let recovered = after.iter().position(|rate| *rate >= 0.95 * before);
+        let during = ((moment.end_ms - moment.begin_ms) / STEP_MS) as usize + 1;
+        let recovered = recovered(&after, before, during);
         let gaps = || completions.windows(2).map(|pair| (pair[0].at_ms, pair[1].at_ms));
         let longest = |keep: &dyn Fn(u64, u64) -> bool| {
             gaps().filter(|(from, to)| keep(*from, *to)).map(|(from, to)| to - from).max().unwrap_or(0) as f64
@@ -103,10 +105,19 @@ impl Shape {
         }
         let (before, after) = (median(&rate_per_s[..at]), &rate_per_s[at..]);
         let worst = after.iter().copied().fold(f64::INFINITY, f64::min);
-        let recovery_s = after.iter().position(|rate| *rate >= 0.95 * before).map(|seconds| seconds as f64);
+        let recovery_s = recovered(after, before, 2).map(|seconds| seconds as f64);
         let dip = (1.0 - worst / before).max(0.0);
         Some(Self { snapshot_at_s, dip, recovery_s, rate_per_s, ..Self::default() })
     }
+}
+
+/// Where a rate is back at 95 % of what it was. A command that takes long before it stops the writers begins
+/// with seconds as good as before: those before the last bad one of the first `during` are no recovery.
+fn recovered(after: &[f64], before: f64, during: usize) -> Option<usize> {
+    let enough = 0.95 * before;
+    let last_bad = after.iter().take(during).rposition(|rate| *rate < enough);
+    let from = last_bad.unwrap_or(0);
+    after[from..].iter().position(|rate| *rate >= enough).map(|steps| from + steps)
 }
 
 /// So many writes as a result has latencies of: the first of each stretch, and the longest of all for its
@@ -213,6 +224,20 @@ mod tests {
         assert!((0.7..0.9).contains(&shape.dip), "{shape:?}");
         let shape = Shape::of_rates(vec![100.0, 100.0, 25.0, 50.0, 94.0], 2.3).expect("a shape");
         assert_eq!(shape.recovery_s, None);
+    }
+
+    #[test]
+    fn a_rate_that_falls_late_has_not_recovered_before() {
+        // The command runs for 1.5 s before it stops the writers for 0.5 s.
+        let late = |at: u64| !(6_500..7_000).contains(&at);
+        let moment = Moment { end_ms: 1_007_000, ..MOMENT };
+        let shape = Shape::of(&stream(late), moment).expect("a shape");
+        assert!(shape.recovery_s.is_some_and(|seconds| (1.8..=2.2).contains(&seconds)), "{shape:?}");
+        let shape = Shape::of_rates(vec![100.0, 100.0, 100.0, 25.0, 50.0], 2.3).expect("a shape");
+        assert_eq!(shape.recovery_s, None);
+        // What comes long after the command is no part of it.
+        let shape = Shape::of(&stream(|at| !(8_500..8_900).contains(&at)), MOMENT).expect("a shape");
+        assert_eq!(shape.recovery_s, Some(0.0));
     }
 
     #[test]
