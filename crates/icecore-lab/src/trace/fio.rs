@@ -86,6 +86,8 @@ mod tests {
         assert!(refused("fio version 3 iolog\nx /f write 0 1\n").contains("\"x\" is no time"));
         let huge = format!("fio version 3 iolog\n1 /f write {} 16384\n", u64::MAX);
         assert!(refused(&huge).contains("are no write"));
+        let endless = format!("fio version 3 iolog\n1 /f write 0 {}\n", FILE_RANGE);
+        assert!(refused(&endless).contains("are no write"));
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub struct Trace {
     pub events: Vec<(Option<Duration>, Event)>,
 }
 
+/// More than any request has. It bounds the work for one line.
+const REQUEST_BYTES_MAX: u64 = 1 << 32;
 /// Bytes of the range of one file.
 const FILE_RANGE: u64 = 1 << 50;
 
@@ -123,7 +125,7 @@ impl Events {
     }
 
     fn write(&mut self, at: Option<Duration>, file: &str, offset: u64, bytes: u64) -> Parsed<()> {
-        if offset.saturating_add(bytes) > FILE_RANGE || bytes == 0 {
+        if offset.saturating_add(bytes) > FILE_RANGE || !(1..=REQUEST_BYTES_MAX).contains(&bytes) {
             return Err(format!("{bytes} bytes at {offset} are no write"));
         }
         let known = self.files.iter().position(|known| known == file);
