@@ -11,9 +11,10 @@ use crate::{demo, disks, experiments, guest};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 /// Holds the job of a process started by the lab, as JSON.
 pub const JOB_VARIABLE: &str = "ICECORE_LAB_JOB";
@@ -88,12 +89,30 @@ impl ChildCommand {
 
 impl Job {
     /// Waits until the process that does this job prints a line with `ready`.
-    pub(crate) fn wait_until_ready(&self, process: &mut Tool, ready: &str) -> Result<()> {
+    ///
+    /// # Errors
+    /// It ends before, or takes longer than [`Options::time_limit`]; [`Error::Stopped`] if the run is to stop.
+    pub(crate) fn wait_until_ready(&self, process: &mut Tool, ready: &str, options: &Options) -> Result<()> {
         let output = process.process().stdout.take();
         let output = output.ok_or_else(|| self.failure("its output is not captured"))?;
+        let end = Instant::now() + options.time_limit;
         let mut reader = BufReader::new(output);
-        let is_ready =
-            reader.by_ref().lines().map_while(std::io::Result::ok).any(|line| line.contains(ready));
+        let mut line = String::new();
+        let is_ready = loop {
+            if reader.buffer().is_empty() && !tool::is_readable(reader.get_ref())? {
+                options.go_on()?;
+                if Instant::now() >= end {
+                    return Err(self.failure(&format!("it was not ready within {:?}", options.time_limit)));
+                }
+                continue;
+            }
+            line.clear();
+            match reader.read_line(&mut line) {
+                Ok(0) | Err(_) => break false,
+                Ok(_) if line.contains(ready) => break true,
+                Ok(_) => {}
+            }
+        };
         // It may print more, and a pipe without a reader would end it.
         process.process().stdout = Some(reader.into_inner());
         if is_ready { Ok(()) } else { Err(self.failure("it ended before it was ready")) }

@@ -1,6 +1,6 @@
 //! A backup's way of reading: all files of a folder, one after the other, through zstd(1).
 
-use crate::error::{Doing, Result};
+use crate::error::{Doing, Error, Result};
 use crate::options::Options;
 use crate::tool::{PATIENCE_AT_END, Tool};
 use rustix::fs::{Advice, fadvise};
@@ -74,7 +74,12 @@ pub(crate) fn copy_compressed(folder: &Path, pace: Pace<'_>, options: &Options) 
         }
     }
     drop(input);
-    compressor.ends_within(PATIENCE_AT_END)?;
+    // It has all that it is to compress.
+    let ended = compressor.ends_within(PATIENCE_AT_END)?;
+    if !ended || !compressor.wait(options)?.success() {
+        let reason = if ended { "it failed" } else { "it does not end" };
+        return Err(Error::Child { job: "zstd".to_owned(), reason: reason.to_owned() });
+    }
     Ok(copied)
 }
 

@@ -31,7 +31,7 @@ impl Served {
     pub(crate) fn begin(job: &Job, point: &Path, options: &Options) -> Result<Self> {
         fs::create_dir_all(point).doing(|| format!("make {}", point.display()))?;
         let mut served = Self { point: point.to_owned(), process: options.child.start(job)? };
-        job.wait_until_ready(&mut served.process, READY)?;
+        job.wait_until_ready(&mut served.process, READY, options)?;
         Ok(served)
     }
 

@@ -6,6 +6,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -96,6 +97,15 @@ impl Drop for Tool {
             let _ = self.ends_within(PATIENCE_AT_END);
             let _ = self.0.try_wait();
         }
+    }
+}
+
+/// Waits a moment for something to read, and answers whether there is, or the end.
+pub(crate) fn is_readable(from: impl AsFd) -> Result<bool> {
+    match poll(&mut [PollFd::new(&from, PollFlags::IN)], Some(&LOOK)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error).doing(|| "wait for a program".to_owned()),
     }
 }
 
