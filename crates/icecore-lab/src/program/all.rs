@@ -67,6 +67,7 @@ fn check(arguments: &RunArguments) -> anyhow::Result<()> {
         (arguments.rate.is_some(), "--rate"),
         (arguments.tool.is_some(), "--tool"),
         (arguments.server.is_some(), "--server"),
+        (arguments.size.is_some(), "--size"),
     ] {
         if given {
             let message = format!(

@@ -114,6 +114,10 @@ pub(super) fn scratch(folder: &Path) -> Result<std::path::PathBuf> {
     Ok(path)
 }
 
+/// How programs of systems, and a pool behind its mount, say that there is no room: strerror(3), LVM, Icecore.
+const FULL: [&str; 5] =
+    ["No space left", "no space left", "out of space", "insufficient free space", "Insufficient free space"];
+
 /// Whether the error says that there is no room.
 pub(super) fn is_full(error: &Error) -> bool {
     match error {
@@ -122,6 +126,9 @@ pub(super) fn is_full(error: &Error) -> bool {
         }
         Error::Sqlite(error) => error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull),
         Error::Store(icecore::Error::NoSpace { .. }) => true,
+        Error::Child { reason: said, .. } | Error::Mismatch { detail: said, .. } => {
+            FULL.iter().any(|words| said.contains(words))
+        }
         _ => false,
     }
 }

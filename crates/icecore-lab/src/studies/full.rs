@@ -169,7 +169,7 @@ impl<'a> Writer<'a> {
             Ok(lost) => lost,
             // What cannot be read is lost.
             Err(error) => {
-                refusal = format!("{refusal}; it cannot be mounted again: {error}");
+                refusal = format!("{refusal}; it cannot be used again: {error}");
                 (self.acknowledged.len() as f64, self.snapshots.len() as f64)
             }
         };
@@ -212,16 +212,15 @@ impl<'a> Writer<'a> {
     }
 
     /// Mounts the system again, and counts the blocks of the present and the snapshots that are not what they
-    /// have to be. The inner error is that of the mount.
+    /// have to be. The inner error is that of the mount, or of the file in it.
     fn lost(&mut self, options: &Options) -> Result<Result<(f64, f64)>> {
         // Nothing of the system may be open while it is mounted again.
         self.blocks = Blocks::Table(rusqlite::Connection::open_in_memory()?);
-        match self.bench.system.cool() {
+        match self.bench.system.cool().and_then(|()| Blocks::open(&*self.bench.system, self.kind)) {
             Err(Error::Stopped) => return Err(Error::Stopped),
             Err(error) => return Ok(Err(error)),
-            Ok(()) => {}
+            Ok(blocks) => self.blocks = blocks,
         }
-        self.blocks = Blocks::open(&*self.bench.system, self.kind)?;
         let mut blocks = 0.0;
         for (number, version) in (0..).zip(&self.acknowledged) {
             options.go_on()?;

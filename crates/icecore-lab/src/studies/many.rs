@@ -12,6 +12,7 @@ use crate::random::Random;
 use crate::report::System as Measured;
 use crate::statistics::median;
 use crate::systems::{Areas, Kind};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// How much is done.
@@ -50,8 +51,23 @@ struct Costs {
     write: Vec<f64>,
     destroy: Vec<f64>,
     space_bytes: f64,
-    /// What the system said when it took no more snapshots.
+    /// What the system said when it went no further.
     refusal: Option<String>,
+    /// What was left to be freed when the last destruction had returned.
+    freed_s: f64,
+}
+
+impl Costs {
+    /// `None` where a system that has some snapshots refuses: it is measured as far as it goes.
+    fn unless_refused<T>(&mut self, outcome: Result<T>) -> Result<Option<T>> {
+        match outcome {
+            Err(error) if !matches!(error, Error::Stopped) && !self.take.is_empty() => {
+                self.refusal = Some(error.to_string());
+                Ok(None)
+            }
+            outcome => outcome.map(Some),
+        }
+    }
 }
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
@@ -95,16 +111,12 @@ fn one(bench: &mut Bench, kind: &Kind, scope: &Scope, options: &Options) -> Resu
     while costs.take.len() < scope.snapshots && begin.elapsed() < scope.limit {
         options.go_on()?;
         let version = costs.take.len() as u64 + 1;
-        costs.write.push(timed(|| blocks.write(&[(random.below(scope.blocks), version)]))?);
-        match timed(|| bench.system.snapshot(&format!("s{version}"))) {
-            Ok(seconds) => costs.take.push(seconds),
-            // A system that has some is measured as far as it goes.
-            Err(error) if !matches!(error, Error::Stopped) && !costs.take.is_empty() => {
-                costs.refusal = Some(error.to_string());
-                break;
-            }
-            Err(error) => return Err(error),
-        }
+        let written = timed(|| blocks.write(&[(random.below(scope.blocks), version)]));
+        let taken = written
+            .and_then(|written| Ok((written, timed(|| bench.system.snapshot(&format!("s{version}")))?)));
+        let Some((write, take)) = costs.unless_refused(taken)? else { break };
+        costs.write.push(write);
+        costs.take.push(take);
     }
     drop(blocks);
     costs.space_bytes = bench.system.space_bytes()? as f64;
@@ -114,8 +126,11 @@ fn one(bench: &mut Bench, kind: &Kind, scope: &Scope, options: &Options) -> Resu
         if begin.elapsed() >= scope.limit {
             break;
         }
-        costs.destroy.push(timed(|| bench.system.destroy(&format!("s{number}")))?);
+        let destroyed = timed(|| bench.system.destroy(&format!("s{number}")));
+        let Some(seconds) = costs.unless_refused(destroyed)? else { break };
+        costs.destroy.push(seconds);
     }
+    costs.freed_s = timed(|| bench.system.rest())?;
     Ok(costs)
 }
 
@@ -132,14 +147,17 @@ fn report(findings: &mut Findings, system: &str, what: &str, rounds: &[Costs], o
         (1..=all).map(|number| (if what == "destroy" { taken + 1 - number } else { number }) as f64).collect()
     };
     let mean = |of: fn(&Costs) -> f64| rounds.iter().map(of).sum::<f64>() / rounds.len() as f64;
-    let counters = [
+    let mut counters = BTreeMap::from([
         ("snapshots".to_owned(), mean(|costs| costs.take.len() as f64)),
         ("space_bytes".to_owned(), mean(|costs| costs.space_bytes)),
-    ];
+    ]);
+    if what == "destroy" {
+        counters.insert("freed_after_s".to_owned(), mean(|costs| costs.freed_s));
+    }
     let measured = Measured::new("s", rounds.iter().map(|costs| median(of(costs))).collect())
         .with_series("cost_s", rounds.iter().map(|costs| of(costs).clone()).collect())
         .with_series("count", rounds.iter().map(counts).collect())
-        .with_counters(counters.into());
+        .with_counters(counters);
     findings.system(&format!("{system}/{what}"), measured);
 }
 

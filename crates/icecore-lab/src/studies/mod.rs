@@ -69,28 +69,59 @@ impl Lineup {
                 Err(reason) => lineup.absent.push((kind.name, reason)),
             }
         }
-        if lineup.kinds.is_empty() {
-            let reasons: Vec<String> =
-                lineup.absent.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
-            let reason = format!("no system can run here ({})", reasons.join("; "));
-            return Err(Error::Inconclusive { what: "the study".to_owned(), reason });
-        }
+        lineup.require_one()?;
         Ok(lineup)
     }
 
-    /// Refuses, before anything is measured, where the folder has too little room for the largest device. The
-    /// systems run one after the other, each on a device of its own.
-    pub(crate) fn require_room(&self, device_bytes: u64, areas: Areas, options: &Options) -> Result<()> {
-        let with_device = self.kinds.iter().filter(|kind| kind.name != PLAIN);
-        match with_device.max_by_key(|kind| kind.name == LVM) {
-            // A debug build leaves holes in its devices.
-            Some(kind) if !cfg!(debug_assertions) => {
-                let areas = if kind.name == LVM { areas.count * areas.bytes } else { 0 };
-                let what = format!("the device of {}", kind.name);
-                room::require(&options.directory, device_bytes + areas.min(device_bytes), &what)
-            }
-            _ => Ok(()),
+    /// Leaves out, before anything is measured, the rivals for whose device the folder has too little room.
+    /// The systems run one after the other, each on a device of its own.
+    ///
+    /// # Errors
+    /// There is too little room for one that is no rival.
+    pub(crate) fn require_room(&mut self, device_bytes: u64, areas: Areas, options: &Options) -> Result<()> {
+        // A debug build leaves holes in its devices.
+        if cfg!(debug_assertions) {
+            return Ok(());
         }
+        self.keep_what_fits(device_bytes, areas, |bytes, what| room::require(&options.directory, bytes, what))
+    }
+
+    fn keep_what_fits(
+        &mut self,
+        device_bytes: u64,
+        areas: Areas,
+        require: impl Fn(u64, &str) -> Result<()>,
+    ) -> Result<()> {
+        let mut kept = Vec::new();
+        for kind in std::mem::take(&mut self.kinds) {
+            let areas = if kind.name == LVM { areas.count.saturating_mul(areas.bytes) } else { 0 };
+            let bytes = device_bytes.saturating_add(areas.min(device_bytes));
+            let fits = if kind.name == PLAIN {
+                Ok(())
+            } else {
+                require(bytes, &format!("the device of {}", kind.name))
+            };
+            match fits {
+                Err(error) if kind.is_rival() => self.absent.push((kind.name, error.to_string())),
+                fits => {
+                    fits?;
+                    kept.push(kind);
+                }
+            }
+        }
+        self.kinds = kept;
+        self.require_one()
+    }
+
+    /// Refuses a study without systems.
+    fn require_one(&self) -> Result<()> {
+        if !self.kinds.is_empty() {
+            return Ok(());
+        }
+        let reasons: Vec<String> =
+            self.absent.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
+        let reason = format!("no system can run here ({})", reasons.join("; "));
+        Err(Error::Inconclusive { what: "the study".to_owned(), reason })
     }
 
     /// A lineup of these.
@@ -230,5 +261,30 @@ fn on(kind: &Kind, folder: &TempDir, error: Error) -> Error {
     match error {
         Error::Stopped => Error::Stopped,
         other => other.of_side(kind.name, folder.path()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rival_without_room_is_left_out_and_the_others_stay() {
+        let kinds =
+            || SYSTEMS.iter().filter(|kind| [PLAIN, "btrfs", LVM, SUBJECT].contains(&kind.name)).collect();
+        let require = |room: u64| {
+            move |bytes: u64, what: &str| {
+                let (what, folder) = (what.to_owned(), "/".into());
+                if bytes <= room { Ok(()) } else { Err(Error::NoRoom { what, folder, bytes, free: room }) }
+            }
+        };
+        let areas = Areas { count: 4, bytes: 50 };
+        let mut lineup = Lineup::with(kinds());
+        lineup.keep_what_fits(100, areas, require(150)).expect("the others have room");
+        let names: Vec<&str> = lineup.kinds.iter().map(|kind| kind.name).collect();
+        assert_eq!(names, [PLAIN, "btrfs", SUBJECT]);
+        assert!(lineup.absent[0].0 == LVM && lineup.absent[0].1.contains("the device of lvm"));
+        let error = Lineup::with(kinds()).keep_what_fits(100, areas, require(50)).expect_err("refused");
+        assert!(error.to_string().contains(SUBJECT), "{error}");
     }
 }

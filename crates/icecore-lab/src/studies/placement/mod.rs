@@ -191,8 +191,12 @@ impl Study<'_> {
                 None => sides.push(Side::Disks(placement)),
             }
         }
-        let mount = SYSTEMS.iter().find(|kind| kind.name == MOUNT && (kind.probe)().is_ok());
-        sides.extend(mount.map(Side::Mount));
+        for kind in SYSTEMS.iter().filter(|kind| kind.name == MOUNT) {
+            match (kind.probe)() {
+                Ok(()) => sides.push(Side::Mount(kind)),
+                Err(reason) => findings.system(MOUNT, Measured::unavailable(UNIT, &reason)),
+            }
+        }
         sides
     }
 
