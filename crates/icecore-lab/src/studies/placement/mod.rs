@@ -127,15 +127,32 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     let mut findings = study.findings();
     findings.parameter("rounds", rounds);
     let sides = study.sides(&mut findings);
+    // Hours of the others are not lost with a placement that fails. The mount is what the study is about.
+    let mut failed: Vec<Option<String>> = vec![None; sides.len()];
     let measured = interleave(rounds, sides.len(), |round, place| {
-        let name = sides[place].name();
+        if failed[place].is_some() {
+            return Ok(None);
+        }
+        let (side, name) = (&sides[place], sides[place].name());
         options.say(&format!("round {} of {rounds}: {name}", round + 1))?;
-        let done = study.run(&sides[place])?;
-        options.say(&format!("  {name}: {:.0} new orders/min", done.new_orders_per_minute))?;
-        Ok(done)
+        match study.run(side) {
+            Err(error) if matches!(side, Side::Disks(_)) && !matches!(error, Error::Stopped) => {
+                options.say(&format!("  {name} takes part no longer: {error}"))?;
+                failed[place] = Some(error.to_string());
+                Ok(None)
+            }
+            outcome => {
+                let done = outcome?;
+                options.say(&format!("  {name}: {:.0} new orders/min", done.new_orders_per_minute))?;
+                Ok(Some(done))
+            }
+        }
     })?;
-    for (side, runs) in sides.iter().zip(&measured) {
-        report(&mut findings, side.name(), runs);
+    for ((side, runs), failed) in sides.iter().zip(measured).zip(&failed) {
+        match failed {
+            Some(reason) => findings.system(side.name(), Measured::unavailable(UNIT, reason)),
+            None => report(&mut findings, side.name(), &runs.into_iter().flatten().collect::<Vec<_>>()),
+        }
     }
     Ok(findings)
 }
