@@ -80,12 +80,7 @@ impl Tool {
             return Ok(true);
         }
         let descriptor = pidfd_open(self.id(), PidfdFlags::empty()).doing(doing)?;
-        match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&time)) {
-            Ok(ended) => Ok(ended > 0),
-            // A signal, which may be the one that ends the run.
-            Err(rustix::io::Errno::INTR) => Ok(false),
-            Err(error) => Err(error).doing(doing),
-        }
+        is_ready(&descriptor, time)
     }
 }
 
@@ -102,8 +97,13 @@ impl Drop for Tool {
 
 /// Waits a moment for something to read, and answers whether there is, or the end.
 pub(crate) fn is_readable(from: impl AsFd) -> Result<bool> {
-    match poll(&mut [PollFd::new(&from, PollFlags::IN)], Some(&LOOK)) {
+    is_ready(from, LOOK)
+}
+
+fn is_ready(from: impl AsFd, time: Timespec) -> Result<bool> {
+    match poll(&mut [PollFd::new(&from, PollFlags::IN)], Some(&time)) {
         Ok(ready) => Ok(ready > 0),
+        // A signal, which may be the one that ends the run.
         Err(rustix::io::Errno::INTR) => Ok(false),
         Err(error) => Err(error).doing(|| "wait for a program".to_owned()),
     }

@@ -1,6 +1,6 @@
 //! Policies that copy away what a write replaces.
 
-use super::{FirstWrites, Policy, Requests, chunks};
+use super::{Keeping, Policy, Requests, chunks};
 use std::collections::{HashSet, VecDeque};
 
 /// Bytes of a chunk as `lvcreate --snapshot` makes them.
@@ -90,45 +90,25 @@ impl Policy for Classic {
 
 /// One area for all snapshots, after Zumastor (Phillips, "The ddsnap virtual block device", 2007): a chunk is
 /// copied once, for all snapshots since it was last written. A journal makes the tree of copies durable.
+#[derive(Default)]
 pub struct SharedStore {
-    copied: FirstWrites,
     area: Requests,
-}
-
-impl Default for SharedStore {
-    fn default() -> Self {
-        Self { copied: FirstWrites::of_units(16 << 10), area: Requests::default() }
-    }
 }
 
 /// Bytes of an entry of its journal.
 const JOURNAL_BYTES: u64 = 4096;
 
-impl Policy for SharedStore {
-    fn name(&self) -> &'static str {
-        "shared-store"
-    }
+impl Keeping for SharedStore {
+    const NAME: &'static str = "shared-store";
+    const UNIT_BYTES: u64 = 16 << 10;
 
-    fn snapshot(&mut self) {
-        self.copied.snapshot();
-    }
-
-    fn destroy_oldest(&mut self) {
-        self.copied.destroy_oldest();
-    }
-
-    fn write(&mut self, place: u64, bytes: u64, requests: &mut Requests) {
-        let new = self.copied.write(place, bytes);
-        copy_away(new, self.copied.unit, Some(JOURNAL_BYTES), requests, &mut self.area);
+    fn write(&mut self, new: u64, bytes: u64, requests: &mut Requests) {
+        copy_away(new, Self::UNIT_BYTES, Some(JOURNAL_BYTES), requests, &mut self.area);
         requests.write(1, bytes);
     }
 
     fn flush(&mut self, requests: &mut Requests) {
         requests.flush(1);
-    }
-
-    fn held_bytes(&self) -> u64 {
-        self.copied.bytes()
     }
 
     fn copy_device(&self) -> Option<Requests> {
@@ -138,32 +118,17 @@ impl Policy for SharedStore {
 
 /// VirtualBox's images: a snapshot makes the image read-only, and puts a new one on top. The first write to a
 /// block of the new image copies the whole block from below.
-pub struct Delta(FirstWrites);
+#[derive(Default)]
+pub struct Delta;
 
-impl Default for Delta {
-    fn default() -> Self {
-        Self(FirstWrites::of_units(1 << 20))
-    }
-}
+impl Keeping for Delta {
+    const NAME: &'static str = "delta";
+    const UNIT_BYTES: u64 = 1 << 20;
 
-impl Policy for Delta {
-    fn name(&self) -> &'static str {
-        "delta"
-    }
-
-    fn snapshot(&mut self) {
-        self.0.snapshot();
-    }
-
-    fn destroy_oldest(&mut self) {
-        self.0.destroy_oldest();
-    }
-
-    fn write(&mut self, place: u64, bytes: u64, requests: &mut Requests) {
-        let new = self.0.write(place, bytes);
+    fn write(&mut self, new: u64, bytes: u64, requests: &mut Requests) {
         if new > 0 {
-            requests.read(new, self.0.unit * new);
-            requests.write(new, self.0.unit * new);
+            requests.read(new, Self::UNIT_BYTES * new);
+            requests.write(new, Self::UNIT_BYTES * new);
             // The map of blocks.
             requests.write(1, 4096);
         } else {
@@ -173,9 +138,5 @@ impl Policy for Delta {
 
     fn flush(&mut self, requests: &mut Requests) {
         requests.flush(1);
-    }
-
-    fn held_bytes(&self) -> u64 {
-        self.0.bytes()
     }
 }

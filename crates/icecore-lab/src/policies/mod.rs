@@ -97,6 +97,65 @@ pub trait Policy {
     }
 }
 
+/// What a way to keep snapshots costs that keeps each unit once, for all snapshots that need it.
+pub trait Keeping: Default {
+    /// The name of the policy in results.
+    const NAME: &'static str;
+    /// Bytes of a unit.
+    const UNIT_BYTES: u64;
+    /// Writes bytes that change this many units for the first time since the youngest snapshot.
+    fn write(&mut self, new: u64, bytes: u64, requests: &mut Requests);
+    /// Makes everything durable.
+    fn flush(&mut self, requests: &mut Requests);
+    /// As [`Policy::copy_device`].
+    fn copy_device(&self) -> Option<Requests> {
+        None
+    }
+}
+
+/// The policy that keeps each unit once.
+pub struct KeptOnce<K> {
+    kept: FirstWrites,
+    costs: K,
+}
+
+impl<K: Keeping> Default for KeptOnce<K> {
+    fn default() -> Self {
+        Self { kept: FirstWrites::of_units(K::UNIT_BYTES), costs: K::default() }
+    }
+}
+
+impl<K: Keeping> Policy for KeptOnce<K> {
+    fn name(&self) -> &'static str {
+        K::NAME
+    }
+
+    fn snapshot(&mut self) {
+        self.kept.snapshot();
+    }
+
+    fn destroy_oldest(&mut self) {
+        self.kept.destroy_oldest();
+    }
+
+    fn write(&mut self, place: u64, bytes: u64, requests: &mut Requests) {
+        let new = self.kept.write(place, bytes);
+        self.costs.write(new, bytes, requests);
+    }
+
+    fn flush(&mut self, requests: &mut Requests) {
+        self.costs.flush(requests);
+    }
+
+    fn held_bytes(&self) -> u64 {
+        self.kept.bytes()
+    }
+
+    fn copy_device(&self) -> Option<Requests> {
+        self.costs.copy_device()
+    }
+}
+
 /// Makes a policy that has seen nothing. It is given the size of a chunk of LVM's classic snapshots.
 pub type Make = fn(u64) -> Box<dyn Policy>;
 
@@ -105,13 +164,13 @@ pub const ALL: [Make; 10] = [
     |_| Box::new(InPlace),
     |chunk| Box::new(Classic::persistent(chunk)),
     |chunk| Box::new(Classic::transient(chunk)),
-    |_| Box::new(SharedStore::default()),
-    |_| Box::new(Thin::default()),
-    |_| Box::new(Delta::default()),
-    |_| Box::new(Reflink::default()),
-    |_| Box::new(Btrfs::default()),
-    |_| Box::new(Zfs::default()),
-    |_| Box::new(Icecore::default()),
+    |_| Box::new(KeptOnce::<SharedStore>::default()),
+    |_| Box::new(KeptOnce::<Thin>::default()),
+    |_| Box::new(KeptOnce::<Delta>::default()),
+    |_| Box::new(KeptOnce::<Reflink>::default()),
+    |_| Box::new(KeptOnce::<Btrfs>::default()),
+    |_| Box::new(KeptOnce::<Zfs>::default()),
+    |_| Box::new(KeptOnce::<Icecore>::default()),
 ];
 
 /// How often snapshots are taken. The first one comes before the first write.
@@ -254,19 +313,19 @@ mod tests {
         is_near(each(classic(), 0), [0.0, 0.0, 2.0, 16.0, 1.0]);
         is_near(each(classic(), 1), [1.06, 15.0, 5.0, 35.0, 3.9]);
         is_near(each(classic(), 4), [3.9, 60.0, 13.6, 92.0, 5.5]);
-        is_near(each(Thin::default(), 1), [0.8, 51.0, 6.1, 96.0, 2.6]);
-        is_near(each(Reflink::default(), 0), [0.0, 0.0, 2.0, 16.0, 1.0]);
-        is_near(each(Reflink::default(), 1), [0.0, 0.0, 2.0, 31.0, 2.0]);
-        is_near(each(Btrfs::default(), 1), [0.0, 0.0, 11.6, 157.0, 2.0]);
-        is_near(each(Zfs::default(), 1), [0.0, 0.0, 3.11, 21.9, 1.0]);
-        is_near(each(Icecore::default(), 1), [0.0, 0.0, 2.11, 40.9, 1.05]);
+        is_near(each(KeptOnce::<Thin>::default(), 1), [0.8, 51.0, 6.1, 96.0, 2.6]);
+        is_near(each(KeptOnce::<Reflink>::default(), 0), [0.0, 0.0, 2.0, 16.0, 1.0]);
+        is_near(each(KeptOnce::<Reflink>::default(), 1), [0.0, 0.0, 2.0, 31.0, 2.0]);
+        is_near(each(KeptOnce::<Btrfs>::default(), 1), [0.0, 0.0, 11.6, 157.0, 2.0]);
+        is_near(each(KeptOnce::<Zfs>::default(), 1), [0.0, 0.0, 3.11, 21.9, 1.0]);
+        is_near(each(KeptOnce::<Icecore>::default(), 1), [0.0, 0.0, 2.11, 40.9, 1.05]);
     }
 
     #[test]
     fn a_log_tree_of_few_writes_is_small() {
         // A quick run of `shock` in the guest has 400 writes, and a full one outside has 8,000.
-        is_near(each_of(400, Btrfs::default(), 1), [0.0, 0.0, 10.2, 135.5, 2.0]);
-        is_near(each_of(8000, Btrfs::default(), 1), [0.0, 0.0, 12.3, 169.5, 2.0]);
+        is_near(each_of(400, KeptOnce::<Btrfs>::default(), 1), [0.0, 0.0, 10.2, 135.5, 2.0]);
+        is_near(each_of(8000, KeptOnce::<Btrfs>::default(), 1), [0.0, 0.0, 12.3, 169.5, 2.0]);
     }
 
     #[test]
@@ -357,7 +416,7 @@ mod tests {
             assert_eq!((requests.reads, policy.held_bytes()), (copies, held_bytes), "{kept} {every:?}");
         }
         // What Icecore holds for several snapshots it holds once.
-        let mut icecore = Icecore::default();
+        let mut icecore = KeptOnce::<Icecore>::default();
         replay(&mut icecore, &seconds(&[0, 1, 2, 3, 4, 5]), 2, by_time);
         assert_eq!(icecore.held_bytes(), 2 * 4096);
     }

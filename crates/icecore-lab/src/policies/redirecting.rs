@@ -1,6 +1,6 @@
 //! Policies that write elsewhere, and leave what was there.
 
-use super::{FirstWrites, Policy, Requests};
+use super::{Keeping, Policy, Requests};
 
 /// A file that is overwritten in place, without snapshots.
 pub struct InPlace;
@@ -32,17 +32,11 @@ const BLOCK_BYTES: u64 = 4096;
 
 /// Redirect-on-write, as WAFL, ZFS and Btrfs have it, here Btrfs: a write goes to a free place, and a flush
 /// writes the paths that lead to it in the log tree of the file system, and the superblocks.
+#[derive(Default)]
 pub struct Btrfs {
     /// Writes in the log tree. The commit of a transaction begins a new one; a trace without times has none.
     logged: u64,
-    held: FirstWrites,
     dirty: bool,
-}
-
-impl Default for Btrfs {
-    fn default() -> Self {
-        Self { logged: 0, held: FirstWrites::of_units(BLOCK_BYTES), dirty: false }
-    }
 }
 
 /// Bytes of a node, of which each is written twice: metadata are duplicated on a single device.
@@ -59,21 +53,11 @@ const PATH: u64 = 4;
 const SUPERBLOCKS: u64 = 2;
 const SUPERBLOCK_BYTES: u64 = 4096;
 
-impl Policy for Btrfs {
-    fn name(&self) -> &'static str {
-        "btrfs"
-    }
+impl Keeping for Btrfs {
+    const NAME: &'static str = "btrfs";
+    const UNIT_BYTES: u64 = BLOCK_BYTES;
 
-    fn snapshot(&mut self) {
-        self.held.snapshot();
-    }
-
-    fn destroy_oldest(&mut self) {
-        self.held.destroy_oldest();
-    }
-
-    fn write(&mut self, place: u64, bytes: u64, requests: &mut Requests) {
-        self.held.write(place, bytes);
+    fn write(&mut self, _: u64, bytes: u64, requests: &mut Requests) {
         requests.write(1, bytes);
         self.logged += 1;
         self.dirty = true;
@@ -89,44 +73,24 @@ impl Policy for Btrfs {
         requests.flush(1);
         requests.flush_after(1);
     }
-
-    fn held_bytes(&self) -> u64 {
-        self.held.bytes()
-    }
 }
 
 /// ZFS with records of the size of the writes, and direct I/O (OpenZFS 2.3): a write goes to a free place at
 /// once, and a flush writes a block of the intent log that names it. The group of transactions that makes the
 /// log superfluous is not modelled: it comes every five seconds.
+#[derive(Default)]
 pub struct Zfs {
-    held: FirstWrites,
     dirty: bool,
-}
-
-impl Default for Zfs {
-    fn default() -> Self {
-        Self { held: FirstWrites::of_units(BLOCK_BYTES), dirty: false }
-    }
 }
 
 /// The least that the intent log takes for the records of one flush.
 const INTENT_BYTES: u64 = 4096;
 
-impl Policy for Zfs {
-    fn name(&self) -> &'static str {
-        "zfs"
-    }
+impl Keeping for Zfs {
+    const NAME: &'static str = "zfs";
+    const UNIT_BYTES: u64 = BLOCK_BYTES;
 
-    fn snapshot(&mut self) {
-        self.held.snapshot();
-    }
-
-    fn destroy_oldest(&mut self) {
-        self.held.destroy_oldest();
-    }
-
-    fn write(&mut self, place: u64, bytes: u64, requests: &mut Requests) {
-        self.held.write(place, bytes);
+    fn write(&mut self, _: u64, bytes: u64, requests: &mut Requests) {
         requests.write(1, bytes);
         self.dirty = true;
     }
@@ -137,45 +101,26 @@ impl Policy for Zfs {
             requests.flush(1);
         }
     }
-
-    fn held_bytes(&self) -> u64 {
-        self.held.bytes()
-    }
 }
 
 /// XFS with a reflink copy for each snapshot: a shared block is not written in place. Its place changes in
 /// several trees, and a flush writes the log of that; a block that is not shared any more is as on `plain`.
+#[derive(Default)]
 pub struct Reflink {
-    shared: FirstWrites,
     /// Bytes for the log since the last flush.
     logged_bytes: u64,
-}
-
-impl Default for Reflink {
-    fn default() -> Self {
-        Self { shared: FirstWrites::of_units(BLOCK_BYTES), logged_bytes: 0 }
-    }
 }
 
 /// Eight changes of nodes of 4 KiB (free space twice by place and twice by size, counts of references twice,
 /// the map of the file twice), of which an insertion logs half, and 1 KiB of intents and headers.
 const REMAP_BYTES: u64 = 8 * 2048 + 1024;
 
-impl Policy for Reflink {
-    fn name(&self) -> &'static str {
-        "xfs-reflink"
-    }
+impl Keeping for Reflink {
+    const NAME: &'static str = "xfs-reflink";
+    const UNIT_BYTES: u64 = BLOCK_BYTES;
 
-    fn snapshot(&mut self) {
-        self.shared.snapshot();
-    }
-
-    fn destroy_oldest(&mut self) {
-        self.shared.destroy_oldest();
-    }
-
-    fn write(&mut self, place: u64, bytes: u64, requests: &mut Requests) {
-        if self.shared.write(place, bytes) > 0 {
+    fn write(&mut self, new: u64, bytes: u64, requests: &mut Requests) {
+        if new > 0 {
             self.logged_bytes += REMAP_BYTES;
         }
         requests.write(1, bytes);
@@ -190,25 +135,15 @@ impl Policy for Reflink {
             }
         }
     }
-
-    fn held_bytes(&self) -> u64 {
-        self.shared.bytes()
-    }
 }
 
 /// Icecore: what was written since the last flush goes to the end of the log with a header, in one request. A
 /// snapshot is a place in the log. The pool is new: its segments are filled with zeros before they are used.
+#[derive(Default)]
 pub struct Icecore {
     pending_bytes: u64,
     /// Bytes of zeros that the log has not reached.
     ahead_bytes: u64,
-    held: FirstWrites,
-}
-
-impl Default for Icecore {
-    fn default() -> Self {
-        Self { pending_bytes: 0, ahead_bytes: 0, held: FirstWrites::of_units(BLOCK_BYTES) }
-    }
 }
 
 /// Of each append.
@@ -216,21 +151,11 @@ const HEADER_BYTES: u64 = 4096;
 /// Zeros are written so many at once.
 const AHEAD_BYTES: u64 = 1 << 20;
 
-impl Policy for Icecore {
-    fn name(&self) -> &'static str {
-        "icecore-mount"
-    }
+impl Keeping for Icecore {
+    const NAME: &'static str = "icecore-mount";
+    const UNIT_BYTES: u64 = BLOCK_BYTES;
 
-    fn snapshot(&mut self) {
-        self.held.snapshot();
-    }
-
-    fn destroy_oldest(&mut self) {
-        self.held.destroy_oldest();
-    }
-
-    fn write(&mut self, place: u64, bytes: u64, _: &mut Requests) {
-        self.held.write(place, bytes);
+    fn write(&mut self, _: u64, bytes: u64, _: &mut Requests) {
         self.pending_bytes += bytes;
     }
 
@@ -246,9 +171,5 @@ impl Policy for Icecore {
             requests.write(1, appended);
         }
         requests.flush(1);
-    }
-
-    fn held_bytes(&self) -> u64 {
-        self.held.bytes()
     }
 }
