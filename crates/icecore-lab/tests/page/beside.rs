@@ -86,7 +86,7 @@ fn our_scores_of_blogbench_stand_beside_those_of_the_study() {
 
 #[test]
 fn our_backups_stand_beside_those_of_the_study() {
-    let report = fixture::benchmark("backup").report;
+    let report = fixture::backups();
     let rows = rows(report.clone());
     assert_eq!(rows.iter().filter(|row| row.contains(">published<")).count(), 2, "{rows:?}");
     for system in ["icecore-mount", "btrfs", "xfs-reflink"] {

@@ -125,7 +125,7 @@ pub fn many() -> Report {
     report("many", vec![(name("btrfs"), system(3.0)), (name("icecore-mount"), system(0.2))])
 }
 
-/// A backup beside a database.
+/// A backup beside a database, second by second.
 pub fn backup() -> Report {
     let system = |scale: f64| {
         System::new("MB/s", vec![100.0 * scale])
@@ -139,6 +139,50 @@ pub fn backup() -> Report {
             )
     };
     report("backup", vec![("btrfs".to_owned(), system(0.6)), ("icecore-mount".to_owned(), system(1.3))])
+}
+
+/// A backup of three sides: how fast it reads, and what the database does alone and beside one at half speed.
+pub fn backups() -> Report {
+    let mut systems = Vec::new();
+    for (name, alone, half, idle, writing) in [
+        ("icecore-mount", 1130.0, 833.0, 293.0, 150.0),
+        ("btrfs", 538.0, 384.0, 294.0, 202.0),
+        ("xfs-reflink", 1741.0, 1052.0, 363.0, 183.0),
+    ] {
+        let rate = |value: f64| System::new("transactions/s", vec![value, value * 1.1, value * 0.9]);
+        let speed = |value: f64| System::new("MB/s", vec![value * 0.9, value, value * 1.1]);
+        let runs =
+            [("alone", rate(alone)), ("half", rate(half)), ("idle", speed(idle)), ("writing", speed(writing))];
+        systems.extend(runs.map(|(run, system)| (format!("{name}/{run}"), system)));
+    }
+    report("backup", systems)
+}
+
+/// Reading a file that was updated at random. A system without snapshots is no rival.
+pub fn fragment() -> Report {
+    let seconds = |value: f64| System::new("s", vec![value * 1.2, value, value * 0.8]);
+    let systems = [
+        ("icecore-mount/read", 3.1),
+        ("icecore-mount/read-snapshot", 3.2),
+        ("btrfs/read", 1.5),
+        ("btrfs/read-snapshot", 1.2),
+        ("xfs-reflink/read", 2.5),
+        ("xfs-reflink/read-snapshot", 2.0),
+        ("xfs/read", 0.5),
+    ];
+    report("fragment", systems.map(|(name, value)| (name.to_owned(), seconds(value))).into())
+}
+
+/// Acknowledged writes that systems lost when they ran full.
+pub fn full() -> Report {
+    let systems = [
+        ("icecore-mount", [0.0; 3]),
+        ("icecore-sqlite", [0.0; 3]),
+        ("btrfs", [0.0; 3]),
+        ("lvm", [0.0, 2.0, 1.0]),
+    ];
+    let system = |lost: [f64; 3]| System::new("lost", lost.into());
+    report("full", systems.map(|(name, lost)| (name.to_owned(), system(lost))).into())
 }
 
 /// A database with its files in several places, and on a mount.
