@@ -36,7 +36,8 @@ pub(crate) struct Program {
     /// The arguments with which it prints its version, if results have that. Without arguments it is the
     /// version of the package: mylvmbackup has no option for this that all of its versions know.
     pub ask: Option<&'static [&'static str]>,
-    /// What uses it: an experiment, one with an option, a system, an experiment on a system; or the guest.
+    /// What uses it: an experiment, one with an option, a system, an experiment on a system, a run of one;
+    /// or the guest.
     pub used_by: &'static [&'static str],
 }
 
@@ -52,7 +53,7 @@ const fn program(
 const VERSION: Option<&[&str]> = Some(&["--version"]);
 
 /// Those that are looked for. Unless said otherwise their packages are in Debian's main.
-pub(crate) const PROGRAMS: [Program; 21] = [
+pub(crate) const PROGRAMS: [Program; 22] = [
     // bonnie++ makes its files itself. All other loads of shock write to one that fio has made.
     program("fio", "fio", VERSION, &["shock --tool fio", "shock --tool sysbench", "fragment", "mount"]),
     program(
@@ -82,6 +83,7 @@ pub(crate) const PROGRAMS: [Program; 21] = [
         VERSION,
         &["mariadb", "clone", "backup", "placement", "shock --tool sysbench"],
     ),
+    program("mariadb-backup", "mariadb-backup", VERSION, &["backup by mariadb-backup"]),
     program("mylvmbackup", "mylvmbackup", Some(&[]), &["backup on lvm"]),
     program("bonnie++", "bonnie++", VERSION, &["shock --tool bonnie++"]),
     Program {
@@ -147,8 +149,12 @@ pub(crate) fn users(
     let has_run = |system: &System| system.unavailable.is_none() && experiment != "model";
     for (name, _) in systems.iter().filter(|(_, system)| has_run(system)) {
         // Studies have the run behind a slash, and `mariadb` has it behind `_`.
-        let system = name.split(['/', '_']).next().unwrap_or(name);
-        users.extend([system.to_owned(), format!("{experiment} on {system}")]);
+        let (system, run) = name.split_once(['/', '_']).unwrap_or((name, ""));
+        users.extend([
+            system.to_owned(),
+            format!("{experiment} on {system}"),
+            format!("{experiment} by {run}"),
+        ]);
     }
     users
 }
@@ -210,7 +216,8 @@ mod tests {
         let names = ["btrfs_oltp_write_only", "lvm/mylvmbackup"];
         let systems = BTreeMap::from(names.map(|name| (name.to_owned(), System::default())));
         let users = users("backup", &systems, &BTreeMap::new());
-        assert!(["btrfs", "lvm", "backup on lvm", "backup"].iter().all(|user| users.contains(*user)));
+        let expected = ["btrfs", "lvm", "backup on lvm", "backup by mylvmbackup", "backup"];
+        assert!(expected.iter().all(|user| users.contains(*user)), "{users:?}");
     }
 
     #[test]

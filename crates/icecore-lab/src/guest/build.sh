@@ -13,7 +13,7 @@ codename=$VERSION_CODENAME
 kernel=linux-image-amd64
 [[ $codename == bookworm ]] && kernel=linux-image-6.12-amd64
 packages=$kernel,initramfs-tools,zstd,udev,kmod,procps,mount,fio,lvm2,thin-provisioning-tools
-packages+=,btrfs-progs,xfsprogs,e2fsprogs,fuse3,mariadb-server,sysbench,bonnie++,mylvmbackup
+packages+=,btrfs-progs,xfsprogs,e2fsprogs,fuse3,mariadb-server,mariadb-backup,sysbench,bonnie++,mylvmbackup
 
 say() { printf 'guest: %s\n' "$*"; }
 

@@ -9,16 +9,18 @@ pub(crate) mod many;
 pub(crate) mod model;
 pub(crate) mod placement;
 pub(crate) mod shock;
+mod turns;
 pub(crate) mod valuation;
 
 use crate::error::{Error, Result};
 use crate::experiments::Findings;
 use crate::options::Options;
-use crate::pairs::interleave;
 use crate::report::System as Measured;
 use crate::room;
 use crate::systems::{Areas, Ground, Kind, SYSTEMS, System};
 use tempfile::TempDir;
+pub(crate) use turns::Runs;
+use turns::{Absent, Seat, in_turn, none_left};
 
 /// Which system the checks of studies on files are about.
 const SUBJECT: &str = "icecore-mount";
@@ -32,11 +34,8 @@ const LVM: &str = "lvm";
 /// The systems that take part in a study, and the others with the reason.
 pub(crate) struct Lineup {
     pub kinds: Vec<&'static Kind>,
-    absent: Vec<(&'static str, String)>,
+    absent: Absent,
 }
-
-/// What was measured round by round, by system or side.
-pub(crate) type Runs<S, T> = Vec<(S, Vec<T>)>;
 
 /// The rounds of a system.
 pub(crate) fn rounds_of<'a, T>(runs: &'a Runs<&'static Kind, T>, name: &str) -> Option<&'a [T]> {
@@ -52,14 +51,12 @@ pub(crate) enum Needs {
     Files,
     /// Snapshots.
     Snapshots,
-    /// Snapshots of files.
-    SnapshotsOfFiles,
 }
 
 impl Lineup {
     /// The chosen systems that this machine can run and the study can use.
     pub(crate) fn of(options: &Options, needs: Needs) -> Result<Self> {
-        let mut lineup = Self { kinds: Vec::new(), absent: Vec::new() };
+        let mut lineup = Self { kinds: Vec::new(), absent: Absent::new() };
         check_names(&options.systems)?;
         let chosen =
             |kind: &&Kind| options.systems.is_empty() || options.systems.iter().any(|name| name == kind.name);
@@ -118,16 +115,13 @@ impl Lineup {
         if !self.kinds.is_empty() {
             return Ok(());
         }
-        let reasons: Vec<String> =
-            self.absent.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
-        let reason = format!("no system can run here ({})", reasons.join("; "));
-        Err(Error::Inconclusive { what: "the study".to_owned(), reason })
+        Err(none_left("no system can run here", &self.absent))
     }
 
     /// A lineup of these.
     #[cfg(test)]
     pub(crate) fn with(kinds: Vec<&'static Kind>) -> Self {
-        Self { kinds, absent: Vec::new() }
+        Self { kinds, absent: Absent::new() }
     }
 
     /// Runs each system once a round, in turn, and answers what that was by system. A rival that fails, or
@@ -151,34 +145,13 @@ impl Lineup {
         rounds: usize,
         options: &Options,
         named: impl Fn(&S) -> (&'static Kind, String),
-        mut run: impl FnMut(usize, &S) -> Result<T>,
+        run: impl FnMut(usize, &S) -> Result<T>,
     ) -> Result<Runs<S, T>> {
-        let absent = &mut self.absent;
-        let samples = interleave(rounds, sides.len(), |round, place| {
-            let (kind, name) = named(&sides[place]);
-            if absent.iter().any(|(name, _)| *name == kind.name) {
-                return Ok(None);
-            }
-            options.say(&format!("round {} of {rounds}: {name}", round + 1))?;
-            match run(round, &sides[place]) {
-                Err(error) if kind.is_rival() && !matches!(error, Error::Stopped) => {
-                    options.say(&format!("  {} takes part no longer: {error}", kind.name))?;
-                    absent.push((kind.name, error.to_string()));
-                    Ok(None)
-                }
-                outcome => outcome.map(Some),
-            }
-        })?;
-        let is_out = |side: &S| absent.iter().any(|(name, _)| *name == named(side).0.name);
-        if sides.iter().all(is_out) {
-            let reasons: Vec<String> =
-                absent.iter().map(|(name, reason)| format!("{name}: {reason}")).collect();
-            let reason = format!("no system came to its end ({})", reasons.join("; "));
-            return Err(Error::Inconclusive { what: "the study".to_owned(), reason });
-        }
-        let all =
-            sides.into_iter().zip(samples.into_iter().map(|samples| samples.into_iter().flatten().collect()));
-        Ok(all.filter(|(side, _)| !is_out(side)).collect())
+        let seat = |side: &S| {
+            let (kind, shown) = named(side);
+            Seat { name: kind.name, shown, may_leave: kind.is_rival() }
+        };
+        in_turn(sides, &mut self.absent, rounds, options, seat, run)
     }
 
     /// Puts the systems that did not take part in the results.
@@ -197,12 +170,8 @@ impl Kind {
 
     fn fits(&self, needs: Needs) -> Result<(), String> {
         match needs {
-            Needs::Files | Needs::SnapshotsOfFiles if !self.files => {
-                Err("it has databases, and no files".to_owned())
-            }
-            Needs::Snapshots | Needs::SnapshotsOfFiles if !self.snapshots => {
-                Err("it has no snapshots".to_owned())
-            }
+            Needs::Files if !self.files => Err("it has databases, and no files".to_owned()),
+            Needs::Snapshots if !self.snapshots => Err("it has no snapshots".to_owned()),
             _ => Ok(()),
         }
     }

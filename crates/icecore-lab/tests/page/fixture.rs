@@ -151,8 +151,12 @@ pub fn backups() -> Report {
     ] {
         let rate = |value: f64| System::new("transactions/s", vec![value, value * 1.1, value * 0.9]);
         let speed = |value: f64| System::new("MB/s", vec![value * 0.9, value, value * 1.1]);
-        let runs =
-            [("alone", rate(alone)), ("half", rate(half)), ("idle", speed(idle)), ("writing", speed(writing))];
+        let runs = [
+            ("alone", rate(alone)),
+            ("half", rate(half)),
+            ("idle", speed(idle)),
+            ("writing", speed(writing)),
+        ];
         systems.extend(runs.map(|(run, system)| (format!("{name}/{run}"), system)));
     }
     report("backup", systems)

@@ -1,25 +1,30 @@
-//! A disk that is lent to the lab with `--device`, and is not empty.
+//! Disks that are in use, not empty, or too small.
 
-use crate::fixture::{can_mount, refused};
+use crate::fixture::{can_mount, program, refused};
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A loop device with an ext4 that is mounted. All of it goes with the value, also when a test fails.
-struct MountedDisk {
+/// A loop device. All of it goes with the value, also when a test fails.
+struct Disk {
     device: String,
     folder: TempDir,
 }
 
-impl MountedDisk {
-    fn new() -> Self {
+impl Disk {
+    fn new(bytes: u64) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("image");
-        File::create(&image).and_then(|file| file.set_len(64 << 20)).unwrap();
+        File::create(&image).and_then(|file| file.set_len(bytes)).unwrap();
         let attached = run(Command::new("/usr/sbin/losetup").args(["--find", "--show"]).arg(&image));
-        // What fails from here on takes the device along.
-        let disk = Self { device: attached.trim().to_owned(), folder };
+        Self { device: attached.trim().to_owned(), folder }
+    }
+
+    /// With an ext4 that is mounted.
+    fn mounted(bytes: u64) -> Self {
+        let disk = Self::new(bytes);
         run(Command::new("/usr/sbin/mkfs.ext4").arg("-q").arg(&disk.device));
         fs::create_dir(disk.point()).unwrap();
         run(Command::new("mount").arg(&disk.device).arg(disk.point()));
@@ -29,11 +34,19 @@ impl MountedDisk {
     fn point(&self) -> PathBuf {
         self.folder.path().join("mount")
     }
+
+    /// Files and folders on it, beside that which mkfs makes.
+    fn entries(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.point()).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| !path.ends_with("lost+found")).collect()
+    }
 }
 
-impl Drop for MountedDisk {
+impl Drop for Disk {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.point()).output();
+        if self.point().exists() {
+            let _ = Command::new("umount").arg(self.point()).output();
+        }
         let _ = Command::new("/usr/sbin/losetup").arg("--detach").arg(&self.device).output();
     }
 }
@@ -50,7 +63,7 @@ fn a_disk_that_is_mounted_is_refused_and_stays_as_it_is() {
     if !can_mount() {
         return;
     }
-    let disk = MountedDisk::new();
+    let disk = Disk::mounted(64 << 20);
     let file = disk.point().join("file");
     fs::write(&file, "mine").unwrap();
     let device = disk.device.as_str();
@@ -59,5 +72,37 @@ fn a_disk_that_is_mounted_is_refused_and_stays_as_it_is() {
         assert!(said.contains(device) && said.contains("in use: mounted"), "{said}");
     }
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
-    assert_eq!(fs::read_dir(disk.point()).unwrap().count(), 2, "there is more than the file and lost+found");
+    assert_eq!(disk.entries(), [file]);
+}
+
+#[test]
+fn a_disk_with_data_that_no_program_knows_is_refused_and_stays_as_it_is() {
+    if !can_mount() {
+        return;
+    }
+    let disk = Disk::new(64 << 20);
+    let at = 1_000_000;
+    let node = File::options().read(true).write(true).open(&disk.device).unwrap();
+    node.write_all_at(b"mine", at).unwrap();
+    node.sync_all().unwrap();
+    let said = refused(1, &["run", "full", "--quick", "--yes", "--device", &disk.device], &[]);
+    assert!(said.contains(&disk.device) && said.contains("there is data on it"), "{said}");
+    let mut found = [0; 4];
+    node.read_exact_at(&mut found, at).unwrap();
+    assert_eq!(&found, b"mine");
+}
+
+#[test]
+fn a_folder_that_runs_full_ends_the_run_with_the_reason_and_keeps_nothing_of_it() {
+    if !can_mount() {
+        return;
+    }
+    let disk = Disk::mounted(6 << 20);
+    let point = disk.point().display().to_string();
+    let arguments = ["run", "fragment", "--quick", "--systems", "plain", "--directory", &point];
+    let assert = program().args(arguments).assert().code(1);
+    let said = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+    let complaint = said.lines().find(|line| line.starts_with("icecore: "));
+    assert!(complaint.is_some_and(|line| line.contains("No space left on device")), "{said}");
+    assert!(disk.entries().is_empty(), "{:?}", disk.entries());
 }

@@ -31,7 +31,13 @@ fn backup() {
     let (half, all) = (&report.systems["icecore-mount/half"], &report.systems["icecore-mount/idle"]);
     assert!(half.counters["read_mb_per_s"] < 0.6 * all.samples[0], "the reader is held: {half:?}");
     assert!(half.series["foreground_per_s"][0].iter().any(|rate| *rate > 0.0), "{half:?}");
-    assert!(report.systems["plain"].unavailable.is_some());
+    for system in ["plain", "btrfs", "icecore-mount"] {
+        let backup = &report.systems[&format!("{system}/mariadb-backup")];
+        assert!(backup.unit == "MB/s" && backup.samples.iter().all(|speed| *speed > 0.0), "{backup:?}");
+        assert!(backup.counters["foreground_per_s"] > 0.0, "{system}: {backup:?}");
+    }
+    assert!(!keys.contains(&"plain/idle"), "it has no snapshots");
+    assert!(report.parameters.contains_key("tool.mariadb-backup"), "{:?}", report.parameters);
 }
 
 fn placement_of_postgres() {

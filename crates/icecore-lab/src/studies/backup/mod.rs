@@ -3,9 +3,12 @@
 //!
 //! A MariaDB on each system is driven by sysbench. First without a snapshot; then a snapshot is read while
 //! the server is stopped; then another while it is driven, as fast as it goes; and one at half of that speed.
-//! What is read goes through zstd(1), and nowhere from there: a backup belongs on another disk.
+//! What is read goes through zstd(1), and nowhere from there: a backup belongs on another disk. At the end
+//! programs make backups by themselves: mariadb-backup(1), which needs no snapshot, and mylvmbackup(1).
 
+mod mariadb_backup;
 mod mylvmbackup;
+mod program;
 
 use super::{Bench, Lineup, Needs, SUBJECT, rounds_of};
 use crate::compress::{Copied, Pace, copy_compressed};
@@ -96,11 +99,11 @@ const IDLE: &str = "idle";
 const WRITING: &str = "writing";
 const HALF: &str = "half";
 /// Every phase, in the order of results.
-const PHASES: [&str; 5] = [ALONE, IDLE, WRITING, HALF, mylvmbackup::PROGRAM];
+const PHASES: [&str; 6] = [ALONE, IDLE, WRITING, HALF, mariadb_backup::PROGRAM, mylvmbackup::PROGRAM];
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
     programs::require("backup", "")?;
-    let mut lineup = Lineup::of(options, Needs::SnapshotsOfFiles)?;
+    let mut lineup = Lineup::of(options, Needs::Files)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
     let areas = Areas { count: 1, bytes: scope.area_bytes };
     lineup.require_room(scope.device_bytes, areas, options)?;
@@ -144,48 +147,21 @@ fn one(bench: &mut Bench, kind: &Kind, source: &Path, scope: &Scope, options: &O
     let driven = server.drive(WORKLOAD, scope.size, scope.drive)?;
     round.insert(ALONE, Phase { driven: Some(driven), ..Phase::default() });
     MariaDb.rest(&server)?;
-    bench.system.snapshot(SNAPSHOT)?;
-    server.stop()?;
-    bench.system.cool()?;
-    let past = bench.system.snapshot_folder(SNAPSHOT)?.join(NAME);
-    let copied = copy_compressed(&past, Pace::Once, options)?;
-    let speed = copied.bytes_per_second();
-    round.insert(IDLE, Phase { copied: Some(copied), ..Phase::default() });
-    bench.system.destroy(SNAPSHOT)?;
-    bench.system.rest()?;
-    let server = start()?;
-    for (variant, limit) in [(WRITING, None), (HALF, Some(speed / 2.0))] {
-        MariaDb.rest(&server)?;
+    let server = if kind.snapshots {
         bench.system.snapshot(SNAPSHOT)?;
-        let held = || -> Result<Option<u64>> {
-            Ok(bench.system.held_bytes(&[SNAPSHOT.to_owned()])?.first().copied())
-        };
-        let percent = || -> Result<Option<f64>> {
-            let bytes = if bench.system.volume().is_some() { held()? } else { None };
-            Ok(bytes.map(|bytes| bytes as f64 * 100.0 / scope.area_bytes as f64))
-        };
-        let past = bench.system.snapshot_folder(SNAPSHOT)?.join(NAME);
-        let mut phase = both(&server, &past, limit, &percent, scope, options)?;
-        phase.held_bytes = held()?;
-        round.insert(variant, phase);
-        MariaDb.rest(&server)?;
-        bench.system.destroy(SNAPSHOT)?;
-        bench.system.rest()?;
-    }
-    if let Some(volume) = bench.system.volume() {
-        let (folder, data) = (bench.folder.path(), bench.system.data()?);
-        let missing =
-            |reason| Error::Inconclusive { what: format!("a backup by {}", mylvmbackup::PROGRAM), reason };
-        let outcome = mylvmbackup::probe()
-            .map_err(missing)
-            .and_then(|()| mylvmbackup::run(&server, folder, &data, &volume, scope, options));
-        let phase = match outcome {
-            Err(Error::Stopped) => return Err(Error::Stopped),
-            // The other phases hold.
-            outcome => outcome.unwrap_or_else(|error| Phase::failed(&error)),
-        };
-        round.insert(mylvmbackup::PROGRAM, phase);
-    }
+        server.stop()?;
+        let copied = at_rest(bench, options)?;
+        let speed = copied.bytes_per_second();
+        round.insert(IDLE, Phase { copied: Some(copied), ..Phase::default() });
+        let server = start()?;
+        for (variant, limit) in [(WRITING, None), (HALF, Some(speed / 2.0))] {
+            round.insert(variant, beside_writes(bench, &server, limit, scope, options)?);
+        }
+        server
+    } else {
+        server
+    };
+    by_programs(bench, &server, scope, options, &mut round)?;
     server.stop()?;
     for (variant, phase) in &round {
         let rate = phase.driven.as_ref().map_or(0.0, |driven| driven.per_second);
@@ -193,6 +169,72 @@ fn one(bench: &mut Bench, kind: &Kind, source: &Path, scope: &Scope, options: &O
         options.say(&format!("  {} {variant}: {rate:.0} transactions/s, {speed:.0} MB/s", kind.name))?;
     }
     Ok(round)
+}
+
+/// Reads the snapshot while nothing else happens, and destroys it.
+fn at_rest(bench: &mut Bench, options: &Options) -> Result<Copied> {
+    bench.system.cool()?;
+    let past = bench.system.snapshot_folder(SNAPSHOT)?.join(NAME);
+    let copied = copy_compressed(&past, Pace::Once, options)?;
+    bench.system.destroy(SNAPSHOT)?;
+    bench.system.rest()?;
+    Ok(copied)
+}
+
+/// Takes a snapshot, reads it at this speed at most while the server is driven, and destroys it.
+fn beside_writes(
+    bench: &mut Bench,
+    server: &Server<'_>,
+    limit: Option<f64>,
+    scope: &Scope,
+    options: &Options,
+) -> Result<Phase> {
+    MariaDb.rest(server)?;
+    bench.system.snapshot(SNAPSHOT)?;
+    let held =
+        || -> Result<Option<u64>> { Ok(bench.system.held_bytes(&[SNAPSHOT.to_owned()])?.first().copied()) };
+    let percent = || -> Result<Option<f64>> {
+        let bytes = if bench.system.volume().is_some() { held()? } else { None };
+        Ok(bytes.map(|bytes| bytes as f64 * 100.0 / scope.area_bytes as f64))
+    };
+    let past = bench.system.snapshot_folder(SNAPSHOT)?.join(NAME);
+    let mut phase = both(server, &past, limit, &percent, scope, options)?;
+    phase.held_bytes = held()?;
+    MariaDb.rest(server)?;
+    bench.system.destroy(SNAPSHOT)?;
+    bench.system.rest()?;
+    Ok(phase)
+}
+
+/// The backups that programs make by themselves. Where one is not there, or fails, the other phases hold.
+fn by_programs(
+    bench: &Bench,
+    server: &Server<'_>,
+    scope: &Scope,
+    options: &Options,
+    round: &mut Round,
+) -> Result<()> {
+    let data = bench.system.data()?;
+    let lacks =
+        |program: &str, reason| Error::Inconclusive { what: format!("a backup by {program}"), reason };
+    let mut keep = |program, outcome: Result<Phase>| {
+        let phase = match outcome {
+            Err(Error::Stopped) => return Err(Error::Stopped),
+            outcome => outcome.unwrap_or_else(|error| Phase::failed(&error)),
+        };
+        round.insert(program, phase);
+        Ok(())
+    };
+    let outcome = mariadb_backup::probe()
+        .map_err(|reason| lacks(mariadb_backup::PROGRAM, reason))
+        .and_then(|()| mariadb_backup::run(server, &data, scope, options));
+    keep(mariadb_backup::PROGRAM, outcome)?;
+    let Some(volume) = bench.system.volume() else { return Ok(()) };
+    MariaDb.rest(server)?;
+    let outcome = mylvmbackup::probe()
+        .map_err(|reason| lacks(mylvmbackup::PROGRAM, reason))
+        .and_then(|()| mylvmbackup::run(server, bench.folder.path(), &data, &volume, scope, options));
+    keep(mylvmbackup::PROGRAM, outcome)
 }
 
 /// Drives the server, and reads the snapshot again and again until that is over. `percent`: how much of a

@@ -1,21 +1,18 @@
 //! A backup by mylvmbackup(1), as in the study: the tables are locked for as long as it takes to make a
 //! classic snapshot of their volume, and tar(1) archives that.
 
-use super::{NAME, Phase, Scope, WORKLOAD};
-use crate::compress::{Copied, bytes_of_files};
+use super::program::beside;
+use super::{NAME, Phase, Scope};
+use crate::compress::bytes_of_files;
 use crate::error::{Doing, Error, Result};
 use crate::options::{Options, scratch_in};
-use crate::server::{Driven, Server};
-use crate::statistics::mean;
+use crate::server::Server;
 use crate::systems::loopback::{SBIN, unmount};
 use crate::systems::{LogicalVolume, has_program};
 use crate::tool;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
 
 /// The program and its package.
 pub(super) const PROGRAM: &str = "mylvmbackup";
@@ -56,38 +53,9 @@ pub(super) fn run(
     let folder = scratch_in(folder)?;
     let place = Place { folder: folder.path(), data, volume };
     let bytes = bytes_of_files(&data.join(NAME))?;
-    let over = &AtomicBool::new(false);
-    let (time, each_second) = thread::scope(|threads| {
-        let driving = threads.spawn(move || drive(server, scope, over));
-        let began = Instant::now();
-        let done = place.back_up(server, scope.area_bytes, options);
-        let time = began.elapsed();
-        over.store(true, Ordering::Relaxed);
-        let driven =
-            driving.join().unwrap_or_else(|_| Err(Error::Panicked { what: "a workload".to_owned() }));
-        done.and_then(|()| Ok((time, driven?)))
-    })?;
+    let phase = beside(server, bytes, scope, || place.back_up(server, scope.area_bytes, options))?;
     place.verify(options)?;
-    Ok(Phase {
-        driven: Some(during(each_second, time)),
-        copied: Some(Copied::at_once(bytes, time)),
-        ..Phase::default()
-    })
-}
-
-/// Transactions in each second, for as long as it is not over.
-fn drive(server: &Server<'_>, scope: &Scope, over: &AtomicBool) -> Result<Vec<f64>> {
-    let mut each_second = Vec::new();
-    while !over.load(Ordering::Relaxed) {
-        each_second.extend(server.drive(WORKLOAD, scope.size, scope.drive)?.each_second);
-    }
-    Ok(each_second)
-}
-
-/// The part that was driven while the backup ran.
-fn during(mut each_second: Vec<f64>, time: Duration) -> Driven {
-    each_second.truncate((time.as_secs_f64().ceil() as usize).max(1));
-    Driven { transactions: each_second.iter().sum(), per_second: mean(&each_second), each_second }
+    Ok(phase)
 }
 
 impl Place<'_> {
@@ -162,17 +130,5 @@ impl Drop for Mount {
         if self.0.exists() {
             unmount(&self.0);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_driven_after_the_backup_does_not_count() {
-        let driven = during(vec![10.0, 20.0, 90.0], Duration::from_millis(1_500));
-        let expected = Driven { transactions: 30.0, per_second: 15.0, each_second: vec![10.0, 20.0] };
-        assert_eq!(driven, expected);
     }
 }

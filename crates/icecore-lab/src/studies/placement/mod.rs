@@ -9,6 +9,7 @@ mod layout;
 mod places;
 
 use super::Bench;
+use super::turns::{Absent, Seat, in_turn};
 use crate::device::{Device, DeviceCounts};
 use crate::disks;
 use crate::disks::model::HardDisk;
@@ -16,7 +17,6 @@ use crate::error::{Error, Result};
 use crate::experiments::Findings;
 use crate::machine;
 use crate::options::Options;
-use crate::pairs::interleave;
 use crate::programs;
 use crate::report::System as Measured;
 use crate::room;
@@ -114,8 +114,8 @@ impl Side {
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
     programs::require("placement", &format!("--server {}", options.server.name()))?;
-    let absent = |reason| Error::Inconclusive { what: "placement".to_owned(), reason };
-    disks::probe().map_err(absent)?;
+    let impossible = |reason| Error::Inconclusive { what: "placement".to_owned(), reason };
+    disks::probe().map_err(impossible)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
     let orders = Orders::new(scope.scale)?;
     room::require(&options.directory, scope.room(), "placement, with a database and two disks,")?;
@@ -126,33 +126,24 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     study.fill()?;
     let mut findings = study.findings();
     findings.parameter("rounds", rounds);
-    let sides = study.sides(&mut findings);
-    // Hours of the others are not lost with a placement that fails. The mount is what the study is about.
-    let mut failed: Vec<Option<String>> = vec![None; sides.len()];
-    let measured = interleave(rounds, sides.len(), |round, place| {
-        if failed[place].is_some() {
-            return Ok(None);
-        }
-        let (side, name) = (&sides[place], sides[place].name());
-        options.say(&format!("round {} of {rounds}: {name}", round + 1))?;
-        match study.run(side) {
-            Err(error) if matches!(side, Side::Disks(_)) && !matches!(error, Error::Stopped) => {
-                options.say(&format!("  {name} takes part no longer: {error}"))?;
-                failed[place] = Some(error.to_string());
-                Ok(None)
-            }
-            outcome => {
-                let done = outcome?;
-                options.say(&format!("  {name}: {:.0} new orders/min", done.new_orders_per_minute))?;
-                Ok(Some(done))
-            }
-        }
+    let mut absent = Absent::new();
+    let sides = study.sides(&mut absent);
+    // The mount is what the study is about.
+    let seat = |side: &Side| Seat {
+        name: side.name(),
+        shown: side.name().to_owned(),
+        may_leave: matches!(side, Side::Disks(_)),
+    };
+    let measured = in_turn(sides, &mut absent, rounds, options, seat, |_, side| {
+        let done = study.run(side)?;
+        options.say(&format!("  {}: {:.0} new orders/min", side.name(), done.new_orders_per_minute))?;
+        Ok(done)
     })?;
-    for ((side, runs), failed) in sides.iter().zip(measured).zip(&failed) {
-        match failed {
-            Some(reason) => findings.system(side.name(), Measured::unavailable(UNIT, reason)),
-            None => report(&mut findings, side.name(), &runs.into_iter().flatten().collect::<Vec<_>>()),
-        }
+    for (name, reason) in &absent {
+        findings.system(name, Measured::unavailable(UNIT, reason));
+    }
+    for (side, runs) in &measured {
+        report(&mut findings, side.name(), runs);
     }
     Ok(findings)
 }
@@ -199,19 +190,19 @@ impl Study<'_> {
         findings
     }
 
-    /// All that this machine can run. The results say why it cannot run the others.
-    fn sides(&self, findings: &mut Findings) -> Vec<Side> {
+    /// All that this machine can run.
+    fn sides(&self, absent: &mut Absent) -> Vec<Side> {
         let mut sides = Vec::new();
         for placement in self.layout.placements {
             match self.scope.lack_of_memory(placement) {
-                Some(reason) => findings.system(placement.name, Measured::unavailable(UNIT, &reason)),
+                Some(reason) => absent.push((placement.name, reason)),
                 None => sides.push(Side::Disks(placement)),
             }
         }
         for kind in SYSTEMS.iter().filter(|kind| kind.name == MOUNT) {
             match (kind.probe)() {
                 Ok(()) => sides.push(Side::Mount(kind)),
-                Err(reason) => findings.system(MOUNT, Measured::unavailable(UNIT, &reason)),
+                Err(reason) => absent.push((MOUNT, reason)),
             }
         }
         sides
