@@ -1,10 +1,17 @@
-//! What driving alone costs: the time that fio(1) itself takes for each write of a study.
+//! What driving alone costs: the time that fio(1) itself takes for each write of a study, and the processor
+//! time of other programs and of the lab's own threads.
 
-use crate::error::Result;
+use crate::error::{Doing, Result};
+use crate::experiments::Findings;
 use crate::fio::{self, Driven};
 use crate::options::Options;
+use crate::statistics::median;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
+
+/// Where results have it, in microseconds.
+const PARAMETER: &str = "driving_us_per_op";
 
 const HOW: &str = "randwrite";
 /// How long it is looked at. A debug build shows only that it works.
@@ -25,9 +32,61 @@ fn microseconds(driven: Driven) -> f64 {
     1e6 / driven.rate
 }
 
+/// Whose processor time it is.
+#[derive(Clone, Copy)]
+pub(crate) enum Of {
+    /// The threads of this program.
+    Threads,
+    /// Programs that it has run to their end.
+    Programs,
+}
+
+impl Of {
+    /// Answers what the work does, and the microseconds that the driver has meanwhile taken in user mode: in
+    /// the kernel it is the system that is measured.
+    pub(crate) fn during<T>(self, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
+        let before = self.ticks()?;
+        let done = work()?;
+        let ticks = self.ticks()?.saturating_sub(before);
+        Ok((done, ticks as f64 * 1e6 / rustix::param::clock_ticks_per_second() as f64))
+    }
+
+    fn ticks(self) -> Result<u64> {
+        let path = "/proc/self/stat";
+        let stat = fs::read_to_string(path).doing(|| format!("read {path}"))?;
+        // utime and cutime, the 14th and the 16th field (proc_pid_stat(5)). The name, which may have any
+        // character, is the second.
+        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+        let place = match self {
+            Self::Threads => 11,
+            Self::Programs => 13,
+        };
+        Ok(fields.split_whitespace().nth(place).and_then(|field| field.parse().ok()).unwrap_or(0))
+    }
+}
+
+/// Puts the median of what driving costs in the results, where any of it could be seen.
+pub(crate) fn report(findings: &mut Findings, costs_us: &[f64]) {
+    if !costs_us.is_empty() && median(costs_us) > 0.0 {
+        findings.parameter(PARAMETER, median(costs_us));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tool;
+
+    #[test]
+    fn the_time_of_threads_is_apart_from_that_of_programs() {
+        let options = Options::new(".");
+        let count = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+        let run = || tool::output(Command::new("sh").args(["-c", count]), &options);
+        let ((_, of_threads), of_programs) =
+            Of::Programs.during(|| Of::Threads.during(run)).expect("counted");
+        assert!(of_programs > 50_000.0, "{of_programs}");
+        assert!(of_threads < of_programs / 2.0, "{of_threads} of {of_programs}");
+    }
 
     #[test]
     fn the_time_of_a_write_follows_from_the_report_of_fio() {

@@ -37,7 +37,8 @@ impl Scope {
             device_bytes: options.size(2 << 30, 400 << 20),
             limit_bytes: options.size(3 << 29, if toy { 64 << 20 } else { 300 << 20 }),
             blocks: options.size(16_384, if toy { 512 } else { 4_096 }),
-            patience: options.size(Duration::from_secs(600), Duration::from_secs(60)),
+            // In an emulated machine a quick run takes minutes, too.
+            patience: options.size(Duration::from_secs(600), Duration::from_secs(if toy { 60 } else { 240 })),
         }
     }
 }

@@ -12,6 +12,7 @@ mod program;
 
 use super::{Bench, Lineup, Needs, SUBJECT, rounds_of};
 use crate::compress::{Copied, Pace, copy_compressed};
+use crate::driving::{self, Of};
 use crate::error::{Error, Result};
 use crate::experiments::Findings;
 use crate::options::Options;
@@ -77,6 +78,8 @@ impl Scope {
 #[derive(Default)]
 struct Phase {
     driven: Option<Driven>,
+    /// What driving cost for each transaction, in microseconds.
+    driving_us: Option<f64>,
     copied: Option<Copied>,
     held_bytes: Option<u64>,
     /// The copy area in use, each second, in percent.
@@ -132,6 +135,8 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     findings.parameter("cache_mib", scope.cache_mib);
     findings.parameter("sysbench_tables", scope.size.tables);
     findings.parameter("sysbench_rows", scope.size.rows);
+    let phases = measured.iter().flat_map(|(_, rounds)| rounds).flat_map(BTreeMap::values);
+    driving::report(&mut findings, &phases.filter_map(|phase| phase.driving_us).collect::<Vec<_>>());
     Ok(findings)
 }
 
@@ -144,8 +149,9 @@ fn one(bench: &mut Bench, kind: &Kind, source: &Path, scope: &Scope, options: &O
     let warm_up = Drive { time: (scope.drive.time / 2).max(Duration::from_secs(1)), ..scope.drive };
     server.drive(WORKLOAD, scope.size, warm_up)?;
     MariaDb.rest(&server)?;
-    let driven = server.drive(WORKLOAD, scope.size, scope.drive)?;
-    round.insert(ALONE, Phase { driven: Some(driven), ..Phase::default() });
+    let (driven, driving_us) = Of::Programs.during(|| server.drive(WORKLOAD, scope.size, scope.drive))?;
+    let driving_us = Some(driving_us / driven.transactions);
+    round.insert(ALONE, Phase { driven: Some(driven), driving_us, ..Phase::default() });
     MariaDb.rest(&server)?;
     let server = if kind.snapshots {
         bench.system.snapshot(SNAPSHOT)?;

@@ -5,6 +5,7 @@ mod blogbench;
 mod mix;
 
 use super::{Bench, Lineup, Needs, RIVAL, Runs, SUBJECT, rounds_of};
+use crate::driving;
 use crate::error::Result;
 use crate::experiments::Findings;
 use crate::options::{LoadTool, Options};
@@ -65,6 +66,8 @@ struct Round {
     read: Operations,
     /// When the snapshot was taken, in the time of the ticks.
     snapshot_s: Option<f64>,
+    /// What driving cost for each operation, in microseconds. Of the mix alone.
+    driving_us: Option<f64>,
 }
 
 /// Operations of one kind in one round. What is there twice is before the snapshot, and after it.
@@ -166,6 +169,8 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     findings.parameter("readers", scope.crew.readers);
     findings.parameter("period_s", scope.period.as_secs_f64());
     findings.parameter("periods", u64::from(2 * scope.periods));
+    let rounds = measured.iter().flat_map(|(_, rounds)| rounds);
+    driving::report(&mut findings, &rounds.filter_map(|round| round.driving_us).collect::<Vec<_>>());
     Ok(findings)
 }
 
@@ -174,7 +179,7 @@ fn with_mix(bench: &mut Bench, kind: &Kind, scope: &Scope, seed: u64, options: &
     let half = scope.period * scope.periods;
     let mix = Mix::new(&bench.system.data()?, 2 * half, scope.blogs_max);
     let mut snapshot_s = half.as_secs_f64();
-    mix.run(scope.crew, seed, || {
+    let work = || {
         let until =
             |time: Duration| options.wait_while(time.saturating_sub(mix.elapsed()), || !mix.is_over());
         until(half)?;
@@ -183,10 +188,17 @@ fn with_mix(bench: &mut Bench, kind: &Kind, scope: &Scope, seed: u64, options: &
             bench.system.snapshot("half")?;
         }
         until(2 * half)
-    })?;
+    };
+    let ((), driving_us) = driving::Of::Threads.during(|| mix.run(scope.crew, seed, work))?;
     let of = |ticks| Operations::of_ticks(ticks, scope);
     let (write, read) = (of(mix.written.counts()), of(mix.read.counts()));
-    Ok(Round { write, read, snapshot_s: Some(snapshot_s) })
+    let operations: f64 = write.ticks.iter().chain(&read.ticks).sum();
+    Ok(Round {
+        write,
+        read,
+        snapshot_s: Some(snapshot_s),
+        driving_us: Some(driving_us / operations.max(1.0)),
+    })
 }
 
 /// blogbench runs before the snapshot, and again after it in the same folder: there it replaces files that
@@ -201,7 +213,7 @@ fn with_blogbench(bench: &mut Bench, kind: &Kind, scope: &Scope, options: &Optio
     let after = run()?;
     let of = |runs| Operations::of_runs(runs, scope);
     let (write, read) = (of([before.written, after.written]), of([before.read, after.read]));
-    Ok(Round { write, read, snapshot_s: None })
+    Ok(Round { write, read, snapshot_s: None, driving_us: None })
 }
 
 fn check(findings: &mut Findings, measured: &Runs<&'static Kind, Round>, seed: u64) {
@@ -277,6 +289,7 @@ mod tests {
             write: Operations::of_runs([counted(9.0, [500.0, 0.0]), counted(7.0, [300.0, 400.0])], &scope),
             read: Operations::of_runs([counted(90.0, [1.0, 2.0]), counted(70.0, [0.0, 0.0])], &scope),
             snapshot_s: None,
+            driving_us: None,
         };
         assert_eq!(round.stalled(), 3.0);
         let [before, after] = reported(&scope, round);
@@ -299,7 +312,7 @@ mod tests {
         let ticks = [[2.0; 2000].as_slice(), &[0.0; 1000], &[1.0; 1001]].concat();
         let operations = |ticks: &[f64]| Operations::of_ticks(ticks.to_vec(), &scope);
         let (write, read) = (operations(&ticks), operations(&[1.0; 4001]));
-        let round = Round { write, read, snapshot_s: Some(20.0) };
+        let round = Round { write, read, snapshot_s: Some(20.0), driving_us: None };
         assert_eq!(round.stalled(), 1.0);
         let [before, after] = reported(&scope, round);
         assert_eq!(

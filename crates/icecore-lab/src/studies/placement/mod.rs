@@ -13,6 +13,7 @@ use super::turns::{Absent, Seat, in_turn};
 use crate::device::{Device, DeviceCounts};
 use crate::disks;
 use crate::disks::model::HardDisk;
+use crate::driving::{self, Of};
 use crate::error::{Error, Result};
 use crate::experiments::Findings;
 use crate::machine;
@@ -92,6 +93,8 @@ impl Scope {
 /// What one placement did in one round.
 struct Run {
     new_orders_per_minute: f64,
+    /// What driving cost for each transaction, in microseconds.
+    driving_us: f64,
     each_second: Vec<f64>,
     /// By place.
     counts: Vec<(&'static str, DeviceCounts)>,
@@ -145,6 +148,8 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     for (side, runs) in &measured {
         report(&mut findings, side.name(), runs);
     }
+    let runs = measured.iter().flat_map(|(_, runs)| runs);
+    driving::report(&mut findings, &runs.map(|run| run.driving_us).collect::<Vec<_>>());
     Ok(findings)
 }
 
@@ -242,15 +247,16 @@ impl Study<'_> {
         let warm_up = Drive { time: (slice.time / 4).max(Duration::from_secs(1)), ..slice };
         orders.drive(&server, warm_up)?;
         let before: Vec<DeviceCounts> = devices.iter().map(|(_, device)| device.counts()).collect();
-        let ordered = orders.drive(&server, slice)?;
+        let (ordered, driving_us) = Of::Programs.during(|| orders.drive(&server, slice))?;
         let since = |((name, device), before): (&(&'static str, &Device), DeviceCounts)| {
             (*name, device.counts() - before)
         };
         let counts = devices.iter().zip(before).map(since).collect();
         orders.check(&server)?;
         server.stop()?;
-        let each_second = ordered.all.each_second;
-        Ok(Run { new_orders_per_minute: ordered.new_orders_per_minute, each_second, counts })
+        let new_orders_per_minute = ordered.new_orders_per_minute;
+        let driving_us = driving_us / ordered.all.transactions;
+        Ok(Run { new_orders_per_minute, driving_us, each_second: ordered.all.each_second, counts })
     }
 }
 

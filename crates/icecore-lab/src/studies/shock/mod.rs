@@ -10,7 +10,7 @@ mod report;
 use super::{Bench, LVM, Lineup, Needs, PLAIN, SUBJECT};
 use crate::bonnie;
 use crate::device::DeviceCounts;
-use crate::driving::overhead_us;
+use crate::driving::{self, overhead_us};
 use crate::error::{Doing, Error, Result};
 use crate::experiments::Findings;
 use crate::fileio::{self, FILE_NAME};
@@ -151,9 +151,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     if let Some(rate) = options.rate {
         findings.parameter("rate_per_s", u64::from(rate));
     }
-    if let Some(driving) = driving {
-        findings.parameter("driving_us_per_op", driving);
-    }
+    driving::report(&mut findings, driving.as_slice());
     Ok(findings)
 }
 
