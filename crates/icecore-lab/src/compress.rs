@@ -2,7 +2,7 @@
 
 use crate::error::{Doing, Error, Result};
 use crate::options::Options;
-use crate::tool::{PATIENCE_AT_END, Tool};
+use crate::tool::{self, PATIENCE_AT_END, Tool};
 use rustix::fs::{Advice, fadvise};
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -60,27 +60,62 @@ impl Copied {
 pub(crate) fn copy_compressed(folder: &Path, pace: Pace<'_>, options: &Options) -> Result<Copied> {
     let mut files = Vec::new();
     find_files(folder, &mut files)?;
-    let mut command = Command::new("zstd");
-    command.args(["-1", "--quiet", "--stdout"]).stdout(Stdio::null());
-    let (mut compressor, mut input) = Tool::start_fed(&mut command)?;
-    let mut copied = Copied { bytes: 0, time: Duration::ZERO, each_second: Vec::new() };
-    let begin = Instant::now();
+    let mut compressor = Compressor::start()?;
     loop {
         for file in &files {
-            read(file, &mut input, &pace, begin, &mut copied, options)?;
+            read(file, &mut compressor, &pace, options)?;
         }
         if pace.is_over() {
             break;
         }
     }
-    drop(input);
-    // It has all that it is to compress.
-    let ended = compressor.ends_within(PATIENCE_AT_END)?;
-    if !ended || !compressor.wait(options)?.success() {
-        let reason = if ended { "it failed" } else { "it does not end" };
-        return Err(Error::Child { job: "zstd".to_owned(), reason: reason.to_owned() });
+    compressor.end(options)
+}
+
+/// Compresses what a program prints, and answers how much that was.
+///
+/// # Errors
+/// As for [`tool::output`].
+pub(crate) fn output_compressed(command: &mut Command, options: &Options) -> Result<Copied> {
+    let mut compressor = Compressor::start()?;
+    tool::pass_on(command, options, |bytes| compressor.take(bytes))?;
+    compressor.end(options)
+}
+
+/// A zstd(1) whose output goes nowhere.
+struct Compressor {
+    program: Tool,
+    input: ChildStdin,
+    begin: Instant,
+    copied: Copied,
+}
+
+impl Compressor {
+    fn start() -> Result<Self> {
+        let mut command = Command::new("zstd");
+        command.args(["-1", "--quiet", "--stdout"]).stdout(Stdio::null());
+        let (program, input) = Tool::start_fed(&mut command)?;
+        let copied = Copied { bytes: 0, time: Duration::ZERO, each_second: Vec::new() };
+        Ok(Self { program, input, begin: Instant::now(), copied })
     }
-    Ok(copied)
+
+    fn take(&mut self, bytes: &[u8]) -> Result<()> {
+        self.input.write_all(bytes).doing(|| "pass what was read to zstd".to_owned())?;
+        self.copied.add(bytes.len(), self.begin.elapsed());
+        Ok(())
+    }
+
+    fn end(self, options: &Options) -> Result<Copied> {
+        let Self { mut program, input, copied, .. } = self;
+        drop(input);
+        // It has all that it is to compress.
+        let ended = program.ends_within(PATIENCE_AT_END)?;
+        if !ended || !program.wait(options)?.success() {
+            let reason = if ended { "it failed" } else { "it does not end" };
+            return Err(Error::Child { job: "zstd".to_owned(), reason: reason.to_owned() });
+        }
+        Ok(copied)
+    }
 }
 
 impl Pace<'_> {
@@ -108,14 +143,7 @@ impl Pace<'_> {
     }
 }
 
-fn read(
-    path: &Path,
-    input: &mut ChildStdin,
-    pace: &Pace<'_>,
-    begin: Instant,
-    copied: &mut Copied,
-    options: &Options,
-) -> Result<()> {
+fn read(path: &Path, compressor: &mut Compressor, pace: &Pace<'_>, options: &Options) -> Result<()> {
     let doing = || format!("read {}", path.display());
     let mut file = File::open(path).doing(doing)?;
     fadvise(&file, 0, None, Advice::DontNeed).doing(doing)?;
@@ -125,9 +153,8 @@ fn read(
         if bytes == 0 {
             break;
         }
-        input.write_all(&chunk[..bytes]).doing(|| "pass what was read to zstd".to_owned())?;
-        copied.add(bytes, begin.elapsed());
-        let early = pace.due(copied.bytes).saturating_sub(begin.elapsed());
+        compressor.take(&chunk[..bytes])?;
+        let early = pace.due(compressor.copied.bytes).saturating_sub(compressor.begin.elapsed());
         options.wait_while(early, || !pace.is_cut())?;
     }
     fadvise(&file, 0, None, Advice::DontNeed).doing(doing)

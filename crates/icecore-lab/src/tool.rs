@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// How often a run that waits for a program looks whether it is to stop.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
+/// What is read of a pipe at once: all that it holds.
+const PIPE_BYTES: usize = 64 << 10;
+
 /// How long a program may take to end that has nothing left to read.
 pub(crate) const PATIENCE_AT_END: Duration = Duration::from_secs(10);
 
@@ -133,6 +136,45 @@ pub(crate) fn output(command: &mut Command, options: &Options) -> Result<String>
     Err(Error::Child { job: name(command), reason: format!("{status}: {}", tail(&said)) })
 }
 
+/// Runs a program to its end, and hands over what it prints as it comes.
+///
+/// # Errors
+/// As for [`output`], and those of `take`.
+pub(crate) fn pass_on(
+    command: &mut Command,
+    options: &Options,
+    mut take: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let doing = || format!("read what {} prints", name(command));
+    let mut complaint = tempfile::tempfile().doing(doing)?;
+    let errors_to = complaint.try_clone().doing(doing)?;
+    let (mut printed, to) = std::io::pipe().doing(doing)?;
+    let limit = Instant::now() + options.time_limit;
+    let mut tool = Tool::start(command.stdout(to).stderr(errors_to))?;
+    // The command holds the end that is written to. As long as it does, there is no end of what is read.
+    command.stdout(Stdio::null());
+    let mut chunk = vec![0; PIPE_BYTES];
+    loop {
+        while !is_readable(&printed)? {
+            options.go_on()?;
+            if Instant::now() >= limit {
+                return Err(Error::TooLong { program: shown(command), limit: options.time_limit });
+            }
+        }
+        let bytes = printed.read(&mut chunk).doing(|| format!("read what {} prints", name(command)))?;
+        if bytes == 0 {
+            break;
+        }
+        take(&chunk[..bytes])?;
+    }
+    let status = tool.wait(options)?;
+    if status.success() {
+        return Ok(());
+    }
+    let reason = format!("{status}: {}", tail(&read(&mut complaint)?));
+    Err(Error::Child { job: name(command), reason })
+}
+
 fn name(command: &Command) -> String {
     command.get_program().to_string_lossy().into_owned()
 }
@@ -156,4 +198,33 @@ fn read(file: &mut File) -> Result<String> {
 pub(crate) fn tail(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines[lines.len().saturating_sub(5)..].join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_prints_is_passed_on_and_a_failure_is_that_of_the_program() {
+        let mut options = Options::new(".");
+        let run = |script: &str, options: &Options| {
+            let mut passed = Vec::new();
+            let mut command = Command::new("sh");
+            let outcome = pass_on(command.args(["-c", script]), options, |bytes| {
+                passed.extend_from_slice(bytes);
+                Ok(())
+            });
+            (outcome, passed)
+        };
+        let (outcome, passed) = run("head -c 300000 /dev/zero; echo end", &options);
+        outcome.expect("it succeeds");
+        assert!(passed.len() == 300_004 && passed.ends_with(b"end\n"), "{}", passed.len());
+        let (outcome, passed) = run("echo some; echo why >&2; exit 3", &options);
+        let error = outcome.expect_err("it fails").to_string();
+        assert!(error.contains("sh") && error.contains("why"), "{error}");
+        assert_eq!(passed, b"some\n");
+        options.time_limit = Duration::from_millis(50);
+        let (outcome, _) = run("sleep 60", &options);
+        assert!(matches!(outcome, Err(Error::TooLong { .. })), "{outcome:?}");
+    }
 }

@@ -20,8 +20,8 @@ pub(crate) struct Seat {
     pub may_leave: bool,
 }
 
-/// Runs each side once a round, in turn, and answers what that was by side. A side that may leave, and fails
-/// or does not end in time, takes part no longer: hours of the others are not lost with it.
+/// Runs each side once a round, in turn, and answers what that was by side. A side that may leave takes part
+/// no longer once it fails, or does not end in time. Hours of the others are not lost with it.
 pub(crate) fn in_turn<S, T>(
     sides: Vec<S>,
     absent: &mut Absent,

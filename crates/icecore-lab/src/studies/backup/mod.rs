@@ -4,7 +4,8 @@
 //! A MariaDB on each system is driven by sysbench. First without a snapshot; then a snapshot is read while
 //! the server is stopped; then another while it is driven, as fast as it goes; and one at half of that speed.
 //! What is read goes through zstd(1), and nowhere from there: a backup belongs on another disk. At the end
-//! programs make backups by themselves: mariadb-backup(1), which needs no snapshot, and mylvmbackup(1).
+//! programs make backups by themselves: mariadb-backup(1) and mylvmbackup(1). The first needs no snapshot, so
+//! systems without take part in that.
 
 mod mariadb_backup;
 mod mylvmbackup;
@@ -142,7 +143,9 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
 
 fn one(bench: &mut Bench, kind: &Kind, source: &Path, scope: &Scope, options: &Options) -> Result<Round> {
     let mut round = Round::new();
-    let data = bench.system.data()?.join(NAME);
+    let data = bench.system.data()?;
+    server::open_to_all(&data)?;
+    let data = data.join(NAME);
     tool::output(Command::new("cp").arg("-a").arg(source).arg(&data), options)?;
     let start = || Server::start(&MariaDb, &data, scope.setup(), MariaDb.query(), options);
     let server = start()?;

@@ -3,7 +3,7 @@
 
 use super::program::beside;
 use super::{NAME, Phase, Scope};
-use crate::compress::bytes_of_files;
+use crate::compress::{Copied, bytes_of_files};
 use crate::error::{Doing, Error, Result};
 use crate::options::{Options, scratch_in};
 use crate::server::Server;
@@ -13,6 +13,7 @@ use crate::tool;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 /// The program and its package.
 pub(super) const PROGRAM: &str = "mylvmbackup";
@@ -53,7 +54,11 @@ pub(super) fn run(
     let folder = scratch_in(folder)?;
     let place = Place { folder: folder.path(), data, volume };
     let bytes = bytes_of_files(&data.join(NAME))?;
-    let phase = beside(server, bytes, scope, || place.back_up(server, scope.area_bytes, options))?;
+    let phase = beside(server, scope, || {
+        let began = Instant::now();
+        place.back_up(server, scope.area_bytes, options)?;
+        Ok(Copied::at_once(bytes, began.elapsed()))
+    })?;
     place.verify(options)?;
     Ok(phase)
 }
