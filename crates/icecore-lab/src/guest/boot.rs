@@ -28,6 +28,10 @@ const DISK_BYTES: (u64, u64) = (16 << 30, 64 << 30);
 const ROOM_LEFT_MIN: u64 = 64 << 20;
 /// Longest time without a step: quick, full. Emulation is slow.
 const SILENCE: (Duration, Duration) = (Duration::from_secs(15 * 60), Duration::from_secs(2 * 3600));
+/// At times an emulated kernel crashes while it boots. Then it is booted again.
+const BOOTS_MAX: u32 = 3;
+/// Where the guest writes its steps, from the beginning of its study on.
+const PROGRESS: &str = "progress";
 /// A machine that KVM cannot run ends at once.
 const TRIAL: Duration = Duration::from_secs(2);
 
@@ -48,13 +52,14 @@ pub(super) fn run(built: &Path, name: &str, options: &Options) -> Result<Report>
     let doing = || format!("make {}", disk.display());
     File::create_new(&disk).doing(doing)?.set_len(options.size(DISK_BYTES.1, DISK_BYTES.0)).doing(doing)?;
     let accelerator = if kvm_works()? { "kvm" } else { "tcg" };
-    options.say(&format!("guest: booting, with {}", accelerator.to_uppercase()))?;
-    let mut command = machine(built, shared, &disk, accelerator);
-    let log = shared.join("qemu");
-    let written = File::create(&log).doing(|| format!("make {}", log.display()))?;
-    let qemu = Tool::start(command.stdout(Stdio::null()).stderr(written))?;
-    let silence = silence(options);
-    let status = watch::until_end(qemu, &shared.join("progress"), silence, options)?;
+    let mut status = boot(built, shared, &disk, accelerator, options)?;
+    for _ in 1..BOOTS_MAX {
+        if has_begun(shared) || status.code() != Some(0) {
+            break;
+        }
+        options.say("guest: its kernel crashed while it booted")?;
+        status = boot(built, shared, &disk, accelerator, options)?;
+    }
     let mut report = outcome(shared, status).or_else(|error| {
         // In the guest a full disk of this machine is an error of its own disk.
         room::require(shared, ROOM_LEFT_MIN, DISK)?;
@@ -63,6 +68,27 @@ pub(super) fn run(built: &Path, name: &str, options: &Options) -> Result<Report>
     report.parameters.insert("emulated".to_owned(), true.into());
     report.parameters.insert("accelerator".to_owned(), accelerator.into());
     Ok(report)
+}
+
+/// Boots the guest, and waits until it ends.
+fn boot(
+    built: &Path,
+    shared: &Path,
+    disk: &Path,
+    accelerator: &str,
+    options: &Options,
+) -> Result<ExitStatus> {
+    options.say(&format!("guest: booting, with {}", accelerator.to_uppercase()))?;
+    let log = shared.join("qemu");
+    let written = File::create(&log).doing(|| format!("make {}", log.display()))?;
+    let mut command = machine(built, shared, disk, accelerator);
+    let qemu = Tool::start(command.stdout(Stdio::null()).stderr(written))?;
+    watch::until_end(qemu, &shared.join(PROGRESS), silence(options), options)
+}
+
+/// Whether the guest came as far as to start its study.
+fn has_begun(shared: &Path) -> bool {
+    [PROGRESS, "status"].iter().any(|name| shared.join(name).exists())
 }
 
 /// What a study writes to the disk of the guest at most: two disks and a database, a volume of LVM with a copy
@@ -185,6 +211,15 @@ mod tests {
         assert!(failed.contains("the study in it failed: fio failed"), "{failed}");
         let cut = reason(&[("status", "0\n"), ("result.json", "{\"version\": 1")]);
         assert!(cut.contains("cut short"), "{cut}");
+    }
+
+    #[test]
+    fn a_guest_that_wrote_nothing_of_its_study_has_not_begun_it() {
+        for (name, has) in [("console", false), ("qemu", false), ("progress", true), ("status", true)] {
+            let folder = tempfile::tempdir().expect("a folder");
+            fs::write(folder.path().join(name), "").expect("written");
+            assert_eq!(has_begun(folder.path()), has, "{name}");
+        }
     }
 
     #[test]
