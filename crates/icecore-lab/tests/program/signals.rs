@@ -193,10 +193,13 @@ fn a_run_with_a_backup_beside_a_server_ends_in_good_order_by_a_signal() {
     if !fixture::can_mount() {
         return;
     }
-    let mut run = Run::start("backup", &["--systems", "icecore-mount"]);
-    let both = |run: &Run| ["zstd", DRIVING].iter().all(|program| !run.processes(program).is_empty());
-    assert_eq!(run.end_in("a backup beside writes", both, Signal::TERM), Some(Signal::TERM.as_raw()));
-    run.assert_nothing_is_left();
+    for (system, reader) in [("icecore-mount", "zstd"), ("plain", "--stream=mbstream")] {
+        let mut run = Run::start("backup", &["--systems", system]);
+        let both = |run: &Run| [reader, DRIVING].iter().all(|program| !run.processes(program).is_empty());
+        let ended = run.end_in("a backup beside writes", both, Signal::TERM);
+        assert_eq!(ended, Some(Signal::TERM.as_raw()), "{reader}");
+        run.assert_nothing_is_left();
+    }
 }
 
 #[test]
