@@ -1,5 +1,5 @@
-//! What driving alone costs. Of fio(1) it is the time that it takes for a write to no disk; of other programs,
-//! and of the lab's own threads, their processor time.
+//! What driving alone costs. Of fio(1) it is the time that it takes for a write to no disk. Of other
+//! programs, and of the lab's own threads, it is their processor time.
 
 use crate::error::{Doing, Result};
 use crate::experiments::Findings;
@@ -42,8 +42,8 @@ pub(crate) enum Of {
 }
 
 impl Of {
-    /// Answers what the work does, and the microseconds that the driver has meanwhile taken in user mode. What
-    /// it takes in the kernel is the system that is measured.
+    /// Answers what the work does, and the microseconds that the driver has meanwhile taken in user mode.
+    /// What it takes in the kernel is the system that is measured.
     pub(crate) fn during<T>(self, work: impl FnOnce() -> Result<T>) -> Result<(T, f64)> {
         let before = self.ticks()?;
         let done = work()?;
