@@ -59,7 +59,7 @@ const EXPECTED_S: [(&str, u64, u64); 10] = [
     (LONG_VALUATION.0, 0, 9000),
     ("fragment", 120, 330),
     ("blog", 150, 5400),
-    ("backup", 150, 1600),
+    ("backup", 150, 1800),
     ("placement", 180, 21_000),
     ("full", 90, 360),
     ("many", 150, 3600),
