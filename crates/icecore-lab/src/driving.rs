@@ -70,9 +70,10 @@ impl Of {
 }
 
 /// Puts the median of what driving costs in the results, where any of it could be seen.
-pub(crate) fn report(findings: &mut Findings, costs_us: &[f64]) {
-    if !costs_us.is_empty() && median(costs_us) > 0.0 {
-        findings.parameter(PARAMETER, median(costs_us));
+pub(crate) fn report(findings: &mut Findings, costs_us: impl IntoIterator<Item = f64>) {
+    let costs_us: Vec<f64> = costs_us.into_iter().collect();
+    if !costs_us.is_empty() && median(&costs_us) > 0.0 {
+        findings.parameter(PARAMETER, median(&costs_us));
     }
 }
 

@@ -124,16 +124,13 @@ pub(crate) fn output(command: &mut Command, options: &Options) -> Result<String>
         (tempfile::tempfile().doing(doing)?, tempfile::tempfile().doing(doing)?);
     let (to, errors_to) = (printed.try_clone().doing(doing)?, complaint.try_clone().doing(doing)?);
     let mut tool = Tool::start(command.stdout(to).stderr(errors_to))?;
-    if !tool.wait_until(Some(Instant::now() + options.time_limit), options)? {
-        return Err(Error::TooLong { program: shown(command), limit: options.time_limit });
-    }
-    let status = tool.wait(options)?;
+    let status = end(&mut tool, command, Instant::now() + options.time_limit, options)?;
     let (printed, complaint) = (read(&mut printed)?, read(&mut complaint)?);
     if status.success() {
         return Ok(printed);
     }
     let said = if complaint.trim().is_empty() { printed } else { complaint };
-    Err(Error::Child { job: name(command), reason: format!("{status}: {}", tail(&said)) })
+    Err(failure(command, status, &said))
 }
 
 /// Runs a program to its end, and hands over what it prints as it comes.
@@ -145,7 +142,8 @@ pub(crate) fn pass_on(
     options: &Options,
     mut take: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
-    let doing = || format!("read what {} prints", name(command));
+    let job = name(command);
+    let doing = || format!("read what {job} prints");
     let mut complaint = tempfile::tempfile().doing(doing)?;
     let errors_to = complaint.try_clone().doing(doing)?;
     let (mut printed, to) = std::io::pipe().doing(doing)?;
@@ -155,24 +153,35 @@ pub(crate) fn pass_on(
     command.stdout(Stdio::null());
     let mut chunk = vec![0; PIPE_BYTES];
     loop {
-        while !is_readable(&printed)? {
-            options.go_on()?;
-            if Instant::now() >= limit {
-                return Err(Error::TooLong { program: shown(command), limit: options.time_limit });
-            }
+        // Also where there is always something to read.
+        options.go_on()?;
+        if Instant::now() >= limit {
+            return Err(too_long(command, options));
         }
-        let bytes = printed.read(&mut chunk).doing(|| format!("read what {} prints", name(command)))?;
+        if !is_readable(&printed)? {
+            continue;
+        }
+        let bytes = printed.read(&mut chunk).doing(doing)?;
         if bytes == 0 {
             break;
         }
         take(&chunk[..bytes])?;
     }
-    let status = tool.wait(options)?;
-    if status.success() {
-        return Ok(());
-    }
-    let reason = format!("{status}: {}", tail(&read(&mut complaint)?));
-    Err(Error::Child { job: name(command), reason })
+    let status = end(&mut tool, command, limit, options)?;
+    if status.success() { Ok(()) } else { Err(failure(command, status, &read(&mut complaint)?)) }
+}
+
+/// Waits until a program ends, but not beyond this.
+fn end(tool: &mut Tool, command: &Command, limit: Instant, options: &Options) -> Result<ExitStatus> {
+    if tool.wait_until(Some(limit), options)? { tool.wait(options) } else { Err(too_long(command, options)) }
+}
+
+fn too_long(command: &Command, options: &Options) -> Error {
+    Error::TooLong { program: shown(command), limit: options.time_limit }
+}
+
+fn failure(command: &Command, status: ExitStatus, said: &str) -> Error {
+    Error::Child { job: name(command), reason: format!("{status}: {}", tail(said)) }
 }
 
 fn name(command: &Command) -> String {
@@ -224,7 +233,9 @@ mod tests {
         assert!(error.contains("sh") && error.contains("why"), "{error}");
         assert_eq!(passed, b"some\n");
         options.time_limit = Duration::from_millis(50);
-        let (outcome, _) = run("sleep 60", &options);
-        assert!(matches!(outcome, Err(Error::TooLong { .. })), "{outcome:?}");
+        for script in ["sleep 60", "exec yes", "exec >&-; sleep 60"] {
+            let (outcome, _) = run(script, &options);
+            assert!(matches!(outcome, Err(Error::TooLong { .. })), "{script}: {outcome:?}");
+        }
     }
 }

@@ -49,8 +49,6 @@ pub(super) fn run(built: &Path, name: &str, options: &Options) -> Result<Report>
     let job = StudyJob::new(name, "/data", "/job/result.json", options);
     share(shared, &job, options)?;
     let disk = shared.join("disk.img");
-    let doing = || format!("make {}", disk.display());
-    File::create_new(&disk).doing(doing)?.set_len(options.size(DISK_BYTES.1, DISK_BYTES.0)).doing(doing)?;
     let accelerator = if kvm_works()? { "kvm" } else { "tcg" };
     let mut status = boot(built, shared, &disk, accelerator, options)?;
     for _ in 1..BOOTS_MAX {
@@ -70,7 +68,7 @@ pub(super) fn run(built: &Path, name: &str, options: &Options) -> Result<Report>
     Ok(report)
 }
 
-/// Boots the guest, and waits until it ends.
+/// Boots the guest with an empty disk, and waits until it ends.
 fn boot(
     built: &Path,
     shared: &Path,
@@ -79,8 +77,10 @@ fn boot(
     options: &Options,
 ) -> Result<ExitStatus> {
     options.say(&format!("guest: booting, with {}", accelerator.to_uppercase()))?;
-    let log = shared.join("qemu");
-    let written = File::create(&log).doing(|| format!("make {}", log.display()))?;
+    let make = |path: &Path| File::create(path).doing(|| format!("make {}", path.display()));
+    let bytes = options.size(DISK_BYTES.1, DISK_BYTES.0);
+    make(disk)?.set_len(bytes).doing(|| format!("make {}", disk.display()))?;
+    let written = make(&shared.join("qemu"))?;
     let mut command = machine(built, shared, disk, accelerator);
     let qemu = Tool::start(command.stdout(Stdio::null()).stderr(written))?;
     watch::until_end(qemu, &shared.join(PROGRESS), silence(options), options)

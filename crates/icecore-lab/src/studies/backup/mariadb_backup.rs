@@ -2,26 +2,21 @@
 //! running server, and what the server logs meanwhile. At the end it keeps the server from committing.
 //! <https://mariadb.com/kb/en/mariadb-backup-options/>
 
-use super::program::beside;
+use super::program::{beside, require};
 use super::{NAME, Phase, Scope};
 use crate::compress::output_compressed;
 use crate::error::Result;
 use crate::options::{Options, scratch_in};
 use crate::server::{Server, option};
-use crate::systems::has_program;
 use std::path::Path;
 use std::process::Command;
 
 /// The program and its package.
 pub(super) const PROGRAM: &str = "mariadb-backup";
 
-/// Why there is no such backup on this machine.
-pub(super) fn probe() -> std::result::Result<(), String> {
-    has_program(PROGRAM, PROGRAM)
-}
-
 /// Drives the server until a backup of it is done.
 pub(super) fn run(server: &Server<'_>, data: &Path, scope: &Scope, options: &Options) -> Result<Phase> {
+    require(PROGRAM)?;
     // It asks for a folder, also where all goes into the stream.
     let folder = scratch_in(&std::env::temp_dir())?;
     let mut command = Command::new(PROGRAM);

@@ -137,7 +137,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     findings.parameter("sysbench_tables", scope.size.tables);
     findings.parameter("sysbench_rows", scope.size.rows);
     let phases = measured.iter().flat_map(|(_, rounds)| rounds).flat_map(BTreeMap::values);
-    driving::report(&mut findings, &phases.filter_map(|phase| phase.driving_us).collect::<Vec<_>>());
+    driving::report(&mut findings, phases.filter_map(|phase| phase.driving_us));
     Ok(findings)
 }
 
@@ -148,7 +148,7 @@ fn one(bench: &mut Bench, kind: &Kind, source: &Path, scope: &Scope, options: &O
     let data = data.join(NAME);
     tool::output(Command::new("cp").arg("-a").arg(source).arg(&data), options)?;
     let start = || Server::start(&MariaDb, &data, scope.setup(), MariaDb.query(), options);
-    let server = start()?;
+    let mut server = start()?;
     let warm_up = Drive { time: (scope.drive.time / 2).max(Duration::from_secs(1)), ..scope.drive };
     server.drive(WORKLOAD, scope.size, warm_up)?;
     MariaDb.rest(&server)?;
@@ -156,20 +156,17 @@ fn one(bench: &mut Bench, kind: &Kind, source: &Path, scope: &Scope, options: &O
     let driving_us = Some(driving_us / driven.transactions);
     round.insert(ALONE, Phase { driven: Some(driven), driving_us, ..Phase::default() });
     MariaDb.rest(&server)?;
-    let server = if kind.snapshots {
+    if kind.snapshots {
         bench.system.snapshot(SNAPSHOT)?;
         server.stop()?;
         let copied = at_rest(bench, options)?;
         let speed = copied.bytes_per_second();
         round.insert(IDLE, Phase { copied: Some(copied), ..Phase::default() });
-        let server = start()?;
+        server = start()?;
         for (variant, limit) in [(WRITING, None), (HALF, Some(speed / 2.0))] {
             round.insert(variant, beside_writes(bench, &server, limit, scope, options)?);
         }
-        server
-    } else {
-        server
-    };
+    }
     by_programs(bench, &server, scope, options, &mut round)?;
     server.stop()?;
     for (variant, phase) in &round {
@@ -224,8 +221,6 @@ fn by_programs(
     round: &mut Round,
 ) -> Result<()> {
     let data = bench.system.data()?;
-    let lacks =
-        |program: &str, reason| Error::Inconclusive { what: format!("a backup by {program}"), reason };
     let mut keep = |program, outcome: Result<Phase>| {
         let phase = match outcome {
             Err(Error::Stopped) => return Err(Error::Stopped),
@@ -234,15 +229,10 @@ fn by_programs(
         round.insert(program, phase);
         Ok(())
     };
-    let outcome = mariadb_backup::probe()
-        .map_err(|reason| lacks(mariadb_backup::PROGRAM, reason))
-        .and_then(|()| mariadb_backup::run(server, &data, scope, options));
-    keep(mariadb_backup::PROGRAM, outcome)?;
+    keep(mariadb_backup::PROGRAM, mariadb_backup::run(server, &data, scope, options))?;
     let Some(volume) = bench.system.volume() else { return Ok(()) };
     MariaDb.rest(server)?;
-    let outcome = mylvmbackup::probe()
-        .map_err(|reason| lacks(mylvmbackup::PROGRAM, reason))
-        .and_then(|()| mylvmbackup::run(server, bench.folder.path(), &data, &volume, scope, options));
+    let outcome = mylvmbackup::run(server, bench.folder.path(), &data, &volume, scope, options);
     keep(mylvmbackup::PROGRAM, outcome)
 }
 

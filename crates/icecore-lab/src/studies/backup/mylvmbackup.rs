@@ -1,14 +1,14 @@
 //! A backup by mylvmbackup(1), as in the study: the tables are locked for as long as it takes to make a
 //! classic snapshot of their volume, and tar(1) archives that.
 
-use super::program::beside;
+use super::program::{beside, require};
 use super::{NAME, Phase, Scope};
 use crate::compress::{Copied, bytes_of_files};
 use crate::error::{Doing, Error, Result};
 use crate::options::{Options, scratch_in};
 use crate::server::Server;
+use crate::systems::LogicalVolume;
 use crate::systems::loopback::{SBIN, unmount};
-use crate::systems::{LogicalVolume, has_program};
 use crate::tool;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,11 +26,6 @@ tarsuffixarg=\nthin=0\n\
 /// What the program calls its snapshot, its mount and its archive.
 const PREFIX: &str = "lab";
 const SUFFIX: &str = ".tar.zst";
-
-/// Why there is no such backup on this machine.
-pub(super) fn probe() -> std::result::Result<(), String> {
-    has_program(PROGRAM, PROGRAM)
-}
 
 /// Where the program works.
 struct Place<'a> {
@@ -51,6 +46,7 @@ pub(super) fn run(
     scope: &Scope,
     options: &Options,
 ) -> Result<Phase> {
+    require(PROGRAM)?;
     let folder = scratch_in(folder)?;
     let place = Place { folder: folder.path(), data, volume };
     let bytes = bytes_of_files(&data.join(NAME))?;

@@ -5,9 +5,16 @@ use crate::compress::Copied;
 use crate::error::{Error, Result};
 use crate::server::{Drive, Driven, Server};
 use crate::statistics::mean;
+use crate::systems::has_program;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// Refuses a backup by a program that is not on this machine. Its package has its name.
+pub(super) fn require(program: &str) -> Result<()> {
+    let missing = |reason| Error::Inconclusive { what: format!("a backup by {program}"), reason };
+    has_program(program, program).map_err(missing)
+}
 
 /// The driver runs for so long at a time: it cannot be asked to end.
 const SLICE: Duration = Duration::from_secs(3);

@@ -170,7 +170,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     findings.parameter("period_s", scope.period.as_secs_f64());
     findings.parameter("periods", u64::from(2 * scope.periods));
     let rounds = measured.iter().flat_map(|(_, rounds)| rounds);
-    driving::report(&mut findings, &rounds.filter_map(|round| round.driving_us).collect::<Vec<_>>());
+    driving::report(&mut findings, rounds.filter_map(|round| round.driving_us));
     Ok(findings)
 }
 

@@ -149,7 +149,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
         report(&mut findings, side.name(), runs);
     }
     let runs = measured.iter().flat_map(|(_, runs)| runs);
-    driving::report(&mut findings, &runs.map(|run| run.driving_us).collect::<Vec<_>>());
+    driving::report(&mut findings, runs.map(|run| run.driving_us));
     Ok(findings)
 }
 

@@ -151,7 +151,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     if let Some(rate) = options.rate {
         findings.parameter("rate_per_s", u64::from(rate));
     }
-    driving::report(&mut findings, driving.as_slice());
+    driving::report(&mut findings, driving);
     Ok(findings)
 }
 
