@@ -26,7 +26,8 @@ FUZZ_SECONDS ?= 60
 SECONDS ?= 600
 
 ICECORE := target/release/icecore
-# `icecore lab` and `icecore demo` are a program of their own.
+# `icecore lab` and `icecore demo` are a program of their own. Release builds name both, also where they want one binary: what
+# cargo compiles depends on the packages that it is asked for, and so it compiles all that they share once.
 PROGRAMS := --package icecore-cli --package icecore-lab
 
 .DEFAULT_GOAL := help
@@ -40,7 +41,6 @@ demo: ## Keep 95 versions of a growing database and prove each one (under a minu
 	$(ICECORE) demo
 
 test: tools ## Run all tests
-	$(CARGO) build --locked --workspace
 	$(CARGO) test --locked --workspace
 
 lint: tools ## Check format, lints, documentation, licences and sources of dependencies
@@ -86,18 +86,18 @@ fuzz: ## Run each fuzz target for FUZZ_SECONDS (needs a nightly toolchain)
 
 # On a real disk, in real time: `icecore lab run soak --minutes 120`.
 soak: ## Live through whole lives of pools on a simulated disk, for HOURS or SOAK_SECONDS; failures name their seed
-	$(CARGO) build --release --locked --package icecore-sim --bin soak
+	$(CARGO) build --release --locked $(PROGRAMS) --package icecore-sim --bin soak
 	target/release/soak --seconds $(SOAK_SECONDS) --keep target/soak-failures $(SOAK_OPTIONS)
 
 soak-short: ## The same for five minutes at most, the same lives every time (those of pools with threads but for the order of what they do)
 	$(MAKE) --no-print-directory soak SOAK_SECONDS=285 SOAK_OPTIONS='--seed 1 --threaded 10 --lives 360'
 
 mount-suites: tools ## Run pjdfstest, fsx (for SECONDS), fio, stress-ng, git, tar, rsync and SQLite's shell on a mount
-	$(CARGO) build --release --locked --package icecore-cli
+	$(CARGO) build --release --locked $(PROGRAMS) --bin icecore
 	SUITE_SECONDS=$(SECONDS) scripts/mount-suites
 
 mount-suites-short: tools ## The same in a minute or so
-	$(CARGO) build --release --locked --package icecore-cli
+	$(CARGO) build --release --locked $(PROGRAMS) --bin icecore
 	scripts/mount-suites short
 
 tools:
