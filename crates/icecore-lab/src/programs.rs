@@ -50,10 +50,13 @@ const fn program(
     Program { path, origin: Some(Origin::Package(package)), ask, used_by }
 }
 
+/// Debian dropped the package.
+pub(crate) const BCACHEFS_TOOLS: Origin = Origin::Source("github.com/koverstreet/bcachefs-tools");
+
 const VERSION: Option<&[&str]> = Some(&["--version"]);
 
 /// Those that are looked for. Unless said otherwise their packages are in Debian's main.
-pub(crate) const PROGRAMS: [Program; 22] = [
+pub(crate) const PROGRAMS: [Program; 23] = [
     // bonnie++ makes its files itself. All other loads of shock write to one that fio has made.
     program("fio", "fio", VERSION, &["shock --tool fio", "shock --tool sysbench", "fragment", "mount"]),
     program(
@@ -65,6 +68,12 @@ pub(crate) const PROGRAMS: [Program; 22] = [
     program("/usr/sbin/filefrag", "e2fsprogs", None, &["fragment"]),
     program("/usr/sbin/mkfs.xfs", "xfsprogs", Some(&["-V"]), &["xfs", "xfs-reflink"]),
     program("/usr/sbin/mkfs.btrfs", "btrfs-progs", VERSION, &["btrfs"]),
+    Program {
+        path: "bcachefs",
+        origin: Some(BCACHEFS_TOOLS),
+        ask: Some(&["version"]),
+        used_by: &["bcachefs"],
+    },
     program("/usr/sbin/lvm", "lvm2", Some(&["version"]), &["lvm", "lvm-thin"]),
     program("thin_check", "thin-provisioning-tools", None, &["lvm-thin"]),
     // Its package is in contrib, so there is none to install.

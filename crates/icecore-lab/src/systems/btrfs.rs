@@ -15,7 +15,7 @@ pub(super) const KIND: Kind = Kind { name: "btrfs", snapshots: true, files: true
 /// Since Linux 6.2 it discards by itself. In the file beneath that makes holes, which no other system has.
 const FORMAT: Format = Format {
     kind: "btrfs",
-    program: "mkfs.btrfs",
+    program: "/usr/sbin/mkfs.btrfs",
     arguments: &["--quiet", "--nodiscard"],
     mounted: "rw,nodiscard",
 };

@@ -4,6 +4,7 @@ use super::Ground;
 use crate::device::Device;
 use crate::error::{Doing, Result};
 use crate::options::Options;
+use crate::programs;
 use crate::tool::{self, Tool};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ const DD_BYTES: u64 = 4 << 20;
 pub(crate) struct Format {
     /// As `mount -t` names it.
     pub kind: &'static str,
-    /// The program in `/usr/sbin`.
+    /// The program: where it is, or its name.
     pub program: &'static str,
     /// Its arguments before the device. They must keep it from discarding: a hole in the file beneath costs
     /// each first write.
@@ -30,7 +31,7 @@ pub(crate) struct Format {
 
 pub(crate) const EXT4: Format = Format {
     kind: "ext4",
-    program: "mkfs.ext4",
+    program: "/usr/sbin/mkfs.ext4",
     arguments: &["-q", "-F", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
     mounted: "rw",
 };
@@ -38,7 +39,8 @@ pub(crate) const EXT4: Format = Format {
 impl Format {
     /// Makes the file system in a file or on a device.
     pub(crate) fn make(&self, place: &Path, options: &Options) -> Result<()> {
-        let mut command = Command::new(format!("{SBIN}/{}", self.program));
+        let program = programs::find(self.program).unwrap_or_else(|| self.program.into());
+        let mut command = Command::new(program);
         tool::output(command.args(self.arguments).arg(place), options).map(|_| ())
     }
 }

@@ -1,7 +1,7 @@
 //! The systems with snapshots that the studies compare. A new system is one file here, and one line in
 //! `SYSTEMS`.
 
-mod absent;
+mod bcachefs;
 pub(crate) mod btrfs;
 mod extents;
 mod icecore_mount;
@@ -177,7 +177,7 @@ pub(crate) const SYSTEMS: &[Kind] = &[
     lvm::KIND,
     lvm_thin::KIND,
     zfs::KIND,
-    absent::BCACHEFS,
+    bcachefs::KIND,
     icecore_mount::KIND,
     icecore_sqlite::KIND,
 ];

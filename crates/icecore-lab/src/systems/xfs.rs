@@ -11,7 +11,7 @@ use std::path::PathBuf;
 pub(super) const KIND: Kind = Kind { name: "xfs", snapshots: false, files: true, probe, begin };
 
 const FORMAT: Format =
-    Format { kind: "xfs", program: "mkfs.xfs", arguments: &["-q", "-K", "-m", "reflink=0"], mounted: "rw" };
+    Format { kind: "xfs", program: "/usr/sbin/mkfs.xfs", arguments: &["-q", "-K", "-m", "reflink=0"], mounted: "rw" };
 
 struct Xfs {
     mount: Loop,

@@ -17,7 +17,7 @@ pub(super) const KIND: Kind =
     Kind { name: "xfs-reflink", snapshots: true, files: true, probe: xfs::probe, begin };
 
 const FORMAT: Format =
-    Format { kind: "xfs", program: "mkfs.xfs", arguments: &["-q", "-K", "-m", "reflink=1"], mounted: "rw" };
+    Format { kind: "xfs", program: "/usr/sbin/mkfs.xfs", arguments: &["-q", "-K", "-m", "reflink=1"], mounted: "rw" };
 
 struct XfsReflink {
     mount: Loop,

@@ -1,0 +1,112 @@
+//! bcachefs on a loop device. The data is a subvolume, and a snapshot is a read-only one.
+
+use super::loopback::{Format, Loop};
+use super::{Ground, Kind, System};
+use crate::device::Device;
+use crate::error::Result;
+use crate::options::Options;
+use crate::programs::{self, BCACHEFS_TOOLS};
+use crate::tool;
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+pub(super) const KIND: Kind = Kind { name: "bcachefs", snapshots: true, files: true, probe, begin };
+
+const FORMAT: Format = Format {
+    kind: "bcachefs",
+    program: PROGRAM,
+    // Without the option a block is as large as one of the file system beneath.
+    arguments: &["format", "--quiet", "--block_size=4k"],
+    // Formatting does not discard unless it is asked to.
+    mounted: "rw,nodiscard",
+};
+
+const PROGRAM: &str = "bcachefs";
+
+/// Nothing says when destroyed snapshots are removed: they are when the bytes in use stand still for so long.
+const STILL: Duration = Duration::from_secs(2);
+
+/// A subvolume on a bcachefs of its own; both go when the value is dropped.
+struct Bcachefs {
+    mount: Loop,
+    options: Options,
+    /// Whether snapshots were destroyed that the file system may not have removed yet.
+    removing: AtomicBool,
+}
+
+fn probe() -> Result<(), String> {
+    super::is_root()?;
+    super::has_loop_devices()?;
+    super::has_file_system(FORMAT.kind)?;
+    let lacks = || format!("{PROGRAM} is not there: {}", BCACHEFS_TOOLS.advice());
+    programs::find(PROGRAM).map(|_| ()).ok_or_else(lacks)
+}
+
+fn begin(ground: &Ground<'_>) -> Result<Box<dyn System>> {
+    let (mount, options) = (Loop::begin(ground, &FORMAT)?, ground.options.clone());
+    let system = Bcachefs { mount, options, removing: AtomicBool::new(false) };
+    system.subvolume(["create".as_ref(), system.at("data").as_os_str()])?;
+    Ok(Box::new(system))
+}
+
+impl Bcachefs {
+    fn at(&self, name: &str) -> PathBuf {
+        self.mount.point().join(name)
+    }
+
+    fn subvolume<const N: usize>(&self, arguments: [&OsStr; N]) -> Result<()> {
+        let mut command = Command::new(programs::find(PROGRAM).unwrap_or_else(|| PROGRAM.into()));
+        tool::output(command.arg("subvolume").args(arguments), &self.options).map(|_| ())
+    }
+}
+
+impl System for Bcachefs {
+    fn data(&self) -> Result<PathBuf> {
+        Ok(self.at("data"))
+    }
+
+    /// The kernel writes the files first, and not the journal that has the snapshot.
+    fn snapshot(&mut self, name: &str) -> Result<()> {
+        let (data, snapshot) = (self.at("data"), self.at(name));
+        self.subvolume(["snapshot".as_ref(), "--read-only".as_ref(), data.as_ref(), snapshot.as_ref()])?;
+        self.mount.sync()
+    }
+
+    fn snapshot_folder(&self, name: &str) -> Result<PathBuf> {
+        Ok(self.at(name))
+    }
+
+    fn destroy(&mut self, name: &str) -> Result<()> {
+        self.removing.store(true, Ordering::Relaxed);
+        self.subvolume(["delete".as_ref(), self.at(name).as_os_str()])
+    }
+
+    fn space_bytes(&self) -> Result<u64> {
+        self.mount.used_bytes()
+    }
+
+    fn device(&self) -> &Device {
+        self.mount.device()
+    }
+
+    fn cool(&mut self) -> Result<()> {
+        self.mount.remount(&self.options)
+    }
+
+    /// Waits for the removal of destroyed snapshots, too.
+    fn rest(&self) -> Result<()> {
+        self.mount.sync()?;
+        if self.removing.swap(false, Ordering::Relaxed) {
+            let (begin, mut before) = (Instant::now(), None);
+            while begin.elapsed() < self.options.time_limit && before != Some(self.mount.used_bytes()?) {
+                before = Some(self.mount.used_bytes()?);
+                self.options.wait(STILL)?;
+            }
+            self.mount.sync()?;
+        }
+        Ok(())
+    }
+}
