@@ -45,18 +45,19 @@ pub(super) fn run(built: &Path, name: &str, options: &Options) -> Result<Report>
     require(&[QEMU, "setpriv"])?;
     let folder = options.scratch()?;
     let shared = folder.path();
-    room::require(shared, room_for(name, options), DISK)?;
+    let room = room_for(name, options);
+    room::require(shared, room, DISK)?;
     let job = StudyJob::new(name, "/data", "/job/result.json", options);
     share(shared, &job, options)?;
     let disk = shared.join("disk.img");
     let accelerator = if kvm_works()? { "kvm" } else { "tcg" };
-    let mut status = boot(built, shared, &disk, accelerator, options)?;
+    let mut status = boot(built, shared, &disk, room, accelerator, options)?;
     for _ in 1..BOOTS_MAX {
         if has_begun(shared) || status.code() != Some(0) {
             break;
         }
         options.say("guest: its kernel crashed while it booted")?;
-        status = boot(built, shared, &disk, accelerator, options)?;
+        status = boot(built, shared, &disk, room, accelerator, options)?;
     }
     let mut report = outcome(shared, status).or_else(|error| {
         // In the guest a full disk of this machine is an error of its own disk.
@@ -68,17 +69,18 @@ pub(super) fn run(built: &Path, name: &str, options: &Options) -> Result<Report>
     Ok(report)
 }
 
-/// Boots the guest with an empty disk, and waits until it ends.
+/// Boots the guest with an empty disk that has at least this room, and waits until it ends.
 fn boot(
     built: &Path,
     shared: &Path,
     disk: &Path,
+    room: u64,
     accelerator: &str,
     options: &Options,
 ) -> Result<ExitStatus> {
     options.say(&format!("guest: booting, with {}", accelerator.to_uppercase()))?;
     let make = |path: &Path| File::create(path).doing(|| format!("make {}", path.display()));
-    let bytes = options.size(DISK_BYTES.1, DISK_BYTES.0);
+    let bytes = options.size(DISK_BYTES.1, DISK_BYTES.0).max(room);
     make(disk)?.set_len(bytes).doing(|| format!("make {}", disk.display()))?;
     let written = make(&shared.join("qemu"))?;
     let mut command = machine(built, shared, disk, accelerator);
@@ -94,12 +96,16 @@ fn has_begun(shared: &Path) -> bool {
 /// What a study writes to the disk of the guest at most: two disks and a database, a volume of LVM with a copy
 /// area as large, or less.
 fn room_for(name: &str, options: &Options) -> u64 {
+    let iterations = u64::from(options.iterations.unwrap_or(0));
     let (quick, full) = match name {
         "placement" => (5 << 30, 62 << 30),
         "blog" => (5 << 30, 34 << 30),
+        "valuation" => (3 << 30, (24 << 30).max(iterations * (49 << 20))),
         _ => (3 << 30, 24 << 30),
     };
-    options.size(full, quick)
+    // What is asked for, a file system that is larger, and copies of what changes in it.
+    let data = options.size.unwrap_or(0).saturating_mul(3);
+    options.size(full, quick).max(data)
 }
 
 /// Puts into the folder what the guest needs of it.
