@@ -24,7 +24,7 @@ pub(super) fn section(documents: &[Document], charts: &[Vec<Chart>]) -> Markup {
             }
             @for (place, document) in counted {
                 @if documents.len() > 1 { h3 { (document.name) } }
-                (tables(document))
+                (tables(document, documents))
                 div class="grid" {
                     @for one in charts[place].iter().filter(|one| is_count(one)) { (chart(place, one)) }
                 }
@@ -44,30 +44,39 @@ fn rows(document: &Document) -> impl Iterator<Item = (&String, &System)> {
 }
 
 /// The table of the run whose charts are drawn; those of the other runs fold.
-fn tables(document: &Document) -> Markup {
+fn tables(document: &Document, all: &[Document]) -> Markup {
     let mut runs: Vec<&str> = rows(document).map(|(name, _)| Key::of(name).run).collect();
     runs.sort_by_key(|run| (*run != DURABLE, *run));
     runs.dedup();
     let (first, others) = runs.split_first().map_or(("", &[][..]), |(first, others)| (*first, others));
     let titles: Vec<String> = others.iter().map(|run| run_title(run)).collect();
     html! {
-        (table(document, first))
+        (table(document, first, all))
         @if !others.is_empty() {
             details { summary { "Other runs: " (titles.join(", ")) }
-                @for run in others { (table(document, run)) }
+                @for run in others { (table(document, run, all)) }
             }
         }
     }
 }
 
-fn table(document: &Document, run: &str) -> Markup {
-    let of_run =
-        rows(document).map(|(name, system)| (Key::of(name), system)).filter(|(key, _)| key.run == run);
-    let mut rows: Vec<(Key<'_>, &System)> = of_run.collect();
+/// The rows of a run, the fewest snapshots first.
+fn rows_of<'a>(document: &'a Document, run: &str) -> Vec<(Key<'a>, &'a System)> {
+    let keyed = rows(document).map(|(name, system)| (Key::of(name), system));
+    let mut rows: Vec<(Key<'a>, &System)> = keyed.filter(|(key, _)| key.run == run).collect();
     rows.sort_by_key(|(key, _)| (key.snapshots, key.system));
+    rows
+}
+
+/// Beside what a model predicts stands what `shock` counted.
+fn table(document: &Document, run: &str, all: &[Document]) -> Markup {
+    let is_model = document.report.experiment == "model";
+    let counted = all.iter().filter(|other| is_model && other.report.experiment == "shock");
+    let counted: Vec<_> =
+        counted.flat_map(|other| rows_of(other, DURABLE).into_iter().map(move |row| (other, row))).collect();
+    let rows = rows_of(document, run);
     // A model of other chunks, snapshots or writes than those that were counted.
-    let is_other_model = document.report.experiment == "model"
-        && document.report.checks.iter().all(|check| check.name != "model.error");
+    let is_other_model = is_model && document.report.checks.iter().all(|check| check.name != "model.error");
     let has_counts = (run == DURABLE || run.is_empty()) && !is_other_model;
     let elsewhere = if has_counts { published::all_counts(&document.report.experiment) } else { &[] };
     html! {
@@ -78,11 +87,10 @@ fn table(document: &Document, run: &str) -> Markup {
             } }
             tbody {
                 @for (key, system) in rows {
-                    tr { td { (key.system) } td { (key.variant()) }
-                        @for (counter, _) in COUNTERS {
-                            td class="number" { @if let Some(value) = system.counters.get(counter) { (number(*value)) } }
-                        }
-                    }
+                    tr { td { (key.system) } td { (key.variant()) } (cells(system)) }
+                }
+                @for (other, (key, system)) in counted {
+                    tr { td { (key.system) } td { "counted in " (other.name) ", " (key.variant()) } (cells(system)) }
                 }
                 @for count in elsewhere {
                     tr class="published" { td { (count.system) } td { "durable, " (snapshots(count.snapshots)) ", " (count.source) }
@@ -91,5 +99,13 @@ fn table(document: &Document, run: &str) -> Markup {
                 }
             }
         } }
+    }
+}
+
+fn cells(system: &System) -> Markup {
+    html! {
+        @for (counter, _) in COUNTERS {
+            td class="number" { @if let Some(value) = system.counters.get(counter) { (number(*value)) } }
+        }
     }
 }

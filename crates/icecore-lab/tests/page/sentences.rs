@@ -192,6 +192,20 @@ fn runs_whose_writes_are_not_durable_each_say_so_wherever_they_are_named() {
 }
 
 #[test]
+fn what_shock_counted_stands_beside_what_a_model_predicts() {
+    let counters = BTreeMap::from([("device_writes_per_op".to_owned(), 13.25)]);
+    let predicted = System::new("writes", vec![1.0]).with_counters(counters);
+    let model = fixture::report("model", vec![("btrfs/1".to_owned(), predicted)]);
+    let named = |report: Report| Document { name: report.experiment.clone(), report };
+    let page = page::render(&[named(model), named(fixture::shock())], &[]).expect("a page");
+    let counts = section(&page, "counts");
+    let (of_model, of_shock) = counts.split_once("<h3>shock</h3>").expect("both");
+    assert!(of_model.contains("<td>btrfs</td><td>1 snapshot</td>"), "{of_model}");
+    assert!(of_model.contains("<td>btrfs</td><td>counted in shock, sync, 1 snapshot</td>"), "{of_model}");
+    assert!(!of_model.contains("counted in shock, direct") && !of_shock.contains("counted in"), "{counts}");
+}
+
+#[test]
 fn the_method_names_the_exceptions_and_what_is_smaller_than_published() {
     let page = page_of(fixture::shock());
     let method = section(&page, "method");
