@@ -26,8 +26,8 @@ FUZZ_SECONDS ?= 60
 SECONDS ?= 600
 
 ICECORE := target/release/icecore
-# `icecore lab` and `icecore demo` are a program of their own. Release builds name both, also where they want one binary: what
-# cargo compiles depends on the packages that it is asked for, and so it compiles all that they share once.
+# `icecore lab` and `icecore demo` are a program of their own. What cargo compiles depends on the packages that
+# it is asked for. Where one of the binaries is wanted, both packages are named: what they share compiles once.
 PROGRAMS := --package icecore-cli --package icecore-lab
 
 .DEFAULT_GOAL := help

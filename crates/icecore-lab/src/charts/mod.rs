@@ -281,6 +281,7 @@ mod tests {
     #[test]
     fn every_system_has_a_title() {
         for name in crate::systems::names() {
+            // This one is written as it is called.
             assert!(title(name) != name || name == "bcachefs", "{name}");
         }
         assert_eq!(title("something else"), "something else");

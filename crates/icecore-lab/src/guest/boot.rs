@@ -22,7 +22,7 @@ const QEMU: &str = "qemu-system-x86_64";
 /// What it is called where it has no room.
 const DISK: &str = "the disk of the guest";
 const MEMORY: &str = "3G";
-/// Size of the disk, which is a file with holes: quick, full.
+/// Size of the disk where so much is free: quick, full.
 const DISK_BYTES: (u64, u64) = (16 << 30, 64 << 30);
 /// Less room than this under that file, and it is what a study failed for.
 const ROOM_LEFT_MIN: u64 = 64 << 20;
@@ -47,17 +47,19 @@ pub(super) fn run(built: &Path, name: &str, options: &Options) -> Result<Report>
     let shared = folder.path();
     let room = room_for(name, options);
     room::require(shared, room, DISK)?;
+    let free = room::free(shared).doing(|| format!("examine {}", shared.display()))?;
+    let bytes = disk_bytes(room, free, options);
     let job = StudyJob::new(name, "/data", "/job/result.json", options);
     share(shared, &job, options)?;
     let disk = shared.join("disk.img");
     let accelerator = if kvm_works()? { "kvm" } else { "tcg" };
-    let mut status = boot(built, shared, &disk, room, accelerator, options)?;
+    let mut status = boot(built, shared, &disk, bytes, accelerator, options)?;
     for _ in 1..BOOTS_MAX {
         if has_begun(shared) || status.code() != Some(0) {
             break;
         }
         options.say("guest: its kernel crashed while it booted")?;
-        status = boot(built, shared, &disk, room, accelerator, options)?;
+        status = boot(built, shared, &disk, bytes, accelerator, options)?;
     }
     let mut report = outcome(shared, status).or_else(|error| {
         // In the guest a full disk of this machine is an error of its own disk.
@@ -69,18 +71,17 @@ pub(super) fn run(built: &Path, name: &str, options: &Options) -> Result<Report>
     Ok(report)
 }
 
-/// Boots the guest with an empty disk that has at least this room, and waits until it ends.
+/// Boots the guest with an empty disk of this size, and waits until it ends.
 fn boot(
     built: &Path,
     shared: &Path,
     disk: &Path,
-    room: u64,
+    bytes: u64,
     accelerator: &str,
     options: &Options,
 ) -> Result<ExitStatus> {
     options.say(&format!("guest: booting, with {}", accelerator.to_uppercase()))?;
     let make = |path: &Path| File::create(path).doing(|| format!("make {}", path.display()));
-    let bytes = options.size(DISK_BYTES.1, DISK_BYTES.0).max(room);
     make(disk)?.set_len(bytes).doing(|| format!("make {}", disk.display()))?;
     let written = make(&shared.join("qemu"))?;
     let mut command = machine(built, shared, disk, accelerator);
@@ -93,8 +94,8 @@ fn has_begun(shared: &Path) -> bool {
     [PROGRESS, "status"].iter().any(|name| shared.join(name).exists())
 }
 
-/// What a study writes to the disk of the guest at most: two disks and a database, a volume of LVM with a copy
-/// area as large, or less.
+/// What a study writes to the disk of the guest at most, without copy areas of LVM where much is asked for:
+/// two disks and a database, a volume of LVM with a copy area as large, or less.
 fn room_for(name: &str, options: &Options) -> u64 {
     let iterations = u64::from(options.iterations.unwrap_or(0));
     let (quick, full) = match name {
@@ -103,9 +104,19 @@ fn room_for(name: &str, options: &Options) -> u64 {
         "valuation" => (3 << 30, (24 << 30).max(iterations * (49 << 20))),
         _ => (3 << 30, 24 << 30),
     };
-    // What is asked for, a file system that is larger, and copies of what changes in it.
-    let data = options.size.unwrap_or(0).saturating_mul(3);
-    options.size(full, quick).max(data)
+    // A device is larger than the data. The database of `backup` lies beside it, too.
+    let size = options.size.unwrap_or(0);
+    let asked = match name {
+        "backup" if size > 0 => size.saturating_mul(6).saturating_add(8 << 30),
+        _ => size.saturating_mul(3),
+    };
+    options.size(full, quick).max(asked)
+}
+
+/// The size of the disk, which is a file with holes: also for copy areas of LVM, but no more than is free. The
+/// guest leaves out a rival that does not fit.
+fn disk_bytes(room: u64, free: u64, options: &Options) -> u64 {
+    options.size(DISK_BYTES.1, DISK_BYTES.0).max(room.saturating_mul(2)).min(free)
 }
 
 /// Puts into the folder what the guest needs of it.
@@ -226,6 +237,21 @@ mod tests {
             fs::write(folder.path().join(name), "").expect("written");
             assert_eq!(has_begun(folder.path()), has, "{name}");
         }
+    }
+
+    #[test]
+    fn the_disk_has_room_for_what_is_asked_and_is_no_larger_than_what_is_free() {
+        let mut options = Options::new(".");
+        let disk = |options: &Options, name, free_gib: u64| {
+            disk_bytes(room_for(name, options), free_gib << 30, options) >> 30
+        };
+        assert_eq!((disk(&options, "shock", 100), disk(&options, "shock", 30)), (64, 30));
+        options.iterations = Some(850);
+        assert_eq!((disk(&options, "valuation", 100), disk(&options, "valuation", 50)), (81, 50));
+        options.size = Some(10 << 30);
+        assert!(room_for("backup", &options) >> 30 >= 46 + 10);
+        options.quick = true;
+        assert_eq!(disk(&options, "valuation", 200), 136);
     }
 
     #[test]

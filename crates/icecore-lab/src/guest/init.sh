@@ -21,7 +21,7 @@ udevadm trigger
 udevadm settle
 for module in loop dm_mod dm_snapshot dm_thin_pool btrfs xfs ext4 fuse zfs; do modprobe --quiet "$module"; done
 make_data() {
-    mkfs.ext4 -q -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 /dev/vdb && mount /dev/vdb /data
+    mkfs.ext4 -q -m 0 -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 /dev/vdb && mount /dev/vdb /data
 }
 if ! make_data 2>/job/errors; then
     echo 1 >/job/status

@@ -5,7 +5,7 @@ use crate::chart::Chart;
 use crate::charts::device::{COUNTERS, DURABLE};
 use crate::charts::{Key, run_title, snapshots};
 use crate::published;
-use crate::report::System;
+use crate::report::{Parameter, System};
 use maud::{Markup, html};
 
 pub(super) fn section(documents: &[Document], charts: &[Vec<Chart>]) -> Markup {
@@ -71,12 +71,13 @@ fn rows_of<'a>(document: &'a Document, run: &str) -> Vec<(Key<'a>, &'a System)> 
 /// Beside what a model predicts stands what `shock` counted.
 fn table(document: &Document, run: &str, all: &[Document]) -> Markup {
     let is_model = document.report.experiment == "model";
-    let counted = all.iter().filter(|other| is_model && other.report.experiment == "shock");
+    // A model of other chunks, snapshots or writes than those that were counted.
+    let is_other_model = is_model && document.report.checks.iter().all(|check| check.name != "model.error");
+    let stands_beside = |other: &&Document| is_model && !is_other_model && other.report.experiment == "shock";
+    let counted = all.iter().filter(stands_beside);
     let counted: Vec<_> =
         counted.flat_map(|other| rows_of(other, DURABLE).into_iter().map(move |row| (other, row))).collect();
     let rows = rows_of(document, run);
-    // A model of other chunks, snapshots or writes than those that were counted.
-    let is_other_model = is_model && document.report.checks.iter().all(|check| check.name != "model.error");
     let has_counts = (run == DURABLE || run.is_empty()) && !is_other_model;
     let elsewhere = if has_counts { published::all_counts(&document.report.experiment) } else { &[] };
     html! {
@@ -90,7 +91,7 @@ fn table(document: &Document, run: &str, all: &[Document]) -> Markup {
                     tr { td { (key.system) } td { (key.variant()) } (cells(system)) }
                 }
                 @for (other, (key, system)) in counted {
-                    tr { td { (key.system) } td { "counted in " (other.name) ", " (key.variant()) } (cells(system)) }
+                    tr { td { (key.system) } td { "counted in " (writes_of(other)) ", " (key.variant()) } (cells(system)) }
                 }
                 @for count in elsewhere {
                     tr class="published" { td { (count.system) } td { "durable, " (snapshots(count.snapshots)) ", " (count.source) }
@@ -108,4 +109,14 @@ fn cells(system: &System) -> Markup {
             td class="number" { @if let Some(value) = system.counters.get(counter) { (number(*value)) } }
         }
     }
+}
+
+/// The name of a result, and how many writes it counted over how much: what copying costs depends on both.
+fn writes_of(document: &Document) -> String {
+    let parameter = |name: &str| match document.report.parameters.get(name) {
+        Some(Parameter::Count(count)) => *count,
+        _ => 0,
+    };
+    let (writes, mebibytes) = (parameter("writes"), parameter("file_bytes") >> 20);
+    format!("{} ({writes} writes over {mebibytes} MiB)", document.name)
 }

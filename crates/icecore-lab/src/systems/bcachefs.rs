@@ -3,7 +3,7 @@
 use super::loopback::{Format, Loop};
 use super::{Ground, Kind, System};
 use crate::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::programs::{self, BCACHEFS_TOOLS};
 use crate::tool;
@@ -20,13 +20,13 @@ const FORMAT: Format = Format {
     program: PROGRAM,
     // Without the option a block is as large as one of the file system beneath.
     arguments: &["format", "--quiet", "--block_size=4k"],
-    // Formatting does not discard unless it is asked to.
     mounted: "rw,nodiscard",
 };
 
 const PROGRAM: &str = "bcachefs";
 
-/// Nothing says when destroyed snapshots are removed: they are when the bytes in use stand still for so long.
+/// Nothing says when destroyed snapshots are removed. They are taken as removed when the bytes in use stand
+/// still for so long.
 const STILL: Duration = Duration::from_secs(2);
 
 /// A subvolume on a bcachefs of its own; both go when the value is dropped.
@@ -60,6 +60,26 @@ impl Bcachefs {
     fn subvolume<const N: usize>(&self, arguments: [&OsStr; N]) -> Result<()> {
         let mut command = Command::new(programs::find(PROGRAM).unwrap_or_else(|| PROGRAM.into()));
         tool::output(command.arg("subvolume").args(arguments), &self.options).map(|_| ())
+    }
+
+    fn wait_until_still(&self) -> Result<()> {
+        let begin = Instant::now();
+        let mut before = self.mount.used_bytes()?;
+        loop {
+            self.options.wait(STILL)?;
+            let now = self.mount.used_bytes()?;
+            if now == before {
+                return Ok(());
+            }
+            if begin.elapsed() > self.options.time_limit {
+                let what = "the removal of snapshots".to_owned();
+                return Err(Error::Inconclusive {
+                    what,
+                    reason: "it takes longer than the time limit".to_owned(),
+                });
+            }
+            before = now;
+        }
     }
 }
 
@@ -100,11 +120,7 @@ impl System for Bcachefs {
     fn rest(&self) -> Result<()> {
         self.mount.sync()?;
         if self.removing.swap(false, Ordering::Relaxed) {
-            let (begin, mut before) = (Instant::now(), None);
-            while begin.elapsed() < self.options.time_limit && before != Some(self.mount.used_bytes()?) {
-                before = Some(self.mount.used_bytes()?);
-                self.options.wait(STILL)?;
-            }
+            self.wait_until_still()?;
             self.mount.sync()?;
         }
         Ok(())

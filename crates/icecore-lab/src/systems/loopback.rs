@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Programs of file systems are here, which is not in the `PATH` of every user.
+/// Programs of root are here, which is not in the `PATH` of every user.
 pub(crate) const SBIN: &str = "/usr/sbin";
 const DD_BYTES: u64 = 4 << 20;
 

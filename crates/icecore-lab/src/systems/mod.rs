@@ -202,7 +202,8 @@ fn is_root() -> std::result::Result<(), String> {
 
 /// Whether the program is there; the error names its package.
 pub(crate) fn has_program(program: &str, package: &str) -> std::result::Result<(), String> {
-    let lacks = || format!("{program} is not there: apt-get install {package}");
+    let name = program.rsplit('/').next().unwrap_or(program);
+    let lacks = || format!("{name} is not there: apt-get install {package}");
     programs::find(program).map(|_| ()).ok_or_else(lacks)
 }
 

@@ -10,8 +10,12 @@ use std::path::PathBuf;
 
 pub(super) const KIND: Kind = Kind { name: "xfs", snapshots: false, files: true, probe, begin };
 
-const FORMAT: Format =
-    Format { kind: "xfs", program: "/usr/sbin/mkfs.xfs", arguments: &["-q", "-K", "-m", "reflink=0"], mounted: "rw" };
+const FORMAT: Format = Format {
+    kind: "xfs",
+    program: "/usr/sbin/mkfs.xfs",
+    arguments: &["-q", "-K", "-m", "reflink=0"],
+    mounted: "rw",
+};
 
 struct Xfs {
     mount: Loop,

@@ -16,8 +16,12 @@ use std::path::{Path, PathBuf};
 pub(super) const KIND: Kind =
     Kind { name: "xfs-reflink", snapshots: true, files: true, probe: xfs::probe, begin };
 
-const FORMAT: Format =
-    Format { kind: "xfs", program: "/usr/sbin/mkfs.xfs", arguments: &["-q", "-K", "-m", "reflink=1"], mounted: "rw" };
+const FORMAT: Format = Format {
+    kind: "xfs",
+    program: "/usr/sbin/mkfs.xfs",
+    arguments: &["-q", "-K", "-m", "reflink=1"],
+    mounted: "rw",
+};
 
 struct XfsReflink {
     mount: Loop,
