@@ -251,7 +251,7 @@ mod tests {
         options.size = Some(10 << 30);
         assert!(room_for("backup", &options) >> 30 >= 46 + 10);
         options.quick = true;
-        assert_eq!(disk(&options, "valuation", 200), 136);
+        assert_eq!(disk(&options, "fragment", 200), 60);
     }
 
     #[test]
