@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// How one gets a program.
 #[derive(Clone, Copy)]
@@ -24,6 +25,12 @@ impl Origin {
             Self::Package(package) => format!("apt-get install {package}"),
             Self::Source(place) => format!("build it from its source ({place})"),
         }
+    }
+}
+
+impl From<&'static str> for Origin {
+    fn from(package: &'static str) -> Self {
+        Self::Package(package)
     }
 }
 
@@ -187,6 +194,11 @@ pub(crate) fn find(program: impl AsRef<Path>) -> Option<PathBuf> {
         fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
     };
     folders.map(|folder| folder.join(&program)).find(executable)
+}
+
+/// A command that runs the program from where [`find`] finds it.
+pub(crate) fn command(program: &str) -> Command {
+    Command::new(find(program).unwrap_or_else(|| program.into()))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! bcachefs on a loop device. The data is a subvolume, and a snapshot is a read-only one.
 
-use super::loopback::{Format, Loop};
+use super::loopback::{self, Format, Loop};
 use super::{Ground, Kind, System};
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -9,7 +9,6 @@ use crate::programs::{self, BCACHEFS_TOOLS};
 use crate::tool;
 use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -38,11 +37,7 @@ struct Bcachefs {
 }
 
 fn probe() -> Result<(), String> {
-    super::is_root()?;
-    super::has_loop_devices()?;
-    super::has_file_system(FORMAT.kind)?;
-    let lacks = || format!("{PROGRAM} is not there: {}", BCACHEFS_TOOLS.advice());
-    programs::find(PROGRAM).map(|_| ()).ok_or_else(lacks)
+    loopback::probe(&FORMAT, BCACHEFS_TOOLS)
 }
 
 fn begin(ground: &Ground<'_>) -> Result<Box<dyn System>> {
@@ -58,7 +53,7 @@ impl Bcachefs {
     }
 
     fn subvolume<const N: usize>(&self, arguments: [&OsStr; N]) -> Result<()> {
-        let mut command = Command::new(programs::find(PROGRAM).unwrap_or_else(|| PROGRAM.into()));
+        let mut command = programs::command(PROGRAM);
         tool::output(command.arg("subvolume").args(arguments), &self.options).map(|_| ())
     }
 

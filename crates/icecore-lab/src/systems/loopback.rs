@@ -4,7 +4,7 @@ use super::Ground;
 use crate::device::Device;
 use crate::error::{Doing, Result};
 use crate::options::Options;
-use crate::programs;
+use crate::programs::{self, Origin};
 use crate::tool::{self, Tool};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -39,18 +39,17 @@ pub(crate) const EXT4: Format = Format {
 impl Format {
     /// Makes the file system in a file or on a device.
     pub(crate) fn make(&self, place: &Path, options: &Options) -> Result<()> {
-        let program = programs::find(self.program).unwrap_or_else(|| self.program.into());
-        let mut command = Command::new(program);
+        let mut command = programs::command(self.program);
         tool::output(command.args(self.arguments).arg(place), options).map(|_| ())
     }
 }
 
 /// Why this machine cannot have such a file system.
-pub(crate) fn probe(format: &Format, package: &str) -> Result<(), String> {
+pub(crate) fn probe(format: &Format, origin: impl Into<Origin>) -> Result<(), String> {
     super::is_root()?;
     super::has_loop_devices()?;
     super::has_file_system(format.kind)?;
-    super::has_program(format.program, package)
+    super::has_program(format.program, origin)
 }
 
 /// A mounted file system. The device goes with the mount, and the mount when the value is dropped.

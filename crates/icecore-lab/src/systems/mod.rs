@@ -19,7 +19,7 @@ mod zfs;
 use crate::device::{Device, DeviceCounts};
 use crate::error::{Doing, Error, Result};
 use crate::options::Options;
-use crate::programs;
+use crate::programs::{self, Origin};
 use crate::sqlite::{self, Journal};
 use rusqlite::Connection;
 use std::fs::{self, File};
@@ -200,10 +200,10 @@ fn is_root() -> std::result::Result<(), String> {
     if root { Ok(()) } else { Err("only root can mount: run it as root".to_owned()) }
 }
 
-/// Whether the program is there; the error names its package.
-pub(crate) fn has_program(program: &str, package: &str) -> std::result::Result<(), String> {
+/// Whether the program is there; the error says how one gets it: by a package of Debian, or otherwise.
+pub(crate) fn has_program(program: &str, origin: impl Into<Origin>) -> std::result::Result<(), String> {
     let name = program.rsplit('/').next().unwrap_or(program);
-    let lacks = || format!("{name} is not there: apt-get install {package}");
+    let lacks = || format!("{name} is not there: {}", origin.into().advice());
     programs::find(program).map(|_| ()).ok_or_else(lacks)
 }
 

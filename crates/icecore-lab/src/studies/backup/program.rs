@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Refuses a backup by a program that is not on this machine. Its package has its name.
-pub(super) fn require(program: &str) -> Result<()> {
+pub(super) fn require(program: &'static str) -> Result<()> {
     let missing = |reason| Error::Inconclusive { what: format!("a backup by {program}"), reason };
     has_program(program, program).map_err(missing)
 }
