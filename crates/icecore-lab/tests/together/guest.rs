@@ -114,13 +114,21 @@ fn one_snapshot_makes_lvm_three_to_twelve_times_slower() {
     fits(&report);
     let factor = report.checks.iter().find(|check| check.name == "shock.lvm_factor").expect("LVM ran");
     assert!((3.0..=12.0).contains(&factor.value), "{factor:?}");
-    // What is overwritten is read and copied before, and the table of the snapshot says so.
+    // What is overwritten is read and copied before, and the table of the snapshot says so. What the page cache
+    // collects is copied in fewer requests.
     for run in ["direct", "sync", "fsync100"] {
         let count = |snapshots: u64, name: &str| {
             report.systems[&format!("lvm/{run}/{snapshots}")].counters[&format!("device_{name}_per_op")]
         };
-        let (reads, more) = (count(1, "reads"), count(1, "writes") - count(0, "writes"));
-        assert!(reads >= 0.8 && more >= 2.0, "{run}: {reads} reads, {more} more writes");
+        let more = |name| count(1, name) - count(0, name);
+        let (reads, writes) = (count(1, "reads"), more("writes"));
+        let (read_kib, write_kib) = (count(1, "read_kib"), more("write_kib"));
+        assert!(read_kib >= 12.8 && write_kib >= 16.0, "{run}: {read_kib} KiB read, {write_kib} KiB more");
+        let is_one_by_one = run != "fsync100";
+        assert!(
+            !is_one_by_one || reads >= 0.8 && writes >= 2.0,
+            "{run}: {reads} reads, {writes} more writes"
+        );
         assert!(count(0, "reads") < 0.2, "{run}: {} reads without a snapshot", count(0, "reads"));
     }
     let ours = report.systems["icecore-mount/sync/1"].counters["device_reads_per_op"];

@@ -1,6 +1,6 @@
 //! What a stream of completed writes says about a snapshot in the middle of it.
 
-use crate::statistics::median;
+use crate::statistics::{mean, median};
 
 /// One completed write.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -61,11 +61,8 @@ impl Shape {
         let rate_per_s = rates(completions, first, last, 1000);
         let fine = rates(completions, first, last, STEP_MS);
         let at = ((moment.begin_ms - first) / STEP_MS) as usize;
-        let before = median(&fine[..at]);
-        // A second from each step on; less at the end of the run.
-        let window = (1000 / STEP_MS) as usize;
-        let after: Vec<f64> =
-            fine[at..].windows(window.min(fine.len() - at)).map(crate::statistics::mean).collect();
+        let before = Some(median(&seconds(&fine[..at]))).filter(|rate| *rate > 0.0)?;
+        let after = seconds(&fine[at..]);
         let worst = after.iter().copied().fold(f64::INFINITY, f64::min);
         let during = ((moment.end_ms - moment.begin_ms) / STEP_MS) as usize + 1;
         let recovered = recovered(&after, before, during);
@@ -104,11 +101,21 @@ impl Shape {
             return None;
         }
         let (before, after) = (median(&rate_per_s[..at]), &rate_per_s[at..]);
+        if before <= 0.0 {
+            return None;
+        }
         let worst = after.iter().copied().fold(f64::INFINITY, f64::min);
         let recovery_s = recovered(after, before, 2).map(|seconds| seconds as f64);
         let dip = (1.0 - worst / before).max(0.0);
         Some(Self { snapshot_at_s, dip, recovery_s, rate_per_s, ..Self::default() })
     }
+}
+
+/// The rate of a second from each step on, or of all steps if they are less. A writer that flushes now and then
+/// writes in bursts: many a step has no write in it.
+fn seconds(steps: &[f64]) -> Vec<f64> {
+    let second = (1000 / STEP_MS) as usize;
+    steps.windows(second.min(steps.len())).map(mean).collect()
 }
 
 /// Where a rate is back at 95 % of what it was. A command that takes long before it stops the writers begins
@@ -204,6 +211,19 @@ mod tests {
         assert!((0.6..0.7).contains(&shape.dip), "{shape:?}");
         assert!(shape.recovery_s.is_some_and(|seconds| (1.8..=2.0).contains(&seconds)), "{shape:?}");
         assert_eq!((shape.longest_wait_ms, shape.wait_before_ms), (0.9, 0.9));
+    }
+
+    #[test]
+    fn bursts_with_steps_between_them_have_a_rate() {
+        // A hundred writes at once, and half a second of flushing them. The snapshot makes that a whole second.
+        let bursts = |at: u64| at % if at < 5_000 { 500 } else { 1_000 } < 100;
+        let shape = Shape::of(&stream(bursts), MOMENT).expect("a shape");
+        assert!((0.45..0.55).contains(&shape.dip) && shape.recovery_s.is_none(), "{shape:?}");
+        let shape = Shape::of(&stream(|at| at % 500 < 100), MOMENT).expect("a shape");
+        assert!(shape.dip < 0.01 && shape.recovery_s == Some(0.0), "{shape:?}");
+        assert!((400.0..=401.0).contains(&shape.longest_gap_ms), "{shape:?}");
+        // Nothing but the first write before the snapshot is no rate.
+        assert_eq!(Shape::of_rates(vec![0.0, 0.0, 50.0, 50.0], 2.3), None);
     }
 
     /// Writes that a stall of 300 ms has caught on their way.

@@ -38,8 +38,10 @@ const SMALL_WRITES: u64 = 12_000;
 const MIX: &str = "randomio";
 const MIX_THREADS: u64 = 100;
 const MIX_BLOCK_BYTES: u64 = 4 << 10;
-/// The runs with a number of snapshots, and their writes to a flush.
-const RUNS: [(&str, u32); 3] = [("direct", 0), ("sync", 1), ("fsync100", 100)];
+/// The runs with a number of snapshots. The last is of the page cache, as in the study.
+const RUNS: [Run; 3] = [DIRECT, SYNC, Run { name: "fsync100", sync_every: 100, direct: false }];
+const DIRECT: Run = Run { name: "direct", sync_every: 0, direct: true };
+const SYNC: Run = Run { name: "sync", sync_every: 1, direct: true };
 /// What fio needs until it writes.
 const FIO_BEGINS: Duration = Duration::from_millis(400);
 /// How much slower each attempt takes the machine to be.
@@ -48,6 +50,15 @@ const SYSBENCH_CURVE_MIN: Duration = Duration::from_secs(4);
 /// Tests run other studies beside this one, so fio may begin late.
 const CURVE_ATTEMPTS: u32 = if cfg!(debug_assertions) { 10 } else { 6 };
 
+/// How a run writes.
+struct Run {
+    name: &'static str,
+    /// Writes to a flush; 0 for none.
+    sync_every: u32,
+    /// Whether the page cache is left out.
+    direct: bool,
+}
+
 /// How much is done.
 struct Scope {
     file_bytes: u64,
@@ -55,7 +66,7 @@ struct Scope {
     device_bytes: u64,
     writes: u64,
     counts: &'static [usize],
-    runs: &'static [(&'static str, u32)],
+    runs: &'static [Run],
     curve: Duration,
     small_writes: u64,
     small_rounds: usize,
@@ -144,6 +155,8 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     findings.parameter("small_bytes", scope.small_bytes);
     findings.parameter("block_bytes", BLOCK_BYTES);
     findings.parameter("writes", scope.writes);
+    let cached: Vec<&str> = RUNS.iter().filter(|run| !run.direct).map(|run| run.name).collect();
+    findings.parameter("page_cache", cached.join(" ").as_str());
     findings.parameter("curve_s", scope.curve.as_secs_f64());
     findings.parameter("small_writes", scope.small_writes);
     findings.parameter("mix_s", scope.mix.as_secs_f64());
@@ -180,26 +193,30 @@ impl Driver<'_> {
             order.reverse();
         }
         // All counts come before the first time.
-        for &(name, sync_every) in self.scope.runs {
+        for run in self.scope.runs {
             for &count in &order {
                 let drive = FileRun {
-                    until: Until::Requests(self.scope.writes),
+                    // fio flushes before a write. One more than the flushes are for, or what is in the page
+                    // cache at the end would be in no rate.
+                    until: Until::Requests(self.scope.writes + u64::from(!run.direct)),
                     seed: seed + count as u64,
-                    ..self.drive(&file, self.scope.file_bytes, sync_every)
+                    ..self.drive(&file, self.scope.file_bytes, run)
                 };
                 let fixed = self.with_snapshots(count, |driver| driver.fixed(&drive))?;
                 let rate = fixed.rate;
-                self.options.say(&format!("  {}/{name}/{count}: {rate:.0} writes/s", self.kind.name))?;
-                found.fixed.insert((name, count), fixed);
+                self.options
+                    .say(&format!("  {}/{}/{count}: {rate:.0} writes/s", self.kind.name, run.name))?;
+                found.fixed.insert((run.name, count), fixed);
             }
         }
         if self.kind.snapshots {
             // At a fixed rate each write is durable by itself, or none is.
             let is_paced = self.options.rate.is_some();
-            for &(name, sync_every) in self.scope.runs.iter().filter(|(_, every)| !is_paced || *every <= 1) {
-                let shape = self.curve(&file, sync_every, seed)?;
-                self.options.say(&format!("  {}/{name}: gap {} ms", self.kind.name, shape.longest_gap_ms))?;
-                found.curves.insert(name, shape);
+            for run in self.scope.runs.iter().filter(|run| !is_paced || run.sync_every <= 1) {
+                let shape = self.curve(&file, run, seed)?;
+                let (system, gap) = (self.kind.name, shape.longest_gap_ms);
+                self.options.say(&format!("  {system}/{}: gap {gap} ms", run.name))?;
+                found.curves.insert(run.name, shape);
             }
         }
         let mixed = counts.iter().filter(|count| **count < 2 && self.options.tool == LoadTool::Fio);
@@ -228,7 +245,7 @@ impl Driver<'_> {
             // Other places than those of the runs that count.
             seed: seed + 500,
             record: record.map(|_| list.as_path()),
-            ..self.drive(file, self.scope.file_bytes, 1)
+            ..self.drive(file, self.scope.file_bytes, &SYNC)
         };
         self.write(&run)?;
         if let Some(record) = record {
@@ -239,15 +256,15 @@ impl Driver<'_> {
         self.bench.system.rest()
     }
 
-    fn drive<'a>(&self, file: &'a Path, bytes: u64, sync_every: u32) -> FileRun<'a> {
+    fn drive<'a>(&self, file: &'a Path, bytes: u64, run: &Run) -> FileRun<'a> {
         FileRun {
             file,
             bytes,
             how: "randwrite",
             block: BLOCK_BYTES,
-            direct: true,
+            direct: run.direct,
             jobs: 1,
-            sync_every,
+            sync_every: run.sync_every,
             rate: None,
             until: Until::End,
             seed: 0,
@@ -260,7 +277,7 @@ impl Driver<'_> {
         let folder = self.bench.system.data()?.join(name);
         fs::create_dir_all(&folder).doing(|| format!("make {}", folder.display()))?;
         let file = folder.join(FILE_NAME);
-        let fill = FileRun { how: "write", block: FILL_BYTES, ..self.drive(&file, bytes, 0) };
+        let fill = FileRun { how: "write", block: FILL_BYTES, ..self.drive(&file, bytes, &DIRECT) };
         fill.drive(self.options)?;
         self.bench.system.rest()?;
         Ok(file)
@@ -317,11 +334,11 @@ impl Driver<'_> {
 
     /// On a busy machine fio begins late, and a snapshot takes long: it may miss the run, or outlast it. Each
     /// attempt has the run last longer before the snapshot and after it.
-    fn curve(&mut self, file: &Path, sync_every: u32, seed: u64) -> Result<Shape> {
+    fn curve(&mut self, file: &Path, run: &Run, seed: u64) -> Result<Shape> {
         for attempt in 0..CURVE_ATTEMPTS {
             let slower = attempt * SLOWER;
             let (begins, time) = (FIO_BEGINS + slower / 2, self.scope.curve + 2 * slower);
-            if let Some(shape) = self.try_curve(file, sync_every, seed, begins, time)? {
+            if let Some(shape) = self.try_curve(file, run, seed, begins, time)? {
                 return Ok(shape);
             }
         }
@@ -335,7 +352,7 @@ impl Driver<'_> {
     fn try_curve(
         &mut self,
         file: &Path,
-        sync_every: u32,
+        run: &Run,
         seed: u64,
         begins: Duration,
         time: Duration,
@@ -346,7 +363,7 @@ impl Driver<'_> {
             seed,
             rate: self.options.rate,
             log: Some(&log),
-            ..self.drive(file, self.scope.file_bytes, sync_every)
+            ..self.drive(file, self.scope.file_bytes, run)
         };
         let name = format!("s{}", self.taken);
         self.taken += 1;
@@ -394,7 +411,7 @@ impl Driver<'_> {
             jobs: MIX_THREADS,
             until: Until::Time(self.scope.mix),
             seed,
-            ..self.drive(file, self.scope.file_bytes, 0)
+            ..self.drive(file, self.scope.file_bytes, &DIRECT)
         };
         Ok(drive.drive(self.options)?.rate)
     }
@@ -405,7 +422,7 @@ impl Driver<'_> {
             let drive = FileRun {
                 until: Until::Requests(self.scope.small_writes),
                 seed: seed + number as u64,
-                ..self.drive(file, self.scope.small_bytes, 0)
+                ..self.drive(file, self.scope.small_bytes, &DIRECT)
             };
             Ok(self.write(&drive)?.rate)
         };

@@ -28,7 +28,7 @@ pub(super) fn check_factor(findings: &mut Findings, name: &str, rounds: &[Round]
         Some(round.fixed.get(&(run, 0))?.rate / round.fixed.get(&(run, 1))?.rate)
     };
     let factors: Vec<f64> =
-        rounds.iter().flat_map(|round| RUNS.map(|(run, _)| factor(round, run))).flatten().collect();
+        rounds.iter().flat_map(|round| RUNS.map(|run| factor(round, run.name))).flatten().collect();
     findings.check(Check::new(name, bootstrap(&factors, median, seed)));
 }
 
