@@ -91,6 +91,10 @@ fn shared_memory_is_coherent_with_reads_and_writes() {
         unsafe { rustix::mm::msync(memory, length, MsyncFlags::SYNC).unwrap() };
         fixture.snapshot(&format!("db@{passes_cache_by}"));
         bytes[6000] = 45;
+        // The kernel waits for changed pages in munmap, and no other thread maps or protects memory meanwhile.
+        // This process serves the mount too: without this its server would wait for that, and munmap for it.
+        // SAFETY: the range is mapped.
+        unsafe { rustix::mm::msync(memory, length, MsyncFlags::SYNC).unwrap() };
         // SAFETY: nothing uses the range any more.
         unsafe { rustix::mm::munmap(memory, length).unwrap() };
         let past = fixture.path(&format!(".icecore/snapshots/{passes_cache_by}/{passes_cache_by}"));
