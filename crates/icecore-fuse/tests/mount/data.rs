@@ -91,8 +91,8 @@ fn shared_memory_is_coherent_with_reads_and_writes() {
         unsafe { rustix::mm::msync(memory, length, MsyncFlags::SYNC).unwrap() };
         fixture.snapshot(&format!("db@{passes_cache_by}"));
         bytes[6000] = 45;
-        // The kernel waits for changed pages in munmap, and no other thread maps or protects memory meanwhile.
-        // This process serves the mount too: without this its server would wait for that, and munmap for it.
+        // munmap waits until changed pages are written, and no other thread can map memory meanwhile.
+        // This process serves the mount, too: its server would wait for munmap, and munmap for its server.
         // SAFETY: the range is mapped.
         unsafe { rustix::mm::msync(memory, length, MsyncFlags::SYNC).unwrap() };
         // SAFETY: nothing uses the range any more.
