@@ -82,11 +82,11 @@ fn lvm_reads_once_and_writes_twice_more_for_each_write_behind_a_snapshot() {
         let system = report.systems.get(key);
         system.unwrap_or_else(|| panic!("no {key}: {:?}", report.systems)).counters[name]
     };
-    // The block layer merges what is copied into one request, or on a busy machine into none of four. So the
-    // requests have a lower bound, and what they carry has an upper one.
+    // The block layer merges the four reads that copy a block into one, or into more on a slow machine. So the
+    // requests have a lower bound, and what they carry an upper one: of two blocks.
     let reads = count("lvm/sync/1", "device_reads_per_op");
     let read_kib = count("lvm/sync/1", "device_read_kib_per_op");
-    assert!(reads >= 0.8 && (16.0..24.0).contains(&read_kib), "{reads} reads of {read_kib} KiB");
+    assert!(reads >= 0.8 && (16.0..32.0).contains(&read_kib), "{reads} reads of {read_kib} KiB");
     assert!(count("lvm/sync/0", "device_reads_per_op") < 0.2);
     let more = |name| count("lvm/sync/1", name) - count("lvm/sync/0", name);
     let (writes, write_kib) = (more("device_writes_per_op"), more("device_write_kib_per_op"));
