@@ -89,8 +89,8 @@ soak: ## Live through whole lives of pools on a simulated disk, for HOURS or SOA
 	$(CARGO) build --release --locked $(PROGRAMS) --package icecore-sim --bin soak
 	target/release/soak --seconds $(SOAK_SECONDS) --keep target/soak-failures $(SOAK_OPTIONS)
 
-soak-short: ## The same for three minutes at most, the same lives every time (those of pools with threads but for the order of what they do)
-	$(MAKE) --no-print-directory soak SOAK_SECONDS=160 SOAK_OPTIONS='--seed 1 --threaded 10 --lives 200'
+soak-short: ## The same for two minutes at most, the same lives every time (those of pools with threads but for the order of what they do)
+	$(MAKE) --no-print-directory soak SOAK_SECONDS=120 SOAK_OPTIONS='--seed 1 --threaded 10 --lives 150'
 
 mount-suites: tools ## Run pjdfstest, fsx (for SECONDS), fio, stress-ng, git, tar, rsync and SQLite's shell on a mount
 	$(CARGO) build --release --locked $(PROGRAMS) --bin icecore
