@@ -222,7 +222,7 @@ mod tests {
         let shape = Shape::of(&stream(|at| at % 500 < 100), MOMENT).expect("a shape");
         assert!(shape.dip < 0.01 && shape.recovery_s == Some(0.0), "{shape:?}");
         assert!((400.0..=401.0).contains(&shape.longest_gap_ms), "{shape:?}");
-        // Nothing but the first write before the snapshot is no rate.
+        // Seconds without a write have no rate that could come back.
         assert_eq!(Shape::of_rates(vec![0.0, 0.0, 50.0, 50.0], 2.3), None);
     }
 
