@@ -61,7 +61,7 @@ impl Shape {
         let rate_per_s = rates(completions, first, last, 1000);
         let fine = rates(completions, first, last, STEP_MS);
         let at = ((moment.begin_ms - first) / STEP_MS) as usize;
-        let before = Some(median(&seconds(&fine[..at]))).filter(|rate| *rate > 0.0)?;
+        let before = usual(&seconds(&fine[..at]))?;
         let after = seconds(&fine[at..]);
         let worst = after.iter().copied().fold(f64::INFINITY, f64::min);
         let during = ((moment.end_ms - moment.begin_ms) / STEP_MS) as usize + 1;
@@ -100,10 +100,7 @@ impl Shape {
         if at == 0 || at >= rate_per_s.len() {
             return None;
         }
-        let (before, after) = (median(&rate_per_s[..at]), &rate_per_s[at..]);
-        if before <= 0.0 {
-            return None;
-        }
+        let (before, after) = (usual(&rate_per_s[..at])?, &rate_per_s[at..]);
         let worst = after.iter().copied().fold(f64::INFINITY, f64::min);
         let recovery_s = recovered(after, before, 2).map(|seconds| seconds as f64);
         let dip = (1.0 - worst / before).max(0.0);
@@ -116,6 +113,11 @@ impl Shape {
 fn seconds(steps: &[f64]) -> Vec<f64> {
     let second = (1000 / STEP_MS) as usize;
     steps.windows(second.min(steps.len())).map(mean).collect()
+}
+
+/// The rate that a snapshot is compared with; `None` if too little was written to have one.
+fn usual(before: &[f64]) -> Option<f64> {
+    Some(median(before)).filter(|rate| *rate > 0.0)
 }
 
 /// Where a rate is back at 95 % of what it was. A command that takes long before it stops the writers begins
