@@ -132,10 +132,9 @@ impl FileRun<'_> {
             .arg(format!("--filename={}", self.file.display()))
             .arg(format!("--rw={}", self.how))
             .args([number("bs", self.block), number("numjobs", self.jobs), number("size", part)])
-            .args([
-                number("offset_increment", if is_mixed { 0 } else { part }),
-                number("randseed", self.seed),
-            ])
+            .arg(number("offset_increment", if is_mixed { 0 } else { part }))
+            // A run with `randrepeat` has fio's own seed, whatever `randseed` is.
+            .args(["--randrepeat=0".to_owned(), number("randseed", self.seed)])
             .arg(number("direct", self.direct.into()));
         match self.until {
             Until::Requests(count) => {
@@ -193,4 +192,39 @@ pub(crate) fn parse(text: &str, how: &str) -> Option<Driven> {
     };
     let (rate, requests) = (number("iops")?, number("total_ios")?);
     (rate > 0.0).then_some(Driven { rate, requests })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::Trace;
+
+    #[test]
+    fn a_seed_repeats_its_writes_and_another_makes_others() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, options) = (folder.path().join("file"), Options::new(folder.path()));
+        let writes = |list: &str, seed| {
+            let list = folder.path().join(list);
+            let run = FileRun {
+                file: &file,
+                bytes: 4 << 20,
+                how: "randwrite",
+                block: 4096,
+                direct: false,
+                jobs: 1,
+                sync_every: 0,
+                rate: None,
+                until: Until::Requests(100),
+                seed,
+                log: None,
+                record: Some(&list),
+            };
+            run.drive(&options).expect("fio runs");
+            let events = Trace::read(&list).expect("a list of writes").events;
+            events.into_iter().map(|(_, event)| event).collect::<Vec<_>>()
+        };
+        let first = writes("first", 1);
+        assert_eq!(first, writes("again", 1));
+        assert_ne!(first, writes("other", 2));
+    }
 }

@@ -120,7 +120,8 @@ pub struct Options {
     /// Iterations of the study `valuation`; 95 unless said.
     pub iterations: Option<u32>,
     /// Bytes of the file of the study `fragment`, 2 GiB unless said; of the database of the study `backup`,
-    /// 500 MB unless said; or of the device on which the study `blog` runs blogbench, 28 GiB unless said.
+    /// 500 MB unless said; of that of `placement`, 10 GB unless said, with a cache, disks and runs in
+    /// proportion; or of the device on which the study `blog` runs blogbench, 28 GiB unless said.
     pub size: Option<u64>,
     /// The writes that the study `model` replays, recorded by fio; random ones unless said.
     pub trace: Option<PathBuf>,

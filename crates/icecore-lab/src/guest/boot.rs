@@ -104,10 +104,11 @@ fn room_for(name: &str, options: &Options) -> u64 {
         "valuation" => (3 << 30, (24 << 30).max(iterations * (49 << 20))),
         _ => (3 << 30, 24 << 30),
     };
-    // A device is larger than the data. The database of `backup` lies beside it, too.
+    // A device is larger than the data. The database of `backup` lies beside it, and that of `placement`
+    // beside two disks.
     let size = options.size.unwrap_or(0);
     let asked = match name {
-        "backup" if size > 0 => size.saturating_mul(6).saturating_add(8 << 30),
+        "backup" | "placement" if size > 0 => size.saturating_mul(6).saturating_add(8 << 30),
         _ => size.saturating_mul(3),
     };
     options.size(full, quick).max(asked)

@@ -83,6 +83,9 @@ fn tool(name: &str, arguments: &RunArguments) -> anyhow::Result<()> {
     }
 }
 
+/// Studies whose data may be larger or smaller.
+const SIZED: [&str; 3] = ["fragment", "backup", "placement"];
+
 fn of_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Result<()> {
     let name = experiment.name;
     systems(arguments)?;
@@ -120,9 +123,9 @@ fn of_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Result
         let names = studies.map(|one| one.name).collect::<Vec<_>>().join(", ");
         return Err(exit::usage(format!("{name} runs on no simulated disk: --disk goes with {names}")));
     }
-    let is_sized = ["fragment", "backup"].contains(&name) || arguments.tool == Some(LoadTool::Blogbench);
+    let is_sized = SIZED.contains(&name) || arguments.tool == Some(LoadTool::Blogbench);
     if !is_sized && arguments.size.is_some() {
-        let reason = "--size goes with fragment, backup, and --tool blogbench";
+        let reason = format!("--size goes with {}, and --tool blogbench", SIZED.join(", "));
         return Err(exit::usage(format!("{name} has nothing to size: {reason}")));
     }
     Ok(())

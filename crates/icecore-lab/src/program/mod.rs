@@ -138,8 +138,9 @@ struct RunArguments {
     iterations: Option<u32>,
 
     /// Size of the file, for `fragment`, such as `2G`; of the database, for
-    /// `backup`; or of the device, for `--tool blogbench`, which removes nothing
-    /// that it wrote (28G unless said otherwise)
+    /// `backup` and `placement` (whose cache, disks and runs follow it); or of
+    /// the device, for `--tool blogbench`, which removes nothing that it wrote
+    /// (28G unless said otherwise)
     #[arg(long, value_name = "SIZE", value_parser = parse_file_size)]
     size: Option<u64>,
 

@@ -32,7 +32,7 @@ fn the_lab_lists_its_experiments() {
     assert!(refused(2, &["run", "commits", "--systems", "btrfs"], &[]).contains("studies"));
     assert!(refused(2, &["run", "shock", "--iterations", "850"], &[]).contains("valuation"));
     assert!(refused(2, &["run", "fragment", "--size", "1K"], &[]).contains("8M"));
-    assert!(refused(2, &["run", "full", "--size", "1G"], &[]).contains("fragment, backup, and"));
+    assert!(refused(2, &["run", "full", "--size", "1G"], &[]).contains("fragment, backup, placement, and"));
     assert!(refused(2, &["run", "blog", "--rate", "100"], &[]).contains("shock"));
     for tool in ["fio", "bonnie++"] {
         assert!(refused(2, &["run", "blog", "--tool", tool], &[]).contains("goes with shock"));

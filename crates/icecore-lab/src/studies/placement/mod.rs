@@ -42,6 +42,14 @@ const WAREHOUSE_BYTES: u64 = 120 << 20;
 /// What the log of PostgreSQL grows to (`max_wal_size`).
 const LOG_BYTES: u64 = 1 << 30;
 
+/// The warehouses of the study, and what one of them takes in the table files of a new database.
+const WAREHOUSES: u64 = 100;
+const NEW_WAREHOUSE_BYTES: u64 = 100 << 20;
+/// A run on a smaller database is shorter, but no shorter than this.
+const SLICE_MIN_S: u64 = 60;
+/// A disk of a smaller database is smaller, but no smaller than this: the logs of the servers do not shrink.
+const DEVICE_BYTES_MIN: u64 = 4 << 30;
+
 /// How much is done.
 struct Scope {
     scale: Scale,
@@ -54,7 +62,7 @@ struct Scope {
 impl Scope {
     fn of(options: &Options) -> Self {
         let toy = cfg!(debug_assertions);
-        let published = Scale { warehouses: 100, items: 100_000, customers: 3000 };
+        let published = Scale { warehouses: WAREHOUSES, items: 100_000, customers: 3000 };
         let quick = if toy {
             Scale { warehouses: 1, items: 1000, customers: 30 }
         } else {
@@ -65,23 +73,43 @@ impl Scope {
         if toy {
             disk.time_scale = 0.2;
         }
-        Self {
+        let mut scope = Self {
             scale: options.size(published, quick),
             cache_mib: options.size(2048, if toy { 8 } else { 32 }),
             drive: Drive { clients, time: Duration::from_secs(seconds) },
             device_bytes: options.size(24 << 30, if toy { 512 << 20 } else { 2 << 30 }),
             disk,
+        };
+        if let Some(bytes) = options.size {
+            scope.resize((bytes / NEW_WAREHOUSE_BYTES).max(1));
         }
+        scope
+    }
+
+    /// All is in proportion to what it is for the warehouses that there were to be.
+    fn resize(&mut self, warehouses: u64) {
+        let usual = self.scale.warehouses;
+        let scaled = |number: u64| number.saturating_mul(warehouses).div_ceil(usual);
+        let seconds = self.drive.time.as_secs();
+        self.cache_mib = scaled(self.cache_mib);
+        self.device_bytes = scaled(self.device_bytes).max(DEVICE_BYTES_MIN);
+        self.drive.time = Duration::from_secs(scaled(seconds).clamp(SLICE_MIN_S.min(seconds), seconds));
+        self.scale.warehouses = warehouses;
     }
 
     /// Bytes that are there at the same time, at most: the database, and two disks that are written whole.
     fn room(&self) -> u64 {
-        self.scale.warehouses * WAREHOUSE_BYTES + 2 * self.device_bytes
+        self.database_bytes().saturating_add(self.device_bytes.saturating_mul(2))
+    }
+
+    fn database_bytes(&self) -> u64 {
+        self.scale.warehouses.saturating_mul(WAREHOUSE_BYTES)
     }
 
     /// Why a placement cannot be measured here: a whole database does not fit into memory.
     fn lack_of_memory(&self, placement: &Placement) -> Option<String> {
-        let needed = self.scale.warehouses * WAREHOUSE_BYTES + LOG_BYTES + (self.cache_mib << 20);
+        let memory = LOG_BYTES.saturating_add(self.cache_mib.saturating_mul(1 << 20));
+        let needed = self.database_bytes().saturating_add(memory);
         let available = machine::available_memory_bytes()?;
         (placement.is_in_memory() && available < needed).then(|| {
             let (needed, available) = (needed >> 20, available >> 20);
@@ -289,5 +317,19 @@ mod tests {
     fn the_room_of_a_full_run_is_what_the_doctor_asks_for() {
         let room = Scope::of(&Options::new(".")).room();
         assert!(room <= doctor::SPACE_BYTES && room > doctor::SPACE_BYTES - (1 << 30), "{room}");
+    }
+
+    #[test]
+    fn a_smaller_database_has_a_smaller_cache_and_shorter_runs() {
+        let sized = |size| Scope::of(&Options { size, ..Options::new(".") });
+        let (whole, fifth, least) = (sized(None), sized(Some(2 << 30)), sized(Some(8 << 20)));
+        assert_eq!((whole.scale.warehouses, whole.cache_mib, whole.drive.time.as_secs()), (100, 2048, 600));
+        assert_eq!((fifth.scale.warehouses, fifth.cache_mib, fifth.drive.time.as_secs()), (20, 410, 120));
+        assert_eq!((least.scale.warehouses, least.cache_mib, least.drive.time.as_secs()), (1, 21, 60));
+        assert!(fifth.room() < whole.room() / 4 && least.device_bytes == DEVICE_BYTES_MIN);
+        let larger = sized(Some(100 << 30));
+        assert_eq!((larger.scale.warehouses, larger.cache_mib), (1024, 20_972));
+        assert_eq!(larger.drive.time, whole.drive.time);
+        assert_eq!(sized(Some(u64::MAX)).drive.time, whole.drive.time);
     }
 }
