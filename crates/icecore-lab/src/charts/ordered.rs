@@ -14,13 +14,21 @@ struct Ordered {
     scale: f64,
 }
 
-const ALL: [Ordered; 4] = [
+const ALL: [Ordered; 5] = [
     Ordered {
         series: "round_per_s",
         id: "rounds",
         title: "Runs in a row",
         x: "run",
         y: "operations a second",
+        scale: 1.0,
+    },
+    Ordered {
+        series: "round_requests_per_op",
+        id: "round-requests",
+        title: "Requests of the device in runs in a row",
+        x: "run",
+        y: "requests for each write",
         scale: 1.0,
     },
     Ordered {

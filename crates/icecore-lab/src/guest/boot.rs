@@ -32,7 +32,15 @@ const SILENCE: (Duration, Duration) = (Duration::from_secs(15 * 60), Duration::f
 const BOOTS_MAX: u32 = 3;
 /// Where the guest writes its steps, from the beginning of its study on.
 const PROGRESS: &str = "progress";
-/// A machine that KVM cannot run ends at once.
+/// What is there once the study has begun, or could not.
+const BEGUN: [&str; 2] = [PROGRESS, "status"];
+/// What QEMU writes its messages to.
+const SAID: &str = "qemu";
+const KVM: &str = "kvm";
+const TCG: &str = "tcg";
+/// What QEMU says when the machine stands still from then on.
+const GIVEN_UP: [&str; 2] = ["KVM internal error", "KVM: entry failed"];
+/// Where KVM runs no machine at all, QEMU ends at once.
 const TRIAL: Duration = Duration::from_secs(2);
 
 /// Longest time without a step.
@@ -52,15 +60,23 @@ pub(super) fn run(built: &Path, name: &str, options: &Options) -> Result<Report>
     let job = StudyJob::new(name, "/data", "/job/result.json", options);
     share(shared, &job, options)?;
     let disk = shared.join("disk.img");
-    let accelerator = if kvm_works()? { "kvm" } else { "tcg" };
-    let mut status = boot(built, shared, &disk, bytes, accelerator, options)?;
-    for _ in 1..BOOTS_MAX {
-        if has_begun(shared) || status.code() != Some(0) {
-            break;
+    let mut accelerator = if kvm_works()? { KVM } else { TCG };
+    let mut crashes = 0;
+    let status = loop {
+        let status = match boot(built, shared, &disk, bytes, accelerator, options) {
+            Err(_) if accelerator == KVM && has_given_up(shared) => {
+                options.say("guest: KVM cannot run it here, so QEMU emulates it")?;
+                accelerator = TCG;
+                continue;
+            }
+            ended => ended?,
+        };
+        crashes += 1;
+        if has_begun(shared) || status.code() != Some(0) || crashes == BOOTS_MAX {
+            break status;
         }
         options.say("guest: its kernel crashed while it booted")?;
-        status = boot(built, shared, &disk, bytes, accelerator, options)?;
-    }
+    };
     let mut report = outcome(shared, status).or_else(|error| {
         // In the guest a full disk of this machine is an error of its own disk.
         room::require(shared, ROOM_LEFT_MIN, DISK)?;
@@ -83,15 +99,27 @@ fn boot(
     options.say(&format!("guest: booting, with {}", accelerator.to_uppercase()))?;
     let make = |path: &Path| File::create(path).doing(|| format!("make {}", path.display()));
     make(disk)?.set_len(bytes).doing(|| format!("make {}", disk.display()))?;
-    let written = make(&shared.join("qemu"))?;
+    for name in BEGUN {
+        // Of a boot before this one, if there was one.
+        let _ = fs::remove_file(shared.join(name));
+    }
+    let written = make(&shared.join(SAID))?;
     let mut command = machine(built, shared, disk, accelerator);
     let qemu = Tool::start(command.stdout(Stdio::null()).stderr(written))?;
-    watch::until_end(qemu, &shared.join(PROGRESS), silence(options), options)
+    let check = || if has_given_up(shared) { Err(failure("KVM cannot run it here")) } else { Ok(()) };
+    watch::until_end(qemu, &shared.join(PROGRESS), silence(options), check, options)
+}
+
+/// Whether QEMU has said that KVM met an instruction that it cannot run.
+fn has_given_up(shared: &Path) -> bool {
+    let said = fs::read(shared.join(SAID)).unwrap_or_default();
+    let said = String::from_utf8_lossy(&said);
+    GIVEN_UP.iter().any(|words| said.contains(words))
 }
 
 /// Whether the guest came as far as to start its study.
 fn has_begun(shared: &Path) -> bool {
-    [PROGRESS, "status"].iter().any(|name| shared.join(name).exists())
+    BEGUN.iter().any(|name| shared.join(name).exists())
 }
 
 /// What a study writes to the disk of the guest at most, without copy areas of LVM where much is asked for:
@@ -167,7 +195,7 @@ pub(super) fn kvm_works() -> Result<bool> {
         return Ok(false);
     }
     let mut command = Command::new(QEMU);
-    command.args(["-accel", "kvm", "-cpu", "max", "-S", "-m", "64M", "-display", "none", "-nic", "none"]);
+    command.args(["-accel", KVM, "-cpu", "max", "-S", "-m", "64M", "-display", "none", "-nic", "none"]);
     let mut tried = Tool::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
     Ok(!tried.ends_within(TRIAL)?)
 }
@@ -180,7 +208,7 @@ fn outcome(shared: &Path, qemu: ExitStatus) -> Result<Report> {
     let Ok(status) = text("status") else {
         return Err(failure(format!(
             "it ended before the study did (QEMU: {qemu}); QEMU said: {:?}, and the end of the console is: {:?}",
-            tail("qemu"),
+            tail(SAID),
             tail("console")
         )));
     };
@@ -253,6 +281,20 @@ mod tests {
         assert!(room_for("backup", &options) >> 30 >= 46 + 10);
         options.quick = true;
         assert_eq!(disk(&options, "fragment", 200), 60);
+    }
+
+    #[test]
+    fn what_kvm_cannot_run_is_seen_in_what_qemu_says() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert!(!has_given_up(folder.path()));
+        for (text, gives_up) in [
+            ("qemu-system-x86_64: warning: host doesn't support requested feature\n", false),
+            ("KVM internal error. Suberror: 1\nemulation failure\n", true),
+            ("KVM: entry failed, hardware error 0x7\n", true),
+        ] {
+            fs::write(folder.path().join(SAID), text).expect("written");
+            assert_eq!(has_given_up(folder.path()), gives_up, "{text}");
+        }
     }
 
     #[test]

@@ -84,7 +84,7 @@ fn build(guest: &Guest, options: &Options) -> Result<PathBuf> {
         command.arg("zfs");
     }
     let tool = Tool::start(command.stdout(create(&steps)?).stderr(create(&log)?))?;
-    let status = watch::until_end(tool, &steps, SILENCE, options)?;
+    let status = watch::until_end(tool, &steps, SILENCE, || Ok(()), options)?;
     if !status.success() {
         let said = fs::read_to_string(&log).unwrap_or_default();
         let (said, log) = (tool::tail(&said), log.display());

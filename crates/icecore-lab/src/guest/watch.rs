@@ -17,11 +17,12 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Waits until the program ends.
 ///
 /// # Errors
-/// There was no step for so long, or the run is to stop. The program is then killed.
+/// There was no step for so long, `check` fails, or the run is to stop. The program is then killed.
 pub(super) fn until_end(
     mut tool: Tool,
     steps: &Path,
     silence: Duration,
+    check: impl Fn() -> Result<()>,
     options: &Options,
 ) -> Result<ExitStatus> {
     let (mut read, mut last) = (Steps::default(), Instant::now());
@@ -34,6 +35,7 @@ pub(super) fn until_end(
         if ended {
             return tool.wait(options);
         }
+        check()?;
         options.go_on()?;
         if last.elapsed() > silence {
             let minutes = silence.as_secs_f64() / 60.0;
@@ -91,15 +93,18 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_hangs_is_ended() {
+    fn a_program_that_hangs_or_fails_its_check_is_ended() {
         let folder = tempfile::tempdir().expect("a folder");
         let options = Options::new(folder.path());
-        let tool = shell("exec sleep 600");
-        let process = tool.id();
-        let silence = Duration::from_millis(300);
-        let error = until_end(tool, &folder.path().join("steps"), silence, &options).expect_err("ended");
-        assert!(error.to_string().contains("no step"), "{error}");
-        assert!(rustix::process::test_kill_process(process).is_err(), "it is gone");
+        let steps = folder.path().join("steps");
+        let check = |fails: bool| if fails { Err(failure("it stands still")) } else { Ok(()) };
+        for (silence_ms, fails, reason) in [(300, false, "no step"), (600_000, true, "it stands still")] {
+            let tool = shell("exec sleep 600");
+            let (process, silence) = (tool.id(), Duration::from_millis(silence_ms));
+            let error = until_end(tool, &steps, silence, || check(fails), &options).expect_err("ended");
+            assert!(error.to_string().contains(reason), "{error}");
+            assert!(rustix::process::test_kill_process(process).is_err(), "it is gone");
+        }
     }
 
     #[test]
@@ -111,7 +116,7 @@ mod tests {
         let into = Arc::clone(&shown);
         options.progress = Arc::new(move |line| into.lock().expect("no panic").push(line.to_owned()));
         let tool = shell(&format!("echo 'guest: done' > '{}'; exit 3", steps.display()));
-        let status = until_end(tool, &steps, Duration::from_secs(60), &options).expect("ended");
+        let status = until_end(tool, &steps, Duration::from_secs(60), || Ok(()), &options).expect("ended");
         assert_eq!(
             (status.code(), shown.lock().expect("no panic").as_slice()),
             (Some(3), &["guest: done".to_owned()][..])

@@ -65,8 +65,9 @@ pub fn shock() -> Report {
         }
         systems.push((format!("{name}/curve"), curve(factor)));
     }
-    let small =
-        System::new("writes/s", vec![450.0]).with_series("round_per_s", vec![vec![400.0, 450.0, 500.0]]);
+    let small = System::new("writes/s", vec![450.0])
+        .with_series("round_per_s", vec![vec![400.0, 450.0, 500.0]])
+        .with_series("round_requests_per_op", vec![vec![4.5, 3.0, 1.5]]);
     systems.push(("icecore-mount/small/1".to_owned(), small));
     systems.push(("lvm".to_owned(), System::unavailable("writes/s", "no device-mapper in this kernel")));
     systems.push((EVIL.to_owned(), System::unavailable(EVIL, EVIL)));

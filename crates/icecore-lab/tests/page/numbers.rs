@@ -97,6 +97,8 @@ fn the_recovery_that_a_study_printed_stands_beside_ours() {
     assert_eq!(line(chart, "icecore-mount"), [400.0, 450.0, 500.0]);
     let printed = chart.series.iter().find(|series| series.source == Source::Published).expect("a line");
     assert_eq!((printed.label.as_str(), &printed.y[..2]), ("lvm", &[33.0, 46.0][..]));
+    let requests = self::chart(&data, 0, "round-requests-small-1");
+    assert_eq!(line(requests, "icecore-mount"), [4.5, 3.0, 1.5]);
 }
 
 #[test]

@@ -54,6 +54,12 @@ fn shock() {
         counters["device_write_kib_per_op"] >= 16.0 && counters["device_flushes_per_op"] > 0.0,
         "{counters:?}"
     );
+    for key in ["plain/small/0", "icecore-mount/small/1", "icecore-mount/randomio/1"] {
+        let kib = report.systems[key].counters["device_write_kib_per_op"];
+        assert!(kib > 0.0, "{key} has written {kib} KiB for each request");
+    }
+    let small = &report.systems["icecore-mount/small/1"].series["round_requests_per_op"][0];
+    assert!(small.len() == 2 && small.iter().all(|requests| *requests > 0.0), "{small:?}");
     assert!(!system.series["rate_per_s"][0].is_empty() && system.series["snapshot_at_s"][0][0] > 0.0);
 }
 

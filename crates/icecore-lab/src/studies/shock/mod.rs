@@ -32,8 +32,9 @@ const FILL_BYTES: u64 = 1 << 20;
 /// The file of the run `small`, as in the study.
 const SMALL_BYTES: u64 = 64 << 20;
 const SMALL_ROUNDS: usize = 6;
-/// What the disk of the study wrote in one of these rounds, of 60 s, without a snapshot.
-const SMALL_WRITES: u64 = 12_000;
+/// What the disk of the study wrote in the first of these rounds, of 60 s: half of the file's blocks, so that
+/// each round meets fewer that a snapshot makes LVM copy.
+const SMALL_WRITES: u64 = 2_000;
 /// The mix of randomio(1) in the study: threads, and bytes of a request.
 const MIX: &str = "randomio";
 const MIX_THREADS: u64 = 100;
@@ -104,19 +105,19 @@ impl Scope {
 struct Round {
     fixed: BTreeMap<(&'static str, usize), Fixed>,
     curves: BTreeMap<&'static str, Shape>,
-    /// The rates of the six rounds on the small file, without and with a snapshot before the first.
-    small: BTreeMap<usize, Vec<f64>>,
-    /// Reads and writes a second of the mix, without and with a snapshot.
-    mixed: BTreeMap<usize, f64>,
+    /// The six rounds on the small file, without and with a snapshot before the first.
+    small: BTreeMap<usize, Vec<Fixed>>,
+    /// Reads and writes of the mix, without and with a snapshot.
+    mixed: BTreeMap<usize, Fixed>,
     /// What bonnie++ says, without and with a snapshot.
     bonnie: BTreeMap<usize, bonnie::Figures>,
     space_bytes: f64,
 }
 
-/// A fixed number of writes.
+/// Requests, and what the device did for all of them.
 struct Fixed {
     rate: f64,
-    writes: f64,
+    requests: f64,
     counts: DeviceCounts,
 }
 
@@ -221,14 +222,15 @@ impl Driver<'_> {
         }
         let mixed = counts.iter().filter(|count| **count < 2 && self.options.tool == LoadTool::Fio);
         for &count in mixed {
-            let rate = self.with_snapshots(count, |driver| driver.mixed(&file, seed))?;
-            self.options.say(&format!("  {}/{MIX}/{count}: {rate:.0} operations/s", self.kind.name))?;
-            found.mixed.insert(count, rate);
+            let mixed = self.with_snapshots(count, |driver| driver.mixed(&file, seed))?;
+            let (system, rate) = (self.kind.name, mixed.rate);
+            self.options.say(&format!("  {system}/{MIX}/{count}: {rate:.0} operations/s"))?;
+            found.mixed.insert(count, mixed);
         }
         let file = self.fill("small", self.scope.small_bytes)?;
         for &count in counts.iter().filter(|count| **count < 2) {
-            let rates = self.with_snapshots(count, |driver| driver.small(&file, seed))?;
-            found.small.insert(count, rates);
+            let rounds = self.with_snapshots(count, |driver| driver.small(&file, seed))?;
+            found.small.insert(count, rounds);
         }
         found.space_bytes = self.bench.system.space_bytes()? as f64;
         Ok(found)
@@ -307,7 +309,7 @@ impl Driver<'_> {
         let driven = self.write(drive)?;
         self.bench.system.rest()?;
         let counts = self.bench.system.counts() - before;
-        Ok(Fixed { rate: driven.rate, writes: driven.requests, counts })
+        Ok(Fixed { rate: driven.rate, requests: driven.requests, counts })
     }
 
     fn write(&self, run: &FileRun<'_>) -> Result<Driven> {
@@ -404,7 +406,7 @@ impl Driver<'_> {
         Ok(shape)
     }
 
-    fn mixed(&self, file: &Path, seed: u64) -> Result<f64> {
+    fn mixed(&mut self, file: &Path, seed: u64) -> Result<Fixed> {
         let drive = FileRun {
             how: MIXED,
             block: MIX_BLOCK_BYTES,
@@ -413,20 +415,21 @@ impl Driver<'_> {
             seed,
             ..self.drive(file, self.scope.file_bytes, &DIRECT)
         };
-        Ok(drive.drive(self.options)?.rate)
+        self.fixed(&drive)
     }
 
-    /// The rates of six runs on the small file, one after the other.
-    fn small(&self, file: &Path, seed: u64) -> Result<Vec<f64>> {
+    /// Six runs on the small file, one after the other.
+    fn small(&mut self, file: &Path, seed: u64) -> Result<Vec<Fixed>> {
+        let scope = self.scope;
         let round = |number: usize| {
             let drive = FileRun {
-                until: Until::Requests(self.scope.small_writes),
+                until: Until::Requests(scope.small_writes),
                 seed: seed + number as u64,
-                ..self.drive(file, self.scope.small_bytes, &DIRECT)
+                ..self.drive(file, scope.small_bytes, &DIRECT)
             };
-            Ok(self.write(&drive)?.rate)
+            self.fixed(&drive)
         };
-        (0..self.scope.small_rounds).map(round).collect()
+        (0..scope.small_rounds).map(round).collect()
     }
 }
 

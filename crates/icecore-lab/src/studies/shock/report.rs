@@ -1,7 +1,7 @@
 //! What all rounds of a system say together: its checks, and its figures in the result.
 
 use super::curve::Shape;
-use super::{MIX, RUNS, Round};
+use super::{Fixed, MIX, RUNS, Round};
 use crate::bonnie;
 use crate::device::DeviceCounts;
 use crate::experiments::Findings;
@@ -32,28 +32,26 @@ pub(super) fn check_factor(findings: &mut Findings, name: &str, rounds: &[Round]
     findings.check(Check::new(name, bootstrap(&factors, median, seed)));
 }
 
-/// The mean over rounds.
-fn over<'a>(rounds: &'a [Round], of: impl Fn(&'a Round) -> Option<f64>) -> f64 {
-    mean(&rounds.iter().filter_map(of).collect::<Vec<_>>())
-}
-
 /// The figures of a system, by run and number of snapshots.
 pub(super) fn report(findings: &mut Findings, system: &str, rounds: &[Round], options: &Options) {
     let Some(first) = rounds.first() else { return };
+    let spaces: Vec<f64> = rounds.iter().map(|round| round.space_bytes).collect();
     for &(name, count) in first.fixed.keys() {
         let fixed = |round: &'_ Round| round.fixed.get(&(name, count)).map(|fixed| fixed.rate);
         let rates = rounds.iter().filter_map(fixed).collect();
         let mut measured = Measured::new("writes/s", rates);
-        let mut counters = device_counters(rounds, name, count);
-        counters.insert("space_bytes".to_owned(), over(rounds, |round| Some(round.space_bytes)));
+        let mut counters = device_counters(rounds.iter().filter_map(|round| round.fixed.get(&(name, count))));
+        counters.insert("space_bytes".to_owned(), mean(&spaces));
         if count == 1 {
             measured = with_curves(measured, &mut counters, rounds, name, options);
         }
         findings.system(&format!("{system}/{name}/{count}"), measured.with_counters(counters));
     }
     for count in first.mixed.keys() {
-        let rates = rounds.iter().filter_map(|round| round.mixed.get(count)).copied().collect();
-        findings.system(&format!("{system}/{MIX}/{count}"), Measured::new("operations/s", rates));
+        let mixed: Vec<&Fixed> = rounds.iter().filter_map(|round| round.mixed.get(count)).collect();
+        let measured = Measured::new("operations/s", mixed.iter().map(|mixed| mixed.rate).collect())
+            .with_counters(device_counters(mixed));
+        findings.system(&format!("{system}/{MIX}/{count}"), measured);
     }
     for count in first.bonnie.keys() {
         for (place, (name, unit, _)) in bonnie::FIGURES.into_iter().enumerate() {
@@ -66,27 +64,34 @@ pub(super) fn report(findings: &mut Findings, system: &str, rounds: &[Round], op
         }
     }
     for count in first.small.keys() {
-        let series: Vec<Vec<f64>> =
-            rounds.iter().filter_map(|round| round.small.get(count)).cloned().collect();
-        let rates = series.iter().map(|rates| mean(rates)).collect();
-        let measured = Measured::new("writes/s", rates).with_series("round_per_s", series);
+        let small: Vec<&Vec<Fixed>> = rounds.iter().filter_map(|round| round.small.get(count)).collect();
+        let series =
+            |of: fn(&Fixed) -> f64| small.iter().map(|runs| runs.iter().map(of).collect()).collect();
+        let rates: Vec<Vec<f64>> = series(|run| run.rate);
+        let measured = Measured::new("writes/s", rates.iter().map(|rates| mean(rates)).collect())
+            .with_series("round_per_s", rates)
+            .with_series("round_requests_per_op", series(requests_per_write))
+            .with_counters(device_counters(small.iter().copied().flatten()));
         findings.system(&format!("{system}/small/{count}"), measured);
     }
 }
 
-fn device_counters(rounds: &[Round], name: &'static str, count: usize) -> BTreeMap<String, f64> {
-    let per_write = |of: fn(&DeviceCounts) -> u64, unit: f64| {
-        over(rounds, |round| {
-            let fixed = round.fixed.get(&(name, count))?;
-            Some(of(&fixed.counts) as f64 / unit / fixed.writes)
-        })
+fn requests_per_write(run: &Fixed) -> f64 {
+    (run.counts.reads + run.counts.writes) as f64 / run.requests
+}
+
+/// What the device does for each request: the mean over all runs.
+fn device_counters<'a>(runs: impl IntoIterator<Item = &'a Fixed>) -> BTreeMap<String, f64> {
+    let runs: Vec<&Fixed> = runs.into_iter().collect();
+    let per_request = |of: fn(&DeviceCounts) -> u64, unit: f64| {
+        mean(&runs.iter().map(|run| of(&run.counts) as f64 / unit / run.requests).collect::<Vec<_>>())
     };
     [
-        ("device_reads_per_op", per_write(|counts| counts.reads, 1.0)),
-        ("device_read_kib_per_op", per_write(|counts| counts.read_bytes, 1024.0)),
-        ("device_writes_per_op", per_write(|counts| counts.writes, 1.0)),
-        ("device_write_kib_per_op", per_write(|counts| counts.written_bytes, 1024.0)),
-        ("device_flushes_per_op", per_write(|counts| counts.flushes, 1.0)),
+        ("device_reads_per_op", per_request(|counts| counts.reads, 1.0)),
+        ("device_read_kib_per_op", per_request(|counts| counts.read_bytes, 1024.0)),
+        ("device_writes_per_op", per_request(|counts| counts.writes, 1.0)),
+        ("device_write_kib_per_op", per_request(|counts| counts.written_bytes, 1024.0)),
+        ("device_flushes_per_op", per_request(|counts| counts.flushes, 1.0)),
     ]
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
