@@ -65,8 +65,7 @@ pub(super) fn report(findings: &mut Findings, system: &str, rounds: &[Round], op
     }
     for count in first.small.keys() {
         let small: Vec<&Vec<Fixed>> = rounds.iter().filter_map(|round| round.small.get(count)).collect();
-        let series =
-            |of: fn(&Fixed) -> f64| small.iter().map(|runs| runs.iter().map(of).collect()).collect();
+        let series = |of: fn(&Fixed) -> f64| small.iter().map(|runs| runs.iter().map(of).collect()).collect();
         let rates: Vec<Vec<f64>> = series(|run| run.rate);
         let measured = Measured::new("writes/s", rates.iter().map(|rates| mean(rates)).collect())
             .with_series("round_per_s", rates)
