@@ -1,35 +1,61 @@
-//! What driving alone costs. Of fio(1) it is the time that it takes for a write to no disk. Of other
-//! programs, and of the lab's own threads, it is their processor time.
+//! What driving alone costs. Of fio(1) it is the time that it takes for a write to no disk, and of some of the
+//! lab's own work the time without a disk. Of other programs and threads it is their processor time.
 
 use crate::error::{Doing, Result};
 use crate::experiments::Findings;
 use crate::fio::{self, Driven};
 use crate::options::Options;
 use crate::statistics::median;
+use crate::tool;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 /// Where results have it, in microseconds.
 const PARAMETER: &str = "driving_us_per_op";
+/// The same of a program of a system, such as the one that takes its snapshots.
+const OF_PROGRAM: &str = "driving_us_per_program";
 
 const HOW: &str = "randwrite";
 /// How long it is looked at. A debug build shows only that it works.
 const RUNTIME_MS: u64 = if cfg!(debug_assertions) { 100 } else { 1_000 };
 
-/// Microseconds that fio takes for a write of `shock` that goes nowhere (`ioengine=null`): it chooses the
-/// place, fills the buffer and takes the time, as for a write to a disk.
-pub(crate) fn overhead_us(options: &Options) -> Result<f64> {
+/// Microseconds that fio takes for a write of so many bytes that goes nowhere (`ioengine=null`): it chooses
+/// the place, fills the buffer and takes the time, as for a write to a disk.
+pub(crate) fn overhead_us(block_bytes: u64, options: &Options) -> Result<f64> {
     let mut command = Command::new("fio");
     command
         .args(["--name=lab", "--ioengine=null", "--output-format=json", "--thread"])
-        .args(["--buffer_compress_percentage=50", "--refill_buffers", "--bs=16k", "--size=1g"])
+        .args(["--buffer_compress_percentage=50", "--refill_buffers", "--size=1g"])
+        .arg(format!("--bs={block_bytes}"))
         .args(["--time_based", &format!("--runtime={RUNTIME_MS}ms"), &format!("--rw={HOW}")]);
     fio::run(&mut command, HOW, Path::new("nothing"), options).map(microseconds)
 }
 
 fn microseconds(driven: Driven) -> f64 {
     1e6 / driven.rate
+}
+
+/// How often work is repeated of which the median counts.
+const REPEATS: usize = 15;
+
+/// The median of the microseconds that work takes that has no disk to wait for.
+pub(crate) fn repeated_us(mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+    let mut times_us = Vec::new();
+    for _ in 0..REPEATS {
+        let begin = Instant::now();
+        work()?;
+        times_us.push(begin.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(median(&times_us))
+}
+
+/// Says what starting a program takes. Each snapshot that a program takes has this time in it.
+pub(crate) fn report_programs(findings: &mut Findings, options: &Options) -> Result<()> {
+    let cost_us = repeated_us(|| tool::output(&mut Command::new("true"), options).map(|_| ()))?;
+    findings.parameter(OF_PROGRAM, cost_us);
+    Ok(())
 }
 
 /// Whose processor time it is.
@@ -80,7 +106,6 @@ pub(crate) fn report(findings: &mut Findings, costs_us: impl IntoIterator<Item =
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool;
 
     #[test]
     fn the_time_of_threads_is_apart_from_that_of_programs() {

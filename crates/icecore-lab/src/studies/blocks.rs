@@ -1,12 +1,14 @@
 //! Blocks of 16 KiB that know what they hold: in a file, or in a table where a system has databases alone.
 
 use super::Bench;
+use crate::driving;
 use crate::error::{Doing, Error, Result};
 use crate::random::{Random, mix};
 use crate::sqlite::Journal;
 use crate::systems::{Kind, System};
 use rusqlite::Connection;
 use std::fs::{self, File};
+use std::hint::black_box;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -105,6 +107,16 @@ impl Blocks {
         let version = u64::from_le_bytes(first);
         Ok((found == content(number, version)).then_some(version))
     }
+}
+
+/// Microseconds in which the content of a block is made.
+pub(super) fn driving_us() -> Result<f64> {
+    let mut version = 0;
+    driving::repeated_us(|| {
+        version += 1;
+        black_box(content(version, version));
+        Ok(())
+    })
 }
 
 /// A folder for copies of what a snapshot holds.

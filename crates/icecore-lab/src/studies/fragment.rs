@@ -7,6 +7,7 @@
 
 use super::{Bench, Lineup, Needs, RIVAL, SUBJECT, rounds_of};
 use crate::device::in_threads;
+use crate::driving;
 use crate::error::{Doing, Result};
 use crate::experiments::Findings;
 use crate::fio::{FileRun, Until};
@@ -93,6 +94,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     findings.parameter("updates", scope.updates);
     findings.parameter("block_bytes", BLOCK_BYTES);
     findings.parameter("workers", WORKERS);
+    driving::report(&mut findings, Some(driving::overhead_us(BLOCK_BYTES, options)?));
     Ok(findings)
 }
 

@@ -4,8 +4,9 @@
 //! refuses. The system is then mounted again, and all that it acknowledged is compared: each block of the
 //! file and of each snapshot.
 
-use super::blocks::{BLOCK_BYTES, Blocks, Write, is_full};
+use super::blocks::{self, BLOCK_BYTES, Blocks, Write, is_full};
 use super::{Bench, Lineup, Needs};
+use crate::driving;
 use crate::error::{Error, Result};
 use crate::experiments::Findings;
 use crate::options::Options;
@@ -100,6 +101,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     findings.parameter("limit_bytes", scope.limit_bytes);
     findings.parameter("file_bytes", scope.blocks * BLOCK_BYTES as u64);
     findings.parameter("group_blocks", GROUP);
+    driving::report(&mut findings, Some(blocks::driving_us()?));
     Ok(findings)
 }
 

@@ -3,8 +3,9 @@
 //! A block is written between any two snapshots, durably. Each system goes on until it has all snapshots or
 //! its time is up.
 
-use super::blocks::Blocks;
+use super::blocks::{self, Blocks};
 use super::{Bench, Lineup, Needs};
+use crate::driving;
 use crate::error::{Error, Result};
 use crate::experiments::Findings;
 use crate::options::Options;
@@ -39,7 +40,7 @@ impl Scope {
 impl Scope {
     /// A copy area has room for the file, and for what the file system writes itself.
     fn areas(&self) -> Areas {
-        let file_bytes = self.blocks * super::blocks::BLOCK_BYTES as u64;
+        let file_bytes = self.blocks * blocks::BLOCK_BYTES as u64;
         Areas { count: self.snapshots as u64, bytes: file_bytes / 2 * 3 + (8 << 20) }
     }
 }
@@ -97,8 +98,10 @@ fn compare(mut lineup: Lineup, options: &Options) -> Result<Findings> {
     }
     findings.parameter("rounds", rounds);
     findings.parameter("snapshots", scope.snapshots);
-    findings.parameter("file_bytes", scope.blocks * super::blocks::BLOCK_BYTES as u64);
+    findings.parameter("file_bytes", scope.blocks * blocks::BLOCK_BYTES as u64);
     findings.parameter("limit_s", scope.limit.as_secs_f64());
+    driving::report(&mut findings, Some(blocks::driving_us()?));
+    driving::report_programs(&mut findings, options)?;
     Ok(findings)
 }
 

@@ -6,6 +6,7 @@
 
 use super::blocks::scratch;
 use super::{Bench, Lineup, Needs, Runs};
+use crate::driving;
 use crate::error::{Error, Result};
 use crate::experiments::Findings;
 use crate::options::Options;
@@ -14,6 +15,7 @@ use crate::sqlite::Journal;
 use crate::statistics::{median, paired_ratio};
 use crate::systems::{Areas, Kind};
 use crate::valuation::{Contents, ITERATIONS, PERIODS, Valuation};
+use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -129,7 +131,16 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     findings.parameter("periods", u64::from(scope.periods));
     findings.parameter("device_bytes", scope.device_bytes);
     findings.parameter("synchronous", "FULL");
+    driving::report(&mut findings, Some(in_memory_us(&scope, options.seed)?));
+    driving::report_programs(&mut findings, options)?;
     Ok(findings)
+}
+
+/// What an iteration takes on a database in memory: the part of SQLite and of the lab.
+fn in_memory_us(scope: &Scope, seed: u64) -> Result<f64> {
+    let connection = Connection::open_in_memory()?;
+    let mut workload = Valuation::begin(&connection, scope.periods, seed)?;
+    driving::repeated_us(|| workload.iterate())
 }
 
 fn one(bench: &mut Bench, side: &Side, scope: &Scope, options: &Options) -> Result<Run> {

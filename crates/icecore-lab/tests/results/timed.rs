@@ -1,7 +1,7 @@
 //! Studies of which a test compares times, or that end after some: not more of them run at a time than there
 //! are processors.
 
-use crate::runs::{can_mount, measured, runs_and_fits, shock_of_two, written_disks};
+use crate::runs::{can_mount, measured, runs_and_fits, says_what_driving_costs, shock_of_two, written_disks};
 use icecore_lab::report::Parameter;
 
 #[test]
@@ -52,6 +52,8 @@ fn many() {
     }
     let report = runs_and_fits("many", &[]);
     let keys = measured(&report, "many");
+    says_what_driving_costs(&report);
+    assert!(matches!(&report.parameters["driving_us_per_program"], Parameter::Number(us) if *us > 10.0));
     assert!(keys.contains(&"icecore-sqlite/destroy") && keys.contains(&"xfs-reflink/take"), "{keys:?}");
     assert!(report.systems["plain"].unavailable.is_some());
     assert_eq!(report.systems["btrfs/destroy"].series["count"][0], [6.0, 5.0, 4.0, 3.0, 2.0, 1.0]);

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
 use icecore_lab::child::{self, ChildCommand, JOB_VARIABLE};
-use icecore_lab::report::System;
+use icecore_lab::report::{Parameter, System};
 use icecore_lab::{Options, Report};
 use serde_json::Value;
 use std::fs;
@@ -101,6 +101,12 @@ pub fn measured<'a>(report: &'a Report, name: &str) -> Vec<&'a str> {
         .filter(|(_, system)| system.unavailable.is_none())
         .map(|(key, _)| key.as_str())
         .collect()
+}
+
+/// The result says what driving costs, where no noise can hide it.
+pub fn says_what_driving_costs(report: &Report) {
+    let cost = &report.parameters["driving_us_per_op"];
+    assert!(matches!(cost, Parameter::Number(us) if (0.1..10_000_000.0).contains(us)), "{cost:?}");
 }
 
 /// `shock` of two systems, by a tool or at a rate that is chosen.

@@ -134,7 +134,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
         // Rather now than when everything was written.
         fs::write(record, b"").doing(|| format!("write {}", record.display()))?;
     }
-    let driving = (options.tool == LoadTool::Fio).then(|| overhead_us(options)).transpose()?;
+    let driving = (options.tool == LoadTool::Fio).then(|| overhead_us(BLOCK_BYTES, options)).transpose()?;
     let runs = lineup.measure(rounds, options, |round, kind| {
         let mut bench = Bench::begin(kind, scope.device_bytes, scope.areas(), options)?;
         bench.attempt(kind, |bench| Driver { bench, kind, scope: &scope, options, taken: 0 }.round(round))
