@@ -164,9 +164,10 @@ fn published_tables_have_the_medians_of_ours() {
 }
 
 /// Pictures, each with the result and the chart in it.
-const PICTURES: [(&str, &str, &str); 7] = [
+const PICTURES: [(&str, &str, &str); 8] = [
     ("backup", "backup", "backup-half"),
     ("many-take", "many", "count-take"),
+    ("placement", "placement", "median-orders-min"),
     ("shock-rounds", "shock-guest", "rounds-small-1"),
     ("shock-throughput", "shock", "throughput-sync-1"),
     ("shock-writes", "shock-guest", "device-device-writes-per-op"),
