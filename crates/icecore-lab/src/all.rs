@@ -56,7 +56,7 @@ const LONG_VALUATION: (&str, u32) = ("valuation-850", 850);
 const EXPECTED_S: [(&str, u64, u64); 10] = [
     ("shock", 240, 4500),
     ("valuation", 120, 3000),
-    (LONG_VALUATION.0, 0, 9000),
+    (LONG_VALUATION.0, 0, 27_000),
     ("fragment", 120, 330),
     ("blog", 150, 5400),
     ("backup", 150, 1800),

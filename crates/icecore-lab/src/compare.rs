@@ -207,7 +207,30 @@ fn choice(first: &Report, second: &Report) -> Option<String> {
             tools[0], tools[1]
         ));
     }
-    if first.experiment == "model" { model_choice(first, second) } else { None }
+    match first.experiment.as_str() {
+        "model" => model_choice(first, second),
+        // What `--size` decides, or the version of the lab.
+        "backup" => another(first, second, &[("sysbench_rows", "--size")], shown),
+        "fragment" => another(first, second, &[("file_bytes", "--size")], shown),
+        "placement" => another(first, second, &[("warehouses", "--size")], shown),
+        _ => None,
+    }
+}
+
+/// The first of these parameters that one result has in another way, and its option.
+fn another(
+    first: &Report,
+    second: &Report,
+    parameters: &[(&str, &str)],
+    made: impl Fn(&Report, &str) -> String,
+) -> Option<String> {
+    parameters
+        .iter()
+        .map(|(name, option)| (name, option, made(first, name), made(second, name)))
+        .find(|(_, _, one, other)| one != other)
+        .map(|(name, option, one, other)| {
+            format!("{name} is {one} in the first and {other} in the second: run both with the same {option}")
+        })
 }
 
 /// The same for the options of `model`.
@@ -222,13 +245,9 @@ fn model_choice(first: &Report, second: &Report) -> Option<String> {
         _ => shown(report, name),
     };
     // Another trace may have the same name.
-    [("trace", "--trace"), ("writes", "--trace"), ("chunk_bytes", "--chunk"), ("every", "--every")]
-        .into_iter()
-        .map(|(name, option)| (name, option, made(first, name), made(second, name)))
-        .find(|(_, _, one, other)| one != other)
-        .map(|(name, option, one, other)| {
-            format!("{name} is {one} in the first and {other} in the second: run both with the same {option}")
-        })
+    let parameters =
+        [("trace", "--trace"), ("writes", "--trace"), ("chunk_bytes", "--chunk"), ("every", "--every")];
+    another(first, second, &parameters, made)
 }
 
 /// The program that drove a study, where there is a choice. A `shock` that does not say is from before there

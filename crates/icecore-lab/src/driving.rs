@@ -1,5 +1,5 @@
-//! What driving alone costs. Of fio(1) it is the time that it takes for a write to no disk, and of some of the
-//! lab's own work the time without a disk. Of other programs and threads it is their processor time.
+//! What driving alone costs. Of fio(1) it is the time of a write to no disk. Of some work of the lab it is the
+//! time without a disk. Of other programs and threads it is their processor time.
 
 use crate::error::{Doing, Result};
 use crate::experiments::Findings;
@@ -14,7 +14,7 @@ use std::time::Instant;
 
 /// Where results have it, in microseconds.
 const PARAMETER: &str = "driving_us_per_op";
-/// The same of a program of a system, such as the one that takes its snapshots.
+/// The same for starting a program, such as one that takes a snapshot.
 const OF_PROGRAM: &str = "driving_us_per_program";
 
 const HOW: &str = "randwrite";
@@ -37,10 +37,10 @@ fn microseconds(driven: Driven) -> f64 {
     1e6 / driven.rate
 }
 
-/// How often work is repeated of which the median counts.
+/// How often the work is repeated. The median counts.
 const REPEATS: usize = 15;
 
-/// The median of the microseconds that work takes that has no disk to wait for.
+/// Median time of work that waits for no disk, in microseconds.
 pub(crate) fn repeated_us(mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut times_us = Vec::new();
     for _ in 0..REPEATS {

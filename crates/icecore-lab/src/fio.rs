@@ -201,6 +201,10 @@ mod tests {
 
     #[test]
     fn a_seed_repeats_its_writes_and_another_makes_others() {
+        if crate::systems::has_program("fio", "fio").is_err() {
+            eprintln!("left out: it needs fio");
+            return;
+        }
         let folder = tempfile::tempdir().expect("a folder");
         let (file, options) = (folder.path().join("file"), Options::new(folder.path()));
         let writes = |list: &str, seed| {

@@ -10,6 +10,7 @@ use crate::error::{Doing, Error, Result};
 use crate::options::Options;
 use crate::report::Report;
 use crate::room;
+use crate::studies::placement;
 use crate::tool::{self, Tool};
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
@@ -24,6 +25,8 @@ const DISK: &str = "the disk of the guest";
 const MEMORY: &str = "3G";
 /// Size of the disk where so much is free: quick, full.
 const DISK_BYTES: (u64, u64) = (16 << 30, 64 << 30);
+/// What `placement` gets beyond its disks and its database.
+const PLACEMENT_SPARE: u64 = 2 << 30;
 /// Less room than this under that file, and it is what a study failed for.
 const ROOM_LEFT_MIN: u64 = 64 << 20;
 /// Longest time without a step: quick, full. Emulation is slow.
@@ -38,8 +41,9 @@ const BEGUN: [&str; 2] = [PROGRESS, "status"];
 const SAID: &str = "qemu";
 const KVM: &str = "kvm";
 const TCG: &str = "tcg";
-/// What QEMU says when the machine stands still from then on.
-const GIVEN_UP: [&str; 2] = ["KVM internal error", "KVM: entry failed"];
+/// What QEMU says when the machine stands still from then on (`accel/kvm/kvm-all.c`, `target/i386/kvm/kvm.c`).
+const GIVEN_UP: [&str; 5] =
+    ["KVM internal error", "KVM: entry failed", "KVM: exception", "KVM: unknown exit", "kvm run failed"];
 /// Where KVM runs no machine at all, QEMU ends at once.
 const TRIAL: Duration = Duration::from_secs(2);
 
@@ -60,23 +64,9 @@ pub(super) fn run(built: &Path, name: &str, options: &Options) -> Result<Report>
     let job = StudyJob::new(name, "/data", "/job/result.json", options);
     share(shared, &job, options)?;
     let disk = shared.join("disk.img");
-    let mut accelerator = if kvm_works()? { KVM } else { TCG };
-    let mut crashes = 0;
-    let status = loop {
-        let status = match boot(built, shared, &disk, bytes, accelerator, options) {
-            Err(_) if accelerator == KVM && has_given_up(shared) => {
-                options.say("guest: KVM cannot run it here, so QEMU emulates it")?;
-                accelerator = TCG;
-                continue;
-            }
-            ended => ended?,
-        };
-        crashes += 1;
-        if has_begun(shared) || status.code() != Some(0) || crashes == BOOTS_MAX {
-            break status;
-        }
-        options.say("guest: its kernel crashed while it booted")?;
-    };
+    let first = if kvm_works()? { KVM } else { TCG };
+    let boot = |accelerator| boot(built, shared, &disk, bytes, accelerator, options);
+    let (status, accelerator) = until_begun(first, shared, boot, options)?;
     let mut report = outcome(shared, status).or_else(|error| {
         // In the guest a full disk of this machine is an error of its own disk.
         room::require(shared, ROOM_LEFT_MIN, DISK)?;
@@ -85,6 +75,32 @@ pub(super) fn run(built: &Path, name: &str, options: &Options) -> Result<Report>
     report.parameters.insert("emulated".to_owned(), true.into());
     report.parameters.insert("accelerator".to_owned(), accelerator.into());
     Ok(report)
+}
+
+/// Boots the guest until its study has begun, and answers how it ended and what ran it. QEMU emulates what KVM
+/// gives up.
+fn until_begun(
+    mut accelerator: &'static str,
+    shared: &Path,
+    boot: impl Fn(&'static str) -> Result<ExitStatus>,
+    options: &Options,
+) -> Result<(ExitStatus, &'static str)> {
+    let mut boots = 0;
+    loop {
+        let status = match boot(accelerator) {
+            Err(_) if accelerator == KVM && has_given_up(shared) => {
+                options.say("guest: KVM cannot run it, so QEMU emulates it, in three times as long")?;
+                accelerator = TCG;
+                continue;
+            }
+            ended => ended?,
+        };
+        boots += 1;
+        if has_begun(shared) || status.code() != Some(0) || boots == BOOTS_MAX {
+            return Ok((status, accelerator));
+        }
+        options.say("guest: its kernel crashed while it booted")?;
+    }
 }
 
 /// Boots the guest with an empty disk of this size, and waits until it ends.
@@ -110,7 +126,7 @@ fn boot(
     watch::until_end(qemu, &shared.join(PROGRESS), silence(options), check, options)
 }
 
-/// Whether QEMU has said that KVM met an instruction that it cannot run.
+/// Whether QEMU has said that KVM cannot go on.
 fn has_given_up(shared: &Path) -> bool {
     let said = fs::read(shared.join(SAID)).unwrap_or_default();
     let said = String::from_utf8_lossy(&said);
@@ -122,21 +138,22 @@ fn has_begun(shared: &Path) -> bool {
     BEGUN.iter().any(|name| shared.join(name).exists())
 }
 
-/// What a study writes to the disk of the guest at most, without copy areas of LVM where much is asked for:
-/// two disks and a database, a volume of LVM with a copy area as large, or less.
+/// What a study writes to the disk of the guest at most, without copy areas of LVM where much is asked for: a
+/// volume of LVM with a copy area as large, or less.
 fn room_for(name: &str, options: &Options) -> u64 {
+    if name == "placement" {
+        return placement::room(options).saturating_add(PLACEMENT_SPARE);
+    }
     let iterations = u64::from(options.iterations.unwrap_or(0));
     let (quick, full) = match name {
-        "placement" => (5 << 30, 62 << 30),
         "blog" => (5 << 30, 34 << 30),
         "valuation" => (3 << 30, (24 << 30).max(iterations * (49 << 20))),
         _ => (3 << 30, 24 << 30),
     };
-    // A device is larger than the data. The database of `backup` lies beside it, and that of `placement`
-    // beside two disks.
+    // A device is larger than the data. The database of `backup` lies beside it, too.
     let size = options.size.unwrap_or(0);
     let asked = match name {
-        "backup" | "placement" if size > 0 => size.saturating_mul(6).saturating_add(8 << 30),
+        "backup" if size > 0 => size.saturating_mul(6).saturating_add(8 << 30),
         _ => size.saturating_mul(3),
     };
     options.size(full, quick).max(asked)
@@ -237,6 +254,7 @@ fn outcome(shared: &Path, qemu: ExitStatus) -> Result<Report> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
     use std::os::unix::process::ExitStatusExt as _;
 
     fn reason(files: &[(&str, &str)]) -> String {
@@ -279,8 +297,30 @@ mod tests {
         assert_eq!((disk(&options, "valuation", 100), disk(&options, "valuation", 50)), (81, 50));
         options.size = Some(10 << 30);
         assert!(room_for("backup", &options) >> 30 >= 46 + 10);
+        let placement =
+            |size: Option<u64>| room_for("placement", &Options { size, ..Options::new(".") }) >> 30;
+        assert_eq!((placement(None), placement(Some(1 << 30))), (61, 11));
         options.quick = true;
         assert_eq!(disk(&options, "fragment", 200), 60);
+    }
+
+    #[test]
+    fn qemu_emulates_what_kvm_gives_up_and_a_kernel_that_crashes_is_booted_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (shared, options) = (folder.path(), Options::new("."));
+        let tried = RefCell::new(Vec::new());
+        let boot = |accelerator| {
+            tried.borrow_mut().push(accelerator);
+            let said = if accelerator == KVM { "KVM internal error. Suberror: 1\n" } else { "" };
+            fs::write(shared.join(SAID), said).expect("written");
+            if accelerator == KVM { Err(failure("it stands still")) } else { Ok(ExitStatus::from_raw(0)) }
+        };
+        let (_, ran) = until_begun(KVM, shared, boot, &options).expect("an end");
+        assert_eq!((ran, tried.take()), (TCG, vec![KVM, TCG, TCG, TCG]));
+        let hangs = |_| Err(failure("no step"));
+        fs::write(shared.join(SAID), "").expect("written");
+        let error = until_begun(KVM, shared, hangs, &options).expect_err("it hangs");
+        assert!(error.to_string().contains("no step"), "{error}");
     }
 
     #[test]
@@ -291,6 +331,9 @@ mod tests {
             ("qemu-system-x86_64: warning: host doesn't support requested feature\n", false),
             ("KVM internal error. Suberror: 1\nemulation failure\n", true),
             ("KVM: entry failed, hardware error 0x7\n", true),
+            ("KVM: exception 6 exit (error code 0x0)\n", true),
+            ("KVM: unknown exit, hardware reason 31\n", true),
+            ("error: kvm run failed Bad address\n", true),
         ] {
             fs::write(folder.path().join(SAID), text).expect("written");
             assert_eq!(has_given_up(folder.path()), gives_up, "{text}");

@@ -28,7 +28,7 @@ pub(super) fn section(documents: &[Document]) -> Markup {
                 }
                 li {
                     "Requests, bytes and flushes are counted by the kernel for the block device, over \
-                     a fixed number of writes."
+                     a fixed number of writes. Those of randomio are counted over a fixed time."
                 }
                 li {
                     "Lines over time are medians over the rounds at each second. Percentiles and heat \

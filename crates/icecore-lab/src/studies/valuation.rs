@@ -203,7 +203,7 @@ fn check(findings: &mut Findings, runs: &Runs<Side, Run>, scope: &Scope, seed: u
         findings.parameter("best_rival", side.name().as_str());
     }
     if scope.iterations >= LONG {
-        // Iterations of one run are no samples of their own: what slows the disk for minutes slows all of them.
+        // Iterations of one run are no samples of their own: a slow disk slows all of them.
         let last = |runs: &[Run]| -> Vec<f64> {
             runs.iter().map(|run| run.iterations.iter().rev().take(LAST).sum()).collect()
         };

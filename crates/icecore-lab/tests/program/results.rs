@@ -182,6 +182,27 @@ fn results_of_the_model_are_compared_if_they_are_of_one_trace_chunk_and_schedule
 }
 
 #[test]
+fn results_of_data_of_different_sizes_are_not_compared() {
+    let results = Results::new();
+    for (study, parameter) in
+        [("placement", "warehouses"), ("fragment", "file_bytes"), ("backup", "sysbench_rows")]
+    {
+        let sized = |name: &str, size: u64| {
+            results.write(name, 700.0, |result| {
+                result["experiment"] = json!(study);
+                result["parameters"][parameter] = json!(size);
+            })
+        };
+        let (small, large) = (sized("small.json", 10), sized("large.json", 100));
+        let said = refused(1, &["compare"], &[&small, &large]);
+        let reason =
+            format!("{parameter} is 10 in the first and 100 in the second: run both with the same --size");
+        assert!(said.contains(&reason), "{said}");
+        printed(&["compare"], &[&small, &small]);
+    }
+}
+
+#[test]
 fn results_of_guests_have_one_accelerator_and_their_times_are_not_judged() {
     let results = Results::new();
     let guest = |name: &str, rate: f64, accelerator: &str| {

@@ -52,7 +52,7 @@ fn many() {
     }
     let report = runs_and_fits("many", &[]);
     let keys = measured(&report, "many");
-    says_what_driving_costs(&report);
+    says_what_driving_costs(&report, 0.1..10_000.0);
     assert!(matches!(&report.parameters["driving_us_per_program"], Parameter::Number(us) if *us > 10.0));
     assert!(keys.contains(&"icecore-sqlite/destroy") && keys.contains(&"xfs-reflink/take"), "{keys:?}");
     assert!(report.systems["plain"].unavailable.is_some());

@@ -43,7 +43,7 @@ fn shock() {
     for key in ["plain/sync/0", "icecore-mount/sync/1", "icecore-mount/small/1", "icecore-mount/randomio/1"] {
         assert!(keys.contains(&key), "{key} is not in {keys:?}");
     }
-    says_what_driving_costs(&report);
+    says_what_driving_costs(&report, 0.1..1_000.0);
     let text = |name: &str| match &report.parameters[name] {
         Parameter::Text(text) => text.clone(),
         other => panic!("{name} is {other:?}"),
@@ -131,7 +131,7 @@ fn valuation() {
     }
     let report = runs_and_fits("valuation", &["valuation.vs_best_rival"]);
     let keys = measured(&report, "valuation");
-    says_what_driving_costs(&report);
+    says_what_driving_costs(&report, 100.0..1_000_000.0);
     for key in [
         "plain/none",
         "xfs/none",
@@ -158,7 +158,7 @@ fn fragment() {
     }
     let report = runs_and_fits("fragment", &["fragment.update_vs_btrfs", "fragment.scan_vs_btrfs"]);
     let keys = measured(&report, "fragment");
-    says_what_driving_costs(&report);
+    says_what_driving_costs(&report, 0.1..1_000.0);
     for key in ["icecore-mount/read-before", "icecore-mount/read-snapshot", "plain/update"] {
         assert!(keys.contains(&key), "{key} is not in {keys:?}");
     }
@@ -181,7 +181,7 @@ fn full() {
     }
     let report = runs_and_fits("full", &["full.lost"]);
     let keys = measured(&report, "full");
-    says_what_driving_costs(&report);
+    says_what_driving_costs(&report, 0.1..10_000.0);
     for key in ["btrfs", "icecore-mount", "icecore-sqlite", "xfs-reflink"] {
         assert!(keys.contains(&key), "{key} is not in {keys:?}");
         let counters = &report.systems[key].counters;

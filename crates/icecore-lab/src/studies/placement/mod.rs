@@ -47,7 +47,9 @@ const WAREHOUSES: u64 = 100;
 const NEW_WAREHOUSE_BYTES: u64 = 100 << 20;
 /// A run on a smaller database is shorter, but no shorter than this.
 const SLICE_MIN_S: u64 = 60;
-/// A disk of a smaller database is smaller, but no smaller than this: the logs of the servers do not shrink.
+/// A disk for them. That of a smaller database is smaller, but no smaller than the least: the logs of the
+/// servers do not shrink.
+const DEVICE_BYTES: u64 = 24 << 30;
 const DEVICE_BYTES_MIN: u64 = 4 << 30;
 
 /// How much is done.
@@ -77,7 +79,7 @@ impl Scope {
             scale: options.size(published, quick),
             cache_mib: options.size(2048, if toy { 8 } else { 32 }),
             drive: Drive { clients, time: Duration::from_secs(seconds) },
-            device_bytes: options.size(24 << 30, if toy { 512 << 20 } else { 2 << 30 }),
+            device_bytes: options.size(DEVICE_BYTES, if toy { 512 << 20 } else { 2 << 30 }),
             disk,
         };
         if let Some(bytes) = options.size {
@@ -86,14 +88,16 @@ impl Scope {
         scope
     }
 
-    /// All is in proportion to what it is for the warehouses that there were to be.
+    /// Scales cache, disks and time to this number of warehouses.
     fn resize(&mut self, warehouses: u64) {
-        let usual = self.scale.warehouses;
-        let scaled = |number: u64| number.saturating_mul(warehouses).div_ceil(usual);
-        let seconds = self.drive.time.as_secs();
-        self.cache_mib = scaled(self.cache_mib);
-        self.device_bytes = scaled(self.device_bytes).max(DEVICE_BYTES_MIN);
-        self.drive.time = Duration::from_secs(scaled(seconds).clamp(SLICE_MIN_S.min(seconds), seconds));
+        let scaled = |number: u64, of: u64| number.saturating_mul(warehouses).div_ceil(of);
+        let (usual, seconds) = (self.scale.warehouses, self.drive.time.as_secs());
+        self.cache_mib = scaled(self.cache_mib, usual);
+        self.drive.time =
+            Duration::from_secs(scaled(seconds, usual).clamp(SLICE_MIN_S.min(seconds), seconds));
+        // Disks of a quick run are large for its database, as the logs of a server have a size of their own.
+        let least = self.device_bytes.min(DEVICE_BYTES_MIN);
+        self.device_bytes = scaled(DEVICE_BYTES, WAREHOUSES).max(least);
         self.scale.warehouses = warehouses;
     }
 
@@ -116,6 +120,11 @@ impl Scope {
             format!("all files need {needed} MiB of memory, and {available} MiB are available")
         })
     }
+}
+
+/// Bytes that the study needs at the same time.
+pub(crate) fn room(options: &Options) -> u64 {
+    Scope::of(options).room()
 }
 
 /// What one placement did in one round.
@@ -331,5 +340,8 @@ mod tests {
         assert_eq!((larger.scale.warehouses, larger.cache_mib), (1024, 20_972));
         assert_eq!(larger.drive.time, whole.drive.time);
         assert_eq!(sized(Some(u64::MAX)).drive.time, whole.drive.time);
+        let quick = |size| room(&Options { size, quick: true, ..Options::new(".") });
+        assert!(quick(Some(10 << 30)) < whole.room() * 11 / 10, "a quick run needs no larger disks");
+        assert!(quick(Some(8 << 20)) <= quick(None), "nor does one with the least database");
     }
 }
