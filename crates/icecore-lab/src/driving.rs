@@ -1,5 +1,5 @@
-//! What driving alone costs. Of fio(1) it is the time of a write to no disk. Of some work of the lab it is the
-//! time without a disk. Of other programs and threads it is their processor time.
+//! What driving alone costs. Of fio(1) it is the time of a write to no disk. Of some work of the lab it is
+//! the time without a disk. Of other programs and threads it is their processor time.
 
 use crate::error::{Doing, Result};
 use crate::experiments::Findings;

@@ -41,7 +41,8 @@ const BEGUN: [&str; 2] = [PROGRESS, "status"];
 const SAID: &str = "qemu";
 const KVM: &str = "kvm";
 const TCG: &str = "tcg";
-/// What QEMU says when the machine stands still from then on (`accel/kvm/kvm-all.c`, `target/i386/kvm/kvm.c`).
+/// What QEMU says when the machine stands still from then on (`accel/kvm/kvm-all.c` and
+/// `target/i386/kvm/kvm.c` of its source).
 const GIVEN_UP: [&str; 5] =
     ["KVM internal error", "KVM: entry failed", "KVM: exception", "KVM: unknown exit", "kvm run failed"];
 /// Where KVM runs no machine at all, QEMU ends at once.
@@ -77,8 +78,8 @@ pub(super) fn run(built: &Path, name: &str, options: &Options) -> Result<Report>
     Ok(report)
 }
 
-/// Boots the guest until its study has begun, and answers how it ended and what ran it. QEMU emulates what KVM
-/// gives up.
+/// Boots the guest until its study has begun, and answers how it ended and what ran it. QEMU emulates what
+/// KVM gives up.
 fn until_begun(
     mut accelerator: &'static str,
     shared: &Path,

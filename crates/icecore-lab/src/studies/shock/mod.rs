@@ -32,8 +32,8 @@ const FILL_BYTES: u64 = 1 << 20;
 /// The file of the run `small`, as in the study.
 const SMALL_BYTES: u64 = 64 << 20;
 const SMALL_ROUNDS: usize = 6;
-/// What the disk of the study wrote behind a snapshot in the first of these rounds, of 60 s. These are half of
-/// the file's blocks, so each round meets fewer that LVM has to copy.
+/// What the disk of the study wrote behind a snapshot in the first of these rounds, of 60 s. These are half
+/// of the file's blocks, so each round meets fewer that LVM has to copy.
 const SMALL_WRITES: u64 = 2_000;
 /// The mix of randomio(1) in the study: threads, and bytes of a request.
 const MIX: &str = "randomio";
