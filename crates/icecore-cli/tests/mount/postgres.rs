@@ -67,7 +67,8 @@ impl Kind for Postgres {
     }
 
     fn last_words(&self) -> &'static str {
-        "aborting startup due to startup process failure"
+        // It aborts the startup if the process of the recovery exits, and shuts down if a signal ends that.
+        " due to startup process failure"
     }
 
     /// Fast shutdown.
