@@ -42,8 +42,8 @@ impl Kind for MariaDb {
         command
     }
 
-    fn last_words(&self) -> &'static str {
-        r#"[FATAL] InnoDB: pwrite("ib_logfile0") returned -1"#
+    fn last_words(&self) -> &'static [&'static str] {
+        &[r#"[FATAL] InnoDB: pwrite("ib_logfile0") returned -1"#]
     }
 
     fn stop_signal(&self) -> Signal {

@@ -66,9 +66,9 @@ impl Kind for Postgres {
         command
     }
 
-    fn last_words(&self) -> &'static str {
-        // It aborts the startup if the process of the recovery exits, and shuts down if a signal ends that.
-        " due to startup process failure"
+    /// It aborts the startup if the process of the recovery exits, and shuts down if a signal ends that.
+    fn last_words(&self) -> &'static [&'static str] {
+        &["aborting startup due to startup process failure", "shutting down due to startup process failure"]
     }
 
     /// Fast shutdown.

@@ -25,8 +25,8 @@ pub trait Kind: Sync {
     fn server(&self, data: &Path, sockets: &Path, care: Care) -> Command;
     /// A client that reads statements from its input and answers on its output, row by row.
     fn client(&self, sockets: &Path) -> Command;
-    /// What it says when it ends because its log could not be written.
-    fn last_words(&self) -> &'static str;
+    /// What it may say when it ends because its log could not be written.
+    fn last_words(&self) -> &'static [&'static str];
     /// The signal that stops it in good order.
     fn stop_signal(&self) -> rustix::process::Signal;
     /// Tables `accounts` and `journal`.
