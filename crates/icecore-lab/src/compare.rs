@@ -207,14 +207,14 @@ fn choice(first: &Report, second: &Report) -> Option<String> {
             tools[0], tools[1]
         ));
     }
-    match first.experiment.as_str() {
-        "model" => model_choice(first, second),
-        // What `--size` decides, or the version of the lab.
-        "backup" => another(first, second, &[("sysbench_rows", "--size")], shown),
-        "fragment" => another(first, second, &[("file_bytes", "--size")], shown),
-        "placement" => another(first, second, &[("warehouses", "--size")], shown),
-        _ => None,
-    }
+    let size = match first.experiment.as_str() {
+        "model" => return model_choice(first, second),
+        "backup" => "sysbench_rows",
+        "fragment" => "file_bytes",
+        "placement" => "warehouses",
+        _ => return None,
+    };
+    another(first, second, &[(size, "--size")], shown)
 }
 
 /// The first of these parameters that one result has in another way, and its option.

@@ -20,6 +20,8 @@ const OF_PROGRAM: &str = "driving_us_per_program";
 const HOW: &str = "randwrite";
 /// How long it is looked at. A debug build shows only that it works.
 const RUNTIME_MS: u64 = if cfg!(debug_assertions) { 100 } else { 1_000 };
+/// How often work of the lab itself is repeated. The median counts.
+const REPEATS: usize = 15;
 
 /// Microseconds that fio takes for a write of so many bytes that goes nowhere (`ioengine=null`): it chooses
 /// the place, fills the buffer and takes the time, as for a write to a disk.
@@ -36,9 +38,6 @@ pub(crate) fn overhead_us(block_bytes: u64, options: &Options) -> Result<f64> {
 fn microseconds(driven: Driven) -> f64 {
     1e6 / driven.rate
 }
-
-/// How often the work is repeated. The median counts.
-const REPEATS: usize = 15;
 
 /// Median time of work that waits for no disk, in microseconds.
 pub(crate) fn repeated_us(mut work: impl FnMut() -> Result<()>) -> Result<f64> {

@@ -19,8 +19,9 @@ pub(super) fn section(documents: &[Document], charts: &[Vec<Chart>]) -> Markup {
             h2 { "What a write costs the device" }
             p {
                 "Requests, bytes and flushes that the device does for each 16 KiB write of a program. \
-                 In randomio they are for each request of 4 KiB, and four of five of these are reads. Counts do not depend on the speed of the machine. The device of plain is the whole disk, which \
-                 counts what other programs do, too; the other systems have a device of their own."
+                 In randomio they are for each request of 4 KiB, and four of five of these are reads. \
+                 Counts do not depend on the speed of the machine. The device of plain is the whole disk, \
+                 which counts what other programs do, too; the other systems have a device of their own."
             }
             @for (place, document) in counted {
                 @if documents.len() > 1 { h3 { (document.name) } }

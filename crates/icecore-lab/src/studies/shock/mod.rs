@@ -103,19 +103,19 @@ impl Scope {
 /// What one round found out, by run and number of snapshots.
 #[derive(Default)]
 struct Round {
-    fixed: BTreeMap<(&'static str, usize), Fixed>,
+    fixed: BTreeMap<(&'static str, usize), Counted>,
     curves: BTreeMap<&'static str, Shape>,
     /// The six rounds on the small file, without and with a snapshot before the first.
-    small: BTreeMap<usize, Vec<Fixed>>,
+    small: BTreeMap<usize, Vec<Counted>>,
     /// Reads and writes of the mix, without and with a snapshot.
-    mixed: BTreeMap<usize, Fixed>,
+    mixed: BTreeMap<usize, Counted>,
     /// What bonnie++ says, without and with a snapshot.
     bonnie: BTreeMap<usize, bonnie::Figures>,
     space_bytes: f64,
 }
 
 /// Requests, and what the device did for all of them.
-struct Fixed {
+struct Counted {
     rate: f64,
     requests: f64,
     counts: DeviceCounts,
@@ -203,7 +203,7 @@ impl Driver<'_> {
                     seed: seed + count as u64,
                     ..self.drive(&file, self.scope.file_bytes, run)
                 };
-                let fixed = self.with_snapshots(count, |driver| driver.fixed(&drive))?;
+                let fixed = self.with_snapshots(count, |driver| driver.counted(&drive))?;
                 let rate = fixed.rate;
                 self.options
                     .say(&format!("  {}/{}/{count}: {rate:.0} writes/s", self.kind.name, run.name))?;
@@ -304,12 +304,12 @@ impl Driver<'_> {
     }
 
     /// What the device does until all of the writes, and what they leave to be done, is durable.
-    fn fixed(&mut self, drive: &FileRun<'_>) -> Result<Fixed> {
+    fn counted(&mut self, drive: &FileRun<'_>) -> Result<Counted> {
         let before = self.bench.system.counts();
         let driven = self.write(drive)?;
         self.bench.system.rest()?;
         let counts = self.bench.system.counts() - before;
-        Ok(Fixed { rate: driven.rate, requests: driven.requests, counts })
+        Ok(Counted { rate: driven.rate, requests: driven.requests, counts })
     }
 
     fn write(&self, run: &FileRun<'_>) -> Result<Driven> {
@@ -406,7 +406,7 @@ impl Driver<'_> {
         Ok(shape)
     }
 
-    fn mixed(&mut self, file: &Path, seed: u64) -> Result<Fixed> {
+    fn mixed(&mut self, file: &Path, seed: u64) -> Result<Counted> {
         let drive = FileRun {
             how: MIXED,
             block: MIX_BLOCK_BYTES,
@@ -415,11 +415,11 @@ impl Driver<'_> {
             seed,
             ..self.drive(file, self.scope.file_bytes, &DIRECT)
         };
-        self.fixed(&drive)
+        self.counted(&drive)
     }
 
     /// Six runs on the small file, one after the other.
-    fn small(&mut self, file: &Path, seed: u64) -> Result<Vec<Fixed>> {
+    fn small(&mut self, file: &Path, seed: u64) -> Result<Vec<Counted>> {
         let scope = self.scope;
         let round = |number: usize| {
             let drive = FileRun {
@@ -427,7 +427,7 @@ impl Driver<'_> {
                 seed: seed + number as u64,
                 ..self.drive(file, scope.small_bytes, &DIRECT)
             };
-            self.fixed(&drive)
+            self.counted(&drive)
         };
         (0..scope.small_rounds).map(round).collect()
     }

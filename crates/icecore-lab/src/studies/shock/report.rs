@@ -1,7 +1,7 @@
 //! What all rounds of a system say together: its checks, and its figures in the result.
 
 use super::curve::Shape;
-use super::{Fixed, MIX, RUNS, Round};
+use super::{Counted, MIX, RUNS, Round};
 use crate::bonnie;
 use crate::device::DeviceCounts;
 use crate::experiments::Findings;
@@ -37,10 +37,11 @@ pub(super) fn report(findings: &mut Findings, system: &str, rounds: &[Round], op
     let Some(first) = rounds.first() else { return };
     let spaces: Vec<f64> = rounds.iter().map(|round| round.space_bytes).collect();
     for &(name, count) in first.fixed.keys() {
-        let fixed = |round: &'_ Round| round.fixed.get(&(name, count)).map(|fixed| fixed.rate);
-        let rates = rounds.iter().filter_map(fixed).collect();
+        let fixed: Vec<&Counted> =
+            rounds.iter().filter_map(|round| round.fixed.get(&(name, count))).collect();
+        let rates = fixed.iter().map(|fixed| fixed.rate).collect();
         let mut measured = Measured::new("writes/s", rates);
-        let mut counters = device_counters(rounds.iter().filter_map(|round| round.fixed.get(&(name, count))));
+        let mut counters = device_counters(&fixed);
         counters.insert("space_bytes".to_owned(), mean(&spaces));
         if count == 1 {
             measured = with_curves(measured, &mut counters, rounds, name, options);
@@ -48,9 +49,9 @@ pub(super) fn report(findings: &mut Findings, system: &str, rounds: &[Round], op
         findings.system(&format!("{system}/{name}/{count}"), measured.with_counters(counters));
     }
     for count in first.mixed.keys() {
-        let mixed: Vec<&Fixed> = rounds.iter().filter_map(|round| round.mixed.get(count)).collect();
+        let mixed: Vec<&Counted> = rounds.iter().filter_map(|round| round.mixed.get(count)).collect();
         let measured = Measured::new("operations/s", mixed.iter().map(|mixed| mixed.rate).collect())
-            .with_counters(device_counters(mixed));
+            .with_counters(device_counters(&mixed));
         findings.system(&format!("{system}/{MIX}/{count}"), measured);
     }
     for count in first.bonnie.keys() {
@@ -64,24 +65,24 @@ pub(super) fn report(findings: &mut Findings, system: &str, rounds: &[Round], op
         }
     }
     for count in first.small.keys() {
-        let small: Vec<&Vec<Fixed>> = rounds.iter().filter_map(|round| round.small.get(count)).collect();
-        let series = |of: fn(&Fixed) -> f64| small.iter().map(|runs| runs.iter().map(of).collect()).collect();
+        let small: Vec<&Vec<Counted>> = rounds.iter().filter_map(|round| round.small.get(count)).collect();
+        let series =
+            |of: fn(&Counted) -> f64| small.iter().map(|runs| runs.iter().map(of).collect()).collect();
         let rates: Vec<Vec<f64>> = series(|run| run.rate);
         let measured = Measured::new("writes/s", rates.iter().map(|rates| mean(rates)).collect())
             .with_series("round_per_s", rates)
             .with_series("round_requests_per_op", series(requests_per_write))
-            .with_counters(device_counters(small.iter().copied().flatten()));
+            .with_counters(device_counters(&small.iter().copied().flatten().collect::<Vec<_>>()));
         findings.system(&format!("{system}/small/{count}"), measured);
     }
 }
 
-fn requests_per_write(run: &Fixed) -> f64 {
+fn requests_per_write(run: &Counted) -> f64 {
     (run.counts.reads + run.counts.writes) as f64 / run.requests
 }
 
 /// What the device does for each request: the mean over all runs.
-fn device_counters<'a>(runs: impl IntoIterator<Item = &'a Fixed>) -> BTreeMap<String, f64> {
-    let runs: Vec<&Fixed> = runs.into_iter().collect();
+fn device_counters(runs: &[&Counted]) -> BTreeMap<String, f64> {
     let per_request = |of: fn(&DeviceCounts) -> u64, unit: f64| {
         mean(&runs.iter().map(|run| of(&run.counts) as f64 / unit / run.requests).collect::<Vec<_>>())
     };
