@@ -2,6 +2,8 @@
 //! what lacks.
 
 use crate::error::{Doing, Error, Result};
+use crate::experiments::EXPERIMENTS;
+use crate::options::Options;
 use crate::programs::PROGRAMS;
 use crate::room;
 use crate::systems;
@@ -41,10 +43,6 @@ pub enum Kind {
     /// A system that studies compare.
     System,
 }
-
-/// Bytes that each study at full size has room in. `placement` needs the most: two disks of 24 GiB, which
-/// are written whole, and a database of 12 GiB, all at once.
-pub(crate) const SPACE_BYTES: u64 = 60 << 30;
 
 /// Looks at everything. `directory` is on the filesystem to measure.
 ///
@@ -112,18 +110,25 @@ fn kernel() -> Vec<Finding> {
     facts.into_iter().map(finding).collect()
 }
 
+/// Bytes in which each study has room at full size.
+fn needed(directory: &Path) -> u64 {
+    let options = Options::new(directory);
+    EXPERIMENTS.iter().map(|experiment| (experiment.room)(&options)).max().unwrap_or(0)
+}
+
 fn space(directory: &Path) -> Result<Finding> {
     let free = room::free(directory).doing(|| format!("examine {}", directory.display()))?;
     let gibibytes = |bytes: u64| bytes as f64 / (1_u64 << 30) as f64;
+    let needed = needed(directory);
     Ok(Finding {
         name: "space".to_owned(),
         kind: Kind::Space,
-        available: free >= SPACE_BYTES,
+        available: free >= needed,
         detail: format!(
             "{:.0} GiB are free in {}, and studies at full size need {:.0}",
             gibibytes(free),
             directory.display(),
-            gibibytes(SPACE_BYTES)
+            gibibytes(needed)
         ),
         used_for: "all studies at full size".to_owned(),
         package: None,

@@ -53,6 +53,8 @@ pub struct Experiment {
     pub disk: DiskUse,
     /// Whether it goes on for as long as [`Options::duration`] says. The others take no notice of that.
     pub timed: bool,
+    /// Bytes that a study needs at the same time, without copy areas of LVM.
+    pub(crate) room: fn(&Options) -> u64,
     run: Run,
 }
 
@@ -84,12 +86,12 @@ pub enum Group {
     Store,
 }
 
-const fn study(name: &'static str, about: &'static str, run: Run) -> Experiment {
-    Experiment { name, about, group: Group::Study, disk: DiskUse::Whole, timed: false, run }
+const fn study(name: &'static str, about: &'static str, room: fn(&Options) -> u64, run: Run) -> Experiment {
+    Experiment { name, about, group: Group::Study, disk: DiskUse::Whole, timed: false, room, run }
 }
 
 const fn store(name: &'static str, about: &'static str, run: Run) -> Experiment {
-    Experiment { name, about, group: Group::Store, disk: DiskUse::None, timed: false, run }
+    Experiment { name, about, group: Group::Store, disk: DiskUse::None, timed: false, room: |_| 0, run }
 }
 
 /// Every experiment that there is.
@@ -97,21 +99,62 @@ pub const EXPERIMENTS: &[Experiment] = &[
     study(
         "shock",
         "16 KiB random writes before, at and after a snapshot, on each system",
+        studies::shock::room,
         studies::shock::run,
     ),
-    study("valuation", "95 versions of a growing SQLite database, on each system", studies::valuation::run),
-    study("fragment", "reading a file that was updated at random after a snapshot", studies::fragment::run),
-    study("blog", "the mix of blogbench before and after a snapshot", studies::blog::run),
-    study("backup", "reading a snapshot of MariaDB while it writes, on each system", studies::backup::run),
+    study(
+        "valuation",
+        "95 versions of a growing SQLite database, on each system",
+        studies::valuation::room,
+        studies::valuation::run,
+    ),
+    study(
+        "fragment",
+        "reading a file that was updated at random after a snapshot",
+        studies::fragment::room,
+        studies::fragment::run,
+    ),
+    study(
+        "blog",
+        "the mix of blogbench before and after a snapshot",
+        studies::blog::room,
+        studies::blog::run,
+    ),
+    study(
+        "backup",
+        "reading a snapshot of MariaDB while it writes, on each system",
+        studies::backup::room,
+        studies::backup::run,
+    ),
     Experiment {
         disk: DiskUse::Part,
-        ..study("placement", "which files of a database belong on which disk", studies::placement::run)
+        ..study(
+            "placement",
+            "which files of a database belong on which disk",
+            studies::placement::room,
+            studies::placement::run,
+        )
     },
-    study("full", "a store of snapshots that runs full: what is lost", studies::full::run),
-    study("many", "what 1 to 10,000 snapshots cost, and destroying them", studies::many::run),
+    study(
+        "full",
+        "a store of snapshots that runs full: what is lost",
+        studies::full::room,
+        studies::full::run,
+    ),
+    study(
+        "many",
+        "what 1 to 10,000 snapshots cost, and destroying them",
+        studies::many::room,
+        studies::many::run,
+    ),
     Experiment {
         disk: DiskUse::None,
-        ..study("model", "why: each way to keep a snapshot, replayed without a kernel", studies::model::run)
+        ..study(
+            "model",
+            "why: each way to keep a snapshot, replayed without a kernel",
+            |_| 0,
+            studies::model::run,
+        )
     },
     store(
         "valuation-store",
@@ -190,15 +233,22 @@ impl Findings {
     }
 }
 
+/// The experiment of that name.
+///
+/// # Errors
+/// There is none.
+fn named(name: &str) -> Result<&'static Experiment> {
+    EXPERIMENTS.iter().find(|experiment| experiment.name == name).ok_or_else(|| unknown(name))
+}
+
 /// Runs the experiment of that name.
 ///
 /// # Errors
 /// There is no such experiment; or something failed while it ran, and then there is no result at all.
 pub fn run(name: &str, options: &Options) -> Result<Report> {
-    let experiment =
-        EXPERIMENTS.iter().find(|experiment| experiment.name == name).ok_or_else(|| unknown(name))?;
+    let experiment = named(name)?;
     if let Some(guest) = &options.guest {
-        return guest::run(name, options, guest);
+        return guest::run(experiment, options, guest);
     }
     if let Some(device) = &options.device {
         let lent = Lent::begin(device, options)?;

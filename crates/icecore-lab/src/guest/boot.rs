@@ -7,10 +7,10 @@ use super::study::StudyJob;
 use super::{failure, require, watch};
 use crate::child::Job;
 use crate::error::{Doing, Error, Result};
+use crate::experiments::Experiment;
 use crate::options::Options;
 use crate::report::Report;
 use crate::room;
-use crate::studies::placement;
 use crate::tool::{self, Tool};
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt as _;
@@ -25,8 +25,8 @@ const DISK: &str = "the disk of the guest";
 const MEMORY: &str = "3G";
 /// Size of the disk where so much is free: quick, full.
 const DISK_BYTES: (u64, u64) = (16 << 30, 64 << 30);
-/// What `placement` gets beyond its disks and its database.
-const PLACEMENT_SPARE: u64 = 2 << 30;
+/// What the disk has beyond what a study needs: for its file system, and for what programs write beside.
+const SPARE: u64 = 2 << 30;
 /// Less room than this under that file, and it is what a study failed for.
 const ROOM_LEFT_MIN: u64 = 64 << 20;
 /// Longest time without a step: quick, full. Emulation is slow.
@@ -54,15 +54,15 @@ pub(super) fn silence(options: &Options) -> Duration {
 }
 
 /// Runs the study in the guest of this folder.
-pub(super) fn run(built: &Path, name: &str, options: &Options) -> Result<Report> {
+pub(super) fn run(built: &Path, study: &Experiment, options: &Options) -> Result<Report> {
     require(&[QEMU, "setpriv"])?;
     let folder = options.scratch()?;
     let shared = folder.path();
-    let room = room_for(name, options);
+    let room = (study.room)(options).saturating_add(SPARE);
     room::require(shared, room, DISK)?;
     let free = room::free(shared).doing(|| format!("examine {}", shared.display()))?;
     let bytes = disk_bytes(room, free, options);
-    let job = StudyJob::new(name, "/data", "/job/result.json", options);
+    let job = StudyJob::new(study.name, "/data", "/job/result.json", options);
     share(shared, &job, options)?;
     let disk = shared.join("disk.img");
     let first = if kvm_works()? { KVM } else { TCG };
@@ -137,27 +137,6 @@ fn has_given_up(shared: &Path) -> bool {
 /// Whether the guest came as far as to start its study.
 fn has_begun(shared: &Path) -> bool {
     BEGUN.iter().any(|name| shared.join(name).exists())
-}
-
-/// What a study writes to the disk of the guest at most, without copy areas of LVM where much is asked for: a
-/// volume of LVM with a copy area as large, or less.
-fn room_for(name: &str, options: &Options) -> u64 {
-    if name == "placement" {
-        return placement::room(options).saturating_add(PLACEMENT_SPARE);
-    }
-    let iterations = u64::from(options.iterations.unwrap_or(0));
-    let (quick, full) = match name {
-        "blog" => (5 << 30, 34 << 30),
-        "valuation" => (3 << 30, (24 << 30).max(iterations * (49 << 20))),
-        _ => (3 << 30, 24 << 30),
-    };
-    // A device is larger than the data. The database of `backup` lies beside it, too.
-    let size = options.size.unwrap_or(0);
-    let asked = match name {
-        "backup" if size > 0 => size.saturating_mul(6).saturating_add(8 << 30),
-        _ => size.saturating_mul(3),
-    };
-    options.size(full, quick).max(asked)
 }
 
 /// The size of the disk, which is a file with holes: also for copy areas of LVM, but no more than is free. The
@@ -288,21 +267,11 @@ mod tests {
     }
 
     #[test]
-    fn the_disk_has_room_for_what_is_asked_and_is_no_larger_than_what_is_free() {
-        let mut options = Options::new(".");
-        let disk = |options: &Options, name, free_gib: u64| {
-            disk_bytes(room_for(name, options), free_gib << 30, options) >> 30
-        };
-        assert_eq!((disk(&options, "shock", 100), disk(&options, "shock", 30)), (64, 30));
-        options.iterations = Some(850);
-        assert_eq!((disk(&options, "valuation", 100), disk(&options, "valuation", 50)), (81, 50));
-        options.size = Some(10 << 30);
-        assert!(room_for("backup", &options) >> 30 >= 46 + 10);
-        let placement =
-            |size: Option<u64>| room_for("placement", &Options { size, ..Options::new(".") }) >> 30;
-        assert_eq!((placement(None), placement(Some(1 << 30))), (61, 11));
-        options.quick = true;
-        assert_eq!(disk(&options, "fragment", 200), 60);
+    fn the_disk_is_no_larger_than_what_is_free_and_has_room_for_copy_areas() {
+        let (quick, full) = (Options { quick: true, ..Options::new(".") }, Options::new("."));
+        let disk = |room: u64, free: u64, options| disk_bytes(room << 30, free << 30, options) >> 30;
+        assert_eq!((disk(3, 100, &quick), disk(10, 100, &full), disk(10, 30, &full)), (16, 64, 30));
+        assert_eq!((disk(42, 100, &full), disk(42, 50, &full), disk(30, 200, &quick)), (84, 50, 60));
     }
 
     #[test]

@@ -10,7 +10,7 @@ pub(crate) mod study;
 mod watch;
 
 use crate::error::{Error, Result};
-use crate::experiments::{EXPERIMENTS, Group};
+use crate::experiments::{EXPERIMENTS, Experiment, Group};
 use crate::options::Options;
 use crate::programs::PROGRAMS;
 use crate::report::Report;
@@ -58,14 +58,14 @@ pub(crate) fn is_emulated() -> bool {
 }
 
 /// Runs a study in the guest. Its result says that the machine is emulated.
-pub(crate) fn run(name: &str, options: &Options, guest: &Guest) -> Result<Report> {
-    let studies = || EXPERIMENTS.iter().filter(|experiment| experiment.group == Group::Study);
-    if studies().all(|study| study.name != name) {
-        let known = studies().map(|study| study.name).collect::<Vec<_>>().join(", ");
-        return Err(Error::UnknownExperiment { name: format!("{name} for the guest"), known });
+pub(crate) fn run(study: &Experiment, options: &Options, guest: &Guest) -> Result<Report> {
+    if study.group != Group::Study {
+        let studies = EXPERIMENTS.iter().filter(|experiment| experiment.group == Group::Study);
+        let known = studies.map(|study| study.name).collect::<Vec<_>>().join(", ");
+        return Err(Error::UnknownExperiment { name: format!("{} for the guest", study.name), known });
     }
     let built = build::ready(guest, options)?;
-    boot::run(&built, name, options)
+    boot::run(&built, study, options)
 }
 
 /// An error of the guest.
@@ -85,12 +85,14 @@ fn require(names: &[&str]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments;
 
     #[test]
     fn an_experiment_of_the_store_does_not_run_in_the_guest() {
         let folder = tempfile::tempdir().expect("a folder");
         let guest = Guest { cache: folder.path().join("cache"), zfs: false };
-        let error = run("commits", &Options::new(folder.path()), &guest).expect_err("refused").to_string();
+        let options = Options { guest: Some(guest.clone()), ..Options::new(folder.path()) };
+        let error = experiments::run("commits", &options).expect_err("refused").to_string();
         assert!(error.contains("commits for the guest") && error.contains("shock"), "{error}");
         assert!(!guest.cache.exists() && !guest.is_built());
     }

@@ -61,6 +61,11 @@ struct Round {
     space_bytes: f64,
 }
 
+/// Bytes that the study needs at the same time, without copy areas of LVM.
+pub(crate) fn room(options: &Options) -> u64 {
+    Scope::of(options).device_bytes
+}
+
 pub(crate) fn run(options: &Options) -> Result<Findings> {
     programs::require("fragment", "")?;
     let mut lineup = Lineup::of(options, Needs::Files)?;

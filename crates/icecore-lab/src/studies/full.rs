@@ -60,6 +60,11 @@ struct Outcome {
     counters: BTreeMap<String, f64>,
 }
 
+/// Bytes that the study needs at the same time, without copy areas of LVM.
+pub(crate) fn room(options: &Options) -> u64 {
+    Scope::of(options).device_bytes
+}
+
 pub(crate) fn run(options: &Options) -> Result<Findings> {
     let mut lineup = Lineup::of(options, Needs::Snapshots)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));

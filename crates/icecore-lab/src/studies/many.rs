@@ -71,6 +71,11 @@ impl Costs {
     }
 }
 
+/// Bytes that the study needs at the same time, without copy areas of LVM.
+pub(crate) fn room(options: &Options) -> u64 {
+    Scope::of(options).device_bytes
+}
+
 pub(crate) fn run(options: &Options) -> Result<Findings> {
     let lineup = Lineup::of(options, Needs::Snapshots)?;
     compare(lineup, options)

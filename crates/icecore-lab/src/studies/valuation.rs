@@ -107,6 +107,11 @@ impl Run {
     }
 }
 
+/// Bytes that the study needs at the same time, without copy areas of LVM.
+pub(crate) fn room(options: &Options) -> u64 {
+    Scope::of(options).device_bytes
+}
+
 pub(crate) fn run(options: &Options) -> Result<Findings> {
     let mut lineup = Lineup::of(options, Needs::Databases)?;
     let scope = Scope::of(options);

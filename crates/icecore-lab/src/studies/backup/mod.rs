@@ -105,12 +105,19 @@ const HALF: &str = "half";
 /// Every phase, in the order of results.
 const PHASES: [&str; 6] = [ALONE, IDLE, WRITING, HALF, mariadb_backup::PROGRAM, mylvmbackup::PROGRAM];
 
+/// Bytes that the study needs at the same time, without copy areas of LVM. The database is made beside the
+/// device, and its log with it.
+pub(crate) fn room(options: &Options) -> u64 {
+    let scope = Scope::of(options);
+    scope.device_bytes.saturating_add(scope.device_bytes / 2)
+}
+
 pub(crate) fn run(options: &Options) -> Result<Findings> {
     programs::require("backup", "")?;
     let mut lineup = Lineup::of(options, Needs::Files)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
     let areas = Areas { count: 1, bytes: scope.area_bytes };
-    lineup.require_room(scope.device_bytes, areas, options)?;
+    lineup.require_room(room(options), areas, options)?;
     let folder = options.scratch()?;
     server::open_to_all(folder.path())?;
     let source = folder.path().join(NAME);

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_works_and_old_blogs_go() {
+    fn all_threads_work_and_old_blogs_go() {
         let folder = tempfile::tempdir().expect("a folder");
         let mix = Mix::new(folder.path(), Duration::from_millis(300), 5);
         let crew = Crew { writers: 2, rewriters: 1, commenters: 1, readers: 2 };

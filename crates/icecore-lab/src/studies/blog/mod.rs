@@ -126,6 +126,11 @@ impl Round {
     }
 }
 
+/// Bytes that the study needs at the same time, without copy areas of LVM.
+pub(crate) fn room(options: &Options) -> u64 {
+    Scope::of(options).device_bytes
+}
+
 pub(crate) fn run(options: &Options) -> Result<Findings> {
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
     if scope.by_blogbench {

@@ -320,13 +320,6 @@ fn report(findings: &mut Findings, name: &str, runs: &[Run]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::doctor;
-
-    #[test]
-    fn the_room_of_a_full_run_is_what_the_doctor_asks_for() {
-        let room = Scope::of(&Options::new(".")).room();
-        assert!(room <= doctor::SPACE_BYTES && room > doctor::SPACE_BYTES - (1 << 30), "{room}");
-    }
 
     #[test]
     fn a_smaller_database_has_a_smaller_cache_and_shorter_runs() {

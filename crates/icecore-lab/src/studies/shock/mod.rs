@@ -119,6 +119,11 @@ struct Counted {
     rate: f64,
     requests: f64,
     counts: DeviceCounts,
+/// Bytes that the study needs at the same time, without copy areas of LVM.
+pub(crate) fn room(options: &Options) -> u64 {
+    Scope::of(options).device_bytes
+}
+
 }
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
