@@ -67,7 +67,6 @@ struct Scope {
     device_bytes: u64,
     writes: u64,
     counts: &'static [usize],
-    runs: &'static [Run],
     curve: Duration,
     small_writes: u64,
     small_rounds: usize,
@@ -86,7 +85,6 @@ impl Scope {
             writes: options.size(8_000, quick(400, 40)),
             counts: options.size(&[0, 1, 2, 4, 8, 16], if toy { &[0, 1] } else { &[0, 1, 4] }),
             curve: options.size(Duration::from_secs(60), Duration::from_millis(quick(8_000, 1_500))),
-            runs: if toy { &RUNS[1..2] } else { &RUNS },
             small_rounds: if toy { 2 } else { SMALL_ROUNDS },
             small_writes: options.size(SMALL_WRITES, quick(800, 40)),
             mix: options.size(Duration::from_secs(15), Duration::from_millis(quick(300, 200))),
@@ -119,11 +117,11 @@ struct Counted {
     rate: f64,
     requests: f64,
     counts: DeviceCounts,
+}
+
 /// Bytes that the study needs at the same time, without copy areas of LVM.
 pub(crate) fn room(options: &Options) -> u64 {
     Scope::of(options).device_bytes
-}
-
 }
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
@@ -189,7 +187,7 @@ impl Driver<'_> {
         if self.options.tool == LoadTool::Bonnie {
             return self.bonnie(seed);
         }
-        let file = self.fill("large", self.scope.file_bytes)?;
+        let file = self.fill_large()?;
         let mut found = Round::default();
         let counts = if self.kind.snapshots { self.scope.counts } else { &[0] };
         self.warm_up(&file, round, seed)?;
@@ -199,8 +197,9 @@ impl Driver<'_> {
             order.reverse();
         }
         // All counts come before the first time.
-        for run in self.scope.runs {
+        for run in &RUNS {
             for &count in &order {
+                self.fill_large()?;
                 let drive = FileRun {
                     // fio flushes before a write. One more than the flushes are for, or what is in the page
                     // cache at the end would be in no rate.
@@ -218,7 +217,8 @@ impl Driver<'_> {
         if self.kind.snapshots {
             // At a fixed rate each write is durable by itself, or none is.
             let is_paced = self.options.rate.is_some();
-            for run in self.scope.runs.iter().filter(|run| !is_paced || run.sync_every <= 1) {
+            for run in RUNS.iter().filter(|run| !is_paced || run.sync_every <= 1) {
+                self.fill_large()?;
                 let shape = self.curve(&file, run, seed)?;
                 let (system, gap) = (self.kind.name, shape.longest_gap_ms);
                 self.options.say(&format!("  {system}/{}: gap {gap} ms", run.name))?;
@@ -227,6 +227,7 @@ impl Driver<'_> {
         }
         let mixed = counts.iter().filter(|count| **count < 2 && self.options.tool == LoadTool::Fio);
         for &count in mixed {
+            self.fill_large()?;
             let mixed = self.with_snapshots(count, |driver| driver.mixed(&file, seed))?;
             let (system, rate) = (self.kind.name, mixed.rate);
             self.options.say(&format!("  {system}/{MIX}/{count}: {rate:.0} operations/s"))?;
@@ -278,6 +279,12 @@ impl Driver<'_> {
             log: None,
             record: None,
         }
+    }
+
+    /// Writes the large file anew, so that nothing is left of runs before. Thin LVM, for one, goes on copying
+    /// what a destroyed snapshot had.
+    fn fill_large(&self) -> Result<PathBuf> {
+        self.fill("large", self.scope.file_bytes)
     }
 
     fn fill(&self, name: &str, bytes: u64) -> Result<PathBuf> {
