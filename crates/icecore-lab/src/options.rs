@@ -130,6 +130,8 @@ pub struct Options {
     pub chunk: Option<u64>,
     /// How often the study `model` takes a snapshot; all before the writes unless said.
     pub every: Option<Every>,
+    /// Bytes of a copy area of a classic snapshot, of which the study `model` says when it is full.
+    pub area: Option<u64>,
     /// The file into which the study `shock` records writes of the system `plain`. fio alone does so.
     pub record: Option<PathBuf>,
     /// A simulated disk to measure in place of the filesystem of `directory`; in `placement`, the hard disk.
@@ -178,6 +180,7 @@ impl Options {
             trace: None,
             chunk: None,
             every: None,
+            area: None,
             record: None,
             disk: None,
             time_limit: TIME_LIMIT,

@@ -53,7 +53,7 @@ pub(super) fn section(documents: &[Document]) -> Markup {
         section id="checks" {
             h2 { "Checks" }
             p {
-                "Each check holds a value of Icecore against a target. It is met when the whole 95 % \
+                "Each check holds a value against a target. It is met when the whole 95 % \
                  interval reaches the target. \
                  Times of an emulated machine are not judged."
             }

@@ -1,10 +1,10 @@
-//! A sentence about each study that the other sentences of the summary leave out. All figures are medians and
-//! their ratios; where the machine was emulated, they are ratios alone.
+//! A sentence about each study that the other sentences of the summary leave out. Times and rates are medians
+//! and their ratios; where the machine was emulated, they are ratios alone.
 
 use crate::charts::{Key, is_emulated, is_icecore, server, title};
 use crate::figure::short;
 use crate::options::DatabaseServer;
-use crate::report::{Report, System};
+use crate::report::{Parameter, Report, System};
 use crate::statistics::{median, quantile};
 
 /// The finding of a study, where its result has one.
@@ -14,6 +14,7 @@ pub(super) fn of(report: &Report) -> Option<String> {
         "fragment" => fragment(report),
         "full" => full(report),
         "many" => many(report),
+        "model" => model(report),
         "placement" => placement(report),
         _ => None,
     }
@@ -162,6 +163,33 @@ impl Ends {
         let (few, most) = (cost(&points[..part]), cost(&points[points.len() - part..]));
         (count > 1.0 && few > 0.0).then_some(Self { count, few, most })
     }
+}
+
+/// How large the copy area of a classic snapshot has to be for the writes of the model.
+fn model(report: &Report) -> Option<String> {
+    let number = |name: &str| match report.parameters.get(name) {
+        Some(Parameter::Count(count)) => Some(*count as f64),
+        Some(Parameter::Number(number)) => Some(*number),
+        _ => None,
+    };
+    let mebibytes = |bytes: f64| format!("{} MiB", short(bytes / f64::from(1 << 20)));
+    let asked = number("area_bytes").map(|bytes| {
+        let end = match (number("area_full_after_writes"), number("area_full_after_s")) {
+            (None, _) => "is not full at their end".to_owned(),
+            (Some(writes), None) => format!("is full after {} of them", short(writes)),
+            (Some(writes), Some(time)) => {
+                format!("is full after {} of them, {} s", short(writes), short(time))
+            }
+        };
+        format!(" One of {} {end}.", mebibytes(bytes))
+    });
+    Some(format!(
+        "For the {} writes of the model, the copy area of a classic snapshot of LVM needs {}, a tenth of it to \
+         spare.{}",
+        short(number("writes")?),
+        mebibytes(number("copy_area_bytes")?),
+        asked.unwrap_or_default()
+    ))
 }
 
 /// What the placement of its files does to a database.

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 
 pub use checks::Verdict;
 pub(crate) use checks::is_time as is_time_check;
+pub use summary::sentences;
 
 /// A result with the name that the page calls it by.
 #[derive(Clone, PartialEq, Debug)]

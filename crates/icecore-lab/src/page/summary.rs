@@ -9,12 +9,19 @@ use crate::statistics::median;
 use maud::{Markup, html};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The kinds of sentences about one result, in their order.
+const KINDS: [fn(&Report) -> Option<String>; 3] = [requests, slowdown, findings::of];
+
+/// What a result says, in sentences. Figures that a study printed are marked as published.
+#[must_use]
+pub fn sentences(report: &Report) -> Vec<String> {
+    KINDS.iter().filter_map(|kind| kind(report)).collect()
+}
+
 pub(super) fn section(documents: &[Document], missing: &[Missing]) -> Markup {
     let reports: Vec<&Report> = documents.iter().map(|document| &document.report).collect();
     let mut sentences = Vec::new();
-    sentences.extend(reports.iter().flat_map(|report| requests(report)));
-    sentences.extend(reports.iter().flat_map(|report| slowdown(report)));
-    sentences.extend(reports.iter().flat_map(|report| findings::of(report)));
+    sentences.extend(KINDS.iter().flat_map(|kind| reports.iter().filter_map(|report| kind(report))));
     sentences.extend(met(&reports));
     let losses = reports.iter().flat_map(|report| losses(report));
     let (losses, hidden): (Vec<Loss>, Vec<Loss>) = losses.partition(|loss| loss.is_shown);
@@ -69,7 +76,7 @@ fn met(reports: &[&Report]) -> Option<String> {
     let all = verdicts.len();
     (all > 0).then(|| {
         format!(
-            "Icecore meets {} of {all} checks; not met: {}; not shown, since the interval crosses the target: {}.",
+            "{} of {all} checks are met; not met: {}; not shown, since the interval crosses the target: {}.",
             count(Verdict::Met),
             count(Verdict::NotMet),
             count(Verdict::NotShown)

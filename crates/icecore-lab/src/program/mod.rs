@@ -19,7 +19,7 @@ use icecore::admin::Failure;
 use icecore_lab::disks::model::{self, HardDisk};
 use icecore_lab::disks::real::EmptyDisk;
 use icecore_lab::experiments::Group;
-use icecore_lab::{DatabaseServer, EXPERIMENTS, LoadTool, Options, Report, charts, child, figure};
+use icecore_lab::{DatabaseServer, EXPERIMENTS, LoadTool, Options, Report, charts, child, figure, page};
 use icecore_terminal::environment::{with_environment, with_variable};
 use icecore_terminal::generate::{self, CompletionsArguments, ManArguments};
 use std::io::{IsTerminal as _, Write as _};
@@ -332,8 +332,14 @@ fn run_experiment(arguments: &RunArguments) -> anyhow::Result<()> {
     }
     let report = icecore_lab::run(&arguments.name, &options).map_err(stopped)?;
     let mut output = Output::new();
-    let text = if arguments.json { report.to_json() } else { report.summary() };
-    output.line(text.trim_end())?;
+    if arguments.json {
+        output.line(report.to_json().trim_end())?;
+    } else {
+        output.line(report.summary().trim_end())?;
+        for sentence in page::sentences(&report) {
+            output.line(sentence)?;
+        }
+    }
     output.finish()
 }
 
@@ -349,7 +355,7 @@ fn confirm_device(arguments: &RunArguments) -> anyhow::Result<()> {
     }
     if !std::io::stdin().is_terminal() {
         return Err(exit::usage(format!(
-            "{disk} would get a file system: --yes says so where nobody can be asked"
+            "{disk} would get a file system: --yes agrees to that without a terminal"
         )));
     }
     let mut stderr = std::io::stderr().lock();

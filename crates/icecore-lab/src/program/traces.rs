@@ -3,8 +3,10 @@
 use super::RunArguments;
 use super::size::chunk;
 use crate::exit;
+use crate::format::parse_size;
 use clap::Args;
 use icecore::retention::parse_duration;
+use icecore::units::ByteLength;
 use icecore_lab::policies::Every;
 use icecore_lab::{LoadTool, Options};
 use std::path::PathBuf;
@@ -31,16 +33,22 @@ pub struct TraceArguments {
     /// taken before the writes unless said otherwise)
     #[arg(long, value_name = "INTERVAL", value_parser = every)]
     every: Option<Every>,
+
+    /// Say when a copy area of this size is full, of a classic snapshot of LVM
+    /// that is taken before the writes, for `model`
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    area: Option<ByteLength>,
 }
 
 impl TraceArguments {
-    /// Refuses what this run would not heed.
+    /// Refuses what this run would ignore.
     pub(super) fn check(&self, name: &str, run: &RunArguments) -> anyhow::Result<()> {
         self.check_record(name, run)?;
         let of_model = [
             ("--trace", self.trace.is_some()),
             ("--chunk", self.chunk.is_some()),
             ("--every", self.every.is_some()),
+            ("--area", self.area.is_some()),
         ];
         let Some((option, _)) = of_model.into_iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
         if ![super::all::ALL, "model"].contains(&name) {
@@ -86,6 +94,7 @@ impl TraceArguments {
         options.trace.clone_from(&self.trace);
         options.chunk = self.chunk;
         options.every = self.every;
+        options.area = self.area.map(ByteLength::get);
     }
 }
 

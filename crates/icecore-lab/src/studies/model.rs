@@ -1,6 +1,7 @@
 //! `model`: the ways to keep a snapshot, replayed over one list of writes without any kernel. It explains
 //! what `shock` counts.
 
+use crate::copy_area::{CopyArea, Question};
 use crate::error::{Error, Result};
 use crate::experiments::Findings;
 use crate::options::Options;
@@ -60,7 +61,27 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     if let Some(every) = options.every {
         findings.parameter("every", every.to_string().as_str());
     }
+    copy_area(
+        &mut findings,
+        &trace,
+        Question { duration: None, chunk_bytes: chunk, area_bytes: options.area },
+    );
     Ok(findings)
+}
+
+/// How large the copy area of a classic snapshot before the writes has to be, and when the one that was asked
+/// about is full.
+fn copy_area(findings: &mut Findings, trace: &Trace, question: Question) {
+    let area = CopyArea::of(trace, question);
+    findings.parameter("copy_area_bytes", area.recommended_bytes);
+    let Some(asked) = question.area_bytes else { return };
+    findings.parameter("area_bytes", asked);
+    if let Some(writes) = area.full_after_writes {
+        findings.parameter("area_full_after_writes", writes);
+    }
+    if let Some(time) = area.full_after_s {
+        findings.parameter("area_full_after_s", time);
+    }
 }
 
 /// Refuses a schedule in time for writes without times.

@@ -31,6 +31,7 @@ fn probe() -> Result<(), String> {
 
 fn begin(ground: &Ground<'_>) -> Result<Box<dyn System>> {
     let below = Loop::begin(ground, &EXT4)?;
+    ground.options.mounts.note(KIND.name, below.point())?;
     let stored =
         StoredDatabase::create_limited(&below.point().join("pool"), &init_options(ground), &open_options())?;
     Ok(Box::new(IcecoreSqlite { stored: Some(stored), ground: below, options: ground.options.clone() }))

@@ -158,7 +158,7 @@ fn the_summary_is_computed_and_says_where_icecore_loses() {
     let summary = summary.split_once("</section>").expect("it ends").0;
     assert!(
         summary.contains(
-            "Icecore meets 1 of 3 checks; not met: 1; not shown, since the interval crosses the target: 1."
+            "1 of 3 checks are met; not met: 1; not shown, since the interval crosses the target: 1."
         ),
         "{summary}"
     );

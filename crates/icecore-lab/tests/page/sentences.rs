@@ -33,7 +33,7 @@ fn behind() -> Report {
 fn times_of_an_emulated_machine_are_no_part_of_the_summary_and_are_not_judged() {
     let real = page_of(behind());
     let summary = section(&real, "summary");
-    assert!(summary.contains("Icecore meets 1 of 4 checks; not met: 2;"), "{summary}");
+    assert!(summary.contains("1 of 4 checks are met; not met: 2;"), "{summary}");
     assert!(summary.contains("shock, direct (not durable each), 1 snapshot, writes/s:"), "{summary}");
     assert!(!real.contains("the machine was emulated"));
 
@@ -41,7 +41,7 @@ fn times_of_an_emulated_machine_are_no_part_of_the_summary_and_are_not_judged() 
     report.parameters.insert("emulated".to_owned(), true.into());
     let emulated = page_of(report);
     let summary = section(&emulated, "summary");
-    assert!(summary.contains("Icecore meets 1 of 3 checks; not met: 1;"), "{summary}");
+    assert!(summary.contains("1 of 3 checks are met; not met: 1;"), "{summary}");
     assert!(!summary.contains("writes/s:") && summary.contains("shock, held, KiB:"), "{summary}");
     let left_out = "Times and rates of shock are left out here, because the machine was emulated; checks of \
                     times: 1; runs in which Icecore is behind: 1. The tables below have them.";
@@ -63,7 +63,7 @@ fn the_result_of_the_guest_is_summed_up_in_counts_and_ratios() {
     let document = fixture::benchmark("shock-guest");
     let page = page::render(&[document], &[]).expect("a page");
     let summary = section(&page, "summary");
-    assert!(summary.contains(" of 2 checks; not met: "), "{summary}");
+    assert!(summary.contains(" of 2 checks are met; not met: "), "{summary}");
     assert!(summary.contains("checks of times: 1; runs in which Icecore is behind:"), "{summary}");
     assert!(!summary.contains("Where Icecore loses"), "{summary}");
 }

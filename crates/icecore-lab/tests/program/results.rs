@@ -184,9 +184,12 @@ fn results_of_the_model_are_compared_if_they_are_of_one_trace_chunk_and_schedule
 #[test]
 fn results_of_data_of_different_sizes_are_not_compared() {
     let results = Results::new();
-    for (study, parameter) in
-        [("placement", "warehouses"), ("fragment", "file_bytes"), ("backup", "sysbench_rows")]
-    {
+    for (study, parameter, option) in [
+        ("placement", "warehouses", "--size"),
+        ("fragment", "file_bytes", "--size"),
+        ("backup", "sysbench_rows", "--size"),
+        ("valuation", "iterations", "--iterations"),
+    ] {
         let sized = |name: &str, size: u64| {
             results.write(name, 700.0, |result| {
                 result["experiment"] = json!(study);
@@ -196,7 +199,7 @@ fn results_of_data_of_different_sizes_are_not_compared() {
         let (small, large) = (sized("small.json", 10), sized("large.json", 100));
         let said = refused(1, &["compare"], &[&small, &large]);
         let reason =
-            format!("{parameter} is 10 in the first and 100 in the second: run both with the same --size");
+            format!("{parameter} is 10 in the first and 100 in the second: run both with the same {option}");
         assert!(said.contains(&reason), "{said}");
         printed(&["compare"], &[&small, &small]);
     }
@@ -284,6 +287,8 @@ fn options_that_make_no_sense_for_a_run_are_refused() {
         (&["all", "--every", "500", "--systems", "btrfs"], "give one of the two"),
         (&["shock", "--chunk", "8K"], "--chunk goes with model"),
         (&["commits", "--every", "10m"], "--every goes with model"),
+        (&["shock", "--area", "1G"], "--area goes with model"),
+        (&["model", "--area", "1G", "--guest"], "leave out --guest"),
         (&["model", "--record", "f"], "--record goes with shock"),
         (&["all", "--record", "f"], "--record goes with shock"),
         (&["shock", "--record", "f", "--tool", "sysbench"], "--record goes with --tool fio"),

@@ -20,6 +20,18 @@ pub(super) enum Place {
     Memory,
 }
 
+impl Place {
+    /// What it is called in results.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Hdd => "hdd",
+            Self::Ssd => "ssd",
+            Self::SecondSsd => "second_ssd",
+            Self::Memory => "memory",
+        }
+    }
+}
+
 /// The disks of one placement.
 pub(super) struct Disks {
     // Dropped in this order.
@@ -39,13 +51,19 @@ impl Disks {
         let on_disk = |name: &str| Loop::begin_in(folder.path(), name, bytes, &loopback::EXT4, options);
         let hdd = || Simulated::begin(folder.path(), disk, bytes, options);
         let memory = || Memory::begin(folder.path().join("memory"), bytes, options);
-        Ok(Self {
+        let disks = Self {
             hdd: needs(Place::Hdd).then(hdd).transpose()?,
             ssd: needs(Place::Ssd).then(|| on_disk("ssd")).transpose()?,
             second: needs(Place::SecondSsd).then(|| on_disk("second-ssd")).transpose()?,
             memory: needs(Place::Memory).then(memory).transpose()?,
             _folder: folder,
-        })
+        };
+        for &place in places {
+            if let Some(folder) = disks.folder(place) {
+                options.mounts.note(place.name(), folder)?;
+            }
+        }
+        Ok(disks)
     }
 
     fn folder(&self, place: Place) -> Option<&Path> {
@@ -75,9 +93,9 @@ impl Disks {
 
     /// Those that count.
     pub(super) fn devices(&self) -> Vec<(&'static str, &Device)> {
-        let hdd = self.hdd.as_ref().map(|hdd| ("hdd", hdd.device()));
-        let ssd = self.ssd.as_ref().map(|ssd| ("ssd", ssd.device()));
-        let second = self.second.as_ref().map(|second| ("second_ssd", second.device()));
+        let hdd = self.hdd.as_ref().map(|hdd| (Place::Hdd.name(), hdd.device()));
+        let ssd = self.ssd.as_ref().map(|ssd| (Place::Ssd.name(), ssd.device()));
+        let second = self.second.as_ref().map(|second| (Place::SecondSsd.name(), second.device()));
         [hdd, ssd, second].into_iter().flatten().collect()
     }
 }
