@@ -55,7 +55,7 @@ impl fmt::Display for Machine {
     }
 }
 
-/// The peak resident memory of this process so far, in bytes, where the kernel tells.
+/// The peak resident memory of this process so far, in bytes, where the kernel has the figure.
 #[must_use]
 pub fn peak_memory_bytes() -> Option<u64> {
     value_in("/proc/self/status", "VmHWM").map(|value| kibibytes(&value))
@@ -67,7 +67,7 @@ pub fn resident_memory_bytes() -> Option<u64> {
     value_in("/proc/self/status", "VmRSS").map(|value| kibibytes(&value))
 }
 
-/// Memory that programs can have without swapping, in bytes, where the kernel tells.
+/// Memory that programs can have without swapping, in bytes, where the kernel has the figure.
 pub(crate) fn available_memory_bytes() -> Option<u64> {
     value_in("/proc/meminfo", "MemAvailable").map(|value| kibibytes(&value))
 }
@@ -196,6 +196,6 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let machine = Machine::examine(folder.path()).expect("examined");
         assert!(machine.cores > 0 && machine.memory_bytes > 0 && machine.flush_us > 0.0);
-        assert!(peak_memory_bytes().expect("told") > 0 && available_memory_bytes().expect("told") > 0);
+        assert!(peak_memory_bytes().expect("known") > 0 && available_memory_bytes().expect("known") > 0);
     }
 }

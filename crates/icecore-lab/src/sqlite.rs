@@ -80,7 +80,8 @@ mod tests {
         for journal in [Journal::Delete, Journal::Wal] {
             let path = folder.path().join(journal.name());
             let connection = open_plain(&path, journal).expect("opened");
-            let full: u32 = connection.query_row("PRAGMA synchronous", [], |row| row.get(0)).expect("told");
+            let full: u32 =
+                connection.query_row("PRAGMA synchronous", [], |row| row.get(0)).expect("an answer");
             assert_eq!(full, 2);
             connection.execute_batch("create table t (x)").expect("written");
             assert!(path.exists());

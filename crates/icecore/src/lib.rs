@@ -1,7 +1,7 @@
 //! Icecore: a store that never overwrites, so that a snapshot is a remembered log position.
 //!
-//! Layers, bottom up: [`storage`] is the only way to the disk; `format` has the byte layouts; `log` appends
-//! and replays records; `tree` and `location` say what is where; `liveness` says what is alive; `state`
+//! Layers, bottom up: [`storage`] is the only way to the disk; `format` has the byte layouts; `tree` and
+//! `location` say what is where; `liveness` says what is alive; `log` appends and replays records; `state`
 //! executes operations; `engine` puts a pool together; [`Pool`], [`Dataset`], [`View`] and [`Group`] are what
 //! callers use.
 

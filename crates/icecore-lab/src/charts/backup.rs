@@ -11,7 +11,7 @@ const FOREGROUND: &str = "foreground_per_s";
 const OVER_TIME: [(&str, &str, &str, &str); 3] = [
     (READ, "backup-read", "Speed of the backup over time", "MB/s"),
     (FOREGROUND, "backup-foreground", "Foreground during the backup", "transactions a second"),
-    ("cow_used_percent", "backup-area", "Copy-on-write area in use", "%"),
+    ("cow_used_percent", "backup-area", "Copy area in use", "%"),
 ];
 
 pub(super) fn charts(report: &Report) -> Vec<Chart> {

@@ -28,7 +28,8 @@ pub(super) fn run(options: &Options) -> Result<Findings> {
     let (mut peaks, mut seconds) = (Vec::new(), Vec::new());
     for round in 1..=rounds {
         let outcome = run_once(options, &job)?;
-        let peak = outcome.peak_memory_bytes.ok_or_else(|| job.failure("the kernel tells no peak"))?;
+        let peak =
+            outcome.peak_memory_bytes.ok_or_else(|| job.failure("the kernel has no figure for the peak"))?;
         peaks.push(peak as f64 / f64::from(1 << 20));
         seconds.push(outcome.seconds);
         options.say(&format!("round {round} of {rounds}: {} MiB", peak >> 20))?;

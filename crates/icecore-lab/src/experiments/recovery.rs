@@ -112,7 +112,7 @@ pub(crate) fn serve(job: &LongLog) -> Result<()> {
         if written >= job.log_bytes {
             // Said again after every further length: if no reader listens any more, that fails and ends it.
             println!("\n{READY}");
-            std::io::stdout().flush().doing(|| "tell that the log is long enough".to_owned())?;
+            std::io::stdout().flush().doing(|| "report that the log is long enough".to_owned())?;
             written = 0;
         }
     }

@@ -1,11 +1,11 @@
-//! What `icecore lab run` refuses: options that a run would not heed.
+//! What `icecore lab run` refuses: options that a run would ignore.
 
 use super::RunArguments;
 use crate::exit;
 use icecore_lab::experiments::{DiskUse, Experiment, Group};
 use icecore_lab::{DatabaseServer, EXPERIMENTS, LoadTool};
 
-/// Refuses options that a run of an experiment would not heed.
+/// Refuses options that a run of an experiment would ignore.
 pub fn arguments(arguments: &RunArguments) -> anyhow::Result<()> {
     let named = |keep: fn(&Experiment) -> bool| {
         let names: Vec<_> = EXPERIMENTS.iter().filter(|one| keep(one)).map(|one| one.name).collect();

@@ -254,7 +254,7 @@ fn build(job: &ThinMap) -> icecore::Result<(u64, u64)> {
         assert!(look_up(&mut map, &mut shelf, address)?, "{address} has a place");
     }
     let entries = map.directory().all().map(|(_, row)| u64::from(row.entries)).sum();
-    let failure = "the kernel does not tell how much memory is used".to_owned();
+    let failure = "the kernel has no figure for the memory in use".to_owned();
     let peak = peak_memory_bytes().ok_or(icecore::Error::Invalid(failure))?;
     drop(sets);
     Ok((entries, peak))

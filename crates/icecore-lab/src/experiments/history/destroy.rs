@@ -81,7 +81,7 @@ fn write(subject: &Subject, random: &mut Random, tally: &Mutex<Tally>, done: &At
         let begin = Instant::now();
         subject.write_once(random)?;
         let seconds = begin.elapsed().as_secs_f64();
-        let mut tally = tally.lock().expect("nobody panics with it");
+        let mut tally = tally.lock().expect("no thread panics with it");
         tally.writes += 1;
         tally.longest = tally.longest.max(seconds);
     }
@@ -89,7 +89,7 @@ fn write(subject: &Subject, random: &mut Random, tally: &Mutex<Tally>, done: &At
 }
 
 fn destroy(subject: &Subject, sizes: &Sizes, round: u64, tally: &Mutex<Tally>) -> Result<Destroyed> {
-    let take = || std::mem::take(&mut *tally.lock().expect("nobody panics with it"));
+    let take = || std::mem::take(&mut *tally.lock().expect("no thread panics with it"));
     let pool = subject.file.pool();
     let watch = || -> Result<f64> {
         take();

@@ -39,12 +39,12 @@ pub(crate) fn serve(job: &IdlePool) -> Result<()> {
         job: "opening a pool and leaving it alone".to_owned(),
         reason: reason.to_owned(),
     };
-    let untold = || failure("the kernel does not tell how much memory is used");
+    let unknown = || failure("the kernel has no figure for the memory in use");
     let pool = Pool::open_directory(&job.path, &OpenOptions::default())?;
     thread::sleep(REST);
     let memory = Memory {
-        resident_bytes: resident_memory_bytes().ok_or_else(untold)?,
-        peak_bytes: peak_memory_bytes().ok_or_else(untold)?,
+        resident_bytes: resident_memory_bytes().ok_or_else(unknown)?,
+        peak_bytes: peak_memory_bytes().ok_or_else(unknown)?,
     };
     pool.close()?;
     let text = serde_json::to_string(&memory).map_err(|error| failure(&error.to_string()))?;

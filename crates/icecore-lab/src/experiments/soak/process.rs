@@ -191,7 +191,7 @@ impl<'soak> Life<'soak> {
         Sample::take(&self.pool, self.soak, cycle, seconds, &self.deeds)
     }
 
-    /// Everybody at once, until the time is up.
+    /// All threads at once, until the time is up.
     fn work(&mut self, cycle: u64, until: Instant, rotation: &Rotation) -> Result<()> {
         let (pool, folder, prefix) = (&self.pool, &self.soak.folder, self.registration.prefix());
         let failed = AtomicBool::new(false);

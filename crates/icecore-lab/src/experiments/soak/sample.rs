@@ -95,7 +95,7 @@ impl Sample {
     pub(super) fn take(pool: &Pool, soak: &Soak, cycle: u64, seconds: f64, deeds: &Deeds) -> Result<Self> {
         let untold = || Error::Inconclusive {
             what: "memory of this process".to_owned(),
-            reason: "the kernel does not tell how much it is".to_owned(),
+            reason: "the kernel has no figure for it".to_owned(),
         };
         let statistics = pool.statistics();
         let files = OpenFiles::count()?;

@@ -35,7 +35,7 @@ pub(super) struct Rotation(Mutex<Vec<String>>);
 
 impl Rotation {
     fn lock(&self) -> MutexGuard<'_, Vec<String>> {
-        self.0.lock().expect("nobody panics with it")
+        self.0.lock().expect("no thread panics with it")
     }
 
     pub(super) fn newest(&self) -> Option<String> {
