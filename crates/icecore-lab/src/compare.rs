@@ -88,8 +88,8 @@ impl Verdict {
 /// # Errors
 /// [`Error::Incomparable`] if they are of different experiments, or were not measured in the same way: one is
 /// of a quick run, an emulated machine, another accelerator of it, another simulated disk, another database
-/// server, another program that drives the study, another trace, chunk or schedule of `model`, another size or
-/// number of iterations, or a debug build, and the other is not.
+/// server, another program that drives the study, another trace, chunk or schedule of `model`, another size,
+/// other iterations, or a debug build, and the other is not.
 pub fn compare(before: (&str, &Report), after: (&str, &Report)) -> Result<Comparison> {
     let ((before_name, first), (after_name, second)) = (before, after);
     let refuse = |reason: String| {

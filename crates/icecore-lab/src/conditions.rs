@@ -17,16 +17,16 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// Stands for a version that a program does not say.
 const UNKNOWN: &str = "unknown";
 
-/// How the systems of one run are mounted, by system.
+/// How the systems of one run are mounted, and the disks of `placement`, by their names.
 #[derive(Default)]
 pub(crate) struct Mounts(Mutex<BTreeMap<String, String>>);
 
 impl Mounts {
-    /// Notes how the folder of a system is mounted.
-    pub(crate) fn note(&self, system: &str, folder: &Path) -> Result<()> {
+    /// Notes how the folder of a system or disk is mounted.
+    pub(crate) fn note(&self, name: &str, folder: &Path) -> Result<()> {
         let words = machine::mount_words(folder)?;
         let mut mounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        mounts.insert(system.to_owned(), words);
+        mounts.insert(name.to_owned(), words);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Icecore: a store that never overwrites, so that a snapshot is a remembered log position.
 //!
-//! Layers, bottom up: [`storage`] is the only way to the disk; `format` has the byte layouts; `tree` and
+//! Layers, bottom up: [`storage`] is the only way to superblocks, segments and copies; `format` has the byte layouts; `tree` and
 //! `location` say what is where; `liveness` says what is alive; `log` appends and replays records; `state`
 //! executes operations; `engine` puts a pool together; [`Pool`], [`Dataset`], [`View`] and [`Group`] are what
 //! callers use.

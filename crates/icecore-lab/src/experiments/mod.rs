@@ -233,20 +233,13 @@ impl Findings {
     }
 }
 
-/// The experiment of that name.
-///
-/// # Errors
-/// There is none.
-fn named(name: &str) -> Result<&'static Experiment> {
-    EXPERIMENTS.iter().find(|experiment| experiment.name == name).ok_or_else(|| unknown(name))
-}
-
 /// Runs the experiment of that name.
 ///
 /// # Errors
 /// There is no such experiment; or something failed while it ran, and then there is no result at all.
 pub fn run(name: &str, options: &Options) -> Result<Report> {
-    let experiment = named(name)?;
+    let experiment =
+        EXPERIMENTS.iter().find(|experiment| experiment.name == name).ok_or_else(|| unknown(name))?;
     if let Some(guest) = &options.guest {
         return guest::run(experiment, options, guest);
     }
@@ -323,5 +316,46 @@ pub(crate) fn versions() -> Versions {
         sqlite: rusqlite::version().to_owned(),
         rustc: env!("ICECORE_LAB_RUSTC").to_owned(),
         profile: env!("ICECORE_LAB_PROFILE").to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The GiB that an experiment needs at full size, rounded up.
+    fn room(name: &str, change: impl FnOnce(&mut Options)) -> u64 {
+        let mut options = Options::new(".");
+        change(&mut options);
+        let experiment = EXPERIMENTS.iter().find(|one| one.name == name).expect("it is one");
+        (experiment.room)(&options).div_ceil(1 << 30)
+    }
+
+    #[test]
+    fn each_study_knows_its_room_and_none_needs_more_than_60_gib() {
+        let known = EXPERIMENTS.iter().map(|one| (one.name, room(one.name, |_| {})));
+        let known: Vec<(&str, u64)> = known.filter(|(_, room)| *room > 0).collect();
+        let expected = [
+            ("shock", 8),
+            ("valuation", 5),
+            ("fragment", 5),
+            ("blog", 16),
+            ("backup", 12),
+            ("placement", 60),
+            ("full", 2),
+            ("many", 8),
+        ];
+        assert_eq!(known, expected);
+    }
+
+    #[test]
+    fn more_data_needs_more_room() {
+        assert_eq!(room("valuation", |options| options.iterations = Some(850)), 40);
+        assert_eq!(room("fragment", |options| options.size = Some(10 << 30)), 21);
+        assert_eq!(room("backup", |options| options.size = Some(1 << 30)), 15);
+        assert_eq!(room("placement", |options| options.size = Some(1 << 30)), 10);
+        for study in ["fragment", "backup", "placement"] {
+            assert!(room(study, |options| options.size = Some(u64::MAX)) >= 1 << 33, "{study}");
+        }
     }
 }

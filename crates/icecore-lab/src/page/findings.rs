@@ -1,5 +1,5 @@
-//! A sentence about each study that the other sentences of the summary leave out. Times and rates are medians
-//! and their ratios; where the machine was emulated, they are ratios alone.
+//! A sentence about each study that the other sentences of the summary leave out. Times, rates and losses are
+//! medians and their ratios; where the machine was emulated, they are ratios alone.
 
 use crate::charts::{Key, is_emulated, is_icecore, server, title};
 use crate::figure::short;
@@ -172,7 +172,10 @@ fn model(report: &Report) -> Option<String> {
         Some(Parameter::Number(number)) => Some(*number),
         _ => None,
     };
-    let mebibytes = |bytes: f64| format!("{} MiB", short(bytes / f64::from(1 << 20)));
+    let size = |bytes: f64| match bytes / f64::from(1 << 20) {
+        mebibytes if mebibytes < 1024.0 => format!("{} MiB", short(mebibytes)),
+        mebibytes => format!("{} GiB", short(mebibytes / 1024.0)),
+    };
     let asked = number("area_bytes").map(|bytes| {
         let end = match (number("area_full_after_writes"), number("area_full_after_s")) {
             (None, _) => "is not full at their end".to_owned(),
@@ -181,13 +184,12 @@ fn model(report: &Report) -> Option<String> {
                 format!("is full after {} of them, {} s", short(writes), short(time))
             }
         };
-        format!(" One of {} {end}.", mebibytes(bytes))
+        format!(" One of {} {end}.", size(bytes))
     });
     Some(format!(
-        "For the {} writes of the model, the copy area of a classic snapshot of LVM needs {}, a tenth of it to \
-         spare.{}",
+        "For these {} writes, the copy area of a classic snapshot of LVM needs {}, a tenth of it to spare.{}",
         short(number("writes")?),
-        mebibytes(number("copy_area_bytes")?),
+        size(number("copy_area_bytes")?),
         asked.unwrap_or_default()
     ))
 }

@@ -3,6 +3,7 @@
 //! All words of a result reach the page through `maud`, which escapes them, or as JSON without `<`.
 
 mod assets;
+mod beside;
 mod checks;
 mod counts;
 mod facts;

@@ -1,11 +1,9 @@
 //! One result: its charts, the medians of its systems, and what the study printed.
 
-use super::{Document, chart, counts, facts, number};
+use super::{Document, beside, chart, counts, facts, number};
 use crate::chart::Chart;
-use crate::charts::{self, Key, run_title};
+use crate::charts::{self, Key};
 use crate::experiments::EXPERIMENTS;
-use crate::options::DatabaseServer;
-use crate::published::{self, Published};
 use crate::report::{Report, System};
 use crate::statistics::{median, quantile};
 use maud::{Markup, html};
@@ -19,139 +17,9 @@ pub(super) fn section(place: usize, document: &Document, charts: &[Chart]) -> Ma
             p { (about) @if document.name != report.experiment { " (" (document.name) ")" } }
             @for label in charts::labels(report) { p class="label" role="note" { strong { (label) } } }
             @for one in charts.iter().filter(|one| !counts::is_count(one)) { (chart(place, one)) }
-            (beside(report))
+            (beside::table(report))
             (medians(report))
             (facts::conditions(document))
-        }
-    }
-}
-
-/// What the study printed, and the same runs here: first those of the same system, then the others.
-fn beside(report: &Report) -> Markup {
-    let rows: Vec<&Published> = published::of(&report.experiment).collect();
-    // No study measured PostgreSQL.
-    if rows.is_empty() || charts::server(report) == DatabaseServer::Postgres.name() {
-        return html! {};
-    }
-    let mut others = measured_of(report, &rows);
-    let mut groups: Vec<(&Published, Vec<Measured<'_>>)> = Vec::new();
-    for row in rows {
-        let (same, left): (Vec<_>, Vec<_>) = others.into_iter().partition(|one| one.is_of(row));
-        groups.push((row, same));
-        others = left;
-    }
-    let (without, with) = match report.experiment.as_str() {
-        "backup" => ("Without writes", "With writes"),
-        _ => ("Without", "With a snapshot"),
-    };
-    html! {
-        h3 { "Published figures beside ours" }
-        div class="wide" { table class="beside" {
-            thead { tr {
-                th { "System" } th { "Run" } th { "What" }
-                th class="number" { (without) } th class="number" { (with) }
-                th class="number" { "With / without" } th { "From" }
-            } }
-            tbody {
-                @for (row, same) in &groups {
-                    (printed(row))
-                    @for one in same { (measured(one)) }
-                }
-                @for one in &others { (measured(one)) }
-            }
-        } }
-    }
-}
-
-/// A row that was measured here.
-struct Measured<'report> {
-    system: &'report str,
-    run: &'report str,
-    /// What was measured, where the unit does not say it.
-    what: &'static str,
-    unit: &'report str,
-    without: Option<f64>,
-    with: Option<f64>,
-}
-
-impl Measured<'_> {
-    fn is_of(&self, row: &Published) -> bool {
-        self.system == row.system && self.run == row.run
-    }
-}
-
-/// What was measured here of the kinds that a study printed.
-fn measured_of<'report>(report: &'report Report, rows: &[&Published]) -> Vec<Measured<'report>> {
-    let mut all: Vec<Measured<'_>> = reading(report).collect();
-    for charts::Pair { system, run, without, with } in charts::pairs(report) {
-        let (without, middle) = (Some(median(&without.samples)), Some(median(&with.samples)));
-        all.push(Measured { system, run, what: "", unit: &with.unit, without, with: middle });
-    }
-    for (name, system) in &report.systems {
-        let Key { system: of, run, .. } = Key::of(name);
-        let is_known = all.iter().any(|one| one.system == of && one.run == run);
-        if !is_known && !system.samples.is_empty() {
-            let (unit, middle) = (system.unit.as_str(), Some(median(&system.samples)));
-            let mut of_run = rows.iter().filter(|row| row.run == run);
-            if of_run.clone().any(|row| row.without.is_none()) {
-                all.push(Measured { system: of, run, what: "", unit, without: None, with: middle });
-            } else if of_run.any(|row| row.with.is_empty() && row.unit == unit) {
-                all.push(Measured { system: of, run, what: "", unit, without: middle, with: None });
-            }
-        }
-        for (counter, disk) in charts::placement::DISKS {
-            if let Some(written) = system.counters.get(counter) {
-                let (what, unit, without) = ("written", "MB", Some(*written));
-                all.push(Measured { system: of, run: disk, what, unit, without, with: None });
-            }
-        }
-        if let (Some(before), Some(after)) =
-            (system.counters.get("extents_before"), system.counters.get("extents_after"))
-        {
-            let (without, with) = (Some(*before), Some(*after));
-            all.push(Measured { system: of, run: "extents", what: "", unit: "extents", without, with });
-        }
-    }
-    all
-}
-
-/// The speed of reading a snapshot, without writes beside it and with them.
-fn reading(report: &Report) -> impl Iterator<Item = Measured<'_>> {
-    report.systems.iter().filter_map(move |(name, idle)| {
-        let system = name.strip_suffix("/idle")?;
-        let writing = report.systems.get(&format!("{system}/writing"))?;
-        if idle.samples.is_empty() || writing.samples.is_empty() {
-            return None;
-        }
-        let (without, with) = (Some(median(&idle.samples)), Some(median(&writing.samples)));
-        let (what, unit) = ("reading a snapshot", idle.unit.as_str());
-        Some(Measured { system, run: "writing", what, unit, without, with })
-    })
-}
-
-fn measured(row: &Measured<'_>) -> Markup {
-    let cell = |value: Option<f64>| {
-        html! { td class="number" { @if let Some(value) = value { (number(value)) } } }
-    };
-    let factor = row.with.zip(row.without).map(|(with, without)| with / without);
-    html! {
-        tr data-beside=(row.system) {
-            td { (row.system) } td { (run_title(row.run)) }
-            td { @if !row.what.is_empty() { (row.what) ", " } (row.unit) }
-            (cell(row.without)) (cell(row.with)) (cell(factor))
-            td { "measured here" }
-        }
-    }
-}
-
-fn printed(row: &Published) -> Markup {
-    html! {
-        tr class="published" {
-            td { (row.system) } td { (run_title(row.run)) } td { (row.what) ", " (row.unit) }
-            td class="number" { @if let Some(value) = row.without { (number(value)) } }
-            td class="number" { @for (place, value) in row.with.iter().enumerate() { @if place > 0 { ", " } (number(*value)) } }
-            td class="number" { @if let (Some(without), Some(with)) = (row.without, row.with.first()) { (number(with / without)) } }
-            td { span class="badge" { "published" } " " (row.source) }
         }
     }
 }

@@ -34,8 +34,8 @@ pub struct TraceArguments {
     #[arg(long, value_name = "INTERVAL", value_parser = every)]
     every: Option<Every>,
 
-    /// Say when a copy area of this size is full, of a classic snapshot of LVM
-    /// that is taken before the writes, for `model`
+    /// Say when a copy area of this size is full, for `model`: that of a classic
+    /// LVM snapshot taken before the writes
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     area: Option<ByteLength>,
 }

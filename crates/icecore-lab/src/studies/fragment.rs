@@ -47,7 +47,7 @@ impl Scope {
         Self {
             bytes,
             updates: (bytes / BYTES_PER_UPDATE).max(WORKERS),
-            device_bytes: (2 * bytes + (1 << 30)).max(options.size(1 << 30, 400 << 20)),
+            device_bytes: bytes.saturating_mul(2).saturating_add(1 << 30),
         }
     }
 }
@@ -71,7 +71,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     let mut lineup = Lineup::of(options, Needs::Files)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
     let areas = Areas { count: 1, bytes: scope.bytes / 4 * 5 };
-    lineup.require_room(scope.device_bytes, areas, options)?;
+    lineup.require_room(room(options), areas, options)?;
     let measured = lineup.measure(rounds, options, |round, kind| {
         let mut bench = Bench::begin(kind, scope.device_bytes, areas, options)?;
         let seed = options.seed + round as u64;

@@ -68,7 +68,7 @@ pub(crate) fn room(options: &Options) -> u64 {
 pub(crate) fn run(options: &Options) -> Result<Findings> {
     let mut lineup = Lineup::of(options, Needs::Snapshots)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
-    lineup.require_room(scope.device_bytes, scope.areas(), options)?;
+    lineup.require_room(room(options), scope.areas(), options)?;
     let outcomes = lineup.measure(rounds, options, |round, kind| {
         let mut bench =
             Bench::begin_limited(kind, scope.device_bytes, scope.limit_bytes, scope.areas(), options)?;

@@ -83,7 +83,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
 
 fn compare(mut lineup: Lineup, options: &Options) -> Result<Findings> {
     let (scope, rounds) = (Scope::of(options), options.rounds(1, 1));
-    lineup.require_room(scope.device_bytes, scope.areas(), options)?;
+    lineup.require_room(room(options), scope.areas(), options)?;
     let costs = lineup.measure(rounds, options, |_, kind| {
         let mut bench = Bench::begin(kind, scope.device_bytes, scope.areas(), options)?;
         let costs = bench.attempt(kind, |bench| one(bench, kind, &scope, options))?;

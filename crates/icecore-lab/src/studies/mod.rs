@@ -70,33 +70,33 @@ impl Lineup {
         Ok(lineup)
     }
 
-    /// Leaves out, before anything is measured, the rivals for whose device the folder has too little room.
-    /// The systems run one after the other, each on a device of its own.
+    /// Leaves out, before anything is measured, the rivals for which the folder has too little room. `bytes`:
+    /// what a system needs beside its copy areas. The systems run one after the other, each on its own device.
     ///
     /// # Errors
     /// There is too little room for one that is no rival.
-    pub(crate) fn require_room(&mut self, device_bytes: u64, areas: Areas, options: &Options) -> Result<()> {
+    pub(crate) fn require_room(&mut self, bytes: u64, areas: Areas, options: &Options) -> Result<()> {
         // A debug build leaves holes in its devices.
         if cfg!(debug_assertions) {
             return Ok(());
         }
-        self.keep_what_fits(device_bytes, areas, |bytes, what| room::require(&options.directory, bytes, what))
+        self.keep_what_fits(bytes, areas, |bytes, what| room::require(&options.directory, bytes, what))
     }
 
     fn keep_what_fits(
         &mut self,
-        device_bytes: u64,
+        bytes: u64,
         areas: Areas,
         require: impl Fn(u64, &str) -> Result<()>,
     ) -> Result<()> {
         let mut kept = Vec::new();
         for kind in std::mem::take(&mut self.kinds) {
             let areas = if kind.name == LVM { areas.count.saturating_mul(areas.bytes) } else { 0 };
-            let bytes = device_bytes.saturating_add(areas.min(device_bytes));
+            let bytes = bytes.saturating_add(areas.min(bytes));
             let fits = if kind.name == PLAIN {
                 Ok(())
             } else {
-                require(bytes, &format!("the device of {}", kind.name))
+                require(bytes, &format!("the system {}", kind.name))
             };
             match fits {
                 Err(error) if kind.is_rival() => self.absent.push((kind.name, error.to_string())),
@@ -252,7 +252,7 @@ mod tests {
         lineup.keep_what_fits(100, areas, require(150)).expect("the others have room");
         let names: Vec<&str> = lineup.kinds.iter().map(|kind| kind.name).collect();
         assert_eq!(names, [PLAIN, "btrfs", SUBJECT]);
-        assert!(lineup.absent[0].0 == LVM && lineup.absent[0].1.contains("the device of lvm"));
+        assert!(lineup.absent[0].0 == LVM && lineup.absent[0].1.contains("the system lvm needs"));
         let error = Lineup::with(kinds()).keep_what_fits(100, areas, require(50)).expect_err("refused");
         assert!(error.to_string().contains(SUBJECT), "{error}");
     }

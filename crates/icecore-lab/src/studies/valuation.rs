@@ -115,7 +115,7 @@ pub(crate) fn room(options: &Options) -> u64 {
 pub(crate) fn run(options: &Options) -> Result<Findings> {
     let mut lineup = Lineup::of(options, Needs::Databases)?;
     let scope = Scope::of(options);
-    lineup.require_room(scope.device_bytes, scope.areas(), options)?;
+    lineup.require_room(room(options), scope.areas(), options)?;
     let rounds = options.rounds(3, 1);
     let sides = sides(&lineup);
     let named = |side: &Side| (side.kind, side.name());

@@ -1,9 +1,9 @@
-//! The pages of the results in `docs/benchmarks` show the numbers of these documents.
+//! The results in `docs/benchmarks`: their pages show their numbers.
 
 use crate::fixture;
 use icecore_lab::charts::device::COUNTERS;
 use icecore_lab::charts::{self, Key};
-use icecore_lab::report::Report;
+use icecore_lab::report::{Report, System};
 use icecore_lab::{figure, page};
 use std::fs;
 use std::path::Path;
@@ -134,6 +134,21 @@ fn counts_of_the_device_are_the_counters() {
     assert!(compared > 0, "no result has counts");
 }
 
+/// What the last tenth of the iterations takes over the first: its median over the rounds. And what the first
+/// snapshot holds, in GB.
+fn of_histories(system: &System) -> Vec<f64> {
+    let rounds = |name: &str| system.series.get(name).cloned().unwrap_or_default();
+    let middle = |values: &[f64]| range(values)[1];
+    let last = |round: &Vec<f64>| {
+        let part = round.len() / 10;
+        (part > 0).then(|| middle(&round[round.len() - part..]) / middle(&round[..part]))
+    };
+    let growths: Vec<f64> = rounds("iteration_s").iter().filter_map(last).collect();
+    let held: Vec<f64> = rounds("held_bytes").iter().filter_map(|round| Some(round.first()? / 1e9)).collect();
+    let both = [growths, held].into_iter().filter(|values| !values.is_empty());
+    both.map(|values| middle(&values)).collect()
+}
+
 #[test]
 fn published_tables_have_the_medians_of_ours() {
     let mut compared = 0;
@@ -146,6 +161,7 @@ fn published_tables_have_the_medians_of_ours() {
             if !system.samples.is_empty() {
                 known.push(range(&system.samples)[1]);
             }
+            known.extend(of_histories(system));
         }
         for row in table.split("data-beside=\"").skip(1) {
             let row = row.split_once("</tr>").expect("it ends").0;

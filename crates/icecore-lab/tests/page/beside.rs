@@ -100,3 +100,31 @@ fn our_backups_stand_beside_those_of_the_study() {
     }
     assert_eq!(rows.len(), 5, "{rows:?}");
 }
+
+#[test]
+fn what_our_histories_do_stands_beside_what_those_of_the_study_did() {
+    let iterations = |step: f64| vec![(0..20).map(|place| 1.0 + step * f64::from(place)).collect()];
+    let system = System::new("s", vec![10.0])
+        .with_series("iteration_s", iterations(1.0))
+        .with_series("snapshot_s", vec![vec![0.1; 2]])
+        .with_series("held_bytes", vec![vec![4e9, 1e9]]);
+    let without = System::new("s", vec![8.0]).with_series("iteration_s", iterations(0.0));
+    let mut of_some = system.clone();
+    of_some.series.insert("held_bytes".to_owned(), vec![vec![3e9]]);
+    let systems = [("lvm/snapshots", system), ("lvm/none", without), ("btrfs/snapshots", of_some)];
+    let systems = systems.map(|(name, system)| (name.to_owned(), system)).into();
+    let rows = rows(fixture::report("valuation", systems));
+    let at = |what: &str| {
+        let is_ours = |row: &&String| row.starts_with(" data-beside=\"lvm\"") && row.contains(what);
+        let found = rows.iter().find(is_ours).unwrap_or_else(|| panic!("no {what} in {rows:?}"));
+        let before = rows.iter().take_while(|row| *row != found).last().expect("not the first");
+        assert!(before.contains(">published<") && before.contains(what), "{before}");
+        found
+    };
+    // The last two took 19 and 20 times the unit, and the first two 1 and 2.
+    let last = at("the last iterations, relative");
+    assert!(shows(last, 13.0) && shows(last, 1.0), "{last}");
+    assert!(shows(at("held by the first snapshot"), 4.0), "{rows:?}");
+    let of_btrfs = ours(&rows, "btrfs");
+    assert!(of_btrfs.iter().all(|row| !row.contains("held")), "not all snapshots are in it: {of_btrfs:?}");
+}

@@ -1,6 +1,6 @@
 //! Reports, comparisons and the doctor of the lab.
 
-use crate::fixture::{printed, refused};
+use crate::fixture::{printed, program, refused};
 use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -349,4 +349,18 @@ fn a_simulated_disk_is_for_studies_alone() {
     let scale = ["run", "shock", "--disk", "hdd", "--time-scale", "0"];
     assert!(refused(2, &scale, &[]).contains("a number from 0.001 to 100"));
     assert!(refused(2, &["run", "shock", "--trace", "f"], &[]).contains("--trace goes with model"));
+}
+
+#[test]
+fn what_a_study_found_stands_below_the_table_and_not_in_the_document() {
+    let found = "One of 8 MiB is full after ";
+    let run = |more: &[&str]| {
+        let done = program().args(["run", "model", "--area", "8M"]).args(more).output().expect("it runs");
+        assert!(done.status.success(), "{done:?}");
+        String::from_utf8(done.stdout).expect("text")
+    };
+    let text = run(&[]);
+    assert!(text.lines().last().is_some_and(|line| line.contains(found)), "{text}");
+    let document: Value = serde_json::from_str(&run(&["--json"])).expect("JSON alone");
+    assert_eq!(document["parameters"]["area_bytes"], json!(8 << 20));
 }

@@ -93,7 +93,7 @@ impl Deeds {
 impl Sample {
     /// Looks at this process and a pool that is at rest and has no snapshots.
     pub(super) fn take(pool: &Pool, soak: &Soak, cycle: u64, seconds: f64, deeds: &Deeds) -> Result<Self> {
-        let untold = || Error::Inconclusive {
+        let unknown = || Error::Inconclusive {
             what: "memory of this process".to_owned(),
             reason: "the kernel has no figure for it".to_owned(),
         };
@@ -116,7 +116,7 @@ impl Sample {
         Ok(Self {
             cycle,
             seconds,
-            resident_bytes: resident_memory_bytes().ok_or_else(untold)?,
+            resident_bytes: resident_memory_bytes().ok_or_else(unknown)?,
             files: files.all,
             other_files: files.beside_segments,
             threads: count("/proc/self/task")?,

@@ -138,7 +138,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     }
     let mut lineup = Lineup::of(options, Needs::Files)?;
     let areas = Areas { count: 1, bytes: scope.device_bytes };
-    lineup.require_room(scope.device_bytes, areas, options)?;
+    lineup.require_room(room(options), areas, options)?;
     let measured = lineup.measure(rounds, options, |round, kind| {
         let mut bench = Bench::begin(kind, scope.device_bytes, areas, options)?;
         let seed = options.seed + round as u64;

@@ -27,7 +27,7 @@ impl Place {
             Self::Hdd => "hdd",
             Self::Ssd => "ssd",
             Self::SecondSsd => "second_ssd",
-            Self::Memory => "memory",
+            Self::Memory => "tmpfs",
         }
     }
 }

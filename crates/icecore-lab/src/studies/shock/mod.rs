@@ -132,7 +132,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     programs::require("shock", &format!("--tool {}", options.tool.name()))?;
     let mut lineup = Lineup::of(options, Needs::Files)?;
     let (scope, rounds) = (Scope::of(options), options.rounds(3, 1));
-    lineup.require_room(scope.device_bytes, scope.areas(), options)?;
+    lineup.require_room(room(options), scope.areas(), options)?;
     if let Some(record) = &options.record {
         // Rather now than when everything was written.
         fs::write(record, b"").doing(|| format!("write {}", record.display()))?;
@@ -218,7 +218,6 @@ impl Driver<'_> {
             // At a fixed rate each write is durable by itself, or none is.
             let is_paced = self.options.rate.is_some();
             for run in RUNS.iter().filter(|run| !is_paced || run.sync_every <= 1) {
-                self.fill_large()?;
                 let shape = self.curve(&file, run, seed)?;
                 let (system, gap) = (self.kind.name, shape.longest_gap_ms);
                 self.options.say(&format!("  {system}/{}: gap {gap} ms", run.name))?;
@@ -350,6 +349,7 @@ impl Driver<'_> {
     /// attempt has the run last longer before the snapshot and after it.
     fn curve(&mut self, file: &Path, run: &Run, seed: u64) -> Result<Shape> {
         for attempt in 0..CURVE_ATTEMPTS {
+            self.fill_large()?;
             let slower = attempt * SLOWER;
             let (begins, time) = (FIO_BEGINS + slower / 2, self.scope.curve + 2 * slower);
             if let Some(shape) = self.try_curve(file, run, seed, begins, time)? {
