@@ -1,9 +1,11 @@
-//! The results in `docs/benchmarks`: their pages show their numbers.
+//! The results in `docs/benchmarks`: their pages show their numbers, and the model predicts their counts.
 
 use crate::fixture;
 use icecore_lab::charts::device::COUNTERS;
 use icecore_lab::charts::{self, Key};
-use icecore_lab::report::{Report, System};
+use icecore_lab::policies::{self, CLASSIC_CHUNK_BYTES};
+use icecore_lab::report::{Parameter, Report, System};
+use icecore_lab::trace::Trace;
 use icecore_lab::{figure, page};
 use std::fs;
 use std::path::Path;
@@ -208,4 +210,42 @@ fn every_picture_is_the_chart_of_its_result() {
             "`icecore lab figure {result}.json --chart {chart}` draws something else than {picture}.svg"
         );
     }
+}
+
+/// How far a prediction may be from what was counted: relative, and where nearly nothing was counted for each
+/// write.
+const ERROR_MAX: (f64, f64) = (0.15, 0.1);
+
+#[test]
+fn the_model_predicts_what_shock_counted_in_the_guest() {
+    let report = fixture::benchmark("shock-guest").report;
+    let parameter = |name: &str| match report.parameters.get(name) {
+        Some(Parameter::Count(count)) => *count,
+        other => panic!("{name} is {other:?}"),
+    };
+    let writes = parameter("writes");
+    let trace = Trace::random(writes, parameter("file_bytes"), parameter("block_bytes"), 1);
+    let mut compared = 0;
+    for (make, snapshots) in policies::ALL.iter().flat_map(|make| [0, 1, 4].map(|count| (make, count))) {
+        let mut policy = make(CLASSIC_CHUNK_BYTES);
+        let run = format!("{}/sync/{snapshots}", policy.name());
+        // A pool in which the file was written anew is none of those that the model predicts, which are new.
+        let Some(system) = report.systems.get(&run).filter(|_| policy.name() != "icecore-mount") else {
+            continue;
+        };
+        let all = policies::replay(&mut *policy, &trace, snapshots, None);
+        for (counter, total) in [
+            ("device_reads_per_op", all.reads as f64),
+            ("device_read_kib_per_op", all.read_bytes as f64 / 1024.0),
+            ("device_writes_per_op", all.writes as f64),
+            ("device_write_kib_per_op", all.written_bytes as f64 / 1024.0),
+        ] {
+            let (counted, predicted) = (system.counters[counter], total / writes as f64);
+            let allowed = (counted * ERROR_MAX.0).max(ERROR_MAX.1);
+            assert!((predicted - counted).abs() <= allowed, "{run} {counter}: {predicted} and {counted}");
+            compared += 1;
+        }
+    }
+    // Sixteen runs of six systems.
+    assert_eq!(compared, 16 * 4);
 }
