@@ -201,6 +201,15 @@ impl Report {
         Ok(report)
     }
 
+    /// The parameter of that name, where it is a number without a fraction.
+    #[must_use]
+    pub fn count(&self, name: &str) -> Option<u64> {
+        match self.parameters.get(name) {
+            Some(Parameter::Count(count)) => Some(*count),
+            _ => None,
+        }
+    }
+
     /// A few lines for people.
     #[must_use]
     pub fn summary(&self) -> String {

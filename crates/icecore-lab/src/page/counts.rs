@@ -5,7 +5,7 @@ use crate::chart::Chart;
 use crate::charts::device::{COUNTERS, DURABLE};
 use crate::charts::{Key, run_title, snapshots};
 use crate::published;
-use crate::report::{Parameter, System};
+use crate::report::System;
 use maud::{Markup, html};
 
 pub(super) fn section(documents: &[Document], charts: &[Vec<Chart>]) -> Markup {
@@ -114,10 +114,7 @@ fn cells(system: &System) -> Markup {
 
 /// The name of a result, and how many writes it counted over how much: what copying costs depends on both.
 fn writes_of(document: &Document) -> String {
-    let parameter = |name: &str| match document.report.parameters.get(name) {
-        Some(Parameter::Count(count)) => *count,
-        _ => 0,
-    };
+    let parameter = |name: &str| document.report.count(name).unwrap_or(0);
     let (writes, mebibytes) = (parameter("writes"), parameter("file_bytes") >> 20);
     format!("{} ({writes} writes over {mebibytes} MiB)", document.name)
 }

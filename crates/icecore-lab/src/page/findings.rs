@@ -167,29 +167,28 @@ impl Ends {
 
 /// How large the copy area of a classic snapshot has to be for the writes of the model.
 fn model(report: &Report) -> Option<String> {
-    let number = |name: &str| match report.parameters.get(name) {
-        Some(Parameter::Count(count)) => Some(*count as f64),
-        Some(Parameter::Number(number)) => Some(*number),
+    let full_after_s = match report.parameters.get("area_full_after_s") {
+        Some(Parameter::Number(time)) => Some(*time),
         _ => None,
     };
-    let size = |bytes: f64| match bytes / f64::from(1 << 20) {
+    let size = |bytes: u64| match bytes as f64 / f64::from(1 << 20) {
         mebibytes if mebibytes < 1024.0 => format!("{} MiB", short(mebibytes)),
         mebibytes => format!("{} GiB", short(mebibytes / 1024.0)),
     };
-    let asked = number("area_bytes").map(|bytes| {
-        let end = match (number("area_full_after_writes"), number("area_full_after_s")) {
+    let asked = report.count("area_bytes").map(|bytes| {
+        let end = match (report.count("area_full_after_writes"), full_after_s) {
             (None, _) => "is not full at their end".to_owned(),
-            (Some(writes), None) => format!("is full after {} of them", short(writes)),
+            (Some(writes), None) => format!("is full after {} of them", short(writes as f64)),
             (Some(writes), Some(time)) => {
-                format!("is full after {} of them, {} s", short(writes), short(time))
+                format!("is full after {} of them, {} s", short(writes as f64), short(time))
             }
         };
         format!(" One of {} {end}.", size(bytes))
     });
     Some(format!(
         "For these {} writes, the copy area of a classic snapshot of LVM needs {}, a tenth of it to spare.{}",
-        short(number("writes")?),
-        size(number("copy_area_bytes")?),
+        short(report.count("writes")? as f64),
+        size(report.count("copy_area_bytes")?),
         asked.unwrap_or_default()
     ))
 }

@@ -4,7 +4,7 @@ use crate::fixture;
 use icecore_lab::charts::device::COUNTERS;
 use icecore_lab::charts::{self, Key};
 use icecore_lab::policies::{self, CLASSIC_CHUNK_BYTES};
-use icecore_lab::report::{Parameter, Report, System};
+use icecore_lab::report::{Report, System};
 use icecore_lab::trace::Trace;
 use icecore_lab::{figure, page};
 use std::fs;
@@ -219,10 +219,7 @@ const ERROR_MAX: (f64, f64) = (0.15, 0.1);
 #[test]
 fn the_model_predicts_what_shock_counted_in_the_guest() {
     let report = fixture::benchmark("shock-guest").report;
-    let parameter = |name: &str| match report.parameters.get(name) {
-        Some(Parameter::Count(count)) => *count,
-        other => panic!("{name} is {other:?}"),
-    };
+    let parameter = |name: &str| report.count(name).unwrap_or_else(|| panic!("no {name}"));
     let writes = parameter("writes");
     let trace = Trace::random(writes, parameter("file_bytes"), parameter("block_bytes"), 1);
     let mut compared = 0;

@@ -4,7 +4,7 @@ use crate::runs::{changed_run, fits, runs_and_fits};
 use icecore_lab::Options;
 use icecore_lab::page;
 use icecore_lab::policies::Every;
-use icecore_lab::report::{Parameter, Report};
+use icecore_lab::report::Parameter;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -31,20 +31,16 @@ fn model_with_a_copy_area() {
     let with = |area: u64| {
         fits("model", changed_run("model", |options| options.area = Some(area)), &["model.error"])
     };
-    let count = |report: &Report, name: &str| match report.parameters.get(name) {
-        Some(Parameter::Count(count)) => Some(*count),
-        _ => None,
-    };
     let small = with(8 << 20);
-    let needed = count(&small, "copy_area_bytes").expect("how much it takes");
-    let full_after = count(&small, "area_full_after_writes").expect("it is full");
+    let needed = small.count("copy_area_bytes").expect("how much it takes");
+    let full_after = small.count("area_full_after_writes").expect("it is full");
     // 512 writes of 16 KiB are 8 MiB, and few of so many meet the same place.
     assert!((480..600).contains(&full_after), "{full_after}");
     let sentence = page::sentences(&small).concat();
     assert!(sentence.contains(&format!("One of 8 MiB is full after {full_after} of them.")), "{sentence}");
     // As large as it says, it takes all writes.
     let enough = with(needed);
-    assert_eq!(count(&enough, "area_full_after_writes"), None);
+    assert_eq!(enough.count("area_full_after_writes"), None);
     assert!(page::sentences(&enough).concat().ends_with("is not full at their end."));
     assert_eq!(small.checks, enough.checks, "an area changes no prediction");
 }
