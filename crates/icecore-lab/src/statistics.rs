@@ -36,6 +36,12 @@ pub fn mean(samples: &[f64]) -> f64 {
     samples.iter().sum::<f64>() / samples.len() as f64
 }
 
+/// The root of the product of positive samples, for ratios; NaN for none.
+#[must_use]
+pub fn geometric_mean(samples: &[f64]) -> f64 {
+    mean(&samples.iter().map(|sample| sample.ln()).collect::<Vec<_>>()).exp()
+}
+
 /// The value below which `part` (0 to 1) of the samples lie, interpolated; NaN for no samples.
 #[must_use]
 pub fn quantile(samples: &[f64], part: f64) -> f64 {
@@ -108,11 +114,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians_and_quantiles_of_small_sets() {
+    fn medians_means_and_quantiles_of_small_sets() {
         assert!(median(&[]).is_nan());
         assert_eq!(median(&[3.0]), 3.0);
         assert_eq!(median(&[4.0, 1.0]), 2.5);
         assert_eq!(median(&[9.0, 1.0, 5.0]), 5.0);
+        assert!(geometric_mean(&[]).is_nan());
+        assert!((geometric_mean(&[2.0, 8.0]) - 4.0).abs() < 1e-9);
         assert_eq!(quantile(&[0.0, 10.0], 0.25), 2.5);
         assert_eq!(quantile(&[0.0, 10.0], 1.0), 10.0);
     }

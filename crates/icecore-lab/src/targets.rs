@@ -35,7 +35,12 @@ const fn target(name: &'static str, direction: Direction, target: f64, meaning: 
 pub const TARGETS: &[Target] = &[
     target("shock.icecore_factor", AtMost, 1.03, "writes a second without a snapshot / with one, on Icecore"),
     target("shock.lvm_factor", AtLeast, 3.0, "writes a second without a snapshot / with one, on LVM"),
-    target("shock.stall_ms", AtMost, 20.0, "longest gap of a writer on Icecore around a snapshot, in ms"),
+    target(
+        "shock.stall_ms",
+        AtMost,
+        20.0,
+        "longest gap of a writer on Icecore around a snapshot, median of all curves, in ms",
+    ),
     target(
         "valuation.vs_best_rival",
         AtMost,

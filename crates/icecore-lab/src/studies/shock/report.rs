@@ -7,7 +7,7 @@ use crate::device::DeviceCounts;
 use crate::experiments::Findings;
 use crate::options::{LoadTool, Options};
 use crate::report::{Check, System as Measured};
-use crate::statistics::{bootstrap, mean, median};
+use crate::statistics::{bootstrap, geometric_mean, mean, median};
 use std::collections::BTreeMap;
 
 /// What is promised of the mount: how much slower a snapshot makes its writer, and for how long it stalls.
@@ -22,13 +22,17 @@ pub(super) fn check(findings: &mut Findings, rounds: &[Round], options: &Options
     findings.check(Check::new("shock.stall_ms", bootstrap(&gaps, median, options.seed)));
 }
 
-/// How many times slower one snapshot makes the writer, over all runs.
+/// How many times slower one snapshot makes the writer. The runs of a round count alike: their factors differ
+/// several times, so a median of all would be that of one run.
 pub(super) fn check_factor(findings: &mut Findings, name: &str, rounds: &[Round], seed: u64) {
     let factor = |round: &Round, run: &'static str| -> Option<f64> {
         Some(round.fixed.get(&(run, 0))?.rate / round.fixed.get(&(run, 1))?.rate)
     };
-    let factors: Vec<f64> =
-        rounds.iter().flat_map(|round| RUNS.map(|run| factor(round, run.name))).flatten().collect();
+    let of_round = |round: &Round| -> Option<f64> {
+        let factors: Option<Vec<f64>> = RUNS.iter().map(|run| factor(round, run.name)).collect();
+        Some(geometric_mean(&factors?))
+    };
+    let factors: Vec<f64> = rounds.iter().filter_map(of_round).collect();
     findings.check(Check::new(name, bootstrap(&factors, median, seed)));
 }
 
