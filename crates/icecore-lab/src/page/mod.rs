@@ -8,6 +8,7 @@ mod checks;
 mod counts;
 mod facts;
 mod findings;
+mod losses;
 mod method;
 mod studies;
 mod summary;

@@ -1,11 +1,11 @@
 //! What the numbers say, in sentences that need no knowledge of the field. Every figure in them is computed.
 
+use super::losses::{Loss, losses};
 use super::{Document, Missing, Verdict, checks, findings};
-use crate::charts::{Group, Key, is_emulated, is_icecore, is_rate, is_time, pairs, title};
+use crate::charts::{Key, is_emulated, pairs, title};
 use crate::figure::short;
 use crate::published;
-use crate::report::{Report, System};
-use crate::statistics::median;
+use crate::report::Report;
 use maud::{Markup, html};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +39,7 @@ pub(super) fn section(documents: &[Document], missing: &[Missing]) -> Markup {
             }
             @if !losses.is_empty() {
                 h3 { "Where Icecore loses" }
-                p { "By the medians of all runs; the tables below have the ranges." }
+                p { "By the medians of all runs, and by means of what was counted beside them. The tables below have the ranges." }
                 ul class="findings" { @for loss in losses { li { (loss.sentence) } } }
             }
         }
@@ -140,57 +140,4 @@ fn slowdown(report: &Report) -> Option<String> {
         "In {experiment}, a snapshot makes the work slower by these factors at worst: {}.{printed}",
         list.join(", ")
     ))
-}
-
-/// A run in which another system has a better median than one of Icecore's.
-struct Loss {
-    sentence: String,
-    /// Whether the summary says it. Times of an emulated machine mean nothing.
-    is_shown: bool,
-}
-
-fn losses(report: &Report) -> Vec<Loss> {
-    let mut groups: BTreeMap<(&str, Option<u64>, &str), Group<'_>> = BTreeMap::new();
-    for (name, system) in report.systems.iter().filter(|(_, system)| !system.samples.is_empty()) {
-        let key = Key::of(name);
-        groups.entry((key.run, key.snapshots, &system.unit)).or_default().push((key.system, system));
-    }
-    let all = groups.iter().flat_map(|((run, count, unit), systems)| {
-        let is_shown = !(is_emulated(report) && is_time(unit));
-        let (ours, others): (Group<'_>, Group<'_>) =
-            systems.iter().copied().partition(|(name, _)| is_icecore(name));
-        ours.into_iter()
-            .filter_map(|one| loss(report, (run, *count), unit, one, &others))
-            .map(|sentence| Loss { sentence, is_shown })
-            .collect::<Vec<_>>()
-    });
-    all.collect()
-}
-
-fn loss(
-    report: &Report,
-    (run, snapshots): (&str, Option<u64>),
-    unit: &str,
-    (name, ours): (&str, &System),
-    others: &[(&str, &System)],
-) -> Option<String> {
-    let ours = median(&ours.samples);
-    let is_ahead = |other: f64| if is_rate(unit) { other > ours } else { other < ours };
-    let ahead: Vec<String> = others
-        .iter()
-        .map(|(name, system)| (title(name), median(&system.samples)))
-        .filter(|(_, other)| is_ahead(*other))
-        .map(|(name, other)| format!("{name} {}", short(other)))
-        .collect();
-    let variant = Key { system: "", run, snapshots }.variant();
-    let variant = if variant.is_empty() { String::new() } else { format!(", {variant}") };
-    (!ahead.is_empty()).then(|| {
-        format!(
-            "{}{variant}, {unit}: {} is behind with {}; ahead of it: {}.",
-            report.experiment,
-            title(name),
-            short(ours),
-            ahead.join(", ")
-        )
-    })
 }

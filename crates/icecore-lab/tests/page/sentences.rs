@@ -68,6 +68,19 @@ fn the_result_of_the_guest_is_summed_up_in_counts_and_ratios() {
     assert!(!summary.contains("Where Icecore loses"), "{summary}");
 }
 
+#[test]
+fn the_summary_says_where_icecore_is_behind_in_what_was_counted_beside_a_run() {
+    let mut report = fixture::full();
+    for (name, gap) in [("icecore-mount", 553.7), ("icecore-sqlite", 40.0), ("btrfs", 76.5)] {
+        let system = report.systems.get_mut(name).expect("it ran");
+        system.counters.insert("longest_gap_ms".to_owned(), gap);
+    }
+    let summary = summary_of(&report);
+    let behind = "full, longest gap, ms: Icecore (mount) is behind with 554; ahead of it: Btrfs 76.5.";
+    assert!(summary.contains(behind) && summary.matches("is behind with").count() == 1, "{summary}");
+    assert!(!summary_of(&emulated(report)).contains("is behind with"), "a time of an emulated machine");
+}
+
 fn summary_of(report: &Report) -> String {
     section(&page_of(report.clone()), "summary").to_owned()
 }
