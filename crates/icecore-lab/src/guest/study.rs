@@ -2,6 +2,7 @@
 
 use super::boot::silence;
 use super::watch::STEP;
+use crate::disks::model::HardDisk;
 use crate::error::{Doing, Result};
 use crate::options::{DatabaseServer, LoadTool, Options};
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,7 @@ pub struct StudyJob {
     tool: LoadTool,
     server: DatabaseServer,
     rate: Option<u32>,
+    disk: Option<HardDisk>,
     quick: bool,
     seed: u64,
     /// How this program is started again within the guest.
@@ -48,6 +50,7 @@ impl StudyJob {
             tool: options.tool,
             server: options.server,
             rate: options.rate,
+            disk: options.disk,
             quick: options.quick,
             seed: options.seed,
             arguments: arguments.map(|argument| argument.to_string_lossy().into_owned()).collect(),
@@ -71,6 +74,7 @@ pub(crate) fn serve(job: &StudyJob) -> Result<()> {
     options.tool = job.tool;
     options.server = job.server;
     options.rate = job.rate;
+    options.disk = job.disk;
     options.quick = job.quick;
     options.seed = job.seed;
     options.child.arguments = job.arguments.iter().map(Into::into).collect();

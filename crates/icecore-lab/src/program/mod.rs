@@ -171,7 +171,7 @@ struct RunArguments {
 
     /// Run a study on a simulated hard disk of 7,200 rpm: `hdd` has its write
     /// cache off, `hdd-cache` on, and `hdd-battery` on with a battery
-    #[arg(long, value_name = "DISK", value_parser = disk, conflicts_with = "guest")]
+    #[arg(long, value_name = "DISK", value_parser = disk)]
     disk: Option<HardDisk>,
 
     /// Measure a whole disk, which has to be empty and is empty again at the

@@ -345,7 +345,6 @@ fn a_trace_that_is_cut_short_or_none_is_refused() {
 fn a_simulated_disk_is_for_studies_alone() {
     assert!(refused(2, &["run", "commits", "--disk", "hdd"], &[]).contains("--disk goes with shock"));
     assert!(refused(2, &["run", "shock", "--disk", "ssd"], &[]).contains("hdd, hdd-cache, hdd-battery"));
-    assert!(refused(2, &["run", "shock", "--disk", "hdd", "--guest"], &[]).contains("--guest"));
     let scale = ["run", "shock", "--disk", "hdd", "--time-scale", "0"];
     assert!(refused(2, &scale, &[]).contains("a number from 0.001 to 100"));
     assert!(refused(2, &["run", "shock", "--trace", "f"], &[]).contains("--trace goes with model"));

@@ -5,6 +5,7 @@
 //! and the network.
 
 use crate::runs::{schema, this_program};
+use icecore_lab::disks::model::HardDisk;
 use icecore_lab::guest::Guest;
 use icecore_lab::report::Parameter;
 use icecore_lab::{Error, Options, Report};
@@ -145,6 +146,27 @@ fn a_backup_of_lvm_is_also_made_by_the_program_of_the_study() {
     let backup = &report.systems["lvm/mylvmbackup"];
     assert!(backup.unit == "MB/s" && backup.samples.iter().all(|speed| *speed > 0.0), "{backup:?}");
     assert!(backup.counters["foreground_per_s"] > 0.0);
+}
+
+#[test]
+#[ignore = "some minutes more: `make guest-studies`"]
+fn lvm_lies_on_a_simulated_disk_in_the_guest() {
+    if !can_boot() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = options(folder.path(), &["plain", "lvm"]);
+    options.disk = Some(HardDisk { time_scale: 0.5, ..HardDisk::of_7200() });
+    let report = icecore_lab::run("valuation", &options).expect("it runs");
+    nothing_is_left(folder.path());
+    fits(&report);
+    let disk = &report.parameters["disk"];
+    assert!(matches!(disk, Parameter::Text(words) if words.starts_with("7200 rpm")), "{disk:?}");
+    assert_eq!(report.parameters["emulated"], Parameter::Switch(true));
+    let time = |run: &str| report.systems[run].samples[0];
+    // Each transaction waits for a turn of the disk or more, halved here. Behind snapshots it waits for copies.
+    let turns_s = report.count("iterations").expect("counted") as f64 * 60.0 / 7200.0 / 2.0;
+    assert!(time("plain/none") > turns_s && time("lvm/snapshots") > time("lvm/none"), "{:?}", report.systems);
 }
 
 #[test]
