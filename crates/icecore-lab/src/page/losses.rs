@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 const COUNTERS: [(&str, &str, &str); 4] = [
     ("longest_gap_ms", "longest gap", "ms"),
     ("freed_after_s", "freed after the destruction", "s"),
-    ("extents_after", "extents after the updates", "extents"),
-    ("lost_snapshots", "snapshots lost", "snapshots"),
+    ("extents_after", "after the updates", "extents"),
+    ("lost_snapshots", "lost", "snapshots"),
 ];
 
 pub(super) struct Loss {
@@ -33,10 +33,11 @@ struct Subject<'report> {
 /// A figure of each system.
 type Figures<'report> = Vec<(&'report str, f64)>;
 
-pub(super) fn losses(report: &Report) -> Vec<Loss> {
+/// Those of a result, which `name` says.
+pub(super) fn losses(name: &str, report: &Report) -> Vec<Loss> {
     let mut subjects: BTreeMap<Subject<'_>, Figures<'_>> = BTreeMap::new();
-    for (name, system) in report.systems.iter().filter(|(_, system)| !system.samples.is_empty()) {
-        let Key { system: of, run, snapshots } = Key::of(name);
+    for (key, system) in report.systems.iter().filter(|(_, system)| !system.samples.is_empty()) {
+        let Key { system: of, run, snapshots } = Key::of(key);
         for (counter, unit, value) in figures(system) {
             subjects.entry(Subject { run, snapshots, counter, unit }).or_default().push((of, value));
         }
@@ -46,7 +47,7 @@ pub(super) fn losses(report: &Report) -> Vec<Loss> {
         let (ours, others): (Figures<'_>, Figures<'_>) =
             figures.into_iter().partition(|(name, _)| is_icecore(name));
         ours.into_iter()
-            .filter_map(|one| loss(&report.experiment, &subject, one, &others))
+            .filter_map(|one| loss(name, &subject, one, &others))
             .map(|sentence| Loss { sentence, is_shown })
             .collect::<Vec<_>>()
     };
@@ -60,7 +61,7 @@ fn figures(system: &System) -> Vec<(&'static str, &str, f64)> {
 }
 
 fn loss(
-    experiment: &str,
+    result: &str,
     subject: &Subject<'_>,
     (name, ours): (&str, f64),
     others: &[(&str, f64)],
@@ -73,7 +74,7 @@ fn loss(
         .map(|(name, other)| format!("{} {}", title(name), short(*other)))
         .collect();
     let variant = Key { system: "", run, snapshots }.variant();
-    let subject = [experiment, &variant, counter, unit].into_iter().filter(|word| !word.is_empty());
+    let subject = [result, &variant, counter, unit].into_iter().filter(|word| !word.is_empty());
     (!ahead.is_empty()).then(|| {
         format!(
             "{}: {} is behind with {}; ahead of it: {}.",

@@ -21,9 +21,12 @@ pub fn sentences(report: &Report) -> Vec<String> {
 pub(super) fn section(documents: &[Document], missing: &[Missing]) -> Markup {
     let reports: Vec<&Report> = documents.iter().map(|document| &document.report).collect();
     let mut sentences = Vec::new();
-    sentences.extend(KINDS.iter().flat_map(|kind| reports.iter().filter_map(|report| kind(report))));
+    for kind in KINDS {
+        let of = |document| Some(of_document(document, &reports, kind(&document.report)?));
+        sentences.extend(documents.iter().filter_map(of));
+    }
     sentences.extend(met(&reports));
-    let losses = reports.iter().flat_map(|report| losses(report));
+    let losses = documents.iter().flat_map(|document| losses(name(document, &reports), &document.report));
     let (losses, hidden): (Vec<Loss>, Vec<Loss>) = losses.partition(|loss| loss.is_shown);
     sentences.extend(left_out(&reports, hidden.len()));
     let absent = absent(&reports);
@@ -44,6 +47,19 @@ pub(super) fn section(documents: &[Document], missing: &[Missing]) -> Markup {
             }
         }
     }
+}
+
+/// What the summary calls a result: its experiment, or its own name where it is not the only one of that.
+fn name<'document>(document: &'document Document, reports: &[&Report]) -> &'document str {
+    let experiment = document.report.experiment.as_str();
+    let is_alone = reports.iter().filter(|report| report.experiment == experiment).count() == 1;
+    if is_alone { experiment } else { &document.name }
+}
+
+/// The sentence, with the name of the result where another one has such a sentence, too.
+fn of_document(document: &Document, reports: &[&Report], sentence: String) -> String {
+    let name = name(document, reports);
+    if name == document.report.experiment { sentence } else { format!("{name}: {sentence}") }
 }
 
 /// What the summary does not say because a machine was emulated. `behind`: losses that it does not show.

@@ -81,6 +81,17 @@ fn the_summary_says_where_icecore_is_behind_in_what_was_counted_beside_a_run() {
     assert!(!summary_of(&emulated(report)).contains("is behind with"), "a time of an emulated machine");
 }
 
+#[test]
+fn results_of_one_experiment_differ_by_their_names() {
+    let document = |name: &str| Document { name: name.to_owned(), report: fixture::shock() };
+    let page = page::render(&[document("shock"), document("shock-again")], &[]).expect("a page");
+    let summary = section(&page, "summary");
+    for begin in ["<li>Write requests to the disk", "<li>In shock, ", "<li>shock-again: Write requests"] {
+        assert_eq!(summary.matches(begin).count(), 1, "{begin}: {summary}");
+    }
+    assert!(summary.contains("<li>shock-again: In shock, a snapshot makes"), "{summary}");
+}
+
 fn summary_of(report: &Report) -> String {
     section(&page_of(report.clone()), "summary").to_owned()
 }
