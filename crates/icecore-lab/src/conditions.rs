@@ -73,7 +73,11 @@ fn said(program: &Path, arguments: &[&str], limit: Duration, options: &Options) 
 fn line_of_version(printed: &str) -> Option<String> {
     let mut lines = printed.lines().map(str::trim);
     let has_digit = |line: &&str| line.contains(|character: char| character.is_ascii_digit());
-    let said = lines.clone().find(|line| line.starts_with("Version") || line.starts_with("LVM version"));
+    let says = |line: &&str| {
+        // MariaDB may print a warning with the date before it.
+        line.starts_with("Version") || line.starts_with("LVM version") || line.contains(" Ver ")
+    };
+    let said = lines.clone().find(says);
     said.or_else(|| lines.find(has_digit)).map(str::to_owned)
 }
 
@@ -91,6 +95,8 @@ mod tests {
         assert_eq!(line("\n  LVM version: 2.03.16(2)\n  Library version: 1.02\n"), "LVM version: 2.03.16(2)");
         let warned = "File descriptor 3 leaked on lvm invocation.\n  LVM version: 2.03.16(2)\n";
         assert_eq!(line(warned), "LVM version: 2.03.16(2)");
+        let warned = "2026-11-28  2:27:52 0 [Warning] failed\nmariadbd  Ver 10.11.19-MariaDB for Linux\n";
+        assert_eq!(line(warned), "mariadbd  Ver 10.11.19-MariaDB for Linux");
         let usage = "bonnie++: invalid option -- '-'\n[-x number-of-tests 1]\n\nVersion: 2.00a\n";
         assert_eq!(line(usage), "Version: 2.00a");
         let usage = "\nblogbench 1.2\n\n--commenters=<n> (-c <n>): number of comments posters\n";
