@@ -154,7 +154,7 @@ pub(crate) fn snapshots(count: u64) -> String {
 }
 
 /// Systems, by name.
-pub(crate) type Group<'report> = Vec<(&'report str, &'report System)>;
+type Group<'report> = Vec<(&'report str, &'report System)>;
 
 /// The systems that were measured, by variant: run, then number of snapshots.
 fn by_variant(report: &Report, keep: impl Fn(&System) -> bool) -> BTreeMap<(&str, Option<u64>), Group<'_>> {

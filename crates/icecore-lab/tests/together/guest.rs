@@ -65,16 +65,24 @@ fn nothing_is_left(folder: &Path) {
     assert!(left.is_empty(), "{left:?}");
 }
 
-#[test]
-fn lvm_reads_once_and_writes_twice_more_for_each_write_behind_a_snapshot() {
+/// The result of a quick study of these systems in the guest, with what `change` chooses. `None` where there
+/// can be no guest.
+fn study(name: &str, systems: &[&str], change: impl FnOnce(&mut Options)) -> Option<Report> {
     if !can_boot() {
-        return;
+        return None;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let report =
-        icecore_lab::run("shock", &options(folder.path(), &["plain", "lvm", "lvm-thin"])).expect("it runs");
+    let mut options = options(folder.path(), systems);
+    change(&mut options);
+    let report = icecore_lab::run(name, &options).expect("it runs");
     nothing_is_left(folder.path());
     fits(&report);
+    Some(report)
+}
+
+#[test]
+fn lvm_reads_once_and_writes_twice_more_for_each_write_behind_a_snapshot() {
+    let Some(report) = study("shock", &["plain", "lvm", "lvm-thin"], |_| {}) else { return };
     assert_eq!(report.parameters["emulated"], Parameter::Switch(true));
     for name in ["tool.lvm", "mount.lvm"] {
         assert!(report.parameters.contains_key(name), "{name} is not in {:?}", report.parameters);
@@ -101,18 +109,11 @@ fn lvm_reads_once_and_writes_twice_more_for_each_write_behind_a_snapshot() {
 #[test]
 #[ignore = "ten minutes, and a release build: `make guest-studies`"]
 fn one_snapshot_makes_lvm_three_to_twelve_times_slower() {
-    if !can_boot() {
-        return;
-    }
     if cfg!(debug_assertions) {
         println!("skipped: the few writes of a debug build say nothing about time");
         return;
     }
-    let folder = tempfile::tempdir().expect("a folder");
-    let report = icecore_lab::run("shock", &options(folder.path(), &["plain", "lvm", "icecore-mount"]))
-        .expect("it runs");
-    nothing_is_left(folder.path());
-    fits(&report);
+    let Some(report) = study("shock", &["plain", "lvm", "icecore-mount"], |_| {}) else { return };
     let factor = report.checks.iter().find(|check| check.name == "shock.lvm_factor").expect("LVM ran");
     assert!((3.0..=12.0).contains(&factor.value), "{factor:?}");
     // What is overwritten is read and copied before, and the table of the snapshot says so. What the page cache
@@ -136,13 +137,7 @@ fn one_snapshot_makes_lvm_three_to_twelve_times_slower() {
 #[test]
 #[ignore = "two minutes more: `make guest-studies`"]
 fn a_backup_of_lvm_is_also_made_by_the_program_of_the_study() {
-    if !can_boot() {
-        return;
-    }
-    let folder = tempfile::tempdir().expect("a folder");
-    let report = icecore_lab::run("backup", &options(folder.path(), &["lvm"])).expect("it runs");
-    nothing_is_left(folder.path());
-    fits(&report);
+    let Some(report) = study("backup", &["lvm"], |_| {}) else { return };
     let backup = &report.systems["lvm/mylvmbackup"];
     assert!(backup.unit == "MB/s" && backup.samples.iter().all(|speed| *speed > 0.0), "{backup:?}");
     assert!(backup.counters["foreground_per_s"] > 0.0);
@@ -151,15 +146,9 @@ fn a_backup_of_lvm_is_also_made_by_the_program_of_the_study() {
 #[test]
 #[ignore = "some minutes more: `make guest-studies`"]
 fn lvm_lies_on_a_simulated_disk_in_the_guest() {
-    if !can_boot() {
-        return;
-    }
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut options = options(folder.path(), &["plain", "lvm"]);
-    options.disk = Some(HardDisk { time_scale: 0.5, ..HardDisk::of_7200() });
-    let report = icecore_lab::run("valuation", &options).expect("it runs");
-    nothing_is_left(folder.path());
-    fits(&report);
+    let disk = Some(HardDisk { time_scale: 0.5, ..HardDisk::of_7200() });
+    let report = study("valuation", &["plain", "lvm"], |options| options.disk = disk);
+    let Some(report) = report else { return };
     let disk = &report.parameters["disk"];
     assert!(matches!(disk, Parameter::Text(words) if words.starts_with("7200 rpm")), "{disk:?}");
     assert_eq!(report.parameters["emulated"], Parameter::Switch(true));
@@ -172,15 +161,9 @@ fn lvm_lies_on_a_simulated_disk_in_the_guest() {
 #[test]
 #[ignore = "twenty minutes at first, as OpenZFS is compiled: `make guest-studies`"]
 fn zfs_comes_to_the_end_of_a_study() {
-    if !can_boot() {
-        return;
-    }
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut options = options(folder.path(), &["zfs", "icecore-mount"]);
-    options.guest = Some(Guest { zfs: true, ..guest() });
-    let report = icecore_lab::run("full", &options).expect("it runs");
-    nothing_is_left(folder.path());
-    fits(&report);
+    let guest = Some(Guest { zfs: true, ..guest() });
+    let report = study("full", &["zfs", "icecore-mount"], |options| options.guest = guest);
+    let Some(report) = report else { return };
     for system in ["zfs", "icecore-mount"] {
         let found = &report.systems[system];
         assert!(found.unavailable.is_none() && !found.samples.is_empty(), "{found:?}");
