@@ -54,15 +54,15 @@ const LONG_VALUATION: (&str, u32) = ("valuation-850", 850);
 /// Seconds that a run takes on two cores and a virtual SSD: quick, full. That of the long `valuation` is an
 /// estimate by its number of iterations.
 const EXPECTED_S: [(&str, u64, u64); 10] = [
-    ("shock", 240, 4500),
-    ("valuation", 120, 3000),
-    (LONG_VALUATION.0, 0, 27_000),
-    ("fragment", 120, 330),
-    ("blog", 150, 5400),
-    ("backup", 150, 1800),
+    ("shock", 230, 3300),
+    ("valuation", 40, 1200),
+    (LONG_VALUATION.0, 0, 11_000),
+    ("fragment", 40, 400),
+    ("blog", 80, 9600),
+    ("backup", 110, 1900),
     ("placement", 180, 21_000),
-    ("full", 90, 360),
-    ("many", 150, 3600),
+    ("full", 40, 450),
+    ("many", 20, 900),
     ("model", 1, 1),
 ];
 
@@ -206,11 +206,11 @@ mod tests {
         let mut options = Options::new(".");
         options.quick = true;
         assert_eq!(factor(&options, || panic!("no guest is asked for")), 1);
-        assert_eq!(expected_with("shock", &options), Some(Duration::from_secs(240)));
+        assert_eq!(expected_with("shock", &options), Some(Duration::from_secs(230)));
         assert_eq!(expected_with("commits", &options), None);
         options.guest = Some(guest::Guest { cache: ".".into(), zfs: false });
         assert_eq!(factor(&options, || false), 1);
-        assert_eq!(expected("shock", true) * factor(&options, || true), Duration::from_secs(720));
+        assert_eq!(expected("shock", true) * factor(&options, || true), Duration::from_secs(690));
     }
 
     #[test]

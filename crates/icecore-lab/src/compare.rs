@@ -212,6 +212,7 @@ fn choice(first: &Report, second: &Report) -> Option<String> {
         "backup" => "sysbench_rows",
         "fragment" => "file_bytes",
         "placement" => "warehouses",
+        "shock" => return another(first, second, &[("rate_per_s", "--rate")], shown),
         "valuation" => return another(first, second, &[("iterations", "--iterations")], shown),
         _ => return None,
     };

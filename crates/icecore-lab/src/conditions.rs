@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::machine;
 use crate::options::Options;
-use crate::programs::{self, PROGRAMS};
+use crate::programs::{self, PROGRAMS, Program};
 use crate::report::{Parameter, System};
 use crate::tool;
 use std::collections::BTreeMap;
@@ -46,17 +46,23 @@ pub(crate) fn of(
     let mounts = options.mounts.all().into_iter().map(|(name, words)| (format!("mount.{name}"), words));
     let users = programs::users(experiment, systems, parameters);
     let used = PROGRAMS.iter().filter(|program| program.is_used(&users));
-    let versions = used.filter_map(|program| {
-        let (ask, place) = (program.ask?, program.place()?);
-        let package = ["--show", "--showformat=${Package} ${Version}\\n", program.name()];
-        let version = if ask.is_empty() {
-            said(Path::new("dpkg-query"), &package, LIMIT, options)
-        } else {
-            said(&place, ask, LIMIT, options)
-        };
-        Some((format!("tool.{}", program.name()), version))
-    });
-    mounts.chain(versions).collect()
+    mounts.chain(used.filter_map(|program| of_program(program, options))).collect()
+}
+
+/// The version of one of the programs that are looked for, as a parameter.
+pub(crate) fn version(name: &str, options: &Options) -> Option<(String, String)> {
+    PROGRAMS.iter().find(|program| program.name() == name).and_then(|program| of_program(program, options))
+}
+
+fn of_program(program: &Program, options: &Options) -> Option<(String, String)> {
+    let (ask, place) = (program.ask?, program.place()?);
+    let package = ["--show", "--showformat=${Package} ${Version}\\n", program.name()];
+    let version = if ask.is_empty() {
+        said(Path::new("dpkg-query"), &package, LIMIT, options)
+    } else {
+        said(&place, ask, LIMIT, options)
+    };
+    Some((format!("tool.{}", program.name()), version))
 }
 
 /// What a program says about its version. A run does not fail by a program that says nothing.

@@ -111,7 +111,7 @@ pub(crate) const PROGRAMS: [Program; 23] = [
     },
     program("postgres", "postgresql", VERSION, &["postgres", "placement --server postgres"]),
     program("pgbench", "postgresql-contrib", VERSION, &["postgres"]),
-    program("qemu-system-x86_64", "qemu-system-x86", None, &["--guest"]),
+    program("qemu-system-x86_64", "qemu-system-x86", VERSION, &["--guest"]),
     program("mmdebstrap", "mmdebstrap", None, &["--guest, building it"]),
     program("unshare", "util-linux", None, &["--guest, building it"]),
     program(

@@ -6,6 +6,7 @@
 use super::study::StudyJob;
 use super::{failure, require, watch};
 use crate::child::Job;
+use crate::conditions;
 use crate::error::{Doing, Error, Result};
 use crate::experiments::Experiment;
 use crate::options::Options;
@@ -75,6 +76,9 @@ pub(super) fn run(built: &Path, study: &Experiment, options: &Options) -> Result
     })?;
     report.parameters.insert("emulated".to_owned(), true.into());
     report.parameters.insert("accelerator".to_owned(), accelerator.into());
+    if let Some((name, version)) = conditions::version(QEMU, options) {
+        report.parameters.insert(name, version.as_str().into());
+    }
     Ok(report)
 }
 

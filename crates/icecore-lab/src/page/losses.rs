@@ -7,11 +7,13 @@ use crate::statistics::median;
 use std::collections::BTreeMap;
 
 /// Counters of which less is better: name, what it says, unit. Those of requests have charts of their own.
-const COUNTERS: [(&str, &str, &str); 4] = [
+const COUNTERS: [(&str, &str, &str); 6] = [
     ("longest_gap_ms", "longest gap", "ms"),
     ("freed_after_s", "freed after the destruction", "s"),
     ("extents_after", "after the updates", "extents"),
     ("lost_snapshots", "lost", "snapshots"),
+    ("lost_blocks", "lost", "blocks"),
+    ("held_bytes", "held by the snapshot", "bytes"),
 ];
 
 pub(super) struct Loss {

@@ -11,11 +11,13 @@ pub(super) fn section(documents: &[Document]) -> Markup {
             h2 { "Method" }
             ul {
                 li {
-                    "Every system runs on the same machine and disk, with the same durability: a \
-                     write counts when it is durable. The runs direct, small and randomio of shock are \
-                     the exception: nothing is flushed before they end, so their single writes are not \
-                     durable each. The run fsync100 is another one: it is durable at every 100th write \
-                     only. Tables and charts say so beside the names of these runs."
+                    "Every system runs on the same machine and disk, with the same durability. In \
+                     valuation, backup, placement, many and the run sync of shock a write counts when it \
+                     is durable. The runs direct, small and randomio of shock flush nothing before they \
+                     end, fsync100 flushes after each 100th write, and full after each 64th. fragment \
+                     flushes at the end of each of its steps, and blog flushes nothing. \
+                     The loads of bonnie++ and sysbench flush as these programs do. Tables and charts say \
+                     it beside the names of the runs of shock."
                 }
                 li {
                     "Systems run in turn, round after round, in alternating order. What disturbs the \

@@ -118,8 +118,8 @@ struct RunArguments {
     directory: PathBuf,
 
     /// Rounds of interleaved runs
-    #[arg(long, value_name = "COUNT")]
-    pairs: Option<usize>,
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pairs: Option<u16>,
 
     /// How long to go on, for `soak` (10 unless said otherwise)
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000))]
@@ -277,7 +277,7 @@ fn list(arguments: &ListArguments) -> anyhow::Result<()> {
 /// How the command line wants experiments to run. Signals are held back from now on.
 fn options(arguments: &RunArguments) -> anyhow::Result<Options> {
     let mut options = Options::new(&arguments.directory);
-    options.pairs = arguments.pairs;
+    options.pairs = arguments.pairs.map(usize::from);
     options.duration = arguments.minutes.map(|minutes| Duration::from_secs(minutes * 60));
     options.only.clone_from(&arguments.only);
     options.systems.clone_from(&arguments.systems);
@@ -424,6 +424,9 @@ fn read(path: &Path) -> anyhow::Result<Report> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
     Report::from_json(&name, &text).map_err(with_exit_code)
 }
+
+#[cfg(test)]
+mod documents_tests;
 
 #[cfg(test)]
 mod tests {

@@ -120,11 +120,19 @@ mod tests {
             let ordered = orders.drive(&server, drive).expect("driven");
             assert!(ordered.new_orders_per_minute > 0.0 && ordered.all.per_second > 0.0);
             orders.check(&server).expect("still consistent");
-            let table = if kind.name() == "mariadb" { "sbtest.district" } else { "district" };
-            let broken = format!("update {table} set d_ytd = d_ytd + 1 where d_w_id = 1 and d_id = 1");
-            server.ask(&broken).expect("changed");
-            let found = orders.check(&server).expect_err("condition 1 is broken").to_string();
-            assert!(found.contains("not consistent"), "{found}");
+            let schema = if kind.name() == "mariadb" { "sbtest." } else { "" };
+            let of_ytd = |step: &str| {
+                format!("update {schema}district set d_ytd = d_ytd {step} where d_w_id = 1 and d_id = 1")
+            };
+            let breaks = |statement: &str| {
+                server.ask(statement).expect("changed");
+                let found = orders.check(&server).expect_err("a condition is broken").to_string();
+                assert!(found.contains("not consistent"), "{statement}: {found}");
+            };
+            breaks(&of_ytd("+ 1"));
+            server.ask(&of_ytd("- 1")).expect("changed back");
+            // No lines at all are no sum of their own.
+            breaks(&format!("delete from {schema}history where h_w_id = 2"));
             server.stop().expect("stopped");
         }
     }

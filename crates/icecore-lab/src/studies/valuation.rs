@@ -168,10 +168,7 @@ fn one(bench: &mut Bench, side: &Side, scope: &Scope, options: &Options) -> Resu
     drop(connection);
     bench.system.rest()?;
     let space_bytes = bench.system.space_bytes()? as f64;
-    if versions.len() > VERIFIED_MAX {
-        let step = versions.len().div_ceil(VERIFIED_MAX);
-        versions = versions.into_iter().rev().step_by(step).rev().collect();
-    }
+    let versions = thinned(versions);
     let names: Vec<String> = versions.iter().map(|(name, _)| name.clone()).collect();
     let held = bench.system.held_bytes(&names)?.into_iter().map(|bytes| bytes as f64).collect();
     bench.system.cool()?;
@@ -180,6 +177,12 @@ fn one(bench: &mut Bench, side: &Side, scope: &Scope, options: &Options) -> Resu
         verify(bench, side, name, *contents)?;
     }
     Ok(Run { iterations, snapshots, held, space_bytes, verified: versions.len() })
+}
+
+/// At most [`VERIFIED_MAX`] of the versions, evenly spread, the youngest among them.
+fn thinned<T>(versions: Vec<T>) -> Vec<T> {
+    let step = versions.len().div_ceil(VERIFIED_MAX).max(1);
+    versions.into_iter().rev().step_by(step).rev().collect()
 }
 
 fn verify(bench: &Bench, side: &Side, name: &str, contents: Contents) -> Result<()> {
@@ -208,12 +211,15 @@ fn check(findings: &mut Findings, runs: &Runs<Side, Run>, scope: &Scope, seed: u
         findings.parameter("best_rival", side.name().as_str());
     }
     if scope.iterations >= LONG {
-        // Iterations of one run are no samples of their own: a slow disk slows all of them.
-        let last = |runs: &[Run]| -> Vec<f64> {
-            runs.iter().map(|run| run.iterations.iter().rev().take(LAST).sum()).collect()
-        };
-        findings.check(Check::new("valuation.850", paired_ratio(&last(with), &last(without), seed)));
+        let ratio = paired_ratio(&last_s(with), &last_s(without), seed);
+        findings.check(Check::new("valuation.850", ratio));
     }
+}
+
+/// Seconds of the last iterations of each run. Those of one run are no samples of their own: a slow disk slows
+/// all of them.
+fn last_s(runs: &[Run]) -> Vec<f64> {
+    runs.iter().map(|run| run.iterations.iter().rev().take(LAST).sum()).collect()
 }
 
 fn report(findings: &mut Findings, side: &Side, runs: &[Run]) {
@@ -231,4 +237,31 @@ fn report(findings: &mut Findings, side: &Side, runs: &[Run]) {
         ("snapshots_verified".to_owned(), mean(|run| run.verified as f64)),
     ]);
     findings.system(&side.name(), measured.with_counters(counters));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_history_a_hundred_snapshots_at_most_are_read_and_the_youngest_always() {
+        for (taken, read) in [(0_usize, 0), (1, 1), (100, 100), (101, 51), (850, 95), (10_000, 100)] {
+            let found = thinned((0..taken).collect());
+            assert_eq!((found.len(), found.last().copied()), (read, taken.checked_sub(1)), "{taken}");
+            assert!(found.is_sorted(), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_long_history_costs_shows_in_its_last_iterations_alone() {
+        let run = |first: f64, last: f64| Run {
+            iterations: [vec![first; 850 - LAST], vec![last; LAST]].concat(),
+            snapshots: Vec::new(),
+            held: Vec::new(),
+            space_bytes: 0.0,
+            verified: 0,
+        };
+        assert_eq!(last_s(&[run(9.0, 1.0), run(0.0, 2.0)]), [95.0, 190.0]);
+        assert_eq!(last_s(&[run(5.0, 1.0)]), last_s(&[run(1.0, 1.0)]));
+    }
 }

@@ -17,7 +17,9 @@ pub(super) const KIND: Kind = Kind { name: "zfs", snapshots: true, files: true, 
 fn probe() -> std::result::Result<(), String> {
     super::is_root()?;
     super::has_loop_devices()?;
-    super::has_file_system("zfs").map_err(|_| "no ZFS module in this kernel".to_owned())?;
+    super::has_file_system("zfs").map_err(|_| {
+        "no ZFS module in this kernel: --guest --with zfs runs it in a machine of its own".to_owned()
+    })?;
     super::has_program("zpool", "zfsutils-linux")
 }
 

@@ -30,7 +30,7 @@ pub(super) fn line(events: &mut Events, line: &str) -> Parsed<()> {
     if *action != QUEUED {
         return Ok(());
     }
-    let at = Some(events.since_first(seconds(time)?));
+    let at = Some(events.since_first(seconds(time)?)?);
     let kind = *rest.first().ok_or("it has no kind")?;
     // Kinds: blkparse(1), and `blk_fill_rwbs` of the kernel. `F` first asks for a flush before, and behind
     // `W` for one of what is written.

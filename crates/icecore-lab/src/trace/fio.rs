@@ -1,6 +1,7 @@
 //! Logs of fio(1): a line for each request, under one that says the version.
 
 use super::{Events, Parsed};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// What the first line says: with times, and without.
@@ -11,13 +12,15 @@ pub(super) struct Log {
     has_times: bool,
     /// The line with the version is the first one.
     is_begun: bool,
+    /// fio closes each file before it ends, also when it is interrupted.
+    open: BTreeSet<String>,
 }
 
 impl Log {
     /// A log with this first line; `None` if it is that of none.
     pub(super) fn of(first: &str) -> Option<Self> {
         let known = VERSIONS.iter().find(|(line, _)| *line == first.trim());
-        known.map(|(_, has_times)| Self { has_times: *has_times, is_begun: false })
+        known.map(|(_, has_times)| Self { has_times: *has_times, is_begun: false, open: BTreeSet::new() })
     }
 
     pub(super) fn line(&mut self, events: &mut Events, line: &str) -> Parsed<()> {
@@ -30,7 +33,7 @@ impl Log {
             let Some(word) = words.next() else { return Ok(()) };
             // fio writes microseconds (its `log_io_u`); its manual does not say so.
             let time = word.parse().map_err(|_| format!("{word:?} is no time"))?;
-            at = Some(events.since_first(Duration::from_micros(time)));
+            at = Some(events.since_first(Duration::from_micros(time))?);
         }
         let (Some(file), Some(action)) = (words.next(), words.next()) else {
             return Err("it has no file and action".to_owned());
@@ -44,10 +47,20 @@ impl Log {
                 events.write(at, file, offset, bytes)?;
             }
             "sync" | "datasync" => events.flush(at),
-            "add" | "open" | "close" | "read" | "trim" | "wait" => {}
+            "open" => drop(self.open.insert(file.to_owned())),
+            "close" => drop(self.open.remove(file)),
+            "add" | "read" | "trim" | "wait" => {}
             other => return Err(format!("{other:?} is no action that fio logs")),
         }
         Ok(())
+    }
+
+    /// Refuses a log that ends before fio did.
+    pub(super) fn end(&self) -> Parsed<()> {
+        match self.open.first() {
+            Some(file) => Err(format!("it is cut short: its last lines lack, in which fio closes {file}")),
+            None => Ok(()),
+        }
     }
 }
 
@@ -81,6 +94,10 @@ mod tests {
         assert!(refused("fio version 9 iolog\n").contains("first line"));
         assert!(refused("fio version 3 iolog\n1 /f add\n").contains("no writes"));
         assert!(refused(&RECORDED[..RECORDED.len() - 20]).contains("cut short in line"));
+        let lines = RECORDED.strip_suffix("4305 /f close\n").expect("its last line");
+        assert!(refused(lines).contains("cut short: its last lines lack, in which fio closes /f"));
+        let joined = refused("fio version 3 iolog\n2000000 /f write 0 512\n999999 /f write 0 512\n");
+        assert!(joined.contains("line 3: its time is 1.000001s before that of the line above"), "{joined}");
         assert!(refused("fio version 3 iolog\n1 /f write 5\n").contains("line 2: a number is missing"));
         assert!(refused("fio version 3 iolog\n1 /f jump 5\n").contains("\"jump\" is no action"));
         assert!(refused("fio version 3 iolog\nx /f write 0 1\n").contains("\"x\" is no time"));

@@ -35,6 +35,8 @@ pub struct Trace {
 const REQUEST_BYTES_MAX: u64 = 1 << 32;
 /// Bytes of the range of one file.
 const FILE_RANGE: u64 = 1 << 50;
+/// By how much a line may be too late: blkparse(1) sorts what processors recorded apart within a time.
+const ORDER_TOLERANCE: Duration = Duration::from_secs(1);
 
 impl Trace {
     /// Writes at random places of a file, in whole blocks, each of them durable before the next.
@@ -68,6 +70,7 @@ impl Trace {
         for (line, number) in text.lines().zip(1..) {
             recording.line(&mut events, line).map_err(|reason| format!("line {number}: {reason}"))?;
         }
+        recording.end()?;
         if events.all.iter().all(|(_, event)| *event == Event::Flush) {
             return Err("it has no writes".to_owned());
         }
@@ -106,6 +109,14 @@ impl Recording {
             Self::Blkparse => blkparse::line(events, line),
         }
     }
+
+    /// Refuses one whose end lacks, where its kind shows that.
+    fn end(&self) -> Parsed<()> {
+        match self {
+            Self::Fio(log) => log.end(),
+            Self::Blkparse => Ok(()),
+        }
+    }
 }
 
 /// What was read so far.
@@ -116,12 +127,22 @@ struct Events {
     files: Vec<String>,
     /// The time of the first line.
     first: Option<Duration>,
+    /// The latest time of a line since the first.
+    latest: Duration,
 }
 
 impl Events {
-    /// The time of an event since the first line.
-    fn since_first(&mut self, time: Duration) -> Duration {
-        time.saturating_sub(*self.first.get_or_insert(time))
+    /// The time of an event since the first line. It never goes back.
+    fn since_first(&mut self, time: Duration) -> Parsed<Duration> {
+        let first = *self.first.get_or_insert(time);
+        let back = (first + self.latest).saturating_sub(time);
+        if back > ORDER_TOLERANCE {
+            return Err(format!(
+                "its time is {back:?} before that of the line above: are these two recordings?"
+            ));
+        }
+        self.latest = self.latest.max(time.saturating_sub(first));
+        Ok(self.latest)
     }
 
     fn write(&mut self, at: Option<Duration>, file: &str, offset: u64, bytes: u64) -> Parsed<()> {

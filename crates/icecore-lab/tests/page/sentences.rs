@@ -244,8 +244,9 @@ fn the_method_names_the_exceptions_and_what_is_smaller_than_published() {
     let page = page_of(fixture::shock());
     let method = section(&page, "method");
     for words in [
-        "The runs direct, small and randomio of shock are the exception",
-        "The run fsync100 is another one: it is durable at every 100th write only.",
+        "The runs direct, small and randomio of shock flush nothing before they end, fsync100 flushes after \
+         each 100th write, and full after each 64th.",
+        "and blog flushes nothing.",
         "of at most 10,000 latencies of each run, the slowest always among them",
         "The file of fragment has 2 GiB, and that of the study 100 GB.",
         "The database of backup has 500 MB, and that of the study 600 GB.",

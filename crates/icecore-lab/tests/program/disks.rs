@@ -93,6 +93,28 @@ fn a_disk_with_data_that_no_program_knows_is_refused_and_stays_as_it_is() {
 }
 
 #[test]
+fn an_empty_disk_is_used_only_when_a_person_types_its_name_or_says_yes() {
+    if !can_mount() {
+        return;
+    }
+    let disk = Disk::new(64 << 20);
+    let asked = ["run", "full", "--quick", "--systems", "plain", "--device", &disk.device];
+    let said = refused(2, &asked, &[]);
+    assert!(said.contains("--yes agrees to that without a terminal"), "{said}");
+    // script(1) gives a program a terminal.
+    let command = format!("{} {}", env!("CARGO_BIN_EXE_icecore-lab"), asked.join(" "));
+    let mut terminal = assert_cmd::Command::new("script");
+    let typed =
+        terminal.args(["--quiet", "--return", "--command", &command, "/dev/null"]).write_stdin("yes\n");
+    let said = String::from_utf8_lossy(&typed.assert().code(1).get_output().stdout).into_owned();
+    assert!(said.contains(&format!("Type {} to go on: ", disk.device)), "{said}");
+    assert!(said.contains("nothing was done to ") && said.contains(&disk.device), "{said}");
+    let mut begin = [1; 4096];
+    File::open(&disk.device).unwrap().read_exact_at(&mut begin, 0).unwrap();
+    assert_eq!(begin, [0; 4096], "it has a file system");
+}
+
+#[test]
 fn a_folder_that_runs_full_ends_the_run_with_the_reason_and_keeps_nothing_of_it() {
     if !can_mount() {
         return;

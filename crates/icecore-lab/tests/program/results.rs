@@ -189,6 +189,7 @@ fn results_of_data_of_different_sizes_are_not_compared() {
         ("fragment", "file_bytes", "--size"),
         ("backup", "sysbench_rows", "--size"),
         ("valuation", "iterations", "--iterations"),
+        ("shock", "rate_per_s", "--rate"),
     ] {
         let sized = |name: &str, size: u64| {
             results.write(name, 700.0, |result| {
