@@ -27,7 +27,7 @@ pub(crate) fn probe() -> std::result::Result<(), String> {
 pub(crate) struct Simulated {
     // Dropped in this order: the file system, the loop device with it, and the disk below.
     mount: Loop,
-    _below: Below,
+    below: Below,
 }
 
 impl Simulated {
@@ -36,7 +36,7 @@ impl Simulated {
         let below = Below::begin(folder, disk, bytes, options)?;
         let point = folder.join("hdd");
         let mount = Loop::begin_on(below.served.point().join(serve::NAME), point, &EXT4, options)?;
-        Ok(Self { mount, _below: below })
+        Ok(Self { mount, below })
     }
 
     /// Where the file system is mounted.
@@ -47,26 +47,35 @@ impl Simulated {
     pub(crate) fn device(&self) -> &Device {
         self.mount.device()
     }
+
+    /// From now on the disk answers at once: what follows is not measured.
+    pub(crate) fn answer_at_once(&self) -> Result<()> {
+        let path = &self.below.at_once;
+        File::create(path).map(drop).doing(|| format!("make {}", path.display()))
+    }
 }
 
 /// The file that behaves like a disk.
 struct Below {
     served: Served,
     image: PathBuf,
+    at_once: PathBuf,
 }
 
 impl Below {
     fn begin(folder: &Path, disk: HardDisk, bytes: u64, options: &Options) -> Result<Self> {
-        let (point, image) = (folder.join("disk"), folder.join("disk.img"));
+        let [point, image, at_once] = ["disk", "disk.img", "disk.at-once"].map(|name| folder.join(name));
         let doing = || format!("make {}", image.display());
         File::create_new(&image).doing(doing)?.set_len(bytes).doing(doing)?;
-        let job = DiskJob { image: image.clone(), point: point.clone(), disk };
-        Ok(Self { served: Served::begin(&Job::Disk(job), &point, options)?, image })
+        let job = DiskJob { image: image.clone(), point: point.clone(), disk, at_once: at_once.clone() };
+        Ok(Self { served: Served::begin(&Job::Disk(job), &point, options)?, image, at_once })
     }
 }
 
 impl Drop for Below {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.image);
+        for path in [&self.image, &self.at_once] {
+            let _ = fs::remove_file(path);
+        }
     }
 }

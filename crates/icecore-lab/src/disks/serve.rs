@@ -32,6 +32,8 @@ pub struct DiskJob {
     /// The folder in which the file appears.
     pub(super) point: PathBuf,
     pub(super) disk: HardDisk,
+    /// While this file exists, the disk answers at once.
+    pub(super) at_once: PathBuf,
 }
 
 struct Disk {
@@ -39,11 +41,15 @@ struct Disk {
     bytes: u64,
     began: Instant,
     arm: Mutex<Arm>,
+    at_once: PathBuf,
 }
 
 impl Disk {
     /// Returns when the disk has done it.
     fn spend(&self, asked: Asked) {
+        if self.at_once.exists() {
+            return;
+        }
         let done = {
             let mut arm = self.arm.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             arm.serve(self.began.elapsed(), asked)
@@ -148,7 +154,31 @@ pub(crate) fn serve(job: &DiskJob) -> Result<()> {
     let image = File::options().read(true).write(true).open(&job.image).doing(doing)?;
     let bytes = image.metadata().doing(doing)?.len();
     let arm = Mutex::new(Arm::new(job.disk));
-    let disk = Disk { image, bytes, began: Instant::now(), arm };
+    let disk = Disk { image, bytes, began: Instant::now(), arm, at_once: job.at_once.clone() };
     // One thread: a disk has one arm.
     serve_until_unmounted(disk, &job.point, 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_takes_the_time_of_its_model_unless_it_answers_at_once() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at_once = folder.path().join("at-once");
+        let image = tempfile::tempfile().expect("a file");
+        let arm = Mutex::new(Arm::new(HardDisk::of_7200()));
+        let disk = Disk { image, bytes: 0, began: Instant::now(), arm, at_once: at_once.clone() };
+        // From one end of the disk to the other, 14 ms each time.
+        let far = |number: u64| Asked::Read((number % 2) * 499_000_000_000, 4096);
+        let seconds = || {
+            let begin = Instant::now();
+            (0..50).for_each(|number| disk.spend(far(number)));
+            begin.elapsed().as_secs_f64()
+        };
+        assert!(seconds() > 0.6);
+        File::create(&at_once).expect("made");
+        assert!(seconds() < 0.3);
+    }
 }

@@ -91,6 +91,11 @@ impl Disks {
         Ok(made)
     }
 
+    /// Simulated ones answer at once from now on.
+    pub(super) fn answer_at_once(&self) -> Result<()> {
+        self.hdd.as_ref().map_or(Ok(()), Simulated::answer_at_once)
+    }
+
     /// Those that count.
     pub(super) fn devices(&self) -> Vec<(&'static str, &Device)> {
         let hdd = self.hdd.as_ref().map(|hdd| (Place::Hdd.name(), hdd.device()));
