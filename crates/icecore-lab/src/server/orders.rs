@@ -124,6 +124,12 @@ mod tests {
             let of_ytd = |step: &str| {
                 format!("update {schema}district set d_ytd = d_ytd {step} where d_w_id = 1 and d_id = 1")
             };
+            let of_delivery = |time: &str| {
+                format!(
+                    "update {schema}order_line set ol_delivery_d = {time} where ol_w_id = 1 and ol_d_id = 1 \
+                     and ol_o_id = 1"
+                )
+            };
             let breaks = |statement: &str| {
                 server.ask(statement).expect("changed");
                 let found = orders.check(&server).expect_err("a condition is broken").to_string();
@@ -131,6 +137,8 @@ mod tests {
             };
             breaks(&of_ytd("+ 1"));
             server.ask(&of_ytd("- 1")).expect("changed back");
+            breaks(&of_delivery("null"));
+            server.ask(&of_delivery("now()")).expect("changed back");
             // No lines at all are no sum of their own.
             breaks(&format!("delete from {schema}history where h_w_id = 2"));
             server.stop().expect("stopped");
