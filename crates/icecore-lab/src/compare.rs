@@ -89,7 +89,7 @@ impl Verdict {
 /// [`Error::Incomparable`] if they are of different experiments, or were not measured in the same way: one is
 /// of a quick run, an emulated machine, another accelerator of it, another simulated disk, another database
 /// server, another program that drives the study, another trace, chunk or schedule of `model`, another size,
-/// other iterations, or a debug build, and the other is not.
+/// other iterations, another rate, or a debug build, and the other is not.
 pub fn compare(before: (&str, &Report), after: (&str, &Report)) -> Result<Comparison> {
     let ((before_name, first), (after_name, second)) = (before, after);
     let refuse = |reason: String| {
@@ -207,16 +207,16 @@ fn choice(first: &Report, second: &Report) -> Option<String> {
             tools[0], tools[1]
         ));
     }
-    let size = match first.experiment.as_str() {
+    let chosen = match first.experiment.as_str() {
         "model" => return model_choice(first, second),
-        "backup" => "sysbench_rows",
-        "fragment" => "file_bytes",
-        "placement" => "warehouses",
-        "shock" => return another(first, second, &[("rate_per_s", "--rate")], shown),
-        "valuation" => return another(first, second, &[("iterations", "--iterations")], shown),
+        "backup" => ("sysbench_rows", "--size"),
+        "fragment" => ("file_bytes", "--size"),
+        "placement" => ("warehouses", "--size"),
+        "shock" => ("rate_per_s", "--rate"),
+        "valuation" => ("iterations", "--iterations"),
         _ => return None,
     };
-    another(first, second, &[(size, "--size")], shown)
+    another(first, second, &[chosen], shown)
 }
 
 /// The first of these parameters that one result has in another way, and its option.

@@ -200,7 +200,7 @@ impl Options {
 
     /// Rounds to run: what was asked for, else `usual`, or `quick` in a quick run.
     pub(crate) fn rounds(&self, usual: usize, quick: usize) -> usize {
-        self.pairs.unwrap_or(if self.quick { quick } else { usual })
+        self.pairs.unwrap_or(if self.quick { quick } else { usual }).max(1)
     }
 
     /// `usual`, or `quick` in a quick run.
