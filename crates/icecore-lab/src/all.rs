@@ -81,6 +81,9 @@ pub fn studies() -> Vec<&'static Experiment> {
 #[must_use]
 pub fn expected_with(name: &str, options: &Options) -> Option<Duration> {
     let is_study = studies().iter().any(|study| study.name == name);
+    let (long, iterations) = LONG_VALUATION;
+    let is_long = name == "valuation" && !options.quick && options.iterations >= Some(iterations);
+    let name = if is_long { long } else { name };
     is_study.then(|| expected(name, options.quick) * factor(options, guest::is_emulated))
 }
 
@@ -199,6 +202,18 @@ mod tests {
         assert!(!names(&options).contains(&"valuation-850"), "the caller has chosen");
         options = Options { quick: true, iterations: None, ..options };
         assert_eq!(names(&options).len(), studies().len());
+    }
+
+    #[test]
+    fn what_a_run_foretells_is_the_time_of_its_iterations() {
+        let foretold = |iterations, quick| {
+            let options = Options { quick, iterations, ..Options::new(".") };
+            expected_with("valuation", &options)
+        };
+        assert_eq!(foretold(Some(850), false), Some(expected("valuation-850", false)));
+        for (iterations, quick) in [(None, false), (Some(95), false), (Some(850), true)] {
+            assert_eq!(foretold(iterations, quick), Some(expected("valuation", quick)), "{iterations:?}");
+        }
     }
 
     #[test]

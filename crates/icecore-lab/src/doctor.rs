@@ -1,8 +1,9 @@
-//! What this machine can measure: what of the kernel, of programs and of space is there, and how one gets
-//! what lacks.
+//! What this machine can measure: what of the kernel, of programs, of space and of the guest is there, and
+//! how one gets what lacks.
 
 use crate::error::{Doing, Error, Result};
 use crate::experiments::EXPERIMENTS;
+use crate::guest;
 use crate::options::Options;
 use crate::programs::PROGRAMS;
 use crate::room;
@@ -42,6 +43,8 @@ pub enum Kind {
     Program,
     /// A system that studies compare.
     System,
+    /// The machine of QEMU, or what runs it.
+    Guest,
 }
 
 /// Looks at everything. `directory` is on the filesystem to measure.
@@ -68,6 +71,14 @@ pub fn examine(directory: &Path) -> Result<Vec<Finding>> {
         available: probed.is_ok(),
         detail: probed.err().unwrap_or_else(|| "this machine runs it".to_owned()),
         used_for: "studies".to_owned(),
+        package: None,
+    }));
+    findings.extend(guest::examine().map(|(name, available, detail)| Finding {
+        name: name.to_owned(),
+        kind: Kind::Guest,
+        available,
+        detail,
+        used_for: "--guest".to_owned(),
         package: None,
     }));
     Ok(findings)

@@ -57,6 +57,25 @@ pub(crate) fn is_emulated() -> bool {
     !boot::kvm_works().unwrap_or(false)
 }
 
+/// What [doctor](crate::doctor) says of the guest: the name of each thing, whether it is there, and where or
+/// what that means.
+pub(crate) fn examine() -> [(&'static str, bool, String); 3] {
+    let advice = |zfs| {
+        let option = if zfs { " --with zfs" } else { "" };
+        format!("not built: the first run builds it, or sudo icecore lab guest{option}")
+    };
+    let built = |name, zfs| {
+        let place = Guest::default_cache().and_then(|cache| build::find(&Guest { cache, zfs }));
+        (name, place.is_some(), place.map_or_else(|| advice(zfs), |place| place.display().to_string()))
+    };
+    let (accelerated, speed) = match boot::kvm_works() {
+        Ok(true) => (true, "QEMU runs with it, and emulates the processor where it gives up"),
+        Ok(false) => (false, "QEMU emulates the processor, and a study takes three times as long"),
+        Err(_) => (false, "QEMU does not run"),
+    };
+    [built("guest", false), built("guest with ZFS", true), ("KVM", accelerated, speed.to_owned())]
+}
+
 /// Runs a study in the guest. Its result says that the machine is emulated.
 pub(crate) fn run(study: &Experiment, options: &Options, guest: &Guest) -> Result<Report> {
     if study.group != Group::Study {

@@ -111,3 +111,29 @@ fn the_doctor_lists_all_programs_that_lack_with_their_packages() {
     assert_eq!(finding["detail"], "build it from its source (github.com/jedisct1/Blogbench)", "{finding}");
     assert!(packages.iter().all(|found| found != "blogbench"), "{packages:?}");
 }
+
+#[test]
+fn the_doctor_knows_whether_the_guest_is_built() {
+    let caches = tempfile::tempdir().unwrap();
+    let found = || {
+        let assert =
+            program().args(["doctor", "--json"]).env("XDG_CACHE_HOME", caches.path()).assert().success();
+        let document: Value = serde_json::from_slice(&assert.get_output().stdout).unwrap();
+        ["guest", "guest with ZFS"].map(|name| {
+            let findings = document["findings"].as_array().unwrap();
+            let finding = findings.iter().find(|finding| finding["name"] == name).unwrap();
+            (finding["available"] == true, finding["detail"].as_str().unwrap().to_owned())
+        })
+    };
+    let [(plain, advice), (zfs, zfs_advice)] = found();
+    assert!(!plain && advice.ends_with("sudo icecore lab guest"), "{advice}");
+    assert!(!zfs && zfs_advice.ends_with("sudo icecore lab guest --with zfs"), "{zfs_advice}");
+    let guest = caches.path().join("icecore/guest/plain");
+    fs::create_dir_all(&guest).unwrap();
+    fs::write(guest.join("recipe"), include_str!("../../src/guest/build.sh")).unwrap();
+    let [plain, (zfs, _)] = found();
+    assert_eq!(plain, (true, guest.display().to_string()));
+    assert!(!zfs);
+    fs::write(guest.join("recipe"), "of another version").unwrap();
+    assert!(!found()[0].0);
+}
