@@ -2,6 +2,7 @@
 
 mod disks;
 mod fixture;
+mod hanging;
 mod missing;
 mod results;
 mod signals;

@@ -149,6 +149,19 @@ fn a_run_of_a_study_ends_in_good_order_by_a_signal() {
     }
 }
 
+#[test]
+fn a_run_of_all_studies_ends_in_good_order_by_a_signal() {
+    if !fixture::can_mount() {
+        return;
+    }
+    let results = tempfile::tempdir().unwrap();
+    let mut run = Run::start("all", &["--output", results.path().to_str().unwrap()]);
+    assert_eq!(run.end_by("fio", Signal::INT), Some(Signal::INT.as_raw()));
+    run.assert_nothing_is_left();
+    // It would have the report of all studies, and none has ended.
+    assert_eq!(fs::read_dir(results.path()).unwrap().count(), 0);
+}
+
 /// The lab itself writes in these, and no program that it could end.
 #[test]
 fn a_run_that_the_lab_itself_drives_ends_in_good_order_by_a_signal() {
