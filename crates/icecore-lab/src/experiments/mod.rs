@@ -351,6 +351,13 @@ mod tests {
     #[test]
     fn more_data_needs_more_room() {
         assert_eq!(room("valuation", |options| options.iterations = Some(850)), 40);
+        let quick = |iterations| {
+            move |options: &mut Options| {
+                *options = Options { quick: true, iterations, ..options.clone() };
+            }
+        };
+        assert_eq!(room("valuation", quick(None)), 1);
+        assert!(room("valuation", quick(Some(8_500))) > 1);
         assert_eq!(room("fragment", |options| options.size = Some(10 << 30)), 21);
         assert_eq!(room("backup", |options| options.size = Some(1 << 30)), 15);
         assert_eq!(room("placement", |options| options.size = Some(1 << 30)), 10);

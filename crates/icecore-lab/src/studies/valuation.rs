@@ -40,13 +40,11 @@ impl Scope {
     fn of(options: &Options) -> Self {
         let toy = cfg!(debug_assertions);
         let iterations = options.iterations.unwrap_or(options.size(ITERATIONS, if toy { 3 } else { 12 }));
-        // A snapshot of a late iteration holds some 40 MiB on a system that copies whole blocks of its own.
-        let needed = u64::from(iterations) * (48 << 20);
-        Self {
-            iterations,
-            periods: options.size(PERIODS, if toy { 100 } else { 2_000 }),
-            device_bytes: options.size(needed.max(4 << 30), 1 << 30),
-        }
+        let periods = options.size(PERIODS, if toy { 100 } else { 2_000 });
+        // A snapshot of a late iteration of the study holds some 40 MiB on a system that copies whole blocks of
+        // its own.
+        let needed = u64::from(iterations) * ((48 << 20) * u64::from(periods) / u64::from(PERIODS));
+        Self { iterations, periods, device_bytes: needed.max(options.size(4 << 30, 1 << 30)) }
     }
 }
 
