@@ -72,14 +72,15 @@ impl Side {
 }
 
 /// Rivals take part with either journal, so that the better one counts. More iterations than the study has are
-/// made with DELETE alone. A snapshot holds a WAL, too, which is as large as what the transaction changed, and
-/// SQLite maps a part of it: where the device is full, SIGBUS ends the lab.
+/// made with DELETE alone. A snapshot holds a WAL, too, which is as large as what the transaction changed. And
+/// SQLite maps the index of a WAL: on a full device a write to a hole of that mapping ends the lab by SIGBUS.
 fn sides(kinds: &[&'static Kind], iterations: u32) -> Vec<Side> {
+    let is_long = iterations > ITERATIONS;
+    let first = if is_long { Journal::Delete } else { Journal::Wal };
     let mut sides = Vec::new();
     for &kind in kinds {
         let mut add = |variant, snapshots, journal| sides.push(Side { kind, variant, snapshots, journal });
-        let both = kind.files && iterations <= ITERATIONS;
-        let first = if iterations <= ITERATIONS { Journal::Wal } else { Journal::Delete };
+        let both = kind.files && !is_long;
         add("none", false, first);
         if both {
             add("none-delete", false, Journal::Delete);
