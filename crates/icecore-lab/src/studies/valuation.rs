@@ -139,6 +139,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     findings.parameter("periods", u64::from(scope.periods));
     findings.parameter("device_bytes", scope.device_bytes);
     findings.parameter("synchronous", "FULL");
+    findings.parameter("journal", if scope.iterations > ITERATIONS { "DELETE" } else { "WAL and DELETE" });
     driving::report(&mut findings, Some(in_memory_us(&scope, options.seed)?));
     driving::report_programs(&mut findings, options)?;
     Ok(findings)
