@@ -42,6 +42,11 @@ impl Device {
         Self { counters: format!("/sys/block/{name}/stat").into() }
     }
 
+    /// The file that a loop device is attached to (Linux, `drivers/block/loop.c`).
+    pub(crate) fn backing_file(&self) -> Option<String> {
+        fs::read_to_string(self.counters.with_file_name("loop/backing_file")).ok()
+    }
+
     /// What it has done since it was attached (Linux, `Documentation/block/stat.rst`). `None` for a file
     /// system without a block device of its own.
     pub(crate) fn counted(&self) -> Option<DeviceCounts> {

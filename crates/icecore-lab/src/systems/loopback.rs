@@ -5,11 +5,12 @@ use crate::device::Device;
 use crate::error::{Doing, Result};
 use crate::options::Options;
 use crate::programs::{self, Origin};
-use crate::tool::{self, Tool};
+use crate::tool::{self, PATIENCE_AT_END, Tool};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Programs of root are here, which is not in the `PATH` of every user.
 pub(crate) const SBIN: &str = "/usr/sbin";
@@ -104,7 +105,7 @@ impl Loop {
     /// Unmounts it and mounts it again: the kernel then has nothing of it in its caches.
     pub(super) fn remount(&mut self, options: &Options) -> Result<()> {
         let never = options.unstoppable();
-        tool::output(Command::new("umount").arg(&self.point), &never)?;
+        detached_after(&self.device, || tool::output(Command::new("umount").arg(&self.point), &never))?;
         self.device = attach_and_mount(&self.image, &self.point, &self.format, options)?;
         Ok(())
     }
@@ -156,7 +157,8 @@ impl Attached {
 impl Drop for Attached {
     fn drop(&mut self) {
         let never = Options::new(".");
-        let _ = tool::output(losetup().arg("--detach").arg(&self.path), &never);
+        let detach = || tool::output(losetup().arg("--detach").arg(&self.path), &never);
+        let _ = detached_after(&self.device, detach);
         let _ = fs::remove_file(&self.image);
     }
 }
@@ -188,6 +190,19 @@ fn attach(image: &Path, options: &Options) -> Result<String> {
     Ok(path.trim().to_owned())
 }
 
+/// Ends the use of a loop device, and waits until the device is attached to its file no longer. The kernel
+/// detaches it only when every program has closed it. One that looks at all devices may have it open for a
+/// moment, as mkfs.ext4(8) of another run has, which asks whether its own file is mounted.
+fn detached_after<T>(device: &Device, end_use: impl FnOnce() -> T) -> T {
+    let file = device.backing_file();
+    let outcome = end_use();
+    let end = Instant::now() + PATIENCE_AT_END;
+    while file.is_some() && device.backing_file() == file && Instant::now() < end {
+        thread::sleep(Duration::from_millis(2));
+    }
+    outcome
+}
+
 fn device_at(path: &str) -> Device {
     Device::named(path.trim_start_matches("/dev/"))
 }
@@ -215,7 +230,7 @@ pub(crate) fn mount(device: &Path, point: &Path, kind: &str, how: &str, options:
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        unmount(&self.point);
+        detached_after(&self.device, || unmount(&self.point));
         // Several systems in turn would fill the disk.
         let _ = fs::remove_file(&self.image);
         let _ = fs::remove_dir(&self.point);
@@ -236,5 +251,33 @@ pub(crate) fn unmount(point: &Path) {
         if unmounted.unwrap_or(false) {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_another_program_has_open_for_a_moment_is_detached_with_its_mount() {
+        if probe(&EXT4, "e2fsprogs").is_err() {
+            return;
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let mounted = Loop::begin_in(folder.path(), "held", 16 << 20, &EXT4, &Options::new(".")).unwrap();
+        let table = fs::read_to_string("/proc/self/mounts").unwrap();
+        let here = format!(" {} ", mounted.point().display());
+        let node = table.lines().find_map(|line| Some(line.split_once(&here)?.0)).unwrap();
+        let (device, held) = (device_at(node), File::open(node).unwrap());
+        let file = device.backing_file().expect("it is attached");
+        let holder = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(300));
+            drop(held);
+        });
+        drop(mounted);
+        // A file that is removed has a word more there.
+        let now = device.backing_file().unwrap_or_default();
+        assert!(!now.starts_with(file.trim_end()), "attached to {now}");
+        holder.join().unwrap();
     }
 }
