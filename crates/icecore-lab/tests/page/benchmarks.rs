@@ -190,7 +190,7 @@ const PICTURES: [(&str, &str, &str); 8] = [
     ("shock-throughput", "shock", "throughput-sync-1"),
     ("shock-writes", "shock-guest", "device-device-writes-per-op"),
     ("valuation", "valuation", "median-snapshots-s"),
-    ("valuation-850", "valuation-850", "iterations-snapshots"),
+    ("valuation-850", "valuation-850-all", "iterations-snapshots"),
 ];
 
 #[test]
