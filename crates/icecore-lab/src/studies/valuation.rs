@@ -71,11 +71,16 @@ impl Side {
     }
 }
 
-/// Rivals take part with either journal, so that the better one counts. More iterations than the study has are
-/// made with DELETE alone. A snapshot holds a WAL, too, which is as large as what the transaction changed. And
-/// SQLite maps the index of a WAL: on a full device a write to a hole of that mapping ends the lab by SIGBUS.
+/// More iterations than the study has are made with DELETE alone. A snapshot holds a WAL, too, which is as large
+/// as what the transaction changed. And SQLite maps the index of a WAL: on a full device a write to a hole of
+/// that mapping ends the lab by SIGBUS.
+const fn is_long(iterations: u32) -> bool {
+    iterations > ITERATIONS
+}
+
+/// Rivals take part with either journal, so that the better one counts, unless the run is long.
 fn sides(kinds: &[&'static Kind], iterations: u32) -> Vec<Side> {
-    let is_long = iterations > ITERATIONS;
+    let is_long = is_long(iterations);
     let first = if is_long { Journal::Delete } else { Journal::Wal };
     let mut sides = Vec::new();
     for &kind in kinds {
@@ -139,7 +144,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     findings.parameter("periods", u64::from(scope.periods));
     findings.parameter("device_bytes", scope.device_bytes);
     findings.parameter("synchronous", "FULL");
-    findings.parameter("journal", if scope.iterations > ITERATIONS { "DELETE" } else { "WAL and DELETE" });
+    findings.parameter("journal", if is_long(scope.iterations) { "DELETE" } else { "WAL and DELETE" });
     driving::report(&mut findings, Some(in_memory_us(&scope, options.seed)?));
     driving::report_programs(&mut findings, options)?;
     Ok(findings)
