@@ -91,8 +91,6 @@ macro_rules! statistics {
         #[derive(Default)]
         pub(crate) struct Counters {
             $(pub $counted: Counter,)*
-            /// Of the data that was logged, what lies outside the log.
-            pub staged_data: Counter,
             /// Nanoseconds of all group flushes together.
             pub commit_time: Counter,
             latencies: Mutex<Latencies>,

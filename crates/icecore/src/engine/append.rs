@@ -51,6 +51,8 @@ pub(crate) struct Pressure {
     pub collect: bool,
 }
 
+/// Blocks of log per flush above which writing segments ahead costs more than it saves: 512 KiB.
+const AHEAD_FLUSH_BLOCKS_MAX: u64 = 128;
 /// Blocks left in the log's last segment below which room for another is seen to.
 const TAIL_ROOM_MIN: u64 = 16;
 /// Log built and not yet written, beyond which a writer waits for it to be written. Not more: what is written
@@ -145,9 +147,17 @@ impl Engine {
             checkpoint: log >= self.options.log_bytes_max / 2
                 || dirty >= self.options.dirty_bytes_max / 2
                 || crowded,
-            prepare: state.tail.is_past_half() && state.segments.free_written() == 0,
+            prepare: state.tail.is_past_half()
+                && state.segments.free_written() == 0
+                && self.flushes_are_small(state),
             collect: self.collection_is_due(state),
         }
+    }
+
+    /// Whether little of the log's last segment lies between two flushes on average.
+    fn flushes_are_small(&self, state: &State) -> bool {
+        let flushes = self.counters.commits.get() - state.commits_before_segment;
+        u64::from(state.tail.next_slot().0) < flushes * AHEAD_FLUSH_BLOCKS_MAX
     }
 
     /// What every writer does after it let go of the state lock.
@@ -293,6 +303,7 @@ impl Engine {
         state.tail.switch(&encoded, segment, incarnation);
         state.segments.filled(old, state.tail.last_sequence());
         state.segments.let_go(old);
+        state.commits_before_segment = self.counters.commits.get();
         self.blocks.sums().open(segment, incarnation, self.geometry);
         let address = state.tail.next_address();
         state.map_tail(&self.blocks, address, segment, Slot(1), address);

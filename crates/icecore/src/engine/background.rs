@@ -14,8 +14,6 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Bytes of log per flush above which writing segments ahead costs more than it saves.
-const AHEAD_FLUSH_BYTES_MAX: u64 = 512 << 10;
 /// How long the background sleeps when no caller wakes it.
 const IDLE: Duration = Duration::from_millis(500);
 /// Times that it slept without a write meanwhile, after which the pool counts as idle.
@@ -272,13 +270,8 @@ impl Engine {
         if pressure.collect {
             self.signals.request_collection();
         }
-        if pressure.checkpoint {
-            self.signals.request(true, false);
-        }
-        let flushes = self.counters.commits.get().max(1);
-        let logged = self.counters.logged_data_bytes.get().saturating_sub(self.counters.staged_data.get());
-        if pressure.prepare && logged / flushes < AHEAD_FLUSH_BYTES_MAX {
-            self.signals.request(false, true);
+        if pressure.checkpoint || pressure.prepare {
+            self.signals.request(pressure.checkpoint, pressure.prepare);
         }
         Ok(())
     }

@@ -155,7 +155,7 @@ impl Engine {
             let parts = [(Kind::RecordHeader, &empty[..]), (Kind::Data, content)];
             self.blocks.files().write(place.segment(), place.allocation.slot, &parts)?;
             self.counters.logged_header_bytes.add(BLOCK_BYTES as u64);
-            self.count_staged(content.len());
+            self.counters.logged_data_bytes.add(content.len() as u64);
             Ok(())
         })
     }
@@ -170,7 +170,7 @@ impl Engine {
             let parts: Vec<_> = blocks.iter().map(|block| (Kind::Data, &block[..])).collect();
             let slot = Slot(place.slot().0 + first);
             self.blocks.files().write_lazily(place.segment(), slot, &parts)?;
-            self.count_staged(blocks.len() * BLOCK_BYTES);
+            self.counters.logged_data_bytes.add((blocks.len() * BLOCK_BYTES) as u64);
             Ok(())
         })
     }
@@ -190,11 +190,6 @@ impl Engine {
             self.counters.logged_header_bytes.add(BLOCK_BYTES as u64);
             Ok(())
         })
-    }
-
-    fn count_staged(&self, bytes: usize) {
-        self.counters.staged_data.add(bytes as u64);
-        self.counters.logged_data_bytes.add(bytes as u64);
     }
 
     fn or_abandon(&self, place: &RunPlace, write: impl FnOnce() -> Result<()>) -> Result<()> {
@@ -248,7 +243,6 @@ impl Engine {
             (&self.counters.moved_header_bytes, &self.counters.moved_data_bytes)
         } else {
             files.write(segment, slot, &[(Kind::RecordHeader, &block), (Kind::Data, content)])?;
-            self.counters.staged_data.add(content.len() as u64);
             (&self.counters.logged_header_bytes, &self.counters.logged_data_bytes)
         };
         headers.add(BLOCK_BYTES as u64);

@@ -550,3 +550,29 @@ fn nothing_is_written_to_segments_of_a_pool_that_was_closed() {
     files.heal(SegmentId(0), Slot(0), &other, &Error::damaged("a place", "it was ordered"), || true);
     assert_eq!(content().unwrap(), before);
 }
+
+/// What a bulk load wrote between two flushes says nothing about the commits behind it.
+#[test]
+fn small_commits_behind_a_bulk_load_have_segments_written_ahead() {
+    let storage = make(None);
+    let options = OpenOptions { background: true, control_socket: false, ..OpenOptions::default() };
+    let pool = Pool::open(storage, &options).unwrap();
+    pool.create_dataset("db", false, &[]).unwrap();
+    let db = pool.dataset("db").unwrap();
+    let file = db.open_or_create(b"a", &Creation::file()).unwrap();
+    let piece = vec![7; 1 << 20];
+    (0..128).for_each(|number| {
+        db.write(file, number << 20, &piece).unwrap();
+    });
+    db.sync().unwrap();
+    // Segments that are made for the log are not written when it takes them.
+    let is_written = || pool.engine().state().segments.free_written() > 0;
+    assert!(!is_written());
+    let is_ahead = (0_u64..200).any(|number| {
+        db.write_durable(file, number << 14, &piece[..16 << 10]).unwrap();
+        // The background has time to do it.
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        is_written()
+    });
+    assert!(is_ahead);
+}

@@ -113,6 +113,8 @@ pub(crate) struct State {
     pub torn: bool,
     /// Blocks of log since the last checkpoint was frozen.
     pub log_blocks: u64,
+    /// Flushes of this life before the log went to its last segment.
+    pub commits_before_segment: u64,
     /// What datasets with limits use.
     pub usage: Usage,
     /// What readers of open files find without the state lock.
@@ -152,6 +154,7 @@ impl State {
             closing: false,
             torn: false,
             log_blocks: 0,
+            commits_before_segment: 0,
             usage: Usage::default(),
             presents: Presents::default(),
         }

@@ -28,6 +28,9 @@ pub(super) const BATCH_SEGMENTS: usize = 8;
 /// empty, and emptying one writes less than writing a new one ahead.
 const GROWN_SEGMENTS: u64 = 16;
 const GROWN_SHARE: u64 = 3;
+/// Of the segments that a pool has beyond that, so many are kept free for a writer that is faster for a while
+/// than collection. It would get new ones, which the pool keeps for as long as it is written.
+const GATHERED_MAX: u64 = 32;
 /// How full a segment may be to be emptied only because nothing else is to be done.
 const IDLE_FULL_MAX: f64 = 0.5;
 /// The same in a pool whose files take more than a pool at rest should. They do not where all segments are
@@ -84,6 +87,12 @@ impl Collector {
     #[cfg(test)]
     pub(super) fn hush(&self) {
         self.quiet_until.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    /// Segments are emptied ahead of need again.
+    #[cfg(test)]
+    pub(super) fn listen(&self) {
+        self.quiet_until.store(0, Ordering::Relaxed);
     }
 
     pub(super) fn says(&self, doing: Option<String>) {
@@ -145,18 +154,28 @@ impl Engine {
         }
     }
 
-    /// The room that there is without growing for the sake of what is dead.
+    /// The room that there is without growing for the sake of what is dead. A pool that outgrew its content
+    /// keeps more of it.
     fn room_as_grown(&self, state: &State) -> Room {
         let room = self.room(state);
-        Room { available: room.available.min(self.available_as_grown(state)), ..room }
+        let beyond = (state.segments.len() as u64).saturating_sub(self.segments_enough(state));
+        Room {
+            available: room.available.min(self.available_as_grown(state)),
+            headroom: room.headroom.max(beyond.min(GATHERED_MAX)),
+            ..room
+        }
+    }
+
+    /// Segments that are enough for what lives in the pool.
+    fn segments_enough(&self, state: &State) -> u64 {
+        let hold_what_lives = state.segments.live_total().div_ceil(u64::from(self.geometry.slots()));
+        (hold_what_lives * GROWN_SHARE).max(GROWN_SEGMENTS)
     }
 
     /// Segments that are free, or may be made before the pool is large enough for what lives in it.
     fn available_as_grown(&self, state: &State) -> u64 {
         let segments = &state.segments;
-        let hold_what_lives = segments.live_total().div_ceil(u64::from(self.geometry.slots()));
-        let enough = (hold_what_lives * GROWN_SHARE).max(GROWN_SEGMENTS);
-        enough.saturating_sub(segments.len() as u64) + segments.free() as u64
+        self.segments_enough(state).saturating_sub(segments.len() as u64) + segments.free() as u64
     }
 
     /// Segments that collection keeps free beyond the reserve: room kept free is lost to what dies by itself.
