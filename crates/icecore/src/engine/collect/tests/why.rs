@@ -34,7 +34,7 @@ fn reasons(said: &[String]) -> BTreeSet<String> {
 #[test]
 fn ahead_of_need_it_says_how_much_room_there_is() {
     let mut expected = BTreeSet::new();
-    let said = said(Some(20 * SEGMENT), |pool, _, _| {
+    let said = said(Some(16 * SEGMENT), |pool, _, _| {
         let engine = pool.engine();
         // One more than writers may not take, in so small a pool.
         let kept = engine.reserve(&engine.state(), Purpose::Data) + 1;
