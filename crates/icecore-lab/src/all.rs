@@ -51,8 +51,8 @@ pub struct Outcome {
 /// The long variant of `valuation`, which a full run has, too: its name and how many iterations it has.
 const LONG_VALUATION: (&str, u32) = ("valuation-850", 850);
 
-/// Seconds that a run takes on two cores and a virtual SSD: quick, full. That of the long `valuation` is three
-/// times that of a run of one round.
+/// Seconds that a run takes on two cores and a virtual SSD: quick, full. That of the long `valuation` is
+/// three times that of a run of one round.
 const EXPECTED_S: [(&str, u64, u64); 10] = [
     ("shock", 230, 3300),
     ("valuation", 40, 1200),

@@ -71,9 +71,9 @@ impl Side {
     }
 }
 
-/// More iterations than the study has are made with DELETE alone. A snapshot holds a WAL, too, which is as large
-/// as what the transaction changed. And SQLite maps the index of a WAL: on a full device a write to a hole of
-/// that mapping ends the lab by SIGBUS.
+/// More iterations than the study has are made with DELETE alone. A snapshot holds a WAL, too, which is as
+/// large as what the transaction changed. And SQLite maps the index of a WAL: on a full device a write to a
+/// hole of that mapping ends the lab by SIGBUS.
 const fn is_long(iterations: u32) -> bool {
     iterations > ITERATIONS
 }
