@@ -1,7 +1,7 @@
 //! Every study, one after the other, into a folder: a document each, and the report of all.
 
 use crate::error::{Doing, Error, Result};
-use crate::experiments::{EXPERIMENTS, Experiment, Group};
+use crate::experiments::{DiskUse, EXPERIMENTS, Experiment, Group};
 use crate::guest;
 use crate::options::Options;
 use crate::page::{self, Document, Missing};
@@ -120,6 +120,15 @@ fn plan<'a>(studies: &[&'a Experiment], options: &Options) -> Vec<Planned<'a>> {
     planned
 }
 
+/// The options for one of the studies. One that computes gets no disk and no guest, as it would not use them.
+fn of_one(one: &Planned<'_>, options: &Options) -> Options {
+    let mut options = Options { iterations: one.iterations, ..options.clone() };
+    if one.experiment.disk == DiskUse::None {
+        options = Options { device: None, disk: None, guest: None, ..options };
+    }
+    options
+}
+
 /// Runs all of `studies` and writes their results, and the report, into `folder`. A study that fails does
 /// not keep the others from running; the report says why it is missing. Documents stay where they are when
 /// a later study is stopped.
@@ -138,11 +147,11 @@ pub fn run(
     let planned = plan(studies, options);
     let time = |one: &Planned<'_>| expected(one.name, options.quick) * factor;
     for (place, one) in planned.iter().enumerate() {
-        let &Planned { experiment, name, iterations } = one;
+        let &Planned { experiment, name, .. } = one;
         let (expected, left) = (time(one), planned[place..].iter().map(time).sum());
         tell(Event::Begins { number: place + 1, count: planned.len(), experiment, name, expected, left });
         let begin = Instant::now();
-        let outcome = crate::experiments::run(experiment.name, &Options { iterations, ..options.clone() });
+        let outcome = crate::experiments::run(experiment.name, &of_one(one, options));
         if matches!(outcome, Err(Error::Stopped)) {
             return Err(Error::Stopped);
         }
@@ -202,6 +211,21 @@ mod tests {
         assert!(!names(&options).contains(&"valuation-850"), "the caller has chosen");
         options = Options { quick: true, iterations: None, ..options };
         assert_eq!(names(&options).len(), studies().len());
+    }
+
+    #[test]
+    fn a_study_that_computes_gets_no_disk_and_no_guest() {
+        let options = Options {
+            guest: Some(guest::Guest { cache: ".".into(), zfs: false }),
+            device: Some("/dev/sdb".into()),
+            ..Options::new(".")
+        };
+        let studies = studies();
+        for one in &plan(&studies, &options) {
+            let inner = of_one(one, &options);
+            let computes = one.name == "model";
+            assert_eq!((inner.guest.is_none(), inner.device.is_none()), (computes, computes), "{}", one.name);
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Two results of one experiment: what changed, and how sure that is.
 
-use crate::charts::{is_emulated, is_rate, is_time, server, simulated_disk};
+use crate::charts::{is_rate, is_time, server};
 use crate::error::{Error, Result};
 use crate::options::LoadTool;
 use crate::page::is_time_check;
@@ -127,7 +127,7 @@ pub fn compare(before: (&str, &Report), after: (&str, &Report)) -> Result<Compar
         checks: checks.into_iter().map(|(name, pair)| of_checks(name, pair)).collect(),
         only_in,
     };
-    if is_emulated(first) {
+    if first.is_emulated() {
         comparison.leave_times_unjudged();
     }
     Ok(comparison)
@@ -160,7 +160,7 @@ fn accelerator(report: &Report) -> Option<&str> {
 
 /// What makes all times differ, whatever the systems do, and what to do.
 fn difference(first: &Report, second: &Report) -> Option<String> {
-    if is_emulated(first) != is_emulated(second) {
+    if first.is_emulated() != second.is_emulated() {
         let reason =
             "one is of an emulated machine, whose times mean nothing: run both with --guest or both without";
         return Some(reason.to_owned());
@@ -185,7 +185,7 @@ fn difference(first: &Report, second: &Report) -> Option<String> {
 
 /// What was chosen for one in another way than for the other, and what to do.
 fn choice(first: &Report, second: &Report) -> Option<String> {
-    let disks = [first, second].map(|report| simulated_disk(report).unwrap_or("no simulated one"));
+    let disks = [first, second].map(|report| report.simulated_disk().unwrap_or("no simulated one"));
     if disks[0] != disks[1] {
         return Some(format!(
             "the disk of the first is {:?} and that of the second {:?}: run both with the same --disk and \

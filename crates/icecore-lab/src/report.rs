@@ -210,6 +210,40 @@ impl Report {
         }
     }
 
+    /// What a reader has to know before any number: that the run was small, the build slow, the machine
+    /// emulated or the disk simulated. Every table, page and picture has these.
+    #[must_use]
+    pub fn labels(&self) -> Vec<String> {
+        let mut labels = Vec::new();
+        if self.quick {
+            labels.push("quick run: not for quoting".to_owned());
+        }
+        if self.versions.profile != "release" {
+            labels.push(format!("{} build", self.versions.profile));
+        }
+        if self.is_emulated() {
+            labels.push("emulated machine: counts and ratios only".to_owned());
+        }
+        if let Some(disk) = self.simulated_disk() {
+            labels.push(format!("simulated disk: {disk}"));
+        }
+        labels
+    }
+
+    /// Whether the machine is an emulated one, whose times mean nothing.
+    pub(crate) fn is_emulated(&self) -> bool {
+        let emulated = matches!(self.parameters.get("emulated"), Some(Parameter::Switch(true)));
+        emulated || self.machine.cpu.contains("TCG")
+    }
+
+    /// The simulated disk, in words.
+    pub(crate) fn simulated_disk(&self) -> Option<&str> {
+        match self.parameters.get("disk") {
+            Some(Parameter::Text(disk)) if disk != "native" => Some(disk.as_str()),
+            _ => None,
+        }
+    }
+
     /// A few lines for people.
     #[must_use]
     pub fn summary(&self) -> String {
@@ -238,8 +272,8 @@ impl Report {
             let _ =
                 writeln!(text, "  {name:<28} {value:>12.4} [{low:.4}, {high:.4}] {sign} {target} {verdict}");
         }
-        if self.quick {
-            text.push_str("  (a quick run: not for quoting)\n");
+        for label in self.labels() {
+            let _ = writeln!(text, "  ({label})");
         }
         text
     }
@@ -282,6 +316,15 @@ pub(crate) mod tests {
         let text = report.summary();
         assert!(text.contains(" 20.5000 writes/s (median of 3, 10.0000 to 30.0000)\n"), "{text}");
         assert!(text.contains(" 7.0000 writes/s (median of 1)\n"), "{text}");
+    }
+
+    #[test]
+    fn the_table_of_a_run_has_the_labels_of_its_machine_and_disk() {
+        let parameters =
+            [("emulated".to_owned(), true.into()), ("disk".to_owned(), "hdd, no write cache".into())];
+        let text = Report { parameters: parameters.into(), ..empty() }.summary();
+        assert!(text.contains("(emulated machine: counts and ratios only)"), "{text}");
+        assert!(text.contains("(simulated disk: hdd, no write cache)"), "{text}");
     }
 
     #[test]

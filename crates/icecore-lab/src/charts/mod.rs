@@ -38,43 +38,10 @@ pub fn of(report: &Report) -> Vec<Chart> {
     let mut charts: Vec<Chart> = builders.iter().flat_map(|build| build(report)).collect();
     charts.retain(|chart| !chart.is_empty());
     for chart in &mut charts {
-        chart.labels = labels(report);
+        chart.labels = report.labels();
         chart.subtitle = subtitle(report);
     }
     charts
-}
-
-/// What the reader must know before quoting anything of the result.
-#[must_use]
-pub fn labels(report: &Report) -> Vec<String> {
-    let mut labels = Vec::new();
-    if report.quick {
-        labels.push("quick run: not for quoting".to_owned());
-    }
-    if report.versions.profile != "release" {
-        labels.push(format!("{} build", report.versions.profile));
-    }
-    if is_emulated(report) {
-        labels.push("emulated machine: counts and ratios only".to_owned());
-    }
-    if let Some(disk) = simulated_disk(report) {
-        labels.push(format!("simulated disk: {disk}"));
-    }
-    labels
-}
-
-/// Whether the machine of a result is an emulated one, whose times mean nothing.
-pub(crate) fn is_emulated(report: &Report) -> bool {
-    let emulated = matches!(report.parameters.get("emulated"), Some(Parameter::Switch(true)));
-    emulated || report.machine.cpu.contains("TCG")
-}
-
-/// The simulated disk of a result, in words.
-pub(crate) fn simulated_disk(report: &Report) -> Option<&str> {
-    match report.parameters.get("disk") {
-        Some(Parameter::Text(disk)) if disk != "native" => Some(disk.as_str()),
-        _ => None,
-    }
 }
 
 /// The database server of a result. One that does not say is from before there was a choice.

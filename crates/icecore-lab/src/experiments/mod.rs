@@ -32,6 +32,7 @@ use crate::guest;
 use crate::machine::Machine;
 use crate::options::Options;
 use crate::report::{Check, Parameter, REPORT_VERSION, Report, System, Versions};
+use crate::room;
 use crate::server;
 use crate::studies;
 use icecore::OpenOptions;
@@ -274,8 +275,8 @@ pub fn run(name: &str, options: &Options) -> Result<Report> {
     })
 }
 
-/// Bytes of a simulated disk for a study. A debug build, which shows only that it runs, does not wait for a
-/// large file system to be made on a slow disk.
+/// Bytes of a simulated disk for a study that needs no more. A debug build, which shows only that it runs,
+/// does not wait for a large file system to be made on a slow disk.
 const DISK_BYTES: u64 = if cfg!(debug_assertions) { 4 << 30 } else { 32 << 30 };
 
 /// Runs the experiment on a simulated disk.
@@ -284,7 +285,11 @@ fn on_disk(experiment: &Experiment, disk: HardDisk, options: &Options) -> Result
     disks::probe().map_err(|reason| Error::Inconclusive { what: what(), reason })?;
     let folder = options.scratch()?;
     server::open_to_all(folder.path())?;
-    let simulated = Simulated::begin(folder.path(), disk, DISK_BYTES, options)?;
+    let needed = (experiment.room)(options);
+    room::require(folder.path(), needed, &what())?;
+    // The file system needs room for its own tables.
+    let bytes = DISK_BYTES.max(needed + needed / 8);
+    let simulated = Simulated::begin(folder.path(), disk, bytes, options)?;
     let inner = Options { directory: simulated.point().to_owned(), disk: None, ..options.clone() };
     let mut findings = (experiment.run)(&inner)?;
     findings.parameter("disk", disk.words().as_str());

@@ -29,7 +29,7 @@ pub fn time_per_iteration(report: &Report) -> Result<String> {
         "median of {runs} runs; synchronous=FULL; {} cores; {}; one flush takes {:.0} us",
         machine.cores, machine.filesystem, machine.flush_us
     );
-    chart.labels = crate::charts::labels(report);
+    chart.labels = report.labels();
     Ok(svg(&chart))
 }
 

@@ -2,7 +2,6 @@
 //! are.
 
 use super::{Document, number};
-use crate::charts::is_emulated;
 use crate::report::{Check, Report};
 use crate::targets::{self, Direction};
 use maud::{Markup, html};
@@ -40,7 +39,7 @@ impl Verdict {
 
 /// Whether the page judges a check. It does not judge times of an emulated machine.
 pub(super) fn is_judged(report: &Report, check: &Check) -> bool {
-    !(is_emulated(report) && is_time(&check.name))
+    !(report.is_emulated() && is_time(&check.name))
 }
 
 /// Whether the value of a check is a time. Names of such checks end in the unit.

@@ -1,7 +1,7 @@
 //! Where and when results were measured, what to know before quoting them, and what could not be measured.
 
 use super::{Document, Missing};
-use crate::charts::{self, Key};
+use crate::charts::Key;
 use crate::figure::short;
 use maud::{Markup, html};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +26,7 @@ pub(super) fn where_and_when(documents: &[Document]) -> Markup {
 pub(super) fn labels(documents: &[Document]) -> Markup {
     let mut labels: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for document in documents {
-        for label in charts::labels(&document.report) {
+        for label in document.report.labels() {
             labels.entry(label).or_default().push(&document.name);
         }
     }

@@ -1,7 +1,7 @@
 //! A sentence about each study that the other sentences of the summary leave out. Times, rates and losses are
 //! medians and their ratios; where the machine was emulated, they are ratios alone.
 
-use crate::charts::{Key, is_emulated, is_icecore, server, title};
+use crate::charts::{Key, is_icecore, server, title};
 use crate::figure::short;
 use crate::options::DatabaseServer;
 use crate::report::{Parameter, Report, System};
@@ -68,7 +68,7 @@ fn backup(report: &Report) -> Option<String> {
     };
     let words = |(name, share, beside): &(&str, f64, f64)| {
         let rate =
-            if is_emulated(report) { String::new() } else { format!(" ({} a second)", short(*beside)) };
+            if report.is_emulated() { String::new() } else { format!(" ({} a second)", short(*beside)) };
         format!("{:.0} % of its transactions{rate} on {}", share * 100.0, title(name))
     };
     let ours = words(best(true)?);
@@ -90,7 +90,7 @@ fn fragment(report: &Report) -> Option<String> {
     let (name, ours, before) = fastest(true)?;
     let (rival, theirs, theirs_before) = fastest(false)?;
     let (name, rival) = (title(name), title(rival));
-    let times = if is_emulated(report) {
+    let times = if report.is_emulated() {
         String::new()
     } else {
         format!(" ({} s and {} s)", short(*ours), short(*theirs))
@@ -121,7 +121,7 @@ fn growth(report: &Report, run: &str, what: &str) -> Option<String> {
         let ends = system.and_then(|system| Ends::of(system, ahead));
         let Some(Ends { count, few, most }) = ends else { continue };
         let (name, count, times) = (title(name), short(count), short(most / few));
-        words.push(if is_emulated(report) {
+        words.push(if report.is_emulated() {
             format!("{name} {times} times with {count}")
         } else {
             format!("{name} {} ms with few, {} ms with {count} ({times} times)", short(few), short(most))
@@ -203,7 +203,7 @@ fn placement(report: &Report) -> Option<String> {
     let mount = mount.first().map(|(_, rate)| *rate);
     let (best_name, worst_name) = (title(best.0), title(worst.0));
     let database = if server(report) == DatabaseServer::Postgres.name() { "PostgreSQL" } else { "MariaDB" };
-    Some(if is_emulated(report) {
+    Some(if report.is_emulated() {
         let mount = mount.map_or_else(String::new, |rate| {
             format!(", and {} times as many with all files on a mount of Icecore", short(rate / worst.1))
         });

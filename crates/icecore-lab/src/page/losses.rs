@@ -1,6 +1,6 @@
 //! Where Icecore loses: runs in which another system has a better figure than one of Icecore's.
 
-use crate::charts::{Key, is_emulated, is_icecore, is_rate, is_time, title};
+use crate::charts::{Key, is_icecore, is_rate, is_time, title};
 use crate::figure::short;
 use crate::report::{Report, System};
 use crate::statistics::median;
@@ -45,7 +45,7 @@ pub(super) fn losses(name: &str, report: &Report) -> Vec<Loss> {
         }
     }
     let of_subject = |(subject, figures): (Subject<'_>, Figures<'_>)| {
-        let is_shown = !(is_emulated(report) && is_time(subject.unit));
+        let is_shown = !(report.is_emulated() && is_time(subject.unit));
         let (ours, others): (Figures<'_>, Figures<'_>) =
             figures.into_iter().partition(|(name, _)| is_icecore(name));
         ours.into_iter()

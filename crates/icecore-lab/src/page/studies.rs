@@ -2,7 +2,7 @@
 
 use super::{Document, beside, chart, counts, facts, number};
 use crate::chart::Chart;
-use crate::charts::{self, Key};
+use crate::charts::Key;
 use crate::experiments::EXPERIMENTS;
 use crate::report::{Report, System};
 use crate::statistics::{median, quantile};
@@ -15,7 +15,7 @@ pub(super) fn section(place: usize, document: &Document, charts: &[Chart]) -> Ma
         section id={ "study-" (place) } {
             h2 { (report.experiment) }
             p { (about) @if document.name != report.experiment { " (" (document.name) ")" } }
-            @for label in charts::labels(report) { p class="label" role="note" { strong { (label) } } }
+            @for label in report.labels() { p class="label" role="note" { strong { (label) } } }
             @for one in charts.iter().filter(|one| !counts::is_count(one)) { (chart(place, one)) }
             (beside::table(report))
             (medians(report))

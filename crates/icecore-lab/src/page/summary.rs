@@ -2,7 +2,7 @@
 
 use super::losses::{Loss, losses};
 use super::{Document, Missing, Verdict, checks, findings};
-use crate::charts::{Key, is_emulated, pairs, title};
+use crate::charts::{Key, pairs, title};
 use crate::figure::short;
 use crate::published;
 use crate::report::Report;
@@ -64,7 +64,7 @@ fn of_document(document: &Document, reports: &[&Report], sentence: String) -> St
 
 /// What the summary does not say because a machine was emulated. `behind`: losses that it does not show.
 fn left_out(reports: &[&Report], behind: usize) -> Option<String> {
-    let emulated: Vec<&Report> = reports.iter().copied().filter(|report| is_emulated(report)).collect();
+    let emulated: Vec<&Report> = reports.iter().copied().filter(|report| report.is_emulated()).collect();
     let checks = emulated.iter().flat_map(|report| &report.checks);
     let checks = checks.filter(|check| checks::is_time(&check.name)).count();
     let names: BTreeSet<&str> = emulated.iter().map(|report| report.experiment.as_str()).collect();

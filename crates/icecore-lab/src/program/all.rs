@@ -13,8 +13,8 @@ use std::time::Duration;
 /// The name that stands for every study.
 pub const ALL: &str = "all";
 
+/// Runs them, with options that [`check`] let through.
 pub fn run(arguments: &RunArguments) -> anyhow::Result<()> {
-    check(arguments)?;
     let studies = chosen(arguments);
     if studies.is_empty() {
         anyhow::bail!("this build has no studies: `icecore lab list` shows what there is");
@@ -59,7 +59,8 @@ fn chosen(arguments: &RunArguments) -> Vec<&'static Experiment> {
     studies
 }
 
-fn check(arguments: &RunArguments) -> anyhow::Result<()> {
+/// Refuses options that such a run would ignore.
+pub fn check(arguments: &RunArguments) -> anyhow::Result<()> {
     for (given, option) in [
         (arguments.json, "--json"),
         (arguments.minutes.is_some(), "--minutes"),

@@ -16,6 +16,7 @@ use crate::{exit, interrupt};
 use anyhow::Context as _;
 use clap::{Args, Command, CommandFactory as _, Parser, Subcommand};
 use icecore::admin::Failure;
+use icecore_lab::chart::Chart;
 use icecore_lab::disks::model::{self, HardDisk};
 use icecore_lab::disks::real::EmptyDisk;
 use icecore_lab::experiments::Group;
@@ -161,7 +162,8 @@ struct RunArguments {
     rate: Option<u32>,
 
     /// How long one program of a system may take: a rival that hangs is left
-    /// out, and the study goes on
+    /// out, and the study goes on. With --guest at most 675, or 5400 in a
+    /// full run
     #[arg(long, value_name = "SECONDS", default_value_t = 7200,
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     time_limit: u64,
@@ -320,6 +322,7 @@ fn stopped(error: icecore_lab::Error) -> anyhow::Error {
 
 fn run_experiment(arguments: &RunArguments) -> anyhow::Result<()> {
     if arguments.name == all::ALL {
+        all::check(arguments)?;
         confirm_device(arguments)?;
         return all::run(arguments);
     }
@@ -401,15 +404,28 @@ fn parse_file_size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// The experiment whose picture needs no `--chart`.
+const DRAWN_WITHOUT_CHART: &str = "valuation-store";
+
+fn names(charts: &[Chart]) -> String {
+    charts.iter().map(|chart| chart.id.as_str()).collect::<Vec<_>>().join(", ")
+}
+
 fn draw(arguments: &FigureArguments) -> anyhow::Result<()> {
     let report = read(&arguments.result)?;
     let svg = match &arguments.chart {
-        None => figure::time_per_iteration(&report).map_err(with_exit_code)?,
+        None if report.experiment == DRAWN_WITHOUT_CHART => {
+            figure::time_per_iteration(&report).map_err(with_exit_code)?
+        }
+        None => {
+            let (name, charts) = (&report.experiment, charts::of(&report));
+            return Err(exit::usage(format!("{name} needs --chart: choose one of {}", names(&charts))));
+        }
         Some(wanted) => {
             let charts = charts::of(&report);
-            let names = || charts.iter().map(|chart| chart.id.as_str()).collect::<Vec<_>>().join(", ");
             let found = charts.iter().find(|chart| chart.id == *wanted);
-            let missing = || exit::usage(format!("there is no chart {wanted:?}: choose one of {}", names()));
+            let missing =
+                || exit::usage(format!("there is no chart {wanted:?}: choose one of {}", names(&charts)));
             figure::svg(found.ok_or_else(missing)?)
         }
     };

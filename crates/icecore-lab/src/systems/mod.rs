@@ -223,7 +223,11 @@ pub(crate) fn has_device_mapper() -> std::result::Result<(), String> {
         devices.contains("device-mapper") || Path::new("/dev/mapper/control").exists()
     };
     let there = known() || (load_module("dm_mod") && known());
-    if there { Ok(()) } else { Err("no device-mapper in this kernel".to_owned()) }
+    if there {
+        Ok(())
+    } else {
+        Err("no device-mapper in this kernel: --guest runs a machine that has it".to_owned())
+    }
 }
 
 /// Loads a module of the kernel, and answers whether that worked.

@@ -212,6 +212,18 @@ fn every_picture_is_the_chart_of_its_result() {
     }
 }
 
+/// What has to come out for LVM in the guest: how much slower it is behind one snapshot, and its requests for
+/// each durable write.
+#[test]
+fn the_published_shock_of_lvm_is_as_large_as_it_has_to_be() {
+    let report = fixture::benchmark("shock-guest").report;
+    let factor = report.checks.iter().find(|check| check.name == "shock.lvm_factor").expect("LVM ran");
+    assert!((3.0..=12.0).contains(&factor.value), "{}", factor.value);
+    let counters = &report.systems["lvm/sync/1"].counters;
+    let (reads, writes) = (counters["device_reads_per_op"], counters["device_writes_per_op"]);
+    assert!((0.8..=1.2).contains(&reads) && writes >= 2.0, "{reads} reads and {writes} writes");
+}
+
 /// How far a prediction may be from what was counted: relative, and where nearly nothing was counted for each
 /// write.
 const ERROR_MAX: (f64, f64) = (0.15, 0.1);

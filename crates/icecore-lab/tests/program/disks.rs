@@ -128,3 +128,16 @@ fn a_folder_that_runs_full_ends_the_run_with_the_reason_and_keeps_nothing_of_it(
     assert!(complaint.is_some_and(|line| line.contains("No space left on device")), "{said}");
     assert!(disk.entries().is_empty(), "{:?}", disk.entries());
 }
+
+#[test]
+fn a_simulated_disk_for_which_the_folder_has_no_room_is_refused_before_it_is_made() {
+    if !can_mount() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let run = ["run", "fragment", "--disk", "hdd", "--size", "100T", "--directory"];
+    let ended = program().args(run).arg(folder.path()).assert().code(1);
+    let said = String::from_utf8_lossy(&ended.get_output().stderr).into_owned();
+    assert!(said.contains("fragment on a simulated disk needs") && said.contains("MiB are free"), "{said}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}

@@ -237,6 +237,8 @@ fn charts_are_drawn_by_name_and_a_wrong_name_lists_them() {
     let path = results.write("here.json", 700.0, |_| ());
     let said = refused(2, &["figure", "--chart", "nothing"], &[&path]);
     assert!(said.contains("median-transactions-s"), "{said}");
+    let said = refused(2, &["figure"], &[&path]);
+    assert!(said.contains("needs --chart") && said.contains("median-transactions-s"), "{said}");
     let svg = printed(&["figure", "--chart", "median-transactions-s"], &[&path]);
     assert!(svg.starts_with("<svg") && svg.contains("<title>median: 703</title>"), "{svg}");
 }
@@ -271,6 +273,9 @@ fn options_that_make_no_sense_for_a_run_are_refused() {
         let said = refused(2, &[&["run", "all"], option].concat(), &[]);
         assert!(said.contains(option[0]), "{said}");
     }
+    // Before the disk is examined, and the user is asked for its name.
+    let said = refused(2, &["run", "all", "--json", "--device", "/dev/null"], &[]);
+    assert!(said.contains("--json"), "{said}");
     assert!(refused(2, &["run", "commits", "--output", "x"], &[]).contains("all"));
     for (arguments, advice) in [
         (&["placement", "--systems", "btrfs"][..], "placement compares disks"),

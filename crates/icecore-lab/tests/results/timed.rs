@@ -30,7 +30,7 @@ fn placement() {
         );
     }
     assert_eq!(report.parameters["server"], Parameter::Text("mariadb".to_owned()));
-    let labels = icecore_lab::charts::labels(&report);
+    let labels = report.labels();
     assert!(labels.iter().any(|label| label.starts_with("simulated disk: 7200 rpm")), "{labels:?}");
 }
 

@@ -97,7 +97,7 @@ fn a_study_on_a_simulated_disk_is_slow_and_says_so() {
     // A durable write waits for half a turn of 8.3 ms on average.
     let rate = report.systems["plain/sync/0"].samples[0];
     assert!(rate < 300.0, "{rate}");
-    let labels = icecore_lab::charts::labels(&report);
+    let labels = report.labels();
     assert!(
         labels.iter().any(|label| label.contains("7200 rpm") && label.contains("cache off")),
         "{labels:?}"
