@@ -9,6 +9,7 @@ pub(crate) mod many;
 pub(crate) mod model;
 pub(crate) mod placement;
 pub(crate) mod shock;
+mod steps;
 mod turns;
 pub(crate) mod valuation;
 

@@ -5,6 +5,7 @@
 //! read afterwards, from empty caches, and compared with what it must hold.
 
 use super::blocks::scratch;
+use super::steps::Steps;
 use super::{Bench, Lineup, Needs, Runs};
 use crate::driving;
 use crate::error::{Error, Result};
@@ -161,8 +162,9 @@ fn one(bench: &mut Bench, side: &Side, scope: &Scope, options: &Options) -> Resu
     let (mut iterations, mut snapshots, mut versions) = (Vec::new(), Vec::new(), Vec::new());
     let connection = bench.system.database(side.journal)?;
     let mut workload = Valuation::begin(&connection, scope.periods, options.seed)?;
+    let mut steps = Steps::begin(options);
     for iteration in 1..=scope.iterations {
-        options.go_on()?;
+        steps.next(|| format!("iteration {iteration} of {}", scope.iterations))?;
         let begin = Instant::now();
         workload.iterate()?;
         if side.snapshots {
@@ -182,7 +184,7 @@ fn one(bench: &mut Bench, side: &Side, scope: &Scope, options: &Options) -> Resu
     let held = bench.system.held_bytes(&names)?.into_iter().map(|bytes| bytes as f64).collect();
     bench.system.cool()?;
     for (name, contents) in &versions {
-        options.go_on()?;
+        steps.next(|| format!("verifying {name}"))?;
         verify(bench, side, name, *contents)?;
     }
     Ok(Run { iterations, snapshots, held, space_bytes, verified: versions.len() })
