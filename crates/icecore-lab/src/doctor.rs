@@ -106,7 +106,7 @@ fn kernel() -> Vec<Finding> {
         (
             "device-mapper",
             systems::has_device_mapper().is_ok(),
-            "no device-mapper in this kernel: --guest runs a machine that has it",
+            systems::NO_DEVICE_MAPPER,
             "systems lvm, lvm-thin",
         ),
     ];

@@ -75,6 +75,8 @@ File size of a is 24576 (6 blocks of 4096 bytes)
    0:        0..       3:         20..        23:      4:             shared
    1:        4..       5:         96..        97:      2:         24: last,eof
 a: 2 extents found
+";
+    const INLINE: &str = "\
 File size of b is 52 (1 block of 4096 bytes)
  ext:     logical_offset:        physical_offset: length:   expected: flags:
    0:        0..    4095:          0..      4095:   4096:             last,not_aligned,inline,eof
@@ -83,8 +85,9 @@ b: 1 extent found
 
     #[test]
     fn extents_are_read_from_the_table() {
-        assert_eq!(found(TEXT), Some(1), "of the last file");
+        assert_eq!(found(TEXT), Some(2));
         assert_eq!(unshared(TEXT), 2 * UNIT_BYTES);
+        assert_eq!(unshared(INLINE), 0);
         assert_eq!(found("nothing"), None);
     }
 }

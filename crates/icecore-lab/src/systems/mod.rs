@@ -216,6 +216,10 @@ pub(crate) fn has_file_system(kind: &str) -> std::result::Result<(), String> {
     if known() || (load_module(kind) && known()) { Ok(()) } else { Err(format!("no {kind} in this kernel")) }
 }
 
+/// Why LVM cannot run, and what helps.
+pub(crate) const NO_DEVICE_MAPPER: &str =
+    "no device-mapper in this kernel: --guest runs a machine that has it";
+
 /// Whether the kernel has device-mapper, built in or as a module.
 pub(crate) fn has_device_mapper() -> std::result::Result<(), String> {
     let known = || {
@@ -223,11 +227,7 @@ pub(crate) fn has_device_mapper() -> std::result::Result<(), String> {
         devices.contains("device-mapper") || Path::new("/dev/mapper/control").exists()
     };
     let there = known() || (load_module("dm_mod") && known());
-    if there {
-        Ok(())
-    } else {
-        Err("no device-mapper in this kernel: --guest runs a machine that has it".to_owned())
-    }
+    if there { Ok(()) } else { Err(NO_DEVICE_MAPPER.to_owned()) }
 }
 
 /// Loads a module of the kernel, and answers whether that worked.
