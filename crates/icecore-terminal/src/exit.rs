@@ -66,7 +66,18 @@ impl std::error::Error for Silent {}
 /// Reports an error on standard error.
 pub fn tell(error: &anyhow::Error) {
     use io::Write as _;
-    let _ = writeln!(io::stderr().lock(), "icecore: {error:#}");
+    let _ = writeln!(io::stderr().lock(), "icecore: {}", sentence(error));
+}
+
+/// The error and its causes. Some errors have the words of their cause in their own: these come once.
+fn sentence(error: &anyhow::Error) -> String {
+    let mut sentence = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !sentence.contains(&cause) {
+            sentence = format!("{sentence}: {cause}");
+        }
+    }
+    sentence
 }
 
 /// Reports the error, if there is one, and chooses the exit code.
@@ -104,7 +115,7 @@ pub fn code(error: &anyhow::Error) -> u8 {
             _ => FAILED,
         };
     }
-    match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+    match error.chain().find_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind) {
         Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => NO_SPACE,
         _ => FAILED,
     }
@@ -124,6 +135,29 @@ mod tests {
         assert_eq!(code(&anyhow::anyhow!("something")), FAILED);
         let full = io::Error::from(io::ErrorKind::StorageFull);
         assert_eq!(code(&Err::<(), _>(full).context("write").unwrap_err()), NO_SPACE);
+    }
+
+    /// An error that has its cause in its words, too.
+    #[derive(Debug)]
+    struct Reading(io::Error);
+
+    impl fmt::Display for Reading {
+        fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(formatter, "cannot read day.log: {}", self.0)
+        }
+    }
+
+    impl std::error::Error for Reading {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    #[test]
+    fn a_cause_is_printed_once_and_gives_the_code() {
+        let error = anyhow::Error::new(Reading(io::ErrorKind::StorageFull.into())).context("size failed");
+        assert_eq!(sentence(&error), "size failed: cannot read day.log: no storage space");
+        assert_eq!(code(&error), NO_SPACE);
     }
 
     #[test]
