@@ -1,5 +1,6 @@
 //! Every study, one after the other, into a folder: a document each, and the report of all.
 
+use crate::charts::device;
 use crate::error::{Doing, Error, Result};
 use crate::experiments::{DiskUse, EXPERIMENTS, Experiment, Group};
 use crate::guest;
@@ -120,11 +121,15 @@ fn plan<'a>(studies: &[&'a Experiment], options: &Options) -> Vec<Planned<'a>> {
     planned
 }
 
-/// The options for one of the studies. One that computes gets no disk and no guest, as it would not use them.
-fn of_one(one: &Planned<'_>, options: &Options) -> Options {
+/// The options for one of the studies. One that computes gets no disk and no guest, as it would not use them;
+/// `counted` is the result of `shock`, if it has one.
+fn of_one(one: &Planned<'_>, options: &Options, counted: Option<&Path>) -> Options {
     let mut options = Options { iterations: one.iterations, ..options.clone() };
     if one.experiment.disk == DiskUse::None {
-        options = Options { device: None, disk: None, guest: None, ..options };
+        let is_as_counted = options.trace.is_none() && options.chunk.is_none() && options.every.is_none();
+        let own = counted.filter(|_| is_as_counted).map(Path::to_owned);
+        let against = options.against.take().or(own);
+        options = Options { device: None, disk: None, guest: None, against, ..options };
     }
     options
 }
@@ -142,7 +147,7 @@ pub fn run(
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<Outcome> {
     prepare(folder)?;
-    let (mut documents, mut missing) = (Vec::new(), Vec::new());
+    let (mut documents, mut missing, mut counted) = (Vec::new(), Vec::new(), None);
     let factor = factor(options, guest::is_emulated);
     let planned = plan(studies, options);
     let time = |one: &Planned<'_>| expected(one.name, options.quick) * factor;
@@ -151,7 +156,7 @@ pub fn run(
         let (expected, left) = (time(one), planned[place..].iter().map(time).sum());
         tell(Event::Begins { number: place + 1, count: planned.len(), experiment, name, expected, left });
         let begin = Instant::now();
-        let outcome = crate::experiments::run(experiment.name, &of_one(one, options));
+        let outcome = crate::experiments::run(experiment.name, &of_one(one, options, counted.as_deref()));
         if matches!(outcome, Err(Error::Stopped)) {
             return Err(Error::Stopped);
         }
@@ -160,6 +165,9 @@ pub fn run(
             Ok(report) => {
                 let path = folder.join(format!("{name}.json"));
                 fs::write(&path, report.to_json()).doing(|| format!("write {}", path.display()))?;
+                if device::has_durable_writes(&report) {
+                    counted = Some(path);
+                }
                 documents.push(Document { name: name.to_owned(), report });
             }
             Err(error) => {
@@ -222,9 +230,12 @@ mod tests {
         };
         let studies = studies();
         for one in &plan(&studies, &options) {
-            let inner = of_one(one, &options);
+            let inner = of_one(one, &options, Some(Path::new("shock.json")));
             let computes = one.name == "model";
             assert_eq!((inner.guest.is_none(), inner.device.is_none()), (computes, computes), "{}", one.name);
+            assert_eq!(inner.against.is_some(), computes, "{}", one.name);
+            let other = Options { trace: Some("day.log".into()), ..options.clone() };
+            assert_eq!(of_one(one, &other, Some(Path::new("shock.json"))).against, None);
         }
     }
 

@@ -61,6 +61,12 @@ pub enum Error {
         /// What does not fit.
         reason: String,
     },
+    /// A result in which `model` finds nothing to compare its predictions with.
+    #[error("{what} has no counts of durable writes: name a result of `icecore lab run shock`")]
+    NoCounts {
+        /// The document.
+        what: String,
+    },
     /// A file that is no trace of writes.
     #[error("{} is not a trace: {reason} (`icecore lab size --help` says how to record one)", path.display())]
     NotATrace {

@@ -125,6 +125,9 @@ pub struct Options {
     pub size: Option<u64>,
     /// The writes that the study `model` replays, recorded by fio; random ones unless said.
     pub trace: Option<PathBuf>,
+    /// A result of the study `shock`, whose counts and writes the study `model` takes; published ones unless
+    /// said.
+    pub against: Option<PathBuf>,
     /// Bytes of a chunk of LVM's classic snapshots in the study `model`;
     /// [4 KiB](crate::policies::CLASSIC_CHUNK_BYTES) unless said.
     pub chunk: Option<u64>,
@@ -178,6 +181,7 @@ impl Options {
             iterations: None,
             size: None,
             trace: None,
+            against: None,
             chunk: None,
             every: None,
             area: None,

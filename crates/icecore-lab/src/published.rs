@@ -36,8 +36,7 @@ pub struct Factor {
     pub factor: f64,
 }
 
-/// Requests of the device for each durable 16 KiB write, as this project counted them in
-/// an emulated machine.
+/// Requests of the device for each durable write, as this project counted them in an emulated machine.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Count {
     /// The system.
@@ -46,8 +45,17 @@ pub struct Count {
     pub snapshots: u64,
     /// Requests and KiB read, requests and KiB written, flushes.
     pub values: [f64; 5],
-    /// Where it was counted.
-    pub source: &'static str,
+}
+
+/// The writes that were counted, at random places of one file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CountedWrites {
+    /// How many.
+    pub writes: u64,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// Bytes of each write.
+    pub block_bytes: u64,
 }
 
 const LVM_2009: &str = "2009: LVM, sysbench, six disks";
@@ -55,8 +63,8 @@ const DBT2_2009: &str = "2009: DBT-2, MySQL 5.4, one SSD and two disks";
 const BACKUP_2013: &str = "2013: 2 TB of XFS on LVM, 600 GB backed up";
 const SQLITE_2014: &str = "2014: Go and SQLite on LVM, EC2";
 const BTRFS_2015: &str = "2015: Btrfs against LVM and ext4";
-/// Counts are no noise: they were taken in an emulated machine with a kernel that has all of the systems.
-const GUEST: &str = "counted in an emulated machine";
+/// Where counts come from: they are no noise, and the kernel of that machine has all of the systems.
+pub const GUEST: &str = "counted in an emulated machine";
 
 const fn row(
     (study, system, run): (&'static str, &'static str, &'static str),
@@ -129,20 +137,23 @@ pub const PUBLISHED: &[Published] = &[
 ];
 
 const fn count(system: &'static str, snapshots: u64, values: [f64; 5]) -> Count {
-    Count { system, snapshots, values, source: GUEST }
+    Count { system, snapshots, values }
 }
 
-/// 2,000 random writes over 256 MiB, each durable; of ZFS 400 over 128 MiB.
+/// Those of `docs/benchmarks/shock-guest.json`, which a test holds beside [`all_counts`].
+pub const COUNTED: CountedWrites =
+    CountedWrites { writes: 400, file_bytes: 128 << 20, block_bytes: 16 << 10 };
+
 const COUNTS: &[Count] = &[
-    count("lvm", 1, [1.06, 15.0, 5.0, 35.0, 3.9]),
-    count("lvm-thin", 1, [0.8, 51.0, 6.1, 96.0, 2.6]),
-    count("btrfs", 1, [0.0, 0.0, 11.6, 157.0, 2.0]),
-    count("xfs-reflink", 1, [0.0, 0.0, 2.0, 31.0, 2.0]),
-    count("zfs", 1, [0.0, 0.0, 3.11, 21.9, 1.0]),
-    count("plain", 0, [0.0, 0.0, 2.0, 16.0, 1.0]),
-    count("lvm", 4, [3.9, 60.0, 13.6, 92.0, 5.5]),
-    count("icecore-mount", 1, [0.0, 0.0, 2.11, 40.9, 1.05]),
-    count("icecore-mount", 4, [0.0, 0.0, 2.08, 40.8, 1.03]),
+    count("plain", 0, [0.0, 0.0, 2.0, 16.04, 1.0]),
+    count("lvm", 1, [1.1, 16.05, 5.14, 36.26, 4.08]),
+    count("lvm", 4, [4.25, 64.24, 14.51, 96.94, 5.19]),
+    count("lvm-thin", 1, [0.93, 59.47, 6.65, 108.77, 2.85]),
+    count("xfs-reflink", 1, [0.0, 0.0, 2.0, 35.09, 2.0]),
+    count("btrfs", 1, [0.0, 0.0, 10.14, 134.17, 2.0]),
+    count("zfs", 1, [0.0, 0.0, 3.15, 22.02, 1.0]),
+    count("icecore-mount", 1, [0.0, 0.0, 2.56, 26.32, 1.53]),
+    count("icecore-mount", 4, [0.0, 0.0, 2.55, 26.26, 1.52]),
 ];
 
 /// What a study printed.
@@ -169,16 +180,10 @@ pub fn factors(study: &str) -> Vec<Factor> {
     of(study).filter_map(factor).collect()
 }
 
-/// Counts of the device that stand beside those of a study.
+/// Every count.
 #[must_use]
-pub fn all_counts(study: &str) -> &'static [Count] {
-    if ["shock", "model"].contains(&study) { COUNTS } else { &[] }
-}
-
-/// Those with one snapshot.
-#[must_use]
-pub fn counts(study: &str) -> Vec<&'static Count> {
-    all_counts(study).iter().filter(|count| count.snapshots == 1).collect()
+pub fn all_counts() -> &'static [Count] {
+    COUNTS
 }
 
 impl Count {
@@ -204,8 +209,9 @@ mod tests {
 
     #[test]
     fn counts_are_found_by_the_names_of_counters() {
-        assert_eq!(COUNTS[0].of("device_writes_per_op"), Some(5.0));
-        assert_eq!(COUNTS[0].of("device_flushes_per_op"), Some(3.9));
-        assert_eq!(COUNTS[0].of("nothing"), None);
+        let count = count("lvm", 1, [1.06, 15.0, 5.0, 35.0, 3.9]);
+        assert_eq!(count.of("device_writes_per_op"), Some(5.0));
+        assert_eq!(count.of("device_flushes_per_op"), Some(3.9));
+        assert_eq!(count.of("nothing"), None);
     }
 }

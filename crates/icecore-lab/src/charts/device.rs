@@ -2,8 +2,8 @@
 
 use super::{Key, by_variant, run_title, slug, snapshots};
 use crate::chart::{Axis, Chart, Kind, Series};
-use crate::published;
-use crate::report::Report;
+use crate::published::{self, Count};
+use crate::report::{Parameter, Report};
 use std::collections::BTreeSet;
 
 /// The counters, with what they count.
@@ -27,6 +27,11 @@ pub(super) fn charts(report: &Report) -> Vec<Chart> {
     COUNTERS.iter().map(|(counter, what)| chart(report, run, counter, what)).collect()
 }
 
+/// Whether the result is one of `shock` with counts of durable writes.
+pub(crate) fn has_durable_writes(report: &Report) -> bool {
+    report.experiment == "shock" && runs(report).contains(DURABLE)
+}
+
 /// The runs that have counts of the device.
 fn runs(report: &Report) -> BTreeSet<&str> {
     let measured = report.systems.iter().filter(|(_, system)| system.counters.contains_key(COUNTERS[2].0));
@@ -39,10 +44,9 @@ fn chart(report: &Report, run: &str, counter: &str, what: &str) -> Chart {
         counted.then(|| Key::of(name).system.to_owned())
     };
     let here: BTreeSet<String> = report.systems.iter().filter_map(measured).collect();
-    let counts = published::counts(&report.experiment);
-    let elsewhere = counts.iter().map(|count| count.system.to_owned());
-    let names: Vec<String> =
-        here.iter().cloned().chain(elsewhere.filter(|name| !here.contains(name))).collect();
+    let counts = beside(report, counter);
+    let others = counts.iter().map(|(system, _)| (*system).to_owned());
+    let names: Vec<String> = here.iter().cloned().chain(others.filter(|name| !here.contains(name))).collect();
     let place = |system: &str| names.iter().position(|name| name == system).unwrap_or(0) as f64;
     let title = if run.is_empty() {
         format!("{what} for each write")
@@ -65,12 +69,44 @@ fn chart(report: &Report, run: &str, counter: &str, what: &str) -> Chart {
         let points = systems.iter().map(|(name, system)| (place(name), system.counters[counter]));
         chart.add(Series::measured(label, FIRST_COLOR + number, in_order(points.collect())));
     }
-    if let Some(source) = counts.first().map(|count| count.source) {
-        let points = counts.iter().filter_map(|count| Some((place(count.system), count.of(counter)?)));
-        let label = format!("1 snapshot, {source}");
+    if !counts.is_empty() {
+        let points = counts.iter().map(|(system, value)| (place(system), *value));
+        let label = format!("1 snapshot, {}", source(report));
         chart.add(Series::counted(label, super::color("lvm", 0), in_order(points.collect())));
     }
     chart
+}
+
+/// The name of what was counted, in a result of `model`, which has it beside what it predicts.
+#[must_use]
+pub fn counted(counter: &str) -> String {
+    format!("counted_{counter}")
+}
+
+/// Where the counts come from that stand beside those of the result.
+#[must_use]
+pub fn source(report: &Report) -> &str {
+    match report.parameters.get("counted") {
+        Some(Parameter::Text(source)) => source,
+        _ => published::GUEST,
+    }
+}
+
+/// Published counts with one snapshot, which stand beside those of `shock` on another machine.
+pub fn elsewhere(report: &Report) -> impl Iterator<Item = &'static Count> {
+    let stand_beside = report.experiment == "shock" && !report.is_emulated();
+    published::all_counts().iter().filter(move |count| stand_beside && count.snapshots == 1)
+}
+
+/// Counts with one snapshot that stand beside those of the result, by system.
+fn beside<'a>(report: &'a Report, counter: &str) -> Vec<(&'a str, f64)> {
+    let own = report.systems.iter().filter_map(|(name, system)| {
+        let key = Key::of(name);
+        let value = system.counters.get(&counted(counter)).filter(|_| key.snapshots == Some(1))?;
+        Some((key.system, *value))
+    });
+    let published = elsewhere(report).filter_map(|count| Some((count.system, count.of(counter)?)));
+    own.chain(published).collect()
 }
 
 fn in_order(mut points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {

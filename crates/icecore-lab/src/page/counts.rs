@@ -2,16 +2,16 @@
 
 use super::{Document, chart, number};
 use crate::chart::Chart;
-use crate::charts::device::{COUNTERS, DURABLE};
+use crate::charts::device::{COUNTERS, DURABLE, counted, elsewhere, source};
 use crate::charts::{Key, run_title, snapshots};
 use crate::published;
 use crate::report::System;
 use maud::{Markup, html};
 
 pub(super) fn section(documents: &[Document], charts: &[Vec<Chart>]) -> Markup {
-    let counted: Vec<(usize, &Document)> =
+    let with_counts: Vec<(usize, &Document)> =
         documents.iter().enumerate().filter(|(_, document)| rows(document).next().is_some()).collect();
-    if counted.is_empty() {
+    if with_counts.is_empty() {
         return html! {};
     }
     html! {
@@ -23,9 +23,9 @@ pub(super) fn section(documents: &[Document], charts: &[Vec<Chart>]) -> Markup {
                  Counts do not depend on the speed of the machine. The device of plain is the whole disk, \
                  which counts what other programs do, too; the other systems have a device of their own."
             }
-            @for (place, document) in counted {
+            @for (place, document) in with_counts {
                 @if documents.len() > 1 { h3 { (document.name) } }
-                (tables(document, documents))
+                (tables(document))
                 div class="grid" {
                     @for one in charts[place].iter().filter(|one| is_count(one)) { (chart(place, one)) }
                 }
@@ -40,22 +40,22 @@ pub(super) fn is_count(chart: &Chart) -> bool {
 }
 
 fn rows(document: &Document) -> impl Iterator<Item = (&String, &System)> {
-    let counted = |(_, system): &(&String, &System)| system.counters.contains_key(COUNTERS[2].0);
-    document.report.systems.iter().filter(counted)
+    let has_counts = |(_, system): &(&String, &System)| system.counters.contains_key(COUNTERS[2].0);
+    document.report.systems.iter().filter(has_counts)
 }
 
 /// The table of the run whose charts are drawn; those of the other runs fold.
-fn tables(document: &Document, all: &[Document]) -> Markup {
+fn tables(document: &Document) -> Markup {
     let mut runs: Vec<&str> = rows(document).map(|(name, _)| Key::of(name).run).collect();
     runs.sort_by_key(|run| (*run != DURABLE, *run));
     runs.dedup();
     let (first, others) = runs.split_first().map_or(("", &[][..]), |(first, others)| (*first, others));
     let titles: Vec<String> = others.iter().map(|run| run_title(run)).collect();
     html! {
-        (table(document, first, all))
+        (table(document, first))
         @if !others.is_empty() {
             details { summary { "Other runs: " (titles.join(", ")) }
-                @for run in others { (table(document, run, all)) }
+                @for run in others { (table(document, run)) }
             }
         }
     }
@@ -69,18 +69,9 @@ fn rows_of<'a>(document: &'a Document, run: &str) -> Vec<(Key<'a>, &'a System)> 
     rows
 }
 
-/// Beside what a model predicts stands what `shock` counted.
-fn table(document: &Document, run: &str, all: &[Document]) -> Markup {
-    let is_model = document.report.experiment == "model";
-    // A model of other chunks, snapshots or writes than those that were counted.
-    let is_other_model = is_model && document.report.checks.iter().all(|check| check.name != "model.error");
-    let stands_beside = |other: &&Document| is_model && !is_other_model && other.report.experiment == "shock";
-    let counted = all.iter().filter(stands_beside);
-    let counted: Vec<_> =
-        counted.flat_map(|other| rows_of(other, DURABLE).into_iter().map(move |row| (other, row))).collect();
-    let rows = rows_of(document, run);
-    let has_counts = (run == DURABLE || run.is_empty()) && !is_other_model;
-    let elsewhere = if has_counts { published::all_counts(&document.report.experiment) } else { &[] };
+/// Beside what a model predicts stands what was counted.
+fn table(document: &Document, run: &str) -> Markup {
+    let report = &document.report;
     html! {
         div class="wide" { table class="counts" {
             thead { tr {
@@ -88,14 +79,18 @@ fn table(document: &Document, run: &str, all: &[Document]) -> Markup {
                 @for (_, what) in COUNTERS { th class="number" { (what) } }
             } }
             tbody {
-                @for (key, system) in rows {
-                    tr { td { (key.system) } td { (key.variant()) } (cells(system)) }
+                @for (key, system) in rows_of(document, run) {
+                    tr { td { (key.system) } td { (key.variant()) } (cells(system, str::to_owned)) }
+                    @if system.counters.contains_key(&counted(COUNTERS[2].0)) {
+                        tr class="published" {
+                            td { (key.system) } td { (key.variant()) ", " (source(report)) }
+                            (cells(system, counted))
+                        }
+                    }
                 }
-                @for (other, (key, system)) in counted {
-                    tr { td { (key.system) } td { "counted in " (writes_of(other)) ", " (key.variant()) } (cells(system)) }
-                }
-                @for count in elsewhere {
-                    tr class="published" { td { (count.system) } td { "durable, " (snapshots(count.snapshots)) ", " (count.source) }
+                @for count in elsewhere(report).filter(|_| run == DURABLE) {
+                    tr class="published" {
+                        td { (count.system) } td { "durable, " (snapshots(count.snapshots)) ", " (published::GUEST) }
                         @for value in count.values { td class="number" { (number(value)) } }
                     }
                 }
@@ -104,17 +99,10 @@ fn table(document: &Document, run: &str, all: &[Document]) -> Markup {
     }
 }
 
-fn cells(system: &System) -> Markup {
+fn cells(system: &System, name: impl Fn(&str) -> String) -> Markup {
     html! {
         @for (counter, _) in COUNTERS {
-            td class="number" { @if let Some(value) = system.counters.get(counter) { (number(*value)) } }
+            td class="number" { @if let Some(value) = system.counters.get(&name(counter)) { (number(*value)) } }
         }
     }
-}
-
-/// The name of a result, and how many writes it counted over how much: what copying costs depends on both.
-fn writes_of(document: &Document) -> String {
-    let parameter = |name: &str| document.report.count(name).unwrap_or(0);
-    let (writes, mebibytes) = (parameter("writes"), parameter("file_bytes") >> 20);
-    format!("{} ({writes} writes over {mebibytes} MiB)", document.name)
 }

@@ -160,7 +160,7 @@ impl<K: Keeping> Policy for KeptOnce<K> {
 pub type Make = fn(u64) -> Box<dyn Policy>;
 
 /// Every policy, with the defaults of the systems that have it.
-pub const ALL: [Make; 10] = [
+pub const ALL: [Make; 11] = [
     |_| Box::new(InPlace),
     |chunk| Box::new(Classic::persistent(chunk)),
     |chunk| Box::new(Classic::transient(chunk)),
@@ -170,7 +170,8 @@ pub const ALL: [Make; 10] = [
     |_| Box::new(KeptOnce::<Reflink>::default()),
     |_| Box::new(KeptOnce::<Btrfs>::default()),
     |_| Box::new(KeptOnce::<Zfs>::default()),
-    |_| Box::new(KeptOnce::<Icecore>::default()),
+    |_| Box::new(KeptOnce::<Icecore<false>>::default()),
+    |_| Box::new(KeptOnce::<Icecore<true>>::default()),
 ];
 
 /// How often snapshots are taken. The first one comes before the first write.
@@ -318,7 +319,9 @@ mod tests {
         is_near(each(KeptOnce::<Reflink>::default(), 1), [0.0, 0.0, 2.0, 31.0, 2.0]);
         is_near(each(KeptOnce::<Btrfs>::default(), 1), [0.0, 0.0, 11.6, 157.0, 2.0]);
         is_near(each(KeptOnce::<Zfs>::default(), 1), [0.0, 0.0, 3.11, 21.9, 1.0]);
-        is_near(each(KeptOnce::<Icecore>::default(), 1), [0.0, 0.0, 2.11, 40.9, 1.05]);
+        is_near(each(KeptOnce::<Icecore<true>>::default(), 1), [0.0, 0.0, 2.11, 40.9, 1.05]);
+        is_near(each_of(400, KeptOnce::<Icecore<false>>::default(), 1), [0.0, 0.0, 2.56, 26.3, 1.5]);
+        is_near(each_of(8000, KeptOnce::<Icecore<false>>::default(), 1), [0.0, 0.0, 2.04, 20.4, 1.0]);
     }
 
     #[test]
@@ -416,7 +419,7 @@ mod tests {
             assert_eq!((requests.reads, policy.held_bytes()), (copies, held_bytes), "{kept} {every:?}");
         }
         // What Icecore holds for several snapshots it holds once.
-        let mut icecore = KeptOnce::<Icecore>::default();
+        let mut icecore = KeptOnce::<Icecore<false>>::default();
         replay(&mut icecore, &seconds(&[0, 1, 2, 3, 4, 5]), 2, by_time);
         assert_eq!(icecore.held_bytes(), 2 * 4096);
     }

@@ -23,6 +23,11 @@ pub struct TraceArguments {
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
+    /// Hold the predictions of `model` against this result of `shock`, with the
+    /// same writes (published counts unless said otherwise; `all` takes its own)
+    #[arg(long, value_name = "RESULT", conflicts_with_all = ["trace", "chunk", "every"])]
+    against: Option<PathBuf>,
+
     /// Size of a chunk of LVM's classic snapshots, for `model` (4K unless said
     /// otherwise)
     #[arg(long, value_name = "SIZE", value_parser = chunk)]
@@ -46,6 +51,7 @@ impl TraceArguments {
         self.check_record(name, run)?;
         let of_model = [
             ("--trace", self.trace.is_some()),
+            ("--against", self.against.is_some()),
             ("--chunk", self.chunk.is_some()),
             ("--every", self.every.is_some()),
             ("--area", self.area.is_some()),
@@ -92,6 +98,7 @@ impl TraceArguments {
     pub fn apply(&self, options: &mut Options) {
         options.record.clone_from(&self.record);
         options.trace.clone_from(&self.trace);
+        options.against.clone_from(&self.against);
         options.chunk = self.chunk;
         options.every = self.every;
         options.area = self.area.map(ByteLength::get);

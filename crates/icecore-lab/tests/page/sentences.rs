@@ -4,7 +4,6 @@ use crate::fixture;
 use icecore_lab::page::{self, Document};
 use icecore_lab::report::{Check, Report, System};
 use icecore_lab::statistics::Estimate;
-use std::collections::BTreeMap;
 
 /// The page with this result alone.
 fn page_of(report: Report) -> String {
@@ -217,26 +216,18 @@ fn runs_whose_writes_are_not_durable_each_say_so_wherever_they_are_named() {
 }
 
 #[test]
-fn what_shock_counted_stands_beside_what_a_model_of_the_same_predicts() {
-    let counters = BTreeMap::from([("device_writes_per_op".to_owned(), 13.25)]);
-    let predicted = System::new("writes", vec![1.0]).with_counters(counters);
+fn what_was_counted_stands_beside_what_a_model_predicts() {
+    let counters = [("device_writes_per_op", 13.25), ("counted_device_writes_per_op", 14.5)];
+    let predicted = System::new("writes", vec![1.0])
+        .with_counters(counters.map(|(name, value)| (name.to_owned(), value)).into());
     let mut model = fixture::report("model", vec![("btrfs/1".to_owned(), predicted)]);
-    let mut shock = fixture::shock();
-    shock.parameters.extend(
-        [("writes", 400_u64), ("file_bytes", 128 << 20)].map(|(name, value)| (name.to_owned(), value.into())),
-    );
-    let counts_with = |model: &Report| {
-        let named = |report: &Report| Document { name: report.experiment.clone(), report: report.clone() };
-        let page = page::render(&[named(model), named(&shock)], &[]).expect("a page");
-        section(&page, "counts").to_owned()
-    };
-    let row = "<td>btrfs</td><td>counted in shock (400 writes over 128 MiB), sync, 1 snapshot</td>";
-    assert!(!counts_with(&model).contains("counted in shock"), "it is of other writes");
-    model.checks = vec![Check::new("model.error", Estimate { value: 0.1, low: 0.1, high: 0.1 })];
-    let counts = counts_with(&model);
-    let (of_model, of_shock) = counts.split_once("<h3>shock</h3>").expect("both");
-    assert!(of_model.contains("<td>btrfs</td><td>1 snapshot</td>") && of_model.contains(row), "{of_model}");
-    assert!(!of_model.contains("MiB), direct") && !of_shock.contains("counted in shock"), "{counts}");
+    model.parameters.insert("counted".to_owned(), "counted by shock".into());
+    let page = page_of(model);
+    let counts = section(&page, "counts");
+    let (own, counted) =
+        ("<td>btrfs</td><td>1 snapshot</td>", "<td>btrfs</td><td>1 snapshot, counted by shock</td>");
+    let (before, after) = counts.split_once(counted).unwrap_or_else(|| panic!("no {counted} in {counts}"));
+    assert!(before.contains(own) && before.contains("13.25") && after.contains("14.5"), "{counts}");
 }
 
 #[test]

@@ -358,14 +358,14 @@ fn a_simulated_disk_is_for_studies_alone() {
 
 #[test]
 fn what_a_study_found_stands_below_the_table_and_not_in_the_document() {
-    let found = "One of 8 MiB is full after ";
+    let found = "One of 4 MiB is full after ";
     let run = |more: &[&str]| {
-        let done = program().args(["run", "model", "--area", "8M"]).args(more).output().expect("it runs");
+        let done = program().args(["run", "model", "--area", "4M"]).args(more).output().expect("it runs");
         assert!(done.status.success(), "{done:?}");
         String::from_utf8(done.stdout).expect("text")
     };
     let text = run(&[]);
     assert!(text.lines().last().is_some_and(|line| line.contains(found)), "{text}");
     let document: Value = serde_json::from_str(&run(&["--json"])).expect("JSON alone");
-    assert_eq!(document["parameters"]["area_bytes"], json!(8 << 20));
+    assert_eq!(document["parameters"]["area_bytes"], json!(4 << 20));
 }

@@ -1,30 +1,29 @@
 //! `model`: the ways to keep a snapshot, replayed over one list of writes without any kernel. It explains
 //! what `shock` counts.
 
+mod counted;
+
 use crate::copy_area::{CopyArea, Question};
 use crate::error::{Error, Result};
 use crate::experiments::Findings;
 use crate::options::Options;
 use crate::policies::{self, CLASSIC_CHUNK_BYTES, Every, Policy, Requests};
-use crate::published::{self, Count};
 use crate::report::{Check, System as Measured};
 use crate::statistics::Estimate;
 use crate::trace::Trace;
+use counted::Counted;
 use std::collections::BTreeMap;
 
 const SNAPSHOTS: [u64; 6] = [0, 1, 2, 4, 8, 16];
-/// The writes of which the real systems were counted.
-const WRITES: u64 = 2000;
-const FILE_BYTES: u64 = 256 << 20;
-const BLOCK_BYTES: u64 = 16 << 10;
-/// Counters that are compared. How many flushes the kernel makes of those that come at once is not modelled.
-const COMPARED: [&str; 4] =
-    ["device_reads_per_op", "device_read_kib_per_op", "device_writes_per_op", "device_write_kib_per_op"];
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
-    let trace = match &options.trace {
-        Some(path) => Trace::read(path)?,
-        None => Trace::random(WRITES, FILE_BYTES, BLOCK_BYTES, options.seed),
+    let counted = match &options.against {
+        Some(path) => Counted::read(path)?,
+        None => Counted::in_guest(),
+    };
+    let (trace, source) = match &options.trace {
+        Some(path) => (Trace::read(path)?, path.display().to_string()),
+        None => (counted.trace(options.seed), counted.writes_in_words()),
     };
     require_times(&trace, options.every)?;
     let chunk = options.chunk.unwrap_or(CLASSIC_CHUNK_BYTES);
@@ -36,11 +35,11 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
         for snapshots in SNAPSHOTS {
             // A policy remembers what it has copied.
             let mut policy = make(chunk);
-            let counters = counters(&mut *policy, &trace, snapshots, options.every);
-            let counted = published::all_counts("model");
-            let same =
-                counted.iter().find(|count| (count.system, count.snapshots) == (policy.name(), snapshots));
-            worst = worst.max(same.map_or(0.0, |count| error(count, &counters)));
+            let mut counters = counters(&mut *policy, &trace, snapshots, options.every);
+            if is_as_counted {
+                let error = counted.error(policy.name(), snapshots, &mut counters);
+                worst = worst.max(error.unwrap_or_default());
+            }
             let requests = counters["device_reads_per_op"] + counters["device_writes_per_op"];
             let system = Measured::new("requests/write", vec![requests]).with_counters(counters);
             findings.system(&format!("{}/{snapshots}", policy.name()), system);
@@ -50,11 +49,8 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     if is_as_counted {
         // Of a prediction there is one.
         findings.check(Check::new("model.error", Estimate { value: worst, low: worst, high: worst }));
+        findings.parameter("counted", counted.source.as_str());
     }
-    let source = options.trace.as_ref().map_or_else(
-        || format!("{WRITES} random writes of 16 KiB over {} MiB, each durable", FILE_BYTES >> 20),
-        |path| path.display().to_string(),
-    );
     findings.parameter("trace", source.as_str());
     findings.parameter("writes", trace.writes());
     findings.parameter("chunk_bytes", chunk);
@@ -127,15 +123,4 @@ fn counters(
         }
     }
     counters
-}
-
-/// How far the prediction is from what was counted, relative to that, at the worst.
-fn error(count: &Count, predicted: &BTreeMap<String, f64>) -> f64 {
-    let of = |name: &&str| {
-        let (counted, predicted) = (count.of(name)?, predicted[*name]);
-        // Nothing is all or nothing.
-        let error = if counted == 0.0 { predicted } else { (predicted - counted).abs() / counted };
-        Some(error)
-    };
-    COMPARED.iter().filter_map(of).fold(0.0, f64::max)
 }

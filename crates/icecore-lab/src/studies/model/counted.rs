@@ -1,0 +1,161 @@
+//! What predictions are held against: the counts of `shock` in its run of durable writes.
+
+use crate::charts::Key;
+use crate::charts::device::{self, COUNTERS, DURABLE};
+use crate::error::{Doing, Error, Result};
+use crate::published::{self, COUNTED};
+use crate::report::{Report, System};
+use crate::trace::Trace;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Counts of some systems, and the writes of all of them.
+pub(super) struct Counted {
+    /// Where they come from, in words.
+    pub(super) source: String,
+    writes: u64,
+    file_bytes: u64,
+    block_bytes: u64,
+    systems: Vec<(String, u64, Counts)>,
+}
+
+/// What the device did for each write, in the order of [`COUNTERS`].
+type Counts = [f64; COUNTERS.len()];
+
+/// Counters that are compared. How many flushes the kernel makes of those that come at once is not modelled.
+const COMPARED: usize = COUNTERS.len() - 1;
+
+impl Counted {
+    /// The published counts.
+    pub(super) fn in_guest() -> Self {
+        let systems = published::all_counts().iter();
+        Self {
+            source: published::GUEST.to_owned(),
+            writes: COUNTED.writes,
+            file_bytes: COUNTED.file_bytes,
+            block_bytes: COUNTED.block_bytes,
+            systems: systems.map(|count| (count.system.to_owned(), count.snapshots, count.values)).collect(),
+        }
+    }
+
+    /// The counts in a result of `shock`.
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        let text = fs::read_to_string(path).doing(|| format!("read {name}"))?;
+        let report = Report::from_json(&name, &text)?;
+        Self::of(&report).ok_or(Error::NoCounts { what: name })
+    }
+
+    fn of(report: &Report) -> Option<Self> {
+        let source = format!("counted by shock on {}", report.started);
+        let counted = |(name, system): (&String, &System)| {
+            let key = Key::of(name);
+            let snapshots = key.snapshots.filter(|_| key.run == DURABLE)?;
+            Some((key.system.to_owned(), snapshots, counts(&system.counters)?))
+        };
+        let systems: Vec<_> = report.systems.iter().filter_map(counted).collect();
+        let is_counted = device::has_durable_writes(report) && !systems.is_empty();
+        let parameter = |name| report.count(name).filter(|_| is_counted);
+        let (writes, file_bytes) = (parameter("writes")?, parameter("file_bytes")?);
+        let block_bytes = parameter("block_bytes").filter(|block| (1..=file_bytes).contains(block))?;
+        Some(Self { source, writes, file_bytes, block_bytes, systems })
+    }
+
+    /// Writes as those that were counted.
+    pub(super) fn trace(&self, seed: u64) -> Trace {
+        Trace::random(self.writes, self.file_bytes, self.block_bytes, seed)
+    }
+
+    /// The writes in words.
+    pub(super) fn writes_in_words(&self) -> String {
+        let Self { writes, file_bytes, block_bytes, .. } = self;
+        format!(
+            "{writes} random writes of {} KiB over {} MiB, each durable",
+            block_bytes >> 10,
+            file_bytes >> 20
+        )
+    }
+
+    /// How far the prediction is from what was counted, relative to that, at the worst. Puts the counts
+    /// beside the predictions. `None` where the system was not counted.
+    pub(super) fn error(
+        &self,
+        system: &str,
+        snapshots: u64,
+        counters: &mut BTreeMap<String, f64>,
+    ) -> Option<f64> {
+        let is_same = |row: &&(String, u64, Counts)| (row.0.as_str(), row.1) == (system, snapshots);
+        let (_, _, counted) = self.systems.iter().find(is_same)?;
+        let predicted = counts(counters)?;
+        for ((name, _), counted) in COUNTERS.iter().zip(counted) {
+            counters.insert(device::counted(name), *counted);
+        }
+        let pairs = counted.iter().zip(predicted).take(COMPARED);
+        Some(pairs.map(|(counted, predicted)| relative(*counted, predicted)).fold(0.0, f64::max))
+    }
+}
+
+/// Far less than one request for each write is none: the system did something else meanwhile.
+const NOTHING: f64 = 0.01;
+
+fn relative(counted: f64, predicted: f64) -> f64 {
+    // Nothing is all or nothing.
+    if counted < NOTHING { (predicted - counted).abs() } else { (predicted - counted).abs() / counted }
+}
+
+fn counts(counters: &BTreeMap<String, f64>) -> Option<Counts> {
+    let mut counts = Counts::default();
+    for (place, (name, _)) in counts.iter_mut().zip(COUNTERS) {
+        *place = *counters.get(name)?;
+    }
+    Some(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::empty;
+
+    fn counters(values: Counts) -> BTreeMap<String, f64> {
+        COUNTERS.iter().zip(values).map(|((name, _), value)| ((*name).to_owned(), value)).collect()
+    }
+
+    fn shock() -> Report {
+        let system = |values| System::new("writes/s", vec![1.0]).with_counters(counters(values));
+        let systems = [
+            ("lvm/sync/1".to_owned(), system([1.0, 16.0, 5.0, 36.0, 4.0])),
+            ("lvm/direct/1".to_owned(), system([9.0; 5])),
+        ];
+        let parameters = [("writes", 4_u64), ("file_bytes", 1 << 20), ("block_bytes", 16 << 10)]
+            .map(|(name, value)| (name.to_owned(), value.into()));
+        Report { systems: systems.into(), parameters: parameters.into(), ..empty() }
+    }
+
+    #[test]
+    fn a_prediction_is_held_against_the_durable_writes_of_the_same_system() {
+        let counted = Counted::of(&shock()).expect("it has counts");
+        assert_eq!(counted.trace(7).writes(), 4);
+        assert_eq!(counted.writes_in_words(), "4 random writes of 16 KiB over 1 MiB, each durable");
+        // Twice as many flushes are no error, and 36 KiB for 45 is the worst.
+        let mut predicted = counters([1.1, 16.0, 5.0, 45.0, 8.0]);
+        assert_eq!(counted.error("lvm", 1, &mut predicted), Some(0.25));
+        assert_eq!(predicted["counted_device_flushes_per_op"], 4.0);
+        assert_eq!(counted.error("lvm", 4, &mut predicted), None);
+        assert_eq!(counted.error("zfs", 1, &mut predicted), None);
+    }
+
+    #[test]
+    fn a_result_without_counts_or_sizes_is_refused() {
+        let refused = |change: &dyn Fn(&mut Report)| {
+            let mut report = shock();
+            change(&mut report);
+            assert!(Counted::of(&report).is_none());
+        };
+        refused(&|report| report.experiment = "valuation".to_owned());
+        refused(&|report| report.systems.clear());
+        refused(&|report| drop(report.parameters.remove("writes")));
+        refused(&|report| drop(report.parameters.insert("block_bytes".to_owned(), 0_u64.into())));
+        refused(&|report| drop(report.parameters.insert("block_bytes".to_owned(), (2_u64 << 20).into())));
+    }
+}
