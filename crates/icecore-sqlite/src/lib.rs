@@ -46,7 +46,7 @@ mod transfer;
 #[cfg(feature = "static")]
 pub use errors::last_error;
 #[cfg(feature = "static")]
-pub use program::{Registration, register, register_pool, uri};
+pub use program::{Registration, register, register_pool, register_pool_at, uri};
 #[cfg(feature = "static")]
 pub use transfer::{TransferError, copy_plain, export, export_uri, import};
 

@@ -61,24 +61,24 @@ fn escape(text: &str, uri: &mut String) {
     }
 }
 
-/// A pool that paths reach by a name instead of a directory. Dropping this ends that; files that are open
-/// stay usable, and the pool stays open as long as the program or a file holds it.
+/// A pool that the program has open itself. Dropping this ends that; files that are open stay usable, and the
+/// pool stays open as long as the program or a file holds it.
 #[must_use = "the pool can be reached only as long as this is kept"]
 pub struct Registration {
-    name: String,
+    prefix: String,
 }
 
 impl Registration {
-    /// What the paths of this pool begin with: `/@NAME`.
+    /// What the paths of this pool begin with: `/@NAME`, or its directory.
     #[must_use]
     pub fn prefix(&self) -> String {
-        format!("{}{}", crate::path::REGISTERED, self.name)
+        self.prefix.clone()
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        registry::current().unregister(&self.name);
+        registry::current().unregister(&self.prefix);
     }
 }
 
@@ -89,6 +89,17 @@ impl Drop for Registration {
 /// # Errors
 /// A sentence, if the name is taken or cannot be part of a path.
 pub fn register_pool(name: &str, pool: Pool) -> Result<Registration, String> {
-    registry::current().register(name, pool).map_err(|fault| fault.text)?;
-    Ok(Registration { name: name.to_owned() })
+    let prefix = registry::current().register(name, pool).map_err(|fault| fault.text)?;
+    Ok(Registration { prefix })
+}
+
+/// As [`register_pool`], under the directory that the pool was opened in: paths of SQL lead to the pool that
+/// the program has open.
+///
+/// # Errors
+/// A sentence, if the directory is missing, its path is not UTF-8, or its pool is in use through the door.
+pub fn register_pool_at(folder: &Path, pool: Pool) -> Result<Registration, String> {
+    let folder = folder.to_str().ok_or_else(|| format!("the path {} is not UTF-8", folder.display()))?;
+    let prefix = registry::current().register_at(folder, pool).map_err(|fault| fault.text)?;
+    Ok(Registration { prefix })
 }

@@ -251,28 +251,39 @@ impl Registry {
     }
 
     #[cfg(feature = "static")]
-    /// Makes a pool reachable as `/@NAME/...`. It stays open until it is taken out again.
-    pub fn register(&self, name: &str, pool: Pool) -> Result<()> {
-        let key = format!("{REGISTERED}{name}");
+    /// Makes a pool reachable as `/@NAME/...`. It stays open until it is taken out again. Answers what its
+    /// paths begin with.
+    pub fn register(&self, name: &str, pool: Pool) -> Result<String> {
         if name.is_empty() || name.contains('/') {
             return Err(Fault::new(
                 code::MISUSE,
                 format!("{name:?} cannot name a pool: it must be one part of a path"),
             ));
         }
+        self.keep(format!("{REGISTERED}{name}"), pool)
+    }
+
+    #[cfg(feature = "static")]
+    /// The same by its directory, which then has no other way in.
+    pub fn register_at(&self, folder: &str, pool: Pool) -> Result<String> {
+        self.keep(canonical(folder)?, pool)
+    }
+
+    #[cfg(feature = "static")]
+    fn keep(&self, key: String, pool: Pool) -> Result<String> {
         let mut pools = self.pools.lock();
         if pools.contains_key(&key) {
-            return Err(Fault::new(code::MISUSE, format!("a pool is registered as {name} already")));
+            return Err(Fault::new(code::MISUSE, format!("a pool is registered as {key} already")));
         }
         let pool = Arc::new(OpenPool::new(pool, key.clone()));
-        pools.insert(key, Slot { kept: true, ..Slot::new(&pool) });
-        Ok(())
+        pools.insert(key.clone(), Slot { kept: true, ..Slot::new(&pool) });
+        Ok(key)
     }
 
     #[cfg(feature = "static")]
     /// Takes a registered pool out again. Files that are open stay usable.
-    pub fn unregister(&self, name: &str) {
-        self.pools.lock().remove(&format!("{REGISTERED}{name}"));
+    pub fn unregister(&self, key: &str) {
+        self.pools.lock().remove(key);
     }
 
     /// The pool that a path lies in, if it is in use, and what follows it in the path.

@@ -81,9 +81,19 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     let mut access = opened.map_err(|failure| not_opened(&location.pool, failure))?;
     warn_if_stale(&access);
     let mut output = Output::new();
-    let done = converse(&mut access, path, arguments, &mut output, &location.pool);
+    let target = Target { folder: &location.pool, path, arguments };
+    let done = converse(&mut access, &target, &mut output);
     let done = done.and(output.finish());
     finish(access, done)
+}
+
+/// What to open, and how.
+struct Target<'a> {
+    /// The pool's.
+    folder: &'a Path,
+    /// Version and file.
+    path: &'a [u8],
+    arguments: &'a Arguments,
 }
 
 /// Opens the pool; to write, it has to be owned.
@@ -106,13 +116,15 @@ struct Database {
     copy: Option<TempDir>,
 }
 
-fn open(access: &mut Access, path: &[u8], arguments: &Arguments) -> anyhow::Result<Database> {
+fn open(access: &mut Access, target: &Target<'_>) -> anyhow::Result<Database> {
+    let &Target { folder, path, arguments } = target;
     let pinned = pin(access, path)?;
     if pinned.found.is_some() || !arguments.create {
         regular(&pinned)?;
     }
+    icecore_sqlite::register().map_err(anyhow::Error::msg)?;
     let database = match access.pool() {
-        Some(pool) => open_through_door(pool.clone(), &pinned, arguments)?,
+        Some(pool) => open_through_door(folder, pool.clone(), &pinned, arguments)?,
         None => open_copy(access, &pinned, arguments)?,
     };
     database.connection.busy_timeout(owner::PATIENCE)?;
@@ -120,6 +132,7 @@ fn open(access: &mut Access, path: &[u8], arguments: &Arguments) -> anyhow::Resu
 }
 
 fn open_through_door(
+    folder: &Path,
     pool: icecore::Pool,
     pinned: &Pinned,
     arguments: &Arguments,
@@ -130,8 +143,12 @@ fn open_through_door(
             format!("{}: SQLite opens no names that are not UTF-8", shown(pinned)),
         )
     })?;
-    icecore_sqlite::register().map_err(anyhow::Error::msg)?;
-    let door = icecore_sqlite::register_pool("cli", pool).map_err(anyhow::Error::msg)?;
+    // By its directory, so that an ATTACH finds this pool, too. One whose path is no text has only a name.
+    let door = match folder.to_str() {
+        Some(_) => icecore_sqlite::register_pool_at(folder, pool),
+        None => icecore_sqlite::register_pool("cli", pool),
+    }
+    .map_err(anyhow::Error::msg)?;
     let path = format!("{}/{}/{file}", door.prefix(), pinned.version);
     let uri = icecore_sqlite::uri(Path::new(&path), None);
     let access = if arguments.read_only || pinned.version.contains('@') {
@@ -203,17 +220,12 @@ fn look_around(access: &mut Access) {
 }
 
 /// Statements from the command line, from a script on standard input, or from a person.
-fn converse(
-    access: &mut Access,
-    path: &[u8],
-    arguments: &Arguments,
-    output: &mut Output,
-    pool: &Path,
-) -> anyhow::Result<()> {
+fn converse(access: &mut Access, target: &Target<'_>, output: &mut Output) -> anyhow::Result<()> {
+    let arguments = target.arguments;
     let mut script = String::new();
     if arguments.sql.is_empty() {
         if std::io::stdin().is_terminal() && !arguments.json {
-            return converse_with_person(access, path, arguments, output);
+            return converse_with_person(access, target, output);
         }
         std::io::stdin().lock().read_to_string(&mut script).context("cannot read standard input")?;
     }
@@ -221,7 +233,7 @@ fn converse(
     let mut results = Vec::new();
     for attempt in 1.. {
         results.clear();
-        let done = open(access, path, arguments).and_then(|database| {
+        let done = open(access, target).and_then(|database| {
             let mut each = statements.iter();
             each.try_for_each(|sql| execute(&database, sql, arguments, output, &mut results))
         });
@@ -234,7 +246,7 @@ fn converse(
         }
     }
     if arguments.json {
-        output.document("sql", pool, json!({ "results": results }))?;
+        output.document("sql", target.folder, json!({ "results": results }))?;
     }
     Ok(())
 }
@@ -248,13 +260,8 @@ fn outdated() -> Failure {
 
 /// A statement ends with a semicolon at the end of a line. Errors are shown, and the next statement waited
 /// for.
-fn converse_with_person(
-    access: &mut Access,
-    path: &[u8],
-    arguments: &Arguments,
-    output: &mut Output,
-) -> anyhow::Result<()> {
-    let mut database = open(access, path, arguments)?;
+fn converse_with_person(access: &mut Access, target: &Target<'_>, output: &mut Output) -> anyhow::Result<()> {
+    let mut database = open(access, target)?;
     let mut pending = String::new();
     prompt(&pending);
     for line in std::io::stdin().lock().lines() {
@@ -267,10 +274,10 @@ fn converse_with_person(
                 done = if database.connection.is_autocommit() { Ok(()) } else { Err(outdated().into()) };
                 drop(database);
                 look_around(access);
-                database = open(access, path, arguments)?;
+                database = open(access, target)?;
             }
             if done.is_ok() {
-                done = execute(&database, &pending, arguments, output, &mut Vec::new());
+                done = execute(&database, &pending, target.arguments, output, &mut Vec::new());
             }
             let done = if is_outdated(access) { done.map_err(|_| outdated().into()) } else { done };
             output.flush()?;
@@ -281,7 +288,7 @@ fn converse_with_person(
         }
         prompt(&pending);
     }
-    execute(&database, &pending, arguments, output, &mut Vec::new())
+    execute(&database, &pending, target.arguments, output, &mut Vec::new())
 }
 
 fn prompt(pending: &str) {
@@ -392,7 +399,7 @@ fn failure(error: &rusqlite::Error, is_copy: bool) -> anyhow::Error {
             format!("SQL: {msg}, at {:?}", near.trim_end())
         }
         // SQLite has no words for what is full (the pool, or a quota), and for what is damaged.
-        other => match icecore_sqlite::last_error().filter(|_| has_sentence(code) && !is_copy) {
+        other => match icecore_sqlite::last_error().filter(|_| has_sentence(code)) {
             Some(sentence) => format!("SQL: {other}: {sentence}"),
             None => format!("SQL: {other}"),
         },

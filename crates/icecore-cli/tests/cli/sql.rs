@@ -68,9 +68,33 @@ fn mistakes_are_told_in_a_sentence() {
 #[test]
 fn the_past_joins_the_present() {
     let fixture = with_database();
-    let script = "ATTACH 'file:/@cli/db@one/app.db?vfs=icecore' AS past; \
-                  SELECT (SELECT count(*) FROM main.t) - (SELECT count(*) FROM past.t)";
-    assert_eq!(fixture.done(&["sql", "-H", "-r", "db/app.db", script]), "1\n");
+    fixture.done(&["sql", "-c", "db/other.db", "CREATE TABLE u(x)"]);
+    let pool = fixture.pool.display();
+    for past in
+        [format!("{pool}/db@one/app.db?vfs=icecore"), format!("{pool}/db/app.db?vfs=icecore&snapshot=one")]
+    {
+        let script = format!(
+            "ATTACH 'file:{past}' AS past; SELECT (SELECT count(*) FROM main.t) - (SELECT count(*) FROM past.t)"
+        );
+        for how in [&["sql", "-H"][..], &["sql", "-H", "-r"]] {
+            let begin = Instant::now();
+            assert_eq!(fixture.done(&[how, &["db/app.db", &script]].concat()), "1\n");
+            assert!(begin.elapsed() < Duration::from_secs(4), "it waited for itself");
+        }
+        // What one statement attaches the next one has, and both write.
+        let both = format!("ATTACH 'file:{pool}/db/other.db?vfs=icecore' AS other");
+        fixture.done(&["sql", "db/app.db", &both, "INSERT INTO other.u SELECT count(*) FROM t"]);
+    }
+}
+
+#[test]
+fn an_attached_pool_in_use_elsewhere_is_named() {
+    let fixture = with_database();
+    let pool = fixture.own();
+    let script = format!("ATTACH 'file:{}/db@one/app.db?vfs=icecore' AS past", fixture.pool.display());
+    let said = fixture.refused(1, &["sql", "db/app.db", &script]);
+    assert!(said.contains("is in use by"), "{said}");
+    pool.close().unwrap();
 }
 
 #[test]
