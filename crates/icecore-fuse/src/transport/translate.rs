@@ -22,13 +22,15 @@ pub(super) fn time(at: Timestamp) -> SystemTime {
     if at.0 >= 0 { UNIX_EPOCH + distance } else { UNIX_EPOCH - distance }
 }
 
-/// A time beyond what the store can keep becomes the nearest that it can.
-pub(super) fn timestamp(time: SystemTime) -> Timestamp {
-    let nanoseconds = |distance: Duration| i64::try_from(distance.as_nanos()).unwrap_or(i64::MAX);
-    match time.duration_since(UNIX_EPOCH) {
-        Ok(since) => Timestamp(nanoseconds(since)),
-        Err(before) => Timestamp(-nanoseconds(before.duration())),
-    }
+/// A time beyond what the store can keep becomes the nearest that it can. Nanoseconds count forwards also
+/// before 1970: -0.5 s is second -1 and half a second. fuser 0.18 takes both from the epoch, backwards.
+fn timestamp(time: SystemTime) -> Timestamp {
+    let (seconds, nanoseconds) = match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => (i128::from(since.as_secs()), since.subsec_nanos()),
+        Err(before) => (-i128::from(before.duration().as_secs()), before.duration().subsec_nanos()),
+    };
+    let exact = seconds * 1_000_000_000 + i128::from(nanoseconds);
+    Timestamp(i64::try_from(exact).unwrap_or(if exact < 0 { i64::MIN } else { i64::MAX }))
 }
 
 pub(super) fn new_time(time: TimeOrNow) -> NewTime {

@@ -134,6 +134,11 @@ fn times_to_the_nanosecond() {
     let first = set(exact(1, 2), exact(1_700_000_000, 123_456_789));
     assert_eq!((first.atime(), first.atime_nsec()), (1, 2));
     assert_eq!((first.mtime(), first.mtime_nsec()), (1_700_000_000, 123_456_789));
+    // Before 1970 nanoseconds count forwards, too.
+    for (seconds, nanoseconds) in [(-1, 999_999_999), (-315_619_200, 500_000_000), (-1, 0)] {
+        let old = set(exact(seconds, nanoseconds), exact(1_700_000_000, 123_456_789));
+        assert_eq!((old.atime(), old.atime_nsec()), (seconds, nanoseconds));
+    }
     let second = set(exact(0, UTIME_NOW), omitted);
     assert!(second.atime() > 1_700_000_000);
     assert_eq!((second.mtime(), second.mtime_nsec()), (1_700_000_000, 123_456_789));
