@@ -106,10 +106,11 @@ impl Engine {
         state.segments.len().saturating_sub(self.wanted(state, keep).max(needed as usize))
     }
 
-    /// Segments that a pool keeps, if it has so many.
+    /// Segments that a pool keeps, if it has so many. What has died counts as free already: it is only the
+    /// next checkpoint that makes room of it.
     pub(super) fn wanted(&self, state: &State, keep: Keep) -> usize {
-        let live = state.segments.live_total() * BLOCK_BYTES as u64;
-        (keep.bytes(live) / self.geometry.bytes) as usize
+        let live = state.segments.live_total().saturating_sub(state.graveyard.pending_blocks());
+        (keep.bytes(live * BLOCK_BYTES as u64) / self.geometry.bytes) as usize
     }
 
     /// Whether so much is free that giving it back is worth a checkpoint while others write.

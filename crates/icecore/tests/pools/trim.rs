@@ -114,6 +114,7 @@ fn a_snapshot_keeps_what_it_reaches() {
 fn pools_at_rest() {
     crate::side_by_side(&[
         ("give back by themselves", a_pool_at_rest_and_a_closed_one_give_back_by_themselves),
+        ("give back what was there", a_file_from_before_the_pool_was_opened_is_given_back),
         ("beside a reader", a_pool_at_rest_beside_a_reader_writes_nothing),
         ("move what lives together", a_pool_at_rest_moves_what_lives_together),
     ]);
@@ -125,15 +126,7 @@ fn a_pool_at_rest_and_a_closed_one_give_back_by_themselves() {
     // More than what is kept for the next writes: 32 MiB.
     churn(&db, 300);
     let before = files(folder.path()).1;
-    let begin = Instant::now();
-    while files(folder.path()).1 > 50 * MIB {
-        assert!(
-            begin.elapsed() < Duration::from_secs(60),
-            "{before} bytes came to {:?}",
-            files(folder.path())
-        );
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_until_given_back(folder.path());
     assert!(before > 290 * MIB && files(folder.path()).1 > 20 * MIB);
     assert_kept(&pool, file);
     churn(&db, 300);
@@ -141,6 +134,41 @@ fn a_pool_at_rest_and_a_closed_one_give_back_by_themselves() {
     pool.close().unwrap();
     assert!(files(folder.path()).1 <= 50 * MIB, "{:?}", files(folder.path()));
     assert_kept(&Pool::open_directory(folder.path(), &options(true)).unwrap(), file);
+}
+
+/// Waits until the pool has no more than a pool at rest keeps.
+fn wait_until_given_back(folder: &Path) {
+    let (before, begin) = (files(folder).1, Instant::now());
+    while files(folder).1 > 50 * MIB {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{before} bytes came to {:?}", files(folder));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A file is removed in a pool that has just been opened and frees nothing else, and in one that is closed
+/// right after that.
+fn a_file_from_before_the_pool_was_opened_is_given_back() {
+    for waits in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let (pool, db, file) = made(folder.path(), true);
+        let large = db.open_or_create(b"large", &Creation::file()).unwrap();
+        // Pieces that fill the segments: so the pool is hardly larger than what lives in it.
+        let piece = vec![7; 128 << 10];
+        (0..2400).try_for_each(|at| db.write(large, at * (128 << 10), &piece)).unwrap();
+        drop(db);
+        pool.trim().unwrap();
+        pool.close().unwrap();
+        assert!(files(folder.path()).1 < 350 * MIB, "{:?}", files(folder.path()));
+        let pool = Pool::open_directory(folder.path(), &options(true)).unwrap();
+        pool.dataset("db").unwrap().unlink(InodeNumber::ROOT, b"large").unwrap();
+        if waits {
+            wait_until_given_back(folder.path());
+            assert_kept(&pool, file);
+        }
+        pool.close().unwrap();
+        assert!(files(folder.path()).1 <= 50 * MIB, "{:?}", files(folder.path()));
+        assert_kept(&Pool::open_directory(folder.path(), &options(true)).unwrap(), file);
+    }
 }
 
 /// Readers and a writer go on while files come and go, and the books agree with the files all the time.
