@@ -8,7 +8,7 @@ use crate::files::SegmentFiles;
 use crate::format::BLOCK_CRC_AT;
 use crate::format::record::RecordView;
 use crate::format::segment::{
-    Geometry, SegmentHeader, SegmentKind, TABLE_SUMS, TableOwner, decode_table, encode_table,
+    SegmentHeader, SegmentKind, TABLE_SUMS, TableOwner, decode_table, encode_table,
 };
 use crate::operation::Operation;
 use crate::units::{BLOCK_BYTES, SegmentId, Slot};
@@ -101,8 +101,7 @@ impl Sums {
         if use_.kind == SegmentKind::Log {
             flaws.extend(gaps.into_iter().map(|gap| Flaw::header("record header", gap, kept)));
         } else {
-            // Also what was read before something happened to it.
-            let known = table.or(filling).unwrap_or_else(|| self.cached(segment, geometry));
+            let known = table.or(filling).unwrap_or_else(|| self.remembered((segment, use_), written, files));
             flaws.extend(unvouched(&known, &sums, written, kept));
         }
         Ok(flaws)
@@ -138,15 +137,20 @@ impl Sums {
         Ok((sums, gaps))
     }
 
-    /// Checksums of a segment that is not being filled, as far as memory has them: 0 where it has none.
-    fn cached(&self, segment: SegmentId, geometry: Geometry) -> Vec<u32> {
-        let mut sums = vec![0; geometry.slots() as usize];
-        for (piece, sums) in (0..).zip(sums.chunks_mut(TABLE_SUMS)) {
+    /// Checksums of a segment that is not being filled and has no table, as far as memory and the copies of
+    /// its headers have them: 0 where there is none. Memory has what was read before something happened.
+    fn remembered(&self, (segment, use_): (SegmentId, Use), written: Slot, files: &SegmentFiles) -> Vec<u32> {
+        let mut known = vec![0; files.geometry().slots() as usize];
+        for (piece, sums) in (0..).zip(known.chunks_mut(TABLE_SUMS)) {
             if let Some(cached) = self.tables.finished(segment, piece) {
                 sums.iter_mut().zip(cached.read().iter()).for_each(|(sum, cached)| *sum = *cached);
             }
         }
-        sums
+        let beside = Beside { copies: true, table: None };
+        let mut visit = |slot: Slot, record: &RecordView| note_sums(&mut known, slot, record);
+        // What cannot be read is like what is damaged: the copy speaks for it.
+        let _ = self.walk((segment, use_), written, files, &beside, &mut visit);
+        known
     }
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::Creation;
 use crate::copies::copy_name;
 use crate::format::record::RecordView;
-use crate::format::segment::{SegmentKind, file_name, from_file_name};
+use crate::format::segment::{SegmentHeader, SegmentKind, file_name, from_file_name};
 use crate::format::superblock::NAMES;
 use crate::liveness::reached;
 use crate::options::{InitOptions, OpenOptions};
@@ -497,6 +497,42 @@ fn copies_of_headers_and_tables_are_compared() {
         assert_eq!((report.damaged, report.spare), (0, 1), "{sort} in {copy}, slot {slot}: {report:?}");
         let again = pool.scrub(&mut |_| true).unwrap();
         assert_eq!((again.damaged, again.spare), (0, 0), "{sort} in {copy}: {again:?}");
+    }
+}
+
+/// A segment that lost all that vouches for its blocks is as whole after a scrub as before, and does not need
+/// its copy any more.
+#[test]
+fn all_headers_of_a_segment_come_back_from_its_copy() {
+    let storage = made_with(crate::CopyMode::All);
+    let places = places(&Pool::open(storage.clone(), &options(true)).unwrap());
+    let mut of_segments = std::collections::BTreeMap::<&str, Vec<u32>>::new();
+    for (_, name, slot, _) in places.iter().filter(|(sort, ..)| sort.contains("header")) {
+        of_segments.entry(name).or_default().push(*slot);
+    }
+    let block = |storage: &MemoryStorage, name: &str, slot: u32| {
+        let mut bytes = vec![0; BLOCK_BYTES];
+        storage.open(name, false).unwrap().read_at(&mut bytes, u64::from(slot) * BLOCK).unwrap();
+        bytes
+    };
+    for (name, slots) in &of_segments {
+        let hurt = storage.copy();
+        let file = hurt.open(name, true).unwrap();
+        for slot in slots {
+            file.write_at(&[(Kind::Data, &[0; BLOCK_BYTES])], u64::from(*slot) * BLOCK).unwrap();
+        }
+        let pool = Pool::open(hurt.clone(), &options(false)).unwrap();
+        let report = pool.scrub(&mut |_| true).unwrap();
+        assert_eq!(report.damaged, 0, "{name}: {report:?}");
+        let header = SegmentHeader::of(pool.id(), from_file_name(name).unwrap(), &block(&hurt, name, 0));
+        assert!(header.is_some(), "{name}: {report:?}");
+        // That of the segment in which the log ends says where it went on.
+        for slot in slots.iter().filter(|slot| **slot > 0) {
+            assert!(
+                block(&hurt, name, *slot) == block(&storage, name, *slot),
+                "slot {slot} of {name}: {report:?}"
+            );
+        }
     }
 }
 
