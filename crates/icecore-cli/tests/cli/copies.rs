@@ -123,6 +123,43 @@ fn a_mirror_that_is_newer_than_the_pool_is_not_written_over() {
     monitor(&fixture, 0);
 }
 
+/// A backup lacks the segments that the pool has made since, and its repair says what to do instead.
+#[test]
+fn a_pool_that_has_grown_since_its_backup_comes_back_from_its_mirror() {
+    let fixture = Fixture::with_db();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mirror = elsewhere.path().join("copies");
+    let path = mirror.to_str().unwrap();
+    fixture.done(&["copies", "--set", "all", "--mirror", path]);
+    let backup = contents(&fixture.pool);
+    let rows = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 2000)
+                INSERT INTO t SELECT randomblob(2000) FROM c";
+    fixture.done(&["sql", "-c", "db/grown.db", "CREATE TABLE t(b)"]);
+    for _ in 0..3 {
+        fixture.done(&["sql", "db/grown.db", rows]);
+    }
+    put_back(&fixture.pool, &backup);
+    for name in ["superblock.0", "superblock.1"] {
+        std::fs::remove_file(fixture.pool.join(name)).unwrap();
+    }
+    let pool = fixture.pool.to_str().unwrap();
+    let output =
+        crate::fixture::program().args(["check", pool, "--repair", "--mirror", path]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(!output.status.success() && text.contains("rename copy.superblock.* to superblock.*"), "{text}");
+
+    let renamed = |name: &str| match name.strip_prefix("copy.") {
+        Some(superblock) if superblock.starts_with("superblock") => superblock.to_owned(),
+        Some(number) => format!("segment.{number}"),
+        None => name.to_owned(),
+    };
+    let copies = contents(&mirror).into_iter();
+    put_back(&fixture.pool, &copies.map(|(name, bytes)| (renamed(&name), bytes)).collect());
+    fixture.done(&["scrub"]);
+    assert_eq!(fixture.done(&["sql", "-H", "db/grown.db", "SELECT count(*) FROM t"]), "6000\n");
+    assert!(fixture.done(&["copies"]).contains("everything has its copy"));
+}
+
 #[test]
 fn a_pool_with_lost_superblocks_is_repaired_from_its_mirror() {
     let fixture = Fixture::with_db();

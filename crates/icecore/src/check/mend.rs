@@ -139,7 +139,11 @@ fn superblocks(above: &Arc<dyn Storage>, mirror: Option<&String>, report: &mut R
                 write_superblocks(&**above, &found)?;
                 report.steps.push(format!("both superblocks are made again from {mirror}"));
             }
-            Err(error) => report.refused.push(format!("the superblocks in {mirror} are of no use: {error}")),
+            Err(error) => report.refused.push(format!(
+                "the superblocks in {mirror} are of no use here: {error}. Where everything has a copy, that \
+                 folder is the pool under other names: copy it, and rename copy.superblock.* to superblock.* \
+                 and copy.* to segment.*"
+            )),
         }
         return Ok(());
     };
