@@ -89,7 +89,10 @@ impl Run {
             assert!(Instant::now() < patience, "{what} never began");
             std::thread::sleep(Duration::from_millis(10));
         }
+        // timeout(1) sends it twice.
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+        let _ = kill_process(Pid::from_child(&self.child), signal);
         // Longer than a run waits for a mount of which another test's namespace has a copy.
         let patience = Instant::now() + Duration::from_secs(180);
         loop {
