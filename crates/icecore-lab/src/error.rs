@@ -148,6 +148,14 @@ pub enum Error {
         /// Bytes that are free.
         free: u64,
     },
+    /// A path that a program of the lab would take for something else.
+    #[error("cannot use {path:?}: fio and others read {what} in a path in their own way. Choose another one")]
+    UnusablePath {
+        /// The path.
+        path: PathBuf,
+        /// What in it.
+        what: String,
+    },
     /// A device that the lab must not use, or cannot.
     #[error("cannot use {}: {reason}", device.display())]
     UnusableDevice {

@@ -37,6 +37,7 @@ use crate::server;
 use crate::studies;
 use icecore::OpenOptions;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -241,6 +242,9 @@ impl Findings {
 pub fn run(name: &str, options: &Options) -> Result<Report> {
     let experiment =
         EXPERIMENTS.iter().find(|experiment| experiment.name == name).ok_or_else(|| unknown(name))?;
+    for path in options.record.iter().chain([&options.directory]) {
+        require_plain(path)?;
+    }
     if let Some(guest) = &options.guest {
         return guest::run(experiment, options, guest);
     }
@@ -273,6 +277,20 @@ pub fn run(name: &str, options: &Options) -> Result<Report> {
         systems: findings.systems,
         checks: findings.checks,
     })
+}
+
+/// What ends a value in a job of fio, is between files or options, or stands for two bytes in its output.
+const NOT_IN_PATHS: [char; 4] = [';', '#', ':', ','];
+
+/// Refuses a path that programs would cut short, and so write somewhere else.
+fn require_plain(path: &Path) -> Result<()> {
+    let full = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let refuse = |what: String| Err(Error::UnusablePath { path: path.to_owned(), what });
+    let Some(text) = full.to_str() else { return refuse("bytes that are no UTF-8".to_owned()) };
+    match text.chars().find(|letter| NOT_IN_PATHS.contains(letter) || letter.is_control()) {
+        Some(letter) => refuse(format!("{letter:?}")),
+        None => Ok(()),
+    }
 }
 
 /// Bytes of a simulated disk for a study that needs no more. A debug build, which shows only that it runs,
@@ -334,6 +352,25 @@ mod tests {
         change(&mut options);
         let experiment = EXPERIMENTS.iter().find(|one| one.name == name).expect("it is one");
         (experiment.room)(&options).div_ceil(1 << 30)
+    }
+
+    /// fio takes the path up to the character, and writes there.
+    #[test]
+    fn a_path_that_programs_cut_short_is_refused_before_anything_is_written() {
+        use std::os::unix::ffi::OsStrExt as _;
+        let folder = tempfile::tempdir().expect("a folder");
+        let names: [&[u8]; 6] = [b"a;old", b"a#old", b"a:old", b"a,old", b"a\told", b"a\xffold"];
+        for name in names {
+            let path = folder.path().join(std::ffi::OsStr::from_bytes(name));
+            std::fs::create_dir(&path).expect("made");
+            let error = run("fragment", &Options::new(&path)).expect_err("refused").to_string();
+            assert!(error.contains("Choose another one"), "{error}");
+            let mut options = Options::new(folder.path());
+            options.record = Some(path.clone());
+            assert!(matches!(run("shock", &options), Err(Error::UnusablePath { .. })));
+            assert_eq!(std::fs::read_dir(&path).expect("there").count(), 0);
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).expect("there").count(), names.len());
     }
 
     #[test]
