@@ -32,6 +32,10 @@ pub(crate) trait Kind: Sync {
     fn server(&self, data: &Path, sockets: &Path, setup: Setup<'_>) -> Command;
     /// The signal that stops the server in good order.
     fn stop_signal(&self) -> Signal;
+    /// The signal that ends it at once, with nothing left behind outside its folders.
+    fn end_signal(&self) -> Signal {
+        Signal::KILL
+    }
     /// A client that runs statements and prints what they answer.
     fn client(&self, sockets: &Path, statements: &str) -> Command;
     /// The options that lead sysbench(1) to a database of the server.
@@ -152,7 +156,7 @@ fn as_user(kind: &dyn Kind, command: &Command) -> Command {
     outer
 }
 
-/// A server that runs. It is killed when dropped.
+/// A server that runs. It ends at once when dropped.
 pub(crate) struct Server<'a> {
     kind: &'a dyn Kind,
     tool: Tool,
@@ -241,6 +245,19 @@ impl<'a> Server<'a> {
             }
         }
         Ok(())
+    }
+}
+
+/// How long a server that is to end at once may take.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
+
+impl Drop for Server<'_> {
+    /// What does not end is killed with its [`Tool`].
+    fn drop(&mut self) {
+        if !self.tool.ends_within(Duration::ZERO).unwrap_or(true) {
+            let _ = kill_process(self.tool.id(), self.kind.end_signal());
+            let _ = self.tool.ends_within(ENDS_WITHIN);
+        }
     }
 }
 

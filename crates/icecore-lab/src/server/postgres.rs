@@ -50,6 +50,11 @@ impl Kind for Postgres {
         Signal::INT
     }
 
+    /// Immediate shutdown. One that is killed leaves its shared memory in /dev/shm.
+    fn end_signal(&self) -> Signal {
+        Signal::QUIT
+    }
+
     fn client(&self, sockets: &Path, statements: &str) -> Command {
         let mut command = Command::new(program("psql"));
         command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-h"]).arg(sockets);
