@@ -55,8 +55,10 @@ pub enum Verdict {
     Better,
     /// The whole interval lies on the bad side of 1.
     Worse,
-    /// The interval holds 1, or there are too few runs for an interval.
+    /// The interval holds 1, or there is none.
     Unclear,
+    /// One of the results has one run alone, which has no interval.
+    OneRun,
     /// The value is a time or a rate of an emulated machine, and means nothing.
     NotJudged,
 }
@@ -64,9 +66,11 @@ pub enum Verdict {
 impl Verdict {
     fn of(ratio: Option<Estimate>, more_is_better: bool, known: bool) -> Self {
         match ratio {
-            Some(Estimate { low, high, .. }) if known && (low > 1.0 || high < 1.0) => {
-                if (low > 1.0) == more_is_better { Self::Better } else { Self::Worse }
-            }
+            Some(Estimate { low, high, .. }) if low > 1.0 || high < 1.0 => match known {
+                false => Self::OneRun,
+                true if (low > 1.0) == more_is_better => Self::Better,
+                true => Self::Worse,
+            },
             _ => Self::Unclear,
         }
     }
@@ -78,6 +82,7 @@ impl Verdict {
             Self::Better => "better",
             Self::Worse => "worse",
             Self::Unclear => "no clear change",
+            Self::OneRun => "one run: not judged",
             Self::NotJudged => "not judged",
         }
     }
@@ -120,11 +125,13 @@ pub fn compare(before: (&str, &Report), after: (&str, &Report)) -> Result<Compar
         (before_name, first.checks.iter().map(|check| (check.name.as_str(), check)).collect()),
         (after_name, second.checks.iter().map(|check| (check.name.as_str(), check)).collect()),
     );
+    // What is computed comes out the same each time: one run says all.
+    let is_exact = first.experiment == "model";
     let mut comparison = Comparison {
         experiment: first.experiment.clone(),
         notes: notes(first, second),
-        systems: systems.into_iter().filter_map(|(name, pair)| of_systems(name, pair)).collect(),
-        checks: checks.into_iter().map(|(name, pair)| of_checks(name, pair)).collect(),
+        systems: systems.into_iter().filter_map(|(name, pair)| of_systems(name, pair, is_exact)).collect(),
+        checks: checks.into_iter().map(|(name, pair)| of_checks(name, pair, is_exact)).collect(),
         only_in,
     };
     if first.is_emulated() {
@@ -312,31 +319,35 @@ fn notes(before: &Report, after: &Report) -> Vec<String> {
     notes
 }
 
-fn of_systems(name: &str, (before, after): (&System, &System)) -> Option<Change> {
+fn of_systems(name: &str, (before, after): (&System, &System), is_exact: bool) -> Option<Change> {
     let (first, second) = (&before.samples, &after.samples);
     if first.is_empty() || second.is_empty() || before.unit != after.unit {
         return None;
     }
     let seed = crate::options::SEED;
-    let ratio = Some(unpaired_ratio(second, first, seed)).filter(|ratio| ratio.value.is_finite());
-    let known = first.len().min(second.len()) > 1;
+    let ratio = Some(unpaired_ratio(second, first, seed)).filter(is_finite);
+    let known = is_exact || first.len().min(second.len()) > 1;
     let verdict = Verdict::of(ratio, is_rate(&before.unit), known);
     Some(change(name, &before.unit, (median(first), median(second)), ratio, verdict))
 }
 
 /// Only the bounds of a check are known, not its samples: the interval of the ratio spans all that both
 /// intervals allow.
-fn of_checks(name: &str, (before, after): (&Check, &Check)) -> Change {
+fn of_checks(name: &str, (before, after): (&Check, &Check), is_exact: bool) -> Change {
     let ratio = Estimate {
         value: after.value / before.value,
         low: after.low / before.high,
         high: after.high / before.low,
     };
-    let all = [ratio.value, ratio.low, ratio.high];
-    let ratio = (before.low > 0.0 && all.iter().all(|bound| bound.is_finite())).then_some(ratio);
-    let known = before.low < before.high && after.low < after.high;
+    let ratio = Some(ratio).filter(|ratio| before.low > 0.0 && is_finite(ratio));
+    let known = is_exact || before.low < before.high && after.low < after.high;
     let verdict = Verdict::of(ratio, before.direction == Direction::AtLeast, known);
     change(name, "", (before.value, after.value), ratio, verdict)
+}
+
+/// Whether the samples allow a ratio, and an interval of it: some may be 0.
+fn is_finite(ratio: &Estimate) -> bool {
+    [ratio.value, ratio.low, ratio.high].into_iter().all(f64::is_finite)
 }
 
 fn change(

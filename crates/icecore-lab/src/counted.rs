@@ -1,4 +1,4 @@
-//! What predictions are held against: the counts of `shock` in its run of durable writes.
+//! What the predictions of `model` are held against: the counts of `shock` in its run of durable writes.
 
 use crate::charts::Key;
 use crate::charts::device::{self, COUNTERS, DURABLE};
@@ -11,9 +11,9 @@ use std::fs;
 use std::path::Path;
 
 /// Counts of some systems, and the writes of all of them.
-pub(super) struct Counted {
+pub struct Counted {
     /// Where they come from, in words.
-    pub(super) source: String,
+    pub(crate) source: String,
     writes: u64,
     file_bytes: u64,
     block_bytes: u64,
@@ -28,7 +28,7 @@ const COMPARED: usize = COUNTERS.len() - 1;
 
 impl Counted {
     /// The published counts.
-    pub(super) fn in_guest() -> Self {
+    pub(crate) fn in_guest() -> Self {
         let systems = published::all_counts().iter();
         Self {
             source: published::GUEST.to_owned(),
@@ -40,7 +40,10 @@ impl Counted {
     }
 
     /// The counts in a result of `shock`.
-    pub(super) fn read(path: &Path) -> Result<Self> {
+    ///
+    /// # Errors
+    /// It cannot be read, is no result, or has no counts of durable writes.
+    pub fn read(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let text = fs::read_to_string(path).doing(|| format!("read {name}"))?;
         let report = Report::from_json(&name, &text)?;
@@ -63,12 +66,12 @@ impl Counted {
     }
 
     /// Writes as those that were counted.
-    pub(super) fn trace(&self, seed: u64) -> Trace {
+    pub(crate) fn trace(&self, seed: u64) -> Trace {
         Trace::random(self.writes, self.file_bytes, self.block_bytes, seed)
     }
 
     /// The writes in words.
-    pub(super) fn writes_in_words(&self) -> String {
+    pub(crate) fn writes_in_words(&self) -> String {
         let Self { writes, file_bytes, block_bytes, .. } = self;
         format!(
             "{writes} random writes of {} KiB over {} MiB, each durable",
@@ -79,7 +82,7 @@ impl Counted {
 
     /// How far the prediction is from what was counted, relative to that, at the worst. Puts the counts
     /// beside the predictions. `None` where the system was not counted.
-    pub(super) fn error(
+    pub(crate) fn error(
         &self,
         system: &str,
         snapshots: u64,

@@ -14,6 +14,7 @@ pub mod compare;
 mod compress;
 mod conditions;
 pub mod copy_area;
+pub mod counted;
 mod counters;
 pub mod demo;
 mod device;

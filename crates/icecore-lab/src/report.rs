@@ -198,7 +198,21 @@ impl Report {
                 report.version
             )));
         }
-        Ok(report)
+        let odd = report.numbers().find(|number| !is_measurable(*number));
+        match odd {
+            Some(number) => Err(refuse(format!("nothing that was measured is {number:e}"))),
+            None => Ok(report),
+        }
+    }
+
+    /// Every number that was measured, or follows from what was.
+    fn numbers(&self) -> impl Iterator<Item = f64> {
+        let of_system = |system: &System| {
+            let series = system.series.values().flatten().flatten();
+            system.samples.iter().chain(series).chain(system.counters.values()).copied().collect::<Vec<_>>()
+        };
+        let of_checks = self.checks.iter().flat_map(|check| [check.value, check.low, check.high]);
+        self.systems.values().flat_map(of_system).chain(of_checks)
     }
 
     /// The parameter of that name, where it is a number without a fraction.
@@ -254,13 +268,14 @@ impl Report {
                 continue;
             }
             let System { unit, samples, .. } = system;
-            let (middle, count) = (median(samples), samples.len());
+            let count = samples.len();
             // One run alone has no range.
             let range = match count {
                 0 | 1 => String::new(),
-                _ => format!(", {:.4} to {:.4}", quantile(samples, 0.0), quantile(samples, 1.0)),
+                _ => format!(", {} to {}", digits(quantile(samples, 0.0)), digits(quantile(samples, 1.0))),
             };
-            let _ = writeln!(text, "  {name:<28} {middle:>12.4} {unit} (median of {count}{range})");
+            let middle = digits(median(samples));
+            let _ = writeln!(text, "  {name:<28} {middle:>12} {unit} (median of {count}{range})");
         }
         for check in &self.checks {
             let Check { name, value, low, high, target, .. } = check;
@@ -277,6 +292,22 @@ impl Report {
         }
         text
     }
+}
+
+/// Sizes beyond these are no measurement. Axes of pictures and sums have room for what lies between.
+const MEASURABLE: std::ops::RangeInclusive<f64> = 1e-18..=1e18;
+
+fn is_measurable(number: f64) -> bool {
+    number == 0.0 || MEASURABLE.contains(&number.abs())
+}
+
+/// Four places behind the point, and more for what would be next to nothing then.
+fn digits(value: f64) -> String {
+    let places = match value.abs() {
+        size if size > 0.0 && size < 0.01 => (2.0 - size.log10().floor()) as usize,
+        _ => 4,
+    };
+    format!("{value:.places$}")
 }
 
 #[cfg(test)]
@@ -316,6 +347,27 @@ pub(crate) mod tests {
         let text = report.summary();
         assert!(text.contains(" 20.5000 writes/s (median of 3, 10.0000 to 30.0000)\n"), "{text}");
         assert!(text.contains(" 7.0000 writes/s (median of 1)\n"), "{text}");
+    }
+
+    #[test]
+    fn small_times_keep_three_digits() {
+        assert_eq!(["0.0000160", "0.00417", "0.0100", "3.0000", "0.0000"].map(str::to_owned), {
+            [16e-6, 0.004_17, 0.01, 3.0, 0.0].map(digits)
+        });
+    }
+
+    #[test]
+    fn a_number_that_no_machine_has_is_refused() {
+        let with = |sample: f64| {
+            let system = System::new("s", vec![1.0]).with_series("latency_us", vec![vec![sample]]);
+            let report = Report { systems: [("lvm".to_owned(), system)].into(), ..empty() };
+            Report::from_json("odd.json", &report.to_json()).map(drop)
+        };
+        for number in [1e308, -1e19, 5e-324] {
+            let error = with(number).expect_err("refused").to_string();
+            assert!(error.contains("nothing that was measured is"), "{error}");
+        }
+        assert!([0.0, -1.0, 1e18, 1e-9].map(with).iter().all(Result::is_ok));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::chart::{Axis, Chart, Kind, Series};
 use crate::published;
 use crate::report::{Report, System};
 use crate::statistics::median;
+use crate::systems;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A system with its number of snapshots and its name.
@@ -112,6 +113,10 @@ fn pair<'report>(
     without: &'report System,
 ) -> Option<Pair<'report>> {
     let (system, variant) = name.split_once('/')?;
+    // What has no snapshots was measured in two halves, too.
+    if !systems::has_snapshots(system) {
+        return None;
+    }
     let (run, variant) = match (variant.rsplit_once('/'), variant.split_once('-')) {
         (Some((run, "0")), _) => (run, format!("{run}/1")),
         (Some((run, "before")), _) => (run, format!("{run}/after")),
@@ -152,6 +157,7 @@ mod tests {
         assert_eq!(find("lvm/write/before", "lvm/write/after", "score"), found("write", 2.0));
         assert_eq!(find("xfs-reflink/none", "xfs-reflink/snapshots", "s"), found("", 0.5));
         assert_eq!(find("lvm/none-delete", "lvm/snapshots-delete", "s"), found("delete", 0.5));
+        assert_eq!(find("plain/write/before", "plain/write/after", "score"), None, "it takes none");
         assert_eq!(find("lvm/sync/0", "lvm/sync/4", "writes/s"), None);
         assert_eq!(find("lvm/sync/0", "btrfs/sync/1", "writes/s"), None);
     }

@@ -7,7 +7,9 @@ use crate::format::parse_size;
 use clap::Args;
 use icecore::retention::parse_duration;
 use icecore::units::ByteLength;
+use icecore_lab::counted::Counted;
 use icecore_lab::policies::Every;
+use icecore_lab::trace::Trace;
 use icecore_lab::{LoadTool, Options};
 use std::path::PathBuf;
 
@@ -68,9 +70,23 @@ impl TraceArguments {
             let reason = "which --systems leaves out";
             return Err(exit::usage(format!("{option} is about model, {reason}: give one of the two")));
         }
+        if name == super::all::ALL {
+            self.read()?;
+        }
         if self.trace.is_none() && matches!(self.every, Some(Every::Time(_))) {
             let reason = "the writes of model itself have no times";
             return Err(exit::usage(format!("{reason}: give --every a number of writes, or a --trace")));
+        }
+        Ok(())
+    }
+
+    /// Refuses files that `model` cannot use. A run of all studies would come to that after hours.
+    fn read(&self) -> anyhow::Result<()> {
+        if let Some(path) = &self.trace {
+            Trace::read(path).map_err(super::with_exit_code)?;
+        }
+        if let Some(path) = &self.against {
+            Counted::read(path).map_err(super::with_exit_code)?;
         }
         Ok(())
     }

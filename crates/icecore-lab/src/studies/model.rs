@@ -1,9 +1,8 @@
 //! `model`: the ways to keep a snapshot, replayed over one list of writes without any kernel. It explains
 //! what `shock` counts.
 
-mod counted;
-
 use crate::copy_area::{CopyArea, Question};
+use crate::counted::Counted;
 use crate::error::{Error, Result};
 use crate::experiments::Findings;
 use crate::options::Options;
@@ -11,7 +10,6 @@ use crate::policies::{self, CLASSIC_CHUNK_BYTES, Every, Policy, Requests};
 use crate::report::{Check, System as Measured};
 use crate::statistics::Estimate;
 use crate::trace::Trace;
-use counted::Counted;
 use std::collections::BTreeMap;
 
 const SNAPSHOTS: [u64; 6] = [0, 1, 2, 4, 8, 16];

@@ -188,6 +188,12 @@ pub fn names() -> Vec<&'static str> {
     SYSTEMS.iter().map(|kind| kind.name).collect()
 }
 
+/// Whether the system of that name has snapshots. A name that is none of a system is that of something with
+/// snapshots.
+pub(crate) fn has_snapshots(name: &str) -> bool {
+    SYSTEMS.iter().find(|kind| kind.name == name).is_none_or(|kind| kind.snapshots)
+}
+
 /// Every system that studies compare, and why this machine cannot run it where it cannot.
 #[must_use]
 pub fn examine() -> Vec<(&'static str, std::result::Result<(), String>)> {

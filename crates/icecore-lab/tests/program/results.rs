@@ -149,6 +149,41 @@ fn results_of_shock_are_compared_if_the_same_program_wrote() {
 }
 
 #[test]
+fn one_run_alone_is_not_judged_but_what_is_computed_is() {
+    let results = Results::new();
+    let write = |name: &str, experiment: &str, samples: &[f64]| {
+        results.write(name, 700.0, |result| {
+            result["experiment"] = json!(experiment);
+            result["systems"] = json!({ "lvm/1": { "unit": "requests/write", "samples": samples } });
+            result["checks"] = json!([]);
+        })
+    };
+    let verdict = |experiment: &str, before: &[f64], after: &[f64]| {
+        let (before, after) = (write("a.json", experiment, before), write("b.json", experiment, after));
+        let text = printed(&["compare", "--json"], &[&before, &after]);
+        let change = serde_json::from_str::<Value>(&text).unwrap()["systems"][0].clone();
+        (change["verdict"].as_str().unwrap().to_owned(), change["ratio"].as_f64())
+    };
+    assert_eq!(verdict("blog", &[5.0], &[15.0]), ("one_run".to_owned(), Some(3.0)));
+    assert_eq!(verdict("model", &[5.0], &[15.0]), ("worse".to_owned(), Some(3.0)));
+    assert_eq!(verdict("model", &[5.0], &[5.0]), ("unclear".to_owned(), Some(1.0)));
+    // Where a sample is 0 there may be no ratio, and then there is no interval either.
+    assert_eq!(verdict("full", &[0.0, 0.0, 0.0], &[0.0, 4.0, 4.0]), ("unclear".to_owned(), None));
+    assert_eq!(verdict("full", &[0.0, 4.0, 4.0], &[4.0, 4.0, 4.0]), ("unclear".to_owned(), None));
+}
+
+/// Before the first study begins: `model` is the last one.
+#[test]
+fn a_run_of_all_reads_the_files_of_its_last_study_first() {
+    let results = Results::new();
+    let other = results.write("commits.json", 700.0, |_| ());
+    let said = refused(1, &["run", "all", "--quick", "--trace", "/nowhere/f"], &[]);
+    assert!(said.contains("/nowhere/f") && !said.contains("study 1"), "{said}");
+    let said = refused(1, &["run", "all", "--quick", "--against"], &[&other]);
+    assert!(said.contains("has no counts of durable writes"), "{said}");
+}
+
+#[test]
 fn results_of_the_model_are_compared_if_they_are_of_one_trace_chunk_and_schedule() {
     let results = Results::new();
     let model = |name: &str, parameter: &str, value: Value| {

@@ -338,7 +338,13 @@ impl Driver<'_> {
             let figures = self.with_snapshots(count, |driver| {
                 bonnie::run(&driver.bench.system.data()?, bytes, seed + count as u64, options)
             })?;
-            options.say(&format!("  {}/bonnie++/{count}: {figures:?}", self.kind.name))?;
+            let shown = bonnie::FIGURES.iter().zip(figures).map(|((name, unit, _), figure)| {
+                let figure =
+                    figure.map_or_else(|| "too soon to tell".to_owned(), |figure| format!("{figure} {unit}"));
+                format!("{name} {figure}")
+            });
+            let shown = shown.collect::<Vec<_>>().join(", ");
+            options.say(&format!("  {}/bonnie++/{count}: {shown}", self.kind.name))?;
             found.bonnie.insert(count, figures);
         }
         found.space_bytes = self.bench.system.space_bytes()? as f64;

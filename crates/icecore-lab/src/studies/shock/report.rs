@@ -63,9 +63,11 @@ pub(super) fn report(findings: &mut Findings, system: &str, rounds: &[Round], op
             let values: Option<Vec<f64>> =
                 rounds.iter().map(|round| round.bonnie.get(count)?[place]).collect();
             // What it was too fast for in some round has no median.
-            if let Some(values) = values {
-                findings.system(&format!("{system}/{name}/{count}"), Measured::new(unit, values));
-            }
+            let measured = values.map_or_else(
+                || Measured::unavailable(unit, "bonnie++ was done too soon to tell: leave out --quick"),
+                |values| Measured::new(unit, values),
+            );
+            findings.system(&format!("{system}/{name}/{count}"), measured);
         }
     }
     for count in first.small.keys() {
