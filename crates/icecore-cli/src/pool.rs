@@ -209,9 +209,18 @@ pub fn open_to_write(pool: &Path) -> anyhow::Result<Access> {
     icecore::admin::connect_or_open(pool, false).map_err(|failure| not_opened(pool, failure))
 }
 
+/// How errors of the system say EACCES: a failure that came through a socket has no more of it than words.
+const NOT_PERMITTED: &str = "(os error 13)";
+
 /// What there is to do about a pool that cannot be opened, where it is known.
 pub fn not_opened(pool: &Path, failure: Failure) -> anyhow::Error {
     let is_of_disk = matches!(failure.code, ErrorCode::Damaged | ErrorCode::DiskError);
+    if failure.code == ErrorCode::Io && failure.message.contains(NOT_PERMITTED) {
+        let name = crate::format::escaped(pool.as_os_str().as_bytes());
+        let message =
+            format!("{} in pool {name}: run it as the user who owns the pool, or as root", failure.message);
+        return Failure::new(failure.code, message).into();
+    }
     if !is_of_disk || failure.message.contains("icecore check") {
         return failure.into();
     }

@@ -13,6 +13,8 @@ use std::fmt;
 pub const NAME_BYTES_MAX: usize = 255;
 /// Longest name of a user property, and longest tag of a hold, in bytes.
 pub const KEY_BYTES_MAX: usize = 255;
+/// What a mount calls the folder in each dataset that has its snapshots. No dataset is called so.
+pub const SNAPSHOT_FOLDER: &str = ".icecore";
 /// Longest value of a user property in bytes.
 pub const VALUE_BYTES_MAX: usize = 8192;
 
@@ -264,6 +266,9 @@ fn check_dataset_part(whole: &str, part: &str) -> Result<()> {
             return Err(bad(whole, "two '/' in a row leave an empty component"));
         }
         check_component(whole, component)?;
+        if component == SNAPSHOT_FOLDER {
+            return Err(bad(whole, "on a mount the folder of that name has the snapshots"));
+        }
     }
     Ok(())
 }

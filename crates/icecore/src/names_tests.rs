@@ -35,6 +35,7 @@ fn a_bad_dataset_name_says_why() {
         ("a/", "starts nor ends"),
         ("a//b", "two '/'"),
         ("a/../b", "'.' and '..'"),
+        ("a/.icecore", "has the snapshots"),
         (".", "'.' and '..'"),
         ("-r", "starts with '-'"),
         ("a b", "' ' is not allowed"),

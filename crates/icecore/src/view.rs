@@ -42,6 +42,11 @@ impl View {
         &self.inner.name
     }
 
+    /// The version that it shows.
+    pub(crate) fn version(&self) -> VersionId {
+        self.inner.version
+    }
+
     /// Says who reads, for [`Pool::readers`].
     pub fn read_by(&self, reader: &Arc<ReaderName>) {
         self.inner.pin.read_by(Arc::clone(reader));

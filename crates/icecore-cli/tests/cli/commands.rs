@@ -256,6 +256,22 @@ fn differences_are_files_and_byte_ranges() {
     assert!(fixture.done(&["diff", "-b", "db@one", "db@two"]).contains("     bytes 0 to 6 (6)\n"));
 }
 
+/// Inode numbers of datasets that have nothing in common name different files.
+#[test]
+fn only_versions_with_a_common_history_are_compared() {
+    let fixture = Fixture::with_db();
+    fixture.done(&["create", "other"]);
+    fixture.done(&["snapshot", "other@one"]);
+    for pair in [["db@one", "other@one"], ["db", "other"]] {
+        let said = fixture.refused(1, &["diff", pair[0], pair[1]]);
+        assert!(said.contains("no history in common"), "{said}");
+    }
+    fixture.done(&["clone", "db@one", "trial"]);
+    assert_eq!(fixture.done(&["diff", "-H", "db@one", "trial"]), "");
+    fixture.done(&["promote", "trial"]);
+    assert_eq!(fixture.done(&["diff", "-H", "trial", "db"]), "M\t/app\n");
+}
+
 #[test]
 fn a_healthy_pool_scrubs_clean_and_has_a_status() {
     let fixture = Fixture::with_db();

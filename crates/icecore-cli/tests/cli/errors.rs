@@ -361,5 +361,14 @@ fn whoever_may_not_look_into_a_folder_is_told_so() {
         assert_eq!(output.status.code(), Some(code), "{command}: {said}");
         assert!(said.contains("Permission denied") && !said.contains("icecore init"), "{command}: {said}");
     }
+    // Into the folder, but not into its files.
     set_mode(&fixture.pool, 0o755);
+    let mut run = std::process::Command::new(&copied);
+    run.args(["snapshot", "db@two", "-P"]).arg(&fixture.pool).current_dir("/");
+    if rustix::process::geteuid().is_root() {
+        run.uid(65_534).gid(65_534);
+        let said = String::from_utf8(run.output().unwrap().stderr).unwrap();
+        let pool = fixture.pool.to_str().unwrap();
+        assert!(said.contains(pool) && said.contains("as the user who owns the pool"), "{said}");
+    }
 }

@@ -30,7 +30,7 @@ use std::time::Duration;
 /// or makes it forget.
 const LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// The folder in the root of each dataset that leads to its snapshots.
-pub const CONTROL_NAME: &[u8] = b".icecore";
+pub const CONTROL_NAME: &[u8] = icecore::names::SNAPSHOT_FOLDER.as_bytes();
 /// The folder in it that has the snapshots.
 pub const SNAPSHOTS_NAME: &[u8] = b"snapshots";
 

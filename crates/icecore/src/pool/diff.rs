@@ -49,9 +49,11 @@ impl Pool {
     /// what there is: parts of the trees that both share are not looked at.
     ///
     /// # Errors
-    /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Io`].
+    /// [`Error::NotFound`], [`Error::Damaged`], [`Error::Io`]; [`Error::Invalid`] if they have no version in
+    /// common that both come from: then an inode number means another file in each.
     pub fn diff(&self, from: &str, to: &str) -> Result<Vec<DiffEntry>> {
         let (from, to) = (self.view(from)?, self.view(to)?);
+        self.require_common_history(&from, &to)?;
         let mut changed: BTreeMap<InodeNumber, Vec<ByteRange>> = BTreeMap::new();
         let mut extents: BTreeSet<InodeNumber> = BTreeSet::new();
         let nodes = &*self.engine().nodes;
@@ -69,6 +71,22 @@ impl Pool {
         }
         entries.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(entries)
+    }
+}
+
+impl Pool {
+    fn require_common_history(&self, from: &View, to: &View) -> Result<()> {
+        let state = self.engine().state();
+        let first = |view: &View| {
+            std::iter::successors(Some(view.version()), |version| state.parent(*version)).last()
+        };
+        if first(from) == first(to) {
+            return Ok(());
+        }
+        let (from, to) = (from.name(), to.name());
+        Err(Error::Invalid(format!(
+            "{from} and {to} have no history in common: compare versions of one dataset, or of one and its clone"
+        )))
     }
 }
 
