@@ -46,11 +46,9 @@ pub fn start() -> anyhow::Result<()> {
 pub fn run(log: Option<&Path>, work: impl FnOnce(&dyn Fn()) -> anyhow::Result<()>) -> anyhow::Result<()> {
     // A group of its own already, where it was started by something else.
     let _ = rustix::process::setsid();
-    let log = match log {
-        Some(path) => OpenOptions::new().create(true).append(true).open(path),
-        None => OpenOptions::new().write(true).open("/dev/null"),
-    };
-    let log = log.context("cannot open the log")?;
+    let name = log.unwrap_or(Path::new("/dev/null"));
+    let log = OpenOptions::new().create(log.is_some()).append(true).open(name);
+    let log = log.with_context(|| format!("cannot open the log {}", name.display()))?;
     std::env::set_current_dir("/").context("cannot leave the working folder")?;
     let outcome = work(&|| announce(&log));
     if let Err(error) = &outcome {

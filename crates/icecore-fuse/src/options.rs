@@ -106,8 +106,8 @@ impl MountOptions {
                 Some(("fsname" | "subtype", _)) => {}
                 _ => {
                     return Err(format!(
-                        "{option:?} is no option of a mount: ro, allow_other, foreground, log=FILE, suid, dev, \
-                         noexec and noxattr are"
+                        "{option:?} is no option of a mount: ro, allow_other, noallow_other, foreground, \
+                         log=FILE, suid, dev, noexec and noxattr are"
                     ));
                 }
             },

@@ -95,7 +95,7 @@ pub fn report(result: anyhow::Result<()>) -> ExitCode {
 
 /// The reader of our output had enough of it. Not to be mixed up with a broken socket, which is a
 /// [`Failure`].
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 

@@ -104,7 +104,14 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
         Err(error) => (PathBuf::new(), vec![Check::new("arguments", State::Unknown, format!("{error:#}"))]),
     };
     let worst = checks.iter().map(|check| check.state).reduce(State::worse).unwrap_or(State::Unknown);
-    show(&pool, worst, &checks, arguments.json)?;
+    match show(&pool, worst, &checks, arguments.json) {
+        // Who reads this command knows its own codes alone.
+        Err(error) if !crate::exit::is_broken_pipe(&error) => {
+            crate::exit::tell(&error);
+            return Err(Silent(State::Unknown as u8).into());
+        }
+        _ => {}
+    }
     if worst == State::Ok { Ok(()) } else { Err(Silent(worst as u8).into()) }
 }
 

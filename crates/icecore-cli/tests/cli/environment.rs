@@ -60,16 +60,19 @@ fn a_reader_that_has_enough_is_no_error() {
 #[test]
 fn a_full_standard_output_is_an_error() {
     let fixture = Fixture::with_db();
-    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = std::process::Command::new(assert_cmd::cargo::cargo_bin("icecore"))
-        .arg("-P")
-        .arg(&fixture.pool)
-        .arg("list")
-        .stdout(full)
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(6));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("standard output"));
+    // `monitor` has codes of its own, of which 3 says that nothing is known.
+    for (command, code) in [("list", 6), ("monitor", 3)] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = std::process::Command::new(assert_cmd::cargo::cargo_bin("icecore"))
+            .arg("-P")
+            .arg(&fixture.pool)
+            .arg(command)
+            .stdout(full)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(code), "{command}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("standard output"));
+    }
 }
 
 #[test]
