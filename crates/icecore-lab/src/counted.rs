@@ -26,6 +26,9 @@ type Counts = [f64; COUNTERS.len()];
 /// Counters that are compared. How many flushes the kernel makes of those that come at once is not modelled.
 const COMPARED: usize = COUNTERS.len() - 1;
 
+/// More than a run counts, and as many as are replayed in moments.
+const WRITES_MAX: u64 = 10_000_000;
+
 impl Counted {
     /// The published counts.
     pub(crate) fn in_guest() -> Self {
@@ -60,7 +63,8 @@ impl Counted {
         let systems: Vec<_> = report.systems.iter().filter_map(counted).collect();
         let is_counted = device::has_durable_writes(report) && !systems.is_empty();
         let parameter = |name| report.count(name).filter(|_| is_counted);
-        let (writes, file_bytes) = (parameter("writes")?, parameter("file_bytes")?);
+        let writes = parameter("writes").filter(|writes| (1..=WRITES_MAX).contains(writes))?;
+        let file_bytes = parameter("file_bytes")?;
         let block_bytes = parameter("block_bytes").filter(|block| (1..=file_bytes).contains(block))?;
         Some(Self { source, writes, file_bytes, block_bytes, systems })
     }
@@ -158,6 +162,9 @@ mod tests {
         refused(&|report| report.experiment = "valuation".to_owned());
         refused(&|report| report.systems.clear());
         refused(&|report| drop(report.parameters.remove("writes")));
+        for writes in [0_u64, u64::MAX] {
+            refused(&|report| drop(report.parameters.insert("writes".to_owned(), writes.into())));
+        }
         refused(&|report| drop(report.parameters.insert("block_bytes".to_owned(), 0_u64.into())));
         refused(&|report| drop(report.parameters.insert("block_bytes".to_owned(), (2_u64 << 20).into())));
     }

@@ -28,7 +28,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     // The real systems were counted with these writes, such chunks, and all snapshots before the writes.
     let is_as_counted = options.trace.is_none() && chunk == CLASSIC_CHUNK_BYTES && options.every.is_none();
     let mut findings = Findings::default();
-    let mut worst: f64 = 0.0;
+    let mut worst: Option<f64> = None;
     for make in policies::ALL {
         for snapshots in SNAPSHOTS {
             // A policy remembers what it has copied.
@@ -36,7 +36,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
             let mut counters = counters(&mut *policy, &trace, snapshots, options.every);
             if is_as_counted {
                 let error = counted.error(policy.name(), snapshots, &mut counters);
-                worst = worst.max(error.unwrap_or_default());
+                worst = worst.into_iter().chain(error).reduce(f64::max);
             }
             let requests = counters["device_reads_per_op"] + counters["device_writes_per_op"];
             let system = Measured::new("requests/write", vec![requests]).with_counters(counters);
@@ -44,7 +44,8 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
         }
         options.go_on()?;
     }
-    if is_as_counted {
+    // A result may have counts of other systems alone.
+    if let Some(worst) = worst {
         // Of a prediction there is one.
         findings.check(Check::new("model.error", Estimate { value: worst, low: worst, high: worst }));
         findings.parameter("counted", counted.source.as_str());
