@@ -2,12 +2,11 @@
 
 use crate::charts::Key;
 use crate::charts::device::{self, COUNTERS, DURABLE};
-use crate::error::{Doing, Error, Result};
+use crate::error::{Error, Result};
 use crate::published::{self, COUNTED};
 use crate::report::{Report, System};
 use crate::trace::Trace;
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 /// Counts of some systems, and the writes of all of them.
@@ -47,10 +46,7 @@ impl Counted {
     /// # Errors
     /// It cannot be read, is no result, or has no counts of durable writes.
     pub fn read(path: &Path) -> Result<Self> {
-        let name = path.display().to_string();
-        let text = fs::read_to_string(path).doing(|| format!("read {name}"))?;
-        let report = Report::from_json(&name, &text)?;
-        Self::of(&report).ok_or(Error::NoCounts { what: name })
+        Self::of(&Report::read(path)?).ok_or_else(|| Error::NoCounts { what: path.display().to_string() })
     }
 
     fn of(report: &Report) -> Option<Self> {

@@ -1,12 +1,14 @@
 //! The one document that a run leaves behind. `docs/lab-schema.json` describes it for other programs.
 
-use crate::error::{Error, Result};
+use crate::error::{Doing, Error, Result};
 use crate::machine::Machine;
 use crate::statistics::{Estimate, median, quantile};
 use crate::targets::{self, Direction};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
 
 /// The version of the document that this program writes and reads.
 pub const REPORT_VERSION: u32 = 1;
@@ -179,6 +181,16 @@ impl Report {
     pub fn to_json(&self) -> String {
         // Strings, finite numbers and maps with string keys always have a JSON form.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+
+    /// Reads the document in a file.
+    ///
+    /// # Errors
+    /// As for [`Report::from_json`]; or the file cannot be read.
+    pub fn read(path: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        let text = fs::read_to_string(path).doing(|| format!("read {name}"))?;
+        Self::from_json(&name, &text)
     }
 
     /// Reads a document; `what` names it in errors.

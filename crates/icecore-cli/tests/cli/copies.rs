@@ -67,15 +67,27 @@ fn put_back(folder: &std::path::Path, files: &std::collections::BTreeMap<String,
     files.iter().for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes).unwrap());
 }
 
+/// A pool with copies of everything in the folder `copies` of another one.
+fn with_mirror() -> (Fixture, tempfile::TempDir) {
+    let (fixture, elsewhere) = (Fixture::with_db(), tempfile::tempdir().unwrap());
+    let mirror = elsewhere.path().join("copies");
+    fixture.done(&["copies", "--set", "all", "--mirror", mirror.to_str().unwrap()]);
+    (fixture, elsewhere)
+}
+
+fn lose_superblocks(fixture: &Fixture) {
+    for name in ["superblock.0", "superblock.1"] {
+        std::fs::remove_file(fixture.pool.join(name)).unwrap();
+    }
+}
+
 /// A user who puts the folder of a pool back from a backup may find out next that the mirror has what the
 /// backup has not.
 #[test]
 fn a_mirror_that_is_newer_than_the_pool_is_not_written_over() {
-    let fixture = Fixture::with_db();
-    let elsewhere = tempfile::tempdir().unwrap();
+    let (fixture, elsewhere) = with_mirror();
     let mirror = elsewhere.path().join("copies");
     let path = mirror.to_str().unwrap();
-    fixture.done(&["copies", "--set", "all", "--mirror", path]);
     let backup = contents(&fixture.pool);
     for name in ["one", "two", "three", "four", "five", "six", "seven", "eight"] {
         fixture.done(&["create", name]);
@@ -104,9 +116,7 @@ fn a_mirror_that_is_newer_than_the_pool_is_not_written_over() {
 
     // One way on: with what the mirror has.
     put_back(&fixture.pool, &backup);
-    for name in ["superblock.0", "superblock.1"] {
-        std::fs::remove_file(fixture.pool.join(name)).unwrap();
-    }
+    lose_superblocks(&fixture);
     let pool = fixture.pool.to_str().unwrap();
     crate::fixture::program().args(["check", pool, "--repair", "--mirror", path]).assert().success();
     let datasets = |list: &str| -> Vec<String> {
@@ -126,11 +136,9 @@ fn a_mirror_that_is_newer_than_the_pool_is_not_written_over() {
 /// A backup lacks the segments that the pool has made since, and its repair says what to do instead.
 #[test]
 fn a_pool_that_has_grown_since_its_backup_comes_back_from_its_mirror() {
-    let fixture = Fixture::with_db();
-    let elsewhere = tempfile::tempdir().unwrap();
+    let (fixture, elsewhere) = with_mirror();
     let mirror = elsewhere.path().join("copies");
     let path = mirror.to_str().unwrap();
-    fixture.done(&["copies", "--set", "all", "--mirror", path]);
     let backup = contents(&fixture.pool);
     let rows = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c WHERE x < 2000)
                 INSERT INTO t SELECT randomblob(2000) FROM c";
@@ -139,9 +147,7 @@ fn a_pool_that_has_grown_since_its_backup_comes_back_from_its_mirror() {
         fixture.done(&["sql", "db/grown.db", rows]);
     }
     put_back(&fixture.pool, &backup);
-    for name in ["superblock.0", "superblock.1"] {
-        std::fs::remove_file(fixture.pool.join(name)).unwrap();
-    }
+    lose_superblocks(&fixture);
     let pool = fixture.pool.to_str().unwrap();
     let output =
         crate::fixture::program().args(["check", pool, "--repair", "--mirror", path]).output().unwrap();
@@ -169,9 +175,7 @@ fn a_pool_with_lost_superblocks_is_repaired_from_its_mirror() {
     let list = || fixture.done(&["list", "-t", "all", "-o", "name,used,refer"]);
     let before = list();
     fixture.done(&["copies", "--mirror", path]);
-    for name in ["superblock.0", "superblock.1"] {
-        std::fs::remove_file(fixture.pool.join(name)).unwrap();
-    }
+    lose_superblocks(&fixture);
     let pool = fixture.pool.to_str().unwrap();
     for arguments in [&["list"][..], &["list", pool], &["check", pool]] {
         let text = fixture.refused(3, arguments);

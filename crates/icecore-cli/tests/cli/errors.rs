@@ -349,13 +349,17 @@ fn whoever_may_not_look_into_a_folder_is_told_so() {
     install(assert_cmd::cargo::cargo_bin("icecore"), &copied);
     set_mode(fixture.folder.path(), 0o755);
     set_mode(&fixture.pool, 0);
-    for (command, code) in [("status", 1), ("monitor", 3), ("check", 1)] {
+    let is_root = rustix::process::geteuid().is_root();
+    let run = |arguments: &[&str]| {
         let mut run = std::process::Command::new(&copied);
-        run.arg(command).arg(&fixture.pool).current_dir("/");
-        if rustix::process::geteuid().is_root() {
+        run.args(arguments).arg(&fixture.pool).current_dir("/");
+        if is_root {
             run.uid(65_534).gid(65_534);
         }
-        let output = run.output().unwrap();
+        run.output().unwrap()
+    };
+    for (command, code) in [("status", 1), ("monitor", 3), ("check", 1)] {
+        let output = run(&[command]);
         let said =
             String::from_utf8_lossy(if command == "monitor" { &output.stdout } else { &output.stderr });
         assert_eq!(output.status.code(), Some(code), "{command}: {said}");
@@ -363,11 +367,8 @@ fn whoever_may_not_look_into_a_folder_is_told_so() {
     }
     // Into the folder, but not into its files.
     set_mode(&fixture.pool, 0o755);
-    let mut run = std::process::Command::new(&copied);
-    run.args(["snapshot", "db@two", "-P"]).arg(&fixture.pool).current_dir("/");
-    if rustix::process::geteuid().is_root() {
-        run.uid(65_534).gid(65_534);
-        let said = String::from_utf8(run.output().unwrap().stderr).unwrap();
+    if is_root {
+        let said = String::from_utf8(run(&["snapshot", "db@two", "-P"]).stderr).unwrap();
         let pool = fixture.pool.to_str().unwrap();
         assert!(said.contains(pool) && said.contains("as the user who owns the pool"), "{said}");
     }

@@ -13,7 +13,6 @@ mod traces;
 use crate::format::parse_size;
 use crate::output::{Align, Output, Table};
 use crate::{exit, interrupt};
-use anyhow::Context as _;
 use clap::{Args, Command, CommandFactory as _, Parser, Subcommand};
 use icecore::admin::Failure;
 use icecore_lab::chart::Chart;
@@ -436,9 +435,7 @@ fn draw(arguments: &FigureArguments) -> anyhow::Result<()> {
 
 /// The result in a file.
 fn read(path: &Path) -> anyhow::Result<Report> {
-    let name = path.display().to_string();
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-    Report::from_json(&name, &text).map_err(with_exit_code)
+    Report::read(path).map_err(with_exit_code)
 }
 
 #[cfg(test)]
