@@ -76,6 +76,11 @@ impl Kind for Postgres {
         Signal::INT
     }
 
+    /// Immediate shutdown. One that is killed leaves its shared memory in /dev/shm.
+    fn end_signal(&self) -> Signal {
+        Signal::QUIT
+    }
+
     fn schema(&self) -> String {
         format!(
             "create extension amcheck;

@@ -10,6 +10,8 @@ use tempfile::TempDir;
 
 /// How long a server may take to start or to stop: recovery in a debug build included.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a server may take to end at once.
+const END_PATIENCE: Duration = Duration::from_secs(10);
 pub const ACCOUNTS: u64 = 100;
 pub const BALANCE: u64 = 1000;
 
@@ -29,6 +31,10 @@ pub trait Kind: Sync {
     fn last_words(&self) -> &'static [&'static str];
     /// The signal that stops it in good order.
     fn stop_signal(&self) -> rustix::process::Signal;
+    /// The signal that ends it at once, as a crash does, and leaves nothing behind outside its folder.
+    fn end_signal(&self) -> rustix::process::Signal {
+        rustix::process::Signal::KILL
+    }
     /// Tables `accounts` and `journal`.
     fn schema(&self) -> String;
     /// A transaction that moves money, adds `number` to the journal, and prints the number when it is
@@ -95,7 +101,7 @@ pub fn initialise(kind: &dyn Kind, data: &Path) {
     succeeded("making a database", &output);
 }
 
-/// A server that runs. Killed when dropped.
+/// A server that runs. Ended when dropped, as by a crash.
 pub struct Running<'a> {
     kind: &'a dyn Kind,
     child: Child,
@@ -211,12 +217,10 @@ impl<'a> Running<'a> {
         }
         self.kind.check_files(&self.data);
     }
-}
 
-impl Drop for Running<'_> {
-    fn drop(&mut self) {
-        // With the processes that it started. Those of PostgreSQL have sessions of their own, and one that
-        // waits for a lock does not notice that its server is gone.
+    /// Kills it with the processes that it started. Those of PostgreSQL have sessions of their own, and one that
+    /// waits for a lock does not notice that its server is gone.
+    fn kill_all(&mut self) {
         let group = rustix::process::Pid::from_child(&self.child);
         let number = group.as_raw_nonzero();
         let started = fs::read_to_string(format!("/proc/{number}/task/{number}/children"));
@@ -227,6 +231,21 @@ impl Drop for Running<'_> {
             }
         }
         let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let process = rustix::process::Pid::from_child(&self.child);
+        let _ = rustix::process::kill_process(process, self.kind.end_signal());
+        let began = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if began.elapsed() > END_PATIENCE {
+                self.kill_all();
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
         if std::thread::panicking() {
             eprintln!("the server says:\n{}", self.log());
         }

@@ -59,6 +59,13 @@ struct Costs {
 }
 
 impl Costs {
+    /// What destroying one takes on average, with what is freed after the last one. A median would leave out a
+    /// system that frees for many of them at once.
+    fn destroying(&self) -> Option<f64> {
+        let all = self.destroy.iter().sum::<f64>() + self.freed_s;
+        (!self.destroy.is_empty()).then(|| all / self.destroy.len() as f64)
+    }
+
     /// `None` where a system that has some snapshots refuses: it is measured as far as it goes.
     fn unless_refused<T>(&mut self, outcome: Result<T>) -> Result<Option<T>> {
         match outcome {
@@ -94,9 +101,13 @@ fn compare(mut lineup: Lineup, options: &Options) -> Result<Findings> {
     let mut findings = Findings::default();
     lineup.report(&mut findings, "s");
     for (kind, rounds) in &costs {
-        report(&mut findings, kind.name, "take", rounds, |costs| &costs.take);
-        report(&mut findings, kind.name, "write", rounds, |costs| &costs.write);
-        report(&mut findings, kind.name, "destroy", rounds, |costs| &costs.destroy);
+        let medians =
+            |of: fn(&Costs) -> &Vec<f64>| rounds.iter().map(|costs| median(of(costs))).collect::<Vec<_>>();
+        let (take, write) = (medians(|costs| &costs.take), medians(|costs| &costs.write));
+        let destroy = rounds.iter().filter_map(Costs::destroying).collect();
+        report(&mut findings, kind.name, "take", rounds, take, |costs| &costs.take);
+        report(&mut findings, kind.name, "write", rounds, write, |costs| &costs.write);
+        report(&mut findings, kind.name, "destroy", rounds, destroy, |costs| &costs.destroy);
         if let Some(refusal) = rounds.iter().find_map(|costs| costs.refusal.as_deref()) {
             findings.parameter(&format!("refusal_of_{}", kind.name), refusal);
         }
@@ -149,7 +160,14 @@ fn timed(work: impl FnOnce() -> Result<()>) -> Result<f64> {
 }
 
 /// Costs of destroying count downwards: the first one has all other snapshots beside it.
-fn report(findings: &mut Findings, system: &str, what: &str, rounds: &[Costs], of: fn(&Costs) -> &Vec<f64>) {
+fn report(
+    findings: &mut Findings,
+    system: &str,
+    what: &str,
+    rounds: &[Costs],
+    samples: Vec<f64>,
+    of: fn(&Costs) -> &Vec<f64>,
+) {
     let counts = |costs: &Costs| -> Vec<f64> {
         let (all, taken) = (of(costs).len(), costs.take.len());
         (1..=all).map(|number| (if what == "destroy" { taken + 1 - number } else { number }) as f64).collect()
@@ -162,7 +180,7 @@ fn report(findings: &mut Findings, system: &str, what: &str, rounds: &[Costs], o
     if what == "destroy" {
         counters.insert("freed_after_s".to_owned(), mean(|costs| costs.freed_s));
     }
-    let measured = Measured::new("s", rounds.iter().map(|costs| median(of(costs))).collect())
+    let measured = Measured::new("s", samples)
         .with_series("cost_s", rounds.iter().map(|costs| of(costs).clone()).collect())
         .with_series("count", rounds.iter().map(counts).collect())
         .with_counters(counters);
@@ -177,6 +195,13 @@ mod tests {
     use crate::tool;
     use std::path::PathBuf;
     use std::process::Command;
+
+    #[test]
+    fn destroying_costs_what_is_freed_for_many_at_once_and_afterwards_too() {
+        let costs = Costs { destroy: vec![0.0, 0.0, 0.0, 3.0], freed_s: 1.0, ..Costs::default() };
+        assert_eq!(costs.destroying(), Some(1.0));
+        assert_eq!(Costs { destroy: Vec::new(), ..costs }.destroying(), None);
+    }
 
     const DELAY: Duration = Duration::from_millis(60);
 
