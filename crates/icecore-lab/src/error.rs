@@ -133,7 +133,7 @@ pub enum Error {
     },
     /// The disk has too little room for what is to begin.
     #[error(
-        "{what} needs {} MiB in {}, and {} MiB are free there: choose another folder",
+        "{what} needs {} MiB in {}, and {} MiB are free there: choose another folder, or a larger disk",
         bytes >> 20,
         folder.display(),
         free >> 20

@@ -42,6 +42,10 @@ impl EmptyDisk {
         if FileType::from_raw_mode(status.st_mode) != FileType::BlockDevice {
             return Err(unusable("it is no block device".to_owned()));
         }
+        // The kernel lets it be opened for writing.
+        if kernel_says(path, "ro").as_deref() == Some("1") {
+            return Err(unusable(format!("it is read-only (`blockdev --setrw {}`)", path.display())));
+        }
         let mut device = open_unused(path).map_err(because)?;
         let doing = || format!("read {}", path.display());
         let bytes = device.seek(SeekFrom::End(0)).doing(doing)?;
@@ -57,7 +61,8 @@ impl EmptyDisk {
                 path.display()
             )));
         }
-        Ok(Self { path: path.to_owned(), bytes, model: model(path) })
+        let model = kernel_says(path, "device/model").unwrap_or_else(|| "unknown model".to_owned());
+        Ok(Self { path: path.to_owned(), bytes, model })
     }
 }
 
@@ -84,11 +89,11 @@ fn signatures(path: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn model(path: &Path) -> String {
-    let name = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let name = name.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let text = std::fs::read_to_string(format!("/sys/class/block/{name}/device/model"));
-    text.map_or_else(|_| "unknown model".to_owned(), |model| model.trim().to_owned())
+/// An attribute of a block device in sysfs(5), if it has it.
+fn kernel_says(path: &Path, attribute: &str) -> Option<String> {
+    let path = path.canonicalize().ok()?;
+    let device = Path::new("/sys/class/block").join(path.file_name()?);
+    Some(std::fs::read_to_string(device.join(attribute)).ok()?.trim().to_owned())
 }
 
 /// ext4 on a lent disk. When the value is dropped, the disk is empty again.

@@ -251,6 +251,13 @@ fn a_whole_disk_is_used_if_it_is_empty_and_is_empty_again_afterwards() {
         .expect("open");
     assert!(refused(&disk.0).contains("in use"), "{}", refused(&disk.0));
     drop(exclusive);
+    let set = |flag: &str| {
+        let set = Command::new("/usr/sbin/blockdev").arg(flag).arg(&disk.0).status().expect("started");
+        assert!(set.success());
+    };
+    set("--setro");
+    assert!(refused(&disk.0).contains("read-only"), "{}", refused(&disk.0));
+    set("--setrw");
     let made = Command::new("/usr/sbin/mkfs.xfs").arg("-q").arg(&disk.0).status().expect("started");
     assert!(made.success());
     let said = refused(&disk.0);
