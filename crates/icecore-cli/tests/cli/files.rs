@@ -61,6 +61,11 @@ fn imports_make_directories_only_when_told() {
     assert_eq!(fixture.done(&["ls", "db/a"]), "b\n");
     complaint_of_import(&fixture, &["import", "-p", "-", "db/app/x"], 1);
     complaint_of_import(&fixture, &["import", "-", "db/a"], 2);
+    for hidden in ["db/.icecore", "db//.icecore/x"] {
+        let refusal = complaint_of_import(&fixture, &["import", "-p", "-", hidden], 1);
+        assert!(refusal.contains("has the snapshots"), "{refusal}");
+    }
+    fixture.run(&["import", "-", "db/a/.icecore"]).write_stdin("below").assert().success();
     complaint_of_import(&fixture, &["import", "-", "db@one/x"], 1);
     complaint_of_import(&fixture, &["import", "-", "nothing/x"], 1);
     fixture.refused(1, &["import", "/no/such/file", "db/x"]);

@@ -9,7 +9,7 @@ use super::protocol::{
 };
 use crate::dataset::Creation;
 use crate::error::{Error, FileFault, Result};
-use crate::names::VersionName;
+use crate::names::{SNAPSHOT_FOLDER, VersionName};
 use crate::namespace::{InodeItem, InodeKind};
 use crate::pins::ReaderName;
 use crate::pool::{Pool, PoolChange};
@@ -155,9 +155,15 @@ pub(super) fn about(path: &[u8], fault: FileFault) -> Error {
     Error::Invalid(format!("{}: {fault}", escaped(path)))
 }
 
-/// The name of the dataset whose head a path leads into, and the rest. Snapshots are refused.
+/// The dataset whose head a path leads into, and the rest. Snapshots are refused, and what a mount would not
+/// show.
 pub(super) fn head_of(pool: &Pool, path: &[u8]) -> Result<(crate::dataset::Dataset, Vec<u8>)> {
     let (reading, _) = find_reading(path, |name| pool.view(name.as_str()))?;
+    let first = reading.file.split(|byte| *byte == b'/').find(|name| !name.is_empty());
+    if first == Some(SNAPSHOT_FOLDER.as_bytes()) {
+        let detail = "on a mount the folder of that name in a dataset has the snapshots: choose another name";
+        return Err(Error::Invalid(format!("{}: {detail}", escaped(path))));
+    }
     match &reading.version {
         VersionName::Snapshot(name) => Err(Error::SnapshotIsReadOnly { name: name.to_string() }),
         VersionName::Head(name) => Ok((pool.dataset(name.as_str())?, reading.file.to_vec())),
