@@ -5,12 +5,12 @@ use crate::output::say;
 use anyhow::Context as _;
 use clap::Args;
 use icecore_lab::page::{self, Document};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
 The page holds everything: it needs no network and no other file. Names of
-files become names of results.
+files become names of results, or their paths where two names are the same.
 
 Example:
   icecore lab report shock.json blog.json -o report.html")]
@@ -25,15 +25,30 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let document = |path: &PathBuf| {
-        let report = read(path)?;
-        let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-        Ok(Document { name, report })
-    };
+    let document = |path: &PathBuf| Ok(Document { name: name(path, &arguments.results), report: read(path)? });
     let documents: Vec<Document> = arguments.results.iter().map(document).collect::<anyhow::Result<_>>()?;
     let page = page::render(&documents, &[]).map_err(with_exit_code)?;
     let output = arguments.output.display();
     std::fs::write(&arguments.output, page).with_context(|| format!("cannot write {output}"))?;
     let count = documents.len();
     say(format!("{output}: {count} result{}", if count == 1 { "" } else { "s" }))
+}
+
+/// The name of the file without its extension, or the path where another file has that name, too.
+fn name(path: &Path, all: &[PathBuf]) -> String {
+    let same = |other: &&PathBuf| other.file_stem() == path.file_stem();
+    let name = path.file_stem().filter(|_| all.iter().filter(same).count() == 1);
+    name.unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_in_files_of_one_name_are_told_apart_by_their_paths() {
+        let paths = ["old/full.json", "new/full.json", "new/shock.json"].map(PathBuf::from);
+        let names = paths.each_ref().map(|path| name(path, &paths));
+        assert_eq!(names, ["old/full.json", "new/full.json", "shock"]);
+    }
 }
