@@ -53,27 +53,27 @@ impl CopyArea {
     #[must_use]
     pub fn of(trace: &Trace, question: Question) -> Self {
         let chunk = question.chunk_bytes;
-        let trace_time = trace.events.iter().rev().find_map(|(at, _)| *at);
-        let window = question.duration.filter(|duration| trace_time.is_some_and(|time| *duration < time));
+        let window = question.duration.filter(|duration| trace.lasts.is_some_and(|time| *duration < time));
         let most = most_chunks(trace, chunk, window);
-        let missing = match (question.duration, trace_time) {
+        let missing = match (question.duration, trace.lasts) {
             (Some(duration), Some(time)) if duration > time && !time.is_zero() => {
                 duration.as_secs_f64() / time.as_secs_f64()
             }
             _ => 1.0,
         };
         let chunks = (most as f64 * missing).ceil() as u64;
-        let needed_bytes = area_chunks(chunks, chunk) * chunk;
+        let needed_bytes = bytes_of(area_chunks(chunks, chunk).into(), chunk);
+        let spared = u128::from(needed_bytes) * 100 / u128::from(100 - SPARE_PERCENT);
         let full = question.area_bytes.and_then(|area| full_at(trace, chunk, area / chunk));
         Self {
             writes: trace.writes(),
             written_bytes: writes(trace).map(|(_, _, bytes)| bytes).sum(),
-            trace_s: trace_time.map(|time| time.as_secs_f64()),
+            trace_s: trace.lasts.map(|time| time.as_secs_f64()),
             duration_s: question.duration.map(|duration| duration.as_secs_f64()),
-            copied_bytes: chunks * chunk,
+            copied_bytes: bytes_of(chunks.into(), chunk),
             extrapolated: missing > 1.0,
             needed_bytes,
-            recommended_bytes: (needed_bytes * 100 / (100 - SPARE_PERCENT)).next_multiple_of(chunk),
+            recommended_bytes: bytes_of(spared.div_ceil(chunk.into()), chunk),
             full_after_s: full.and_then(|(at, _)| at).map(|at| at.as_secs_f64()),
             full_after_writes: full.map(|(_, writes)| writes),
         }
@@ -87,10 +87,15 @@ fn writes(trace: &Trace) -> impl Iterator<Item = (Option<Duration>, u64, u64)> {
     })
 }
 
+/// As many whole chunks as a number of 64 bits can say the bytes of, at most.
+fn bytes_of(chunks: u128, chunk: u64) -> u64 {
+    u64::try_from(chunks * u128::from(chunk)).unwrap_or(u64::MAX - u64::MAX % chunk)
+}
+
 /// Chunks of an area with so many copies: a header, and a table of one chunk before so many copies as it has
 /// entries for.
 fn area_chunks(copies: u64, chunk: u64) -> u64 {
-    1 + copies + copies.div_ceil(chunk / CLASSIC_ENTRY_BYTES).max(1)
+    copies.saturating_add(1 + copies.div_ceil(chunk / CLASSIC_ENTRY_BYTES).max(1))
 }
 
 /// The most chunks that are written in any part of the trace of this length.
@@ -142,7 +147,8 @@ mod tests {
         let write = |(second, place): (u64, &u64)| {
             (Some(Duration::from_secs(second)), Event::Write { place: place * CHUNK, bytes: CHUNK })
         };
-        Trace { events: (0..).zip(places).map(write).collect() }
+        let events: Vec<_> = (0..).zip(places).map(write).collect();
+        Trace { lasts: events.last().and_then(|(at, _)| *at), events }
     }
 
     fn ask(trace: &Trace, seconds: Option<u64>, area_bytes: Option<u64>) -> CopyArea {
@@ -169,6 +175,24 @@ mod tests {
         let short = ask(&trace(&[1, 2, 3]), Some(20), None);
         assert!(short.extrapolated);
         assert_eq!(short.copied_bytes, 30 * CHUNK);
+    }
+
+    #[test]
+    fn reads_after_the_last_write_are_part_of_the_time() {
+        let mut trace = trace(&[1, 2, 3]);
+        trace.lasts = Some(Duration::from_secs(10));
+        assert_eq!(ask(&trace, Some(20), None).copied_bytes, 6 * CHUNK);
+        let part = ask(&trace, Some(5), None);
+        assert_eq!((part.copied_bytes, part.extrapolated, part.trace_s), (3 * CHUNK, false, Some(10.0)));
+    }
+
+    #[test]
+    fn more_than_can_be_said_is_the_most_that_can() {
+        let write = |at| (Some(Duration::from_micros(at)), Event::Write { place: 0, bytes: 1 << 32 });
+        let trace = Trace { events: vec![write(0), write(1)], lasts: Some(Duration::from_micros(1)) };
+        let area = ask(&trace, Some(1 << 40), None);
+        assert_eq!(area.recommended_bytes, u64::MAX - (CHUNK - 1));
+        assert!(area.recommended_bytes >= area.needed_bytes && area.needed_bytes >= area.copied_bytes);
     }
 
     #[test]

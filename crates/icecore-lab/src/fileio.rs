@@ -46,7 +46,7 @@ pub(crate) fn drive(run: &FileRun<'_>, options: &Options) -> Result<FileIo> {
         Until::End => command.args([number("events", run.bytes / run.block), number("time", 0)]),
     };
     let printed = tool::output(command.arg("run"), options)?;
-    let mut done = parse(&printed, run.block).ok_or_else(|| Error::Child {
+    let mut done = parse(&printed, run).ok_or_else(|| Error::Child {
         job: format!("sysbench on {}", run.file.display()),
         reason: format!("it printed no rate: {}", tool::tail(&printed)),
     })?;
@@ -58,21 +58,22 @@ pub(crate) fn drive(run: &FileRun<'_>, options: &Options) -> Result<FileIo> {
 }
 
 /// `None` if the text is no report of writes.
-fn parse(printed: &str, block: u64) -> Option<FileIo> {
+fn parse(printed: &str, run: &FileRun<'_>) -> Option<FileIo> {
     let figure = |name: &str| -> Option<f64> {
         let line = printed.lines().map(str::trim).find(|line| line.starts_with(name))?;
         line[name.len()..].trim().trim_end_matches('s').parse().ok()
     };
     let rate = figure("writes/s:").filter(|rate| *rate > 0.0)?;
-    // What is counted as events has flushes among it, in some runs.
-    let requests = (rate * figure("total time:")?).round();
-    let per_mebibyte = f64::from(1 << 20) / block as f64;
+    let events = figure("total number of events:")?;
+    // A flush after so many writes is an event of its own, and one after each is part of its write.
+    let flushes = if run.sync_every > 1 { (events / f64::from(run.sync_every + 1)).floor() } else { 0.0 };
+    let per_mebibyte = f64::from(1 << 20) / run.block as f64;
     let second = |line: &str| -> Option<f64> {
         let (_, rest) = line.trim().strip_prefix('[')?.split_once("writes: ")?;
         Some(rest.split_whitespace().next()?.parse::<f64>().ok()? * per_mebibyte)
     };
     Some(FileIo {
-        driven: Driven { rate, requests },
+        driven: Driven { rate, requests: events - flushes },
         rate_per_s: printed.lines().filter_map(second).collect(),
     })
 }
@@ -80,17 +81,37 @@ fn parse(printed: &str, block: u64) -> Option<FileIo> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn a_report_of_sysbench_is_read() {
         let printed = "\
             [ 1s ] reads: 0.00 MiB/s writes: 15.63 MiB/s fsyncs: 0.00/s latency (ms,95%): 1.304\n\
             [ 2s ] reads: 0.00 MiB/s writes: 7.81 MiB/s fsyncs: 0.00/s latency (ms,95%): 1.304\n\
-            File operations:\n    reads/s:                      0.00\n    writes/s:                     750.25\n\
-            General statistics:\n    total time:                          2.0000s\n";
-        let report = parse(printed, 16 << 10).expect("a report");
-        assert_eq!((report.driven.rate, report.driven.requests), (750.25, 1501.0));
+            File operations:\n    reads/s:                      0.00\n    writes/s:                     20708.72\n\
+            General statistics:\n    total time:                          0.0176s\n    \
+            total number of events:              400\n";
+        let run = |sync_every| FileRun {
+            file: Path::new("file"),
+            bytes: 1 << 20,
+            how: "randwrite",
+            block: 16 << 10,
+            direct: false,
+            jobs: 1,
+            sync_every,
+            rate: None,
+            until: Until::Requests(400),
+            seed: 0,
+            log: None,
+            record: None,
+        };
+        let report = parse(printed, &run(0)).expect("a report");
+        assert_eq!((report.driven.rate, report.driven.requests), (20708.72, 400.0));
         assert_eq!(report.rate_per_s.iter().map(|rate| rate.round()).collect::<Vec<_>>(), [1000.0, 500.0]);
-        assert!(parse("FATAL: Cannot open file\n", 16 << 10).is_none());
+        // As strace(1) counted them: a flush after each is no event, one after 100 is.
+        for (sync_every, writes) in [(1, 400.0), (100, 397.0)] {
+            assert_eq!(parse(printed, &run(sync_every)).expect("a report").driven.requests, writes);
+        }
+        assert!(parse("FATAL: Cannot open file\n", &run(0)).is_none());
     }
 }

@@ -395,7 +395,8 @@ mod tests {
         let write = |second: &u64| {
             (Some(Duration::from_secs(*second)), Event::Write { place: 0, bytes: CLASSIC_CHUNK_BYTES })
         };
-        Trace { events: times.iter().map(write).collect() }
+        let lasts = times.last().copied().map(Duration::from_secs);
+        Trace { events: times.iter().map(write).collect(), lasts }
     }
 
     #[test]

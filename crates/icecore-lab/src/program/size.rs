@@ -43,7 +43,7 @@ pub struct Arguments {
     chunk: u64,
 
     /// Say when a copy area of this size is full
-    #[arg(long, value_name = "SIZE", value_parser = format::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = area)]
     area: Option<ByteLength>,
 
     /// Print the answer as JSON
@@ -52,7 +52,17 @@ pub struct Arguments {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    parse_duration(text).map_err(|error| error.to_string())
+    match parse_duration(text) {
+        Ok(duration) if duration.is_zero() => Err("a snapshot lives for longer than that".to_owned()),
+        parsed => parsed.map_err(|error| error.to_string()),
+    }
+}
+
+fn area(text: &str) -> Result<ByteLength, String> {
+    match format::parse_size(text)? {
+        ByteLength(0) => Err("an area has some bytes".to_owned()),
+        bytes => Ok(bytes),
+    }
 }
 
 pub(super) fn chunk(text: &str) -> Result<u64, String> {
@@ -75,6 +85,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.duration.is_some() && area.trace_s.is_none() {
         let path = arguments.trace.display();
         return Err(exit::usage(format!("{path} has no times (version 2 of the log): leave out --duration")));
+    }
+    if arguments.duration.is_some() && area.trace_s == Some(0.0) {
+        let path = arguments.trace.display();
+        return Err(exit::usage(format!("all requests of {path} have one time: leave out --duration")));
     }
     let mut output = Output::new();
     if arguments.json {

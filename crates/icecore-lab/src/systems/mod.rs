@@ -66,9 +66,9 @@ pub(crate) trait System: Send {
     /// Makes all writes durable, and waits until no background work is left.
     fn rest(&self) -> Result<()>;
 
-    /// What the device has done so far, for all that use it.
-    fn counts(&self) -> DeviceCounts {
-        self.device().counts()
+    /// What the device has done so far, for all that use it, where the kernel counts that.
+    fn counts(&self) -> Option<DeviceCounts> {
+        self.device().counted()
     }
 
     /// In how many extents a file of the data lies, where the system says so. It may begin anew for that.

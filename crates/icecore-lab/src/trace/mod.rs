@@ -29,6 +29,8 @@ pub enum Event {
 pub struct Trace {
     /// Each with its time since the first, if the recording has times.
     pub events: Vec<(Option<Duration>, Event)>,
+    /// From the first request to the last, reads included, if the recording has times.
+    pub lasts: Option<Duration>,
 }
 
 /// More than any request has. It bounds the work for one line.
@@ -47,7 +49,7 @@ impl Trace {
             let place = random.below(file_bytes / block) * block;
             [(None, Event::Write { place, bytes: block }), (None, Event::Flush)]
         };
-        Self { events: (0..writes).flat_map(write).collect() }
+        Self { events: (0..writes).flat_map(write).collect(), lasts: None }
     }
 
     /// Reads a recording: a log of fio, or what blkparse(1) prints of one of blktrace.
@@ -74,7 +76,7 @@ impl Trace {
         if events.all.iter().all(|(_, event)| *event == Event::Flush) {
             return Err("it has no writes".to_owned());
         }
-        Ok(Self { events: events.all })
+        Ok(Self { lasts: events.first.map(|_| events.latest), events: events.all })
     }
 
     /// How many writes there are.

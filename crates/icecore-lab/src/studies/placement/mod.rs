@@ -290,12 +290,12 @@ impl Study<'_> {
         let server = Server::start(self.layout.kind, data, setup, "select 1", self.options)?;
         let warm_up = Drive { time: (slice.time / 4).max(Duration::from_secs(1)), ..slice };
         orders.drive(&server, warm_up)?;
-        let before: Vec<DeviceCounts> = devices.iter().map(|(_, device)| device.counts()).collect();
+        let before: Vec<Option<DeviceCounts>> = devices.iter().map(|(_, device)| device.counted()).collect();
         let (ordered, driving_us) = Of::Programs.during(|| orders.drive(&server, slice))?;
-        let since = |((name, device), before): (&(&'static str, &Device), DeviceCounts)| {
-            (*name, device.counts() - before)
+        let since = |((name, device), before): (&(&'static str, &Device), Option<DeviceCounts>)| {
+            Some((*name, device.counted()? - before?))
         };
-        let counts = devices.iter().zip(before).map(since).collect();
+        let counts = devices.iter().zip(before).filter_map(since).collect();
         driven()?;
         orders.check(&server)?;
         server.stop()?;

@@ -116,7 +116,8 @@ struct Round {
 struct Counted {
     rate: f64,
     requests: f64,
-    counts: DeviceCounts,
+    /// `None` where the kernel does not count it.
+    counts: Option<DeviceCounts>,
 }
 
 /// Bytes that the study needs at the same time, without copy areas of LVM.
@@ -135,7 +136,7 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     lineup.require_room(room(options), scope.areas(), options)?;
     if let Some(record) = &options.record {
         // Rather now than when everything was written.
-        fs::write(record, b"").doing(|| format!("write {}", record.display()))?;
+        can_be_written(record).doing(|| format!("write {}", record.display()))?;
     }
     let driving = (options.tool == LoadTool::Fio).then(|| overhead_us(BLOCK_BYTES, options)).transpose()?;
     let runs = lineup.measure(rounds, options, |round, kind| {
@@ -153,6 +154,10 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
             _ => {}
         }
         report(&mut findings, kind.name, rounds, options);
+        if rounds.iter().flat_map(|round| round.fixed.values()).any(|fixed| fixed.counts.is_none()) {
+            let reason = "the kernel counts no requests of its file system";
+            findings.parameter(&format!("uncounted_{}", kind.name), reason);
+        }
     }
     findings.parameter("rounds", rounds);
     findings.parameter("file_bytes", scope.file_bytes);
@@ -219,8 +224,11 @@ impl Driver<'_> {
             let is_paced = self.options.rate.is_some();
             for run in RUNS.iter().filter(|run| !is_paced || run.sync_every <= 1) {
                 let shape = self.curve(&file, run, seed)?;
-                let (system, gap) = (self.kind.name, shape.longest_gap_ms);
-                self.options.say(&format!("  {system}/{}: gap {gap} ms", run.name))?;
+                let said = match self.options.tool {
+                    LoadTool::Fio => format!("gap {} ms", shape.longest_gap_ms),
+                    _ => format!("dip to {:.0} %", 100.0 * shape.dip),
+                };
+                self.options.say(&format!("  {}/{}: {said}", self.kind.name, run.name))?;
                 found.curves.insert(run.name, shape);
             }
         }
@@ -319,7 +327,7 @@ impl Driver<'_> {
         let before = self.bench.system.counts();
         let driven = self.write(drive)?;
         self.bench.system.rest()?;
-        let counts = self.bench.system.counts() - before;
+        let counts = self.bench.system.counts().zip(before).map(|(after, before)| after - before);
         Ok(Counted { rate: driven.rate, requests: driven.requests, counts })
     }
 
@@ -449,6 +457,13 @@ impl Driver<'_> {
         };
         (0..scope.small_rounds).map(round).collect()
     }
+}
+
+/// Whether a file can be written. Nothing is changed: one that is there is replaced at the end.
+fn can_be_written(path: &Path) -> std::io::Result<()> {
+    let is_there = path.try_exists()?;
+    fs::File::options().append(true).create(true).open(path)?;
+    if is_there { Ok(()) } else { fs::remove_file(path) }
 }
 
 fn now_ms() -> u64 {

@@ -75,22 +75,26 @@ pub(super) fn report(findings: &mut Findings, system: &str, rounds: &[Round], op
         let series =
             |of: fn(&Counted) -> f64| small.iter().map(|runs| runs.iter().map(of).collect()).collect();
         let rates: Vec<Vec<f64>> = series(|run| run.rate);
-        let measured = Measured::new("writes/s", rates.iter().map(|rates| mean(rates)).collect())
+        let mut measured = Measured::new("writes/s", rates.iter().map(|rates| mean(rates)).collect())
             .with_series("round_per_s", rates)
-            .with_series("round_requests_per_op", series(requests_per_write))
             .with_counters(device_counters(&small.iter().copied().flatten().collect::<Vec<_>>()));
+        if small.iter().copied().flatten().all(|run| run.counts.is_some()) {
+            measured = measured.with_series("round_requests_per_op", series(requests_per_write));
+        }
         findings.system(&format!("{system}/small/{count}"), measured);
     }
 }
 
 fn requests_per_write(run: &Counted) -> f64 {
-    (run.counts.reads + run.counts.writes) as f64 / run.requests
+    run.counts.map_or(f64::NAN, |counts| (counts.reads + counts.writes) as f64 / run.requests)
 }
 
-/// What the device does for each request: the mean over all runs.
+/// What the device does for each request: the mean over all runs. Nothing where that was not counted.
 fn device_counters(runs: &[&Counted]) -> BTreeMap<String, f64> {
+    let counted: Option<Vec<_>> = runs.iter().map(|run| Some((run.counts?, run.requests))).collect();
+    let Some(counted) = counted else { return BTreeMap::new() };
     let per_request = |of: fn(&DeviceCounts) -> u64, unit: f64| {
-        mean(&runs.iter().map(|run| of(&run.counts) as f64 / unit / run.requests).collect::<Vec<_>>())
+        mean(&counted.iter().map(|(counts, requests)| of(counts) as f64 / unit / requests).collect::<Vec<_>>())
     };
     [
         ("device_reads_per_op", per_request(|counts| counts.reads, 1.0)),
