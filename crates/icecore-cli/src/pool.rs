@@ -43,6 +43,8 @@ impl Context {
         if self.is_of_shell
             && argument.as_bytes().contains(&b'/')
             && let Ok((pool, rest)) = split_at_pool(Path::new(argument))
+            // The current folder is on the way of every relative path.
+            && (is_path(argument.as_bytes()) || pool != Path::new("."))
         {
             return Ok(Location { pool, rest });
         }

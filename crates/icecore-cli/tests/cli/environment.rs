@@ -96,6 +96,14 @@ fn a_relative_path_through_a_pool_goes_before_the_variable() {
     cat("pool/db@one/app").assert().success().stdout("first");
     cat("./pool/db/app").assert().success().stdout("second");
     cat("db/app").assert().failure();
+    // In the folder of a pool a name is one of the pool of the shell, with a `/` in it and without.
+    let here = |path: &str| {
+        let mut command = program();
+        command.env("ICECORE_POOL", &other.pool).args(["cat", path]).current_dir(&fixture.pool);
+        command
+    };
+    here("db/app").assert().failure();
+    here("./db/app").assert().success().stdout("second");
 }
 
 /// The lab is a program of its own: beside this one, or in the path. Its exit code is what there is to say.

@@ -54,21 +54,19 @@ impl Pool {
     pub fn diff(&self, from: &str, to: &str) -> Result<Vec<DiffEntry>> {
         let (from, to) = (self.view(from)?, self.view(to)?);
         self.require_common_history(&from, &to)?;
-        let mut changed: BTreeMap<InodeNumber, Vec<ByteRange>> = BTreeMap::new();
+        let mut changed: BTreeSet<InodeNumber> = BTreeSet::new();
         let mut extents: BTreeSet<InodeNumber> = BTreeSet::new();
         let nodes = &*self.engine().nodes;
         Tree::difference(from.tree(), to.tree(), nodes, &mut |key, before, after| {
             note(key, before.as_ref(), after.as_ref(), &mut changed, &mut extents);
             Ok(())
         })?;
-        for inode in extents {
-            changed.insert(inode, changed_ranges(&from, &to, inode)?);
-        }
-        let (old_paths, new_paths) = (Paths::new(&from), Paths::new(&to));
+        let (from, to) = (Side::new(&from), Side::new(&to));
         let mut entries = Vec::new();
-        for (inode, ranges) in changed {
-            entries.extend(entry(inode, ranges, (&from, &old_paths), (&to, &new_paths))?);
+        for inode in changed {
+            entries.extend(entries_of(inode, extents.contains(&inode), &from, &to)?);
         }
+        // Stable: what was removed comes before what has its name now.
         entries.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(entries)
     }
@@ -94,20 +92,20 @@ fn note(
     key: Key,
     before: Option<&Item>,
     after: Option<&Item>,
-    changed: &mut BTreeMap<InodeNumber, Vec<ByteRange>>,
+    changed: &mut BTreeSet<InodeNumber>,
     extents: &mut BTreeSet<InodeNumber>,
 ) {
     if key.inode() == InodeNumber(0) || before == after {
         return;
     }
-    changed.entry(key.inode()).or_default();
+    changed.insert(key.inode());
     match key.kind() {
         Some(ItemKind::Extent) => drop(extents.insert(key.inode())),
         // A renamed file has no change of its own but for its time: its entry says which it is.
         Some(ItemKind::DirectoryEntry) => {
             for item in [before, after].into_iter().flatten() {
                 if let Ok(entry) = crate::namespace::decode_entry(key, item) {
-                    changed.entry(entry.inode).or_default();
+                    changed.insert(entry.inode);
                 }
             }
         }
@@ -115,42 +113,51 @@ fn note(
     }
 }
 
-fn attributes(view: &View, inode: InodeNumber) -> Result<Option<InodeItem>> {
-    match view.attributes(inode) {
-        Ok(item) => Ok(Some(item)),
-        Err(Error::File(_)) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn entry(
+/// What became of a file, by its names: one entry for each that came, went or changed into another.
+fn entries_of(
     inode: InodeNumber,
-    ranges: Vec<ByteRange>,
-    (from, old_paths): (&View, &Paths<'_>),
-    (to, new_paths): (&View, &Paths<'_>),
-) -> Result<Option<DiffEntry>> {
-    let before = attributes(from, inode)?;
-    let after = attributes(to, inode)?;
-    // A number can stand for another file in another history.
-    let same = matches!((&before, &after), (Some(a), Some(b)) if a.generation == b.generation);
-    let old_path = if before.is_some() { old_paths.of(inode)? } else { None };
-    let new_path = if after.is_some() { new_paths.of(inode)? } else { None };
+    has_other_blocks: bool,
+    from: &Side<'_>,
+    to: &Side<'_>,
+) -> Result<Vec<DiffEntry>> {
+    let (before, after) = (from.attributes(inode)?, to.attributes(inode)?);
+    let (old_names, new_names) = (from.names(inode)?, to.names(inode)?);
     let directory = after.or(before).is_some_and(|item| item.kind == InodeKind::Directory);
-    let (path, change) = match (old_path, new_path) {
-        (None, None) => return Ok(None),
-        (None, Some(path)) => (path, Change::Added),
-        (Some(path), None) => (path, Change::Removed),
-        (Some(_), Some(path)) if !same => (path, Change::Modified),
-        (Some(old), Some(path)) if old != path => (path, Change::Renamed(old)),
-        (Some(_), Some(path)) => (path, Change::Modified),
+    let entry = |path: &Vec<u8>, change, ranges| DiffEntry { path: path.clone(), change, directory, ranges };
+    // A number can stand for another file in another history.
+    let is_same = inode == InodeNumber::ROOT
+        || matches!((&before, &after), (Some(before), Some(after)) if before.generation == after.generation);
+    let ranges = |from, to| if has_other_blocks { changed_ranges(from, to, inode) } else { Ok(Vec::new()) };
+    if !is_same {
+        let (gone, come) = (ranges(Some(from), None)?, ranges(None, Some(to))?);
+        let removed = old_names.iter().map(|path| entry(path, Change::Removed, gone.clone()));
+        let added = new_names.iter().map(|path| entry(path, Change::Added, come.clone()));
+        return Ok(removed.chain(added).collect());
+    }
+    let ranges = ranges(Some(from), Some(to))?;
+    let only = |these: &'_ [Vec<u8>], those: &[Vec<u8>]| -> Vec<Vec<u8>> {
+        these.iter().filter(|name| !those.contains(name)).cloned().collect()
     };
-    Ok(Some(DiffEntry { path, change, directory, ranges }))
+    let (gone, come) = (only(&old_names, &new_names), only(&new_names, &old_names));
+    let renamed = gone.len().min(come.len());
+    let pairs = gone.iter().zip(&come);
+    let mut entries: Vec<DiffEntry> =
+        pairs.map(|(old, new)| entry(new, Change::Renamed(old.clone()), ranges.clone())).collect();
+    entries.extend(gone[renamed..].iter().map(|path| entry(path, Change::Removed, Vec::new())));
+    entries.extend(come[renamed..].iter().map(|path| entry(path, Change::Added, Vec::new())));
+    // A file that gets or loses a name has another time and number of names: that alone is no change of it.
+    let kept = new_names.iter().find(|name| old_names.contains(name));
+    if let Some(kept) = kept.filter(|_| entries.is_empty() || !ranges.is_empty()) {
+        entries.push(entry(kept, Change::Modified, ranges));
+    }
+    Ok(entries)
 }
 
-/// Blocks of a file that lie at other addresses, as byte ranges.
-fn changed_ranges(from: &View, to: &View, inode: InodeNumber) -> Result<Vec<ByteRange>> {
-    let runs = |view: &View| -> Result<BTreeMap<u64, Run>> {
+/// Blocks of a file that lie at other addresses, as byte ranges. One side may lack.
+fn changed_ranges(from: Option<&Side<'_>>, to: Option<&Side<'_>>, inode: InodeNumber) -> Result<Vec<ByteRange>> {
+    let runs = |side: Option<&Side<'_>>| -> Result<BTreeMap<u64, Run>> {
         let mut runs = BTreeMap::new();
+        let Some(Side { view, .. }) = side else { return Ok(runs) };
         let end = crate::units::FileBlock(u64::MAX >> crate::units::BLOCK_SHIFT);
         view.reader().extents(inode, crate::units::FileBlock(0), end, &mut |block, run| {
             runs.insert(block.0, run);
@@ -163,8 +170,10 @@ fn changed_ranges(from: &View, to: &View, inode: InodeNumber) -> Result<Vec<Byte
     for (block, run) in before.iter().chain(&after) {
         borders.extend([*block, block + run.length.0]);
     }
-    let size = attributes(from, inode)?.map_or(0, |item| item.size);
-    let size = size.max(attributes(to, inode)?.map_or(0, |item| item.size));
+    let mut size = 0;
+    for side in [from, to].into_iter().flatten() {
+        size = side.attributes(inode)?.map_or(0, |item| item.size).max(size);
+    }
     let borders: Vec<u64> = borders.into_iter().collect();
     let mut ranges: Vec<ByteRange> = Vec::new();
     for pair in borders.windows(2) {
@@ -190,27 +199,38 @@ fn place(runs: &BTreeMap<u64, Run>, block: u64) -> Option<(crate::units::Stream,
     (within < run.length.0).then(|| (run.stream, run.start.plus(BlockCount(within)).0))
 }
 
-/// Finds paths of inodes by walking the directories once, when the first one is asked for.
-struct Paths<'a> {
+/// One of the two versions.
+struct Side<'a> {
     view: &'a View,
-    found: std::cell::OnceCell<BTreeMap<InodeNumber, Vec<u8>>>,
+    /// All names of each file, found by one walk through the directories when the first is asked for.
+    names: std::cell::OnceCell<BTreeMap<InodeNumber, Vec<Vec<u8>>>>,
 }
 
-impl<'a> Paths<'a> {
+impl<'a> Side<'a> {
     fn new(view: &'a View) -> Self {
-        Self { view, found: std::cell::OnceCell::new() }
+        Self { view, names: std::cell::OnceCell::new() }
     }
 
-    fn of(&self, inode: InodeNumber) -> Result<Option<Vec<u8>>> {
-        if self.found.get().is_none() {
-            let mut found = BTreeMap::from([(InodeNumber::ROOT, b"/".to_vec())]);
+    fn attributes(&self, inode: InodeNumber) -> Result<Option<InodeItem>> {
+        match self.view.attributes(inode) {
+            Ok(item) => Ok(Some(item)),
+            Err(Error::File(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The paths of a file, in order. An orphan has none.
+    fn names(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
+        if self.names.get().is_none() {
+            let mut names = BTreeMap::from([(InodeNumber::ROOT, vec![b"/".to_vec()])]);
             walk(&self.view.reader(), &mut |inode, path| {
-                found.entry(inode).or_insert(path);
+                names.entry(inode).or_default().push(path);
                 true
             })?;
-            let _ = self.found.set(found);
+            names.values_mut().for_each(|names| names.sort_unstable());
+            let _ = self.names.set(names);
         }
-        Ok(self.found.get().and_then(|found| found.get(&inode)).cloned())
+        Ok(self.names.get().and_then(|names| names.get(&inode)).cloned().unwrap_or_default())
     }
 }
 

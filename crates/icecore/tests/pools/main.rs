@@ -2,6 +2,7 @@
 //!
 //! They are one program: while a test waits for a pool to come to rest, others go on.
 
+mod diff;
 mod errors_log;
 mod first_light;
 mod observer;
