@@ -28,6 +28,7 @@ const ATTEMPTS_MAX: usize = 100;
 #[command(after_help = "\
 The file appears whole or not at all, and is durable when the command returns.
 A SQLite database is copied as it is at one moment, also while it is in use.
+With -f, what a former database has in NAME-journal and NAME-wal goes with it.
 
 Example:
   icecore import app.db db/app.db
@@ -85,7 +86,7 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
     let path = location.path()?;
     let mut access = open_to_write(&location.pool)?;
     let imported = find_place(&mut access, path, &source, arguments).and_then(|path| {
-        copy_through(&mut access, &path, &mut source, arguments.force).map(|copied| (path, copied))
+        copy_through(&mut access, &path, &mut source, arguments).map(|copied| (path, copied))
     });
     let (path, (bytes, replaced)) = finish(access, imported)?;
     if arguments.json {
@@ -184,16 +185,16 @@ fn copy_through(
     access: &mut Access,
     path: &[u8],
     source: &mut Source,
-    replace: bool,
+    arguments: &Arguments,
 ) -> anyhow::Result<(u64, bool)> {
     for _ in 1..ATTEMPTS_MAX {
-        match copy(access, path, source, replace) {
+        match copy(access, path, source, arguments) {
             Err(error)
                 if was_closed(&error) && source.stream.rewind().context("cannot read the source")? => {}
             outcome => return outcome,
         }
     }
-    copy(access, path, source, replace)
+    copy(access, path, source, arguments)
 }
 
 /// Whether the owner of the pool closed it, or ended the connection, before anything of the file could be
@@ -204,18 +205,21 @@ fn was_closed(error: &anyhow::Error) -> bool {
 
 /// Stages the content piece by piece and makes it a file at the end. Bytes copied, and whether a file was
 /// replaced.
-fn copy(access: &mut Access, path: &[u8], source: &mut Source, replace: bool) -> anyhow::Result<(u64, bool)> {
-    let begin = Request::BeginImport { path: path.to_vec(), mode: source.mode, owner: source.owner, replace };
-    let begun = access.call(begin).map_err(|failure| match failure.code {
-        ErrorCode::Exists => Failure::new(failure.code, format!("{failure}: -f replaces it")),
-        _ => failure,
-    });
-    take!(begun?, Response::Done => ());
-    let progress = Progress::new("importing", source.size);
+fn copy(
+    access: &mut Access,
+    path: &[u8],
+    source: &mut Source,
+    arguments: &Arguments,
+) -> anyhow::Result<(u64, bool)> {
     let mut buffer = vec![0; CHUNK_BYTES_MAX];
+    let read = |source: &mut Source, buffer: &mut [u8]| {
+        fill(source.stream.reader(), buffer).context("cannot read the source")
+    };
+    let mut length = read(source, &mut buffer)?;
+    begin(access, path, source, &buffer[..length], arguments)?;
+    let progress = Progress::new("importing", source.size);
     let mut offset = 0;
     loop {
-        let length = fill(source.stream.reader(), &mut buffer).context("cannot read the source")?;
         for (start, run) in runs_with_data(&buffer[..length]) {
             let chunk = Request::ImportChunk { offset: offset + start as u64, data: run.to_vec() };
             take!(access.call(chunk)?, Response::Done => ());
@@ -225,9 +229,34 @@ fn copy(access: &mut Access, path: &[u8], source: &mut Source, replace: bool) ->
         if length < buffer.len() {
             break;
         }
+        length = read(source, &mut buffer)?;
     }
     let response = access.call(Request::CommitImport { size: offset })?;
     Ok(take!(response, Response::Imported { replaced } => (offset, replaced)))
+}
+
+/// SQLite would apply the journal or the write-ahead log of a former database to the new one.
+fn begin(
+    access: &mut Access,
+    path: &[u8],
+    source: &Source,
+    first: &[u8],
+    arguments: &Arguments,
+) -> anyhow::Result<()> {
+    let is_whole = !arguments.raw && sqlite::is_beginning(first);
+    let beside = if is_whole { sqlite::COMPANIONS.map(|suffix| suffix.into()).to_vec() } else { Vec::new() };
+    let begin = Request::BeginImport {
+        path: path.to_vec(),
+        mode: source.mode,
+        owner: source.owner,
+        replace: arguments.force,
+        beside,
+    };
+    let begun = access.call(begin).map_err(|failure| match failure.code {
+        ErrorCode::Exists => Failure::new(failure.code, format!("{failure}: -f replaces it")),
+        _ => failure,
+    });
+    take!(begun?, Response::Done => Ok(()))
 }
 
 /// Fills the buffer as far as the stream goes.

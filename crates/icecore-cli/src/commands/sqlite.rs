@@ -4,7 +4,7 @@
 //! a pool that another process has open the file is fetched as it is at one moment, and only read.
 
 use super::files::{base_name, pin, read_all, regular, runs_with_data, shown};
-use super::finish;
+use super::{finish, take};
 use crate::format::escaped;
 use crate::output::{Align, Output, Table};
 use crate::owner::{self, waited_for_command};
@@ -13,8 +13,8 @@ use crate::progress::Progress;
 use anyhow::Context as _;
 use clap::Args;
 use icecore::OpenOptions;
-use icecore::admin::protocol::Pinned;
-use icecore::admin::{Access, ErrorCode, Failure, Request};
+use icecore::admin::protocol::{FileAttributes, FileKind, Pinned};
+use icecore::admin::{Access, ErrorCode, Failure, Request, Response};
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::types::ValueRef;
@@ -34,6 +34,10 @@ const ATTEMPTS: u32 = 5;
 const PAGES_AT_A_TIME: i32 = 2048;
 /// The first bytes of every SQLite database.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+/// What the names of the files end with that hold a part of a database.
+const LOGS: [&str; 2] = ["-journal", "-wal"];
+/// The same with the index of the log.
+pub const COMPANIONS: [&str; 3] = [LOGS[0], LOGS[1], "-shm"];
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -171,14 +175,7 @@ fn open_copy(access: &mut Access, pinned: &Pinned, arguments: &Arguments) -> any
     }
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let target = folder.path().join("database");
-    fetch(access, pinned, &target)?;
-    for suffix in ["-journal", "-wal"] {
-        let beside = [format!("{}/", pinned.version).as_bytes(), &pinned.file, suffix.as_bytes()].concat();
-        let companion = pin(access, &beside)?;
-        if companion.found.is_some() {
-            fetch(access, &companion, &folder.path().join(format!("database{suffix}")))?;
-        }
-    }
+    fetch_all(access, pinned, regular(pinned)?, &target)?;
     let connection = Connection::open(&target).with_context(|| format!("cannot open {}", shown(pinned)))?;
     // A journal may have to be rolled back in the copy, so it is open for writing. What is written to it
     // would be lost.
@@ -186,8 +183,12 @@ fn open_copy(access: &mut Access, pinned: &Pinned, arguments: &Arguments) -> any
     Ok(Database { connection, _door: None, copy: Some(folder) })
 }
 
-fn fetch(access: &mut Access, pinned: &Pinned, target: &Path) -> anyhow::Result<()> {
-    let attributes = regular(pinned)?;
+fn fetch(
+    access: &mut Access,
+    pinned: &Pinned,
+    attributes: &FileAttributes,
+    target: &Path,
+) -> anyhow::Result<()> {
     let failed = || format!("cannot write {}", target.display());
     let file = File::create_new(target).with_context(failed)?;
     let progress = Progress::new("fetching", attributes.size);
@@ -420,7 +421,73 @@ fn is_of_damage(error: &rusqlite::Error) -> bool {
 /// Whether a file is a SQLite database, by its first bytes.
 pub fn is_database(file: &File) -> bool {
     let mut start = [0; MAGIC.len()];
-    file.read_exact_at(&mut start, 0).is_ok() && start == *MAGIC
+    file.read_exact_at(&mut start, 0).is_ok() && is_beginning(&start)
+}
+
+/// Whether these bytes are the first of a SQLite database.
+pub fn is_beginning(bytes: &[u8]) -> bool {
+    bytes.starts_with(MAGIC)
+}
+
+/// A file of a version that a database in the same version has beside it.
+fn companion(access: &mut Access, pinned: &Pinned, suffix: &str) -> anyhow::Result<Option<FileAttributes>> {
+    let file = [&pinned.file, suffix.as_bytes()].concat();
+    let response = access.call(Request::Find { pin: pinned.pin, file })?;
+    let found = take!(response, Response::Found(found) => found);
+    Ok(found.filter(|found| found.kind == FileKind::File && found.size > 0))
+}
+
+/// Fetches a database into a folder, with the journal or write-ahead log that it has beside it in the same
+/// version. Whether there is one.
+fn fetch_all(
+    access: &mut Access,
+    pinned: &Pinned,
+    attributes: &FileAttributes,
+    target: &Path,
+) -> anyhow::Result<bool> {
+    fetch(access, pinned, attributes, target)?;
+    let mut is_alone = true;
+    for suffix in LOGS {
+        if let Some(found) = companion(access, pinned, suffix)? {
+            let mut name = target.as_os_str().to_owned();
+            name.push(suffix);
+            fetch(access, pinned, &found, Path::new(&name))?;
+            is_alone = false;
+        }
+    }
+    Ok(!is_alone)
+}
+
+/// A database in one file, below `folder`: what its journal or write-ahead log holds is in it. `None` if the
+/// file is no database, or has neither: it is whole as it stands.
+pub fn whole(access: &mut Access, pinned: &Pinned, folder: &Path) -> anyhow::Result<Option<Whole>> {
+    let attributes = regular(pinned)?;
+    let request = Request::ReadFile { pin: pinned.pin, inode: attributes.inode, offset: 0, length: MAGIC.len() as u32 };
+    let start = take!(access.call(request)?, Response::Data(start) => start);
+    let mut has_log = false;
+    for suffix in LOGS {
+        has_log |= companion(access, pinned, suffix)?.is_some();
+    }
+    if !is_beginning(&start) || !has_log {
+        return Ok(None);
+    }
+    let failed = || format!("cannot copy the database {}", shown(pinned));
+    let folder = tempfile::Builder::new().prefix(".icecore-").tempdir_in(folder).with_context(failed)?;
+    let path = folder.path().join("database");
+    fetch_all(access, pinned, attributes, &path)?;
+    let connection = Connection::open(&path).with_context(failed)?;
+    // Rolls the journal back, or takes the log in and removes it.
+    connection.query_row("PRAGMA journal_mode=DELETE", [], |_| Ok(())).with_context(failed)?;
+    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).with_context(failed)?;
+    connection.close().map_err(|(_, error)| error).with_context(failed)?;
+    let file = File::open(&path).with_context(failed)?;
+    Ok(Some(Whole { file, _folder: folder }))
+}
+
+/// See [`whole`].
+pub struct Whole {
+    pub file: File,
+    _folder: TempDir,
 }
 
 /// A copy of a database as it is at one moment, whichever program uses it and in whatever journal mode.

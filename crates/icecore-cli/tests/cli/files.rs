@@ -155,3 +155,94 @@ fn a_pool_has_more_files_than_a_process_may_open() {
     );
     shell("ulimit -n 64; \"$ICECORE\" monitor; \"$ICECORE\" copies | grep 'everything has its copy'");
 }
+
+/// A database with a part of it in its journal or log, as a mount has it while a program uses it: put into
+/// `db/used.db`, file by file.
+fn import_used(fixture: &Fixture, statements: &str, log: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("used.db");
+    let user = rusqlite::Connection::open(&path).unwrap();
+    user.execute_batch(statements).unwrap();
+    for suffix in ["", log] {
+        let file = format!("{}{suffix}", path.display());
+        fixture.done(&["import", "--raw", &file, "db"]);
+    }
+}
+
+fn sum_of(path: &std::path::Path) -> i64 {
+    let copy = rusqlite::Connection::open(path).unwrap();
+    let intact: String = copy.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(intact, "ok");
+    copy.query_row("SELECT sum(x) FROM t", [], |row| row.get(0)).unwrap()
+}
+
+const FULL_LOG: &str = "PRAGMA journal_mode=WAL; PRAGMA wal_autocheckpoint=0; CREATE TABLE t(x);
+                        INSERT INTO t VALUES (1), (2), (4)";
+/// What has changed was partly written, as the cache is small.
+const HOT_JOURNAL: &str = "PRAGMA cache_size=5; CREATE TABLE t(x, y);
+    INSERT INTO t SELECT 1, zeroblob(500) FROM (WITH RECURSIVE s(n) AS
+        (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 2000) SELECT n FROM s);
+    BEGIN; UPDATE t SET x = 2";
+
+#[test]
+fn a_database_is_exported_with_what_its_log_holds() {
+    for (statements, log, sum) in [(FULL_LOG, "-wal", 7), (HOT_JOURNAL, "-journal", 2000)] {
+        let fixture = Fixture::with_db();
+        import_used(&fixture, statements, log);
+        fixture.done(&["snapshot", "db@used"]);
+        for (number, version) in ["db@used", "db"].into_iter().enumerate() {
+            let target = fixture.beside(&format!("copy-{number}"));
+            fixture.done(&["export", &format!("{version}/used.db"), target.to_str().unwrap()]);
+            assert_eq!(sum_of(&target), sum);
+            assert_eq!(entries(fixture.folder.path()).len(), number + 2, "nothing is left beside it");
+        }
+        let piped = fixture.run(&["export", "db@used/used.db", "-"]).assert().success();
+        let target = fixture.beside("piped");
+        std::fs::write(&target, &piped.get_output().stdout).unwrap();
+        assert_eq!(sum_of(&target), sum);
+        let raw = fixture.beside("raw");
+        fixture.done(&["export", "--raw", "db@used/used.db", raw.to_str().unwrap()]);
+        let stored = fixture.run(&["cat", "db@used/used.db"]).assert().success();
+        assert!(std::fs::read(raw).unwrap() == stored.get_output().stdout);
+    }
+}
+
+#[test]
+fn what_a_former_database_has_in_its_log_goes_with_it() {
+    for (statements, log) in [(FULL_LOG, "-wal"), (HOT_JOURNAL, "-journal")] {
+        let fixture = Fixture::with_db();
+        import_used(&fixture, statements, log);
+        let good = fixture.beside("used.db");
+        let new = rusqlite::Connection::open(&good).unwrap();
+        new.execute_batch("CREATE TABLE good(x); INSERT INTO good VALUES (9)").unwrap();
+        drop(new);
+        let source = good.to_str().unwrap();
+        fixture.refused(1, &["import", source, "db/used.db"]);
+        fixture.done(&["import", "-f", source, "db/used.db"]);
+        assert_eq!(fixture.done(&["ls", "db"]), "app\nused.db\n");
+        assert_eq!(fixture.done(&["sql", "-H", "db/used.db", "SELECT x FROM good"]), "9\n");
+        // Also where the log alone is left.
+        fixture.import(&format!("other.db{log}"), b"log");
+        let refusal = fixture.refused(1, &["import", source, "db/other.db"]);
+        assert!(refusal.contains(log) && refusal.contains("-f"), "{refusal}");
+        fixture.done(&["import", "-f", source, "db/other.db"]);
+        assert_eq!(fixture.done(&["ls", "db"]), "app\nother.db\nused.db\n");
+    }
+}
+
+#[test]
+fn an_export_replaces_neither_sockets_nor_files_of_a_pool() {
+    let fixture = Fixture::with_db();
+    let socket = fixture.beside("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let refusal = fixture.refused(1, &["export", "-f", "db/app", socket.to_str().unwrap()]);
+    assert!(refusal.contains("no regular file"), "{refusal}");
+    let superblock = fixture.pool.join("superblock.0");
+    let refusal = fixture.refused(1, &["export", "-f", "db/app", superblock.to_str().unwrap()]);
+    assert!(refusal.contains("those of a pool"), "{refusal}");
+    let (target, link) = (fixture.beside("target"), fixture.beside("link"));
+    std::fs::write(&target, b"former").unwrap();
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    fixture.done(&["export", "-f", "db/app", link.to_str().unwrap()]);
+    assert!(link.is_symlink() && std::fs::read(&target).unwrap() == b"second");
+}

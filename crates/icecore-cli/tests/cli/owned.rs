@@ -336,7 +336,7 @@ fn who_imported_in_vain_goes_on_with_the_next_owner() {
     let fixture = Fixture::with_db();
     let begin = |path: &[u8]| {
         let owner = icecore::admin::protocol::Owner { uid: 0, gid: 0 };
-        Request::BeginImport { path: path.to_vec(), mode: 0o644, owner, replace: false }
+        Request::BeginImport { path: path.to_vec(), mode: 0o644, owner, replace: false, beside: Vec::new() }
     };
     for commit in [false, true] {
         let pool = fixture.own();

@@ -46,6 +46,9 @@ impl Files {
     pub(super) fn call(&mut self, pool: &Pool, request: Request) -> Result<Result<Response>, Request> {
         Ok(match request {
             Request::Pin { path } => self.pin(pool, &path).map(Response::Pinned),
+            Request::Find { pin, file } => {
+                self.view(pin).and_then(|view| find(view, &file)).map(Response::Found)
+            }
             Request::Unpin { pin } => {
                 self.pins.remove(&pin);
                 Ok(Response::Done)
@@ -62,10 +65,11 @@ impl Files {
             Request::MakeDirectories { path, owner } => {
                 make_directories(pool, &path, owner).map(|()| Response::Done)
             }
-            Request::BeginImport { path, mode, owner, replace } => {
+            Request::BeginImport { path, mode, owner, replace, beside } => {
                 // Whatever was staged before is given up, also if this fails.
                 self.import = None;
-                Import::begin(pool, &path, mode, owner, replace).map(|import| {
+                let creation = Creation { mode, uid: owner.uid, gid: owner.gid, ..Creation::file() };
+                Import::begin(pool, &path, &creation, replace, &beside).map(|import| {
                     self.import = Some(import);
                     Response::Done
                 })
@@ -92,10 +96,7 @@ impl Files {
         }
         let (reading, view) = find_reading(path, |name| pool.view(name.as_str()))?;
         view.read_by(&Arc::new(ReaderName { process: self.process, what: None }));
-        let found = match resolve(&view, reading.file)? {
-            Some(inode) => Some(attributes(&view, inode)?),
-            None => None,
-        };
+        let found = find(&view, reading.file)?;
         let (version, file) = (reading.version.to_string(), reading.file.to_vec());
         let pin = self.next_pin;
         self.next_pin = self.next_pin.wrapping_add(1);
@@ -132,6 +133,10 @@ impl Files {
 
 fn nothing_staged() -> Error {
     Error::Invalid("no file is being imported".to_owned())
+}
+
+fn find(view: &View, path: &[u8]) -> Result<Option<FileAttributes>> {
+    resolve(view, path)?.map(|inode| attributes(view, inode)).transpose()
 }
 
 /// The file at a path. A path through something that is no directory leads nowhere.

@@ -114,7 +114,8 @@ fn is_same(one: &Pinned, other: &Pinned) -> bool {
 /// The pin that a request is about.
 const fn pin_of(request: &mut Request) -> Option<&mut u32> {
     match request {
-        Request::Unpin { pin }
+        Request::Find { pin, .. }
+        | Request::Unpin { pin }
         | Request::ReadDirectory { pin, .. }
         | Request::ReadFile { pin, .. }
         | Request::ReadLink { pin, .. } => Some(pin),

@@ -7,13 +7,13 @@
 
 use super::escape::escaped;
 use super::files::{about, head_of, resolve, split_last};
-use super::protocol::Owner;
 use crate::dataset::{Creation, Dataset, UserGuard};
 use crate::error::{Error, FileFault, Result};
 use crate::group::Group;
 use crate::namespace::{InodeKind, RenameHow, name_hash};
 use crate::pool::{Pool, PoolChange};
 use crate::units::{DatasetId, InodeNumber, PoolId};
+use crate::view::View;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -26,8 +26,17 @@ pub(super) struct Import {
     dataset: Dataset,
     inode: InodeNumber,
     path: Vec<u8>,
+    directory: InodeNumber,
+    beside: Vec<Beside>,
     _user: UserGuard,
     _claim: Claim,
+}
+
+/// A file that belongs to the former content, and goes with it.
+struct Beside {
+    name: Vec<u8>,
+    path: Vec<u8>,
+    inode: InodeNumber,
 }
 
 /// A new file under a name that no program looks for.
@@ -40,7 +49,14 @@ struct Hidden {
 }
 
 impl Import {
-    pub(super) fn begin(pool: &Pool, path: &[u8], mode: u16, owner: Owner, replace: bool) -> Result<Self> {
+    /// `beside`: see [`Request::BeginImport`](super::Request::BeginImport).
+    pub(super) fn begin(
+        pool: &Pool,
+        path: &[u8],
+        creation: &Creation,
+        replace: bool,
+        beside: &[Vec<u8>],
+    ) -> Result<Self> {
         let (dataset, file) = head_of(pool, path)?;
         if file.is_empty() {
             return Err(about(path, FileFault::IsADirectory));
@@ -55,6 +71,11 @@ impl Import {
             Err(Error::File(fault)) => return Err(about(path, fault)),
             Err(error) => return Err(error),
         };
+        let beside = Beside::all(&view, (directory, name), path, beside)?;
+        if let Some(one) = beside.first().filter(|_| existing.is_none() && !replace) {
+            return Err(Error::Exists { what: escaped(&one.path) });
+        }
+        beside.iter().try_for_each(|one| refuse_open(pool, &dataset, one.inode, &one.path))?;
         let claim = Claim::take(pool.id(), &dataset, directory, name, path)?;
         let (inode, hidden) = match existing {
             Some(entry) if !replace && entry.kind == InodeKind::File => {
@@ -71,9 +92,8 @@ impl Import {
                 return Err(Error::Invalid(format!("{} is not a regular file", escaped(path))));
             }
             None => {
-                let creation = Creation { mode, uid: owner.uid, gid: owner.gid, ..Creation::file() };
                 let (inode, hidden) =
-                    Hidden::create(&dataset, directory, name, &creation).map_err(|error| match error {
+                    Hidden::create(&dataset, directory, name, creation).map_err(|error| match error {
                         Error::File(fault) => about(path, fault),
                         other => other,
                     })?;
@@ -90,6 +110,8 @@ impl Import {
             dataset,
             inode,
             path: path.to_vec(),
+            directory,
+            beside,
             _user: user,
             _claim: claim,
         })
@@ -108,6 +130,7 @@ impl Import {
         if self.hidden.is_none() {
             refuse_open(pool, &self.dataset, self.inode, &self.path)?;
         }
+        self.remove_beside(pool)?;
         if let Some(mut group) = self.group.take() {
             group.truncate(self.inode, size)?;
             pool.commit(vec![group])?;
@@ -130,6 +153,46 @@ impl Import {
             None => PoolChange::Content { dataset, inode: self.inode },
         });
         Ok(replaced)
+    }
+}
+
+impl Import {
+    /// Before the content comes: what is left of the former one would be applied to it after a crash.
+    fn remove_beside(&self, pool: &Pool) -> Result<()> {
+        let beside = self.beside.iter();
+        beside.clone().try_for_each(|one| refuse_open(pool, &self.dataset, one.inode, &one.path))?;
+        for one in beside {
+            match self.dataset.unlink(self.directory, &one.name) {
+                Ok(_) | Err(Error::File(FileFault::NotFound)) => {}
+                Err(error) => return Err(error),
+            }
+            let (dataset, directory, name) = (self.dataset.id(), self.directory, one.name.clone());
+            pool.tell(&PoolChange::Name { dataset, directory, name });
+        }
+        Ok(())
+    }
+}
+
+impl Beside {
+    /// The files that are there, of those whose names end so. `path`: that of the file itself.
+    fn all(
+        view: &View,
+        (directory, name): (InodeNumber, &[u8]),
+        path: &[u8],
+        endings: &[Vec<u8>],
+    ) -> Result<Vec<Self>> {
+        let mut all = Vec::new();
+        for ending in endings {
+            let name = [name, ending].concat();
+            match view.lookup(directory, &name) {
+                Ok(Some(entry)) if entry.kind == InodeKind::File => {
+                    all.push(Self { name, path: [path, ending].concat(), inode: entry.inode });
+                }
+                Ok(_) | Err(Error::File(FileFault::NameTooLong)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
     }
 }
 

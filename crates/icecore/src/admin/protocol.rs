@@ -18,7 +18,7 @@ use crate::units::{ByteLength, InodeNumber, PoolId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The version of the conversation. Both ends must speak the same.
-pub const PROTOCOL_VERSION: u16 = 11;
+pub const PROTOCOL_VERSION: u16 = 12;
 /// Most bytes of a file that one request reads or writes.
 pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Most entries of a directory that one request answers.
@@ -161,6 +161,13 @@ pub enum Request {
         /// `dataset/file` or `dataset@snapshot/file`.
         path: Vec<u8>,
     },
+    /// Finds another file in the version of a pin. Answer: [`Response::Found`].
+    Find {
+        /// The pin.
+        pin: u32,
+        /// The path below the root of the dataset.
+        file: Vec<u8>,
+    },
     /// Lets a pin go.
     Unpin {
         /// The pin.
@@ -212,6 +219,9 @@ pub enum Request {
         owner: Owner,
         /// Whether a file that exists may be replaced.
         replace: bool,
+        /// What the names of files end with that belong to the former content alone, such as the log of a
+        /// database: NAME and this. They go with it.
+        beside: Vec<Vec<u8>>,
     },
     /// Bytes of the staged file. What is never written is a hole.
     ImportChunk {
@@ -277,6 +287,8 @@ pub enum Response {
     Scrubbed(ScrubReport),
     /// See [`Request::Pin`].
     Pinned(Pinned),
+    /// See [`Request::Find`].
+    Found(Option<FileAttributes>),
     /// See [`Request::ReadDirectory`].
     Directory(Vec<FileEntry>),
     /// Bytes of a file.
