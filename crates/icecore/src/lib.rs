@@ -29,6 +29,7 @@ mod nodes;
 mod numbers;
 mod operation;
 mod options;
+mod owner;
 mod pins;
 mod pool;
 mod present;

@@ -3,6 +3,7 @@
 //! Anything may have taken such a name. A pipe or a folder is an error at once: opening never waits for
 //! another process.
 
+use crate::owner::hand_over;
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -20,13 +21,26 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> Option<String> {
 /// one, or this one. After a power failure it may be empty.
 pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let new = path.with_extension("new");
-    open(&new, OpenOptions::new().write(true).create(true).truncate(true))?.write_all(text.as_bytes())?;
+    open_or_make(&new, OpenOptions::new().write(true).truncate(true))?.write_all(text.as_bytes())?;
     std::fs::rename(&new, path)
 }
 
 /// Adds a line, in one call, so that lines of several writers do not mix.
 pub(crate) fn append(path: &Path, line: &str) -> io::Result<()> {
-    open(path, OpenOptions::new().append(true).create(true))?.write_all(line.as_bytes())
+    open_or_make(path, OpenOptions::new().append(true))?.write_all(line.as_bytes())
+}
+
+fn open_or_make(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    match options.clone().create_new(true).open(path) {
+        Ok(file) => {
+            if let Some(Ok(folder)) = path.parent().map(rustix::fs::stat) {
+                hand_over(&file, &folder);
+            }
+            Ok(file)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open(path, options.create(true)),
+        Err(error) => Err(error),
+    }
 }
 
 fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {

@@ -6,6 +6,7 @@ mod lock;
 mod tests;
 
 use super::{AlignedBuffer, Kind, Space, Storage, StorageFile, StorageLock};
+use crate::owner::hand_over;
 use crate::units::BLOCK_BYTES;
 use file::RealFile;
 use rustix::fd::OwnedFd;
@@ -55,6 +56,7 @@ impl RealStorage {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let descriptor = rustix::fs::openat(&self.directory, name, flags, FILE_MODE)
             .map_err(|errno| full_or(errno).unwrap_or_else(|| self.fault(errno)))?;
+        hand_over(&descriptor, &rustix::fs::fstat(&self.directory)?);
         let file = RealFile::new(descriptor, true);
         if let Err(error) = give_length(&file) {
             // The first error says what is wrong; one from the removal would only hide it.

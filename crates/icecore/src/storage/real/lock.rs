@@ -7,11 +7,15 @@
 //! (which closes the descriptor).
 
 use super::{FILE_MODE, LOCK_NAME};
+use crate::owner::hand_over;
 use crate::storage::StorageLock;
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs;
+
+/// A link, a pipe or a terminal of that name is not opened, and holds no opening up.
+const FLAGS: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK);
 
 /// Longest description of an owner, in bytes.
 const OWNER_BYTES_MAX: usize = 256;
@@ -47,9 +51,8 @@ impl Drop for RealLock {
 
 /// Takes the lock for the only writer and leaves a note of who that is. `WOULDBLOCK` when it is held.
 pub(super) fn exclusive(directory: &OwnedFd) -> rustix::io::Result<RealLock> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = loop {
-        let file = rustix::fs::openat(directory, LOCK_NAME, flags, FILE_MODE)?;
+        let file = open_or_make(directory)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         // A process that could not make a pool removes the file while it has the lock: a lock on that keeps
         // no process out.
@@ -69,11 +72,8 @@ pub(super) fn exclusive(directory: &OwnedFd) -> rustix::io::Result<RealLock> {
 /// Takes the lock for a reader. On a medium that cannot be written, where there is no lock file, no process
 /// can become the writer either, and the lock is empty.
 pub(super) fn shared(directory: &OwnedFd) -> rustix::io::Result<RealLock> {
-    let flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let opened = match rustix::fs::openat(directory, LOCK_NAME, flags | OFlags::RDONLY, Mode::empty()) {
-        Err(Errno::NOENT) => {
-            rustix::fs::openat(directory, LOCK_NAME, flags | OFlags::RDWR | OFlags::CREATE, FILE_MODE)
-        }
+    let opened = match rustix::fs::openat(directory, LOCK_NAME, FLAGS | OFlags::RDONLY, Mode::empty()) {
+        Err(Errno::NOENT) => open_or_make(directory),
         opened => opened,
     };
     let held = match opened {
@@ -87,6 +87,18 @@ pub(super) fn shared(directory: &OwnedFd) -> rustix::io::Result<RealLock> {
         Err(errno) => return Err(errno),
     };
     Ok(RealLock::new(held, false))
+}
+
+fn open_or_make(directory: &OwnedFd) -> rustix::io::Result<OwnedFd> {
+    let flags = FLAGS | OFlags::RDWR | OFlags::CREATE;
+    match rustix::fs::openat(directory, LOCK_NAME, flags | OFlags::EXCL, FILE_MODE) {
+        Ok(file) => {
+            hand_over(&file, &rustix::fs::fstat(directory)?);
+            Ok(file)
+        }
+        Err(Errno::EXIST) => rustix::fs::openat(directory, LOCK_NAME, flags, FILE_MODE),
+        Err(errno) => Err(errno),
+    }
 }
 
 fn is_absent(directory: &OwnedFd) -> bool {

@@ -368,3 +368,23 @@ fn space_is_plausible() {
     let space = storage.space().unwrap();
     assert!(space.free > 0 && space.free <= space.total, "{space:?}");
 }
+
+/// What root makes in the pool of another user, that user can open.
+#[test]
+fn files_belong_to_the_owner_of_the_folder() {
+    use std::os::unix::fs::{MetadataExt as _, chown};
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let (folder, storage) = storage();
+    chown(folder.path(), Some(65534), Some(65534)).unwrap();
+    storage.create("segment", MIB).unwrap();
+    storage.create_sparse("sparse", MIB).unwrap();
+    drop(storage.lock(true).unwrap());
+    crate::side_file::append(&folder.path().join("errors.log"), "line").unwrap();
+    crate::side_file::replace(&folder.path().join("last-scrub"), "line").unwrap();
+    for entry in fs::read_dir(folder.path()).unwrap() {
+        let entry = entry.unwrap();
+        assert_eq!(entry.metadata().unwrap().uid(), 65534, "{entry:?}");
+    }
+}
