@@ -6,6 +6,7 @@ use crate::experiments::{DiskUse, EXPERIMENTS, Experiment, Group};
 use crate::guest;
 use crate::options::Options;
 use crate::page::{self, Document, Missing};
+use rustix::fs::FlockOperation;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -146,7 +147,7 @@ pub fn run(
     folder: &Path,
     tell: &mut dyn FnMut(Event<'_>),
 ) -> Result<Outcome> {
-    prepare(folder)?;
+    let _alone = prepare(folder)?;
     let (mut documents, mut missing, mut counted) = (Vec::new(), Vec::new(), None);
     let factor = factor(options, guest::is_emulated);
     let planned = plan(studies, options);
@@ -181,18 +182,23 @@ pub fn run(
     Ok(Outcome { report, documents, missing })
 }
 
-/// Makes the folder. Older results in it must not be mixed with new ones.
-fn prepare(folder: &Path) -> Result<()> {
+/// Makes the folder. Older results in it must not be mixed with new ones, nor those of two runs. No other run
+/// writes there as long as the answer lives.
+fn prepare(folder: &Path) -> Result<fs::File> {
     fs::create_dir_all(folder).doing(|| format!("make the folder {}", folder.display()))?;
-    let mut entries = fs::read_dir(folder).doing(|| format!("list {}", folder.display()))?;
-    if entries.next().is_none() {
-        return Ok(());
+    let refused = |kind, why| {
+        let source = std::io::Error::new(kind, format!("{why}: name another folder with --output"));
+        Error::Io { action: format!("write results into {}", folder.display()), source }
+    };
+    let opened = fs::File::open(folder).doing(|| format!("open {}", folder.display()))?;
+    if rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Err(refused(std::io::ErrorKind::ResourceBusy, "another run does so"));
     }
-    let source = std::io::Error::new(
-        std::io::ErrorKind::DirectoryNotEmpty,
-        "it has files already: name another folder with --output",
-    );
-    Err(Error::Io { action: format!("write results into {}", folder.display()), source })
+    let mut entries = fs::read_dir(folder).doing(|| format!("list {}", folder.display()))?;
+    match entries.next() {
+        None => Ok(opened),
+        Some(_) => Err(refused(std::io::ErrorKind::DirectoryNotEmpty, "it has files already")),
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::tool;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Where results have it, in microseconds.
 const PARAMETER: &str = "driving_us_per_op";
@@ -20,6 +20,8 @@ const OF_PROGRAM: &str = "driving_us_per_program";
 const HOW: &str = "randwrite";
 /// How long it is looked at. A debug build shows only that it works.
 const RUNTIME_MS: u64 = if cfg!(debug_assertions) { 100 } else { 1_000 };
+/// How long it may take at least.
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How often work of the lab itself is repeated. The median counts.
 const REPEATS: usize = 15;
 
@@ -32,7 +34,9 @@ pub(crate) fn overhead_us(block_bytes: u64, options: &Options) -> Result<f64> {
         .args(["--buffer_compress_percentage=50", "--refill_buffers", "--size=1g"])
         .arg(format!("--bs={block_bytes}"))
         .args(["--time_based", &format!("--runtime={RUNTIME_MS}ms"), &format!("--rw={HOW}")]);
-    fio::run(&mut command, HOW, Path::new("nothing"), options).map(microseconds)
+    // A limit is for a system that hangs, and may be shorter than this takes.
+    let options = Options { time_limit: options.time_limit.max(PATIENCE), ..options.clone() };
+    fio::run(&mut command, HOW, Path::new("nothing"), &options).map(microseconds)
 }
 
 fn microseconds(driven: Driven) -> f64 {

@@ -38,11 +38,12 @@ fn raise(signal: libc::c_int) {
     }
 }
 
-/// From now on the first Ctrl-C, SIGTERM, or SIGHUP of a terminal that goes, is only noted: see [`caught`].
+/// From now on the first Ctrl-C, Ctrl-\\, SIGTERM, or SIGHUP of a terminal that goes, is only noted: see
+/// [`caught`].
 /// One that comes a second later or more ends the program as ever. What the caller of the program ignores
 /// stays ignored.
 pub fn defer() {
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+    for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: both structures are whole: zeros are a valid `sigaction`, and the fields that count are
         // set. What the handler does is allowed at any moment: it uses atomics, the clock and `raise`.
         unsafe {

@@ -175,6 +175,8 @@ pub fn title(system: &str) -> &str {
         "zfs" => "ZFS",
         "icecore-mount" => "Icecore (mount)",
         "icecore-sqlite" => "Icecore (SQLite)",
+        "icecore-new" => "Icecore (a new pool)",
+        "lvm-transient" => "LVM (a snapshot that no restart keeps)",
         "hdd" => "all files on the hard disk",
         "ssd" => "all files on the SSD",
         "wal-on-hdd" => "the write-ahead log on the hard disk",

@@ -6,6 +6,7 @@ use crate::figure::short;
 use crate::options::DatabaseServer;
 use crate::report::{Parameter, Report, System};
 use crate::statistics::{median, quantile};
+use crate::studies::full::REFUSED;
 
 /// The finding of a study, where its result has one.
 pub(super) fn of(report: &Report) -> Option<String> {
@@ -46,7 +47,10 @@ fn full(report: &Report) -> Option<String> {
             let worst = report.systems.get(name).map_or(lost, |system| quantile(&system.samples, 1.0));
             let worst =
                 if worst > lost { format!(" ({} in the worst round)", short(worst)) } else { String::new() };
-            format!("{} {}{worst}", title(name), short(lost))
+            let refused = report.systems.get(name).and_then(|system| system.counters.get(REFUSED));
+            let never =
+                if refused.is_some_and(|refused| *refused < 1.0) { " (its time was up before)" } else { "" };
+            format!("{} {}{worst}{never}", title(name), short(lost))
         })
         .collect();
     (!words.is_empty()).then(|| {

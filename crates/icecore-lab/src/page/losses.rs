@@ -13,8 +13,9 @@ const COUNTERS: [(&str, &str, &str); 6] = [
     ("extents_after", "after the updates", "extents"),
     ("lost_snapshots", "lost", "snapshots"),
     ("lost_blocks", "lost", "blocks"),
-    ("held_bytes", "held by the snapshot", "bytes"),
+    (HELD, "held by the snapshot", "bytes"),
 ];
+const HELD: &str = "held_bytes";
 
 pub(super) struct Loss {
     pub sentence: String,
@@ -57,8 +58,12 @@ pub(super) fn losses(name: &str, report: &Report) -> Vec<Loss> {
 }
 
 fn figures(system: &System) -> Vec<(&'static str, &str, f64)> {
-    let counted =
-        COUNTERS.iter().filter_map(|(name, words, unit)| Some((*words, *unit, *system.counters.get(*name)?)));
+    // A system that holds nothing keeps no snapshot.
+    let is_kept = |(name, value): (&str, &f64)| name != HELD || *value > 0.0;
+    let counted = COUNTERS.iter().filter_map(|(name, words, unit)| {
+        let value = system.counters.get(*name).filter(|value| is_kept((name, value)))?;
+        Some((*words, *unit, *value))
+    });
     std::iter::once(("", system.unit.as_str(), median(&system.samples))).chain(counted).collect()
 }
 

@@ -103,6 +103,9 @@ fn of_study(experiment: &Experiment, arguments: &RunArguments) -> anyhow::Result
     if name == "model" && arguments.device.is_some() {
         return Err(exit::usage("model computes, and measures no disk: leave out --device".to_owned()));
     }
+    if name == "model" && arguments.guest.is_wanted() {
+        return Err(exit::usage("model computes, and needs no machine for it: leave out --guest".to_owned()));
+    }
     if experiment.group != Group::Study && arguments.guest.is_wanted() {
         return Err(exit::usage(format!("{name} is no study: --guest goes with studies")));
     }

@@ -1,6 +1,7 @@
 //! `icecore lab report`
 
 use super::{read, with_exit_code};
+use crate::exit;
 use crate::output::say;
 use anyhow::Context as _;
 use clap::Args;
@@ -29,6 +30,10 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let documents: Vec<Document> = arguments.results.iter().map(document).collect::<anyhow::Result<_>>()?;
     let page = page::render(&documents, &[]).map_err(with_exit_code)?;
     let output = arguments.output.display();
+    let is_result = |path: &PathBuf| path.canonicalize().ok() == arguments.output.canonicalize().ok();
+    if arguments.output.exists() && arguments.results.iter().any(is_result) {
+        return Err(exit::usage(format!("{output} is one of the results: name another file with --output")));
+    }
     std::fs::write(&arguments.output, page).with_context(|| format!("cannot write {output}"))?;
     let count = documents.len();
     say(format!("{output}: {count} result{}", if count == 1 { "" } else { "s" }))

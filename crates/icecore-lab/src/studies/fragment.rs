@@ -46,7 +46,7 @@ impl Scope {
         let bytes = options.size.unwrap_or(options.size(2 << 30, quick));
         Self {
             bytes,
-            updates: (bytes / BYTES_PER_UPDATE).max(WORKERS),
+            updates: (bytes / BYTES_PER_UPDATE / WORKERS).max(1) * WORKERS,
             device_bytes: bytes.saturating_mul(2).saturating_add(1 << 30),
         }
     }

@@ -22,6 +22,9 @@ const GROUP: u64 = 64;
 /// Every one of these systems is held to lose nothing.
 const SUBJECTS: [&str; 2] = ["icecore-mount", "icecore-sqlite"];
 
+/// Whether a system refused anything before its time was up. Older results do not say.
+pub(crate) const REFUSED: &str = "refused";
+
 /// How much is done.
 struct Scope {
     device_bytes: u64,
@@ -57,6 +60,8 @@ struct Outcome {
     lost: f64,
     /// What the system said when it was full.
     refusal: String,
+    /// It refused something in time. What it loses when it is full is not known else.
+    has_refused: bool,
     counters: BTreeMap<String, f64>,
 }
 
@@ -81,12 +86,14 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     })?;
     let mut findings = Findings::default();
     lineup.report(&mut findings, "lost");
-    let ours: Vec<f64> = outcomes
+    let ours: Vec<&Outcome> = outcomes
         .iter()
         .filter(|(kind, _)| SUBJECTS.contains(&kind.name))
-        .flat_map(|(_, outcomes)| outcomes.iter().map(|outcome| outcome.lost))
+        .flat_map(|(_, outcomes)| outcomes)
         .collect();
-    if !ours.is_empty() {
+    let were_full = ours.iter().all(|outcome| outcome.has_refused);
+    let ours: Vec<f64> = ours.iter().map(|outcome| outcome.lost).collect();
+    if !ours.is_empty() && were_full {
         // One loss is one too many: the worst round counts.
         let worst = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
         findings.check(Check::new("full.lost", bootstrap(&[worst(&ours)], median, options.seed)));
@@ -160,6 +167,7 @@ impl<'a> Writer<'a> {
                 break Some(("the write", error));
             }
         };
+        let has_refused = refusal.is_some();
         let (full, mut refusal) = match refusal {
             None => (false, "its time was up before it was full".to_owned()),
             Some((_, Error::Stopped)) => return Err(Error::Stopped),
@@ -170,6 +178,7 @@ impl<'a> Writer<'a> {
             ("acknowledged_writes", self.written as f64),
             ("longest_gap_ms", self.longest * 1e3),
             ("said_full", f64::from(u8::from(full))),
+            (REFUSED, f64::from(u8::from(has_refused))),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();
@@ -185,7 +194,7 @@ impl<'a> Writer<'a> {
         counters.insert("lost_snapshots".to_owned(), snapshots);
         let resumed = self.resume();
         counters.insert("resumed".to_owned(), f64::from(u8::from(resumed.is_ok())));
-        Ok(Outcome { lost: blocks + snapshots, refusal, counters })
+        Ok(Outcome { lost: blocks + snapshots, refusal, has_refused, counters })
     }
 
     fn update_quarter(&mut self, options: &Options) -> Result<()> {

@@ -9,13 +9,20 @@ use std::process::Command;
 
 const UNIT_BYTES: u64 = 4096;
 
-/// Extents of a file, as a reader from beginning to end meets them.
-pub(super) fn count(file: &Path, options: &Options) -> Result<u64> {
-    let text = filefrag(&[file.to_owned()], options)?;
-    found(&text).ok_or_else(|| Error::Child {
+/// What filefrag says of a file system that does not tell where files lie, such as tmpfs.
+const NOT_SAID: &str = "FIEMAP unsupported";
+
+/// Extents of a file, as a reader from beginning to end meets them; `None` if the file system does not say.
+pub(super) fn count(file: &Path, options: &Options) -> Result<Option<u64>> {
+    let text = match filefrag(&[file.to_owned()], options) {
+        Err(error) if error.to_string().contains(NOT_SAID) => return Ok(None),
+        text => text?,
+    };
+    let none = || Error::Child {
         job: "filefrag".to_owned(),
         reason: format!("it counted no extents of {}: {}", file.display(), tool::tail(&text)),
-    })
+    };
+    found(&text).map(Some).ok_or_else(none)
 }
 
 /// Bytes of the files below a folder that no other file shares.

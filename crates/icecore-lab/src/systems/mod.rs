@@ -73,7 +73,7 @@ pub(crate) trait System: Send {
 
     /// In how many extents a file of the data lies, where the system says so. It may begin anew for that.
     fn extents(&mut self, name: &str, options: &Options) -> Result<Option<u64>> {
-        extents::count(&self.data()?.join(name), options).map(Some)
+        extents::count(&self.data()?.join(name), options)
     }
 
     /// The volume of the data, where snapshots are volumes with a copy area each.
