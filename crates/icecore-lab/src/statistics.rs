@@ -102,9 +102,7 @@ pub fn unpaired_ratio(numerator: &[f64], denominator: &[f64], seed: u64) -> Esti
     }
     let resampled = resampled_ratio(value, numerator, denominator, seed);
     match welch(numerator, denominator) {
-        Some((low, high)) => {
-            Estimate { value, low: low.min(resampled.low), high: high.max(resampled.high) }
-        }
+        Some((low, high)) => Estimate { value, low: low.min(resampled.low), high: high.max(resampled.high) },
         None => resampled,
     }
 }

@@ -1,6 +1,7 @@
 //! The only place that calls the store: what a database file needs of a pool, and nothing else.
 
 use crate::errors::{Fault, Result};
+use icecore::names::SNAPSHOT_FOLDER;
 use icecore::units::{InodeNumber, Timestamp};
 use icecore::{Creation, Error, FileFault, InodeKind};
 use rustix::io::Errno;
@@ -290,6 +291,10 @@ fn remove_from(dataset: &icecore::Dataset, path: &[&str]) -> Result<bool> {
 fn make_file(dataset: &icecore::Dataset, view: &View, path: &[&str]) -> Result<Option<InodeNumber>> {
     let Some((name, directories)) = path.split_last() else { return Ok(None) };
     let Some(directory) = find_directory(view, directories)? else { return Ok(None) };
+    if directories.is_empty() && *name == SNAPSHOT_FOLDER {
+        let detail = "on a mount the folder of that name in a dataset has the snapshots";
+        return Err(Error::Invalid(format!("{name}: {detail}: choose another name")).into());
+    }
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
     let new = Creation { uid, gid, ..Creation::file() };

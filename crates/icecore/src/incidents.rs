@@ -88,7 +88,13 @@ impl Incidents {
     pub(crate) fn note_made_good(&self, error: &Error) {
         let mut inner = self.inner.lock();
         inner.tally.damage += 1;
-        Self::keep(&self.directory, &mut inner, error.to_string(), false);
+        let what = on_one_line(&error.to_string());
+        let is_of_it =
+            |known: &str| known.strip_suffix(&what).is_some_and(|it| [HEALED, ONLY_READ].contains(&it));
+        // What healed it has said so.
+        if !inner.kept.iter().any(|known| is_of_it(&known.what)) {
+            Self::keep(&self.directory, &mut inner, what, false);
+        }
     }
 
     /// Notes damage by which nothing is lost: it is mended already, or what is there follows from something
@@ -240,6 +246,12 @@ mod tests {
         assert_eq!(unhealed(incidents.last()).len(), 3);
         let again = incidents.last().into_iter().next().unwrap();
         assert!(again.last >= again.when && again.times == 2, "{again:?}");
+        // What was healed is said once.
+        incidents.note_healed(&damage(9), Some(true));
+        incidents.note_made_good(&damage(9));
+        assert!(incidents.last().iter().all(|incident| incident.what != damage(9).to_string()));
+        incidents.note_made_good(&damage(8));
+        assert!(incidents.last().iter().any(|incident| incident.what == damage(8).to_string()));
         // Where nothing may be written, no process tried to heal.
         let reading = Incidents::new(None);
         reading.note(&damage(0));

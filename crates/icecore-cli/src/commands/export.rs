@@ -8,8 +8,8 @@ use crate::pool::{Context, open_to_read};
 use crate::progress::Progress;
 use anyhow::Context as _;
 use clap::Args;
-use icecore::admin::protocol::{CHUNK_BYTES_MAX, FileAttributes, Pinned};
 use icecore::admin::locate::is_pool;
+use icecore::admin::protocol::{CHUNK_BYTES_MAX, FileAttributes, Pinned};
 use icecore::admin::{Access, Request, Response};
 use std::ffi::{OsStr, OsString};
 use std::fs::Permissions;
@@ -90,7 +90,9 @@ impl<'a> Content<'a> {
 
     /// Hands on all of it in pieces, with their offsets.
     fn read(&mut self, take: &mut dyn FnMut(u64, &[u8]) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        let Some(whole) = &mut self.whole else { return read_all(self.access, self.pin, self.attributes, take) };
+        let Some(whole) = &mut self.whole else {
+            return read_all(self.access, self.pin, self.attributes, take);
+        };
         let (mut buffer, mut offset) = (vec![0; CHUNK_BYTES_MAX], 0);
         loop {
             let length = whole.file.read(&mut buffer)?;

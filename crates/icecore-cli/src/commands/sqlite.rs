@@ -462,7 +462,8 @@ fn fetch_all(
 /// file is no database, or has neither: it is whole as it stands.
 pub fn whole(access: &mut Access, pinned: &Pinned, folder: &Path) -> anyhow::Result<Option<Whole>> {
     let attributes = regular(pinned)?;
-    let request = Request::ReadFile { pin: pinned.pin, inode: attributes.inode, offset: 0, length: MAGIC.len() as u32 };
+    let request =
+        Request::ReadFile { pin: pinned.pin, inode: attributes.inode, offset: 0, length: MAGIC.len() as u32 };
     let start = take!(access.call(request)?, Response::Data(start) => start);
     let mut has_log = false;
     for suffix in LOGS {

@@ -16,6 +16,14 @@ fn with_database() -> Fixture {
 }
 
 #[test]
+fn no_database_is_called_as_the_folder_of_snapshots() {
+    let fixture = Fixture::with_db();
+    let refusal = fixture.refused(1, &["sql", "--create", "db/.icecore", "CREATE TABLE t(a)"]);
+    assert!(refusal.contains("has the snapshots"), "{refusal}");
+    assert_eq!(fixture.done(&["ls", "db"]), "app\n");
+}
+
+#[test]
 fn any_version_is_asked_and_only_the_head_is_changed() {
     let fixture = with_database();
     assert_eq!(fixture.done(&["sql", "-H", "db/app.db", "SELECT * FROM t"]), "1\tone\n2\tNULL\n");

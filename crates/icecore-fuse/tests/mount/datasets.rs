@@ -286,14 +286,22 @@ fn an_import_shows_at_once() {
     {
         let mut access = fixture.access();
         let owner = Owner { uid: 0, gid: 0 };
-        let begin = Request::BeginImport { path: b"db/f".to_vec(), mode: 0o644, owner, replace: false, beside: Vec::new() };
+        let begin = Request::BeginImport {
+            path: b"db/f".to_vec(),
+            mode: 0o644,
+            owner,
+            replace: false,
+            beside: Vec::new(),
+        };
         access.call(begin).unwrap();
         // The second time from the kernel's list.
         assert_eq!(names(&fixture.path(".")).len(), 1);
         assert_eq!(names(&fixture.path(".")).len(), 1);
         // Another that begins gives the first one up, even if it fails.
         let path = b"db/none/f".to_vec();
-        access.call(Request::BeginImport { path, mode: 0o644, owner, replace: false, beside: Vec::new() }).unwrap_err();
+        access
+            .call(Request::BeginImport { path, mode: 0o644, owner, replace: false, beside: Vec::new() })
+            .unwrap_err();
     }
     assert!(names(&fixture.path(".")).is_empty());
     import("db/f", "first", false).unwrap();

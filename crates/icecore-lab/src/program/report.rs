@@ -26,7 +26,8 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let document = |path: &PathBuf| Ok(Document { name: name(path, &arguments.results), report: read(path)? });
+    let document =
+        |path: &PathBuf| Ok(Document { name: name(path, &arguments.results), report: read(path)? });
     let documents: Vec<Document> = arguments.results.iter().map(document).collect::<anyhow::Result<_>>()?;
     let page = page::render(&documents, &[]).map_err(with_exit_code)?;
     let output = arguments.output.display();

@@ -27,20 +27,18 @@ pub struct LastScrub {
     pub spare: u64,
     /// Whether it went to the end.
     pub complete: bool,
+    /// When the last one began that looked at everything, and found all of it as it should be: this one, or one
+    /// before. What was met before that is over.
+    pub clean: Option<Timestamp>,
 }
 
 impl LastScrub {
     /// `began`: when this one did.
     pub(crate) fn of(report: &ScrubReport, began: Timestamp) -> Self {
         let ScrubReport { verified, damaged, spare, complete, resumed, .. } = *report;
-        Self { when: Timestamp::now(), began: resumed.unwrap_or(began), verified, damaged, spare, complete }
-    }
-
-    /// Whether it looked at everything, and found all of it as it should be: what was met before it began is
-    /// over.
-    #[must_use]
-    pub const fn is_clean(&self) -> bool {
-        self.complete && self.damaged == 0 && self.spare == 0
+        let (when, began) = (Timestamp::now(), resumed.unwrap_or(began));
+        let clean = (complete && damaged == 0 && spare == 0).then_some(began);
+        Self { when, began, verified, damaged, spare, complete, clean }
     }
 
     /// Reads the file, if there is one that makes sense.
@@ -62,18 +60,20 @@ impl LastScrub {
                 && self.damaged <= former.damaged
                 && (former.complete || self.damaged < former.damaged)
         };
-        former.filter(tells_less).unwrap_or(self)
+        let clean = self.clean.or(former.and_then(|former| former.clean));
+        Self { clean, ..former.filter(tells_less).unwrap_or(self) }
     }
 
     /// What the file holds.
     #[doc(hidden)]
     #[must_use]
     pub fn text(&self) -> String {
-        let Self { when, began, verified, damaged, spare, complete } = self;
+        let Self { when, began, verified, damaged, spare, complete, clean } = self;
         let (when, began) = (when.to_rfc3339(), began.to_rfc3339());
+        let clean = clean.map_or_else(String::new, |clean| format!("clean {}\n", clean.to_rfc3339()));
         format!(
             "when {when}\nbegan {began}\nverified_bytes {verified}\ndamaged_blocks {damaged}\n\
-             harmless_places {spare}\ncomplete {complete}\n"
+             harmless_places {spare}\ncomplete {complete}\n{clean}"
         )
     }
 
@@ -93,6 +93,7 @@ impl LastScrub {
             verified: value("verified_bytes")?.parse().ok()?,
             damaged: value("damaged_blocks")?.parse().ok()?,
             complete: value("complete")?.parse().ok()?,
+            clean: value("clean").and_then(Timestamp::from_rfc3339),
         })
     }
 }
@@ -112,6 +113,7 @@ mod tests {
             damaged: 1,
             spare: 2,
             complete: true,
+            clean: None,
         };
         last.store(folder.path());
         assert_eq!(LastScrub::load(folder.path()), Some(last));
@@ -119,7 +121,23 @@ mod tests {
         assert_eq!(LastScrub::load(folder.path()), None);
         last.store(&folder.path().join("gone"));
         assert_eq!(LastScrub::parse("when 1970-01-01T00:00:00Z\nverified_bytes x\n"), None);
-        assert!(LastScrub { damaged: 0, spare: 0, ..last }.is_clean() && !last.is_clean());
+    }
+
+    #[test]
+    fn the_last_one_that_was_clean_is_remembered() {
+        let folder = tempfile::tempdir().unwrap();
+        let report = |spare, complete| ScrubReport { spare, complete, ..ScrubReport::default() };
+        let second = |second: i64| Timestamp(second * 1_000_000_000);
+        for (began, report, clean) in [
+            (1, report(1, true), None),
+            (2, report(0, true), Some(2)),
+            (3, report(1, true), Some(2)),
+            (4, report(0, false), Some(2)),
+            (5, report(0, true), Some(5)),
+        ] {
+            LastScrub::of(&report, second(began)).store(folder.path());
+            assert_eq!(LastScrub::load(folder.path()).unwrap().clean, clean.map(second), "{began}");
+        }
     }
 
     #[test]
@@ -131,6 +149,7 @@ mod tests {
             damaged,
             spare: 0,
             complete,
+            clean: None,
         };
         let whole = one(1, 3, true);
         assert_eq!(one(2, 0, false).after(None), one(2, 0, false));

@@ -16,6 +16,7 @@ use crate::storage::{AlignedBuffer, Storage};
 use crate::units::{BLOCK_BYTES, PoolId, SegmentId, Slot};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The refusal for a caller that names a folder for copies of nothing.
@@ -86,7 +87,7 @@ pub(super) fn prepare(
     }
     if is_folder_of(&**storage, folder) {
         return Err(Error::Invalid(format!(
-            "{folder} is the folder of the pool itself: copies lie there unless another folder is named, best one on another disk"
+            "{folder} is the folder of the pool itself, or in it: copies lie there unless another folder is named, best one on another disk"
         )));
     }
     let place = Place::elsewhere(storage, folder, true)
@@ -102,12 +103,12 @@ pub(super) fn prepare(
     }
 }
 
-/// Whether this is where the pool lies, by whatever path.
+/// Whether this is where the pool lies, or a folder below it, by whatever path.
 fn is_folder_of(storage: &dyn Storage, folder: &str) -> bool {
-    let identity =
-        |path: &std::path::Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    let identity = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
     let own = storage.directory().and_then(|directory| identity(&directory));
-    own.is_some() && own == identity(folder.as_ref())
+    let folder = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.into());
+    own.is_some() && folder.ancestors().any(|folder| own == identity(folder))
 }
 
 /// Writes the superblock to the folder of the copies, after both of the pool's own, in the order in which

@@ -154,7 +154,11 @@ fn entries_of(
 }
 
 /// Blocks of a file that lie at other addresses, as byte ranges. One side may lack.
-fn changed_ranges(from: Option<&Side<'_>>, to: Option<&Side<'_>>, inode: InodeNumber) -> Result<Vec<ByteRange>> {
+fn changed_ranges(
+    from: Option<&Side<'_>>,
+    to: Option<&Side<'_>>,
+    inode: InodeNumber,
+) -> Result<Vec<ByteRange>> {
     let runs = |side: Option<&Side<'_>>| -> Result<BTreeMap<u64, Run>> {
         let mut runs = BTreeMap::new();
         let Some(Side { view, .. }) = side else { return Ok(runs) };

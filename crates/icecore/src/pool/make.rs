@@ -139,12 +139,15 @@ mod tests {
         fs::create_dir(&pool).unwrap();
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&pool, &link).unwrap();
-        for mirror in [pool.clone(), link, folder.path().join("pool/../pool/.")] {
+        let below = pool.join("below");
+        fs::create_dir(&below).unwrap();
+        for mirror in [pool.clone(), link.clone(), folder.path().join("pool/../pool/."), link.join("below")] {
             let mirror = Some(mirror.to_str().unwrap().to_owned());
             let options = InitOptions { segment_bytes: 2 << 20, mirror, ..InitOptions::default() };
             let refused = Pool::init_directory(&pool, &options).unwrap_err().to_string();
             assert!(refused.contains("the folder of the pool itself"), "{refused}");
         }
+        fs::remove_dir(below).unwrap();
         assert!(entries(&pool).is_empty());
         Pool::init_directory(&pool, &InitOptions::small()).unwrap();
         let open = Pool::open_directory(&pool, &crate::OpenOptions::default()).unwrap();

@@ -55,8 +55,7 @@ fn a_file_of_one_branch_is_not_taken_for_that_of_another() {
     snapshot(&pool, "copy@t");
     assert_eq!(differ(&pool, "copy@t", "db@t"), ["+ only-here", "- only-there"]);
     let all = pool.diff("copy@t", "db@t").unwrap();
-    let ranges: Vec<_> =
-        all.iter().filter(|entry| !entry.directory).map(|entry| &entry.ranges[..]).collect();
+    let ranges: Vec<_> = all.iter().filter(|entry| !entry.directory).map(|entry| &entry.ranges[..]).collect();
     assert!(ranges.iter().all(|ranges| matches!(ranges, [range] if range.length == 9000)), "{ranges:?}");
     pool.rollback("db@s", true).unwrap();
     write(&pool.dataset("db").unwrap(), "other", b"x");

@@ -78,7 +78,7 @@ pub fn incidents(status: &Status, logged: Vec<Incident>, now: Timestamp) -> Chec
 
 /// Each sentence once, the one met last at the end.
 fn open_incidents(status: &Status, logged: Vec<Incident>) -> Vec<Incident> {
-    let over = status.last_scrub.filter(|last| last.is_clean()).map(|last| last.began);
+    let over = status.last_scrub.and_then(|last| last.clean);
     let mut open: BTreeMap<String, Incident> = BTreeMap::new();
     // What the owner knows is newer than what it wrote down.
     for incident in logged.into_iter().chain(status.incidents.iter().cloned()) {
@@ -206,7 +206,8 @@ mod tests {
 
     fn scrubbed(began: i64, damaged: u64, spare: u64) -> Option<LastScrub> {
         let (when, began) = (Timestamp(began + 10), Timestamp(began));
-        Some(LastScrub { when, began, verified: 1, damaged, spare, complete: true })
+        let clean = (damaged == 0 && spare == 0).then_some(began);
+        Some(LastScrub { when, began, verified: 1, damaged, spare, complete: true, clean })
     }
 
     fn incident(last: i64, what: &str, unhealed: bool) -> Incident {
@@ -254,9 +255,14 @@ mod tests {
             status.last_scrub = last;
             assert_ne!(state(&status, vec![]), State::Ok);
         }
-        status.last_scrub = scrubbed(101, 0, 0).map(|last| LastScrub { complete: false, ..last });
+        status.last_scrub =
+            scrubbed(101, 0, 0).map(|last| LastScrub { complete: false, clean: None, ..last });
         assert_eq!(state(&status, vec![]), State::Critical);
         status.last_scrub = scrubbed(101, 0, 0);
+        assert_eq!(state(&status, vec![]), State::Ok);
+        // What a later one found is nothing of before.
+        let clean = status.last_scrub.and_then(|last| last.clean);
+        status.last_scrub = scrubbed(200, 0, 1).map(|last| LastScrub { clean, ..last });
         assert_eq!(state(&status, vec![]), State::Ok);
         // Of a process that has gone.
         assert_eq!(state(&status, vec![incident(50, "cannot read z", false)]), State::Ok);

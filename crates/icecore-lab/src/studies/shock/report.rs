@@ -94,7 +94,9 @@ fn device_counters(runs: &[&Counted]) -> BTreeMap<String, f64> {
     let counted: Option<Vec<_>> = runs.iter().map(|run| Some((run.counts?, run.requests))).collect();
     let Some(counted) = counted else { return BTreeMap::new() };
     let per_request = |of: fn(&DeviceCounts) -> u64, unit: f64| {
-        mean(&counted.iter().map(|(counts, requests)| of(counts) as f64 / unit / requests).collect::<Vec<_>>())
+        mean(
+            &counted.iter().map(|(counts, requests)| of(counts) as f64 / unit / requests).collect::<Vec<_>>(),
+        )
     };
     [
         ("device_reads_per_op", per_request(|counts| counts.reads, 1.0)),
