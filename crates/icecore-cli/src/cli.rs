@@ -91,7 +91,7 @@ pub enum Commands {
     /// Unmount, and wait until the pool is closed
     Umount(umount::Arguments),
     /// Ask a database in any version
-    Sql(sqlite::Arguments),
+    Sql(sql::Arguments),
     /// Watch 95 versions of a database being kept and proved (of the package icecore-lab)
     Demo(lab::DemoArguments),
     /// Measure: studies of snapshots under databases (of the package icecore-lab)

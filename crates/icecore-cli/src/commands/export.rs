@@ -1,7 +1,7 @@
 //! `icecore export`
 
 use super::files::{base_name, pin, read_all, regular, runs_with_data};
-use super::{finish, sqlite, take};
+use super::{database, finish, take};
 use crate::exit;
 use crate::output::Output;
 use crate::pool::{Context, open_to_read};
@@ -71,13 +71,13 @@ struct Content<'a> {
     pin: u32,
     attributes: &'a FileAttributes,
     /// A database with what it had beside it.
-    whole: Option<sqlite::Whole>,
+    whole: Option<database::Whole>,
 }
 
 impl<'a> Content<'a> {
     /// `folder`: where there is room for a copy.
     fn of(access: &'a mut Access, pinned: &'a Pinned, folder: &Path, raw: bool) -> anyhow::Result<Self> {
-        let whole = if raw { None } else { sqlite::whole(access, pinned, folder)? };
+        let whole = if raw { None } else { database::whole(access, pinned, folder)? };
         Ok(Self { access, pin: pinned.pin, attributes: regular(pinned)?, whole })
     }
 

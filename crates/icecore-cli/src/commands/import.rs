@@ -1,7 +1,7 @@
 //! `icecore import`
 
 use super::files::{base_name, pin, runs_with_data};
-use super::{finish, sqlite, take};
+use super::{database, finish, take};
 use crate::exit;
 use crate::format;
 use crate::output::{Output, print_document};
@@ -115,8 +115,8 @@ fn open_source(path: &Path, raw: bool) -> anyhow::Result<Source> {
     if metadata.is_dir() {
         anyhow::bail!("{shown} is a directory: import its files one by one");
     }
-    let (stream, size) = if !raw && metadata.is_file() && sqlite::is_database(&file) {
-        let copy = sqlite::consistent_copy(path)?.into_file();
+    let (stream, size) = if !raw && metadata.is_file() && database::is_database(&file) {
+        let copy = database::consistent_copy(path)?.into_file();
         let size = copy.metadata()?.len();
         (Stream::File(copy), size)
     } else if metadata.is_file() {
@@ -243,8 +243,9 @@ fn begin(
     first: &[u8],
     arguments: &Arguments,
 ) -> anyhow::Result<()> {
-    let is_whole = !arguments.raw && sqlite::is_beginning(first);
-    let beside = if is_whole { sqlite::COMPANIONS.map(|suffix| suffix.into()).to_vec() } else { Vec::new() };
+    let is_whole = !arguments.raw && database::is_beginning(first);
+    let beside =
+        if is_whole { database::COMPANIONS.map(|suffix| suffix.into()).to_vec() } else { Vec::new() };
     let begin = Request::BeginImport {
         path: path.to_vec(),
         mode: source.mode,

@@ -5,6 +5,7 @@ pub mod check;
 pub mod clone;
 pub mod copies;
 pub mod create;
+mod database;
 pub mod destroy;
 pub mod diff;
 pub mod export;
@@ -25,7 +26,7 @@ pub mod resize;
 pub mod rollback;
 pub mod scrub;
 pub mod snapshot;
-pub mod sqlite;
+pub mod sql;
 pub mod status;
 pub mod top;
 pub mod trim;
@@ -73,7 +74,7 @@ pub fn run(cli: Cli) -> anyhow::Result<()> {
         Commands::Top(arguments) => top::run(&context, &arguments),
         Commands::Mount(arguments) => mount::run(&context, arguments),
         Commands::Umount(arguments) => umount::run(&arguments),
-        Commands::Sql(arguments) => sqlite::run(&context, &arguments),
+        Commands::Sql(arguments) => sql::run(&context, &arguments),
         Commands::Demo(arguments) => lab::demo(&arguments),
         Commands::Lab(arguments) => lab::run(&arguments),
         Commands::Completions(arguments) => generate::completions(&arguments, cli::command()),

@@ -75,7 +75,9 @@ impl Import {
         if let Some(one) = beside.first().filter(|_| existing.is_none() && !replace) {
             return Err(Error::Exists { what: escaped(&one.path) });
         }
-        beside.iter().try_for_each(|one| refuse_open(pool, &dataset, one.inode, &one.path))?;
+        if replace {
+            beside.iter().try_for_each(|one| refuse_open(pool, &dataset, one.inode, &one.path))?;
+        }
         let claim = Claim::take(pool.id(), &dataset, directory, name, path)?;
         let (inode, hidden) = match existing {
             Some(entry) if !replace && entry.kind == InodeKind::File => {

@@ -1,43 +1,32 @@
-//! `icecore sql`, and consistent copies of SQLite databases for `icecore import`.
+//! `icecore sql`.
 //!
 //! A pool that this process can open is reached through the SQLite door, with everything the door can do. Of
 //! a pool that another process has open the file is fetched as it is at one moment, and only read.
 
-use super::files::{base_name, pin, read_all, regular, runs_with_data, shown};
-use super::{finish, take};
+use super::database::fetch_all;
+use super::files::{base_name, pin, regular, shown};
+use super::finish;
 use crate::format::escaped;
 use crate::output::{Align, Output, Table};
 use crate::owner::{self, waited_for_command};
 use crate::pool::{Context, not_opened, warn_if_stale};
-use crate::progress::Progress;
 use anyhow::Context as _;
 use clap::Args;
 use icecore::OpenOptions;
-use icecore::admin::protocol::{FileAttributes, FileKind, Pinned};
-use icecore::admin::{Access, ErrorCode, Failure, Request, Response};
-use rusqlite::backup::{Backup, StepResult};
+use icecore::admin::protocol::Pinned;
+use icecore::admin::{Access, ErrorCode, Failure, Request};
 use rusqlite::fallible_iterator::FallibleIterator as _;
 use rusqlite::types::ValueRef;
 use rusqlite::{Batch, Connection, OpenFlags, Statement};
 use serde_json::{Value, json};
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
-use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::Instant;
-use tempfile::{NamedTempFile, TempDir};
+use tempfile::TempDir;
 
 /// How often statements begin again that met another process's opening of the pool.
 const ATTEMPTS: u32 = 5;
-/// Pages copied between two reports.
-const PAGES_AT_A_TIME: i32 = 2048;
-/// The first bytes of every SQLite database.
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-/// What the names of the files end with that hold a part of a database.
-const LOGS: [&str; 2] = ["-journal", "-wal"];
-/// The same with the index of the log.
-pub const COMPANIONS: [&str; 3] = [LOGS[0], LOGS[1], "-shm"];
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -181,25 +170,6 @@ fn open_copy(access: &mut Access, pinned: &Pinned, arguments: &Arguments) -> any
     // would be lost.
     connection.pragma_update(None, "query_only", true)?;
     Ok(Database { connection, _door: None, copy: Some(folder) })
-}
-
-fn fetch(
-    access: &mut Access,
-    pinned: &Pinned,
-    attributes: &FileAttributes,
-    target: &Path,
-) -> anyhow::Result<()> {
-    let failed = || format!("cannot write {}", target.display());
-    let file = File::create_new(target).with_context(failed)?;
-    let progress = Progress::new("fetching", attributes.size);
-    read_all(access, pinned.pin, attributes, |offset, data| {
-        for (start, run) in runs_with_data(data) {
-            file.write_all_at(run, offset + start as u64).with_context(failed)?;
-        }
-        progress.set(offset + data.len() as u64);
-        Ok(())
-    })?;
-    file.set_len(attributes.size).with_context(failed)
 }
 
 fn only_read(pinned: &Pinned) -> Failure {
@@ -418,125 +388,6 @@ fn is_of_damage(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_DATA)
 }
 
-/// Whether a file is a SQLite database, by its first bytes.
-pub fn is_database(file: &File) -> bool {
-    let mut start = [0; MAGIC.len()];
-    file.read_exact_at(&mut start, 0).is_ok() && is_beginning(&start)
-}
-
-/// Whether these bytes are the first of a SQLite database.
-pub fn is_beginning(bytes: &[u8]) -> bool {
-    bytes.starts_with(MAGIC)
-}
-
-/// A file of a version that a database in the same version has beside it.
-fn companion(access: &mut Access, pinned: &Pinned, suffix: &str) -> anyhow::Result<Option<FileAttributes>> {
-    let file = [&pinned.file, suffix.as_bytes()].concat();
-    let response = access.call(Request::Find { pin: pinned.pin, file })?;
-    let found = take!(response, Response::Found(found) => found);
-    Ok(found.filter(|found| found.kind == FileKind::File && found.size > 0))
-}
-
-/// Fetches a database into a folder, with the journal or write-ahead log that it has beside it in the same
-/// version. Whether there is one.
-fn fetch_all(
-    access: &mut Access,
-    pinned: &Pinned,
-    attributes: &FileAttributes,
-    target: &Path,
-) -> anyhow::Result<bool> {
-    fetch(access, pinned, attributes, target)?;
-    let mut is_alone = true;
-    for suffix in LOGS {
-        if let Some(found) = companion(access, pinned, suffix)? {
-            let mut name = target.as_os_str().to_owned();
-            name.push(suffix);
-            fetch(access, pinned, &found, Path::new(&name))?;
-            is_alone = false;
-        }
-    }
-    Ok(!is_alone)
-}
-
-/// A database in one file, below `folder`: what its journal or write-ahead log holds is in it. `None` if the
-/// file is no database, or has neither: it is whole as it stands.
-pub fn whole(access: &mut Access, pinned: &Pinned, folder: &Path) -> anyhow::Result<Option<Whole>> {
-    let attributes = regular(pinned)?;
-    let request =
-        Request::ReadFile { pin: pinned.pin, inode: attributes.inode, offset: 0, length: MAGIC.len() as u32 };
-    let start = take!(access.call(request)?, Response::Data(start) => start);
-    let mut has_log = false;
-    for suffix in LOGS {
-        has_log |= companion(access, pinned, suffix)?.is_some();
-    }
-    if !is_beginning(&start) || !has_log {
-        return Ok(None);
-    }
-    let failed = || format!("cannot copy the database {}", shown(pinned));
-    let folder = tempfile::Builder::new().prefix(".icecore-").tempdir_in(folder).with_context(failed)?;
-    let path = folder.path().join("database");
-    fetch_all(access, pinned, attributes, &path)?;
-    let connection = Connection::open(&path).with_context(failed)?;
-    // Rolls the journal back, or takes the log in and removes it.
-    connection.query_row("PRAGMA journal_mode=DELETE", [], |_| Ok(())).with_context(failed)?;
-    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).with_context(failed)?;
-    connection.close().map_err(|(_, error)| error).with_context(failed)?;
-    let file = File::open(&path).with_context(failed)?;
-    Ok(Some(Whole { file, _folder: folder }))
-}
-
-/// See [`whole`].
-pub struct Whole {
-    pub file: File,
-    _folder: TempDir,
-}
-
-/// A copy of a database as it is at one moment, whichever program uses it and in whatever journal mode.
-pub fn consistent_copy(path: &Path) -> anyhow::Result<NamedTempFile> {
-    let failed = || format!("cannot copy the database {}", path.display());
-    let copy = tempfile::Builder::new().prefix("icecore-").tempfile().with_context(failed)?;
-    let source = open_source(path).with_context(failed)?;
-    {
-        let mut target = Connection::open(copy.path()).with_context(failed)?;
-        // If this is interrupted the copy is thrown away.
-        target.execute_batch("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF").with_context(failed)?;
-        back_up(&source, &mut target).with_context(failed)?;
-        // The header of a source in WAL mode says so, and the copy has no write-ahead log.
-        target.execute_batch("PRAGMA journal_mode=DELETE").with_context(failed)?;
-    }
-    Ok(copy)
-}
-
-/// Opens a database and holds on to its present state: one read transaction around the whole copy, or else
-/// every write to the source would start it anew.
-fn open_source(path: &Path) -> rusqlite::Result<Connection> {
-    // Writable if it can be: the index of a write-ahead log is written by readers too.
-    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)
-        .or_else(|_| Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY))?;
-    connection.busy_timeout(owner::PATIENCE)?;
-    connection.execute_batch("BEGIN")?;
-    connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
-    Ok(connection)
-}
-
-fn back_up(source: &Connection, target: &mut Connection) -> anyhow::Result<()> {
-    let page_bytes: u64 =
-        source.query_row("PRAGMA page_size", [], |row| row.get::<_, i64>(0))?.unsigned_abs();
-    let backup = Backup::new(source, target)?;
-    let progress = Progress::new("copying", 0);
-    loop {
-        let step = backup.step(PAGES_AT_A_TIME)?;
-        let now = backup.progress();
-        progress.set_total(u64::from(now.pagecount.unsigned_abs()) * page_bytes);
-        progress.set(u64::from((now.pagecount - now.remaining).unsigned_abs()) * page_bytes);
-        match step {
-            StepResult::Done => return Ok(()),
-            StepResult::More => {}
-            _ => anyhow::bail!("another connection keeps it locked"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -550,24 +401,5 @@ mod tests {
         assert_eq!(text(ValueRef::Blob(&[0, 255])), "x'00ff'");
         assert_eq!(json_value(ValueRef::Text(b"\xff")), json!({ "hex": "ff" }));
         assert_eq!(json_value(ValueRef::Real(f64::INFINITY)), Value::Null);
-    }
-
-    #[test]
-    fn a_copy_of_a_database_in_use_is_of_one_moment() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("app.db");
-        let user = Connection::open(&path).unwrap();
-        user.execute_batch("PRAGMA journal_mode=WAL; CREATE TABLE t(x); INSERT INTO t VALUES (1)").unwrap();
-        user.execute_batch("BEGIN IMMEDIATE; INSERT INTO t VALUES (2)").unwrap();
-        assert!(is_database(&File::open(&path).unwrap()));
-        let copy = consistent_copy(&path).unwrap();
-        user.execute_batch("COMMIT").unwrap();
-        drop(user);
-        let mut header = [0; 20];
-        File::open(copy.path()).unwrap().read_exact_at(&mut header, 0).unwrap();
-        assert_eq!(header[18..], [1, 1], "not in WAL mode");
-        let copied = Connection::open(copy.path()).unwrap();
-        let count: i64 = copied.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
-        assert_eq!(count, 1);
     }
 }
