@@ -2,7 +2,7 @@
 
 use crate::copies::{Copies, Mended};
 use crate::error::{Error, Result};
-use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name};
+use crate::format::segment::{Geometry, SegmentHeader, SegmentKind, file_name, from_file_name};
 use crate::format::superblock::LedgerPointer;
 use crate::incidents::Incidents;
 use crate::numbers::NumberMap;
@@ -420,6 +420,24 @@ impl SegmentFiles {
         healed.iter().try_for_each(|segment| self.sync(*segment))?;
         Ok(healed.len() as u64)
     }
+}
+
+/// Finds out whether the user of this process may read all segments. That they are not open to that user is no
+/// damage, and would look like it.
+///
+/// # Errors
+/// [`Error::Io`] for the first one that may not be read.
+pub(crate) fn require_readable(storage: &dyn Storage) -> Result<()> {
+    let files = storage.list().map_err(|error| Error::io("list", storage.describe(), error))?;
+    for (name, _) in files.iter().filter(|(name, _)| from_file_name(name).is_some()) {
+        match storage.open(name, false) {
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                return Err(Error::io("open", name, error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Opens a file, and once more with others closed where there may be no more of them: the rest of the process

@@ -32,6 +32,7 @@ pub use mend::{RepairOptions, RepairReport, repair, repair_directory};
 use crate::admin::from_idle_owner;
 use crate::engine::{self, Engine};
 use crate::error::{Error, Result};
+use crate::files::require_readable;
 use crate::format::superblock::{NAMES, Superblock};
 use crate::options::OpenOptions;
 use crate::pool::{Pool, ScrubProgress};
@@ -180,6 +181,7 @@ pub fn check(
     progress: &mut dyn FnMut(CheckProgress),
 ) -> Result<CheckReport> {
     find_pool(&*storage)?;
+    require_readable(&*storage)?;
     // Others may read meanwhile, and the medium need not be writable.
     let lock = engine::lock(&*storage, false)?;
     let generation = || engine::find_superblock(&*storage).map(|superblock| superblock.generation).ok();

@@ -2,7 +2,7 @@
 
 use super::{Kind, Space, Storage, StorageFile, StorageLock};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ pub(crate) struct MemoryStorage {
     files: Mutex<BTreeMap<String, Bytes>>,
     flushes: Arc<Mutex<Flushes>>,
     unreadable: Arc<Mutex<Stretches>>,
+    forbidden: Mutex<BTreeSet<String>>,
 }
 
 /// What becomes of flushes of files.
@@ -49,6 +50,11 @@ impl MemoryStorage {
     /// Bytes of a file cannot be read from now on.
     pub(crate) fn make_unreadable(&self, name: &str, bytes: Range<u64>) {
         self.unreadable.lock().push((name.to_owned(), bytes));
+    }
+
+    /// The user of this process has no right to open a file from now on.
+    pub(crate) fn forbid(&self, name: &str) {
+        self.forbidden.lock().insert(name.to_owned());
     }
 
     fn file(&self, name: &str, bytes: &Bytes) -> Box<dyn StorageFile> {
@@ -81,6 +87,9 @@ impl Storage for MemoryStorage {
     }
 
     fn open(&self, name: &str, _writable: bool) -> io::Result<Box<dyn StorageFile>> {
+        if self.forbidden.lock().contains(name) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         let files = self.files.lock();
         let bytes = files.get(name).ok_or(io::ErrorKind::NotFound)?;
         Ok(self.file(name, bytes))

@@ -18,6 +18,7 @@ use super::Pool;
 use crate::copies::{CopiesReport, MendCounts, Mended, MendsSince};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::files::require_readable;
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Run, Stream, Timestamp};
 use pace::{Load, Pace};
 pub use position::Position;
@@ -221,6 +222,7 @@ fn scrub(
 ) -> Result<ScrubReport> {
     engine.check_open()?;
     let _going = Going::begin(engine)?;
+    require_readable(&*engine.storage)?;
     let copies = engine.blocks.files().copies();
     let begun = copies.mends();
     let mended_before = options.tells_opening.then(|| copies.mends_since(MendCounts::default()));

@@ -558,3 +558,31 @@ fn what_cannot_be_written_again_is_told_once() {
     }
     assert!(told.len() >= 4, "{told:?}");
 }
+
+/// As root makes them in the pool of another user.
+#[test]
+fn files_that_may_not_be_opened_are_no_damage() {
+    let storage = made().copy();
+    let segments: Vec<String> = storage
+        .list()
+        .unwrap()
+        .into_iter()
+        .map(|(name, _)| name)
+        .filter(|name| from_file_name(name).is_some())
+        .collect();
+    storage.forbid(segments.last().unwrap());
+    let denied = |error: Error| {
+        let Error::Io { source, .. } = error else { panic!("{error}") };
+        assert_eq!(source.kind(), std::io::ErrorKind::PermissionDenied);
+    };
+    denied(
+        crate::check::check(
+            Arc::clone(&storage) as Arc<dyn Storage>,
+            &crate::check::CheckOptions::default(),
+            &mut |_| (),
+        )
+        .unwrap_err(),
+    );
+    let opened = Pool::open(storage, &options(true));
+    opened.and_then(|pool| pool.scrub(&mut |_| true)).map(drop).map_err(denied).unwrap_err();
+}
