@@ -71,11 +71,14 @@ pub fn whole(access: &mut Access, pinned: &Pinned, folder: &Path) -> anyhow::Res
     let request =
         Request::ReadFile { pin: pinned.pin, inode: attributes.inode, offset: 0, length: MAGIC.len() as u32 };
     let start = take!(access.call(request)?, Response::Data(start) => start);
+    if !is_beginning(&start) {
+        return Ok(None);
+    }
     let mut has_log = false;
     for suffix in LOGS {
         has_log |= companion(access, pinned, suffix)?.is_some();
     }
-    if !is_beginning(&start) || !has_log {
+    if !has_log {
         return Ok(None);
     }
     let failed = || format!("cannot copy the database {} (--raw copies its bytes)", shown(pinned));

@@ -226,7 +226,7 @@ impl Driver<'_> {
                 let shape = self.curve(&file, run, seed)?;
                 let said = match self.options.tool {
                     LoadTool::Fio => format!("gap {} ms", shape.longest_gap_ms),
-                    _ => format!("dip to {:.0} %", 100.0 * shape.dip),
+                    _ => format!("dip of {:.0} %", 100.0 * shape.dip),
                 };
                 self.options.say(&format!("  {}/{}: {said}", self.kind.name, run.name))?;
                 found.curves.insert(run.name, shape);
