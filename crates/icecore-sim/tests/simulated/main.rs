@@ -16,6 +16,7 @@ mod faults;
 mod fetch;
 mod freeing;
 mod full;
+mod import;
 mod lives;
 mod model;
 mod pages;

@@ -69,7 +69,7 @@ impl Files {
                 // Whatever was staged before is given up, also if this fails.
                 self.import = None;
                 let creation = Creation { mode, uid: owner.uid, gid: owner.gid, ..Creation::file() };
-                Import::begin(pool, &path, &creation, replace, &beside).map(|import| {
+                Import::begin(pool, &path, &creation, replace, beside).map(|import| {
                     self.import = Some(import);
                     Response::Done
                 })

@@ -27,7 +27,8 @@ pub(super) struct Import {
     inode: InodeNumber,
     path: Vec<u8>,
     directory: InodeNumber,
-    beside: Vec<Beside>,
+    /// What the names of files end with that belong to the former content.
+    endings: Vec<Vec<u8>>,
     _user: UserGuard,
     _claim: Claim,
 }
@@ -49,13 +50,13 @@ struct Hidden {
 }
 
 impl Import {
-    /// `beside`: see [`Request::BeginImport`](super::Request::BeginImport).
+    /// `endings`: `beside` of [`Request::BeginImport`](super::Request::BeginImport).
     pub(super) fn begin(
         pool: &Pool,
         path: &[u8],
         creation: &Creation,
         replace: bool,
-        beside: &[Vec<u8>],
+        endings: Vec<Vec<u8>>,
     ) -> Result<Self> {
         let (dataset, file) = head_of(pool, path)?;
         if file.is_empty() {
@@ -71,7 +72,7 @@ impl Import {
             Err(Error::File(fault)) => return Err(about(path, fault)),
             Err(error) => return Err(error),
         };
-        let beside = Beside::all(&view, (directory, name), path, beside)?;
+        let beside = Beside::all(&view, (directory, name), path, &endings)?;
         if let Some(one) = beside.first().filter(|_| existing.is_none() && !replace) {
             return Err(Error::Exists { what: escaped(&one.path) });
         }
@@ -113,7 +114,8 @@ impl Import {
             inode,
             path: path.to_vec(),
             directory,
-            beside,
+            // Without leave to replace, there was nothing beside it, and what has come since is not ours.
+            endings: if replace { endings } else { Vec::new() },
             _user: user,
             _claim: claim,
         })
@@ -132,8 +134,13 @@ impl Import {
         if self.hidden.is_none() {
             refuse_open(pool, &self.dataset, self.inode, &self.path)?;
         }
-        self.remove_beside(pool)?;
+        let (_, name) = split_last(&self.path);
+        let beside = Beside::all(&self.dataset.view()?, (self.directory, name), &self.path, &self.endings)?;
+        beside.iter().try_for_each(|one| refuse_open(pool, &self.dataset, one.inode, &one.path))?;
         if let Some(mut group) = self.group.take() {
+            // In one step with the content: what a log of the former one holds would be applied to the new
+            // one, and the former one would lack it. A log that is empty is none.
+            beside.iter().try_for_each(|one| group.truncate(one.inode, 0))?;
             group.truncate(self.inode, size)?;
             pool.commit(vec![group])?;
         }
@@ -146,6 +153,7 @@ impl Import {
                 other => other,
             })?;
         }
+        self.remove(&beside)?;
         pool.sync()?;
         let dataset = self.dataset.id();
         pool.tell(&match &self.hidden {
@@ -159,17 +167,14 @@ impl Import {
 }
 
 impl Import {
-    /// Before the content comes: what is left of the former one would be applied to it after a crash.
-    fn remove_beside(&self, pool: &Pool) -> Result<()> {
-        let beside = self.beside.iter();
-        beside.clone().try_for_each(|one| refuse_open(pool, &self.dataset, one.inode, &one.path))?;
+    fn remove(&self, beside: &[Beside]) -> Result<()> {
         for one in beside {
             match self.dataset.unlink(self.directory, &one.name) {
                 Ok(_) | Err(Error::File(FileFault::NotFound)) => {}
                 Err(error) => return Err(error),
             }
             let (dataset, directory, name) = (self.dataset.id(), self.directory, one.name.clone());
-            pool.tell(&PoolChange::Name { dataset, directory, name });
+            self.dataset.pool().tell(&PoolChange::Name { dataset, directory, name });
         }
         Ok(())
     }

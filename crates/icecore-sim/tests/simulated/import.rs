@@ -1,0 +1,95 @@
+//! Imports that replace a file and what belongs to its former content, struck by a crash at every I/O.
+
+use crate::common::{Told, for_each_seed, open};
+use icecore::admin::protocol::Owner;
+use icecore::admin::{Executor, Failure, Request, Session as _};
+use icecore::units::InodeNumber;
+use icecore::{Creation, Pool};
+use icecore_sim::explorer::{Explorer, Setting};
+use icecore_sim::{CrashMode, Random};
+
+const FORMER: &[u8] = b"the former database, and half of it is in its log";
+const LOG: &[u8] = b"the other half";
+
+/// A pool with a database and its log, killed.
+fn beginning(seed: u64) -> Explorer {
+    let mut explorer = Explorer::new(seed, &Setting::default()).unwrap();
+    explorer.open().unwrap();
+    let pool = explorer.pool();
+    let dataset = pool.create_dataset("d", false, &[]).and_then(|_| pool.dataset("d")).unwrap();
+    for (name, content) in [(&b"db"[..], FORMER), (b"db-wal", LOG)] {
+        let file = dataset.open_or_create(name, &Creation::file()).unwrap();
+        dataset.write(file, 0, content).unwrap();
+    }
+    pool.sync().unwrap();
+    explorer.crash(None);
+    explorer
+}
+
+fn import(pool: &Pool, content: &[u8]) -> Result<(), Failure> {
+    let mut session = Executor::new(pool.clone());
+    let owner = Owner { uid: 0, gid: 0 };
+    let (path, beside) = (b"d/db".to_vec(), vec![b"-wal".to_vec()]);
+    for request in [
+        Request::BeginImport { path, mode: 0o644, owner, replace: true, beside },
+        Request::ImportChunk { offset: 0, data: content.to_vec() },
+        Request::CommitImport { size: content.len() as u64 },
+    ] {
+        session.call(request, &mut |_| true)?;
+    }
+    Ok(())
+}
+
+/// The content of a file; nothing if it is not there.
+fn content(pool: &Pool, name: &[u8]) -> Vec<u8> {
+    let view = pool.dataset("d").and_then(|dataset| dataset.view()).unwrap();
+    let Some(entry) = view.lookup(InodeNumber::ROOT, name).unwrap() else { return Vec::new() };
+    let mut bytes = vec![0; view.attributes(entry.inode).unwrap().size as usize];
+    view.read(entry.inode, 0, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_database_goes_with_its_log_whenever_a_crash_comes() {
+    for_each_seed("import", 3, |seed| {
+        // Such that a part of it is written ahead of the commit.
+        let wanted = vec![7; 200_000];
+        let base = beginning(seed);
+        let mut reference = base.fork(0);
+        reference.open().unwrap();
+        let before = reference.disk.io_count();
+        import(reference.pool(), &wanted).unwrap();
+        let count = reference.disk.io_count() - before;
+        assert!(reference.pool().view("d").unwrap().lookup(InodeNumber::ROOT, b"db-wal").unwrap().is_none());
+        reference.crash(None);
+
+        let mut random = Random::new(seed);
+        let (mut former, mut new) = (0, 0);
+        for number in 1..=count {
+            let _told = Told(format!("crash at I/O {number} of {count}"));
+            let mut first = base.fork(seed ^ number);
+            first.open().unwrap();
+            first.disk.crash_at(number);
+            let _ = import(first.pool(), &wanted);
+            for mode in CrashMode::ALL_MODES {
+                let _told = Told(format!("mode {mode:?}"));
+                let mut explorer = first.fork(random.next());
+                explorer.crash(Some(mode));
+                open(&mut explorer);
+                let found = (content(explorer.pool(), b"db"), content(explorer.pool(), b"db-wal"));
+                if found.0 == FORMER {
+                    assert!(found.1 == LOG, "the former database lacks its log");
+                    former += 1;
+                } else {
+                    assert!(
+                        found == (wanted.clone(), Vec::new()),
+                        "the log of another database is beside it"
+                    );
+                    new += 1;
+                }
+                explorer.pool().verify().unwrap();
+            }
+        }
+        assert!(former > 0 && new > 0, "{former} crashes before the commit, and {new} after it");
+    });
+}
