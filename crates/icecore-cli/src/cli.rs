@@ -2,6 +2,7 @@
 
 use crate::commands::*;
 use crate::exit;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Command, CommandFactory as _, Parser, Subcommand};
 use icecore_terminal::environment::with_environment;
 use icecore_terminal::generate;
@@ -18,11 +19,16 @@ use std::path::PathBuf;
 )]
 pub struct Cli {
     /// The pool: the folder that `icecore init` made
-    #[arg(short = 'P', long, global = true, value_name = "FOLDER", env = "ICECORE_POOL")]
+    #[arg(short = 'P', long, global = true, value_name = "FOLDER", env = "ICECORE_POOL", value_parser = any_path())]
     pub pool: Option<PathBuf>,
 
     #[command(subcommand)]
     pub command: Commands,
+}
+
+/// A path, or nothing: a script clears a variable by an empty one.
+fn any_path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 #[derive(Subcommand, Debug)]

@@ -31,8 +31,10 @@ pub struct Location {
 }
 
 impl Context {
-    /// With the pool of the command line, which has that of `ICECORE_POOL` where there is no `-P`.
+    /// With the pool of the command line, which has that of `ICECORE_POOL` where there is no `-P`. An empty
+    /// one is none.
     pub fn new(pool: Option<PathBuf>) -> Self {
+        let pool = pool.filter(|pool| !pool.as_os_str().is_empty());
         let is_of_shell =
             pool.as_ref().map(|pool| pool.as_os_str()) == std::env::var_os("ICECORE_POOL").as_deref();
         Self { pool, is_of_shell }

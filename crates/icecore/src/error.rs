@@ -245,3 +245,26 @@ impl Error {
         Self::Damaged { place: place.into(), detail: detail.into() }
     }
 }
+
+/// The first ten of what is in the way, and how many more there are.
+pub(crate) fn listed(blockers: &[String], separator: &str) -> String {
+    let shown = 10.min(blockers.len());
+    let text = blockers[..shown].join(separator);
+    match blockers.len() - shown {
+        0 => text,
+        more => format!("{text}{separator}and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_list_of_blockers_ends_with_their_number() {
+        let blockers: Vec<String> = (1..=12).map(|number| format!("b{number}")).collect();
+        assert_eq!(listed(&blockers[..2], "; "), "b1; b2");
+        assert!(listed(&blockers[..10], ", ").ends_with(", b10"));
+        assert!(listed(&blockers, "; ").ends_with("; b10; and 2 more"));
+    }
+}

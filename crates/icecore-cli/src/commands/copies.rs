@@ -7,6 +7,7 @@ use crate::pool::{Context, open_to_read, open_to_write};
 use clap::Args;
 use icecore::admin::{ErrorCode, Failure, Request, Response};
 use icecore::{CopiesReport, CopyMode};
+use icecore_fuse::mounting::{FILESYSTEM_TYPE, mounted_at};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ What is damaged and has a second copy is read from that, and written again.
 Without an option, says what is copied, where to, and whether everything has
 its copy.
 
-  none      nothing is copied
+  none      nothing is copied, and the folder of --mirror is forgotten
   metadata  what files are found by: tree nodes and the ledger (the default)
   all       everything: twice the space, and twice the writing
 
@@ -89,6 +90,22 @@ impl Made {
         Ok(Self { path: absolute(folder)?, is_new: made.is_ok() })
     }
 
+    /// Refuses one on a mount of the pool: what is written to it would need copies of its own.
+    fn refuse_mount_of(&self, pool: &Path) -> anyhow::Result<()> {
+        for point in Path::new(&self.path).ancestors() {
+            let Some(mount) = mounted_at(point)? else { continue };
+            if mount.kind == FILESYSTEM_TYPE && mount.source.starts_with(pool.canonicalize()?) {
+                let message = format!(
+                    "the folder for copies, {}, is on a mount of the pool itself: choose one on another disk",
+                    self.path
+                );
+                return Err(Failure::new(ErrorCode::Invalid, message).into());
+            }
+            break;
+        }
+        Ok(())
+    }
+
     /// Removes it if it is new and nothing is in it, for what it was made for has failed.
     pub fn take_back(self) {
         if self.is_new {
@@ -127,7 +144,8 @@ pub fn run(context: &Context, arguments: &Arguments) -> anyhow::Result<()> {
                 None if arguments.here || mode == CopyMode::None => None,
                 None => report.folder.clone(),
             };
-            let changed = access.call(Request::SetCopies { mode, folder });
+            let allowed = made.as_ref().map_or(Ok(()), |made| made.refuse_mount_of(&pool));
+            let changed = allowed.and_then(|()| Ok(access.call(Request::SetCopies { mode, folder })?));
             if let (Err(_), Some(made)) = (&changed, made) {
                 made.take_back();
             }

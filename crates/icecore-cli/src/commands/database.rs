@@ -3,7 +3,7 @@
 //! A journal or a write-ahead log holds a part of a database. One file alone may lack commits, or have half a
 //! transaction.
 
-use super::files::{read_all, regular, runs_with_data, shown};
+use super::files::{read_all, regular, shown, write_piece};
 use super::take;
 use crate::owner;
 use crate::progress::Progress;
@@ -156,9 +156,7 @@ fn fetch(
     let file = File::create_new(target).with_context(failed)?;
     let progress = Progress::new("fetching", attributes.size);
     read_all(access, pinned.pin, attributes, |offset, data| {
-        for (start, run) in runs_with_data(data) {
-            file.write_all_at(run, offset + start as u64).with_context(failed)?;
-        }
+        write_piece(&file, offset, data).with_context(failed)?;
         progress.set(offset + data.len() as u64);
         Ok(())
     })?;

@@ -1,6 +1,6 @@
 //! `icecore export`
 
-use super::files::{base_name, pin, read_all, regular, runs_with_data};
+use super::files::{base_name, pin, read_all, regular, write_piece};
 use super::{database, finish, take};
 use crate::exit;
 use crate::output::Output;
@@ -15,7 +15,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::Permissions;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 #[derive(Args, Debug)]
@@ -136,9 +136,7 @@ fn to_file(
     let size = content.size()?;
     let progress = Progress::new("exporting", size);
     content.read(&mut |offset, data| {
-        for (start, run) in runs_with_data(data) {
-            staged.as_file().write_all_at(run, offset + start as u64).with_context(failed)?;
-        }
+        write_piece(staged.as_file(), offset, data).with_context(failed)?;
         progress.set(offset + data.len() as u64);
         Ok(())
     })?;

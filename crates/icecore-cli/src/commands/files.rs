@@ -7,6 +7,9 @@ use icecore::admin::protocol::{
 };
 use icecore::admin::{Access, ErrorCode, Failure, Request, Response};
 use icecore::units::InodeNumber;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
 
 /// The grain at which runs of zeros are left out as holes.
 pub const HOLE_BYTES: usize = 4096;
@@ -100,6 +103,14 @@ pub fn runs_with_data(data: &[u8]) -> Vec<(usize, &[u8])> {
         runs.push((begin, &data[begin..]));
     }
     runs
+}
+
+/// Writes a piece of a file, and leaves holes for its zeros.
+pub fn write_piece(file: &File, offset: u64, data: &[u8]) -> io::Result<()> {
+    for (start, run) in runs_with_data(data) {
+        file.write_all_at(run, offset + start as u64)?;
+    }
+    Ok(())
 }
 
 /// The part of a path behind its last slash.

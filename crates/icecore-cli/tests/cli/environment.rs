@@ -13,6 +13,9 @@ fn every_option_can_be_a_variable() {
         .assert()
         .success()
         .stdout("db\n");
+    // A variable that is empty is none.
+    let none = program().env("ICECORE_POOL", "").args(["list"]).current_dir("/").assert().failure();
+    assert!(String::from_utf8_lossy(&none.get_output().stderr).contains("no pool is given"));
     let with = |name: &str, value: &str| {
         let assert = fixture.run(&["list"]).env(name, value).assert().success();
         String::from_utf8(assert.get_output().stdout.clone()).unwrap()

@@ -49,14 +49,28 @@ fn what_keeps_a_mount_from_being_made_is_said_by_the_command() {
     let fixture = Fixture::new();
     let (_, refused) = fixture.refused(&["mount", "other", "mnt"]);
     assert!(refused.contains("other"), "{refused}");
-    let (_, refused) = fixture.refused(&["mount", "db", "missing"]);
+    let (_, refused) = fixture.refused(&["mount", "-o", "log=log", "db", "missing"]);
     assert!(refused.contains("mkdir"), "{refused}");
+    assert!(!fixture.folder.path().join("log").exists(), "nothing was mounted, so nothing has a log");
     let (code, refused) = fixture.refused(&["mount", "-o", "nonempty", "db", "mnt"]);
     assert!(code == 2 && refused.contains("nonempty"), "{refused}");
     fs::write(fixture.path("file"), "").unwrap();
     let (_, refused) = fixture.refused(&["mount", "db", "mnt"]);
     assert!(refused.contains("is not empty"), "{refused}");
     fs::remove_file(fixture.path("file")).unwrap();
+}
+
+#[test]
+fn no_copies_lie_on_a_mount_of_their_own_pool() {
+    if !can_mount() {
+        return;
+    }
+    let fixture = Fixture::new();
+    fixture.mount();
+    let (_, refused) = fixture.refused(&["copies", "--set", "all", "--mirror", "mnt/db/copies"]);
+    assert!(refused.contains("on a mount of the pool itself"), "{refused}");
+    assert!(!fixture.path("db/copies").exists(), "the folder was made for nothing");
+    fixture.done(&["copies", "--set", "all", "--mirror", "copies"]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::Pool;
 use super::observe::{Obstacle, PoolChange};
 use crate::engine::Purpose;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, listed};
 use crate::names::{DestroyTarget, SnapshotName};
 use crate::operation::Operation;
 use crate::state::State;
@@ -231,7 +231,7 @@ fn select_snapshots(state: &State, versions: Vec<VersionId>, holds: Holds) -> Re
     }
     if !blockers.is_empty() {
         let what = state.catalogue.full_name(versions[0]);
-        return Err(Error::Busy { what, blockers: blockers.join("; ") });
+        return Err(Error::Busy { what, blockers: listed(&blockers, "; ") });
     }
     let names = versions.iter().map(|version| state.catalogue.full_name(*version)).collect();
     Ok(Selection { versions, datasets: Vec::new(), names })
@@ -265,11 +265,7 @@ fn select_datasets(state: &State, name: &str, recursive: bool, holds: Holds) -> 
         }
     }
     if !blockers.is_empty() {
-        let shown = 10.min(blockers.len());
-        let mut text = blockers[..shown].join("; ");
-        if blockers.len() > shown {
-            text.push_str(&format!("; and {} more", blockers.len() - shown));
-        }
+        let mut text = listed(&blockers, "; ");
         if !recursive {
             text.push_str(" (-r destroys what belongs to it)");
         }

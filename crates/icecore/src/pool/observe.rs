@@ -2,7 +2,7 @@
 
 use super::Pool;
 use crate::dataset::User;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, listed};
 use crate::state::State;
 use crate::units::{DatasetId, InodeNumber, VersionId};
 use std::sync::{Arc, Weak};
@@ -140,7 +140,7 @@ fn refuse_if_any(users: &[String], name: &str, way_out: &str) -> Result<()> {
     if users.is_empty() {
         return Ok(());
     }
-    let blockers = format!("{} is open; {way_out}", users.join(", "));
+    let blockers = format!("{} is open; {way_out}", listed(users, ", "));
     Err(Error::Busy { what: name.to_owned(), blockers })
 }
 
