@@ -99,13 +99,13 @@ impl Job {
         let mut reader = BufReader::new(output);
         let mut line = String::new();
         let is_ready = loop {
-            if reader.buffer().is_empty() && !tool::is_readable(reader.get_ref())? {
+            tool::wait_for_output(&reader, || {
                 options.go_on()?;
                 if Instant::now() >= end {
                     return Err(self.failure(&format!("it was not ready within {:?}", options.time_limit)));
                 }
-                continue;
-            }
+                Ok(())
+            })?;
             line.clear();
             match reader.read_line(&mut line) {
                 Ok(0) | Err(_) => break false,

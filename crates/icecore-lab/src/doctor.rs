@@ -10,6 +10,7 @@ use crate::room;
 use crate::systems;
 use serde::Serialize;
 use std::fs;
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -128,7 +129,11 @@ fn needed(directory: &Path) -> u64 {
 }
 
 fn space(directory: &Path) -> Result<Finding> {
-    let free = room::free(directory).doing(|| format!("examine {}", directory.display()))?;
+    let examined = || format!("examine {}", directory.display());
+    if !fs::metadata(directory).doing(examined)?.is_dir() {
+        return Err(io::Error::from(io::ErrorKind::NotADirectory)).doing(examined);
+    }
+    let free = room::free(directory).doing(examined)?;
     let gibibytes = |bytes: u64| bytes as f64 / (1_u64 << 30) as f64;
     let needed = needed(directory);
     Ok(Finding {
@@ -164,7 +169,7 @@ pub fn install(packages: &[&str]) -> Result<()> {
             command.args(packages);
         }
         // Standard output is for results.
-        let status = command.stdout(std::io::stderr()).status();
+        let status = command.stdout(io::stderr()).status();
         let status = status.map_err(|error| {
             refuse(format!("cannot run apt-get ({error}): install {} by hand", packages.join(" ")))
         })?;

@@ -5,7 +5,7 @@ use crate::options::Options;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use std::fs::File;
-use std::io::{Read as _, Seek as _};
+use std::io::{BufReader, Read as _, Seek as _};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -101,6 +101,18 @@ impl Drop for Tool {
 /// Waits a moment for something to read, and answers whether there is, or the end.
 pub(crate) fn is_readable(from: impl AsFd) -> Result<bool> {
     is_ready(from, LOOK)
+}
+
+/// Waits until a program has printed something or ended, and looks around in each moment before: an error of
+/// `look` ends the waiting.
+pub(crate) fn wait_for_output(
+    reader: &BufReader<impl AsFd>,
+    mut look: impl FnMut() -> Result<()>,
+) -> Result<()> {
+    while reader.buffer().is_empty() && !is_readable(reader.get_ref())? {
+        look()?;
+    }
+    Ok(())
 }
 
 fn is_ready(from: impl AsFd, time: Timespec) -> Result<bool> {

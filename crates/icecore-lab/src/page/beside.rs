@@ -6,6 +6,7 @@ use crate::options::DatabaseServer;
 use crate::published::{self, Published};
 use crate::report::{Report, System};
 use crate::statistics::median;
+use crate::systems;
 use maud::{Markup, html};
 
 /// What the study printed, and the same runs here: first those of the same system, then the others.
@@ -16,6 +17,11 @@ pub(super) fn table(report: &Report) -> Markup {
         return html! {};
     }
     let mut others = measured_of(report, &rows);
+    // With a tool that no study used nothing is comparable.
+    if !others.iter().any(|one| rows.iter().any(|row| one.is_like(row))) {
+        return html! {};
+    }
+    let takes_snapshots = rows.iter().any(|row| !row.with.is_empty());
     let mut groups: Vec<(&Published, Vec<Measured<'_>>)> = Vec::new();
     for row in rows {
         let (same, left): (Vec<_>, Vec<_>) = others.into_iter().partition(|one| one.is_of(row));
@@ -24,22 +30,24 @@ pub(super) fn table(report: &Report) -> Markup {
     }
     let (without, with) = match report.experiment.as_str() {
         "backup" => ("Without writes", "With writes"),
-        _ => ("Without", "With a snapshot"),
+        _ if takes_snapshots => ("Without", "With a snapshot"),
+        _ => ("Figure", ""),
     };
     html! {
         h3 { "Published figures beside ours" }
         div class="wide" { table class="beside" {
             thead { tr {
                 th { "System" } th { "Run" } th { "What" }
-                th class="number" { (without) } th class="number" { (with) }
-                th class="number" { "With / without" } th { "From" }
+                th class="number" { (without) }
+                @if takes_snapshots { th class="number" { (with) } th class="number" { "With / without" } }
+                th { "From" }
             } }
             tbody {
                 @for (row, same) in &groups {
-                    (printed(row))
-                    @for one in same { (measured(one)) }
+                    (printed(row, takes_snapshots))
+                    @for one in same { (measured(one, takes_snapshots)) }
                 }
-                @for one in &others { (measured(one)) }
+                @for one in &others { (measured(one, takes_snapshots)) }
             }
         } }
     }
@@ -58,7 +66,12 @@ struct Measured<'report> {
 
 impl Measured<'_> {
     fn is_of(&self, row: &Published) -> bool {
-        self.system == row.system && (self.run == row.run || self.what == row.what)
+        self.system == row.system && self.is_like(row)
+    }
+
+    /// Whether both are of one run or kind, on whatever systems.
+    fn is_like(&self, row: &Published) -> bool {
+        self.run == row.run || self.what == row.what
     }
 }
 
@@ -76,9 +89,10 @@ fn measured_of<'report>(report: &'report Report, rows: &[&Published]) -> Vec<Mea
         if !is_known && !system.samples.is_empty() {
             let (unit, middle) = (system.unit.as_str(), Some(median(&system.samples)));
             let mut of_run = rows.iter().filter(|row| row.run == run);
-            if of_run.clone().any(|row| row.without.is_none()) {
+            let is_with_snapshot = of_run.clone().any(|row| row.without.is_none());
+            if is_with_snapshot && systems::has_snapshots(of) {
                 all.push(Measured { system: of, run, what: "", unit, without: None, with: middle });
-            } else if of_run.any(|row| row.with.is_empty() && row.unit == unit) {
+            } else if is_with_snapshot || of_run.any(|row| row.with.is_empty() && row.unit == unit) {
                 all.push(Measured { system: of, run, what: "", unit, without: middle, with: None });
             }
         }
@@ -148,7 +162,7 @@ fn held_by_first(system: &System) -> Option<f64> {
     (!rounds.is_empty()).then(|| median(&rounds))
 }
 
-fn measured(row: &Measured<'_>) -> Markup {
+fn measured(row: &Measured<'_>, takes_snapshots: bool) -> Markup {
     let cell = |value: Option<f64>| {
         html! { td class="number" { @if let Some(value) = value { (number(value)) } } }
     };
@@ -157,19 +171,22 @@ fn measured(row: &Measured<'_>) -> Markup {
         tr data-beside=(row.system) {
             td { (row.system) } td { (run_title(row.run)) }
             td { @if !row.what.is_empty() { (row.what) ", " } (row.unit) }
-            (cell(row.without)) (cell(row.with)) (cell(factor))
+            (cell(row.without))
+            @if takes_snapshots { (cell(row.with)) (cell(factor)) }
             td { "measured here" }
         }
     }
 }
 
-fn printed(row: &Published) -> Markup {
+fn printed(row: &Published, takes_snapshots: bool) -> Markup {
     html! {
         tr class="published" {
             td { (row.system) } td { (run_title(row.run)) } td { (row.what) ", " (row.unit) }
             td class="number" { @if let Some(value) = row.without { (number(value)) } }
-            td class="number" { @for (place, value) in row.with.iter().enumerate() { @if place > 0 { ", " } (number(*value)) } }
-            td class="number" { @if let (Some(without), Some(with)) = (row.without, row.with.first()) { (number(with / without)) } }
+            @if takes_snapshots {
+                td class="number" { @for (place, value) in row.with.iter().enumerate() { @if place > 0 { ", " } (number(*value)) } }
+                td class="number" { @if let (Some(without), Some(with)) = (row.without, row.with.first()) { (number(with / without)) } }
+            }
             td { span class="badge" { "published" } " " (row.source) }
         }
     }

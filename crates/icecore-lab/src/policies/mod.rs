@@ -192,6 +192,14 @@ impl Every {
         };
         full.saturating_add(1)
     }
+
+    /// How many are taken in a whole trace. 0 if it writes nothing.
+    #[must_use]
+    pub fn taken(self, trace: &Trace) -> u64 {
+        let writes = trace.events.iter().filter(|(_, event)| matches!(event, Event::Write { .. }));
+        let due = writes.zip(0..).map(|((at, _), written)| self.due(*at, written));
+        due.max().unwrap_or(0)
+    }
 }
 
 impl fmt::Display for Every {

@@ -27,10 +27,12 @@ pub(crate) fn run(options: &Options) -> Result<Findings> {
     let chunk = options.chunk.unwrap_or(CLASSIC_CHUNK_BYTES);
     // The real systems were counted with these writes, such chunks, and all snapshots before the writes.
     let is_as_counted = options.trace.is_none() && chunk == CLASSIC_CHUNK_BYTES && options.every.is_none();
+    // A schedule of few snapshots keeps no more than it takes.
+    let most = options.every.map_or(u64::MAX, |every| every.taken(&trace));
     let mut findings = Findings::default();
     let mut worst: Option<f64> = None;
     for make in policies::ALL {
-        for snapshots in SNAPSHOTS {
+        for snapshots in SNAPSHOTS.into_iter().filter(|count| *count <= most) {
             // A policy remembers what it has copied.
             let mut policy = make(chunk);
             let mut counters = counters(&mut *policy, &trace, snapshots, options.every);

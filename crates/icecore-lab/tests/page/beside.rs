@@ -46,6 +46,8 @@ fn our_placements_stand_beside_those_of_the_study() {
     assert!(mount.len() == 1 && shows(mount[0], 6000.0), "{mount:?}");
     // Ten were printed, and four are ours.
     assert_eq!(rows.len(), 14, "{rows:?}");
+    // The study took no snapshot.
+    assert!(rows.iter().all(|row| row.matches("class=\"number\"").count() == 1), "{rows:?}");
     let mut of_postgres = report;
     of_postgres.parameters.insert("server".to_owned(), "postgres".into());
     let document = Document { name: "placement".to_owned(), report: of_postgres };
@@ -68,6 +70,31 @@ fn what_our_placements_write_stands_beside_what_those_of_the_study_wrote() {
         let found: Vec<&String> = rows.iter().filter(of_disk).collect();
         assert!(found.len() == 2 && shows(found[0], printed) && shows(found[1], measured), "{found:?}");
     }
+}
+
+#[test]
+fn what_a_system_without_snapshots_did_stands_under_without() {
+    let systems = ["btrfs", "plain"]
+        .map(|system| ["fill", "update"].map(|run| (format!("{system}/{run}"), System::new("s", vec![3.0]))));
+    let rows = rows(fixture::report("fragment", systems.into_iter().flatten().collect()));
+    // The cells with numbers: without, with, and the ratio of both.
+    let filled = |system: &str, run: &str| -> Vec<bool> {
+        let of_run = |row: &&&String| row.contains(&format!("<td>{run}</td>"));
+        let row = ours(&rows, system).into_iter().find(|row| of_run(&row)).expect("a row");
+        row.split("class=\"number\">").skip(1).map(|cell| !cell.starts_with("</td>")).collect()
+    };
+    assert_eq!(filled("btrfs", "update"), [false, true, false], "{rows:?}");
+    assert_eq!(filled("plain", "update"), [true, false, false], "{rows:?}");
+    // The file is filled before there is a snapshot.
+    assert_eq!(filled("btrfs", "fill"), [true, false, false], "{rows:?}");
+}
+
+#[test]
+fn what_no_study_did_has_no_table_beside_theirs() {
+    let runs = ["bonnie-seeks/0", "bonnie-seeks/1"];
+    let systems = runs.map(|run| (format!("btrfs/{run}"), System::new("operations/s", vec![100.0])));
+    let document = Document { name: "shock".to_owned(), report: fixture::report("shock", systems.into()) };
+    assert!(!page::render(&[document], &[]).expect("a page").contains("class=\"beside\""));
 }
 
 #[test]

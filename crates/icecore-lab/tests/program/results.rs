@@ -289,6 +289,7 @@ fn the_doctor_examines_this_machine() {
     let machine = findings.iter().find(|finding| finding["name"] == json!("qemu-system-x86_64")).unwrap();
     assert_eq!(machine["package"], json!("qemu-system-x86"));
     assert!(refused(1, &["doctor", "--directory", "/no/such/folder"], &[]).contains("/no/such/folder"));
+    assert!(refused(1, &["doctor", "--directory", "/etc/hostname"], &[]).contains("ot a directory"));
 }
 
 #[test]

@@ -33,7 +33,8 @@ impl Run {
         // A shell without job control starts `make test &` with SIGINT ignored, and a run leaves it so.
         let mut command = Command::new("env");
         command.args(["--default-signal=INT,TERM,HUP", env!("CARGO_BIN_EXE_icecore-lab")]);
-        command.args(["run", experiment, "--quick", "--pairs", "1000", "--directory"]);
+        let length = if experiment == "soak" { ["--minutes", "600"] } else { ["--pairs", "1000"] };
+        command.args(["run", experiment, "--quick"]).args(length).arg("--directory");
         // All processes of the run inherit this, and are known by it.
         command.arg(path.join("measured")).args(more).env("TMPDIR", path.join("tmp"));
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
@@ -150,6 +151,13 @@ fn a_run_of_a_study_ends_in_good_order_by_a_signal() {
         assert_eq!(run.end_by(program, Signal::TERM), Some(Signal::TERM.as_raw()));
         run.assert_nothing_is_left();
     }
+}
+
+#[test]
+fn a_run_whose_process_works_in_cycles_ends_in_good_order_by_a_signal() {
+    let mut run = Run::start("soak", &[]);
+    assert_eq!(run.end_by("icecore-lab\0child", Signal::TERM), Some(Signal::TERM.as_raw()));
+    run.assert_nothing_is_left();
 }
 
 #[test]

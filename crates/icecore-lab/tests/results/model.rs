@@ -59,6 +59,14 @@ fn model_with_another_chunk_and_a_schedule() {
     // At most twenty writes of 16 KiB for each snapshot that is kept.
     assert!(held("icecore-mount/1") <= 20.0 * 16384.0 && held("icecore-mount/1") > 0.0);
     assert!(held("icecore-mount/16") > 10.0 * held("icecore-mount/1"));
+    // Of three snapshots in 400 writes no more than three can be kept.
+    let every = Every::Writes(NonZeroU64::new(150).expect("not zero"));
+    let few = fits("model", changed_run("model", |options| options.every = Some(every)), &[]);
+    assert!(
+        few.systems.contains_key("lvm/2") && !few.systems.contains_key("lvm/4"),
+        "{:?}",
+        few.systems.keys()
+    );
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut options = Options::new(folder.path());
     options.every = Some(Every::Time(Duration::from_secs(1)));

@@ -27,6 +27,7 @@ use crate::error::{Doing, Error, Result};
 use crate::options::Options;
 use crate::report::{Check, System};
 use crate::statistics::{Estimate, bootstrap, median};
+use crate::tool;
 use icecore::OpenOptions;
 use process::{Line, Soak};
 use sample::{Deeds, Sample};
@@ -75,8 +76,15 @@ fn watch_process(options: &Options, soak: &Soak) -> Result<(Vec<Sample>, Deeds)>
     let mut child = options.child.start(&job)?;
     let output = child.process().stdout.take().ok_or_else(|| job.failure("its output is not captured"))?;
     let (mut samples, mut outcome) = (Vec::new(), None);
+    let (mut reader, mut line) = (BufReader::new(output), String::new());
     // What the program itself prints may stand around its lines.
-    for line in BufReader::new(output).lines().map_while(std::io::Result::ok) {
+    loop {
+        // A cycle takes a minute, and a stop must not wait for its end.
+        tool::wait_for_output(&reader, || options.go_on())?;
+        line.clear();
+        if reader.read_line(&mut line).unwrap_or(0) == 0 {
+            break;
+        }
         match serde_json::from_str(&line) {
             Ok(Line::Cycle(sample)) => {
                 options.say(&sample.to_string())?;
