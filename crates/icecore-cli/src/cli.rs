@@ -19,7 +19,8 @@ use std::path::PathBuf;
 )]
 pub struct Cli {
     /// The pool: the folder that `icecore init` made
-    #[arg(short = 'P', long, global = true, value_name = "FOLDER", env = "ICECORE_POOL", value_parser = any_path())]
+    #[arg(short = 'P', long, global = true, value_name = "FOLDER", env = "ICECORE_POOL")]
+    #[arg(value_parser = any_path())]
     pub pool: Option<PathBuf>,
 
     #[command(subcommand)]
