@@ -20,16 +20,22 @@ use std::path::PathBuf;
 pub struct Cli {
     /// The pool: the folder that `icecore init` made
     #[arg(short = 'P', long, global = true, value_name = "FOLDER", env = "ICECORE_POOL")]
-    #[arg(value_parser = any_path())]
+    #[arg(value_parser = folder_or_empty_variable())]
     pub pool: Option<PathBuf>,
 
     #[command(subcommand)]
     pub command: Commands,
 }
 
-/// A path, or nothing: a script clears a variable by an empty one.
-fn any_path() -> impl TypedValueParser<Value = PathBuf> {
-    OsStringValueParser::new().map(PathBuf::from)
+/// An empty path is refused, unless it may be that of the variable: a script clears a variable by nothing.
+fn folder_or_empty_variable() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().try_map(|text| {
+        let is_variable = std::env::var_os("ICECORE_POOL").is_some_and(|variable| variable.is_empty());
+        if text.is_empty() && !is_variable {
+            return Err("it is empty: name the folder of a pool");
+        }
+        Ok(PathBuf::from(text))
+    })
 }
 
 #[derive(Subcommand, Debug)]

@@ -5,7 +5,6 @@
 
 use crate::exit::{self, Silent};
 use anyhow::Context as _;
-use std::cell::Cell;
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::path::Path;
@@ -48,21 +47,12 @@ pub fn run(log: Option<&Path>, work: impl FnOnce(&dyn Fn()) -> anyhow::Result<()
     // A group of its own already, where it was started by something else.
     let _ = rustix::process::setsid();
     let name = log.unwrap_or(Path::new("/dev/null"));
-    let is_new = log.is_some() && !name.exists();
     let log = OpenOptions::new().create(log.is_some()).append(true).open(name);
     let log = log.with_context(|| format!("cannot open the log {}", name.display()))?;
     std::env::set_current_dir("/").context("cannot leave the working folder")?;
-    let is_ready = Cell::new(false);
-    let outcome = work(&|| {
-        announce(&log);
-        is_ready.set(true);
-    });
+    let outcome = work(&|| announce(&log));
     if let Err(error) = &outcome {
         exit::tell(error);
-        if is_new && !is_ready.get() && log.metadata().is_ok_and(|log| log.len() == 0) {
-            // It never began, and the terminal has what there was to say.
-            let _ = std::fs::remove_file(name);
-        }
         return Err(Silent(exit::code(error)).into());
     }
     outcome

@@ -4,6 +4,7 @@ use super::{finish, take};
 use crate::exit;
 use crate::output::Output;
 use crate::pool::{Context, open_to_read, open_to_write};
+use anyhow::Context as _;
 use clap::Args;
 use icecore::admin::{ErrorCode, Failure, Request, Response};
 use icecore::{CopiesReport, CopyMode};
@@ -92,9 +93,10 @@ impl Made {
 
     /// Refuses one on a mount of the pool: what is written to it would need copies of its own.
     fn refuse_mount_of(&self, pool: &Path) -> anyhow::Result<()> {
+        let pool = pool.canonicalize().with_context(|| format!("cannot find {}", pool.display()))?;
         for point in Path::new(&self.path).ancestors() {
             let Some(mount) = mounted_at(point)? else { continue };
-            if mount.kind == FILESYSTEM_TYPE && mount.source.starts_with(pool.canonicalize()?) {
+            if mount.kind == FILESYSTEM_TYPE && mount.source.starts_with(&pool) {
                 let message = format!(
                     "the folder for copies, {}, is on a mount of the pool itself: choose one on another disk",
                     self.path

@@ -16,6 +16,8 @@ fn every_option_can_be_a_variable() {
     // A variable that is empty is none.
     let none = program().env("ICECORE_POOL", "").args(["list"]).current_dir("/").assert().failure();
     assert!(String::from_utf8_lossy(&none.get_output().stderr).contains("no pool is given"));
+    program().args(["-P", "", "list"]).assert().code(2);
+    program().args(["-P", "", "list"]).env("ICECORE_POOL", &fixture.pool).assert().code(2);
     let with = |name: &str, value: &str| {
         let assert = fixture.run(&["list"]).env(name, value).assert().success();
         String::from_utf8(assert.get_output().stdout.clone()).unwrap()

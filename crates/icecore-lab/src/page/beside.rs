@@ -179,13 +179,17 @@ fn measured(row: &Measured<'_>, takes_snapshots: bool) -> Markup {
 }
 
 fn printed(row: &Published, takes_snapshots: bool) -> Markup {
+    let with: Vec<Markup> = row.with.iter().map(|value| number(*value)).collect();
+    let factor = row.without.zip(row.with.first()).map(|(without, with)| with / without);
     html! {
         tr class="published" {
             td { (row.system) } td { (run_title(row.run)) } td { (row.what) ", " (row.unit) }
             td class="number" { @if let Some(value) = row.without { (number(value)) } }
             @if takes_snapshots {
-                td class="number" { @for (place, value) in row.with.iter().enumerate() { @if place > 0 { ", " } (number(*value)) } }
-                td class="number" { @if let (Some(without), Some(with)) = (row.without, row.with.first()) { (number(with / without)) } }
+                td class="number" {
+                    @for (place, value) in with.iter().enumerate() { @if place > 0 { ", " } (value) }
+                }
+                td class="number" { @if let Some(factor) = factor { (number(factor)) } }
             }
             td { span class="badge" { "published" } " " (row.source) }
         }

@@ -4,7 +4,7 @@ use crate::common::{Told, for_each_seed, open};
 use icecore::admin::protocol::Owner;
 use icecore::admin::{Executor, Failure, Request, Session as _};
 use icecore::units::InodeNumber;
-use icecore::{Creation, Pool};
+use icecore::{Creation, Pool, RenameHow};
 use icecore_sim::explorer::{Explorer, Setting};
 use icecore_sim::{CrashMode, Random};
 
@@ -27,17 +27,19 @@ fn beginning(seed: u64) -> Explorer {
 }
 
 fn import(pool: &Pool, content: &[u8]) -> Result<(), Failure> {
+    import_while(pool, content, || ())
+}
+
+/// Calls `meanwhile` before the content counts.
+fn import_while(pool: &Pool, content: &[u8], meanwhile: impl FnOnce()) -> Result<(), Failure> {
     let mut session = Executor::new(pool.clone());
     let owner = Owner { uid: 0, gid: 0 };
     let (path, beside) = (b"d/db".to_vec(), vec![b"-wal".to_vec()]);
-    for request in [
-        Request::BeginImport { path, mode: 0o644, owner, replace: true, beside },
-        Request::ImportChunk { offset: 0, data: content.to_vec() },
-        Request::CommitImport { size: content.len() as u64 },
-    ] {
-        session.call(request, &mut |_| true)?;
-    }
-    Ok(())
+    let begin = Request::BeginImport { path, mode: 0o644, owner, replace: true, beside };
+    session.call(begin, &mut |_| true)?;
+    session.call(Request::ImportChunk { offset: 0, data: content.to_vec() }, &mut |_| true)?;
+    meanwhile();
+    session.call(Request::CommitImport { size: content.len() as u64 }, &mut |_| true).map(|_| ())
 }
 
 /// The content of a file; nothing if it is not there.
@@ -92,4 +94,34 @@ fn a_database_goes_with_its_log_whenever_a_crash_comes() {
         }
         assert!(former > 0 && new > 0, "{former} crashes before the commit, and {new} after it");
     });
+}
+
+#[test]
+fn what_programs_do_while_a_database_is_imported_is_seen() {
+    let mut explorer = beginning(1);
+    explorer.open().unwrap();
+    let pool = explorer.pool();
+    let dataset = pool.dataset("d").unwrap();
+    let root = InodeNumber::ROOT;
+    let log = || {
+        let file = dataset.open_or_create(b"db-wal", &Creation::file()).unwrap();
+        dataset.write(file, 0, LOG).unwrap();
+    };
+    // A log that is made meanwhile, or is empty before, is one of the former content as well.
+    dataset.unlink(root, b"db-wal").unwrap();
+    import_while(pool, b"second", log).unwrap();
+    assert_eq!((content(pool, b"db"), content(pool, b"db-wal")), (b"second".to_vec(), Vec::new()));
+    dataset.open_or_create(b"db-wal", &Creation::file()).unwrap();
+    import_while(pool, b"third", log).unwrap();
+    assert_eq!((content(pool, b"db"), content(pool, b"db-wal")), (b"third".to_vec(), Vec::new()));
+    // A file that is another one by now is not replaced, and keeps its log.
+    log();
+    let replace = || {
+        dataset.open_or_create(b"new", &Creation::file()).unwrap();
+        dataset.rename((root, b"new"), (root, b"db"), RenameHow::Replace).unwrap();
+    };
+    let refused = import_while(pool, b"fourth", replace).unwrap_err().to_string();
+    assert!(refused.contains("import it again"), "{refused}");
+    assert_eq!((content(pool, b"db"), content(pool, b"db-wal")), (Vec::new(), LOG.to_vec()));
+    pool.verify().unwrap();
 }

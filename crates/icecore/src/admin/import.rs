@@ -3,7 +3,8 @@
 //! The pieces go into an atomic group. A file that exists gets its new content by the commit of the group,
 //! and keeps its number; it is left alone while a program has it open. A new file is made empty under a
 //! hidden name first and gets its own by a rename, which is one atomic step; a crash in between leaves
-//! nothing but the hidden file, which the next import of the same name removes.
+//! nothing but the hidden file, which the next import of the same name removes. What belongs to the former
+//! content, such as the log of a database, is emptied in the step in which the content comes.
 
 use super::escape::escaped;
 use super::files::{about, head_of, resolve, split_last};
@@ -134,50 +135,74 @@ impl Import {
         if self.hidden.is_none() {
             refuse_open(pool, &self.dataset, self.inode, &self.path)?;
         }
-        let (_, name) = split_last(&self.path);
-        let beside = Beside::all(&self.dataset.view()?, (self.directory, name), &self.path, &self.endings)?;
-        beside.iter().try_for_each(|one| refuse_open(pool, &self.dataset, one.inode, &one.path))?;
+        let beside = self.former(pool)?;
         if let Some(mut group) = self.group.take() {
             // In one step with the content: what a log of the former one holds would be applied to the new
             // one, and the former one would lack it. A log that is empty is none.
-            beside.iter().try_for_each(|one| group.truncate(one.inode, 0))?;
+            let mut emptied = self.dataset.begin()?;
+            beside.iter().try_for_each(|one| emptied.truncate(one.inode, 0))?;
             group.truncate(self.inode, size)?;
-            pool.commit(vec![group])?;
+            let groups = [emptied, group].into_iter().filter(|group| !group.is_empty());
+            pool.commit(groups.collect())?;
+        }
+        let dataset = self.dataset.id();
+        for one in &beside {
+            pool.tell(&PoolChange::Content { dataset, inode: one.inode });
         }
         let replaced = self.hidden.is_none();
         if let Some(hidden) = &mut self.hidden {
             hidden.reveal().map_err(|error| match error {
-                Error::File(FileFault::Exists) => {
-                    Error::Exists { what: format!("{} (made meanwhile)", escaped(&self.path)) }
-                }
+                Error::File(FileFault::Exists) => made_meanwhile(&self.path),
                 other => other,
             })?;
         }
-        self.remove(&beside)?;
         pool.sync()?;
-        let dataset = self.dataset.id();
         pool.tell(&match &self.hidden {
             Some(hidden) => {
                 PoolChange::Name { dataset, directory: hidden.directory, name: hidden.name.clone() }
             }
             None => PoolChange::Content { dataset, inode: self.inode },
         });
+        self.remove(pool, &beside);
         Ok(replaced)
+    }
+
+    /// What belongs to the former content by now. Refuses a name that leads elsewhere than at the beginning.
+    fn former(&self, pool: &Pool) -> Result<Vec<Beside>> {
+        let (_, name) = split_last(&self.path);
+        let view = self.dataset.view()?;
+        let found = view.lookup(self.directory, name)?.map(|entry| entry.inode);
+        if self.hidden.is_some() && found.is_some() {
+            return Err(made_meanwhile(&self.path));
+        }
+        if self.hidden.is_none() && found != Some(self.inode) {
+            let blockers = "a program replaced or removed it meanwhile; import it again".to_owned();
+            return Err(Error::Busy { what: escaped(&self.path), blockers });
+        }
+        let beside = Beside::all(&view, (self.directory, name), &self.path, &self.endings)?;
+        beside.iter().try_for_each(|one| refuse_open(pool, &self.dataset, one.inode, &one.path))?;
+        Ok(beside)
+    }
+
+    /// Takes away what is empty now. One that cannot be removed, or that a program uses again, stays: an
+    /// empty log does no harm.
+    fn remove(&self, pool: &Pool, beside: &[Beside]) {
+        let Ok(view) = self.dataset.view() else { return };
+        for one in beside {
+            let found = view.lookup(self.directory, &one.name).ok().flatten();
+            let is_same = found.is_some_and(|entry| entry.inode == one.inode);
+            let is_empty = view.attributes(one.inode).is_ok_and(|attributes| attributes.size == 0);
+            let is_free = refuse_open(pool, &self.dataset, one.inode, &one.path).is_ok();
+            if is_same && is_empty && is_free && self.dataset.unlink(self.directory, &one.name).is_ok() {
+                let (dataset, directory, name) = (self.dataset.id(), self.directory, one.name.clone());
+                pool.tell(&PoolChange::Name { dataset, directory, name });
+            }
+        }
     }
 }
 
-impl Import {
-    fn remove(&self, beside: &[Beside]) -> Result<()> {
-        for one in beside {
-            match self.dataset.unlink(self.directory, &one.name) {
-                Ok(_) | Err(Error::File(FileFault::NotFound)) => {}
-                Err(error) => return Err(error),
-            }
-            let (dataset, directory, name) = (self.dataset.id(), self.directory, one.name.clone());
-            self.dataset.pool().tell(&PoolChange::Name { dataset, directory, name });
-        }
-        Ok(())
-    }
+fn made_meanwhile(path: &[u8]) -> Error {
+    Error::Exists { what: format!("{} (made meanwhile)", escaped(path)) }
 }
 
 impl Beside {

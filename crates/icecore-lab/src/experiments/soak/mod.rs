@@ -95,6 +95,8 @@ fn watch_process(options: &Options, soak: &Soak) -> Result<(Vec<Sample>, Deeds)>
             Err(_) => {}
         }
     }
+    // If the lines could not be read, it must not wait for a reader.
+    drop(reader);
     let status = child.wait(options)?;
     match outcome {
         Some(Ok(deeds)) if status.success() => Ok((samples, deeds)),
