@@ -77,6 +77,16 @@ impl Lineup {
     /// # Errors
     /// There is too little room for one that is no rival.
     pub(crate) fn require_room(&mut self, bytes: u64, areas: Areas, options: &Options) -> Result<()> {
+        self.require_room_of(|_| bytes, areas, options)
+    }
+
+    /// As [`Lineup::require_room`], where systems need different room.
+    pub(crate) fn require_room_of(
+        &mut self,
+        bytes: impl Fn(&Kind) -> u64,
+        areas: Areas,
+        options: &Options,
+    ) -> Result<()> {
         // A debug build leaves holes in its devices.
         if cfg!(debug_assertions) {
             return Ok(());
@@ -86,13 +96,14 @@ impl Lineup {
 
     fn keep_what_fits(
         &mut self,
-        bytes: u64,
+        bytes: impl Fn(&Kind) -> u64,
         areas: Areas,
         require: impl Fn(u64, &str) -> Result<()>,
     ) -> Result<()> {
         let mut kept = Vec::new();
         for kind in std::mem::take(&mut self.kinds) {
             let areas = if kind.name == LVM { areas.count.saturating_mul(areas.bytes) } else { 0 };
+            let bytes = bytes(kind);
             let bytes = bytes.saturating_add(areas.min(bytes));
             let fits = if kind.name == PLAIN {
                 Ok(())
@@ -250,11 +261,11 @@ mod tests {
         };
         let areas = Areas { count: 4, bytes: 50 };
         let mut lineup = Lineup::with(kinds());
-        lineup.keep_what_fits(100, areas, require(150)).expect("the others have room");
+        lineup.keep_what_fits(|_| 100, areas, require(150)).expect("the others have room");
         let names: Vec<&str> = lineup.kinds.iter().map(|kind| kind.name).collect();
         assert_eq!(names, [PLAIN, "btrfs", SUBJECT]);
         assert!(lineup.absent[0].0 == LVM && lineup.absent[0].1.contains("the system lvm needs"));
-        let error = Lineup::with(kinds()).keep_what_fits(100, areas, require(50)).expect_err("refused");
+        let error = Lineup::with(kinds()).keep_what_fits(|_| 100, areas, require(50)).expect_err("refused");
         assert!(error.to_string().contains(SUBJECT), "{error}");
     }
 }

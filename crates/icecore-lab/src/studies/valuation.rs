@@ -49,6 +49,16 @@ impl Scope {
 }
 
 impl Scope {
+    /// Bytes of the device of a system. Late snapshots of a long history hold more where the unit is larger
+    /// than a block: a record of 16 KiB on ZFS, a chunk of 64 on thin LVM.
+    fn bytes_for(&self, system: &str) -> u64 {
+        match system {
+            "zfs" if is_long(self.iterations) => self.device_bytes / 2 * 3,
+            "lvm-thin" if is_long(self.iterations) => self.device_bytes * 5,
+            _ => self.device_bytes,
+        }
+    }
+
     /// The copy area of the first snapshot takes in all that is written after it, wherever the file system
     /// puts that.
     fn areas(&self) -> Areas {
@@ -118,18 +128,20 @@ impl Run {
 
 /// Bytes that the study needs at the same time, without copy areas of LVM.
 pub(crate) fn room(options: &Options) -> u64 {
-    Scope::of(options).device_bytes
+    let scope = Scope::of(options);
+    let of_systems = options.systems.iter().map(|system| scope.bytes_for(system));
+    of_systems.max().unwrap_or(scope.device_bytes)
 }
 
 pub(crate) fn run(options: &Options) -> Result<Findings> {
     let mut lineup = Lineup::of(options, Needs::Databases)?;
     let scope = Scope::of(options);
-    lineup.require_room(room(options), scope.areas(), options)?;
+    lineup.require_room_of(|kind| scope.bytes_for(kind.name), scope.areas(), options)?;
     let rounds = options.rounds(3, 1);
     let sides = sides(&lineup.kinds, scope.iterations);
     let named = |side: &Side| (side.kind, side.name());
     let runs = lineup.measure_sides(sides, rounds, options, named, |_, side| {
-        let mut bench = Bench::begin(side.kind, scope.device_bytes, scope.areas(), options)?;
+        let mut bench = Bench::begin(side.kind, scope.bytes_for(side.kind.name), scope.areas(), options)?;
         let run = bench.attempt(side.kind, |bench| one(bench, side, &scope, options))?;
         options.say(&format!("  {:.2} s, {} snapshots verified", run.total(), run.verified))?;
         Ok(run)
@@ -262,6 +274,17 @@ mod tests {
             assert_eq!((found.len(), found.last().copied()), (read, taken.checked_sub(1)), "{taken}");
             assert!(found.is_sorted(), "{found:?}");
         }
+    }
+
+    #[test]
+    fn a_long_history_has_more_room_where_a_system_keeps_large_units() {
+        let of = |iterations, systems: &[&str]| {
+            let systems = systems.iter().map(|&name| name.to_owned()).collect();
+            room(&Options { iterations: Some(iterations), systems, ..Options::new(".") })
+        };
+        let all = of(850, &[]);
+        assert_eq!((of(850, &["btrfs", "zfs"]), of(850, &["lvm-thin"])), (all / 2 * 3, all * 5));
+        assert_eq!(of(95, &["lvm-thin"]), of(95, &[]));
     }
 
     #[test]
