@@ -94,16 +94,14 @@ impl Made {
     /// Refuses one on a mount of the pool: what is written to it would need copies of its own.
     fn refuse_mount_of(&self, pool: &Path) -> anyhow::Result<()> {
         let pool = pool.canonicalize().with_context(|| format!("cannot find {}", pool.display()))?;
-        for point in Path::new(&self.path).ancestors() {
-            let Some(mount) = mounted_at(point)? else { continue };
-            if mount.kind == FILESYSTEM_TYPE && mount.source.starts_with(&pool) {
-                let message = format!(
-                    "the folder for copies, {}, is on a mount of the pool itself: choose one on another disk",
-                    self.path
-                );
-                return Err(Failure::new(ErrorCode::Invalid, message).into());
-            }
-            break;
+        let mut mounts = Path::new(&self.path).ancestors().filter_map(|point| mounted_at(point).transpose());
+        let nearest = mounts.next().transpose()?;
+        if nearest.is_some_and(|mount| mount.kind == FILESYSTEM_TYPE && mount.source.starts_with(&pool)) {
+            let message = format!(
+                "the folder for copies, {}, is on a mount of the pool itself: choose one on another disk",
+                self.path
+            );
+            return Err(Failure::new(ErrorCode::Invalid, message).into());
         }
         Ok(())
     }
