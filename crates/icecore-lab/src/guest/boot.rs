@@ -144,9 +144,11 @@ fn has_begun(shared: &Path) -> bool {
 }
 
 /// The size of the disk, which is a file with holes: also for copy areas of LVM, but no more than is free. The
-/// guest leaves out a rival that does not fit.
+/// guest leaves out a rival that does not fit. QEMU opens a disk past the page cache only if its size is a
+/// multiple of the block of the file system below.
 fn disk_bytes(room: u64, free: u64, options: &Options) -> u64 {
-    options.size(DISK_BYTES.1, DISK_BYTES.0).max(room.saturating_mul(2)).min(free)
+    let wanted = options.size(DISK_BYTES.1, DISK_BYTES.0).max(room.saturating_mul(2)).min(free);
+    wanted - wanted % (1 << 20)
 }
 
 /// Puts into the folder what the guest needs of it.
@@ -276,6 +278,9 @@ mod tests {
         let disk = |room: u64, free: u64, options| disk_bytes(room << 30, free << 30, options) >> 30;
         assert_eq!((disk(3, 100, &quick), disk(10, 100, &full), disk(10, 30, &full)), (16, 64, 30));
         assert_eq!((disk(42, 100, &full), disk(42, 50, &full), disk(30, 200, &quick)), (84, 50, 60));
+        let odd =
+            [disk_bytes((42 << 30) + 333, u64::MAX, &full), disk_bytes(1 << 30, (3 << 30) + 512, &full)];
+        assert_eq!(odd, [84 << 30, 3 << 30]);
     }
 
     #[test]
