@@ -13,9 +13,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Where results have it, in microseconds.
-const PARAMETER: &str = "driving_us_per_op";
+pub(crate) const PARAMETER: &str = "driving_us_per_op";
 /// The same for starting a program, such as one that takes a snapshot.
-const OF_PROGRAM: &str = "driving_us_per_program";
+pub(crate) const OF_PROGRAM: &str = "driving_us_per_program";
 
 const HOW: &str = "randwrite";
 /// How long it is looked at. A debug build shows only that it works.

@@ -1,6 +1,8 @@
 //! How the numbers came about.
 
-use super::Document;
+use super::{Document, number};
+use crate::driving;
+use crate::report::Parameter;
 use maud::{Markup, html};
 
 pub(super) fn section(documents: &[Document]) -> Markup {
@@ -36,6 +38,8 @@ pub(super) fn section(documents: &[Document]) -> Markup {
                     "Lines over time are medians over the rounds at each second. Percentiles and heat \
                      maps are of at most 10,000 latencies of each run, the slowest always among them."
                 }
+                (costs(documents, driving::PARAMETER, "Microseconds of each operation that driving takes"))
+                (costs(documents, driving::OF_PROGRAM, "Microseconds that starting a program takes"))
                 li {
                     "Published figures are those that the authors of the studies printed. They come \
                      from other machines and stand beside ours, marked; no value here is computed \
@@ -56,6 +60,26 @@ pub(super) fn section(documents: &[Document]) -> Markup {
                      results serve for counts and ratios alone."
                 }
                 li { "The JSON documents hold every sample, and of latencies 10,000 of each run. " code { "icecore lab run all" } " repeats the whole report." }
+            }
+        }
+    }
+}
+
+/// What a parameter says of each result that has it.
+fn costs(documents: &[Document], parameter: &str, what: &str) -> Markup {
+    let cost = |document: &'_ Document| match document.report.parameters.get(parameter)? {
+        Parameter::Number(cost_us) => Some((document.name.clone(), *cost_us)),
+        _ => None,
+    };
+    let costs: Vec<(String, f64)> = documents.iter().filter_map(cost).collect();
+    html! {
+        @if !costs.is_empty() {
+            li {
+                (what) ": "
+                @for (place, (name, cost_us)) in costs.iter().enumerate() {
+                    @if place > 0 { ", " } (name) " " (number(*cost_us))
+                }
+                "."
             }
         }
     }

@@ -10,6 +10,7 @@ mod facts;
 mod findings;
 mod losses;
 mod method;
+mod moment;
 mod studies;
 mod summary;
 

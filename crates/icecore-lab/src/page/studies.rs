@@ -1,6 +1,6 @@
 //! One result: its charts, the medians of its systems, and what the study printed.
 
-use super::{Document, beside, chart, counts, facts, number};
+use super::{Document, beside, chart, counts, facts, moment, number};
 use crate::chart::Chart;
 use crate::charts::Key;
 use crate::experiments::EXPERIMENTS;
@@ -17,6 +17,7 @@ pub(super) fn section(place: usize, document: &Document, charts: &[Chart]) -> Ma
             p { (about) @if document.name != report.experiment { " (" (document.name) ")" } }
             @for label in report.labels() { p class="label" role="note" { strong { (label) } } }
             @for one in charts.iter().filter(|one| !counts::is_count(one)) { (chart(place, one)) }
+            (moment::table(report))
             (beside::table(report))
             (medians(report))
             (facts::conditions(document))

@@ -12,17 +12,39 @@ const SECTOR_BYTES: u64 = 512;
 /// A request is made. What becomes of it later (merged, issued, completed) is the same request again.
 const QUEUED: &str = "Q";
 
-/// Whether a line is an event. Behind the events stands a summary.
+/// How the line of the summary begins that counts what was recorded of a disk.
+const SUMMARY: &str = "Events (";
+
+/// What was printed so far.
+#[derive(Default)]
+pub(super) struct Log {
+    has_summary: bool,
+}
+
+impl Log {
+    /// Takes what was written and flushed from a line.
+    pub(super) fn line(&mut self, events: &mut Events, line: &str) -> Parsed<()> {
+        if is_event(line) {
+            return event(events, line);
+        }
+        self.has_summary |= line.starts_with(SUMMARY);
+        Ok(())
+    }
+
+    /// Refuses one without the summary, which stands behind all events.
+    pub(super) fn end(&self) -> Parsed<()> {
+        let reason = "it has no summary: it is cut short, or blkparse ran with -q and must run without";
+        self.has_summary.then_some(()).ok_or_else(|| reason.to_owned())
+    }
+}
+
+/// Whether a line is an event.
 pub(super) fn is_event(line: &str) -> bool {
     let device = line.split_whitespace().next().and_then(|word| word.split_once(','));
     device.is_some_and(|(major, minor)| major.parse::<u32>().is_ok() && minor.parse::<u32>().is_ok())
 }
 
-/// Takes what was written and flushed from a line.
-pub(super) fn line(events: &mut Events, line: &str) -> Parsed<()> {
-    if !is_event(line) {
-        return Ok(());
-    }
+fn event(events: &mut Events, line: &str) -> Parsed<()> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [device, _processor, _number, time, _process, action, rest @ ..] = &words[..] else {
         return Err("it has no action".to_owned());
@@ -113,15 +135,20 @@ Skips: 0 forward (0 -   0.0%)
         assert!(refused("  8,0 1 1 0.9999999999 7 Q WS 8 + 8 [a]").contains("is no time"));
         assert!(refused("  8,0 1 1").contains("no action"));
         assert!(refused("  8,0 1 1 0.000000000 7 Q").contains("no kind"));
-        assert!(refused("  8,0 1 1 0.000000000 7 Q R 0 + 8 [a]").contains("no writes"));
+        let read = "  8,0 1 1 0.000000000 7 Q R 0 + 8 [a]\nEvents (8,0): 1 entries";
+        assert!(refused(read).contains("no writes"));
         let huge = format!("  8,0 1 1 0.000000000 7 Q W {} + 8 [a]", u64::MAX);
         assert!(refused(&huge).contains("no write"));
     }
 
     #[test]
-    fn a_cut_anywhere_is_no_panic() {
+    fn a_cut_before_the_summary_is_refused() {
+        let summary = PRINTED.find(super::SUMMARY).expect("it has one");
         for end in 0..PRINTED.len() {
-            let _ = Trace::parse(&PRINTED[..end]);
+            assert!(Trace::parse(&PRINTED[..end]).is_err() || end > summary, "cut at {end}");
         }
+        let events = &PRINTED[..PRINTED.find("CPU0").expect("it follows")];
+        let reason = Trace::parse(events).expect_err("it is cut short");
+        assert!(reason.contains("no summary: it is cut short, or blkparse ran with -q"), "{reason}");
     }
 }

@@ -92,7 +92,7 @@ type Parsed<T> = std::result::Result<T, String>;
 /// The kinds of recordings.
 enum Recording {
     Fio(fio::Log),
-    Blkparse,
+    Blkparse(blkparse::Log),
 }
 
 impl Recording {
@@ -100,7 +100,7 @@ impl Recording {
     fn of(first: &str) -> Parsed<Self> {
         match fio::Log::of(first) {
             Some(log) => Ok(Self::Fio(log)),
-            None if blkparse::is_event(first) => Ok(Self::Blkparse),
+            None if blkparse::is_event(first) => Ok(Self::Blkparse(blkparse::Log::default())),
             None => Err("its first line is neither that of a log of fio nor an event of blkparse".to_owned()),
         }
     }
@@ -108,15 +108,15 @@ impl Recording {
     fn line(&mut self, events: &mut Events, line: &str) -> Parsed<()> {
         match self {
             Self::Fio(log) => log.line(events, line),
-            Self::Blkparse => blkparse::line(events, line),
+            Self::Blkparse(log) => log.line(events, line),
         }
     }
 
-    /// Refuses one whose end lacks, where its kind shows that.
+    /// Refuses one whose end lacks.
     fn end(&self) -> Parsed<()> {
         match self {
             Self::Fio(log) => log.end(),
-            Self::Blkparse => Ok(()),
+            Self::Blkparse(log) => log.end(),
         }
     }
 }

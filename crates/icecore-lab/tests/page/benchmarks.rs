@@ -4,7 +4,7 @@ use crate::fixture;
 use icecore_lab::charts::device::COUNTERS;
 use icecore_lab::charts::{self, Key};
 use icecore_lab::published::{self, COUNTED, CountedWrites};
-use icecore_lab::report::{Report, System};
+use icecore_lab::report::{Parameter, Report, System};
 use icecore_lab::{Options, figure, page};
 use std::fs;
 use std::path::Path;
@@ -133,6 +133,47 @@ fn counts_of_the_device_are_the_counters() {
         }
     }
     assert!(compared > 0, "no result has counts");
+}
+
+#[test]
+fn what_a_snapshot_does_to_the_writers_is_what_was_counted() {
+    let mut compared = 0;
+    for (report, page) in pages() {
+        let mut rows: Vec<&str> = page.split("<tr data-moment=").skip(1).collect();
+        for (name, system) in report.systems.iter().filter(|(_, system)| system.counters.contains_key("dip"))
+        {
+            let key = Key::of(name);
+            let begin = format!("\"{0}\"><td>{0}</td><td>{1}</td>", key.system, key.variant());
+            let at = rows.iter().position(|row| row.starts_with(&begin)).expect("it has a row");
+            let row = rows.remove(at).split_once("</tr>").expect("it ends").0;
+            let figures = ["dip", "recovery_s", "gap_before_ms", "longest_gap_ms"];
+            let counters = figures.iter().filter_map(|figure| system.counters.get(*figure).copied());
+            let found: Vec<f64> = numbers(row).into_iter().map(|(exact, _)| exact).collect();
+            assert_eq!(found, counters.collect::<Vec<_>>(), "{name}");
+            let (lost, rounds) = (system.counters["unrecovered"], system.samples.len());
+            assert_eq!(row.contains(&format!("not in {lost} of {rounds} rounds")), lost > 0.0, "{row}");
+            compared += 1;
+        }
+        assert!(rows.is_empty(), "{rows:?}");
+    }
+    assert!(compared > 0, "no result has a snapshot in its midst");
+}
+
+#[test]
+fn the_method_says_what_driving_costs() {
+    let mut compared = 0;
+    for (report, page) in pages() {
+        let wanted = ["driving_us_per_op", "driving_us_per_program"].map(|name| report.parameters.get(name));
+        let wanted = wanted.into_iter().flatten().map(|cost| match cost {
+            Parameter::Number(cost_us) => *cost_us,
+            other => panic!("{other:?} is no time"),
+        });
+        let method = between(&page, "<section id=\"method\"", "</section>");
+        let found: Vec<f64> = numbers(method).into_iter().map(|(exact, _)| exact).collect();
+        assert_eq!(found, wanted.collect::<Vec<_>>(), "{}", report.experiment);
+        compared += found.len();
+    }
+    assert!(compared > 0, "no result says it");
 }
 
 /// What the last tenth of the iterations takes over the first: its median over the rounds. And what the first
