@@ -8,7 +8,8 @@ use super::take;
 use crate::owner;
 use crate::progress::Progress;
 use anyhow::Context as _;
-use icecore::admin::protocol::{FileAttributes, FileKind, Pinned};
+use icecore::InodeKind;
+use icecore::admin::protocol::{FileAttributes, Pinned};
 use icecore::admin::{Access, Request, Response};
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
@@ -42,7 +43,7 @@ fn companion(access: &mut Access, pinned: &Pinned, suffix: &str) -> anyhow::Resu
     let file = [&pinned.file, suffix.as_bytes()].concat();
     let response = access.call(Request::Find { pin: pinned.pin, file })?;
     let found = take!(response, Response::Found(found) => found);
-    Ok(found.filter(|found| found.kind == FileKind::File && found.size > 0))
+    Ok(found.filter(|found| found.kind == InodeKind::File && found.size > 0))
 }
 
 /// Fetches a database into a folder, with the journal or write-ahead log that it has beside it in the same

@@ -2,9 +2,8 @@
 
 use super::take;
 use crate::format::escaped;
-use icecore::admin::protocol::{
-    CHUNK_BYTES_MAX, DIRECTORY_ENTRIES_MAX, FileAttributes, FileEntry, FileKind, Pinned,
-};
+use icecore::InodeKind;
+use icecore::admin::protocol::{CHUNK_BYTES_MAX, DIRECTORY_ENTRIES_MAX, FileAttributes, FileEntry, Pinned};
 use icecore::admin::{Access, ErrorCode, Failure, Request, Response};
 use icecore::units::InodeNumber;
 use std::fs::File;
@@ -38,8 +37,8 @@ pub fn found(pinned: &Pinned) -> anyhow::Result<&FileAttributes> {
 pub fn regular(pinned: &Pinned) -> anyhow::Result<&FileAttributes> {
     let attributes = found(pinned)?;
     match attributes.kind {
-        FileKind::File => Ok(attributes),
-        FileKind::Directory => Err(failure(&shown(pinned), "is a directory: name a file in it")),
+        InodeKind::File => Ok(attributes),
+        InodeKind::Directory => Err(failure(&shown(pinned), "is a directory: name a file in it")),
         other => Err(failure(&shown(pinned), &format!("is a {} and not a regular file", kind_name(other)))),
     }
 }
@@ -119,15 +118,15 @@ pub fn base_name(path: &[u8]) -> &[u8] {
 }
 
 /// What kind of file, in a word.
-pub const fn kind_name(kind: FileKind) -> &'static str {
+pub const fn kind_name(kind: InodeKind) -> &'static str {
     match kind {
-        FileKind::File => "file",
-        FileKind::Directory => "directory",
-        FileKind::Symlink => "symlink",
-        FileKind::Pipe => "pipe",
-        FileKind::Socket => "socket",
-        FileKind::CharacterDevice => "character device",
-        FileKind::BlockDevice => "block device",
+        InodeKind::File => "file",
+        InodeKind::Directory => "directory",
+        InodeKind::Symlink => "symlink",
+        InodeKind::Fifo => "pipe",
+        InodeKind::Socket => "socket",
+        InodeKind::CharDevice => "character device",
+        InodeKind::BlockDevice => "block device",
     }
 }
 

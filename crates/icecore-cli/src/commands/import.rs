@@ -9,7 +9,8 @@ use crate::pool::{Context, open_to_write};
 use crate::progress::Progress;
 use anyhow::Context as _;
 use clap::Args;
-use icecore::admin::protocol::{CHUNK_BYTES_MAX, FileKind, Owner};
+use icecore::InodeKind;
+use icecore::admin::protocol::{CHUNK_BYTES_MAX, Owner};
 use icecore::admin::{Access, ErrorCode, Failure, Request, Response};
 use serde_json::json;
 use std::ffi::OsString;
@@ -148,7 +149,7 @@ fn find_place(
     let pinned = pin(access, path)?;
     take!(access.call(Request::Unpin { pin: pinned.pin })?, Response::Done => ());
     let mut path = path.to_vec();
-    if pinned.found.as_ref().is_some_and(|found| found.kind == FileKind::Directory) {
+    if pinned.found.as_ref().is_some_and(|found| found.kind == InodeKind::Directory) {
         if source.name.is_empty() {
             return Err(exit::usage("standard input has no name: write DATASET/FILE"));
         }

@@ -6,7 +6,8 @@ use crate::format;
 use crate::output::{Align, Output, Table, insert_name};
 use crate::pool::{Context, open_to_read};
 use clap::Args;
-use icecore::admin::protocol::{FileAttributes, FileKind};
+use icecore::InodeKind;
+use icecore::admin::protocol::FileAttributes;
 use icecore::admin::{Access, Request, Response};
 use icecore::units::ByteLength;
 use serde_json::{Map, Value, json};
@@ -74,14 +75,14 @@ fn read(access: &mut Access, path: &[u8], arguments: &Arguments) -> anyhow::Resu
     let pinned = pin(access, path)?;
     let attributes = found(&pinned)?.clone();
     let mut files = match attributes.kind {
-        FileKind::Directory => read_directory(access, pinned.pin, attributes.inode)?
+        InodeKind::Directory => read_directory(access, pinned.pin, attributes.inode)?
             .into_iter()
             .map(|entry| Shown { name: entry.name, attributes: entry.attributes, target: None })
             .collect(),
         _ => vec![Shown { name: base_name(&pinned.file).to_vec(), attributes, target: None }],
     };
     if arguments.long || arguments.json {
-        for link in files.iter_mut().filter(|file| file.attributes.kind == FileKind::Symlink) {
+        for link in files.iter_mut().filter(|file| file.attributes.kind == InodeKind::Symlink) {
             let response =
                 access.call(Request::ReadLink { pin: pinned.pin, inode: link.attributes.inode })?;
             link.target = Some(take!(response, Response::Data(target) => target));
@@ -118,13 +119,13 @@ fn print_long(files: &[Shown], exact: bool, output: &mut Output) -> anyhow::Resu
 /// Type and permissions as `ls -l` shows them.
 fn mode_text(attributes: &FileAttributes) -> String {
     let kind = match attributes.kind {
-        FileKind::File => '-',
-        FileKind::Directory => 'd',
-        FileKind::Symlink => 'l',
-        FileKind::Pipe => 'p',
-        FileKind::Socket => 's',
-        FileKind::CharacterDevice => 'c',
-        FileKind::BlockDevice => 'b',
+        InodeKind::File => '-',
+        InodeKind::Directory => 'd',
+        InodeKind::Symlink => 'l',
+        InodeKind::Fifo => 'p',
+        InodeKind::Socket => 's',
+        InodeKind::CharDevice => 'c',
+        InodeKind::BlockDevice => 'b',
     };
     let mode = attributes.mode;
     let mut text = String::from(kind);
@@ -181,9 +182,9 @@ mod tests {
                 modified: Timestamp(0),
             })
         };
-        assert_eq!(shown(FileKind::File, 0o644), "-rw-r--r--");
-        assert_eq!(shown(FileKind::Directory, 0o1777), "drwxrwxrwt");
-        assert_eq!(shown(FileKind::File, 0o6711), "-rws--s--x");
-        assert_eq!(shown(FileKind::Symlink, 0o7000), "l--S--S--T");
+        assert_eq!(shown(InodeKind::File, 0o644), "-rw-r--r--");
+        assert_eq!(shown(InodeKind::Directory, 0o1777), "drwxrwxrwt");
+        assert_eq!(shown(InodeKind::File, 0o6711), "-rws--s--x");
+        assert_eq!(shown(InodeKind::Symlink, 0o7000), "l--S--S--T");
     }
 }

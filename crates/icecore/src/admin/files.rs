@@ -4,13 +4,12 @@ use super::escape::escaped;
 use super::import::Import;
 use super::locate::find_reading;
 use super::protocol::{
-    CHUNK_BYTES_MAX, DIRECTORY_ENTRIES_MAX, FileAttributes, FileEntry, FileKind, Owner, Pinned, Request,
-    Response,
+    CHUNK_BYTES_MAX, DIRECTORY_ENTRIES_MAX, FileAttributes, FileEntry, Owner, Pinned, Request, Response,
 };
 use crate::dataset::Creation;
 use crate::error::{Error, FileFault, Result};
 use crate::names::{SNAPSHOT_FOLDER, VersionName};
-use crate::namespace::{InodeItem, InodeKind};
+use crate::namespace::InodeKind;
 use crate::pins::ReaderName;
 use crate::pool::{Pool, PoolChange};
 use crate::units::{BLOCK_SHIFT, InodeNumber};
@@ -201,7 +200,7 @@ fn attributes(view: &View, inode: InodeNumber) -> Result<FileAttributes> {
     let item = view.attributes(inode)?;
     Ok(FileAttributes {
         inode,
-        kind: kind(&item),
+        kind: item.kind,
         mode: item.mode,
         links: item.links,
         owner: Owner { uid: item.uid, gid: item.gid },
@@ -209,16 +208,4 @@ fn attributes(view: &View, inode: InodeNumber) -> Result<FileAttributes> {
         stored: item.blocks << BLOCK_SHIFT,
         modified: item.modify,
     })
-}
-
-const fn kind(item: &InodeItem) -> FileKind {
-    match item.kind {
-        InodeKind::File => FileKind::File,
-        InodeKind::Directory => FileKind::Directory,
-        InodeKind::Symlink => FileKind::Symlink,
-        InodeKind::CharDevice => FileKind::CharacterDevice,
-        InodeKind::BlockDevice => FileKind::BlockDevice,
-        InodeKind::Fifo => FileKind::Pipe,
-        InodeKind::Socket => FileKind::Socket,
-    }
 }

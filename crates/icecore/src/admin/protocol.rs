@@ -10,6 +10,7 @@ use crate::engine::{ReaderHold, TrimReport};
 use crate::format::copies::CopyMode;
 use crate::incidents::Incident;
 use crate::names::DestroyTarget;
+use crate::namespace::InodeKind;
 use crate::pool::{
     DestroyPlan, DiffEntry, Hold, ListEntry, ListFilter, Property, ScrubOptions, ScrubProgress, ScrubReport,
 };
@@ -18,7 +19,7 @@ use crate::units::{ByteLength, InodeNumber, PoolId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The version of the conversation. Both ends must speak the same.
-pub const PROTOCOL_VERSION: u16 = 12;
+pub const PROTOCOL_VERSION: u16 = 13;
 /// Most bytes of a file that one request reads or writes.
 pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 /// Most entries of a directory that one request answers.
@@ -337,32 +338,13 @@ pub struct Pinned {
     pub found: Option<FileAttributes>,
 }
 
-/// What kind of file it is.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub enum FileKind {
-    /// A regular file.
-    File,
-    /// A directory.
-    Directory,
-    /// A symbolic link.
-    Symlink,
-    /// A named pipe.
-    Pipe,
-    /// A socket.
-    Socket,
-    /// A character device.
-    CharacterDevice,
-    /// A block device.
-    BlockDevice,
-}
-
 /// Attributes of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FileAttributes {
     /// Its number.
     pub inode: InodeNumber,
     /// What it is.
-    pub kind: FileKind,
+    pub kind: InodeKind,
     /// Permission bits.
     pub mode: u16,
     /// Number of names it has.

@@ -31,8 +31,6 @@ mod growth;
 mod init;
 mod inspect;
 #[cfg(test)]
-mod interrupted;
-#[cfg(test)]
 mod layout_tests;
 mod ledger;
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Operations whose tree nodes are not in memory.
 
-use super::interrupted::Interrupted;
 use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
+use crate::storage::memory::{MemoryStorage, When};
 use crate::units::InodeNumber;
 use crate::{Creation, Dataset, RenameHow};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn name(serial: u64) -> Vec<u8> {
 type Change = fn(&Dataset);
 
 /// A pool whose tree has many nodes, and a file that is in many pieces.
-fn made(storage: &Arc<Interrupted>) -> (Pool, Dataset) {
+fn made(storage: &Arc<MemoryStorage>) -> (Pool, Dataset) {
     Pool::init(storage.clone(), &InitOptions { segment_bytes: 2 << 20, ..InitOptions::small() }).unwrap();
     let options = OpenOptions { background: false, control_socket: false, ..OpenOptions::default() };
     let pool = Pool::open(storage.clone(), &options).unwrap();
@@ -58,17 +58,17 @@ fn nodes_are_read_without_the_state_lock() {
         ("write of a part", |db| db.write(InodeNumber(2), (FILES << 12) + 5, &[2; 100]).unwrap()),
     ];
     for (what, change) in changes {
-        let storage = Arc::new(Interrupted::default());
+        let storage = Arc::new(MemoryStorage::default());
         let (pool, db) = made(&storage);
         let (reads, locked) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (watched, counts) = (pool.clone(), (Arc::clone(&reads), Arc::clone(&locked)));
-        *storage.watch.lock() = Some(Box::new(move || {
-            counts.0.fetch_add(1, Ordering::Relaxed);
-            let is_free = watched.engine().state.try_lock().is_some();
-            counts.1.fetch_add(u64::from(!is_free), Ordering::Relaxed);
-        }));
+        storage.watch_reads(move |when, _, _| {
+            let is_locked = watched.engine().state.try_lock().is_none();
+            counts.0.fetch_add(u64::from(when == When::Before), Ordering::Relaxed);
+            counts.1.fetch_add(u64::from(is_locked), Ordering::Relaxed);
+        });
         change(&db);
-        *storage.watch.lock() = None;
+        storage.unwatch();
         assert!(reads.load(Ordering::Relaxed) > 0, "{what}: everything was in memory");
         assert_eq!(locked.load(Ordering::Relaxed), 0, "{what}: reads under the lock");
         pool.verify().unwrap();
@@ -78,7 +78,7 @@ fn nodes_are_read_without_the_state_lock() {
 /// With a cache that keeps nothing an operation reads under the lock in the end.
 #[test]
 fn a_cache_that_is_too_small_does_not_keep_an_operation_from_its_end() {
-    let storage = Arc::new(Interrupted::default());
+    let storage = Arc::new(MemoryStorage::default());
     drop(made(&storage));
     let options = OpenOptions {
         background: false,

@@ -1,16 +1,19 @@
 //! A reader whose segment is emptied and used for something else while it reads.
 
-use super::interrupted::{Interrupted, Moment};
 use crate::format::segment::file_name;
 use crate::options::{InitOptions, OpenOptions};
 use crate::pool::Pool;
+use crate::storage::Storage;
+use crate::storage::memory::{MemoryStorage, When};
 use crate::units::{BLOCK_BYTES, InodeNumber, LogAddress, Run, SegmentId, Slot, Stream};
 use crate::{Creation, Dataset};
+use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A pool with so many files that their names fill more than a segment of nodes, and some data.
-fn made() -> (Arc<Interrupted>, Arc<Pool>, Dataset) {
-    let storage = Arc::new(Interrupted::default());
+fn made() -> (Arc<MemoryStorage>, Arc<Pool>, Dataset) {
+    let storage = Arc::new(MemoryStorage::default());
     Pool::init(storage.clone(), &InitOptions { segment_bytes: 2 << 20, ..InitOptions::small() }).unwrap();
     let options = OpenOptions {
         background: false,
@@ -53,15 +56,22 @@ fn first(pool: &Pool, stream: Stream) -> (LogAddress, SegmentId, Slot) {
     (address, segment, slot)
 }
 
+/// A block as it is on disk.
+fn block(storage: &MemoryStorage, segment: SegmentId, offset: u64) -> Vec<u8> {
+    let mut block = vec![0; BLOCK_BYTES];
+    storage.open(&file_name(segment), false).unwrap().read_at(&mut block, offset).unwrap();
+    block
+}
+
 /// Empties segments, and writes until a block of one of them has changed.
-fn use_again(storage: &Interrupted, pool: &Pool, db: &Dataset, segment: SegmentId, offset: u64) {
-    let before = storage.block(segment, offset);
+fn use_again(storage: &MemoryStorage, pool: &Pool, db: &Dataset, segment: SegmentId, offset: u64) {
+    let before = block(storage, segment, offset);
     pool.collect(usize::MAX).unwrap();
     // The log goes on in what was written before, if there is such a segment.
     pool.engine().state().segments.mark_written(segment);
     let other = db.open_or_create(b"b", &Creation::file()).unwrap();
     for round in 0.. {
-        if storage.block(segment, offset) != before {
+        if block(storage, segment, offset) != before {
             return;
         }
         assert!(round < 2000, "{} is not used again", file_name(segment));
@@ -76,16 +86,24 @@ fn use_again(storage: &Interrupted, pool: &Pool, db: &Dataset, segment: SegmentI
 /// still.
 #[test]
 fn what_moves_while_it_is_read_is_no_damage() {
-    for (stream, read_before) in [(Stream::Data, true), (Stream::Data, false), (Stream::Node, false)] {
+    let cases = [(Stream::Data, When::After), (Stream::Data, When::Before), (Stream::Node, When::Before)];
+    for (stream, moment) in cases {
         let (storage, pool, db) = made();
         let (address, segment, slot) = first(&pool, stream);
         let engine = pool.engine();
         let offset = engine.geometry.offset(slot);
-        let interrupted = Arc::clone(&storage);
-        let (others, at) = (Arc::clone(&pool), if read_before { 0 } else { offset });
-        let deed = Box::new(move || use_again(&interrupted, &others, &db, segment, at));
-        let moment = Moment { name: file_name(segment), offset, read_before, deed };
-        *storage.awaited.lock() = Some(moment);
+        let (disk, others) = (Arc::clone(&storage), Arc::clone(&pool));
+        let at = if moment == When::After { 0 } else { offset };
+        let deed = Mutex::new(Some(move || use_again(&disk, &others, &db, segment, at)));
+        let has_happened = Arc::new(AtomicBool::new(false));
+        let happens = Arc::clone(&has_happened);
+        storage.watch_reads(move |when, name, place| {
+            if (when, place) == (moment, offset) && name == file_name(segment) {
+                let deed = deed.lock().take();
+                deed.into_iter().for_each(|deed| deed());
+                happens.store(true, Ordering::Relaxed);
+            }
+        });
         match stream {
             Stream::Node => drop(engine.nodes.read(address).unwrap()),
             stream => {
@@ -94,7 +112,8 @@ fn what_moves_while_it_is_read_is_no_damage() {
                 engine.blocks.read_run(run, &mut block, crate::blocks::Access::default()).unwrap();
             }
         }
-        assert!(storage.awaited.lock().is_none(), "{stream:?}: nothing happened while it was read");
+        storage.unwatch();
+        assert!(has_happened.load(Ordering::Relaxed), "{stream:?}: nothing happened while it was read");
         assert_ne!(first(&pool, stream), (address, segment, slot));
         let incidents = engine.blocks.files().incidents();
         assert_eq!((incidents.last(), incidents.tally().damage), (Vec::new(), 0), "{stream:?}");

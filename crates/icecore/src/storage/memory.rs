@@ -10,6 +10,8 @@ use std::sync::Arc;
 type Bytes = Arc<Mutex<Vec<u8>>>;
 /// Names of files, and bytes of them.
 type Stretches = Vec<(String, Range<u64>)>;
+/// What is called around each read, with the file and the place.
+type Watch = dyn Fn(When, &str, u64) + Send + Sync;
 
 /// A thread that writes a stretch that begins so panics.
 pub(crate) const POISON: &[u8] = b"whoever writes this panics";
@@ -21,6 +23,14 @@ pub(crate) struct MemoryStorage {
     flushes: Arc<Mutex<Flushes>>,
     unreadable: Arc<Mutex<Stretches>>,
     forbidden: Mutex<BTreeSet<String>>,
+    watch: Arc<Mutex<Option<Arc<Watch>>>>,
+}
+
+/// On which side of a read it is called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum When {
+    Before,
+    After,
 }
 
 /// What becomes of flushes of files.
@@ -57,10 +67,20 @@ impl MemoryStorage {
         self.forbidden.lock().insert(name.to_owned());
     }
 
+    /// Calls this around each read from now on.
+    pub(crate) fn watch_reads(&self, watch: impl Fn(When, &str, u64) + Send + Sync + 'static) {
+        *self.watch.lock() = Some(Arc::new(watch));
+    }
+
+    /// Calls nothing any more.
+    pub(crate) fn unwatch(&self) {
+        *self.watch.lock() = None;
+    }
+
     fn file(&self, name: &str, bytes: &Bytes) -> Box<dyn StorageFile> {
         let (bytes, name) = (Arc::clone(bytes), name.to_owned());
         let (flushes, unreadable) = (Arc::clone(&self.flushes), Arc::clone(&self.unreadable));
-        Box::new(MemoryFile { name, bytes, flushes, unreadable })
+        Box::new(MemoryFile { name, bytes, flushes, unreadable, watch: Arc::clone(&self.watch) })
     }
 }
 
@@ -73,6 +93,23 @@ struct MemoryFile {
     bytes: Bytes,
     flushes: Arc<Mutex<Flushes>>,
     unreadable: Arc<Mutex<Stretches>>,
+    watch: Arc<Mutex<Option<Arc<Watch>>>>,
+}
+
+impl MemoryFile {
+    fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let end = offset + buffer.len() as u64;
+        let bad = |(name, range): &(String, Range<u64>)| {
+            *name == self.name && range.start < end && offset < range.end
+        };
+        if self.unreadable.lock().iter().any(bad) {
+            return Err(io::Error::other("bad sector"));
+        }
+        let bytes = self.bytes.lock();
+        let from = bytes.get(offset as usize..).and_then(|rest| rest.get(..buffer.len()));
+        buffer.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
 }
 
 impl Storage for MemoryStorage {
@@ -130,16 +167,11 @@ impl Storage for MemoryStorage {
 
 impl StorageFile for MemoryFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        let end = offset + buffer.len() as u64;
-        let bad = |(name, range): &(String, Range<u64>)| {
-            *name == self.name && range.start < end && offset < range.end
-        };
-        if self.unreadable.lock().iter().any(bad) {
-            return Err(io::Error::other("bad sector"));
-        }
-        let bytes = self.bytes.lock();
-        let from = bytes.get(offset as usize..).and_then(|rest| rest.get(..buffer.len()));
-        buffer.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
+        // It may read, too, and is not called under a lock.
+        let Some(watch) = self.watch.lock().clone() else { return self.read(buffer, offset) };
+        watch(When::Before, &self.name, offset);
+        self.read(buffer, offset)?;
+        watch(When::After, &self.name, offset);
         Ok(())
     }
 
