@@ -94,8 +94,8 @@ impl Door {
                 let _ = connection.execute_batch("INSERT INTO t VALUES('more')");
             }
         }
-        let told = icecore_sqlite::last_error().unwrap_or_default();
-        assert!(!told.contains("a bug in icecore"), "{told}");
+        let said = icecore_sqlite::last_error().unwrap_or_default();
+        assert!(!said.contains("a bug in icecore"), "{said}");
         assert!(!self.pool.is_read_only());
     }
 }

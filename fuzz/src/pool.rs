@@ -90,7 +90,7 @@ thread_local! {
 }
 
 /// Edits, one behind the other; then the pool is checked, a repair tried, and the pool opened and read. Whatever is
-/// found, nobody panics but replay, which a check looks after.
+/// found, nothing panics but replay, which a check looks after.
 pub fn pool(data: &[u8]) {
     let disk = GOLDEN.with(|golden| golden.edited(data));
     let options = RepairOptions { dry_run: true, ..RepairOptions::default() };

@@ -98,8 +98,8 @@ fn decoded(text: &str) -> String {
 impl Door {
     /// Whatever was asked, no panic was caught in the door, and the database is as good as ever.
     fn check(&mut self) {
-        let told = icecore_sqlite::last_error().unwrap_or_default();
-        assert!(!told.contains("a bug in icecore"), "{told}");
+        let shown = icecore_sqlite::last_error().unwrap_or_default();
+        assert!(!shown.contains("a bug in icecore"), "{shown}");
         let _ = self.connection.execute_batch("ROLLBACK");
         let _ = self.connection.execute_batch("DETACH other");
         assert!(!self.pool.is_read_only());

@@ -247,13 +247,13 @@ mod tests {
 
     #[test]
     fn what_a_run_foretells_is_the_time_of_its_iterations() {
-        let foretold = |iterations, quick| {
+        let estimated = |iterations, quick| {
             let options = Options { quick, iterations, ..Options::new(".") };
             expected_with("valuation", &options)
         };
-        assert_eq!(foretold(Some(850), false), Some(expected("valuation-850", false)));
+        assert_eq!(estimated(Some(850), false), Some(expected("valuation-850", false)));
         for (iterations, quick) in [(None, false), (Some(95), false), (Some(850), true)] {
-            assert_eq!(foretold(iterations, quick), Some(expected("valuation", quick)), "{iterations:?}");
+            assert_eq!(estimated(iterations, quick), Some(expected("valuation", quick)), "{iterations:?}");
         }
     }
 

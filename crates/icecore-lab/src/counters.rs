@@ -84,7 +84,7 @@ pub(crate) fn done(statistics: &Statistics) -> impl Iterator<Item = (&'static st
         "segments_free",
         "segments",
         "segments_vacated",
-        "segments_hurt",
+        "segments_corrupt",
         "log_bytes",
         "dirty_bytes",
         "pins",

@@ -33,7 +33,7 @@ pub fn for_each_seed(name: &str, default_cases: u64, mut case: impl FnMut(u64)) 
     for number in 0..cases(default_cases) {
         let drawn = random.next() >> 32;
         let seed = first.map_or(drawn, |first| first + number);
-        let _told = Told(format!("{name}: to repeat it alone: ICECORE_SEED={seed} ICECORE_CASES=1"));
+        let _context = Context(format!("{name}: to repeat it alone: ICECORE_SEED={seed} ICECORE_CASES=1"));
         case(seed);
     }
 }
@@ -50,9 +50,9 @@ pub fn sample(last: u64, most: u64, random: &mut Random) -> Vec<u64> {
 }
 
 /// Says something if a panic passes.
-pub struct Told(pub String);
+pub struct Context(pub String);
 
-impl Drop for Told {
+impl Drop for Context {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}", self.0);

@@ -107,10 +107,7 @@ impl SideFile {
             None => false,
         };
         if !ended {
-            return Err(Fault::new(
-                code::IOERR_WRITE,
-                "a journal was to be ended that nobody has rolled back",
-            ));
+            return Err(Fault::new(code::IOERR_WRITE, "a journal was to be ended that was not rolled back"));
         }
         *self = Self::Memory(MemoryFile::new(real.base));
         Ok(())

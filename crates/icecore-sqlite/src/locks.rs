@@ -524,6 +524,6 @@ mod tests {
             assert!(taken > 0, "the whole file was never to be had");
         });
         assert_eq!(world.state.readers.load(Ordering::SeqCst), 0);
-        assert!(world.state.published.load().is_none(), "nothing is pinned where nobody reads");
+        assert!(world.state.published.load().is_none(), "nothing is pinned where no connection reads");
     }
 }

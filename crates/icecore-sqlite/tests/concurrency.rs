@@ -18,7 +18,7 @@ fn place() -> Place {
 }
 
 #[test]
-fn a_reader_keeps_its_version_and_blocks_nobody() {
+fn a_reader_keeps_its_version_and_blocks_no_writer() {
     let place = place();
     let (reader, writer) = (place.open("app.db"), place.open("app.db"));
     run(&reader, "BEGIN");

@@ -25,7 +25,7 @@ use icecore::format::ledger::Blob;
 use icecore::inside::Node;
 use icecore::units::{BLOCK_BYTES, LogAddress, PoolId};
 use icecore_sim::Random;
-use icecore_sim::cases::Told;
+use icecore_sim::cases::Context;
 use icecore_sim::explorer::{Explorer, Setting};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -98,7 +98,7 @@ fn replay(target: &str, changes: u64, run: fn(&[u8])) {
     let mut random = Random::new(1);
     for file in files {
         let bytes = std::fs::read(&file).expect("a file of the corpus");
-        let _told = Told(format!("target {target}, {}", file.display()));
+        let _context = Context(format!("target {target}, {}", file.display()));
         let run = |bytes: &[u8]| {
             LARGEST.set(0);
             run(bytes);
@@ -111,7 +111,7 @@ fn replay(target: &str, changes: u64, run: fn(&[u8])) {
             for _ in 0..random.between(1, 4) {
                 change(&mut changed, &mut random);
             }
-            let _told = Told(format!("change {number}: {changed:?}"));
+            let _context = Context(format!("change {number}: {changed:?}"));
             run(&changed);
         }
     }

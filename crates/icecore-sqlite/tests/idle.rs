@@ -71,7 +71,7 @@ fn linger_says_how_long() {
 }
 
 #[test]
-fn whoever_else_wants_an_idle_pool_gets_it_at_once() {
+fn another_process_that_wants_an_idle_pool_gets_it_at_once() {
     let place = Place::new();
     idle(&place);
     let begin = Instant::now();

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_healed_is_told_from_what_is_lost_also_in_the_file() {
+    fn what_was_healed_is_distinguished_from_what_is_lost_also_in_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let incidents = Incidents::new(Some(folder.path().to_owned()));
         let damage = |number: u64| Error::damaged(format!("segment.{number:08}"), "it does not match");

@@ -34,7 +34,7 @@ impl Reading<'_> {
 
     /// Attributes of a file.
     pub(crate) fn attributes(&self, inode: InodeNumber) -> Result<InodeItem> {
-        self.reader().inode(inode).map_err(|error| self.told(error, || self.called("file", inode)))
+        self.reader().inode(inode).map_err(|error| self.named(error, || self.called("file", inode)))
     }
 
     /// Reads from `offset`, up to the end of the file or of the buffer; answers how much. `progress`: that of
@@ -169,12 +169,12 @@ impl Reading<'_> {
 
     /// Says in which version, file and place of it something cannot be read, and what to do next.
     fn located(&self, error: Error, inode: InodeNumber, at: u64) -> Error {
-        self.told(error, || format!("{}, offset {at}", self.called("file", inode)))
+        self.named(error, || format!("{}, offset {at}", self.called("file", inode)))
     }
 
     /// Says in which version and what of it something cannot be read, and what to do next. A place in a
     /// segment alone does not say what is lost: also what a file is found by is of some version.
-    pub(crate) fn told(&self, error: Error, what_of_it: impl FnOnce() -> String) -> Error {
+    pub(crate) fn named(&self, error: Error, what_of_it: impl FnOnce() -> String) -> Error {
         if !matches!(error, Error::Damaged { .. } | Error::Io { action: "read", .. }) {
             return error;
         }
@@ -229,7 +229,7 @@ impl Reading<'_> {
             }
             Ok(true)
         });
-        read.map_err(|error| self.told(error, || self.called("file", inode)))?;
+        read.map_err(|error| self.named(error, || self.called("file", inode)))?;
         Ok(ranges)
     }
 
@@ -242,6 +242,6 @@ impl Reading<'_> {
             Ok(true)
         });
         let counted = read.and_then(|()| self.engine.blocks.stretches(&runs));
-        counted.map_err(|error| self.told(error, || self.called("file", inode)))
+        counted.map_err(|error| self.named(error, || self.called("file", inode)))
     }
 }

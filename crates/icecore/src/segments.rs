@@ -35,7 +35,7 @@ struct SegmentState {
     /// How often its blocks were moved before.
     moves: u8,
     /// A block in it does not match its checksum, or cannot be read: it is left as it is.
-    hurt: bool,
+    corrupt: bool,
     /// Its file is missing or cut short. It is held for this life, so that nothing is written to it.
     absent: bool,
 }
@@ -49,7 +49,7 @@ impl SegmentState {
     /// In use, and it may be emptied or become free by itself. Nothing says what lives in a segment that a
     /// user holds, such as a group that is not committed.
     fn is_unheld(&self) -> bool {
-        self.kind.is_some() && self.users == 0 && !self.hurt
+        self.kind.is_some() && self.users == 0 && !self.corrupt
     }
 }
 
@@ -220,7 +220,7 @@ impl Segments {
             written,
             taken: 0,
             moves: 0,
-            hurt: false,
+            corrupt: false,
             absent: false,
         };
         self.sums.add(&state);
@@ -237,7 +237,7 @@ impl Segments {
         self.add_free(segment, true, true);
         self.use_as(segment, kind);
         self.hold(segment);
-        self.change(segment, |state| (state.hurt, state.absent) = (true, true));
+        self.change(segment, |state| (state.corrupt, state.absent) = (true, true));
     }
 
     /// Whether something is said to lie in a segment of which the file is missing or cut short.
@@ -294,7 +294,7 @@ impl Segments {
         self.use_as(segment, kind);
         self.takes += 1;
         let takes = self.takes;
-        self.change(segment, |state| (state.taken, state.moves, state.hurt) = (takes, 0, false));
+        self.change(segment, |state| (state.taken, state.moves, state.corrupt) = (takes, 0, false));
         self.hold(segment);
         Some(segment)
     }
@@ -405,7 +405,7 @@ impl Segments {
         self.table.iter().filter_map(move |(segment, state)| {
             let kind = state.kind.filter(|kind| *kind != SegmentKind::Ledger)?;
             let needed = state.last_record.is_some_and(|last| last >= replay_from);
-            let eligible = state.users == 0 && state.live > 0 && !needed && !state.hurt;
+            let eligible = state.users == 0 && state.live > 0 && !needed && !state.corrupt;
             eligible.then(|| Candidate {
                 segment: *segment,
                 kind,
@@ -424,15 +424,15 @@ impl Segments {
     }
 
     /// A block of a segment cannot be moved, because it is not what was written.
-    pub(crate) fn mark_hurt(&mut self, segment: SegmentId) {
+    pub(crate) fn mark_corrupt(&mut self, segment: SegmentId) {
         if self.exists(segment) {
-            self.change(segment, |state| state.hurt = true);
+            self.change(segment, |state| state.corrupt = true);
         }
     }
 
     /// Segments that are not emptied because of what they hold.
-    pub(crate) fn hurt(&self) -> usize {
-        self.table.values().filter(|state| state.hurt && state.kind.is_some()).count()
+    pub(crate) fn corrupt(&self) -> usize {
+        self.table.values().filter(|state| state.corrupt && state.kind.is_some()).count()
     }
 
     /// Live blocks in a segment; none if it does not exist.

@@ -255,7 +255,7 @@ statistics! {
         /// Segments that wait for a checkpoint to be free, having been emptied, in number.
         segments_vacated,
         /// Segments that collection leaves alone because something in them cannot be read, in number.
-        segments_hurt,
+        segments_corrupt,
         /// Live data and nodes.
         live_bytes,
         /// What any version reaches: `live_bytes` and `dirty_bytes` without what waits to be freed.

@@ -99,7 +99,7 @@ impl View {
         match reading.reader().lookup(directory, name) {
             Ok(entry) => Ok(Some(entry)),
             Err(Error::File(FileFault::NotFound)) => Ok(None),
-            Err(error) => Err(reading.told(error, || {
+            Err(error) => Err(reading.named(error, || {
                 format!("{} in {}", crate::pool::shown(name), reading.called("directory", directory))
             })),
         }
@@ -140,7 +140,7 @@ impl View {
             entries.push(entry);
             Ok(entries.len() < max)
         });
-        read.map_err(|error| reading.told(error, || reading.called("directory", inode)))?;
+        read.map_err(|error| reading.named(error, || reading.called("directory", inode)))?;
         Ok(entries)
     }
 
@@ -151,7 +151,7 @@ impl View {
     pub fn read_link(&self, inode: InodeNumber) -> Result<Vec<u8>> {
         let reading = self.reading()?;
         let target = reading.reader().link_target(inode);
-        target.map_err(|error| reading.told(error, || reading.called("link", inode)))
+        target.map_err(|error| reading.named(error, || reading.called("link", inode)))
     }
 
     /// An extended attribute.
@@ -164,7 +164,7 @@ impl View {
         value.map_err(|error| {
             let attribute =
                 || format!("attribute {} of {}", crate::pool::shown(name), reading.called("file", inode));
-            reading.told(error, attribute)
+            reading.named(error, attribute)
         })
     }
 
@@ -175,7 +175,7 @@ impl View {
     pub fn list_xattrs(&self, inode: InodeNumber) -> Result<Vec<Vec<u8>>> {
         let reading = self.reading()?;
         let names = reading.reader().xattr_names(inode);
-        names.map_err(|error| reading.told(error, || reading.called("file", inode)))
+        names.map_err(|error| reading.named(error, || reading.called("file", inode)))
     }
 
     /// Reads from `offset`, up to the end of the file or of the buffer; answers how much. Holes read as

@@ -52,7 +52,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
             "segments",
             "segments_free",
             "segments_vacated",
-            "segments_hurt",
+            "segments_corrupt",
             "log_bytes",
             "dirty_bytes",
             "pins",

@@ -174,7 +174,7 @@ impl View<'_> {
             "collected  {} segments, {:.0} % full on average; {} left alone",
             now.segments_collected,
             now.collected_utilisation() * 100.0,
-            now.segments_hurt
+            now.segments_corrupt
         ));
         lines.push(format!("collector  {}", now.collector));
         lines.extend(self.readers.iter().take(READERS_MAX).map(|reader| format!("reader     {reader}")));
@@ -225,7 +225,7 @@ impl View<'_> {
             "segments_vacated": now.segments_vacated,
             "segments_collected": now.segments_collected,
             "collected_utilisation": now.collected_utilisation(),
-            "segments_hurt": now.segments_hurt,
+            "segments_corrupt": now.segments_corrupt,
             "collector": now.collector,
             "failure": now.failure,
             "readers": self.readers.iter().map(super::status::reader).collect::<Vec<_>>(),
@@ -304,12 +304,12 @@ mod tests {
     }
 
     #[test]
-    fn what_collection_does_and_why_is_told_as_it_is() {
+    fn what_collection_does_and_why_is_reported_as_it_is() {
         let doing = "emptying segment.00000007, 12 % full (409600 bytes): nothing else to do";
         let now = Statistics {
             collector: doing.to_owned(),
             segments_collected: 5,
-            segments_hurt: 1,
+            segments_corrupt: 1,
             collected_bytes: 1000,
             moved_data_bytes: 200,
             moved_node_bytes: 50,

@@ -74,7 +74,7 @@ fn pipes_in_place_of_the_text_files_hold_up_no_command() {
 }
 
 #[test]
-fn what_follows_from_the_rest_is_mended_and_told() {
+fn what_follows_from_the_rest_is_mended_and_reported() {
     let fixture = Fixture::with_db();
     // Else a damaged ledger is read from its copy.
     fixture.done(&["copies", "--set", "none"]);

@@ -303,7 +303,7 @@ fn top_shows_so_many_views_and_ends() {
 /// Of a process that writes and does not end: `status` and `top` say the same, and it is what the counters
 /// say.
 #[test]
-fn what_writing_costs_is_told_as_it_is_counted() {
+fn what_writing_costs_is_reported_as_it_is_counted() {
     let fixture = Fixture::with_db();
     let pool = fixture.own();
     let dataset = pool.dataset("db").unwrap();

@@ -25,7 +25,7 @@ fn what_is_copied_is_shown_and_changed() {
 }
 
 #[test]
-fn a_mirror_that_goes_away_is_told_and_made_again() {
+fn a_mirror_that_goes_away_is_reported_and_made_again() {
     let fixture = Fixture::with_db();
     let elsewhere = tempfile::tempdir().unwrap();
     let mirror = elsewhere.path().join("copies");
@@ -329,7 +329,7 @@ fn a_copy_of_what_is_damaged_everywhere_is_not_called_whole() {
 
 /// It is written anew whenever the pool is opened, and the damage is reported.
 #[test]
-fn a_superblock_among_the_copies_that_is_hurt_is_told() {
+fn a_superblock_among_the_copies_that_is_corrupt_is_reported() {
     let fixture = Fixture::with_db();
     let mirror = fixture.beside("mirror");
     fixture.done(&["copies", "--set", "all", "--mirror", mirror.to_str().unwrap()]);

@@ -21,7 +21,7 @@ fn there_is_no_pool() {
 }
 
 #[test]
-fn what_is_no_pool_is_told_for_what_it_is() {
+fn what_is_no_pool_is_named_as_what_it_is() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), b"text").unwrap();
     std::fs::create_dir(folder.path().join("folder")).unwrap();
@@ -220,17 +220,17 @@ fn damage_in_what_files_are_found_by_names_what_was_looked_for() {
     let destination = destination.to_str().unwrap();
     let lookups =
         [&["cat", "db/app"][..], &["export", "db/app", destination], &["sql", "db/app", "SELECT 1"]];
-    let told = |arguments: &[&str], what: &str| {
+    let shown = |arguments: &[&str], what: &str| {
         let text = fixture.refused(5, arguments);
         assert!(text.starts_with(&format!("icecore: damage in {what} (segment.")), "{text}");
         assert!(text.matches("`icecore scrub`").count() == 1, "{text}");
     };
-    lookups.iter().for_each(|arguments| told(arguments, "db, app in the root directory"));
-    told(&["cat", "db@one/app"], "db@one, app in the root directory");
-    told(&["ls", "db"], "db, the root directory");
+    lookups.iter().for_each(|arguments| shown(arguments, "db, app in the root directory"));
+    shown(&["cat", "db@one/app"], "db@one, app in the root directory");
+    shown(&["ls", "db"], "db, the root directory");
     // So it is for a command that asks the process which has the pool open.
     let owner = fixture.own();
-    lookups.iter().for_each(|arguments| told(arguments, "db, app in the root directory"));
+    lookups.iter().for_each(|arguments| shown(arguments, "db, app in the root directory"));
     owner.close().unwrap();
 }
 
@@ -257,13 +257,13 @@ fn damage_in_what_describes_a_file_names_the_file() {
     let view = owner.view("db").unwrap();
     let inode = view.resolve(b"letter 290").unwrap().unwrap();
     let file = format!("file letter 290 (inode {inode}) (segment.");
-    let told = |error: icecore::Error, what: &str| {
+    let shown = |error: icecore::Error, what: &str| {
         let text = error.to_string();
         assert!(text.starts_with(&format!("damage in db, {what}")) && text.contains("scrub"), "{text}");
     };
-    told(view.xattr(inode, b"user.colour").unwrap_err(), &format!("attribute user.colour of {file}"));
-    told(view.list_xattrs(inode).unwrap_err(), &file);
-    told(view.data_ranges(inode).unwrap_err(), &file);
+    shown(view.xattr(inode, b"user.colour").unwrap_err(), &format!("attribute user.colour of {file}"));
+    shown(view.list_xattrs(inode).unwrap_err(), &file);
+    shown(view.data_ranges(inode).unwrap_err(), &file);
     drop(view);
     owner.close().unwrap();
 }
@@ -292,8 +292,8 @@ fn a_write_that_the_system_refuses_is_in_the_log_with_the_file() {
     assert!(when.ends_with('Z') && what.starts_with(&format!("cannot {action}")), "{log}");
     assert!(what.ends_with(&refused) && said.contains(what), "{log}{said}");
     let monitor = fixture.run(&["monitor"]).output().unwrap();
-    let told = String::from_utf8_lossy(&monitor.stdout);
-    assert!(monitor.status.code() == Some(1) && told.contains(what), "{told}");
+    let shown = String::from_utf8_lossy(&monitor.stdout);
+    assert!(monitor.status.code() == Some(1) && shown.contains(what), "{shown}");
     // It was not acknowledged, and everything else is there.
     assert!(fixture.done(&["scrub"]).ends_with("no damage\n"));
     assert!(fixture.done(&["check", "--data"]).ends_with("nothing is wrong\n"));
@@ -337,7 +337,7 @@ fn what_is_not_a_pool_any_more_is_refused() {
 }
 
 #[test]
-fn whoever_may_not_look_into_a_folder_is_told_so() {
+fn a_user_who_may_not_look_into_a_folder_gets_that_error() {
     use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::process::CommandExt as _;
     let fixture = Fixture::with_db();

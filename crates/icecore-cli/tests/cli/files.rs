@@ -33,7 +33,7 @@ fn files_come_back_as_they_went_in_holes_included() {
 }
 
 #[test]
-fn an_import_replaces_only_when_told_and_keeps_the_rest() {
+fn an_import_replaces_only_when_asked_to_and_keeps_the_rest() {
     let fixture = Fixture::with_db();
     let refusal = complaint_of_import(&fixture, &["import", "-", "db/app"], 1);
     assert!(refusal.ends_with("app exists already: -f replaces it\n"), "{refusal}");
@@ -52,7 +52,7 @@ fn complaint_of_import(fixture: &Fixture, arguments: &[&str], code: i32) -> Stri
 }
 
 #[test]
-fn imports_make_directories_only_when_told() {
+fn imports_make_directories_only_when_asked_to() {
     let fixture = Fixture::with_db();
     let refusal = complaint_of_import(&fixture, &["import", "-", "db/a/b/c"], 1);
     assert!(refusal.contains("db/a/b") && refusal.contains("-p"), "{refusal}");
@@ -94,7 +94,7 @@ fn exports_are_whole_or_not_there() {
 }
 
 #[test]
-fn odd_names_are_told_without_loss() {
+fn odd_names_are_reported_without_loss() {
     let fixture = Fixture::with_db();
     let name = b"odd \n\x1b[31m\xff\\name";
     let mut path = b"db/".to_vec();

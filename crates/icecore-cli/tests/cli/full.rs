@@ -57,8 +57,8 @@ fn what_the_guide_says_works_on_a_full_pool_works_and_writing_goes_on() {
     fixture.done(&["set", "quota=none", "db"]);
     assert_eq!(fixture.done(&["cat", "db@one/app"]).len(), 16 << 20);
     // There and back.
-    let told = fixture.done(&["rollback", "db@one"]);
-    assert_eq!(fixture.done(&["cat", "db/app"]).len(), 16 << 20, "{told}");
+    let shown = fixture.done(&["rollback", "db@one"]);
+    assert_eq!(fixture.done(&["cat", "db/app"]).len(), 16 << 20, "{shown}");
     let saved = fixture.done(&["list", "-H", "-t", "snapshot", "-o", "name"]);
     let saved = saved.lines().find(|name| name.starts_with("db@rollback-")).unwrap().to_owned();
     fixture.done(&["rollback", &saved]);
@@ -123,8 +123,8 @@ fn a_full_pool_is_checked_and_repaired_and_lets_go_of_what_was_held() {
     fixture.done(&["destroy", "db@1"]);
     let more = fill(&owner, b"more");
     assert!(more > 2 << 20, "{more} bytes, where 6 MiB were destroyed");
-    let told = fixture.done(&["prune", "-v", "--keep-last", "1", "db"]);
-    assert!(told.contains("released hold over on db@2"), "{told}");
+    let shown = fixture.done(&["prune", "-v", "--keep-last", "1", "db"]);
+    assert!(shown.contains("released hold over on db@2"), "{shown}");
     assert_eq!(snapshots(&fixture), "db@3 other@1 other@2 ");
     let again = fill(&owner, b"again");
     assert!(again > 2 << 20, "{again} bytes, where 6 MiB were destroyed");
@@ -144,8 +144,8 @@ fn a_full_pool_is_checked_and_repaired_and_lets_go_of_what_was_held() {
     assert!(said.contains("mended: superblock.1") && said.ends_with("nothing is wrong\n"), "{said}");
     fixture.done(&["rollback", "db@3"]);
     assert_eq!(fixture.done(&["cat", "db/app"]), "\u{3}".repeat(6 << 20));
-    let told = fixture.done(&["prune", "-v", "--keep-last", "1", "other"]);
-    assert!(told.contains("released hold over on other@1"), "{told}");
+    let shown = fixture.done(&["prune", "-v", "--keep-last", "1", "other"]);
+    assert!(shown.contains("released hold over on other@1"), "{shown}");
     let left = snapshots(&fixture);
     assert!(left.starts_with("db@3 db@rollback-") && left.ends_with(" other@2 "), "{left}");
     assert!(fixture.done(&["check", "--data"]).ends_with("nothing is wrong\n"));

@@ -49,7 +49,7 @@ fn with_loss(left: Option<u64>) -> (Fixture, Vec<u8>, String, Vec<u8>) {
 }
 
 #[test]
-fn a_segment_that_is_gone_is_told_and_the_rest_goes_on() {
+fn a_segment_that_is_gone_is_reported_and_the_rest_goes_on() {
     for left in [None, Some(0), Some(1 << 20)] {
         let (fixture, big, name, bytes) = with_loss(left);
         let why = if left.is_none() { "it is missing" } else { "it is cut short" };
@@ -61,11 +61,11 @@ fn a_segment_that_is_gone_is_told_and_the_rest_goes_on() {
         assert!(text.starts_with("ICECORE CRITICAL") && text.contains(&name), "{text}");
         let status = fixture.json(&["status", "--json"]);
         let incidents = status["incidents"].as_array().unwrap();
-        let told = incidents.iter().any(|incident| {
+        let shown = incidents.iter().any(|incident| {
             let what = incident["what"].as_str().unwrap();
             what.contains(&name) && what.contains(why)
         });
-        assert!(told, "{status:#}");
+        assert!(shown, "{status:#}");
         assert!(fixture.done(&["status"]).contains(why));
 
         let text = said(&fixture, 5, &["scrub"]);
@@ -107,7 +107,7 @@ fn a_segment_that_is_gone_is_told_and_the_rest_goes_on() {
 }
 
 #[test]
-fn a_segment_that_lost_nothing_but_its_checksum_table_is_hurt_and_nothing_is_lost() {
+fn a_segment_that_lost_nothing_but_its_checksum_table_is_corrupt_and_nothing_is_lost() {
     let table_at = (2 << 20) - BLOCK as u64;
     let (fixture, big, name, bytes) = with_loss(Some(table_at));
     assert!(bytes[bytes.len() - 44..].starts_with(b"ICESUMS\n"), "it was full");
@@ -208,7 +208,7 @@ fn ls(fixture: &Fixture) -> String {
 }
 
 #[test]
-fn a_damaged_log_is_cut_by_whoever_says_so_and_by_nobody_else() {
+fn a_damaged_log_is_cut_on_request_alone() {
     use std::os::unix::fs::FileExt as _;
     let (fixture, numbers) = killed();
     // The first record of what made `b`.
@@ -298,7 +298,7 @@ fn a_killed_pool_without_a_segment_of_its_log_ends_with_its_last_checkpoint() {
 
 /// A new segment stands for it while that is tried, and the user does not know that one.
 #[test]
-fn a_log_whose_segment_is_gone_is_told_by_the_name_of_that_segment() {
+fn a_log_whose_segment_is_gone_is_reported_by_the_name_of_that_segment() {
     let (fixture, numbers) = killed();
     let (name, _) = records(&fixture.pool)[&(numbers[1] + 1)].clone();
     std::fs::remove_file(fixture.pool.join(&name)).unwrap();

@@ -112,7 +112,7 @@ fn damage_that_somebody_met_is_critical_without_a_scrub_and_after_the_process_ha
 
 /// The timer's scrub opens the pool itself, and is the first to meet it.
 #[test]
-fn what_opening_the_pool_for_a_scrub_mends_is_told_by_that_scrub() {
+fn what_opening_the_pool_for_a_scrub_mends_is_reported_by_that_scrub() {
     let fixture = Fixture::with_db();
     fixture.done(&["scrub"]);
     let superblock = fixture.pool.join("superblock.1");

@@ -89,7 +89,7 @@ fn an_owner_that_does_not_listen_is_named() {
 }
 
 #[test]
-fn nonsense_on_the_socket_hurts_nobody() {
+fn nonsense_on_the_socket_damages_nothing() {
     let fixture = Fixture::with_db();
     let pool = fixture.own();
     let socket = fixture.pool.join(SOCKET_NAME);
@@ -245,7 +245,7 @@ fn who_holds_nothing_any_more_goes_on_with_the_next_owner() {
 }
 
 #[test]
-fn who_held_a_pin_is_told_that_it_went_with_the_owner() {
+fn the_holder_of_a_pin_learns_that_it_went_with_the_owner() {
     let fixture = Fixture::with_db();
     let pool = fixture.own();
     let mut access = connect_or_open(&fixture.pool, false).unwrap();
@@ -456,7 +456,7 @@ pub fn spawn_owner(fixture: &Fixture) -> Child {
 }
 
 #[test]
-fn the_socket_of_a_killed_owner_is_in_nobodys_way() {
+fn the_socket_of_a_killed_owner_is_in_no_ones_way() {
     let fixture = Fixture::with_db();
     let mut owner = spawn_owner(&fixture);
     fixture.done(&["snapshot", "db@two"]);

@@ -42,8 +42,8 @@ fn used(fixture: &Fixture) -> u64 {
 #[test]
 fn options_are_a_policy_and_dry_runs_tell_the_truth() {
     let fixture = with_snapshots(5);
-    let told = fixture.done(&["prune", "-n", "--keep-last", "2", "db"]);
-    assert!(told.contains("would destroy 3 snapshots, keeping 2; would reclaim"), "{told}");
+    let shown = fixture.done(&["prune", "-n", "--keep-last", "2", "db"]);
+    assert!(shown.contains("would destroy 3 snapshots, keeping 2; would reclaim"), "{shown}");
     assert_eq!(snapshots(&fixture).len(), 5);
     let planned = fixture.json(&["prune", "--json", "-n", "--keep-last", "2", "db"]);
     assert_eq!(rows(&planned, "destroy"), pairs(&[("db@auto-0", ""), ("db@auto-1", ""), ("db@auto-2", "")]));
@@ -54,8 +54,8 @@ fn options_are_a_policy_and_dry_runs_tell_the_truth() {
     let freed = planned["freed_bytes"].as_u64().unwrap();
     assert!(freed >= 3 * (64 << 10));
     assert_eq!(before - used(&fixture), freed);
-    let told = fixture.done(&["prune", "-v", "--keep-within", "1d", "--keep-daily", "1", "db"]);
-    assert!(told.contains("within") && told.contains("daily"), "{told}");
+    let shown = fixture.done(&["prune", "-v", "--keep-within", "1d", "--keep-daily", "1", "db"]);
+    assert!(shown.contains("within") && shown.contains("daily"), "{shown}");
     assert_eq!(snapshots(&fixture).len(), 2);
 }
 
@@ -69,8 +69,8 @@ fn a_timer_only_runs_prune_all() {
     }
     fixture.done(&["set", "icecore:prune.last=1", "team"]);
     fixture.done(&["set", "icecore:prune.last=2", "team/a"]);
-    let told = fixture.done(&["prune", "-a", "-v"]);
-    assert!(told.contains("no policy"), "{told}");
+    let shown = fixture.done(&["prune", "-a", "-v"]);
+    assert!(shown.contains("no policy"), "{shown}");
     let left = snapshots(&fixture);
     assert_eq!(left.iter().filter(|name| name.starts_with("team@")).collect::<Vec<_>>(), ["team@three"]);
     assert_eq!(left.iter().filter(|name| name.starts_with("team/a@")).count(), 2);
@@ -175,8 +175,8 @@ fn overwritten_in_two_branches() -> (Fixture, u64) {
 #[test]
 fn what_all_branches_have_replaced_comes_back_with_the_snapshot_that_had_it() {
     let (fixture, alone) = overwritten_in_two_branches();
-    let told = fixture.done(&["destroy", "-npv", "db@auto-0"]);
-    assert!(told.ends_with(&format!("reclaim\t{alone}\n")), "{told}");
+    let shown = fixture.done(&["destroy", "-npv", "db@auto-0"]);
+    assert!(shown.ends_with(&format!("reclaim\t{alone}\n")), "{shown}");
     let planned = fixture.json(&["prune", "--json", "-n", "--keep-last", "1", "db"]);
     assert_eq!(planned["freed_bytes"].as_u64(), Some(alone));
     let before = used(&fixture);
@@ -197,8 +197,8 @@ fn pruning_for_space_gets_back_what_all_branches_have_replaced() {
     fixture.done(&["prune", "--max-used", &goal(before - alone), "db"]);
     assert_eq!(before - used(&fixture), alone);
     // Nothing is left that a snapshot held which is gone: what the program says of the rest is true.
-    let told = fixture.refused(6, &["prune", "--max-used", &goal(before / 10), "db"]);
-    assert!(told.contains("2 snapshots stay") && told.contains("what the datasets hold now"), "{told}");
+    let shown = fixture.refused(6, &["prune", "--max-used", &goal(before / 10), "db"]);
+    assert!(shown.contains("2 snapshots stay") && shown.contains("what the datasets hold now"), "{shown}");
 }
 
 #[test]
@@ -303,8 +303,8 @@ fn prune_works_on_a_pool_in_use() {
     let pool = fixture.own();
     fixture.done(&["set", "icecore:prune.last=2", "db"]);
     fixture.done(&["hold", "--expires", "0", "over", "db@auto-1"]);
-    let told = fixture.done(&["prune", "-a", "-v"]);
-    assert!(told.contains("released hold over on db@auto-1"), "{told}");
+    let shown = fixture.done(&["prune", "-a", "-v"]);
+    assert!(shown.contains("released hold over on db@auto-1"), "{shown}");
     assert_eq!(snapshots(&fixture), ["db@auto-2", "db@auto-3"]);
     let said = fixture.done(&["snapshot", "db"]);
     assert!(said.starts_with("db@auto-"), "{said}");

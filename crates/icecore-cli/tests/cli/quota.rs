@@ -132,7 +132,7 @@ fn a_database_that_is_to_be_made_beyond_a_quota_is_refused_as_any_write_is() {
 }
 
 #[test]
-fn a_size_limit_below_what_is_reserved_is_refused_and_the_least_that_is_told_is_taken() {
+fn a_size_limit_below_what_is_reserved_is_refused_and_the_least_that_is_reported_is_taken() {
     let fixture = Fixture::with_db();
     fixture.done(&["set", "reservation=40M", "db"]);
     let said = fixture.refused(1, &["resize", "--size-limit", "32M"]);

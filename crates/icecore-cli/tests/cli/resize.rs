@@ -20,7 +20,7 @@ fn limit(fixture: &Fixture) -> u64 {
 }
 
 #[test]
-fn whoever_has_a_full_pool_open_goes_on_when_its_limit_is_raised() {
+fn a_process_with_a_full_pool_goes_on_when_its_limit_is_raised() {
     let fixture = with_limit("48M");
     let owner = fixture.own();
     let first = fill(&owner, b"first");
@@ -40,17 +40,17 @@ fn whoever_has_a_full_pool_open_goes_on_when_its_limit_is_raised() {
     fixture.import("more", &vec![7; 64 << 20]);
     owner.close().unwrap();
     assert_eq!(limit(&fixture), 0);
-    let told = fixture.done(&["status"]);
+    let said = fixture.done(&["status"]);
     assert!(
-        told.lines().any(|line| line.starts_with("files  ") && line.ends_with(" segments of 2M")),
-        "{told}"
+        said.lines().any(|line| line.starts_with("files  ") && line.ends_with(" segments of 2M")),
+        "{said}"
     );
     assert_eq!(fixture.json(&["status", "--json"])["segment_bytes"], 2 * MIB);
     fixture.done(&["check"]);
 }
 
 #[test]
-fn the_limit_of_a_pool_that_nobody_has_open_is_changed() {
+fn the_limit_of_a_pool_that_no_process_has_open_is_changed() {
     let fixture = with_limit("48M");
     let owner = fixture.own();
     fill(&owner, b"first");

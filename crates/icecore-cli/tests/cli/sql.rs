@@ -62,7 +62,7 @@ fn results_as_a_document() {
 }
 
 #[test]
-fn mistakes_are_told_in_a_sentence() {
+fn mistakes_are_reported_in_a_sentence() {
     let fixture = with_database();
     let said = fixture.refused(1, &["sql", "db/app.db", "SELEC 1"]);
     assert!(said.contains("SELEC"), "{said}");
@@ -214,7 +214,7 @@ fn exports_of_any_version_are_plain_databases() {
 }
 
 #[test]
-fn damage_is_told_with_its_place_and_what_to_run() {
+fn damage_is_reported_with_its_place_and_what_to_run() {
     let fixture = Fixture::with_db();
     let create = "CREATE TABLE t(x); INSERT INTO t VALUES ('a needle in a database'), (zeroblob(20000))";
     fixture.done(&["sql", "-c", "db/app.db", create]);

@@ -264,9 +264,9 @@ mod tests {
         let connection = database.connect(None).expect("connected");
         let mut workload = Valuation::begin(&connection, 2000, 1).expect("the table");
         let error = (0..100).find_map(|_| workload.iterate().err()).expect("too much for a small pool");
-        let told = error.of_side(STORED, folder.path()).to_string();
-        assert!(told.contains("the side with icecore failed") && told.contains("size limit"), "{told}");
-        assert!(told.contains("MiB are free"), "{told}");
+        let said = error.of_side(STORED, folder.path()).to_string();
+        assert!(said.contains("the side with icecore failed") && said.contains("size limit"), "{said}");
+        assert!(said.contains("MiB are free"), "{said}");
     }
 
     #[test]

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_in_files_of_one_name_are_told_apart_by_their_paths() {
+    fn results_in_files_of_one_name_are_distinguished_by_their_paths() {
         let paths = ["old/full.json", "new/full.json", "new/shock.json"].map(PathBuf::from);
         let names = paths.each_ref().map(|path| name(path, &paths));
         assert_eq!(names, ["old/full.json", "new/full.json", "shock"]);

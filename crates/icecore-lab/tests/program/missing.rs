@@ -58,8 +58,8 @@ fn a_study_without_its_program_says_what_to_install() {
             eprintln!("left out: {there:?} are not all there");
             continue;
         };
-        let told = complaint(arguments, path.path());
-        assert!(told.contains(said), "{arguments:?} did not say {said:?}: {told}");
+        let shown = complaint(arguments, path.path());
+        assert!(shown.contains(said), "{arguments:?} did not say {said:?}: {shown}");
     }
 }
 

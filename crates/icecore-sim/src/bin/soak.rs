@@ -31,11 +31,11 @@ struct Run {
     begin: Instant,
     begun: AtomicU64,
     failed: AtomicBool,
-    told: Mutex<Told>,
+    progress: Mutex<Progress>,
 }
 
 #[derive(Default)]
-struct Told {
+struct Progress {
     deeds: Deeds,
     samples: Vec<Footprint>,
     last: Option<Instant>,
@@ -60,16 +60,16 @@ fn main() -> ExitCode {
         begin: Instant::now(),
         begun: AtomicU64::new(0),
         failed: AtomicBool::new(false),
-        told: Mutex::default(),
+        progress: Mutex::default(),
     };
     std::thread::scope(|scope| {
         for _ in 0..run.plan.jobs {
             scope.spawn(|| work(&run));
         }
     });
-    let told = run.told.into_inner().expect("nobody panics while it is locked");
-    println!("{} seconds: {}", run.begin.elapsed().as_secs(), told.deeds);
-    if let Some(growth) = Footprint::growth(&told.samples) {
+    let progress = run.progress.into_inner().expect("no thread panics while it is locked");
+    println!("{} seconds: {}", run.begin.elapsed().as_secs(), progress.deeds);
+    if let Some(growth) = Footprint::growth(&progress.samples) {
         eprintln!("{growth}");
         return ExitCode::FAILURE;
     }
@@ -123,13 +123,13 @@ fn work(run: &Run) {
 }
 
 fn tell(run: &Run, deeds: Deeds) {
-    let mut told = run.told.lock().expect("nobody panics while it is locked");
-    told.deeds += deeds;
+    let mut progress = run.progress.lock().expect("no thread panics while it is locked");
+    progress.deeds += deeds;
     let footprint = Footprint::now();
-    told.samples.extend(footprint);
-    if told.last.is_none_or(|last| last.elapsed() >= INTERVAL) {
-        told.last = Some(Instant::now());
+    progress.samples.extend(footprint);
+    if progress.last.is_none_or(|last| last.elapsed() >= INTERVAL) {
+        progress.last = Some(Instant::now());
         let footprint = footprint.map_or_else(String::new, |footprint| footprint.to_string());
-        println!("{:>6} s: {}; {footprint}", run.begin.elapsed().as_secs(), told.deeds);
+        println!("{:>6} s: {}; {footprint}", run.begin.elapsed().as_secs(), progress.deeds);
     }
 }

@@ -112,7 +112,7 @@ impl Life {
         self.perform(Step::Checkpoint)?;
         let statistics = self.explorer.pool().statistics();
         if statistics.live_bytes > statistics.used_bytes + LEDGER_BYTES_MAX {
-            return Err(format!("space that nobody can explain: {statistics:?}"));
+            return Err(format!("space without an explanation: {statistics:?}"));
         }
         if !self.rotten.is_empty() {
             self.heal()?;

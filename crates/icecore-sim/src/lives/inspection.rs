@@ -44,7 +44,7 @@ impl Life {
     pub(super) fn scrub_all(&mut self) -> Result<ScrubReport, String> {
         let report = self.scrub_with(true, &mut |_| true).map_err(|error| format!("a scrub: {error}"))?;
         self.is_whole(&report)?;
-        if report.complete { Ok(report) } else { Err(format!("a scrub that nobody ended: {report:?}")) }
+        if report.complete { Ok(report) } else { Err(format!("a scrub that ended early: {report:?}")) }
     }
 
     /// `pause`: what happens while it pauses; `false` cuts it off.
@@ -64,7 +64,7 @@ impl Life {
         if report.damaged == 0 {
             return Ok(());
         }
-        Err(format!("a scrub finds what nobody has damaged: {report:?}\n  {}", self.explorer.recent()))
+        Err(format!("a scrub finds damage that was not done: {report:?}\n  {}", self.explorer.recent()))
     }
 
     /// Of a pool that no process has open everything is right, with all its data. If it was not closed, it is

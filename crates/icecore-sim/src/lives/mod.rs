@@ -17,7 +17,7 @@ pub use deeds::Deeds;
 pub use process::Footprint;
 
 use crate::Random;
-use crate::cases::Told;
+use crate::cases::Context;
 use crate::driver::compare_view;
 use crate::explorer::{Explorer, Setting};
 use crate::model::Tree;
@@ -67,7 +67,7 @@ pub fn live(seed: u64, days: Option<u64>) -> Result<Deeds, String> {
 
 fn live_with(seed: u64, days: Option<u64>, threaded_percent: u64) -> Result<Deeds, String> {
     let setting = draw(seed, threaded_percent);
-    let _told = Told(format!("a life with {setting:?}"));
+    let _context = Context(format!("a life with {setting:?}"));
     Life::new(seed, setting)?.live(days)
 }
 
@@ -150,7 +150,7 @@ impl Life {
     fn live(&mut self, days: Option<u64>) -> Result<Deeds, String> {
         let days = days.unwrap_or_else(|| self.random.between(DAYS_MAX / 4, DAYS_MAX));
         for number in 0..days {
-            let _told = Told(format!("day {number}"));
+            let _context = Context(format!("day {number}"));
             self.day().map_err(|text| format!("day {number}: {text}"))?;
         }
         self.end().map_err(|text| format!("when all was destroyed: {text}"))?;

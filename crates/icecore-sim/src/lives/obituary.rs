@@ -35,7 +35,7 @@ impl Life {
         }
         // It may be in any state.
         let pool = guarded(|| Ok(self.tell_pool()));
-        text += &pool.unwrap_or_else(|panic| format!("\nof the pool nothing can be told: {panic}"));
+        text += &pool.unwrap_or_else(|panic| format!("\nof the pool nothing can be said: {panic}"));
         let trace = self.explorer.disk.take_trace();
         let last = trace.get(trace.len().saturating_sub(TRACE_MAX)..).unwrap_or_default();
         if !last.is_empty() {

@@ -98,7 +98,7 @@ impl Life {
                 let place = places.swap_remove(self.random.index(places.len()));
                 let of_copy = if alike { of_copy } else { self.random.chance(50) };
                 let (disk, name) = if of_copy { (&second, &copy) } else { (&first, &segment) };
-                hurt(disk, name, place, &mut self.random);
+                corrupt(disk, name, place, &mut self.random);
                 self.deeds.rotten += 1;
                 self.rotten.push(format!("{name} at {place}"));
             }
@@ -108,7 +108,7 @@ impl Life {
     /// Damages one of the two superblocks.
     fn damage_superblock(&mut self) {
         let name = format!("superblock.{}", self.random.below(2));
-        hurt(&self.explorer.disk, &name, 0, &mut self.random);
+        corrupt(&self.explorer.disk, &name, 0, &mut self.random);
         self.deeds.rotten += 1;
         self.rotten.push(name);
     }
@@ -122,7 +122,7 @@ fn equal_blocks(one: &[u8], other: &[u8]) -> Vec<u64> {
 }
 
 /// Flips a bit of a block, or makes noise of it, or of a sector.
-fn hurt(disk: &SimulatedDisk, name: &str, place: u64, random: &mut Random) {
+fn corrupt(disk: &SimulatedDisk, name: &str, place: u64, random: &mut Random) {
     let done = match random.below(6) {
         0 => disk.corrupt(name, place..place + BLOCK as u64),
         1 => disk.corrupt(name, place..place + 512),

@@ -1,7 +1,9 @@
 //! Segments that are gone, wholly or in part, or that are what they were some time ago, in pools that were
 //! closed. Everything else is there and goes on, and what is lost is never shown as something else.
 
-use crate::common::{SEGMENT, Told, assert_named, draw_copies_and_limit, for_each_seed, is_long, must, open};
+use crate::common::{
+    Context, SEGMENT, assert_named, draw_copies_and_limit, for_each_seed, is_long, must, open,
+};
 use icecore::storage::Kind;
 use icecore::{CopyMode, DestroyTarget, Error};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
@@ -116,7 +118,7 @@ fn destroy_all(explorer: &mut Explorer) -> bool {
 /// Goes on with what is left, through closings and crashes.
 fn goes_on(explorer: &mut Explorer, random: &mut Random, outcomes: &mut BTreeMap<String, u64>) {
     for round in 0..ROUNDS {
-        let _told = Told(format!("round {round}"));
+        let _context = Context(format!("round {round}"));
         let refused = live(explorer, 40);
         *outcomes.entry("steps refused".to_owned()).or_default() += refused;
         match random.below(4) {
@@ -196,7 +198,7 @@ fn fill(explorer: &mut Explorer) {
 
 /// Opens a pool with a damaged segment, and looks at what is lost. The opening may fail where that segment
 /// has the newest ledger and there is no copy.
-fn open_hurt(explorer: &mut Explorer, is_ledger: bool, copies: CopyMode) -> &'static str {
+fn open_corrupt(explorer: &mut Explorer, is_ledger: bool, copies: CopyMode) -> &'static str {
     if let Err(error) = explorer.open() {
         assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
         assert!(is_ledger && copies == CopyMode::None, "{error}");
@@ -219,13 +221,14 @@ fn lose(seed: u64, losses: usize, outcomes: &mut BTreeMap<String, u64>) {
     for _ in 0..losses {
         let (name, length) = (*random.pick(&segments).unwrap()).clone();
         let left = [None, Some(0), Some(random.below(length)), Some(length - 512)][random.index(4)];
-        let _told = Told(format!("{name} cut to {left:?}, {:?}, {:?}", setting.copies, setting.size_limit));
+        let _context =
+            Context(format!("{name} cut to {left:?}, {:?}, {:?}", setting.copies, setting.size_limit));
         let mut explorer = base.fork(random.next());
         match left {
             None => explorer.disk.lose(&name).unwrap(),
             Some(length) => explorer.disk.truncate(&name, length).unwrap(),
         }
-        let sort = open_hurt(&mut explorer, name == ledger(&base), setting.copies);
+        let sort = open_corrupt(&mut explorer, name == ledger(&base), setting.copies);
         *outcomes.entry(sort.to_owned()).or_default() += 1;
         if !explorer.is_open() {
             continue;
@@ -282,10 +285,10 @@ fn put_former(seed: u64, times: usize, outcomes: &mut BTreeMap<String, u64>) {
     let changed: Vec<String> = in_use(&base).into_iter().filter(is_other).collect();
     for _ in 0..if changed.is_empty() { 0 } else { times } {
         let name = random.pick(&changed).unwrap().clone();
-        let _told = Told(format!("{name} as it was, {:?}, {:?}", setting.copies, setting.size_limit));
+        let _context = Context(format!("{name} as it was, {:?}, {:?}", setting.copies, setting.size_limit));
         let mut explorer = base.fork(random.next());
         explorer.disk.overwrite(&name, 0, &former[&name]).unwrap();
-        let sort = open_hurt(&mut explorer, name == ledger(&base), setting.copies);
+        let sort = open_corrupt(&mut explorer, name == ledger(&base), setting.copies);
         *outcomes.entry(sort.to_owned()).or_default() += 1;
         if !explorer.is_open() {
             continue;
@@ -298,7 +301,7 @@ fn put_former(seed: u64, times: usize, outcomes: &mut BTreeMap<String, u64>) {
 }
 
 #[test]
-fn a_segment_that_is_what_it_was_some_time_ago_is_told() {
+fn a_segment_that_is_what_it_was_some_time_ago_is_reported() {
     let mut outcomes: BTreeMap<String, u64> = BTreeMap::new();
     for_each_seed("former", 4, |seed| put_former(seed, if is_long() { 12 } else { 3 }, &mut outcomes));
     println!("{outcomes:#?}");

@@ -1,7 +1,7 @@
 //! Check and repair on histories: what is sound is found sound whatever happened to it, nothing is written by
 //! looking, and a repaired pool is one that the model allows.
 
-use crate::common::{Told, beginning, for_each_seed, is_long, must};
+use crate::common::{Context, beginning, for_each_seed, is_long, must};
 use icecore::check::{CheckOptions, RepairOptions, check, repair};
 use icecore_sim::driver::compare_damaged;
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
@@ -17,7 +17,7 @@ fn contents(explorer: &Explorer) -> Vec<(String, Vec<u8>)> {
 fn what_is_sound_is_found_sound_and_stays_as_it_is() {
     for_each_seed("check", 6, |seed| {
         for closed in [true, false] {
-            let _told = Told(format!("closed: {closed}"));
+            let _context = Context(format!("closed: {closed}"));
             let explorer = beginning(seed, closed);
             let before = contents(&explorer);
             let report = check(explorer.disk.storage(), &CheckOptions { data: true }, &mut |_| {}).unwrap();
@@ -44,7 +44,7 @@ fn a_checkpoint_that_is_lost_comes_back_whole_or_not_at_all() {
     for_each_seed("former", if is_long() { 40 } else { 8 }, |seed| {
         let mut random = Random::new(seed);
         for closed in [true, false] {
-            let _told = Told(format!("closed: {closed}"));
+            let _context = Context(format!("closed: {closed}"));
             let mut explorer = beginning(seed, closed);
             let (name, offset, length) = ledger(&explorer);
             let at = offset + random.below(length);
@@ -90,7 +90,7 @@ fn calls_of_repair(base: &Explorer) -> Option<u64> {
 
 /// Cuts a repair short at a call, and repairs again.
 fn cut_short(base: &Explorer, luck: u64, number: u64, mode: CrashMode) {
-    let _told = Told(format!("cut at call {number}, {mode:?}, luck {luck}"));
+    let _context = Context(format!("cut at call {number}, {mode:?}, luck {luck}"));
     let mut explorer = base.fork(luck);
     explorer.disk.crash_at(number);
     let outcome = repair(explorer.disk.storage(), &RepairOptions::default(), &mut |_| {});
@@ -131,7 +131,7 @@ fn a_repair_that_is_cut_short_leaves_one_superblock_whole() {
             // Superblocks come last, those in another folder behind those of the pool.
             let Some(calls) = calls_of_repair(&base) else { continue };
             for number in calls.saturating_sub(13).max(1)..=calls {
-                let _told = Told(format!("{twin} is hurt"));
+                let _context = Context(format!("{twin} is corrupt"));
                 (0..4).for_each(|luck| cut_short(&base, luck, number, CrashMode::Sectors));
                 cut += 1;
             }
@@ -173,7 +173,7 @@ fn data_segments_that_were_wiped_are_noticed_without_reading_data() {
     let mut outcomes: BTreeMap<(bool, bool), u64> = BTreeMap::new();
     for_each_seed("wiped", 3, |seed| {
         for closed in [true, false] {
-            let _told = Told(format!("closed: {closed}"));
+            let _context = Context(format!("closed: {closed}"));
             let base = several_lives(seed, closed);
             let look = |explorer: &Explorer, data: bool| {
                 check(explorer.disk.storage(), &CheckOptions { data }, &mut |_| {}).unwrap()
@@ -190,7 +190,7 @@ fn data_segments_that_were_wiped_are_noticed_without_reading_data() {
                 for first in [0, 4096] {
                     let explorer = base.fork(seed);
                     explorer.disk.overwrite(&name, first, &vec![0; bytes.len() - first as usize]).unwrap();
-                    let _told = Told(format!("{name} from {first} on"));
+                    let _context = Context(format!("{name} from {first} on"));
                     let [quick, thorough] = [false, true].map(|data| look(&explorer, data));
                     assert_eq!(quick.is_sound(), thorough.is_sound(), "{quick:?}\n{thorough:?}");
                     *outcomes.entry((closed, quick.is_sound())).or_default() += 1;
@@ -221,7 +221,7 @@ fn a_location_map_that_is_lost_is_made_again_from_the_headers_of_segments() {
             let base = several_lives(seed, closed);
             let places = chunks(&base);
             for all in [true, false] {
-                let _told = Told(format!("closed: {closed}, all: {all}"));
+                let _context = Context(format!("closed: {closed}, all: {all}"));
                 let mut explorer = base.fork(random.next());
                 for (name, at) in places.iter().filter(|_| all || random.chance(20)) {
                     explorer.disk.corrupt(name, at + 16..at + 300).unwrap();
@@ -279,7 +279,7 @@ fn a_ledger_that_is_damaged_in_several_places_comes_back_whole_or_not_at_all() {
             let (newest, offset, length) = ledger(&base);
             let blobs = ledgers(&base);
             for _ in 0..4 {
-                let _told = Told(format!("closed: {closed}"));
+                let _context = Context(format!("closed: {closed}"));
                 let mut explorer = base.fork(random.next());
                 let at = offset + random.below(length);
                 explorer.disk.flip_bit(&newest, at, random.below(8) as u32).unwrap();

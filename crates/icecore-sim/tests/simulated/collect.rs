@@ -1,6 +1,6 @@
 //! Collection, and giving back what it freed, struck by crashes and failures at every single I/O.
 
-use crate::common::{self, Told, for_each_seed, is_long, must};
+use crate::common::{self, Context, for_each_seed, is_long, must};
 use icecore::{Error, Statistics};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
 use icecore_sim::model::{Data, FileChange, Step};
@@ -88,7 +88,7 @@ fn crash_at_every_io(name: &str, beginning: fn(u64) -> Explorer, step: &Step) {
                 first.disk.crash();
             }
             for mode in CrashMode::ALL_MODES {
-                let _told = Told(format!("crash at I/O {number} of a collection, mode {mode:?}"));
+                let _context = Context(format!("crash at I/O {number} of a collection, mode {mode:?}"));
                 let mut explorer = first.fork(random.next());
                 explorer.crash(Some(mode));
                 open(&mut explorer);
@@ -168,20 +168,20 @@ fn every_call_of_a_collection_that_fails_is_borne() {
         let numbers = numbers(&base, &mut random, &COLLECT);
         for kind in [FaultKind::ReadError, FaultKind::WriteError, FaultKind::SyncError, FaultKind::NoSpace] {
             for number in numbers.iter().copied().take(if is_long() { usize::MAX } else { 6 }) {
-                let _told = Told(format!("{kind:?} at call {number} of a collection"));
+                let _context = Context(format!("{kind:?} at call {number} of a collection"));
                 let mut explorer = base.fork(random.next());
                 open(&mut explorer);
                 explorer.disk.fail_at(number, kind, false);
                 match collect(&mut explorer) {
                     Verdict::Failed(error) => {
-                        let told = explorer.pool().statistics().failure;
+                        let said = explorer.pool().statistics().failure;
                         let is_known = matches!(error, Error::Io { .. } | Error::ReadOnlyAfterFailure { .. });
                         assert!(is_known, "{error}");
                         assert_ne!(kind, FaultKind::ReadError, "a failed read is reported: {error}");
-                        assert!(kind != FaultKind::SyncError || told.is_some(), "a flush failed: {error}");
+                        assert!(kind != FaultKind::SyncError || said.is_some(), "a flush failed: {error}");
                     }
                     Verdict::Agreed => {}
-                    Verdict::Cut => panic!("nobody ordered a crash"),
+                    Verdict::Cut => panic!("no crash was ordered"),
                 }
                 explorer.disk.clear_faults();
                 if explorer.pool().is_read_only() {

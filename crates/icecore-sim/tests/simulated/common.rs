@@ -1,6 +1,6 @@
 //! What all histories share.
 
-pub use icecore_sim::cases::{Told, cases, for_each_seed, is_long, must, sample};
+pub use icecore_sim::cases::{Context, cases, for_each_seed, is_long, must, sample};
 
 use icecore::{CopyMode, ScrubReport};
 use icecore_sim::Random;
@@ -66,7 +66,7 @@ pub fn assert_named(explorer: &Explorer, remains: &Remains) -> ScrubReport {
     let ranges = named.iter().any(|name| name.contains('%'));
     // What a lost piece of the books is about is for a check to say.
     let books = report.findings.iter().any(|finding| finding.versions.is_empty());
-    let untold = remains.versions().into_iter().find(|version| !named.contains(version));
-    assert!(ranges || books || untold.is_none(), "{untold:?} is not told: {:?}", report.findings);
+    let unlisted = remains.versions().into_iter().find(|version| !named.contains(version));
+    assert!(ranges || books || unlisted.is_none(), "{unlisted:?} is not reported: {:?}", report.findings);
     report
 }

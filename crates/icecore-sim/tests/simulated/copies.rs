@@ -1,7 +1,7 @@
 //! Second copies: what is damaged is read from them and written again. A copy that was left behind is never
 //! taken for what it should be. Whatever happens to copies, the pool goes on.
 
-use crate::common::{Told, for_each_seed, is_long, must, open, sample};
+use crate::common::{Context, for_each_seed, is_long, must, open, sample};
 use icecore::check::{CheckOptions, RepairOptions, check, repair};
 use icecore::{CopyMode, Error, Pool};
 use icecore_sim::explorer::{Explorer, Setting, Verdict, small_options};
@@ -69,13 +69,13 @@ fn what_is_damaged_and_has_a_copy_is_healed() {
             for _ in 0..if is_long() { 60 } else { 12 } {
                 let mut explorer = base.fork(random.next());
                 let several = 1 + random.index(40);
-                let mut told = Vec::new();
+                let mut said = Vec::new();
                 for _ in 0..several {
                     let (name, at) = random.pick(&places).unwrap();
                     explorer.disk.corrupt(name, *at..*at + BLOCK as u64).unwrap();
-                    told.push(format!("{name} at {at}"));
+                    said.push(format!("{name} at {at}"));
                 }
-                let _told = Told(format!("{mode:?} mirrored {mirrored}: {told:?}"));
+                let _context = Context(format!("{mode:?} mirrored {mirrored}: {said:?}"));
                 let report =
                     check(explorer.disk.storage(), &CheckOptions { data: true }, &mut |_| {}).unwrap();
                 assert!(report.opened && report.is_sound(), "{report:?}");
@@ -88,9 +88,9 @@ fn what_is_damaged_and_has_a_copy_is_healed() {
                 healed += statistics.healed_places;
                 assert!(statistics.copies.is_whole(), "{:?}", statistics.copies);
                 // Nothing is repaired silently.
-                let told =
+                let said =
                     explorer.pool().incidents().iter().any(|incident| incident.what.contains("healed"));
-                assert!(told || statistics.healed_places == 0);
+                assert!(said || statistics.healed_places == 0);
                 let again = explorer.pool().scrub(&mut |_| true).unwrap();
                 let left: Vec<_> =
                     again.findings.iter().filter(|it| !it.damage.contains("segment makes up")).collect();
@@ -127,13 +127,14 @@ fn what_was_healed_is_durable_when_copies_are_lost() {
             let mut healed = 0;
             for number in 0..if is_long() { 40 } else { 8 } {
                 let mut explorer = base.fork(random.next());
-                let hurt: Vec<_> =
+                let corrupt: Vec<_> =
                     (0..1 + random.index(20)).map(|_| random.pick(&places).unwrap().clone()).collect();
-                for (name, at) in &hurt {
+                for (name, at) in &corrupt {
                     explorer.disk.corrupt(name, *at..*at + BLOCK as u64).unwrap();
                 }
                 let scrubbed = number % 2 == 0;
-                let _told = Told(format!("{mode:?} mirrored {mirrored} scrubbed {scrubbed}: {hurt:?}"));
+                let _context =
+                    Context(format!("{mode:?} mirrored {mirrored} scrubbed {scrubbed}: {corrupt:?}"));
                 open(&mut explorer);
                 if scrubbed {
                     // What lies behind a header that one scrub heals is looked at by the next.
@@ -146,7 +147,7 @@ fn what_was_healed_is_durable_when_copies_are_lost() {
                     explorer.pool().checkpoint().unwrap();
                 }
                 let is_whole = |explorer: &Explorer, place| block(explorer, place) == block(&base, place);
-                let whole: Vec<_> = hurt.iter().filter(|place| is_whole(&explorer, place)).collect();
+                let whole: Vec<_> = corrupt.iter().filter(|place| is_whole(&explorer, place)).collect();
                 healed += whole.len();
                 explorer.crash(Some(CrashMode::None));
                 let lost = whole.iter().find(|place| !is_whole(&explorer, place));
@@ -200,7 +201,7 @@ fn a_segment_that_is_lost_is_made_again() {
             let base = closed(seed, mode, mirrored);
             for (name, bytes) in segments(&base.disk, kinds(mode)) {
                 for cut in [None, Some(0), Some(random.below(bytes.len() as u64))] {
-                    let _told = Told(format!("{mode:?} mirrored {mirrored}: {name} cut to {cut:?}"));
+                    let _context = Context(format!("{mode:?} mirrored {mirrored}: {name} cut to {cut:?}"));
                     let mut explorer = base.fork(random.next());
                     match cut {
                         None => explorer.disk.lose(&name).unwrap(),
@@ -260,10 +261,10 @@ fn a_repair_heals_and_makes_superblocks_again_from_the_other_folder() {
                     let report = outcome.unwrap();
                     assert!(report.after.is_sound() && report.refused.is_empty(), "{report:?}");
                     // What was hit may have been dead.
-                    let told =
+                    let said =
                         report.before.problems.iter().any(|problem| problem.what.ends_with("copy is whole"));
                     let healed = report.steps.iter().any(|step| step.contains("healed"));
-                    assert_eq!(told, healed, "{report:?}");
+                    assert_eq!(said, healed, "{report:?}");
                 }
                 let report =
                     check(explorer.disk.storage(), &CheckOptions { data: true }, &mut |_| {}).unwrap();
@@ -309,7 +310,8 @@ fn a_mirror_that_fails_is_gone_on_without_and_made_whole_again() {
         for kind in [FaultKind::ReadError, FaultKind::WriteError, FaultKind::SyncError, FaultKind::NoSpace] {
             for _ in 0..if is_long() { 40 } else { 6 } {
                 let (number, persistent) = (random.between(1, 40), random.chance(50));
-                let _told = Told(format!("{mode:?}: {kind:?} at call {number}, persistent: {persistent}"));
+                let _context =
+                    Context(format!("{mode:?}: {kind:?} at call {number}, persistent: {persistent}"));
                 let mut explorer = base.fork(random.next());
                 let mirror = explorer.disk.mirror().unwrap();
                 mirror.fail_at(number, kind, persistent);
@@ -390,12 +392,12 @@ fn a_mirror_that_was_away_is_not_believed_until_it_is_made_again() {
         explorer.close().unwrap();
         // Nothing of it passes for what it should be, whatever is damaged.
         let places = blocks(&explorer.disk, kinds(mode));
-        let mut hurt = explorer.fork(random.next());
+        let mut corrupt = explorer.fork(random.next());
         for (name, at) in &places {
-            hurt.disk.corrupt(name, *at..*at + BLOCK as u64).unwrap();
+            corrupt.disk.corrupt(name, *at..*at + BLOCK as u64).unwrap();
         }
-        match hurt.open() {
-            Ok(()) => assert!(hurt.pool().statistics().healed_places == 0),
+        match corrupt.open() {
+            Ok(()) => assert!(corrupt.pool().statistics().healed_places == 0),
             Err(error) => assert!(matches!(error, Error::Damaged { .. }), "{error}"),
         }
         open(&mut explorer);
@@ -423,7 +425,7 @@ fn a_crash_at_every_io_leaves_copies_that_can_be_relied_on() {
             ios(&explorer) - before
         };
         for number in sample(count, 24, &mut random) {
-            let _told = Told(format!("{mode:?} mirrored {mirrored}: crash at I/O {number}"));
+            let _context = Context(format!("{mode:?} mirrored {mirrored}: crash at I/O {number}"));
             let mut explorer = base.fork(random.next());
             explorer.disk.crash_at(number);
             if explorer.open().is_ok() && matches!(must(explorer.live(40)), Verdict::Agreed) {
@@ -484,7 +486,7 @@ fn what_is_copied_and_where_can_be_changed_whatever_comes_between() {
         explorer.close().unwrap();
         let mut random = Random::new(seed ^ 1);
         for number in sample(count, 20, &mut random) {
-            let _told = Told(format!("{changes:?}: crash at I/O {number}"));
+            let _context = Context(format!("{changes:?}: crash at I/O {number}"));
             let mut explorer = base.fork(random.next());
             open(&mut explorer);
             explorer.disk.crash_at(number);
@@ -590,7 +592,7 @@ fn a_log_that_is_damaged_is_replayed_from_its_copy() {
         let each = log.iter().map(std::slice::from_ref);
         for (number, damaged) in each.chain([&log[..log.len() - 3]]).enumerate() {
             for what in 0..3 {
-                let _told = Told(format!("mirrored: {mirrored}, {damaged:?} hurt in way {what}"));
+                let _context = Context(format!("mirrored: {mirrored}, {damaged:?} corrupt in way {what}"));
                 let mut explorer = base.fork(number as u64);
                 for (name, at) in damaged {
                     match what {
@@ -668,13 +670,13 @@ fn a_killed_pool_with_copies_of_everything_opens_whatever_is_damaged_in_its_log(
         let places = blocks(&base.disk, &[1]);
         for _ in 0..if is_long() { 60 } else { 15 } {
             let mut explorer = base.fork(random.next());
-            let mut told = Vec::new();
+            let mut said = Vec::new();
             for _ in 0..1 + random.index(20) {
                 let (name, at) = random.pick(&places).unwrap();
                 explorer.disk.corrupt(name, *at..*at + BLOCK as u64).unwrap();
-                told.push(format!("{name} at {at}"));
+                said.push(format!("{name} at {at}"));
             }
-            let _told = Told(format!("mirrored {mirrored}: {told:?}"));
+            let _context = Context(format!("mirrored {mirrored}: {said:?}"));
             open(&mut explorer);
             let states = (0..explorer.history.length()).rev();
             let found = states.filter_map(|index| explorer.history.state(index));

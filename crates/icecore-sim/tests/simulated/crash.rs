@@ -1,7 +1,7 @@
 //! Crashes: at every I/O, in every mode, also during recovery, several lives in a row. What is found is
 //! always a state that the model allows, and life goes on from there.
 
-use crate::common::{Told, cases, for_each_seed, must, open, sample};
+use crate::common::{Context, cases, for_each_seed, must, open, sample};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
 use icecore_sim::{CrashMode, Random};
 
@@ -15,7 +15,7 @@ fn live_to_crash(explorer: &mut Explorer, steps: usize) -> bool {
 }
 
 fn agree(explorer: &mut Explorer, steps: usize) {
-    assert!(!live_to_crash(explorer, steps), "a crash that nobody ordered");
+    assert!(!live_to_crash(explorer, steps), "a crash that was not ordered");
     must(explorer.check());
 }
 
@@ -48,7 +48,7 @@ fn a_crash_at_every_io_leaves_a_state_that_the_model_allows() {
         let steps = 40;
         let base = beginning(seed, random.index(60));
         for number in sample(io_count(&base, steps), 24, &mut random) {
-            let _told = Told(format!("crash at I/O {number}"));
+            let _context = Context(format!("crash at I/O {number}"));
             let mut first = base.fork(seed ^ number);
             first.disk.crash_at(number);
             // The crash may come while the pool is being opened.
@@ -61,7 +61,7 @@ fn a_crash_at_every_io_leaves_a_state_that_the_model_allows() {
                 assert!(first.disk.is_cut(), "opening failed and there was no crash");
             }
             for mode in CrashMode::ALL_MODES {
-                let _told = Told(format!("mode {mode:?}"));
+                let _context = Context(format!("mode {mode:?}"));
                 let mut explorer = first.fork(random.next());
                 explorer.crash(Some(mode));
                 open(&mut explorer);
@@ -98,7 +98,8 @@ fn a_crash_at_every_io_of_a_recovery_changes_nothing() {
         reference.crash(None);
         for number in sample(count, 12, &mut random) {
             for mode in [CrashMode::None, CrashMode::Sectors, CrashMode::Mixed] {
-                let _told = Told(format!("crash at I/O {number} of {count} of the recovery, mode {mode:?}"));
+                let _context =
+                    Context(format!("crash at I/O {number} of {count} of the recovery, mode {mode:?}"));
                 let mut explorer = base.fork(random.next());
                 for again in [number, random.between(1, count)] {
                     explorer.disk.crash_at(again);
@@ -127,7 +128,7 @@ fn many_lives_in_a_row() {
         let mut random = Random::new(seed);
         let mut explorer = Explorer::new(seed, &Setting::draw(seed)).unwrap();
         for life in 0..cases(12).clamp(12, 40) {
-            let _told = Told(format!("life {life}"));
+            let _context = Context(format!("life {life}"));
             let soon = random.chance(30);
             explorer.disk.crash_at(if soon { random.between(1, 12) } else { random.between(1, 150) });
             let mode = CrashMode::ALL_MODES[random.index(6)];

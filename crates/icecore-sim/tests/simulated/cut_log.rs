@@ -1,7 +1,9 @@
 //! Logs that are damaged before their end. Opening shows what was acknowledged, or refuses. A repair with the
 //! option to cut the log brings back one moment of the past, whole, and what it gave up never comes back.
 
-use crate::common::{SEGMENT, Told, assert_named, draw_copies_and_limit, for_each_seed, is_long, must, open};
+use crate::common::{
+    Context, SEGMENT, assert_named, draw_copies_and_limit, for_each_seed, is_long, must, open,
+};
 use icecore::Error;
 use icecore::check::{RepairOptions, RepairReport, repair};
 use icecore::format::record::RecordView;
@@ -91,8 +93,8 @@ impl Life {
     }
 
     /// Of several damaged places, one may be what says that the other was durable.
-    fn doubt(&mut self, hurt: usize) {
-        if hurt > 1 {
+    fn doubt(&mut self, corrupt: usize) {
+        if corrupt > 1 {
             self.certain = self.floor;
         }
     }
@@ -147,10 +149,10 @@ fn segments_of(contents: &[(String, Vec<u8>)]) -> Vec<&(String, Vec<u8>)> {
 }
 
 /// Damages the log since the last checkpoint; answers how. `None` if there is none.
-fn hurt(life: &Life, random: &mut Random) -> Option<(String, usize)> {
+fn corrupt(life: &Life, random: &mut Random) -> Option<(String, usize)> {
     let targets: Vec<_> = life.records().into_iter().filter(|(.., number)| *number > life.since).collect();
     let disk = &life.explorer.disk;
-    let mut told = Vec::new();
+    let mut said = Vec::new();
     for _ in 0..[1, 1, 2][random.index(3)] {
         let (name, offset, blocks, number) = random.pick(&targets)?.clone();
         let Some((_, length)) = disk.files().into_iter().find(|(found, _)| *found == name) else { continue };
@@ -160,21 +162,21 @@ fn hurt(life: &Life, random: &mut Random) -> Option<(String, usize)> {
             0..7 => {
                 if at + BLOCK <= length {
                     disk.corrupt(&name, at..at + BLOCK).unwrap();
-                    told.push(format!("{name} at {at} (record {number} at {offset})"));
+                    said.push(format!("{name} at {at} (record {number} at {offset})"));
                 }
             }
             7 => {
                 disk.lose(&name).unwrap();
-                told.push(format!("{name} is lost (record {number} was in it)"));
+                said.push(format!("{name} is lost (record {number} was in it)"));
             }
             _ => {
                 let left = [0, at, random.below(length.max(1))][random.index(3)].min(length);
                 disk.truncate(&name, left).unwrap();
-                told.push(format!("{name} is cut to {left} (record {number} at {offset})"));
+                said.push(format!("{name} is cut to {left} (record {number} at {offset})"));
             }
         }
     }
-    Some((told.join(", "), told.len()))
+    Some((said.join(", "), said.len()))
 }
 
 /// The states that what can be read may be, newest first, and what cannot be read.
@@ -191,8 +193,8 @@ fn states(explorer: &Explorer, among: RangeInclusive<usize>) -> (Vec<usize>, Rem
             Err(difference) => differences.push(format!("state {index}: {difference}")),
         }
     }
-    let told = || format!("{}\n  {}", differences.join("\n    "), explorer.recent());
-    assert!(!found.is_empty(), "what is shown was never there:\n    {}", told());
+    let said = || format!("{}\n  {}", differences.join("\n    "), explorer.recent());
+    assert!(!found.is_empty(), "what is shown was never there:\n    {}", said());
     (found, remains)
 }
 
@@ -286,7 +288,7 @@ fn examine(life: &mut Life, random: &mut Random) -> (&'static str, bool) {
         must(explorer.check());
         goes_on(life, random);
     } else {
-        goes_on_hurt(explorer, random, unique);
+        goes_on_corrupt(explorer, random, unique);
         return (if sort == "cut" { "cut, with losses" } else { "opened, with losses" }, false);
     }
     (sort, true)
@@ -302,7 +304,7 @@ fn assert_sound(explorer: &mut Explorer, report: &RepairReport) {
 /// More life, which ends in a crash, and so on: nothing that was given up comes back.
 fn goes_on(life: &mut Life, random: &mut Random) {
     for round in 0..2 {
-        let _told = Told(format!("round {round} after it"));
+        let _context = Context(format!("round {round} after it"));
         life.live(30);
         life.explorer.crash(Some(CrashMode::ALL_MODES[random.index(6)]));
         open(&mut life.explorer);
@@ -319,9 +321,9 @@ fn goes_on(life: &mut Life, random: &mut Random) {
 }
 
 /// As [`goes_on`], where something is lost; if the present is known, things are done.
-fn goes_on_hurt(explorer: &mut Explorer, random: &mut Random, is_known: bool) {
+fn goes_on_corrupt(explorer: &mut Explorer, random: &mut Random, is_known: bool) {
     for round in 0..2 {
-        let _told = Told(format!("round {round} after it, with losses"));
+        let _context = Context(format!("round {round} after it, with losses"));
         for _ in 0..if is_known { 20 } else { 0 } {
             match must(explorer.step()) {
                 Verdict::Agreed | Verdict::Failed(Error::NoSpace { .. } | Error::Damaged { .. }) => {}
@@ -350,7 +352,7 @@ fn a_log_that_is_damaged_ends_at_a_moment_of_the_past_and_nothing_comes_back() {
     for_each_seed("cut_log", 4, |seed| {
         let mut random = Random::new(seed);
         let setting = setting(seed, &mut random);
-        let _told = Told(format!("{:?}, {:?}", setting.copies, setting.size_limit));
+        let _context = Context(format!("{:?}, {:?}", setting.copies, setting.size_limit));
         let mut base = Life::begin(seed, &setting);
         for _ in 0..random.below(3) {
             base.live(60);
@@ -365,11 +367,11 @@ fn a_log_that_is_damaged_ends_at_a_moment_of_the_past_and_nothing_comes_back() {
         }
         for case in 0..if is_long() { 10 } else { 4 } {
             let mut life = base.fork(random.next());
-            let Some((told, count)) = hurt(&life, &mut random) else {
+            let Some((said, count)) = corrupt(&life, &mut random) else {
                 *outcomes.entry("no log").or_default() += 1;
                 break;
             };
-            let _told = Told(format!("case {case}: {told}"));
+            let _context = Context(format!("case {case}: {said}"));
             life.doubt(count);
             let (sort, is_whole) = examine(&mut life, &mut random);
             *outcomes.entry(sort).or_default() += 1;
@@ -377,8 +379,8 @@ fn a_log_that_is_damaged_ends_at_a_moment_of_the_past_and_nothing_comes_back() {
             if is_whole {
                 life.live(40);
                 let is_known = life.end(&mut random);
-                if let Some((told, count)) = hurt(&life, &mut random).filter(|_| is_known) {
-                    let _told = Told(format!("and then {told}"));
+                if let Some((said, count)) = corrupt(&life, &mut random).filter(|_| is_known) {
+                    let _context = Context(format!("and then {said}"));
                     life.doubt(count);
                     *outcomes.entry(examine(&mut life, &mut random).0).or_default() += 1;
                 }

@@ -1,7 +1,7 @@
 //! Damage on the medium, to every kind of structure: it is named, or healed, and never shown as content; what
 //! it does not touch can be read.
 
-use crate::common::{Told, beginning, for_each_seed, is_long};
+use crate::common::{Context, beginning, for_each_seed, is_long};
 use icecore::format::crc32c;
 use icecore::{Error, ListFilter};
 use icecore_sim::driver::compare_damaged;
@@ -89,7 +89,7 @@ fn examine(explorer: &mut Explorer, closed: bool) -> &'static str {
     if damaged.is_empty() { "harmless or healed" } else { "reported" }
 }
 
-fn hurt_at_random(closed: bool, name: &str) {
+fn corrupt_at_random(closed: bool, name: &str) {
     let mut outcomes: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     for_each_seed(name, 3, |seed| {
         let mut random = Random::new(seed);
@@ -104,7 +104,7 @@ fn hurt_at_random(closed: bool, name: &str) {
                     1 => ("a sector", start..start + 512),
                     _ => ("a block", offset..offset + BLOCK as u64),
                 };
-                let _told = Told(format!("{what} of a {sort}: {file} at {range:?}"));
+                let _context = Context(format!("{what} of a {sort}: {file} at {range:?}"));
                 if what == "a bit" {
                     explorer.disk.flip_bit(&file, start + random.below(512), random.below(8) as u32).unwrap();
                 } else {
@@ -121,12 +121,12 @@ fn hurt_at_random(closed: bool, name: &str) {
 
 #[test]
 fn damage_to_a_closed_pool_is_named_or_healed() {
-    hurt_at_random(true, "damage_closed");
+    corrupt_at_random(true, "damage_closed");
 }
 
 #[test]
 fn damage_to_a_killed_pool_is_named_or_healed() {
-    hurt_at_random(false, "damage_killed");
+    corrupt_at_random(false, "damage_killed");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn files_that_are_lost_or_cut_short_are_named() {
             let base = beginning(seed, closed);
             for (name, length) in base.disk.files() {
                 for cut in [None, Some(0), Some(random.below(length)), Some(length - 512)] {
-                    let _told = Told(format!("{name} cut to {cut:?}, closed: {closed}"));
+                    let _context = Context(format!("{name} cut to {cut:?}, closed: {closed}"));
                     let mut explorer = base.fork(random.next());
                     match cut {
                         None => explorer.disk.lose(&name).unwrap(),
@@ -181,7 +181,7 @@ fn a_superblock_that_makes_no_sense_is_refused() {
         let block = base.disk.contents("superblock.0").unwrap();
         for at in (8..160).step_by(4).chain((256..320).step_by(4)) {
             for value in [0, 1, u32::MAX, random.next() as u32] {
-                let _told = Told(format!("{value} at byte {at}"));
+                let _context = Context(format!("{value} at byte {at}"));
                 let mut explorer = base.fork(random.next());
                 let mut changed = block.clone();
                 changed[at..at + 4].copy_from_slice(&value.to_le_bytes());
@@ -218,21 +218,21 @@ fn a_record_below_a_mark_is_not_taken_for_the_end_of_the_log() {
     drop(dataset);
     explorer.crash(None);
     let records = blocks(&explorer).remove("record header").unwrap();
-    let mut told = 0;
+    let mut said = 0;
     for (name, offset) in records.iter().rev().take(10) {
         let mut explorer = explorer.fork(*offset);
         explorer.disk.flip_bit(name, offset + 100, 1).unwrap();
         match explorer.open() {
             Err(Error::Damaged { place, .. }) => {
                 assert!(place.contains(&format!("{name} at offset {offset}")), "{place}");
-                told += 1;
+                said += 1;
             }
             // The last one, and what a checkpoint made superfluous.
             Ok(()) => {}
             Err(error) => panic!("{error:?}"),
         }
     }
-    assert!(told >= 8, "{told} of 10 records are missed");
+    assert!(said >= 8, "{said} of 10 records are missed");
 }
 
 /// A killed pool whose last act was to acknowledge one write of a block full of sevens. `rest`: the log had

@@ -2,7 +2,7 @@
 //! writes and says why. Nothing acknowledged is lost. A full pool can be listed, closed, opened and made less
 //! full.
 
-use crate::common::{Told, for_each_seed, is_long, must, open};
+use crate::common::{Context, for_each_seed, is_long, must, open};
 use icecore::units::InodeNumber;
 use icecore::{Creation, Dataset, DestroyTarget, Error, ListFilter, RenameHow, View};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
@@ -66,7 +66,7 @@ fn every_call_that_fails_is_borne() {
             for number in 0..numbers {
                 let number = if is_long() { number + 1 } else { random.between(1, 60) };
                 let persistent = random.chance(30);
-                let _told = Told(format!("{kind:?} at call {number}, persistent: {persistent}"));
+                let _context = Context(format!("{kind:?} at call {number}, persistent: {persistent}"));
                 let mut explorer = base.fork(random.next());
                 explorer.disk.fail_at(number, kind, persistent);
                 match explorer.open() {
@@ -120,7 +120,7 @@ fn fill(explorer: &mut Explorer, most: usize) -> bool {
     for _ in 0..most {
         match must(explorer.step()) {
             Verdict::Agreed => {}
-            Verdict::Cut => panic!("nobody ordered a crash"),
+            Verdict::Cut => panic!("no crash was ordered"),
             Verdict::Failed(error) => {
                 assert!(matches!(error, Error::NoSpace { .. }), "{error}\n  {}", explorer.recent());
                 assert!(!explorer.pool().is_read_only(), "{:?}", explorer.pool().statistics().failure);
@@ -150,7 +150,7 @@ fn a_full_pool_can_be_emptied_and_goes_on() {
         let mut explorer = Explorer::new(seed, &setting).unwrap();
         open(&mut explorer);
         for round in 0..2 {
-            let _told = Told(format!("round {round}, {bytes} bytes, {:?}", setting.size_limit));
+            let _context = Context(format!("round {round}, {bytes} bytes, {:?}", setting.size_limit));
             assert!(fill(&mut explorer, 8000), "it never gets full");
             must(explorer.check());
             // It stays what it is, and can be closed, opened, killed.

@@ -1,7 +1,7 @@
 //! Snapshots that are destroyed and not yet taken apart, struck by a crash at every I/O. What is left is
 //! right, nothing that was destroyed comes back, and all that it held alone is freed in the end.
 
-use crate::common::{Told, for_each_seed, sample};
+use crate::common::{Context, for_each_seed, sample};
 use icecore::units::InodeNumber;
 use icecore::{Creation, Dataset, DestroyTarget, ListFilter, Pool, Result};
 use icecore_sim::explorer::{Explorer, Setting};
@@ -88,14 +88,14 @@ fn what_was_destroyed_is_freed_whenever_a_crash_comes() {
 
         let mut random = Random::new(seed);
         for number in sample(count, 16, &mut random) {
-            let _told = Told(format!("crash at I/O {number} of {count}"));
+            let _context = Context(format!("crash at I/O {number} of {count}"));
             let mut first = base.fork(seed ^ number);
             first.open().unwrap();
             first.disk.crash_at(number);
             let outcome = destroy_and_go_on(first.pool(), &chosen, &mut Random::new(seed), &mut 0);
             assert!(outcome.is_err() || !first.disk.is_cut());
             for mode in CrashMode::ALL_MODES {
-                let _told = Told(format!("mode {mode:?}"));
+                let _context = Context(format!("mode {mode:?}"));
                 let mut explorer = first.fork(random.next());
                 explorer.crash(Some(mode));
                 explorer.open().unwrap();
@@ -119,7 +119,7 @@ fn what_was_destroyed_is_freed_whenever_a_crash_comes() {
 }
 
 #[test]
-fn what_is_being_freed_is_told_and_not_counted_as_used() {
+fn what_is_being_freed_is_reported_and_not_counted_as_used() {
     let mut explorer = beginning(5);
     explorer.open().unwrap();
     let pool = explorer.pool();
@@ -184,7 +184,7 @@ fn what_a_destruction_could_not_read_is_freed_when_it_can_be() {
     let (planned, before) = (reference.pool().plan_destroy(&target).unwrap(), held(reference.pool()));
     let (mut struck, mut unsaid) = (0, 0);
     for number in 1..100 {
-        let _told = Told(format!("read {number} fails"));
+        let _context = Context(format!("read {number} fails"));
         let mut explorer = base.fork(number);
         explorer.open().unwrap();
         let (pool, disk) = (explorer.pool(), &explorer.disk);

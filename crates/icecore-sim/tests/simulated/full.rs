@@ -1,7 +1,7 @@
 //! Pools at 90, 95, 99 and 100 % of what they can hold: whatever looks, frees or goes back works at each of
 //! them, and nothing is ever lost. Full is the size limit, the medium, or a quota on it.
 
-use crate::common::{SEGMENT, STEPS_MAX, Told, filling, for_each_seed, must, open};
+use crate::common::{Context, SEGMENT, STEPS_MAX, filling, for_each_seed, must, open};
 use icecore::{DestroyTarget, Error, ListFilter};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
 use icecore_sim::model::{FileChange, Step};
@@ -88,12 +88,12 @@ fn squeeze(explorer: &mut Explorer, end: End) {
 }
 
 fn agree(explorer: &mut Explorer, step: Step) {
-    let told = format!("{step:?}");
+    let shown = format!("{step:?}");
     let verdict = must(explorer.perform(step));
     let statistics = explorer.pool().statistics();
     assert!(
         matches!(verdict, Verdict::Agreed),
-        "{told}: {verdict:?}\n  {statistics:?}\n  {}",
+        "{shown}: {verdict:?}\n  {statistics:?}\n  {}",
         explorer.recent()
     );
 }
@@ -167,7 +167,7 @@ fn everything_that_looks_frees_or_goes_back_works_at_every_level() {
         let mut random = Random::new(seed);
         let end = [End::Limit, End::Medium, End::Quota][random.index(3)];
         let setting = setting(seed, end, random.between(14, 26));
-        let _told = Told(format!("{end:?}"));
+        let _context = Context(format!("{end:?}"));
         // The same life twice: the first says where the end is.
         let mut first = beginning(seed, &setting);
         assert!(fill(&mut first, u64::MAX), "it is full now");
@@ -175,7 +175,7 @@ fn everything_that_looks_frees_or_goes_back_works_at_every_level() {
         first.crash(None);
         let mut explorer = beginning(seed, &setting);
         for percent in [90, 95, 99, 100] {
-            let _told = Told(format!("at {percent} % of {full} bytes"));
+            let _context = Context(format!("at {percent} % of {full} bytes"));
             let bytes = if percent == 100 { u64::MAX } else { full / 100 * percent };
             fill(&mut explorer, bytes);
             if percent == 100 {
@@ -183,7 +183,7 @@ fn everything_that_looks_frees_or_goes_back_works_at_every_level() {
             }
             administer(&mut explorer, &mut random);
         }
-        let _told = Told("when all is destroyed".to_owned());
+        let _context = Context("when all is destroyed".to_owned());
         empty(&mut explorer);
         must(explorer.check());
         // In the same process, as full as before.
@@ -232,7 +232,7 @@ fn a_medium_that_others_fill_and_empty_again() {
         let mut explorer = beginning(seed, &setting);
         fill(&mut explorer, 4 * SEGMENT);
         for round in 0..2 {
-            let _told = Told(format!("round {round}, {end:?}"));
+            let _context = Context(format!("round {round}, {end:?}"));
             // Files that are there stay; there is nothing beyond them.
             explorer.disk.set_capacity(0);
             fill(&mut explorer, u64::MAX);

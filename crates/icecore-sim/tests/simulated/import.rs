@@ -1,6 +1,6 @@
 //! Imports that replace a file and what belongs to its former content, struck by a crash at every I/O.
 
-use crate::common::{Told, for_each_seed, open};
+use crate::common::{Context, for_each_seed, open};
 use icecore::admin::protocol::Owner;
 use icecore::admin::{Executor, Failure, Request, Session as _};
 use icecore::units::InodeNumber;
@@ -68,13 +68,13 @@ fn a_database_goes_with_its_log_whenever_a_crash_comes() {
         let mut random = Random::new(seed);
         let (mut former, mut new) = (0, 0);
         for number in 1..=count {
-            let _told = Told(format!("crash at I/O {number} of {count}"));
+            let _context = Context(format!("crash at I/O {number} of {count}"));
             let mut first = base.fork(seed ^ number);
             first.open().unwrap();
             first.disk.crash_at(number);
             let _ = import(first.pool(), &wanted);
             for mode in CrashMode::ALL_MODES {
-                let _told = Told(format!("mode {mode:?}"));
+                let _context = Context(format!("mode {mode:?}"));
                 let mut explorer = first.fork(random.next());
                 explorer.crash(Some(mode));
                 open(&mut explorer);

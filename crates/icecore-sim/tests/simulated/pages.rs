@@ -3,7 +3,7 @@
 
 use icecore::units::InodeNumber;
 use icecore::{Creation, InitOptions, OpenOptions, Pool};
-use icecore_sim::cases::{Told, for_each_seed, sample};
+use icecore_sim::cases::{Context, for_each_seed, sample};
 use icecore_sim::explorer::small_options;
 use icecore_sim::{CrashMode, DiskConfig, Random, SimulatedDisk};
 
@@ -94,7 +94,7 @@ fn pages_of_databases_are_whole_after_crashes_that_tear_sectors() {
                 disk.io_count() - before
             };
             for io in sample(count, 24, &mut random.clone()) {
-                let _told = Told(format!("pages of {size} bytes, crash at I/O {io}"));
+                let _context = Context(format!("pages of {size} bytes, crash at I/O {io}"));
                 let disk = disk.duplicate(seed ^ io);
                 let mut pages = pages;
                 disk.crash_at(io);
@@ -102,7 +102,7 @@ fn pages_of_databases_are_whole_after_crashes_that_tear_sectors() {
                     write(&pool, inode, size, &mut pages, &mut random.clone());
                 }
                 for mode in CrashMode::ALL_MODES {
-                    let _told = Told(format!("mode {mode:?}"));
+                    let _context = Context(format!("mode {mode:?}"));
                     let disk = disk.duplicate(random.next());
                     disk.crash_as(mode);
                     let pool = Pool::open(disk.storage(), &options()).unwrap();

@@ -45,12 +45,12 @@ fn readable(pool: &Pool, version: &str, file: InodeNumber) -> u64 {
     (0..BLOCKS).filter(good).count() as u64
 }
 
-fn told(pool: &Pool, part: &str) -> bool {
+fn shown(pool: &Pool, part: &str) -> bool {
     pool.incidents().iter().any(|incident| incident.what.contains(part))
 }
 
 #[test]
-fn a_read_that_fails_is_told_and_the_next_one_is_tried() {
+fn a_read_that_fails_is_reported_and_the_next_one_is_tried() {
     let (explorer, file) = beginning(1);
     let pool = explorer.pool();
     let view = pool.view("d").unwrap();
@@ -59,7 +59,7 @@ fn a_read_that_fails_is_told_and_the_next_one_is_tried() {
     assert!(matches!(refused, Some(Error::Io { action: "read", .. })), "{refused:?}");
     assert!(refused.unwrap().to_string().contains(&format!("d, file f (inode {file}), offset 0 (")));
     assert_eq!(pool.statistics().failed_reads, 1);
-    assert!(told(pool, "cannot read"), "{:?}", pool.incidents());
+    assert!(shown(pool, "cannot read"), "{:?}", pool.incidents());
     // A read says nothing about what is on disk: the pool goes on, in every way.
     assert!(!pool.is_read_only());
     assert_eq!(readable(pool, "d", file), BLOCKS);
@@ -85,7 +85,7 @@ fn a_write_or_a_flush_that_fails_stops_writing_and_nothing_else() {
         let counted =
             if kind == FaultKind::WriteError { statistics.failed_writes } else { statistics.failed_flushes };
         assert_eq!(counted, 1);
-        assert!(told(pool, &format!("cannot {action}")), "{:?}", pool.incidents());
+        assert!(shown(pool, &format!("cannot {action}")), "{:?}", pool.incidents());
         for version in ["d", "d@s"] {
             assert_eq!(readable(pool, version, file), BLOCKS, "{version} after {action}");
         }
@@ -104,7 +104,7 @@ fn a_write_or_a_flush_that_fails_stops_writing_and_nothing_else() {
 }
 
 #[test]
-fn a_damaged_block_costs_itself_and_is_told() {
+fn a_damaged_block_costs_itself_and_is_reported() {
     let (explorer, file) = beginning(3);
     let pool = explorer.pool();
     let (name, at) = explorer
@@ -143,12 +143,12 @@ fn a_damaged_block_costs_itself_and_is_told() {
 fn a_group_that_cuts_off_part_of_a_damaged_block_is_refused_and_the_pool_goes_on() {
     let (explorer, file) = beginning(4);
     let pool = explorer.pool();
-    let hurt = |(name, _): (String, u64)| {
+    let corrupt = |(name, _): (String, u64)| {
         let bytes = explorer.disk.contents(&name).unwrap();
         let at = bytes.chunks(BLOCK).position(|block| block.iter().all(|byte| *byte == 40))?;
         explorer.disk.flip_bit(&name, (at * BLOCK) as u64 + 9, 2).ok()
     };
-    explorer.disk.files().into_iter().find_map(hurt).expect("it is somewhere");
+    explorer.disk.files().into_iter().find_map(corrupt).expect("it is somewhere");
     let dataset = pool.dataset("d").unwrap();
     let other = dataset.open_or_create(b"g", &Creation::file()).unwrap();
     let mut group = dataset.begin().unwrap();

@@ -1,7 +1,7 @@
 //! The size limit is changed, and the power fails: at every I/O of it the pool is whole, and has one limit or
 //! the other.
 
-use crate::common::{SEGMENT, STEPS_MAX, Told, filling, for_each_seed, must, open, sample};
+use crate::common::{Context, SEGMENT, STEPS_MAX, filling, for_each_seed, must, open, sample};
 use icecore::units::ByteLength;
 use icecore::{CopyMode, Error};
 use icecore_sim::explorer::{Explorer, Setting, Verdict};
@@ -48,7 +48,7 @@ fn a_crash_leaves_the_former_limit_or_the_new_one() {
         let setting = setting(seed, &mut random);
         let former = setting.size_limit.expect("drawn");
         let wanted = if random.chance(30) { 0 } else { former + random.between(10, 20) * SEGMENT };
-        let _told = Told(format!("from {former} to {wanted} bytes, {:?}", setting.copies));
+        let _context = Context(format!("from {former} to {wanted} bytes, {:?}", setting.copies));
         let mut base = Explorer::new(seed, &setting).unwrap();
         open(&mut base);
         fill(&mut base);
@@ -67,7 +67,7 @@ fn a_crash_leaves_the_former_limit_or_the_new_one() {
         reference.crash(None);
         for number in sample(count, 8, &mut random) {
             for mode in CrashMode::ALL_MODES {
-                let _told = Told(format!("crash at I/O {number} of {count}, mode {mode:?}"));
+                let _context = Context(format!("crash at I/O {number} of {count}, mode {mode:?}"));
                 let mut explorer = base.fork(random.next());
                 open(&mut explorer);
                 must(explorer.find());
@@ -115,7 +115,7 @@ fn a_pool_keeps_to_a_limit_that_changes() {
         open(&mut explorer);
         let mut largest = setting.size_limit.expect("drawn");
         for round in 0..12 {
-            let _told = Told(format!("round {round}, {:?}", setting.copies));
+            let _context = Context(format!("round {round}, {:?}", setting.copies));
             let wanted = random.between(12, 60) * SEGMENT;
             match explorer.pool().set_size_limit(Some(ByteLength(wanted))) {
                 Ok(()) => assert_eq!(limit(&explorer), wanted),

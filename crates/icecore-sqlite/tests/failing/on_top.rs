@@ -24,7 +24,7 @@ fn functions_and_tables_find_the_database_below() {
 
 /// A VFS that splits a database opens further parts as databases, and locks only the first.
 #[test]
-fn a_part_of_a_database_that_nobody_locks_is_refused_with_the_reason() {
+fn a_part_of_a_database_that_no_lock_covers_is_refused_with_the_reason() {
     memory::install();
     shim::install();
     let place = Place::new();

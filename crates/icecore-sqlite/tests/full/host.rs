@@ -63,9 +63,9 @@ fn on(what: &str, script: &str, process: &str) {
     if !is_allowed {
         return eprintln!("left out: {what}: it needs root and its tools: {}", said.trim());
     }
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{what}: {}\n{told}\n{said}", output.status);
-    assert!(told.contains("1 passed"), "{told}");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{what}: {}\n{shown}\n{said}", output.status);
+    assert!(shown.contains("1 passed"), "{shown}");
 }
 
 #[test]

@@ -72,8 +72,8 @@ fn a_transaction_in_a_snapshot_keeps_nothing_but_the_snapshot() {
     site.pool.destroy(&icecore::DestroyTarget::Snapshot("db@s".to_owned())).expect("destroyed");
     churn(&site, &app, TRANSACTIONS);
     let readers = site.pool.readers();
-    let told: Vec<_> = readers.iter().map(|reader| (&*reader.version, reader.what.as_deref())).collect();
-    assert_eq!(told, [("db@s", Some("SQLite file app.db"))]);
+    let said: Vec<_> = readers.iter().map(|reader| (&*reader.version, reader.what.as_deref())).collect();
+    assert_eq!(said, [("db@s", Some("SQLite file app.db"))]);
     for connection in &reading {
         assert_eq!(length(connection), CHURN_BYTES);
     }

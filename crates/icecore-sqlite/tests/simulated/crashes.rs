@@ -3,7 +3,7 @@
 
 use crate::history::{Action, History, Setting, Statement};
 use crate::life::{Life, new_disk};
-use icecore_sim::cases::{Told, for_each_seed, is_long, must, sample};
+use icecore_sim::cases::{Context, for_each_seed, is_long, must, sample};
 use icecore_sim::{CrashMode, Random, SimulatedDisk};
 use std::ops::RangeInclusive;
 
@@ -56,7 +56,7 @@ fn crash_while_recovering(disk: &SimulatedDisk, history: &History, found: usize,
     let disk = disk.duplicate(random.next());
     for _ in 0..2 {
         let number = random.between(1, count.max(1));
-        let _told = Told(format!("crash at I/O {number} of {count} of the recovery"));
+        let _context = Context(format!("crash at I/O {number} of {count} of the recovery"));
         disk.crash_at(number);
         drop(Life::begin(&disk, &history.setting));
         disk.crash_as(CrashMode::ALL_MODES[random.index(6)]);
@@ -71,15 +71,15 @@ fn crash_everywhere(seed: u64, history: &History, most: u64, random: &mut Random
     let base = new_disk(seed, CAPACITY, None);
     let mut crashes = 0;
     for number in sample(io_count(&base, history), most, random) {
-        let _told = Told(format!("crash at I/O {number}, {:?}", history.setting));
+        let _context = Context(format!("crash at I/O {number}, {:?}", history.setting));
         let first = base.duplicate(seed ^ number);
         first.crash_at(number);
         let done = live_to_crash(&first, history);
-        let _told = Told(format!("{done} of {} actions were done", history.actions.len()));
+        let _context = Context(format!("{done} of {} actions were done", history.actions.len()));
         let modes =
             if is_long() { &CrashMode::ALL_MODES[..] } else { &CrashMode::ALL_MODES[random.index(4)..][..3] };
         for mode in modes {
-            let _told = Told(format!("mode {mode:?}"));
+            let _context = Context(format!("mode {mode:?}"));
             let disk = first.duplicate(random.next());
             disk.crash_as(*mode);
             let crashed = disk.duplicate(random.next());

@@ -4,7 +4,7 @@
 use crate::crashes::io_count;
 use crate::history::{Action, History, Setting};
 use crate::life::{Failure, Life, new_disk};
-use icecore_sim::cases::{Told, for_each_seed, is_long, must};
+use icecore_sim::cases::{Context, for_each_seed, is_long, must};
 use icecore_sim::{CrashMode, FaultKind, Random, SimulatedDisk};
 
 const ERROR: i32 = 1;
@@ -70,7 +70,8 @@ impl Case<'_> {
             let (now, failure) = life.live(self.history, done, usize::MAX);
             done = now;
             let Some(failure) = failure else { break };
-            let _told = Told(format!("action {done} failed: {failure:?}\n{}", self.history.recent(done)));
+            let _context =
+                Context(format!("action {done} failed: {failure:?}\n{}", self.history.recent(done)));
             assert!(self.disk.faults_struck() > 0, "no call has failed");
             check_failure(&failure, &self.history.actions[done], self.kind);
             self.disk.clear_faults();
@@ -117,7 +118,7 @@ fn every_call_that_fails_is_an_error_of_sqlite() {
             for number in 1..=numbers {
                 let number = if is_long() { number } else { random.between(1, last) };
                 let persistent = random.chance(30);
-                let _told = Told(format!(
+                let _context = Context(format!(
                     "{kind:?} at call {number}, persistent: {persistent}, {:?}",
                     history.setting
                 ));

@@ -4,7 +4,7 @@
 use crate::history::{Action, Setting, Statement};
 use crate::life::{Failure, Life, new_disk};
 use icecore::DestroyTarget;
-use icecore_sim::cases::{Told, for_each_seed};
+use icecore_sim::cases::{Context, for_each_seed};
 use icecore_sim::{CrashMode, Random, SimulatedDisk};
 
 const FULL: i32 = 13;
@@ -38,16 +38,16 @@ fn large(rows: u32, ending: &str, random: &mut Random) -> Action {
 }
 
 fn must_do(life: &mut Life, action: &Action) {
-    life.perform(action).unwrap_or_else(|failure| panic!("{}", life.told(&failure)));
+    life.perform(action).unwrap_or_else(|failure| panic!("{}", life.explain(&failure)));
 }
 
 fn is_full(failure: &Failure, life: &Life) -> bool {
     // An SQL function has no codes of its own.
-    failure.code() == Some(FULL) || life.told(failure).contains("no space left")
+    failure.code() == Some(FULL) || life.explain(failure).contains("no space left")
 }
 
 fn state(life: &Life) -> u64 {
-    life.look(None).unwrap_or_else(|failure| panic!("cannot read: {}", life.told(&failure)))
+    life.look(None).unwrap_or_else(|failure| panic!("cannot read: {}", life.explain(&failure)))
 }
 
 /// Ends a life in one way or another, and begins the next.
@@ -65,7 +65,7 @@ fn huge_transactions_rolled_back_leave_no_trace() {
     for_each_seed("rolled_back", 4, |seed| {
         let mut random = Random::new(seed);
         let setting = setting(&mut random);
-        let _told = Told(format!("{setting:?}"));
+        let _context = Context(format!("{setting:?}"));
         let disk = small_disk(seed, &mut random);
         let mut life = begin(&disk, &setting);
         must_do(&mut life, &sql(&["CREATE TABLE t(id INTEGER PRIMARY KEY, b BLOB)"]));
@@ -73,7 +73,7 @@ fn huge_transactions_rolled_back_leave_no_trace() {
         let before = state(&life);
         // Together several times what there is room for.
         for round in 0..10 {
-            let _told = Told(format!("round {round}"));
+            let _context = Context(format!("round {round}"));
             must_do(&mut life, &large(300, "ROLLBACK", &mut random));
         }
         assert_eq!(state(&life), before);
@@ -93,12 +93,12 @@ fn a_transaction_that_does_not_fit_is_refused_whole() {
     for_each_seed("too_large", 4, |seed| {
         let mut random = Random::new(seed);
         let setting = setting(&mut random);
-        let _told = Told(format!("{setting:?}"));
+        let _context = Context(format!("{setting:?}"));
         let disk = small_disk(seed, &mut random);
         let mut life = begin(&disk, &setting);
         must_do(&mut life, &sql(&["CREATE TABLE t(id INTEGER PRIMARY KEY, b BLOB)"]));
         for round in 0..2 {
-            let _told = Told(format!("round {round}"));
+            let _context = Context(format!("round {round}"));
             must_do(&mut life, &large(60, "COMMIT", &mut random));
             let mut before = state(&life);
             // Every version is kept, until there is no room for another one.
@@ -115,23 +115,24 @@ fn a_transaction_that_does_not_fit_is_refused_whole() {
                 before = state(&life);
                 assert!(snapshots.len() < 100, "it never gets full");
             };
-            assert!(is_full(&refused, &life), "{}", life.told(&refused));
+            assert!(is_full(&refused, &life), "{}", life.explain(&refused));
             for rows in [1000, 300, 2000] {
                 let refused =
                     life.perform(&large(rows, "COMMIT", &mut random)).expect_err("there is no room");
-                assert!(is_full(&refused, &life), "{}", life.told(&refused));
+                assert!(is_full(&refused, &life), "{}", life.explain(&refused));
                 assert!(!life.pool.is_read_only(), "{:?}", life.pool.statistics().failure);
                 assert_eq!(state(&life), before, "after a transaction of {rows} rows was refused");
             }
             life = again(life, &disk, &setting, &mut random);
             assert_eq!(state(&life), before);
             for (name, state) in &snapshots {
-                let found = life.look(Some(name)).unwrap_or_else(|failure| panic!("{}", life.told(&failure)));
+                let found =
+                    life.look(Some(name)).unwrap_or_else(|failure| panic!("{}", life.explain(&failure)));
                 assert_eq!(found, *state, "snapshot {name}");
             }
             // In the same process: a snapshot goes, and there is room again.
             let refused = life.perform(&large(1000, "COMMIT", &mut random)).expect_err("there is no room");
-            assert!(is_full(&refused, &life), "{}", life.told(&refused));
+            assert!(is_full(&refused, &life), "{}", life.explain(&refused));
             for (name, _) in snapshots {
                 life.pool
                     .destroy(&DestroyTarget::Snapshot(format!("ds@{name}")))

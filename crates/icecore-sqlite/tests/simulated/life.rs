@@ -164,14 +164,14 @@ impl Life {
     }
 
     /// Looks what there is: a sound database that holds one of the states allowed, and every snapshot that
-    /// the first `told` actions took as it was then. Answers after how many actions it is.
+    /// the first `acknowledged` actions took as it was then. Answers after how many actions it is.
     pub fn find(
         &self,
         history: &History,
-        told: usize,
+        acknowledged: usize,
         allowed: RangeInclusive<usize>,
     ) -> Result<usize, String> {
-        let found = self.look(None).map_err(|failure| format!("cannot read: {}", self.told(&failure)))?;
+        let found = self.look(None).map_err(|failure| format!("cannot read: {}", self.explain(&failure)))?;
         let (least, most) = (*allowed.start(), (*allowed.end()).min(history.actions.len()));
         // What changes nothing may have been done or not: it is done again.
         let position = (least..=most).find(|index| history.states[*index] == found).ok_or_else(|| {
@@ -179,10 +179,11 @@ impl Life {
             format!("found what there was after {known:?} actions, and {least} to {most} are allowed")
         })?;
         let look = |name: &str| {
-            let told = |failure: Failure| format!("snapshot {name} cannot be read: {}", self.told(&failure));
-            self.look(Some(name)).map_err(told)
+            let message =
+                |failure: Failure| format!("snapshot {name} cannot be read: {}", self.explain(&failure));
+            self.look(Some(name)).map_err(message)
         };
-        for (name, state) in history.snapshots(told) {
+        for (name, state) in history.snapshots(acknowledged) {
             if look(name)? != state {
                 return Err(format!("snapshot {name} has changed"));
             }
@@ -190,14 +191,14 @@ impl Life {
         // Those that were not reported may be there, but then they are what they would have been.
         for (name, state) in history.snapshots(most) {
             if self.has_snapshot(name) && look(name)? != state {
-                return Err(format!("snapshot {name}, of which nobody was told, is wrong"));
+                return Err(format!("snapshot {name}, which was not acknowledged, is wrong"));
             }
         }
         Ok(position)
     }
 
     /// A failure with the sentence that the door has for it.
-    pub fn told(&self, failure: &Failure) -> String {
+    pub fn explain(&self, failure: &Failure) -> String {
         let sentence = Connection::open_in_memory().and_then(|connection| {
             connection.query_row("SELECT icecore_last_error()", [], |row| row.get::<_, Option<String>>(0))
         });

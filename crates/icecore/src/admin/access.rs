@@ -144,7 +144,9 @@ impl Access {
             });
             match reached {
                 Ok(client) => break Way::Remote(client, Instant::now()),
-                Err(error) if is_nobody(&error) && Instant::now() < deadline => thread::sleep(RETRY_INTERVAL),
+                Err(error) if is_unanswered(&error) && Instant::now() < deadline => {
+                    thread::sleep(RETRY_INTERVAL)
+                }
                 Err(error) if error.kind() == io::ErrorKind::TimedOut && self.options.read_only => {
                     break self.look_past(&in_use)?;
                 }
@@ -256,7 +258,7 @@ fn open_pool(directory: &Path, options: &OpenOptions, takes_over: bool) -> Resul
 
 /// Why the owner of a pool cannot be asked, and what to do about it.
 fn not_reached(in_use: &Failure, error: &io::Error) -> Failure {
-    let message = if is_nobody(error) {
+    let message = if is_unanswered(error) {
         format!("{in_use}, and it has no control socket: do it there, or end that process")
     } else if error.kind() == io::ErrorKind::TimedOut {
         format!("{in_use}, and it does not answer: it hangs, or was stopped; let it go on, or end it")
@@ -266,6 +268,6 @@ fn not_reached(in_use: &Failure, error: &io::Error) -> Failure {
     Failure::new(ErrorCode::PoolInUse, message)
 }
 
-fn is_nobody(error: &io::Error) -> bool {
+fn is_unanswered(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn other_versions_and_nonsense_are_told_apart() {
+    fn other_versions_and_nonsense_are_distinguished() {
         let mut bytes = encoded(&vec![1]);
         let other = PROTOCOL_VERSION + 1;
         bytes[4..6].copy_from_slice(&other.to_le_bytes());

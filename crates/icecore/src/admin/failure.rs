@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_travel_by_name_and_unknown_ones_do_not_hurt() {
+    fn codes_travel_by_name_and_unknown_ones_do_no_harm() {
         for code in ErrorCode::ALL {
             assert_eq!(ErrorCode::from_name(code.name()), *code);
         }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_disk_refuses_is_told_from_what_the_system_refuses() {
+    fn what_the_disk_refuses_is_distinguished_from_what_the_system_refuses() {
         let of = |number| {
             Failure::from(Error::io("read", "segment.00000001", io::Error::from_raw_os_error(number)))
         };

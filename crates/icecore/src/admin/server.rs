@@ -264,11 +264,11 @@ fn serve(shared: &Shared, mut stream: UnixStream) {
 
 /// Does one request. False when the client does not take the reply.
 fn answer(shared: &Shared, session: &mut dyn Session, request: Request, stream: &mut UnixStream) -> bool {
-    let mut told = Instant::now();
+    let mut reported = Instant::now();
     let mut connected = true;
     let result = session.call(request, &mut |progress| {
-        if told.elapsed() >= PROGRESS_INTERVAL {
-            told = Instant::now();
+        if reported.elapsed() >= PROGRESS_INTERVAL {
+            reported = Instant::now();
             connected = write_message(&mut Writer(stream), &Reply::Progress(progress)).is_ok();
         }
         connected && !shared.is_stopping()

@@ -149,7 +149,7 @@ fn nonsense_gets_one_clear_error_and_the_end() {
 }
 
 #[test]
-fn a_message_that_trickles_in_is_given_up_and_nobody_waits_for_it() {
+fn a_message_that_trickles_in_is_given_up_and_no_client_waits_for_it() {
     let (folder, _server) = start(quick());
     let mut slow = raw(folder.path());
     slow.write_all(b"ICEA\x02\0").unwrap();
@@ -171,7 +171,7 @@ fn silence_ends_a_connection_that_holds_nothing() {
 }
 
 #[test]
-fn one_client_too_many_is_told_so_and_room_is_made_when_one_goes() {
+fn one_client_too_many_is_refused_and_room_is_made_when_one_goes() {
     let (folder, _server) = start(Limits { idle: Duration::from_secs(60), ..quick() });
     let mut clients: Vec<_> = (0..4).map(|_| Client::connect(folder.path()).unwrap()).collect();
     clients.iter_mut().for_each(|client| drop(ask(client, &Request::Status).unwrap()));
@@ -194,7 +194,7 @@ fn a_client_that_goes_in_the_middle_ends_its_long_request_only() {
     drop(stream);
     let deadline = Instant::now() + Duration::from_secs(10);
     while ask(&mut Client::connect(folder.path()).unwrap(), &Request::Status).is_err() {
-        assert!(Instant::now() < deadline, "the scrub goes on for nobody");
+        assert!(Instant::now() < deadline, "the scrub goes on without a client");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -225,7 +225,7 @@ fn stopping_says_goodbye_to_the_idle_and_ends_what_is_long() {
 }
 
 #[test]
-fn whoever_connects_while_the_server_stops_is_told_to_ask_again() {
+fn a_client_that_connects_while_the_server_stops_is_asked_to_try_again() {
     for _ in 0..50 {
         let (folder, server) = start(Limits::default());
         let path = folder.path().to_owned();

@@ -69,10 +69,10 @@ fn misdirected(storage: &MemoryStorage) -> Vec<(LedgerPointer, Vec<u8>)> {
 fn a_blob_with_the_header_of_another_is_taken_from_its_copy() {
     let storage = made(CopyMode::Metadata);
     for (pointer, wrong) in misdirected(&storage) {
-        let hurt = storage.copy();
-        let file = hurt.open(&file_name(pointer.segment), true).unwrap();
+        let corrupt = storage.copy();
+        let file = corrupt.open(&file_name(pointer.segment), true).unwrap();
         file.write_at(&[(Kind::Data, &wrong)], u64::from(pointer.slot.0) * BLOCK_BYTES as u64).unwrap();
-        let pool = open(&hurt);
+        let pool = open(&corrupt);
         for name in names() {
             assert_eq!(pool.holds(&name).unwrap().len(), 1, "{name}, {pointer:?}");
         }
@@ -82,8 +82,8 @@ fn a_blob_with_the_header_of_another_is_taken_from_its_copy() {
         let at = pointer.slot.0 as usize * BLOCK_BYTES;
         let is_there =
             |storage: &MemoryStorage, name: &str| bytes_of(storage, name)[at..at + BLOCK_BYTES].to_vec();
-        assert!(is_there(&hurt, &copy) == is_there(&storage, &copy), "the copy was whole: {pointer:?}");
-        assert!(is_there(&hurt, &file_name(pointer.segment)) == is_there(&storage, &copy), "{pointer:?}");
+        assert!(is_there(&corrupt, &copy) == is_there(&storage, &copy), "the copy was whole: {pointer:?}");
+        assert!(is_there(&corrupt, &file_name(pointer.segment)) == is_there(&storage, &copy), "{pointer:?}");
     }
 }
 
@@ -91,10 +91,10 @@ fn a_blob_with_the_header_of_another_is_taken_from_its_copy() {
 fn a_blob_with_the_header_of_another_is_damaged_where_it_has_no_copy() {
     let storage = made(CopyMode::None);
     for (pointer, wrong) in misdirected(&storage) {
-        let hurt = storage.copy();
-        let file = hurt.open(&file_name(pointer.segment), true).unwrap();
+        let corrupt = storage.copy();
+        let file = corrupt.open(&file_name(pointer.segment), true).unwrap();
         file.write_at(&[(Kind::Data, &wrong)], u64::from(pointer.slot.0) * BLOCK_BYTES as u64).unwrap();
-        let opened = Pool::open(hurt, &crate::OpenOptions { read_only: true, ..Default::default() });
+        let opened = Pool::open(corrupt, &crate::OpenOptions { read_only: true, ..Default::default() });
         let Err(error) = opened else { panic!("{pointer:?} is believed") };
         assert!(error.to_string().contains(&file_name(pointer.segment)), "{error}");
     }

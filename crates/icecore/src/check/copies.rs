@@ -35,8 +35,8 @@ pub(super) fn compare(engine: &Engine) {
 pub(super) fn mended(engine: &Engine, report: &mut CheckReport) {
     // Superblocks are looked at before all else.
     let mends = engine.blocks.files().copies().mends_since(MendCounts::default()).without(Mended::Twin);
-    let untold = mends.untold();
-    for mend in mends.told {
+    let unlisted = mends.unlisted();
+    for mend in mends.listed {
         let problem = match mend.of {
             Mended::Original => Problem::of(Area::Copies, format!("{}; its copy is whole", mend.what)),
             Mended::Copy => {
@@ -47,10 +47,10 @@ pub(super) fn mended(engine: &Engine, report: &mut CheckReport) {
         };
         report.add(problem.harmless());
     }
-    if untold > 0 {
-        let what = format!("{untold} more places are hurt, of which nothing is lost, and not listed");
+    if unlisted > 0 {
+        let what = format!("{unlisted} more places are corrupt, of which nothing is lost, and not listed");
         report.add(Problem::of(Area::Copies, what).harmless());
-        report.count += untold - 1;
+        report.count += unlisted - 1;
     }
 }
 

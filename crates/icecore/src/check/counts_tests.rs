@@ -33,18 +33,18 @@ fn a_wrong_count_of_what_a_dataset_uses_is_named() {
             "damage in the figures of quotas: {name} uses {used} blocks, and {} are counted",
             used + 1
         );
-        let told = found(engine);
-        assert_eq!((told.len(), told[0].0), (1, Area::Figures), "{told:?}");
-        assert!(told[0].1.starts_with(&expected), "{told:?}");
+        let said = found(engine);
+        assert_eq!((said.len(), said[0].0), (1, Area::Figures), "{said:?}");
+        assert!(said[0].1.starts_with(&expected), "{said:?}");
         assert!(pool.verify().unwrap_err().to_string().starts_with(&expected));
         let usage = engine.state().count_usage();
         engine.state().usage = usage;
     }
     // A dataset with a limit that the counts do not know.
     engine.state().usage = crate::state::Usage::default();
-    let told = found(engine);
-    assert_eq!((told.len(), told[0].0), (1, Area::Figures), "{told:?}");
-    assert!(told[0].1.contains("those that have limits are not those that are counted"), "{told:?}");
+    let said = found(engine);
+    assert_eq!((said.len(), said[0].0), (1, Area::Figures), "{said:?}");
+    assert!(said[0].1.contains("those that have limits are not those that are counted"), "{said:?}");
 }
 
 #[test]
@@ -65,18 +65,18 @@ fn a_wrong_count_of_what_lives_in_a_segment_is_named() {
                 segments.remove_live(segment, from.saturating_sub(to));
             };
             count(counted);
-            let told = found(engine);
+            let said = found(engine);
             count(live);
             if counted == live {
-                assert_eq!(told, []);
+                assert_eq!(said, []);
                 continue;
             }
             let expected = format!(
                 "damage in {}: {live} live blocks lie in it, and {counted} are counted",
                 crate::format::segment::file_name(segment)
             );
-            assert_eq!((told.len(), told[0].0), (1, Area::Places), "{told:?}");
-            assert!(told[0].1.starts_with(&expected), "{told:?}");
+            assert_eq!((said.len(), said[0].0), (1, Area::Places), "{said:?}");
+            assert!(said[0].1.starts_with(&expected), "{said:?}");
             wrong += 1;
         }
     }

@@ -49,7 +49,7 @@ pub(super) fn cut(above: &Arc<dyn Storage>, does: bool, report: &mut RepairRepor
 }
 
 /// The log cut in an overlay, or why that is not possible.
-fn tried(above: &Arc<dyn Storage>) -> (Arc<Overlay>, std::result::Result<Option<Told>, String>) {
+fn tried(above: &Arc<dyn Storage>) -> (Arc<Overlay>, std::result::Result<Option<Costs>, String>) {
     let trial = Overlay::over(Arc::clone(above));
     let outcome = cut_at_damage(&(trial.clone() as Arc<dyn Storage>), false);
     let Err(mut error) = outcome else { return (trial, outcome.map_err(|error| error.to_string())) };
@@ -64,7 +64,7 @@ fn tried(above: &Arc<dyn Storage>) -> (Arc<Overlay>, std::result::Result<Option<
             .and_then(|superblock| (way.prepare)(&storage, &superblock))
             .and_then(|()| cut_at_damage(&storage, way.of == engine::LEFT_BEHIND));
         match prepared {
-            Ok(told) => return (trial, Ok(told)),
+            Ok(costs) => return (trial, Ok(costs)),
             // What is in the way after that may have a way around it too.
             Err(other) => {
                 whys.push(format!("{}: {other}", way.name));
@@ -117,14 +117,14 @@ pub(super) fn is_damage(error: &Error, of: &str) -> bool {
 }
 
 /// A log that was cut, or of which something was left out, and what that costs.
-struct Told {
+struct Costs {
     /// The first record that counts no more, and why.
     at: Option<(u64, String)>,
     given_up: Vec<String>,
 }
 
 /// `is_short`: there was more of the log, wherever it seems to end.
-fn cut_at_damage(storage: &Arc<dyn Storage>, is_short: bool) -> Result<Option<Told>> {
+fn cut_at_damage(storage: &Arc<dyn Storage>, is_short: bool) -> Result<Option<Costs>> {
     let (engine, cut) = engine::open_cut(storage, &quiet(), is_short)?;
     let mut given_up = gone::lost_in_replay(&engine);
     if cut.is_none() && given_up.is_empty() {
@@ -136,7 +136,7 @@ fn cut_at_damage(storage: &Arc<dyn Storage>, is_short: bool) -> Result<Option<To
     }
     engine::guarded(|| engine.checkpoint_in_full())?;
     engine.close()?;
-    Ok(Some(Told { at: cut.map(|cut| (cut.record.0, cut.why.to_string())), given_up }))
+    Ok(Some(Costs { at: cut.map(|cut| (cut.record.0, cut.why.to_string())), given_up }))
 }
 
 /// What records of the log say that they did.

@@ -70,9 +70,9 @@ fn a_log_is_cut_where_it_is_damaged_if_that_is_asked_for() {
         let before: Vec<_> = storage.list().unwrap();
         let refused = repaired(&storage, false);
         assert!(!refused.after.opened && refused.changed_blocks == 0, "{refused:?}");
-        let told =
+        let shown =
             refused.refused.iter().find(|why| why.contains("--cut-log")).expect("it says what it would cost");
-        assert!(told.contains("writes to a in db") && told.contains("records up to record"), "{told}");
+        assert!(shown.contains("writes to a in db") && shown.contains("records up to record"), "{shown}");
         assert_eq!(storage.list().unwrap(), before);
 
         let report = repaired(&storage, true);

@@ -4,7 +4,7 @@ use super::{Area, Problem};
 use crate::engine::Engine;
 use crate::format::superblock::LedgerPointer;
 use crate::location::Lookup;
-use crate::pool::{Finding, Hurt, Hurts, Place, name_damage, shown};
+use crate::pool::{Damage, DamageList, Finding, Place, name_damage, shown};
 use crate::units::{BLOCK_BYTES, BlockCount, LogAddress, Run, Slot, Stream};
 use std::collections::BTreeMap;
 
@@ -29,32 +29,32 @@ pub(super) fn problem(area: Area, finding: Finding) -> Problem {
 }
 
 /// Nodes of trees that cannot be read. Each comes with a version that needs it, for the sets may not know.
-pub(super) fn nodes(engine: &Engine, lost: BTreeMap<LogAddress, (Hurt, String)>) -> Vec<Problem> {
-    let mut hurts = Hurts::default();
+pub(super) fn nodes(engine: &Engine, lost: BTreeMap<LogAddress, (Damage, String)>) -> Vec<Problem> {
+    let mut list = DamageList::default();
     let mut needed: BTreeMap<LogAddress, String> = BTreeMap::new();
-    let mut untold = 0;
-    for (address, (hurt, name)) in lost {
-        untold += u64::from(!hurts.add(hurt));
+    let mut unlisted = 0;
+    for (address, (damage, name)) in lost {
+        unlisted += u64::from(!list.add(damage));
         needed.insert(address, name);
     }
-    let named = name_damage(engine, &hurts.into_sorted()).into_iter().map(|named| {
+    let named = name_damage(engine, &list.into_sorted()).into_iter().map(|named| {
         let mut finding = named.finding;
         if finding.versions.is_empty() {
             finding.versions.extend(needed.get(&named.first.1).cloned());
         }
         finding
     });
-    told(named.collect(), needed.len() as u64 + untold, Area::Trees)
+    as_problems(named.collect(), needed.len() as u64 + unlisted, Area::Trees)
 }
 
 /// Blocks that the log changed, and that could not be read any more when it was replayed.
 pub(super) fn lost_in_replay(engine: &Engine) -> Vec<String> {
-    let mut hurts = Hurts::default();
+    let mut list = DamageList::default();
     for start in engine.blocks.pending().lost() {
-        let place = Place::Told("blocks that were changed in files that are gone".to_owned());
-        hurts.add(Hurt { run: Run { stream: Stream::Merged, start, length: BlockCount(1) }, place });
+        let place = Place::Text("blocks that were changed in files that are gone".to_owned());
+        list.add(Damage { run: Run { stream: Stream::Merged, start, length: BlockCount(1) }, place });
     }
-    let named = name_damage(engine, &hurts.into_sorted());
+    let named = name_damage(engine, &list.into_sorted());
     named.into_iter().map(|named| problem(Area::Data, named.finding).what).collect()
 }
 
@@ -73,8 +73,8 @@ pub(super) fn absent(engine: &Engine, with_data: bool) -> Vec<Problem> {
                 continue;
             }
         };
-        let mut hurts = Hurts::default();
-        let (mut block, mut count, mut told_blocks) = ([0; BLOCK_BYTES], 0, 0);
+        let mut list = DamageList::default();
+        let (mut block, mut count, mut listed_blocks) = ([0; BLOCK_BYTES], 0, 0);
         for entry in entries {
             for index in 0..entry.run.length.0 {
                 let (slot, start) =
@@ -86,13 +86,14 @@ pub(super) fn absent(engine: &Engine, with_data: bool) -> Vec<Problem> {
                 count += 1;
                 if entry.run.stream != Stream::Node && !with_data {
                     let run = Run { start, length: BlockCount(1), ..entry.run };
-                    hurts.add(Hurt { run, place: Place::Told(error.to_string()) });
-                    told_blocks += 1;
+                    list.add(Damage { run, place: Place::Text(error.to_string()) });
+                    listed_blocks += 1;
                 }
             }
         }
-        let named = name_damage(engine, &hurts.into_sorted());
-        let found = told(named.into_iter().map(|named| named.finding).collect(), told_blocks, Area::Places);
+        let named = name_damage(engine, &list.into_sorted());
+        let found =
+            as_problems(named.into_iter().map(|named| named.finding).collect(), listed_blocks, Area::Places);
         // One that is missing is needed from its beginning on.
         if engine.needs_none_of(segment, files.cut(segment).unwrap_or(Slot(0))) {
             let what = format!("{error}; nothing that lives is gone with it");
@@ -115,7 +116,7 @@ pub(super) fn placeless(engine: &Engine) -> Vec<Problem> {
             .collect()
     };
     let mut unread = None;
-    let mut hurts = Hurts::default();
+    let mut list = DamageList::default();
     let mut count = 0;
     for run in runs {
         let mut at = run.start;
@@ -124,15 +125,15 @@ pub(super) fn placeless(engine: &Engine) -> Vec<Problem> {
                 Ok(together) => together,
                 Err(place) => {
                     count += 1;
-                    hurts.add(Hurt { run: Run { start: at, length: BlockCount(1), ..run }, place });
+                    list.add(Damage { run: Run { start: at, length: BlockCount(1), ..run }, place });
                     BlockCount(1)
                 }
             };
             at = at.plus(together);
         }
     }
-    let named = name_damage(engine, &hurts.into_sorted());
-    told(named.into_iter().map(|named| named.finding).collect(), count, Area::Places)
+    let named = name_damage(engine, &list.into_sorted());
+    as_problems(named.into_iter().map(|named| named.finding).collect(), count, Area::Places)
 }
 
 /// How many blocks from one on have a place, or need none; else what to say of that one. `unread`: the last
@@ -154,20 +155,20 @@ fn place(
     if let Some((chunk, why)) = unread
         && *chunk == absent.place
     {
-        return Err(Place::Told(why.clone()));
+        return Err(Place::Text(why.clone()));
     }
     match engine.blocks.lookup(stream, at) {
         Ok(Some((_, _, together))) => Ok(together),
         Ok(None) => Err(Place::Nowhere),
         Err(error) => {
             *unread = Some((absent.place, error.to_string()));
-            Err(Place::Told(error.to_string()))
+            Err(Place::Text(error.to_string()))
         }
     }
 }
 
 /// Findings that stand for so many blocks in all.
-fn told(findings: Vec<Finding>, count: u64, area: Area) -> Vec<Problem> {
+fn as_problems(findings: Vec<Finding>, count: u64, area: Area) -> Vec<Problem> {
     let listed: u64 = findings.iter().map(|finding| finding.blocks).sum();
     let mut problems: Vec<Problem> = findings.into_iter().map(|finding| problem(area, finding)).collect();
     if listed < count {

@@ -84,18 +84,18 @@ fn headers_in_each_others_places_cost_nothing_and_are_not_believed() {
                 // Nothing but its place in the chain distinguishes one from the other.
                 continue;
             }
-            let hurt = storage.copy();
-            swap(&hurt, segment, [slots[one], slots[other]]);
-            let told = format!("{one} and {other}, alike: {alike}");
-            let report = check(hurt.clone(), &CheckOptions::default(), &mut |_| {}).unwrap();
-            assert!(report.is_sound(), "{told}: {report:?}");
-            let report = check(hurt.clone(), &CheckOptions { data: true }, &mut |_| {}).unwrap();
-            assert!(report.is_sound() && report.count > 0, "{told}: {report:?}");
-            let pool = open(&hurt);
-            assert!(content(&pool, file) == expected, "{told}");
+            let corrupt = storage.copy();
+            swap(&corrupt, segment, [slots[one], slots[other]]);
+            let said = format!("{one} and {other}, alike: {alike}");
+            let report = check(corrupt.clone(), &CheckOptions::default(), &mut |_| {}).unwrap();
+            assert!(report.is_sound(), "{said}: {report:?}");
+            let report = check(corrupt.clone(), &CheckOptions { data: true }, &mut |_| {}).unwrap();
+            assert!(report.is_sound() && report.count > 0, "{said}: {report:?}");
+            let pool = open(&corrupt);
+            assert!(content(&pool, file) == expected, "{said}");
             let after = stretches(&pool, segment);
-            assert!(after.iter().all(|stretch| before.contains(stretch)), "{told}: one is in a wrong place");
-            assert!(after.len() + 3 >= before.len(), "{told}: {} of {}", after.len(), before.len());
+            assert!(after.iter().all(|stretch| before.contains(stretch)), "{said}: one is in a wrong place");
+            assert!(after.len() + 3 >= before.len(), "{said}: {} of {}", after.len(), before.len());
         }
     }
 }

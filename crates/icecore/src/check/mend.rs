@@ -308,7 +308,7 @@ fn heal(
     }
     report
         .steps
-        .extend(mends.told.into_iter().filter(|mend| mend.of == Mended::Header).map(|mend| mend.what));
+        .extend(mends.listed.into_iter().filter(|mend| mend.of == Mended::Header).map(|mend| mend.what));
 }
 
 /// Where blocks lie follows from what segments say of themselves.

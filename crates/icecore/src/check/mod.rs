@@ -368,7 +368,7 @@ mod report_tests {
     use super::*;
 
     #[test]
-    fn what_costs_something_is_among_what_is_told_however_much_does_not() {
+    fn what_costs_something_is_among_what_is_listed_however_much_does_not() {
         let mut report = CheckReport::default();
         let problem = |number: usize| Problem::of(Area::Copies, number.to_string());
         (0..PROBLEMS_MAX + 10).for_each(|number| report.add(problem(number).harmless()));

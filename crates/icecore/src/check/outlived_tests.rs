@@ -42,7 +42,7 @@ fn old_superblocks_are_not_believed_and_follow_from_the_log() {
         for (lives, kill, checkpoints) in
             [(1, false, 0), (1, true, 0), (1, true, 2), (2, false, 1), (3, true, 1)]
         {
-            let told = format!("{copies:?}, {lives} lives, {checkpoints} checkpoints, killed: {kill}");
+            let said = format!("{copies:?}, {lives} lives, {checkpoints} checkpoints, killed: {kill}");
             let storage = Arc::new(MemoryStorage::default());
             Pool::init(storage.clone(), &InitOptions { copies, ..InitOptions::small() }).unwrap();
             let pool = open(&storage);
@@ -71,11 +71,11 @@ fn old_superblocks_are_not_believed_and_follow_from_the_log() {
             }
             let new = killed.unwrap_or_else(|| storage.copy());
             for both in [true, false] {
-                let hurt = new.copy();
+                let corrupt = new.copy();
                 for (index, name) in NAMES.iter().enumerate() {
                     let block =
                         if both || index == 0 { superblock(&old, name) } else { vec![7; BLOCK_BYTES] };
-                    put(&hurt, name, &block);
+                    put(&corrupt, name, &block);
                 }
                 for read_only in [true, false] {
                     let options = OpenOptions {
@@ -84,21 +84,21 @@ fn old_superblocks_are_not_believed_and_follow_from_the_log() {
                         control_socket: false,
                         ..OpenOptions::default()
                     };
-                    let opened = Pool::open(hurt.copy(), &options);
-                    let Err(error) = opened else { panic!("{told}: it is forgotten") };
+                    let opened = Pool::open(corrupt.copy(), &options);
+                    let Err(error) = opened else { panic!("{said}: it is forgotten") };
                     assert!(
                         error.to_string().contains("it is not the one that was written last"),
-                        "{told}: {error}"
+                        "{said}: {error}"
                     );
                 }
-                let report = repaired(&hurt, false);
-                assert!(report.after.is_sound() && report.refused.is_empty(), "{told}: {report:?}");
-                let pool = open(&hurt);
-                assert_eq!(read(&pool, file), mark, "{told}");
+                let report = repaired(&corrupt, false);
+                assert!(report.after.is_sound() && report.refused.is_empty(), "{said}: {report:?}");
+                let pool = open(&corrupt);
+                assert_eq!(read(&pool, file), mark, "{said}");
                 pool.verify().unwrap();
                 write(&pool, 99);
                 pool.close().unwrap();
-                assert_eq!(read(&open(&hurt), file), 99, "{told}");
+                assert_eq!(read(&open(&corrupt), file), 99, "{said}");
             }
         }
     }

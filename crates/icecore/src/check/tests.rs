@@ -131,13 +131,13 @@ fn one(stream: Stream, address: LogAddress) -> Run {
 type Deed = fn(&mut State);
 
 const DEEDS: [(&str, Deed); 6] = [
-    ("a block that it reaches is owned by nobody", |state| {
+    ("a block that it reaches is of no owner", |state| {
         let head = head(state);
         let address = state.history.version(head).unwrap().owned().of(Stream::Data).blocks().first().unwrap();
         let State { history, graveyard, .. } = state;
         history.dropped(head, one(Stream::Data, address), graveyard.sink(crate::pins::Readers::Any)).unwrap();
     }),
-    ("a node that it reaches is owned by nobody", |state| {
+    ("a node that it reaches is of no owner", |state| {
         let head = head(state);
         let address = state.trees[&head].root_address();
         let State { history, graveyard, .. } = state;
@@ -358,7 +358,7 @@ fn newest_ledger(storage: &MemoryStorage) -> (String, u64) {
     (name, u64::from(pointer.slot.0 + pointer.blocks) * BLOCK as u64 - 100)
 }
 
-fn hurt(storage: &MemoryStorage, name: &str, offset: u64) {
+fn corrupt(storage: &MemoryStorage, name: &str, offset: u64) {
     storage.open(name, true).unwrap().write_at(&[(Kind::Data, &[0x5a; 100])], offset).unwrap();
 }
 
@@ -367,7 +367,7 @@ fn a_lost_checkpoint_follows_from_the_one_before_and_the_log() {
     let (storage, file) = made();
     let expected = content(&open(&storage.copy()), file);
     let (name, offset) = newest_ledger(&storage);
-    hurt(&storage, &name, offset);
+    corrupt(&storage, &name, offset);
     let report = checked(&storage);
     assert!(!report.opened && !report.is_sound(), "{report:?}");
     assert!(report.problems[0].what.contains(&name), "{report:?}");
@@ -403,7 +403,7 @@ fn what_was_used_for_something_else_is_not_taken_for_what_it_was() {
     let copy = storage.copy();
     let expected = content(&pool, file);
     let (name, offset) = newest_ledger(&copy);
-    hurt(&copy, &name, offset);
+    corrupt(&copy, &name, offset);
     let before = bytes(&copy);
     let report = repaired(&copy, false);
     if report.steps.is_empty() {
@@ -421,7 +421,7 @@ fn a_superblock_follows_from_its_twin() {
             let (storage, file) = made();
             let expected = content(&open(&storage.copy()), file);
             match left {
-                Some(length) if length == BLOCK as u64 => hurt(&storage, lost, 90),
+                Some(length) if length == BLOCK as u64 => corrupt(&storage, lost, 90),
                 left => {
                     storage.remove(lost).unwrap();
                     left.map(|length| storage.create(lost, length).unwrap());
@@ -453,8 +453,8 @@ fn a_superblock_of_another_pool_is_not_believed() {
         storage.open(name, true).unwrap().write_at(&[(Kind::Frame, &foreign)], 0).unwrap();
         let report = checked(&storage);
         assert!(report.is_sound() && report.count == 1, "{report:?}");
-        let told = &report.problems[0].what;
-        assert!(told.contains(name) && told.contains("of another pool"), "{told}");
+        let said = &report.problems[0].what;
+        assert!(said.contains(name) && said.contains("of another pool"), "{said}");
         let opened = open(&storage.copy());
         assert!(content(&opened, file) == expected);
         let incidents = opened.incidents();
@@ -488,7 +488,7 @@ fn what_is_gone_is_named() {
     };
     let (segment, slot, _) = engine.blocks.locate(Stream::Node, root).unwrap();
     pool.close().unwrap();
-    hurt(&storage, &crate::format::segment::file_name(segment), u64::from(slot.0) * BLOCK as u64 + 50);
+    corrupt(&storage, &crate::format::segment::file_name(segment), u64::from(slot.0) * BLOCK as u64 + 50);
     let report = checked(&storage);
     let seen: Vec<&String> = report.problems.iter().flat_map(|problem| &problem.versions).collect();
     assert!(seen.iter().any(|name| *name == "db@s1"), "{report:?}");
@@ -540,7 +540,7 @@ pub(super) fn line(storage: &MemoryStorage) -> Vec<(LedgerPointer, Blob)> {
 }
 
 /// Damages one byte of a blob.
-pub(super) fn hurt_blob(storage: &MemoryStorage, pointer: &LedgerPointer, at: usize) {
+pub(super) fn corrupt_blob(storage: &MemoryStorage, pointer: &LedgerPointer, at: usize) {
     let file = storage.open(&file_name(pointer.segment), true).unwrap();
     let offset = u64::from(pointer.slot.0) * BLOCK as u64 + at as u64;
     let mut byte = [0];
@@ -573,35 +573,35 @@ fn where_blocks_lie_does_not_need_a_ledger() {
     let mut sorts = BTreeSet::new();
     for (pointer, blob) in [&line[0], line.last().unwrap()] {
         for (tag, at) in within_sections(blob) {
-            let hurt = storage.copy();
-            hurt_blob(&hurt, pointer, at);
+            let corrupt = storage.copy();
+            corrupt_blob(&corrupt, pointer, at);
             // Without the way back.
             if *pointer == line[0].0 {
-                hurt_blob(&hurt, &line[1].0, 5);
-                line[2..].iter().for_each(|(pointer, _)| hurt_blob(&hurt, pointer, 4000));
+                corrupt_blob(&corrupt, &line[1].0, 5);
+                line[2..].iter().for_each(|(pointer, _)| corrupt_blob(&corrupt, pointer, 4000));
             }
-            let before = bytes(&hurt);
-            let report = repaired(&hurt, false);
-            let told = format!("{tag:?} of {pointer:?}: {report:?}");
+            let before = bytes(&corrupt);
+            let report = repaired(&corrupt, false);
+            let said = format!("{tag:?} of {pointer:?}: {report:?}");
             if *pointer == line[0].0 {
                 // Their headers say what they build on, and that they have it; but not those that are damaged
                 // themselves.
-                assert!(!report.after.opened && bytes(&hurt) == before, "{told}");
+                assert!(!report.after.opened && bytes(&corrupt) == before, "{said}");
                 continue;
             }
             sorts.insert(tag as u32);
             if matches!(tag, SectionTag::Location | SectionTag::Placed | SectionTag::Uses) {
-                assert_eq!((report.after.count, report.refused.len()), (0, 0), "{told}");
-                assert!(report.steps[0].contains("headers of segments"), "{told}");
-                aside_has(&hurt, report.kept_aside.as_deref().unwrap(), &before);
-                let pool = open(&hurt);
+                assert_eq!((report.after.count, report.refused.len()), (0, 0), "{said}");
+                assert!(report.steps[0].contains("headers of segments"), "{said}");
+                aside_has(&corrupt, report.kept_aside.as_deref().unwrap(), &before);
+                let pool = open(&corrupt);
                 pool.verify().unwrap();
                 assert!(content(&pool, file) == expected);
                 let db = pool.dataset("db").unwrap();
                 db.write(file, 0, &vec![8; 1 << 20]).unwrap();
                 drop(db);
                 pool.close().unwrap();
-                assert_eq!(checked(&hurt).count, 0);
+                assert_eq!(checked(&corrupt).count, 0);
                 continue;
             }
             let gone = match tag {
@@ -612,8 +612,8 @@ fn where_blocks_lie_does_not_need_a_ledger() {
             };
             // Only the newest says where the log goes on; that of others does not matter, but is not worth
             // distinguishing.
-            assert!(gone.is_none() || !report.after.opened && bytes(&hurt) == before, "{told}");
-            assert!(gone.is_none_or(|gone| report.refused.iter().any(|why| why.contains(gone))), "{told}");
+            assert!(gone.is_none() || !report.after.opened && bytes(&corrupt) == before, "{said}");
+            assert!(gone.is_none_or(|gone| report.refused.iter().any(|why| why.contains(gone))), "{said}");
         }
     }
     assert!(sorts.len() >= 4, "{sorts:?}");
@@ -625,21 +625,21 @@ fn a_checkpoint_of_before_is_gone_back_to_as_long_as_all_of_it_is_there() {
     let expected = content(&open(&storage.copy()), file);
     let line = line(&storage);
     for count in 1..line.len() {
-        let hurt = storage.copy();
-        line[..count].iter().for_each(|(pointer, _)| hurt_blob(&hurt, pointer, BLOCK + 20));
-        let before = bytes(&hurt);
-        let report = repaired(&hurt, false);
+        let corrupt = storage.copy();
+        line[..count].iter().for_each(|(pointer, _)| corrupt_blob(&corrupt, pointer, BLOCK + 20));
+        let before = bytes(&corrupt);
+        let report = repaired(&corrupt, false);
         if report.steps.is_empty() {
             // What it needs was used again, or its log.
-            assert!(!report.after.opened && bytes(&hurt) == before && count > 2, "{report:?}");
+            assert!(!report.after.opened && bytes(&corrupt) == before && count > 2, "{report:?}");
             continue;
         }
         assert_eq!(report.after.count, 0, "{count}: {report:?}");
-        let pool = open(&hurt);
+        let pool = open(&corrupt);
         pool.verify().unwrap();
         assert!(content(&pool, file) == expected, "{count}");
         pool.close().unwrap();
-        assert_eq!(checked(&hurt).count, 0);
+        assert_eq!(checked(&corrupt).count, 0);
     }
 }
 
@@ -658,12 +658,12 @@ fn a_data_segment_full_of_zeros_is_noticed_without_reading_data() {
             if !name.starts_with("segment.") || !matches!(bytes[12], 1 | 2) {
                 continue;
             }
-            let hurt = storage.copy();
+            let corrupt = storage.copy();
             let zeros = vec![0; bytes.len() - first];
-            hurt.open(&name, true).unwrap().write_at(&[(Kind::Data, &zeros)], first as u64).unwrap();
-            let is_lost = !look(&hurt, true).is_sound();
+            corrupt.open(&name, true).unwrap().write_at(&[(Kind::Data, &zeros)], first as u64).unwrap();
+            let is_lost = !look(&corrupt, true).is_sound();
             lost += usize::from(is_lost);
-            let report = look(&hurt, false);
+            let report = look(&corrupt, false);
             assert_eq!(!report.is_sound(), is_lost, "{name} from {first} on: {report:?}");
         }
     }

@@ -11,7 +11,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::liveness::BlockSet;
 use crate::namespace;
-use crate::pool::Hurt;
+use crate::pool::Damage;
 use crate::state::State;
 use crate::tree::{Item, Tree};
 use crate::units::{BlockCount, LogAddress, Run, Stream, VersionId};
@@ -35,7 +35,7 @@ pub(super) struct Walked {
     /// Differences as the trees have them; only where all nodes could be read.
     pub differences: BTreeMap<VersionId, Difference>,
     /// Nodes that could not be read, each with the first version that was met to need it.
-    pub lost: BTreeMap<LogAddress, (Hurt, String)>,
+    pub lost: BTreeMap<LogAddress, (Damage, String)>,
     /// Whether some node could not be read.
     pub has_gaps: bool,
     /// Blocks reached by any version.
@@ -135,7 +135,7 @@ fn descend(
     }
     for (address, error) in &mine.lost {
         let block = Run { stream: Stream::Node, start: *address, length: BlockCount(1) };
-        let lost = || (Hurt::of(engine, block, error), name.clone());
+        let lost = || (Damage::of(engine, block, error), name.clone());
         found.lost.entry(*address).or_insert_with(lost);
     }
     let readable = mine.lost.is_empty() && parents.lost.is_empty();
@@ -278,8 +278,8 @@ fn partition(state: &State, everything: &Blocks, problems: &mut Vec<Problem>) {
         }
         let met = &everything[stream as usize];
         for (set, what) in [
-            (less(met, &owned), "reached and owned by nobody: they would be overwritten"),
-            (less(&owned, met), "owned and reached by nobody: they are never freed"),
+            (less(met, &owned), "reached, and of no owner: they would be overwritten"),
+            (less(&owned, met), "owned, and reached from nowhere: they are never freed"),
         ] {
             if let Some(first) = set.first() {
                 let blocks = words(stream, first, set.len().0);

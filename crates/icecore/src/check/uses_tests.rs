@@ -1,7 +1,7 @@
 //! Which use a segment is in, where a ledger is made that is not a checkpoint's. Nothing that is there is
 //! taken for something of another use.
 
-use super::tests::{hurt_blob, line, open, repaired, with_file, within_sections};
+use super::tests::{corrupt_blob, line, open, repaired, with_file, within_sections};
 use super::*;
 use crate::Creation;
 use crate::engine::Purpose;
@@ -73,7 +73,7 @@ fn what_was_moved_when_a_process_was_killed_is_found_where_the_ledger_means_it()
         let (pointer, blob) = line.last().unwrap();
         let sections = within_sections(blob);
         let (_, at) = sections.iter().find(|(tag, _)| *tag == SectionTag::Location).unwrap();
-        hurt_blob(&killed, pointer, *at);
+        corrupt_blob(&killed, pointer, *at);
         let report = repaired(&killed, false);
         assert!(report.steps[0].contains("headers of segments"), "{report:?}");
         let pool = open(&killed);
@@ -98,10 +98,10 @@ fn a_log_goes_on_in_a_segment_with_a_number_that_had_a_use() {
     pool.close().unwrap();
     assert!(free.len() > 3, "{free:?}");
     for segment in free {
-        let hurt = storage.copy();
-        hurt.remove(&file_name(segment)).unwrap();
-        hurt.remove(&file_name(end)).unwrap();
-        let pool = open(&hurt);
+        let corrupt = storage.copy();
+        corrupt.remove(&file_name(segment)).unwrap();
+        corrupt.remove(&file_name(end)).unwrap();
+        let pool = open(&corrupt);
         let db = pool.dataset("db").unwrap();
         let other = db.open_or_create(b"b", &Creation::file()).unwrap();
         for piece in 0..PIECES / 2 {
@@ -110,7 +110,7 @@ fn a_log_goes_on_in_a_segment_with_a_number_that_had_a_use() {
         db.sync().unwrap();
         drop(db);
         pool.close().unwrap();
-        let pool = open(&hurt);
+        let pool = open(&corrupt);
         assert_there(&pool, other, PIECES / 2, |_| 77);
         assert_eq!(pool.view("db").unwrap().attributes(file).unwrap().size, PIECES * PIECE as u64);
     }

@@ -48,7 +48,7 @@ impl MendCounts {
 #[derive(Debug)]
 pub(crate) struct MendsSince {
     /// The last thousand.
-    pub told: Vec<Mend>,
+    pub listed: Vec<Mend>,
     /// All of them.
     pub counts: MendCounts,
 }
@@ -56,14 +56,14 @@ pub(crate) struct MendsSince {
 impl MendsSince {
     /// Leaves those of one kind out.
     pub(crate) fn without(mut self, kind: Mended) -> Self {
-        self.told.retain(|mend| mend.of != kind);
+        self.listed.retain(|mend| mend.of != kind);
         self.counts.0[kind as usize] = 0;
         self
     }
 
     /// How many are counted, and not reported one by one.
-    pub(crate) fn untold(&self) -> u64 {
-        self.counts.total() - self.told.len() as u64
+    pub(crate) fn unlisted(&self) -> u64 {
+        self.counts.total() - self.listed.len() as u64
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -89,10 +89,10 @@ impl Mends {
 
     fn since(&self, moment: MendCounts) -> MendsSince {
         let first = self.counts.total() - self.kept.len() as u64;
-        let told = self.kept.iter().skip(moment.total().saturating_sub(first) as usize).cloned().collect();
+        let listed = self.kept.iter().skip(moment.total().saturating_sub(first) as usize).cloned().collect();
         let mut counts = self.counts;
         counts.0.iter_mut().zip(moment.0).for_each(|(count, before)| *count -= before);
-        MendsSince { told, counts }
+        MendsSince { listed, counts }
     }
 }
 
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_counted_from_any_moment_on_and_the_last_thousand_are_told() {
+    fn all_are_counted_from_any_moment_on_and_the_last_thousand_are_reported() {
         let mut mends = Mends::default();
         let mut moments = Vec::new();
         let kinds = [Mended::Original, Mended::Copy, Mended::Twin, Mended::Header];
@@ -138,14 +138,14 @@ mod tests {
         }
         for (before, moment) in moments.into_iter().enumerate() {
             let since = mends.since(moment);
-            let (all, told) = (2500 - before, (2500 - before).min(MENDS_MAX));
-            assert_eq!((since.counts.total(), since.told.len()), (all as u64, told));
-            assert_eq!(since.untold(), (all - told) as u64);
-            assert_eq!(since.told[0].what, (2500 - told).to_string());
+            let (all, listed) = (2500 - before, (2500 - before).min(MENDS_MAX));
+            assert_eq!((since.counts.total(), since.listed.len()), (all as u64, listed));
+            assert_eq!(since.unlisted(), (all - listed) as u64);
+            assert_eq!(since.listed[0].what, (2500 - listed).to_string());
             let twins = since.counts.of(Mended::Twin);
             let without = since.without(Mended::Twin);
             assert_eq!(without.counts.total(), all as u64 - twins);
-            assert!(without.told.iter().all(|mend| mend.of != Mended::Twin));
+            assert!(without.listed.iter().all(|mend| mend.of != Mended::Twin));
         }
         assert!(mends.since(mends.counts).is_empty());
     }

@@ -119,9 +119,9 @@ fn left_of_zeros(
     file: InodeNumber,
 ) -> BTreeMap<(&'static str, u64), Vec<u8>> {
     let copy = storage.copy();
-    let hurt = copy.open(name, true).unwrap();
-    let zeros = vec![0; hurt.length().unwrap() as usize - left];
-    hurt.write_at(&[(Kind::Data, &zeros)], left as u64).unwrap();
+    let corrupt = copy.open(name, true).unwrap();
+    let zeros = vec![0; corrupt.length().unwrap() as usize - left];
+    corrupt.write_at(&[(Kind::Data, &zeros)], left as u64).unwrap();
     readable(&Pool::open(copy, &options(true)).unwrap(), file)
 }
 
@@ -131,11 +131,11 @@ fn a_file_that_is_gone_costs_what_was_in_it_and_nothing_else() {
     let whole = readable(&Pool::open(storage.clone(), &options(true)).unwrap(), file);
     assert_eq!(whole.len() as u64, 4 * BLOCKS / 3);
     let (segments, end) = in_use(&storage);
-    let (mut hurt_data, mut put_back_ends) = (0, 0);
+    let (mut corrupt_data, mut put_back_ends) = (0, 0);
     for (segment, kind) in segments {
         let name = file_name(segment);
         for left in [None, Some(0), Some(BLOCK), Some(100 * BLOCK + 7), Some(300 * BLOCK)] {
-            let told = format!("{name} ({kind:?}), {left:?} bytes left");
+            let said = format!("{name} ({kind:?}), {left:?} bytes left");
             let copy = storage.copy();
             cut(&copy, &name, left);
             let opened = Pool::open(copy.clone(), &options(true));
@@ -143,11 +143,11 @@ fn a_file_that_is_gone_costs_what_was_in_it_and_nothing_else() {
                 // Nothing is known without it: that is for a repair.
                 continue;
             }
-            let pool = opened.unwrap_or_else(|error| panic!("{told}: {error}"));
+            let pool = opened.unwrap_or_else(|error| panic!("{said}: {error}"));
             let found = readable(&pool, file);
             let expected = left_of_zeros(&storage, &name, left.unwrap_or(0) / BLOCK * BLOCK, file);
-            assert!(found == expected, "{told}: {} of {}", found.len(), expected.len());
-            hurt_data += usize::from(found.len() < whole.len());
+            assert!(found == expected, "{said}: {} of {}", found.len(), expected.len());
+            corrupt_data += usize::from(found.len() < whole.len());
             drop(pool);
             // The owner goes on with it, closes, and comes back.
             let pool = Pool::open(copy.clone(), &options(false)).unwrap();
@@ -161,30 +161,30 @@ fn a_file_that_is_gone_costs_what_was_in_it_and_nothing_else() {
             pool.snapshot(&["more@after".to_owned()], false, &[]).unwrap();
             let is_there = |incident: &crate::Incident| incident.what.contains(&name);
             let incidents = pool.engine().blocks.files().incidents().last();
-            assert!(incidents.iter().any(is_there), "{told}: {incidents:?}");
+            assert!(incidents.iter().any(is_there), "{said}: {incidents:?}");
             drop(db);
             pool.close().unwrap();
             let pool = Pool::open(copy.clone(), &options(false)).unwrap();
-            assert!(readable(&pool, file) == found, "{told}: afterwards");
+            assert!(readable(&pool, file) == found, "{said}: afterwards");
             let mut bytes = vec![0; 600 * BLOCK];
             pool.view("more@after").unwrap().read(other, 0, &mut bytes).unwrap();
-            assert!(bytes.iter().all(|byte| *byte == 77), "{told}");
+            assert!(bytes.iter().all(|byte| *byte == 77), "{said}");
             pool.close().unwrap();
             // Nothing was written there. Put back, the file has everything again, and nothing is lost of what
             // came since.
             let there = copy.list().unwrap().into_iter().find(|(file, _)| *file == name);
-            assert_eq!(there.map(|(_, length)| length as usize), left, "{told}");
+            assert_eq!(there.map(|(_, length)| length as usize), left, "{said}");
             put_back(&storage, &copy, &name);
             let pool = Pool::open(copy, &options(false)).unwrap();
-            assert!(readable(&pool, file) == whole, "{told}: put back");
+            assert!(readable(&pool, file) == whole, "{said}: put back");
             let mut bytes = vec![0; 600 * BLOCK];
             pool.view("more@after").unwrap().read(other, 0, &mut bytes).unwrap();
-            assert!(bytes.iter().all(|byte| *byte == 77), "{told}");
+            assert!(bytes.iter().all(|byte| *byte == 77), "{said}");
             pool.verify().unwrap();
             put_back_ends += usize::from(segment == end);
         }
     }
-    assert!(hurt_data > 10 && put_back_ends == 5, "{hurt_data} {put_back_ends}");
+    assert!(corrupt_data > 10 && put_back_ends == 5, "{corrupt_data} {put_back_ends}");
 }
 
 #[test]
@@ -240,14 +240,14 @@ fn a_repair_gives_up_nothing_that_can_be_read_without_it() {
             let before = readable(&Pool::open(copy.clone(), &options(true)).unwrap(), file);
             let look = CheckOptions { data: true };
             let report = check(copy.clone(), &look, &mut |_| {}).unwrap();
-            let told = format!("{} ({kind:?}): {report:?}", file_name(segment));
-            assert!(report.opened, "{told}");
+            let said = format!("{} ({kind:?}): {report:?}", file_name(segment));
+            assert!(report.opened, "{said}");
             let named = |problem: &Problem| problem.what.contains(&file_name(segment));
-            assert!(report.problems.iter().any(named), "{told}");
+            assert!(report.problems.iter().any(named), "{said}");
             let options_of_repair = RepairOptions { data: true, ..RepairOptions::default() };
             repair(copy.clone(), &options_of_repair, &mut |_| {}).unwrap();
             let after = readable(&Pool::open(copy, &options(false)).unwrap(), file);
-            assert!(after == before, "{told}");
+            assert!(after == before, "{said}");
         }
     }
 }
@@ -337,9 +337,9 @@ fn a_change_of_a_damaged_block_is_lost_for_good() {
     let (killed, segment) = killed_with_changes(&storage.copy(), file);
     let whole = readable(&Pool::open(killed.copy(), &options(false)).unwrap(), file);
     let copy = killed.copy();
-    let hurt = copy.open(&file_name(segment), true).unwrap();
+    let corrupt = copy.open(&file_name(segment), true).unwrap();
     for slot in 1..500 {
-        hurt.write_at(&[(Kind::Data, &[0xdd; 7])], slot * BLOCK as u64 + 50).unwrap();
+        corrupt.write_at(&[(Kind::Data, &[0xdd; 7])], slot * BLOCK as u64 + 50).unwrap();
     }
     let pool = Pool::open(copy.clone(), &options(false)).unwrap();
     assert!(readable(&pool, file).len() < whole.len());
@@ -384,8 +384,8 @@ fn a_sector_that_cannot_be_read_costs_no_more_than_itself() {
                 let at = geometry.offset(slot);
                 copy.make_unreadable(&file_name(segment), at..at + 1);
                 let pool = Pool::open(copy, &options(false)).unwrap();
-                let told = format!("{} ({kind:?}) {slot:?} {killed}", file_name(segment));
-                assert_eq!(readable_now(&pool, file) as u64, BLOCKS, "{told}");
+                let said = format!("{} ({kind:?}) {slot:?} {killed}", file_name(segment));
+                assert_eq!(readable_now(&pool, file) as u64, BLOCKS, "{said}");
                 pool.verify().unwrap();
                 looked_at += 1;
             }
@@ -406,14 +406,14 @@ fn what_is_left_of_a_segment_is_kept_when_that_is_made_whole_again() {
         // Behind all that was written, and not where a piece ends.
         let left = 255 * BLOCK;
         for at in [40, 40 + BLOCK, 4 * BLOCK + 40] {
-            let hurt = storage.copy();
-            cut(&hurt, &file_name(segment), Some(left));
-            let copy = hurt.open(&crate::copies::copy_name(segment), true).unwrap();
+            let corrupt = storage.copy();
+            cut(&corrupt, &file_name(segment), Some(left));
+            let copy = corrupt.open(&crate::copies::copy_name(segment), true).unwrap();
             let mut byte = [0; 512];
             copy.read_at(&mut byte, at as u64 / 512 * 512).unwrap();
             byte[at % 512] ^= 1;
             copy.write_at(&[(Kind::Data, &byte)], at as u64 / 512 * 512).unwrap();
-            let pool = Pool::open(hurt, &options(false)).unwrap();
+            let pool = Pool::open(corrupt, &options(false)).unwrap();
             let mut bytes = vec![0; 200 * BLOCK];
             pool.view("db").unwrap().read(file, 0, &mut bytes).unwrap();
             assert!(bytes.iter().all(|byte| *byte == 5), "{segment:?}, {at}");
@@ -427,10 +427,10 @@ fn what_is_left_of_a_segment_is_kept_when_that_is_made_whole_again() {
 /// A segment without copies that lost its table, and nothing else. The process that has the pool open knows
 /// its checksums. Then a header is damaged that the table would have made up for.
 #[test]
-fn a_header_that_is_lost_behind_a_lost_table_is_told_by_who_knows_the_checksums() {
+fn a_header_that_is_lost_behind_a_lost_table_is_reported_by_who_knows_the_checksums() {
     let (storage, file) = made();
     let (segments, end) = in_use(&storage);
-    let (mut told, mut needed) = (0, 0);
+    let (mut said, mut needed) = (0, 0);
     for (segment, kind) in segments.into_iter().filter(|(segment, kind)| *segment != end && kind.has_table())
     {
         let (copy, name) = (storage.copy(), file_name(segment));
@@ -441,19 +441,19 @@ fn a_header_that_is_lost_behind_a_lost_table_is_told_by_who_knows_the_checksums(
         pool.verify().unwrap();
         assert_eq!(pool.scrub(&mut |_| true).unwrap().damaged, 0, "{name}");
         // The first record or run.
-        let hurt = copy.open(&name, true).unwrap();
-        hurt.write_at(&[(Kind::Data, &[0; BLOCK])], BLOCK as u64).unwrap();
+        let corrupt = copy.open(&name, true).unwrap();
+        corrupt.write_at(&[(Kind::Data, &[0; BLOCK])], BLOCK as u64).unwrap();
         let found = pool.scrub(&mut |_| true).unwrap().damaged;
         pool.close().unwrap();
         let later = Pool::open(copy.clone(), &options(true)).unwrap();
         let is_needed = readable(&later, file).len() < whole.len();
         assert!(found > 0 || !is_needed, "{name} ({kind:?})");
-        told += usize::from(found > 0);
+        said += usize::from(found > 0);
         needed += usize::from(is_needed);
         // Books do not hold of what is gone as a whole.
         let short = storage.copy();
         cut(&short, &name, Some(BLOCK));
         assert!(Pool::open(short, &options(true)).unwrap().verify().is_err(), "{name}");
     }
-    assert!(told > 0 && needed > 0, "{told} told, {needed} needed");
+    assert!(said > 0 && needed > 0, "{said} said, {needed} needed");
 }

@@ -46,7 +46,7 @@ pub(crate) struct CheckpointLine {
     /// What the last checkpoint said; `None` before the first of a pool.
     pub base: Option<Base>,
     /// One of them is not what was written: the next checkpoint takes a picture of everything from memory.
-    pub hurt: bool,
+    pub corrupt: bool,
 }
 
 /// What a blob that changes only the location map has to say again, so that replay starts where it did.
@@ -76,7 +76,7 @@ impl CheckpointLine {
 
     /// Whether moves alone may be added to it, and not only a checkpoint of everything.
     pub(super) fn takes_moves(&self) -> bool {
-        self.base.is_some() && !self.hurt && self.blobs.len() <= self.full + 2 * DELTAS_MAX
+        self.base.is_some() && !self.corrupt && self.blobs.len() <= self.full + 2 * DELTAS_MAX
     }
 
     /// Blobs are durable, and the superblocks point to the last of them. `full`: they are a picture of
@@ -274,7 +274,7 @@ impl Engine {
 
     fn checkpoint_locked(&self, line: &mut CheckpointLine, closing: bool) -> Result<()> {
         // Else it is put together from what was written: nothing waits for that.
-        let full = line.blobs.is_empty() || line.hurt;
+        let full = line.blobs.is_empty() || line.corrupt;
         let (mut frozen, previous) = self.writer.exclusive(|chain| self.freeze(chain, full, closing))?;
         // The map that was frozen says that moved blocks are there.
         let mut written =
@@ -312,7 +312,7 @@ impl Engine {
             superblock.clean = closing;
         })?;
         line.base = Some(base);
-        line.hurt &= !full;
+        line.corrupt &= !full;
         if let Picture::Everything(chunks, bases) = picture {
             self.go_on_with_sets(sets, bases.as_ref());
             if let Some(chunks) = chunks {

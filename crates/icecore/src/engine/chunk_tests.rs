@@ -144,10 +144,10 @@ fn a_damaged_chunk_costs_what_it_places_and_is_named() {
     let (storage, file) = made(0);
     let all = rows(&open(&storage.copy()));
     for (stream, row) in all {
-        let hurt = storage.copy();
-        flip(&hurt, &row.place);
+        let corrupt = storage.copy();
+        flip(&corrupt, &row.place);
         let name = file_name(row.place.segment);
-        let report = check(hurt.clone(), &CheckOptions::default(), &mut |_| {}).unwrap();
+        let report = check(corrupt.clone(), &CheckOptions::default(), &mut |_| {}).unwrap();
         let named = |problem: &crate::check::Problem| {
             problem.what.contains("chunk of the location map") && problem.what.contains(&name)
         };
@@ -156,7 +156,7 @@ fn a_damaged_chunk_costs_what_it_places_and_is_named() {
         if stream != Stream::Data {
             continue;
         }
-        let pool = open(&hurt);
+        let pool = open(&corrupt);
         let mut lost = 0;
         for piece in 0..PIECES {
             match read(&pool, file, piece) {
@@ -174,9 +174,9 @@ fn a_damaged_chunk_costs_what_it_places_and_is_named() {
             assert!(read(&pool, file, piece).unwrap() == content(piece, 5));
         }
         pool.close().unwrap();
-        let report = open(&hurt).scrub(&mut |_| true).unwrap();
-        let told = |finding: &crate::pool::Finding| finding.damage.contains("chunk of the location map");
-        assert!(report.findings.iter().any(|finding| told(finding) && !finding.spare), "{report:?}");
+        let report = open(&corrupt).scrub(&mut |_| true).unwrap();
+        let said = |finding: &crate::pool::Finding| finding.damage.contains("chunk of the location map");
+        assert!(report.findings.iter().any(|finding| said(finding) && !finding.spare), "{report:?}");
     }
 }
 
@@ -395,15 +395,15 @@ fn damaged_chunks_are_made_again_from_the_headers_of_segments() {
         let of = |stream| all.iter().filter(|(other, _)| *other == stream).count();
         assert!(Stream::ALL.into_iter().all(|stream| of(stream) > 0), "each stream has chunks");
         let each = all.iter().map(std::slice::from_ref);
-        for hurt_rows in each.chain([&all[..]]) {
-            let hurt = storage.copy();
-            hurt_rows.iter().for_each(|(_, row)| flip(&hurt, &row.place));
-            let report = repaired(&hurt);
-            assert!(report.refused.is_empty() && report.after.count == 0, "{hurt_rows:?}: {report:?}");
+        for corrupt_rows in each.chain([&all[..]]) {
+            let corrupt = storage.copy();
+            corrupt_rows.iter().for_each(|(_, row)| flip(&corrupt, &row.place));
+            let report = repaired(&corrupt);
+            assert!(report.refused.is_empty() && report.after.count == 0, "{corrupt_rows:?}: {report:?}");
             assert!(report.steps.iter().any(|step| step.contains("headers of segments")), "{report:?}");
-            assert_eq!(repaired(&hurt).changed_blocks, 0, "once is enough");
-            if hurt_rows.len() > 1 || hurt_rows[0].0 != Stream::Node {
-                assert_sound(&hurt, file);
+            assert_eq!(repaired(&corrupt).changed_blocks, 0, "once is enough");
+            if corrupt_rows.len() > 1 || corrupt_rows[0].0 != Stream::Node {
+                assert_sound(&corrupt, file);
             }
         }
     }
@@ -463,14 +463,14 @@ fn what_is_in_no_header_is_named() {
         if lost.is_empty() {
             continue;
         }
-        let hurt = storage.copy();
-        flip(&hurt, &row.place);
-        let handle = hurt.open(&file_name(segment), true).unwrap();
+        let corrupt = storage.copy();
+        flip(&corrupt, &row.place);
+        let handle = corrupt.open(&file_name(segment), true).unwrap();
         handle.write_at(&[(Kind::Data, &[0; 8])], u64::from(covered.start) * BLOCK_BYTES as u64).unwrap();
         // Without reading any data it can say so, too.
-        let unread = repair(hurt.copy(), &RepairOptions::default(), &mut |_| {}).unwrap();
-        let report = repaired(&hurt);
-        let after = open(&hurt);
+        let unread = repair(corrupt.copy(), &RepairOptions::default(), &mut |_| {}).unwrap();
+        let report = repaired(&corrupt);
+        let after = open(&corrupt);
         let is_gone = |address: &&LogAddress| after.engine().blocks.read(Stream::Data, **address).is_err();
         let gone: Vec<LogAddress> =
             there.iter().map(|(address, ..)| address).filter(is_gone).copied().collect();
@@ -485,7 +485,7 @@ fn what_is_in_no_header_is_named() {
         write(&after, file, 0..PIECES, 5);
         after.checkpoint().unwrap();
         after.close().unwrap();
-        let report = repaired(&hurt);
+        let report = repaired(&corrupt);
         assert_eq!((report.refused.len(), report.after.count), (0, 0), "{report:?}");
     }
     assert!(tried > 1, "{tried}");

@@ -56,7 +56,7 @@ impl Named {
         for (segment, kind) in self.0 {
             claim(segments, segment, kind);
             segments.hold(segment);
-            segments.mark_hurt(segment);
+            segments.mark_corrupt(segment);
         }
     }
 }

@@ -29,14 +29,14 @@ impl Engine {
             Err(error @ Error::Damaged { .. }) => Some(error),
             Err(error) => Some(Error::damaged(name, error.to_string())),
         };
-        let mut hurt: Vec<Error> = NAMES.into_iter().filter_map(look).collect();
+        let mut corrupt: Vec<Error> = NAMES.into_iter().filter_map(look).collect();
         let copies = self.blocks.files().copies();
         if let Some(place) = copies.place_of_superblocks().filter(|_| copies.report().is_whole()) {
             let path = place.storage.describe();
             let read = |name: &&str| superblocks::read_one(&*place.storage, name, &path).err();
-            hurt.extend(SUPERBLOCK_NAMES.iter().filter_map(read));
+            corrupt.extend(SUPERBLOCK_NAMES.iter().filter_map(read));
         }
-        hurt
+        corrupt
     }
 
     /// Compares the ledger with its checksums, while no checkpoint is on its way. If it is damaged, the next
@@ -47,7 +47,7 @@ impl Engine {
         let found: Vec<_> = blobs
             .filter_map(|blob| self.inspect_stretch(blob, "a ledger blob does not match its checksum"))
             .collect();
-        line.hurt |= !found.is_empty();
+        line.corrupt |= !found.is_empty();
         found
     }
 

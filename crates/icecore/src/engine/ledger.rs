@@ -175,7 +175,7 @@ impl Engine {
     pub(super) fn with_all_before(&self, line: &mut CheckpointLine, said: Said) -> Result<(Said, Picture)> {
         let Ok(mut gathered) = self.gather(line, &said) else {
             // The next opening would miss it: what is in memory takes its place with the next checkpoint.
-            line.hurt = true;
+            line.corrupt = true;
             return Ok((said, Picture::Changes));
         };
         let chunks = self.write_chunks(gathered.map())?;

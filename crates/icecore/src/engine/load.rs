@@ -375,7 +375,7 @@ pub(super) fn load(
     let first = blobs.first().map(|(_, blob)| blob.checkpoint);
     let full = blobs.iter().take_while(|(_, blob)| Some(blob.checkpoint) == first).count();
     let base = Some(base);
-    let mut line = CheckpointLine { blobs: Vec::new(), full, number, base, hurt: false };
+    let mut line = CheckpointLine { blobs: Vec::new(), full, number, base, corrupt: false };
     for (pointer, _) in &blobs {
         claim(&mut segments, pointer.segment, SegmentKind::Ledger);
         segments.add_live(pointer.segment, u64::from(pointer.blocks));

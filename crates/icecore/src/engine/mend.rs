@@ -69,7 +69,7 @@ impl Engine {
 
     /// A checkpoint that builds on nothing.
     pub(crate) fn checkpoint_in_full(&self) -> Result<()> {
-        self.checkpoint.lock().hurt = true;
+        self.checkpoint.lock().corrupt = true;
         self.run_checkpoint()
     }
 }

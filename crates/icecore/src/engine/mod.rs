@@ -267,7 +267,7 @@ impl Engine {
         statistics.segments_free = state.segments.free() as u64;
         statistics.segment_file_bytes = statistics.segments * self.geometry.bytes;
         statistics.segments_vacated = state.collection.vacated_count() as u64;
-        statistics.segments_hurt = state.segments.hurt() as u64;
+        statistics.segments_corrupt = state.segments.corrupt() as u64;
         statistics.log_bytes = state.log_blocks * block;
         statistics.dirty_bytes = (state.dirty_nodes + self.blocks.pending().count() as u64) * block;
         let creatable = state.segments.creatable().min(fit);

@@ -173,7 +173,7 @@ fn listed(pool: &Pool) -> u64 {
 }
 
 #[test]
-fn a_destruction_gives_back_what_it_says_whoever_reads() {
+fn a_destruction_gives_back_what_it_says_beside_readers() {
     // Which of the snapshots are read: a and b are destroyed, and c stays.
     for read in 0..8 {
         let pool = with_datasets(&["db", "other"], false);
@@ -273,11 +273,11 @@ fn a_refusal_names_readers_and_what_would_help() {
     used(&pool);
     let readers = pool.readers();
     assert_eq!(readers.len(), 1, "{readers:?}");
-    let told = readers[0].to_string();
-    assert!(told.starts_with("process 7 (a backup) reads db@s since 20"), "{told}");
-    assert!((4 << 20..5 << 20).contains(&readers[0].keeps.0), "{told}");
+    let said = readers[0].to_string();
+    assert!(said.starts_with("process 7 (a backup) reads db@s since 20"), "{said}");
+    assert!((4 << 20..5 << 20).contains(&readers[0].keeps.0), "{said}");
     let text = refusal(&pool);
-    assert!(text.contains(&told), "{text}");
+    assert!(text.contains(&said), "{text}");
     assert!(!text.contains("destroying") && !text.contains("reads other"), "{text}");
     snapshot(&pool, "other@s");
     assert!(!refusal(&pool).contains("destroying"), "it has nothing that its dataset has not");

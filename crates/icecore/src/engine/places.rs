@@ -267,7 +267,7 @@ fn choose(scope: &Scope<'_>, wanted: &Addresses, mut seen: Vec<Seen>) -> (Vec<Pl
     several[Stream::Node as usize] = BlockSet::new();
     seen.sort_by_key(|seen| std::cmp::Reverse((scope.is_known(seen), seen.incarnation)));
     let mut chosen = Vec::new();
-    let mut hurt = Vec::new();
+    let mut corrupt = Vec::new();
     for Seen { placed, .. } in &seen {
         let stream = placed.run.stream;
         let spans: Vec<Span> =
@@ -281,13 +281,13 @@ fn choose(scope: &Scope<'_>, wanted: &Addresses, mut seen: Vec<Seen>) -> (Vec<Pl
                     left[stream as usize].remove(&(part.run.start..part.run.end()));
                     chosen.push(part);
                 } else {
-                    hurt.push(part);
+                    corrupt.push(part);
                 }
             }
         }
     }
     // What is nowhere as it was written is said to be where it was last: a read of it reports the damage.
-    for part in hurt {
+    for part in corrupt {
         if left[part.run.stream as usize].remove(&(part.run.start..part.run.end())) == part.run.length {
             chosen.push(part);
         }

@@ -157,18 +157,18 @@ fn what_depends_on_a_damaged_chunk_is_not_freed_and_a_repair_makes_it_again() {
     let all = places(&open(&storage.copy()));
     // Some of them, from the first to the last.
     for place in all.iter().step_by((all.len() / 2).max(1)) {
-        let hurt = storage.copy();
-        flip(&hurt, place);
+        let corrupt = storage.copy();
+        flip(&corrupt, place);
         let name = file_name(place.segment);
-        let report = check(hurt.clone(), &CheckOptions::default(), &mut |_| {}).unwrap();
+        let report = check(corrupt.clone(), &CheckOptions::default(), &mut |_| {}).unwrap();
         assert!(report.opened && !report.is_sound(), "{report:?}");
         let named = report.problems.iter().find(|problem| problem.what.contains(&name));
         assert_eq!(named.expect("it is named").area, Area::Sets, "{report:?}");
-        let scrubbed = open(&hurt.copy()).scrub(&mut |_| true).unwrap();
+        let scrubbed = open(&corrupt.copy()).scrub(&mut |_| true).unwrap();
         assert!(scrubbed.findings.iter().any(|finding| finding.damage.contains("chunk of sets")));
 
         // It can be lived with.
-        let pool = open(&hurt.copy());
+        let pool = open(&corrupt.copy());
         (0..ROUNDS).for_each(|round| assert_there(&pool, &format!("db@{round}"), round));
         used(&pool);
         for round in 0..ROUNDS {
@@ -179,9 +179,9 @@ fn what_depends_on_a_damaged_chunk_is_not_freed_and_a_repair_makes_it_again() {
         assert!(pool.statistics().failure.is_none());
         pool.close().unwrap();
 
-        let outcome = repair(hurt.clone(), &RepairOptions::default(), &mut |_| {}).unwrap();
+        let outcome = repair(corrupt.clone(), &RepairOptions::default(), &mut |_| {}).unwrap();
         assert!(outcome.after.is_sound(), "{outcome:?}");
-        let pool = open(&hurt);
+        let pool = open(&corrupt);
         (0..ROUNDS).for_each(|round| assert_there(&pool, &format!("db@{round}"), round));
         pool.verify().unwrap();
     }

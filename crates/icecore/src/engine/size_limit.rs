@@ -210,8 +210,8 @@ mod tests {
                         Some(rest[..digits].parse::<u64>().unwrap() << unit)
                     };
                     let least = number("it must be ").or_else(|| number("no pool below ")).unwrap();
-                    let is_told_once = segment > 2 * MIB || refusal.matches('M').count() <= 2;
-                    assert!(least > limit && is_told_once, "{refusal}");
+                    let is_said_once = segment > 2 * MIB || refusal.matches('M').count() <= 2;
+                    assert!(least > limit && is_said_once, "{refusal}");
                     assert_eq!(refusal.contains("--segment-size"), segment > 2 * MIB, "{refusal}");
                     judge(segment, Some(ByteLength(least)), beside).unwrap();
                     judge(segment, Some(ByteLength(least - 1)), beside).unwrap_err();

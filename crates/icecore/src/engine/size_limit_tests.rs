@@ -130,10 +130,10 @@ fn a_limit_is_taken_away() {
 }
 
 /// The least limit that a pool says it can have, and how it says that.
-fn least_told(pool: &Pool) -> (u64, String) {
+fn least_limit(pool: &Pool) -> (u64, String) {
     let refused = pool.set_size_limit(limit(1)).unwrap_err().to_string();
     let least = refused.split("it must be ").nth(1).and_then(|rest| rest.split('M').next());
-    let least = least.and_then(|number| number.parse::<u64>().ok()).expect("the least limit is told");
+    let least = least.and_then(|number| number.parse::<u64>().ok()).expect("the least limit is said");
     (least << 20, refused)
 }
 
@@ -151,7 +151,7 @@ fn a_limit_below_what_the_pool_has_is_refused_with_the_least() {
         }
         let refused = pool.set_size_limit(Some(ByteLength(0))).unwrap_err();
         assert!(matches!(refused, Error::Invalid(_)), "{refused}");
-        let (least, refused) = least_told(&pool);
+        let (least, refused) = least_limit(&pool);
         assert!(least >= taken(&storage), "{refused}");
         assert!(pool.set_size_limit(Some(ByteLength(least - 1))).is_err());
         assert_eq!(pool.statistics().size_limit_bytes, 0, "nothing has changed");
@@ -181,10 +181,10 @@ fn a_limit_below_what_is_reserved_is_refused_with_the_least_that_keeps_the_promi
             let (_storage, pool) = make(copies, false);
             pool.set_size_limit(None).unwrap();
             pool.create_dataset("owner", false, &[]).unwrap();
-            let (without, refused) = least_told(&pool);
+            let (without, refused) = least_limit(&pool);
             assert!(!refused.contains("reserved"), "{refused}");
             pool.set_property("owner", name, &reserved.to_string()).unwrap();
-            let (least, refused) = least_told(&pool);
+            let (least, refused) = least_limit(&pool);
             assert!(refused.contains("reserved for datasets (`icecore get reservation"), "{refused}");
             let factor = if copies == CopyMode::All { 2 } else { 1 };
             assert!(least >= without + factor * reserved, "{copies:?}: {least}, and without {without}");
@@ -218,9 +218,9 @@ fn what_was_reserved_and_is_used_counts_once() {
     for piece in 0..4 * SEGMENT / PIECE {
         db.write(file, piece * PIECE, &vec![1; PIECE as usize]).unwrap();
     }
-    let (without, _) = least_told(&pool);
+    let (without, _) = least_limit(&pool);
     pool.set_property("db", "reservation", &SEGMENT.to_string()).unwrap();
-    let (least, refused) = least_told(&pool);
+    let (least, refused) = least_limit(&pool);
     assert!(least == without && !refused.contains("reserved"), "{refused}");
 }
 

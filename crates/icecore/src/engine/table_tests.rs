@@ -138,19 +138,19 @@ fn a_segment_of_another_time_or_pool_is_healed_from_its_copy() {
     let name = file_name(segment);
     for foreign in [bytes_of(&other, &name), bytes_of(&old, &name)] {
         let Ok(foreign) = foreign else { panic!("both have a segment of that number") };
-        let hurt = storage.copy();
-        hurt.open(&name, true).unwrap().write_at(&[(Kind::Data, &foreign)], 0).unwrap();
+        let corrupt = storage.copy();
+        corrupt.open(&name, true).unwrap().write_at(&[(Kind::Data, &foreign)], 0).unwrap();
         for read_only in [true, false] {
-            assert!(read(&open(&hurt, read_only), inode, bytes) == expected);
+            assert!(read(&open(&corrupt, read_only), inode, bytes) == expected);
         }
-        let pool = open(&hurt, false);
+        let pool = open(&corrupt, false);
         let report = pool.scrub(&mut |_| true).unwrap();
         assert_eq!(report.damaged, 0, "{report:?}");
         assert!(read(&pool, inode, bytes) == expected);
         let copy = crate::copies::copy_name(segment);
         // Its header may be made again from the log.
         let blocks = |storage: &MemoryStorage| bytes_of(storage, &copy).unwrap().split_off(BLOCK_BYTES);
-        assert!(blocks(&hurt) == blocks(&storage), "the copy was whole");
+        assert!(blocks(&corrupt) == blocks(&storage), "the copy was whole");
     }
 }
 
@@ -158,7 +158,7 @@ fn a_segment_of_another_time_or_pool_is_healed_from_its_copy() {
 /// copy has all of it, and is given up with the recovery. The recovery has to take everything from it before:
 /// also headers that lie one behind the other.
 #[test]
-fn what_is_hurt_in_the_log_is_healed_from_the_copy_before_that_is_given_up() {
+fn what_is_corrupt_in_the_log_is_healed_from_the_copy_before_that_is_given_up() {
     for blocks in [1, 4, 60] {
         let (storage, pool, db, inode) = with_file(&with_copies(CopyMode::All), &options(false));
         for index in 0..30 {
@@ -188,7 +188,7 @@ fn what_is_hurt_in_the_log_is_healed_from_the_copy_before_that_is_given_up() {
 /// here or there on. Nothing in the pool says that there was more; the copy does, and has it.
 #[test]
 fn the_end_of_the_log_is_found_in_the_copy() {
-    for (records, hurt) in [(1, 1), (12, 1), (12, 2), (12, 30), (60, 600)] {
+    for (records, corrupt) in [(1, 1), (12, 1), (12, 2), (12, 30), (60, 600)] {
         let (storage, pool, db, inode) = with_file(&with_copies(CopyMode::All), &options(false));
         pool.checkpoint().unwrap();
         for index in 0..records {
@@ -202,18 +202,18 @@ fn the_end_of_the_log_is_found_in_the_copy() {
         };
         let killed = storage.copy();
         drop((db, pool));
-        let from = (end - room).saturating_sub(hurt).max(1);
+        let from = (end - room).saturating_sub(corrupt).max(1);
         let file = killed.open(&file_name(segment), true).unwrap();
         let zeros = vec![0; (end - from) as usize * BLOCK_BYTES];
         file.write_at(&[(Kind::Data, &zeros)], from * BLOCK_BYTES as u64).unwrap();
         let bytes = records as usize * 7 * BLOCK_BYTES;
         let pool = open(&killed, false);
-        assert!(read(&pool, inode, bytes).iter().all(|byte| *byte == 7), "{hurt} of {records}");
+        assert!(read(&pool, inode, bytes).iter().all(|byte| *byte == 7), "{corrupt} of {records}");
         // The copy has gone with the recovery, and a crash comes before anything else is written.
         let killed = killed.copy();
         drop(pool);
         let pool = open(&killed, false);
-        assert!(read(&pool, inode, bytes).iter().all(|byte| *byte == 7), "{hurt} of {records}");
+        assert!(read(&pool, inode, bytes).iter().all(|byte| *byte == 7), "{corrupt} of {records}");
         assert_eq!(pool.scrub(&mut |_| true).unwrap().damaged, 0);
         pool.verify().unwrap();
     }
@@ -255,9 +255,9 @@ fn a_segment_of_another_time_is_damaged_and_not_believed() {
             if !matches!(was_there, Ok(Ok(()))) {
                 continue;
             }
-            let hurt = storage.copy();
-            hurt.open(&file_name(segment), true).unwrap().write_at(&[(Kind::Data, &former)], 0).unwrap();
-            let pool = open(&hurt, true);
+            let corrupt = storage.copy();
+            corrupt.open(&file_name(segment), true).unwrap().write_at(&[(Kind::Data, &former)], 0).unwrap();
+            let pool = open(&corrupt, true);
             let view = pool.view("db").unwrap();
             let mut buffer = vec![0; BLOCK_BYTES];
             let mut refused = 0;

@@ -70,7 +70,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn who_makes_way_is_told_that_somebody_waits() {
+    fn a_thread_that_makes_way_learns_that_another_one_waits() {
         let (way, lock) = (Arc::new(Way::default()), Arc::new(Mutex::new(0)));
         for makes_way in [true, false] {
             let mut guard = lock.lock();

@@ -262,9 +262,9 @@ mod tests {
             })
             .collect();
         for hit in 0..bytes.len() {
-            let mut hurt = bytes.clone();
-            hurt[hit] ^= 0x20;
-            let Ok((found, lost)) = Blob::salvage(&hurt, pool, "x") else {
+            let mut corrupt = bytes.clone();
+            corrupt[hit] ^= 0x20;
+            let Ok((found, lost)) = Blob::salvage(&corrupt, pool, "x") else {
                 assert!(hit < BLOCK_BYTES);
                 continue;
             };

@@ -298,9 +298,9 @@ mod tests {
     fn every_flipped_bit_is_noticed() {
         let block = example().encode();
         for bit in 0..BLOCK_BYTES * 8 {
-            let mut hurt = block.clone();
-            hurt[bit / 8] ^= 1 << (bit % 8);
-            assert!(Superblock::decode(&hurt, "p", "s").is_err(), "bit {bit}");
+            let mut corrupt = block.clone();
+            corrupt[bit / 8] ^= 1 << (bit % 8);
+            assert!(Superblock::decode(&corrupt, "p", "s").is_err(), "bit {bit}");
         }
     }
 

@@ -40,7 +40,7 @@ pub(super) fn delete_into(
 ) -> Result<(), HistoryFault> {
     let mut never = || false;
     let mut pace = Pace { runs: usize::MAX, held: None, enough: &mut never };
-    assert!(history.delete_some(version, freed, &mut pace)?, "nobody said that it was enough");
+    assert!(history.delete_some(version, freed, &mut pace)?, "the pace did not end it");
     Ok(())
 }
 

@@ -252,7 +252,7 @@ impl StoredHistory {
             let id = version.record.id;
             let replaced = before.insert(id, apply_to_sources(version, &mut sources)?);
             if replaced.is_some_and(|old| old.sets.both().any(|set| !set.is_empty())) {
-                return Err(damaged("a version is replaced and its sets are nobody's source"));
+                return Err(damaged("a version is replaced and its sets are no version's source"));
             }
         }
         self.versions = before;

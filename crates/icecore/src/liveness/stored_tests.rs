@@ -270,7 +270,7 @@ fn changes_that_do_not_follow_what_was_loaded_are_refused() {
     };
     refused(std::slice::from_ref(&next), "source that does not exist");
     refused(&[base.clone(), next.clone(), next.clone()], "do not fit");
-    refused(&[base.clone(), base.clone()], "nobody's source");
+    refused(&[base.clone(), base.clone()], "no version's source");
     let mut wrong = next.clone();
     wrong.full = true;
     refused(&[base.clone(), wrong], "full image");

@@ -23,8 +23,8 @@ pub use observe::{Obstacle, PoolChange, PoolObserver};
 pub use properties::{Hold, Property, PropertySource};
 #[doc(hidden)]
 pub use scrub::Position as ScrubPosition;
+pub(crate) use scrub::{Damage, DamageList, Place, name as name_damage, shown};
 pub use scrub::{Finding, ScrubOptions, ScrubProgress, ScrubReport};
-pub(crate) use scrub::{Hurt, Hurts, Place, name as name_damage, shown};
 pub use snapshots::RollbackReport;
 
 use crate::admin::{PoolService, Server, from_idle_owner};

@@ -14,7 +14,7 @@ type Stretches = Vec<(String, Range<u64>)>;
 type Watch = dyn Fn(When, &str, u64) + Send + Sync;
 
 /// A thread that writes a stretch that begins so panics.
-pub(crate) const POISON: &[u8] = b"whoever writes this panics";
+pub(crate) const POISON: &[u8] = b"a thread that writes this panics";
 
 /// A folder in memory.
 #[derive(Default)]

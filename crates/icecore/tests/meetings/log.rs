@@ -93,7 +93,7 @@ impl Log {
 }
 
 #[test]
-fn whoever_commits_is_served_and_nobody_waits_for_ever() {
+fn every_commit_is_served_and_no_thread_waits_for_ever() {
     together(|| {
         let log = Arc::new(Log::new(u64::MAX));
         let threads: Vec<_> = (0..3)

@@ -165,7 +165,7 @@ fn nothing_that_a_reader_has_pinned_is_reused() {
         threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
         assert_eq!((pool.pins.count(), pool.pins.newest(Readers::Any, u64::MAX)), (0, None));
         pool.checkpoint();
-        assert_eq!(pool.state.lock().gone.len(), BlockCount(BLOCKS), "what nobody holds is freed");
+        assert_eq!(pool.state.lock().gone.len(), BlockCount(BLOCKS), "what no reader holds is freed");
     });
 }
 
@@ -191,6 +191,6 @@ fn nothing_that_a_reader_of_an_open_file_has_found_is_reused() {
         threads.into_iter().for_each(|thread| thread.join().expect("a thread"));
         assert_eq!((pool.pins.count(), pool.pins.newest(Readers::Any, u64::MAX)), (0, None));
         pool.checkpoint();
-        assert_eq!(pool.state.lock().gone.len(), BlockCount(BLOCKS), "what nobody holds is freed");
+        assert_eq!(pool.state.lock().gone.len(), BlockCount(BLOCKS), "what no reader holds is freed");
     });
 }

@@ -103,7 +103,7 @@ fn what_a_group_commits_is_written() {
 }
 
 #[test]
-fn whoever_waits_learns_that_writing_failed() {
+fn a_thread_that_waits_learns_that_writing_failed() {
     together(|| {
         let pool = Pool::new(2);
         let writer = {
@@ -117,7 +117,7 @@ fn whoever_waits_learns_that_writing_failed() {
 }
 
 #[test]
-fn the_end_of_a_pool_leaves_nobody_waiting() {
+fn the_end_of_a_pool_leaves_no_thread_waiting() {
     together(|| {
         let pool = Pool::new(u64::MAX);
         let run = |body: fn(&Pool)| {

@@ -5,7 +5,7 @@ pub use shuttle::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 pub use shuttle::thread;
 use std::ops::{Deref, DerefMut};
 
-const WHOLE: &str = "nobody panics while it is locked";
+const WHOLE: &str = "no thread panics while it is locked";
 
 #[derive(Default)]
 pub struct Mutex<T>(shuttle::sync::Mutex<T>);

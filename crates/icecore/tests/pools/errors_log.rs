@@ -167,7 +167,7 @@ fn lines(directory: &Path) -> Vec<String> {
     let said = text.lines().map(|line| line.split_once(' ').expect("a moment, and a sentence").1.to_owned());
     let said: Vec<String> = said.collect();
     let read: Vec<String> = logged_incidents(directory).into_iter().map(|incident| incident.what).collect();
-    assert_eq!(read, said, "whoever reads the log finds what is in it");
+    assert_eq!(read, said, "a reader of the log finds what is in it");
     said
 }
 
@@ -185,12 +185,12 @@ fn refused(directory: &Path, call: Refused) -> (String, Vec<Incident>) {
     assert_eq!(met.len(), 1, "{outcome:?}");
     let said = outcome.unwrap_err().to_string();
     assert!(said.contains(&met[0]), "{said} names {}", met[0]);
-    let told = pool.incidents();
+    let shown = pool.incidents();
     let statistics = pool.statistics();
     let counts = (statistics.failed_writes, statistics.failed_flushes, statistics.failed_reads);
     let is_flush = matches!(call, Refused::Flush | Refused::FolderFlush);
     assert_eq!(counts, if is_flush { (0, 1, 0) } else { (1, 0, 0) });
-    (met.into_iter().next().unwrap(), told)
+    (met.into_iter().next().unwrap(), shown)
 }
 
 #[test]
@@ -211,9 +211,9 @@ fn what_the_medium_refuses_is_in_the_log_with_file_and_action() {
         assert_eq!(lines(folder.path()), [""; 0], "nothing happened yet");
         let mut expected = Vec::new();
         for _ in 0..2 {
-            let (what, told) = refused(folder.path(), call);
+            let (what, shown) = refused(folder.path(), call);
             let sentence = format!("cannot {action} {what}: {}", io::Error::from_raw_os_error(EIO));
-            let of_memory: Vec<&str> = told.iter().map(|incident| incident.what.as_str()).collect();
+            let of_memory: Vec<&str> = shown.iter().map(|incident| incident.what.as_str()).collect();
             assert_eq!(of_memory, [sentence.as_str()]);
             expected.push(sentence);
             // The process has gone, and the log has not. Each life adds what it met.

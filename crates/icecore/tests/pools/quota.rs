@@ -235,13 +235,13 @@ fn a_group_may_take_nearly_all_that_is_not_reserved_for_others() {
             for index in 0..available * 8 / 10 / PIECE as u64 {
                 group.write(inode, index * PIECE as u64, &[2; PIECE]).unwrap();
             }
-            let told = format!("{reserved} reserved, {available} available, {copies:?}");
-            pool.commit(vec![group]).unwrap_or_else(|error| panic!("{told}: {error}"));
+            let said = format!("{reserved} reserved, {available} available, {copies:?}");
+            pool.commit(vec![group]).unwrap_or_else(|error| panic!("{said}: {error}"));
             let (owner, inode) = file(&pool, "owner");
             for index in 0..(reserved - reserved / 64 - (64 << 10)) / 4096 {
                 owner
                     .write(inode, index * 4096, &[3; 4096])
-                    .unwrap_or_else(|error| panic!("{told}: {error}"));
+                    .unwrap_or_else(|error| panic!("{said}: {error}"));
             }
             pool.verify().unwrap();
         }

@@ -22,7 +22,7 @@ fn a_pool_opens_where_no_socket_can_be_made() {
     // Something that is no socket has taken its name, and cannot be removed as one.
     std::fs::create_dir(path.join(SOCKET_NAME)).unwrap();
     let pool = open(&path);
-    let reason = pool.statistics().unreachable.expect("it says that nobody else reaches it");
+    let reason = pool.statistics().unreachable.expect("it says that no other process reaches it");
     assert!(reason.contains(SOCKET_NAME), "{reason}");
     pool.create_dataset("d", false, &[]).unwrap();
     let dataset = pool.dataset("d").unwrap();

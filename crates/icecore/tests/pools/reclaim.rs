@@ -166,6 +166,6 @@ proptest! {
         pool.checkpoint().unwrap();
         // The books of the pool itself belong to no dataset, and are all that is left.
         let live = pool.statistics().live_bytes;
-        prop_assert!(live < 1 << 20, "{live} bytes are live and belong to nobody");
+        prop_assert!(live < 1 << 20, "{live} bytes are live and belong to no version");
     }
 }

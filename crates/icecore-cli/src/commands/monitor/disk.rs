@@ -218,7 +218,7 @@ mod tests {
     const NOW: Timestamp = Timestamp(3_600_000_000_000);
 
     #[test]
-    fn a_pool_that_has_failed_is_critical_whoever_has_it_open() {
+    fn a_pool_that_has_failed_is_critical_whatever_process_has_it_open() {
         let mut status = status();
         status.statistics.failure = Some("cannot flush segment.00000001".into());
         status.read_only = true;
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filesystem_that_is_read_only_is_critical_for_a_pool_that_nobody_has_open() {
+    fn a_filesystem_that_is_read_only_is_critical_for_a_pool_that_no_process_has_open() {
         let check = writes(&status(), false, true);
         assert!(check.state == State::Critical && check.text.contains(READ_ONLY), "{}", check.text);
         assert_eq!(writes(&status(), true, true).state, State::Ok);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_folder_of_copies_refused_is_told_by_the_copies() {
+    fn what_the_folder_of_copies_refused_is_reported_by_the_copies() {
         let mut status = status();
         status.statistics.copies.folder = Some("/mirror".into());
         status.incidents = vec![
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn scrubs_tell_what_is_lost_what_was_hurt_and_what_they_met_so_far() {
+    fn scrubs_tell_what_is_lost_what_was_corrupt_and_what_they_met_so_far() {
         let limits = Limits::default();
         let judge = |status: &Status| scrub(status, &limits, NOW).state;
         let mut status = status();

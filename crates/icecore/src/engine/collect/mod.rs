@@ -29,7 +29,7 @@ pub struct CollectReport {
     /// Bytes that were moved out of them.
     pub moved_bytes: u64,
     /// Segments that were left alone because a block in them is damaged or cannot be read.
-    pub hurt: u64,
+    pub corrupt: u64,
     /// Free segments afterwards.
     pub segments_free: u64,
 }
@@ -43,7 +43,7 @@ impl Engine {
         if checkpoint {
             self.run_checkpoint()?;
         }
-        let (moved, hurt) = (self.moved_bytes(), self.state().segments.hurt());
+        let (moved, corrupt) = (self.moved_bytes(), self.state().segments.corrupt());
         let mut report = CollectReport::default();
         let victims = self.victims(&self.state());
         for victim in victims {
@@ -53,7 +53,7 @@ impl Engine {
             match self.empty(&victim, Purpose::Collecting, &|| ())? {
                 Outcome::Emptied => report.segments += 1,
                 Outcome::NoRoom => break,
-                Outcome::Hurt | Outcome::Gone => {}
+                Outcome::Corrupt | Outcome::Gone => {}
             }
         }
         let vacated = self.state().collection.vacated_count() > 0;
@@ -62,7 +62,7 @@ impl Engine {
         }
         let state = self.state();
         report.moved_bytes = self.moved_bytes() - moved;
-        report.hurt = state.segments.hurt().saturating_sub(hurt) as u64;
+        report.corrupt = state.segments.corrupt().saturating_sub(corrupt) as u64;
         report.segments_free = state.segments.free() as u64;
         Ok(report)
     }

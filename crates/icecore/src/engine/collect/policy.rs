@@ -58,13 +58,13 @@ const PAUSE_MAX: Duration = Duration::from_millis(12);
 #[derive(Default)]
 pub(crate) struct Collector {
     turn: Mutex<()>,
-    told: Mutex<Told>,
+    notes: Mutex<Notes>,
     /// Bytes of log below which another look for segments to empty is a waste of time.
     quiet_until: AtomicU64,
 }
 
 #[derive(Default)]
-struct Told {
+struct Notes {
     doing: Option<String>,
     trouble: Option<String>,
     /// All that was being done so far.
@@ -80,7 +80,7 @@ impl Collector {
 
     /// Something was met that collection leaves alone.
     pub(super) fn report(&self, error: &Error) {
-        self.told.lock().trouble = Some(error.to_string());
+        self.notes.lock().trouble = Some(error.to_string());
     }
 
     /// From now on nothing is emptied ahead of need.
@@ -96,23 +96,23 @@ impl Collector {
     }
 
     pub(super) fn says(&self, doing: Option<String>) {
-        let mut told = self.told.lock();
+        let mut notes = self.notes.lock();
         #[cfg(test)]
-        told.done.extend(doing.clone());
-        told.doing = doing;
+        notes.done.extend(doing.clone());
+        notes.doing = doing;
     }
 
     /// All that was said so far to be being done.
     #[cfg(test)]
     pub(super) fn said(&self) -> Vec<String> {
-        self.told.lock().done.clone()
+        self.notes.lock().done.clone()
     }
 
     /// What is being done, and why, and what was met last that was in the way.
     pub(crate) fn describe(&self) -> String {
-        let told = self.told.lock();
-        let doing = told.doing.as_deref().unwrap_or("nothing to do");
-        match &told.trouble {
+        let notes = self.notes.lock();
+        let doing = notes.doing.as_deref().unwrap_or("nothing to do");
+        match &notes.trouble {
             Some(trouble) => format!("{doing}; left alone: {trouble}"),
             None => doing.to_owned(),
         }
@@ -243,7 +243,7 @@ impl Engine {
             match self.empty(victim, Purpose::Collecting, &pause)? {
                 Outcome::Emptied => expected += 1,
                 Outcome::NoRoom => break,
-                Outcome::Hurt | Outcome::Gone => {}
+                Outcome::Corrupt | Outcome::Gone => {}
             }
             if paced && self.is_in_the_way() {
                 break;
@@ -444,7 +444,7 @@ mod tests {
     use crate::units::SegmentId;
 
     #[test]
-    fn whoever_has_room_makes_way_for_writers_and_whoever_is_behind_does_not() {
+    fn collection_with_room_makes_way_for_writers_and_collection_that_is_behind_does_not() {
         let room = |available| Room { available, reserve: 4, headroom: 2 };
         let pauses: Vec<Duration> = (0..100).map(|available| room(available).pause(|| true)).collect();
         assert!(pauses[..=6].iter().all(Duration::is_zero), "{pauses:?}");

@@ -61,7 +61,7 @@ impl Engine {
             match self.empty_into(victim, Destination::One(batch.filling), Purpose::Rescuing, &|| ())? {
                 Outcome::Emptied => emptied = true,
                 Outcome::NoRoom => break,
-                Outcome::Hurt | Outcome::Gone => {}
+                Outcome::Corrupt | Outcome::Gone => {}
             }
         }
         Ok(emptied)

@@ -33,7 +33,7 @@ pub(crate) enum Outcome {
     /// There was no room to move all of it.
     NoRoom,
     /// Something in it is not what was written: that is left where it is.
-    Hurt,
+    Corrupt,
     /// It is in use again, or empty by itself, or the pool is closing.
     Gone,
 }
@@ -50,7 +50,7 @@ pub(super) enum Destination {
 /// Why moving stopped.
 enum Trouble {
     NoRoom,
-    Hurt(Error),
+    Corrupt(Error),
     Other(Error),
 }
 
@@ -106,7 +106,7 @@ impl Engine {
     ///
     /// # Errors
     /// What writing answers; what was moved before stays moved. What cannot be read is no error but
-    /// [`Outcome::Hurt`].
+    /// [`Outcome::Corrupt`].
     pub(crate) fn empty(&self, victim: &Candidate, purpose: Purpose, between: &dyn Fn()) -> Result<Outcome> {
         let filling = match (victim.kind, victim.moves) {
             (SegmentKind::Node, _) => Filling::ColdNodes,
@@ -133,9 +133,9 @@ impl Engine {
             Ok(Some(plan)) => plan,
             Ok(None) => return Ok(Outcome::Gone),
             Err(error) => {
-                self.state().segments.mark_hurt(victim.segment);
+                self.state().segments.mark_corrupt(victim.segment);
                 self.collector.report(&error);
-                return Ok(Outcome::Hurt);
+                return Ok(Outcome::Corrupt);
             }
         };
         let mut shift = Shift { engine: self, victim, purpose, moved: 0 };
@@ -156,10 +156,10 @@ impl Engine {
                 Ok(Outcome::Emptied)
             }
             Err(Trouble::NoRoom) => Ok(Outcome::NoRoom),
-            Err(Trouble::Hurt(error)) => {
-                state.segments.mark_hurt(victim.segment);
+            Err(Trouble::Corrupt(error)) => {
+                state.segments.mark_corrupt(victim.segment);
                 self.collector.report(&error);
-                Ok(Outcome::Hurt)
+                Ok(Outcome::Corrupt)
             }
             Err(Trouble::Other(error)) => Err(error),
         }
@@ -320,7 +320,7 @@ impl Shift<'_> {
                 let at = (slot - held.start) as usize * BLOCK_BYTES;
                 let block = &mut window[at..at + BLOCK_BYTES];
                 let address = placed.run.start.plus(BlockCount(index));
-                self.verified(address, Slot(slot), block).map_err(Trouble::Hurt)?;
+                self.verified(address, Slot(slot), block).map_err(Trouble::Corrupt)?;
                 let piece = piece_for(&mut pieces, *filling);
                 piece.push(placed.run.stream, address, block);
                 if piece.is_full() {
@@ -339,7 +339,11 @@ impl Shift<'_> {
         // Block by block is what is done for the sake of a copy. Here all of it is as good, and is checked as
         // closely.
         read.or_else(|error| {
-            if files.read_copy(self.victim.segment, slot, bytes) { Ok(()) } else { Err(Trouble::Hurt(error)) }
+            if files.read_copy(self.victim.segment, slot, bytes) {
+                Ok(())
+            } else {
+                Err(Trouble::Corrupt(error))
+            }
         })?;
         self.engine.counters.disk_read_bytes_collect.add(bytes.len() as u64);
         Ok(())

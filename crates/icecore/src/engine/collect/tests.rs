@@ -438,9 +438,9 @@ fn damage_is_left_where_it_is_and_reported() {
     block[77] ^= 4;
     disk.write_at(&[(Kind::Data, &block)], offset).unwrap();
     let report = pool.collect(1000).unwrap();
-    assert_eq!(report.hurt, 1, "{report:?}");
+    assert_eq!(report.corrupt, 1, "{report:?}");
     let statistics = pool.statistics();
-    assert_eq!(statistics.segments_hurt, 1);
+    assert_eq!(statistics.segments_corrupt, 1);
     assert!(statistics.collector.contains(&name), "{}", statistics.collector);
     // It stays where it is, and the rest is well.
     let scrubbed = pool.scrub(&mut |_| true).unwrap();

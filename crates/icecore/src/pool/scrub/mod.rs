@@ -1,7 +1,7 @@
 //! Scrub: reads and verifies everything that any version reaches, and everything that vouches for it.
 
+mod damage;
 mod frames;
-mod hurts;
 mod pace;
 mod position;
 mod seen;
@@ -11,7 +11,7 @@ mod stretch_tests;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use hurts::{Hurt, Hurts, Place};
+pub(crate) use damage::{Damage, DamageList, Place};
 pub(crate) use seen::{name, shown};
 
 use super::Pool;
@@ -139,7 +139,7 @@ struct Scrub<'a> {
     now: ScrubProgress,
     report: ScrubReport,
     /// Damaged blocks.
-    hurts: Hurts,
+    damage: DamageList,
     /// What is damaged and vouches for blocks, each with one that depends on it.
     flaws: Vec<(Run, Finding)>,
     /// Not all damaged blocks could be remembered: a scrub that resumes this one begins where that began.
@@ -258,7 +258,7 @@ fn scrub(
     } else {
         ["its twin is whole", "the pool may not be opened again"]
     };
-    let has_hurt_twin = !twins.is_empty();
+    let has_corrupt_twin = !twins.is_empty();
     scrub.mended(twins, twin, true);
     scrub.mended(ledger, anew, is_writable);
     scrub.mended(sets, "a repair makes the sets again", false);
@@ -266,7 +266,7 @@ fn scrub(
     scrub.lacking(lacking);
     scrub.report.complete = scrub.everything(runs, tail)?;
     let mut mended = copies.mends_since(begun);
-    if has_hurt_twin {
+    if has_corrupt_twin {
         // Twins that were damaged when it began are reported already.
         mended = mended.without(Mended::Twin);
     }
@@ -308,7 +308,7 @@ impl<'a> Scrub<'a> {
             progress,
             now: ScrubProgress::default(),
             report: ScrubReport { resumed, ..ScrubReport::default() },
-            hurts: Hurts::default(),
+            damage: DamageList::default(),
             flaws: Vec::new(),
             is_full: false,
             pace: Pace::new(options.bytes_per_second, options.yields, Load::of(&engine.counters)),
@@ -340,8 +340,8 @@ impl<'a> Scrub<'a> {
 
     /// Notes what the scrub or a reader of that place mended meanwhile. `written`: on disk as well.
     fn copies_mended(&mut self, mends: MendsSince, written: bool) {
-        self.report.spare += mends.untold();
-        for mend in mends.told {
+        self.report.spare += mends.unlisted();
+        for mend in mends.listed {
             let outcome = match (mend.of, written && !self.engine.options.read_only) {
                 // They say so themselves.
                 (Mended::Twin | Mended::Header, _) => "",
@@ -362,12 +362,14 @@ impl<'a> Scrub<'a> {
         }
         let next = self.position.next;
         // What a scrub that was cut off had found: it may be gone by now.
-        for hurt in std::mem::take(&mut self.position.damaged) {
-            for run in runs.iter().filter(|run| run.stream == hurt.stream && (run.stream, run.start) < next) {
-                let start = run.start.max(hurt.start);
+        for corrupt in std::mem::take(&mut self.position.damaged) {
+            for run in
+                runs.iter().filter(|run| run.stream == corrupt.stream && (run.stream, run.start) < next)
+            {
+                let start = run.start.max(corrupt.start);
                 let limit = if run.stream == next.0 { next.1 } else { run.end() };
-                let end = run.end().min(hurt.end()).min(limit);
-                self.again(Run { start, length: BlockCount(end.0.saturating_sub(start.0)), ..hurt })?;
+                let end = run.end().min(corrupt.end()).min(limit);
+                self.again(Run { start, length: BlockCount(end.0.saturating_sub(start.0)), ..corrupt })?;
             }
         }
         self.now.done += self.position.verified;
@@ -437,7 +439,7 @@ impl<'a> Scrub<'a> {
     fn keep_position(&mut self) {
         self.kept = Instant::now();
         if let Some(folder) = self.folder.as_ref().filter(|_| !self.is_full) {
-            self.position.damaged = self.hurts.runs().collect();
+            self.position.damaged = self.damage.runs().collect();
             self.position.store(folder);
         }
     }
@@ -448,7 +450,7 @@ impl<'a> Scrub<'a> {
         } else if let Some(folder) = &self.folder {
             Position::forget(folder);
         }
-        let blocks = seen::name(self.engine, &self.hurts.into_sorted());
+        let blocks = seen::name(self.engine, &self.damage.into_sorted());
         let flaws = seen::name_one_by_one(self.engine, self.flaws);
         let all = std::mem::take(&mut self.report.findings).into_iter();
         let all = all.chain(blocks.into_iter().map(|named| named.finding)).chain(flaws);
@@ -468,7 +470,7 @@ impl<'a> Scrub<'a> {
             match self.verify(block) {
                 Ok(()) => {}
                 Err(error @ (Error::Damaged { .. } | Error::Io { .. })) => {
-                    self.hurt(block, &error);
+                    self.add_damage(block, &error);
                 }
                 Err(error) => return Err(error),
             }
@@ -476,8 +478,8 @@ impl<'a> Scrub<'a> {
         Ok(())
     }
 
-    fn hurt(&mut self, block: Run, error: &Error) {
-        if !self.is_full && !self.hurts.add(Hurt::of(self.engine, block, error)) {
+    fn add_damage(&mut self, block: Run, error: &Error) {
+        if !self.is_full && !self.damage.add(Damage::of(self.engine, block, error)) {
             self.keep_position();
             self.is_full = true;
         }

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_waited_for_who_is_not_there() {
+    fn a_scrub_waits_for_no_writer_that_is_not_there() {
         let mut pace = Pace::new(None, true, load(100, 1000));
         assert_eq!(pace.after(MIB, TOOK, load(100, 1000)), Duration::ZERO);
     }

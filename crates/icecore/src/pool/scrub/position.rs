@@ -113,13 +113,13 @@ mod tests {
         position.store(folder.path());
         assert_eq!(Position::load(folder.path(), pool), Some(position.clone()));
         assert_eq!(Position::load(folder.path(), PoolId([1; 16])), None, "of another pool");
-        for hurt in
+        for corrupt in
             ["next 9 1", "next 0", "damaged 0 3", "damaged 0 x 1", "damaged 0 3 0", "damaged 0 3 x", "pool é"]
         {
-            let key = hurt.split(' ').next().unwrap();
+            let key = corrupt.split(' ').next().unwrap();
             let lines = position.text();
             let others: Vec<&str> = lines.lines().filter(|line| !line.starts_with(key)).collect();
-            assert_eq!(Position::parse(&format!("{hurt}\n{}", others.join("\n"))), None, "{hurt}");
+            assert_eq!(Position::parse(&format!("{corrupt}\n{}", others.join("\n"))), None, "{corrupt}");
         }
         let beyond = format!("{}damaged 2 {} 2\n", position.text(), u64::MAX - 1);
         assert_eq!(Position::parse(&beyond), None);

@@ -2,7 +2,7 @@
 
 use super::super::diff;
 use super::Finding;
-use super::hurts::{Hurt, Place};
+use super::damage::{Damage, Place};
 use super::seers::{Piece, Versions, pieces};
 use crate::engine::Engine;
 use crate::namespace::TreeReader;
@@ -23,38 +23,38 @@ pub(crate) struct Named {
 
 /// Names what damaged blocks belong to, and who sees it: one walk of a tree for all that its version is the
 /// first to see. The entries are in the order of addresses.
-pub(crate) fn name(engine: &Engine, hurts: &[Hurt]) -> Vec<Named> {
-    if hurts.is_empty() {
+pub(crate) fn name(engine: &Engine, list: &[Damage]) -> Vec<Named> {
+    if list.is_empty() {
         return Vec::new();
     }
     let (versions, _pin) = {
         let state = engine.state();
         (Versions::of(&state), engine.pin(&state))
     };
-    let pieces = pieces(engine, &versions, hurts);
+    let pieces = pieces(engine, &versions, list);
     let mut of_first: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
     for (index, piece) in pieces.iter().enumerate() {
         if let Some(first) = versions.first(&piece.seers) {
             of_first.entry(first).or_default().push(index);
         }
     }
-    let mut naming = Naming { hurts, told: vec![0; pieces.len()], pieces: &pieces, drafts: Vec::new() };
+    let mut naming = Naming { list, named: vec![0; pieces.len()], pieces: &pieces, drafts: Vec::new() };
     for (first, indices) in of_first {
         naming.walk(engine, versions.tree(first), &indices);
     }
     naming.leftovers();
     let finish = |draft: Draft| {
         let Draft { piece, place, blocks, path, .. } = draft;
-        let Piece { run, hurt, seers } = &pieces[piece];
+        let Piece { run, damage, seers } = &pieces[piece];
         let (names, version_count) = versions.names(seers);
         let (file, hides) = match place {
             What::File { inode, offset } => (Some((inode.0, offset)), None),
             What::Below(keys) => (None, Some(describe(&keys, path.as_deref()))),
             What::Unknown => (None, None),
         };
-        let index = draft.first.0 - hurts[*hurt].run.start.0;
+        let index = draft.first.0 - list[*damage].run.start.0;
         let finding = Finding {
-            damage: hurts[*hurt].text(index),
+            damage: list[*damage].text(index),
             blocks,
             length: if file.is_some() { blocks * BLOCK_BYTES as u64 } else { 0 },
             path: path.filter(|_| file.is_some()),
@@ -72,15 +72,15 @@ pub(crate) fn name(engine: &Engine, hurts: &[Hurt]) -> Vec<Named> {
 /// Completes findings about what vouches for blocks: each has what its block has.
 pub(super) fn name_one_by_one(engine: &Engine, found: Vec<(Run, Finding)>) -> Vec<Finding> {
     // Each in words of its own, so that none are joined.
-    let words = |(index, (run, _)): (usize, &(Run, Finding))| Hurt {
+    let words = |(index, (run, _)): (usize, &(Run, Finding))| Damage {
         run: *run,
-        place: Place::Told(index.to_string()),
+        place: Place::Text(index.to_string()),
     };
-    let mut hurts: Vec<Hurt> = found.iter().enumerate().map(words).collect();
-    hurts.sort_by_key(|hurt| (hurt.run.stream, hurt.run.start));
-    hurts.dedup_by_key(|hurt| (hurt.run.stream, hurt.run.start));
+    let mut list: Vec<Damage> = found.iter().enumerate().map(words).collect();
+    list.sort_by_key(|damage| (damage.run.stream, damage.run.start));
+    list.dedup_by_key(|damage| (damage.run.stream, damage.run.start));
     let named: BTreeMap<_, Finding> =
-        name(engine, &hurts).into_iter().map(|named| (named.first, named.finding)).collect();
+        name(engine, &list).into_iter().map(|named| (named.first, named.finding)).collect();
     let complete = |(run, finding): (Run, Finding)| match named.get(&(run.stream, run.start)) {
         Some(block) => Finding { damage: finding.damage, ..block.clone() },
         None => finding,
@@ -113,10 +113,10 @@ enum What {
 type Wanted = BTreeMap<(Stream, LogAddress), usize>;
 
 struct Naming<'a> {
-    hurts: &'a [Hurt],
+    list: &'a [Damage],
     pieces: &'a [Piece],
     /// Blocks of each piece of which it is known what they are.
-    told: Vec<u64>,
+    named: Vec<u64>,
     drafts: Vec<Draft>,
 }
 
@@ -165,7 +165,7 @@ impl Naming<'_> {
     }
 
     fn bytes(&mut self, piece: usize, part: Run, inode: InodeNumber, offset: u64) {
-        self.told[piece] += part.length.0;
+        self.named[piece] += part.length.0;
         let goes_on = |last: &Draft| match last.place {
             What::File { inode: former, offset: begin } => {
                 former == inode && begin + last.blocks * BLOCK_BYTES as u64 == offset
@@ -185,7 +185,7 @@ impl Naming<'_> {
         if run.stream != Stream::Node || address >= run.end() {
             return;
         }
-        self.told[piece] += 1;
+        self.named[piece] += 1;
         let goes_on = |last: &Draft| matches!(&last.place, What::Below(former) if former.end == keys.start);
         if !self.joins(piece, goes_on) {
             return self.draft(piece, address, 1, What::Below(keys));
@@ -203,7 +203,7 @@ impl Naming<'_> {
         let piece = &self.pieces[piece];
         self.drafts.last().is_some_and(|last| {
             let other = &self.pieces[last.piece];
-            let is_like = || self.hurts[piece.hurt].is_like(&self.hurts[other.hurt]);
+            let is_like = || self.list[piece.damage].is_like(&self.list[other.damage]);
             goes_on(last) && piece.seers == other.seers && is_like()
         })
     }
@@ -218,7 +218,7 @@ impl Naming<'_> {
     fn leftovers(&mut self) {
         for piece in 0..self.pieces.len() {
             let run = self.pieces[piece].run;
-            let rest = run.length.0.saturating_sub(self.told[piece]);
+            let rest = run.length.0.saturating_sub(self.named[piece]);
             if rest > 0 {
                 self.draft(piece, run.start, rest, What::Unknown);
             }

@@ -1,7 +1,7 @@
 //! Which versions see damaged blocks. Costs what is owned and dead among them, however many versions there
 //! are.
 
-use super::hurts::Hurt;
+use super::damage::Damage;
 use crate::engine::Engine;
 use crate::liveness::{BlockSet, Span};
 use crate::state::State;
@@ -47,7 +47,7 @@ pub(super) type Seers = Vec<Range<u32>>;
 pub(super) struct Piece {
     pub run: Run,
     /// The entry that it is part of.
-    pub hurt: usize,
+    pub damage: usize,
     pub seers: Seers,
 }
 
@@ -115,9 +115,9 @@ impl Versions {
 }
 
 /// Cuts damaged blocks, which are in order, where others begin to see them.
-pub(super) fn pieces(engine: &Engine, versions: &Versions, hurts: &[Hurt]) -> Vec<Piece> {
+pub(super) fn pieces(engine: &Engine, versions: &Versions, list: &[Damage]) -> Vec<Piece> {
     let mut pieces = Vec::new();
-    for (number, batch) in hurts.chunks(BATCH).enumerate() {
+    for (number, batch) in list.chunks(BATCH).enumerate() {
         for stream in Stream::ALL {
             let mut cuts = Cuts::of(batch, stream, number * BATCH);
             if cuts.set.is_empty() {
@@ -146,17 +146,17 @@ struct Cuts {
 
 struct Part {
     end: LogAddress,
-    hurt: usize,
+    damage: usize,
     /// Versions that begin to see it, and that see it no more, with everything below.
     events: Vec<(Range<u32>, bool)>,
 }
 
 impl Cuts {
-    fn of(batch: &[Hurt], stream: Stream, first: usize) -> Self {
-        let of_stream = batch.iter().enumerate().filter(|(_, hurt)| hurt.run.stream == stream);
-        let part = |(index, hurt): (usize, &Hurt)| {
-            let part = Part { end: hurt.run.end(), hurt: first + index, events: Vec::new() };
-            (hurt.run.start, part)
+    fn of(batch: &[Damage], stream: Stream, first: usize) -> Self {
+        let of_stream = batch.iter().enumerate().filter(|(_, damage)| damage.run.stream == stream);
+        let part = |(index, damage): (usize, &Damage)| {
+            let part = Part { end: damage.run.end(), damage: first + index, events: Vec::new() };
+            (damage.run.start, part)
         };
         let parts: BTreeMap<LogAddress, Part> = of_stream.map(part).collect();
         let set = parts.iter().map(|(start, part)| *start..part.end).collect();
@@ -174,7 +174,7 @@ impl Cuts {
     fn cut(&mut self, at: LogAddress) {
         let Some((_, part)) = self.parts.range_mut(..at).next_back() else { return };
         if part.end > at {
-            let rest = Part { end: part.end, hurt: part.hurt, events: part.events.clone() };
+            let rest = Part { end: part.end, damage: part.damage, events: part.events.clone() };
             part.end = at;
             self.parts.insert(at, rest);
         }
@@ -183,7 +183,7 @@ impl Cuts {
     fn into_pieces(self, stream: Stream) -> impl Iterator<Item = Piece> {
         self.parts.into_iter().map(move |(start, part)| {
             let run = Run { stream, start, length: BlockCount(part.end.0 - start.0) };
-            Piece { run, hurt: part.hurt, seers: seers(part.events) }
+            Piece { run, damage: part.damage, seers: seers(part.events) }
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Damaged blocks that are neighbours are reported as one, however many there are, and each of them is
 //! counted.
 
-use super::hurts::ENTRIES_MAX;
+use super::damage::ENTRIES_MAX;
 use super::*;
 use crate::format::segment::file_name;
 use crate::namespace::Read as _;
@@ -68,13 +68,13 @@ fn a_stretch_is_one_finding_for_each_who_see_it() {
     let folder = tempfile::tempdir().unwrap();
     let (pool, file) = made(folder.path(), 256);
     pool.snapshot(&["db@s".to_owned()], false, &[]).unwrap();
-    let hurt = places(&pool, file, 64..192);
+    let corrupt = places(&pool, file, 64..192);
     pool.dataset("db").unwrap().write(file, 100 * BLOCK, &vec![9; 10 * BLOCK as usize]).unwrap();
     pool.checkpoint().unwrap();
-    flip(folder.path(), &hurt);
+    flip(folder.path(), &corrupt);
     let report = pool.scrub(&mut |_| true).unwrap();
     assert_eq!((report.damaged, report.spare, report.unlisted()), (128, 0, 0), "{report:?}");
-    let mut told: Vec<_> = report
+    let mut said: Vec<_> = report
         .findings
         .iter()
         .map(|finding| {
@@ -86,11 +86,11 @@ fn a_stretch_is_one_finding_for_each_who_see_it() {
             (offset / BLOCK, finding.blocks, finding.versions.join(" "))
         })
         .collect();
-    told.sort();
+    said.sort();
     let both = || "db db@s".to_owned();
-    assert_eq!(told, [(64, 36, both()), (100, 10, "db@s".to_owned()), (110, 82, both())]);
+    assert_eq!(said, [(64, 36, both()), (100, 10, "db@s".to_owned()), (110, 82, both())]);
     // Where the first of it lies.
-    let (segment, offset) = hurt[0];
+    let (segment, offset) = corrupt[0];
     let first = report.findings.iter().find(|finding| finding.file == Some((file.0, 64 * BLOCK))).unwrap();
     assert!(first.damage.contains(&format!("{} at offset {offset}:", file_name(segment))), "{first:?}");
     assert!(first.sentence().ends_with(", and 35 blocks more"), "{}", first.sentence());
@@ -108,7 +108,7 @@ fn what_is_not_listed_is_counted() {
 
 /// More damage than is remembered, and a scrub that is cut off amid it.
 #[test]
-fn whoever_goes_on_counts_all_of_it() {
+fn a_scrub_that_goes_on_counts_all_of_it() {
     let folder = tempfile::tempdir().unwrap();
     let (pool, file) = made(folder.path(), 4000);
     flip(folder.path(), &places(&pool, file, (0..4000).step_by(2)));
@@ -130,18 +130,18 @@ fn many_snapshots_in_a_row_are_one_name() {
         pool.snapshot(&[format!("db@s{index}")], false, &[]).unwrap();
     }
     pool.clone_snapshot("db@s30", "other", false).unwrap();
-    let hurt = places(&pool, file, 3..5);
+    let corrupt = places(&pool, file, 3..5);
     pool.checkpoint().unwrap();
-    flip(folder.path(), &hurt);
-    let told = |pool: &Pool| {
+    flip(folder.path(), &corrupt);
+    let said = |pool: &Pool| {
         let report = pool.scrub(&mut |_| true).unwrap();
         assert_eq!((report.damaged, report.findings.len()), (2, 1), "{report:?}");
         (report.findings[0].versions.clone(), report.findings[0].version_count)
     };
-    let (names, count) = told(&pool);
+    let (names, count) = said(&pool);
     assert_eq!((names.join(" "), count), ("db db@s0%s39 other".to_owned(), 42));
     pool.destroy(&DestroyTarget::Snapshot("db@s20".to_owned())).unwrap();
-    let (names, count) = told(&pool);
+    let (names, count) = said(&pool);
     assert_eq!((names.join(" "), count), ("db db@s0%s39 other".to_owned(), 41));
     // It names the versions that see it in the form in which a destroy takes them.
     let all =
@@ -149,13 +149,13 @@ fn many_snapshots_in_a_row_are_one_name() {
     pool.destroy(&all).unwrap();
     // Until then they are on their way.
     pool.engine().finish_freeing().unwrap();
-    let (names, count) = told(&pool);
+    let (names, count) = said(&pool);
     assert_eq!((names.join(" "), count), ("db db@s0%s30 other".to_owned(), 32));
 }
 
 /// Nodes of a tree that lead to neighbouring places in a file.
 #[test]
-fn nodes_beside_each_other_are_told_as_one() {
+fn nodes_beside_each_other_are_reported_as_one() {
     let folder = tempfile::tempdir().unwrap();
     Pool::init_directory(folder.path(), &InitOptions::small()).unwrap();
     let pool = open(folder.path());
@@ -183,9 +183,9 @@ fn nodes_beside_each_other_are_told_as_one() {
         let (segment, slot, _) = engine.blocks.locate(Stream::Node, *address).unwrap();
         (segment, engine.geometry.offset(slot))
     };
-    let hurt: Vec<_> = leaves[1..3].iter().map(place).collect();
-    assert!(hurt.iter().all(|(segment, _)| *segment == hurt[0].0));
-    flip(folder.path(), &hurt);
+    let corrupt: Vec<_> = leaves[1..3].iter().map(place).collect();
+    assert!(corrupt.iter().all(|(segment, _)| *segment == corrupt[0].0));
+    flip(folder.path(), &corrupt);
     let report = pool.scrub(&mut |_| true).unwrap();
     assert_eq!((report.damaged, report.findings.len()), (2, 1), "{report:?}");
     let finding = &report.findings[0];

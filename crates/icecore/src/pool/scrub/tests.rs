@@ -163,11 +163,11 @@ fn every_bit_that_flips_is_found_and_named() {
             flip(&storage, name, at, bit);
             let report = pool.scrub(&mut |_| true).unwrap();
             flip(&storage, name, at, bit);
-            let told = format!("{sort} in {name} at {at}: {report:?}");
-            let finding = report.findings.iter().find(|finding| finding.damage.contains(name)).expect(&told);
+            let shown = format!("{sort} in {name} at {at}: {report:?}");
+            let finding = report.findings.iter().find(|finding| finding.damage.contains(name)).expect(&shown);
             if !matches!(sort, "superblock" | "ledger" | "checksum table" | "segment header") {
                 let offset = format!("at offset {}", u64::from(*slot) * BLOCK);
-                assert!(report.findings.iter().any(|finding| finding.damage.contains(&offset)), "{told}");
+                assert!(report.findings.iter().any(|finding| finding.damage.contains(&offset)), "{shown}");
             }
             if let Some(block) = block {
                 // Every version that reaches the block, by the sets, and no other.
@@ -179,19 +179,19 @@ fn every_bit_that_flips_is_found_and_named() {
                 let expected: Vec<&&str> = names.iter().filter(reaches).collect();
                 let mut seen: Vec<&str> = finding.versions.iter().map(String::as_str).collect();
                 seen.sort_unstable();
-                assert_eq!(seen.iter().collect::<Vec<_>>(), expected, "{told}");
-                assert!(!seen.is_empty() && report.damaged == 1, "{told}");
+                assert_eq!(seen.iter().collect::<Vec<_>>(), expected, "{shown}");
+                assert!(!seen.is_empty() && report.damaged == 1, "{shown}");
                 if block.stream == Stream::Node {
-                    assert!(finding.hides.is_some(), "{told}");
+                    assert!(finding.hides.is_some(), "{shown}");
                 } else {
-                    assert_eq!(finding.path.as_deref(), Some(&b"a"[..]), "{told}");
+                    assert_eq!(finding.path.as_deref(), Some(&b"a"[..]), "{shown}");
                     // The place in the file is right: reading there fails, in a version that sees it.
                     let (inode, offset) = finding.file.unwrap();
                     drop(state);
                     flip(&storage, name, at, bit);
                     let view = pool.view(seen[0]).unwrap();
                     let read = view.read(crate::units::InodeNumber(inode), offset, &mut [0; 1]);
-                    assert!(matches!(read, Err(Error::Damaged { .. })), "{told}");
+                    assert!(matches!(read, Err(Error::Damaged { .. })), "{shown}");
                     flip(&storage, name, at, bit);
                 }
             }
@@ -214,7 +214,7 @@ fn every_bit_that_flips_is_found_and_named() {
 /// What opening a pool reads is healed by that; what it writes, or makes a copy of, too. Who opens it for a
 /// scrub wants to know.
 #[test]
-fn what_flips_while_a_pool_is_closed_is_told_by_the_scrub_that_opens_it() {
+fn what_flips_while_a_pool_is_closed_is_reported_by_the_scrub_that_opens_it() {
     let mut dice = Dice(13);
     for copies in [crate::CopyMode::None, crate::CopyMode::Metadata, crate::CopyMode::All] {
         let storage = made_with(copies);
@@ -224,31 +224,31 @@ fn what_flips_while_a_pool_is_closed_is_told_by_the_scrub_that_opens_it() {
             for _ in 0..12.min(of_sort.len()) {
                 let (_, name, slot, _) = of_sort[dice.below(of_sort.len() as u64) as usize];
                 let at = u64::from(*slot) * BLOCK + dice.below(BLOCK);
-                let hurt = storage.copy();
-                flip(&hurt, name, at, dice.below(8));
-                let told = format!("{copies:?}: {sort} in {name} at {at}");
+                let corrupt = storage.copy();
+                flip(&corrupt, name, at, dice.below(8));
+                let shown = format!("{copies:?}: {sort} in {name} at {at}");
                 if copies == crate::CopyMode::All {
                     // A check reports it once, too.
                     let all = crate::check::CheckOptions { data: true };
-                    let report = crate::check::check(hurt.clone(), &all, &mut |_| {}).unwrap();
-                    assert!(report.count == 1 && report.is_sound(), "{told}: {report:?}");
-                    assert!(report.problems[0].what.contains(name), "{told}: {report:?}");
+                    let report = crate::check::check(corrupt.clone(), &all, &mut |_| {}).unwrap();
+                    assert!(report.count == 1 && report.is_sound(), "{shown}: {report:?}");
+                    assert!(report.problems[0].what.contains(name), "{shown}: {report:?}");
                 }
-                let pool = match Pool::open(hurt, &options(false)) {
+                let pool = match Pool::open(corrupt, &options(false)) {
                     Ok(pool) => pool,
                     Err(error) => {
-                        assert!(error.to_string().contains(name.as_str()), "{told}: {error}");
+                        assert!(error.to_string().contains(name.as_str()), "{shown}: {error}");
                         continue;
                     }
                 };
                 let scrub = ScrubOptions { tells_opening: true, ..ScrubOptions::default() };
                 let report = pool.scrub_with(&scrub, &mut |_| true).unwrap();
                 let is_named = report.findings.iter().any(|finding| finding.damage.contains(name));
-                assert!(is_named, "{told}: {report:?}");
+                assert!(is_named, "{shown}: {report:?}");
                 if copies == crate::CopyMode::All {
-                    assert_eq!((report.damaged, report.spare), (0, 1), "{told}: {report:?}");
+                    assert_eq!((report.damaged, report.spare), (0, 1), "{shown}: {report:?}");
                     let again = pool.scrub_with(&ScrubOptions::default(), &mut |_| true).unwrap();
-                    assert_eq!((again.damaged, again.spare), (0, 0), "{told}: {again:?}");
+                    assert_eq!((again.damaged, again.spare), (0, 0), "{shown}: {again:?}");
                 }
             }
         }
@@ -281,28 +281,28 @@ fn more_places_than_are_listed_are_all_counted() {
 
 /// No record said that they were gone: the scrub makes them again, and says so, once.
 #[test]
-fn copies_that_vanished_are_told() {
+fn copies_that_vanished_are_reported() {
     for copies in [crate::CopyMode::Metadata, crate::CopyMode::All] {
         let storage = made_with(copies);
         let names: Vec<String> = storage.list().unwrap().into_iter().map(|(name, _)| name).collect();
         let of_copies: Vec<_> = names.iter().filter(|name| name.starts_with("copy.")).collect();
         assert!(of_copies.len() >= 2, "{names:?}");
         for name in of_copies {
-            let hurt = storage.copy();
-            hurt.remove(name).unwrap();
+            let corrupt = storage.copy();
+            corrupt.remove(name).unwrap();
             if name.ends_with('1') {
-                hurt.create(name, 3 * BLOCK).unwrap();
+                corrupt.create(name, 3 * BLOCK).unwrap();
             }
             let report =
-                crate::check::check(hurt.clone(), &crate::check::CheckOptions::default(), &mut |_| {});
+                crate::check::check(corrupt.clone(), &crate::check::CheckOptions::default(), &mut |_| {});
             let report = report.unwrap();
             assert!(report.is_sound() && report.count == 1, "{name}: {report:?}");
-            let pool = Pool::open(hurt, &options(false)).unwrap();
+            let pool = Pool::open(corrupt, &options(false)).unwrap();
             let scrub = ScrubOptions { tells_opening: true, ..ScrubOptions::default() };
             let report = pool.scrub_with(&scrub, &mut |_| true).unwrap();
             assert_eq!((report.damaged, report.spare), (0, 1), "{copies:?}, {name}: {report:?}");
-            let told = format!("damage in {name}: it is missing or cut short; it was written anew");
-            assert_eq!(report.findings[0].damage, told, "{copies:?}");
+            let shown = format!("damage in {name}: it is missing or cut short; it was written anew");
+            assert_eq!(report.findings[0].damage, shown, "{copies:?}");
             assert!(pool.incidents().iter().any(|incident| incident.what.contains(name.as_str())));
             let again = pool.scrub(&mut |_| true).unwrap();
             assert_eq!((again.damaged, again.spare), (0, 0), "{again:?}");
@@ -312,7 +312,7 @@ fn copies_that_vanished_are_told() {
 
 /// Also where the pool goes on writing to files that have no name any more.
 #[test]
-fn copies_that_vanish_while_the_pool_is_open_are_told() {
+fn copies_that_vanish_while_the_pool_is_open_are_reported() {
     for copies in [crate::CopyMode::Metadata, crate::CopyMode::All] {
         let storage = made_with(copies);
         let pool = Pool::open(storage.clone(), &options(false)).unwrap();
@@ -323,11 +323,11 @@ fn copies_that_vanish_while_the_pool_is_open_are_told() {
         }
         let report = pool.scrub(&mut |_| true).unwrap();
         assert_eq!((report.damaged, report.spare), (0, of_copies.len() as u64), "{copies:?}: {report:?}");
-        let is_told = |name: &String| {
-            let told = format!("damage in {name}: it is missing or cut short; it was written anew");
-            report.findings.iter().any(|finding| finding.damage == told)
+        let is_reported = |name: &String| {
+            let shown = format!("damage in {name}: it is missing or cut short; it was written anew");
+            report.findings.iter().any(|finding| finding.damage == shown)
         };
-        assert!(of_copies.iter().all(is_told), "{copies:?}: {report:?}");
+        assert!(of_copies.iter().all(is_reported), "{copies:?}: {report:?}");
         assert!(of_copies.iter().all(|name| names().any(|there| there == *name)));
         let again = pool.scrub(&mut |_| true).unwrap();
         assert_eq!((again.damaged, again.spare), (0, 0), "{again:?}");
@@ -437,7 +437,7 @@ fn a_scrub_keeps_to_its_rate_and_goes_on_where_it_was_cut_off() {
 }
 
 #[test]
-fn damage_met_before_it_was_cut_off_is_told_by_the_one_that_goes_on() {
+fn damage_met_before_it_was_cut_off_is_reported_by_the_one_that_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     Pool::init_directory(folder.path(), &InitOptions::small()).unwrap();
     let pool = Pool::open_directory(folder.path(), &options(false)).unwrap();
@@ -489,9 +489,9 @@ fn copies_of_headers_and_tables_are_compared() {
     assert!(sorts.len() >= 4, "{sorts:?}");
     for (sort, name, slot, _) in &places {
         let copy = copy_name(from_file_name(name).unwrap());
-        let hurt = storage.copy();
-        flip(&hurt, &copy, u64::from(*slot) * BLOCK + 77, 3);
-        let pool = Pool::open(hurt, &options(false)).unwrap();
+        let corrupt = storage.copy();
+        flip(&corrupt, &copy, u64::from(*slot) * BLOCK + 77, 3);
+        let pool = Pool::open(corrupt, &options(false)).unwrap();
         let scrub = ScrubOptions { tells_opening: true, ..ScrubOptions::default() };
         let report = pool.scrub_with(&scrub, &mut |_| true).unwrap();
         assert_eq!((report.damaged, report.spare), (0, 1), "{sort} in {copy}, slot {slot}: {report:?}");
@@ -516,20 +516,20 @@ fn all_headers_of_a_segment_come_back_from_its_copy() {
         bytes
     };
     for (name, slots) in &of_segments {
-        let hurt = storage.copy();
-        let file = hurt.open(name, true).unwrap();
+        let corrupt = storage.copy();
+        let file = corrupt.open(name, true).unwrap();
         for slot in slots {
             file.write_at(&[(Kind::Data, &[0; BLOCK_BYTES])], u64::from(*slot) * BLOCK).unwrap();
         }
-        let pool = Pool::open(hurt.clone(), &options(false)).unwrap();
+        let pool = Pool::open(corrupt.clone(), &options(false)).unwrap();
         let report = pool.scrub(&mut |_| true).unwrap();
         assert_eq!(report.damaged, 0, "{name}: {report:?}");
-        let header = SegmentHeader::of(pool.id(), from_file_name(name).unwrap(), &block(&hurt, name, 0));
+        let header = SegmentHeader::of(pool.id(), from_file_name(name).unwrap(), &block(&corrupt, name, 0));
         assert!(header.is_some(), "{name}: {report:?}");
         // That of the segment in which the log ends says where it went on.
         for slot in slots.iter().filter(|slot| **slot > 0) {
             assert!(
-                block(&hurt, name, *slot) == block(&storage, name, *slot),
+                block(&corrupt, name, *slot) == block(&storage, name, *slot),
                 "slot {slot} of {name}: {report:?}"
             );
         }
@@ -539,24 +539,24 @@ fn all_headers_of_a_segment_come_back_from_its_copy() {
 /// A scrub that may not write, or whose writes are refused or forgotten, comes to an end: what has a whole
 /// copy is not lost by that.
 #[test]
-fn what_cannot_be_written_again_is_told_once() {
+fn what_cannot_be_written_again_is_reported_once() {
     let storage = made_with(crate::CopyMode::All);
     let places = places(&Pool::open(storage.clone(), &options(true)).unwrap());
     let vouches = |sort: &str| sort != "block" && sort != "superblock";
-    let mut told = std::collections::BTreeSet::new();
+    let mut shown = std::collections::BTreeSet::new();
     for (sort, name, slot, _) in places.iter().filter(|(sort, ..)| vouches(sort)) {
-        let hurt = storage.copy();
-        flip(&hurt, name, u64::from(*slot) * BLOCK + 77, 3);
-        let pool = Pool::open(hurt, &options(true)).unwrap();
+        let corrupt = storage.copy();
+        flip(&corrupt, name, u64::from(*slot) * BLOCK + 77, 3);
+        let pool = Pool::open(corrupt, &options(true)).unwrap();
         let scrub = ScrubOptions { tells_opening: true, ..ScrubOptions::default() };
         let report = pool.scrub_with(&scrub, &mut |_| true).unwrap();
         assert!(report.complete && report.damaged == 0, "{sort} in {name}, slot {slot}: {report:?}");
         // The header of a run that is dead is no loss.
         if report.spare > 0 {
-            told.insert(*sort);
+            shown.insert(*sort);
         }
     }
-    assert!(told.len() >= 4, "{told:?}");
+    assert!(shown.len() >= 4, "{shown:?}");
 }
 
 /// As root makes them in the pool of another user.

@@ -78,10 +78,10 @@ fn what_does_not_fit_leaves_no_file_behind() {
     });
     match filled {
         Ok(output) => {
-            let told = String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success() && told.contains("1 passed"), "{output:?}");
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
         }
-        Err(refusals) => eprintln!("left out: nobody is allowed to mount here: {refusals}"),
+        Err(refusals) => eprintln!("left out: no user may mount here: {refusals}"),
     }
 }
 

@@ -142,8 +142,8 @@ fn what_was_left_behind_lives_again_where_the_log_is_cut() {
         }
         for (written, segment, offset) in ends {
             let storage = storage.copy();
-            let hurt = storage.open(&file_name(segment), true).unwrap();
-            hurt.write_at(&[(Kind::Data, &[0xee; BLOCK_BYTES])], offset).unwrap();
+            let corrupt = storage.open(&file_name(segment), true).unwrap();
+            corrupt.write_at(&[(Kind::Data, &[0xee; BLOCK_BYTES])], offset).unwrap();
             assert_cut(&storage, file, written, has_other_use);
         }
     }

@@ -16,17 +16,17 @@ pub(crate) enum Place {
     /// The place is not known.
     Nowhere,
     /// Said in words, the same for all of them.
-    Told(String),
+    Text(String),
 }
 
 /// Damaged blocks with addresses that follow one another.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Hurt {
+pub(crate) struct Damage {
     pub run: Run,
     pub place: Place,
 }
 
-impl Hurt {
+impl Damage {
     /// What reading a block has come to.
     pub(crate) fn of(engine: &Engine, block: Run, error: &Error) -> Self {
         let place = match (error, engine.blocks.lookup(block.stream, block.start)) {
@@ -36,14 +36,14 @@ impl Hurt {
                 if *place == words(segment, offset) {
                     Place::At { segment, offset, detail: detail.clone() }
                 } else {
-                    Place::Told(error.to_string())
+                    Place::Text(error.to_string())
                 }
             }
             (Error::Io { action, source, .. }, Ok(Some((segment, slot, _)))) => {
                 let detail = format!("cannot {action} it: {source}");
                 Place::At { segment, offset: engine.geometry.offset(slot), detail }
             }
-            _ => Place::Told(error.to_string()),
+            _ => Place::Text(error.to_string()),
         };
         Self { run: block, place }
     }
@@ -61,7 +61,7 @@ impl Hurt {
                 let detail = format!("no place is known for {stream:?} address {address}");
                 Error::damaged("the location map", detail).to_string()
             }
-            Place::Told(text) => text.clone(),
+            Place::Text(text) => text.clone(),
         }
     }
 
@@ -97,38 +97,38 @@ fn words(segment: SegmentId, offset: u64) -> String {
 
 /// A bounded number of them.
 #[derive(Default)]
-pub(crate) struct Hurts(Vec<Hurt>);
+pub(crate) struct DamageList(Vec<Damage>);
 
-impl Hurts {
+impl DamageList {
     /// Adds blocks; `false` if there is no room for them.
-    pub(crate) fn add(&mut self, hurt: Hurt) -> bool {
+    pub(crate) fn add(&mut self, damage: Damage) -> bool {
         if let Some(last) = self.0.last_mut()
-            && last.goes_on_with(&hurt)
+            && last.goes_on_with(&damage)
         {
-            last.run.length = BlockCount(last.run.length.0 + hurt.run.length.0);
+            last.run.length = BlockCount(last.run.length.0 + damage.run.length.0);
             return true;
         }
         let has_room = self.0.len() < ENTRIES_MAX;
         if has_room {
-            self.0.push(hurt);
+            self.0.push(damage);
         }
         has_room
     }
 
     /// Which blocks.
     pub(crate) fn runs(&self) -> impl Iterator<Item = Run> {
-        self.0.iter().map(|hurt| hurt.run)
+        self.0.iter().map(|damage| damage.run)
     }
 
     /// In the order of their addresses, each block once.
-    pub(crate) fn into_sorted(self) -> Vec<Hurt> {
+    pub(crate) fn into_sorted(self) -> Vec<Damage> {
         let mut all = self.0;
-        all.sort_by_key(|hurt| (hurt.run.stream, hurt.run.start));
+        all.sort_by_key(|damage| (damage.run.stream, damage.run.start));
         let mut behind = (Stream::Data, LogAddress(0));
-        all.retain(|hurt| {
-            let is_new = (hurt.run.stream, hurt.run.start) >= behind;
+        all.retain(|damage| {
+            let is_new = (damage.run.stream, damage.run.start) >= behind;
             if is_new {
-                behind = (hurt.run.stream, hurt.run.end());
+                behind = (damage.run.stream, damage.run.end());
             }
             is_new
         });
