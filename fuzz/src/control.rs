@@ -40,7 +40,7 @@ fn answer(request: Request) {
     POOL.with_borrow_mut(|kept| {
         let (pool, count) = kept.get_or_insert_with(|| (with_snapshot(), 0));
         *count += 1;
-        // A client that asks for it gets a scrub that takes years, and may end it whenever it says how far it is.
+        // A client that asks for it gets a scrub that takes years, and may end it when it says how far it is.
         let patient = !matches!(&request, Request::Scrub(options) if options.bytes_per_second.is_some());
         let _ = PoolService::of(pool).session(None).call(request, &mut |_| patient);
         if *count % 64 == 0 {

@@ -211,7 +211,8 @@ pub fn text(data: &[u8]) {
     }
 }
 
-/// What `errors.log` has: moments and sentences. Bytes that are no text are replaced, as by a reader of the file.
+/// What `errors.log` has: moments and sentences. Bytes that are no text are replaced, as by a reader of the
+/// file.
 pub fn incidents(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let found = parse_incidents(&text);
@@ -220,7 +221,8 @@ pub fn incidents(data: &[u8]) {
         assert!(text.contains(&incident.what) && !incident.what.contains('\n'));
         assert!(incident.times == 1 && incident.last == incident.when);
     }
-    // As they are written: what was healed and what is lost differ in their sentences alone. Of the very first moments there is no whole one.
+    // As they are written: what was healed and what is lost differ in their sentences alone. Of the very first
+    // moments there is no whole one.
     let line = |when: Timestamp, what: &str| format!("{} {what}\n", when.to_rfc3339());
     let own: Vec<String> = found.iter().map(|one| line(one.when, one.what.trim_end_matches('\r'))).collect();
     let again = parse_incidents(&own.concat());

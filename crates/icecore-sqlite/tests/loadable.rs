@@ -411,7 +411,7 @@ fn a_second_process_waits_for_the_first_to_end() {
 }
 
 #[test]
-fn a_second_process_is_reported_who_has_the_pool() {
+fn a_second_process_learns_who_has_the_pool() {
     let place = Place::new();
     let db = place.open("app.db");
     run(&db, "CREATE TABLE t(a); INSERT INTO t VALUES (1)");

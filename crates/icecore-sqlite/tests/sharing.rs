@@ -50,7 +50,7 @@ fn refusal(db: &Connection) -> i32 {
 /// Another process that opens the pool to read, or to write, does something, and closes it.
 fn elsewhere(place: &Place, read_only: bool, body: impl FnOnce(&Pool)) {
     let options = OpenOptions { read_only, control_socket: false, ..OpenOptions::default() };
-    let pool = Pool::open_directory(&place.pool_path(), &options).expect("no one waits for readers");
+    let pool = Pool::open_directory(&place.pool_path(), &options).expect("no process waits for readers");
     body(&pool);
     pool.close().expect("a clean close");
 }
@@ -162,7 +162,7 @@ fn a_process_that_has_the_pool_to_write_is_waited_for() {
     let reading = to_read(&place);
     assert_eq!(count(&reading), 2);
     let options = OpenOptions { control_socket: false, ..OpenOptions::default() };
-    let pool = Pool::open_directory(&place.pool_path(), &options).expect("no one waits");
+    let pool = Pool::open_directory(&place.pool_path(), &options).expect("no process waits");
     let met = reading.execute_batch("PRAGMA shrink_memory; SELECT * FROM t").expect_err("the pool is in use");
     assert_eq!(code_of(&met), 5);
     reading.busy_timeout(Duration::from_secs(20)).expect("a timeout");

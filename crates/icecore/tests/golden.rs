@@ -363,23 +363,23 @@ fn the_golden_pool_that_crashed_is_replayed_and_read() {
 fn the_golden_pool_with_copies_is_healed_from_them() {
     let folder = tempfile::tempdir().unwrap();
     sparse::restore(include_str!("golden/listed.txt"), folder.path());
-    let mut corrupt = 0;
+    let mut removed = 0;
     for entry in std::fs::read_dir(folder.path()).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         if let Some(number) = name.strip_prefix("copy.") {
             std::fs::remove_file(folder.path().join(format!("segment.{number}"))).unwrap();
-            corrupt += 1;
+            removed += 1;
         }
     }
-    assert!(corrupt >= 2);
+    assert!(removed >= 2);
     check_folder(folder.path());
 }
 
 /// Overwrites a byte of each block of segments and their copies for which `place` says which one. Answers how
 /// many blocks it damaged.
 fn corrupt(folder: &Path, place: impl Fn(&[u8]) -> Option<usize>) -> usize {
-    let mut corrupt = 0;
+    let mut count = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
@@ -390,12 +390,12 @@ fn corrupt(folder: &Path, place: impl Fn(&[u8]) -> Option<usize>) -> usize {
         for block in 0..bytes.len() / 4096 {
             if let Some(at) = place(&bytes[block * 4096..]) {
                 bytes[block * 4096 + at] ^= 0x55;
-                corrupt += 1;
+                count += 1;
             }
         }
         std::fs::write(&path, bytes).unwrap();
     }
-    corrupt
+    count
 }
 
 /// Where a chunk of the location map has an entry.

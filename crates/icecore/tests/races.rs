@@ -329,13 +329,13 @@ impl World {
         thread::scope(|scope| {
             for writer in 0..WRITERS {
                 scope.spawn(move || {
-                    let _context = StopOnPanic(self);
+                    let _stop = StopOnPanic(self);
                     self.write(writer, &mut Random(seed ^ writer as u64));
                 });
             }
             for (index, part) in parts.into_iter().enumerate() {
                 scope.spawn(move || {
-                    let _context = StopOnPanic(self);
+                    let _stop = StopOnPanic(self);
                     part(self, &mut Random(seed ^ (100 + index as u64)));
                 });
             }
@@ -414,14 +414,14 @@ fn closing_in_the_middle_of_everything_loses_nothing() {
             world.closing.store(true, SeqCst);
             world.pool.close().unwrap();
         });
-        let said: Vec<_> = (0..WRITERS)
+        let possible: Vec<_> = (0..WRITERS)
             .map(|writer| world.acknowledged[writer].load(SeqCst)..=world.begun[writer].load(SeqCst))
             .collect();
         // The next life begins while handles of the former one are still there.
         let next = World::open(&path);
-        for (said, found) in said.into_iter().zip(&next.acknowledged) {
+        for (possible, found) in possible.into_iter().zip(&next.acknowledged) {
             let found = found.load(SeqCst);
-            assert!(said.contains(&found), "round {round}: {found} is found, {said:?} were said");
+            assert!(possible.contains(&found), "round {round}: {found} is found, {possible:?} is possible");
         }
         next.pool.verify().unwrap();
         drop(world);

@@ -81,7 +81,7 @@ fn a_full_standard_output_is_an_error() {
 }
 
 #[test]
-fn nothing_is_drawn_where_no_terminal_is() {
+fn nothing_is_drawn_without_a_terminal() {
     let fixture = Fixture::with_db();
     fixture.import("large", &[1; 3 << 20]);
     fixture.run(&["scrub"]).assert().success().stderr("");

@@ -220,17 +220,17 @@ fn damage_in_what_files_are_found_by_names_what_was_looked_for() {
     let destination = destination.to_str().unwrap();
     let lookups =
         [&["cat", "db/app"][..], &["export", "db/app", destination], &["sql", "db/app", "SELECT 1"]];
-    let shown = |arguments: &[&str], what: &str| {
+    let assert_named = |arguments: &[&str], what: &str| {
         let text = fixture.refused(5, arguments);
         assert!(text.starts_with(&format!("icecore: damage in {what} (segment.")), "{text}");
         assert!(text.matches("`icecore scrub`").count() == 1, "{text}");
     };
-    lookups.iter().for_each(|arguments| shown(arguments, "db, app in the root directory"));
-    shown(&["cat", "db@one/app"], "db@one, app in the root directory");
-    shown(&["ls", "db"], "db, the root directory");
+    lookups.iter().for_each(|arguments| assert_named(arguments, "db, app in the root directory"));
+    assert_named(&["cat", "db@one/app"], "db@one, app in the root directory");
+    assert_named(&["ls", "db"], "db, the root directory");
     // So it is for a command that asks the process which has the pool open.
     let owner = fixture.own();
-    lookups.iter().for_each(|arguments| shown(arguments, "db, app in the root directory"));
+    lookups.iter().for_each(|arguments| assert_named(arguments, "db, app in the root directory"));
     owner.close().unwrap();
 }
 
@@ -257,13 +257,13 @@ fn damage_in_what_describes_a_file_names_the_file() {
     let view = owner.view("db").unwrap();
     let inode = view.resolve(b"letter 290").unwrap().unwrap();
     let file = format!("file letter 290 (inode {inode}) (segment.");
-    let shown = |error: icecore::Error, what: &str| {
+    let assert_named = |error: icecore::Error, what: &str| {
         let text = error.to_string();
         assert!(text.starts_with(&format!("damage in db, {what}")) && text.contains("scrub"), "{text}");
     };
-    shown(view.xattr(inode, b"user.colour").unwrap_err(), &format!("attribute user.colour of {file}"));
-    shown(view.list_xattrs(inode).unwrap_err(), &file);
-    shown(view.data_ranges(inode).unwrap_err(), &file);
+    assert_named(view.xattr(inode, b"user.colour").unwrap_err(), &format!("attribute user.colour of {file}"));
+    assert_named(view.list_xattrs(inode).unwrap_err(), &file);
+    assert_named(view.data_ranges(inode).unwrap_err(), &file);
     drop(view);
     owner.close().unwrap();
 }

@@ -61,11 +61,11 @@ fn a_segment_that_is_gone_is_reported_and_the_rest_goes_on() {
         assert!(text.starts_with("ICECORE CRITICAL") && text.contains(&name), "{text}");
         let status = fixture.json(&["status", "--json"]);
         let incidents = status["incidents"].as_array().unwrap();
-        let shown = incidents.iter().any(|incident| {
+        let is_reported = incidents.iter().any(|incident| {
             let what = incident["what"].as_str().unwrap();
             what.contains(&name) && what.contains(why)
         });
-        assert!(shown, "{status:#}");
+        assert!(is_reported, "{status:#}");
         assert!(fixture.done(&["status"]).contains(why));
 
         let text = said(&fixture, 5, &["scrub"]);

@@ -456,7 +456,7 @@ pub fn spawn_owner(fixture: &Fixture) -> Child {
 }
 
 #[test]
-fn the_socket_of_a_killed_owner_is_in_no_ones_way() {
+fn the_socket_of_a_killed_owner_hinders_no_process() {
     let fixture = Fixture::with_db();
     let mut owner = spawn_owner(&fixture);
     fixture.done(&["snapshot", "db@two"]);

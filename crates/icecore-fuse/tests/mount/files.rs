@@ -277,10 +277,9 @@ fn access_lists_and_files_without_a_name_are_refused() {
     fs::create_dir(&folder).unwrap();
     let file = folder.join("f");
     fs::write(&file, "x").unwrap();
-    let nobody = u32::MAX;
+    let no_id = u32::MAX;
     // Owner, user 1, group, mask, others: more than a mode can say.
-    let list =
-        access_list(&[(1, 7, nobody), (2, 4, 1), (4, 4, nobody), (0x10, 4, nobody), (0x20, 0, nobody)]);
+    let list = access_list(&[(1, 7, no_id), (2, 4, 1), (4, 4, no_id), (0x10, 4, no_id), (0x20, 0, no_id)]);
     for (path, name) in [
         (&file, "system.posix_acl_access"),
         (&folder, "system.posix_acl_access"),

@@ -67,7 +67,7 @@ pub(super) fn section(documents: &[Document]) -> Markup {
 
 /// What a parameter says of each result that has it.
 fn costs(documents: &[Document], parameter: &str, what: &str) -> Markup {
-    let cost = |document: &'_ Document| match document.report.parameters.get(parameter)? {
+    let cost = |document: &Document| match document.report.parameters.get(parameter)? {
         Parameter::Number(cost_us) => Some((document.name.clone(), *cost_us)),
         _ => None,
     };

@@ -17,7 +17,9 @@ pub(super) fn table(report: &Report) -> Markup {
     if rows.is_empty() {
         return html! {};
     }
-    rows.sort_by(|(key, _, dip), (other, _, deeper)| key.run.cmp(other.run).then(dip.total_cmp(deeper)));
+    rows.sort_by(|(key, _, dip), (other, _, other_dip)| {
+        key.run.cmp(other.run).then(dip.total_cmp(other_dip))
+    });
     html! {
         h3 { "When the snapshot is taken" }
         div class="wide" { table class="moment" {
@@ -25,7 +27,8 @@ pub(super) fn table(report: &Report) -> Markup {
                 th { "System" } th { "Run" }
                 th class="number" { "Part of the rate that the worst second lacks" }
                 th class="number" { "Back at 95 % after, s" }
-                th class="number" { "Longest gap before, ms" } th class="number" { "Longest gap around it, ms" }
+                th class="number" { "Longest gap before, ms" }
+                th class="number" { "Longest gap around it, ms" }
             } }
             tbody {
                 @for (key, system, dip) in &rows {
@@ -33,7 +36,9 @@ pub(super) fn table(report: &Report) -> Markup {
                         td { (key.system) } td { (key.variant()) } td class="number" { (number(*dip)) }
                         td class="number" { (recovery(system)) }
                         @for name in ["gap_before_ms", "longest_gap_ms"] {
-                            td class="number" { @if let Some(gap) = system.counters.get(name) { (number(*gap)) } }
+                            td class="number" {
+                                @if let Some(gap) = system.counters.get(name) { (number(*gap)) }
+                            }
                         }
                     }
                 }

@@ -154,14 +154,14 @@ fn work(opened: &Opened, seed: u64, study: u32, done: Option<u32>) {
 
 /// What was acknowledged.
 #[derive(Default)]
-struct Context {
+struct Acknowledged {
     /// Study and last iteration committed.
     committed: Option<(u32, u32)>,
     /// Snapshots, oldest first.
     kept: Vec<(u32, u32)>,
 }
 
-impl Context {
+impl Acknowledged {
     fn hear(&mut self, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         let [what @ ("committed" | "kept"), study, iteration] = words[..] else { return };
@@ -196,7 +196,7 @@ struct Killer {
     folder: PathBuf,
     seed: u64,
     random: Random,
-    shown: Context,
+    acknowledged: Acknowledged,
     expected: Expected,
     /// Where the next life goes on: study, and iterations done in it, none before there is a table.
     next: (u32, Option<u32>),
@@ -225,7 +225,7 @@ impl Killer {
         child.stderr.take().expect("captured").read_to_string(&mut said).expect("text");
         assert!(status.code().is_none(), "it ended by itself: {said}");
         for line in listening.join().expect("no panic") {
-            self.shown.hear(&line);
+            self.acknowledged.hear(&line);
         }
     }
 
@@ -262,7 +262,7 @@ impl Killer {
     /// Looks what is left after a kill. `new`: how many snapshots were known before that life.
     fn check(&mut self, new: usize) {
         let opened = Opened::open(&self.folder);
-        let (study, least) = match self.shown.committed {
+        let (study, least) = match self.acknowledged.committed {
             Some((study, iteration)) => (study, Some(iteration)),
             None => (0, None),
         };
@@ -277,11 +277,11 @@ impl Killer {
             && opened.has(study, found)
         {
             self.check_snapshot(&opened, study, found);
-            if !self.shown.kept.contains(&(study, found)) {
-                self.shown.kept.push((study, found));
+            if !self.acknowledged.kept.contains(&(study, found)) {
+                self.acknowledged.kept.push((study, found));
             }
         }
-        let (old, fresh) = self.shown.kept.split_at(new.min(self.shown.kept.len()));
+        let (old, fresh) = self.acknowledged.kept.split_at(new.min(self.acknowledged.kept.len()));
         // The last one of all is the likeliest to be damaged.
         let mut looked_at: Vec<_> = fresh.last().into_iter().copied().collect();
         for (snapshots, count) in [(fresh, SNAPSHOTS.0), (old, SNAPSHOTS.1)] {
@@ -302,7 +302,7 @@ impl Killer {
 
     fn check_everything(&mut self) {
         let opened = Opened::open(&self.folder);
-        for (study, iteration) in self.shown.kept.clone() {
+        for (study, iteration) in self.acknowledged.kept.clone() {
             self.check_snapshot(&opened, study, iteration);
         }
         opened.pool.verify().expect("the books");
@@ -330,24 +330,24 @@ fn fifty_kills_lose_nothing() {
         folder: path,
         seed,
         random: Random::new(seed),
-        shown: Context::default(),
+        acknowledged: Acknowledged::default(),
         expected: Expected::default(),
         next: (0, None),
     };
     let begin = Instant::now();
     for kill in 1..=kills {
-        let known = killer.shown.kept.len();
+        let known = killer.acknowledged.kept.len();
         killer.live();
-        let before = killer.shown.committed;
+        let before = killer.acknowledged.committed;
         println!(
             "kill {kill}: {before:?} committed, {} snapshots, {:?}",
-            killer.shown.kept.len(),
+            killer.acknowledged.kept.len(),
             begin.elapsed()
         );
         killer.check(known);
     }
     killer.check_everything();
-    let (studies, snapshots) = (killer.next.0 + 1, killer.shown.kept.len());
+    let (studies, snapshots) = (killer.next.0 + 1, killer.acknowledged.kept.len());
     println!("{kills} kills, {studies} studies, {snapshots} snapshots, {:?}", begin.elapsed());
     assert!(snapshots as u64 > kills, "it did hardly anything before it was killed");
 }

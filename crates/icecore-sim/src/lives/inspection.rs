@@ -64,7 +64,7 @@ impl Life {
         if report.damaged == 0 {
             return Ok(());
         }
-        Err(format!("a scrub finds damage that was not done: {report:?}\n  {}", self.explorer.recent()))
+        Err(format!("a scrub finds damage where none was done: {report:?}\n  {}", self.explorer.recent()))
     }
 
     /// Of a pool that no process has open everything is right, with all its data. If it was not closed, it is

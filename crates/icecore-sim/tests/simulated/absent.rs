@@ -198,7 +198,7 @@ fn fill(explorer: &mut Explorer) {
 
 /// Opens a pool with a damaged segment, and looks at what is lost. The opening may fail where that segment
 /// has the newest ledger and there is no copy.
-fn open_corrupt(explorer: &mut Explorer, is_ledger: bool, copies: CopyMode) -> &'static str {
+fn open_damaged(explorer: &mut Explorer, is_ledger: bool, copies: CopyMode) -> &'static str {
     if let Err(error) = explorer.open() {
         assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
         assert!(is_ledger && copies == CopyMode::None, "{error}");
@@ -228,7 +228,7 @@ fn lose(seed: u64, losses: usize, outcomes: &mut BTreeMap<String, u64>) {
             None => explorer.disk.lose(&name).unwrap(),
             Some(length) => explorer.disk.truncate(&name, length).unwrap(),
         }
-        let sort = open_corrupt(&mut explorer, name == ledger(&base), setting.copies);
+        let sort = open_damaged(&mut explorer, name == ledger(&base), setting.copies);
         *outcomes.entry(sort.to_owned()).or_default() += 1;
         if !explorer.is_open() {
             continue;
@@ -288,7 +288,7 @@ fn put_former(seed: u64, times: usize, outcomes: &mut BTreeMap<String, u64>) {
         let _context = Context(format!("{name} as it was, {:?}, {:?}", setting.copies, setting.size_limit));
         let mut explorer = base.fork(random.next());
         explorer.disk.overwrite(&name, 0, &former[&name]).unwrap();
-        let sort = open_corrupt(&mut explorer, name == ledger(&base), setting.copies);
+        let sort = open_damaged(&mut explorer, name == ledger(&base), setting.copies);
         *outcomes.entry(sort.to_owned()).or_default() += 1;
         if !explorer.is_open() {
             continue;

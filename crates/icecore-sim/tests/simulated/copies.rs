@@ -69,13 +69,13 @@ fn what_is_damaged_and_has_a_copy_is_healed() {
             for _ in 0..if is_long() { 60 } else { 12 } {
                 let mut explorer = base.fork(random.next());
                 let several = 1 + random.index(40);
-                let mut said = Vec::new();
+                let mut places_hit = Vec::new();
                 for _ in 0..several {
                     let (name, at) = random.pick(&places).unwrap();
                     explorer.disk.corrupt(name, *at..*at + BLOCK as u64).unwrap();
-                    said.push(format!("{name} at {at}"));
+                    places_hit.push(format!("{name} at {at}"));
                 }
-                let _context = Context(format!("{mode:?} mirrored {mirrored}: {said:?}"));
+                let _context = Context(format!("{mode:?} mirrored {mirrored}: {places_hit:?}"));
                 let report =
                     check(explorer.disk.storage(), &CheckOptions { data: true }, &mut |_| {}).unwrap();
                 assert!(report.opened && report.is_sound(), "{report:?}");
@@ -88,9 +88,9 @@ fn what_is_damaged_and_has_a_copy_is_healed() {
                 healed += statistics.healed_places;
                 assert!(statistics.copies.is_whole(), "{:?}", statistics.copies);
                 // Nothing is repaired silently.
-                let said =
+                let is_reported =
                     explorer.pool().incidents().iter().any(|incident| incident.what.contains("healed"));
-                assert!(said || statistics.healed_places == 0);
+                assert!(is_reported || statistics.healed_places == 0);
                 let again = explorer.pool().scrub(&mut |_| true).unwrap();
                 let left: Vec<_> =
                     again.findings.iter().filter(|it| !it.damage.contains("segment makes up")).collect();
@@ -261,10 +261,10 @@ fn a_repair_heals_and_makes_superblocks_again_from_the_other_folder() {
                     let report = outcome.unwrap();
                     assert!(report.after.is_sound() && report.refused.is_empty(), "{report:?}");
                     // What was hit may have been dead.
-                    let said =
+                    let is_reported =
                         report.before.problems.iter().any(|problem| problem.what.ends_with("copy is whole"));
                     let healed = report.steps.iter().any(|step| step.contains("healed"));
-                    assert_eq!(said, healed, "{report:?}");
+                    assert_eq!(is_reported, healed, "{report:?}");
                 }
                 let report =
                     check(explorer.disk.storage(), &CheckOptions { data: true }, &mut |_| {}).unwrap();
@@ -392,12 +392,12 @@ fn a_mirror_that_was_away_is_not_believed_until_it_is_made_again() {
         explorer.close().unwrap();
         // Nothing of it passes for what it should be, whatever is damaged.
         let places = blocks(&explorer.disk, kinds(mode));
-        let mut corrupt = explorer.fork(random.next());
+        let mut damaged = explorer.fork(random.next());
         for (name, at) in &places {
-            corrupt.disk.corrupt(name, *at..*at + BLOCK as u64).unwrap();
+            damaged.disk.corrupt(name, *at..*at + BLOCK as u64).unwrap();
         }
-        match corrupt.open() {
-            Ok(()) => assert!(corrupt.pool().statistics().healed_places == 0),
+        match damaged.open() {
+            Ok(()) => assert!(damaged.pool().statistics().healed_places == 0),
             Err(error) => assert!(matches!(error, Error::Damaged { .. }), "{error}"),
         }
         open(&mut explorer);
@@ -592,7 +592,7 @@ fn a_log_that_is_damaged_is_replayed_from_its_copy() {
         let each = log.iter().map(std::slice::from_ref);
         for (number, damaged) in each.chain([&log[..log.len() - 3]]).enumerate() {
             for what in 0..3 {
-                let _context = Context(format!("mirrored: {mirrored}, {damaged:?} corrupt in way {what}"));
+                let _context = Context(format!("mirrored: {mirrored}, {damaged:?} damaged in way {what}"));
                 let mut explorer = base.fork(number as u64);
                 for (name, at) in damaged {
                     match what {
@@ -670,13 +670,13 @@ fn a_killed_pool_with_copies_of_everything_opens_whatever_is_damaged_in_its_log(
         let places = blocks(&base.disk, &[1]);
         for _ in 0..if is_long() { 60 } else { 15 } {
             let mut explorer = base.fork(random.next());
-            let mut said = Vec::new();
+            let mut places_hit = Vec::new();
             for _ in 0..1 + random.index(20) {
                 let (name, at) = random.pick(&places).unwrap();
                 explorer.disk.corrupt(name, *at..*at + BLOCK as u64).unwrap();
-                said.push(format!("{name} at {at}"));
+                places_hit.push(format!("{name} at {at}"));
             }
-            let _context = Context(format!("mirrored {mirrored}: {said:?}"));
+            let _context = Context(format!("mirrored {mirrored}: {places_hit:?}"));
             open(&mut explorer);
             let states = (0..explorer.history.length()).rev();
             let found = states.filter_map(|index| explorer.history.state(index));

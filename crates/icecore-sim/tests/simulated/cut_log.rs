@@ -93,8 +93,8 @@ impl Life {
     }
 
     /// Of several damaged places, one may be what says that the other was durable.
-    fn doubt(&mut self, corrupt: usize) {
-        if corrupt > 1 {
+    fn doubt(&mut self, places: usize) {
+        if places > 1 {
             self.certain = self.floor;
         }
     }
@@ -152,7 +152,7 @@ fn segments_of(contents: &[(String, Vec<u8>)]) -> Vec<&(String, Vec<u8>)> {
 fn corrupt(life: &Life, random: &mut Random) -> Option<(String, usize)> {
     let targets: Vec<_> = life.records().into_iter().filter(|(.., number)| *number > life.since).collect();
     let disk = &life.explorer.disk;
-    let mut said = Vec::new();
+    let mut places_hit = Vec::new();
     for _ in 0..[1, 1, 2][random.index(3)] {
         let (name, offset, blocks, number) = random.pick(&targets)?.clone();
         let Some((_, length)) = disk.files().into_iter().find(|(found, _)| *found == name) else { continue };
@@ -162,21 +162,21 @@ fn corrupt(life: &Life, random: &mut Random) -> Option<(String, usize)> {
             0..7 => {
                 if at + BLOCK <= length {
                     disk.corrupt(&name, at..at + BLOCK).unwrap();
-                    said.push(format!("{name} at {at} (record {number} at {offset})"));
+                    places_hit.push(format!("{name} at {at} (record {number} at {offset})"));
                 }
             }
             7 => {
                 disk.lose(&name).unwrap();
-                said.push(format!("{name} is lost (record {number} was in it)"));
+                places_hit.push(format!("{name} is lost (record {number} was in it)"));
             }
             _ => {
                 let left = [0, at, random.below(length.max(1))][random.index(3)].min(length);
                 disk.truncate(&name, left).unwrap();
-                said.push(format!("{name} is cut to {left} (record {number} at {offset})"));
+                places_hit.push(format!("{name} is cut to {left} (record {number} at {offset})"));
             }
         }
     }
-    Some((said.join(", "), said.len()))
+    Some((places_hit.join(", "), places_hit.len()))
 }
 
 /// The states that what can be read may be, newest first, and what cannot be read.
@@ -288,7 +288,7 @@ fn examine(life: &mut Life, random: &mut Random) -> (&'static str, bool) {
         must(explorer.check());
         goes_on(life, random);
     } else {
-        goes_on_corrupt(explorer, random, unique);
+        goes_on_with_losses(explorer, random, unique);
         return (if sort == "cut" { "cut, with losses" } else { "opened, with losses" }, false);
     }
     (sort, true)
@@ -321,7 +321,7 @@ fn goes_on(life: &mut Life, random: &mut Random) {
 }
 
 /// As [`goes_on`], where something is lost; if the present is known, things are done.
-fn goes_on_corrupt(explorer: &mut Explorer, random: &mut Random, is_known: bool) {
+fn goes_on_with_losses(explorer: &mut Explorer, random: &mut Random, is_known: bool) {
     for round in 0..2 {
         let _context = Context(format!("round {round} after it, with losses"));
         for _ in 0..if is_known { 20 } else { 0 } {

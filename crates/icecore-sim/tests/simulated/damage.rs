@@ -218,21 +218,21 @@ fn a_record_below_a_mark_is_not_taken_for_the_end_of_the_log() {
     drop(dataset);
     explorer.crash(None);
     let records = blocks(&explorer).remove("record header").unwrap();
-    let mut said = 0;
+    let mut missed = 0;
     for (name, offset) in records.iter().rev().take(10) {
         let mut explorer = explorer.fork(*offset);
         explorer.disk.flip_bit(name, offset + 100, 1).unwrap();
         match explorer.open() {
             Err(Error::Damaged { place, .. }) => {
                 assert!(place.contains(&format!("{name} at offset {offset}")), "{place}");
-                said += 1;
+                missed += 1;
             }
             // The last one, and what a checkpoint made superfluous.
             Ok(()) => {}
             Err(error) => panic!("{error:?}"),
         }
     }
-    assert!(said >= 8, "{said} of 10 records are missed");
+    assert!(missed >= 8, "{missed} of 10 records are missed");
 }
 
 /// A killed pool whose last act was to acknowledge one write of a block full of sevens. `rest`: the log had

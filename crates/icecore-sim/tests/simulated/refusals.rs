@@ -45,7 +45,7 @@ fn readable(pool: &Pool, version: &str, file: InodeNumber) -> u64 {
     (0..BLOCKS).filter(good).count() as u64
 }
 
-fn shown(pool: &Pool, part: &str) -> bool {
+fn is_reported(pool: &Pool, part: &str) -> bool {
     pool.incidents().iter().any(|incident| incident.what.contains(part))
 }
 
@@ -59,7 +59,7 @@ fn a_read_that_fails_is_reported_and_the_next_one_is_tried() {
     assert!(matches!(refused, Some(Error::Io { action: "read", .. })), "{refused:?}");
     assert!(refused.unwrap().to_string().contains(&format!("d, file f (inode {file}), offset 0 (")));
     assert_eq!(pool.statistics().failed_reads, 1);
-    assert!(shown(pool, "cannot read"), "{:?}", pool.incidents());
+    assert!(is_reported(pool, "cannot read"), "{:?}", pool.incidents());
     // A read says nothing about what is on disk: the pool goes on, in every way.
     assert!(!pool.is_read_only());
     assert_eq!(readable(pool, "d", file), BLOCKS);
@@ -85,7 +85,7 @@ fn a_write_or_a_flush_that_fails_stops_writing_and_nothing_else() {
         let counted =
             if kind == FaultKind::WriteError { statistics.failed_writes } else { statistics.failed_flushes };
         assert_eq!(counted, 1);
-        assert!(shown(pool, &format!("cannot {action}")), "{:?}", pool.incidents());
+        assert!(is_reported(pool, &format!("cannot {action}")), "{:?}", pool.incidents());
         for version in ["d", "d@s"] {
             assert_eq!(readable(pool, version, file), BLOCKS, "{version} after {action}");
         }

@@ -179,7 +179,7 @@ fn openings_that_fail_say_why() {
     reason(&icecore_sqlite::uri(&pool.join("ds@monday/app.db"), Some("monday")), "twice");
     reason(&icecore_sqlite::uri(&place.outside("plain.db"), None), "in no icecore pool");
     reason(&format!("{}&nolock=1", uri("ds/app.db")), "nolock");
-    reason("file:/@nobody/ds/app.db?vfs=icecore", "registered");
+    reason("file:/@nothing/ds/app.db?vfs=icecore", "registered");
     assert!(!place.has_file("other.db"));
 }
 

@@ -25,7 +25,7 @@ fn is_full<T>(outcome: Result<T>, why: &str) {
 }
 
 #[test]
-fn a_new_database_on_a_full_pool_is_reported_that_it_is_full_and_made_once_there_is_room() {
+fn a_new_database_on_a_full_pool_is_refused_as_full_and_made_once_there_is_room() {
     let folder = tempfile::tempdir().expect("a folder");
     let site = Site::make(folder.path(), Some(48 << 20));
     let beside = site.connect();
@@ -51,7 +51,7 @@ fn a_new_database_on_a_full_pool_is_reported_that_it_is_full_and_made_once_there
 }
 
 #[test]
-fn a_new_database_beyond_a_quota_is_reported_that_it_is_full() {
+fn a_new_database_beyond_a_quota_is_refused_as_full() {
     let folder = tempfile::tempdir().expect("a folder");
     let site = Site::make(folder.path(), None);
     // From here on, a file more is a node more, which is what the snapshot keeps.

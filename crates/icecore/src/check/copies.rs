@@ -48,7 +48,7 @@ pub(super) fn mended(engine: &Engine, report: &mut CheckReport) {
         report.add(problem.harmless());
     }
     if unlisted > 0 {
-        let what = format!("{unlisted} more places are corrupt, of which nothing is lost, and not listed");
+        let what = format!("{unlisted} more places are damaged, with nothing lost, and are not listed");
         report.add(Problem::of(Area::Copies, what).harmless());
         report.count += unlisted - 1;
     }

@@ -131,13 +131,13 @@ fn one(stream: Stream, address: LogAddress) -> Run {
 type Deed = fn(&mut State);
 
 const DEEDS: [(&str, Deed); 6] = [
-    ("a block that it reaches is of no owner", |state| {
+    ("a block that it reaches is owned by no version", |state| {
         let head = head(state);
         let address = state.history.version(head).unwrap().owned().of(Stream::Data).blocks().first().unwrap();
         let State { history, graveyard, .. } = state;
         history.dropped(head, one(Stream::Data, address), graveyard.sink(crate::pins::Readers::Any)).unwrap();
     }),
-    ("a node that it reaches is of no owner", |state| {
+    ("a node that it reaches is owned by no version", |state| {
         let head = head(state);
         let address = state.trees[&head].root_address();
         let State { history, graveyard, .. } = state;

@@ -278,8 +278,8 @@ fn partition(state: &State, everything: &Blocks, problems: &mut Vec<Problem>) {
         }
         let met = &everything[stream as usize];
         for (set, what) in [
-            (less(met, &owned), "reached, and of no owner: they would be overwritten"),
-            (less(&owned, met), "owned, and reached from nowhere: they are never freed"),
+            (less(met, &owned), "reached, and owned by no version: they would be overwritten"),
+            (less(&owned, met), "owned, and reached by no version: they are never freed"),
         ] {
             if let Some(first) = set.first() {
                 let blocks = words(stream, first, set.len().0);

@@ -155,7 +155,7 @@ fn what_loses_its_last_name_is_freed_whatever_happens_to_the_name() {
         }
     });
     let _ = dataset.unlink(ROOT, NAME);
-    assert_eq!(orphans(&dataset), [], "no one has them open");
+    assert_eq!(orphans(&dataset), [], "no handle has them open");
 }
 
 /// A directory that is removed has no handle that would free it later.

@@ -427,10 +427,10 @@ fn what_is_left_of_a_segment_is_kept_when_that_is_made_whole_again() {
 /// A segment without copies that lost its table, and nothing else. The process that has the pool open knows
 /// its checksums. Then a header is damaged that the table would have made up for.
 #[test]
-fn a_header_that_is_lost_behind_a_lost_table_is_reported_by_who_knows_the_checksums() {
+fn a_header_that_is_lost_behind_a_lost_table_is_reported_by_the_process_that_knows_the_checksums() {
     let (storage, file) = made();
     let (segments, end) = in_use(&storage);
-    let (mut said, mut needed) = (0, 0);
+    let (mut reported, mut needed) = (0, 0);
     for (segment, kind) in segments.into_iter().filter(|(segment, kind)| *segment != end && kind.has_table())
     {
         let (copy, name) = (storage.copy(), file_name(segment));
@@ -448,12 +448,12 @@ fn a_header_that_is_lost_behind_a_lost_table_is_reported_by_who_knows_the_checks
         let later = Pool::open(copy.clone(), &options(true)).unwrap();
         let is_needed = readable(&later, file).len() < whole.len();
         assert!(found > 0 || !is_needed, "{name} ({kind:?})");
-        said += usize::from(found > 0);
+        reported += usize::from(found > 0);
         needed += usize::from(is_needed);
         // Books do not hold of what is gone as a whole.
         let short = storage.copy();
         cut(&short, &name, Some(BLOCK));
         assert!(Pool::open(short, &options(true)).unwrap().verify().is_err(), "{name}");
     }
-    assert!(said > 0 && needed > 0, "{said} said, {needed} needed");
+    assert!(reported > 0 && needed > 0, "{reported} reported, {needed} needed");
 }

@@ -175,8 +175,8 @@ fn a_damaged_chunk_costs_what_it_places_and_is_named() {
         }
         pool.close().unwrap();
         let report = open(&corrupt).scrub(&mut |_| true).unwrap();
-        let said = |finding: &crate::pool::Finding| finding.damage.contains("chunk of the location map");
-        assert!(report.findings.iter().any(|finding| said(finding) && !finding.spare), "{report:?}");
+        let is_of_map = |finding: &crate::pool::Finding| finding.damage.contains("chunk of the location map");
+        assert!(report.findings.iter().any(|finding| is_of_map(finding) && !finding.spare), "{report:?}");
     }
 }
 

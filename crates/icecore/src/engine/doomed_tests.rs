@@ -196,7 +196,7 @@ fn what_is_between_and_goes_is_not_there() {
 /// When `d` was destroyed `a` was gone, and there is nothing of it but `b`, which belongs to the clone. When
 /// that is replayed, `a` is there: destroyed, not deleted yet, and `b` hangs below it.
 #[test]
-fn what_a_dataset_had_and_is_destroyed_is_in_no_ones_way_when_it_goes() {
+fn what_a_dataset_had_and_is_destroyed_hinders_nothing_when_it_goes() {
     let (storage, pool) = with_snapshots();
     pool.destroy(&parse_target("d@a", false).unwrap()).unwrap();
     assert_eq!(pool.engine().state().history.doomed().count(), 0);

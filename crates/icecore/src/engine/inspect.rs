@@ -29,14 +29,14 @@ impl Engine {
             Err(error @ Error::Damaged { .. }) => Some(error),
             Err(error) => Some(Error::damaged(name, error.to_string())),
         };
-        let mut corrupt: Vec<Error> = NAMES.into_iter().filter_map(look).collect();
+        let mut errors: Vec<Error> = NAMES.into_iter().filter_map(look).collect();
         let copies = self.blocks.files().copies();
         if let Some(place) = copies.place_of_superblocks().filter(|_| copies.report().is_whole()) {
             let path = place.storage.describe();
             let read = |name: &&str| superblocks::read_one(&*place.storage, name, &path).err();
-            corrupt.extend(SUPERBLOCK_NAMES.iter().filter_map(read));
+            errors.extend(SUPERBLOCK_NAMES.iter().filter_map(read));
         }
-        corrupt
+        errors
     }
 
     /// Compares the ledger with its checksums, while no checkpoint is on its way. If it is damaged, the next

@@ -310,7 +310,11 @@ impl Replay<'_> {
         found: Found,
     ) -> Result<Option<Error>> {
         let durable = found.view.header.durable;
-        if let Some((segment, incarnation)) = Operation::switch_of(&found.view) {
+        let switch = match self.peek_switch(reader, &found) {
+            Ok(switch) => switch,
+            Err(error) => return Ok(Some(error)),
+        };
+        if let Some((segment, incarnation)) = switch {
             let there = self.check_exists(segment).and_then(|()| self.check_there(segment));
             if let Err(error) = there {
                 return Ok(Some(error));
@@ -334,6 +338,17 @@ impl Replay<'_> {
             return Ok(());
         }
         Err(Error::damaged(file_name(segment), "the log goes on in it, and it is missing or cut short"))
+    }
+
+    /// The segment that a record says the log goes on in.
+    fn peek_switch(&self, reader: &Reader<'_>, found: &Found) -> Result<Option<(SegmentId, u64)>> {
+        if found.view.header.operations != 1 || !found.view.sums.is_empty() {
+            return Ok(None);
+        }
+        Ok(match reader.operations(found)?.first() {
+            Some(Operation::Switch { segment, incarnation }) => Some((*segment, *incarnation)),
+            _ => None,
+        })
     }
 
     /// Writes records above the last mark once more, as they were found. A flush of theirs may have failed.

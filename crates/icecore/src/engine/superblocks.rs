@@ -91,9 +91,9 @@ pub(super) fn prepare(
     let own = |found: Result<Superblock>| found.and_then(|found| of_this_pool(found, superblock));
     let found = read_twins(storage, twins).map(own);
     let (first, last) = order(twins, &found);
-    if let Some(corrupt) = corrupt(twins, found) {
-        copies.incidents().note_harmless(&corrupt);
-        copies.mended(corrupt.to_string(), Mended::Twin, true);
+    if let Some(error) = damaged_twin(twins, found) {
+        copies.incidents().note_harmless(&error);
+        copies.mended(error.to_string(), Mended::Twin, true);
     }
     [first, last]
 }
@@ -111,7 +111,7 @@ fn of_this_pool(found: Superblock, superblock: &Superblock) -> Result<Superblock
 }
 
 /// What is wrong with one of the twins, if something is. Where neither is whole they are being made.
-fn corrupt([one, other]: [&'static str; 2], found: [Result<Superblock>; 2]) -> Option<Error> {
+fn damaged_twin([one, other]: [&'static str; 2], found: [Result<Superblock>; 2]) -> Option<Error> {
     let (name, error) = match found {
         [Err(error), Ok(_)] => (one, error),
         [Ok(_), Err(error)] => (other, error),

@@ -188,7 +188,7 @@ fn what_is_corrupt_in_the_log_is_healed_from_the_copy_before_that_is_given_up() 
 /// here or there on. Nothing in the pool says that there was more; the copy does, and has it.
 #[test]
 fn the_end_of_the_log_is_found_in_the_copy() {
-    for (records, corrupt) in [(1, 1), (12, 1), (12, 2), (12, 30), (60, 600)] {
+    for (records, lost) in [(1, 1), (12, 1), (12, 2), (12, 30), (60, 600)] {
         let (storage, pool, db, inode) = with_file(&with_copies(CopyMode::All), &options(false));
         pool.checkpoint().unwrap();
         for index in 0..records {
@@ -202,18 +202,18 @@ fn the_end_of_the_log_is_found_in_the_copy() {
         };
         let killed = storage.copy();
         drop((db, pool));
-        let from = (end - room).saturating_sub(corrupt).max(1);
+        let from = (end - room).saturating_sub(lost).max(1);
         let file = killed.open(&file_name(segment), true).unwrap();
         let zeros = vec![0; (end - from) as usize * BLOCK_BYTES];
         file.write_at(&[(Kind::Data, &zeros)], from * BLOCK_BYTES as u64).unwrap();
         let bytes = records as usize * 7 * BLOCK_BYTES;
         let pool = open(&killed, false);
-        assert!(read(&pool, inode, bytes).iter().all(|byte| *byte == 7), "{corrupt} of {records}");
+        assert!(read(&pool, inode, bytes).iter().all(|byte| *byte == 7), "{lost} of {records}");
         // The copy has gone with the recovery, and a crash comes before anything else is written.
         let killed = killed.copy();
         drop(pool);
         let pool = open(&killed, false);
-        assert!(read(&pool, inode, bytes).iter().all(|byte| *byte == 7), "{corrupt} of {records}");
+        assert!(read(&pool, inode, bytes).iter().all(|byte| *byte == 7), "{lost} of {records}");
         assert_eq!(pool.scrub(&mut |_| true).unwrap().damaged, 0);
         pool.verify().unwrap();
     }

@@ -392,7 +392,7 @@ fn a_quota_below_what_is_used_refuses_what_grows_and_nothing_else() {
 }
 
 #[test]
-fn what_was_destroyed_before_a_crash_is_in_no_ones_way() {
+fn what_was_destroyed_before_a_crash_hinders_nothing() {
     let (folder, pool) = make(None);
     pool.create_dataset("a", false, &[]).unwrap();
     let a = pool.dataset("a").unwrap();

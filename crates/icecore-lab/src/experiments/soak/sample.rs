@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_segments_are_reported_from_others() {
+    fn files_of_segments_are_distinguished_from_others() {
         assert_eq!(Kind::of("segment.00000007"), Some(Kind::Segment));
         assert_eq!(Kind::of("copy.00000007"), Some(Kind::Copy));
         for other in [

@@ -362,14 +362,13 @@ impl<'a> Scrub<'a> {
         }
         let next = self.position.next;
         // What a scrub that was cut off had found: it may be gone by now.
-        for corrupt in std::mem::take(&mut self.position.damaged) {
-            for run in
-                runs.iter().filter(|run| run.stream == corrupt.stream && (run.stream, run.start) < next)
+        for former in std::mem::take(&mut self.position.damaged) {
+            for run in runs.iter().filter(|run| run.stream == former.stream && (run.stream, run.start) < next)
             {
-                let start = run.start.max(corrupt.start);
+                let start = run.start.max(former.start);
                 let limit = if run.stream == next.0 { next.1 } else { run.end() };
-                let end = run.end().min(corrupt.end()).min(limit);
-                self.again(Run { start, length: BlockCount(end.0.saturating_sub(start.0)), ..corrupt })?;
+                let end = run.end().min(former.end()).min(limit);
+                self.again(Run { start, length: BlockCount(end.0.saturating_sub(start.0)), ..former })?;
             }
         }
         self.now.done += self.position.verified;

@@ -133,15 +133,15 @@ fn many_snapshots_in_a_row_are_one_name() {
     let corrupt = places(&pool, file, 3..5);
     pool.checkpoint().unwrap();
     flip(folder.path(), &corrupt);
-    let said = |pool: &Pool| {
+    let names_of = |pool: &Pool| {
         let report = pool.scrub(&mut |_| true).unwrap();
         assert_eq!((report.damaged, report.findings.len()), (2, 1), "{report:?}");
         (report.findings[0].versions.clone(), report.findings[0].version_count)
     };
-    let (names, count) = said(&pool);
+    let (names, count) = names_of(&pool);
     assert_eq!((names.join(" "), count), ("db db@s0%s39 other".to_owned(), 42));
     pool.destroy(&DestroyTarget::Snapshot("db@s20".to_owned())).unwrap();
-    let (names, count) = said(&pool);
+    let (names, count) = names_of(&pool);
     assert_eq!((names.join(" "), count), ("db db@s0%s39 other".to_owned(), 41));
     // It names the versions that see it in the form in which a destroy takes them.
     let all =
@@ -149,7 +149,7 @@ fn many_snapshots_in_a_row_are_one_name() {
     pool.destroy(&all).unwrap();
     // Until then they are on their way.
     pool.engine().finish_freeing().unwrap();
-    let (names, count) = said(&pool);
+    let (names, count) = names_of(&pool);
     assert_eq!((names.join(" "), count), ("db db@s0%s30 other".to_owned(), 32));
 }
 

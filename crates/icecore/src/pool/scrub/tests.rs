@@ -543,7 +543,7 @@ fn what_cannot_be_written_again_is_reported_once() {
     let storage = made_with(crate::CopyMode::All);
     let places = places(&Pool::open(storage.clone(), &options(true)).unwrap());
     let vouches = |sort: &str| sort != "block" && sort != "superblock";
-    let mut shown = std::collections::BTreeSet::new();
+    let mut reported = std::collections::BTreeSet::new();
     for (sort, name, slot, _) in places.iter().filter(|(sort, ..)| vouches(sort)) {
         let corrupt = storage.copy();
         flip(&corrupt, name, u64::from(*slot) * BLOCK + 77, 3);
@@ -553,10 +553,10 @@ fn what_cannot_be_written_again_is_reported_once() {
         assert!(report.complete && report.damaged == 0, "{sort} in {name}, slot {slot}: {report:?}");
         // The header of a run that is dead is no loss.
         if report.spare > 0 {
-            shown.insert(*sort);
+            reported.insert(*sort);
         }
     }
-    assert!(shown.len() >= 4, "{shown:?}");
+    assert!(reported.len() >= 4, "{reported:?}");
 }
 
 /// As root makes them in the pool of another user.

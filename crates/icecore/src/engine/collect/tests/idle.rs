@@ -118,7 +118,7 @@ fn a_pool_that_takes_too_much_gathers_from_segments_that_are_nearly_full() {
 
 /// No caller asks for it: the thread that collects notices that no writer is active.
 #[test]
-fn the_background_gathers_when_no_one_writes() {
+fn the_background_gathers_when_no_thread_writes() {
     let storage = make(None);
     let pool = open_as(&storage, true, 1 << 20);
     pool.engine().collector.hush();
