@@ -143,9 +143,9 @@ fn has_begun(shared: &Path) -> bool {
     BEGUN.iter().any(|name| shared.join(name).exists())
 }
 
-/// The size of the disk, which is a file with holes: also for copy areas of LVM, but no more than is free. The
-/// guest leaves out a rival that does not fit. QEMU opens a disk past the page cache only if its size is a
-/// multiple of the block of the file system below.
+/// The size of the disk, which is a file with holes: also for copy areas of LVM, but no more than is free.
+/// The guest leaves out a rival that does not fit. QEMU opens a disk past the page cache only if its size is
+/// a multiple of the block of the file system below.
 fn disk_bytes(room: u64, free: u64, options: &Options) -> u64 {
     let wanted = options.size(DISK_BYTES.1, DISK_BYTES.0).max(room.saturating_mul(2)).min(free);
     wanted - wanted % (1 << 20)
@@ -203,14 +203,21 @@ pub(super) fn kvm_works() -> Result<bool> {
     Ok(!tried.ends_within(TRIAL)?)
 }
 
+/// How the kernel begins to report that it crashes. Its registers, which follow, fill the end of the console.
+const CRASHES: [&str; 4] = ["BUG: ", "Oops: ", " fault: ", "Kernel panic"];
+
 /// The result that the guest left, or why there is none.
 fn outcome(shared: &Path, qemu: ExitStatus) -> Result<Report> {
     let text =
         |name: &str| fs::read(shared.join(name)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let tail = |name: &str| tool::tail(&text(name).unwrap_or_default());
     let Ok(status) = text("status") else {
+        let console = text("console").unwrap_or_default();
+        let crash = console.lines().find(|line| CRASHES.iter().any(|crash| line.contains(crash)));
+        let crash = crash.map_or_else(String::new, |line| format!(" has {line:?}, and"));
         return Err(failure(format!(
-            "it ended before the study did (QEMU: {qemu}); QEMU said: {:?}, and the end of the console is: {:?}",
+            "it ended before the study did (QEMU: {qemu}); QEMU said: {:?}, and the console{crash} ends \
+             with: {:?}",
             tail(SAID),
             tail("console")
         )));
@@ -255,6 +262,9 @@ mod tests {
     fn a_guest_without_a_result_says_why() {
         let killed = reason(&[("console", "boot\nKernel panic\n"), ("qemu", "")]);
         assert!(killed.contains("ended before the study") && killed.contains("Kernel panic"), "{killed}");
+        let console = format!("boot\nBUG: a page fault\n{}Kernel panic\nend\n", "RAX: 0\n".repeat(50));
+        let crashed = reason(&[("console", &console), ("qemu", "")]);
+        assert!(crashed.contains("has \"BUG: a page fault\", and ends with"), "{crashed}");
         let old = reason(&[("status", "1\n"), ("errors", "program: version `GLIBC_2.99' not found\n")]);
         assert!(old.contains("same release of Debian"), "{old}");
         let failed = reason(&[("status", "1\n"), ("errors", "fio failed\n")]);
