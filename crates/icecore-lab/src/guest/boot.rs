@@ -219,7 +219,7 @@ fn outcome(shared: &Path, qemu: ExitStatus) -> Result<Report> {
             "it ended before the study did (QEMU: {qemu}); QEMU said: {:?}, and the console{crash} ends \
              with: {:?}",
             tail(SAID),
-            tail("console")
+            tool::tail(&console)
         )));
     };
     if status.trim() == "0" {

@@ -1,6 +1,6 @@
 //! What a study printed, with the same runs of ours beside it.
 
-use super::number;
+use super::{cell, number};
 use crate::charts::{self, Key, run_title};
 use crate::options::DatabaseServer;
 use crate::published::{self, Published};
@@ -163,9 +163,6 @@ fn held_by_first(system: &System) -> Option<f64> {
 }
 
 fn measured(row: &Measured<'_>, takes_snapshots: bool) -> Markup {
-    let cell = |value: Option<f64>| {
-        html! { td class="number" { @if let Some(value) = value { (number(value)) } } }
-    };
     let factor = row.with.zip(row.without).map(|(with, without)| with / without);
     html! {
         tr data-beside=(row.system) {
@@ -184,12 +181,12 @@ fn printed(row: &Published, takes_snapshots: bool) -> Markup {
     html! {
         tr class="published" {
             td { (row.system) } td { (run_title(row.run)) } td { (row.what) ", " (row.unit) }
-            td class="number" { @if let Some(value) = row.without { (number(value)) } }
+            (cell(row.without))
             @if takes_snapshots {
                 td class="number" {
                     @for (place, value) in with.iter().enumerate() { @if place > 0 { ", " } (value) }
                 }
-                td class="number" { @if let Some(factor) = factor { (number(factor)) } }
+                (cell(factor))
             }
             td { span class="badge" { "published" } " " (row.source) }
         }

@@ -1,6 +1,6 @@
 //! What a write costs the device. Counts come before any time: they do not depend on noise.
 
-use super::{Document, chart, number};
+use super::{Document, cell, chart};
 use crate::chart::Chart;
 use crate::charts::device::{COUNTERS, DURABLE, counted, elsewhere, source};
 use crate::charts::{Key, run_title, snapshots};
@@ -91,7 +91,7 @@ fn table(document: &Document, run: &str) -> Markup {
                 @for count in elsewhere(report).filter(|_| run == DURABLE) {
                     tr class="published" {
                         td { (count.system) } td { "durable, " (snapshots(count.snapshots)) ", " (published::GUEST) }
-                        @for value in count.values { td class="number" { (number(value)) } }
+                        @for value in count.values { (cell(Some(value))) }
                     }
                 }
             }
@@ -102,7 +102,7 @@ fn table(document: &Document, run: &str) -> Markup {
 fn cells(system: &System, name: impl Fn(&str) -> String) -> Markup {
     html! {
         @for (counter, _) in COUNTERS {
-            td class="number" { @if let Some(value) = system.counters.get(&name(counter)) { (number(*value)) } }
+            (cell(system.counters.get(&name(counter)).copied()))
         }
     }
 }

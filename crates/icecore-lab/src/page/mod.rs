@@ -149,3 +149,8 @@ fn chart(number: usize, chart: &Chart) -> Markup {
 fn number(value: f64) -> Markup {
     html! { span title=(value) { (figure::short(value)) } }
 }
+
+/// A cell of a table, empty where there is no number.
+fn cell(value: Option<f64>) -> Markup {
+    html! { td class="number" { @if let Some(value) = value { (number(value)) } } }
+}

@@ -1,6 +1,6 @@
 //! What a snapshot does to the writers in the moment in which it is taken.
 
-use super::number;
+use super::{cell, number};
 use crate::charts::Key;
 use crate::report::{Report, System};
 use maud::{Markup, html};
@@ -10,10 +10,10 @@ const DIP: &str = "dip";
 
 /// How deep the rate falls, how long that lasts, and the longest gaps. The least of a run comes first.
 pub(super) fn table(report: &Report) -> Markup {
-    let dips =
-        report.systems.iter().filter_map(|(name, system)| Some((name, system, *system.counters.get(DIP)?)));
-    let mut rows: Vec<(Key<'_>, &System, f64)> =
-        dips.map(|(name, system, dip)| (Key::of(name), system, dip)).collect();
+    let mut rows: Vec<(Key<'_>, &System, f64)> = Vec::new();
+    for (name, system) in &report.systems {
+        rows.extend(system.counters.get(DIP).map(|dip| (Key::of(name), system, *dip)));
+    }
     if rows.is_empty() {
         return html! {};
     }
@@ -33,12 +33,10 @@ pub(super) fn table(report: &Report) -> Markup {
             tbody {
                 @for (key, system, dip) in &rows {
                     tr data-moment=(key.system) {
-                        td { (key.system) } td { (key.variant()) } td class="number" { (number(*dip)) }
+                        td { (key.system) } td { (key.variant()) } (cell(Some(*dip)))
                         td class="number" { (recovery(system)) }
                         @for name in ["gap_before_ms", "longest_gap_ms"] {
-                            td class="number" {
-                                @if let Some(gap) = system.counters.get(name) { (number(*gap)) }
-                            }
+                            (cell(system.counters.get(name).copied()))
                         }
                     }
                 }
