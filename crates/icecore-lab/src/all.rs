@@ -2,6 +2,7 @@
 
 use crate::charts::device;
 use crate::error::{Doing, Error, Result};
+use crate::expected::{self, LONG_VALUATION};
 use crate::experiments::{DiskUse, EXPERIMENTS, Experiment, Group};
 use crate::guest;
 use crate::options::Options;
@@ -50,56 +51,10 @@ pub struct Outcome {
     pub missing: Vec<Missing>,
 }
 
-/// The long variant of `valuation`, which a full run has, too: its name and how many iterations it has.
-const LONG_VALUATION: (&str, u32) = ("valuation-850", 850);
-
-/// Seconds that a run takes on two cores and a virtual SSD: quick, full. That of the long `valuation` is
-/// three times that of a run of one round.
-const EXPECTED_S: [(&str, u64, u64); 10] = [
-    ("shock", 230, 3300),
-    ("valuation", 40, 1200),
-    (LONG_VALUATION.0, 0, 22_000),
-    ("fragment", 40, 400),
-    ("blog", 80, 9600),
-    ("backup", 110, 1900),
-    ("placement", 180, 21_000),
-    ("full", 40, 450),
-    ("many", 20, 900),
-    ("model", 1, 1),
-];
-
-/// How many times longer a study takes in the guest where KVM does not run it. It was measured with `shock`,
-/// quick, when its curves were shorter and it had no warm-up: 150 s outside, and 439 s inside.
-const EMULATION_FACTOR: u32 = 3;
-
 /// The studies in the order in which they run.
 #[must_use]
 pub fn studies() -> Vec<&'static Experiment> {
     EXPERIMENTS.iter().filter(|experiment| experiment.group == Group::Study).collect()
-}
-
-/// How long a study should take on this machine, or in the guest of the options. `None` for an experiment
-/// that is no study.
-#[must_use]
-pub fn expected_with(name: &str, options: &Options) -> Option<Duration> {
-    let is_study = studies().iter().any(|study| study.name == name);
-    let (long, iterations) = LONG_VALUATION;
-    let is_long = name == "valuation" && !options.quick && options.iterations >= Some(iterations);
-    let name = if is_long { long } else { name };
-    is_study.then(|| expected(name, options.quick) * factor(options, guest::is_emulated))
-}
-
-/// `is_emulated` takes its time, so it is asked only about a run in a guest.
-fn factor(options: &Options, is_emulated: impl FnOnce() -> bool) -> u32 {
-    if options.guest.is_some() && is_emulated() { EMULATION_FACTOR } else { 1 }
-}
-
-/// How long a study should take outside the guest.
-#[must_use]
-pub fn expected(name: &str, quick: bool) -> Duration {
-    let known = EXPECTED_S.iter().find(|(study, ..)| *study == name);
-    let (quick_s, full_s) = known.map_or((120, 1800), |(_, quick_s, full_s)| (*quick_s, *full_s));
-    Duration::from_secs(if quick { quick_s } else { full_s })
 }
 
 /// A study to run, and how.
@@ -149,9 +104,11 @@ pub fn run(
 ) -> Result<Outcome> {
     let _alone = prepare(folder)?;
     let (mut documents, mut missing, mut counted) = (Vec::new(), Vec::new(), None);
-    let factor = factor(options, guest::is_emulated);
+    let is_emulated = options.guest.is_some() && guest::is_emulated();
     let planned = plan(studies, options);
-    let time = |one: &Planned<'_>| expected(one.name, options.quick) * factor;
+    let time = |one: &Planned<'_>| {
+        expected::time(one.experiment.name, &of_one(one, options, None), is_emulated).unwrap_or_default()
+    };
     for (place, one) in planned.iter().enumerate() {
         let &Planned { experiment, name, .. } = one;
         let (expected, left) = (time(one), planned[place..].iter().map(time).sum());
@@ -206,14 +163,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quick_run_of_all_takes_less_than_half_an_hour() {
-        let names = EXPECTED_S.iter().map(|(name, ..)| expected(name, true));
-        assert!(names.sum::<Duration>() < Duration::from_secs(1800));
-        let known = |study: &&Experiment| EXPECTED_S.iter().any(|(name, ..)| *name == study.name);
-        assert!(studies().iter().all(known), "every study has a time");
-    }
-
-    #[test]
     fn a_full_run_of_all_has_the_long_valuation_too() {
         let mut options = Options::new(".");
         let names =
@@ -243,30 +192,6 @@ mod tests {
             let other = Options { trace: Some("day.log".into()), ..options.clone() };
             assert_eq!(of_one(one, &other, Some(Path::new("shock.json"))).against, None);
         }
-    }
-
-    #[test]
-    fn what_a_run_foretells_is_the_time_of_its_iterations() {
-        let estimated = |iterations, quick| {
-            let options = Options { quick, iterations, ..Options::new(".") };
-            expected_with("valuation", &options)
-        };
-        assert_eq!(estimated(Some(850), false), Some(expected("valuation-850", false)));
-        for (iterations, quick) in [(None, false), (Some(95), false), (Some(850), true)] {
-            assert_eq!(estimated(iterations, quick), Some(expected("valuation", quick)), "{iterations:?}");
-        }
-    }
-
-    #[test]
-    fn a_study_in_an_emulated_guest_takes_three_times_as_long() {
-        let mut options = Options::new(".");
-        options.quick = true;
-        assert_eq!(factor(&options, || panic!("no guest is asked for")), 1);
-        assert_eq!(expected_with("shock", &options), Some(Duration::from_secs(230)));
-        assert_eq!(expected_with("commits", &options), None);
-        options.guest = Some(guest::Guest { cache: ".".into(), zfs: false });
-        assert_eq!(factor(&options, || false), 1);
-        assert_eq!(expected("shock", true) * factor(&options, || true), Duration::from_secs(690));
     }
 
     #[test]

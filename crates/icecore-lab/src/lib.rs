@@ -22,6 +22,7 @@ pub mod disks;
 pub mod doctor;
 mod driving;
 mod error;
+pub mod expected;
 pub mod experiments;
 pub mod figure;
 mod fileio;

@@ -94,7 +94,7 @@ fn until_begun(
     loop {
         let status = match boot(accelerator) {
             Err(_) if accelerator == KVM && has_given_up(shared) => {
-                options.say("guest: KVM cannot run it, so QEMU emulates it, in three times as long")?;
+                options.say("guest: KVM cannot run it, so QEMU emulates it, several times slower")?;
                 accelerator = TCG;
                 continue;
             }

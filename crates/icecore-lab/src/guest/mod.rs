@@ -70,7 +70,7 @@ pub(crate) fn examine() -> [(&'static str, bool, String); 3] {
     };
     let (accelerated, speed) = match boot::kvm_works() {
         Ok(true) => (true, "QEMU runs with it, and emulates the processor where it gives up"),
-        Ok(false) => (false, "QEMU emulates the processor, and a study takes three times as long"),
+        Ok(false) => (false, "QEMU emulates the processor, and a study runs several times slower"),
         Err(_) => (false, "QEMU does not run"),
     };
     [built("guest", false), built("guest with ZFS", true), ("KVM", accelerated, speed.to_owned())]

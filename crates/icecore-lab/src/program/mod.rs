@@ -328,7 +328,7 @@ fn run_experiment(arguments: &RunArguments) -> anyhow::Result<()> {
     check::arguments(arguments)?;
     confirm_device(arguments)?;
     let options = options(arguments)?;
-    if let Some(time) = icecore_lab::all::expected_with(&arguments.name, &options) {
+    if let Some(time) = icecore_lab::expected::of(&arguments.name, &options) {
         let (name, time) = (&arguments.name, all::minutes(time));
         all::line(&format!("{name} takes about {time} with all systems at their usual sizes"));
     }

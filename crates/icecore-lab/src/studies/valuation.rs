@@ -29,6 +29,11 @@ const LAST: usize = 95;
 /// Snapshots that are read and measured, evenly spread, where there are more of them.
 const VERIFIED_MAX: usize = 100;
 
+/// Iterations of a run that asks for no number.
+pub(crate) fn usual_iterations(options: &Options) -> u32 {
+    options.size(ITERATIONS, if cfg!(debug_assertions) { 3 } else { 12 })
+}
+
 /// How much is done.
 struct Scope {
     iterations: u32,
@@ -38,9 +43,8 @@ struct Scope {
 
 impl Scope {
     fn of(options: &Options) -> Self {
-        let toy = cfg!(debug_assertions);
-        let iterations = options.iterations.unwrap_or(options.size(ITERATIONS, if toy { 3 } else { 12 }));
-        let periods = options.size(PERIODS, if toy { 100 } else { 2_000 });
+        let iterations = options.iterations.unwrap_or(usual_iterations(options));
+        let periods = options.size(PERIODS, if cfg!(debug_assertions) { 100 } else { 2_000 });
         // A snapshot of a late iteration of the study holds some 40 MiB on a system that copies whole blocks of
         // its own, and its metadata.
         let needed = u64::from(iterations) * ((56 << 20) * u64::from(periods) / u64::from(PERIODS));
