@@ -24,7 +24,7 @@ use icecore_terminal::environment::{with_environment, with_variable};
 use icecore_terminal::generate::{self, CompletionsArguments, ManArguments};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 /// Studies of snapshots under databases, measured on this machine
@@ -299,6 +299,10 @@ fn options(arguments: &RunArguments) -> anyhow::Result<Options> {
     Ok(options)
 }
 
+/// What a run says at the first signal. Removing takes seconds: a user who sees nothing sends another one.
+const STOPPING: &str = "stopping: this run removes its mounts, servers and files; another signal ends it at \
+                        once, and leaves them";
+
 /// Shows steps on standard error, so that a run of hours can be followed in a log, too. Signals are held back
 /// from now on.
 fn supervise(options: &mut Options) {
@@ -306,7 +310,14 @@ fn supervise(options: &mut Options) {
         let _ = writeln!(std::io::stderr().lock(), "{line}");
     });
     interrupt::defer();
-    options.stop = Arc::new(|| interrupt::caught().is_some());
+    let said = Once::new();
+    options.stop = Arc::new(move || {
+        let is_caught = interrupt::caught().is_some();
+        if is_caught {
+            said.call_once(|| all::line(STOPPING));
+        }
+        is_caught
+    });
 }
 
 /// A run that a signal stopped ends the program by that signal.

@@ -37,7 +37,8 @@ impl Run {
         command.args(["run", experiment, "--quick"]).args(length).arg("--directory");
         // All processes of the run inherit this, and are known by it.
         command.arg(path.join("measured")).args(more).env("TMPDIR", path.join("tmp"));
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        let steps = fs::File::create(path.join("steps")).unwrap();
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(steps).spawn().unwrap();
         Self { child, folder }
     }
 
@@ -105,7 +106,13 @@ impl Run {
         }
     }
 
+    /// What the run said on standard error.
+    fn steps(&self) -> String {
+        fs::read_to_string(self.folder.path().join("steps")).unwrap()
+    }
+
     fn assert_nothing_is_left(&self) {
+        assert_eq!(self.steps().matches("stopping").count(), 1, "the run says once that it stops");
         assert_eq!(self.mounts(), [""; 0], "mounts are left");
         assert_eq!(self.processes(""), [], "processes are left");
         assert_eq!(self.loops(), [""; 0], "loop devices are left");
@@ -120,6 +127,9 @@ impl Drop for Run {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("{}", self.steps());
+        }
         for process in self.processes("") {
             let _ = kill_process(process, Signal::KILL);
         }
