@@ -53,7 +53,7 @@ pub(super) fn section(documents: &[Document]) -> Markup {
             h2 { "Checks" }
             p {
                 "Each check holds a value against a target. It is met when the whole 95 % \
-                 interval reaches the target. \
+                 interval reaches the target. One round has no interval, and shows its value in place of one. \
                  Times of an emulated machine are not judged."
             }
             div class="wide" { table class="checks" {
@@ -82,12 +82,13 @@ fn row(document: &Document, check: &Check) -> Markup {
         ("not-judged", "not judged: the machine was emulated")
     };
     let quick = if document.report.quick { " (quick)" } else { "" };
+    let one = if document.report.count("rounds") == Some(1) { ", one round" } else { "" };
     html! {
         tr class=(class) data-check=(check.name) {
             td { code { (check.name) } (quick) }
             td { (targets::find(&check.name).map_or("", |target| target.meaning)) }
             td class="number" data-value=(check.value) { (number(check.value)) }
-            td class="number" { (number(check.low)) " to " (number(check.high)) }
+            td class="number" { (number(check.low)) " to " (number(check.high)) (one) }
             td class="number" { (sign) (number(check.target)) }
             td class="verdict" { (words) }
         }

@@ -18,6 +18,16 @@ fn section<'page>(page: &'page str, id: &str) -> &'page str {
     rest.split_once("</section>").expect("it ends").0
 }
 
+#[test]
+fn a_check_of_one_round_says_so() {
+    for (rounds, expected) in [(1_u64, 3), (3, 0)] {
+        let mut report = fixture::shock();
+        report.parameters.insert("rounds".to_owned(), rounds.into());
+        let page = page_of(report);
+        assert_eq!(section(&page, "checks").matches(", one round").count(), expected, "{rounds}");
+    }
+}
+
 /// One run in which Icecore is behind by its rate, and one in which it is behind by a count.
 fn behind() -> Report {
     let mut report = fixture::shock();
