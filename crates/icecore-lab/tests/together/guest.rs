@@ -159,6 +159,23 @@ fn lvm_lies_on_a_simulated_disk_in_the_guest() {
 }
 
 #[test]
+#[ignore = "ten minutes more: `make guest-studies`"]
+fn lvm_comes_to_the_end_of_each_study() {
+    for name in ["fragment", "blog", "many", "full"] {
+        let Some(report) = study(name, &["lvm", "lvm-thin"], |_| {}) else { return };
+        for kind in ["lvm", "lvm-thin"] {
+            let of_kind = |key: &str| key.split('/').next() == Some(kind);
+            let mut found = report.systems.iter().filter(|(key, _)| of_kind(key)).peekable();
+            assert!(found.peek().is_some(), "{name} has no {kind}: {:?}", report.systems);
+            for (key, system) in found {
+                let is_measured = system.unavailable.is_none() && !system.samples.is_empty();
+                assert!(is_measured, "{name}: {key} has {system:?}");
+            }
+        }
+    }
+}
+
+#[test]
 #[ignore = "twenty minutes at first, as OpenZFS is compiled: `make guest-studies`"]
 fn zfs_comes_to_the_end_of_a_study() {
     let guest = Some(Guest { zfs: true, ..guest() });
