@@ -104,7 +104,7 @@ pub fn run(
 ) -> Result<Outcome> {
     let _alone = prepare(folder)?;
     let (mut documents, mut missing, mut counted) = (Vec::new(), Vec::new(), None);
-    let is_emulated = options.guest.is_some() && guest::is_emulated();
+    let is_emulated = guest::is_emulated(options);
     let planned = plan(studies, options);
     let time = |one: &Planned<'_>| {
         expected::time(one.experiment.name, &of_one(one, options, None), is_emulated).unwrap_or_default()

@@ -6,7 +6,7 @@ use crate::studies::valuation;
 use std::time::Duration;
 
 /// The long variant of `valuation`, which a full run has, too: its name and how many iterations it has.
-pub(crate) const LONG_VALUATION: (&str, u32) = ("valuation-850", 850);
+pub(crate) const LONG_VALUATION: (&str, u32) = ("valuation-850", valuation::LONG);
 
 /// Seconds that a study takes on two cores and a virtual SSD, with every system that is there.
 struct Time {
@@ -39,7 +39,7 @@ const TIMES: [Time; 10] = [
 /// iterations. `None` for an experiment that is no study.
 #[must_use]
 pub fn of(name: &str, options: &Options) -> Option<Duration> {
-    time(name, options, options.guest.is_some() && guest::is_emulated())
+    time(name, options, guest::is_emulated(options))
 }
 
 /// The same where the caller knows whether the guest is emulated, which takes seconds to ask.

@@ -51,10 +51,10 @@ impl Guest {
     }
 }
 
-/// Whether QEMU has to emulate the processor of the guest: KVM does not run a machine here. This takes up
-/// to two seconds.
-pub(crate) fn is_emulated() -> bool {
-    !boot::kvm_works().unwrap_or(false)
+/// Whether a run with these options has a guest whose processor QEMU has to emulate: KVM does not run a
+/// machine here. Where there is a guest this takes up to two seconds.
+pub(crate) fn is_emulated(options: &Options) -> bool {
+    options.guest.is_some() && !boot::kvm_works().unwrap_or(false)
 }
 
 /// What [doctor](crate::doctor) says of the guest: the name of each thing, whether it is there, and where or

@@ -23,7 +23,7 @@ use std::time::Instant;
 /// The system of the checks.
 const SUBJECT: &str = "icecore-sqlite";
 /// From so many iterations on the last ones show what a long history costs.
-const LONG: u32 = 850;
+pub(crate) const LONG: u32 = 850;
 /// The last iterations of a long run.
 const LAST: usize = 95;
 /// Snapshots that are read and measured, evenly spread, where there are more of them.

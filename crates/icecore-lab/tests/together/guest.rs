@@ -163,14 +163,20 @@ fn lvm_lies_on_a_simulated_disk_in_the_guest() {
 fn lvm_comes_to_the_end_of_each_study() {
     for name in ["fragment", "blog", "many", "full"] {
         let Some(report) = study(name, &["lvm", "lvm-thin"], |_| {}) else { return };
-        for kind in ["lvm", "lvm-thin"] {
-            let of_kind = |key: &str| key.split('/').next() == Some(kind);
-            let mut found = report.systems.iter().filter(|(key, _)| of_kind(key)).peekable();
-            assert!(found.peek().is_some(), "{name} has no {kind}: {:?}", report.systems);
-            for (key, system) in found {
-                let is_measured = system.unavailable.is_none() && !system.samples.is_empty();
-                assert!(is_measured, "{name}: {key} has {system:?}");
-            }
+        came_to_the_end(&report, &["lvm", "lvm-thin"]);
+    }
+}
+
+/// Each of these systems is in the result, and each of its runs has a sample.
+fn came_to_the_end(report: &Report, kinds: &[&str]) {
+    let study = &report.experiment;
+    for kind in kinds {
+        let of_kind = |key: &str| key.split('/').next() == Some(*kind);
+        let mut found = report.systems.iter().filter(|(key, _)| of_kind(key)).peekable();
+        assert!(found.peek().is_some(), "{study} has no {kind}: {:?}", report.systems);
+        for (key, system) in found {
+            let is_measured = system.unavailable.is_none() && !system.samples.is_empty();
+            assert!(is_measured, "{study}: {key} has {system:?}");
         }
     }
 }
@@ -181,10 +187,7 @@ fn zfs_comes_to_the_end_of_a_study() {
     let guest = Some(Guest { zfs: true, ..guest() });
     let report = study("full", &["zfs", "icecore-mount"], |options| options.guest = guest);
     let Some(report) = report else { return };
-    for system in ["zfs", "icecore-mount"] {
-        let found = &report.systems[system];
-        assert!(found.unavailable.is_none() && !found.samples.is_empty(), "{found:?}");
-    }
+    came_to_the_end(&report, &["zfs", "icecore-mount"]);
     assert_eq!(report.systems["icecore-mount"].samples, [0.0]);
 }
 
