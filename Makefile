@@ -68,7 +68,7 @@ guest: tools ## Build the machine with LVM in which `icecore lab run STUDY --gue
 	$(ICECORE) lab guest $(GUEST_OPTIONS)
 
 # A release build: sizes of a debug build are too small for a figure that is a time.
-guest-studies: tools ## Studies in the guest that take longer than tests may: how much slower LVM gets, each study on it, mylvmbackup, and ZFS (40 minutes at first)
+guest-studies: tools ## Studies in the guest that take longer than tests may: how much slower LVM gets, each study on it, mylvmbackup, a crash of the kernel, and ZFS (40 minutes at first)
 	$(CARGO) test --release --locked -p icecore-lab --test together -- --ignored --test-threads=1
 
 figure: ## Draw time per iteration from the last `make bench`

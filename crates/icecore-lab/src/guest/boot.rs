@@ -14,6 +14,7 @@ use crate::report::Report;
 use crate::room;
 use crate::tool::{self, Tool};
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
@@ -32,12 +33,12 @@ const SPARE: u64 = 2 << 30;
 const ROOM_LEFT_MIN: u64 = 64 << 20;
 /// Longest time without a step: quick, full. Emulation is slow.
 const SILENCE: (Duration, Duration) = (Duration::from_secs(15 * 60), Duration::from_secs(2 * 3600));
-/// At times an emulated kernel crashes while it boots. Then it is booted again.
-const BOOTS_MAX: u32 = 3;
+/// At times an emulated kernel crashes. It is booted again, so often in all, and the study begins anew.
+const BOOTS_MAX: usize = 3;
 /// Where the guest writes its steps, from the beginning of its study on.
 const PROGRESS: &str = "progress";
-/// What is there once the study has begun, or could not.
-const BEGUN: [&str; 2] = [PROGRESS, "status"];
+/// Where the guest writes how its study ended, or that it could not begin.
+const STATUS: &str = "status";
 /// What QEMU writes its messages to.
 const SAID: &str = "qemu";
 const KVM: &str = "kvm";
@@ -68,29 +69,40 @@ pub(super) fn run(built: &Path, study: &Experiment, options: &Options) -> Result
     let disk = shared.join("disk.img");
     let first = if kvm_works()? { KVM } else { TCG };
     let boot = |accelerator| boot(built, shared, &disk, bytes, accelerator, options);
-    let (status, accelerator) = until_begun(first, shared, boot, options)?;
-    let mut report = outcome(shared, status).or_else(|error| {
+    let ended = until_ended(first, shared, boot, options)?;
+    let mut report = outcome(shared, ended.status).or_else(|error| {
         // In the guest a full disk of this machine is an error of its own disk.
         room::require(shared, ROOM_LEFT_MIN, DISK)?;
         Err(error)
     })?;
     report.parameters.insert("emulated".to_owned(), true.into());
-    report.parameters.insert("accelerator".to_owned(), accelerator.into());
+    report.parameters.insert("accelerator".to_owned(), ended.accelerator.into());
+    if !ended.crashes.is_empty() {
+        report.parameters.insert("crashes".to_owned(), ended.crashes.join("; ").as_str().into());
+    }
     if let Some((name, version)) = conditions::version(QEMU, options) {
         report.parameters.insert(name, version.as_str().into());
     }
     Ok(report)
 }
 
-/// Boots the guest until its study has begun, and answers how it ended and what ran it. QEMU emulates what
-/// KVM gives up.
-fn until_begun(
+/// The end of a guest.
+#[derive(Debug)]
+struct Ended {
+    status: ExitStatus,
+    accelerator: &'static str,
+    /// What the kernels before it said when they crashed.
+    crashes: Vec<String>,
+}
+
+/// Boots the guest until its study has ended. QEMU emulates what KVM gives up.
+fn until_ended(
     mut accelerator: &'static str,
     shared: &Path,
     boot: impl Fn(&'static str) -> Result<ExitStatus>,
     options: &Options,
-) -> Result<(ExitStatus, &'static str)> {
-    let mut boots = 0;
+) -> Result<Ended> {
+    let mut crashes = Vec::new();
     loop {
         let status = match boot(accelerator) {
             Err(_) if accelerator == KVM && has_given_up(shared) => {
@@ -100,11 +112,14 @@ fn until_begun(
             }
             ended => ended?,
         };
-        boots += 1;
-        if has_begun(shared) || status.code() != Some(0) || boots == BOOTS_MAX {
-            return Ok((status, accelerator));
+        // A kernel that crashes ends its machine, which is no failure of QEMU.
+        let has_crashed = !shared.join(STATUS).exists() && status.code() == Some(0);
+        if !has_crashed || accelerator == KVM || crashes.len() + 1 == BOOTS_MAX {
+            return Ok(Ended { status, accelerator, crashes });
         }
-        options.say("guest: its kernel crashed while it booted")?;
+        let crash = crash(shared).unwrap_or_else(|| "it said nothing".to_owned());
+        options.say(&format!("guest: its kernel crashed ({crash}), so the study begins anew"))?;
+        crashes.push(crash);
     }
 }
 
@@ -120,7 +135,7 @@ fn boot(
     options.say(&format!("guest: booting, with {}", accelerator.to_uppercase()))?;
     let make = |path: &Path| File::create(path).doing(|| format!("make {}", path.display()));
     make(disk)?.set_len(bytes).doing(|| format!("make {}", disk.display()))?;
-    for name in BEGUN {
+    for name in [PROGRESS, STATUS] {
         // Of a boot before this one, if there was one.
         let _ = fs::remove_file(shared.join(name));
     }
@@ -133,14 +148,20 @@ fn boot(
 
 /// Whether QEMU has said that KVM cannot go on.
 fn has_given_up(shared: &Path) -> bool {
-    let said = fs::read(shared.join(SAID)).unwrap_or_default();
-    let said = String::from_utf8_lossy(&said);
+    let said = text(shared, SAID).unwrap_or_default();
     GIVEN_UP.iter().any(|words| said.contains(words))
 }
 
-/// Whether the guest came as far as to start its study.
-fn has_begun(shared: &Path) -> bool {
-    BEGUN.iter().any(|name| shared.join(name).exists())
+/// The first line on the console of a kernel that crashed.
+fn crash(shared: &Path) -> Option<String> {
+    let console = text(shared, "console").unwrap_or_default();
+    let mut lines = console.lines().map(str::trim);
+    lines.find(|line| CRASHES.iter().any(|crash| line.contains(crash))).map(str::to_owned)
+}
+
+/// What a file of the guest says.
+fn text(shared: &Path, name: &str) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(shared.join(name))?).into_owned())
 }
 
 /// The size of the disk, which is a file with holes: also for copy areas of LVM, but no more than is free.
@@ -208,24 +229,20 @@ const CRASHES: [&str; 4] = ["BUG: ", "Oops: ", " fault: ", "Kernel panic"];
 
 /// The result that the guest left, or why there is none.
 fn outcome(shared: &Path, qemu: ExitStatus) -> Result<Report> {
-    let text =
-        |name: &str| fs::read(shared.join(name)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let tail = |name: &str| tool::tail(&text(name).unwrap_or_default());
-    let Ok(status) = text("status") else {
-        let console = text("console").unwrap_or_default();
-        let crash = console.lines().find(|line| CRASHES.iter().any(|crash| line.contains(crash)));
-        let crash = crash.map_or_else(String::new, |line| format!(" has {line:?}, and"));
+    let tail = |name: &str| tool::tail(&text(shared, name).unwrap_or_default());
+    let Ok(status) = text(shared, STATUS) else {
+        let crash = crash(shared).map_or_else(String::new, |line| format!(" has {line:?}, and"));
         return Err(failure(format!(
             "it ended before the study did (QEMU: {qemu}); QEMU said: {:?}, and the console{crash} ends \
              with: {:?}",
             tail(SAID),
-            tool::tail(&console)
+            tail("console")
         )));
     };
     if status.trim() == "0" {
         return Report::from_json(
             "what the guest wrote",
-            &text("result.json").doing(|| "read its result".to_owned())?,
+            &text(shared, "result.json").doing(|| "read its result".to_owned())?,
         );
     }
     let errors = tail("errors");
@@ -274,15 +291,6 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_wrote_nothing_of_its_study_has_not_begun_it() {
-        for (name, has) in [("console", false), ("qemu", false), ("progress", true), ("status", true)] {
-            let folder = tempfile::tempdir().expect("a folder");
-            fs::write(folder.path().join(name), "").expect("written");
-            assert_eq!(has_begun(folder.path()), has, "{name}");
-        }
-    }
-
-    #[test]
     fn the_disk_is_no_larger_than_what_is_free_and_has_room_for_copy_areas() {
         let (quick, full) = (Options { quick: true, ..Options::new(".") }, Options::new("."));
         let disk = |room: u64, free: u64, options| disk_bytes(room << 30, free << 30, options) >> 30;
@@ -293,23 +301,53 @@ mod tests {
         assert_eq!(odd, [84 << 30, 3 << 30]);
     }
 
-    #[test]
-    fn qemu_emulates_what_kvm_gives_up_and_a_kernel_that_crashes_is_booted_again() {
+    /// Boots a guest that crashes in its study as often, and then ends it.
+    fn ended(first: &'static str, crashes: usize) -> (Result<Ended>, Vec<&'static str>) {
         let folder = tempfile::tempdir().expect("a folder");
         let (shared, options) = (folder.path(), Options::new("."));
         let tried = RefCell::new(Vec::new());
         let boot = |accelerator| {
             tried.borrow_mut().push(accelerator);
+            let emulated = tried.borrow().iter().filter(|tried| **tried == TCG).count();
             let said = if accelerator == KVM { "KVM internal error. Suberror: 1\n" } else { "" };
-            fs::write(shared.join(SAID), said).expect("written");
+            let lines = "guest: booted\r\n[1.0] Oops: double fault\r\nRAX: 0\r\n";
+            for (name, text) in [(SAID, said), (PROGRESS, "guest: begun\n"), ("console", lines)] {
+                fs::write(shared.join(name), text).expect("written");
+            }
+            if emulated > crashes {
+                fs::write(shared.join(STATUS), "0").expect("written");
+            }
             if accelerator == KVM { Err(failure("it stands still")) } else { Ok(ExitStatus::from_raw(0)) }
         };
-        let (_, ran) = until_begun(KVM, shared, boot, &options).expect("an end");
-        assert_eq!((ran, tried.take()), (TCG, vec![KVM, TCG, TCG, TCG]));
+        let ended = until_ended(first, shared, boot, &options);
+        (ended, tried.take())
+    }
+
+    #[test]
+    fn qemu_emulates_what_kvm_gives_up_and_a_kernel_that_crashes_is_booted_again() {
+        for (first, crashes, boots) in [
+            (KVM, 0, &[KVM, TCG][..]),
+            (TCG, 1, &[TCG, TCG]),
+            (KVM, 2, &[KVM, TCG, TCG, TCG]),
+            (TCG, 9, &[TCG, TCG, TCG]),
+        ] {
+            let (ended, tried) = ended(first, crashes);
+            let ended = ended.expect("an end");
+            assert_eq!((tried.as_slice(), ended.accelerator), (boots, TCG));
+            assert_eq!(ended.crashes, vec!["[1.0] Oops: double fault"; crashes.min(BOOTS_MAX - 1)]);
+        }
+    }
+
+    #[test]
+    fn a_guest_that_hangs_or_whose_kvm_crashes_is_not_booted_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = Options::new(".");
         let hangs = |_| Err(failure("no step"));
-        fs::write(shared.join(SAID), "").expect("written");
-        let error = until_begun(KVM, shared, hangs, &options).expect_err("it hangs");
+        let error = until_ended(KVM, folder.path(), hangs, &options).expect_err("it hangs");
         assert!(error.to_string().contains("no step"), "{error}");
+        let crashes = |_| Ok(ExitStatus::from_raw(0));
+        let ended = until_ended(KVM, folder.path(), crashes, &options).expect("an end");
+        assert!(ended.accelerator == KVM && ended.crashes.is_empty(), "{ended:?}");
     }
 
     #[test]

@@ -222,6 +222,38 @@ fn a_guest_that_is_killed_is_an_error_and_leaves_nothing() {
     nothing_is_left(folder.path());
 }
 
+/// Crashes the first kernel of the guest as soon as its study has made a step.
+const CRASH_ONCE: &str = "#!/bin/bash
+if ! [[ -e /job/crashed ]]; then
+    touch /job/crashed
+    { until [[ -s /job/progress ]]; do sleep 1; done; echo c >/proc/sysrq-trigger; } &
+fi
+";
+
+#[test]
+#[ignore = "two minutes more: `make guest-studies`"]
+fn a_study_begins_anew_in_a_guest_whose_kernel_crashed() {
+    let changed = AtomicBool::new(false);
+    let report = study("shock", &["plain"], |options| {
+        let path = options.directory.clone();
+        options.stop = Arc::new(move || {
+            let folders = fs::read_dir(&path).expect("readable").flatten();
+            // The guest reads it seconds later, when it has booted.
+            for init in folders.map(|folder| folder.path().join("init")).filter(|init| init.exists()) {
+                if !changed.swap(true, Ordering::Relaxed) {
+                    let rest = fs::read_to_string(&init).expect("readable");
+                    fs::write(&init, format!("{CRASH_ONCE}{rest}")).expect("written");
+                }
+            }
+            false
+        });
+    });
+    let Some(report) = report else { return };
+    let Parameter::Text(crashes) = &report.parameters["crashes"] else { panic!("{:?}", report.parameters) };
+    assert!(crashes.contains("sysrq"), "{crashes}");
+    assert!(!report.systems["plain/sync/0"].samples.is_empty(), "{:?}", report.systems);
+}
+
 #[test]
 fn a_run_that_is_stopped_takes_the_guest_with_it() {
     if !can_boot() {
