@@ -77,7 +77,11 @@ fn of(report: &Report, ordered: &Ordered) -> Vec<Chart> {
         }
         chart
     };
-    by_variant(report, has(ordered.series)).into_iter().map(chart).collect()
+    let variants = by_variant(report, has(ordered.series));
+    let most = variants.keys().filter_map(|(_, snapshots)| *snapshots).max();
+    // Pictures of every number would hide the others. The document has them.
+    let is_drawn = |snapshots: Option<u64>| snapshots < Some(2) || snapshots == most;
+    variants.into_iter().filter(|((_, snapshots), _)| is_drawn(*snapshots)).map(chart).collect()
 }
 
 /// What a study printed of runs in a row after its snapshot.
@@ -88,4 +92,22 @@ fn printed<'report>(
 ) -> impl Iterator<Item = &'static Published> + use<'report> {
     let drawn = ordered.id == "rounds" && snapshots == Some(1);
     published::of_run(&report.experiment, run).filter(move |row| drawn && row.with.len() > 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::System;
+
+    #[test]
+    fn runs_in_a_row_are_drawn_without_a_snapshot_behind_one_and_behind_the_most() {
+        let mut report = crate::report::tests::empty();
+        for snapshots in [0, 1, 2, 4, 16] {
+            let series = vec![vec![1.0, 2.0]];
+            let system = System::new("writes/s", vec![1.5]).with_series("round_per_s", series);
+            report.systems.insert(format!("xfs-reflink/small/{snapshots}"), system);
+        }
+        let drawn: Vec<String> = charts(&report).into_iter().map(|chart| chart.id).collect();
+        assert_eq!(drawn, ["rounds-small-0", "rounds-small-1", "rounds-small-16"]);
+    }
 }

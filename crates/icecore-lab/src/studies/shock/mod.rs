@@ -103,7 +103,7 @@ impl Scope {
 struct Round {
     fixed: BTreeMap<(&'static str, usize), Counted>,
     curves: BTreeMap<&'static str, Shape>,
-    /// The six rounds on the small file, without and with a snapshot before the first.
+    /// The six rounds on the small file, with so many snapshots before the first.
     small: BTreeMap<usize, Vec<Counted>>,
     /// Reads and writes of the mix, without and with a snapshot.
     mixed: BTreeMap<usize, Counted>,
@@ -240,9 +240,12 @@ impl Driver<'_> {
             self.options.say(&format!("  {system}/{MIX}/{count}: {rate:.0} operations/s"))?;
             found.mixed.insert(count, mixed);
         }
-        let file = self.fill("small", self.scope.small_bytes)?;
-        for &count in counts.iter().filter(|count| **count < 2) {
+        for &count in &order {
+            let file = self.fill("small", self.scope.small_bytes)?;
             let rounds = self.with_snapshots(count, |driver| driver.small(&file, seed))?;
+            let rates = rounds.iter().map(|round| format!("{:.0}", round.rate)).collect::<Vec<_>>();
+            let (system, rates) = (self.kind.name, rates.join(", "));
+            self.options.say(&format!("  {system}/small/{count}: {rates} writes/s"))?;
             found.small.insert(count, rounds);
         }
         found.space_bytes = self.bench.system.space_bytes()? as f64;
