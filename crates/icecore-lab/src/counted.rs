@@ -94,12 +94,18 @@ impl Counted {
         for ((name, _), counted) in COUNTERS.iter().zip(counted) {
             counters.insert(device::counted(name), *counted);
         }
-        let pairs = counted.iter().zip(predicted).take(COMPARED);
-        Some(pairs.map(|(counted, predicted)| relative(*counted, predicted)).fold(0.0, f64::max))
+        let block_kib = self.block_bytes as f64 / 1024.0;
+        let compared = COUNTERS.iter().zip(counted.iter().zip(predicted)).take(COMPARED);
+        let errors = compared.map(|((name, _), (counted, predicted))| {
+            // Of each write: one request, or the bytes of its block.
+            let unit = if name.contains("_kib_") { block_kib } else { 1.0 };
+            relative(*counted / unit, predicted / unit)
+        });
+        Some(errors.fold(0.0, f64::max))
     }
 }
 
-/// Far less than one request for each write is none: the system did something else meanwhile.
+/// Far less than one request, or one block, for each write is none: the system did something else meanwhile.
 const NOTHING: f64 = 0.01;
 
 fn relative(counted: f64, predicted: f64) -> f64 {
@@ -146,6 +152,17 @@ mod tests {
         assert_eq!(predicted["counted_device_flushes_per_op"], 4.0);
         assert_eq!(counted.error("lvm", 4, &mut predicted), None);
         assert_eq!(counted.error("zfs", 1, &mut predicted), None);
+    }
+
+    #[test]
+    fn a_few_requests_of_thousands_of_writes_are_none() {
+        let mut report = shock();
+        let few = System::new("writes/s", vec![1.0]).with_counters(counters([0.001, 0.016, 2.0, 16.0, 1.0]));
+        report.systems.insert("plain/sync/0".to_owned(), few);
+        let counted = Counted::of(&report).expect("it has counts");
+        let error = |values| counted.error("plain", 0, &mut counters(values)).expect("it was counted");
+        assert!(error([0.0, 0.0, 2.0, 16.0, 1.0]) < 0.01, "a thousandth of a request, and of its block");
+        assert!(error([1.0, 16.0, 2.0, 16.0, 1.0]) > 0.9, "a read for each write");
     }
 
     #[test]
