@@ -117,8 +117,10 @@ fn until_ended(
         if !has_crashed || accelerator == KVM || crashes.len() + 1 == BOOTS_MAX {
             return Ok(Ended { status, accelerator, crashes });
         }
-        let crash = crash(shared).unwrap_or_else(|| "it said nothing".to_owned());
-        options.say(&format!("guest: its kernel crashed ({crash}), so the study begins anew"))?;
+        // The disk is emptied for the next boot, and would run full again.
+        room::require(shared, ROOM_LEFT_MIN, DISK)?;
+        let crash = crash(shared).unwrap_or_else(|| "its console names no cause".to_owned());
+        options.say(&format!("guest: it ended before the study did ({crash}), so the study begins anew"))?;
         crashes.push(crash);
     }
 }
