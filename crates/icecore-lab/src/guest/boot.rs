@@ -47,6 +47,8 @@ const TCG: &str = "tcg";
 /// `target/i386/kvm/kvm.c` of its source).
 const GIVEN_UP: [&str; 5] =
     ["KVM internal error", "KVM: entry failed", "KVM: exception", "KVM: unknown exit", "kvm run failed"];
+/// How the kernel begins to report that it crashes. Its registers, which follow, fill the end of the console.
+const CRASHES: [&str; 4] = ["BUG: ", "Oops: ", " fault: ", "Kernel panic"];
 /// Where KVM runs no machine at all, QEMU ends at once.
 const TRIAL: Duration = Duration::from_secs(2);
 
@@ -225,9 +227,6 @@ pub(super) fn kvm_works() -> Result<bool> {
     let mut tried = Tool::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
     Ok(!tried.ends_within(TRIAL)?)
 }
-
-/// How the kernel begins to report that it crashes. Its registers, which follow, fill the end of the console.
-const CRASHES: [&str; 4] = ["BUG: ", "Oops: ", " fault: ", "Kernel panic"];
 
 /// The result that the guest left, or why there is none.
 fn outcome(shared: &Path, qemu: ExitStatus) -> Result<Report> {
