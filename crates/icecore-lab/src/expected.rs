@@ -23,7 +23,7 @@ struct Time {
 
 #[rustfmt::skip]
 const TIMES: [Time; 10] = [
-    Time { study: "shock", quick: 230, full: 3300, rounds: 3, emulated: 900 },
+    Time { study: "shock", quick: 230, full: 3700, rounds: 3, emulated: 900 },
     Time { study: "valuation", quick: 40, full: 1200, rounds: 3, emulated: 260 },
     Time { study: LONG_VALUATION.0, quick: 40, full: 22_000, rounds: 3, emulated: 260 },
     Time { study: "fragment", quick: 40, full: 400, rounds: 3, emulated: 320 },
